@@ -1,0 +1,56 @@
+"""Multi-rank training runs from a notebook cell: ``%load_ext nbdist``, then ``%%distributed -n 2``."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
+    from nbdist.runner import attach, runs
+    from nbdist.worker.metrics import board_dir, log
+
+__version__ = "0.1.0.dev0"
+__all__ = [
+    "__version__",
+    "attach",
+    "board_dir",
+    "load_ipython_extension",
+    "log",
+    "runs",
+]
+
+# A rank imports this module for ``log`` alone: everything is imported when it is first used.
+_HOMES = {
+    "attach": "nbdist.runner",
+    "board_dir": "nbdist.worker.metrics",
+    "log": "nbdist.worker.metrics",
+    "runs": "nbdist.runner",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'nbdist' has no attribute {name!r}")
+    from importlib import import_module
+
+    value: object = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+def load_ipython_extension(shell: InteractiveShell) -> None:
+    """What ``%load_ext nbdist`` calls."""
+    from nbdist.magics import load
+
+    load(shell)
+
+
+def unload_ipython_extension(shell: InteractiveShell) -> None:
+    """What ``%unload_ext nbdist`` calls."""
+    from nbdist.magics import unload
+
+    unload(shell)

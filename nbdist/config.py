@@ -1,0 +1,86 @@
+"""Settings that come from the environment, and the figures that hold everywhere.
+
+``NBDIST_HOME`` names the directory of the runs, ``NBDIST_PANEL`` (auto, widget, text) how a run is
+shown, ``NBDIST_LANG`` (en, zh) the language of what is shown.
+"""
+
+from __future__ import annotations
+
+import locale
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+INTERRUPT_GRACE = 3.0
+"""Seconds that a rank has between SIGINT and SIGTERM when a run is stopped."""
+
+TERMINATE_GRACE = 3.0
+"""Seconds that a rank has between SIGTERM and SIGKILL when a run is stopped."""
+
+PEER_GRACE = 0.7
+"""Seconds that the other ranks have between SIGTERM and SIGKILL after one has failed."""
+
+EXIT_GRACE = 8.0
+"""Seconds that a rank whose program raised has to flush, run its atexit handlers and exit."""
+
+MIN_FREE_DISK = 64 * 1024 * 1024
+"""Bytes that must be free where the runs lie before a run is started."""
+
+_NETWORK_FILESYSTEMS = frozenset(
+    {
+        "nfs",
+        "nfs4",
+        "cifs",
+        "smb3",
+        "lustre",
+        "gpfs",
+        "beegfs",
+        "ceph",
+        "9p",
+        "fuse.sshfs",
+    }
+)
+
+
+def home(environ: Mapping[str, str] = os.environ) -> Path:
+    """The directory of the runs: NBDIST_HOME, else the user's state directory, else a local one.
+
+    A home directory on a network filesystem is avoided: locks and sizes lag behind there.
+    """
+    if chosen := environ.get("NBDIST_HOME"):
+        return Path(chosen).expanduser().absolute()
+    state = environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local/state")
+    if filesystem_of(Path(state)) in _NETWORK_FILESYSTEMS:
+        return Path(tempfile.gettempdir()) / f"nbdist-{os.getuid()}"
+    return Path(state) / "nbdist"
+
+
+def filesystem_of(path: Path, mounts: str | None = None) -> str:
+    """The type of the filesystem that ``path`` is or would be on ("" where it cannot be known).
+
+    ``mounts`` is the text of /proc/self/mounts, which is read when it is not given.
+    """
+    if mounts is None:
+        try:
+            mounts = Path("/proc/self/mounts").read_text(errors="replace")
+        except OSError:
+            return ""
+    best, kind = "", ""
+    for line in mounts.splitlines():
+        fields = line.split()
+        if len(fields) < 3:
+            continue
+        point = fields[1].replace("\\040", " ")
+        inside = str(path) == point or str(path).startswith(point.rstrip("/") + "/")
+        if inside and len(point) >= len(best):
+            best, kind = point, fields[2]
+    return kind
+
+
+def language(environ: Mapping[str, str] = os.environ) -> str:
+    """ "zh" or "en": the language of what is shown on a screen."""
+    wanted = environ.get("NBDIST_LANG") or environ.get("LC_ALL") or environ.get("LANG") or ""
+    if not wanted:
+        wanted = locale.getlocale()[0] or ""
+    return "zh" if wanted.lower().startswith(("zh", "chinese")) else "en"

@@ -1,0 +1,96 @@
+"""The GPUs of this machine, asked by NVML and so without making a CUDA context."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gpu:
+    """One GPU. ``index`` is its physical id, as nvidia-smi shows it; memory in bytes."""
+
+    index: int
+    name: str
+    uuid: str
+    memory: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuUse:
+    """What one process holds of one GPU, in bytes."""
+
+    index: int
+    pid: int
+    memory: int
+
+
+def list_gpus(visible: str | None = None) -> list[Gpu]:
+    """The GPUs that this process may use, by index; none where there is no driver.
+
+    ``visible`` is CUDA_VISIBLE_DEVICES as it stands (None: not set): a scheduler or the user may have
+    narrowed what is to be used, by index or by (the start of) a UUID. As CUDA reads it, the list ends
+    at the first entry that names no GPU.
+    """
+    with _nvml() as nvml:
+        if nvml is None:
+            return []
+        gpus = [_describe(nvml, index) for index in range(nvml.nvmlDeviceGetCount())]
+    if visible is None:
+        return gpus
+    chosen = []
+    for entry in (part.strip() for part in visible.split(",")):
+        match = next((gpu for gpu in gpus if _names(entry, gpu)), None)
+        if match is None:
+            break
+        chosen.append(match)
+    return sorted(chosen, key=lambda gpu: gpu.index)
+
+
+def memory_by_pid() -> list[GpuUse]:
+    """Who holds memory of which GPU, compute processes only."""
+    with _nvml() as nvml:
+        if nvml is None:
+            return []
+        return [
+            GpuUse(index=index, pid=process.pid, memory=process.usedGpuMemory or 0)
+            for index in range(nvml.nvmlDeviceGetCount())
+            for process in nvml.nvmlDeviceGetComputeRunningProcesses(nvml.nvmlDeviceGetHandleByIndex(index))
+        ]
+
+
+@contextlib.contextmanager
+def _nvml() -> Iterator[Any]:
+    """The NVML bindings, opened for the length of a block; None where there is no driver."""
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        yield None
+        return
+    try:
+        yield pynvml
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def _describe(nvml: Any, index: int) -> Gpu:
+    handle = nvml.nvmlDeviceGetHandleByIndex(index)
+    return Gpu(
+        index=index,
+        name=_text(nvml.nvmlDeviceGetName(handle)),
+        uuid=_text(nvml.nvmlDeviceGetUUID(handle)),
+        memory=nvml.nvmlDeviceGetMemoryInfo(handle).total,
+    )
+
+
+def _text(value: str | bytes) -> str:
+    # older bindings answer in bytes
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def _names(entry: str, gpu: Gpu) -> bool:
+    return entry == str(gpu.index) or (entry.startswith("GPU-") and gpu.uuid.startswith(entry))

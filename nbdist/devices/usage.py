@@ -1,0 +1,37 @@
+"""Memory and CPU time of a process and all that descend from it."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+
+import psutil
+
+from nbdist.model import ProcessId
+from nbdist.processes import alive
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreeUsage:
+    """``memory`` in bytes of resident memory (pages that processes share count in each), ``cpu`` in
+    seconds since the processes started, ``processes`` their number."""
+
+    memory: int
+    cpu: float
+    processes: int
+
+
+def tree_usage(process: ProcessId) -> TreeUsage | None:
+    """What the process and its descendants use now; None when it has gone."""
+    if not alive(process):
+        return None
+    memory, cpu, count = 0, 0.0, 0
+    with contextlib.suppress(psutil.Error):
+        root = psutil.Process(process.pid)
+        for member in [root, *root.children(recursive=True)]:
+            with contextlib.suppress(psutil.Error):
+                memory += member.memory_info().rss
+                times = member.cpu_times()
+                cpu += times.user + times.system
+                count += 1
+    return TreeUsage(memory=memory, cpu=cpu, processes=count) if count else None

@@ -1,0 +1,73 @@
+"""The environment of the ranks: what is inherited, what is dropped, what is set."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from nbdist.frameworks.base import Placement
+from nbdist.frameworks.registry import FRAMEWORKS
+
+# What another launcher, or a notebook's kernel, has set for itself and a rank must not take for its own.
+_DROPPED = frozenset(
+    {
+        "RANK",
+        "WORLD_SIZE",
+        "LOCAL_RANK",
+        "LOCAL_WORLD_SIZE",
+        "GROUP_RANK",
+        "GROUP_WORLD_SIZE",
+        "ROLE_RANK",
+        "ROLE_NAME",
+        "ROLE_WORLD_SIZE",
+        "POD_IP",
+        "TRAINING_ROLE",
+        "JPY_PARENT_PID",
+        "JPY_SESSION_NAME",
+        "JPY_API_TOKEN",
+        "JUPYTERHUB_API_TOKEN",
+        "JUPYTER_TOKEN",
+    }
+)
+_DROPPED_PREFIXES = (
+    "PADDLE_",
+    "FLAGS_selected_",
+    "TORCHELASTIC_",
+    "MASTER_",
+    "PYDEVD_",
+)
+# ipykernel's plot backend draws into a notebook that a rank does not have
+_INLINE_BACKENDS = ("module://matplotlib_inline", "module://ipykernel")
+
+
+def inherited(environ: Mapping[str, str], world_size: int) -> dict[str, str]:
+    """What the ranks get of the environment of the process that starts the run.
+
+    Several ranks on one machine get one thread each unless the user chose (torchrun does the same):
+    each would otherwise start a thread per core.
+    """
+    kept = {
+        key: value
+        for key, value in environ.items()
+        if key not in _DROPPED and not key.startswith(_DROPPED_PREFIXES)
+    }
+    if kept.get("MPLBACKEND", "").startswith(_INLINE_BACKENDS):
+        kept["MPLBACKEND"] = "agg"
+    if world_size > 1:
+        kept.setdefault("OMP_NUM_THREADS", "1")
+    return kept
+
+
+def rank_environment(place: Placement, backend: str) -> dict[str, str]:
+    """What nbdist sets for one rank: the variables of every framework (they do not conflict), and
+    which GPUs it sees. Templates for Rendezvous.fill.
+
+    ``CUDA_VISIBLE_DEVICES`` holds the GPUs of the run, so that LOCAL_RANK is an index into it, in the
+    order of nvidia-smi; it is empty for CPU ranks.
+    """
+    environment: dict[str, str] = {}
+    for framework in FRAMEWORKS:
+        environment.update(framework.environment(place, backend))
+    environment["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, place.gpus))
+    if place.gpus:
+        environment["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
+    return environment

@@ -1,0 +1,182 @@
+"""The course of a run: what follows from what happened. Decides; touches no process and no file.
+
+It is told what happens (``rank_exited``, ``stop``, ``tick``, …) and answers through two callables:
+``record`` takes the events of the journal, ``send`` a rank and the signal it is to get. So a test can
+replay a history without a process, and the supervisor can be read for its I/O alone.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from nbdist.launch.escalation import (
+    ON_OWN_ERROR,
+    ON_PEER_FAILURE,
+    ON_STOP,
+    Escalation,
+    Step,
+)
+from nbdist.model import (
+    AttemptStarted,
+    Escalated,
+    Event,
+    ProcessId,
+    RankErrored,
+    RankExited,
+    RankFinished,
+    RankStarted,
+    RankState,
+    Run,
+    RunSpec,
+    RunState,
+    StopRequested,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """How a run is to be recorded once nothing of it is left."""
+
+    state: RunState
+    reason: str
+
+
+class Course:
+    """One attempt of a run, from its first process to its last. ``now`` is always monotonic seconds."""
+
+    def __init__(
+        self,
+        spec: RunSpec,
+        *,
+        record: Callable[[Event], None],
+        send: Callable[[int, signal.Signals], None],
+        wall_clock: Callable[[], float],
+    ) -> None:
+        self.run = Run.of(spec)
+        self._record_to = record
+        self._send = send
+        self._wall_clock = wall_clock
+        self._escalations: dict[int, Escalation] = {}
+        # ranks that were told to end before they had failed: whatever they do then is our doing
+        self._told: set[int] = set()
+        self._timeout_at: float | None = None
+        self._stop_reason: str | None = None
+        self._failed = False
+        self._timed_out = False
+
+    def record(self, event: Event) -> None:
+        """Let the run take one more event, and the journal with it."""
+        self.run = self.run.after(event)
+        self._record_to(event)
+
+    def attempt_started(self, attempt: int, host: str, port: int, now: float) -> None:
+        self.record(AttemptStarted(time=self._wall_clock(), attempt=attempt, host=host, port=port))
+        if self.run.spec.timeout is not None:
+            self._timeout_at = now + self.run.spec.timeout
+
+    def rank_started(self, rank: int, process: ProcessId) -> None:
+        self.record(
+            RankStarted(
+                time=self._wall_clock(),
+                rank=rank,
+                pid=process.pid,
+                start_time=process.start_time,
+                boot_id=process.boot_id,
+            )
+        )
+
+    def rank_finished(self, rank: int) -> None:
+        self.record(RankFinished(time=self._wall_clock(), rank=rank))
+
+    def rank_errored(self, rank: int, now: float) -> None:
+        """The program of a rank raised. The rank exits by itself; its peers need not wait for that."""
+        self.record(RankErrored(time=self._wall_clock(), rank=rank))
+        if rank not in self._told:
+            self._escalations.setdefault(rank, Escalation(ON_OWN_ERROR, now))
+            self._fail(now)
+
+    def rank_exited(self, rank: int, code: int, now: float) -> None:
+        told = rank in self._told
+        self.record(RankExited(time=self._wall_clock(), rank=rank, code=code, ended=told))
+        self._escalations.pop(rank, None)
+        if self.run.ranks[rank].state is RankState.FAILED:
+            self._fail(now)
+
+    def stop(self, reason: str, now: float) -> None:
+        """Somebody wants the run to end. Asked again, it goes on to the next step at once."""
+        if self._stop_reason is not None:
+            for escalation in self._escalations.values():
+                escalation.hasten(now)
+        else:
+            self._stop_reason = reason
+            self.record(StopRequested(time=self._wall_clock(), reason=reason))
+            self._end_ranks(ON_STOP, now)
+        self.tick(now)
+
+    def tick(self, now: float) -> None:
+        """Let time pass: limits and the next steps of escalations."""
+        if self._timeout_at is not None and now >= self._timeout_at:
+            self._timeout_at = None
+            self._timed_out = self._stop_reason is None and not self._failed
+            if self._timed_out:
+                self._end_ranks(ON_STOP, now)
+        due: dict[signal.Signals, list[int]] = {}
+        for rank, escalation in self._escalations.items():
+            step = escalation.due(now)
+            if step is not None and step.signal is not None:
+                due.setdefault(step.signal, []).append(rank)
+        for number, ranks in due.items():
+            self.record(Escalated(time=self._wall_clock(), ranks=tuple(ranks), signal=number.name))
+            for rank in ranks:
+                if self.run.ranks[rank].errored is None:
+                    self._told.add(rank)
+                self._send(rank, number)
+
+    def next_deadline(self) -> float | None:
+        """When ``tick`` is due at the latest; None when nothing is waited for."""
+        deadlines = [e.deadline for e in self._escalations.values()]
+        if self._timeout_at is not None:
+            deadlines.append(self._timeout_at)
+        return min(deadlines, default=None)
+
+    def over(self, now: float) -> bool:
+        """Whether every rank has exited, or cannot be made to (a process stuck in the kernel)."""
+        running = [rank for rank in self.run.ranks if rank.state is RankState.RUNNING]
+        return all(
+            rank.rank in self._escalations and self._escalations[rank.rank].exhausted(now) for rank in running
+        )
+
+    def outcome(self) -> Outcome:
+        """How the run ended. Asked once it is over."""
+        stuck = [rank.rank for rank in self.run.ranks if rank.state is RankState.RUNNING]
+        if stuck:
+            ranks = ", ".join(map(str, stuck))
+            return Outcome(state=RunState.FAILED, reason=f"SIGKILL did not end rank {ranks}")
+        if self._timed_out:
+            limit = self.run.spec.timeout
+            return Outcome(
+                state=RunState.FAILED,
+                reason=f"the time limit of {limit:g} s was reached",
+            )
+        # a program that was done before anybody told it to end has succeeded
+        if not self._told and all(rank.state is RankState.SUCCEEDED for rank in self.run.ranks):
+            return Outcome(state=RunState.SUCCEEDED, reason="")
+        if self._stop_reason is not None and not self._failed:
+            return Outcome(state=RunState.CANCELLED, reason=self._stop_reason)
+        failed = [rank.rank for rank in self.run.ranks if rank.state is RankState.FAILED]
+        ranks = ", ".join(map(str, failed)) or "?"
+        return Outcome(state=RunState.FAILED, reason=f"rank{'s' if len(failed) > 1 else ''} {ranks} failed")
+
+    def _fail(self, now: float) -> None:
+        """One rank has failed: the others would wait for it for ever."""
+        if self._stop_reason is None and not self._timed_out:
+            self._failed = True
+        self._end_ranks(ON_PEER_FAILURE, now)
+        self.tick(now)
+
+    def _end_ranks(self, steps: tuple[Step, ...], now: float) -> None:
+        for rank in self.run.ranks:
+            if rank.state is RankState.RUNNING and rank.rank not in self._escalations:
+                self._escalations[rank.rank] = Escalation(steps, now)

@@ -1,0 +1,81 @@
+"""What binds lifetimes: the supervisor to its kernel, and the ranks' descendants to the supervisor."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+
+from nbdist import processes
+from nbdist.model import ProcessId
+
+_PR_SET_CHILD_SUBREAPER = 36  # prctl(2)
+
+
+def become_subreaper() -> None:
+    """Let orphans among our descendants become our children, so that none leaves the tree."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+class Lifeline:
+    """Tells when the process that owns the run has gone.
+
+    A pidfd of the owner where the system has them: a socket alone would stay open in whatever the
+    owner forked. Otherwise the owner's end of a socket pair, whose closing means the same.
+    """
+
+    def __init__(self, owner: ProcessId | None, descriptor: int | None) -> None:
+        self._socket = socket.socket(fileno=descriptor) if descriptor is not None else None
+        self._handle: int | None = None
+        self.gone = owner is not None and not processes.alive(owner)
+        if owner is not None and hasattr(os, "pidfd_open"):
+            with contextlib.suppress(OSError):
+                self._handle = os.pidfd_open(owner.pid)
+                # only now is the pid pinned; it may have changed owners before
+                self.gone = self.gone or not processes.alive(owner)
+
+    def descriptors(self) -> list[int]:
+        """What turns readable when the owner has gone."""
+        if self._handle is not None:
+            return [self._handle]
+        return [self._socket.fileno()] if self._socket is not None else []
+
+
+def end_descendants(
+    reap: Callable[[], None],
+    *,
+    grace: float = 0.5,
+    limit: float = 4.0,
+    clock: Callable[[], float] = time.monotonic,
+    pause: Callable[[float], None] = time.sleep,
+) -> int:
+    """End every descendant of this process: SIGTERM, ``grace`` seconds, SIGKILL until none is left.
+
+    Returns how many there were; gives up on what SIGKILL does not end after ``limit`` seconds.
+    ``reap`` collects exited children, so that they are not counted as alive.
+    """
+    seen: set[ProcessId] = set()
+    told: set[ProcessId] = set()
+    begin = clock()
+    while True:
+        reap()
+        left = processes.descendants(os.getpid())
+        elapsed = clock() - begin
+        if not left or elapsed > limit:
+            return len(seen)
+        seen.update(left)
+        if elapsed < grace:
+            fresh = [process for process in left if process not in told]
+            told.update(fresh)
+            processes.send_all(fresh, signal.SIGTERM)
+            # a stopped process takes SIGTERM only once it goes on
+            processes.send_all(fresh, signal.SIGCONT)
+        else:
+            processes.send_all(left, signal.SIGKILL)
+        pause(0.01)

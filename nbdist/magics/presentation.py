@@ -1,0 +1,76 @@
+"""Which surface shows a run, and how nbdist's errors look in IPython."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from IPython.core.error import UsageError
+from IPython.core.interactiveshell import InteractiveShell
+
+from nbdist.errors import LaunchError, RunCancelled, RunFailed, UsageMistake
+
+
+@contextlib.contextmanager
+def as_usage_errors() -> Iterator[None]:
+    """Let what the user can mend be one line: exactly UsageError (a subclass prints a traceback)."""
+    try:
+        yield
+    except (UsageMistake, LaunchError) as error:
+        raise UsageError(str(error)) from None
+
+
+def without_frames(error: RunFailed | RunCancelled) -> RunFailed | RunCancelled:
+    """The same error, shown by IPython as its message alone: our own frames help nobody."""
+
+    def render() -> list[str]:
+        head, _, rest = str(error).partition("\n")
+        name = type(error).__name__
+        return [f"\x1b[31m{name}\x1b[0m: {head}", *rest.splitlines()]
+
+    # the hook of IPython.core.interactiveshell.showtraceback
+    error._render_traceback_ = render  # type: ignore[union-attr]
+    return error
+
+
+def kernel_id(shell: InteractiveShell) -> str:
+    """The id by which the Jupyter server knows this kernel; empty outside one."""
+    if getattr(shell, "kernel", None) is None:
+        return ""
+    from ipykernel.connect import get_connection_file
+
+    try:
+        name = os.path.basename(get_connection_file())
+    except RuntimeError:
+        return ""
+    match = re.fullmatch(r"kernel-(.+)\.json", name)
+    return match[1] if match else ""
+
+
+def draws_widgets(shell: InteractiveShell) -> bool:
+    """Whether a front end that draws widgets runs this cell.
+
+    No kernel is told what its front end is. A notebook page names the cell in its request's metadata
+    (JupyterLab, Notebook 7, VS Code) or sends an empty user name; nbclassic answers input() and calls
+    its user "username". jupyter_client, and with it nbclient and the consoles, does none of that.
+    NBDIST_PANEL=widget or text overrides the guess.
+    """
+    wanted = os.environ.get("NBDIST_PANEL", "auto")
+    if wanted in ("widget", "text"):
+        return wanted == "widget"
+    kernel = getattr(shell, "kernel", None)
+    if kernel is None:
+        return False
+    if "google.colab" in sys.modules:
+        return True
+    parent: dict[str, Any] = kernel.get_parent() or {}
+    user = parent.get("header", {}).get("username")
+    if "cellId" in parent.get("metadata", {}) or user == "":
+        return True
+    # jupyter_client says "username", too, where USER is not set
+    answers = parent.get("content", {}).get("allow_stdin")
+    return bool(user == "username" and answers and os.environ.get("USER"))

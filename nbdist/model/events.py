@@ -1,0 +1,166 @@
+"""What can happen to a run, as it stands in the journal: one JSON object a line, ``kind`` first.
+
+Only the supervisor writes events, except RunLost, which whoever finds a run without its supervisor
+writes in its place. ``time`` is Unix seconds.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, fields
+from typing import Union
+
+from nbdist.model.process import ProcessId
+from nbdist.model.states import RunState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SupervisorStarted:
+    time: float
+    pid: int
+    start_time: int
+    boot_id: str
+    host: str
+
+    @property
+    def process(self) -> ProcessId:
+        return ProcessId(pid=self.pid, start_time=self.start_time, boot_id=self.boot_id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptStarted:
+    time: float
+    attempt: int
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankStarted:
+    time: float
+    rank: int
+    pid: int
+    start_time: int
+    boot_id: str
+
+    @property
+    def process(self) -> ProcessId:
+        return ProcessId(pid=self.pid, start_time=self.start_time, boot_id=self.boot_id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankFinished:
+    """The last statement of the program is done; the process is on its way out."""
+
+    time: float
+    rank: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankErrored:
+    """An exception left the program; error.json is written, the process is on its way out."""
+
+    time: float
+    rank: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankExited:
+    """``code`` is the exit code, or the negative number of the signal that ended the process.
+
+    ``ended`` says that nbdist had told this rank to end before it failed or exited by itself.
+    """
+
+    time: float
+    rank: int
+    code: int
+    ended: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopRequested:
+    time: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Escalated:
+    """These ranks were sent this signal."""
+
+    time: float
+    ranks: tuple[int, ...]
+    signal: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunEnded:
+    """``leftover`` counts processes of the ranks that were still there and were ended."""
+
+    time: float
+    state: RunState
+    reason: str
+    leftover: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunLost:
+    time: float
+    reason: str
+    leftover: int = 0
+
+
+Event = Union[
+    SupervisorStarted,
+    AttemptStarted,
+    RankStarted,
+    RankFinished,
+    RankErrored,
+    RankExited,
+    StopRequested,
+    Escalated,
+    RunEnded,
+    RunLost,
+]
+
+_KINDS: dict[str, type[Event]] = {
+    cls.__name__: cls
+    for cls in (
+        SupervisorStarted,
+        AttemptStarted,
+        RankStarted,
+        RankFinished,
+        RankErrored,
+        RankExited,
+        StopRequested,
+        Escalated,
+        RunEnded,
+        RunLost,
+    )
+}
+
+
+def encode_event(event: Event) -> str:
+    """The line of the journal for ``event``, without its newline."""
+    return json.dumps({"kind": type(event).__name__, **asdict(event)})
+
+
+def decode_event(line: str) -> Event | None:
+    """The event on a line of the journal; None for a kind that only a newer nbdist knows.
+
+    Raises ValueError when the line is torn or no event at all.
+    """
+    data = json.loads(line)
+    if not isinstance(data, dict) or not isinstance(data.get("kind"), str):
+        raise ValueError(f"no event: {line[:80]!r}")
+    cls = _KINDS.get(data["kind"])
+    if cls is None:
+        return None
+    known = {f.name: data[f.name] for f in fields(cls) if f.name in data}
+    try:
+        if cls is RunEnded:
+            known["state"] = RunState(known["state"])
+        if cls is Escalated:
+            known["ranks"] = tuple(known["ranks"])
+        return cls(**known)
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"no {cls.__name__}: {error}") from error

@@ -1,0 +1,161 @@
+"""A run as it stands: the fold of its events over its spec. Pure, so any reader gets the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from nbdist.model.events import (
+    AttemptStarted,
+    Escalated,
+    Event,
+    RankErrored,
+    RankExited,
+    RankFinished,
+    RankStarted,
+    RunEnded,
+    RunLost,
+    StopRequested,
+    SupervisorStarted,
+)
+from nbdist.model.process import ProcessId
+from nbdist.model.spec import RankSpec, RunSpec
+from nbdist.model.states import RankState, RunState, move_rank, move_run
+
+# Signals that a correct program can die of after its last statement, while the interpreter and the
+# framework tear down (torch's gloo aborts so in about 2 % of correct runs).
+_TEARDOWN_SIGNALS = frozenset({-6, -11})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rank:
+    """One rank of the current attempt."""
+
+    spec: RankSpec
+    state: RankState = RankState.PENDING
+    process: ProcessId | None = None
+    started: float | None = None
+    finished: float | None = None
+    errored: float | None = None
+    exited: float | None = None
+    code: int | None = None
+
+    @property
+    def rank(self) -> int:
+        return self.spec.rank
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """A run at one moment. ``supervisor_host`` is the machine whose pids the processes are."""
+
+    spec: RunSpec
+    state: RunState = RunState.PENDING
+    attempt: int = 1
+    supervisor: ProcessId | None = None
+    supervisor_host: str = ""
+    port: int | None = None
+    started: float | None = None
+    ended: float | None = None
+    reason: str = ""
+    stop_reason: str = ""
+    leftover: int = 0
+    ranks: tuple[Rank, ...] = ()
+
+    @classmethod
+    def of(cls, spec: RunSpec, events: Iterable[Event] = ()) -> Run:
+        """The run after ``events``. Raises IllegalTransition when they cannot have happened."""
+        run = cls(spec=spec, ranks=tuple(Rank(spec=rank) for rank in spec.ranks))
+        for event in events:
+            run = run.after(event)
+        return run
+
+    @property
+    def run_id(self) -> str:
+        return self.spec.run_id
+
+    @property
+    def label(self) -> str:
+        """The short name on a screen: name and the random end of the run id."""
+        return f"{self.spec.name}-{self.run_id.rsplit('-', 1)[-1]}"
+
+    def elapsed(self, now: float) -> float:
+        """Seconds since the ranks were started, until ``now`` or until the end."""
+        if self.started is None:
+            return 0.0
+        return max(0.0, (self.ended if self.ended is not None else now) - self.started)
+
+    def after(self, event: Event) -> Run:
+        """The run after one more event."""
+        match event:
+            case SupervisorStarted():
+                return self._move(
+                    RunState.STARTING,
+                    supervisor=event.process,
+                    supervisor_host=event.host,
+                )
+            case AttemptStarted():
+                return self._move(
+                    RunState.STARTING,
+                    attempt=event.attempt,
+                    port=event.port,
+                    started=event.time if self.started is None else self.started,
+                    ranks=tuple(Rank(spec=rank) for rank in self.spec.ranks),
+                )
+            case RankStarted():
+                run = self._with_rank(
+                    event.rank,
+                    RankState.RUNNING,
+                    process=event.process,
+                    started=event.time,
+                )
+                all_started = all(rank.started is not None for rank in run.ranks)
+                starting = run.state is RunState.STARTING
+                return run._move(RunState.RUNNING) if all_started and starting else run
+            case RankFinished():
+                return self._with_rank(event.rank, finished=event.time)
+            case RankErrored():
+                return self._with_rank(event.rank, errored=event.time)
+            case RankExited():
+                rank = self.ranks[event.rank]
+                state = exit_state(rank, event)
+                return self._with_rank(event.rank, state, exited=event.time, code=event.code)
+            case StopRequested():
+                return self._move(RunState.STOPPING, stop_reason=event.reason)
+            case Escalated():
+                return self._move(RunState.STOPPING)
+            case RunEnded():
+                return self._move(
+                    event.state,
+                    ended=event.time,
+                    reason=event.reason,
+                    leftover=event.leftover,
+                )
+            case RunLost():
+                lost = tuple(
+                    r if r.state.terminal else replace(r, state=move_rank(r.state, RankState.LOST))
+                    for r in self.ranks
+                )
+                return self._move(
+                    RunState.LOST,
+                    ended=event.time,
+                    reason=event.reason,
+                    leftover=event.leftover,
+                    ranks=lost,
+                )
+
+    def _move(self, to: RunState, **changes: Any) -> Run:
+        return replace(self, state=move_run(self.state, to), **changes)
+
+    def _with_rank(self, rank: int, to: RankState | None = None, **changes: Any) -> Run:
+        now = self.ranks[rank]
+        moved = replace(now, state=move_rank(now.state, to or now.state), **changes)
+        return replace(self, ranks=(*self.ranks[:rank], moved, *self.ranks[rank + 1 :]))
+
+
+def exit_state(rank: Rank, exited: RankExited) -> RankState:
+    """What the exit of a rank means, given what it had said before."""
+    if exited.code == 0 or (rank.finished is not None and exited.code in _TEARDOWN_SIGNALS):
+        return RankState.SUCCEEDED
+    return RankState.ENDED if exited.ended else RankState.FAILED

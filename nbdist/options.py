@@ -1,0 +1,275 @@
+"""The options of ``%%distributed``, once: for the magic, the command line, completion and the README."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import re
+import shlex
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NoReturn
+
+from nbdist.errors import UsageMistake
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What was typed behind ``%%distributed``, checked for itself (not yet against the machine).
+
+    ``gpus`` is None where the option is left out, "all", or ids. ``timeout`` is in seconds.
+    """
+
+    nproc: int | None = None
+    gpus: tuple[int, ...] | str | None = None
+    framework: str = "auto"
+    backend: str = "auto"
+    name: str = ""
+    detach: bool = False
+    timeout: float | None = None
+    env: tuple[tuple[str, str], ...] = ()
+    args: tuple[str, ...] = ()
+    cwd: str = ""
+    panel: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """One option: its spellings (the first is the one shown), its value, and what it does.
+
+    ``aliases`` are what other launchers call it; they are accepted and not shown.
+    """
+
+    flags: tuple[str, ...]
+    field: str
+    help: str
+    metavar: str = ""
+    aliases: tuple[str, ...] = ()
+    choices: tuple[str, ...] = ()
+    parse: Callable[[str], object] = str
+    many: bool = False
+
+
+def _nproc(text: str) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        raise UsageMistake(f"-n {text}: that is not a number of ranks: write  -n 2") from None
+    if number < 1:
+        raise UsageMistake(f"-n {number} starts no rank: write  -n 1  or more")
+    return number
+
+
+def _gpus(text: str) -> tuple[int, ...] | str:
+    if text == "all":
+        return "all"
+    try:
+        ids = tuple(int(part) for part in text.strip("\"'").split(",") if part.strip())
+    except ValueError:
+        ids = ()
+    if not ids or min(ids) < 0:
+        raise UsageMistake(
+            f"--gpus {text}: give GPU ids as nvidia-smi shows them:  --gpus 0,1  or  --gpus all"
+        )
+    if len(set(ids)) < len(ids):
+        raise UsageMistake(f"--gpus {text} names a GPU twice: give each id once")
+    return ids
+
+
+_UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def parse_duration(text: str) -> float:
+    """Seconds in ``90``, ``90s``, ``5m``, ``1.5h`` or ``1h30m``. Raises UsageMistake."""
+    parts = re.findall(r"(\d+(?:\.\d+)?)([smhd]?)", text)
+    seconds = sum(float(number) * _UNITS[unit] for number, unit in parts)
+    if "".join(number + unit for number, unit in parts) != text or seconds <= 0:
+        raise UsageMistake(f"--timeout {text}: write a time such as  --timeout 90s, 5m  or  1h30m")
+    return seconds
+
+
+def _env(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", key):
+        raise UsageMistake(f"--env {text}: write  --env NAME=VALUE")
+    return key, value
+
+
+def _args(text: str) -> tuple[str, ...]:
+    try:
+        return tuple(shlex.split(text))
+    except ValueError as error:
+        raise UsageMistake(f'--args {text!r}: {error}; write  --args "--lr 0.1"') from None
+
+
+def _name(text: str) -> str:
+    slug = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:40].strip("-")
+    if not slug:
+        raise UsageMistake(f"--name {text!r}: a name needs a letter or digit:  --name lenet")
+    return slug
+
+
+OPTIONS: tuple[Option, ...] = (
+    Option(
+        flags=("-n", "--nproc"),
+        field="nproc",
+        metavar="N",
+        parse=_nproc,
+        aliases=("--nproc_per_node", "--nproc-per-node"),
+        help="N ranks on the CPU",
+    ),
+    Option(
+        flags=("--gpus",),
+        field="gpus",
+        metavar="0,1|all",
+        parse=_gpus,
+        aliases=("--selected_gpus", "--devices"),
+        help="one rank on each of these GPUs, by their ids in nvidia-smi",
+    ),
+    Option(
+        flags=("--framework",),
+        field="framework",
+        metavar="NAME",
+        choices=("auto", "torch", "paddle", "none"),
+        help="auto (what the cell imports), torch, paddle, none",
+    ),
+    Option(
+        flags=("--backend",),
+        field="backend",
+        metavar="NAME",
+        choices=("auto", "nccl", "gloo"),
+        help="auto, nccl, gloo: the default of the process group",
+    ),
+    Option(
+        flags=("--name",),
+        field="name",
+        metavar="NAME",
+        parse=_name,
+        help="a name for the run",
+    ),
+    Option(
+        flags=("-d", "--detach"),
+        field="detach",
+        help="return at once; the run outlives the kernel",
+    ),
+    Option(
+        flags=("--timeout",),
+        field="timeout",
+        metavar="TIME",
+        parse=parse_duration,
+        help="stop the run after 90s, 5m, 1h30m",
+    ),
+    Option(
+        flags=("--env",),
+        field="env",
+        metavar="K=V",
+        parse=_env,
+        many=True,
+        help="set a variable in every rank (repeat for more)",
+    ),
+    Option(
+        flags=("--args",),
+        field="args",
+        metavar='"…"',
+        parse=_args,
+        help="sys.argv[1:] of the program",
+    ),
+    Option(
+        flags=("--cwd",),
+        field="cwd",
+        metavar="DIR",
+        help="the ranks' working directory (the notebook's)",
+    ),
+    Option(flags=("--no-panel",), field="panel", help="plain text instead of the panel"),
+)
+
+
+def help_text() -> str:
+    """The options as a table of text."""
+    rows = [(", ".join(o.flags) + (f" {o.metavar}" if o.metavar else ""), o.help) for o in OPTIONS]
+    width = max(len(left) for left, _ in rows)
+    return "\n".join(
+        [
+            "%%distributed [options]",
+            *(f"  {left:<{width}}  {right}" for left, right in rows),
+        ]
+    )
+
+
+class _Parser(argparse.ArgumentParser):
+    """argparse, with errors that say what to type instead."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageMistake(message)
+
+
+def parse(line: str) -> Options:
+    """The options on a line. Raises UsageMistake, whose message is one line."""
+    try:
+        words = shlex.split(line)
+    except ValueError as error:
+        raise UsageMistake(f'{line.strip()!r}: {error}; quote a value like  --args "--lr 0.1"') from None
+    return parse_words(words)
+
+
+def parse_words(words: Sequence[str]) -> Options:
+    """The options in ``words``. Raises UsageMistake."""
+    values, unknown = _parser().parse_known_args(list(words))
+    if unknown:
+        raise UsageMistake(_about_unknown(unknown[0]))
+    given = {name: value for name, value in vars(values).items() if value is not None}
+    if "env" in given:
+        given["env"] = tuple(given["env"])
+    options = Options(**given)
+    _check_together(options)
+    return options
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="%%distributed", add_help=False, allow_abbrev=False, argument_default=None)
+    for option in OPTIONS:
+        flags = (*option.flags, *option.aliases)
+        if not option.metavar:
+            constant = option.field != "panel"
+            parser.add_argument(*flags, dest=option.field, action="store_const", const=constant)
+        else:
+            parser.add_argument(
+                *flags,
+                dest=option.field,
+                type=_checked(option),
+                action="append" if option.many else "store",
+            )
+    return parser
+
+
+def _checked(option: Option) -> Callable[[str], object]:
+    def convert(text: str) -> object:
+        if option.choices and text not in option.choices:
+            flag = option.flags[-1]
+            raise UsageMistake(f"{flag} {text}: write {flag} {', '.join(option.choices)}")
+        return option.parse(text)
+
+    return convert
+
+
+def _check_together(options: Options) -> None:
+    gpus, nproc = options.gpus, options.nproc
+    if isinstance(gpus, tuple) and nproc is not None and nproc != len(gpus):
+        ids = ",".join(map(str, gpus))
+        raise UsageMistake(
+            f"-n {nproc} and --gpus {ids} disagree: --gpus {ids} alone starts {len(gpus)} ranks, one a GPU; "
+            f"-n {nproc} alone starts {nproc} on the CPU"
+        )
+    if options.backend == "nccl" and gpus is None and nproc is not None:
+        raise UsageMistake("--backend nccl needs GPUs: leave it out for CPU ranks, or give --gpus")
+
+
+def _about_unknown(word: str) -> str:
+    if not word.startswith("-"):
+        return f'{word!r} is no option: arguments of the program go into  --args "{word}"'
+    flag = word.partition("=")[0]
+    known = [flag for option in OPTIONS for flag in option.flags]
+    near = difflib.get_close_matches(flag, known, n=1, cutoff=0.5)
+    if near:
+        return f"no option {flag}: did you mean {near[0]}?"
+    return f"no option {flag}: there are {', '.join(option.flags[-1] for option in OPTIONS)}"

@@ -1,0 +1,135 @@
+"""Follows a run until it ends: reads its directory ten times a second and feeds a surface."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from nbdist.devices import TreeUsage, tree_usage
+from nbdist.errors import UnknownRun
+from nbdist.model import RankState, Run
+from nbdist.panel.view import RunView, view_of
+from nbdist.store import LogLines, LogStream, RunDirectory, snapshot
+
+_PERIOD = 0.1
+_USAGE_PERIOD = 2.0
+_READ_LIMIT = 256 * 1024
+_BACKLOG_LIMIT = 4 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogDelta:
+    """New lines of a rank. ``first`` is the number of the first one, counted from 0 in what was
+    followed; ``skipped`` bytes were passed over before it. ``partial`` is the line still growing."""
+
+    rank: int
+    first: int
+    lines: tuple[str, ...]
+    partial: str
+    skipped: int = 0
+
+
+class Surface(Protocol):
+    """Something that shows a run while it goes on."""
+
+    def update(self, view: RunView, deltas: list[LogDelta]) -> None:
+        """Show what is new. ``deltas`` is empty when no rank wrote anything."""
+
+
+class RankFollower:
+    """One rank's log as deltas, bounded: a rank that writes faster than it can be shown is skipped
+    ahead (its log on disk stays whole)."""
+
+    def __init__(self, rank: int, stream: LogStream) -> None:
+        self.rank = rank
+        self.last_line = ""
+        self._stream = stream
+        self._lines = LogLines()
+        self._count = 0
+        self._partial = ""
+
+    def read(self, *, final: bool = False) -> LogDelta | None:
+        """What is new, None for nothing. ``final`` also takes the line that no newline ended."""
+        skipped = 0
+        if self._stream.size - self._stream.offset > _BACKLOG_LIMIT:
+            skipped = self._stream.skip_to_tail(_READ_LIMIT)
+            self._lines = LogLines()
+        lines = self._lines.feed(self._stream.read(_READ_LIMIT))
+        if final:
+            while data := self._stream.read(_READ_LIMIT):
+                lines += self._lines.feed(data)
+            lines += self._lines.close()
+        partial = self._lines.partial
+        if not lines and partial == self._partial and not skipped:
+            return None
+        first, self._count, self._partial = (
+            self._count,
+            self._count + len(lines),
+            partial,
+        )
+        self.last_line = partial or next((line for line in reversed(lines) if line), self.last_line)
+        return LogDelta(
+            rank=self.rank,
+            first=first,
+            lines=tuple(lines),
+            partial=partial,
+            skipped=skipped,
+        )
+
+
+def follow(
+    directory: RunDirectory,
+    surface: Surface,
+    *,
+    wait: Callable[[float], None] = time.sleep,
+    clock: Callable[[], float] = time.time,
+) -> Run:
+    """Show the run on ``surface`` until it has ended; how it ended.
+
+    ``wait`` is called between two looks with the seconds to wait. Raises UnknownRun when the run's
+    directory disappears.
+    """
+    followers: dict[int, RankFollower] = {}
+    usage: dict[int, TreeUsage] = {}
+    attempt, looked = 0, 0.0
+    while True:
+        run = _look(directory)
+        ended = run.state.terminal
+        if run.attempt != attempt:
+            attempt = run.attempt
+            followers = {
+                rank.rank: RankFollower(rank.rank, LogStream(directory.rank(rank.rank, attempt).log))
+                for rank in run.ranks
+            }
+        deltas = [d for f in followers.values() if (d := f.read(final=ended)) is not None]
+        if not ended and clock() - looked >= _USAGE_PERIOD:
+            looked, usage = clock(), usage_of(run)
+        last_lines = {rank: follower.last_line for rank, follower in followers.items()}
+        view = view_of(run, now=clock(), usage=usage, last_lines=last_lines)
+        surface.update(view, deltas)
+        if ended:
+            return run
+        wait(_PERIOD)
+
+
+def usage_of(run: Run) -> dict[int, TreeUsage]:
+    """What each live rank of a run uses on this machine."""
+    found = {}
+    for rank in run.ranks:
+        if rank.process is not None and rank.state is RankState.RUNNING:
+            usage = tree_usage(rank.process)
+            if usage is not None:
+                found[rank.rank] = usage
+    return found
+
+
+def _look(directory: RunDirectory) -> Run:
+    run = snapshot(directory)
+    if run is None:
+        raise UnknownRun(
+            f"the directory of run {directory.run_id} was removed or cannot be read; its supervisor "
+            "may still be running"
+        )
+    return run

@@ -1,0 +1,61 @@
+"""The words on the screen, in English and Chinese."""
+
+from __future__ import annotations
+
+from nbdist.model import RankState, RunState
+
+RUN_STATES = {
+    RunState.PENDING: ("Queued", "排队中"),
+    RunState.STARTING: ("Starting", "启动中"),
+    RunState.RUNNING: ("Running", "运行中"),
+    RunState.STOPPING: ("Stopping", "停止中"),
+    RunState.SUCCEEDED: ("Finished", "已完成"),
+    RunState.FAILED: ("Failed", "失败"),
+    RunState.CANCELLED: ("Stopped", "已停止"),
+    RunState.LOST: ("Lost", "失联"),
+}
+RANK_STATES = {
+    RankState.PENDING: ("Waiting", "等待中"),
+    RankState.RUNNING: ("Running", "运行中"),
+    RankState.SUCCEEDED: ("Finished", "已完成"),
+    RankState.FAILED: ("Failed", "失败"),
+    RankState.ENDED: ("Ended", "已退出"),
+    RankState.LOST: ("Lost", "失联"),
+}
+_WORDS = {
+    "pid": ("pid", "pid"),
+    "run": ("run", "运行"),
+    "rank": ("rank", "进程"),
+    "ranks": ("ranks", "个进程"),
+    "state": ("state", "状态"),
+    "device": ("device", "设备"),
+    "memory": ("memory", "内存"),
+    "age": ("age", "时长"),
+    "last line": ("last line", "最后一行"),
+    "elapsed": ("elapsed", "已用时"),
+    "metrics": ("Last values", "最新指标"),
+    "first failure": ("First failure", "最先失败"),
+    "end of log": ("end of the log", "日志末尾"),
+    "full log": ("Full log", "完整日志"),
+    "no output": ("no output", "无输出"),
+    "no runs": (
+        "no runs yet: start one with  %%distributed -n 2",
+        "尚无运行:用 %%distributed -n 2 启动",
+    ),
+    "live elsewhere": (
+        "This run is shown live in a notebook front end that draws widgets. Here, or after a reload: "
+        "%dist_status, %dist_logs.",
+        "此运行在支持组件的笔记本界面中实时显示。若此处未显示或已重新加载:%dist_status、%dist_logs。",
+    ),
+}
+
+
+def word(key: str, language: str) -> str:
+    """The word for ``key`` in "en" or "zh"."""
+    return _WORDS[key][language == "zh"]
+
+
+def state_word(state: RunState | RankState, language: str) -> str:
+    """The word for a state, as it stands in the pill and in the strip."""
+    table = RUN_STATES if isinstance(state, RunState) else RANK_STATES
+    return table[state][language == "zh"]  # type: ignore[index]

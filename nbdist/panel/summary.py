@@ -1,0 +1,162 @@
+"""What stays in the notebook when a run has ended: static, readable wherever the .ipynb is opened."""
+
+from __future__ import annotations
+
+import html
+import json
+import math
+from dataclasses import dataclass
+
+from nbdist.diagnosis import failure_headline, failure_report, first_failure
+from nbdist.model import Rank, Run, RunState
+from nbdist.panel.ansi import strip_ansi
+from nbdist.panel.labels import state_word, word
+from nbdist.panel.view import duration, view_of
+from nbdist.store import LogLines, LogStream, RunDirectory
+
+_TAIL_BYTES = 16_384
+_TAIL_LINES = 15
+_METRICS_TAIL = 65_536
+
+_MARKS = {
+    RunState.SUCCEEDED: ("✓", "#188038"),
+    RunState.FAILED: ("✕", "#c5221f"),
+    RunState.LOST: ("✕", "#c5221f"),
+    RunState.CANCELLED: ("■", "#70757a"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """The facts of a finished run that a saved notebook keeps."""
+
+    run: Run
+    metrics: tuple[tuple[str, float], ...]
+    failure: str
+    tails: tuple[tuple[Rank, tuple[str, ...]], ...]
+
+
+def summarize(run: Run, directory: RunDirectory) -> Summary:
+    """Read from the run's directory what its summary shows."""
+    failure = first_failure(run, directory)
+    return Summary(
+        run=run,
+        metrics=_last_metrics(run, directory),
+        failure=failure_report(failure) if failure is not None else "",
+        tails=tuple((rank, _tail(rank, run, directory)) for rank in run.ranks[:8]),
+    )
+
+
+def headline(run: Run, language: str) -> str:
+    """``lenet-k3f9 · Finished · 2 ranks · 0:47``, with the reason when it did not succeed."""
+    ranks = f"{run.spec.world_size} {word('ranks', language)}"
+    text = f"{run.label} · {state_word(run.state, language)} · {ranks} · {duration(run.elapsed(0))}"
+    return f"{text} · {run.reason}" if run.reason else text
+
+
+def summary_text(run: Run, directory: RunDirectory, language: str) -> str:
+    """The summary as a few lines of text."""
+    summary = summarize(run, directory)
+    lines = [f"[nbdist] {headline(run, language)}"]
+    if summary.metrics:
+        values = "  ".join(f"{tag}={_number(value)}" for tag, value in summary.metrics)
+        lines.append(f"[nbdist] {word('metrics', language)}: {values}")
+    failure = first_failure(run, directory)
+    if failure is not None:
+        lines.append(f"[nbdist] {failure_headline(failure)}")
+    return "\n".join(lines)
+
+
+def summary_html(run: Run, directory: RunDirectory, language: str) -> str:
+    """The summary as HTML without scripts or outside resources."""
+    summary = summarize(run, directory)
+    mark, colour = _MARKS[run.state]
+    parts = [
+        f'<div class="nbdist-summary-head"><span style="color:{colour}" aria-hidden="true">{mark}'
+        f"</span> <b>{html.escape(state_word(run.state, language))}</b> "
+        f"<code>{html.escape(run.label)}</code> {run.spec.world_size} "
+        f"{html.escape(word('ranks', language))} · {duration(run.elapsed(0))}"
+        + (f" · {html.escape(run.reason)}" if run.reason else "")
+        + "</div>"
+    ]
+    if summary.metrics:
+        cells = " ".join(
+            f"<span>{html.escape(tag)} <b>{_number(value)}</b></span>" for tag, value in summary.metrics
+        )
+        parts.append(
+            f'<div class="nbdist-summary-metrics">{html.escape(word("metrics", language))}: {cells}</div>'
+        )
+    if summary.failure:
+        parts.append(f"<pre>{html.escape(summary.failure)}</pre>")
+    parts += [_tail_html(rank, lines, language) for rank, lines in summary.tails]
+    parts.append(
+        f'<div class="nbdist-summary-foot">{html.escape(word("full log", language))}: '
+        f"<code>%dist_logs {html.escape(run.label)}</code></div>"
+    )
+    return f'<style>{_STYLE}</style><div class="nbdist-summary">{"".join(parts)}</div>'
+
+
+_STYLE = """
+.nbdist-summary { border: 1px solid var(--jp-border-color2, #dadce0); border-radius: 2px;
+  padding: 8px 12px; font: 13px/20px var(--jp-ui-font-family, sans-serif);
+  font-variant-numeric: tabular-nums; }
+.nbdist-summary code, .nbdist-summary pre { font: 12px/20px var(--jp-code-font-family, monospace);
+  background: none; }
+.nbdist-summary pre { margin: 4px 0; padding: 8px; max-height: 320px; overflow: auto;
+  background: var(--jp-layout-color2, #f5f5f5); white-space: pre-wrap; overflow-wrap: anywhere; }
+.nbdist-summary-metrics span { margin-right: 12px; }
+.nbdist-summary summary { cursor: pointer; }
+.nbdist-summary-foot { color: var(--jp-ui-font-color2, #5f6368); }
+"""
+
+
+def _tail_html(rank: Rank, lines: tuple[str, ...], language: str) -> str:
+    title = (
+        f"{word('rank', language)} {rank.rank} · {state_word(rank.state, language)} · "
+        f"{word('end of log', language)}"
+    )
+    text = html.escape("\n".join(lines)) if lines else html.escape(word("no output", language))
+    return f"<details><summary>{html.escape(title)}</summary><pre>{text}</pre></details>"
+
+
+def _tail(rank: Rank, run: Run, directory: RunDirectory) -> tuple[str, ...]:
+    stream = LogStream(directory.rank(rank.rank, run.attempt).log)
+    stream.skip_to_tail(_TAIL_BYTES)
+    lines = LogLines()
+    found = [*lines.feed(stream.read(_TAIL_BYTES)), *lines.close()]
+    return tuple(strip_ansi(line) for line in found[-_TAIL_LINES:])
+
+
+def _last_metrics(run: Run, directory: RunDirectory) -> tuple[tuple[str, float], ...]:
+    """The last value of each metric, of the first rank that logged it."""
+    values: dict[str, float] = {}
+    for rank in run.ranks:
+        stream = LogStream(directory.rank(rank.rank, run.attempt).metrics)
+        stream.skip_to_tail(_METRICS_TAIL)
+        last: dict[str, float] = {}
+        for line in stream.read(_METRICS_TAIL).splitlines():
+            last.update(_point(line))
+        for tag, value in last.items():
+            values.setdefault(tag, value)
+    return tuple(values.items())
+
+
+def _point(line: bytes) -> dict[str, float]:
+    try:
+        point = json.loads(line)["v"]
+        return {str(tag): float(value) for tag, value in point.items()}
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return {}  # the last line may be torn
+
+
+def _number(value: float) -> str:
+    return f"{value:.4g}" if math.isfinite(value) else str(value)
+
+
+def initial_html(run: Run, language: str) -> str:
+    """What stands in for the widget where widgets are not drawn, while the run goes on."""
+    view = view_of(run, now=run.spec.created)
+    return (
+        f'<style>{_STYLE}</style><div class="nbdist-summary"><b>{html.escape(view.label)}</b> '
+        f"{html.escape(word('live elsewhere', language))}</div>"
+    )

@@ -1,0 +1,188 @@
+"""Processes of this machine: who they are, who descends from whom, how to signal exactly one.
+
+Reads /proc where there is one; elsewhere (macOS) it asks psutil, which is then imported.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import signal
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from nbdist.model.process import ProcessId
+
+PROC = Path("/proc")
+HAS_PROC = sys.platform == "linux"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessStat:
+    """One row of the process table. ``zombie`` is a process that has ended and waits to be reaped."""
+
+    process: ProcessId
+    parent: int
+    session: int
+    zombie: bool
+
+
+@functools.cache
+def boot_id() -> str:
+    """What tells this boot of this machine from the next one."""
+    try:
+        return (PROC / "sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+
+
+def identify(pid: int) -> ProcessId | None:
+    """The identity of the live process ``pid``; None when there is none (a zombie is none)."""
+    stat = read_stat(pid)
+    return None if stat is None or stat.zombie else stat.process
+
+
+def alive(process: ProcessId) -> bool:
+    """Whether exactly this process still runs, not another one that was given its pid."""
+    return identify(process.pid) == process
+
+
+def read_stat(pid: int) -> ProcessStat | None:
+    """The row of ``pid`` in the process table; None when it has gone."""
+    if not HAS_PROC:
+        return _psutil_stat(pid)
+    try:
+        raw = (PROC / str(pid) / "stat").read_bytes()
+    except OSError:
+        return None
+    # "pid (comm) state ppid pgrp session … starttime …": comm may hold spaces and parentheses
+    fields = raw[raw.rindex(b")") + 2 :].split()
+    return ProcessStat(
+        process=ProcessId(pid=pid, start_time=int(fields[19]), boot_id=boot_id()),
+        parent=int(fields[1]),
+        session=int(fields[3]),
+        zombie=fields[0] in (b"Z", b"X", b"x"),
+    )
+
+
+def process_table() -> Iterator[ProcessStat]:
+    """Every process that can be seen."""
+    for pid in _pids():
+        if (stat := read_stat(pid)) is not None:
+            yield stat
+
+
+def descendants(pid: int) -> list[ProcessId]:
+    """Every live process that descends from ``pid``, parents before children, without ``pid``.
+
+    Orphans belong to the tree only when ``pid`` is a child subreaper.
+    """
+    children: dict[int, list[ProcessStat]] = {}
+    for stat in process_table():
+        children.setdefault(stat.parent, []).append(stat)
+    found: list[ProcessId] = []
+    queue = [pid]
+    while queue:
+        for stat in children.get(queue.pop(0), ()):
+            queue.append(stat.process.pid)
+            if not stat.zombie:
+                found.append(stat.process)
+    return found
+
+
+def marked(name: str, value: str) -> list[ProcessId]:
+    """Every live process of this user that was started with ``name=value`` in its environment."""
+    if not HAS_PROC:
+        return _psutil_marked(name, value)
+    wanted = f"{name}={value}".encode()
+    found = []
+    for pid in _pids():
+        try:
+            environment = (PROC / str(pid) / "environ").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if wanted in environment and (process := identify(pid)) is not None:
+            found.append(process)
+    return found
+
+
+def send(process: ProcessId, number: int) -> bool:
+    """Send a signal to exactly this process. False when it has gone, or is not ours to signal."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        if HAS_PROC and hasattr(os, "pidfd_open"):
+            return _send_by_pidfd(process, number)
+        if alive(process):
+            os.kill(process.pid, number)
+            return True
+    return False
+
+
+def send_all(processes: Iterable[ProcessId], number: int) -> int:
+    """Send a signal to each of these processes; how many got it."""
+    return sum(send(process, number) for process in processes)
+
+
+def _send_by_pidfd(process: ProcessId, number: int) -> bool:
+    try:
+        handle = os.pidfd_open(process.pid)
+    except OSError as error:
+        if isinstance(error, (ProcessLookupError, PermissionError)):
+            raise
+        # a kernel or sandbox without pidfds: the check and the signal are then two steps
+        if not alive(process):
+            return False
+        os.kill(process.pid, number)
+        return True
+    try:
+        # the handle pins the process, so that the pid cannot change owners after this check
+        if not alive(process):
+            return False
+        signal.pidfd_send_signal(handle, number)
+        return True
+    finally:
+        os.close(handle)
+
+
+def _pids() -> list[int]:
+    if HAS_PROC:
+        return [int(name) for name in os.listdir(PROC) if name.isdigit()]
+    import psutil
+
+    return psutil.pids()
+
+
+def _psutil_stat(pid: int) -> ProcessStat | None:
+    import psutil
+
+    try:
+        process = psutil.Process(pid)
+        with process.oneshot():
+            return ProcessStat(
+                process=ProcessId(
+                    pid=pid,
+                    start_time=int(process.create_time() * 1000),
+                    boot_id=boot_id(),
+                ),
+                parent=process.ppid(),
+                session=os.getsid(pid),
+                zombie=process.status() == psutil.STATUS_ZOMBIE,
+            )
+    except (psutil.Error, OSError):
+        return None
+
+
+def _psutil_marked(name: str, value: str) -> list[ProcessId]:
+    import psutil
+
+    found = []
+    for process in psutil.process_iter():
+        try:
+            hit = process.environ().get(name) == value
+        except (psutil.Error, OSError):
+            continue
+        if hit and (known := identify(process.pid)) is not None:
+            found.append(known)
+    return found

@@ -1,0 +1,25 @@
+"""Where a run lies on disk, and everything that is read from there or written there."""
+
+from nbdist.store.control import StopRequest, request_stop, take_requests
+from nbdist.store.journal import Journal, read_events
+from nbdist.store.log_stream import LogLines, LogStream
+from nbdist.store.paths import RankDirectory, RunDirectory
+from nbdist.store.reports import ErrorFrame, ErrorReport, read_error
+from nbdist.store.run_store import RunStore, snapshot
+
+__all__ = [
+    "ErrorFrame",
+    "ErrorReport",
+    "Journal",
+    "LogLines",
+    "LogStream",
+    "RankDirectory",
+    "RunDirectory",
+    "RunStore",
+    "StopRequest",
+    "read_error",
+    "read_events",
+    "request_stop",
+    "snapshot",
+    "take_requests",
+]

@@ -1,0 +1,94 @@
+"""A rank's log: its bytes from an offset, and those bytes as lines."""
+
+from __future__ import annotations
+
+import codecs
+import os
+from pathlib import Path
+
+
+class LogStream:
+    """The bytes of one log, read forward from ``offset``. The file may not exist yet, or any more."""
+
+    def __init__(self, path: Path, offset: int = 0) -> None:
+        self.path = path
+        self.offset = offset
+
+    @property
+    def size(self) -> int:
+        """Bytes in the log now."""
+        try:
+            return os.stat(self.path).st_size
+        except OSError:
+            return 0
+
+    def read(self, limit: int = 1 << 20) -> bytes:
+        """The next bytes, at most ``limit``; empty when there are none yet."""
+        try:
+            with open(self.path, "rb") as file:
+                file.seek(self.offset)
+                data = file.read(limit)
+        except OSError:
+            return b""
+        self.offset += len(data)
+        return data
+
+    def skip_to_tail(self, length: int) -> int:
+        """Go on ``length`` bytes before the end, at a line's start; how many bytes were passed over."""
+        before, size = self.offset, self.size
+        if size - self.offset <= length:
+            return 0
+        self.offset = size - length
+        data = self.read(length)
+        start = data.find(b"\n") + 1
+        self.offset = size - length + start
+        return self.offset - before
+
+
+class LogLines:
+    """Bytes in, lines out: split at newlines, UTF-8 that may arrive in halves, ``\\r`` as a terminal.
+
+    A carriage return starts the line again, so a progress bar is one line that changes. What stands
+    after the last newline is ``partial``: a line that may still grow. A line longer than ``width``
+    characters is cut into several, so that no program can make one line eat the memory.
+    """
+
+    def __init__(self, width: int = 16_384) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        self._rest = ""
+        self._width = width
+
+    def feed(self, data: bytes) -> list[str]:
+        """The lines that ``data`` completes."""
+        text = self._rest + self._decoder.decode(data)
+        *whole, rest = text.split("\n")
+        lines = [piece for line in whole for piece in self._pieces(_overwrite(line))]
+        if len(rest) > self._width and "\r" in rest[:-1]:
+            rest = _overwrite(rest)
+        *cut, self._rest = self._pieces(rest)
+        return lines + cut
+
+    @property
+    def partial(self) -> str:
+        """The line that is not complete yet, as a terminal would show it."""
+        return _overwrite(self._rest)
+
+    def close(self) -> list[str]:
+        """The last line, when no newline ended it."""
+        line = _overwrite(self._rest + self._decoder.decode(b"", final=True))
+        self._rest = ""
+        return [line] if line else []
+
+    def _pieces(self, line: str) -> list[str]:
+        width = self._width
+        return [line[at : at + width] for at in range(0, len(line), width)] or [""]
+
+
+def _overwrite(line: str) -> str:
+    """What a terminal shows of ``line``: the text after the last carriage return that has text."""
+    if "\r" not in line:
+        return line
+    for part in reversed(line.split("\r")):
+        if part:
+            return part
+    return ""

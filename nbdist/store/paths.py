@@ -1,0 +1,93 @@
+"""Where the files of a run lie. The only place that joins these paths."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class RankDirectory:
+    """The files of one rank in one attempt: ``ranks/<rank>/``, later ``ranks/<rank>/attempt-2/``."""
+
+    path: Path
+
+    @property
+    def log(self) -> Path:
+        """What the rank wrote to stdout and stderr: its bytes, complete and in order."""
+        return self.path / "log"
+
+    @property
+    def error(self) -> Path:
+        """The exception that left the program."""
+        return self.path / "error.json"
+
+    @property
+    def metrics(self) -> Path:
+        """What ``nbdist.log`` wrote, one JSON object a line."""
+        return self.path / "metrics.jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class RunDirectory:
+    """The files of one run: ``<home>/runs/<run_id>/``."""
+
+    path: Path
+
+    @property
+    def run_id(self) -> str:
+        return self.path.name
+
+    @property
+    def spec(self) -> Path:
+        return self.path / "spec.json"
+
+    @property
+    def cell(self) -> Path:
+        """The cell as it was given; tracebacks point here."""
+        return self.path / "cell.py"
+
+    @property
+    def journal(self) -> Path:
+        return self.path / "events.jsonl"
+
+    @property
+    def control(self) -> Path:
+        """Requests of whoever may write here, one file each."""
+        return self.path / "control"
+
+    @property
+    def board(self) -> Path:
+        """What VisualDL reads, one directory per rank that logs."""
+        return self.path / "board"
+
+    @property
+    def supervisor_log(self) -> Path:
+        """What the supervisor itself had to say; empty when all is well."""
+        return self.path / "supervisor.log"
+
+    def rank(self, rank: int, attempt: int = 1) -> RankDirectory:
+        path = self.path / "ranks" / str(rank)
+        return RankDirectory(path if attempt == 1 else path / f"attempt-{attempt}")
+
+
+def make_private(path: Path) -> Path:
+    """Make the directory, and those above it that are missing, so that only this user may look in."""
+    if not path.is_dir():
+        make_private(path.parent)
+        path.mkdir(mode=0o700, exist_ok=True)
+    return path
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file that only this user may read: whole, or not at all."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", errors="surrogatepass") as file:
+            file.write(text)
+        os.replace(draft, path)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise

@@ -1,0 +1,109 @@
+"""From a bare interpreter to the program as ``__main__``, and what is left behind when it ends.
+
+The program must not be able to tell this from ``python program.py``: ``__main__``, ``__file__``,
+``sys.argv``, ``inspect.getsource``, pickling, spawned children, tracebacks and exit codes are the same.
+"""
+
+from __future__ import annotations
+
+import builtins
+import faulthandler
+import os
+import sys
+from importlib.machinery import SourceFileLoader
+
+from nbdist.worker.backend import prefer_backend
+from nbdist.worker.import_hooks import after_import
+from nbdist.worker.order import ERRORED, FINISHED, Channel, Order
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import CodeType, ModuleType, TracebackType
+
+_HERE = os.path.dirname(os.path.abspath(__file__))
+_ROOT = os.path.dirname(os.path.dirname(_HERE))
+
+
+def main() -> None:
+    """Run the program of this rank. Whatever leaves the program leaves this function, too."""
+    channel = Channel()
+    order = channel.receive()
+    faulthandler.enable()
+    after_import("multiprocessing.spawn", _install_definitions)
+    after_import("torch.distributed.distributed_c10d", prefer_backend)
+    sys.argv[:] = [order.program, *order.args]
+    sys.path[:] = _python_path(order)
+    code = _compile(order.program)
+    module = _make_main(order.program)
+    try:
+        exec(code, module.__dict__)
+    except SystemExit as leaving:
+        if leaving.code in (None, 0):
+            channel.say(FINISHED)
+        else:
+            _report(channel, order, leaving)
+        raise
+    except BaseException as error:
+        _report(channel, order, error)
+        _hide_frames()
+        raise
+    channel.say(FINISHED)
+
+
+def _python_path(order: Order) -> list[str]:
+    path = order.python_path or [os.path.dirname(order.program), *sys.path[1:]]
+    # a spawned child looks for nbdist here, too
+    return path if _ROOT in path else [*path, _ROOT]
+
+
+def _install_definitions(spawn: ModuleType) -> None:
+    from nbdist.worker import definitions
+
+    definitions.install(spawn)
+
+
+def _compile(program: str) -> CodeType:
+    with open(program, "rb") as file:
+        source = file.read()
+    return compile(source, program, "exec", dont_inherit=True)
+
+
+def _make_main(program: str) -> ModuleType:
+    """A fresh ``__main__``, with what the interpreter gives a script's."""
+    module = type(sys)("__main__")
+    module.__file__ = program
+    module.__loader__ = SourceFileLoader("__main__", program)
+    module.__builtins__ = builtins  # type: ignore[attr-defined]
+    module.__cached__ = None  # type: ignore[attr-defined]
+    # the module that stood there must stay alive: clearing it would clear names that still run
+    sys.modules["__nbdist_main__"] = sys.modules["__main__"]
+    sys.modules["__main__"] = module
+    return module
+
+
+def _report(channel: Channel, order: Order, error: BaseException) -> None:
+    from nbdist.worker import error_report
+
+    error_report.write(order.error_file, error, _strip(error.__traceback__))
+    channel.say(ERRORED)
+
+
+def _hide_frames() -> None:
+    """Let the traceback start in the program, whichever hook prints it (torch and rich have theirs)."""
+    hook = sys.excepthook
+
+    def from_the_program(
+        kind: type[BaseException], error: BaseException, trace: TracebackType | None
+    ) -> None:
+        stripped = _strip(trace)
+        hook(kind, error.with_traceback(stripped), stripped)
+
+    sys.excepthook = from_the_program
+
+
+def _strip(trace: TracebackType | None) -> TracebackType | None:
+    """The traceback without the frames of this package that lead up to the program."""
+    at = trace
+    while at is not None and os.path.dirname(at.tb_frame.f_code.co_filename) == _HERE:
+        at = at.tb_next
+    return at if at is not None else trace

@@ -1,0 +1,122 @@
+"""What a spawned child of a rank runs of the program: its definitions, not its training loop.
+
+A child that ``multiprocessing`` spawns runs the parent's main file again, to find the classes and
+functions it is sent. A script guards its work with ``if __name__ == "__main__"``; a cell hardly ever
+does, and its unguarded child would start the whole training once more. So when the program has no such
+guard, the child runs its imports, functions and classes, and those assignments whose names they use.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
+
+_DEFINITION = (
+    ast.Import,
+    ast.ImportFrom,
+    ast.FunctionDef,
+    ast.AsyncFunctionDef,
+    ast.ClassDef,
+)
+_ASSIGNMENT = (ast.Assign, ast.AnnAssign)
+
+
+def program() -> str:
+    """The cell of this run, as a path."""
+    return os.path.join(os.environ["NBDIST_RUN_DIR"], "cell.py")
+
+
+def install(spawn: ModuleType) -> None:
+    """Let children start from ``spawned_main.py`` in place of a cell that has no guard.
+
+    ``multiprocessing.spawn.get_preparation_data`` names the file that a child runs first
+    (``init_main_from_path``); that name is all that is changed.
+    """
+    prepare = spawn.get_preparation_data
+
+    def get_preparation_data(name: str) -> dict[str, Any]:
+        data: dict[str, Any] = prepare(name)
+        if data.get("init_main_from_path") == program() and not _has_guard(program()):
+            data["init_main_from_path"] = os.path.join(os.path.dirname(__file__), "spawned_main.py")
+        return data
+
+    spawn.get_preparation_data = get_preparation_data  # type: ignore[attr-defined]
+
+
+def load(path: str, namespace: dict[str, Any]) -> None:
+    """Run the definitions of the cell at ``path`` in ``namespace``.
+
+    An assignment that fails is passed over, since it may need what only a rank has (its process
+    group, its device); whoever uses its name gets the NameError.
+    """
+    with open(path, "rb") as file:
+        tree = ast.parse(file.read(), path)
+    namespace["__file__"] = path
+    for statement in select(tree):
+        code = compile(ast.Module([statement], []), path, "exec", dont_inherit=True)
+        try:
+            exec(code, namespace)
+        except Exception:
+            if not isinstance(statement, _ASSIGNMENT):
+                raise
+
+
+def select(tree: ast.Module) -> list[ast.stmt]:
+    """The statements of a program that define something, and those its definitions lean on."""
+    wanted = {name for s in tree.body if _defines(s) for name in _names_read(s)}
+    chosen = {index for index, s in enumerate(tree.body) if _defines(s)}
+    grown = True
+    while grown:
+        grown = False
+        for index, statement in enumerate(tree.body):
+            if index in chosen or not isinstance(statement, _ASSIGNMENT):
+                continue
+            if _names_bound(statement) & wanted:
+                chosen.add(index)
+                wanted |= set(_names_read(statement))
+                grown = True
+    return [tree.body[index] for index in sorted(chosen)]
+
+
+def _defines(statement: ast.stmt) -> bool:
+    """A definition, or an ``if``, ``try`` or ``with`` around nothing but definitions."""
+    if isinstance(statement, _DEFINITION):
+        return True
+    if isinstance(statement, (ast.If, ast.Try)):
+        inner = [s for s in ast.iter_child_nodes(statement) if isinstance(s, ast.stmt)]
+        for handler in getattr(statement, "handlers", ()):
+            inner += handler.body
+        return all(_defines(s) or isinstance(s, (*_ASSIGNMENT, ast.Pass)) for s in inner) and any(
+            _defines(s) for s in inner
+        )
+    return False
+
+
+def _names_read(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            yield node.id
+
+
+def _names_bound(statement: ast.stmt) -> set[str]:
+    return {
+        node.id
+        for node in ast.walk(statement)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    }
+
+
+def _has_guard(path: str) -> bool:
+    """Whether a top-level ``if`` compares ``__name__``."""
+    try:
+        with open(path, "rb") as file:
+            tree = ast.parse(file.read(), path)
+    except (OSError, SyntaxError):
+        return True
+    return any(
+        isinstance(statement, ast.If) and "__name__" in set(_names_read(statement.test))
+        for statement in tree.body
+    )
