@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nbdist import config, processes
+from nbdist.board import ensure_board
 from nbdist.devices import list_gpus
 from nbdist.errors import LaunchError, UnknownRun, UsageMistake
 from nbdist.frameworks import (
@@ -34,6 +35,7 @@ from nbdist.store import (
     LogStream,
     RunDirectory,
     RunStore,
+    last_values,
     request_stop,
     snapshot,
 )
@@ -99,6 +101,10 @@ class RunHandle:
         while data := stream.read():
             yield from lines.feed(data)
         yield from lines.close()
+
+    def metrics(self) -> dict[str, float]:
+        """The last value of each metric that a rank recorded with ``nbdist.log``."""
+        return last_values(self.run, self.directory)
 
     def stop(self, reason: str = "stopped from Python", timeout: float = 15.0) -> str:
         """Ask the run to end (SIGINT, then SIGTERM, then SIGKILL) and wait for it; the status then."""
@@ -232,6 +238,14 @@ def request_stop_of(handle: RunHandle, reason: str) -> None:
     except OSError:
         if run.supervisor is not None:
             processes.send(run.supervisor, signal.SIGTERM)
+
+
+def board_url(handles: Sequence[RunHandle]) -> str:
+    """Where a browser on this machine sees the curves of these runs; starts VisualDL where it must.
+
+    Raises LaunchError when it does not start.
+    """
+    return ensure_board(store().home).url([handle.run_id for handle in handles])
 
 
 # Supervisors that this process started: kept until they have been waited for, or each would stay a

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import json
 import math
 from dataclasses import dataclass
 
@@ -12,11 +11,10 @@ from nbdist.model import Rank, Run, RunState
 from nbdist.panel.ansi import strip_ansi
 from nbdist.panel.labels import state_word, word
 from nbdist.panel.view import duration, view_of
-from nbdist.store import LogLines, LogStream, RunDirectory
+from nbdist.store import LogLines, LogStream, RunDirectory, last_values
 
 _TAIL_BYTES = 16_384
 _TAIL_LINES = 15
-_METRICS_TAIL = 65_536
 
 _MARKS = {
     RunState.SUCCEEDED: ("✓", "#188038"),
@@ -41,7 +39,7 @@ def summarize(run: Run, directory: RunDirectory) -> Summary:
     failure = first_failure(run, directory)
     return Summary(
         run=run,
-        metrics=_last_metrics(run, directory),
+        metrics=tuple(last_values(run, directory).items()),
         failure=failure_report(failure) if failure is not None else "",
         tails=tuple((rank, _tail(rank, run, directory)) for rank in run.ranks[:8]),
     )
@@ -125,28 +123,6 @@ def _tail(rank: Rank, run: Run, directory: RunDirectory) -> tuple[str, ...]:
     lines = LogLines()
     found = [*lines.feed(stream.read(_TAIL_BYTES)), *lines.close()]
     return tuple(strip_ansi(line) for line in found[-_TAIL_LINES:])
-
-
-def _last_metrics(run: Run, directory: RunDirectory) -> tuple[tuple[str, float], ...]:
-    """The last value of each metric, of the first rank that logged it."""
-    values: dict[str, float] = {}
-    for rank in run.ranks:
-        stream = LogStream(directory.rank(rank.rank, run.attempt).metrics)
-        stream.skip_to_tail(_METRICS_TAIL)
-        last: dict[str, float] = {}
-        for line in stream.read(_METRICS_TAIL).splitlines():
-            last.update(_point(line))
-        for tag, value in last.items():
-            values.setdefault(tag, value)
-    return tuple(values.items())
-
-
-def _point(line: bytes) -> dict[str, float]:
-    try:
-        point = json.loads(line)["v"]
-        return {str(tag): float(value) for tag, value in point.items()}
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return {}  # the last line may be torn
 
 
 def _number(value: float) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections import deque
 from collections.abc import Callable
@@ -27,6 +28,7 @@ class PanelWidget(anywidget.AnyWidget):
 
     _esm = _STATIC / "panel.js"
     _css = _STATIC / "panel.css"
+    panel_id = traitlets.Unicode().tag(sync=True)
     kernel_id = traitlets.Unicode().tag(sync=True)
     foreground = traitlets.Bool(True).tag(sync=True)
 
@@ -47,7 +49,7 @@ class WidgetSurface:
         stop: Callable[[], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.widget = PanelWidget(kernel_id=kernel_id, foreground=foreground)
+        self.widget = PanelWidget(panel_id=secrets.token_hex(8), kernel_id=kernel_id, foreground=foreground)
         self.widget.on_msg(lambda _widget, content, _buffers: self._receive(content))
         self._stop = stop
         self._clock = clock
@@ -59,10 +61,8 @@ class WidgetSurface:
 
     def bundle(self, run: Run, language: str) -> dict[str, Any]:
         """The output of the cell while the run goes on, with what stands in where it is not drawn."""
-        bundle = self.widget._repr_mimebundle_()
-        data = dict(bundle[0])
-        data["text/html"] = initial_html(run, language)
-        return data
+        data, _metadata = self.widget._repr_mimebundle_() or ({}, {})
+        return {**data, "text/html": initial_html(run, language)}
 
     def update(self, view: RunView, deltas: list[LogDelta]) -> None:
         for delta in deltas:

@@ -366,13 +366,15 @@ class Tabs {
   }
 }
 
-const stores = new WeakMap();
+// anywidget hands initialize and every render a model object of their own: the id is what they share
+const stores = new Map();
 
 function storeOf(model) {
-  if (!stores.has(model)) {
-    stores.set(model, new Store());
+  const id = model.get('panel_id');
+  if (!stores.has(id)) {
+    stores.set(id, new Store());
   }
-  return stores.get(model);
+  return stores.get(id);
 }
 
 export default {
@@ -380,7 +382,10 @@ export default {
     const store = storeOf(model);
     const receive = (content, buffers) => store.receive(content, buffers);
     model.on('msg:custom', receive);
-    return () => model.off('msg:custom', receive);
+    return () => {
+      model.off('msg:custom', receive);
+      stores.delete(model.get('panel_id'));
+    };
   },
 
   render({ model, el }) {

@@ -1,0 +1,68 @@
+# make demo   set everything up and run the quickstart notebook: a real 2-rank training, curves included
+# make lab    the same notebook in JupyterLab
+# make test   set everything up, check and test everything
+# make help   the other targets
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+TORCH := torch==2.13.0
+PADDLE := paddlepaddle==3.3.1
+
+.DEFAULT_GOAL := help
+.PHONY: help demo lab test check format browser bench-launch clean
+
+help:  ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+$(VENV)/.ready: pyproject.toml Makefile
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "nbdist needs Python 3.10 or newer: make PYTHON=python3.12 ...")'
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) install --quiet --upgrade pip
+	$(PIP) install --quiet "$(TORCH)"
+	$(PIP) install --quiet --editable . --group test --group check
+	@$(PIP) install --quiet "$(PADDLE)" || \
+	  echo "*** $(PADDLE) could not be installed: everything about PaddlePaddle is NOT shown and NOT tested ***"
+	@touch $@
+
+demo: $(VENV)/.ready  ## run notebooks/01-quickstart.ipynb in a real kernel
+	$(BIN)/python notebooks/run.py notebooks/01-quickstart.ipynb
+
+lab: $(VENV)/.ready  ## open the notebooks in JupyterLab
+	$(BIN)/jupyter lab --notebook-dir=notebooks --LabApp.default_url=/lab/tree/01-quickstart.ipynb $(LAB_ARGS)
+
+test: $(VENV)/.ready browser check  ## check and test everything
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+check: $(VENV)/.ready  ## style, types, layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/.ready  ## write the code as the checks want it
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+# The browser tests need Chromium (and fonts to be looked at), which no Python package brings.
+browser:
+	@if command -v chromium chromium-browser google-chrome >/dev/null; then :; \
+	elif command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
+	  apt-get -qq update && apt-get -qq install -y --no-install-recommends chromium fonts-dejavu-core fonts-noto-cjk >/dev/null; \
+	else \
+	  echo "*** no Chromium and no right to install it: the browser tests are NOT run ***"; \
+	fi
+
+.venv-bench/.ready: benchmarks/requirements.txt pyproject.toml
+	$(PYTHON) -m venv .venv-bench
+	.venv-bench/bin/python -m pip --disable-pip-version-check install --quiet --upgrade pip
+	.venv-bench/bin/python -m pip install --quiet "$(TORCH)" "$(PADDLE)"
+	.venv-bench/bin/python -m pip install --quiet --editable . -r benchmarks/requirements.txt
+	@touch $@
+
+bench-launch: .venv-bench/.ready  ## seconds from a cell to its ranks, against what people use instead
+	.venv-bench/bin/python benchmarks/launch.py $(BENCH_ARGS)
+
+clean:  ## remove what the other targets made
+	rm -rf $(VENV) .venv-bench build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -1,0 +1,188 @@
+"""A real JupyterLab and a real Chromium, driven as a user would."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import nbformat
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
+
+CHROMIUM_FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+_NUMBER = re.compile(r"\[\d+\]")
+TOKEN = "for-the-tests-alone"
+
+
+def chromium() -> str | None:
+    """The system's Chromium, where there is one."""
+    return shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
+class LabServer:
+    """A JupyterLab with configuration, data and runs of its own, on a free port of loopback."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.notebooks = root / "notebooks"
+        self.home = root / "nbdist"
+        self.notebooks.mkdir()
+        self.set_up("notification", {"fetchNews": "false", "checkForUpdates": False})
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        self._log = open(root / "lab.log", "wb")
+        self._process = subprocess.Popen(
+            [
+                sys.executable,
+                "-m",
+                "jupyterlab",
+                "--no-browser",
+                "--allow-root",
+                "--ip=127.0.0.1",
+                f"--port={self.port}",
+                "--ServerApp.port_retries=0",
+                f"--IdentityProvider.token={TOKEN}",
+                f"--ServerApp.root_dir={self.notebooks}",
+                "--LabApp.expose_app_in_browser=True",
+                "--LabApp.news_url=None",
+                "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
+            ],
+            env=self._environment(),
+            stdout=self._log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+    def _environment(self) -> dict[str, str]:
+        return os.environ | {
+            "NBDIST_HOME": str(self.home),
+            "JUPYTER_CONFIG_DIR": str(self.root / "config"),
+            "JUPYTER_DATA_DIR": str(self.root / "data"),
+            "JUPYTER_RUNTIME_DIR": str(self.root / "runtime"),
+            "IPYTHONDIR": str(self.root / "ipython"),
+            "LANG": "en_US.UTF-8",
+        }
+
+    def set_up(self, plugin: str, settings: dict[str, object]) -> None:
+        """Write a user's settings of one of JupyterLab's own plugins; pages opened later have them."""
+        folder = self.root / "config/lab/user-settings/@jupyterlab/apputils-extension"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{plugin}.jupyterlab-settings").write_text(json.dumps(settings))
+
+    def wait_until_up(self, limit: float = 60.0) -> None:
+        deadline = time.monotonic() + limit
+        while time.monotonic() < deadline:
+            assert self._process.poll() is None, (self.root / "lab.log").read_text()
+            with contextlib.suppress(OSError), urllib.request.urlopen(f"{self.url}api", timeout=5):
+                return
+            time.sleep(0.1)
+        raise AssertionError((self.root / "lab.log").read_text())
+
+    def close(self) -> None:
+        self._process.terminate()
+        try:
+            self._process.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._log.close()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/"
+
+    def write_notebook(self, name: str, *cells: str) -> Path:
+        """A notebook with these code cells."""
+        notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+        notebook.metadata["kernelspec"] = {
+            "name": "python3",
+            "display_name": "Python 3",
+            "language": "python",
+        }
+        path = self.notebooks / name
+        nbformat.write(notebook, path)
+        return path
+
+
+class LabPage:
+    """A notebook that is open in JupyterLab, with a kernel that is ready."""
+
+    def __init__(self, server: LabServer, page: Page, notebook: Path) -> None:
+        self.server = server
+        self.page = page
+        self.path = notebook
+        page.goto(f"{server.url}lab/tree/{notebook.name}?token={TOKEN}&reset")
+        page.locator(".jp-Notebook .jp-Cell").first.wait_for(timeout=60_000)
+        # the indicator says "idle" before the session can take a request
+        page.wait_for_function(
+            """async () => {
+                const widget = window.jupyterapp?.shell.currentWidget;
+                if (!widget?.sessionContext) return false;
+                await widget.sessionContext.ready;
+                return widget.sessionContext.session?.kernel?.status === 'idle';
+            }""",
+            timeout=60_000,
+        )
+
+    def run(self, index: int) -> None:
+        """Start the cell; do not wait for it."""
+        self.page.evaluate(
+            """index => {
+                const widget = window.jupyterapp.shell.currentWidget;
+                widget.content.activeCellIndex = index;
+                window.jupyterapp.commands.execute('notebook:run-cell');
+            }""",
+            index,
+        )
+
+    def run_and_wait(self, index: int, timeout: float = 60.0) -> None:
+        self.run(index)
+        self.wait_for_end(index, timeout)
+
+    def wait_for_end(self, index: int, timeout: float = 60.0) -> None:
+        prompt = self.cell(index).locator(".jp-InputPrompt")
+        expect(prompt).to_have_text(_NUMBER, timeout=timeout * 1000)
+
+    def cell(self, index: int) -> Locator:
+        return self.page.locator(".jp-Notebook .jp-Cell").nth(index)
+
+    def save(self) -> None:
+        self.page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
+
+
+@contextlib.contextmanager
+def new_page(
+    browser: Browser, *, width: int = 1200, height: int = 900, locale: str = "en-US"
+) -> Iterator[Page]:
+    """A page of its own; script errors in it fail the test."""
+    context: BrowserContext = browser.new_context(
+        viewport={"width": width, "height": height}, locale=locale
+    )
+    page = context.new_page()
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    try:
+        yield page
+    finally:
+        context.close()
+    assert not errors, errors
+
