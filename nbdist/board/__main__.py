@@ -1,0 +1,114 @@
+"""The board server's process: ``python -m nbdist.board HOME``.
+
+Started by ``nbdist.board.ensure_board``. It says ``ready`` on its standard output once it answers,
+and ends when nobody has asked for anything for a while, when it can no longer be found (its home
+has gone), or on SIGTERM.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import logging
+import os
+import secrets
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+from nbdist import processes
+from nbdist.board.server import (
+    IDLE_SECONDS,
+    READY,
+    Board,
+    BoardDirectory,
+    find_board,
+    read_board,
+    write_board,
+)
+
+_LOOK_SECONDS = 1.0  # between two looks at whether to go on
+_LOCK_SECONDS = 5.0  # for a predecessor to be gone
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m nbdist.board", description=__doc__)
+    parser.add_argument("home", type=Path)
+    parser.add_argument("--idle-seconds", type=float, default=IDLE_SECONDS)
+    options = parser.parse_args()
+    directory = BoardDirectory(options.home / "board")
+    lock = _lock(options.home, directory)
+    if lock is None:
+        return 0
+    os.ftruncate(2, 0)
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s: %(message)s")
+    # what VisualDL prints (each download, whole) is nobody's; READY is all that goes out
+    output = os.dup(1)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    return _serve(options.home, options.idle_seconds, output)
+
+
+def _lock(home: Path, directory: BoardDirectory) -> int | None:
+    """The lock of this home, for as long as this process lives; None when a server has it."""
+    handle = os.open(directory.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    end = time.monotonic() + _LOCK_SECONDS
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            # a server that is starting cannot be found yet; one that is ending, no more
+            if find_board(home) is not None:
+                return None
+            if time.monotonic() > end:
+                sys.exit(f"{directory.lock} is held by a server that does not answer")
+            time.sleep(0.05)
+        else:
+            return handle
+
+
+def _serve(home: Path, idle_seconds: float, output: int) -> int:
+    stopping = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stopping.set())
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        # these import VisualDL, 0.8 s, and only the process that has the lock needs it
+        from werkzeug.serving import WSGIRequestHandler, make_server
+
+        from nbdist.board import patches
+        from nbdist.board.app import BoardApp
+    except ImportError as error:
+        sys.exit(f"VisualDL cannot be imported by {sys.executable}: {error}")
+    patches.apply()
+
+    class QuietHandler(WSGIRequestHandler):
+        timeout = 60.0  # seconds that a connection may do nothing, and keep its thread
+
+        def log(self, *_: object) -> None:
+            """Addresses hold the token."""
+
+        def version_string(self) -> str:
+            return "nbdist"
+
+    app = BoardApp(home / "runs", secrets.token_urlsafe(32))
+    server = make_server("127.0.0.1", 0, app, threaded=True, request_handler=QuietHandler)
+    process = processes.identify(os.getpid())
+    assert process is not None
+    board = Board(process=process, port=server.port, token=app.token)
+    threading.Thread(target=server.serve_forever, name="accept", daemon=True).start()
+    write_board(home, board)
+    os.write(output, READY)
+    os.close(output)
+    while not stopping.wait(_LOOK_SECONDS):
+        if app.idle_seconds() > idle_seconds or read_board(home) != board:
+            break
+    if read_board(home) == board:
+        BoardDirectory(home / "board").discovery.unlink(missing_ok=True)
+    server.shutdown()
+    server.server_close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

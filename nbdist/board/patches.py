@@ -1,0 +1,406 @@
+"""What we change in VisualDL's server (2.5.3, frozen upstream), and why. Nothing else touches it.
+
+Only the board's own process imports this. Each change is a row of ``PATCHES``; ``apply`` refuses to
+start a VisualDL in which a name has disappeared, rather than serve one that is patched by halves.
+
+Two things need no patch because ``create_app`` takes them as arguments, see ``board_arguments``:
+telemetry, which is on by default, and a cache of 20 s.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import mimetypes
+import os
+import re
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from flask import Response, abort
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+from visualdl.proto.record_pb2 import Record
+from visualdl.reader import reader as vdl_reader
+from visualdl.server import app as vdl_app
+from visualdl.server import data_manager
+from visualdl.server.args import ParseArgs
+from visualdl.utils.string_util import decode_tag
+from werkzeug.security import safe_join
+
+from nbdist.board.records import split
+from nbdist.errors import LaunchError
+
+POLL_SECONDS = 2
+"""How often an open page asks for new points."""
+
+LOAD_SECONDS = 0.2
+"""How long one look at the files serves all the requests of a page."""
+
+_LARGEST_RECORD = 1 << 28  # bytes; a length beyond it was never written as one
+
+log = logging.getLogger("nbdist.board")
+
+
+class VisualDLChangedError(LaunchError):
+    """The installed VisualDL lacks something that we change; nbdist knows 2.5.3."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patch:
+    """``module``.``name`` becomes ``replacement``, because of ``reason``."""
+
+    module: str
+    name: str
+    replacement: object
+    reason: str
+
+
+def apply(patches: tuple[Patch, ...] | None = None) -> None:
+    """Change VisualDL in this process.
+
+    :raises VisualDLChangedError: when one of the names is not there; then nothing was changed.
+    """
+    found = [(_owner(patch), patch) for patch in (PATCHES if patches is None else patches)]
+    for owner, patch in found:
+        setattr(owner, patch.name.rpartition(".")[2], patch.replacement)
+    logging.getLogger("vdl_logger").setLevel(logging.CRITICAL)  # it logs every refresh of a cache
+
+
+def board_arguments(logdirs: list[str], public_path: str) -> Any:
+    """What ``visualdl.server.app.create_app`` gets: no telemetry, hardly any cache."""
+    return ParseArgs(
+        logdir=logdirs,
+        public_path=public_path,
+        host="127.0.0.1",
+        telemetry=False,
+        cache_timeout=LOAD_SECONDS,
+    )
+
+
+def _owner(patch: Patch) -> object:
+    path, _, name = patch.name.rpartition(".")
+    try:
+        owner: object = importlib.import_module(patch.module)
+        for part in filter(None, path.split(".")):
+            owner = getattr(owner, part)
+        getattr(owner, name)
+    except (ImportError, AttributeError) as error:
+        raise VisualDLChangedError(f"{patch.module} has no {patch.name} here: {error}") from error
+    return owner
+
+
+# Reading records.
+
+
+class FrameReader:
+    """Stands for ``RecordReader``: keeps its place in a file, and leaves a torn tail for later."""
+
+    def __init__(self, filepath: str, dir: str | None = None) -> None:
+        self.dir = dir
+        self._path = filepath
+        self._offset = 0
+        self._size = 0  # of the file when it was last read
+
+    def get_remain(self) -> list[bytes]:
+        """The messages that have been completed since the last call."""
+        try:
+            with open(self._path, "rb") as file:
+                size = os.fstat(file.fileno()).st_size
+                if size == self._size:
+                    return []
+                self._size = size
+                file.seek(self._offset)
+                tail = file.read()
+        except OSError:  # the run was deleted; what was read from it stays on the screen
+            return []
+        whole = list(split(tail))
+        end = whole[-1][1] if whole else 0
+        self._offset += end
+        torn = tail[end : end + 8]
+        if len(torn) == 8 and int.from_bytes(torn, "little") > _LARGEST_RECORD:
+            log.warning(
+                "%s is damaged at byte %d and is read no further",
+                self._path,
+                self._offset,
+            )
+            self._offset = 1 << 62
+        return [message for message, _ in whole]
+
+
+def add_remain(reader: Any) -> None:
+    """Stands for ``LogReader.add_remain``: a record that cannot be shown is left out."""
+    for source in sorted(reader.readers.values(), key=lambda source: _natural(source.dir)):
+        reader.reader = source
+        name = curve_name(source.dir, reader.dir)
+        reader.name2tags[name], reader.tags2name[source.dir] = source.dir, name
+        left_out = []
+        for message in source.get_remain():
+            try:
+                component, run, tag, value = reader.parse_from_bin(message)
+                reader.data_manager.add_item(component, run, tag, value)
+            except (DecodeError, ValueError, TypeError, KeyError, IndexError) as error:
+                left_out.append(error)
+        if left_out:
+            log.warning("%d records in %s are left out: %s", len(left_out), source.dir, left_out[0])
+
+
+def keep_name(_reader: object, _record: object) -> None:
+    """Stands for ``LogReader.update_meta_data``; ``add_remain`` names the curves."""
+
+
+def curve_name(directory: str, logdirs: list[str]) -> str:
+    """How the curves of a directory are called: ``rank0``, and with several runs ``lenet-k3f9/rank0``.
+
+    ``logdirs`` are the boards of the runs, ``…/<run_id>/board``. Names differ whenever directories
+    do; what a program called itself would not, and VisualDL merges what has the same name.
+    """
+    logdir = next(d for d in logdirs if directory == d or directory.startswith(d + os.sep))
+    below = os.path.relpath(directory, logdir)
+    run_ids = [Path(d).parent.name for d in logdirs]
+    run_id = Path(logdir).parent.name
+    if len(logdirs) == 1:
+        return run_id if below == os.curdir else below
+    short = _without_time(run_id)
+    run = short if [_without_time(other) for other in run_ids].count(short) == 1 else run_id
+    return run if below == os.curdir else f"{run}/{below}"
+
+
+def _natural(path: str) -> list[tuple[int, str]]:
+    """Sorts rank2 before rank10; VisualDL shows curves in the order in which it met them."""
+    return [(int(part), "") if part.isdigit() else (0, part) for part in re.split(r"(\d+)", path)]
+
+
+def _without_time(run_id: str) -> str:
+    date, _, rest = run_id.partition("-")
+    clock, _, name = rest.partition("-")
+    return name if name and date.isdigit() and clock.isdigit() else run_id
+
+
+_load_new_data = vdl_reader.LogReader.load_new_data
+
+
+def load_new_data(reader: Any, update: bool = True) -> None:
+    """Stands for ``LogReader.load_new_data``, which every request for every tag calls."""
+    now = time.monotonic()
+    if now - getattr(reader, "nbdist_loaded", -LOAD_SECONDS) >= LOAD_SECONDS:
+        _load_new_data(reader, update)
+        reader.nbdist_loaded = now
+
+
+def get_log_data(reader: Any, component: str, run: str, tag: str) -> list[Any]:
+    """Stands for ``LogReader.get_log_data``: all points of a tag, for a download, as they are now."""
+    field = {"scalar": "value", "scalars": "tag_value"}[component]
+    values = []
+    for message in FrameReader(os.path.join(run, reader.walks[run])).get_remain():
+        try:
+            value = Record.FromString(message).values[0]
+        except (DecodeError, IndexError):
+            continue
+        if decode_tag(value.tag) == tag and value.WhichOneof("one_value") == field:
+            values.append(value)
+    rows: list[Any] = reader.parsing_from_proto(component, values)
+    return rows
+
+
+# Keeping points.
+
+
+class EvenBucket(data_manager._ReservoirBucket):  # type: ignore[misc]
+    """The points of one curve: every n-th, the lowest, the highest, and always the last."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._items: list[Any]
+        self._numbers: list[int] = []  # which point each of _items is
+        self._stride = 1
+        self._lowest = self._highest = (0, float("nan"))
+
+    def add_scalar_item(self, item: Any) -> None:
+        is_scalar = item.WhichOneof("one_value") == "value"
+        value = item.value if is_scalar else item.tag_value.value
+        with self._mutex:
+            number = self._num_items_index
+            self._num_items_index += 1
+            if not value >= self._lowest[1]:  # also when there is none yet: NaN
+                self._lowest = (number, value)
+            if not value <= self._highest[1]:
+                self._highest = (number, value)
+            if self._numbers and not self._stays(self._numbers[-1]):
+                self._numbers.pop()
+                self._items.pop()
+            self._numbers.append(number)
+            self._items.append(item)
+            while 0 < self._max_size < len(self._items):
+                self._stride *= 2
+                kept = [i for i, n in enumerate(self._numbers) if n == number or self._stays(n)]
+                self._numbers = [self._numbers[i] for i in kept]
+                self._items = [self._items[i] for i in kept]
+
+    add_scalars_item = add_scalar_item
+
+    def _stays(self, number: int) -> bool:
+        return number % self._stride == 0 or number in (
+            self._lowest[0],
+            self._highest[0],
+        )
+
+
+_init_log_reader = vdl_reader.LogReader.__init__
+
+
+def init_log_reader(reader: Any, *args: Any, **kwargs: Any) -> None:
+    """Stands for ``LogReader.__init__``, with points of its own. One thread at a time may call it."""
+    vdl_reader.default_data_manager = data_manager.DataManager()
+    _init_log_reader(reader, *args, **kwargs)
+
+
+# Answering.
+
+
+# A browser may deny storage to a frame of another site (JupyterLab is often at localhost, the board
+# at 127.0.0.1), and the page stays blank when the mere name of it raises.
+_STORAGE = """<script>
+try { window.localStorage } catch {
+  const kept = new Map();
+  Object.defineProperty(window, "localStorage", { value: {
+    getItem: key => kept.get(key) ?? null,
+    setItem: (key, value) => { kept.set(key, String(value)) },
+    removeItem: key => { kept.delete(key) },
+  } });
+}
+</script>"""
+
+_PAGE_EDITS = {
+    "index.html": ("<head>", "<head>" + _STORAGE),
+    "_dist_/hooks/useRequest.js": ("15*1e3", f"{POLL_SECONDS}*1e3"),
+}
+
+
+class PageFiles:
+    """Stands for ``Template``: the files of the page, for one address, polling at our pace."""
+
+    def __init__(self, path: str, **context: str) -> None:
+        self._root = path
+        self._context = {"API_TOKEN_KEY": "", **context}
+        for name, (old, _) in _PAGE_EDITS.items():
+            if old not in Path(path, name).read_text(encoding="utf-8"):
+                raise VisualDLChangedError(f"{name} has no {old}")
+
+    def render(self, name: str) -> Response:
+        path = safe_join(self._root, name)
+        if path is None or not os.path.isfile(path):
+            abort(404)
+        content = Path(path).read_bytes()
+        if path.endswith((".html", ".js", ".css")):
+            text = content.decode("utf-8").replace(*_PAGE_EDITS.get(name, ("", "")))
+            for key, value in self._context.items():
+                text = text.replace("{{" + key + "}}", value)
+            content = text.encode("utf-8")
+        kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
+        response = Response(content, mimetype=kind)
+        if not name.endswith(".html"):
+            response.cache_control.max_age = 3600  # the address changes with every server
+        return response
+
+
+def call_once(_times: int, function: Callable[..., Any], _pause: float, *args: Any, **kwargs: Any) -> Any:
+    """Stands for ``lib.retry``: no pause, and an empty list where there is nothing."""
+    try:
+        return function(*args, **kwargs)
+    except (KeyError, IndexError) as error:
+        log.info("asked for what is not there: %s", error)
+        return []
+
+
+_create_profiler_api_call = vdl_app.create_profiler_api_call
+
+
+def without_profiler(_logdir: list[str]) -> Any:
+    """Stands for ``create_profiler_api_call``: the tab of paddle's profiler stays empty."""
+    return _create_profiler_api_call(None)
+
+
+def no_update(_updater: object) -> None:
+    """Stands for ``PbUpdater.start``."""
+
+
+PATCHES = (
+    Patch(
+        module="visualdl.utils.update_util",
+        name="PbUpdater.start",
+        replacement=no_update,
+        reason="telemetry, whose reply can overwrite VisualDL's own code",
+    ),
+    Patch(
+        module="visualdl.reader.reader",
+        name="RecordReader",
+        replacement=FrameReader,
+        reason="a torn last record shifts everything that comes after it",
+    ),
+    Patch(
+        module="visualdl.reader.reader",
+        name="LogReader.add_remain",
+        replacement=add_remain,
+        reason="a record of another kind, or one that is none, keeps the server from starting",
+    ),
+    Patch(
+        module="visualdl.reader.reader",
+        name="LogReader.update_meta_data",
+        replacement=keep_name,
+        reason="two writers that call themselves the same become one curve",
+    ),
+    Patch(
+        module="visualdl.reader.reader",
+        name="LogReader.load_new_data",
+        replacement=load_new_data,
+        reason="each request for each tag walks all directories",
+    ),
+    Patch(
+        module="visualdl.reader.reader",
+        name="LogReader.get_log_data",
+        replacement=get_log_data,
+        reason="a download is the file as it was at the first download, and fails on a torn one",
+    ),
+    Patch(
+        module="visualdl.reader.reader",
+        name="LogReader.__init__",
+        replacement=init_log_reader,
+        reason="all readers of a process share their points, so one view shows another's runs",
+    ),
+    Patch(
+        module="visualdl.server.data_manager",
+        name="_ReservoirBucket",
+        replacement=EvenBucket,
+        reason="beyond 1,000 points of a tag, chance decides whether the last one is shown",
+    ),
+    Patch(
+        module="visualdl.server.lib",
+        name="retry",
+        replacement=call_once,
+        reason="a tag that is not there sleeps 4 s, for everyone",
+    ),
+    Patch(
+        module="visualdl.server.app",
+        name="Template",
+        replacement=PageFiles,
+        reason="the page polls each 15 s, and stays blank in a frame without storage; "
+        "and all apps of a process share one address",
+    ),
+    Patch(
+        module="visualdl.server.app",
+        name="create_profiler_api_call",
+        replacement=without_profiler,
+        reason="it starts a thread that never ends, and forks a process that has threads",
+    ),
+    Patch(
+        module="visualdl.server.app",
+        name="signal",
+        replacement=SimpleNamespace(signal=lambda *_: None, SIGINT=signal.SIGINT, SIG_DFL=None),
+        reason="create_app sets a signal handler, which only the main thread may do",
+    ),
+)

@@ -1,0 +1,226 @@
+"""One board server per home: finding it, starting it, ending it.
+
+``<home>/board/`` (0700) holds ``server.json`` (0600), by which anyone of this user finds the server
+and gets in; ``server.lock``, which the server holds as long as it lives, so that there is one;
+``server.log``, what it had to say. The token is in no command line and no log.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from nbdist import processes
+from nbdist.errors import LaunchError
+from nbdist.model.process import ProcessId
+from nbdist.store.paths import make_private, write_private
+
+RUN_SEPARATOR = "~"  # in no run id, and no proxy rewrites it
+IDLE_SECONDS = 15 * 60.0
+READY = b"ready\n"
+"""What a server says on its standard output when it can be found and answers."""
+
+_ANSWER_SECONDS = 2.0
+_LOG_TAIL = 2000  # characters
+
+
+@dataclass(frozen=True, slots=True)
+class BoardDirectory:
+    """The files of the board server: ``<home>/board/``."""
+
+    path: Path
+
+    @property
+    def discovery(self) -> Path:
+        return self.path / "server.json"
+
+    @property
+    def lock(self) -> Path:
+        return self.path / "server.lock"
+
+    @property
+    def log(self) -> Path:
+        return self.path / "server.log"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Board:
+    """A board server. Whoever knows ``token`` may read every run of this home."""
+
+    process: ProcessId
+    port: int
+    token: str
+
+    def url(self, run_ids: Sequence[str]) -> str:
+        """Where a browser on this machine sees the scalars of these runs, at least one."""
+        if not run_ids:
+            raise ValueError("a board shows at least one run")
+        runs = RUN_SEPARATOR.join(run_ids)
+        return f"http://127.0.0.1:{self.port}/{self.token}/{runs}/scalar"
+
+    def answers(self) -> bool:
+        """Whether this server is alive and lets us in."""
+        if not processes.alive(self.process):  # another's program may have its port by now
+            return False
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=_ANSWER_SECONDS)
+        try:
+            connection.request("GET", f"/{self.token}/alive")
+            return connection.getresponse().status == 204
+        except (OSError, http.client.HTTPException):
+            return False
+        finally:
+            connection.close()
+
+
+def find_board(home: Path) -> Board | None:
+    """The server of this home, if one is running."""
+    board = read_board(home)
+    return board if board is not None and board.answers() else None
+
+
+def ensure_board(home: Path, *, idle_seconds: float = IDLE_SECONDS, deadline: float = 20.0) -> Board:
+    """The server of this home; it is started when there is none. Any number may ask at once.
+
+    A server ends by itself after ``idle_seconds`` without a request, and when its home goes.
+    ``deadline`` is in seconds.
+
+    :raises LaunchError: when it does not answer in time, or not at all; with what it said.
+    """
+    board = find_board(home)
+    if board is not None:
+        return board
+    directory = _private_directory(home)
+    started = _start(home, directory, idle_seconds)
+    trouble = _wait_until_ready(started, deadline)
+    board = find_board(home)  # ours, or one that somebody else started meanwhile
+    if board is not None:
+        return board
+    started.kill()
+    raise LaunchError(
+        f"the VisualDL server {trouble or 'does not answer'}; {directory.log} ends with:\n{_tail(directory)}"
+    )
+
+
+def stop_board(home: Path, *, grace: float = 3.0) -> bool:
+    """End the server of this home; False when there was none. After ``grace`` seconds by force."""
+    board = read_board(home)
+    if board is None or not processes.send(board.process, signal.SIGTERM):
+        return False
+    if not _wait_until_gone(board.process, grace):
+        processes.send(board.process, signal.SIGKILL)
+        _wait_until_gone(board.process, grace)
+    return True
+
+
+def read_board(home: Path) -> Board | None:
+    """What the discovery file says; whether it is still true is another matter."""
+    try:
+        entry = json.loads(BoardDirectory(home / "board").discovery.read_bytes())
+        return Board(
+            process=ProcessId(
+                pid=int(entry["pid"]),
+                start_time=int(entry["start_time"]),
+                boot_id=str(entry["boot_id"]),
+            ),
+            port=int(entry["port"]),
+            token=str(entry["token"]),
+        )
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+
+
+def write_board(home: Path, board: Board) -> None:
+    """Make a server known: the file is there whole, or not at all, and only for this user."""
+    process = board.process
+    entry = {
+        "pid": process.pid,
+        "start_time": process.start_time,
+        "boot_id": process.boot_id,
+        "port": board.port,
+        "token": board.token,
+    }
+    write_private(BoardDirectory(home / "board").discovery, json.dumps(entry) + "\n")
+
+
+def _private_directory(home: Path) -> BoardDirectory:
+    try:
+        path = make_private(home / "board")
+        if path.stat().st_uid != os.getuid():
+            raise LaunchError(f"{path} belongs to another user; set NBDIST_HOME to a place of yours")
+        path.chmod(0o700)
+    except OSError as error:
+        raise LaunchError(f"no place for the VisualDL server's files: {error}") from error
+    return BoardDirectory(path)
+
+
+def _start(home: Path, directory: BoardDirectory, idle_seconds: float) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "nbdist.board", str(home.absolute())]
+    command += ["--idle-seconds", str(idle_seconds)]
+    environment = {k: v for k, v in os.environ.items() if k != "VISUALDL_RUN_PREFIX"}
+    log = os.open(directory.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    try:
+        started = subprocess.Popen(
+            command,
+            # python -m looks for modules here first, and a notebook's folder may hold a random.py
+            cwd=directory.path,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise LaunchError(f"the VisualDL server did not start: {error}") from error
+    finally:
+        os.close(log)
+    threading.Thread(target=started.wait, name="nbdist-board-reaper", daemon=True).start()
+    return started
+
+
+def _wait_until_ready(started: subprocess.Popen[bytes], seconds: float) -> str:
+    """Why it is not ready, in words; nothing when it is."""
+    assert started.stdout is not None
+    end = time.monotonic() + seconds
+    said = b""
+    with started.stdout as output:
+        while not said.endswith(READY):  # a sitecustomize may print something before it
+            readable, _, _ = select.select([output], [], [], max(0.0, end - time.monotonic()))
+            if not readable:
+                return f"took over {seconds:g} s"
+            word = os.read(output.fileno(), 4096)
+            if not word:
+                return "has ended"
+            said += word
+    return ""
+
+
+def _wait_until_gone(process: ProcessId, seconds: float) -> bool:
+    end = time.monotonic() + seconds
+    with contextlib.suppress(OSError, AttributeError):  # no pidfds: look again and again
+        handle = os.pidfd_open(process.pid)
+        try:
+            if processes.alive(process):
+                select.select([handle], [], [], seconds)
+        finally:
+            os.close(handle)
+    while processes.alive(process) and time.monotonic() < end:
+        time.sleep(0.02)
+    return not processes.alive(process)
+
+
+def _tail(directory: BoardDirectory) -> str:
+    try:
+        return directory.log.read_text(errors="replace")[-_LOG_TAIL:].strip() or "(nothing)"
+    except OSError as error:
+        return f"({error})"

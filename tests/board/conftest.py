@@ -1,0 +1,69 @@
+"""A home with runs whose ranks have logged, and requests to the board over it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from werkzeug.test import Client, TestResponse
+
+from nbdist.board import stop_board
+from nbdist.store import RunDirectory
+
+TOKEN = "a-token"
+
+
+class Home:
+    """An NBDIST_HOME in which ranks log what a test says."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        (path / "runs").mkdir(parents=True)
+
+    def run(self, run_id: str = "20261120-141503-lenet-k3f9") -> RunDirectory:
+        path = self.path / "runs" / run_id
+        path.mkdir(exist_ok=True)
+        return RunDirectory(path)
+
+    def log(self, run: RunDirectory, *lines: object, rank: int = 0, attempt: int = 1) -> Path:
+        """Append to a rank's metrics: an entry as JSON, text as it is."""
+        metrics = run.rank(rank, attempt).metrics
+        metrics.parent.mkdir(parents=True, exist_ok=True)
+        with metrics.open("a") as file:
+            for line in lines:
+                file.write(line if isinstance(line, str) else json.dumps(line) + "\n")
+        return metrics
+
+    @staticmethod
+    def point(step: int | None, t: float = 1763712345.125, **values: float) -> dict[str, object]:
+        """What nbdist.log writes."""
+        entry: dict[str, object] = {"t": t, "v": values}
+        return entry if step is None else {"step": step, **entry}
+
+
+class Visitor:
+    """Somebody who has the token, at the board's application in this process."""
+
+    def __init__(self, home: Home) -> None:
+        from nbdist.board import patches
+        from nbdist.board.app import BoardApp
+
+        patches.apply()
+        self._client = Client(BoardApp(home.path / "runs", TOKEN))
+
+    def get(self, path: str, *, host: str = "127.0.0.1:8040", **headers: str) -> TestResponse:
+        return self._client.get(f"/{TOKEN}/{path}", base_url=f"http://{host}", headers=headers)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Home]:
+    home = Home(tmp_path / "home")
+    yield home
+    stop_board(home.path)
+
+
+@pytest.fixture
+def visitor(home: Home) -> Visitor:
+    return Visitor(home)

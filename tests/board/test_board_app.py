@@ -1,0 +1,84 @@
+"""Who gets an answer from the board, and what comes with it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.board.conftest import Home, Visitor
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [
+        ("127.0.0.1:8040", 204),
+        ("localhost", 204),
+        ("[::1]:8040", 204),
+        ("example.org", 403),
+        ("127.0.0.1.example.org:8040", 403),
+        ("localhost.:8040", 403),
+        ("10.0.0.1", 403),
+    ],
+)
+def test_only_a_name_of_this_machine_is_answered(visitor: Visitor, host: str, expected: int) -> None:
+    assert visitor.get("alive", host=host).status_code == expected
+
+
+@pytest.mark.parametrize(
+    "name", ["nothing", "..", ".", "", "~", "%2e%2e", "run~", "run~nothing", "..~run", "run%00"]
+)
+def test_what_is_no_run_is_not_found(visitor: Visitor, home: Home, name: str) -> None:
+    home.run("run")
+
+    assert visitor.get(f"{name}/scalar").status_code == 404
+    assert visitor.get("run/scalar").status_code == 200
+
+
+def test_a_run_asked_for_twice_is_shown_once(visitor: Visitor, home: Home) -> None:
+    home.log(home.run("run"), home.point(0, loss=1))
+
+    answer = visitor.get("run~run/api/scalar/tags")
+
+    assert answer.json is not None
+    assert answer.json["data"] == {"runs": ["rank0"], "tags": [["loss"]]}
+
+
+def test_a_rank_that_logs_later_is_shown(visitor: Visitor, home: Home) -> None:
+    run = home.run("run")
+    empty = visitor.get("run/api/scalar/tags").json
+
+    home.log(run, home.point(0, loss=1), rank=3)
+    later = visitor.get("another~run/scalar"), visitor.get("run/scalar")
+
+    assert empty is not None
+    assert empty["data"] == {"runs": [], "tags": []}
+    assert [answer.status_code for answer in later] == [404, 200]
+    assert (run.board / "rank3").exists() is False  # until somebody asks for points
+    visitor.get("run/api/scalar/tags")
+    assert (run.board / "rank3").exists()
+
+
+def test_an_answer_keeps_the_page_to_itself(visitor: Visitor, home: Home) -> None:
+    home.run("run")
+
+    headers = visitor.get("run/scalar").headers
+
+    policy = headers["Content-Security-Policy"]
+    assert "default-src 'self'" in policy
+    assert "frame-ancestors 'self' http://localhost:* http://127.0.0.1:*" in policy
+    assert headers["Referrer-Policy"] == "no-referrer"
+    assert headers["Cache-Control"] == "no-store"
+    assert "Access-Control-Allow-Origin" not in headers
+
+
+@pytest.mark.parametrize("language", ["", "fr", "de-CH, tlh;q=0.5", "zh-CN,zh;q=0.9", "en-GB", "*"])
+def test_a_browser_may_speak_any_language(visitor: Visitor, home: Home, language: str) -> None:
+    home.run("run")
+    headers = {"Accept-Language": language} if language else {}
+
+    answer = visitor.get("run/index", **headers)
+
+    assert answer.status_code == 200
+    assert "Set-Cookie" not in answer.headers
