@@ -32,7 +32,12 @@ demo: $(VENV)/.ready  ## run notebooks/01-quickstart.ipynb in a real kernel
 lab: $(VENV)/.ready  ## open the notebooks in JupyterLab
 	$(BIN)/jupyter lab --notebook-dir=notebooks --LabApp.default_url=/lab/tree/01-quickstart.ipynb $(LAB_ARGS)
 
+# programs from tutorials that are kept beside this checkout and run as cells, where they are there
+NBDIST_PROGRAMS ?= $(firstword $(wildcard ../*/seed-programs))
+export NBDIST_PROGRAMS
+
 test: $(VENV)/.ready browser check  ## check and test everything
+	@[ -n "$(NBDIST_PROGRAMS)" ] || echo "*** NBDIST_PROGRAMS is not set: the tutorials' programs are NOT run ***"
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 check: $(VENV)/.ready  ## style, types, layers
@@ -47,7 +52,7 @@ format: $(VENV)/.ready  ## write the code as the checks want it
 
 # The browser tests need Chromium (and fonts to be looked at), which no Python package brings.
 browser:
-	@if command -v chromium chromium-browser google-chrome >/dev/null; then :; \
+	@if command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null; then :; \
 	elif command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
 	  apt-get -qq update && apt-get -qq install -y --no-install-recommends chromium fonts-dejavu-core fonts-noto-cjk >/dev/null; \
 	else \

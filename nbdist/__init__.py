@@ -44,6 +44,11 @@ def __dir__() -> list[str]:
 
 def load_ipython_extension(shell: InteractiveShell) -> None:
     """What ``%load_ext nbdist`` calls."""
+    import sys
+
+    if sys.platform == "win32":
+        print("nbdist needs Linux or macOS: on Windows, run Jupyter inside WSL")
+        return
     from nbdist.magics import load
 
     load(shell)

@@ -6,9 +6,7 @@ shown, ``NBDIST_LANG`` (en, zh) the language of what is shown.
 
 from __future__ import annotations
 
-import locale
 import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -52,7 +50,7 @@ def home(environ: Mapping[str, str] = os.environ) -> Path:
         return Path(chosen).expanduser().absolute()
     state = environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local/state")
     if filesystem_of(Path(state)) in _NETWORK_FILESYSTEMS:
-        return Path(tempfile.gettempdir()) / f"nbdist-{os.getuid()}"
+        return Path("/tmp") / f"nbdist-{os.getuid()}"
     return Path(state) / "nbdist"
 
 
@@ -81,6 +79,4 @@ def filesystem_of(path: Path, mounts: str | None = None) -> str:
 def language(environ: Mapping[str, str] = os.environ) -> str:
     """ "zh" or "en": the language of what is shown on a screen."""
     wanted = environ.get("NBDIST_LANG") or environ.get("LC_ALL") or environ.get("LANG") or ""
-    if not wanted:
-        wanted = locale.getlocale()[0] or ""
     return "zh" if wanted.lower().startswith(("zh", "chinese")) else "en"

@@ -196,11 +196,30 @@ def help_text() -> str:
     )
 
 
+def markdown_table() -> str:
+    """The options as the table of the README."""
+    lines = ["| Option | What it does |", "|---|---|"]
+    for option in OPTIONS:
+        written = f"{', '.join(option.flags)} {option.metavar}".rstrip()
+        # a bare | would end the table's cell
+        cells = [cell.replace("|", r"\|") for cell in (f"`{written}`", option.help)]
+        lines.append(f"| {cells[0]} | {cells[1]} |")
+    return "\n".join(lines)
+
+
 class _Parser(argparse.ArgumentParser):
     """argparse, with errors that say what to type instead."""
 
     def error(self, message: str) -> NoReturn:
-        raise UsageMistake(message)
+        # "argument -n/--nproc/…: what is wrong": only a value that is missing, or one too many
+        flag = message.removeprefix("argument ").partition("/")[0].partition(":")[0]
+        option = next((option for option in OPTIONS if flag in option.flags), None)
+        if option is None:
+            raise UsageMistake(message)
+        if not option.metavar:
+            raise UsageMistake(f"{option.flags[-1]} takes no value: write  {option.flags[-1]}")
+        example = f"{option.flags[0]} {option.metavar}"
+        raise UsageMistake(f"{option.flags[0]} needs a value: write  {example}")
 
 
 def parse(line: str) -> Options:
@@ -214,7 +233,7 @@ def parse(line: str) -> Options:
 
 def parse_words(words: Sequence[str]) -> Options:
     """The options in ``words``. Raises UsageMistake."""
-    values, unknown = _parser().parse_known_args(list(words))
+    values, unknown = _parser().parse_known_args(_joined(words))
     if unknown:
         raise UsageMistake(_about_unknown(unknown[0]))
     given = {name: value for name, value in vars(values).items() if value is not None}
@@ -223,6 +242,18 @@ def parse_words(words: Sequence[str]) -> Options:
     options = Options(**given)
     _check_together(options)
     return options
+
+
+def _joined(words: Sequence[str]) -> list[str]:
+    """``--args --lr=0.1`` as one word: argparse would take the value for an option of its own."""
+    known = {flag for option in OPTIONS for flag in (*option.flags, *option.aliases)}
+    joined: list[str] = []
+    for word in words:
+        if joined and joined[-1] == "--args" and word.partition("=")[0] not in known:
+            joined[-1] = f"--args={word}"
+        else:
+            joined.append(word)
+    return joined
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -269,7 +300,9 @@ def _about_unknown(word: str) -> str:
         return f'{word!r} is no option: arguments of the program go into  --args "{word}"'
     flag = word.partition("=")[0]
     known = [flag for option in OPTIONS for flag in option.flags]
-    near = difflib.get_close_matches(flag, known, n=1, cutoff=0.5)
+    # without the dashes, which all of them share
+    names = {name.lstrip("-"): name for name in known}
+    near = difflib.get_close_matches(flag.lstrip("-"), names, n=1, cutoff=0.6)
     if near:
-        return f"no option {flag}: did you mean {near[0]}?"
+        return f"no option {flag}: did you mean {names[near[0]]}?"
     return f"no option {flag}: there are {', '.join(option.flags[-1] for option in OPTIONS)}"

@@ -171,6 +171,7 @@ def plan(
     environment = inherited(environ, world_size)
     if "OMP_NUM_THREADS" not in environ and "OMP_NUM_THREADS" in environment:
         notes.append("OMP_NUM_THREADS=1 in each rank; --env OMP_NUM_THREADS=4 for more")
+    _check_env(options)
     environment.update(options.env)
     created = time.time()
     run_id = _run_id(options.name or framework or "run", created)
@@ -275,6 +276,17 @@ def _framework(options: Options, cell: str) -> tuple[str, tuple[str, ...]]:
     return (detected.name if detected else ""), used
 
 
+def _check_env(options: Options) -> None:
+    """Refuse what would be overwritten in every rank. Raises UsageMistake."""
+    place = Placement(rank=0, world_size=1, local_rank=0, local_world_size=1, node_rank=0, nodes=1, gpus=(0,))
+    own = rank_environment(place, "gloo")
+    for key, _ in options.env:
+        if key == "CUDA_VISIBLE_DEVICES":
+            raise UsageMistake("--env CUDA_VISIBLE_DEVICES: choose the GPUs of the run with  --gpus 0,1")
+        if key in own or key.startswith("NBDIST_RA") or key in ("NBDIST_RUN_ID", "NBDIST_RUN_DIR"):
+            raise UsageMistake(f"--env {key}: nbdist sets {key} in each rank: leave it out")
+
+
 def _check_modules(modules: Sequence[str]) -> None:
     for framework in FRAMEWORKS:
         if framework.module in modules and not is_installed(framework.module):
@@ -328,6 +340,10 @@ def _check_disk(home: Path) -> None:
         raise LaunchError(
             f"{existing} cannot be written, and the runs belong into {home}: choose another place, "
             "for example  %env NBDIST_HOME=/tmp/nbdist"
+        )
+    if home.exists() and home.stat().st_uid != os.geteuid():
+        raise LaunchError(
+            f"{home} belongs to another user: choose another place with  %env NBDIST_HOME=/tmp/nbdist-mine"
         )
     free = shutil.disk_usage(existing).free
     if free < config.MIN_FREE_DISK:

@@ -27,14 +27,14 @@ class GpuUse:
     memory: int
 
 
-def list_gpus(visible: str | None = None) -> list[Gpu]:
+def list_gpus(visible: str | None = None, *, bindings: Any = None) -> list[Gpu]:
     """The GPUs that this process may use, by index; none where there is no driver.
 
     ``visible`` is CUDA_VISIBLE_DEVICES as it stands (None: not set): a scheduler or the user may have
     narrowed what is to be used, by index or by (the start of) a UUID. As CUDA reads it, the list ends
-    at the first entry that names no GPU.
+    at the first entry that names no GPU. ``bindings`` stand in for the module pynvml.
     """
-    with _nvml() as nvml:
+    with _nvml(bindings) as nvml:
         if nvml is None:
             return []
         gpus = [_describe(nvml, index) for index in range(nvml.nvmlDeviceGetCount())]
@@ -49,9 +49,9 @@ def list_gpus(visible: str | None = None) -> list[Gpu]:
     return sorted(chosen, key=lambda gpu: gpu.index)
 
 
-def memory_by_pid() -> list[GpuUse]:
+def memory_by_pid(*, bindings: Any = None) -> list[GpuUse]:
     """Who holds memory of which GPU, compute processes only."""
-    with _nvml() as nvml:
+    with _nvml(bindings) as nvml:
         if nvml is None:
             return []
         return [
@@ -62,19 +62,21 @@ def memory_by_pid() -> list[GpuUse]:
 
 
 @contextlib.contextmanager
-def _nvml() -> Iterator[Any]:
+def _nvml(bindings: Any) -> Iterator[Any]:
     """The NVML bindings, opened for the length of a block; None where there is no driver."""
-    import pynvml
+    if bindings is None:
+        import pynvml
 
+        bindings = pynvml
     try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError:
+        bindings.nvmlInit()
+    except bindings.NVMLError:
         yield None
         return
     try:
-        yield pynvml
+        yield bindings
     finally:
-        pynvml.nvmlShutdown()
+        bindings.nvmlShutdown()
 
 
 def _describe(nvml: Any, index: int) -> Gpu:

@@ -1,6 +1,6 @@
 """The supervisor's process: ``python nbdist/launch/__main__.py RUN_DIR [LIFELINE_FD]``.
 
-Run by path with ``-I -S`` where that is enough, which takes a third of the usual start; ``-m`` works too.
+Run by path with ``-I -S`` where that is enough, which starts sooner; ``-m`` works, too.
 """
 
 import os

@@ -61,6 +61,8 @@ class Course:
         self._escalations: dict[int, Escalation] = {}
         # ranks that were told to end before they had failed: whatever they do then is our doing
         self._told: set[int] = set()
+        # one of them had not even finished
+        self._cut_short = False
         self._timeout_at: float | None = None
         self._stop_reason: str | None = None
         self._failed = False
@@ -119,7 +121,7 @@ class Course:
         """Let time pass: limits and the next steps of escalations."""
         if self._timeout_at is not None and now >= self._timeout_at:
             self._timeout_at = None
-            self._timed_out = self._stop_reason is None and not self._failed
+            self._timed_out = bool(self._running()) and self._stop_reason is None and not self._failed
             if self._timed_out:
                 self._end_ranks(ON_STOP, now)
         due: dict[signal.Signals, list[int]] = {}
@@ -132,6 +134,7 @@ class Course:
             for rank in ranks:
                 if self.run.ranks[rank].errored is None:
                     self._told.add(rank)
+                    self._cut_short |= self.run.ranks[rank].finished is None
                 self._send(rank, number)
 
     def next_deadline(self) -> float | None:
@@ -143,15 +146,13 @@ class Course:
 
     def over(self, now: float) -> bool:
         """Whether every rank has exited, or cannot be made to (a process stuck in the kernel)."""
-        running = [rank for rank in self.run.ranks if rank.state is RankState.RUNNING]
         return all(
-            rank.rank in self._escalations and self._escalations[rank.rank].exhausted(now) for rank in running
+            rank in self._escalations and self._escalations[rank].exhausted(now) for rank in self._running()
         )
 
     def outcome(self) -> Outcome:
         """How the run ended. Asked once it is over."""
-        stuck = [rank.rank for rank in self.run.ranks if rank.state is RankState.RUNNING]
-        if stuck:
+        if stuck := self._running():
             ranks = ", ".join(map(str, stuck))
             return Outcome(state=RunState.FAILED, reason=f"SIGKILL did not end rank {ranks}")
         if self._timed_out:
@@ -161,7 +162,7 @@ class Course:
                 reason=f"the time limit of {limit:g} s was reached",
             )
         # a program that was done before anybody told it to end has succeeded
-        if not self._told and all(rank.state is RankState.SUCCEEDED for rank in self.run.ranks):
+        if not self._cut_short and all(rank.state is RankState.SUCCEEDED for rank in self.run.ranks):
             return Outcome(state=RunState.SUCCEEDED, reason="")
         if self._stop_reason is not None and not self._failed:
             return Outcome(state=RunState.CANCELLED, reason=self._stop_reason)
@@ -177,6 +178,9 @@ class Course:
         self.tick(now)
 
     def _end_ranks(self, steps: tuple[Step, ...], now: float) -> None:
-        for rank in self.run.ranks:
-            if rank.state is RankState.RUNNING and rank.rank not in self._escalations:
-                self._escalations[rank.rank] = Escalation(steps, now)
+        for rank in self._running():
+            if rank not in self._escalations:
+                self._escalations[rank] = Escalation(steps, now)
+
+    def _running(self) -> list[int]:
+        return [rank.rank for rank in self.run.ranks if rank.state is RankState.RUNNING]

@@ -31,7 +31,11 @@ class Lifeline:
     """
 
     def __init__(self, owner: ProcessId | None, descriptor: int | None) -> None:
-        self._socket = socket.socket(fileno=descriptor) if descriptor is not None else None
+        self._socket: socket.socket | None = None
+        if descriptor is not None:
+            self._socket = socket.socket(fileno=descriptor)
+            # a rank that inherited it would hold the line after us
+            self._socket.set_inheritable(False)
         self._handle: int | None = None
         self.gone = owner is not None and not processes.alive(owner)
         if owner is not None and hasattr(os, "pidfd_open"):
@@ -50,17 +54,19 @@ class Lifeline:
 def end_descendants(
     reap: Callable[[], None],
     *,
+    patience: float = 0.2,
     grace: float = 0.5,
     limit: float = 4.0,
     clock: Callable[[], float] = time.monotonic,
     pause: Callable[[float], None] = time.sleep,
 ) -> int:
-    """End every descendant of this process: SIGTERM, ``grace`` seconds, SIGKILL until none is left.
+    """End every descendant of this process; how many had to be ended.
 
-    Returns how many there were; gives up on what SIGKILL does not end after ``limit`` seconds.
-    ``reap`` collects exited children, so that they are not counted as alive.
+    They get ``patience`` seconds to leave by themselves (what waits for a pipe to close is gone in
+    milliseconds), SIGTERM and ``grace`` seconds, then SIGKILL until none is left; what SIGKILL does
+    not end within ``limit`` seconds is given up. ``reap`` collects exited children, so that they are
+    not counted as alive.
     """
-    seen: set[ProcessId] = set()
     told: set[ProcessId] = set()
     begin = clock()
     while True:
@@ -68,14 +74,14 @@ def end_descendants(
         left = processes.descendants(os.getpid())
         elapsed = clock() - begin
         if not left or elapsed > limit:
-            return len(seen)
-        seen.update(left)
-        if elapsed < grace:
+            return len(told)
+        if elapsed >= patience + grace:
+            told.update(left)
+            processes.send_all(left, signal.SIGKILL)
+        elif elapsed >= patience:
             fresh = [process for process in left if process not in told]
             told.update(fresh)
             processes.send_all(fresh, signal.SIGTERM)
             # a stopped process takes SIGTERM only once it goes on
             processes.send_all(fresh, signal.SIGCONT)
-        else:
-            processes.send_all(left, signal.SIGKILL)
         pause(0.01)

@@ -65,7 +65,7 @@ class RunMagics(Magics):
                 status = handle.stop("stopped by %dist_stop")
                 run = handle.run
                 ended = sum(rank.exited is not None for rank in run.ranks) + run.leftover
-                print(f"[nbdist] {run.label} {status}: {ended} processes ended")
+                print(f"[nbdist] {run.label} {status}: {ended} process{'' if ended == 1 else 'es'} ended")
 
     @line_magic
     def dist_board(self, line: str) -> None:

@@ -139,6 +139,10 @@ _KINDS: dict[str, type[Event]] = {
 }
 
 
+# of a field, by its annotation; JSON has one kind of number
+_TYPES: dict[str, type | tuple[type, ...]] = {"int": int, "float": (int, float), "str": str, "bool": bool}
+
+
 def encode_event(event: Event) -> str:
     """The line of the journal for ``event``, without its newline."""
     return json.dumps({"kind": type(event).__name__, **asdict(event)})
@@ -149,7 +153,10 @@ def decode_event(line: str) -> Event | None:
 
     Raises ValueError when the line is torn or no event at all.
     """
-    data = json.loads(line)
+    try:
+        data = json.loads(line)
+    except RecursionError:
+        raise ValueError(f"no event: {line[:80]!r}") from None
     if not isinstance(data, dict) or not isinstance(data.get("kind"), str):
         raise ValueError(f"no event: {line[:80]!r}")
     cls = _KINDS.get(data["kind"])
@@ -161,6 +168,10 @@ def decode_event(line: str) -> Event | None:
             known["state"] = RunState(known["state"])
         if cls is Escalated:
             known["ranks"] = tuple(known["ranks"])
-        return cls(**known)
+        event = cls(**known)
     except (KeyError, TypeError) as error:
         raise ValueError(f"no {cls.__name__}: {error}") from error
+    for f in fields(cls):
+        if not isinstance(getattr(event, f.name), _TYPES.get(str(f.type), object)):
+            raise ValueError(f"no {cls.__name__}: {f.name} is {getattr(event, f.name)!r:.40}")
+    return event

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from nbdist.errors import IllegalTransition
 from nbdist.model.events import (
     AttemptStarted,
     Escalated,
@@ -118,8 +119,7 @@ class Run:
             case RankErrored():
                 return self._with_rank(event.rank, errored=event.time)
             case RankExited():
-                rank = self.ranks[event.rank]
-                state = exit_state(rank, event)
+                state = exit_state(self._rank(event.rank), event)
                 return self._with_rank(event.rank, state, exited=event.time, code=event.code)
             case StopRequested():
                 return self._move(RunState.STOPPING, stop_reason=event.reason)
@@ -148,14 +148,21 @@ class Run:
     def _move(self, to: RunState, **changes: Any) -> Run:
         return replace(self, state=move_run(self.state, to), **changes)
 
+    def _rank(self, rank: int) -> Rank:
+        if not 0 <= rank < len(self.ranks):
+            raise IllegalTransition(f"there is no rank {rank} in a run of {len(self.ranks)}")
+        return self.ranks[rank]
+
     def _with_rank(self, rank: int, to: RankState | None = None, **changes: Any) -> Run:
-        now = self.ranks[rank]
+        now = self._rank(rank)
         moved = replace(now, state=move_rank(now.state, to or now.state), **changes)
         return replace(self, ranks=(*self.ranks[:rank], moved, *self.ranks[rank + 1 :]))
 
 
 def exit_state(rank: Rank, exited: RankExited) -> RankState:
     """What the exit of a rank means, given what it had said before."""
-    if exited.code == 0 or (rank.finished is not None and exited.code in _TEARDOWN_SIGNALS):
+    # of a program that was done, what ends the process after that is no matter
+    torn_down = rank.finished is not None and (exited.ended or exited.code in _TEARDOWN_SIGNALS)
+    if rank.errored is None and (exited.code == 0 or torn_down):
         return RankState.SUCCEEDED
     return RankState.ENDED if exited.ended else RankState.FAILED

@@ -104,6 +104,8 @@ def _rank_from(data: Mapping[str, Any]) -> RankSpec:
     return RankSpec(**known)
 
 
-def _known(cls: type, data: Mapping[str, Any]) -> dict[str, Any]:
+def _known(cls: type, data: object) -> dict[str, Any]:
+    if not isinstance(data, Mapping):
+        raise TypeError(f"no {cls.__name__}: {data!r:.80}")
     names = {f.name for f in fields(cls)}
     return {name: value for name, value in data.items() if name in names}

@@ -26,7 +26,6 @@ _WORDS = {
     "pid": ("pid", "pid"),
     "run": ("run", "运行"),
     "rank": ("rank", "进程"),
-    "ranks": ("ranks", "个进程"),
     "state": ("state", "状态"),
     "device": ("device", "设备"),
     "memory": ("memory", "内存"),
@@ -53,6 +52,13 @@ _WORDS = {
 def word(key: str, language: str) -> str:
     """The word for ``key`` in "en" or "zh"."""
     return _WORDS[key][language == "zh"]
+
+
+def ranks_text(count: int, language: str) -> str:
+    """``1 rank``, ``2 ranks``, ``2 个进程``."""
+    if language == "zh":
+        return f"{count} 个进程"
+    return f"{count} rank{'' if count == 1 else 's'}"
 
 
 def state_word(state: RunState | RankState, language: str) -> str:

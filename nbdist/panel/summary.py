@@ -6,10 +6,10 @@ import html
 import math
 from dataclasses import dataclass
 
-from nbdist.diagnosis import failure_headline, failure_report, first_failure
+from nbdist.diagnosis import failure_headline, first_failure
 from nbdist.model import Rank, Run, RunState
 from nbdist.panel.ansi import strip_ansi
-from nbdist.panel.labels import state_word, word
+from nbdist.panel.labels import ranks_text, state_word, word
 from nbdist.panel.view import duration, view_of
 from nbdist.store import LogLines, LogStream, RunDirectory, last_values
 
@@ -26,7 +26,8 @@ _MARKS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """The facts of a finished run that a saved notebook keeps."""
+    """The facts of a finished run that a saved notebook keeps. ``failure`` is one line; the whole report
+    is in the cell's error."""
 
     run: Run
     metrics: tuple[tuple[str, float], ...]
@@ -40,14 +41,14 @@ def summarize(run: Run, directory: RunDirectory) -> Summary:
     return Summary(
         run=run,
         metrics=tuple(last_values(run, directory).items()),
-        failure=failure_report(failure) if failure is not None else "",
+        failure=failure_headline(failure) if failure is not None else "",
         tails=tuple((rank, _tail(rank, run, directory)) for rank in run.ranks[:8]),
     )
 
 
 def headline(run: Run, language: str) -> str:
     """``lenet-k3f9 · Finished · 2 ranks · 0:47``, with the reason when it did not succeed."""
-    ranks = f"{run.spec.world_size} {word('ranks', language)}"
+    ranks = ranks_text(run.spec.world_size, language)
     text = f"{run.label} · {state_word(run.state, language)} · {ranks} · {duration(run.elapsed(0))}"
     return f"{text} · {run.reason}" if run.reason else text
 
@@ -59,9 +60,8 @@ def summary_text(run: Run, directory: RunDirectory, language: str) -> str:
     if summary.metrics:
         values = "  ".join(f"{tag}={_number(value)}" for tag, value in summary.metrics)
         lines.append(f"[nbdist] {word('metrics', language)}: {values}")
-    failure = first_failure(run, directory)
-    if failure is not None:
-        lines.append(f"[nbdist] {failure_headline(failure)}")
+    if summary.failure:
+        lines.append(f"[nbdist] {summary.failure}")
     return "\n".join(lines)
 
 
@@ -72,8 +72,8 @@ def summary_html(run: Run, directory: RunDirectory, language: str) -> str:
     parts = [
         f'<div class="nbdist-summary-head"><span style="color:{colour}" aria-hidden="true">{mark}'
         f"</span> <b>{html.escape(state_word(run.state, language))}</b> "
-        f"<code>{html.escape(run.label)}</code> {run.spec.world_size} "
-        f"{html.escape(word('ranks', language))} · {duration(run.elapsed(0))}"
+        f"<code>{html.escape(run.label)}</code> "
+        f"{html.escape(ranks_text(run.spec.world_size, language))} · {duration(run.elapsed(0))}"
         + (f" · {html.escape(run.reason)}" if run.reason else "")
         + "</div>"
     ]
@@ -85,7 +85,7 @@ def summary_html(run: Run, directory: RunDirectory, language: str) -> str:
             f'<div class="nbdist-summary-metrics">{html.escape(word("metrics", language))}: {cells}</div>'
         )
     if summary.failure:
-        parts.append(f"<pre>{html.escape(summary.failure)}</pre>")
+        parts.append(f"<div><b>{html.escape(summary.failure)}</b></div>")
     parts += [_tail_html(rank, lines, language) for rank, lines in summary.tails]
     parts.append(
         f'<div class="nbdist-summary-foot">{html.escape(word("full log", language))}: '

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from nbdist.panel.follow import LogDelta
+from nbdist.panel.labels import ranks_text
 from nbdist.panel.view import RunView, duration
 
 _LINES_LIMIT = 20_000
@@ -25,7 +26,7 @@ class TextSurface:
     def update(self, view: RunView, deltas: list[LogDelta]) -> None:
         if not self._state:
             devices = ", ".join(dict.fromkeys(rank.device for rank in view.ranks))
-            self._write(f"[nbdist] {view.label}: {len(view.ranks)} ranks on {devices}\n")
+            self._write(f"[nbdist] {view.label}: {ranks_text(len(view.ranks), 'en')} on {devices}\n")
         text = "".join(self._lines(delta, len(view.ranks)) for delta in deltas)
         if text:
             self._write(text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import secrets
 import time
 from collections import deque
@@ -18,7 +19,10 @@ from nbdist.panel.summary import initial_html
 from nbdist.panel.view import RunView
 
 _STATIC = Path(__file__).parent / "static"
-_KEYFRAME_PERIOD = 4.0
+# A page takes a while to load the widget: at first all that came so far is sent again, then the ends.
+_EARLY = (0.5, 1.0, 2.0, 4.0)
+_EARLY_BYTES = 4_000_000
+_KEYFRAME_PERIOD = 5.0
 _KEYFRAME_LINES = 400
 _QUIET_PERIOD = 1.0
 
@@ -37,8 +41,9 @@ class WidgetSurface:
     """Sends what is new, at most once a look.
 
     A page that loads late, or a second view, has missed messages and cannot ask for them while the
-    cell blocks the kernel. So the ends of the logs are sent again every few seconds (at first more
-    often, while the page loads the widget); lines carry their number, and the page drops what it has.
+    cell blocks the kernel. So the ends of the logs are sent again every few seconds (at first all that
+    came so far, while the page loads the widget); lines carry their number, and the page drops what it
+    has.
     """
 
     def __init__(
@@ -55,7 +60,8 @@ class WidgetSurface:
         self._clock = clock
         self._started = clock()
         self._sent = 0.0
-        self._keyframe_at = 0.0
+        self._early = [self._started + delay for delay in _EARLY]
+        self._keyframe_at = self._early.pop(0)
         self._tails: dict[int, _Tail] = {}
         self._shown: tuple[object, ...] = ()
 
@@ -66,16 +72,17 @@ class WidgetSurface:
 
     def update(self, view: RunView, deltas: list[LogDelta]) -> None:
         for delta in deltas:
-            self._tails.setdefault(delta.rank, _Tail()).take(delta)
+            tail = self._tails.setdefault(delta.rank, _Tail(_EARLY_BYTES // len(view.ranks)))
+            tail.take(delta)
         now = self._clock()
         shown = (view.state, *((rank.state, rank.memory) for rank in view.ranks))
         keyframe = now >= self._keyframe_at
         if not (deltas or keyframe or shown != self._shown or now - self._sent > _QUIET_PERIOD):
             return
         if keyframe:
-            early = now - self._started < _KEYFRAME_PERIOD
-            self._keyframe_at = now + (_KEYFRAME_PERIOD / 8 if early else _KEYFRAME_PERIOD)
-            deltas = [tail.delta(rank) for rank, tail in self._tails.items()]
+            limit = None if now <= self._started + _EARLY[-1] + 1.0 else _KEYFRAME_LINES
+            self._keyframe_at = self._early.pop(0) if self._early else now + _KEYFRAME_PERIOD
+            deltas = [tail.delta(rank, limit) for rank, tail in self._tails.items()]
         self._shown, self._sent = shown, now
         self.widget.send(
             {
@@ -108,20 +115,22 @@ class WidgetSurface:
 class _Tail:
     """The last lines of one rank, with their numbers."""
 
-    def __init__(self) -> None:
-        self._lines: deque[str] = deque(maxlen=_KEYFRAME_LINES)
+    def __init__(self, room: int) -> None:
+        self._lines: deque[str] = deque()
+        self._room = room
         self._next = 0
         self._partial = ""
 
     def take(self, delta: LogDelta) -> None:
         self._lines.extend(delta.lines)
+        self._room -= sum(map(len, delta.lines))
+        while self._room < 0 and self._lines:
+            self._room += len(self._lines.popleft())
         self._next = delta.first + len(delta.lines)
         self._partial = delta.partial
 
-    def delta(self, rank: int) -> LogDelta:
-        return LogDelta(
-            rank=rank,
-            first=self._next - len(self._lines),
-            lines=tuple(self._lines),
-            partial=self._partial,
-        )
+    def delta(self, rank: int, limit: int | None) -> LogDelta:
+        """The last ``limit`` lines again, or all that is kept."""
+        first = 0 if limit is None else max(0, len(self._lines) - limit)
+        lines = tuple(itertools.islice(self._lines, first, None))
+        return LogDelta(rank=rank, first=self._next - len(lines), lines=lines, partial=self._partial)

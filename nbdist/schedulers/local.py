@@ -14,7 +14,7 @@ from nbdist.errors import LaunchError
 from nbdist.store.paths import RunDirectory
 
 SUPERVISOR = Path(__file__).parent.parent / "launch" / "__main__.py"
-# nothing but the standard library is needed: without site-packages the start takes a third
+# nothing but the standard library is needed, and without site-packages it starts sooner
 _FLAGS = ("-I", "-S") if sys.platform == "linux" else ("-I",)
 
 

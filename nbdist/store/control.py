@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
+import stat
 import time
 from dataclasses import dataclass
 
@@ -22,7 +22,7 @@ class StopRequest:
 
 def request_stop(run: RunDirectory, reason: str) -> None:
     """Ask the supervisor of ``run`` to stop it. Raises OSError when the directory cannot be written."""
-    name = f"stop-{time.time_ns()}-{secrets.token_hex(4)}.json"
+    name = f"stop-{time.time_ns()}-{os.urandom(4).hex()}.json"
     write_private(run.control / name, json.dumps({"kind": "stop", "reason": reason}))
 
 
@@ -38,8 +38,10 @@ def take_requests(run: RunDirectory) -> list[StopRequest]:
             continue
         path = run.control / name
         try:
-            own = path.lstat().st_uid == os.geteuid() and not path.is_symlink()
-            text = path.read_bytes()[:_LIMIT] if own else b""
+            status = path.lstat()
+            # a link would lead elsewhere, and a pipe would hold us
+            ours = status.st_uid == os.geteuid() and stat.S_ISREG(status.st_mode)
+            text = path.read_bytes()[:_LIMIT] if ours else b""
             path.unlink()
         except OSError:
             continue
@@ -51,7 +53,7 @@ def take_requests(run: RunDirectory) -> list[StopRequest]:
 def _decode(text: bytes) -> StopRequest | None:
     try:
         data = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     if not isinstance(data, dict) or data.get("kind") != "stop":
         return None

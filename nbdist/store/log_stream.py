@@ -40,7 +40,8 @@ class LogStream:
             return 0
         self.offset = size - length
         data = self.read(length)
-        start = data.find(b"\n") + 1
+        # not the newline that ends the log: a last line longer than the tail is shown by its end
+        start = data.find(b"\n", 0, -1) + 1
         self.offset = size - length + start
         return self.offset - before
 
@@ -63,9 +64,10 @@ class LogLines:
         text = self._rest + self._decoder.decode(data)
         *whole, rest = text.split("\n")
         lines = [piece for line in whole for piece in self._pieces(_overwrite(line))]
-        if len(rest) > self._width and "\r" in rest[:-1]:
-            rest = _overwrite(rest)
-        *cut, self._rest = self._pieces(rest)
+        # a carriage return at the end takes effect only with what comes after it
+        waiting = "\r" if rest.endswith("\r") else ""
+        *cut, rest = self._pieces(_overwrite(rest))
+        self._rest = rest + waiting
         return lines + cut
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -11,7 +12,7 @@ from pathlib import Path
 
 from nbdist import processes
 from nbdist.errors import IllegalTransition, LaunchError, UnknownRun
-from nbdist.model import ProcessId, Run, RunEnded, RunLost, RunSpec
+from nbdist.model import ProcessId, Run, RunLost, RunSpec
 from nbdist.store.journal import read_events
 from nbdist.store.paths import RunDirectory, make_private, write_private
 
@@ -53,10 +54,12 @@ class RunStore:
     def directories(self) -> list[RunDirectory]:
         """Every run, the newest first."""
         try:
-            names = sorted(os.listdir(self.runs), reverse=True)
+            names = os.listdir(self.runs)
         except OSError:
             return []
-        return [RunDirectory(self.runs / name) for name in names if RUN_ID.fullmatch(name)]
+        runs = [RunDirectory(self.runs / name) for name in names if RUN_ID.fullmatch(name)]
+        # the id says the second; within one, the spec is the older the earlier it was written
+        return sorted(runs, key=lambda run: (run.run_id[:15], _written(run.spec)), reverse=True)
 
     def find(self, wanted: str) -> RunDirectory:
         """The newest run whose id, name, label or end of the id is ``wanted``. Raises UnknownRun."""
@@ -90,21 +93,29 @@ def snapshot(
         spec = RunSpec.from_dict(json.loads(directory.spec.read_text(encoding="utf-8")))
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    run = Run.of(spec)
-    for event in read_events(directory.journal):
-        try:
-            run = run.after(event)
-        except (IllegalTransition, IndexError):
-            # a journal that was written by another version or damaged: what can follow, follows
-            continue
-    if run.state.terminal:
-        return run
-    if (reason := _lost(run, alive, clock())) is None:
+    run = _replayed(spec, directory)
+    if run.state.terminal or (reason := _lost(run, alive, clock())) is None:
         return run
     # the supervisor may have written its last event between the two looks
-    if any(isinstance(event, (RunEnded, RunLost)) for event in read_events(directory.journal)):
-        return snapshot(directory, alive=alive, clock=clock)
-    return run.after(RunLost(time=clock(), reason=reason))
+    run = _replayed(spec, directory)
+    return run if run.state.terminal else run.after(RunLost(time=clock(), reason=reason))
+
+
+def _replayed(spec: RunSpec, directory: RunDirectory) -> Run:
+    """The run after its journal, which another version may have written or a disk damaged: what can
+    follow, follows."""
+    run = Run.of(spec)
+    for event in read_events(directory.journal):
+        with contextlib.suppress(IllegalTransition):
+            run = run.after(event)
+    return run
+
+
+def _written(path: Path) -> int:
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0
 
 
 def _lost(run: Run, alive: Callable[[ProcessId], bool], now: float) -> str | None:

@@ -12,9 +12,16 @@ import os
 import sys
 from importlib.machinery import SourceFileLoader
 
+# ``metrics`` is imported now and not with the first point: a thread that imports it while another one
+# forks would leave the child a lock that nobody holds
+from nbdist.worker import (
+    metrics,  # noqa: F401
+    whole_lines,
+)
 from nbdist.worker.backend import prefer_backend
 from nbdist.worker.import_hooks import after_import
 from nbdist.worker.order import ERRORED, FINISHED, Channel, Order
+from nbdist.worker.paddle_store import wait_for_master
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,7 +36,9 @@ def main() -> None:
     channel = Channel()
     order = channel.receive()
     faulthandler.enable()
+    whole_lines.install()
     after_import("multiprocessing.spawn", _install_definitions)
+    after_import("paddle.base.core", wait_for_master)
     after_import("torch.distributed.distributed_c10d", prefer_backend)
     sys.argv[:] = [order.program, *order.args]
     sys.path[:] = _python_path(order)

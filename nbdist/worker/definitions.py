@@ -9,9 +9,10 @@ guard, the child runs its imports, functions and classes, and those assignments 
 from __future__ import annotations
 
 import ast
+import dis
 import os
 from collections.abc import Iterator
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 _DEFINITION = (
@@ -21,7 +22,9 @@ _DEFINITION = (
     ast.AsyncFunctionDef,
     ast.ClassDef,
 )
-_ASSIGNMENT = (ast.Assign, ast.AnnAssign)
+_ASSIGNMENT = (ast.Assign, ast.AnnAssign, ast.AugAssign)
+# a name that a function takes as a parameter or binds itself is none of the module's
+_LOADS = frozenset({"LOAD_NAME", "LOAD_GLOBAL", "LOAD_FROM_DICT_OR_GLOBALS"})
 
 
 def program() -> str:
@@ -82,7 +85,7 @@ def select(tree: ast.Module) -> list[ast.stmt]:
 
 
 def _defines(statement: ast.stmt) -> bool:
-    """A definition, or an ``if``, ``try`` or ``with`` around nothing but definitions."""
+    """A definition, or an ``if`` or ``try`` around nothing but definitions and assignments."""
     if isinstance(statement, _DEFINITION):
         return True
     if isinstance(statement, (ast.If, ast.Try)):
@@ -95,18 +98,27 @@ def _defines(statement: ast.stmt) -> bool:
     return False
 
 
-def _names_read(tree: ast.AST) -> Iterator[str]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
-            yield node.id
+def _names_read(statement: ast.stmt) -> Iterator[str]:
+    """The globals that a statement may read, now or when what it defines is called."""
+    for code in _codes(compile(ast.Module([statement], []), "<statement>", "exec")):
+        for instruction in dis.get_instructions(code):
+            if instruction.opname in _LOADS:
+                yield instruction.argval
 
 
 def _names_bound(statement: ast.stmt) -> set[str]:
+    """The names an assignment changes, ``TABLE`` in ``TABLE["a"] = 1`` among them."""
+    targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
     return {
-        node.id
-        for node in ast.walk(statement)
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+        node.id for target in targets if target for node in ast.walk(target) if isinstance(node, ast.Name)
     }
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _codes(constant)
 
 
 def _has_guard(path: str) -> bool:
@@ -117,6 +129,7 @@ def _has_guard(path: str) -> bool:
     except (OSError, SyntaxError):
         return True
     return any(
-        isinstance(statement, ast.If) and "__name__" in set(_names_read(statement.test))
+        isinstance(statement, ast.If)
+        and any(isinstance(node, ast.Name) and node.id == "__name__" for node in ast.walk(statement.test))
         for statement in tree.body
     )

@@ -49,7 +49,7 @@ class LabServer:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
-        self._log = open(root / "lab.log", "wb")
+        log = os.open(root / "lab.log", os.O_WRONLY | os.O_CREAT)
         self._process = subprocess.Popen(
             [
                 sys.executable,
@@ -67,10 +67,11 @@ class LabServer:
                 "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
             ],
             env=self._environment(),
-            stdout=self._log,
+            stdout=log,
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
+        os.close(log)
 
     def _environment(self) -> dict[str, str]:
         return os.environ | {
@@ -104,7 +105,6 @@ class LabServer:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        self._log.close()
 
     @property
     def url(self) -> str:
@@ -174,9 +174,7 @@ def new_page(
     browser: Browser, *, width: int = 1200, height: int = 900, locale: str = "en-US"
 ) -> Iterator[Page]:
     """A page of its own; script errors in it fail the test."""
-    context: BrowserContext = browser.new_context(
-        viewport={"width": width, "height": height}, locale=locale
-    )
+    context: BrowserContext = browser.new_context(viewport={"width": width, "height": height}, locale=locale)
     page = context.new_page()
     errors: list[str] = []
     page.on("pageerror", lambda error: errors.append(str(error)))
@@ -185,4 +183,3 @@ def new_page(
     finally:
         context.close()
     assert not errors, errors
-

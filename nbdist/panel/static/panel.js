@@ -12,7 +12,7 @@ const WORDS = {
   en: {
     pending: 'Queued', starting: 'Starting', running: 'Running', stopping: 'Stopping',
     succeeded: 'Finished', failed: 'Failed', cancelled: 'Stopped', ended: 'Ended', lost: 'Lost',
-    waiting: 'Waiting', ranks: 'ranks', rank: 'Rank', elapsed: 'elapsed', stop: 'Stop', all: 'All',
+    waiting: 'Waiting', ranks: n => `${n} rank${n === 1 ? '' : 's'}`, rank: 'Rank', elapsed: 'elapsed', stop: 'Stop', all: 'All',
     asked: 'Stopping…', log: 'Log', empty: 'No output yet.',
     missing: n => `… ${n} lines did not reach this page; %dist_logs has them`,
     skipped: n => `… ${n} bytes not shown here; %dist_logs has them`,
@@ -21,7 +21,7 @@ const WORDS = {
   zh: {
     pending: '排队中', starting: '启动中', running: '运行中', stopping: '停止中',
     succeeded: '已完成', failed: '失败', cancelled: '已停止', ended: '已退出', lost: '失联',
-    waiting: '等待中', ranks: '个进程', rank: '进程', elapsed: '已用时', stop: '停止', all: '全部',
+    waiting: '等待中', ranks: n => `${n} 个进程`, rank: '进程', elapsed: '已用时', stop: '停止', all: '全部',
     asked: '正在停止…', log: '日志', empty: '尚无输出。',
     missing: n => `… 有 ${n} 行未到达此页面;用 %dist_logs 查看`,
     skipped: n => `… 此处略过 ${n} 字节;用 %dist_logs 查看`,
@@ -190,7 +190,7 @@ class Header {
     this.pill.dataset.state = this.mark.dataset.state = view.state;
     setText(this.state, words[view.state]);
     setText(this.name, view.label);
-    setText(this.ranks, language() === 'zh' ? `${view.ranks.length} ${words.ranks}` : `${view.ranks.length} ${words.ranks}`);
+    setText(this.ranks, words.ranks(view.ranks.length));
     setText(this.elapsed, `${clock(seconds)} ${words.elapsed}`);
     this.button.hidden = !view.live;
   }

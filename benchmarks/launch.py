@@ -1,0 +1,314 @@
+"""How long a cell takes to become two ranks: nbdist, its peers, and the limit.
+
+    python benchmarks/launch.py [--rounds N] [--quick] [--only case,case]
+
+This module alone decides how rounds are taken, what is compared with what, and whether the goals
+hold. Seconds run from sending the cell to a real kernel; ranks stamp the same clock themselves.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import statistics
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from common import (
+    Goal,
+    Machine,
+    NotMeasured,
+    Samples,
+    spread,
+    table,
+    times,
+    without_paths,
+    write_results,
+)
+from kernels import CellFailed, Finished, tail
+from launch_cases import CASES, RANKS, Case, Site
+
+GIVEN_UP_AFTER = 2
+LEAST_ROUNDS = 3
+PACKAGES = (
+    "nbdist",
+    "torch",
+    "paddlepaddle",
+    "ipykernel",
+    "jupyter_client",
+    "accelerate",
+    "nbdistributed",
+    "jupyter-distributed",
+    "ipyparallel",
+)
+
+PREPARE, FIRST_LINE, ALL_REDUCE, END = "prepare", "first_line", "all_reduce", "end"
+LAST_LINE = "last_line"
+COMPARED = (FIRST_LINE, ALL_REDUCE, END)
+
+NOTES = (
+    "First line and all_reduce are those of the last rank to get there; the end is when the "
+    "kernel is idle again.",
+    "Every case starts in a fresh kernel. The first cell of a launcher whose workers live on "
+    "contains their start; its later cell is a second one in the same kernel.",
+    "Where workers live on they keep their process group, as their users do; the others "
+    "destroy it in the cell, and their ranks exit.",
+    "nbdistributed's program is sent when its workers have connected: %dist_init returns before, "
+    "and what is sent in between is lost.",
+    "launcher is !torchrun, and paddle.distributed.launch for the paddle program.",
+    "prepare is %load_ext, sent before the cell and not part of the other columns.",
+    "paddle's rank 1 sleeps 3 s when it connects before rank 0 listens, and whether it does is "
+    "chance under a launcher that starts both at once: read the minimum too.",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What the command line asked for."""
+
+    cases: tuple[Case, ...]
+    rounds: int
+    seconds: float
+
+    @property
+    def is_a_look(self) -> bool:
+        """Too little to stand in for the measurement that is written down."""
+        return self.rounds < LEAST_ROUNDS or self.cases != CASES
+
+    @property
+    def baselines(self) -> dict[str, list[str]]:
+        return {name: case.baselines for case in self.cases for name, _ in case.steps}
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What the rounds gave: figures, and the reasons where there are none."""
+
+    samples: Samples = field(default_factory=Samples)
+    reasons: dict[str, list[str]] = field(default_factory=dict)
+    failures_in_a_row: Counter[str] = field(default_factory=Counter)
+
+    def failed(self, case: Case, reason: str) -> None:
+        self.reasons.setdefault(case.name, []).append(reason)
+        self.failures_in_a_row[case.name] += 1
+
+    def given_up(self, case: Case) -> bool:
+        """The time limit is too long to be waited for in every round."""
+        return self.failures_in_a_row[case.name] >= GIVEN_UP_AFTER
+
+    def not_measured(self) -> list[NotMeasured]:
+        return [
+            NotMeasured(case=case, reason=self._in_words(case, reasons))
+            for case, reasons in self.reasons.items()
+        ]
+
+    def _in_words(self, case: str, reasons: Sequence[str]) -> str:
+        measured = len(self.samples.values(case, END))
+        times_seen = Counter(reasons).items()
+        told = "; ".join(f"{reason} ({n} x)" if n > 1 else reason for reason, n in times_seen)
+        if self.failures_in_a_row[case] >= GIVEN_UP_AFTER:
+            told += f"; given up after {GIVEN_UP_AFTER} failures in a row"
+        return f"{told} (measured in {measured} other rounds)" if measured else told
+
+
+def timings(case: Case, directory: Path, seconds: float) -> Iterator[tuple[str, str, float]]:
+    """Name, metric and seconds of everything that one fresh kernel can tell about a case.
+
+    A generator, so that the first cell counts even when the later one fails.
+    """
+    directory.mkdir()
+    kernel = case.kernel(directory)
+    try:
+        if case.prepare is not None:
+            yield case.name, PREPARE, kernel.run([case.prepare], seconds=seconds).seconds
+        for number, (name, cells) in enumerate(case.steps):
+            site = Site.new(directory / f"cell-{number}")
+            finished = kernel.run(cells(site), seconds=seconds)
+            for metric, value in stamped(site, finished):
+                yield name, metric, value
+    finally:
+        kernel.end()
+
+
+def stamped(site: Site, finished: Finished) -> Iterator[tuple[str, float]]:
+    """Every metric of a cell, in seconds after it was submitted."""
+    stamps = [read_stamps(site.stamps / str(rank), finished) for rank in range(RANKS)]
+    moments = zip((FIRST_LINE, ALL_REDUCE, LAST_LINE), zip(*stamps, strict=True), strict=True)
+    for metric, moment in moments:
+        yield metric, max(moment) - finished.submitted
+    for rank, (first_line, *_) in enumerate(stamps):
+        yield f"{FIRST_LINE}_rank_{rank}", first_line - finished.submitted
+    yield END, finished.seconds
+
+
+def read_stamps(path: Path, finished: Finished) -> tuple[float, ...]:
+    try:
+        return tuple(float(stamp) for stamp in path.read_text().split())
+    except FileNotFoundError:
+        reason = f"rank {path.name} did not come to its last line{tail(finished.said)}"
+        raise CellFailed(reason) from None
+
+
+def measure(settings: Settings, scratch: Path) -> Outcome:
+    outcome = Outcome()
+    cases = [case for case in settings.cases if available(case, outcome)]
+    warm_up(cases, scratch, settings.seconds)
+    for round_number in range(settings.rounds):
+        # each round starts with another case, so that none always follows the same one
+        start = round_number % len(cases) if cases else 0
+        for case in cases[start:] + cases[:start]:
+            if not outcome.given_up(case):
+                say(f"round {round_number + 1}/{settings.rounds}: {case.name}")
+                take(case, round_number, outcome, scratch, settings.seconds)
+    return outcome
+
+
+def available(case: Case, outcome: Outcome) -> bool:
+    missing = case.missing()
+    if missing:
+        outcome.failed(case, f"not available here: no module {', '.join(missing)}")
+    return not missing
+
+
+def warm_up(cases: Sequence[Case], scratch: Path, seconds: float) -> None:
+    """Bring torch and paddle from disk into memory: the first case of all shall not pay for it."""
+    for limit in dict.fromkeys(case.limit for case in cases):
+        case = next(case for case in CASES if case.name == limit)
+        say(f"warm-up: {case.name}")
+        take(case, -1, Outcome(), scratch, seconds)
+
+
+def take(case: Case, round_number: int, outcome: Outcome, scratch: Path, seconds: float) -> None:
+    directory = scratch / f"{round_number}-{CASES.index(case)}"
+    try:
+        for name, metric, value in timings(case, directory, seconds):
+            outcome.samples.add(name, metric, round_number, value)
+    except (CellFailed, OSError) as failure:  # OSError: the machine would not start a process
+        outcome.failed(case, without_paths(str(failure), directory, scratch))
+        say(f"  failed: {failure}")
+    else:
+        outcome.failures_in_a_row[case.name] = 0
+
+
+def judge(samples: Samples) -> list[Goal]:
+    """The goals of a cold start, of the torch program.
+
+    The first line of two bare processes comes after some 30 ms, where a ratio says little, so the
+    limit is held to from the first all_reduce on. paddle's limit is a toss of a coin (see NOTES).
+    """
+    nbdist = next(case for case in CASES if case.name == "nbdist")
+    return [
+        *(goal(samples, nbdist.limit, metric, most=1.15) for metric in (ALL_REDUCE, END)),
+        *(goal(samples, nbdist.launcher, metric, most=1.0) for metric in COMPARED),
+    ]
+
+
+def goal(samples: Samples, vs: str, metric: str, *, most: float) -> Goal:
+    ratios = samples.ratios("nbdist", metric, vs)
+    words = f"nbdist's {metric} within {most:.2f} x {vs}"
+    if not ratios:
+        return Goal(goal=words, holds=None, seen="not measured")
+    ratio = statistics.median(ratios)
+    seen = f"{ratio:.2f} x, rounds {min(ratios):.2f}-{max(ratios):.2f}"
+    return Goal(goal=words, holds=ratio <= most, seen=seen)
+
+
+def report(settings: Settings, outcome: Outcome, goals: Sequence[Goal]) -> str:
+    samples = outcome.samples
+    parts = [seconds_table(samples), ratio_table(samples, settings.baselines)] if samples else []
+    missing = outcome.not_measured()
+    if missing:
+        lines = "\n".join(f"  {one.case}: {one.reason}" for one in missing)
+        parts.append(f"Not measured, or not in every round:\n{lines}")
+    parts.append("Notes:\n" + "\n".join(f"  {note}" for note in NOTES))
+    parts.append("Goals:\n" + "\n".join(f"  {goal}" for goal in goals))
+    return "\n\n".join(parts)
+
+
+def seconds_table(samples: Samples) -> str:
+    columns = (PREPARE, *COMPARED)
+    lines = [
+        [case, *(spread(samples.values(case, metric)) for metric in columns)] for case in complete(samples)
+    ]
+    headings = ["seconds: median (min-max)", "prepare", "first line", "all_reduce", "cell's end"]
+    return table(headings, lines)
+
+
+def ratio_table(samples: Samples, baselines: dict[str, list[str]]) -> str:
+    lines = [
+        [
+            case,
+            *(
+                times(samples.ratio(case, metric, vs)) if case != vs else "1"
+                for vs in baselines[case]
+                for metric in COMPARED
+            ),
+        ]
+        for case in complete(samples)
+    ]
+    metrics = ["first", "reduce", "end"]
+    against = [f"{metric}/{vs}" for vs in ("bare", "launcher") for metric in metrics]
+    return table(["ratios: median over rounds", *against], lines)
+
+
+def complete(samples: Samples) -> list[str]:
+    return [case for case in samples.cases() if samples.values(case, END)]
+
+
+def say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def parse(arguments: Sequence[str] | None) -> Settings:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=7, help="default: 7")
+    parser.add_argument("--quick", action="store_true", help="one round, for a look")
+    parser.add_argument("--only", metavar="CASE,CASE", help=", ".join(c.name for c in CASES))
+    parser.add_argument("--limit", type=float, default=120.0, help="seconds a cell may take")
+    asked = parser.parse_args(arguments)
+    names = [case.name for case in CASES] if asked.only is None else asked.only.split(",")
+    unknown = [name for name in names if name not in [case.name for case in CASES]]
+    if unknown:
+        known = ", ".join(case.name for case in CASES)
+        parser.error(f"no case {', '.join(unknown)}: there are {known}")
+    if asked.rounds < 1:
+        parser.error(f"{asked.rounds} rounds measure nothing: ask for 1 or more")
+    return Settings(
+        cases=tuple(case for case in CASES if case.name in names),
+        rounds=1 if asked.quick else asked.rounds,
+        seconds=asked.limit,
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    settings = parse(arguments)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that kernels are ended first
+    machine = Machine.now(PACKAGES)
+    with tempfile.TemporaryDirectory(prefix="bench-launch-") as scratch:
+        outcome = measure(settings, Path(scratch))
+    goals = judge(outcome.samples)
+    print(f"{machine.header()}\n\n{report(settings, outcome, goals)}")
+    if not outcome.samples:
+        return 1
+    if settings.is_a_look:
+        print("\nnot written: a look at some cases or rounds, not a measurement")
+        return 0
+    path = write_results(
+        "launch",
+        machine,
+        outcome.samples.rows(settings.baselines),
+        settings={"rounds": settings.rounds, "ranks": RANKS, "seconds_a_cell": settings.seconds},
+        not_measured=outcome.not_measured(),
+        notes=NOTES,
+        goals=goals,
+    )
+    print(f"\nwritten: benchmarks/results/{path.name}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

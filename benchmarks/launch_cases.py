@@ -1,0 +1,362 @@
+"""The cases of launch.py: the programs that become two ranks, and how each launcher is used.
+
+This module alone knows the peers. Each is used as its documentation says, in a fresh kernel, and
+given the best it can have: a free port, a script already written, a wait until it can listen.
+"""
+
+from __future__ import annotations
+
+import textwrap
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+import psutil
+from kernels import CellFailed, Finished, Kernel, LocalKernel, ServedKernel, free_port
+
+RANKS = 2
+
+TORCH = """\
+import time
+first_line = time.time()
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+if not dist.is_initialized():
+    dist.init_process_group("gloo")
+total = torch.ones(1)
+dist.all_reduce(total)
+all_reduce = time.time()
+assert total.item() == dist.get_world_size() == {ranks}
+
+model = DistributedDataParallel(torch.nn.Linear(4, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+model(torch.ones(2, 4)).sum().backward()
+optimizer.step()
+with open(f"{stamps}/{{dist.get_rank()}}", "w") as file:
+    print(first_line, all_reduce, time.time(), file=file)
+"""
+
+PADDLE = """\
+import time
+first_line = time.time()
+import paddle
+import paddle.distributed as dist
+
+dist.init_parallel_env()
+total = paddle.ones([1])
+dist.all_reduce(total)
+all_reduce = time.time()
+assert total.item() == dist.get_world_size() == {ranks}
+
+model = paddle.DataParallel(paddle.nn.Linear(4, 1))
+optimizer = paddle.optimizer.SGD(0.1, parameters=model.parameters())
+model(paddle.ones([2, 4])).sum().backward()
+optimizer.step()
+with open(f"{stamps}/{{dist.get_rank()}}", "w") as file:
+    print(first_line, all_reduce, time.time(), file=file)
+"""
+
+BARE = """\
+import os, subprocess, sys
+ranks = [
+    subprocess.Popen(
+        [sys.executable, {script!r}],
+        env=os.environ | {{{environment}}},
+        stdout=open(f"{script}.{{rank}}.log", "w"),
+        stderr=subprocess.STDOUT,
+    )
+    for rank in range({ranks})
+]
+for rank in ranks:
+    rank.wait()
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """Where one cell of one round leaves its files, and the port it may use."""
+
+    directory: Path
+    port: int
+
+    @classmethod
+    def new(cls, directory: Path) -> Site:
+        site = cls(directory=directory, port=free_port())
+        site.stamps.mkdir(parents=True)
+        return site
+
+    @property
+    def stamps(self) -> Path:
+        return self.directory / "stamps"
+
+    def torch(self, *, keep_group: bool = False) -> str:
+        """`keep_group`: in a session that lives on, later cells use the same process group."""
+        program = TORCH.format(stamps=self.stamps, ranks=RANKS)
+        return program if keep_group else program + "dist.destroy_process_group()\n"
+
+    def paddle(self) -> str:
+        return PADDLE.format(stamps=self.stamps, ranks=RANKS)
+
+    def script(self, program: str) -> str:
+        path = self.directory / "program.py"
+        path.write_text(program)
+        return str(path)
+
+
+Cells = Callable[[Site], Sequence[str]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """A way to run the program, in a fresh kernel each round.
+
+    `first` is what a user submits in a fresh kernel, the start of workers included; where it is
+    more than one cell they are submitted together. `later` is what is submitted after that, for
+    launchers whose second cell may differ. `prepare` (`%load_ext`) is timed apart.
+    """
+
+    name: str
+    first: Cells
+    later: Cells | None = None
+    prepare: str | None = None
+    needs: tuple[str, ...] = ("torch",)
+    kernel: Callable[[Path], Kernel] = LocalKernel
+    limit: str = "bare Popen"
+    launcher: str = "!torchrun"
+
+    @property
+    def later_name(self) -> str:
+        return f"{self.name}, later cell"
+
+    @property
+    def steps(self) -> list[tuple[str, Cells]]:
+        """The submissions to one kernel, each under the name its figures go by."""
+        first = [(self.name, self.first)]
+        return first if self.later is None else [*first, (self.later_name, self.later)]
+
+    @property
+    def baselines(self) -> list[str]:
+        return [self.limit, self.launcher]
+
+    def missing(self) -> list[str]:
+        return [module for module in self.needs if not importable(module)]
+
+
+def importable(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # its parent is missing
+        return False
+
+
+def bare(script: str, environment: str) -> str:
+    return BARE.format(script=script, environment=environment, ranks=RANKS)
+
+
+def bare_torch(site: Site) -> Sequence[str]:
+    environment = (
+        f'"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "{RANKS}", '
+        f'"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "{site.port}"'
+    )
+    return [bare(site.script(site.torch()), environment)]
+
+
+def bare_paddle(site: Site) -> Sequence[str]:
+    # paddle binds the first endpoint only: the others are names, and any number will do
+    endpoints = [f"127.0.0.1:{site.port + rank}" for rank in range(RANKS)]
+    environment = (
+        f'"PADDLE_TRAINER_ID": str(rank), "PADDLE_TRAINERS_NUM": "{RANKS}", '
+        f'"PADDLE_TRAINER_ENDPOINTS": "{",".join(endpoints)}", '
+        f'"PADDLE_CURRENT_ENDPOINT": {endpoints!r}[rank], '
+        f'"PADDLE_MASTER": "{endpoints[0]}", "PADDLE_DISTRI_BACKEND": "gloo"'
+    )
+    return [bare(site.script(site.paddle()), environment)]
+
+
+def torchrun(site: Site) -> Sequence[str]:
+    # its usual port is 29500, where someone else may be
+    script = site.script(site.torch())
+    return [f"!torchrun --nproc-per-node {RANKS} --master-port {site.port} {script}"]
+
+
+def paddle_launch(site: Site) -> Sequence[str]:
+    script = site.script(site.paddle())
+    logs = site.directory / "log"
+    launch = f"python -m paddle.distributed.launch --nproc_per_node {RANKS} --log_dir {logs}"
+    return [f"!{launch} {script}"]
+
+
+def nbdist_torch(site: Site) -> Sequence[str]:
+    return [f"%%distributed -n {RANKS}\n{site.torch()}"]
+
+
+def nbdist_paddle(site: Site) -> Sequence[str]:
+    return [f"%%distributed -n {RANKS}\n{site.paddle()}"]
+
+
+def notebook_launcher(site: Site) -> Sequence[str]:
+    return [
+        "from accelerate import notebook_launcher\n"
+        f"def train():\n{textwrap.indent(site.torch(), '    ')}\n"
+        f'notebook_launcher(train, num_processes={RANKS}, use_port="{site.port}")'
+    ]
+
+
+def nbdistributed_first(site: Site) -> Sequence[str]:
+    return [f"%dist_init -n {RANKS}", *nbdistributed_later(site)]
+
+
+def nbdistributed_later(site: Site) -> Sequence[str]:
+    return [f"%%distributed\n{site.torch(keep_group=True)}"]
+
+
+def ipyparallel_first(site: Site) -> Sequence[str]:
+    # engines know nothing of torch: the rank and the address are the user's to hand out
+    start = f'''\
+import ipyparallel
+client = ipyparallel.Cluster(n={RANKS}).start_and_connect_sync(activate=True)
+def become(rank):
+    import os
+    os.environ |= {{
+        "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "{RANKS}",
+        "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "{site.port}",
+    }}
+client[:].map_sync(become, range({RANKS}))
+'''
+    return [start, *ipyparallel_later(site)]
+
+
+def ipyparallel_later(site: Site) -> Sequence[str]:
+    return [f"%%px\n{site.torch(keep_group=True)}"]
+
+
+def every_rank(site: Site) -> Sequence[str]:
+    """A cell for jupyter-distributed, which runs every cell on every rank."""
+    return [site.torch(keep_group=True)]
+
+
+class WaitsForWorkers(LocalKernel):
+    """nbdistributed: the program is sent as soon as both workers could take it.
+
+    %dist_init returns after a fixed 2 s. What is sent to a worker that has not connected by then
+    is dropped without a word and times out after 30 s, so `Run All` seldom works.
+    """
+
+    def run(self, cells: Sequence[str], *, seconds: float, submitted: float | None = None) -> Finished:
+        *start, program = cells
+        if start:
+            started = super().run(start, seconds=seconds)
+            self._wait(seconds)
+            submitted = started.submitted
+        return super().run([program], seconds=seconds, submitted=submitted)
+
+    def _wait(self, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            if sum(map(is_connected_worker, self.processes())) == RANKS:
+                return
+            time.sleep(0.02)  # it tells nobody; the sockets are all there is to see
+        raise CellFailed(f"no {RANKS} connected workers after {seconds:g} s")
+
+
+def is_connected_worker(process: psutil.Process) -> bool:
+    """Whether it is nbdistributed's worker.py, connected to the kernel's port (its last word)."""
+    try:
+        command = process.cmdline()
+        connections = process.net_connections("tcp")
+    except psutil.Error:  # it has just ended
+        return False
+    return "worker.py" in "".join(command[1:2]) and any(
+        connection.raddr
+        and connection.raddr.port == int(command[-1])
+        and connection.status == psutil.CONN_ESTABLISHED
+        for connection in connections
+    )
+
+
+class SplitOnFirstRun(ServedKernel):
+    """jupyter-distributed: the first cell waits until the server has made the kernel two."""
+
+    _split = False
+
+    def run(self, cells: Sequence[str], *, seconds: float, submitted: float | None = None) -> Finished:
+        if not self._split:
+            submitted = self.split(seconds=seconds)
+            self._split = True
+        return super().run(cells, seconds=seconds, submitted=submitted)
+
+    def split(self, *, seconds: float) -> float:
+        """What the Processes field of its toolbar does; returns when it was asked."""
+        asked = time.time()
+        path = f"jupyter-distributed/kernels/{self.kernel_id}"
+        self.post(path, {"world_size": RANKS}, seconds=seconds)
+        return asked
+
+
+PADDLE_LIMIT, PADDLE_LAUNCHER = "bare Popen (paddle)", "!paddle.distributed.launch"
+
+CASES = (
+    Case(name="bare Popen", first=bare_torch),
+    Case(
+        name="nbdist",
+        prepare="%load_ext nbdist",
+        first=nbdist_torch,
+        later=nbdist_torch,
+        needs=("torch", "nbdist"),
+    ),
+    Case(name="!torchrun", first=torchrun),
+    Case(
+        name="notebook_launcher",
+        first=notebook_launcher,
+        later=notebook_launcher,
+        needs=("torch", "accelerate"),
+    ),
+    Case(
+        name="nbdistributed",
+        prepare="%load_ext nbdistributed",
+        first=nbdistributed_first,
+        later=nbdistributed_later,
+        kernel=WaitsForWorkers,
+        needs=("torch", "nbdistributed"),
+    ),
+    Case(
+        name="jupyter-distributed",
+        first=every_rank,
+        later=every_rank,
+        needs=("torch", "jupyter_distributed", "jupyter_server"),
+        kernel=SplitOnFirstRun,
+    ),
+    Case(
+        name="ipyparallel",
+        first=ipyparallel_first,
+        later=ipyparallel_later,
+        needs=("torch", "ipyparallel"),
+    ),
+    Case(
+        name=PADDLE_LIMIT,
+        first=bare_paddle,
+        needs=("paddle",),
+        limit=PADDLE_LIMIT,
+        launcher=PADDLE_LAUNCHER,
+    ),
+    Case(
+        name="nbdist (paddle)",
+        prepare="%load_ext nbdist",
+        first=nbdist_paddle,
+        later=nbdist_paddle,
+        needs=("paddle", "nbdist"),
+        limit=PADDLE_LIMIT,
+        launcher=PADDLE_LAUNCHER,
+    ),
+    Case(
+        name=PADDLE_LAUNCHER,
+        first=paddle_launch,
+        needs=("paddle",),
+        limit=PADDLE_LIMIT,
+        launcher=PADDLE_LAUNCHER,
+    ),
+)

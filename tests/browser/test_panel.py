@@ -1,0 +1,173 @@
+"""The panel, in a real JupyterLab in a real Chromium."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from lab import LabPage, LabServer, new_page
+from playwright.sync_api import Browser, expect
+
+from nbdist.store import RunStore, snapshot
+
+pytestmark = pytest.mark.browser
+
+TRAINING = """%%distributed -n 2 --name lenet
+import os, time, nbdist
+rank = int(os.environ["RANK"])
+for step in range({steps}):
+    print(f"step {step} of rank {rank} loss {1 / (step + 1):.4f}")
+    nbdist.log(step=step, loss=1 / (step + 1))
+    time.sleep(0.1)
+"""
+
+
+def training(steps: int) -> str:
+    return TRAINING.replace("{steps}", str(steps))
+
+
+def test_lines_of_both_ranks_are_seen_while_they_run_and_stop_stops_them(
+    lab_server: LabServer, browser: Browser, pictures: Path
+) -> None:
+    notebook = lab_server.write_notebook("stop.ipynb", "%load_ext nbdist", training(6000))
+    with new_page(browser) as page:
+        lab = LabPage(lab_server, page, notebook)
+        lab.run_and_wait(0)
+        lab.run(1)
+        panel = page.locator(".nbdist")
+
+        expect(panel.locator(".nbdist-pill")).to_have_text("Running", timeout=20_000)
+        expect(panel.locator(".nbdist-rank")).to_have_count(2)
+        expect(panel.get_by_role("log")).to_contain_text("of rank 0", timeout=10_000)
+        expect(panel.get_by_role("log")).to_contain_text("of rank 1")
+        expect(panel.locator(".nbdist-last").nth(1)).to_contain_text("of rank 1 loss")
+        page.screenshot(path=pictures / "panel-light.png")
+
+        panel.get_by_role("tab", name="Rank 1").click()
+        expect(panel.get_by_role("log")).not_to_contain_text("of rank 0")
+        panel.get_by_role("tab", name="Rank 1").press("ArrowLeft")
+        expect(panel.get_by_role("tab", name="Rank 0")).to_have_attribute("aria-selected", "true")
+        expect(panel.get_by_role("log")).not_to_contain_text("of rank 1")
+
+        panel.get_by_role("button", name="Stop").click()
+        lab.wait_for_end(1, timeout=20)
+        expect(lab.cell(1)).to_contain_text("RunCancelled")
+        expect(lab.cell(1).locator(".nbdist-summary")).to_contain_text("Stopped")
+    run = snapshot(RunStore(lab_server.home).directories()[0])
+    assert run is not None
+    assert (run.state.value, run.reason) == ("cancelled", "the kernel was interrupted")
+
+
+def test_what_stays_in_the_saved_notebook_is_static(
+    lab_server: LabServer, browser: Browser, pictures: Path
+) -> None:
+    notebook = lab_server.write_notebook("static.ipynb", "%load_ext nbdist", training(15))
+    with new_page(browser) as page:
+        lab = LabPage(lab_server, page, notebook)
+        lab.run_and_wait(0)
+        lab.run_and_wait(1)
+        summary = lab.cell(1).locator(".nbdist-summary")
+        expect(summary).to_contain_text("Finished")
+        expect(summary).to_contain_text("loss 0.06667")
+        lab.save()
+        page.screenshot(path=pictures / "summary-light.png")
+
+    saved = json.loads(notebook.read_text())
+    outputs = saved["cells"][1]["outputs"]
+    assert "widgets" not in saved["metadata"]
+    assert not any("widget-view" in json.dumps(output) for output in outputs)
+    assert notebook.stat().st_size < 50_000
+
+    with new_page(browser) as page:
+        again = LabPage(lab_server, page, notebook)
+        summary = again.cell(1).locator(".nbdist-summary")
+        expect(summary).to_contain_text("Finished")
+        summary.locator("summary").first.click()
+        expect(summary.locator("details pre").first).to_contain_text("step 14 of rank 0")
+        assert "Loading widget" not in page.content()
+
+
+def test_a_failure_shows_the_rank_and_the_line(
+    lab_server: LabServer, browser: Browser, pictures: Path
+) -> None:
+    cell = """%%distributed -n 2
+import os, time
+def load():
+    if os.environ["RANK"] == "1":
+        raise ValueError("label 10 is out of range")
+    time.sleep(60)
+load()
+"""
+    notebook = lab_server.write_notebook("failure.ipynb", "%load_ext nbdist", cell)
+    with new_page(browser) as page:
+        lab = LabPage(lab_server, page, notebook)
+        lab.run_and_wait(0)
+        lab.run_and_wait(1)
+
+        expect(lab.cell(1).locator(".nbdist-summary")).to_contain_text(
+            "rank 1 failed first: ValueError at line 4 of the cell"
+        )
+        expect(lab.cell(1).locator(".jp-OutputArea-output").last).to_contain_text("RunFailed")
+        page.screenshot(path=pictures / "failure-light.png")
+
+
+def test_twenty_thousand_lines_a_rank_stay_light(lab_server: LabServer, browser: Browser) -> None:
+    cell = """%%distributed -n 2
+import time
+for i in range(20_000): print("line", i)
+print("the last line")
+time.sleep(600)
+"""
+    notebook = lab_server.write_notebook("many.ipynb", "%load_ext nbdist", cell)
+    with new_page(browser) as page:
+        lab = LabPage(lab_server, page, notebook)
+        lab.run_and_wait(0)
+        lab.run(1)
+        log = page.locator(".nbdist").get_by_role("log")
+
+        expect(log).to_contain_text("the last line", timeout=20_000)
+        assert page.locator(".nbdist-line").count() < 60
+        page.locator(".nbdist").get_by_role("tab", name="Rank 0").click()
+        log.evaluate("log => log.scrollTop = 0")
+        expect(log).to_contain_text("line 0", timeout=5_000)
+
+        page.locator(".nbdist").get_by_role("button", name="Stop").click()
+        lab.wait_for_end(1, timeout=20)
+
+
+@pytest.mark.parametrize("width", [1200, 760], ids=["wide", "narrow"])
+def test_dark_and_chinese(lab_server: LabServer, browser: Browser, pictures: Path, width: int) -> None:
+    notebook = lab_server.write_notebook(f"dark-{width}.ipynb", "%load_ext nbdist", training(6000))
+    lab_server.set_up("themes", {"theme": "JupyterLab Dark"})
+    try:
+        with new_page(browser, width=width) as page:
+            lab = LabPage(lab_server, page, notebook)
+            page.evaluate("document.documentElement.lang = 'zh-CN'")
+            lab.run_and_wait(0)
+            lab.run(1)
+            panel = page.locator(".nbdist")
+
+            expect(panel.locator(".nbdist-pill")).to_have_text("运行中", timeout=20_000)
+            expect(panel.get_by_role("log")).to_contain_text("of rank 1", timeout=10_000)
+            page.screenshot(path=pictures / f"panel-dark-zh-{width}.png")
+
+            panel.get_by_role("button", name="停止").click()
+            lab.wait_for_end(1, timeout=20)
+    finally:
+        lab_server.set_up("themes", {"theme": "JupyterLab Light"})
+
+
+def test_the_board_shows_curves_in_the_notebook(
+    lab_server: LabServer, browser: Browser, pictures: Path
+) -> None:
+    notebook = lab_server.write_notebook("board.ipynb", "%load_ext nbdist", training(15), "%dist_board")
+    with new_page(browser) as page:
+        lab = LabPage(lab_server, page, notebook)
+        for index in range(3):
+            lab.run_and_wait(index)
+
+        frame = lab.cell(2).frame_locator("iframe")
+        expect(frame.get_by_text("loss").first).to_be_visible(timeout=30_000)
+        expect(frame.locator("canvas, svg").first).to_be_visible(timeout=30_000)
+        page.screenshot(path=pictures / "board-light.png")

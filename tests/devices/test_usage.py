@@ -1,0 +1,64 @@
+"""What a process and all that descend from it use."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from nbdist import processes
+from nbdist.devices import tree_usage
+from nbdist.model import ProcessId
+
+# a child that starts a child of its own; both wait until their standard input is closed
+PARENT = """
+import subprocess, sys
+ballast = bytearray(40_000_000)
+child = subprocess.Popen([sys.executable, "-S", "-c", "print('here', flush=True); input()"])
+input()
+"""
+
+
+@pytest.fixture
+def family() -> Iterator[ProcessId]:
+    """A process with one child."""
+    with subprocess.Popen(
+        [sys.executable, "-S", "-c", PARENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as parent:
+        assert parent.stdout is not None
+        assert parent.stdin is not None
+        assert parent.stdout.readline() == "here\n"
+        known = processes.identify(parent.pid)
+        assert known is not None
+        children = processes.descendants(parent.pid)
+        yield known
+        parent.kill()
+        processes.send_all(children, 9)
+
+
+def test_a_tree_is_counted_whole(family: ProcessId) -> None:
+    usage = tree_usage(family)
+
+    assert usage is not None
+    assert usage.processes == 2
+    assert usage.memory > 40_000_000
+    assert usage.cpu > 0
+
+
+def test_a_process_that_has_gone_uses_nothing() -> None:
+    with subprocess.Popen([sys.executable, "-S", "-c", "input()"], stdin=subprocess.PIPE) as child:
+        known = processes.identify(child.pid)
+        assert known is not None
+        before = tree_usage(known)
+        child.kill()
+
+    assert before is not None
+    assert tree_usage(known) is None
+
+
+def test_another_process_with_the_same_pid_is_not_taken_for_it(family: ProcessId) -> None:
+    stranger = ProcessId(pid=family.pid, start_time=family.start_time + 1, boot_id=family.boot_id)
+
+    assert tree_usage(stranger) is None

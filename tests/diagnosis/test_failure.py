@@ -1,0 +1,190 @@
+"""The first failure is the cause, not the first exit. What the ranks say here, real ranks have said
+(torch 2.13 and paddle 3.3.1 with gloo, two ranks on the CPU)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nbdist.diagnosis import Failure, first_failure
+from nbdist.model import RunState
+from tests.fakes.directories import WrittenRun
+from tests.fakes.runs import CREATED, STARTED, errored, escalated, exited, run_ended, stop_requested
+
+PEER_CLOSED = (
+    "[/__w/pytorch/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:553] Connection closed by peer "
+    "[127.0.0.1]:41632. This is typically caused by a remote worker crashing. Check the logs of the "
+    "remote worker before reporting an error. GLHF! 🏖️"
+)
+PEER_RESET = (
+    "[/__w/pytorch/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:534] Read error "
+    "[127.0.0.1]:5529: Connection reset by peer"
+)
+STORE_GONE = (
+    "failed to recv, got 0 bytes. Connection was likely closed. Did the remote server shutdown or crash?"
+)
+NO_GROUP = "Default process group has not been initialized, please make sure to call init_process_group."
+ONE_OF_TWO = "Timed out after 9 seconds waiting for clients. 1/2 clients joined."
+PADDLE_TIMEOUT = """\
+done 3
+W1121 00:49:59.842957  6836 backward.cc:697] While running Node (GradNodeAccumulation) raises a \
+std::exception: gloo::TimeoutException
+terminate called after throwing an instance of 'gloo::TimeoutException'
+  what():  [/paddle/third_party/gloo/gloo/transport/tcp/pair.cc:584] TIMEOUT self_rank = 1 \
+pair_rank = 0 peer_str = [127.0.0.1]:198
+
+--------------------------------------
+C++ Traceback (most recent call last):
+--------------------------------------
+0   paddle::pybind::ThrowExceptionToPython(std::__exception_ptr::exception_ptr)
+
+FatalError: `Process abort signal` is detected by the operating system.
+"""
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> WrittenRun:
+    return WrittenRun(tmp_path / "home").happened(*STARTED)
+
+
+def failure_of(written: WrittenRun) -> Failure:
+    failure = first_failure(written.run, written.directory)
+    assert failure is not None
+    return failure
+
+
+def test_the_rank_that_raised_first_is_the_cause(written: WrittenRun) -> None:
+    # the one that raised first takes longer to exit
+    written.raised(0, "ValueError", NO_GROUP, time=CREATED + 12)
+    written.raised(1, "RuntimeError", "boom on rank 1", time=CREATED + 7)
+    written.happened(errored(1), errored(0), exited(0, 1), exited(1, 1))
+
+    failure = failure_of(written)
+
+    assert (failure.rank, failure.others) == (1, (0,))
+    assert failure.report is not None
+    assert failure.report.message == "boom on rank 1"
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        pytest.param("RuntimeError", PEER_CLOSED, id="torch: closed by peer"),
+        pytest.param("RuntimeError", PEER_RESET, id="torch: reset by peer"),
+        pytest.param("torch.distributed.DistNetworkError", STORE_GONE, id="torch: the store has gone"),
+        pytest.param("BrokenPipeError", "[Errno 32] Broken pipe", id="a pipe of the user's own"),
+        pytest.param(
+            "RuntimeError",
+            "[/__w/pytorch/pytorch/third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:81] "
+            "Timed out waiting 1800000ms for recv operation to complete",
+            id="torch: it waited in vain",
+        ),
+    ],
+)
+def test_what_a_rank_says_of_another_is_never_the_cause(written: WrittenRun, kind: str, message: str) -> None:
+    # rank 1 was killed and could say nothing; rank 0 noticed before anybody saw rank 1's exit
+    written.raised(0, kind, message, time=CREATED + 7)
+    written.happened(exited(0, 1, time=CREATED + 8), exited(1, -9, time=CREATED + 9))
+
+    failure = failure_of(written)
+
+    assert (failure.rank, failure.code, failure.report) == (1, -9, None)
+    assert failure.others == (0,)
+
+
+def test_what_native_code_says_of_another_is_never_the_cause(written: WrittenRun) -> None:
+    written.printed(1, PADDLE_TIMEOUT).printed(0, "Traceback …\nValueError: bad batch\n")
+    written.happened(exited(1, -6, time=CREATED + 8), exited(0, 1, time=CREATED + 9))
+
+    failure = failure_of(written)
+
+    assert failure.rank == 0
+    assert failure.tail == ("Traceback …", "ValueError: bad batch")
+
+
+def test_the_rank_that_never_came_is_the_cause_not_the_one_that_waited_for_it(written: WrittenRun) -> None:
+    written.raised(1, "ValueError", NO_GROUP, time=CREATED + 12.7)
+    written.raised(0, "torch.distributed.DistStoreError", ONE_OF_TWO, time=CREATED + 16)
+    written.happened(errored(0), errored(1), exited(0, 1), exited(1, 1))
+
+    assert failure_of(written).rank == 1
+
+
+def test_a_rank_that_only_saw_another_go_is_named_when_nobody_else_failed(written: WrittenRun) -> None:
+    # the other had fewer batches and was done
+    written.raised(1, "RuntimeError", PEER_CLOSED)
+    written.happened(exited(0, 0), errored(1), exited(1, 1))
+
+    failure = failure_of(written)
+
+    assert (failure.rank, failure.others) == (1, ())
+
+
+def test_a_rank_that_was_told_to_end_has_not_failed(written: WrittenRun) -> None:
+    written.raised(0, "RuntimeError", PEER_CLOSED, time=CREATED + 1)
+    written.raised(1, "RuntimeError", "boom on rank 1", time=CREATED + 7)
+    written.happened(errored(1), escalated(0), errored(0), exited(0, 1, ended=True), exited(1, 1))
+
+    failure = failure_of(written)
+
+    assert (failure.rank, failure.others) == (1, ())
+
+
+def test_a_failure_is_known_before_its_rank_has_exited(written: WrittenRun) -> None:
+    written.raised(1, "RuntimeError", "boom on rank 1")
+    written.happened(errored(1))
+
+    failure = failure_of(written)
+
+    assert (failure.rank, failure.code) == (1, None)
+
+
+def test_a_rank_that_wrote_no_report_is_known_by_the_end_of_its_log(written: WrittenRun) -> None:
+    written.printed(1, "".join(f"line {n}\n" for n in range(5000)) + "Segmentation fault")
+    written.happened(exited(1, -11))
+
+    failure = failure_of(written)
+
+    assert failure.tail == (*(f"line {n}" for n in range(4981, 5000)), "Segmentation fault")
+    assert (failure.frames, failure.line) == ((), None)
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        pytest.param([], id="while it runs"),
+        pytest.param([exited(0), exited(1), run_ended(RunState.SUCCEEDED)], id="after success"),
+        pytest.param(
+            [
+                stop_requested(),
+                escalated(0, 1),
+                exited(0, -2, ended=True),
+                exited(1, -9, ended=True),
+                run_ended(RunState.CANCELLED),
+            ],
+            id="after a stop",
+        ),
+    ],
+)
+def test_where_no_rank_failed_there_is_no_failure(written: WrittenRun, events: list[object]) -> None:
+    written.happened(*events)
+
+    assert first_failure(written.run, written.directory) is None
+
+
+def test_a_failure_points_at_the_innermost_line_of_the_cell(written: WrittenRun) -> None:
+    cell = written.spec.program
+    written.raised(
+        1,
+        "ValueError",
+        "no",
+        frames=[
+            (cell, 20, "<module>", "train()"),
+            (cell, 12, "train", "loss = step(batch)"),
+            ("/usr/lib/python3/site-packages/torch/nn/functional.py", 400, "cross_entropy", "raise"),
+        ],
+    )
+    written.happened(errored(1), exited(1, 1))
+
+    assert failure_of(written).line == 12

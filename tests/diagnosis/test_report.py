@@ -1,0 +1,136 @@
+"""A failure as a person reads it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nbdist.diagnosis import Failure, failure_headline, failure_report
+from nbdist.store import ErrorFrame, ErrorReport
+
+CELL = "/home/ada/.local/state/nbdist/runs/20261120-141503-lenet-k3f9/cell.py"
+TORCH = "/home/ada/venv/lib/python3.11/site-packages/torch"
+
+
+def frame(file: str, line: int, function: str, source: str) -> ErrorFrame:
+    return ErrorFrame(file=file, line=line, function=function, source=source)
+
+
+IN_TORCH = (
+    frame(CELL, 14, "<module>", "train()"),
+    frame(CELL, 9, "train", "dist.all_reduce(loss)"),
+    frame(f"{TORCH}/distributed/c10d_logger.py", 83, "wrapper", "return func(*args, **kwargs)"),
+    frame(f"{TORCH}/distributed/distributed_c10d.py", 3252, "all_reduce", "work.wait()"),
+)
+
+
+def a_failure(
+    *frames: ErrorFrame, kind: str = "ValueError", message: str = "bad batch", **changes: Any
+) -> Failure:
+    report = ErrorReport(type=kind, message=message, frames=frames, text="", time=1.0)
+    values: dict[str, Any] = {"rank": 1, "code": 1, "time": 1.0, "report": report, "tail": (), "others": ()}
+    return Failure(**(values | {"cell": CELL} | changes))
+
+
+@pytest.mark.parametrize(
+    ("failure", "headline"),
+    [
+        pytest.param(
+            a_failure(*IN_TORCH),
+            "rank 1 failed first: ValueError at line 9 of the cell",
+            id="an exception in the cell",
+        ),
+        pytest.param(
+            a_failure(kind="torch.distributed.DistNetworkError"),
+            "rank 1 failed first: DistNetworkError",
+            id="an exception outside the cell",
+        ),
+        pytest.param(
+            a_failure(report=None, code=-11),
+            "rank 1 failed first: SIGSEGV (invalid memory access in native code)",
+            id="a crash",
+        ),
+        pytest.param(a_failure(report=None, code=3), "rank 1 failed first: exit 3", id="an exit code"),
+        pytest.param(
+            a_failure(report=None, code=None),
+            "rank 1 failed first: it has not exited",
+            id="nothing is known yet",
+        ),
+    ],
+)
+def test_a_failure_has_a_headline(failure: Failure, headline: str) -> None:
+    assert failure_headline(failure) == headline
+
+
+def test_a_traceback_shows_the_cell_whole_and_folds_libraries() -> None:
+    failure = a_failure(*IN_TORCH, kind="RuntimeError", message="Connection closed", others=(0, 2))
+
+    assert failure_report(failure).splitlines() == [
+        "rank 1 failed first: RuntimeError at line 9 of the cell",
+        "",
+        "  cell line 14, in <module>",
+        "    train()",
+        "  cell line 9, in train",
+        "    dist.all_reduce(loss)",
+        "  (1 more, torch/distributed/distributed_c10d.py line 3252, in all_reduce)",
+        "    work.wait()",
+        "RuntimeError: Connection closed",
+        "",
+        "ranks 0, 2 failed after it",
+    ]
+
+
+def test_libraries_between_two_lines_of_the_cell_are_folded_where_they_stand() -> None:
+    failure = a_failure(
+        frame(CELL, 20, "<module>", "model(x)"),
+        frame(f"{TORCH}/nn/modules/module.py", 1773, "_wrapped_call_impl", ""),
+        frame(f"{TORCH}/nn/modules/module.py", 1784, "_call_impl", "return forward_call(*args)"),
+        frame(CELL, 7, "forward", "return self.fc(x.view(3))"),
+        frame("/home/ada/project/lenet/layers.py", 3, "view", ""),
+        others=(0,),
+    )
+
+    assert failure_report(failure).splitlines()[2:] == [
+        "  cell line 20, in <module>",
+        "    model(x)",
+        "  (1 more, torch/nn/modules/module.py line 1784, in _call_impl)",
+        "    return forward_call(*args)",
+        "  cell line 7, in forward",
+        "    return self.fc(x.view(3))",
+        "  (lenet/layers.py line 3, in view)",
+        "ValueError: bad batch",
+        "",
+        "rank 0 failed after it",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "message", "last"),
+    [
+        pytest.param("AssertionError", "", "AssertionError", id="without a message"),
+        pytest.param("ValueError", "two\nlines", "lines", id="of two lines"),
+        pytest.param("KeyError", "'lr: '", "KeyError: 'lr: '", id="with a colon at its end"),
+        pytest.param("ValueError", "expected:", "ValueError: expected:", id="that ends in a colon"),
+    ],
+)
+def test_a_report_ends_with_the_exception(kind: str, message: str, last: str) -> None:
+    assert failure_report(a_failure(kind=kind, message=message)).splitlines()[-1] == last
+
+
+def test_where_there_is_no_exception_the_end_of_the_log_stands() -> None:
+    failure = a_failure(report=None, code=-6, tail=("step 3", "terminate called"), others=())
+
+    assert failure_report(failure).splitlines() == [
+        "rank 1 failed first: SIGABRT (native code gave up)",
+        "",
+        "the last lines of rank 1:",
+        "    step 3",
+        "    terminate called",
+    ]
+
+
+def test_a_rank_that_wrote_nothing_leaves_only_how_it_went() -> None:
+    report = failure_report(a_failure(report=None, code=-9))
+
+    assert report.strip() == failure_headline(a_failure(report=None, code=-9))

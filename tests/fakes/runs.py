@@ -1,0 +1,105 @@
+"""Runs as a test wants them: specs, and the events that a supervisor would write."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nbdist.model import (
+    AttemptStarted,
+    Device,
+    Escalated,
+    ProcessId,
+    RankErrored,
+    RankExited,
+    RankFinished,
+    RankSpec,
+    RankStarted,
+    RunEnded,
+    RunLost,
+    RunSpec,
+    RunState,
+    StopRequested,
+    SupervisorStarted,
+)
+
+RUN_ID = "20261120-141503-lenet-k3f9"
+CREATED = 1_795_184_103.0
+BOOT = "boot-of-a-test"
+SUPERVISOR = ProcessId(pid=4000, start_time=90_000, boot_id=BOOT)
+
+
+def a_spec(*, ranks: int = 2, devices: tuple[Device, ...] = (), **changes: Any) -> RunSpec:
+    """What ``%%distributed -n RANKS`` asks for, with what the test changes of it."""
+    places = devices or (Device(),) * ranks
+    asked: dict[str, Any] = {
+        "run_id": RUN_ID,
+        "name": "lenet",
+        "created": CREATED,
+        "program": "/home/ada/.local/state/nbdist/runs/20261120-141503-lenet-k3f9/cell.py",
+        "python": "/usr/bin/python3",
+        "cwd": "/home/ada",
+        "ranks": tuple(
+            RankSpec(rank=rank, local_rank=rank, device=device) for rank, device in enumerate(places)
+        ),
+        "framework": "torch",
+        "backend": "auto",
+    }
+    return RunSpec(**(asked | changes))
+
+
+def process_of(rank: int) -> ProcessId:
+    return ProcessId(pid=4001 + rank, start_time=90_001 + rank, boot_id=BOOT)
+
+
+def supervisor_started(
+    process: ProcessId = SUPERVISOR, *, host: str = "another-machine", time: float = CREATED
+) -> SupervisorStarted:
+    """By default on a machine whose processes nobody here can look at."""
+    return SupervisorStarted(
+        time=time, pid=process.pid, start_time=process.start_time, boot_id=process.boot_id, host=host
+    )
+
+
+def attempt_started(attempt: int = 1, *, time: float = CREATED + 0.1) -> AttemptStarted:
+    return AttemptStarted(time=time, attempt=attempt, host="127.0.0.1", port=20_000 + attempt)
+
+
+def rank_started(rank: int, *, time: float = CREATED + 0.2) -> RankStarted:
+    process = process_of(rank)
+    return RankStarted(
+        time=time, rank=rank, pid=process.pid, start_time=process.start_time, boot_id=process.boot_id
+    )
+
+
+def finished(rank: int, *, time: float = CREATED + 10) -> RankFinished:
+    return RankFinished(time=time, rank=rank)
+
+
+def errored(rank: int, *, time: float = CREATED + 10) -> RankErrored:
+    return RankErrored(time=time, rank=rank)
+
+
+def exited(rank: int, code: int = 0, *, ended: bool = False, time: float = CREATED + 11) -> RankExited:
+    return RankExited(time=time, rank=rank, code=code, ended=ended)
+
+
+def stop_requested(reason: str = "stopped by ada", *, time: float = CREATED + 5) -> StopRequested:
+    return StopRequested(time=time, reason=reason)
+
+
+def escalated(*ranks: int, signal: str = "SIGTERM", time: float = CREATED + 5) -> Escalated:
+    return Escalated(time=time, ranks=ranks, signal=signal)
+
+
+def run_ended(
+    state: RunState, reason: str = "", *, leftover: int = 0, time: float = CREATED + 12
+) -> RunEnded:
+    return RunEnded(time=time, state=state, reason=reason, leftover=leftover)
+
+
+def run_lost(reason: str = "gone without a word", *, time: float = CREATED + 20) -> RunLost:
+    return RunLost(time=time, reason=reason)
+
+
+STARTED = (supervisor_started(), attempt_started(), rank_started(0), rank_started(1))
+"""What the journal of two ranks holds as soon as both run."""

@@ -1,0 +1,410 @@
+"""The course of a run, replayed: what happened when, and what follows, without a process.
+
+A history is a list of lines: a second, and what happens in it. Time passes between them as it does
+in the supervisor, deadline by deadline.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from nbdist.launch.course import Course, Outcome
+from nbdist.model import Escalated, Event, RankState, Run, RunEnded, RunSpec, RunState, StopRequested
+from tests.fakes.runs import CREATED, a_spec, process_of, stop_requested, supervisor_started
+
+K = RankState
+Sent = tuple[float, int, str]
+Happening = Callable[["Replay"], None]
+History = Sequence[tuple[float, Happening]]
+
+
+class Replay:
+    """A course with two ranks that have just started, a clock, and a note of every signal sent."""
+
+    def __init__(self, spec: RunSpec) -> None:
+        self.now = 0.0
+        self.sent: list[Sent] = []
+        self.journal: list[Event] = []
+        self.course = Course(
+            spec,
+            record=self.journal.append,
+            send=lambda rank, number: self.sent.append((round(self.now, 3), rank, number.name)),
+            wall_clock=lambda: CREATED + self.now,
+        )
+        self.course.record(supervisor_started())
+        self.course.attempt_started(1, "127.0.0.1", 20_001, self.now)
+        for rank in spec.ranks:
+            self.course.rank_started(rank.rank, process_of(rank.rank))
+
+    def play(self, history: History) -> Replay:
+        for second, happening in history:
+            self.let_pass(until=second)
+            happening(self)
+        return self
+
+    def let_pass(self, until: float) -> None:
+        """Tick at every deadline, as the supervisor does, then at ``until``."""
+        while (deadline := self.course.next_deadline()) is not None and self.now < deadline < until:
+            self.now = deadline
+            self.course.tick(self.now)
+        self.now = until
+        self.course.tick(self.now)
+
+    @property
+    def over(self) -> bool:
+        return self.course.over(self.now)
+
+    @property
+    def ranks(self) -> list[RankState]:
+        return [rank.state for rank in self.course.run.ranks]
+
+
+def finishes(rank: int) -> Happening:
+    return lambda replay: replay.course.rank_finished(rank)
+
+
+def errors(rank: int) -> Happening:
+    return lambda replay: replay.course.rank_errored(rank, replay.now)
+
+
+def exits(rank: int, code: int = 0) -> Happening:
+    return lambda replay: replay.course.rank_exited(rank, code, replay.now)
+
+
+def stop(reason: str = "stopped by ada") -> Happening:
+    return lambda replay: replay.course.stop(reason, replay.now)
+
+
+def nothing(_: Replay) -> None:
+    """Time passes."""
+
+
+def replay(history: History, **changes: Any) -> Replay:
+    return Replay(a_spec(**changes)).play(history)
+
+
+SUCCESS = Outcome(state=RunState.SUCCEEDED, reason="")
+CANCELLED = Outcome(state=RunState.CANCELLED, reason="stopped by ada")
+LIMIT = Outcome(state=RunState.FAILED, reason="the time limit of 60 s was reached")
+
+
+def failure(reason: str) -> Outcome:
+    return Outcome(state=RunState.FAILED, reason=reason)
+
+
+HISTORIES = [
+    pytest.param(
+        [(10, finishes(0)), (10, finishes(1)), (11, exits(0)), (12, exits(1))],
+        [],
+        [K.SUCCEEDED, K.SUCCEEDED],
+        SUCCESS,
+        id="success",
+    ),
+    pytest.param(
+        [(10, exits(0)), (11, exits(1))],
+        [],
+        [K.SUCCEEDED, K.SUCCEEDED],
+        SUCCESS,
+        id="success of programs that leave by os._exit(0)",
+    ),
+    pytest.param(
+        [(10, finishes(0)), (10, finishes(1)), (12, exits(0, -6)), (12, exits(1, -11))],
+        [],
+        [K.SUCCEEDED, K.SUCCEEDED],
+        SUCCESS,
+        id="native code aborts after the last statements",
+    ),
+    pytest.param(
+        [(10, finishes(0)), (500, exits(0)), (9000, finishes(1)), (9001, exits(1))],
+        [],
+        [K.SUCCEEDED, K.SUCCEEDED],
+        SUCCESS,
+        id="one rank goes on long after the other",
+    ),
+    pytest.param(
+        [(5, errors(1)), (5.2, exits(0, -15)), (6.5, exits(1, 1))],
+        [(5, 0, "SIGTERM")],
+        [K.ENDED, K.FAILED],
+        failure("rank 1 failed"),
+        id="one rank raises: the other is told to end, the first leaves by itself",
+    ),
+    pytest.param(
+        [(5, errors(1)), (5.71, exits(0, -9)), (6.5, exits(1, 1))],
+        [(5, 0, "SIGTERM"), (5.7, 0, "SIGKILL")],
+        [K.ENDED, K.FAILED],
+        failure("rank 1 failed"),
+        id="the other waits in a collective and is killed",
+    ),
+    pytest.param(
+        [(5, errors(1)), (5.2, exits(0, -15)), (20, exits(1, -9))],
+        [(5, 0, "SIGTERM"), (13, 1, "SIGTERM"), (16, 1, "SIGKILL")],
+        [K.ENDED, K.FAILED],
+        failure("rank 1 failed"),
+        id="the rank that raised hangs on its way out",
+    ),
+    pytest.param(
+        [(5, errors(1)), (5.1, errors(0)), (5.3, exits(0, 1)), (6.5, exits(1, 1))],
+        [(5, 0, "SIGTERM")],
+        [K.ENDED, K.FAILED],
+        failure("rank 1 failed"),
+        id="what the other raises after it was told is our doing",
+    ),
+    pytest.param(
+        [(5, exits(1, -9)), (5.2, exits(0, -15))],
+        [(5, 0, "SIGTERM")],
+        [K.ENDED, K.FAILED],
+        failure("rank 1 failed"),
+        id="somebody kills a rank",
+    ),
+    pytest.param(
+        [(5, exits(1, 3)), (5.2, exits(0, 0))],
+        [(5, 0, "SIGTERM")],
+        [K.SUCCEEDED, K.FAILED],
+        failure("rank 1 failed"),
+        id="one rank leaves by os._exit(3), the other takes SIGTERM well",
+    ),
+    pytest.param(
+        [(5, exits(0)), (7, exits(1, -11))],
+        [],
+        [K.SUCCEEDED, K.FAILED],
+        failure("rank 1 failed"),
+        id="one rank crashes after the other is done",
+    ),
+    pytest.param(
+        [(5, exits(0, 1)), (5, exits(1, 1))],
+        [(5, 1, "SIGTERM")],
+        [K.FAILED, K.ENDED],
+        failure("rank 0 failed"),
+        id="both leave in the same moment",
+    ),
+    pytest.param(
+        [(5, errors(0)), (5, exits(1, 1)), (6, exits(0, 1))],
+        [(5, 1, "SIGTERM")],
+        [K.FAILED, K.ENDED],
+        failure("rank 0 failed"),
+        id="both fail, one is heard first",
+    ),
+    pytest.param(
+        [(5, stop()), (5.1, errors(0)), (5.1, errors(1)), (6, exits(0, 1)), (6, exits(1, 1))],
+        [(5, 0, "SIGINT"), (5, 1, "SIGINT")],
+        [K.ENDED, K.ENDED],
+        CANCELLED,
+        id="a stop, and the KeyboardInterrupt of each rank",
+    ),
+    pytest.param(
+        [(5, stop()), (6, finishes(0)), (6, finishes(1)), (7, exits(0)), (7, exits(1))],
+        [(5, 0, "SIGINT"), (5, 1, "SIGINT")],
+        [K.SUCCEEDED, K.SUCCEEDED],
+        CANCELLED,
+        id="a stop that the programs take as a wish to save and leave",
+    ),
+    pytest.param(
+        [(5, stop()), (5.1, exits(0, -2)), (11.1, exits(1, -9))],
+        [(5, 0, "SIGINT"), (5, 1, "SIGINT"), (8, 1, "SIGTERM"), (11, 1, "SIGKILL")],
+        [K.ENDED, K.ENDED],
+        CANCELLED,
+        id="a stop that one rank does not hear",
+    ),
+    pytest.param(
+        [(5, stop()), (6, stop()), (7, stop()), (7.1, exits(0, -9)), (7.1, exits(1, -9))],
+        [
+            (5, 0, "SIGINT"),
+            (5, 1, "SIGINT"),
+            (6, 0, "SIGTERM"),
+            (6, 1, "SIGTERM"),
+            (7, 0, "SIGKILL"),
+            (7, 1, "SIGKILL"),
+        ],
+        [K.ENDED, K.ENDED],
+        CANCELLED,
+        id="every further stop hastens",
+    ),
+    pytest.param(
+        [(5, errors(1)), (6, stop()), (6, exits(0, -9)), (6.1, stop()), (6.2, exits(1, -15))],
+        [(5, 0, "SIGTERM"), (5.7, 0, "SIGKILL"), (6.1, 1, "SIGTERM")],
+        [K.ENDED, K.FAILED],
+        failure("rank 1 failed"),
+        id="a stop after a failure is still a failure",
+    ),
+    pytest.param(
+        [(10, exits(0)), (10, exits(1)), (10, stop())],
+        [],
+        [K.SUCCEEDED, K.SUCCEEDED],
+        SUCCESS,
+        id="a stop after everything has exited",
+    ),
+    pytest.param(
+        [
+            (10, finishes(0)),
+            (10, finishes(1)),
+            (10.5, stop()),
+            (11, exits(0)),
+            (11, exits(1, -2)),
+        ],
+        [(10.5, 0, "SIGINT"), (10.5, 1, "SIGINT")],
+        [K.SUCCEEDED, K.SUCCEEDED],
+        SUCCESS,
+        id="a stop after everything has finished",
+    ),
+    pytest.param(
+        [(10, finishes(0)), (10.5, stop()), (11, exits(0, -2)), (11, exits(1, -2))],
+        [(10.5, 0, "SIGINT"), (10.5, 1, "SIGINT")],
+        [K.SUCCEEDED, K.ENDED],
+        CANCELLED,
+        id="a stop after one of two has finished",
+    ),
+    pytest.param(
+        [(5, errors(1)), (5.2, exits(0, -15)), (6, exits(1, 0))],
+        [(5, 0, "SIGTERM")],
+        [K.ENDED, K.FAILED],
+        failure("rank 1 failed"),
+        id="an exception counts, whatever the exit code says then",
+    ),
+    pytest.param(
+        [(5, finishes(0)), (5.5, errors(1)), (5.6, exits(0, -15)), (6, exits(1, 1))],
+        [(5.5, 0, "SIGTERM")],
+        [K.SUCCEEDED, K.FAILED],
+        failure("rank 1 failed"),
+        id="a rank that was done when the other raised",
+    ),
+]
+
+
+@pytest.mark.parametrize(("history", "sent", "ranks", "outcome"), HISTORIES)
+def test_a_run_takes_its_course(
+    history: History, sent: list[Sent], ranks: list[RankState], outcome: Outcome
+) -> None:
+    course = replay(history)
+
+    assert course.over
+    assert course.sent == sent
+    assert course.ranks == ranks
+    assert course.course.outcome() == outcome
+
+
+@pytest.mark.parametrize(("history", "sent", "ranks", "outcome"), HISTORIES)
+def test_a_journal_gives_its_readers_the_same_run(
+    history: History, sent: list[Sent], ranks: list[RankState], outcome: Outcome
+) -> None:
+    course = replay(history)
+    end = RunEnded(time=CREATED + 99, state=outcome.state, reason=outcome.reason)
+
+    read = Run.of(a_spec(), [*course.journal, end])
+
+    assert [rank.state for rank in read.ranks] == ranks
+    assert (read.state, read.reason) == (outcome.state, outcome.reason)
+
+
+@pytest.mark.parametrize(
+    ("history", "sent", "ranks", "outcome"),
+    [
+        pytest.param(
+            [(61, exits(0, -2)), (61, exits(1, -2))],
+            [(60, 0, "SIGINT"), (60, 1, "SIGINT")],
+            [K.ENDED, K.ENDED],
+            LIMIT,
+            id="the ranks go when they are told",
+        ),
+        pytest.param(
+            [(60.5, errors(0)), (61, exits(0, 1)), (67, exits(1, -9))],
+            [(60, 0, "SIGINT"), (60, 1, "SIGINT"), (63, 1, "SIGTERM"), (66, 1, "SIGKILL")],
+            [K.ENDED, K.ENDED],
+            LIMIT,
+            id="one rank has to be killed",
+        ),
+        pytest.param(
+            [(61, finishes(0)), (61, finishes(1)), (62, exits(0)), (62, exits(1))],
+            [(60, 0, "SIGINT"), (60, 1, "SIGINT")],
+            [K.SUCCEEDED, K.SUCCEEDED],
+            LIMIT,
+            id="the ranks save their work, and yet it took too long",
+        ),
+        pytest.param(
+            [(59, exits(0)), (59, exits(1)), (61, nothing)],
+            [],
+            [K.SUCCEEDED, K.SUCCEEDED],
+            SUCCESS,
+            id="just in time",
+        ),
+        pytest.param(
+            [(59, stop()), (61, exits(0, -2)), (61, exits(1, -2))],
+            [(59, 0, "SIGINT"), (59, 1, "SIGINT")],
+            [K.ENDED, K.ENDED],
+            CANCELLED,
+            id="stopped before the limit, gone after it",
+        ),
+        pytest.param(
+            [(59.5, errors(1)), (61, exits(1, 1)), (61, exits(0, -9))],
+            [(59.5, 0, "SIGTERM"), (60.2, 0, "SIGKILL")],
+            [K.ENDED, K.FAILED],
+            failure("rank 1 failed"),
+            id="failed before the limit, gone after it",
+        ),
+    ],
+)
+def test_a_time_limit_ends_a_run(
+    history: History, sent: list[Sent], ranks: list[RankState], outcome: Outcome
+) -> None:
+    course = replay(history, timeout=60.0)
+
+    assert course.over
+    assert course.sent == sent
+    assert course.ranks == ranks
+    assert course.course.outcome() == outcome
+
+
+def test_a_run_is_not_over_while_a_rank_runs() -> None:
+    course = replay([(10, exits(0)), (10_000, nothing)])
+
+    assert not course.over
+
+
+def test_a_rank_that_even_sigkill_does_not_end_is_given_up() -> None:
+    course = Replay(a_spec())
+
+    course.play([(5, stop()), (6, exits(0, -2)), (12.9, nothing)])
+    before = course.over
+    course.let_pass(until=13)
+
+    assert (before, course.over) == (False, True)
+    assert course.ranks == [K.ENDED, K.RUNNING]
+    assert course.course.outcome() == failure("SIGKILL did not end rank 1")
+
+
+def test_signals_are_in_the_journal_as_they_were_sent() -> None:
+    course = replay([(5, stop()), (5.1, exits(0, -2)), (9, nothing)])
+
+    recorded = [
+        (event.time - CREATED, event.ranks, event.signal)
+        for event in course.journal
+        if isinstance(event, Escalated)
+    ]
+    assert recorded == [(5.0, (0, 1), "SIGINT"), (8.0, (1,), "SIGTERM")]
+
+
+def test_a_stop_is_in_the_journal_once_with_the_first_reason() -> None:
+    course = replay([(5, stop("stopped by ada")), (6, stop("the notebook's kernel ended"))])
+
+    stops = [event for event in course.journal if isinstance(event, StopRequested)]
+    assert stops == [stop_requested("stopped by ada", time=CREATED + 5)]
+
+
+@pytest.mark.parametrize(
+    ("history", "limit", "deadline"),
+    [
+        pytest.param([], None, None, id="nothing is waited for"),
+        pytest.param([], 60.0, 60.0, id="the time limit"),
+        pytest.param([(5, stop())], 60.0, 8.0, id="the next signal"),
+        pytest.param([(5, errors(1))], None, 5.7, id="the next signal of the rank that is next"),
+        pytest.param([(5, errors(1)), (5.1, exits(0, -15))], None, 13.0, id="an exit ends its waiting"),
+    ],
+)
+def test_the_supervisor_knows_how_long_it_may_wait(
+    history: History, limit: float | None, deadline: float | None
+) -> None:
+    course = replay(history, timeout=limit)
+
+    assert course.course.next_deadline() == pytest.approx(deadline)

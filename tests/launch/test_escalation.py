@@ -1,0 +1,96 @@
+"""Which signal a rank gets when, until nothing is left of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from nbdist import config
+from nbdist.launch.escalation import ON_OWN_ERROR, ON_PEER_FAILURE, ON_STOP, Escalation, Step
+
+BEGIN = 100.0
+
+
+def timetable(escalation: Escalation) -> list[tuple[float, str | None]]:
+    """Every step, with the seconds after the beginning at which it is due."""
+    steps = []
+    while True:
+        at = escalation.deadline
+        if (step := escalation.due(at)) is None:
+            return steps
+        steps.append((round(at - BEGIN, 3), step.signal.name if step.signal else None))
+
+
+@pytest.mark.parametrize(
+    ("steps", "expected", "exhausted"),
+    [
+        pytest.param(
+            ON_STOP,
+            [(0.0, "SIGINT"), (3.0, "SIGTERM"), (6.0, "SIGKILL")],
+            8.0,
+            id="stopped: time to save, then time to flush",
+        ),
+        pytest.param(
+            ON_PEER_FAILURE, [(0.0, "SIGTERM"), (0.7, "SIGKILL")], 2.7, id="another rank failed: no time"
+        ),
+        pytest.param(
+            ON_OWN_ERROR,
+            [(0.0, None), (8.0, "SIGTERM"), (11.0, "SIGKILL")],
+            13.0,
+            id="its own program raised: time to leave by itself",
+        ),
+    ],
+)
+def test_a_rank_is_ended_by_a_timetable(
+    steps: tuple[Step, ...], expected: list[tuple[float, str | None]], exhausted: float
+) -> None:
+    escalation = Escalation(steps, BEGIN)
+
+    assert timetable(escalation) == expected
+    assert not escalation.exhausted(BEGIN + exhausted - 0.01)
+    assert escalation.exhausted(BEGIN + exhausted)
+
+
+def test_a_step_is_not_taken_before_its_time() -> None:
+    escalation = Escalation(ON_STOP, BEGIN)
+    escalation.due(BEGIN)
+
+    early = escalation.due(BEGIN + config.INTERRUPT_GRACE - 0.01)
+    on_time = escalation.due(BEGIN + config.INTERRUPT_GRACE)
+
+    assert early is None
+    assert on_time is ON_STOP[1]
+
+
+def test_a_step_is_taken_once() -> None:
+    escalation = Escalation(ON_STOP, BEGIN)
+
+    assert escalation.due(BEGIN) is ON_STOP[0]
+    assert escalation.due(BEGIN) is None
+
+
+def test_a_late_look_takes_one_step_and_gives_its_whole_grace() -> None:
+    escalation = Escalation(ON_STOP, BEGIN)
+    escalation.due(BEGIN)
+
+    escalation.due(BEGIN + 60)
+
+    assert escalation.due(BEGIN + 60) is None
+    assert escalation.deadline == BEGIN + 60 + config.TERMINATE_GRACE
+
+
+def test_haste_takes_the_next_step_at_once() -> None:
+    escalation = Escalation(ON_STOP, BEGIN)
+    escalation.due(BEGIN)
+
+    escalation.hasten(BEGIN + 1)
+
+    assert escalation.due(BEGIN + 1) is ON_STOP[1]
+    assert escalation.deadline == BEGIN + 1 + config.TERMINATE_GRACE
+
+
+def test_haste_does_not_put_off_what_is_due() -> None:
+    escalation = Escalation(ON_STOP, BEGIN)
+
+    escalation.hasten(BEGIN + 5)
+
+    assert escalation.deadline == BEGIN

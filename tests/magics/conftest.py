@@ -1,0 +1,110 @@
+"""A real kernel, asked as nbclient and the consoles ask one."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jupyter_client.blocking import BlockingKernelClient
+from jupyter_client.manager import KernelManager, start_new_kernel
+
+
+@dataclass
+class Reply:
+    """What came back from one cell."""
+
+    status: str = ""
+    error: str = ""
+    stdout: str = ""
+    stderr: str = ""
+    traceback: str = ""
+    data: list[dict[str, Any]] = field(default_factory=list)
+
+
+class Kernel:
+    """A kernel with nbdist loaded. Its environment is private to the test."""
+
+    def __init__(self, home: Path) -> None:
+        environment = os.environ | {"NBDIST_HOME": str(home), "LANG": "en_US.UTF-8"}
+        self.home = home
+        self.manager: KernelManager
+        self.client: BlockingKernelClient
+        self.manager, self.client = start_new_kernel(
+            kernel_name="python3", env=environment, cwd=str(home.parent)
+        )
+        assert self.run("%load_ext nbdist").status == "ok"
+
+    def submit(self, cell: str, metadata: dict[str, Any] | None = None) -> str:
+        """Send a cell; do not wait for it."""
+        content = {"code": cell, "silent": False, "store_history": True, "allow_stdin": False}
+        message = self.client.session.msg("execute_request", content, metadata=metadata)
+        self.client.shell_channel.send(message)
+        return message["header"]["msg_id"]
+
+    def run(self, cell: str, *, limit: float = 90.0, metadata: dict[str, Any] | None = None) -> Reply:
+        return self.collect(self.submit(cell, metadata), limit=limit)
+
+    def collect(
+        self, message_id: str, *, limit: float = 90.0, until: Callable[[Reply], bool] = lambda _: False
+    ) -> Reply:
+        """What the cell sends back until it is done, or until ``until`` says enough."""
+        reply = Reply()
+        deadline = time.monotonic() + limit
+        while True:
+            message = self.client.get_iopub_msg(timeout=max(0.1, deadline - time.monotonic()))
+            if message["parent_header"].get("msg_id") != message_id:
+                continue
+            content = message["content"]
+            match message["msg_type"]:
+                case "stream":
+                    setattr(reply, content["name"], getattr(reply, content["name"]) + content["text"])
+                case "error":
+                    reply.error = f"{content['ename']}: {content['evalue']}"
+                    reply.traceback = "\n".join(content["traceback"])
+                case "display_data" | "execute_result" | "update_display_data":
+                    reply.data.append(content["data"])
+                case "status" if content["execution_state"] == "idle":
+                    shell = self.client.get_shell_msg(timeout=max(0.1, deadline - time.monotonic()))
+                    reply.status = shell["content"]["status"]
+                    return reply
+            if until(reply):
+                return reply
+
+    def interrupt(self) -> None:
+        self.manager.interrupt_kernel()
+
+    def close(self) -> None:
+        self.client.stop_channels()
+        self.manager.shutdown_kernel(now=True)
+
+
+@pytest.fixture
+def kernel(tmp_path: Path, leaves_nothing_in: Callable[[Path], None]) -> Iterator[Kernel]:
+    kernel = Kernel(tmp_path / "home")
+    yield kernel
+    kernel.close()
+    leaves_nothing_in(kernel.home)
+
+
+@pytest.fixture
+def leaves_nothing_in() -> Callable[[Path], None]:
+    from nbdist import processes
+    from nbdist.store import RunStore
+
+    def check(home: Path, limit: float = 10.0) -> None:
+        """Fails the test when a process of a run under ``home`` is still there after a while."""
+        paths = [str(directory.path) for directory in RunStore(home).directories()]
+        deadline = time.monotonic() + limit
+        while left := [p for path in paths for p in processes.marked("NBDIST_RUN_DIR", path)]:
+            if time.monotonic() > deadline:
+                processes.send_all(left, signal.SIGKILL)
+                raise AssertionError(f"left behind: {left}")
+            time.sleep(0.05)
+
+    return check

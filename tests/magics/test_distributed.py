@@ -1,0 +1,247 @@
+"""``%%distributed`` and the line magics, in a real kernel."""
+
+from __future__ import annotations
+
+import pytest
+
+TRAINING = """%%distributed -n 2 --name lenet
+import os, nbdist
+print("hello from", os.environ["RANK"])
+nbdist.log(step=1, loss=0.25)
+"""
+
+
+def test_a_cell_shows_its_ranks_live_and_a_summary_and_returns_nothing(kernel) -> None:
+    reply = kernel.run(TRAINING)
+
+    assert reply.status == "ok"
+    assert "[0] hello from 0\n" in reply.stdout
+    assert "[1] hello from 1\n" in reply.stdout
+    assert "Finished · 2 ranks" in reply.stdout
+    assert "loss=0.25" in reply.stdout
+    assert reply.data == []
+
+
+def test_lines_are_shown_while_the_cell_runs(kernel) -> None:
+    cell = "%%distributed -n 1\nimport time\nprint('early')\ntime.sleep(600)"
+
+    message = kernel.submit(cell)
+    reply = kernel.collect(message, until=lambda reply: "[0] early" in reply.stdout)
+
+    assert reply.status == ""
+    kernel.interrupt()
+    assert kernel.collect(message).status == "error"
+
+
+def test_a_failed_run_fails_its_cell_with_one_clear_error(kernel) -> None:
+    cell = """%%distributed -n 2
+import os, time
+def train():
+    if os.environ["RANK"] == "1":
+        raise ValueError("no data")
+    time.sleep(600)
+train()
+"""
+
+    reply = kernel.run(cell)
+
+    assert reply.status == "error"
+    assert reply.error.startswith("RunFailed: ")
+    assert "rank 1 failed first: ValueError at line 4 of the cell" in reply.error
+    assert "cell line 6, in <module>\n    train()" in reply.traceback
+    assert "cell line 4, in train\n    raise ValueError('no data')".replace("'", '"') in reply.traceback
+    assert "ValueError: no data" in reply.traceback
+    assert "nbdist/magics" not in reply.traceback
+
+
+def test_an_interrupted_cell_stops_its_run_and_fails(kernel) -> None:
+    cell = "%%distributed -n 2\nimport time\nprint('ready')\ntime.sleep(600)"
+    message = kernel.submit(cell)
+    kernel.collect(message, until=lambda reply: reply.stdout.count("ready") == 2)
+
+    kernel.interrupt()
+    reply = kernel.collect(message, limit=20)
+
+    assert reply.status == "error"
+    assert reply.error.startswith("RunCancelled: ")
+    assert "the kernel was interrupted" in reply.error
+
+
+def test_a_second_interrupt_hastens_the_end(kernel) -> None:
+    cell = """%%distributed -n 1
+import signal, time
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+print("ready")
+time.sleep(600)
+"""
+    message = kernel.submit(cell)
+    kernel.collect(message, until=lambda reply: "ready" in reply.stdout)
+
+    kernel.interrupt()
+    kernel.collect(message, until=lambda reply: "stopping" in reply.stdout)
+    kernel.interrupt()
+    reply = kernel.collect(message, limit=20)
+
+    assert reply.error.startswith("RunCancelled: ")
+
+
+def test_run_all_goes_on_after_success_and_the_kernel_keeps_its_variables(kernel) -> None:
+    kernel.run("kept = 41")
+    kernel.run(TRAINING)
+
+    reply = kernel.run("print(kept + 1)")
+
+    assert reply.stdout == "42\n"
+
+
+def test_detached_a_handle_comes_back_at_once(kernel) -> None:
+    kernel.run("%%distributed -n 2 -d --name quick\nprint('hello')")
+
+    reply = kernel.run("run = _\nprint(run.wait(30), run.status, run.logs(1).strip(), run.stop())")
+
+    assert reply.stdout == "succeeded succeeded hello succeeded\n", reply.traceback
+
+
+def test_a_detached_run_can_be_stopped(kernel) -> None:
+    kernel.run("%%distributed -n 2 -d\nimport time\ntime.sleep(600)")
+
+    kernel.run("import nbdist\nwhile nbdist.attach().status != 'running': pass")
+    status = kernel.run("%dist_status")
+    stopped = kernel.run("%dist_stop")
+
+    assert "Running" in status.data[0]["text/plain"]
+    assert "cancelled: 2 processes ended" in stopped.stdout
+    assert "Stopped" in kernel.run("%dist_status").data[0]["text/plain"]
+
+
+def test_status_shows_device_pid_memory_and_the_last_line(kernel) -> None:
+    cell = "%%distributed -n 2 -d --name shown\nimport time\nprint('first\\nlast words')\ntime.sleep(600)"
+    kernel.run(cell)
+    kernel.run("import nbdist\nwhile 'last' not in nbdist.attach().logs(0) + nbdist.attach().logs(1): pass")
+
+    table = kernel.run("%dist_status").data[0]
+    kernel.run("%dist_stop --all")
+
+    rows = [line.split() for line in table["text/plain"].splitlines()]
+    assert rows[0] == ["run", "rank", "state", "device", "pid", "memory", "age", "last", "line"]
+    assert rows[1][0].startswith("shown-")
+    assert rows[2][:3] == ["0", "Running", "CPU"]
+    assert rows[2][3].isdigit()
+    assert rows[2][5] == "MB"
+    assert rows[2][-2:] == ["last", "words"]
+    assert "<td>last words</td>" in table["text/html"]
+
+
+def test_logs_come_from_disk_by_rank_tail_and_pattern(kernel) -> None:
+    kernel.run("%%distributed -n 2 --name many\nfor i in range(5): print('line', i)")
+
+    assert kernel.run("%dist_logs many --rank 1 --tail 2").stdout == "[1] line 3\n[1] line 4\n"
+    assert kernel.run("%dist_logs --grep 'e 0'").stdout == "[0] line 0\n[1] line 0\n"
+
+
+def test_a_page_with_widgets_gets_the_panel_and_then_a_static_summary(kernel) -> None:
+    reply = kernel.run(TRAINING, metadata={"cellId": "a1"})
+
+    live, final = reply.data
+    assert "application/vnd.jupyter.widget-view+json" in live
+    assert "%dist_status" in live["text/html"]
+    assert set(final) == {"text/html", "text/plain"}
+    assert "Finished" in final["text/html"]
+    assert "<script" not in final["text/html"]
+    assert "hello" not in reply.stdout
+
+
+def test_no_panel_asks_for_text(kernel) -> None:
+    reply = kernel.run(TRAINING.replace("-n 2", "-n 2 --no-panel"), metadata={"cellId": "a1"})
+
+    assert "[0] hello from 0" in reply.stdout
+    assert reply.data == []
+
+
+@pytest.mark.parametrize(
+    ("cell", "expected"),
+    [
+        pytest.param("%%distributed -n 0\npass", "write  -n 1  or more", id="no rank"),
+        pytest.param("%%distributed -n two\npass", "write  -n 2", id="no number"),
+        pytest.param("%%distributed --ranks 2\npass", "no option --ranks", id="unknown option"),
+        pytest.param("%%distributed --tiemout 5s\npass", "did you mean --timeout?", id="misspelt option"),
+        pytest.param("%%distributed --gpus 0,1\npass", "write  -n 2  for 2 CPU ranks", id="no GPU"),
+        pytest.param("%%distributed -n 2 --gpus 0,1,2\npass", "disagree", id="both -n and --gpus"),
+        pytest.param("%%distributed -n 2 train.py\npass", "'train.py' is no option", id="a stray word"),
+        pytest.param('%%distributed -n 2 --args "x\npass', "No closing quotation", id="an open quote"),
+        pytest.param("%%distributed -n 2\n  \n", "the cell is empty", id="blank cell"),
+        pytest.param("%%distributed -n 2\n# later\n", "only comments", id="comments"),
+        pytest.param("%distributed -n 2", "the cell is empty", id="line magic"),
+        pytest.param("%%distributed -n 2\nx = 1\nif x\n  y", "line 2 of the cell", id="syntax error"),
+        pytest.param(
+            "%%distributed -n 2\nx = 1\n%time x", "line 2 of the cell is a notebook command", id="magic"
+        ),
+        pytest.param("%%distributed -n 2\n!pip list", "move  !pip list  to a cell", id="shell command"),
+        pytest.param("%%distributed -n 2\nfiles = !ls", "notebook command", id="assigned command"),
+        pytest.param(
+            "%%distributed -n 2 --cwd /no/where\npass", "there is no such directory", id="no directory"
+        ),
+        pytest.param("%%distributed -n 2 --env A\npass", "--env NAME=VALUE", id="env without a value"),
+        pytest.param("%%distributed -n 2 --timeout soon\npass", "90s, 5m", id="no duration"),
+        pytest.param("%%distributed -n 2 --framework jax\npass", "auto, torch, paddle", id="no framework"),
+        pytest.param("%%distributed -n 2 --backend nccl\npass", "needs GPUs", id="nccl on the CPU"),
+        pytest.param("%dist_logs nothing", "there are no runs yet", id="no such run"),
+        pytest.param("%dist_logs --rank x", "write  %dist_logs", id="bad argument of a line magic"),
+        pytest.param("%dist_stop", "no run is going on", id="nothing to stop"),
+    ],
+)
+def test_bad_input_gets_one_line_and_starts_nothing(kernel, cell: str, expected: str) -> None:
+    reply = kernel.run(cell)
+
+    assert reply.status == "error"
+    assert expected in reply.stderr
+    assert reply.stderr.startswith("UsageError: ")
+    assert len(reply.stderr.strip().splitlines()) == 1
+    assert not (kernel.home / "runs").exists()
+
+
+def test_a_missing_framework_is_named_with_what_installs_it(kernel) -> None:
+    hide = "import sys\nsys.path[:] = [p for p in sys.path if 'site-packages' not in p]"
+    kernel.run(hide)
+
+    reply = kernel.run("%%distributed -n 2\nimport torch")
+
+    assert '%pip install "nbdist[torch]"' in reply.stderr
+
+
+def test_an_unwritable_home_is_named_with_another_to_choose(kernel, tmp_path) -> None:
+    (tmp_path / "file").touch()
+    kernel.run(f"%env NBDIST_HOME={tmp_path / 'file' / 'below'}")
+
+    reply = kernel.run("%%distributed -n 2\npass")
+
+    assert "%env NBDIST_HOME=/tmp/nbdist" in reply.stderr
+    assert len(reply.stderr.strip().splitlines()) == 1
+
+
+def test_help_lists_the_options(kernel) -> None:
+    assert "--timeout TIME" in kernel.run("%distributed --help").stdout
+
+
+def test_the_magics_can_be_unloaded(kernel) -> None:
+    kernel.run("%unload_ext nbdist")
+
+    assert "not found" in kernel.run("%%distributed -n 2\npass").stderr
+
+
+def test_loading_imports_neither_frameworks_nor_visualdl(kernel) -> None:
+    kernel.run(TRAINING)
+
+    reply = kernel.run("import sys\nprint({'torch', 'paddle', 'visualdl', 'flask'} & set(sys.modules))")
+
+    assert reply.stdout == "set()\n"
+
+
+def test_the_board_shows_the_run_in_a_frame(kernel) -> None:
+    kernel.run(TRAINING)
+
+    reply = kernel.run("%dist_board")
+
+    assert "<iframe" in reply.data[0]["text/html"].lower()
+    assert "/scalar" in reply.stdout
+    kernel.run("from nbdist.board import stop_board\nfrom nbdist.config import home\nstop_board(home())")

@@ -1,0 +1,89 @@
+"""Which state may follow which."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+
+import pytest
+
+from nbdist.errors import IllegalTransition
+from nbdist.model import RankState, RunState
+from nbdist.model.states import RANK_TRANSITIONS, RUN_TRANSITIONS, move_rank, move_run
+
+
+@pytest.mark.parametrize(
+    ("table", "first"),
+    [
+        pytest.param(RUN_TRANSITIONS, RunState.PENDING, id="of a run"),
+        pytest.param(RANK_TRANSITIONS, RankState.PENDING, id="of a rank"),
+    ],
+)
+def test_every_state_can_be_reached(table: Mapping[Enum, frozenset[Enum]], first: Enum) -> None:
+    reached: set[Enum] = set()
+    ahead = {first}
+
+    while ahead:
+        reached |= ahead
+        ahead = {after for state in ahead for after in table[state]} - reached
+
+    assert reached == set(type(first)) == set(table)
+
+
+def test_a_run_has_four_ends() -> None:
+    terminal = {state for state in RunState if state.terminal}
+
+    assert terminal == {RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED, RunState.LOST}
+
+
+def test_a_rank_has_four_ends() -> None:
+    terminal = {state for state in RankState if state.terminal}
+
+    assert terminal == {RankState.SUCCEEDED, RankState.FAILED, RankState.ENDED, RankState.LOST}
+
+
+@pytest.mark.parametrize(
+    ("end", "after"),
+    [
+        pytest.param(end, after, id=f"{after.value} after {end.value}")
+        for end in RunState
+        for after in RunState
+        if end.terminal and after is not end
+    ],
+)
+def test_a_finished_run_does_not_start_again(end: RunState, after: RunState) -> None:
+    with pytest.raises(IllegalTransition, match=f"{after.value} cannot follow {end.value}"):
+        move_run(end, after)
+
+
+@pytest.mark.parametrize(
+    ("now", "to"),
+    [
+        pytest.param(RunState.PENDING, RunState.RUNNING, id="running before it was started"),
+        pytest.param(RunState.PENDING, RunState.SUCCEEDED, id="success of what never ran"),
+        pytest.param(RunState.STOPPING, RunState.RUNNING, id="a stop that is taken back"),
+        pytest.param(RunState.RUNNING, RunState.PENDING, id="back into the queue"),
+    ],
+)
+def test_a_run_does_not_move_against_the_table(now: RunState, to: RunState) -> None:
+    with pytest.raises(IllegalTransition):
+        move_run(now, to)
+
+
+@pytest.mark.parametrize(
+    ("now", "to"),
+    [
+        pytest.param(RankState.PENDING, RankState.SUCCEEDED, id="success of what never ran"),
+        pytest.param(RankState.PENDING, RankState.FAILED, id="failure of what never ran"),
+        pytest.param(RankState.FAILED, RankState.SUCCEEDED, id="a failure that is made good"),
+        pytest.param(RankState.ENDED, RankState.RUNNING, id="an ended rank that runs on"),
+    ],
+)
+def test_a_rank_does_not_move_against_the_table(now: RankState, to: RankState) -> None:
+    with pytest.raises(IllegalTransition):
+        move_rank(now, to)
+
+
+@pytest.mark.parametrize("state", RunState, ids=lambda state: state.value)
+def test_a_state_may_follow_itself(state: RunState) -> None:
+    assert move_run(state, state) is state

@@ -1,0 +1,194 @@
+"""What may be typed behind ``%%distributed``, and what is said of what may not."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+import pytest
+
+from nbdist.errors import UsageMistake
+from nbdist.options import OPTIONS, Options, help_text, parse, parse_duration, parse_words
+
+
+@pytest.mark.parametrize(
+    ("line", "given"),
+    [
+        pytest.param("", {}, id="nothing"),
+        pytest.param("-n 2", {"nproc": 2}, id="ranks"),
+        pytest.param("-n2", {"nproc": 2}, id="ranks without a space"),
+        pytest.param("--nproc=4", {"nproc": 4}, id="ranks at length"),
+        pytest.param("--gpus 0,1", {"gpus": (0, 1)}, id="GPUs"),
+        pytest.param("--gpus 3", {"gpus": (3,)}, id="one GPU"),
+        pytest.param('--gpus "0, 1"', {"gpus": (0, 1)}, id="GPUs with a space"),
+        pytest.param("--gpus 1,0", {"gpus": (1, 0)}, id="GPUs in an order of one's own"),
+        pytest.param("--gpus all", {"gpus": "all"}, id="all GPUs"),
+        pytest.param("--gpus 0,1 -n 2", {"gpus": (0, 1), "nproc": 2}, id="GPUs and as many ranks"),
+        pytest.param("--framework paddle", {"framework": "paddle"}, id="framework"),
+        pytest.param("--backend gloo", {"backend": "gloo"}, id="backend"),
+        pytest.param("--gpus 0 --backend nccl", {"gpus": (0,), "backend": "nccl"}, id="backend of GPUs"),
+        pytest.param("--name lenet", {"name": "lenet"}, id="name"),
+        pytest.param('--name "My LeNet (v2)"', {"name": "my-lenet-v2"}, id="name made fit for a path"),
+        pytest.param("-d", {"detach": True}, id="detached"),
+        pytest.param("--detach", {"detach": True}, id="detached at length"),
+        pytest.param("--timeout 1h30m", {"timeout": 5400.0}, id="time limit"),
+        pytest.param("--env A=1 --env B=", {"env": (("A", "1"), ("B", ""))}, id="variables"),
+        pytest.param('--env "A=b c=d"', {"env": (("A", "b c=d"),)}, id="variable with more in it"),
+        pytest.param('--args "--lr 0.1 x"', {"args": ("--lr", "0.1", "x")}, id="arguments"),
+        pytest.param('--args "--lr=0.1"', {"args": ("--lr=0.1",)}, id="arguments that look like an option"),
+        pytest.param("--args --verbose", {"args": ("--verbose",)}, id="arguments without quotes"),
+        pytest.param("--args=-v", {"args": ("-v",)}, id="arguments behind an equals sign"),
+        pytest.param(
+            """--args "--title 'two words'" """, {"args": ("--title", "two words")}, id="quoted arguments"
+        ),
+        pytest.param("--cwd /tmp", {"cwd": "/tmp"}, id="directory"),
+        pytest.param("--no-panel", {"panel": False}, id="plain text"),
+        pytest.param("-n 2 -n 3", {"nproc": 3}, id="said twice, the last counts"),
+        pytest.param(
+            "-n 2 -d --name a --timeout 5m --no-panel",
+            {"nproc": 2, "detach": True, "name": "a", "timeout": 300.0, "panel": False},
+            id="many",
+        ),
+    ],
+)
+def test_a_line_is_understood(line: str, given: dict[str, Any]) -> None:
+    assert parse(line) == Options(**given)
+
+
+@pytest.mark.parametrize(
+    ("line", "given"),
+    [
+        pytest.param("--nproc_per_node 2", {"nproc": 2}, id="torch.distributed.launch"),
+        pytest.param("--nproc-per-node=2", {"nproc": 2}, id="torchrun"),
+        pytest.param("--selected_gpus 0,1", {"gpus": (0, 1)}, id="paddle.distributed.spawn"),
+        pytest.param("--devices 0,1", {"gpus": (0, 1)}, id="paddle.distributed.launch"),
+    ],
+)
+def test_what_other_launchers_call_it_is_understood(line: str, given: dict[str, Any]) -> None:
+    assert parse(line) == Options(**given)
+
+
+def test_words_are_taken_as_a_shell_hands_them_over() -> None:
+    options = parse_words(["-n", "2", "--args", "--title 'two words'", "--env", "A=b c"])
+
+    assert options == Options(nproc=2, args=("--title", "two words"), env=(("A", "b c"),))
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        pytest.param("90", 90.0, id="bare seconds"),
+        pytest.param("90s", 90.0, id="seconds"),
+        pytest.param("5m", 300.0, id="minutes"),
+        pytest.param("1.5h", 5400.0, id="part of an hour"),
+        pytest.param("1h30m", 5400.0, id="hours and minutes"),
+        pytest.param("1d2h3m4s", 93_784.0, id="everything"),
+        pytest.param("0.5", 0.5, id="part of a second"),
+    ],
+)
+def test_a_duration_is_understood(text: str, seconds: float) -> None:
+    assert parse_duration(text) == seconds
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("", id="nothing"),
+        pytest.param("0", id="no time at all"),
+        pytest.param("-5s", id="time that runs backwards"),
+        pytest.param("5 m", id="a space before the unit"),
+        pytest.param("5x", id="a unit that does not exist"),
+        pytest.param("h", id="a unit alone"),
+        pytest.param("m5", id="the unit first"),
+        pytest.param("1h30m!", id="something behind it"),
+        pytest.param("1e3", id="an exponent"),
+        pytest.param("inf", id="for ever"),
+        pytest.param("1.2.3", id="two points"),
+    ],
+)
+def test_what_is_no_duration_is_told_what_is(text: str) -> None:
+    with pytest.raises(UsageMistake, match="write a time such as  --timeout 90s, 5m  or  1h30m"):
+        parse_duration(text)
+
+
+# a line, and what is said of it: what was asked, and behind it what to type instead
+MISTAKES = [
+    pytest.param("-n 0", "-n 0 starts no rank: write  -n 1  or more", id="no rank"),
+    pytest.param("-n -1", "-n -1 starts no rank: write  -n 1  or more", id="fewer than no rank"),
+    pytest.param("-n two", "-n two: that is not a number of ranks: write  -n 2", id="ranks as a word"),
+    pytest.param("-n 1.5", "-n 1.5: that is not a number of ranks: write  -n 2", id="half a rank"),
+    pytest.param("-n", "-n needs a value: write  -n N", id="ranks without a number"),
+    pytest.param("--nproc_per_node", "-n needs a value: write  -n N", id="an alias without a number"),
+    pytest.param("--gpus", "--gpus needs a value: write  --gpus 0,1|all", id="GPUs without ids"),
+    pytest.param("--gpus -d", "--gpus needs a value: write  --gpus 0,1|all", id="an option for a value"),
+    pytest.param("--gpus x", "--gpus x: give GPU ids as nvidia-smi shows them:  --gpus 0,1", id="GPU x"),
+    pytest.param("--gpus 0-3", "--gpus 0-3: give GPU ids", id="a range of GPUs"),
+    pytest.param("--gpus -1", "--gpus -1: give GPU ids", id="a GPU below zero"),
+    pytest.param("--gpus ,", "--gpus ,: give GPU ids", id="a comma for GPUs"),
+    pytest.param("--gpus 0,0", "--gpus 0,0 names a GPU twice: give each id once", id="a GPU twice"),
+    pytest.param("--gpus 0,1 -n 3", "--gpus 0,1 alone starts 2 ranks", id="more ranks than GPUs"),
+    pytest.param("--framework jax", "--framework jax: write --framework auto, torch", id="a framework"),
+    pytest.param("--backend mpi", "--backend mpi: write --backend auto, nccl, gloo", id="a backend"),
+    pytest.param("-n 2 --backend nccl", "leave it out for CPU ranks, or give --gpus", id="nccl on the CPU"),
+    pytest.param("--name !!!", "--name '!!!': a name needs a letter or digit:  --name lenet", id="a name"),
+    pytest.param("--name ''", "--name '': a name needs a letter or digit:  --name lenet", id="no name"),
+    pytest.param("--timeout soon", "--timeout soon: write a time such as  --timeout 90s", id="a time"),
+    pytest.param("--timeout 0", "--timeout 0: write a time such as  --timeout 90s", id="no time"),
+    pytest.param("--env A", "--env A: write  --env NAME=VALUE", id="a variable without a value"),
+    pytest.param("--env 1A=2", "--env 1A=2: write  --env NAME=VALUE", id="a name that is none"),
+    pytest.param("--env", "--env needs a value: write  --env K=V", id="no variable"),
+    pytest.param("--args", '--args needs a value: write  --args "…"', id="no arguments"),
+    pytest.param("--args -n 2", '--args needs a value: write  --args "…"', id="an option for arguments"),
+    pytest.param("""--args "it's" """, 'No closing quotation; write  --args "--lr 0.1"', id="half a quote"),
+    pytest.param("--name 'a", 'No closing quotation; quote a value like  --args "--lr 0.1"', id="a quote"),
+    pytest.param("--detach=yes", "--detach takes no value: write  --detach", id="a value too many"),
+    pytest.param("-n 2 train.py", '\'train.py\' is no option: arguments of the program go into  --args "', id="a file"),
+    pytest.param("--detatch", "no option --detatch: did you mean --detach?", id="misspelt"),
+    pytest.param("--gpu 0", "no option --gpu: did you mean --gpus?", id="one letter short"),
+    pytest.param("--time=5", "no option --time: did you mean --timeout?", id="half an option"),
+    pytest.param("--nnodes 2", "no option --nnodes: there are --nproc, --gpus, ", id="what is not there"),
+    pytest.param("--zero 3", "no option --zero: there are --nproc, --gpus, ", id="somebody else's"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("line", "said"), MISTAKES)
+def test_a_mistake_gets_one_line_that_says_what_to_type(line: str, said: str) -> None:
+    with pytest.raises(UsageMistake) as raised:
+        parse(line)
+
+    message = str(raised.value)
+    assert said in message
+    assert "\n" not in message
+    # in words of this program: neither argparse's nor another launcher's
+    assert "argument" not in message.replace("arguments of the program", "")
+    assert not any(alias in message for option in OPTIONS for alias in option.aliases)
+
+
+def test_a_beginning_of_an_option_is_not_taken_for_it() -> None:
+    with pytest.raises(UsageMistake, match="no option --det: did you mean --detach"):
+        parse("--det")
+
+
+def test_every_option_fills_a_field_of_its_own() -> None:
+    assert [option.field for option in OPTIONS] == [field.name for field in fields(Options)]
+
+
+def test_no_spelling_means_two_options() -> None:
+    spellings = [flag for option in OPTIONS for flag in (*option.flags, *option.aliases)]
+
+    assert len(spellings) == len(set(spellings))
+
+
+def test_the_help_shows_every_option_once_with_what_it_does() -> None:
+    lines = help_text().splitlines()
+
+    assert lines[0] == "%%distributed [options]"
+    shown = [line.strip().partition("  ") for line in lines[1:]]
+    assert [(left, right.strip()) for left, _, right in shown] == [
+        (f"{', '.join(option.flags)} {option.metavar}".strip(), option.help) for option in OPTIONS
+    ]
+
+
+def test_the_help_shows_no_alias() -> None:
+    assert "_per_node" not in help_text()
+    assert "--devices" not in help_text()

@@ -1,0 +1,356 @@
+"""A cell in a rank is a program like any other."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nbdist import processes
+
+pytestmark = pytest.mark.usefixtures("leaves_nothing")
+
+PROBE = '''
+import inspect, json, os, pickle, signal, sys, threading
+
+class Thing:
+    """A class of the program."""
+    def __init__(self, value): self.value = value
+
+def double(x):
+    return 2 * x
+
+main = sys.modules["__main__"]
+print(json.dumps({
+    "name": __name__,
+    "file": os.path.basename(__file__),
+    "main_file": os.path.basename(main.__file__),
+    "main_is_us": main.__dict__ is globals(),
+    "spec": repr(__spec__), "package": repr(__package__), "doc": repr(__doc__), "cached": repr(__cached__),
+    "loader": type(__loader__).__name__,
+    "names": sorted(name for name in globals() if not name.startswith("__")),
+    "argv": [os.path.basename(sys.argv[0]), *sys.argv[1:]],
+    "source": inspect.getsource(double),
+    "class_source": inspect.getsource(Thing),
+    "module": Thing.__module__,
+    "pickled": pickle.loads(pickle.dumps(Thing(3))).value,
+    "by_name": pickle.loads(pickle.dumps(double))(4),
+    "threads": threading.active_count(),
+    "sigint": signal.getsignal(signal.SIGINT) is signal.default_int_handler,
+    "sigterm": str(signal.getsignal(signal.SIGTERM)),
+    "blocked": sorted(map(str, signal.pthread_sigmask(signal.SIG_BLOCK, ()))),
+    "stdin": sys.stdin.read(),
+    "descriptors": len(os.listdir("/proc/self/fd")),
+}))
+'''
+
+
+def test_a_cell_cannot_tell_a_rank_from_plain_python(run_cell, tmp_path: Path) -> None:
+    script = tmp_path / "cell.py"
+    script.write_text(PROBE)
+    plain = subprocess.run(
+        [sys.executable, "-u", script, "--lr", "0.1"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    handle = run_cell('-n 1 --args "--lr 0.1"', PROBE)
+
+    expected, seen = json.loads(plain.stdout), json.loads(handle.logs(0))
+    # the socket to the supervisor is the one thing more
+    expected["descriptors"] += 1
+    assert seen == expected
+
+
+def test_a_cell_is_the_file_in_the_run_directory(run_cell) -> None:
+    handle = run_cell("-n 1", "print(__file__)")
+
+    assert handle.logs(0).strip() == str(handle.directory.cell)
+    assert handle.directory.cell.read_text() == "print(__file__)"
+
+
+def test_every_rank_knows_its_place(run_cell) -> None:
+    cell = "import os\nprint(os.environ['RANK'], os.environ['WORLD_SIZE'], os.environ['PADDLE_TRAINER_ID'])"
+
+    handle = run_cell("-n 3", cell)
+
+    assert [handle.logs(rank).strip() for rank in range(3)] == ["0 3 0", "1 3 1", "2 3 2"]
+
+
+def test_modules_beside_the_notebook_can_be_imported(run_cell, tmp_path: Path) -> None:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "my_model.py").write_text("NAME = 'mine'")
+
+    handle = run_cell("-n 1", "import my_model, os\nprint(my_model.NAME, os.getcwd())", cwd=folder)
+
+    assert handle.logs(0).split() == ["mine", str(folder)]
+
+
+def test_cwd_is_taken_relative_to_the_notebook(run_cell, tmp_path: Path) -> None:
+    (tmp_path / "inner").mkdir()
+
+    handle = run_cell("-n 1 --cwd inner", "import os\nprint(os.getcwd())")
+
+    assert handle.logs(0).strip() == str(tmp_path / "inner")
+
+
+def test_variables_are_set_and_secrets_stay_off_the_disk(run_cell, monkeypatch) -> None:
+    monkeypatch.setenv("INHERITED_SECRET_TOKEN", "hush-inherited")
+    line = "-n 1 --env MODE=fast --env HF_TOKEN=hush-given"
+    cell = (
+        "import os\nfor name in ('MODE', 'HF_TOKEN', 'INHERITED_SECRET_TOKEN'): print(len(os.environ[name]))"
+    )
+
+    handle = run_cell(line, cell)
+
+    assert handle.logs(0).split() == ["4", "10", "14"]
+    for path in handle.directory.path.rglob("*"):
+        if path.is_file():
+            assert "hush" not in path.read_text(errors="replace"), path
+
+
+def test_everything_in_the_run_directory_is_private(run_cell) -> None:
+    handle = run_cell("-n 2", "import nbdist\nnbdist.log(step=1, loss=0.5)\n1/0")
+
+    modes = {path: path.stat().st_mode & 0o777 for path in handle.directory.path.rglob("*")}
+    assert modes
+    assert all(mode == (0o700 if path.is_dir() else 0o600) for path, mode in modes.items()), modes
+
+
+@pytest.mark.parametrize(
+    ("statement", "code", "state"),
+    [
+        pytest.param("pass", 0, "succeeded", id="the end of the program"),
+        pytest.param("import sys; sys.exit()", 0, "succeeded", id="exit without a code"),
+        pytest.param("import sys; sys.exit(0)", 0, "succeeded", id="exit 0"),
+        pytest.param("import sys; sys.exit(7)", 7, "failed", id="exit 7"),
+        pytest.param("import sys; sys.exit('no data')", 1, "failed", id="exit with a message"),
+        pytest.param("1/0", 1, "failed", id="an exception"),
+        pytest.param("import os; os._exit(9)", 9, "failed", id="exit past the interpreter"),
+        pytest.param("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", -9, "failed", id="SIGKILL"),
+        pytest.param("import ctypes; ctypes.string_at(0)", -11, "failed", id="a segmentation fault"),
+        pytest.param("import os; os.abort()", -6, "failed", id="abort before the end"),
+        pytest.param("import atexit, os; atexit.register(os.abort)", -6, "succeeded", id="abort at exit"),
+    ],
+)
+def test_exit_codes_are_those_of_the_program(run_cell, statement: str, code: int, state: str) -> None:
+    handle = run_cell("-n 1", statement)
+
+    assert (handle.run.ranks[0].code, handle.status) == (code, state), handle.logs(0)
+
+
+def test_a_traceback_names_the_lines_of_the_cell_and_none_of_ours(run_cell) -> None:
+    cell = "def train():\n    raise ValueError('no data')\n\ntrain()\n"
+
+    handle = run_cell("-n 1", cell)
+
+    path = handle.directory.cell
+    assert handle.logs(0) == (
+        "Traceback (most recent call last):\n"
+        f'  File "{path}", line 4, in <module>\n    train()\n'
+        f"  File \"{path}\", line 2, in train\n    raise ValueError('no data')\n"
+        "ValueError: no data\n"
+    )
+
+
+def test_a_hook_of_the_program_gets_the_exception_without_our_frames(run_cell) -> None:
+    cell = """
+import sys, traceback
+def hook(kind, error, trace):
+    print("hook:", kind.__name__, [f.name for f in traceback.extract_tb(trace)],
+          [f.name for f in traceback.extract_tb(error.__traceback__)])
+sys.excepthook = hook
+def inner(): {}["missing"]
+inner()
+"""
+
+    handle = run_cell("-n 1", cell)
+
+    assert handle.logs(0) == "hook: KeyError ['<module>', 'inner'] ['<module>', 'inner']\n"
+
+
+def test_exit_handlers_run_and_open_files_are_flushed(run_cell, tmp_path: Path) -> None:
+    cell = f"""
+import atexit
+class Keeps:
+    def __init__(self):
+        self.itself = self
+        self.file = open({str(tmp_path / "out.txt")!r}, "w")
+keeper = Keeps()
+keeper.file.write("kept in a cycle")
+atexit.register(print, "goodbye")
+"""
+
+    handle = run_cell("-n 1", cell)
+
+    assert handle.logs(0) == "goodbye\n"
+    assert (tmp_path / "out.txt").read_text() == "kept in a cycle"
+
+
+def test_output_of_python_c_and_children_is_in_one_order(run_cell) -> None:
+    cell = """
+import ctypes, os, subprocess, sys
+libc = ctypes.CDLL(None)
+print("python")
+os.write(2, b"stderr\\n")
+libc.puts(b"c"); libc.fflush(None)
+subprocess.run(["echo", "child"])
+sys.stdout.write("no newline")
+os.kill(os.getpid(), 9)
+"""
+
+    handle = run_cell("-n 1", cell)
+
+    assert handle.logs(0) == "python\nstderr\nc\nchild\nno newline"
+
+
+SPAWNED = """
+import multiprocessing as mp, os
+FACTOR = 3
+handle = open(os.environ["COUNT"], "a")      # an unguarded side effect of the program ...
+print("top level", __name__)
+class Multiply:
+    def __call__(self, x): return x * FACTOR
+def work(queue, multiply): queue.put((multiply(14), __name__, os.path.basename(__file__)))
+context = mp.get_context("{method}")
+queue = context.Queue()
+child = context.Process(target=work, args=(queue, Multiply()))
+child.start()
+print(queue.get(timeout=60))
+child.join()
+print("exit code", child.exitcode)
+"""
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_children_get_the_definitions_of_an_unguarded_cell_and_not_its_loop(
+    run_cell, method: str, tmp_path: Path
+) -> None:
+    line = f"-n 1 --env COUNT={tmp_path / 'count'}"
+
+    handle = run_cell(line, SPAWNED.replace("{method}", method))
+
+    name = "__main__" if method == "fork" else "__mp_main__"
+    expected = f"top level __main__\n(42, '{name}', 'cell.py')\nexit code 0\n"
+    assert handle.logs(0) == expected
+
+
+def test_children_of_a_guarded_cell_run_it_as_any_script(run_cell) -> None:
+    cell = """
+import multiprocessing as mp
+print("top level", __name__)
+def work(): print("work", __name__)
+if __name__ == "__main__":
+    context = mp.get_context("spawn")
+    child = context.Process(target=work)
+    child.start(); child.join()
+"""
+
+    handle = run_cell("-n 1", cell)
+
+    assert handle.logs(0).splitlines() == ["top level __main__", "top level __mp_main__", "work __mp_main__"]
+
+
+def test_a_child_can_spawn_a_child(run_cell) -> None:
+    cell = """
+import multiprocessing as mp
+def leaf(queue): queue.put("leaf")
+def branch(queue):
+    context = mp.get_context("spawn")
+    child = context.Process(target=leaf, args=(queue,))
+    child.start(); child.join()
+context = mp.get_context("spawn")
+queue = context.Queue()
+child = context.Process(target=branch, args=(queue,))
+child.start()
+print(queue.get(timeout=60)); child.join()
+"""
+
+    handle = run_cell("-n 1", cell)
+
+    assert handle.logs(0) == "leaf\n"
+
+
+def test_metrics_of_ranks_threads_and_forks_are_kept_whole(run_cell) -> None:
+    cell = """
+import os, threading, nbdist
+def log(name):
+    for step in range(200): nbdist.log(step=step, **{name: step / 2})
+threads = [threading.Thread(target=log, args=(f"thread{i}",)) for i in range(4)]
+for thread in threads: thread.start()
+pid = os.fork()
+if pid == 0:
+    log("child")
+    os._exit(0)
+os.waitpid(pid, 0)
+for thread in threads: thread.join()
+nbdist.log(loss=float("nan"), acc=float("inf"))
+os.kill(os.getpid(), 9)
+"""
+
+    handle = run_cell("-n 1", cell)
+
+    lines = handle.directory.rank(0).metrics.read_text().splitlines()
+    points = [json.loads(line) for line in lines]
+    assert len(points) == 5 * 200 + 1
+    assert handle.metrics()["child"] == 99.5
+    assert handle.metrics()["acc"] == float("inf")
+
+
+def test_what_is_no_number_is_refused_with_its_name(run_cell) -> None:
+    handle = run_cell("-n 1", "import nbdist\nnbdist.log(step=1, loss='low')")
+
+    assert "nbdist.log(loss=…): str is not a number" in handle.logs(0)
+
+
+def test_nbdist_log_outside_a_run_does_nothing(tmp_path: Path) -> None:
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("NBDIST_")}
+    done = subprocess.run(
+        [sys.executable, "-c", "import nbdist; nbdist.log(step=1, loss=0.5)"],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_rank_imports_nothing_heavy_before_the_program(run_cell) -> None:
+    heavy = [
+        "torch",
+        "paddle",
+        "visualdl",
+        "IPython",
+        "numpy",
+        "psutil",
+        "traitlets",
+        "socket",
+        "subprocess",
+        "typing",
+    ]
+    cell = f"import sys\nprint(sorted({{m.partition('.')[0] for m in sys.modules}} & set({heavy!r})))"
+
+    handle = run_cell("-n 1", cell)
+
+    assert handle.logs(0).strip() == "[]"
+
+
+def test_the_supervisor_needs_the_standard_library_alone(start_cell) -> None:
+    handle = start_cell("-n 1", "import time\ntime.sleep(60)")
+    while handle.run.supervisor is None:
+        handle.wait(0.05)
+
+    command = Path(f"/proc/{handle.run.supervisor.pid}/cmdline").read_bytes().split(b"\0")
+    assert command[1:3] == [b"-I", b"-S"]
+    maps = Path(f"/proc/{handle.run.supervisor.pid}/maps").read_text()
+    assert "site-packages" not in maps
+    assert processes.alive(handle.run.supervisor)

@@ -1,0 +1,70 @@
+"""PaddlePaddle programs, as cells."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("paddle")
+pytestmark = pytest.mark.usefixtures("leaves_nothing")
+
+
+def test_ranks_meet_with_nothing_but_the_environment(run_cell) -> None:
+    cell = """
+import paddle, paddle.distributed as dist
+dist.init_parallel_env()
+total = paddle.to_tensor([dist.get_rank() + 1.0])
+dist.all_reduce(total)
+print("sum", int(total.item()), "of", dist.get_world_size())
+"""
+
+    handle = run_cell("-n 2", cell)
+
+    assert handle.status == "succeeded", handle.logs(0)
+    assert [handle.logs(rank).splitlines()[-1] for rank in (0, 1)] == ["sum 3 of 2", "sum 3 of 2"]
+
+
+def test_rank_1_does_not_sleep_when_it_is_there_first(run_cell) -> None:
+    # paddle sleeps three seconds when rank 1 connects before rank 0 listens
+    cell = """
+import os, time, paddle, paddle.distributed as dist
+if os.environ["RANK"] == "0":
+    time.sleep(0.7)
+begin = time.time()
+dist.init_parallel_env()
+print("took", time.time() - begin)
+"""
+
+    handle = run_cell("-n 2", cell)
+
+    assert handle.status == "succeeded", handle.logs(1)
+    assert float(handle.logs(1).split()[-1]) < 2.5
+
+
+def test_spawn_works_in_a_cell_of_one_rank(run_cell) -> None:
+    cell = """
+import paddle.distributed as dist
+def train():
+    dist.init_parallel_env()
+    print("rank", dist.get_rank(), "of", dist.get_world_size(), flush=True)
+dist.spawn(train, nprocs=2)
+"""
+
+    handle = run_cell("-n 1", cell, limit=120)
+
+    assert handle.status == "succeeded", handle.logs(0)
+    lines = handle.logs(0).splitlines()
+    assert {"rank 0 of 2", "rank 1 of 2"} <= set(lines)
+
+
+def test_its_own_visualdl_callback_writes_where_the_board_looks(run_cell) -> None:
+    cell = """
+import nbdist, visualdl
+with visualdl.LogWriter(nbdist.board_dir()) as writer:
+    writer.add_scalar("loss", 0.5, step=1)
+"""
+
+    handle = run_cell("-n 2", cell)
+
+    assert handle.status == "succeeded", handle.logs(0)
+    for rank in (0, 1):
+        assert list((handle.directory.board / f"rank{rank}.own").glob("vdlrecords.*"))

@@ -1,0 +1,117 @@
+"""PyTorch programs, as cells."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+pytest.importorskip("torch")
+pytestmark = pytest.mark.usefixtures("leaves_nothing")
+
+
+def test_ranks_meet_with_nothing_but_the_environment(run_cell) -> None:
+    cell = """
+import torch, torch.distributed as dist
+dist.init_process_group()
+total = torch.tensor([dist.get_rank() + 1.0])
+dist.all_reduce(total)
+print(dist.get_backend(), int(total))
+dist.destroy_process_group()
+"""
+
+    handle = run_cell("-n 2", cell)
+
+    assert handle.status == "succeeded", handle.logs(0)
+    assert handle.logs(0).splitlines()[-1] == handle.logs(1).splitlines()[-1]
+    assert handle.logs(0).split()[-1] == "3"
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_classes_of_the_cell_work_in_data_loader_workers(run_cell, method: str) -> None:
+    cell = f"""
+import torch, torch.distributed as dist
+from torch.utils.data import DataLoader, Dataset, DistributedSampler
+SIZE = 8
+class Squares(Dataset):
+    def __len__(self): return SIZE
+    def __getitem__(self, index): return index ** 2
+def stack(items): return torch.tensor(items)
+dist.init_process_group("gloo")
+data = Squares()
+loader = DataLoader(data, batch_size=2, num_workers=2, sampler=DistributedSampler(data, shuffle=False),
+                    collate_fn=stack, multiprocessing_context="{method}")
+seen = torch.cat(list(loader)).sum()
+dist.all_reduce(seen)
+print("sum", int(seen))
+dist.destroy_process_group()
+"""
+
+    handle = run_cell("-n 2", cell, limit=120)
+
+    assert handle.status == "succeeded", handle.logs(0) + handle.logs(1)
+    assert [handle.logs(rank).split()[-1] for rank in (0, 1)] == ["140", "140"]
+
+
+def test_mp_spawn_works_in_a_cell_of_one_rank(run_cell) -> None:
+    cell = """
+import torch, torch.distributed as dist, torch.multiprocessing as mp
+def train(rank, world_size):
+    dist.init_process_group("gloo", rank=rank, world_size=world_size)
+    total = torch.ones(1)
+    dist.all_reduce(total)
+    print("rank", rank, "of", world_size, int(total), flush=True)
+    dist.destroy_process_group()
+mp.spawn(train, args=(2,), nprocs=2)
+"""
+
+    handle = run_cell("-n 1", cell, limit=120)
+
+    assert handle.status == "succeeded", handle.logs(0)
+    assert sorted(handle.logs(0).splitlines()) == ["rank 0 of 2 2", "rank 1 of 2 2"]
+
+
+def test_backend_is_what_a_program_that_names_none_gets(run_cell) -> None:
+    cell = """
+import torch.distributed as dist
+dist.init_process_group()
+print(dist.distributed_c10d.Backend.default_device_backend_map)
+dist.destroy_process_group()
+"""
+
+    handle = run_cell("-n 2 --backend gloo", cell)
+
+    assert handle.status == "succeeded", handle.logs(0)
+    assert "'cuda': 'gloo'" in handle.logs(0)
+
+
+def test_a_rank_that_waits_for_a_dead_one_is_ended_and_not_blamed(run_cell) -> None:
+    cell = """
+import torch, torch.distributed as dist
+dist.init_process_group("gloo")
+if dist.get_rank() == 1:
+    raise RuntimeError("boom on rank 1")
+dist.all_reduce(torch.ones(1))
+"""
+
+    handle = run_cell("-n 2", cell)
+
+    assert handle.run.reason == "rank 1 failed"
+    assert handle.run.ranks[0].code == -signal.SIGTERM
+
+
+def test_a_run_stuck_in_a_collective_is_stopped(start_cell) -> None:
+    cell = """
+import torch, torch.distributed as dist
+dist.init_process_group("gloo")
+print("ready", flush=True)
+if dist.get_rank() == 0:
+    dist.all_reduce(torch.ones(1))
+else:
+    import time; time.sleep(600)
+"""
+    handle = start_cell("-n 2", cell)
+    while "ready" not in handle.logs(0) + handle.logs(1):
+        assert handle.wait(0.05) in ("pending", "starting", "running")
+
+    assert handle.stop() == "cancelled"

@@ -1,0 +1,120 @@
+"""Requests to a supervisor are taken once, in order, and only from its own user."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from nbdist.store import RunDirectory, StopRequest, request_stop, take_requests
+from tests.fakes.directories import WrittenRun
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDirectory:
+    return WrittenRun(tmp_path / "home").directory
+
+
+def asked(reason: str) -> str:
+    return json.dumps({"kind": "stop", "reason": reason})
+
+
+def test_nobody_asked(run: RunDirectory) -> None:
+    assert take_requests(run) == []
+
+
+def test_a_run_without_a_directory_has_no_requests(tmp_path: Path) -> None:
+    assert take_requests(RunDirectory(tmp_path / "gone")) == []
+
+
+def test_a_request_is_taken_once(run: RunDirectory) -> None:
+    request_stop(run, "stopped by ada: 够了")
+
+    assert take_requests(run) == [StopRequest(reason="stopped by ada: 够了")]
+    assert take_requests(run) == []
+    assert list(run.control.iterdir()) == []
+
+
+def test_requests_come_in_the_order_they_were_made(run: RunDirectory) -> None:
+    for number in range(20):
+        request_stop(run, f"request {number}")
+
+    assert [request.reason for request in take_requests(run)] == [f"request {n}" for n in range(20)]
+
+
+def test_only_its_user_may_read_a_request(run: RunDirectory) -> None:
+    request_stop(run, "stop")
+
+    (path,) = run.control.iterdir()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_a_request_that_cannot_be_left_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="No such file"):
+        request_stop(RunDirectory(tmp_path / "gone"), "stop")
+
+
+def test_a_request_that_is_still_being_written_waits(run: RunDirectory) -> None:
+    draft = run.control / ".stop-1.json.77"
+    draft.write_text(asked("half")[:10])
+
+    assert take_requests(run) == []
+    assert draft.exists()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        pytest.param(b"", id="nothing"),
+        pytest.param(b"stop", id="no JSON"),
+        pytest.param(b"\xff\xfe\x00", id="no text"),
+        pytest.param(b"[]", id="a list"),
+        pytest.param(b'{"reason": "stop"}', id="no kind"),
+        pytest.param(b'{"kind": "dance"}', id="another kind"),
+        pytest.param(b"[" * 5000, id="a deep nest"),
+        pytest.param(asked("x" * 10_000).encode(), id="too long"),
+    ],
+)
+def test_what_is_no_request_is_removed(run: RunDirectory, content: bytes) -> None:
+    (run.control / "stop-1.json").write_bytes(content)
+    (run.control / "stop-2.json").write_text(asked("a good one"))
+
+    assert take_requests(run) == [StopRequest(reason="a good one")]
+    assert list(run.control.iterdir()) == []
+
+
+def test_a_link_is_removed_and_not_followed(run: RunDirectory, tmp_path: Path) -> None:
+    target = tmp_path / "elsewhere.json"
+    target.write_text(asked("through a link"))
+    (run.control / "stop-1.json").symlink_to(target)
+
+    assert take_requests(run) == []
+    assert list(run.control.iterdir()) == []
+    assert target.exists()
+
+
+def test_a_pipe_is_removed_and_does_not_hold_the_supervisor(run: RunDirectory) -> None:
+    os.mkfifo(run.control / "stop-1.json")
+
+    assert take_requests(run) == []
+    assert list(run.control.iterdir()) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to somebody else")
+def test_what_another_user_left_is_removed_and_not_heard(run: RunDirectory) -> None:
+    path = run.control / "stop-1.json"
+    path.write_text(asked("from a stranger"))
+    os.chown(path, 12_345, -1)
+
+    assert take_requests(run) == []
+    assert list(run.control.iterdir()) == []
+
+
+def test_a_directory_among_the_requests_hinders_none(run: RunDirectory) -> None:
+    (run.control / "aaa").mkdir()
+    request_stop(run, "stop")
+
+    assert take_requests(run) == [StopRequest(reason="stop")]

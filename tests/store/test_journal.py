@@ -1,0 +1,161 @@
+"""The journal keeps every event, on a bad disk and after a bad end."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import resource
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nbdist.model import encode_event
+from nbdist.store import Journal, read_events
+from tests.fakes.runs import STARTED, exited, finished
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "events.jsonl"
+
+
+@contextlib.contextmanager
+def a_disk_with_room_for(size: int) -> Iterator[None]:
+    """Files of this process cannot grow over ``size`` bytes: the kernel's own refusal."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_events_are_read_in_the_order_they_were_written(path: Path) -> None:
+    journal = Journal(path)
+
+    for event in STARTED:
+        journal.append(event)
+    journal.close()
+
+    assert read_events(path) == list(STARTED)
+
+
+def test_an_event_can_be_read_as_soon_as_it_is_written(path: Path) -> None:
+    journal = Journal(path)
+
+    journal.append(STARTED[0])
+
+    assert read_events(path) == [STARTED[0]]
+    journal.close()
+
+
+def test_only_its_user_may_read_a_journal(path: Path) -> None:
+    Journal(path).close()
+
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_a_journal_has_one_writer(path: Path) -> None:
+    first = Journal(path)
+
+    with pytest.raises(BlockingIOError):
+        Journal(path)
+
+    first.close()
+    Journal(path).close()
+
+
+def test_a_writer_that_is_refused_leaves_the_lock_with_the_first(path: Path) -> None:
+    first = Journal(path)
+    with contextlib.suppress(BlockingIOError):
+        Journal(path)
+
+    with path.open() as other, pytest.raises(BlockingIOError):
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    first.close()
+
+
+def test_a_torn_last_line_does_not_tear_the_next_event(path: Path) -> None:
+    path.write_text(encode_event(STARTED[0]) + "\n" + encode_event(STARTED[1])[:20])
+
+    journal = Journal(path)
+    journal.append(STARTED[2])
+    journal.close()
+
+    assert read_events(path) == [STARTED[0], STARTED[2]]
+
+
+def test_a_whole_journal_is_continued_without_an_empty_line(path: Path) -> None:
+    for event in STARTED:
+        journal = Journal(path)
+        journal.append(event)
+        journal.close()
+
+    assert path.read_text().splitlines() == [encode_event(event) for event in STARTED]
+
+
+def test_what_a_full_disk_refuses_is_written_when_there_is_room(path: Path) -> None:
+    said: list[str] = []
+    journal = Journal(path, report=said.append)
+    journal.append(STARTED[0])
+
+    with a_disk_with_room_for(path.stat().st_size):
+        journal.append(STARTED[1])
+        journal.append(STARTED[2])
+        refused = journal.flush()
+        while_full = read_events(path)
+    written = journal.flush()
+    journal.close()
+
+    assert (refused, while_full, written) == (False, [STARTED[0]], True)
+    assert read_events(path) == list(STARTED[:3])
+    assert len(said) == 3
+    assert said[0].startswith("the journal cannot be written: ")
+
+
+def test_a_line_that_only_half_fitted_is_completed(path: Path) -> None:
+    journal = Journal(path)
+    journal.append(STARTED[0])
+
+    with a_disk_with_room_for(path.stat().st_size + 10):
+        journal.append(STARTED[1])
+        half = path.read_text()
+        while_full = read_events(path)
+    journal.append(STARTED[2])
+    journal.close()
+
+    assert half.endswith(encode_event(STARTED[1])[:10])
+    assert while_full == [STARTED[0]]
+    assert read_events(path) == list(STARTED[:3])
+
+
+def test_a_device_that_takes_nothing_ends_no_writer() -> None:
+    said: list[str] = []
+    journal = Journal(Path("/dev/full"), report=said.append)
+
+    journal.append(STARTED[0])
+    journal.close()
+
+    assert "No space left on device" in said[0]
+
+
+def test_no_journal_is_no_events(path: Path) -> None:
+    assert read_events(path) == []
+
+
+def test_lines_that_are_no_events_are_passed_over(path: Path) -> None:
+    good = [finished(0), exited(0)]
+    noise = [
+        b"\xff\xfe\x00",
+        b"",
+        b"null",
+        b'{"kind": "FromTheFuture"}',
+        b'{"kind": "RankExited"}',
+        b"[" * 9999,
+    ]
+    lines = [encode_event(good[0]).encode(), *noise, encode_event(good[1]).encode(), b'{"kind": "Ra']
+    path.write_bytes(b"\n".join(lines))
+
+    assert read_events(path) == good

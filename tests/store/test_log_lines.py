@@ -1,0 +1,171 @@
+"""Bytes in, lines out, however the bytes arrive."""
+
+from __future__ import annotations
+
+import random
+import tracemalloc
+from collections.abc import Iterable, Iterator
+
+import pytest
+
+from nbdist.store import LogLines
+
+
+def lines_of(pieces: Iterable[bytes], width: int = 16_384) -> list[str]:
+    lines = LogLines(width)
+    found = [line for piece in pieces for line in lines.feed(piece)]
+    return found + lines.close()
+
+
+def cut_at_random(data: bytes, source: random.Random) -> Iterator[bytes]:
+    while data:
+        length = source.choice((1, 1, 2, 3, 7, 50))
+        yield data[:length]
+        data = data[length:]
+
+
+@pytest.mark.parametrize(
+    ("output", "lines"),
+    [
+        pytest.param(b"", [], id="nothing"),
+        pytest.param(b"one\ntwo\n", ["one", "two"], id="whole lines"),
+        pytest.param(b"one\ntwo", ["one", "two"], id="no newline at the end"),
+        pytest.param(b"\n\none\n\n", ["", "", "one", ""], id="empty lines"),
+        pytest.param(b"one\r\ntwo\r\n", ["one", "two"], id="newlines of Windows"),
+        pytest.param(b" 10%\r 20%\r100%\n", ["100%"], id="progress that ends with a newline"),
+        pytest.param(b"\r 10%\r 20%\r100%", ["100%"], id="progress that ends the log"),
+        pytest.param(b" 10%\r 20%\r", [" 20%"], id="progress that returns before it writes"),
+        pytest.param(b"\r\r\r\n", [""], id="returns alone"),
+        pytest.param("损失 0.5 🏖️\n".encode(), ["损失 0.5 🏖️"], id="more than ASCII"),
+        pytest.param(b"half \xe6\x8d\n", ["half \ufffd"], id="a character that never ends"),
+        pytest.param(b"half \xe6\x8d", ["half \ufffd"], id="a character that the log's end cuts"),
+        pytest.param(b"\xff\xfe\x00binary\n", ["\ufffd\ufffd\x00binary"], id="what is no text"),
+        pytest.param("a\u2028b\x0cc\x85d\n".encode(), ["a\u2028b\x0cc\x85d"], id="only \\n ends a line"),
+        pytest.param(b"\x1b[31mred\x1b[0m\n", ["\x1b[31mred\x1b[0m"], id="colours are kept"),
+    ],
+)
+def test_output_becomes_lines_however_it_is_cut(output: bytes, lines: list[str]) -> None:
+    whole = lines_of([output])
+    byte_by_byte = lines_of(output[at : at + 1] for at in range(len(output)))
+    in_two = [lines_of([output[:at], output[at:]]) for at in range(len(output))]
+
+    assert whole == byte_by_byte == lines
+    assert all(found == lines for found in in_two)
+
+
+@pytest.mark.parametrize("seed", range(40), ids=lambda seed: f"seed {seed}")
+def test_any_cutting_gives_the_same_lines(seed: int) -> None:
+    source = random.Random(seed)
+    words = ["loss", "损失", "\n", "\n", "\r", "\r\n", " ", "🏖️", "\x1b[1m", "0.125", "é"]
+    # twelve words between two newlines at the most: within the width
+    text = "".join(
+        "".join(source.choices(words, k=source.randrange(12))) + source.choice("\r\n") for _ in range(200)
+    )
+
+    cut = lines_of(cut_at_random(text.encode(), source))
+
+    assert cut == lines_of([text.encode()])
+
+
+@pytest.mark.parametrize("seed", range(20), ids=lambda seed: f"seed {seed}")
+def test_long_lines_are_cut_alike_however_they_arrive(seed: int) -> None:
+    source = random.Random(seed)
+    text = "\n".join("损x" * source.randrange(30) for _ in range(50)) + "\n"
+
+    pieces = lines_of(cut_at_random(text.encode(), source), width=16)
+
+    assert pieces == lines_of([text.encode()], width=16)
+    assert max(map(len, pieces)) == 16
+    assert "".join(pieces) == text.replace("\n", "")
+
+
+@pytest.mark.parametrize(
+    ("length", "pieces"),
+    [
+        pytest.param(0, [0], id="an empty line is one line"),
+        pytest.param(15, [15], id="just short of the width"),
+        pytest.param(16, [16], id="just the width"),
+        pytest.param(17, [16, 1], id="just over the width"),
+        pytest.param(48, [16, 16, 16], id="three times the width"),
+    ],
+)
+@pytest.mark.parametrize("end", ["\n", "\r\n"], ids=["unix", "windows"])
+def test_a_line_is_cut_only_where_it_is_too_long(length: int, pieces: list[int], end: str) -> None:
+    output = ("x" * length + end).encode()
+
+    whole = lines_of([output], width=16)
+    byte_by_byte = lines_of((output[at : at + 1] for at in range(len(output))), width=16)
+
+    assert [len(piece) for piece in whole] == pieces
+    assert byte_by_byte == whole
+
+
+@pytest.mark.parametrize(
+    ("fed", "partial"),
+    [
+        pytest.param([b"one\ntw"], "tw", id="what has no newline yet"),
+        pytest.param([b"one\n"], "", id="nothing after a newline"),
+        pytest.param(["损".encode()[:2]], "", id="half a character is none"),
+        pytest.param([b"\r 10%", b"\r 20%"], " 20%", id="progress as a terminal shows it"),
+        pytest.param([b" 10%\r", b" 20%\r"], " 20%", id="progress that waits for the next one"),
+        pytest.param([b" 10%\r", b" 2"], " 2", id="progress that is being written over"),
+    ],
+)
+def test_the_line_that_still_grows_is_shown(fed: list[bytes], partial: str) -> None:
+    lines = LogLines()
+
+    for data in fed:
+        lines.feed(data)
+
+    assert lines.partial == partial
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        pytest.param("\r{:3}%", id="return first"),
+        pytest.param("{:3}%\r", id="return last"),
+    ],
+)
+def test_progress_longer_than_a_line_may_be_is_still_one_line(step: str) -> None:
+    lines = LogLines(width=64)
+
+    done, shown = [], []
+    for percent in range(101):
+        done += lines.feed(step.format(percent).encode())
+        shown.append(lines.partial)
+
+    assert done == []
+    assert shown == [f"{percent:3}%" for percent in range(101)]
+    assert lines.feed(b"\n") == ["100%"]
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        pytest.param(b"x" * 65_536, id="one line of 10 MB"),
+        pytest.param(b"\r 42%|####      |" * 4096, id="10 MB of progress"),
+        pytest.param("损".encode() * 21_845 + b"x", id="10 MB of Chinese"),
+    ],
+)
+def test_output_without_a_newline_does_not_eat_the_memory(block: bytes) -> None:
+    lines = LogLines()
+    tracemalloc.start()
+
+    try:
+        for _ in range(160):
+            lines.feed(block)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert peak < 2_000_000
+    assert len(lines.partial) <= 16_384
+
+
+def test_a_closed_log_gives_its_last_line_once() -> None:
+    lines = LogLines()
+    lines.feed(b"the end")
+
+    assert lines.close() == ["the end"]
+    assert lines.close() == []

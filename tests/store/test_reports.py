@@ -1,0 +1,54 @@
+"""The error report that a rank left."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from nbdist.store import ErrorFrame, ErrorReport, read_error
+
+WRITTEN = {
+    "type": "ZeroDivisionError",
+    "message": "division by zero",
+    "frames": [["cell.py", 9, "<module>", "1 / 0"]],
+    "text": "Traceback (most recent call last):\n…",
+    "time": 12.5,
+}
+
+
+def test_a_report_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "error.json"
+    path.write_text(json.dumps(WRITTEN))
+
+    assert read_error(path) == ErrorReport(
+        type="ZeroDivisionError",
+        message="division by zero",
+        frames=(ErrorFrame(file="cell.py", line=9, function="<module>", source="1 / 0"),),
+        text="Traceback (most recent call last):\n…",
+        time=12.5,
+    )
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        pytest.param("", id="nothing"),
+        pytest.param(json.dumps(WRITTEN)[:40], id="half a report"),
+        pytest.param("[]", id="a list"),
+        pytest.param(json.dumps(WRITTEN | {"frames": 3}), id="frames that are a number"),
+        pytest.param(json.dumps(WRITTEN | {"frames": [["cell.py", 9]]}), id="half a frame"),
+        pytest.param(json.dumps(WRITTEN | {"time": "noon"}), id="a time that is a word"),
+        pytest.param(json.dumps({k: v for k, v in WRITTEN.items() if k != "type"}), id="no type"),
+    ],
+)
+def test_what_cannot_be_read_is_no_report(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "error.json"
+    path.write_text(content)
+
+    assert read_error(path) is None
+
+
+def test_no_file_is_no_report(tmp_path: Path) -> None:
+    assert read_error(tmp_path / "error.json") is None

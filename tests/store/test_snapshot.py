@@ -1,0 +1,199 @@
+"""How a run stands, read by somebody who has nothing but its directory."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from nbdist import processes
+from nbdist.model import ProcessId, RankState, Run, RunState, encode_event
+from nbdist.store import snapshot
+from tests.fakes.directories import WrittenRun
+from tests.fakes.runs import (
+    CREATED,
+    STARTED,
+    SUPERVISOR,
+    exited,
+    finished,
+    run_ended,
+    supervisor_started,
+)
+
+HERE = supervisor_started(host=os.uname().nodename)
+NOW = CREATED + 60
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> WrittenRun:
+    return WrittenRun(tmp_path / "home")
+
+
+def look(written: WrittenRun, *, alive: bool = True, now: float = NOW) -> Run:
+    run = snapshot(written.directory, alive=lambda _: alive, clock=lambda: now)
+    assert run is not None
+    return run
+
+
+def test_a_running_run_is_running(written: WrittenRun) -> None:
+    written.happened(HERE, *STARTED[1:], finished(0))
+
+    run = look(written)
+
+    assert run.state is RunState.RUNNING
+    assert run.spec == written.spec
+
+
+def test_a_run_whose_supervisor_has_gone_is_lost(written: WrittenRun) -> None:
+    written.happened(HERE, *STARTED[1:], exited(0))
+    before = written.directory.journal.read_bytes()
+
+    run = look(written, alive=False)
+
+    assert (run.state, run.ended) == (RunState.LOST, NOW)
+    assert run.reason == f"its supervisor (pid {SUPERVISOR.pid}) has gone without a word"
+    assert [rank.state for rank in run.ranks] == [RankState.SUCCEEDED, RankState.LOST]
+    assert written.directory.journal.read_bytes() == before
+
+
+def test_the_supervisor_is_looked_for_by_all_that_it_is(written: WrittenRun) -> None:
+    written.happened(HERE, *STARTED[1:])
+    asked: list[ProcessId] = []
+
+    snapshot(written.directory, alive=lambda process: not asked.append(process))
+
+    assert asked == [SUPERVISOR]
+
+
+def test_a_pid_that_another_process_was_given_is_no_supervisor(written: WrittenRun) -> None:
+    me = processes.identify(os.getpid())
+    assert me is not None
+    impostor = ProcessId(pid=me.pid, start_time=me.start_time - 1, boot_id=me.boot_id)
+    written.happened(supervisor_started(impostor, host=os.uname().nodename), *STARTED[1:])
+
+    run = snapshot(written.directory)
+
+    assert run is not None
+    assert run.state is RunState.LOST
+
+
+def test_a_supervisor_on_another_machine_is_not_missed_here(written: WrittenRun) -> None:
+    written.happened(*STARTED)
+
+    run = look(written, alive=False)
+
+    assert run.state is RunState.RUNNING
+
+
+def test_a_run_that_has_ended_needs_no_supervisor(written: WrittenRun) -> None:
+    written.happened(HERE, *STARTED[1:], exited(0), exited(1), run_ended(RunState.SUCCEEDED))
+
+    run = look(written, alive=False)
+
+    assert (run.state, run.ended) == (RunState.SUCCEEDED, CREATED + 12)
+
+
+def test_a_run_that_ended_between_the_two_looks_is_not_lost(written: WrittenRun) -> None:
+    written.happened(HERE, *STARTED[1:])
+
+    def ends_while_it_is_looked_for(_: ProcessId) -> bool:
+        written.happened(exited(0), exited(1), run_ended(RunState.SUCCEEDED))
+        return False
+
+    run = snapshot(written.directory, alive=ends_while_it_is_looked_for)
+
+    assert run is not None
+    assert run.state is RunState.SUCCEEDED
+
+
+@pytest.mark.parametrize(
+    ("age", "state"),
+    [
+        pytest.param(0.5, RunState.PENDING, id="it may still come"),
+        pytest.param(29.0, RunState.PENDING, id="on a slow machine"),
+        pytest.param(31.0, RunState.LOST, id="it does not come any more"),
+    ],
+)
+def test_a_supervisor_that_never_came_is_missed_after_a_while(
+    written: WrittenRun, age: float, state: RunState
+) -> None:
+    run = look(written, now=CREATED + age)
+
+    assert run.state is state
+
+
+def test_an_end_that_cannot_follow_is_not_waited_for(written: WrittenRun) -> None:
+    # the beginning of the journal is gone: success cannot follow from nothing
+    written.happened(run_ended(RunState.SUCCEEDED))
+
+    run = look(written, alive=False)
+
+    assert run.state is RunState.LOST
+
+
+@pytest.mark.parametrize(
+    "noise",
+    [
+        pytest.param(b'{"kind": "RankExi', id="a torn line"),
+        pytest.param(b"\x00" * 512, id="a block that the disk lost"),
+        pytest.param(b'{"kind": "Paused", "time": 1}', id="a newer version's event"),
+        pytest.param(encode_event(exited(7)).encode(), id="a rank that does not exist"),
+        pytest.param(encode_event(exited(-1)).encode(), id="a rank below zero"),
+        pytest.param(b'{"kind": "RankFinished", "time": 1, "rank": "0"}', id="a rank that is a word"),
+        pytest.param(encode_event(STARTED[0]).encode(), id="a second supervisor"),
+        pytest.param(b"[" * 5000, id="a deep nest"),
+    ],
+)
+def test_a_damaged_journal_is_read_as_far_as_it_makes_sense(written: WrittenRun, noise: bytes) -> None:
+    written.happened(HERE, *STARTED[1:])
+    with written.directory.journal.open("ab") as journal:
+        journal.write(noise + b"\n")
+    written.happened(exited(0), exited(1), run_ended(RunState.SUCCEEDED))
+
+    run = look(written)
+
+    assert run.state is RunState.SUCCEEDED
+    assert [rank.state for rank in run.ranks] == [RankState.SUCCEEDED] * 2
+
+
+def test_a_journal_of_nothing_but_garbage_is_a_run_that_waits(written: WrittenRun) -> None:
+    written.directory.journal.write_bytes(os.urandom(4096))
+
+    run = look(written, now=CREATED + 1)
+
+    assert run.state is RunState.PENDING
+
+
+def test_a_spec_of_a_newer_version_is_read(written: WrittenRun) -> None:
+    newer = json.loads(written.directory.spec.read_text()) | {"format": 2, "priority": "high"}
+    written.directory.spec.write_text(json.dumps(newer))
+    written.happened(HERE, *STARTED[1:])
+
+    run = look(written)
+
+    assert (run.state, run.spec.format) == (RunState.RUNNING, 2)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        pytest.param(b"", id="an empty file"),
+        pytest.param(b'{"run_id": "2026', id="half a file"),
+        pytest.param(b"\xff\xfe\x00", id="no text"),
+        pytest.param(b"[]", id="a list"),
+        pytest.param(b'{"ranks": [1]}', id="ranks that are numbers"),
+        pytest.param(b"{}", id="nothing that is needed"),
+    ],
+)
+def test_a_directory_without_a_spec_that_can_be_read_is_no_run(written: WrittenRun, content: bytes) -> None:
+    written.directory.spec.write_bytes(content)
+
+    assert snapshot(written.directory) is None
+
+
+def test_a_directory_that_has_gone_is_no_run(written: WrittenRun) -> None:
+    written.directory.spec.unlink()
+
+    assert snapshot(written.directory) is None

@@ -1,0 +1,111 @@
+"""The READMEs say what is true of the code."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+import nbdist
+from nbdist import options, runner
+from nbdist.magics.runs import RunMagics
+
+ROOT = Path(__file__).parent.parent
+ENGLISH, CHINESE = "README.md", "README.zh-CN.md"
+BOTH = pytest.mark.parametrize("name", [ENGLISH, CHINESE])
+DECISIONS = sorted(f"docs/decisions/{path.name}" for path in (ROOT / "docs/decisions").glob("*.md"))
+
+
+def read(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def options_of(text: str) -> str:
+    """What stands between the two markers."""
+    _, table, _ = text.split("<!-- options -->")
+    return table.strip()
+
+
+def first_cells(table: str) -> list[str]:
+    """The first cell of each row below the head of a table."""
+    return [re.split(r"(?<!\\)\|", row)[1].strip() for row in table.splitlines()[2:]]
+
+
+def the_cell(name: str) -> tuple[str, str]:
+    """The line and the program of the cell that is shown."""
+    found = re.search(r"```python\n%%distributed(.*)\n([\s\S]*?)```", read(name))
+    assert found is not None
+    return found[1], found[2]
+
+
+def test_the_options_are_those_of_the_code() -> None:
+    assert options_of(read(ENGLISH)) == options.markdown_table()
+
+
+def test_the_chinese_readme_names_every_option() -> None:
+    assert first_cells(options_of(read(CHINESE))) == first_cells(options.markdown_table())
+
+
+@BOTH
+def test_every_magic_is_named(name: str) -> None:
+    missing = [magic for magic in RunMagics.magics["line"] if f"| `%{magic} " not in read(name)]
+
+    assert not missing
+
+
+@BOTH
+def test_every_magic_that_is_named_exists(name: str) -> None:
+    assert set(re.findall(r"%(dist_\w+)", read(name))) <= set(RunMagics.magics["line"])
+
+
+@BOTH
+def test_the_python_names_are_those_that_are_promised(name: str) -> None:
+    promised = set(nbdist.__all__) - {"__version__", "load_ipython_extension"}
+
+    assert set(re.findall(r"^\| `nbdist\.(\w+)", read(name), re.M)) == promised
+
+
+@BOTH
+def test_every_package_and_module_has_its_line(name: str) -> None:
+    tree = next(block for block in read(name).split("```") if block.startswith("\nmagics/"))
+    there = {
+        path.name
+        for path in (ROOT / "nbdist").iterdir()
+        if (path.is_dir() or path.suffix == ".py") and not path.name.startswith(("_", "."))
+    }
+
+    named = {word.rstrip("/") for word in re.findall(r"^\S+|(?<=\s)\S+(?:/|\.py)(?=\s)", tree, re.M)}
+
+    assert named == there
+
+
+def test_the_readme_can_be_read_in_one_sitting() -> None:
+    assert len(read(ENGLISH).splitlines()) <= 160
+
+
+@pytest.mark.parametrize("page", [ENGLISH, CHINESE, "CHANGELOG.md", "CONTRIBUTING.md", *DECISIONS])
+def test_every_link_leads_somewhere(page: str) -> None:
+    links = re.findall(r"\]\((?!https?:|#)([^)#]+)", read(page))
+
+    assert not [link for link in links if not ((ROOT / page).parent / link).exists()]
+
+
+def test_both_readmes_show_the_same_cell() -> None:
+    assert the_cell(CHINESE) == the_cell(ENGLISH)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
+def test_the_cell_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NBDIST_HOME", str(tmp_path / "home"))
+    line, cell = the_cell(ENGLISH)
+    handle = runner.start(runner.plan(options.parse(line), cell=cell, cwd=str(tmp_path)))
+
+    status = handle.wait(60)
+
+    # whatever came of it, nothing of it is left behind
+    handle.stop()
+    runner.collect_supervisors()
+    assert status == "succeeded", handle.logs(0) + handle.logs(1)
+    assert handle.metrics()["loss"] < 0.01
