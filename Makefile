@@ -30,7 +30,8 @@ demo: $(VENV)/.ready  ## run notebooks/01-quickstart.ipynb in a real kernel
 	$(BIN)/python notebooks/run.py notebooks/01-quickstart.ipynb
 
 lab: $(VENV)/.ready  ## open the notebooks in JupyterLab
-	$(BIN)/jupyter lab --notebook-dir=notebooks --LabApp.default_url=/lab/tree/01-quickstart.ipynb $(LAB_ARGS)
+	$(BIN)/jupyter lab --notebook-dir=notebooks --LabApp.default_url=/lab/tree/01-quickstart.ipynb \
+	  $(if $(filter 0,$(shell id -u)),--allow-root) $(LAB_ARGS)
 
 # programs from tutorials that are kept beside this checkout and run as cells, where they are there
 NBDIST_PROGRAMS ?= $(firstword $(wildcard ../*/seed-programs))

@@ -23,7 +23,7 @@ _SECONDARY = re.compile(
     r"Connection closed by peer|Connection reset by peer|Broken pipe"
     r"|pair\.cc:\d+\] TIMEOUT self_rank|gloo::TimeoutException"
     r"|Socket Timeout|Timed out waiting \d+ms for (recv|send)"
-    r"|DistNetworkError.*(recvValue|sendBytes)|failed to recv, got 0 bytes"
+    r"|DistNetworkError.*(recvValue|sendBytes)|[Ff]ailed to (recv, got|send, sent) 0 bytes"
 )
 
 

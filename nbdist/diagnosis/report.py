@@ -24,7 +24,8 @@ def failure_report(failure: Failure) -> str:
     lines = [failure_headline(failure), ""]
     if failure.report is not None:
         lines += traceback_lines(failure)
-        lines.append(f"{failure.report.type}: {failure.report.message}".rstrip(": "))
+        kind, message = failure.report.type, failure.report.message
+        lines.append(f"{kind}: {message}" if message else kind)
     elif failure.tail:
         lines.append(f"the last lines of rank {failure.rank}:")
         lines += [f"    {line}" for line in failure.tail]

@@ -95,7 +95,7 @@ def follow(
     usage: dict[int, TreeUsage] = {}
     attempt, looked = 0, 0.0
     while True:
-        run = _look(directory)
+        run = _look(directory, clock)
         ended = run.state.terminal
         if run.attempt != attempt:
             attempt = run.attempt
@@ -125,8 +125,8 @@ def usage_of(run: Run) -> dict[int, TreeUsage]:
     return found
 
 
-def _look(directory: RunDirectory) -> Run:
-    run = snapshot(directory)
+def _look(directory: RunDirectory, clock: Callable[[], float]) -> Run:
+    run = snapshot(directory, clock=clock)
     if run is None:
         raise UnknownRun(
             f"the directory of run {directory.run_id} was removed or cannot be read; its supervisor "

@@ -6,6 +6,7 @@ import html
 from collections.abc import Sequence
 
 from nbdist.model import RankState, Run, RunState
+from nbdist.panel.ansi import strip_ansi
 from nbdist.panel.follow import usage_of
 from nbdist.panel.labels import state_word, word
 from nbdist.panel.view import RunView, bytes_text, duration, view_of
@@ -61,7 +62,7 @@ def _last_lines(run: Run, directory: RunDirectory) -> dict[int, str]:
         stream = LogStream(directory.rank(rank.rank, run.attempt).log)
         stream.skip_to_tail(_TAIL)
         lines = LogLines()
-        found = [*lines.feed(stream.read(_TAIL)), *lines.close()]
+        found = [strip_ansi(line) for line in (*lines.feed(stream.read(_TAIL)), *lines.close())]
         last[rank.rank] = next((line for line in reversed(found) if line.strip()), "")
     return last
 
@@ -88,7 +89,8 @@ def _rows(view: RunView, language: str) -> list[list[str]]:
         pid = str(rank.pid or "")
         memory = bytes_text(rank.memory)
         line = rank.last_line.strip()[:80]
-        rows.append(["", str(rank.rank), shown, rank.device, pid, memory, "", line])
+        age = duration(rank.elapsed)
+        rows.append(["", str(rank.rank), shown, rank.device, pid, memory, age, line])
     return rows
 
 

@@ -20,7 +20,7 @@ class TextSurface:
 
     def __init__(self, write: Callable[[str], object], limit: int = _LINES_LIMIT) -> None:
         self._write = write
-        self._room = limit
+        self._limit = self._room = limit
         self._state = ""
 
     def update(self, view: RunView, deltas: list[LogDelta]) -> None:
@@ -43,6 +43,6 @@ class TextSurface:
         shown = delta.lines[: max(0, self._room)]
         out += [f"[{delta.rank:>{width}}] {line}\n" for line in shown]
         if self._room > 0 and len(delta.lines) >= self._room:
-            out.append(f"[nbdist] {_LINES_LIMIT:,} lines are shown; the rest is in the log: %dist_logs\n")
+            out.append(f"[nbdist] {self._limit:,} lines are shown; the rest is in the log: %dist_logs\n")
         self._room -= len(delta.lines)
         return "".join(out)

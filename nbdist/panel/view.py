@@ -21,6 +21,7 @@ class RankView:
     pid: int | None
     memory: int | None
     exit: str
+    elapsed: float
     last_line: str
 
 
@@ -57,12 +58,12 @@ def view_of(
         reason=run.reason or run.stop_reason,
         elapsed=run.elapsed(now),
         ranks=tuple(
-            _rank_view(rank, usage.get(rank.rank), last_lines.get(rank.rank, "")) for rank in run.ranks
+            _rank_view(rank, now, usage.get(rank.rank), last_lines.get(rank.rank, "")) for rank in run.ranks
         ),
     )
 
 
-def _rank_view(rank: Rank, usage: TreeUsage | None, last_line: str) -> RankView:
+def _rank_view(rank: Rank, now: float, usage: TreeUsage | None, last_line: str) -> RankView:
     running = rank.process is not None and not rank.state.terminal
     return RankView(
         rank=rank.rank,
@@ -71,8 +72,15 @@ def _rank_view(rank: Rank, usage: TreeUsage | None, last_line: str) -> RankView:
         pid=rank.process.pid if rank.process is not None and running else None,
         memory=usage.memory if usage is not None and running else None,
         exit="" if rank.code is None else describe_exit(rank.code),
+        elapsed=_elapsed(rank, now),
         last_line=last_line[:200],
     )
+
+
+def _elapsed(rank: Rank, now: float) -> float:
+    if rank.started is None:
+        return 0.0
+    return max(0.0, (now if rank.exited is None else rank.exited) - rank.started)
 
 
 def duration(seconds: float) -> str:

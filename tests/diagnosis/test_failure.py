@@ -1,5 +1,5 @@
-"""The first failure is the cause, not the first exit. What the ranks say here, real ranks have said
-(torch 2.13 and paddle 3.3.1 with gloo, two ranks on the CPU)."""
+"""The first failure is the cause, not the first exit. What the ranks say here, torch 2.13 and paddle
+3.3.1 say with gloo on the CPU."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PEER_RESET = (
     "[127.0.0.1]:5529: Connection reset by peer"
 )
 STORE_GONE = (
-    "failed to recv, got 0 bytes. Connection was likely closed. Did the remote server shutdown or crash?"
+    "Failed to recv, got 0 bytes. Connection was likely closed. Did the remote server shutdown or crash?"
 )
 NO_GROUP = "Default process group has not been initialized, please make sure to call init_process_group."
 ONE_OF_TWO = "Timed out after 9 seconds waiting for clients. 1/2 clients joined."

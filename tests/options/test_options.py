@@ -142,7 +142,7 @@ MISTAKES = [
     pytest.param("""--args "it's" """, 'No closing quotation; write  --args "--lr 0.1"', id="half a quote"),
     pytest.param("--name 'a", 'No closing quotation; quote a value like  --args "--lr 0.1"', id="a quote"),
     pytest.param("--detach=yes", "--detach takes no value: write  --detach", id="a value too many"),
-    pytest.param("-n 2 train.py", '\'train.py\' is no option: arguments of the program go into  --args "', id="a file"),
+    pytest.param("-n 2 train.py", "'train.py' is no option: arguments of the program go into", id="a file"),
     pytest.param("--detatch", "no option --detatch: did you mean --detach?", id="misspelt"),
     pytest.param("--gpu 0", "no option --gpu: did you mean --gpus?", id="one letter short"),
     pytest.param("--time=5", "no option --time: did you mean --timeout?", id="half an option"),

@@ -14,6 +14,7 @@ import pytest
 
 from nbdist import processes, runner
 from nbdist.model import RankState
+from nbdist.options import Options
 
 pytestmark = pytest.mark.usefixtures("leaves_nothing")
 
@@ -267,9 +268,7 @@ def test_ten_runs_at_once_do_not_collide(start_cell) -> None:
 def test_a_program_that_cannot_be_started_says_why(start_cell, tmp_path: Path) -> None:
     folder = tmp_path / "gone"
     folder.mkdir()
-    plan = runner.plan(
-        runner.Options(nproc=1, cwd=str(folder)), cell="print(1)", cwd=str(tmp_path), python_path=[]
-    )
+    plan = runner.plan(Options(nproc=1, cwd=str(folder)), cell="print(1)", cwd=str(tmp_path), python_path=[])
     folder.rmdir()
 
     handle = runner.start(plan)

@@ -100,6 +100,16 @@ def test_runs_are_listed_the_newest_first(three_runs: RunStore) -> None:
     assert [run.run_id for run in three_runs.directories()] == [NEW_LENET, BERT, OLD_LENET]
 
 
+def test_runs_of_the_same_second_are_listed_by_when_they_were_made(home: Path) -> None:
+    made = ["20261120-141503-lenet-zzzz", "20261120-141503-lenet-aaaa", "20261120-141503-lenet-mmmm"]
+    store = RunStore(home)
+    for second, run_id in enumerate(made):
+        run = store.create(a_spec(run_id=run_id), None)
+        os.utime(run.spec, (second, second))
+
+    assert [run.run_id for run in store.directories()] == made[::-1]
+
+
 def test_what_is_no_run_is_not_listed(three_runs: RunStore) -> None:
     for name in ("lost+found", ".Trash", "20261120-lenet", f"{RUN_ID}.bak", "20261120-141503-LeNet-k3f9"):
         (three_runs.runs / name).mkdir()
@@ -148,7 +158,7 @@ def test_an_unknown_run_names_the_known_ones(three_runs: RunStore, wanted: str) 
 
 
 def test_an_unknown_run_among_none_says_so(home: Path) -> None:
-    with pytest.raises(UnknownRun, match="^no run lenet: there are no runs yet$"):
+    with pytest.raises(UnknownRun, match=r"^no run lenet: there are no runs yet$"):
         RunStore(home).find("lenet")
 
 

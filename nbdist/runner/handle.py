@@ -1,0 +1,122 @@
+"""Runs in hand: one by its name, all of them, and what one can do with each."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator
+
+from nbdist import config, processes
+from nbdist.errors import UnknownRun, UsageMistake
+from nbdist.model import Run
+from nbdist.store import (
+    LogLines,
+    LogStream,
+    RunDirectory,
+    RunStore,
+    last_values,
+    request_stop,
+    snapshot,
+)
+
+_POLL = 0.05
+
+
+class RunHandle:
+    """A run, live or ended, in this or any other process. Everything is read from its directory."""
+
+    def __init__(self, directory: RunDirectory) -> None:
+        self.directory = directory
+
+    @property
+    def run_id(self) -> str:
+        return self.directory.run_id
+
+    @property
+    def run(self) -> Run:
+        """How the run stands now. Raises UnknownRun when its directory is gone."""
+        run = snapshot(self.directory)
+        if run is None:
+            raise UnknownRun(f"the directory of run {self.run_id} is gone or cannot be read")
+        return run
+
+    @property
+    def status(self) -> str:
+        """ "pending", "starting", "running", "stopping", "succeeded", "failed", "cancelled", "lost"."""
+        return self.run.state.value
+
+    def wait(self, timeout: float | None = None) -> str:
+        """Wait until the run ends, at most ``timeout`` seconds; the status then."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while not self.run.state.terminal:
+            if deadline is not None and time.monotonic() >= deadline:
+                break
+            time.sleep(_POLL)
+        return self.status
+
+    def logs(self, rank: int = 0) -> str:
+        """Everything the rank has written so far, as text; bytes that are no UTF-8 are replaced."""
+        self._check_rank(rank)
+        data = b"".join(iter(LogStream(self.directory.rank(rank, self.run.attempt).log).read, b""))
+        return data.decode("utf-8", errors="replace")
+
+    def log_lines(self, rank: int) -> Iterator[str]:
+        """The lines of a rank's log as a terminal would show them, from the start."""
+        self._check_rank(rank)
+        stream = LogStream(self.directory.rank(rank, self.run.attempt).log)
+        lines = LogLines()
+        while data := stream.read():
+            yield from lines.feed(data)
+        yield from lines.close()
+
+    def metrics(self) -> dict[str, float]:
+        """The last value of each metric that a rank recorded with ``nbdist.log``."""
+        return last_values(self.run, self.directory)
+
+    def stop(self, reason: str = "stopped from Python", timeout: float = 15.0) -> str:
+        """Ask the run to end (SIGINT, then SIGTERM, then SIGKILL) and wait for it; the status then."""
+        request_stop_of(self, reason)
+        return self.wait(timeout)
+
+    def _check_rank(self, rank: int) -> None:
+        if not 0 <= rank < self.run.spec.world_size:
+            last = self.run.spec.world_size - 1
+            raise UsageMistake(f"run {self.run.label} has no rank {rank}: it has 0 to {last}")
+
+    def __repr__(self) -> str:
+        return f"<nbdist run {self.run_id}: {self.status}>"
+
+
+def store() -> RunStore:
+    """The runs of this user."""
+    return RunStore(config.home())
+
+
+def runs() -> list[RunHandle]:
+    """Every run of this user, the newest first."""
+    return [RunHandle(directory) for directory in store().directories()]
+
+
+def attach(run: str | None = None) -> RunHandle:
+    """The run with this id, name or ending of an id; the latest where none is named.
+
+    Raises UnknownRun.
+    """
+    if run is not None:
+        return RunHandle(store().find(run))
+    latest = next(iter(store().directories()), None)
+    if latest is None:
+        raise UnknownRun("there are no runs yet: start one with  %%distributed -n 2")
+    return RunHandle(latest)
+
+
+def request_stop_of(handle: RunHandle, reason: str) -> None:
+    """Ask the supervisor of a run to stop it; where the disk refuses the request, by a signal."""
+    run = handle.run
+    if run.state.terminal:
+        return
+    try:
+        request_stop(handle.directory, reason)
+    except OSError:
+        if run.supervisor is not None:
+            processes.send(run.supervisor, signal.SIGTERM)

@@ -1,0 +1,226 @@
+"""What would be started: checks all that can be checked before anything is."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import shutil
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from nbdist import config, processes
+from nbdist.devices import list_gpus
+from nbdist.errors import LaunchError, UsageMistake
+from nbdist.frameworks import (
+    FRAMEWORKS,
+    Placement,
+    by_name,
+    detect_framework,
+    imported_modules,
+    inherited,
+    is_installed,
+    rank_environment,
+)
+from nbdist.model import Device, RankSpec, RunSpec
+from nbdist.options import Options
+
+_ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
+_SECRET = re.compile(r"TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|API_?KEY|ACCESS_?KEY|PRIVATE", re.I)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """A run that could start: its spec, its program, and what a person should know about it."""
+
+    spec: RunSpec
+    cell: str | None
+    environment: Mapping[str, str]
+    notes: tuple[str, ...]
+
+
+def plan(
+    options: Options,
+    *,
+    cell: str,
+    cwd: str,
+    python_path: Sequence[str] = (),
+    environ: Mapping[str, str] | None = None,
+    notebook: str = "",
+) -> Plan:
+    """What would be started for a cell. Raises UsageMistake or LaunchError; nothing is written then.
+
+    ``cwd`` is the notebook's directory, ``python_path`` the ranks' sys.path, ``environ`` what they
+    inherit (this process's environment).
+    """
+    environ = dict(os.environ if environ is None else environ)
+    framework, used = _framework(options, cell)
+    devices, notes = _devices(options, environ)
+    _check_env(options)
+    environment = inherited(environ, len(devices)) | dict(options.env)
+    if "OMP_NUM_THREADS" in environment.keys() - environ.keys() - dict(options.env).keys():
+        notes.append("OMP_NUM_THREADS=1 in each rank; --env OMP_NUM_THREADS=4 for more")
+    home = config.home(environ)
+    _check_disk(home)
+    _check_modules(used)
+    name, created = options.name or framework or "run", time.time()
+    run_id = _run_id(name, created)
+    spec = RunSpec(
+        run_id=run_id,
+        name=name,
+        created=created,
+        program=str(home / "runs" / run_id / "cell.py"),
+        python=sys.executable,
+        cwd=str(_directory(options.cwd, cwd)),
+        ranks=_ranks(devices, options.backend),
+        framework=framework or "none",
+        backend=options.backend,
+        args=options.args,
+        python_path=tuple(python_path),
+        environment={key: _masked(key, value) for key, value in options.env},
+        detached=options.detach,
+        timeout=options.timeout,
+        owner=None if options.detach else processes.identify(os.getpid()),
+        notebook=notebook,
+    )
+    return Plan(spec=spec, cell=cell, environment=environment, notes=tuple(notes))
+
+
+def _ranks(devices: Sequence[Device], backend: str) -> tuple[RankSpec, ...]:
+    """A rank for each device, all on this machine. Raises UsageMistake."""
+    gpus = tuple(device.index for device in devices if device.kind == "gpu")
+    if backend == "nccl" and not gpus:
+        raise UsageMistake("--backend nccl needs GPUs and this machine has none: leave it out")
+    count = len(devices)
+    return tuple(
+        RankSpec(
+            rank=rank,
+            local_rank=rank,
+            device=device,
+            environment=rank_environment(
+                Placement(
+                    rank=rank,
+                    world_size=count,
+                    local_rank=rank,
+                    local_world_size=count,
+                    node_rank=0,
+                    nodes=1,
+                    gpus=gpus,
+                ),
+                backend,
+            ),
+        )
+        for rank, device in enumerate(devices)
+    )
+
+
+def _directory(asked: str, notebook: str) -> Path:
+    """The ranks' working directory; ``asked`` is taken from the notebook's. Raises UsageMistake."""
+    directory = Path(notebook) / Path(asked or notebook).expanduser()
+    if not directory.is_dir():
+        raise UsageMistake(f"--cwd {asked or notebook}: there is no such directory")
+    return directory.resolve()
+
+
+def _framework(options: Options, cell: str) -> tuple[str, tuple[str, ...]]:
+    """The name of the framework of a run ("" for none), and the modules that must be there for it."""
+    if options.framework == "none":
+        return "", ()
+    if options.framework != "auto":
+        framework = by_name(options.framework)
+        return framework.name, (framework.module,)
+    detected = detect_framework(cell)
+    imported = set(imported_modules(cell))
+    used = tuple(f.module for f in FRAMEWORKS if f.module in imported)
+    return (detected.name if detected else ""), used
+
+
+def _check_env(options: Options) -> None:
+    """Refuse what would be overwritten in every rank. Raises UsageMistake."""
+    place = Placement(rank=0, world_size=1, local_rank=0, local_world_size=1, node_rank=0, nodes=1, gpus=(0,))
+    own = rank_environment(place, "gloo")
+    for key, _ in options.env:
+        if key == "CUDA_VISIBLE_DEVICES":
+            raise UsageMistake("--env CUDA_VISIBLE_DEVICES: choose the GPUs of the run with  --gpus 0,1")
+        if key in own or key.startswith("NBDIST_RA") or key in ("NBDIST_RUN_ID", "NBDIST_RUN_DIR"):
+            raise UsageMistake(f"--env {key}: nbdist sets {key} in each rank: leave it out")
+
+
+def _check_modules(modules: Sequence[str]) -> None:
+    for framework in FRAMEWORKS:
+        if framework.module in modules and not is_installed(framework.module):
+            raise UsageMistake(
+                f"{framework.name} is not installed for {sys.executable}: run  "
+                f'%pip install "nbdist[{framework.extra}]"  and restart the kernel'
+            )
+
+
+def _devices(options: Options, environ: Mapping[str, str]) -> tuple[list[Device], list[str]]:
+    """A device for each rank, and what to say about the choice. Raises UsageMistake."""
+    if options.gpus is None and options.nproc is not None:
+        return [Device()] * options.nproc, []
+    gpus = list_gpus(environ.get("CUDA_VISIBLE_DEVICES"))
+    there = [gpu.index for gpu in gpus]
+    if options.gpus is None:
+        if there:
+            return [Device(kind="gpu", index=index) for index in there], []
+        return [Device()] * 2, ["no GPU here: 2 ranks on the CPU; -n 4 for another number"]
+    if options.gpus == "all":
+        if not there:
+            raise UsageMistake("--gpus all: this machine has no GPU: write  -n 2  for 2 CPU ranks")
+        wanted = there
+    else:
+        wanted = [int(index) for index in options.gpus]
+    missing = [index for index in wanted if index not in there]
+    if not there:
+        count = options.nproc or len(wanted)
+        ids = ",".join(map(str, wanted))
+        raise UsageMistake(
+            f"--gpus {ids}: this machine has no GPU that can be used: write  -n {count}  for "
+            f"{count} CPU rank{'s' if count > 1 else ''}"
+        )
+    if missing:
+        known = ", ".join(map(str, there))
+        raise UsageMistake(
+            f"no GPU {', '.join(map(str, missing))}: this machine has {known}: write  "
+            f"--gpus {','.join(map(str, there))}"
+        )
+    if options.nproc is not None and options.nproc != len(wanted):
+        raise UsageMistake(f"-n {options.nproc} and {len(wanted)} GPUs disagree: leave out -n")
+    return [Device(kind="gpu", index=index) for index in wanted], []
+
+
+def _check_disk(
+    home: Path, free_bytes: Callable[[Path], int] = lambda path: shutil.disk_usage(path).free
+) -> None:
+    """Raises LaunchError when the runs cannot be written, or there is no room for them."""
+    existing = home
+    while not existing.exists() and existing != existing.parent:
+        existing = existing.parent
+    if not os.access(existing, os.W_OK | os.X_OK) or not existing.is_dir():
+        raise LaunchError(
+            f"{existing} cannot be written, and the runs belong into {home}: choose another place, "
+            "for example  %env NBDIST_HOME=/tmp/nbdist"
+        )
+    if home.exists() and home.stat().st_uid != os.geteuid():
+        raise LaunchError(
+            f"{home} belongs to another user: choose another place with  %env NBDIST_HOME=/tmp/nbdist-mine"
+        )
+    free = free_bytes(existing)
+    if free < config.MIN_FREE_DISK:
+        raise LaunchError(
+            f"only {free >> 20} MB are free on the disk of {home}: free some, or choose another "
+            "disk with  %env NBDIST_HOME=/another/disk/nbdist"
+        )
+
+
+def _run_id(name: str, created: float) -> str:
+    stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(created))
+    return f"{stamp}-{name}-{''.join(secrets.choice(_ALPHABET) for _ in range(4))}"
+
+
+def _masked(key: str, value: str) -> str:
+    return "•••" if _SECRET.search(key) else value

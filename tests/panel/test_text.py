@@ -1,0 +1,123 @@
+"""A run as lines of text, for where no widget is drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from nbdist.model import Device, Event, Run
+from nbdist.panel import TextSurface
+from nbdist.panel.follow import LogDelta
+from nbdist.panel.view import RunView, view_of
+from tests.fakes.runs import CREATED, STARTED, a_spec, stop_requested
+
+
+class Page:
+    """What was written, and the surface that writes it."""
+
+    def __init__(self, limit: int = 20_000) -> None:
+        self.writes: list[str] = []
+        self.surface = TextSurface(self.writes.append, limit)
+
+    def update(self, view: RunView, *deltas: LogDelta) -> None:
+        self.surface.update(view, list(deltas))
+
+    @property
+    def lines(self) -> list[str]:
+        return "".join(self.writes).splitlines()
+
+
+def a_view(events: Sequence[Event] = STARTED, *, ranks: int = 2, devices: tuple[Device, ...] = ()) -> RunView:
+    return view_of(Run.of(a_spec(ranks=ranks, devices=devices), events), now=CREATED + 65.1)
+
+
+def lines(rank: int, *texts: str, skipped: int = 0) -> LogDelta:
+    return LogDelta(rank=rank, first=0, lines=texts, partial="", skipped=skipped)
+
+
+@pytest.mark.parametrize(
+    ("devices", "said"),
+    [
+        pytest.param((Device(), Device()), "2 ranks on CPU", id="the CPU once for all"),
+        pytest.param(
+            (Device(kind="gpu", index=3), Device(kind="gpu", index=5)),
+            "2 ranks on GPU 3, GPU 5",
+            id="each GPU",
+        ),
+    ],
+)
+def test_a_run_is_introduced_once(devices: tuple[Device, ...], said: str) -> None:
+    page = Page()
+
+    page.update(a_view(devices=devices))
+    page.update(a_view(devices=devices))
+
+    assert page.lines == [f"[nbdist] lenet-k3f9: {said}"]
+
+
+def test_every_line_says_which_rank_wrote_it() -> None:
+    page = Page()
+
+    page.update(a_view(), lines(0, "step 1", "step 2"), lines(1, "", "step 1"))
+
+    assert page.lines[1:] == ["[0] step 1", "[0] step 2", "[1] ", "[1] step 1"]
+
+
+def test_ranks_stand_in_a_column() -> None:
+    page = Page()
+
+    page.update(a_view([], ranks=12), lines(3, "three"), lines(11, "eleven"))
+
+    assert page.lines[1:] == ["[ 3] three", "[11] eleven"]
+
+
+def test_lines_that_come_together_are_written_together() -> None:
+    page = Page()
+    page.update(a_view())
+
+    page.update(a_view(), *(lines(rank, *("x",) * 500) for rank in (0, 1)))
+
+    assert len(page.writes) == 2
+
+
+def test_a_look_without_news_writes_nothing() -> None:
+    page = Page()
+    page.update(a_view())
+
+    page.update(a_view())
+
+    assert len(page.writes) == 1
+
+
+def test_a_stop_is_said_once_with_its_reason() -> None:
+    page = Page()
+    page.update(a_view())
+
+    for _ in range(3):
+        page.update(a_view([*STARTED, stop_requested("stopped by ada")]))
+
+    assert page.lines[1:] == ["[nbdist] stopping (1:05) stopped by ada"]
+
+
+def test_bytes_that_were_passed_over_are_counted() -> None:
+    page = Page()
+
+    page.update(a_view(), lines(1, "step 9", skipped=5_000_000))
+
+    assert page.lines[1:] == ["[1] … 5000000 bytes not shown here: %dist_logs", "[1] step 9"]
+
+
+def test_a_flood_of_lines_ends_with_a_note_and_the_notebook_stays_small() -> None:
+    page = Page(limit=3)
+
+    page.update(a_view(), lines(0, "1", "2"))
+    page.update(a_view(), lines(0, "3", "4", "5"), lines(1, "6"))
+    page.update(a_view(), lines(0, "7"))
+
+    assert page.lines[1:] == [
+        "[0] 1",
+        "[0] 2",
+        "[0] 3",
+        "[nbdist] 3 lines are shown; the rest is in the log: %dist_logs",
+    ]

@@ -1,0 +1,143 @@
+"""The view model: what every surface draws of a run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import pytest
+
+from nbdist.devices import TreeUsage
+from nbdist.model import Device, Event, RankState, Run, RunState
+from nbdist.panel.labels import state_word
+from nbdist.panel.view import RankView, RunView, bytes_text, duration, view_of
+from tests.fakes.runs import (
+    CREATED,
+    RUN_ID,
+    STARTED,
+    a_spec,
+    errored,
+    exited,
+    run_ended,
+    run_lost,
+    stop_requested,
+)
+
+USAGE = {rank: TreeUsage(memory=500_000_000 + rank, cpu=3.0, processes=2) for rank in (0, 1)}
+
+
+def test_a_view_says_everything_that_is_drawn() -> None:
+    devices = (Device(kind="gpu", index=3), Device(kind="gpu", index=5))
+    run = Run.of(a_spec(devices=devices), [*STARTED, exited(1, -9)])
+
+    view = view_of(run, now=CREATED + 47.1, usage=USAGE, last_lines={0: "step 3", 1: "step 2"})
+
+    assert view == RunView(
+        run_id=RUN_ID,
+        label="lenet-k3f9",
+        state="running",
+        live=True,
+        reason="",
+        elapsed=pytest.approx(47.0),
+        ranks=(
+            RankView(
+                rank=0,
+                state="running",
+                device="GPU 3",
+                pid=4001,
+                memory=500_000_000,
+                exit="",
+                elapsed=pytest.approx(46.9),
+                last_line="step 3",
+            ),
+            RankView(
+                rank=1,
+                state="failed",
+                device="GPU 5",
+                pid=None,
+                memory=None,
+                exit="SIGKILL (killed from outside, often by the out-of-memory killer)",
+                elapsed=pytest.approx(10.8),
+                last_line="step 2",
+            ),
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("events", "state", "live", "reason"),
+    [
+        pytest.param([], "pending", True, "", id="queued"),
+        pytest.param(STARTED[:2], "starting", True, "", id="starting"),
+        pytest.param(STARTED, "running", True, "", id="running"),
+        pytest.param([*STARTED, stop_requested("enough")], "stopping", True, "enough", id="stopping"),
+        pytest.param(
+            [*STARTED, errored(0), exited(0, 1), exited(1), run_ended(RunState.FAILED, "rank 0 failed")],
+            "failed",
+            False,
+            "rank 0 failed",
+            id="failed",
+        ),
+        pytest.param([*STARTED, run_lost("gone")], "lost", False, "gone", id="lost"),
+    ],
+)
+def test_a_view_says_how_a_run_stands(events: Sequence[Event], state: str, live: bool, reason: str) -> None:
+    view = view_of(Run.of(a_spec(), events), now=CREATED)
+
+    assert (view.state, view.live, view.reason) == (state, live, reason)
+
+
+def test_a_long_line_does_not_widen_the_strip() -> None:
+    view = view_of(Run.of(a_spec(), STARTED), now=CREATED, last_lines={0: "x" * 10_000})
+
+    assert view.ranks[0].last_line == "x" * 200
+
+
+def test_a_view_travels_as_json() -> None:
+    view = view_of(Run.of(a_spec(), STARTED), now=CREATED, usage=USAGE)
+
+    assert json.loads(json.dumps(view.to_dict()))["ranks"][1]["memory"] == 500_000_001
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        pytest.param(0, "0:00", id="nothing"),
+        pytest.param(0.9, "0:00", id="less than a second"),
+        pytest.param(47, "0:47", id="seconds"),
+        pytest.param(59.99, "0:59", id="not yet a minute"),
+        pytest.param(60, "1:00", id="a minute"),
+        pytest.param(725, "12:05", id="minutes"),
+        pytest.param(3599, "59:59", id="not yet an hour"),
+        pytest.param(3600, "1:00:00", id="an hour"),
+        pytest.param(10_930, "3:02:10", id="hours"),
+        pytest.param(360_000, "100:00:00", id="days are hours"),
+    ],
+)
+def test_a_duration_reads_as_on_a_clock(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        pytest.param(None, "", id="unknown"),
+        pytest.param(0, "0 MB", id="nothing"),
+        pytest.param(312_400_000, "312 MB", id="megabytes"),
+        pytest.param(999_000_000, "999 MB", id="not yet a gigabyte"),
+        pytest.param(1_000_000_000, "1.0 GB", id="a gigabyte"),
+        pytest.param(1_440_000_000, "1.4 GB", id="gigabytes"),
+    ],
+)
+def test_bytes_read_as_people_say_them(count: int | None, text: str) -> None:
+    assert bytes_text(count) == text
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_every_state_has_a_word(language: str) -> None:
+    states = (*RunState, *RankState)
+
+    words = [state_word(state, language) for state in states]
+
+    assert all(words)
+    assert all(word.isascii() == (language == "en") for word in words)

@@ -1,0 +1,59 @@
+"""What is checked before anything is started."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nbdist import options, runner
+from nbdist.errors import LaunchError, UsageMistake
+from nbdist.runner.planning import _check_disk
+
+
+def plan(line: str, tmp_path: Path, cell: str = "pass") -> runner.Plan:
+    environment = {"NBDIST_HOME": str(tmp_path / "home"), "PATH": "/usr/bin"}
+    return runner.plan(options.parse(line), cell=cell, cwd=str(tmp_path), environ=environment)
+
+
+def test_a_plan_writes_nothing(tmp_path: Path) -> None:
+    plan("-n 2", tmp_path)
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_is_named_with_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(LaunchError, match=r"only 3 MB are free .*%env NBDIST_HOME="):
+        _check_disk(tmp_path, free_bytes=lambda _: 3 << 20)
+
+
+def test_two_cpu_ranks_are_chosen_where_there_is_no_gpu_and_it_is_said(tmp_path: Path) -> None:
+    planned = plan("", tmp_path)
+
+    assert planned.spec.world_size == 2
+    assert "no GPU here: 2 ranks on the CPU" in planned.notes[0]
+
+
+def test_one_thread_a_rank_is_the_default_and_it_is_said(tmp_path: Path) -> None:
+    planned = plan("-n 2", tmp_path)
+
+    assert planned.environment["OMP_NUM_THREADS"] == "1"
+    assert any("OMP_NUM_THREADS=1" in note for note in planned.notes)
+
+
+def test_threads_the_user_chose_are_kept_in_silence(tmp_path: Path) -> None:
+    planned = plan("-n 2 --env OMP_NUM_THREADS=4", tmp_path)
+
+    assert planned.environment["OMP_NUM_THREADS"] == "4"
+    assert not any("OMP_NUM_THREADS" in note for note in planned.notes)
+
+
+@pytest.mark.parametrize("name", ["RANK", "WORLD_SIZE", "MASTER_PORT", "PADDLE_TRAINER_ID", "NBDIST_RANK"])
+def test_what_nbdist_sets_itself_cannot_be_set(tmp_path: Path, name: str) -> None:
+    with pytest.raises(UsageMistake, match=f"nbdist sets {name} in each rank: leave it out"):
+        plan(f"-n 2 --env {name}=7", tmp_path)
+
+
+def test_gpus_are_chosen_by_their_option(tmp_path: Path) -> None:
+    with pytest.raises(UsageMistake, match="--gpus 0,1"):
+        plan("-n 2 --env CUDA_VISIBLE_DEVICES=3", tmp_path)
