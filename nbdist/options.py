@@ -27,6 +27,7 @@ class Options:
     name: str = ""
     detach: bool = False
     timeout: float | None = None
+    retries: int = 0
     env: tuple[tuple[str, str], ...] = ()
     args: tuple[str, ...] = ()
     cwd: str = ""
@@ -50,11 +51,16 @@ class Option:
     many: bool = False
 
 
+_MOST_RANKS = 1024
+
+
 def _nproc(text: str) -> int:
     try:
         number = int(text)
     except ValueError:
         raise UsageMistake(f"-n {text}: that is not a number of ranks: write  -n 2") from None
+    if number > _MOST_RANKS:
+        raise UsageMistake(f"-n {number}: one machine gets at most {_MOST_RANKS} ranks: write  -n 2")
     if number < 1:
         raise UsageMistake(f"-n {number} starts no rank: write  -n 1  or more")
     return number
@@ -86,6 +92,12 @@ def parse_duration(text: str) -> float:
     if "".join(number + unit for number, unit in parts) != text or seconds <= 0:
         raise UsageMistake(f"--timeout {text}: write a time such as  --timeout 90s, 5m  or  1h30m")
     return seconds
+
+
+def _retries(text: str) -> int:
+    if not text.isdigit():
+        raise UsageMistake(f"--retries {text}: write a number of times, for example  --retries 2")
+    return int(text)
 
 
 def _env(text: str) -> tuple[str, str]:
@@ -158,6 +170,14 @@ OPTIONS: tuple[Option, ...] = (
         metavar="TIME",
         parse=parse_duration,
         help="stop the run after 90s, 5m, 1h30m",
+    ),
+    Option(
+        flags=("--retries",),
+        field="retries",
+        metavar="N",
+        parse=_retries,
+        aliases=("--max_restart", "--max_restarts", "--max-restarts"),
+        help="after a failure, run again up to N times",
     ),
     Option(
         flags=("--env",),

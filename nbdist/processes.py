@@ -109,6 +109,22 @@ def marked(name: str, value: str) -> list[ProcessId]:
     return found
 
 
+def oom_kills() -> int:
+    """How often the out-of-memory killer has struck in this process's control group, or anywhere on
+    this machine where the group does not say (cgroups(7), proc(5)); 0 where nobody counts.
+    """
+    with contextlib.suppress(OSError, StopIteration, ValueError):
+        group = next(
+            line[3:] for line in Path("/proc/self/cgroup").read_text().splitlines() if line.startswith("0::")
+        )
+        events = Path(f"/sys/fs/cgroup{group}/memory.events").read_text().split()
+        return int(events[events.index("oom_kill") + 1])
+    with contextlib.suppress(OSError, ValueError):
+        counters = Path("/proc/vmstat").read_text().split()
+        return int(counters[counters.index("oom_kill") + 1])
+    return 0
+
+
 def send(process: ProcessId, number: int) -> bool:
     """Send a signal to exactly this process. False when it has gone, or is not ours to signal."""
     with contextlib.suppress(ProcessLookupError, PermissionError):

@@ -16,8 +16,13 @@ _MEANINGS = {
 }
 
 
-def describe_exit(code: int) -> str:
-    """``exit 1``, or for a negative code the signal: ``SIGSEGV (invalid memory access …)``."""
+def describe_exit(code: int, *, oom: bool = False) -> str:
+    """``exit 1``, or for a negative code the signal: ``SIGSEGV (invalid memory access …)``.
+
+    ``oom`` says that the out-of-memory killer was seen at work.
+    """
+    if oom and code == -signal.SIGKILL:
+        return "SIGKILL (the system's out-of-memory killer)"
     if code >= 0:
         return f"exit {code}"
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nbdist.model import Rank, RankState, Run
 from nbdist.store import (
@@ -42,6 +42,7 @@ class Failure:
     tail: tuple[str, ...]
     others: tuple[int, ...]
     cell: str
+    oom: bool = False
 
     @property
     def frames(self) -> tuple[ErrorFrame, ...]:
@@ -69,15 +70,7 @@ def first_failure(run: Run, directory: RunDirectory) -> Failure | None:
         return None
     first = min(failures, key=lambda failure: (_is_secondary(failure), failure.time))
     others = tuple(f.rank for f in failures if f is not first)
-    return Failure(
-        rank=first.rank,
-        code=first.code,
-        time=first.time,
-        report=first.report,
-        tail=first.tail,
-        others=others,
-        cell=first.cell,
-    )
+    return replace(first, others=others)
 
 
 def _failure(rank: Rank, run: Run, directory: RunDirectory) -> Failure:
@@ -90,6 +83,7 @@ def _failure(rank: Rank, run: Run, directory: RunDirectory) -> Failure:
     return Failure(
         rank=rank.rank,
         code=rank.code,
+        oom=rank.oom,
         time=report.time if report else rank.errored or rank.exited or 0.0,
         report=report,
         tail=tuple(tail[-_TAIL_LINES:]),

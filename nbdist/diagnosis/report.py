@@ -15,7 +15,7 @@ def failure_headline(failure: Failure) -> str:
         kind = failure.report.type.rpartition(".")[2]
         where = f" at line {failure.line} of the cell" if failure.line is not None else ""
         return f"rank {failure.rank} failed first: {kind}{where}"
-    how = describe_exit(failure.code) if failure.code is not None else "it has not exited"
+    how = describe_exit(failure.code, oom=failure.oom) if failure.code is not None else "it has not exited"
     return f"rank {failure.rank} failed first: {how}"
 
 

@@ -19,6 +19,7 @@ from nbdist.launch.escalation import (
     Step,
 )
 from nbdist.model import (
+    AttemptFailed,
     AttemptStarted,
     Escalated,
     Event,
@@ -59,14 +60,29 @@ class Course:
         self._send = send
         self._wall_clock = wall_clock
         self._escalations: dict[int, Escalation] = {}
-        # ranks that were told to end before they had failed: whatever they do then is our doing
-        self._told: set[int] = set()
+        # what ranks that had not failed were sent: whatever they do then is our doing
+        self._told: dict[int, set[signal.Signals]] = {}
         # one of them had not even finished
         self._cut_short = False
         self._timeout_at: float | None = None
         self._stop_reason: str | None = None
         self._failed = False
         self._timed_out = False
+
+    def next_attempt(self, reason: str, leftover: int) -> None:
+        """Forget the attempt that failed; the time limit and a stop are the run's and stay."""
+        self.record(
+            AttemptFailed(time=self._wall_clock(), attempt=self.run.attempt, reason=reason, leftover=leftover)
+        )
+        self._escalations.clear()
+        self._told.clear()
+        self._failed = False
+
+    @property
+    def may_be_tried_again(self) -> bool:
+        """Whether the attempt ended by the failure of a rank alone, and nobody wants the run to end."""
+        stuck = any(rank.state is RankState.RUNNING for rank in self.run.ranks)
+        return self._failed and self._stop_reason is None and not self._timed_out and not stuck
 
     def record(self, event: Event) -> None:
         """Let the run take one more event, and the journal with it."""
@@ -75,7 +91,7 @@ class Course:
 
     def attempt_started(self, attempt: int, host: str, port: int, now: float) -> None:
         self.record(AttemptStarted(time=self._wall_clock(), attempt=attempt, host=host, port=port))
-        if self.run.spec.timeout is not None:
+        if self.run.spec.timeout is not None and attempt == 1:
             self._timeout_at = now + self.run.spec.timeout
 
     def rank_started(self, rank: int, process: ProcessId) -> None:
@@ -95,23 +111,23 @@ class Course:
     def rank_errored(self, rank: int, now: float) -> None:
         """The program of a rank raised. The rank exits by itself; its peers need not wait for that."""
         self.record(RankErrored(time=self._wall_clock(), rank=rank))
-        if rank not in self._told:
-            self._escalations.setdefault(rank, Escalation(ON_OWN_ERROR, now))
-            self._fail(now)
+        self._escalations.setdefault(rank, Escalation(ON_OWN_ERROR, now))
+        self._fail(now)
 
-    def rank_exited(self, rank: int, code: int, now: float) -> None:
-        told = rank in self._told
-        self.record(RankExited(time=self._wall_clock(), rank=rank, code=code, ended=told))
+    def rank_exited(self, rank: int, code: int, now: float, *, oom: bool = False) -> None:
+        sent = self._told.get(rank, set())
+        # a SIGKILL that we never sent came from outside, whatever else we sent
+        ended = bool(sent) and (code != -signal.SIGKILL or signal.SIGKILL in sent)
+        self.record(RankExited(time=self._wall_clock(), rank=rank, code=code, ended=ended, oom=oom))
         self._escalations.pop(rank, None)
         if self.run.ranks[rank].state is RankState.FAILED:
             self._fail(now)
 
     def stop(self, reason: str, now: float) -> None:
-        """Somebody wants the run to end. Asked again, it goes on to the next step at once."""
-        if self._stop_reason is not None:
-            for escalation in self._escalations.values():
-                escalation.hasten(now)
-        else:
+        """Somebody wants the run to end: a rank that is on its way out gets its next step at once."""
+        for escalation in self._escalations.values():
+            escalation.hasten(now)
+        if self._stop_reason is None:
             self._stop_reason = reason
             self.record(StopRequested(time=self._wall_clock(), reason=reason))
             self._end_ranks(ON_STOP, now)
@@ -133,13 +149,13 @@ class Course:
             self.record(Escalated(time=self._wall_clock(), ranks=tuple(ranks), signal=number.name))
             for rank in ranks:
                 if self.run.ranks[rank].errored is None:
-                    self._told.add(rank)
+                    self._told.setdefault(rank, set()).add(number)
                     self._cut_short |= self.run.ranks[rank].finished is None
                 self._send(rank, number)
 
     def next_deadline(self) -> float | None:
         """When ``tick`` is due at the latest; None when nothing is waited for."""
-        deadlines = [e.deadline for e in self._escalations.values()]
+        deadlines = [e.deadline for e in self._escalations.values() if e.pending]
         if self._timeout_at is not None:
             deadlines.append(self._timeout_at)
         return min(deadlines, default=None)

@@ -41,6 +41,11 @@ class Escalation:
         self._steps = list(steps)
         self.deadline = now
 
+    @property
+    def pending(self) -> bool:
+        """Whether there is a step left to do."""
+        return bool(self._steps)
+
     def due(self, now: float) -> Step | None:
         """The step whose time has come; None when there is none yet, or none is left."""
         if not self._steps or now < self.deadline:

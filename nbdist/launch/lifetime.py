@@ -14,13 +14,28 @@ from collections.abc import Callable
 from nbdist import processes
 from nbdist.model import ProcessId
 
-_PR_SET_CHILD_SUBREAPER = 36  # prctl(2)
+_PR_SET_PDEATHSIG = 1  # prctl(2)
+_PR_SET_CHILD_SUBREAPER = 36
+_libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
 
 def become_subreaper() -> None:
     """Let orphans among our descendants become our children, so that none leaves the tree."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    if _libc is not None:
+        _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def die_with_parent(parent: int, number: signal.Signals) -> None:
+    """Let this process get a signal when ``parent`` ends, or end now if it already has.
+
+    It survives exec, and not fork. Elsewhere than on Linux there is no such thing.
+    """
+    if _libc is None:
+        return
+    _libc.prctl(_PR_SET_PDEATHSIG, int(number), 0, 0, 0)
+    if os.getppid() != parent:
+        # it died between the fork and the call
+        os._exit(127)
 
 
 class Lifeline:

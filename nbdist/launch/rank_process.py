@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import signal
 import socket
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from nbdist.launch.lifetime import die_with_parent
 from nbdist.model.process import ProcessId
 from nbdist.processes import identify, send
 from nbdist.worker.order import CHANNEL, Order
 
 WORKER = Path(__file__).parent.parent / "worker" / "__main__.py"
-_PR_SET_PDEATHSIG = 1  # prctl(2)
-_libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +70,7 @@ def _become_rank(command: RankCommand, log: int, channel: int, parent: int) -> N
     """In the child: never returns."""
     try:
         os.setsid()
-        _die_with_parent(parent)
+        die_with_parent(parent, signal.SIGKILL)
         for number in (
             signal.SIGINT,
             signal.SIGTERM,
@@ -102,15 +99,6 @@ def _become_rank(command: RankCommand, log: int, channel: int, parent: int) -> N
     except BaseException as error:  # noqa: BLE001 - the top of a process: said in its log
         os.write(log, f"nbdist: rank {command.rank} could not be started: {error}\n".encode())
     finally:
-        os._exit(127)
-
-
-def _die_with_parent(parent: int) -> None:
-    if _libc is None:
-        return
-    _libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
-    if os.getppid() != parent:
-        # it died between the fork and the call
         os._exit(127)
 
 

@@ -19,9 +19,10 @@ from pathlib import Path
 from nbdist import processes
 from nbdist.errors import LaunchError
 from nbdist.launch.course import Course, Outcome
+from nbdist.launch.keeper import keep
 from nbdist.launch.lifetime import Lifeline, become_subreaper, end_descendants
 from nbdist.launch.rank_process import RankCommand, RankProcess, start_rank
-from nbdist.launch.rendezvous import choose_rendezvous
+from nbdist.launch.rendezvous import Reservation, port_was_taken
 from nbdist.model import (
     ProcessId,
     RankSpec,
@@ -33,15 +34,20 @@ from nbdist.model import (
 from nbdist.model.states import RunState
 from nbdist.store.control import take_requests
 from nbdist.store.journal import Journal
+from nbdist.store.log_stream import LogStream
 from nbdist.store.paths import RunDirectory, make_private
 from nbdist.worker.order import ERRORED, Order
 
+_THEFTS = 3
+"""How often a run is started again, unasked, because somebody else took its port."""
+
+_ERROR_TAIL = 65_536
 _TICK = 0.05
 """Seconds between two looks into control/."""
 
 
 class Supervisor:
-    """Runs one run to its end. ``spawn`` and ``rendezvous`` are what a test puts in its own of."""
+    """Runs one run to its end. ``spawn`` and ``reserve`` are what a test puts in its own of."""
 
     def __init__(
         self,
@@ -50,15 +56,19 @@ class Supervisor:
         lifeline: Lifeline,
         *,
         spawn: Callable[[RankCommand], RankProcess] = start_rank,
-        rendezvous: Callable[[], Rendezvous] = choose_rendezvous,
+        reserve: Callable[[], Reservation] = Reservation,
     ) -> None:
         self._directory = directory
         self._spec = spec
         self._lifeline = lifeline
         self._spawn = spawn
-        self._rendezvous = rendezvous
+        self._reserve = reserve
         self._journal = Journal(directory.journal, report=_complain)
         self._ranks: dict[int, RankProcess] = {}
+        self._attempts = 0
+        self._retries = spec.retries
+        self._thefts = 0
+        self._oom_kills = 0
         self._selector = selectors.DefaultSelector()
         self._course = Course(spec, record=self._journal.append, send=self._send, wall_clock=time.time)
 
@@ -77,18 +87,56 @@ class Supervisor:
                 host=os.uname().nodename,
             )
         )
-        try:
-            self._start_ranks(attempt=1)
-        except (OSError, LaunchError) as error:
-            self._course.stop(f"a rank could not be started: {error}", time.monotonic())
-            outcome = Outcome(state=RunState.FAILED, reason=f"a rank could not be started: {error}")
-            self._wait()
-            return self._end(outcome)
-        self._wait()
-        return self._end(self._course.outcome())
+        self._watch_owner()
+        outcome = self._attempt()
+        while self._try_again():
+            leftover = end_descendants(self._reap)
+            self._course.next_attempt(outcome.reason, leftover)
+            outcome = self._attempt()
+        return self._end(outcome)
 
-    def _start_ranks(self, attempt: int) -> None:
-        rendezvous = self._rendezvous()
+    def _attempt(self) -> Outcome:
+        """Start every rank and wait until all have exited."""
+        self._ranks.clear()
+        try:
+            reservation = self._reserve()
+        except LaunchError as error:
+            return Outcome(state=RunState.FAILED, reason=str(error))
+        try:
+            self._start_ranks(reservation.rendezvous)
+        except OSError as error:
+            reason = f"a rank could not be started: {error}"
+            self._course.stop(reason, time.monotonic())
+            self._wait()
+            return Outcome(state=RunState.FAILED, reason=reason)
+        else:
+            self._wait()
+            return self._course.outcome()
+        finally:
+            reservation.release()
+
+    def _try_again(self) -> bool:
+        """Whether the attempt that is over is followed by another."""
+        if not self._course.may_be_tried_again:
+            return False
+        if self._thefts < _THEFTS and self._port_was_taken():
+            self._thefts += 1
+            return True
+        if self._retries > 0:
+            self._retries -= 1
+            return True
+        return False
+
+    def _port_was_taken(self) -> bool:
+        run = self._course.run
+        log = LogStream(self._directory.rank(0, run.attempt).log)
+        log.skip_to_tail(_ERROR_TAIL)
+        text = log.read(_ERROR_TAIL).decode(errors="replace")
+        return run.port is not None and port_was_taken(text, run.port)
+
+    def _start_ranks(self, rendezvous: Rendezvous) -> None:
+        attempt = self._attempts = self._attempts + 1
+        self._oom_kills = processes.oom_kills()
         self._course.attempt_started(attempt, rendezvous.host, rendezvous.port, time.monotonic())
         for rank in self._spec.ranks:
             make_private(self._directory.rank(rank.rank, attempt).path)
@@ -125,19 +173,20 @@ class Supervisor:
 
     def _wait(self) -> None:
         """Until every rank has exited."""
-        for descriptor in self._lifeline.descriptors():
-            self._selector.register(descriptor, selectors.EVENT_READ, self._owner_gone)
-        if self._lifeline.gone:
-            self._owner_gone()
         while not self._course.over(time.monotonic()):
-            for key, _ in self._selector.select(self._patience()):
+            ready = self._selector.select(self._patience())
+            # first who has exited: a peer may already complain that the connection is closed
+            self._reap()
+            for key, _ in ready:
                 if callable(key.data):
                     key.data()
                 else:
-                    self._listen(key.data)
+                    self._drain(key.data)
             self._reap()
             for request in take_requests(self._directory):
                 self._course.stop(request.reason, time.monotonic())
+            if not self._directory.path.is_dir():
+                self._course.stop("the directory of the run was deleted", time.monotonic())
             self._course.tick(time.monotonic())
             self._journal.flush()
 
@@ -178,9 +227,11 @@ class Supervisor:
                     # what it said before it exited may still wait in its socket
                     self._drain(rank)
                     code = os.waitstatus_to_exitcode(status)
-                    self._course.rank_exited(rank, code, time.monotonic())
+                    oom = code == -signal.SIGKILL and processes.oom_kills() > self._oom_kills
+                    self._course.rank_exited(rank, code, time.monotonic(), oom=oom)
 
     def _drain(self, rank: int) -> None:
+        """Hear a rank unless its socket has been closed."""
         channel = self._ranks[rank].channel
         if channel.fileno() >= 0:
             self._listen(rank)
@@ -189,6 +240,10 @@ class Supervisor:
         started = self._ranks.get(rank)
         if started is not None:
             started.send(number)
+
+    def _watch_owner(self) -> None:
+        for descriptor in self._lifeline.descriptors():
+            self._selector.register(descriptor, selectors.EVENT_READ, self._owner_gone)
 
     def _owner_gone(self) -> None:
         for descriptor in self._lifeline.descriptors():
@@ -234,8 +289,11 @@ def main(arguments: Sequence[str]) -> int:
     spec = RunSpec.from_dict(json.loads(directory.spec.read_text(encoding="utf-8")))
     descriptor = int(arguments[1]) if len(arguments) > 1 else None
     owner: ProcessId | None = None if spec.detached else spec.owner
-    Supervisor(directory, spec, Lifeline(owner, descriptor)).run()
-    return 0
+
+    def supervise() -> None:
+        Supervisor(directory, spec, Lifeline(owner, descriptor)).run()
+
+    return keep(directory, supervise)
 
 
 def _complain(message: str) -> None:

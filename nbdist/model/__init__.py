@@ -1,6 +1,7 @@
 """Values: what a run is, what happened to it, and which state may follow which. No I/O."""
 
 from nbdist.model.events import (
+    AttemptFailed,
     AttemptStarted,
     Escalated,
     Event,
@@ -21,6 +22,7 @@ from nbdist.model.spec import Device, RankSpec, Rendezvous, RunSpec
 from nbdist.model.states import RankState, RunState
 
 __all__ = [
+    "AttemptFailed",
     "AttemptStarted",
     "Device",
     "Escalated",

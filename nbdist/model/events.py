@@ -68,13 +68,15 @@ class RankErrored:
 class RankExited:
     """``code`` is the exit code, or the negative number of the signal that ended the process.
 
-    ``ended`` says that nbdist had told this rank to end before it failed or exited by itself.
+    ``ended`` says that nbdist had told this rank to end before it failed or exited by itself, ``oom``
+    that the system's out-of-memory killer struck during the attempt.
     """
 
     time: float
     rank: int
     code: int
     ended: bool
+    oom: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +92,16 @@ class Escalated:
     time: float
     ranks: tuple[int, ...]
     signal: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptFailed:
+    """An attempt is over and there will be another one. ``leftover`` as in RunEnded."""
+
+    time: float
+    attempt: int
+    reason: str
+    leftover: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +130,7 @@ Event = Union[
     RankExited,
     StopRequested,
     Escalated,
+    AttemptFailed,
     RunEnded,
     RunLost,
 ]
@@ -133,6 +146,7 @@ _KINDS: dict[str, type[Event]] = {
         RankExited,
         StopRequested,
         Escalated,
+        AttemptFailed,
         RunEnded,
         RunLost,
     )

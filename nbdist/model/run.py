@@ -8,6 +8,7 @@ from typing import Any
 
 from nbdist.errors import IllegalTransition
 from nbdist.model.events import (
+    AttemptFailed,
     AttemptStarted,
     Escalated,
     Event,
@@ -41,6 +42,7 @@ class Rank:
     errored: float | None = None
     exited: float | None = None
     code: int | None = None
+    oom: bool = False
 
     @property
     def rank(self) -> int:
@@ -49,7 +51,10 @@ class Rank:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """A run at one moment. ``supervisor_host`` is the machine whose pids the processes are."""
+    """A run at one moment. ``supervisor_host`` is the machine whose pids the processes are;
+    ``failures`` says why each attempt before this one failed; ``leftover`` counts processes that the
+    ranks had left behind and that were ended.
+    """
 
     spec: RunSpec
     state: RunState = RunState.PENDING
@@ -62,6 +67,7 @@ class Run:
     reason: str = ""
     stop_reason: str = ""
     leftover: int = 0
+    failures: tuple[str, ...] = ()
     ranks: tuple[Rank, ...] = ()
 
     @classmethod
@@ -120,28 +126,43 @@ class Run:
                 return self._with_rank(event.rank, errored=event.time)
             case RankExited():
                 state = exit_state(self._rank(event.rank), event)
-                return self._with_rank(event.rank, state, exited=event.time, code=event.code)
+                return self._with_rank(event.rank, state, exited=event.time, code=event.code, oom=event.oom)
             case StopRequested():
                 return self._move(RunState.STOPPING, stop_reason=event.reason)
             case Escalated():
                 return self._move(RunState.STOPPING)
+            case AttemptFailed():
+                return replace(
+                    self,
+                    failures=(*self.failures, event.reason),
+                    leftover=self.leftover + event.leftover,
+                )
             case RunEnded():
                 return self._move(
                     event.state,
                     ended=event.time,
                     reason=event.reason,
-                    leftover=event.leftover,
+                    leftover=self.leftover + event.leftover,
+                    # a rank that was never started
+                    ranks=tuple(
+                        replace(r, state=move_rank(r.state, RankState.ENDED))
+                        if r.state is RankState.PENDING
+                        else r
+                        for r in self.ranks
+                    ),
                 )
             case RunLost():
                 lost = tuple(
-                    r if r.state.terminal else replace(r, state=move_rank(r.state, RankState.LOST))
+                    r
+                    if r.state.terminal
+                    else replace(r, state=move_rank(r.state, RankState.LOST), exited=event.time)
                     for r in self.ranks
                 )
                 return self._move(
                     RunState.LOST,
                     ended=event.time,
                     reason=event.reason,
-                    leftover=event.leftover,
+                    leftover=self.leftover + event.leftover,
                     ranks=lost,
                 )
 

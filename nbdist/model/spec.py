@@ -72,6 +72,7 @@ class RunSpec:
     environment: Mapping[str, str] = field(default_factory=dict)
     detached: bool = False
     timeout: float | None = None
+    retries: int = 0
     owner: ProcessId | None = None
     notebook: str = ""
     format: int = FORMAT

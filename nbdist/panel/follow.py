@@ -50,6 +50,16 @@ class RankFollower:
         self._count = 0
         self._partial = ""
 
+    def go_on(self, stream: LogStream, attempt: int) -> LogDelta:
+        """Take the log of the next attempt from here on; what is left of the last one, and a line
+        that parts the two."""
+        rest = self.read(final=True)
+        lines = (*(rest.lines if rest else ()), f"—— attempt {attempt} ——")
+        first = rest.first if rest else self._count
+        self._count = first + len(lines)
+        self._stream, self._lines, self._partial = stream, LogLines(), ""
+        return LogDelta(rank=self.rank, first=first, lines=lines, partial="")
+
     def read(self, *, final: bool = False) -> LogDelta | None:
         """What is new, None for nothing. ``final`` also takes the line that no newline ended."""
         skipped = 0
@@ -97,13 +107,13 @@ def follow(
     while True:
         run = _look(directory, clock)
         ended = run.state.terminal
+        deltas = []
         if run.attempt != attempt:
             attempt = run.attempt
-            followers = {
-                rank.rank: RankFollower(rank.rank, LogStream(directory.rank(rank.rank, attempt).log))
-                for rank in run.ranks
-            }
-        deltas = [d for f in followers.values() if (d := f.read(final=ended)) is not None]
+            streams = {rank.rank: LogStream(directory.rank(rank.rank, attempt).log) for rank in run.ranks}
+            deltas = [follower.go_on(streams[rank], attempt) for rank, follower in followers.items()]
+            followers = followers or {rank: RankFollower(rank, s) for rank, s in streams.items()}
+        deltas += [d for f in followers.values() if (d := f.read(final=ended)) is not None]
         if not ended and clock() - looked >= _USAGE_PERIOD:
             looked, usage = clock(), usage_of(run)
         last_lines = {rank: follower.last_line for rank, follower in followers.items()}

@@ -71,7 +71,7 @@ def _rank_view(rank: Rank, now: float, usage: TreeUsage | None, last_line: str) 
         device=str(rank.spec.device),
         pid=rank.process.pid if rank.process is not None and running else None,
         memory=usage.memory if usage is not None and running else None,
-        exit="" if rank.code is None else describe_exit(rank.code),
+        exit="" if rank.code is None else describe_exit(rank.code, oom=rank.oom),
         elapsed=_elapsed(rank, now),
         last_line=last_line[:200],
     )

@@ -83,6 +83,7 @@ def plan(
         environment={key: _masked(key, value) for key, value in options.env},
         detached=options.detach,
         timeout=options.timeout,
+        retries=options.retries,
         owner=None if options.detach else processes.identify(os.getpid()),
         notebook=notebook,
     )

@@ -20,7 +20,7 @@ def last_values(run: Run, directory: RunDirectory) -> dict[str, float]:
         last: dict[str, float] = {}
         for line in stream.read(_TAIL).splitlines():
             last.update(_values(line))
-        values = {**last, **values}
+        values |= {tag: value for tag, value in last.items() if tag not in values}
     return values
 
 

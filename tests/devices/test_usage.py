@@ -12,38 +12,46 @@ from nbdist import processes
 from nbdist.devices import tree_usage
 from nbdist.model import ProcessId
 
-# a child that starts a child of its own; both wait until their standard input is closed
-PARENT = """
+# three generations: each but the last starts the next, the last says so; all wait for a line that
+# never comes
+GENERATION = """
 import subprocess, sys
-ballast = bytearray(40_000_000)
-child = subprocess.Popen([sys.executable, "-S", "-c", "print('here', flush=True); input()"])
+program, left = sys.argv[1], int(sys.argv[2])
+ballast = bytearray(20_000_000)
+if left:
+    child = subprocess.Popen([sys.executable, "-S", "-c", program, program, str(left - 1)])
+else:
+    print("here", flush=True)
 input()
 """
 
 
 @pytest.fixture
 def family() -> Iterator[ProcessId]:
-    """A process with one child."""
+    """A process with a child and a grandchild."""
     with subprocess.Popen(
-        [sys.executable, "-S", "-c", PARENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-S", "-c", GENERATION, GENERATION, "2"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     ) as parent:
         assert parent.stdout is not None
         assert parent.stdin is not None
         assert parent.stdout.readline() == "here\n"
         known = processes.identify(parent.pid)
         assert known is not None
-        children = processes.descendants(parent.pid)
+        descendants = processes.descendants(parent.pid)
         yield known
         parent.kill()
-        processes.send_all(children, 9)
+        processes.send_all(descendants, 9)
 
 
 def test_a_tree_is_counted_whole(family: ProcessId) -> None:
     usage = tree_usage(family)
 
     assert usage is not None
-    assert usage.processes == 2
-    assert usage.memory > 40_000_000
+    assert usage.processes == 3
+    assert usage.memory > 60_000_000
     assert usage.cpu > 0
 
 

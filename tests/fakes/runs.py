@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from nbdist.model import (
+    AttemptFailed,
     AttemptStarted,
     Device,
     Escalated,
@@ -103,3 +104,7 @@ def run_lost(reason: str = "gone without a word", *, time: float = CREATED + 20)
 
 STARTED = (supervisor_started(), attempt_started(), rank_started(0), rank_started(1))
 """What the journal of two ranks holds as soon as both run."""
+
+
+def attempt_failed(attempt: int, reason: str, *, leftover: int = 0, time: float = CREATED) -> AttemptFailed:
+    return AttemptFailed(time=time, attempt=attempt, reason=reason, leftover=leftover)

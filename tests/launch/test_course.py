@@ -224,7 +224,7 @@ HISTORIES = [
     ),
     pytest.param(
         [(5, errors(1)), (6, stop()), (6, exits(0, -9)), (6.1, stop()), (6.2, exits(1, -15))],
-        [(5, 0, "SIGTERM"), (5.7, 0, "SIGKILL"), (6.1, 1, "SIGTERM")],
+        [(5, 0, "SIGTERM"), (5.7, 0, "SIGKILL"), (6, 1, "SIGTERM"), (6.1, 1, "SIGKILL")],
         [K.ENDED, K.FAILED],
         failure("rank 1 failed"),
         id="a stop after a failure is still a failure",

@@ -2,81 +2,84 @@
 
 from __future__ import annotations
 
-import random
+import contextlib
 import socket
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from nbdist.errors import LaunchError
-from nbdist.launch.rendezvous import choose_rendezvous
-
-LOOPBACK = "127.0.0.1"
-
-
-class Draws(random.Random):
-    """Draws these numbers in this order, the last one for ever; keeps the range it was asked for."""
-
-    def __init__(self, *numbers: int) -> None:
-        super().__init__()
-        self._numbers = list(numbers)
-        self.drawn = 0
-        self.ranges: set[tuple[int, int]] = set()
-
-    def randint(self, a: int, b: int) -> int:
-        self.ranges.add((a, b))
-        self.drawn += 1
-        return self._numbers.pop(0) if len(self._numbers) > 1 else self._numbers[0]
+from nbdist.launch.rendezvous import Reservation, port_was_taken
 
 
 @pytest.fixture
-def taken() -> Iterator[int]:
-    """A port that somebody listens on."""
-    with socket.create_server((LOOPBACK, 0)) as server:
-        yield server.getsockname()[1]
+def reservation() -> Iterator[Reservation]:
+    with contextlib.closing(_Closing()) as held:
+        yield held.reservation
 
 
-@pytest.fixture
-def free() -> int:
-    with socket.create_server((LOOPBACK, 0)) as server:
-        port: int = server.getsockname()[1]
-    return port
+class _Closing:
+    def __init__(self) -> None:
+        self.reservation = Reservation()
+
+    def close(self) -> None:
+        self.reservation.release()
 
 
-def test_a_port_can_be_bound_by_the_ranks() -> None:
-    chosen = choose_rendezvous()
-
-    assert chosen.host == LOOPBACK
-    with socket.create_server((chosen.host, chosen.port)) as server:
-        assert server.getsockname() == (LOOPBACK, chosen.port)
-
-
-def test_a_port_that_somebody_listens_on_is_passed_over(taken: int, free: int) -> None:
-    draws = Draws(taken, taken, free)
-
-    chosen = choose_rendezvous(random_source=draws)
-
-    assert chosen.port == free
-    assert draws.drawn == 3
+def bind(port: int, *, reuse: bool, listen: bool = False) -> None:
+    """Bind the port as another process would. Raises OSError when it is taken."""
+    with socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, int(reuse))
+        other.bind(("127.0.0.1", port))
+        if listen:
+            other.listen()
 
 
-def test_a_machine_without_a_free_port_says_so(taken: int) -> None:
-    with pytest.raises(LaunchError, match=r"^no free port between 15000 and \d+ on 127\.0\.0\.1$"):
-        choose_rendezvous(random_source=Draws(taken))
+def test_a_rank_can_bind_and_listen_on_the_port(reservation: Reservation) -> None:
+    bind(reservation.rendezvous.port, reuse=True, listen=True)
 
 
-def test_ports_of_outgoing_connections_are_left_alone(free: int) -> None:
-    draws = Draws(free)
-    ephemeral = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
-
-    choose_rendezvous(random_source=draws)
-
-    assert draws.ranges == {(15_000, (ephemeral if ephemeral > 16_000 else 32_768) - 1)}
+def test_nobody_else_is_given_the_port(reservation: Reservation) -> None:
+    with pytest.raises(OSError, match="in use"):
+        bind(reservation.rendezvous.port, reuse=False)
 
 
-def test_two_runs_meet_at_two_ports() -> None:
-    first = choose_rendezvous(random_source=random.Random(1))
-    second = choose_rendezvous(random_source=random.Random(2))
+def test_many_reservations_are_of_different_ports() -> None:
+    reservations = [Reservation() for _ in range(200)]
 
-    assert first.port != second.port
+    ports = {reservation.rendezvous.port for reservation in reservations}
+    for reservation in reservations:
+        reservation.release()
+
+    assert len(ports) == 200
+
+
+def test_a_port_that_is_released_is_free_again() -> None:
+    reservation = Reservation()
+    reservation.release()
+
+    bind(reservation.rendezvous.port, reuse=False)
+
+
+def test_a_host_that_is_not_this_machine_is_refused() -> None:
+    # TEST-NET-1 of RFC 5737: nobody's address
+    with pytest.raises(LaunchError, match=r"no free port on 192\.0\.2\.1"):
+        Reservation("192.0.2.1")
+
+
+@pytest.mark.parametrize(
+    ("log", "taken"),
+    [
+        pytest.param(
+            "DistNetworkError: The server socket has failed to listen on any local network address. "
+            "port: 23456, useIpv6: false, code: -98, name: EADDRINUSE, message: address already in use",
+            True,
+            id="torch says so",
+        ),
+        pytest.param("bind 127.0.0.1:23456 failed: Address already in use", True, id="others say so"),
+        pytest.param("OSError: [Errno 98] Address already in use, port 8080", False, id="of another port"),
+        pytest.param("step 23456 loss 0.1", False, id="a number that happens to be the same"),
+    ],
+)
+def test_a_stolen_port_is_recognised(log: str, taken: bool) -> None:
+    assert port_was_taken(log, 23456) is taken

@@ -19,6 +19,7 @@ ONE_OF_EACH: tuple[Event, ...] = (
     runs.exited(1, -9, ended=True),
     runs.stop_requested("stopped by Ada: 够了\n\u2028"),
     runs.escalated(0, 1, signal="SIGINT"),
+    runs.attempt_failed(1, "rank 0 failed", leftover=1),
     runs.run_ended(RunState.CANCELLED, "stopped by Ada", leftover=2),
     runs.run_lost(),
 )

@@ -158,7 +158,7 @@ def test_a_new_attempt_is_followed_in_its_own_logs(written: WrittenRun, screen: 
 
     follow_while(written, screen, begin_again, lambda: written.happened(*DONE))
 
-    assert screen.lines(0) == ["first try", "second try"]
+    assert screen.lines(0) == ["first try", "—— attempt 2 ——", "second try"]
 
 
 def test_a_directory_that_disappears_ends_the_following(written: WrittenRun, screen: Screen) -> None:
