@@ -6,7 +6,7 @@ import argparse
 import difflib
 import re
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -50,6 +50,9 @@ class Option:
     parse: Callable[[str], object] = str
     many: bool = False
 
+
+MODULE_FLAGS = ("-m", "--module")
+"""What stands before the name of a module where a script could stand."""
 
 _MOST_RANKS = 1024
 
@@ -114,11 +117,16 @@ def _args(text: str) -> tuple[str, ...]:
         raise UsageMistake(f'--args {text!r}: {error}; write  --args "--lr 0.1"') from None
 
 
+def slug(text: str) -> str:
+    """``text`` as the name of a run, which is part of a path; empty when nothing of it can be."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:40].strip("-")
+
+
 def _name(text: str) -> str:
-    slug = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:40].strip("-")
-    if not slug:
+    name = slug(text)
+    if not name:
         raise UsageMistake(f"--name {text!r}: a name needs a letter or digit:  --name lenet")
-    return slug
+    return name
 
 
 OPTIONS: tuple[Option, ...] = (
@@ -143,7 +151,7 @@ OPTIONS: tuple[Option, ...] = (
         field="framework",
         metavar="NAME",
         choices=("auto", "torch", "paddle", "none"),
-        help="auto (what the cell imports), torch, paddle, none",
+        help="auto (what the program imports), torch, paddle, none",
     ),
     Option(
         flags=("--backend",),
@@ -162,7 +170,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         flags=("-d", "--detach"),
         field="detach",
-        help="return at once; the run outlives the kernel",
+        help="return at once; the run goes on by itself",
     ),
     Option(
         flags=("--timeout",),
@@ -198,22 +206,18 @@ OPTIONS: tuple[Option, ...] = (
         flags=("--cwd",),
         field="cwd",
         metavar="DIR",
-        help="the ranks' working directory (the notebook's)",
+        help="the ranks' working directory (the current one)",
     ),
     Option(flags=("--no-panel",), field="panel", help="plain text instead of the panel"),
 )
 
 
-def help_text() -> str:
-    """The options as a table of text."""
-    rows = [(", ".join(o.flags) + (f" {o.metavar}" if o.metavar else ""), o.help) for o in OPTIONS]
+def help_text(usage: str = "%%distributed [options]", *, without: Collection[str] = ()) -> str:
+    """The options below ``usage`` as a table of text, but for the fields in ``without``."""
+    shown = [option for option in OPTIONS if option.field not in without]
+    rows = [(", ".join(o.flags) + (f" {o.metavar}" if o.metavar else ""), o.help) for o in shown]
     width = max(len(left) for left, _ in rows)
-    return "\n".join(
-        [
-            "%%distributed [options]",
-            *(f"  {left:<{width}}  {right}" for left, right in rows),
-        ]
-    )
+    return "\n".join([usage, *(f"  {left:<{width}}  {right}" for left, right in rows)])
 
 
 def markdown_table() -> str:
@@ -225,6 +229,17 @@ def markdown_table() -> str:
         cells = [cell.replace("|", r"\|") for cell in (f"`{written}`", option.help)]
         lines.append(f"| {cells[0]} | {cells[1]} |")
     return "\n".join(lines)
+
+
+class LineParser(argparse.ArgumentParser):
+    """The arguments of a line magic or a command; a mistake is answered with how it is written."""
+
+    def __init__(self, usage: str) -> None:
+        super().__init__(add_help=False, allow_abbrev=False)
+        self._written = usage
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageMistake(f"{message}: write  {self._written}")
 
 
 class _Parser(argparse.ArgumentParser):
@@ -262,6 +277,24 @@ def parse_words(words: Sequence[str]) -> Options:
     options = Options(**given)
     _check_together(options)
     return options
+
+
+def split_program(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The options in front of a program, and the program with its arguments, which are not looked at.
+
+    A program begins with the first word that is neither an option nor its value, with ``-m``, or
+    behind ``--``.
+    """
+    valued = {flag for option in OPTIONS if option.metavar for flag in (*option.flags, *option.aliases)}
+    at = 0
+    while at < len(words):
+        word = words[at]
+        if word == "--":
+            return list(words[:at]), list(words[at + 1 :])
+        if word in MODULE_FLAGS or not word.startswith("-"):
+            break
+        at += 2 if word in valued else 1
+    return list(words[:at]), list(words[at:])
 
 
 def _joined(words: Sequence[str]) -> list[str]:

@@ -14,18 +14,22 @@ from nbdist.processes import alive
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeUsage:
     """``memory`` in bytes of resident memory (pages that processes share count in each), ``cpu`` in
-    seconds since the processes started, ``processes`` their number."""
+    seconds since the processes started, ``pids`` the processes."""
 
     memory: int
     cpu: float
-    processes: int
+    pids: frozenset[int]
+
+    @property
+    def processes(self) -> int:
+        return len(self.pids)
 
 
 def tree_usage(process: ProcessId) -> TreeUsage | None:
     """What the process and its descendants use now; None when it has gone."""
     if not alive(process):
         return None
-    memory, cpu, count = 0, 0.0, 0
+    memory, cpu, pids = 0, 0.0, set()
     with contextlib.suppress(psutil.Error):
         root = psutil.Process(process.pid)
         for member in [root, *root.children(recursive=True)]:
@@ -33,5 +37,5 @@ def tree_usage(process: ProcessId) -> TreeUsage | None:
                 memory += member.memory_info().rss
                 times = member.cpu_times()
                 cpu += times.user + times.system
-                count += 1
-    return TreeUsage(memory=memory, cpu=cpu, processes=count) if count else None
+                pids.add(member.pid)
+    return TreeUsage(memory=memory, cpu=cpu, pids=frozenset(pids)) if pids else None

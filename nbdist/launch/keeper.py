@@ -40,7 +40,10 @@ def keep(directory: RunDirectory, supervise: Callable[[], None]) -> int:
     leftover = end_descendants(_reap, patience=0.0)
     how = f"was killed by {signal.Signals(-status).name}" if status < 0 else f"failed ({status})"
     reason = f"its supervisor (pid {supervisor}) {how}"
-    journal = Journal(directory.journal)
+    try:
+        journal = Journal(directory.journal)
+    except BlockingIOError:
+        return 0  # somebody has found the run lost, and writes it down at this moment
     journal.append(RunLost(time=time.time(), reason=reason, leftover=leftover))
     journal.close()
     return 0

@@ -167,6 +167,7 @@ class Supervisor:
                 program=self._spec.program,
                 args=list(self._spec.args),
                 python_path=list(self._spec.python_path),
+                module=self._spec.module,
                 error_file=str(files.error),
             ),
         )
@@ -248,7 +249,9 @@ class Supervisor:
     def _owner_gone(self) -> None:
         for descriptor in self._lifeline.descriptors():
             self._selector.unregister(descriptor)
-        self._course.stop("the notebook's kernel ended", time.monotonic())
+        of_a_cell = self._directory.is_cell(self._spec.program)
+        owner = "the notebook's kernel" if of_a_cell else "the process that started it"
+        self._course.stop(f"{owner} ended", time.monotonic())
 
     def _watch_signals(self) -> None:
         """Wake up for exits of children, and stop the run when told to end."""

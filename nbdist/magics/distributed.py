@@ -11,21 +11,13 @@ from collections.abc import Iterator
 
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.core.magic import Magics, line_cell_magic, magics_class
-from IPython.display import HTML, display
 
-from nbdist import config, options, runner
-from nbdist.diagnosis import failure_report, first_failure
-from nbdist.errors import RunCancelled, RunFailed, UsageMistake
+from nbdist import options, runner
+from nbdist.errors import RunCancelled, RunFailed, UnknownRun, UsageMistake
 from nbdist.magics.cell_check import check_cell
-from nbdist.magics.presentation import (
-    as_usage_errors,
-    draws_widgets,
-    kernel_id,
-    without_frames,
-)
-from nbdist.model import Run, RunState
-from nbdist.panel import Surface, TextSurface, follow, summary_html, summary_text
-from nbdist.store import RunDirectory
+from nbdist.magics.presentation import as_usage_errors, draws_widgets, without_frames
+from nbdist.magics.showing import report, show_as_panel, show_as_text, show_in_background
+from nbdist.model import RunState
 
 
 @magics_class
@@ -60,65 +52,37 @@ class DistributedMagics(Magics):
             handle = runner.start(planned)
         for note in planned.notes:
             print(f"[nbdist] {note}")
+        self._say_what_was_pruned()
+        shell = _shell(self)
+        as_panel = chosen.panel and draws_widgets(shell)
         if chosen.detach:
-            print(f"[nbdist] {handle.run.label} runs by itself; %dist_status shows it")
+            if as_panel:
+                show_in_background(shell, handle)
+            else:
+                print(f"[nbdist] {handle.run.label} runs by itself; %dist_status shows it")
             return handle
-        self._watch(handle, planned_panel=chosen.panel)
+        try:
+            with _stops_on_interrupt(handle):
+                run = show_as_panel(shell, handle) if as_panel else show_as_text(handle)
+        except UnknownRun as gone:
+            raise without_frames(RunFailed(str(gone))) from None
+        runner.collect_supervisors()
+        if run.state is not RunState.SUCCEEDED:
+            text = report(handle, run)
+            cancelled = run.state is RunState.CANCELLED
+            raise without_frames(RunCancelled(text) if cancelled else RunFailed(text))
         return None
 
-    def _watch(self, handle: runner.RunHandle, *, planned_panel: bool) -> None:
-        language = config.language()
-        with _stops_on_interrupt(handle):
-            if planned_panel and draws_widgets(_shell(self)):
-                run = self._in_widget(handle, language)
-            else:
-                run = self._in_text(handle, language)
-        runner.collect_supervisors()
-        report = _report(run, handle.directory)
-        if run.state is not RunState.SUCCEEDED:
-            cancelled = run.state is RunState.CANCELLED
-            raise without_frames(RunCancelled(report) if cancelled else RunFailed(report))
-
-    def _in_text(self, handle: runner.RunHandle, language: str) -> Run:
-        surface: Surface = TextSurface(_write)
-        run = follow(handle.directory, surface)
-        print(summary_text(run, handle.directory, language))
-        return run
-
-    def _in_widget(self, handle: runner.RunHandle, language: str) -> Run:
-        # the widget stack takes a while to import and is not needed for text
-        from nbdist.panel.widget import WidgetSurface
-
-        surface = WidgetSurface(
-            kernel_id=kernel_id(_shell(self)),
-            foreground=True,
-            stop=lambda: runner.request_stop_of(handle, "stopped from the panel"),
-        )
-        output = display(surface.bundle(handle.run, language), raw=True, display_id=True)
-        try:
-            run = follow(handle.directory, surface)
-        finally:
-            surface.close()
-        summary = HTML(summary_html(run, handle.directory, language))
-        output.update(summary)
-        return run
+    def _say_what_was_pruned(self) -> None:
+        with as_usage_errors():
+            pruned = runner.prune(runner.store())
+        if pruned is not None:
+            print(f"[nbdist] {pruned}")
 
 
 def _shell(magics: Magics) -> InteractiveShell:
     assert magics.shell is not None, "magics that are called belong to a shell"
     return magics.shell
-
-
-def _report(run: Run, directory: RunDirectory) -> str:
-    failure = first_failure(run, directory)
-    head = f"{run.label} {run.state.value}"
-    if run.state is RunState.FAILED and failure is not None and "rank" in run.reason:
-        return f"{run.label}: {failure_report(failure)}"
-    if run.reason:
-        head += f": {run.reason}"
-    if run.state is RunState.LOST:
-        head += f"; see {directory.supervisor_log}"
-    return head
 
 
 @contextlib.contextmanager
@@ -131,19 +95,17 @@ def _stops_on_interrupt(handle: runner.RunHandle) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    previous = signal.signal(
-        signal.SIGINT,
-        lambda *_: runner.request_stop_of(handle, "the kernel was interrupted"),
-    )
+
+    def stop(*_: object) -> None:
+        # a run whose directory was deleted is stopped by its supervisor
+        with contextlib.suppress(UnknownRun):
+            runner.request_stop_of(handle, "the kernel was interrupted")
+
+    previous = signal.signal(signal.SIGINT, stop)
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, previous)
-
-
-def _write(text: str) -> None:
-    sys.stdout.write(text)
-    sys.stdout.flush()
 
 
 def _notebook() -> str:

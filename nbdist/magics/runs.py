@@ -1,4 +1,4 @@
-"""``%dist_status``, ``%dist_logs``, ``%dist_stop``, ``%dist_board``: what there is to know and to do."""
+"""The line magics about runs: status, logs, stop, attach, board."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from IPython.display import IFrame, display
 
 from nbdist import config, runner
 from nbdist.errors import UsageMistake
-from nbdist.magics.presentation import as_usage_errors
+from nbdist.magics.presentation import as_usage_errors, draws_widgets
+from nbdist.magics.showing import report, show_as_text, show_in_background
+from nbdist.model import RunState
 from nbdist.panel import status_html, status_text, status_views
 
 _LATEST = 10
@@ -66,6 +68,29 @@ class RunMagics(Magics):
                 run = handle.run
                 ended = sum(rank.exited is not None for rank in run.ranks) + run.leftover
                 print(f"[nbdist] {run.label} {status}: {ended} process{'' if ended == 1 else 'es'} ended")
+
+    @line_magic
+    def dist_attach(self, line: str) -> None:
+        """Show a run again (the latest): after a restart of the kernel, or in another notebook.
+
+        The run belongs to whoever started it: leaving the view, or interrupting it, ends nothing.
+        """
+        parser = _Parser("%dist_attach [RUN]")
+        parser.add_argument("run", nargs="?")
+        with as_usage_errors():
+            handle = runner.attach(parser.parse_args(shlex.split(line)).run)
+            run = handle.run
+        assert self.shell is not None, "magics that are called belong to a shell"
+        if not run.state.terminal and draws_widgets(self.shell):
+            show_in_background(self.shell, handle)
+            return
+        try:
+            run = show_as_text(handle)
+        except KeyboardInterrupt:
+            print(f"[nbdist] {run.label} goes on; %dist_attach {run.label} shows it again")
+            return
+        if run.state is not RunState.SUCCEEDED:
+            print(report(handle, run))
 
     @line_magic
     def dist_board(self, line: str) -> None:

@@ -52,8 +52,9 @@ class RankSpec:
 class RunSpec:
     """One run, as it was asked for.
 
-    ``program`` is the file that every rank runs as ``__main__``; ``python_path`` is what ``sys.path``
-    is in a rank (empty: what the interpreter makes it). Times are Unix seconds, durations seconds.
+    ``program`` is the file that every rank runs as ``__main__``, ``module`` its name where it is run as
+    ``python -m`` would; ``python_path`` is what ``sys.path`` is in a rank (empty: what the interpreter
+    makes it). Times are Unix seconds, durations seconds.
     ``environment`` is what the user asked to be set, with values that look like secrets masked: the
     ranks inherit the real ones from process to process, never through a file.
     """
@@ -68,6 +69,7 @@ class RunSpec:
     framework: str
     backend: str
     args: tuple[str, ...] = ()
+    module: str = ""
     python_path: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     detached: bool = False

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from nbdist.devices import TreeUsage, tree_usage
 from nbdist.errors import UnknownRun
-from nbdist.model import RankState, Run
+from nbdist.model import Run
+from nbdist.panel.usage import RankUsage, UsageWatch
 from nbdist.panel.view import RunView, view_of
-from nbdist.store import LogLines, LogStream, RunDirectory, snapshot
+from nbdist.store import LogLines, LogStream, RunDirectory, look
 
 _PERIOD = 0.1
 _USAGE_PERIOD = 2.0
@@ -93,16 +93,18 @@ def follow(
     directory: RunDirectory,
     surface: Surface,
     *,
+    watch: UsageWatch | None = None,
     wait: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.time,
 ) -> Run:
     """Show the run on ``surface`` until it has ended; how it ended.
 
-    ``wait`` is called between two looks with the seconds to wait. Raises UnknownRun when the run's
-    directory disappears.
+    ``watch`` looks at what the ranks use; ``wait`` is called between two looks with the seconds to
+    wait. Raises UnknownRun when the run's directory disappears.
     """
+    watch = watch or UsageWatch()
     followers: dict[int, RankFollower] = {}
-    usage: dict[int, TreeUsage] = {}
+    usage: Mapping[int, RankUsage] = {}
     attempt, looked = 0, 0.0
     while True:
         run = _look(directory, clock)
@@ -115,7 +117,7 @@ def follow(
             followers = followers or {rank: RankFollower(rank, s) for rank, s in streams.items()}
         deltas += [d for f in followers.values() if (d := f.read(final=ended)) is not None]
         if not ended and clock() - looked >= _USAGE_PERIOD:
-            looked, usage = clock(), usage_of(run)
+            looked, usage = clock(), watch.look(run)
         last_lines = {rank: follower.last_line for rank, follower in followers.items()}
         view = view_of(run, now=clock(), usage=usage, last_lines=last_lines)
         surface.update(view, deltas)
@@ -124,19 +126,8 @@ def follow(
         wait(_PERIOD)
 
 
-def usage_of(run: Run) -> dict[int, TreeUsage]:
-    """What each live rank of a run uses on this machine."""
-    found = {}
-    for rank in run.ranks:
-        if rank.process is not None and rank.state is RankState.RUNNING:
-            usage = tree_usage(rank.process)
-            if usage is not None:
-                found[rank.rank] = usage
-    return found
-
-
 def _look(directory: RunDirectory, clock: Callable[[], float]) -> Run:
-    run = snapshot(directory, clock=clock)
+    run = look(directory, clock=clock)
     if run is None:
         raise UnknownRun(
             f"the directory of run {directory.run_id} was removed or cannot be read; its supervisor "

@@ -49,6 +49,35 @@ _WORDS = {
 }
 
 
+_PHRASES = {
+    "gpu freed": ("GPU {index}: {size:.1f} GB came back", "GPU {index}:已释放 {size:.1f} GB"),
+    "gpu held": (
+        "GPU {index}: {size:.1f} GB still held by {name} (pid {pid})",
+        "GPU {index}:{name}(pid {pid})仍占用 {size:.1f} GB",
+    ),
+    "leftover": (
+        "{count} processes that the ranks had left behind were ended",
+        "已结束各进程遗留的 {count} 个子进程",
+    ),
+    "leftover 1": (
+        "1 process that the ranks had left behind was ended",
+        "已结束各进程遗留的 1 个子进程",
+    ),
+}
+
+
+def phrase(key: str, language: str) -> str:
+    """The sentence for ``key``, with its places still to be filled."""
+    return _PHRASES[key][language == "zh"]
+
+
+def leftover_text(count: int, language: str) -> str:
+    """What is said of processes that had to be ended after the ranks; empty for none."""
+    if not count:
+        return ""
+    return phrase("leftover 1" if count == 1 else "leftover", language).format(count=count)
+
+
 def word(key: str, language: str) -> str:
     """The word for ``key`` in "en" or "zh"."""
     return _WORDS[key][language == "zh"]

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 from nbdist.model import RankState, Run, RunState
 from nbdist.panel.ansi import strip_ansi
-from nbdist.panel.follow import usage_of
 from nbdist.panel.labels import state_word, word
+from nbdist.panel.usage import UsageWatch
 from nbdist.panel.view import RunView, bytes_text, duration, view_of
-from nbdist.store import LogLines, LogStream, RunDirectory, snapshot
+from nbdist.store import LogLines, LogStream, RunDirectory, look
 
 _TAIL = 4096
 
@@ -18,9 +18,9 @@ _TAIL = 4096
 def status_views(directories: Sequence[RunDirectory], now: float) -> list[RunView]:
     """How these runs stand at the moment ``now``; directories that cannot be read are left out."""
     return [
-        view_of(run, now=now, usage=usage_of(run), last_lines=_last_lines(run, directory))
+        view_of(run, now=now, usage=UsageWatch().look(run), last_lines=_last_lines(run, directory))
         for directory in directories
-        if (run := snapshot(directory)) is not None
+        if (run := look(directory)) is not None
     ]
 
 
@@ -87,7 +87,7 @@ def _rows(view: RunView, language: str) -> list[list[str]]:
         state = state_word(RankState(rank.state), language)
         shown = f"{state}, {rank.exit}" if rank.state in ("failed", "ended") and rank.exit else state
         pid = str(rank.pid or "")
-        memory = bytes_text(rank.memory)
+        memory = bytes_text(rank.memory if rank.gpu_memory is None else rank.gpu_memory)
         line = rank.last_line.strip()[:80]
         age = duration(rank.elapsed)
         rows.append(["", str(rank.rank), shown, rank.device, pid, memory, age, line])

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import html
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nbdist.diagnosis import failure_headline, first_failure
 from nbdist.model import Rank, Run, RunState
 from nbdist.panel.ansi import strip_ansi
-from nbdist.panel.labels import ranks_text, state_word, word
+from nbdist.panel.labels import leftover_text, ranks_text, state_word, word
 from nbdist.panel.view import duration, view_of
 from nbdist.store import LogLines, LogStream, RunDirectory, last_values
 
@@ -53,8 +54,8 @@ def headline(run: Run, language: str) -> str:
     return f"{text} · {run.reason}" if run.reason else text
 
 
-def summary_text(run: Run, directory: RunDirectory, language: str) -> str:
-    """The summary as a few lines of text."""
+def summary_text(run: Run, directory: RunDirectory, language: str, notes: Sequence[str] = ()) -> str:
+    """The summary as a few lines of text, with ``notes`` at its end."""
     summary = summarize(run, directory)
     lines = [f"[nbdist] {headline(run, language)}"]
     if summary.metrics:
@@ -62,10 +63,11 @@ def summary_text(run: Run, directory: RunDirectory, language: str) -> str:
         lines.append(f"[nbdist] {word('metrics', language)}: {values}")
     if summary.failure:
         lines.append(f"[nbdist] {summary.failure}")
+    lines += [f"[nbdist] {note}" for note in (leftover_text(run.leftover, language), *notes) if note]
     return "\n".join(lines)
 
 
-def summary_html(run: Run, directory: RunDirectory, language: str) -> str:
+def summary_html(run: Run, directory: RunDirectory, language: str, notes: Sequence[str] = ()) -> str:
     """The summary as HTML without scripts or outside resources."""
     summary = summarize(run, directory)
     mark, colour = _MARKS[run.state]
@@ -86,6 +88,9 @@ def summary_html(run: Run, directory: RunDirectory, language: str) -> str:
         )
     if summary.failure:
         parts.append(f"<div><b>{html.escape(summary.failure)}</b></div>")
+    parts += [
+        f"<div>{html.escape(note)}</div>" for note in (leftover_text(run.leftover, language), *notes) if note
+    ]
     parts += [_tail_html(rank, lines, language) for rank, lines in summary.tails]
     parts.append(
         f'<div class="nbdist-summary-foot">{html.escape(word("full log", language))}: '

@@ -6,20 +6,21 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from nbdist.devices import TreeUsage
 from nbdist.diagnosis import describe_exit
 from nbdist.model import Rank, Run
+from nbdist.panel.usage import RankUsage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankView:
-    """One rank in the strip. ``memory`` in bytes of the rank's process tree, None when unknown."""
+    """One rank in the strip. Memory in bytes of the rank's process tree, None when unknown."""
 
     rank: int
     state: str
     device: str
     pid: int | None
     memory: int | None
+    gpu_memory: int | None
     exit: str
     elapsed: float
     last_line: str
@@ -45,7 +46,7 @@ def view_of(
     run: Run,
     *,
     now: float,
-    usage: Mapping[int, TreeUsage] | None = None,
+    usage: Mapping[int, RankUsage] | None = None,
     last_lines: Mapping[int, str] | None = None,
 ) -> RunView:
     """The view of a run at the moment ``now`` (Unix seconds)."""
@@ -63,7 +64,7 @@ def view_of(
     )
 
 
-def _rank_view(rank: Rank, now: float, usage: TreeUsage | None, last_line: str) -> RankView:
+def _rank_view(rank: Rank, now: float, usage: RankUsage | None, last_line: str) -> RankView:
     running = rank.process is not None and not rank.state.terminal
     return RankView(
         rank=rank.rank,
@@ -71,6 +72,7 @@ def _rank_view(rank: Rank, now: float, usage: TreeUsage | None, last_line: str) 
         device=str(rank.spec.device),
         pid=rank.process.pid if rank.process is not None and running else None,
         memory=usage.memory if usage is not None and running else None,
+        gpu_memory=usage.gpu_memory if usage is not None and running else None,
         exit="" if rank.code is None else describe_exit(rank.code, oom=rank.oom),
         elapsed=_elapsed(rank, now),
         last_line=last_line[:200],

@@ -15,8 +15,8 @@ from nbdist.store import (
     RunDirectory,
     RunStore,
     last_values,
+    look,
     request_stop,
-    snapshot,
 )
 
 _POLL = 0.05
@@ -35,7 +35,7 @@ class RunHandle:
     @property
     def run(self) -> Run:
         """How the run stands now. Raises UnknownRun when its directory is gone."""
-        run = snapshot(self.directory)
+        run = look(self.directory)
         if run is None:
             raise UnknownRun(f"the directory of run {self.run_id} is gone or cannot be read")
         return run

@@ -12,6 +12,7 @@ from nbdist.schedulers import local
 
 def start(plan: Plan) -> RunHandle:
     """Start the run. Raises LaunchError, with nothing running."""
+    collect_supervisors()
     directory = store().create(plan.spec, plan.cell)
     submitted = local.submit(directory, plan.environment, plan.spec.python, detached=plan.spec.detached)
     _children.append(submitted)

@@ -3,6 +3,7 @@
 from nbdist.store.control import StopRequest, request_stop, take_requests
 from nbdist.store.journal import Journal, read_events
 from nbdist.store.log_stream import LogLines, LogStream
+from nbdist.store.mending import look
 from nbdist.store.metrics import last_values
 from nbdist.store.paths import RankDirectory, RunDirectory
 from nbdist.store.reports import ErrorFrame, ErrorReport, read_error
@@ -19,6 +20,7 @@ __all__ = [
     "RunStore",
     "StopRequest",
     "last_values",
+    "look",
     "read_error",
     "read_events",
     "request_stop",

@@ -48,6 +48,10 @@ class RunDirectory:
         """The cell as it was given; tracebacks point here."""
         return self.path / "cell.py"
 
+    def is_cell(self, program: str) -> bool:
+        """Whether a run's program is its cell, and not a script. The runs may have been moved since."""
+        return Path(program).parts[-2:] == self.cell.parts[-2:]
+
     @property
     def journal(self) -> Path:
         return self.path / "events.jsonl"

@@ -45,6 +45,8 @@ def main() -> None:
     code = _compile(order.program)
     module = _make_main(order.program)
     try:
+        if order.module:
+            _join_package(module, order)
         exec(code, module.__dict__)
     except SystemExit as leaving:
         if leaving.code in (None, 0):
@@ -60,7 +62,8 @@ def main() -> None:
 
 
 def _python_path(order: Order) -> list[str]:
-    path = order.python_path or [os.path.dirname(order.program), *sys.path[1:]]
+    first = os.getcwd() if order.module else os.path.dirname(order.program)
+    path = order.python_path or [first, *sys.path[1:]]
     # a spawned child looks for nbdist here, too
     return path if _ROOT in path else [*path, _ROOT]
 
@@ -88,6 +91,17 @@ def _make_main(program: str) -> ModuleType:
     sys.modules["__nbdist_main__"] = sys.modules["__main__"]
     sys.modules["__main__"] = module
     return module
+
+
+def _join_package(main: ModuleType, order: Order) -> None:
+    """What ``python -m`` gives a program besides: its spec and its package, which is imported first."""
+    from importlib import import_module, util
+
+    spec = util.spec_from_file_location(order.module, order.program)
+    assert spec is not None, "the program is a Python file"
+    main.__spec__, main.__package__ = spec, spec.parent
+    if spec.parent:
+        import_module(spec.parent)
 
 
 def _report(channel: Channel, order: Order, error: BaseException) -> None:

@@ -21,15 +21,25 @@ class Order:
     """The program, its arguments, and where the rank leaves its error report.
 
     ``python_path`` is what sys.path is to be (empty: as the interpreter makes it for a script).
+    ``module`` is the program's name where it is run as ``python -m`` would, else empty.
     """
 
-    __slots__ = ("args", "error_file", "program", "python_path")
+    __slots__ = ("args", "error_file", "module", "program", "python_path")
 
-    def __init__(self, *, program: str, args: list[str], python_path: list[str], error_file: str) -> None:
+    def __init__(
+        self,
+        *,
+        program: str,
+        args: list[str],
+        python_path: list[str],
+        error_file: str,
+        module: str = "",
+    ) -> None:
         self.program = program
         self.args = args
         self.python_path = python_path
         self.error_file = error_file
+        self.module = module
 
     def encode(self) -> bytes:
         """The order as one line."""

@@ -132,8 +132,11 @@ class LabPage:
         self.path = notebook
         page.goto(f"{server.url}lab/tree/{notebook.name}?token={TOKEN}&reset")
         page.locator(".jp-Notebook .jp-Cell").first.wait_for(timeout=60_000)
-        # the indicator says "idle" before the session can take a request
-        page.wait_for_function(
+        self.wait_until_ready()
+
+    def wait_until_ready(self) -> None:
+        """Until the kernel takes requests; the page's indicator says "idle" before that."""
+        self.page.wait_for_function(
             """async () => {
                 const widget = window.jupyterapp?.shell.currentWidget;
                 if (!widget?.sessionContext) return false;

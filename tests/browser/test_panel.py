@@ -9,6 +9,7 @@ import pytest
 from lab import LabPage, LabServer, new_page
 from playwright.sync_api import Browser, expect
 
+from nbdist.runner import RunHandle
 from nbdist.store import RunStore, snapshot
 
 pytestmark = pytest.mark.browser
@@ -110,6 +111,54 @@ load()
         )
         expect(lab.cell(1).locator(".jp-OutputArea-output").last).to_contain_text("RunFailed")
         page.screenshot(path=pictures / "failure-light.png")
+
+
+def test_a_detached_run_is_shown_while_other_cells_run_and_its_stop_works(
+    lab_server: LabServer, browser: Browser
+) -> None:
+    cell = training(6000).replace("-n 2", "-n 2 -d")
+    notebook = lab_server.write_notebook("detached.ipynb", "%load_ext nbdist", cell, "print(40 + 2)")
+    with new_page(browser) as page:
+        lab = LabPage(lab_server, page, notebook)
+        for index in range(3):
+            lab.run_and_wait(index)
+        panel = lab.cell(1).locator(".nbdist")
+
+        expect(lab.cell(2)).to_contain_text("42")
+        expect(panel.get_by_role("log")).to_contain_text("of rank 1", timeout=10_000)
+        panel.get_by_role("button", name="Stop").click()
+        expect(lab.cell(1).locator(".nbdist-summary")).to_contain_text("Stopped", timeout=15_000)
+        expect(lab.cell(1).locator(".nbdist-summary")).to_contain_text("stopped from the panel")
+
+
+def test_a_run_is_shown_again_after_its_kernel_was_restarted(lab_server: LabServer, browser: Browser) -> None:
+    cell = training(6000).replace("-n 2", "-n 2 -d")
+    notebook = lab_server.write_notebook("attach.ipynb", "%load_ext nbdist", cell, "%dist_attach")
+    with new_page(browser) as page:
+        lab = LabPage(lab_server, page, notebook)
+        lab.run_and_wait(0)
+        lab.run_and_wait(1)
+        page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()")
+        lab.wait_until_ready()
+        lab.run_and_wait(0)
+        lab.run_and_wait(2)
+        panel = lab.cell(2).locator(".nbdist")
+
+        expect(panel.get_by_role("log")).to_contain_text("of rank 1", timeout=15_000)
+        panel.get_by_role("button", name="Stop").click()
+        expect(lab.cell(2).locator(".nbdist-summary")).to_contain_text("Stopped", timeout=15_000)
+
+
+def test_closing_the_page_ends_nothing(lab_server: LabServer, browser: Browser) -> None:
+    notebook = lab_server.write_notebook("closed.ipynb", "%load_ext nbdist", training(30))
+    with new_page(browser) as page:
+        lab = LabPage(lab_server, page, notebook)
+        lab.run_and_wait(0)
+        lab.run(1)
+        expect(page.locator(".nbdist").get_by_role("log")).to_contain_text("of rank 1", timeout=15_000)
+
+    handle = RunHandle(RunStore(lab_server.home).directories()[0])
+    assert handle.wait(30) == "succeeded"
 
 
 def test_twenty_thousand_lines_a_rank_stay_light(lab_server: LabServer, browser: Browser) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.magics.conftest import Kernel
+
 TRAINING = """%%distributed -n 2 --name lenet
 import os, nbdist
 print("hello from", os.environ["RANK"])
@@ -117,7 +119,9 @@ def test_a_detached_run_can_be_stopped(kernel) -> None:
 def test_status_shows_device_pid_memory_and_the_last_line(kernel) -> None:
     cell = "%%distributed -n 2 -d --name shown\nimport time\nprint('first\\nlast words')\ntime.sleep(600)"
     kernel.run(cell)
-    kernel.run("import nbdist\nwhile 'last' not in nbdist.attach().logs(0) + nbdist.attach().logs(1): pass")
+    kernel.run(
+        "import nbdist\nrun = nbdist.attach()\nwhile not all('words' in run.logs(r) for r in (0, 1)): pass"
+    )
 
     table = kernel.run("%dist_status").data[0]
     kernel.run("%dist_stop --all")
@@ -245,3 +249,53 @@ def test_the_board_shows_the_run_in_a_frame(kernel) -> None:
     assert "<iframe" in reply.data[0]["text/html"].lower()
     assert "/scalar" in reply.stdout
     kernel.run("from nbdist.board import stop_board\nfrom nbdist.config import home\nstop_board(home())")
+
+
+def test_a_run_is_shown_again_from_another_kernel(kernel) -> None:
+    kernel.run(
+        "%%distributed -n 2 -d --name kept\nimport time\nprint('hello')\ntime.sleep(1.5)\nprint('bye')"
+    )
+    other = Kernel(kernel.home)
+    try:
+        reply = other.run("%dist_attach kept")
+    finally:
+        other.close()
+
+    assert reply.status == "ok"
+    assert "[0] hello\n" in reply.stdout
+    assert "[1] bye\n" in reply.stdout
+    assert "Finished · 2 ranks" in reply.stdout
+
+
+def test_leaving_the_view_of_a_run_ends_nothing(kernel) -> None:
+    kernel.run("%%distributed -n 1 -d --name kept\nimport time\nprint('hello')\ntime.sleep(600)")
+    message = kernel.submit("%dist_attach kept")
+    kernel.collect(message, until=lambda reply: "[0] hello" in reply.stdout)
+
+    kernel.interrupt()
+    reply = kernel.collect(message, limit=20)
+
+    assert reply.status == "ok"
+    assert "goes on; %dist_attach" in reply.stdout
+    assert kernel.run("import nbdist\nprint(nbdist.attach('kept').status)").stdout == "running\n"
+    kernel.run("%dist_stop kept")
+
+
+def test_a_finished_run_is_shown_with_its_failure(kernel) -> None:
+    kernel.run("%%distributed -n 1 --name broken\nprint('before')\n1/0")
+
+    reply = kernel.run("%dist_attach broken")
+
+    assert reply.status == "ok"
+    assert "[0] before\n" in reply.stdout
+    assert "cell line 2, in <module>" in reply.stdout
+
+
+def test_old_runs_are_pruned_and_it_is_said(kernel) -> None:
+    kernel.run("%env NBDIST_KEEP_RUNS=1")
+    kernel.run("%%distributed -n 1 --name first\npass")
+
+    reply = kernel.run("%%distributed -n 1 --name second\npass")
+
+    assert "removed 1 old run " in reply.stdout
+    assert [path.name.split("-")[2] for path in (kernel.home / "runs").iterdir()] == ["second"]

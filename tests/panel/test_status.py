@@ -21,7 +21,8 @@ def rank(number: int, **changes: object) -> RankView:
         "state": "running",
         "device": f"GPU {number}",
         "pid": 4001 + number,
-        "memory": 1_400_000_000,
+        "memory": 9_400_000_000,
+        "gpu_memory": 1_400_000_000,
         "exit": "",
         "elapsed": 61.0,
         "last_line": f"step {number}",
@@ -38,8 +39,8 @@ VIEW = RunView(
     elapsed=65.0,
     ranks=(
         rank(0),
-        rank(1, state="failed", exit="exit 1", pid=None, memory=None, last_line="损失 0.5"),
-        rank(11, memory=312_000_000, last_line=""),
+        rank(1, state="failed", exit="exit 1", pid=None, memory=None, gpu_memory=None, last_line="损失 0.5"),
+        rank(11, memory=312_000_000, gpu_memory=None, last_line=""),
     ),
 )
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from nbdist.devices import TreeUsage
 from nbdist.model import Device, Event, RankState, Run, RunState
 from nbdist.panel.labels import state_word
+from nbdist.panel.usage import RankUsage
 from nbdist.panel.view import RankView, RunView, bytes_text, duration, view_of
 from tests.fakes.runs import (
     CREATED,
@@ -23,7 +23,7 @@ from tests.fakes.runs import (
     stop_requested,
 )
 
-USAGE = {rank: TreeUsage(memory=500_000_000 + rank, cpu=3.0, processes=2) for rank in (0, 1)}
+USAGE = {rank: RankUsage(memory=500_000_000 + rank) for rank in (0, 1)}
 
 
 def test_a_view_says_everything_that_is_drawn() -> None:
@@ -46,6 +46,7 @@ def test_a_view_says_everything_that_is_drawn() -> None:
                 device="GPU 3",
                 pid=4001,
                 memory=500_000_000,
+                gpu_memory=None,
                 exit="",
                 elapsed=pytest.approx(46.9),
                 last_line="step 3",
@@ -56,6 +57,7 @@ def test_a_view_says_everything_that_is_drawn() -> None:
                 device="GPU 5",
                 pid=None,
                 memory=None,
+                gpu_memory=None,
                 exit="SIGKILL (killed from outside, often by the out-of-memory killer)",
                 elapsed=pytest.approx(10.8),
                 last_line="step 2",

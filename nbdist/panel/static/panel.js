@@ -232,7 +232,7 @@ class Strip {
     setText(cell.badge, String(rank.rank));
     setText(cell.state, rank.state === 'pending' ? words.waiting : words[rank.state]);
     setText(cell.device, rank.device);
-    setText(cell.memory, rank.exit && rank.state !== 'succeeded' ? rank.exit : bytes(rank.memory));
+    setText(cell.memory, rank.exit && rank.state !== 'succeeded' ? rank.exit : bytes(rank.gpu_memory ?? rank.memory));
     cell.memory.title = rank.pid ? `pid ${rank.pid}` : '';
     setText(cell.last, rank.last_line.replace(ANSI, ''));
   }
