@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass, replace
 
@@ -32,7 +33,8 @@ class Failure:
     """Why a run failed. ``others`` are the ranks that failed after it.
 
     ``report`` is the exception where one left the program, ``frames`` its frames; ``tail`` the last
-    lines of the log where none did. ``cell`` is the path that stands for the cell.
+    lines of the log where none did. ``cell`` is the program's path, ``script`` its name where it is a
+    file of the user's and no cell.
     """
 
     rank: int
@@ -42,6 +44,7 @@ class Failure:
     tail: tuple[str, ...]
     others: tuple[int, ...]
     cell: str
+    script: str = ""
     oom: bool = False
 
     @property
@@ -89,6 +92,7 @@ def _failure(rank: Rank, run: Run, directory: RunDirectory) -> Failure:
         tail=tuple(tail[-_TAIL_LINES:]),
         others=(),
         cell=run.spec.program,
+        script="" if directory.is_cell(run.spec.program) else os.path.basename(run.spec.program),
     )
 
 

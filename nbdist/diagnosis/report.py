@@ -10,10 +10,10 @@ from nbdist.store import ErrorFrame
 
 
 def failure_headline(failure: Failure) -> str:
-    """``rank 1 failed first: ZeroDivisionError at line 9 of the cell``."""
+    """``rank 1 failed first: ZeroDivisionError at line 9 of the cell``, or of ``train.py``."""
     if failure.report is not None:
         kind = failure.report.type.rpartition(".")[2]
-        where = f" at line {failure.line} of the cell" if failure.line is not None else ""
+        where = f" at line {failure.line} of {failure.script or 'the cell'}" if failure.line is not None else ""
         return f"rank {failure.rank} failed first: {kind}{where}"
     how = describe_exit(failure.code, oom=failure.oom) if failure.code is not None else "it has not exited"
     return f"rank {failure.rank} failed first: {how}"
@@ -44,7 +44,7 @@ def traceback_lines(failure: Failure) -> list[str]:
         if frame.file == failure.cell:
             lines += _folded(hidden)
             hidden = []
-            lines.append(f"  cell line {frame.line}, in {frame.function}")
+            lines.append(f"  {failure.script or 'cell'} line {frame.line}, in {frame.function}")
             if frame.source:
                 lines.append(f"    {frame.source}")
         else:

@@ -16,8 +16,9 @@ from nbdist import options, runner
 from nbdist.errors import RunCancelled, RunFailed, UnknownRun, UsageMistake
 from nbdist.magics.cell_check import check_cell
 from nbdist.magics.presentation import as_usage_errors, draws_widgets, without_frames
-from nbdist.magics.showing import report, show_as_panel, show_as_text, show_in_background
+from nbdist.magics.showing import show_as_panel, show_as_text, show_in_background
 from nbdist.model import RunState
+from nbdist.panel import run_report
 
 
 @magics_class
@@ -68,7 +69,7 @@ class DistributedMagics(Magics):
             raise without_frames(RunFailed(str(gone))) from None
         runner.collect_supervisors()
         if run.state is not RunState.SUCCEEDED:
-            text = report(handle, run)
+            text = run_report(run, handle.directory)
             cancelled = run.state is RunState.CANCELLED
             raise without_frames(RunCancelled(text) if cancelled else RunFailed(text))
         return None

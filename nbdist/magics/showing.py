@@ -11,10 +11,9 @@ from IPython.core.interactiveshell import InteractiveShell
 from IPython.display import HTML, DisplayHandle, display
 
 from nbdist import config, runner
-from nbdist.diagnosis import failure_report, first_failure
 from nbdist.errors import UnknownRun
 from nbdist.magics.presentation import kernel_id
-from nbdist.model import Run, RunState
+from nbdist.model import Run
 from nbdist.panel import TextSurface, UsageWatch, follow, summary_html, summary_text
 
 if TYPE_CHECKING:
@@ -46,19 +45,6 @@ def show_in_background(shell: InteractiveShell, handle: runner.RunHandle) -> Non
             _follow_in_panel(handle, surface, output)
 
     threading.Thread(target=follow_it, name=f"nbdist panel {handle.run_id}", daemon=True).start()
-
-
-def report(handle: runner.RunHandle, run: Run) -> str:
-    """What the error of a cell says: why the run did not succeed."""
-    failure = first_failure(run, handle.directory)
-    if run.state is RunState.FAILED and failure is not None and "rank" in run.reason:
-        return f"{run.label}: {failure_report(failure)}"
-    text = f"{run.label} {run.state.value}"
-    if run.reason:
-        text += f": {run.reason}"
-    if run.state is RunState.LOST:
-        text += f"; see {handle.directory.supervisor_log}"
-    return text
 
 
 def _open_panel(

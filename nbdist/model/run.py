@@ -87,6 +87,14 @@ class Run:
         """The short name on a screen: name and the random end of the run id."""
         return f"{self.spec.name}-{self.run_id.rsplit('-', 1)[-1]}"
 
+    @property
+    def timed_out(self) -> bool:
+        """Whether its time limit ended it, and not the failure of a rank."""
+        limit = self.spec.timeout
+        by_itself = any(rank.state in (RankState.FAILED, RankState.RUNNING) for rank in self.ranks)
+        late = limit is not None and self.elapsed(0) >= limit
+        return self.state is RunState.FAILED and late and not by_itself
+
     def elapsed(self, now: float) -> float:
         """Seconds since the ranks were started, until ``now`` or until the end."""
         if self.started is None:

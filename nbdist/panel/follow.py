@@ -40,15 +40,21 @@ class Surface(Protocol):
 
 class RankFollower:
     """One rank's log as deltas, bounded: a rank that writes faster than it can be shown is skipped
-    ahead (its log on disk stays whole)."""
+    ahead (its log on disk stays whole), unless ``whole`` asks for every line."""
 
-    def __init__(self, rank: int, stream: LogStream) -> None:
+    def __init__(self, rank: int, stream: LogStream, *, whole: bool = False) -> None:
         self.rank = rank
         self.last_line = ""
+        self._whole = whole
         self._stream = stream
         self._lines = LogLines()
         self._count = 0
         self._partial = ""
+
+    @property
+    def behind(self) -> bool:
+        """Whether more is waiting than the next look takes."""
+        return self._stream.size - self._stream.offset > _READ_LIMIT
 
     def go_on(self, stream: LogStream, attempt: int) -> LogDelta:
         """Take the log of the next attempt from here on; what is left of the last one, and a line
@@ -63,7 +69,7 @@ class RankFollower:
     def read(self, *, final: bool = False) -> LogDelta | None:
         """What is new, None for nothing. ``final`` also takes the line that no newline ended."""
         skipped = 0
-        if self._stream.size - self._stream.offset > _BACKLOG_LIMIT:
+        if not self._whole and self._stream.size - self._stream.offset > _BACKLOG_LIMIT:
             skipped = self._stream.skip_to_tail(_READ_LIMIT)
             self._lines = LogLines()
         lines = self._lines.feed(self._stream.read(_READ_LIMIT))
@@ -94,13 +100,15 @@ def follow(
     surface: Surface,
     *,
     watch: UsageWatch | None = None,
+    whole: bool = False,
     wait: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.time,
 ) -> Run:
     """Show the run on ``surface`` until it has ended; how it ended.
 
-    ``watch`` looks at what the ranks use; ``wait`` is called between two looks with the seconds to
-    wait. Raises UnknownRun when the run's directory disappears.
+    ``watch`` looks at what the ranks use; ``whole`` shows every line, however long that takes;
+    ``wait`` is called with the seconds to wait, when all that was written has been shown. Raises
+    UnknownRun when the run's directory disappears.
     """
     watch = watch or UsageWatch()
     followers: dict[int, RankFollower] = {}
@@ -108,13 +116,14 @@ def follow(
     attempt, looked = 0, 0.0
     while True:
         run = _look(directory, clock)
-        ended = run.state.terminal
         deltas = []
         if run.attempt != attempt:
             attempt = run.attempt
             streams = {rank.rank: LogStream(directory.rank(rank.rank, attempt).log) for rank in run.ranks}
             deltas = [follower.go_on(streams[rank], attempt) for rank, follower in followers.items()]
-            followers = followers or {rank: RankFollower(rank, s) for rank, s in streams.items()}
+            followers = followers or {r: RankFollower(r, s, whole=whole) for r, s in streams.items()}
+        behind = whole and any(follower.behind for follower in followers.values())
+        ended = run.state.terminal and not behind
         deltas += [d for f in followers.values() if (d := f.read(final=ended)) is not None]
         if not ended and clock() - looked >= _USAGE_PERIOD:
             looked, usage = clock(), watch.look(run)
@@ -123,7 +132,8 @@ def follow(
         surface.update(view, deltas)
         if ended:
             return run
-        wait(_PERIOD)
+        if not behind:
+            wait(_PERIOD)
 
 
 def _look(directory: RunDirectory, clock: Callable[[], float]) -> Run:

@@ -27,6 +27,7 @@ from nbdist.frameworks import (
 )
 from nbdist.model import Device, RankSpec, RunSpec
 from nbdist.options import Options
+from nbdist.runner.scripts import Script, find_script
 
 _ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
 _SECRET = re.compile(r"TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|API_?KEY|ACCESS_?KEY|PRIVATE", re.I)
@@ -57,7 +58,40 @@ def plan(
     inherit (this process's environment).
     """
     environ = dict(os.environ if environ is None else environ)
-    framework, used = _framework(options, cell)
+    folder = _directory(options.cwd, cwd)
+    return _plan(options, cell, environ, folder, python_path=tuple(python_path), notebook=notebook)
+
+
+def plan_script(
+    options: Options,
+    words: Sequence[str],
+    *,
+    cwd: str,
+    environ: Mapping[str, str] | None = None,
+) -> Plan:
+    """What would be started for a script and its arguments, or for ``-m``, a module and its arguments.
+
+    ``cwd`` is where it was typed. Raises UsageMistake or LaunchError; nothing is written then.
+    """
+    environ = dict(os.environ if environ is None else environ)
+    folder = _directory(options.cwd, cwd)
+    more = (environ | dict(options.env)).get("PYTHONPATH", "")
+    script = find_script(words, cwd=Path(cwd), folder=folder, python_path=more)
+    return _plan(options, script.source, environ, folder, script=script)
+
+
+def _plan(
+    options: Options,
+    source: str,
+    environ: dict[str, str],
+    folder: Path,
+    *,
+    script: Script | None = None,
+    python_path: tuple[str, ...] = (),
+    notebook: str = "",
+) -> Plan:
+    """The plan for ``source``: a cell, or the text of ``script``. The ranks run in ``folder``."""
+    framework, used = _framework(options, source)
     devices, notes = _devices(options, environ)
     _check_env(options)
     environment = inherited(environ, len(devices)) | dict(options.env)
@@ -66,20 +100,21 @@ def plan(
     home = config.home(environ)
     _check_disk(home)
     _check_modules(used)
-    name, created = options.name or framework or "run", time.time()
+    name, created = options.name or (script.name if script else framework) or "run", time.time()
     run_id = _run_id(name, created)
     spec = RunSpec(
         run_id=run_id,
         name=name,
         created=created,
-        program=str(home / "runs" / run_id / "cell.py"),
+        program=script.program if script else str(home / "runs" / run_id / "cell.py"),
         python=sys.executable,
-        cwd=str(_directory(options.cwd, cwd)),
+        cwd=str(folder),
         ranks=_ranks(devices, options.backend),
         framework=framework or "none",
         backend=options.backend,
-        args=options.args,
-        python_path=tuple(python_path),
+        args=script.args if script else options.args,
+        module=script.module if script else "",
+        python_path=python_path,
         environment={key: _masked(key, value) for key, value in options.env},
         detached=options.detach,
         timeout=options.timeout,
@@ -87,7 +122,7 @@ def plan(
         owner=None if options.detach else processes.identify(os.getpid()),
         notebook=notebook,
     )
-    return Plan(spec=spec, cell=cell, environment=environment, notes=tuple(notes))
+    return Plan(spec=spec, cell=None if script else source, environment=environment, notes=tuple(notes))
 
 
 def _ranks(devices: Sequence[Device], backend: str) -> tuple[RankSpec, ...]:

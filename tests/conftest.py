@@ -1,4 +1,4 @@
-"""Real runs of real cells, each in a home of its own."""
+"""Real runs of real cells, each in a home of its own: for every test that asks for one."""
 
 from __future__ import annotations
 

@@ -1,0 +1,26 @@
+"""How a run came out, as text: why it did not succeed, and what a stop has ended."""
+
+from __future__ import annotations
+
+from nbdist.diagnosis import failure_report, first_failure
+from nbdist.model import Run, RunState
+from nbdist.store import RunDirectory
+
+
+def run_report(run: Run, directory: RunDirectory) -> str:
+    """Why the run did not succeed: the first failure where a rank has failed, else its reason."""
+    failure = first_failure(run, directory)
+    if run.state is RunState.FAILED and failure is not None and "rank" in run.reason:
+        return f"{run.label}: {failure_report(failure)}"
+    text = f"{run.label} {run.state.value}"
+    if run.reason:
+        text += f": {run.reason}"
+    if run.state is RunState.LOST:
+        text += f"; see {directory.supervisor_log}"
+    return text
+
+
+def stopped_text(run: Run) -> str:
+    """``lenet-k3f9 cancelled: 2 processes ended``: what is said of a run that was asked to stop."""
+    ended = sum(rank.exited is not None for rank in run.ranks) + run.leftover
+    return f"[nbdist] {run.label} {run.state.value}: {ended} process{'' if ended == 1 else 'es'} ended"

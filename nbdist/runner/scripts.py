@@ -1,0 +1,108 @@
+"""A script or a module as the program of a run: found and read as ``python`` would, nothing imported."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.machinery import ModuleSpec, PathFinder
+from importlib.util import decode_source
+from pathlib import Path
+
+from nbdist.errors import UsageMistake
+from nbdist.options import MODULE_FLAGS, slug
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Script:
+    """A file that ranks can run. ``module`` is its name where it was asked for with ``-m``, else empty.
+
+    ``program`` is its absolute path, ``source`` its text, ``name`` what its runs are called.
+    """
+
+    program: str
+    source: str
+    args: tuple[str, ...]
+    name: str
+    module: str = ""
+
+
+def find_script(words: Sequence[str], *, cwd: Path, folder: Path, python_path: str = "") -> Script:
+    """The program in ``train.py --lr 0.1`` or ``-m package.train --lr 0.1``.
+
+    A script is looked for from ``cwd``, where it was typed; a module from ``folder``, where the ranks
+    will run, then on ``python_path`` (the variable's value). Raises UsageMistake, with the line for a
+    file that does not compile.
+    """
+    if not words:
+        raise UsageMistake("no program: write  nbdist run -n 2 train.py  or  nbdist run -n 2 -m package.train")
+    if words[0] in MODULE_FLAGS:
+        if len(words) == 1:
+            raise UsageMistake(f"{words[0]} needs a module: write  nbdist run -n 2 -m package.train")
+        above = [folder / entry for entry in python_path.split(os.pathsep) if entry]
+        name, program = _module(words[1], [str(path) for path in (folder, *above)] + sys.path)
+        return _script(program, words[2:], title=words[1].rpartition(".")[2], module=name)
+    return _script(_file(words[0], cwd), words[1:], title=Path(words[0]).stem)
+
+
+def _script(program: Path, args: Sequence[str], *, title: str, module: str = "") -> Script:
+    source = _source(program)
+    return Script(program=str(program), source=source, args=tuple(args), name=slug(title), module=module)
+
+
+def _file(asked: str, cwd: Path) -> Path:
+    path = Path(os.path.abspath(cwd / Path(asked).expanduser()))
+    if path.is_dir():
+        raise UsageMistake(f"{asked} is a directory: name the script in it, or a package with  -m")
+    if not path.exists():
+        raise UsageMistake(f"no script {asked}: there is no file {path}")
+    return path
+
+
+def _source(path: Path) -> str:
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise UsageMistake(f"{path} cannot be read: {error.strerror}") from None
+    try:
+        compile(data, str(path), "exec", dont_inherit=True)
+        return decode_source(data)
+    except SyntaxError as error:
+        line = (error.text or "").strip()
+        where = f"{path}, line {error.lineno}," if error.lineno else f"{path}"
+        text = f": {line}" if line else ""
+        raise UsageMistake(f"{where} does not compile: {error.msg}{text}") from None
+    except ValueError as error:  # a NUL character
+        raise UsageMistake(f"{path} is no Python program: {error}") from None
+
+
+def _module(asked: str, path: list[str]) -> tuple[str, Path]:
+    """The name and the file that ``python -m`` would run for ``asked``."""
+    spec = _spec(asked, path)
+    if spec is None:
+        raise UsageMistake(f"no module {asked} in {path[0]} or on the Python path: write  -m package.module")
+    if spec.submodule_search_locations is not None:
+        name = f"{asked}.__main__"
+        spec = _spec(name, path)
+        if spec is None:
+            raise UsageMistake(f"{asked} is a package without __main__.py: name a module in it")
+        asked = name
+    if not spec.has_location or not str(spec.origin).endswith(".py"):
+        raise UsageMistake(f"{asked} is no Python file ({spec.origin}): ranks cannot run it")
+    return asked, Path(os.path.abspath(str(spec.origin)))
+
+
+def _spec(name: str, path: list[str]) -> ModuleSpec | None:
+    """What ``importlib.util.find_spec`` finds, without importing the packages above it."""
+    above, _, _ = name.rpartition(".")
+    if above:
+        package = _spec(above, path)
+        if package is None or package.submodule_search_locations is None:
+            return None
+        path = list(package.submodule_search_locations)
+    if found := PathFinder.find_spec(name, path):
+        return found
+    # an editable installation may bring a finder of its own
+    finders = (finder for finder in sys.meta_path if finder is not PathFinder)
+    return next((spec for finder in finders if (spec := finder.find_spec(name, path))), None)

@@ -1,0 +1,136 @@
+"""However a run ends, no process of it is left, and the report says how many were ended."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from nbdist import processes, runner
+from nbdist.model import Escalated
+from nbdist.store import read_events
+from tests.programs import FAMILY, MEMBERS, family_of, left_of, until, until_ready
+
+pytestmark = pytest.mark.usefixtures("leaves_nothing")
+
+# in a rank, the last line of a program; rank 1 goes on until it is ended
+WAIT_FOR_EVER = "time.sleep(600)"
+IGNORE = "signal.signal(signal.SIGINT, signal.SIG_IGN); signal.signal(signal.SIGTERM, signal.SIG_IGN)"
+
+
+def last_step(handle: runner.RunHandle) -> float:
+    """When the ranks were told for the last time to end, or the last of them exited by itself."""
+    told = [event.time for event in read_events(handle.directory.journal) if isinstance(event, Escalated)]
+    return max([*told, *(rank.exited for rank in handle.run.ranks)])
+
+
+@pytest.mark.parametrize(
+    ("line", "last_line", "status"),
+    [
+        pytest.param("", "pass", "succeeded", id="the end of the program"),
+        pytest.param("", "raise ValueError('no data')", "failed", id="an exception in every rank"),
+        pytest.param("", "1 / int(os.environ['RANK']); " + WAIT_FOR_EVER, "failed", id="one exception"),
+        pytest.param("", "os._exit(3)", "failed", id="os._exit"),
+        pytest.param("", "os.kill(os.getpid(), signal.SIGKILL)", "failed", id="SIGKILL from outside"),
+        pytest.param("", "os.abort()", "failed", id="abort"),
+        pytest.param("--timeout 2s", WAIT_FOR_EVER, "failed", id="the time limit"),
+        pytest.param("--timeout 2s", f"{IGNORE}; {WAIT_FOR_EVER}", "failed", id="the time limit, ignored"),
+    ],
+)
+def test_nothing_is_left_when_a_run_ends_by_itself(
+    start_cell, line: str, last_line: str, status: str
+) -> None:
+    # the members are counted before the end: the ranks wait for the word to go on
+    program = f"{FAMILY}\nwhile not os.path.exists('go'): time.sleep(0.01)\n{last_line}"
+    handle = start_cell(f"-n 2 {line}", program)
+    until_ready(handle)
+    family = family_of(handle)
+    assert len(family) == 2 * (1 + MEMBERS)
+    (handle.directory.path.parents[2] / "go").touch()
+
+    assert handle.wait(30) == status
+
+    assert left_of(handle, family) == []
+    assert handle.run.leftover == 2 * MEMBERS
+    assert handle.run.ended - last_step(handle) < 2.0
+
+
+@pytest.mark.parametrize(
+    "last_line", [WAIT_FOR_EVER, f"{IGNORE}; {WAIT_FOR_EVER}"], ids=["willing", "unwilling"]
+)
+def test_nothing_is_left_when_a_run_is_stopped(start_cell, last_line: str) -> None:
+    handle = start_cell("-n 2", f"{FAMILY}\n{last_line}")
+    until_ready(handle)
+    family = family_of(handle)
+    assert len(family) == 2 * (1 + MEMBERS)
+
+    assert handle.stop("enough") == "cancelled"
+
+    assert left_of(handle, family) == []
+    assert (handle.run.reason, handle.run.leftover) == ("enough", 2 * MEMBERS)
+    assert handle.run.ended - last_step(handle) < 2.0
+
+
+def test_nothing_is_left_of_a_program_that_makes_a_new_process_for_each_that_ends(start_cell) -> None:
+    cell = """
+import os, time
+if os.fork() == 0:
+    os.setsid()
+    while True:
+        if os.fork() == 0:
+            os.execv("/bin/sleep", ["sleep", "600"])
+        os.wait()
+while len(open(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read().split()) < 1: pass
+print("ready")
+time.sleep(600)
+"""
+    handle = start_cell("-n 1", cell)
+    until_ready(handle)
+
+    assert handle.stop() == "cancelled"
+
+    assert left_of(handle, []) == []
+    assert handle.run.leftover >= 2
+
+
+def test_nothing_is_left_of_ranks_that_are_stopped_while_they_start(start_cell) -> None:
+    handle = start_cell("-n 8", "import time\ntime.sleep(600)")
+    until(lambda: any(rank.process is not None for rank in handle.run.ranks))
+
+    assert handle.stop("too early") == "cancelled"
+
+    assert left_of(handle, []) == []
+    assert all(rank.state.terminal for rank in handle.run.ranks)
+
+
+def test_the_processes_of_another_run_are_left_alone(start_cell) -> None:
+    other = start_cell("-n 1", f"{FAMILY}\n{WAIT_FOR_EVER}")
+    handle = start_cell("-n 1", f"{FAMILY}\n{WAIT_FOR_EVER}")
+    until_ready(other)
+    until_ready(handle)
+    family = family_of(other)
+
+    assert handle.stop() == "cancelled"
+
+    assert all(processes.alive(process) for process in family)
+    assert other.status == "running"
+
+
+def test_a_second_request_to_stop_hastens_the_end(start_cell) -> None:
+    handle = start_cell("-n 2", f"{FAMILY}\n{IGNORE}\nprint('deaf')\n{WAIT_FOR_EVER}")
+    until(lambda: "deaf" in handle.logs(0) and "deaf" in handle.logs(1))
+
+    runner.request_stop_of(handle, "enough")
+    until(lambda: handle.status == "stopping")
+    runner.request_stop_of(handle, "enough, really")
+    until(lambda: any(event.signal == "SIGTERM" for event in escalations(handle)))
+    assert handle.stop("now") == "cancelled"
+
+    steps = escalations(handle)
+    assert [step.signal for step in steps] == ["SIGINT", "SIGTERM", "SIGKILL"]
+    assert steps[-1].time - steps[0].time < 3.0
+    assert [rank.code for rank in handle.run.ranks] == [-signal.SIGKILL] * 2
+
+
+def escalations(handle: runner.RunHandle) -> list[Escalated]:
+    return [event for event in read_events(handle.directory.journal) if isinstance(event, Escalated)]
