@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import warnings
 from collections.abc import Iterator
 
 from nbdist.frameworks.base import Framework
@@ -18,7 +19,10 @@ def detect_framework(source: str) -> Framework | None:
 
 def imported_modules(source: str) -> Iterator[str]:
     """The top-level modules that a program cannot do without: imported, and not inside a ``try``."""
-    yield from _imports(ast.parse(source))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        tree = ast.parse(source)
+    yield from _imports(tree)
 
 
 def is_installed(module: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 
 from nbdist.errors import UsageMistake
 
@@ -15,7 +16,10 @@ def check_cell(cell: str) -> None:
     if not cell.strip():
         raise UsageMistake("the cell is empty: write the program of the ranks below %%distributed")
     try:
-        tree = compile(cell, "<cell>", "exec", dont_inherit=True)
+        with warnings.catch_warnings():
+            # the ranks give the same warnings, with the line
+            warnings.simplefilter("ignore")
+            tree = compile(cell, "<cell>", "exec", dont_inherit=True)
     except SyntaxError as error:
         raise UsageMistake(_about(cell, error)) from None
     except ValueError as error:  # a NUL character

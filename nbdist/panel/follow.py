@@ -11,7 +11,7 @@ from nbdist.errors import UnknownRun
 from nbdist.model import Run
 from nbdist.panel.usage import RankUsage, UsageWatch
 from nbdist.panel.view import RunView, view_of
-from nbdist.store import LogLines, LogStream, RunDirectory, look
+from nbdist.store import LogLines, LogStream, RunDirectory, RunReader
 
 _PERIOD = 0.1
 _USAGE_PERIOD = 2.0
@@ -111,11 +111,14 @@ def follow(
     UnknownRun when the run's directory disappears.
     """
     watch = watch or UsageWatch()
+    reader = RunReader(directory, clock=clock)
     followers: dict[int, RankFollower] = {}
     usage: Mapping[int, RankUsage] = {}
     attempt, looked = 0, 0.0
     while True:
-        run = _look(directory, clock)
+        run = reader.look()
+        if run is None:
+            raise UnknownRun(f"the directory of run {directory.run_id} was deleted or cannot be read")
         deltas = []
         if run.attempt != attempt:
             attempt = run.attempt
@@ -134,13 +137,3 @@ def follow(
             return run
         if not behind:
             wait(_PERIOD)
-
-
-def _look(directory: RunDirectory, clock: Callable[[], float]) -> Run:
-    run = look(directory, clock=clock)
-    if run is None:
-        raise UnknownRun(
-            f"the directory of run {directory.run_id} was removed or cannot be read; its supervisor "
-            "may still be running"
-        )
-    return run

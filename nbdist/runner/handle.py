@@ -13,9 +13,9 @@ from nbdist.store import (
     LogLines,
     LogStream,
     RunDirectory,
+    RunReader,
     RunStore,
     last_values,
-    look,
     request_stop,
 )
 
@@ -27,6 +27,7 @@ class RunHandle:
 
     def __init__(self, directory: RunDirectory) -> None:
         self.directory = directory
+        self._reader = RunReader(directory)
 
     @property
     def run_id(self) -> str:
@@ -35,7 +36,7 @@ class RunHandle:
     @property
     def run(self) -> Run:
         """How the run stands now. Raises UnknownRun when its directory is gone."""
-        run = look(self.directory)
+        run = self._reader.look()
         if run is None:
             raise UnknownRun(f"the directory of run {self.run_id} is gone or cannot be read")
         return run

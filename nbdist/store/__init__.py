@@ -6,6 +6,7 @@ from nbdist.store.log_stream import LogLines, LogStream
 from nbdist.store.mending import look
 from nbdist.store.metrics import last_values
 from nbdist.store.paths import RankDirectory, RunDirectory
+from nbdist.store.reader import RunReader
 from nbdist.store.reports import ErrorFrame, ErrorReport, read_error
 from nbdist.store.run_store import RunStore, snapshot
 
@@ -17,6 +18,7 @@ __all__ = [
     "LogStream",
     "RankDirectory",
     "RunDirectory",
+    "RunReader",
     "RunStore",
     "StopRequest",
     "last_values",

@@ -164,7 +164,7 @@ def test_a_new_attempt_is_followed_in_its_own_logs(written: WrittenRun, screen: 
 def test_a_directory_that_disappears_ends_the_following(written: WrittenRun, screen: Screen) -> None:
     written.happened(*STARTED)
 
-    with pytest.raises(UnknownRun, match=r"the directory of run 20261120-141503-lenet-k3f9 was removed"):
+    with pytest.raises(UnknownRun, match=r"the directory of run 20261120-141503-lenet-k3f9 was deleted"):
         follow_while(written, screen, lambda: shutil.rmtree(written.directory.path))
 
     assert screen.states == ["running"]
