@@ -267,6 +267,24 @@ def test_a_run_is_shown_again_from_another_kernel(kernel) -> None:
     assert "Finished · 2 ranks" in reply.stdout
 
 
+def test_several_watchers_see_everything_and_do_not_disturb_the_run(kernel) -> None:
+    cell = "import time\nfor i in range(200):\n    print('line', i)\n    time.sleep(0.01)"
+    kernel.run(f"%%distributed -n 2 -d --name watched\n{cell}")
+    others = [Kernel(kernel.home), Kernel(kernel.home)]
+    try:
+        messages = [other.submit("%dist_attach watched") for other in others]
+        replies = [other.collect(message) for other, message in zip(others, messages, strict=True)]
+    finally:
+        for other in others:
+            other.close()
+
+    for reply in replies:
+        for rank in (0, 1):
+            lines = [line for line in reply.stdout.splitlines() if line.startswith(f"[{rank}] ")]
+            assert lines == [f"[{rank}] line {i}" for i in range(200)]
+    assert kernel.run("import nbdist\nprint(nbdist.attach('watched').status)").stdout == "succeeded\n"
+
+
 def test_leaving_the_view_of_a_run_ends_nothing(kernel) -> None:
     kernel.run("%%distributed -n 1 -d --name kept\nimport time\nprint('hello')\ntime.sleep(600)")
     message = kernel.submit("%dist_attach kept")
