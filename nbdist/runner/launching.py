@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nbdist.board import ensure_board
 from nbdist.runner.handle import RunHandle, store
 from nbdist.runner.planning import Plan
 from nbdist.schedulers import local
@@ -24,6 +23,9 @@ def board_url(handles: Sequence[RunHandle]) -> str:
 
     Raises LaunchError when it does not start.
     """
+    # its HTTP client takes a while to import, and most runs never ask for curves
+    from nbdist.board import ensure_board
+
     return ensure_board(store().home).url([handle.run_id for handle in handles])
 
 

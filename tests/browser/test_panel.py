@@ -113,6 +113,40 @@ load()
         page.screenshot(path=pictures / "failure-light.png")
 
 
+def test_search_counts_jumps_and_pauses(lab_server: LabServer, browser: Browser, pictures: Path) -> None:
+    cell = """%%distributed -n 1
+import time
+for i in range(500): print("needle" if i % 100 == 7 else "hay", i)
+while True:
+    print("more hay")
+    time.sleep(0.1)
+"""
+    notebook = lab_server.write_notebook("search.ipynb", "%load_ext nbdist", cell)
+    with new_page(browser) as page:
+        lab = LabPage(lab_server, page, notebook)
+        lab.run_and_wait(0)
+        lab.run(1)
+        panel = page.locator(".nbdist")
+        log = panel.get_by_role("log")
+        expect(log).to_contain_text("more hay", timeout=20_000)
+
+        panel.get_by_role("searchbox").fill("NEEDLE")
+        expect(panel.locator(".nbdist-toolbar [role=status]")).to_have_text("5/5")
+        expect(log.locator("mark.nbdist-now")).to_have_text("needle")
+        expect(log).to_contain_text("needle 407")
+        panel.get_by_role("searchbox").press("Shift+Enter")
+        expect(panel.locator(".nbdist-toolbar [role=status]")).to_have_text("4/5")
+        expect(log).to_contain_text("needle 307")
+        expect(panel.get_by_role("button", name="Follow")).to_contain_text("new", timeout=5_000)
+        page.screenshot(path=pictures / "search-light.png")
+
+        panel.get_by_role("button", name="Follow").click()
+        expect(panel.get_by_role("button", name="Follow")).to_have_attribute("aria-pressed", "true")
+        expect(log).to_contain_text("more hay")
+        panel.get_by_role("button", name="Stop").click()
+        lab.wait_for_end(1, timeout=20)
+
+
 def test_a_detached_run_is_shown_while_other_cells_run_and_its_stop_works(
     lab_server: LabServer, browser: Browser
 ) -> None:

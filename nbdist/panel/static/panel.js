@@ -13,7 +13,8 @@ const WORDS = {
     pending: 'Queued', starting: 'Starting', running: 'Running', stopping: 'Stopping',
     succeeded: 'Finished', failed: 'Failed', cancelled: 'Stopped', ended: 'Ended', lost: 'Lost',
     waiting: 'Waiting', ranks: n => `${n} rank${n === 1 ? '' : 's'}`, rank: 'Rank', elapsed: 'elapsed', stop: 'Stop', all: 'All',
-    asked: 'Stopping…', log: 'Log', empty: 'No output yet.',
+    asked: 'Stopping…', log: 'Log', empty: 'No output yet.', search: 'Search', follow: 'Follow',
+    previous: 'Previous match', next: 'Next match', newLines: n => `${n} new`,
     missing: n => `… ${n} lines did not reach this page; %dist_logs has them`,
     skipped: n => `… ${n} bytes not shown here; %dist_logs has them`,
     cannotStop: 'This page could not interrupt the kernel. Press ■ in the toolbar, or run nbdist’s stop from another notebook: %dist_stop',
@@ -22,7 +23,8 @@ const WORDS = {
     pending: '排队中', starting: '启动中', running: '运行中', stopping: '停止中',
     succeeded: '已完成', failed: '失败', cancelled: '已停止', ended: '已退出', lost: '失联',
     waiting: '等待中', ranks: n => `${n} 个进程`, rank: '进程', elapsed: '已用时', stop: '停止', all: '全部',
-    asked: '正在停止…', log: '日志', empty: '尚无输出。',
+    asked: '正在停止…', log: '日志', empty: '尚无输出。', search: '搜索', follow: '跟随',
+    previous: '上一个匹配', next: '下一个匹配', newLines: n => `${n} 行新输出`,
     missing: n => `… 有 ${n} 行未到达此页面;用 %dist_logs 查看`,
     skipped: n => `… 此处略过 ${n} 字节;用 %dist_logs 查看`,
     cannotStop: '此页面无法中断内核。请按工具栏的 ■,或在另一个笔记本中运行 %dist_stop',
@@ -238,12 +240,84 @@ class Strip {
   }
 }
 
+/** The toolbar over the log: search, and whether the log follows its end. */
+class Toolbar {
+  constructor(log) {
+    const words = WORDS[language()];
+    this.log = log;
+    this.node = element('div', 'nbdist-toolbar');
+    this.input = element('input', 'nbdist-search');
+    this.input.type = 'search';
+    this.input.placeholder = words.search;
+    this.input.setAttribute('aria-label', words.search);
+    this.count = element('span', 'nbdist-quiet');
+    this.count.setAttribute('role', 'status');
+    this.previous = this.button('‹', words.previous, () => log.jump(-1));
+    this.next = this.button('›', words.next, () => log.jump(1));
+    this.follow = this.button(words.follow, words.follow, () => log.follow(!log.following));
+    this.node.append(this.input, this.previous, this.next, this.count, element('span', 'nbdist-space'), this.follow);
+    this.input.addEventListener('input', () => log.search(this.input.value));
+    this.input.addEventListener('keydown', event => this.key(event));
+    log.node.addEventListener('keydown', event => this.logKey(event));
+  }
+
+  button(text, label, act) {
+    const button = element('button', 'nbdist-button', text);
+    button.type = 'button';
+    button.setAttribute('aria-label', label);
+    button.title = label;
+    button.addEventListener('click', act);
+    return button;
+  }
+
+  key(event) {
+    // the notebook must not take what is typed here for its own commands
+    event.stopPropagation();
+    if (event.key === 'Enter') {
+      this.log.jump(event.shiftKey ? -1 : 1);
+      event.preventDefault();
+    } else if (event.key === 'Escape') {
+      this.input.value = '';
+      this.log.search('');
+      this.log.node.focus();
+    }
+  }
+
+  logKey(event) {
+    if (event.key === '/') {
+      this.input.focus();
+    } else if (event.key === 'f' || event.key === 'F') {
+      this.log.follow(!this.log.following);
+    } else {
+      return;
+    }
+    event.preventDefault();
+    event.stopPropagation();
+  }
+
+  draw() {
+    const { matches, current, following, unseen } = this.log;
+    const searching = this.log.query !== '';
+    setText(this.count, searching ? `${matches.length ? current + 1 : 0}/${matches.length}` : '');
+    this.previous.hidden = this.next.hidden = !searching;
+    this.follow.setAttribute('aria-pressed', String(following));
+    const words = WORDS[language()];
+    setText(this.follow, following || !unseen ? words.follow : `${words.follow} · ${words.newLines(unseen)}`);
+  }
+}
+
 /** The log: draws the rows that can be seen of one ring, and follows its end until scrolled away. */
 class Log {
   constructor(store) {
     this.store = store;
     this.selected = null;
     this.following = true;
+    this.unseen = 0;
+    this.query = '';
+    this.matches = [];
+    this.current = 0;
+    this.searched = 0;
+    this.onDraw = () => {};
     this.node = element('div', 'nbdist-log');
     this.node.tabIndex = 0;
     this.node.setAttribute('role', 'log');
@@ -252,14 +326,83 @@ class Log {
     this.lines = element('div', 'nbdist-lines');
     this.node.append(this.lines);
     this.node.addEventListener('scroll', () => {
-      this.following = this.node.scrollTop + this.node.clientHeight >= this.node.scrollHeight - ROW;
-      this.draw();
+      const atEnd = this.node.scrollTop + this.node.clientHeight >= this.node.scrollHeight - ROW;
+      this.follow(atEnd && !this.held);
     });
   }
 
   select(rank) {
     this.selected = rank;
-    this.following = true;
+    this.follow(true);
+    this.search(this.query);
+  }
+
+  /** Stay at the end, or stay where the reader is while lines go on coming. */
+  follow(following) {
+    if (this.following && !following) {
+      this.seen = this.total();
+    }
+    this.following = following;
+    this.held = false;
+    this.draw();
+  }
+
+  /** Lines of the selected log that ever came. */
+  total() {
+    const ring = this.ring();
+    return ring.dropped + ring.items.length;
+  }
+
+  ring() {
+    return this.selected === null ? this.store.all : this.store.rank(this.selected).ring;
+  }
+
+  /** Look for text in all lines that are kept, whatever its case; the latest match becomes current. */
+  search(text) {
+    this.query = text.toLowerCase();
+    this.matches = [];
+    this.searched = this.ring().dropped;
+    this.findMore();
+    this.current = Math.max(0, this.matches.length - 1);
+    if (this.matches.length) {
+      this.jump(0);
+    } else {
+      this.draw();
+    }
+  }
+
+  /** Search the lines that came since the last look. Positions count from the first line ever. */
+  findMore() {
+    if (!this.query) {
+      return;
+    }
+    const { items, dropped } = this.ring();
+    for (let at = Math.max(this.searched, dropped); at < dropped + items.length; at++) {
+      if (items[at - dropped].text.toLowerCase().includes(this.query)) {
+        this.matches.push(at);
+      }
+    }
+    this.searched = dropped + items.length;
+    while (this.matches.length && this.matches[0] < dropped) {
+      this.matches.shift();
+      this.current = Math.max(0, this.current - 1);
+    }
+  }
+
+  /** Go to another match and stay there. */
+  jump(step) {
+    if (!this.matches.length) {
+      return;
+    }
+    this.current = (this.current + step + this.matches.length) % this.matches.length;
+    this.seen ??= this.total();
+    if (this.following) {
+      this.seen = this.total();
+    }
+    this.following = false;
+    this.held = true;
+    const top = (this.matches[this.current] - this.ring().dropped) * ROW;
+    this.node.scrollTop = Math.max(0, top - this.node.clientHeight / 2);
     this.draw();
   }
 
@@ -276,6 +419,8 @@ class Log {
   }
 
   draw() {
+    this.findMore();
+    this.unseen = this.following ? 0 : Math.max(0, this.total() - (this.seen ?? this.total()));
     const [items, growing] = this.entries();
     const count = items.length + growing.length;
     this.lines.style.height = `${count * ROW}px`;
@@ -292,6 +437,7 @@ class Log {
       rows.append(element('div', 'nbdist-empty', WORDS[language()].empty));
     }
     this.lines.replaceChildren(rows);
+    this.onDraw();
   }
 
   row(entry, at) {
@@ -299,8 +445,23 @@ class Log {
     row.style.top = `${at * ROW}px`;
     row.style.setProperty('--nb-c', colour(entry.rank));
     row.append(element('span', 'nbdist-gutter', String(entry.rank)));
-    row.append(element('span', entry.lost ? 'nbdist-lost' : '', entry.text));
+    row.append(this.text(entry, at + this.ring().dropped));
     return row;
+  }
+
+  /** The text of a row, with the matches in it marked. */
+  text(entry, position) {
+    const span = element('span', entry.lost ? 'nbdist-lost' : '');
+    const lower = this.query ? entry.text.toLowerCase() : '';
+    let from = 0;
+    for (let at = this.query ? lower.indexOf(this.query) : -1; at >= 0; at = lower.indexOf(this.query, from)) {
+      const now = position === this.matches[this.current];
+      span.append(entry.text.slice(from, at));
+      span.append(element('mark', now ? 'nbdist-now' : '', entry.text.slice(at, at + this.query.length)));
+      from = at + this.query.length;
+    }
+    span.append(entry.text.slice(from));
+    return span;
   }
 }
 
@@ -396,6 +557,8 @@ export default {
     const note = element('div', 'nbdist-note');
     note.hidden = true;
     const log = new Log(store);
+    const toolbar = new Toolbar(log);
+    log.onDraw = () => toolbar.draw();
     const tabs = new Tabs(rank => log.select(rank));
     const strip = new Strip();
     const header = new Header(async () => {
@@ -407,7 +570,7 @@ export default {
         setText(note, WORDS[language()].cannotStop);
       }
     });
-    root.append(header.node, note, strip.node, tabs.node, log.node);
+    root.append(header.node, note, strip.node, tabs.node, toolbar.node, log.node);
     el.append(root);
 
     const seconds = () =>
