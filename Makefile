@@ -11,7 +11,7 @@ TORCH := torch==2.13.0
 PADDLE := paddlepaddle==3.3.1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo lab test check format browser bench-launch clean
+.PHONY: help demo lab test test-faults check format browser bench-launch bench-faults clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -41,6 +41,9 @@ test: $(VENV)/.ready browser check  ## check and test everything
 	@[ -n "$(NBDIST_PROGRAMS)" ] || echo "*** NBDIST_PROGRAMS is not set: the tutorials' programs are NOT run ***"
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
+test-faults: $(VENV)/.ready  ## break runs in every way that is known, 20 times each
+	NBDIST_FAULT_ROUNDS=20 $(BIN)/python -m pytest tests/faults -p no:cacheprovider $(PYTEST_ARGS)
+
 check: $(VENV)/.ready  ## style, types, layers
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -69,6 +72,9 @@ browser:
 
 bench-launch: .venv-bench/.ready  ## seconds from a cell to its ranks, against what people use instead
 	.venv-bench/bin/python benchmarks/launch.py $(BENCH_ARGS)
+
+bench-faults: .venv-bench/.ready  ## what is left behind when something ends a run, against other launchers
+	.venv-bench/bin/python benchmarks/faults.py $(BENCH_ARGS)
 
 clean:  ## remove what the other targets made
 	rm -rf $(VENV) .venv-bench build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -9,7 +9,7 @@
     └── IllegalTransition  us
 
 A message says what was asked, what is there, and what to type instead. Only ``magics`` turns these
-into what IPython prints, and only ``server`` into HTTP.
+into what IPython prints, only ``cli`` into exit codes, and only ``server`` into HTTP.
 """
 
 from __future__ import annotations

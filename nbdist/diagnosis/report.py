@@ -13,7 +13,8 @@ def failure_headline(failure: Failure) -> str:
     """``rank 1 failed first: ZeroDivisionError at line 9 of the cell``, or of ``train.py``."""
     if failure.report is not None:
         kind = failure.report.type.rpartition(".")[2]
-        where = f" at line {failure.line} of {failure.script or 'the cell'}" if failure.line is not None else ""
+        program = failure.script or "the cell"
+        where = f" at line {failure.line} of {program}" if failure.line is not None else ""
         return f"rank {failure.rank} failed first: {kind}{where}"
     how = describe_exit(failure.code, oom=failure.oom) if failure.code is not None else "it has not exited"
     return f"rank {failure.rank} failed first: {how}"

@@ -76,6 +76,7 @@ class Course:
         )
         self._escalations.clear()
         self._told.clear()
+        self._cut_short = False
         self._failed = False
 
     @property

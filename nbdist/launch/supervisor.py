@@ -97,7 +97,6 @@ class Supervisor:
 
     def _attempt(self) -> Outcome:
         """Start every rank and wait until all have exited."""
-        self._ranks.clear()
         try:
             reservation = self._reserve()
         except LaunchError as error:
@@ -114,6 +113,15 @@ class Supervisor:
             return self._course.outcome()
         finally:
             reservation.release()
+            self._forget_ranks()
+
+    def _forget_ranks(self) -> None:
+        """Close what is still open to the ranks: the next attempt's must not be taken for these."""
+        for rank in self._ranks.values():
+            if rank.channel.fileno() >= 0:
+                self._selector.unregister(rank.channel)
+                rank.channel.close()
+        self._ranks.clear()
 
     def _try_again(self) -> bool:
         """Whether the attempt that is over is followed by another."""

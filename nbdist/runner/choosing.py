@@ -74,9 +74,7 @@ def line_count(text: str) -> int:
     return int(text)
 
 
-def matching_lines(
-    handle: RunHandle, rank: int, pattern: re.Pattern[str], tail: int | None
-) -> Iterable[str]:
+def matching_lines(handle: RunHandle, rank: int, pattern: re.Pattern[str], tail: int | None) -> Iterable[str]:
     """The lines of a rank's log that match; of them the last ``tail``, or all."""
     found = (line for line in handle.log_lines(rank) if pattern.search(line))
     return found if tail is None else deque(found, maxlen=tail)

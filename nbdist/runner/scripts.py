@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pkgutil
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -36,7 +37,7 @@ def find_script(words: Sequence[str], *, cwd: Path, folder: Path, python_path: s
     file that does not compile.
     """
     if not words:
-        raise UsageMistake("no program: write  nbdist run -n 2 train.py  or  nbdist run -n 2 -m package.train")
+        raise UsageMistake("no script to run: write  nbdist run -n 2 train.py  or  -m package.train")
     if words[0] in MODULE_FLAGS:
         if len(words) == 1:
             raise UsageMistake(f"{words[0]} needs a module: write  nbdist run -n 2 -m package.train")
@@ -52,7 +53,7 @@ def _script(program: Path, args: Sequence[str], *, title: str, module: str = "")
 
 
 def _file(asked: str, cwd: Path) -> Path:
-    path = Path(os.path.abspath(cwd / Path(asked).expanduser()))
+    path = Path(os.path.abspath(cwd / asked))
     if path.is_dir():
         raise UsageMistake(f"{asked} is a directory: name the script in it, or a package with  -m")
     if not path.exists():
@@ -93,16 +94,30 @@ def _module(asked: str, path: list[str]) -> tuple[str, Path]:
     return asked, Path(os.path.abspath(str(spec.origin)))
 
 
-def _spec(name: str, path: list[str]) -> ModuleSpec | None:
-    """What ``importlib.util.find_spec`` finds, without importing the packages above it."""
+def _spec(name: str, path: Sequence[str]) -> ModuleSpec | None:
+    """What ``importlib.util.find_spec`` finds, which would import the packages above it."""
     above, _, _ = name.rpartition(".")
     if above:
         package = _spec(above, path)
         if package is None or package.submodule_search_locations is None:
             return None
         path = list(package.submodule_search_locations)
-    if found := PathFinder.find_spec(name, path):
-        return found
+    folders: list[str] = []
+    for entry in path:
+        spec = _spec_in(entry, name)
+        if spec is not None and spec.loader is not None:
+            return spec
+        # folders without __init__.py are one package together
+        folders += (spec.submodule_search_locations if spec is not None else None) or ()
+    if folders:
+        package = ModuleSpec(name, None, is_package=True)
+        package.submodule_search_locations = folders
+        return package
     # an editable installation may bring a finder of its own
     finders = (finder for finder in sys.meta_path if finder is not PathFinder)
     return next((spec for finder in finders if (spec := finder.find_spec(name, path))), None)
+
+
+def _spec_in(entry: str, name: str) -> ModuleSpec | None:
+    finder = pkgutil.get_importer(entry or os.curdir)
+    return finder.find_spec(name) if finder is not None else None

@@ -10,7 +10,7 @@ import pytest
 from nbdist.diagnosis import Failure, first_failure
 from nbdist.model import RunState
 from tests.fakes.directories import WrittenRun
-from tests.fakes.runs import CREATED, STARTED, errored, escalated, exited, run_ended, stop_requested
+from tests.fakes.runs import CREATED, STARTED, a_spec, errored, escalated, exited, run_ended, stop_requested
 
 PEER_CLOSED = (
     "[/__w/pytorch/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:553] Connection closed by peer "
@@ -188,3 +188,20 @@ def test_a_failure_points_at_the_innermost_line_of_the_cell(written: WrittenRun)
     written.happened(errored(1), exited(1, 1))
 
     assert failure_of(written).line == 12
+
+
+@pytest.mark.parametrize(
+    ("program", "script"),
+    [
+        pytest.param(a_spec().program, "", id="the cell"),
+        pytest.param(
+            "/elsewhere/20261120-141503-lenet-k3f9/cell.py", "", id="the cell of a run that was moved"
+        ),
+        pytest.param("/home/ada/train.py", "train.py", id="a script"),
+        pytest.param("/home/ada/cell.py", "cell.py", id="a script that is called cell.py"),
+    ],
+)
+def test_a_script_is_told_from_a_cell(tmp_path: Path, program: str, script: str) -> None:
+    written = WrittenRun(tmp_path / "home", a_spec(program=program)).happened(*STARTED, exited(0, 1))
+
+    assert failure_of(written).script == script

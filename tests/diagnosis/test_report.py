@@ -134,3 +134,12 @@ def test_a_rank_that_wrote_nothing_leaves_only_how_it_went() -> None:
     report = failure_report(a_failure(report=None, code=-9))
 
     assert report.strip() == failure_headline(a_failure(report=None, code=-9))
+
+
+def test_lines_of_a_script_are_named_by_its_file() -> None:
+    failure = a_failure(frame(CELL, 9, "train", "step()"), script="train.py")
+
+    report = failure_report(failure)
+
+    assert report.startswith("rank 1 failed first: ValueError at line 9 of train.py\n")
+    assert "  train.py line 9, in train\n    step()" in report

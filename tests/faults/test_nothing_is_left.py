@@ -121,7 +121,7 @@ def test_a_second_request_to_stop_hastens_the_end(start_cell) -> None:
     until(lambda: "deaf" in handle.logs(0) and "deaf" in handle.logs(1))
 
     runner.request_stop_of(handle, "enough")
-    until(lambda: handle.status == "stopping")
+    until(lambda: handle.run.stop_reason)
     runner.request_stop_of(handle, "enough, really")
     until(lambda: any(event.signal == "SIGTERM" for event in escalations(handle)))
     assert handle.stop("now") == "cancelled"

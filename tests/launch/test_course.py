@@ -78,6 +78,14 @@ def stop(reason: str = "stopped by ada") -> Happening:
     return lambda replay: replay.course.stop(reason, replay.now)
 
 
+def another_attempt(replay: Replay) -> None:
+    """What the supervisor does when a failed run is to be tried again."""
+    replay.course.next_attempt(replay.course.outcome().reason, 0)
+    replay.course.attempt_started(2, "127.0.0.1", 20_002, replay.now)
+    for rank in replay.course.run.spec.ranks:
+        replay.course.rank_started(rank.rank, process_of(rank.rank))
+
+
 def nothing(_: Replay) -> None:
     """Time passes."""
 
@@ -96,6 +104,19 @@ def failure(reason: str) -> Outcome:
 
 
 HISTORIES = [
+    pytest.param(
+        [
+            (10, exits(0, 1)),
+            (10.1, exits(1, -15)),
+            (11, another_attempt),
+            (20, exits(0)),
+            (20, exits(1)),
+        ],
+        [(10, 1, "SIGTERM")],
+        [K.SUCCEEDED, K.SUCCEEDED],
+        SUCCESS,
+        id="success at the second attempt, though the first was cut short",
+    ),
     pytest.param(
         [(10, finishes(0)), (10, finishes(1)), (11, exits(0)), (12, exits(1))],
         [],

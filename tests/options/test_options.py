@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nbdist.errors import UsageMistake
-from nbdist.options import OPTIONS, Options, help_text, parse, parse_duration, parse_words
+from nbdist.options import OPTIONS, Options, help_text, parse, parse_duration, parse_words, split_program
 
 
 @pytest.mark.parametrize(
@@ -192,3 +192,24 @@ def test_the_help_shows_every_option_once_with_what_it_does() -> None:
 def test_the_help_shows_no_alias() -> None:
     assert "_per_node" not in help_text()
     assert "--devices" not in help_text()
+
+
+@pytest.mark.parametrize(
+    ("line", "options", "program"),
+    [
+        pytest.param("train.py", "", "train.py", id="a script alone"),
+        pytest.param("-n 2 train.py -n 5", "-n 2", "train.py -n 5", id="its own options"),
+        pytest.param("-n2 -d train.py", "-n2 -d", "train.py", id="a value in one word, and none"),
+        pytest.param("--nproc=2 --env A=1 x", "--nproc=2 --env A=1", "x", id="an equals sign"),
+        pytest.param("--nproc_per_node 2 x y", "--nproc_per_node 2", "x y", id="another launcher's option"),
+        pytest.param("-n 2 -m job.train -d", "-n 2", "-m job.train -d", id="a module"),
+        pytest.param("-n 2 -- -odd.py -d", "-n 2", "-odd.py -d", id="behind two dashes"),
+        pytest.param("train.py -- -d", "", "train.py -- -d", id="two dashes of the script"),
+        pytest.param("--ranks 2 x", "--ranks", "2 x", id="an option that is none"),
+        pytest.param("-d -n", "-d -n", "", id="no program"),
+    ],
+)
+def test_a_program_and_what_follows_it_is_parted_from_the_options(
+    line: str, options: str, program: str
+) -> None:
+    assert split_program(line.split()) == (options.split(), program.split())

@@ -249,3 +249,31 @@ def test_the_last_look_takes_everything_and_the_line_without_an_end(log: Path) -
     assert len(delta.lines) == 20_001
     assert (delta.lines[-1], delta.partial) == ("the end", "")
     assert follower.last_line == "the end"
+
+
+def test_a_reader_of_the_whole_log_is_never_skipped_ahead_and_waits_only_when_it_has_all(
+    written: WrittenRun, screen: Screen
+) -> None:
+    written.happened(*STARTED).printed(0, "x" * 79 + "\n")
+    for _ in range(60):
+        written.printed(0, ("x" * 79 + "\n") * 1_000)
+    waits: list[int] = []
+
+    def wait(_: float) -> None:
+        waits.append(len(screen.lines(0)))
+        written.happened(*DONE)
+
+    follow(written.directory, screen, whole=True, wait=wait, clock=lambda: CREATED + 20)
+
+    assert waits == [60_001]
+    assert all(delta.skipped == 0 for delta in screen.deltas)
+    assert max(len(delta.lines) for delta in screen.deltas) < 4_000
+
+
+def test_a_whole_log_is_shown_though_the_run_has_long_ended(written: WrittenRun, screen: Screen) -> None:
+    written.happened(*STARTED, *DONE)
+    written.printed(1, "".join(f"{number:079}\n" for number in range(60_000)))
+
+    follow(written.directory, screen, whole=True, wait=lambda _: pytest.fail("there is nothing to wait for"))
+
+    assert [int(line) for line in screen.lines(1)] == list(range(60_000))

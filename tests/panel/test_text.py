@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import pytest
 
 from nbdist.model import Device, Event, Run
-from nbdist.panel import TextSurface
+from nbdist.panel import LogSurface, TextSurface
 from nbdist.panel.follow import LogDelta
 from nbdist.panel.view import RunView, view_of
 from tests.fakes.runs import CREATED, STARTED, a_spec, stop_requested
@@ -121,3 +122,45 @@ def test_a_flood_of_lines_ends_with_a_note_and_the_notebook_stays_small() -> Non
         "[0] 3",
         "[nbdist] 3 lines are shown; the rest is in the log: %dist_logs",
     ]
+
+
+def log_lines(*deltas: LogDelta | None, grep: str = "", tail: int | None = None, **how: object) -> list[str]:
+    """What a log of two ranks shows of these lines; None is where it has caught up."""
+    writes: list[str] = []
+    chosen = {"ranks": (0, 1), "prefixed": True} | how
+    surface = LogSurface(writes.append, pattern=re.compile(grep), tail=tail, **chosen)
+    for delta in deltas:
+        if delta is None:
+            surface.caught_up()
+        else:
+            surface.update(a_view(), [delta])
+    return "".join(writes).splitlines()
+
+
+def test_a_log_holds_lines_and_nothing_about_the_run() -> None:
+    assert log_lines(lines(0, "a", "b"), lines(1, "c")) == ["[0] a", "[0] b", "[1] c"]
+
+
+def test_a_log_of_one_rank_holds_its_lines_alone() -> None:
+    assert log_lines(lines(0, "a"), lines(1, "b"), ranks=(1,), prefixed=False) == ["b"]
+
+
+def test_a_log_holds_only_what_matches() -> None:
+    assert log_lines(lines(0, "step 1", "noise", "step 2"), grep="^step") == ["[0] step 1", "[0] step 2"]
+
+
+def test_a_tail_is_counted_for_each_rank_in_what_was_there_and_all_that_follows_is_shown() -> None:
+    before = lines(0, "1", "2"), lines(1, "a"), lines(0, "3")
+
+    assert log_lines(*before, tail=2) == []
+    assert log_lines(*before, None, tail=2) == ["[0] 2", "[0] 3", "[1] a"]
+    assert log_lines(*before, None, lines(0, "4", "5", "6"), tail=0) == ["[0] 4", "[0] 5", "[0] 6"]
+
+
+def test_where_the_rest_of_a_log_can_be_read_is_said_in_the_words_of_the_place() -> None:
+    writes: list[str] = []
+    surface = TextSurface(writes.append, 1, logs="nbdist logs")
+
+    surface.update(a_view(), [lines(0, "1", "2")])
+
+    assert "".join(writes).endswith("the rest is in the log: nbdist logs\n")

@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import resource
 import stat
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import pytest
 
 from nbdist.model import encode_event
 from nbdist.store import Journal, read_events
-from tests.fakes.runs import STARTED, exited, finished
+from tests.fakes.runs import STARTED, exited, finished, stop_requested
 
 
 @pytest.fixture
@@ -159,3 +160,16 @@ def test_lines_that_are_no_events_are_passed_over(path: Path) -> None:
     path.write_bytes(b"\n".join(lines))
 
     assert read_events(path) == good
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="room is taken ahead on Linux alone")
+def test_room_for_the_end_is_taken_ahead_and_given_back(path: Path) -> None:
+    journal = Journal(path)
+    journal.append(stop_requested())
+    ahead = path.stat()
+
+    journal.close()
+
+    assert ahead.st_blocks * 512 >= 256 * 1024
+    assert ahead.st_size == path.stat().st_size < 4096
+    assert path.stat().st_blocks * 512 < 64 * 1024

@@ -1,0 +1,116 @@
+"""``nbdist status``, ``logs``, ``stop``: runs that somebody has started."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Sequence
+
+from nbdist import config, runner
+from nbdist.cli.terminal import complain, in_a_shell, note
+from nbdist.errors import LaunchError, UnknownRun
+from nbdist.options import LineParser
+from nbdist.panel import LogSurface, follow, rank_prefix, status_text, status_views, stopped_text
+
+STATUS_USAGE = "nbdist status [RUN ...] [--json]"
+STATUS_HELP = """\
+The latest ten runs, or these, with their ranks: state, device, pid, memory, age, last line.
+
+  --json  a list with one object a run"""
+
+LOGS_USAGE = "nbdist logs [RUN] [--rank R] [--tail N] [--grep PATTERN] [-f]"
+LOGS_HELP = """\
+What the ranks have written, from disk. Each line has its rank in front; with --rank R there are only
+the lines of that rank, as it wrote them.
+
+  --rank R        only this rank
+  --tail N        only the last N lines of each rank
+  --grep PATTERN  only the lines that match this regular expression
+  -f, --follow    go on until the run has ended"""
+
+STOP_USAGE = "nbdist stop [RUN] or nbdist stop --all"
+STOP_HELP = """\
+Stop a run (the latest that goes on) and wait for its end: SIGINT, then SIGTERM, then SIGKILL.
+
+  --all  every run that goes on
+
+Exit code: 0 when all have ended, 1 when one goes on, 2 when there is no such run that goes on."""
+
+
+def status(words: Sequence[str]) -> int:
+    parser = LineParser(STATUS_USAGE)
+    parser.add_argument("run", nargs="*")
+    parser.add_argument("--json", action="store_true")
+    asked = parser.parse_intermixed_args(words)
+    handles = runner.chosen_runs(asked.run)
+    views = status_views([handle.directory for handle in handles], time.time())
+    if asked.json:
+        print(json.dumps([view.to_dict() for view in views], indent=1))
+    elif views:
+        print(status_text(views, config.language()))
+    else:
+        print(in_a_shell(status_text(views, config.language())))
+    return 0
+
+
+def logs(words: Sequence[str]) -> int:
+    parser = LineParser(LOGS_USAGE)
+    parser.add_argument("run", nargs="?")
+    parser.add_argument("--rank", type=int)
+    parser.add_argument("--tail", type=runner.line_count)
+    parser.add_argument("--grep")
+    parser.add_argument("-f", "--follow", action="store_true")
+    asked = parser.parse_intermixed_args(words)
+    handle = runner.attach(asked.run)
+    pattern = runner.log_pattern(asked.grep)
+    ranks = runner.rank_numbers(handle, asked.rank)
+    prefixed = asked.rank is None
+    if asked.follow:
+        surface = LogSurface(_write, ranks=ranks, pattern=pattern, tail=asked.tail, prefixed=prefixed)
+        _follow(handle, surface)
+        return 0
+    count = handle.run.spec.world_size
+    for rank in ranks:
+        prefix = rank_prefix(rank, count) if prefixed else ""
+        for line in runner.matching_lines(handle, rank, pattern, asked.tail):
+            sys.stdout.write(f"{prefix}{line}\n")
+    sys.stdout.flush()
+    return 0
+
+
+def _follow(handle: runner.RunHandle, surface: LogSurface) -> None:
+    def wait(seconds: float) -> None:
+        surface.caught_up()
+        time.sleep(seconds)
+
+    try:
+        follow(handle.directory, surface, whole=True, wait=wait)
+    except UnknownRun as gone:
+        raise LaunchError(str(gone)) from None
+    surface.caught_up()
+
+
+def stop(words: Sequence[str]) -> int:
+    parser = LineParser(STOP_USAGE)
+    parser.add_argument("run", nargs="?")
+    parser.add_argument("--all", action="store_true")
+    asked = parser.parse_intermixed_args(words)
+    handles = runner.live_runs() if asked.all else [runner.live_run(asked.run)]
+    if not handles:
+        note("no run is going on")
+    runner.stop_runs(handles, "stopped by nbdist stop")
+    stopped = True
+    for handle in handles:
+        run = handle.run
+        if run.state.terminal:
+            print(stopped_text(run))
+        else:
+            stopped = False
+            complain(f"{run.label} goes on, though it was asked to end: nbdist stop {run.label}  once more")
+    return 0 if stopped else 1
+
+
+def _write(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()

@@ -1,0 +1,119 @@
+"""The command line as a shell runs it: real processes, with a home and a folder of their own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from nbdist import processes
+from nbdist.runner import RunHandle
+from nbdist.store import RunStore
+
+Finished = subprocess.CompletedProcess
+
+
+def until(condition: Callable[[], object], limit: float = 20.0) -> None:
+    """Wait for a condition; fails the test when it does not come."""
+    deadline = time.monotonic() + limit
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.02)
+
+
+class Shell:
+    """Runs ``nbdist`` in ``folder``, with its runs under ``home``."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.home = folder / "home"
+        self.environment = os.environ | {"NBDIST_HOME": str(self.home), "LANG": "C.UTF-8"}
+        self._started: list[subprocess.Popen[str]] = []
+
+    def script(self, name: str, text: str) -> Path:
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return path
+
+    def start(self, *words: str, **more: object) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "nbdist", *words],
+            cwd=self.folder,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            **more,  # type: ignore[call-overload]
+        )
+        self._started.append(process)
+        return process
+
+    def run(self, *words: str) -> Finished[str]:
+        return self.finish(self.start(*words))
+
+    def finish(self, process: subprocess.Popen[str], limit: float = 40.0) -> Finished[str]:
+        """What is still to come from a process, and its exit code."""
+        out, err = process.communicate(timeout=limit)
+        return Finished(process.args, process.returncode, out, err)
+
+    def run_handle(self) -> RunHandle:
+        """The only run."""
+        until(lambda: RunStore(self.home).directories())
+        (directory,) = RunStore(self.home).directories()
+        until(directory.spec.exists)
+        return RunHandle(directory)
+
+    def until_printed(self, text: str) -> RunHandle:
+        """Wait until every rank of the only run has printed ``text``."""
+        handle = self.run_handle()
+        ranks = range(handle.run.spec.world_size)
+        until(lambda: all(text in handle.logs(rank) for rank in ranks))
+        return handle
+
+    def left(self) -> list[int]:
+        """Processes of the runs that are still there."""
+        paths = [str(directory.path) for directory in RunStore(self.home).directories()]
+        return [process.pid for path in paths for process in processes.marked("NBDIST_RUN_DIR", path)]
+
+    def close(self) -> None:
+        for process in self._started:
+            process.kill()
+            process.communicate()
+        try:
+            until(lambda: not self.left(), limit=15)
+        finally:
+            for pid in self.left():
+                os.kill(pid, signal.SIGKILL)
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Iterator[Shell]:
+    """A shell whose runs have all gone at the end, or the test fails."""
+    shell = Shell(tmp_path)
+    yield shell
+    shell.close()
+
+
+def read_until(process: subprocess.Popen[str], text: str, limit: float = 20.0) -> str:
+    """What a process prints, up to the line that holds ``text``; it is killed when that does not come."""
+    assert process.stdout is not None
+    deadline = threading.Timer(limit, process.kill)
+    deadline.start()
+    seen = ""
+    try:
+        for line in process.stdout:
+            seen += line
+            if text in line:
+                return seen
+    finally:
+        deadline.cancel()
+    raise AssertionError(f"{text!r} was not printed in time: {seen}")

@@ -1,0 +1,95 @@
+"""``nbdist`` itself: its help, its names, and what it costs to ask it something."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+import nbdist
+from nbdist.cli.commands import COMMANDS
+from nbdist.options import OPTIONS
+from tests.cli.conftest import Shell
+
+HEAVY = {
+    "IPython",
+    "ipykernel",
+    "ipywidgets",
+    "anywidget",
+    "traitlets",
+    "torch",
+    "paddle",
+    "visualdl",
+    "numpy",
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help_that_fits_a_terminal(shell: Shell, name: str) -> None:
+    done = shell.run(name, "--help")
+
+    assert done.returncode == 0
+    assert done.stdout.startswith(f"nbdist {name}")
+    assert max(map(len, done.stdout.splitlines())) <= 105
+    assert f"nbdist {name}" in shell.run("--help").stdout
+
+
+def test_the_help_of_run_names_the_options_of_a_cell_but_those_a_script_has_no_use_for(shell: Shell) -> None:
+    text = shell.run("run", "--help").stdout
+
+    missing = [option.flags[-1] for option in OPTIONS if option.flags[-1] not in text]
+
+    assert missing == ["--args", "--no-panel"]
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        pytest.param(["statsu"], "did you mean  nbdist status?", id="misspelt"),
+        pytest.param(["train.py"], "write  nbdist run train.py", id="a script without run"),
+        pytest.param(["fly"], "there are run, status, logs, stop, attach", id="unknown"),
+    ],
+)
+def test_a_command_that_is_none_is_answered_with_what_there_is(
+    shell: Shell, words: list[str], expected: str
+) -> None:
+    done = shell.run(*words)
+
+    assert done.returncode == 2
+    assert expected in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_without_a_command_there_is_help_and_2(shell: Shell) -> None:
+    done = shell.run()
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "nbdist run" in done.stderr
+
+
+def test_the_script_is_installed() -> None:
+    script = Path(sysconfig.get_path("scripts")) / "nbdist"
+
+    done = subprocess.run([script, "--version"], capture_output=True, text=True, check=True)
+
+    assert done.stdout == f"nbdist {nbdist.__version__}\n"
+
+
+def test_asking_for_the_status_imports_nothing_heavy(tmp_path: Path) -> None:
+    program = "import sys; from nbdist.cli import main; main(['status']); print(*sys.modules)"
+
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=os.environ | {"NBDIST_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    modules = set(done.stdout.split())
+    assert "nbdist.cli.looking" in modules
+    assert modules & HEAVY == set()

@@ -1,0 +1,220 @@
+"""``nbdist status``, ``logs``, ``stop`` and ``attach``: runs that another process has started."""
+
+from __future__ import annotations
+
+import json
+import signal
+
+import pytest
+
+from nbdist import processes
+from nbdist.runner import RunHandle
+from nbdist.store import RunDirectory
+from tests.cli.conftest import Shell, read_until, until
+
+WAIT = "import os, time\nprint('ready')\nwhile not os.path.exists('go'): time.sleep(0.01)\nprint('done')\n"
+COUNT = "import os\nfor i in range(5): print('line', i)\n"
+
+
+def started(shell: Shell, program: str = WAIT, *, name: str = "lenet", ranks: int = 1) -> RunHandle:
+    """A detached run of ``program``."""
+    shell.script(f"{name}.py", program)
+    done = shell.run("run", "-d", "-n", str(ranks), f"{name}.py")
+    assert done.returncode == 0, done.stderr
+    return RunHandle(RunDirectory(shell.home / "runs" / done.stdout.strip()))
+
+
+def ended(shell: Shell, program: str = COUNT, *, name: str = "lenet", ranks: int = 2) -> RunHandle:
+    shell.script(f"{name}.py", program)
+    shell.run("run", "-n", str(ranks), f"{name}.py")
+    return shell.run_handle()
+
+
+def test_status_is_a_table_of_the_runs_and_their_ranks(shell: Shell) -> None:
+    handle = started(shell)
+    shell.until_printed("ready")
+
+    done = shell.run("status")
+
+    head, run, rank = done.stdout.splitlines()
+    assert done.returncode == 0
+    assert head.split()[:4] == ["run", "rank", "state", "device"]
+    assert run.split()[:2] == [handle.run.label, "Running"]
+    assert rank.split()[:3] == ["0", "Running", "CPU"]
+    assert rank.endswith("ready")
+    handle.stop()
+
+
+def test_status_as_json_holds_every_field_of_the_view(shell: Shell) -> None:
+    handle = ended(shell)
+
+    (view,) = json.loads(shell.run("status", handle.run.label, "--json").stdout)
+
+    assert (view["run_id"], view["state"], view["live"]) == (handle.run_id, "succeeded", False)
+    assert [rank["last_line"] for rank in view["ranks"]] == ["line 4", "line 4"]
+
+
+def test_where_there_are_no_runs_status_says_how_to_start_one_and_json_is_empty(shell: Shell) -> None:
+    assert "nbdist run -n 2 train.py" in shell.run("status").stdout
+    assert json.loads(shell.run("status", "--json").stdout) == []
+
+
+def test_logs_of_all_ranks_name_the_rank_and_those_of_one_do_not(shell: Shell) -> None:
+    ended(shell, "print('a')\nprint('b')\n")
+
+    assert shell.run("logs").stdout == "[0] a\n[0] b\n[1] a\n[1] b\n"
+    assert shell.run("logs", "lenet", "--rank", "1").stdout == "a\nb\n"
+
+
+def test_logs_can_be_cut_to_their_end_and_to_what_matches(shell: Shell) -> None:
+    ended(shell)
+
+    assert shell.run("logs", "--tail", "2", "--rank", "0").stdout == "line 3\nline 4\n"
+    assert shell.run("logs", "--grep", "e [02]", "--tail", "1").stdout == "[0] line 2\n[1] line 2\n"
+
+
+def test_logs_are_followed_until_the_run_ends(shell: Shell) -> None:
+    handle = started(shell)
+    following = shell.start("logs", "-f")
+
+    assert read_until(following, "ready") == "[0] ready\n"
+    assert following.poll() is None
+    (shell.folder / "go").touch()
+
+    done = shell.finish(following)
+    assert (done.returncode, done.stdout) == (0, "[0] done\n")
+    assert handle.status == "succeeded"
+
+
+def test_followed_logs_begin_with_the_tail(shell: Shell) -> None:
+    handle = started(shell, COUNT + WAIT)
+    shell.until_printed("ready")
+    following = shell.start("logs", "--follow", "--tail", "2", "--rank", "0")
+
+    assert read_until(following, "ready") == "line 4\nready\n"
+    (shell.folder / "go").touch()
+
+    assert shell.finish(following).stdout == "done\n"
+    assert handle.wait(15) == "succeeded"
+
+
+def test_an_interrupt_ends_the_following_and_not_the_run(shell: Shell) -> None:
+    handle = started(shell)
+    following = shell.start("logs", "-f")
+    read_until(following, "ready")
+
+    following.send_signal(signal.SIGINT)
+    done = shell.finish(following)
+
+    assert (done.returncode, done.stderr) == (130, "")
+    assert handle.status == "running"
+    handle.stop()
+
+
+def test_a_reader_that_has_gone_ends_the_logs_in_silence(shell: Shell) -> None:
+    ended(shell, "import sys\nsys.stdout.write('line\\n' * 200_000)\n", ranks=1)
+    reading = shell.start("logs")
+    read_until(reading, "line")
+    assert reading.stdout is not None
+    assert reading.stderr is not None
+
+    reading.stdout.close()
+
+    assert reading.wait(20) == 128 + signal.SIGPIPE
+    assert reading.stderr.read() == ""
+
+
+def test_stop_ends_the_run_and_says_what_it_ended(shell: Shell) -> None:
+    handle = started(shell, ranks=2)
+    shell.until_printed("ready")
+
+    done = shell.run("stop")
+
+    assert done.returncode == 0
+    assert done.stdout == f"[nbdist] {handle.run.label} cancelled: 2 processes ended\n"
+    assert handle.run.reason == "stopped by nbdist stop"
+
+
+def test_stop_all_ends_every_run_that_goes_on(shell: Shell) -> None:
+    handles = [started(shell), started(shell, name="other")]
+
+    done = shell.run("stop", "--all")
+
+    assert done.returncode == 0
+    assert done.stdout.count(" cancelled: ") == 2
+    assert [handle.status for handle in handles] == ["cancelled"] * 2
+
+
+def test_where_nothing_goes_on_stop_all_is_content(shell: Shell) -> None:
+    done = shell.run("stop", "--all")
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "[nbdist] no run is going on\n")
+
+
+def test_attach_shows_a_run_to_its_end_with_its_exit_code(shell: Shell) -> None:
+    started(shell, WAIT + "raise SystemExit(5)\n")
+    watching = shell.start("attach")
+
+    seen = read_until(watching, "ready")
+    (shell.folder / "go").touch()
+    done = shell.finish(watching)
+
+    assert seen.splitlines()[-1] == "[0] ready"
+    assert "[0] done\n" in done.stdout
+    assert "Failed · 1 rank" in done.stdout
+    assert "rank 0 failed first" in done.stderr
+    assert done.returncode == 5
+
+
+def test_an_interrupt_of_attach_leaves_the_run_and_says_so(shell: Shell) -> None:
+    handle = started(shell)
+    watching = shell.start("attach", "lenet")
+    read_until(watching, "ready")
+
+    watching.send_signal(signal.SIGINT)
+    done = shell.finish(watching)
+
+    label = handle.run.label
+    assert done.returncode == 130
+    assert done.stderr == f"[nbdist] {label} goes on; nbdist attach {label} shows it again\n"
+    assert handle.status == "running"
+    handle.stop()
+
+
+def test_a_run_whose_directory_goes_while_it_is_followed_is_1(shell: Shell) -> None:
+    handle = started(shell)
+    watching = shell.start("attach")
+    read_until(watching, "ready")
+    ranks = [rank.process for rank in handle.run.ranks]
+
+    handle.directory.path.rename(shell.folder / "elsewhere")
+    done = shell.finish(watching)
+
+    assert done.returncode == 1
+    assert "cannot be read" in done.stderr
+    until(lambda: not any(processes.alive(rank) for rank in ranks))
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        pytest.param(["stop"], "no run is going on: nbdist status lists them", id="nothing to stop"),
+        pytest.param(["stop", "lenet"], "has already ended: succeeded", id="it has ended"),
+        pytest.param(["logs", "other"], "no run other: the latest are lenet-", id="no such run"),
+        pytest.param(["logs", "--rank", "7"], "has no rank 7: it has 0 to 0", id="no such rank"),
+        pytest.param(["logs", "-f", "--rank", "7"], "has no rank 7", id="no such rank to follow"),
+        pytest.param(["logs", "--grep", "("], "write a regular expression", id="no pattern"),
+        pytest.param(["logs", "--tail", "-1"], "--tail", id="no number of lines"),
+        pytest.param(["status", "--yaml"], "write  nbdist status", id="unknown option"),
+        pytest.param(["attach", "a", "b"], "write  nbdist attach [RUN]", id="one too many"),
+    ],
+)
+def test_a_mistake_is_one_line_and_2(shell: Shell, words: list[str], expected: str) -> None:
+    ended(shell, ranks=1)
+
+    done = shell.run(*words)
+
+    (line,) = done.stderr.splitlines()
+    assert (done.returncode, done.stdout) == (2, "")
+    assert line.startswith("nbdist: ")
+    assert expected in line

@@ -1,0 +1,288 @@
+"""``nbdist run``: a script on ranks, live, and an exit code that scripts can use."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from nbdist import config
+from nbdist.model import StopRequested
+from nbdist.store import read_events
+from tests.cli.conftest import Shell, read_until, until
+
+SLEEP = "import time\nprint('ready', flush=True)\ntime.sleep(600)\n"
+
+
+def test_a_script_is_shown_live_and_then_summed_up(shell: Shell) -> None:
+    shell.script("train.py", "import os\nprint('hello from', os.environ['RANK'])\n")
+
+    done = shell.run("run", "-n", "2", "train.py")
+
+    lines = done.stdout.splitlines()
+    assert done.returncode == 0, done.stderr
+    assert lines[0].startswith("[nbdist] train-")
+    assert set(lines[1:3]) == {"[0] hello from 0", "[1] hello from 1"}
+    assert "Finished · 2 ranks" in lines[3]
+
+
+def test_lines_come_while_the_script_runs(shell: Shell) -> None:
+    shell.script("train.py", SLEEP)
+    running = shell.start("run", "-n", "1", "train.py")
+
+    assert "[0] ready" in read_until(running, "ready")
+
+    assert running.poll() is None
+    running.send_signal(signal.SIGINT)
+    shell.finish(running)
+
+
+def test_what_stands_behind_the_script_is_the_scripts_though_it_looks_like_an_option(shell: Shell) -> None:
+    shell.script("script.py", "import sys\nprint(sys.argv[1:])\n")
+
+    done = shell.run("run", "--nproc_per_node", "2", "script.py", "--lr", "0.1", "-n", "5", "--help", "--")
+
+    assert done.returncode == 0, done.stderr
+    assert "[1] ['--lr', '0.1', '-n', '5', '--help', '--']" in done.stdout
+    assert shell.run_handle().run.spec.world_size == 2
+
+
+def test_a_script_follows_the_rules_of_python(shell: Shell) -> None:
+    shell.script("lib/beside.py", "X = 7\n")
+    shell.script("lib/train.py", "import os, sys, beside\nprint(__name__, __file__, os.getcwd(), beside.X)\n")
+
+    done = shell.run("run", "-n", "1", "lib/train.py")
+
+    assert f"[0] __main__ {shell.folder}/lib/train.py {shell.folder} 7" in done.stdout, done.stderr
+
+
+def test_a_module_runs_as_python_would_run_it(shell: Shell) -> None:
+    shell.script("job/__init__.py", "print('the package')\n")
+    shell.script("job/model.py", "RATE = 0.5\n")
+    text = """
+import multiprocessing, sys
+from . import model
+
+def work():
+    print("child", model.RATE, flush=True)
+
+if __name__ == "__main__":
+    print(__package__, sys.argv[1:], sys.path[0])
+    child = multiprocessing.get_context("spawn").Process(target=work)
+    child.start()
+    child.join()
+"""
+    shell.script("job/train.py", text)
+
+    done = shell.run("run", "-n", "1", "-m", "job.train", "-m", "x")
+
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.count("[0] the package") == 2, "the rank and its child, and nobody else"
+    assert f"[0] job ['-m', 'x'] {shell.folder}" in done.stdout
+    assert "[0] child 0.5" in done.stdout
+
+
+def test_every_line_of_a_rank_that_writes_much_is_shown(shell: Shell) -> None:
+    shell.script("train.py", "import sys\nsys.stdout.write(''.join(f'{i:099}\\n' for i in range(60_000)))\n")
+
+    done = shell.run("run", "-n", "1", "train.py")
+
+    numbers = [int(line[4:]) for line in done.stdout.splitlines() if line.startswith("[0] ")]
+    assert numbers == list(range(60_000))
+
+
+@pytest.mark.parametrize(
+    ("program", "code"),
+    [
+        pytest.param("import sys; sys.exit(3)", 3, id="the exit code of the ranks"),
+        pytest.param("import sys; sys.exit('no data')", 1, id="an exit with a message"),
+        pytest.param("raise ValueError('no data')", 1, id="an exception"),
+        pytest.param("import os; os.kill(os.getpid(), 9)", 128 + 9, id="SIGKILL"),
+        pytest.param("import ctypes; ctypes.string_at(0)", 128 + 11, id="a segmentation fault"),
+        pytest.param(
+            "import os, sys, time\nif os.environ['RANK'] == '1': sys.exit(4)\ntime.sleep(600)",
+            4,
+            id="of the rank that failed, not of those that were ended for it",
+        ),
+    ],
+)
+def test_a_failure_has_the_exit_code_of_the_rank_that_failed_first(
+    shell: Shell, program: str, code: int
+) -> None:
+    shell.script("train.py", program)
+
+    done = shell.run("run", "-n", "2", "train.py")
+
+    assert done.returncode == code
+    assert "failed first" in done.stderr
+
+
+def test_the_first_failure_is_reported_on_stderr_in_lines_of_the_script(shell: Shell) -> None:
+    shell.script("train.py", "def step():\n    raise ValueError('no data')\nstep()\n")
+
+    done = shell.run("run", "-n", "1", "train.py")
+
+    assert "rank 0 failed first: ValueError at line 2 of train.py" in done.stderr
+    assert "  train.py line 3, in <module>\n    step()\n" in done.stderr
+
+
+def test_at_the_time_limit_the_exit_code_is_that_of_timeout(shell: Shell) -> None:
+    shell.script("train.py", SLEEP)
+
+    done = shell.run("run", "-n", "2", "--timeout", "0.5s", "train.py")
+
+    assert done.returncode == 124
+    assert "the time limit of 0.5 s was reached" in done.stderr
+
+
+def test_a_run_whose_supervisor_was_killed_is_lost_and_that_is_1(shell: Shell) -> None:
+    shell.script("train.py", SLEEP)
+    running = shell.start("run", "-n", "1", "train.py")
+    handle = shell.until_printed("ready")
+
+    os.kill(handle.run.supervisor.pid, signal.SIGKILL)
+    done = shell.finish(running)
+
+    assert done.returncode == 1
+    assert " lost: its supervisor" in done.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_stops_the_run_and_the_script_may_save_its_work(
+    shell: Shell, number: signal.Signals
+) -> None:
+    program = "import time\ntry:\n    print('ready')\n    time.sleep(600)\nexcept KeyboardInterrupt:\n    "
+    shell.script("train.py", program + "print('saved')\n")
+    running = shell.start("run", "-n", "2", "train.py")
+    shell.until_printed("ready")
+
+    running.send_signal(number)
+    done = shell.finish(running)
+
+    assert done.returncode == 128 + number
+    assert {"[0] saved", "[1] saved"} <= set(done.stdout.splitlines())
+    assert shell.run_handle().status == "cancelled"
+    assert not shell.left()
+
+
+def test_a_second_interrupt_hastens_the_end(shell: Shell) -> None:
+    shell.script("train.py", "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n" + SLEEP)
+    running = shell.start("run", "-n", "1", "train.py")
+    shell.until_printed("ready")
+
+    running.send_signal(signal.SIGINT)
+    read_until(running, "stopping")
+    running.send_signal(signal.SIGINT)
+    done = shell.finish(running)
+
+    handle = shell.run_handle()
+    (asked,) = [e for e in read_events(handle.directory.journal) if isinstance(e, StopRequested)]
+    (rank,) = handle.run.ranks
+    assert (done.returncode, rank.code) == (130, -signal.SIGTERM)
+    assert rank.exited - asked.time < config.INTERRUPT_GRACE
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only /proc tells what a process ignores")
+def test_a_hang_up_that_nohup_ignores_is_ignored(shell: Shell) -> None:
+    shell.script("train.py", SLEEP)
+    previous = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        running = shell.start("run", "-n", "1", "train.py")
+    finally:
+        signal.signal(signal.SIGHUP, previous)
+    shell.until_printed("ready")
+
+    status = Path(f"/proc/{running.pid}/status").read_text()
+    ignored = int(status.partition("SigIgn:")[2].split()[0], 16)
+    assert ignored >> (signal.SIGHUP - 1) & 1
+    running.send_signal(signal.SIGINT)
+    assert shell.finish(running).returncode == 130
+
+
+def test_a_killed_command_leaves_nothing(shell: Shell) -> None:
+    child = (
+        "import subprocess, sys\nsubprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
+    )
+    shell.script("train.py", child + SLEEP)
+    running = shell.start("run", "-n", "2", "train.py")
+    handle = shell.until_printed("ready")
+    assert len(shell.left()) == 4
+
+    running.kill()
+    shell.finish(running)
+
+    until(lambda: not shell.left())
+    assert handle.wait(15) == "cancelled"
+    assert handle.run.reason == "the process that started it ended"
+
+
+def test_a_run_whose_output_nobody_reads_is_stopped(shell: Shell) -> None:
+    shell.script("train.py", "import time\nwhile True:\n    print('line')\n    time.sleep(0.01)\n")
+    running = shell.start("run", "-n", "1", "train.py")
+    read_until(running, "line")
+    assert running.stdout is not None
+
+    running.stdout.close()
+
+    assert running.wait(20) == 128 + signal.SIGPIPE
+    assert shell.run_handle().status == "cancelled"
+
+
+def test_detached_it_prints_the_id_alone_and_the_run_goes_on(shell: Shell) -> None:
+    shell.script("train.py", SLEEP)
+
+    done = shell.run("run", "-d", "-n", "1", "--name", "lenet", "train.py")
+
+    handle = shell.until_printed("ready")
+    assert (done.returncode, done.stdout) == (0, f"{handle.run_id}\n")
+    assert "nbdist status shows it" in done.stderr
+    assert shell.run("stop", done.stdout.strip()).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        pytest.param([], "no script to run: write  nbdist run -n 2 train.py", id="no script"),
+        pytest.param(["-n", "two", "train.py"], "write  -n 2", id="no number"),
+        pytest.param(["--nodes", "2", "train.py"], "no option --nodes", id="unknown option"),
+        pytest.param(["--gpus", "0,9999", "train.py"], "--gpus", id="no such GPU"),
+        pytest.param(["-n", "1", "other.py"], "there is no file ", id="no such script"),
+        pytest.param(["-n", "1", "folder"], "folder is a directory", id="a directory"),
+        pytest.param(["-n", "1", "broken.py"], "broken.py, line 2, does not compile", id="syntax error"),
+        pytest.param(["-n", "1", "--args", "x", "train.py"], "arguments stand behind", id="--args"),
+        pytest.param(["-n", "1", "-m"], "-m needs a module", id="-m without a module"),
+        pytest.param(["-n", "1", "-m", "nowhere"], "no module nowhere in ", id="no such module"),
+        pytest.param(["-n", "1", "-m", "folder"], "a package without __main__.py", id="package"),
+        pytest.param(["-n", "1", "~/gone.py"], "no script ~/gone.py", id="a tilde that no shell expanded"),
+        pytest.param(["-n", "1", "--cwd", "no/where", "train.py"], "no such directory", id="no directory"),
+    ],
+)
+def test_a_mistake_is_one_line_and_2_and_nothing_is_started(
+    shell: Shell, words: list[str], expected: str
+) -> None:
+    shell.script("train.py", "pass\n")
+    shell.script("broken.py", "x = 1\nif x\n")
+    shell.script("folder/__init__.py", "raise AssertionError('imported')\n")
+
+    done = shell.run("run", *words)
+
+    (line,) = done.stderr.splitlines()
+    assert done.returncode == 2
+    assert line.startswith("nbdist: ")
+    assert expected in line
+    assert not shell.home.exists()
+
+
+def test_a_home_that_cannot_be_written_is_1_with_what_a_shell_can_do(shell: Shell) -> None:
+    shell.script("train.py", "pass\n")
+    shell.environment["NBDIST_HOME"] = str(shell.script("file", "") / "below")
+
+    done = shell.run("run", "-n", "1", "train.py")
+
+    assert done.returncode == 1
+    assert done.stderr.startswith("nbdist: ")
+    assert "export NBDIST_HOME=/tmp/nbdist" in done.stderr
+    assert "%" not in done.stderr

@@ -1,0 +1,226 @@
+"""One rank fails, in whatever way: the others are ended, and each rank's record says what happened to it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from nbdist.model import Escalated
+from nbdist.store import read_events
+from tests.programs import SLEEP, rank_states, ranks_of, until, until_ready
+
+pytestmark = pytest.mark.usefixtures("leaves_nothing")
+
+DEATHS = [
+    pytest.param("os.kill(os.getpid(), signal.SIGKILL)", -9, id="SIGKILL"),
+    pytest.param("os.kill(os.getpid(), signal.SIGTERM)", -15, id="SIGTERM from outside"),
+    pytest.param("ctypes.string_at(0)", -11, id="a segmentation fault"),
+    pytest.param("os.kill(os.getpid(), signal.SIGBUS)", -7, id="a full shared memory"),
+    pytest.param("os.abort()", -6, id="abort"),
+    pytest.param("os._exit(3)", 3, id="os._exit"),
+    pytest.param("sys.exit('no data')", 1, id="sys.exit"),
+    pytest.param("raise ValueError('no data')", 1, id="an exception"),
+]
+
+
+@pytest.mark.parametrize(("how", "code"), DEATHS)
+def test_the_rank_that_dies_has_failed_and_the_others_were_ended(run_cell, how: str, code: int) -> None:
+    cell = f"import ctypes, os, signal, sys, time\nif os.environ['RANK'] == '1':\n    {how}\ntime.sleep(600)"
+
+    handle = run_cell("-n 3", cell)
+
+    run = handle.run
+    assert (run.state.value, run.reason) == ("failed", "rank 1 failed")
+    assert rank_states(handle) == ["ended", "failed", "ended"]
+    assert [rank.code for rank in run.ranks] == [-signal.SIGTERM, code, -signal.SIGTERM]
+    failed = run.ranks[1].errored or run.ranks[1].exited
+    assert max(run.ranks[0].exited, run.ranks[2].exited) - failed < 1.0
+
+
+def test_ranks_that_do_not_heed_sigterm_are_ended_within_a_second_too(run_cell) -> None:
+    cell = """
+import os, signal, time
+if os.environ["RANK"] == "2":
+    while not (os.path.exists("deaf-0") and os.path.exists("deaf-1")): time.sleep(0.01)
+    os._exit(9)
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+open("deaf-" + os.environ["RANK"], "w")
+time.sleep(600)
+"""
+
+    handle = run_cell("-n 3", cell)
+
+    run = handle.run
+    assert rank_states(handle) == ["ended", "ended", "failed"]
+    assert [rank.code for rank in run.ranks] == [-signal.SIGKILL, -signal.SIGKILL, 9]
+    assert max(rank.exited for rank in run.ranks[:2]) - run.ranks[2].exited < 1.0
+    steps = [event for event in read_events(handle.directory.journal) if isinstance(event, Escalated)]
+    assert [(step.signal, step.ranks) for step in steps] == [("SIGTERM", (0, 1)), ("SIGKILL", (0, 1))]
+
+
+def test_a_rank_may_save_its_work_when_another_one_fails(run_cell) -> None:
+    cell = """
+import os, signal, sys, time
+if os.environ["RANK"] == "1":
+    while not os.path.exists("listens"): time.sleep(0.01)
+    os._exit(9)
+def save(number, frame):
+    print("saved", flush=True)
+    sys.exit(0)
+signal.signal(signal.SIGTERM, save)
+open("listens", "w")
+time.sleep(600)
+"""
+
+    handle = run_cell("-n 2", cell)
+
+    assert handle.logs(0) == "saved\n"
+    assert handle.run.reason == "rank 1 failed"
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM, signal.SIGINT])
+def test_a_rank_that_somebody_else_kills_has_failed(start_cell, number: signal.Signals) -> None:
+    handle = start_cell("-n 2", SLEEP)
+    until_ready(handle)
+
+    os.kill(ranks_of(handle)[0].pid, number)
+
+    assert handle.wait(15) == "failed"
+    assert handle.run.reason == "rank 0 failed"
+    assert rank_states(handle) == ["failed", "ended"]
+
+
+def test_a_rank_that_is_killed_while_it_is_being_stopped_was_not_ended_by_us(start_cell) -> None:
+    cell = SLEEP.replace("import time", "import signal, time; signal.signal(signal.SIGINT, signal.SIG_IGN)")
+    handle = start_cell("-n 2", cell)
+    until_ready(handle)
+    handle.stop("enough", timeout=0)
+    until(lambda: handle.run.stop_reason)
+
+    os.kill(ranks_of(handle)[0].pid, signal.SIGKILL)
+
+    assert handle.wait(15) == "cancelled"
+    assert rank_states(handle) == ["failed", "ended"]
+    assert handle.run.ranks[0].code == -signal.SIGKILL
+
+
+def test_a_rank_that_never_becomes_a_program_has_failed(start_cell, tmp_path: Path) -> None:
+    from nbdist import runner
+    from nbdist.options import Options
+
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    plan = runner.plan(Options(nproc=1, cwd=str(folder)), cell="print(1)", cwd=str(tmp_path), python_path=[])
+    folder.rmdir()
+
+    handle = runner.start(plan)
+
+    assert handle.wait(15) == "failed"
+    assert "rank 0 could not be started" in handle.logs(0)
+
+
+MEMORY_GROUPS = Path("/sys/fs/cgroup/memory")
+
+
+@pytest.fixture
+def small_memory() -> Iterator[Path]:
+    """A control group whose processes have 128 MB. cgroup v1, where a test may make one."""
+    group = MEMORY_GROUPS / f"nbdist-test-{os.getpid()}"
+    if os.geteuid() != 0 or not (MEMORY_GROUPS / "memory.limit_in_bytes").exists():
+        pytest.skip("no memory control group can be made here: the out-of-memory killer is NOT tested")
+    group.mkdir()
+    (group / "memory.limit_in_bytes").write_text(str(128 << 20))
+    yield group
+    until(lambda: not (group / "cgroup.procs").read_text())
+    group.rmdir()
+
+
+def test_a_rank_that_the_out_of_memory_killer_ends_has_failed_and_it_is_said(
+    start_owner, small_memory: Path
+) -> None:
+    cell = """
+import os, time
+print("ready")
+if os.environ["RANK"] == "1":
+    hoard = []
+    while True:
+        hoard.append(bytearray(os.urandom(1 << 20)))
+time.sleep(600)
+"""
+    # what the owner starts is of its group
+    script = f"open({str(small_memory / 'cgroup.procs')!r}, 'w').write('0')\n" + OWNER_OF_A_DETACHED_RUN
+    owner = start_owner("-n 2 -d", cell, script=script, stderr=subprocess.DEVNULL, python=sys.executable)
+
+    assert owner.handle.wait(60) == "failed"
+    owner.kill()
+    assert rank_states(owner.handle) == ["ended", "failed"]
+    assert owner.handle.run.ranks[1].code == -signal.SIGKILL
+    assert owner.handle.run.ranks[1].oom
+
+
+OWNER_OF_A_DETACHED_RUN = """
+import sys
+from nbdist import options, runner
+plan = runner.plan(options.parse(sys.argv[1]), cell=sys.argv[2], cwd=".", python_path=sys.path)
+print(runner.start(plan).run_id, flush=True)
+"""
+
+TORCH = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
+
+
+@TORCH
+def test_data_loader_workers_of_a_rank_that_is_killed_are_ended(start_cell) -> None:
+    cell = """
+import torch, torch.distributed as dist
+from torch.utils.data import DataLoader, Dataset
+class Numbers(Dataset):
+    def __len__(self): return 1_000_000
+    def __getitem__(self, index): return torch.tensor([index])
+dist.init_process_group("gloo")
+batches = iter(DataLoader(Numbers(), num_workers=2))
+next(batches)
+dist.barrier()
+print("ready", flush=True)
+for _ in batches:
+    dist.all_reduce(torch.ones(1))
+"""
+    handle = start_cell("-n 2", cell)
+    until_ready(handle, limit=60)
+
+    os.kill(ranks_of(handle)[1].pid, signal.SIGKILL)
+
+    assert handle.wait(20) == "failed"
+    assert handle.run.ranks[1].code == -signal.SIGKILL
+    assert handle.run.ranks[1].state.value == "failed"
+    assert 0 < handle.run.leftover <= 4
+
+
+@TORCH
+def test_a_data_loader_worker_that_is_killed_fails_its_rank_alone(start_cell) -> None:
+    cell = """
+import os, signal, torch, torch.distributed as dist
+from torch.utils.data import DataLoader, Dataset
+class Numbers(Dataset):
+    def __len__(self): return 1_000_000
+    def __getitem__(self, index):
+        if index == 40 and os.environ["RANK"] == "0":
+            os.kill(os.getpid(), signal.SIGKILL)
+        return torch.tensor([index])
+dist.init_process_group("gloo")
+for _ in DataLoader(Numbers(), num_workers=2):
+    dist.all_reduce(torch.ones(1))
+"""
+
+    handle = start_cell("-n 2", cell)
+
+    assert handle.wait(60) == "failed"
+    assert handle.run.ranks[0].state.value == "failed"
+    assert "is killed by signal: Killed" in handle.logs(0)
+    assert handle.run.ranks[1].exited - handle.run.ranks[0].errored < 1.0

@@ -1,0 +1,275 @@
+"""The disk fills, the directory goes, files are damaged or of a newer version: no crash, no hang."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import nbdist
+from nbdist import processes, runner
+from nbdist.errors import LaunchError, UnknownRun
+from nbdist.launch.course import Course
+from nbdist.model import RunEnded
+from nbdist.store import RunStore, read_events, snapshot
+from tests.fakes.directories import WrittenRun
+from tests.fakes.runs import CREATED, STARTED, a_spec, process_of, supervisor_started
+from tests.programs import FAMILY, MEMBERS, SLEEP, STUBBORN, family_of, left_of, ranks_of, until, until_ready
+
+pytestmark = pytest.mark.usefixtures("leaves_nothing")
+
+
+PAGE = 4096
+
+
+@pytest.fixture
+def small_disk(home: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
+    """A home on a disk of 80 MB of its own; ``home`` stays the place of the other runs."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=80m,mode=700", "nbdist-test", str(folder)]
+    if os.geteuid() != 0 or subprocess.run(mount, stderr=subprocess.DEVNULL, check=False).returncode != 0:
+        pytest.skip("no disk can be mounted here: a full disk is NOT tested")
+    with monkeypatch.context() as patch:
+        patch.setenv("NBDIST_HOME", str(folder / "home"))
+        yield folder
+    # lazily: a process that the test has left would hold it, and is another fixture's to report
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def fill(disk: Path) -> Path:
+    """Take all the room that is left."""
+    ballast = disk / "ballast"
+    with ballast.open("wb", buffering=0) as file:
+        for size in (1 << 20, 4096, 1):
+            try:
+                while True:
+                    file.write(b"x" * size)
+            except OSError:
+                continue
+    return ballast
+
+
+def test_a_run_on_a_full_disk_is_not_started_and_it_is_said(small_disk: Path, start_cell) -> None:
+    fill(small_disk)
+
+    with pytest.raises(LaunchError, match=r"only 0 MB are free on the disk of .*NBDIST_HOME="):
+        start_cell("-n 2", SLEEP)
+
+
+def test_a_rank_that_fills_the_disk_fails_and_says_so(small_disk: Path, start_cell) -> None:
+    handle = start_cell("-n 2", "import os\nwhile True: print('x' * 1_000_000)")
+
+    assert handle.wait(60) == "failed"
+
+    assert set(handle.logs(0).strip()) <= {"x", "\n"}
+    assert left_of(handle, ranks_of(handle)) == []
+
+
+@pytest.mark.parametrize("cell", [SLEEP, STUBBORN], ids=["willing", "unwilling"])
+def test_a_run_whose_disk_is_full_can_be_stopped(small_disk: Path, start_cell, cell: str) -> None:
+    handle = start_cell("-n 2", cell)
+    until_ready(handle)
+    ranks = ranks_of(handle)
+    fill(small_disk)
+
+    runner.request_stop_of(handle, "enough")
+
+    until(lambda: not any(processes.alive(rank) for rank in ranks), limit=15)
+    assert handle.wait(10) == "cancelled"
+    assert left_of(handle, ranks) == []
+
+
+def test_a_run_whose_disk_is_full_ends_and_its_end_is_recorded(small_disk: Path, start_cell) -> None:
+    cell = f"{FAMILY}\nwhile not os.path.exists('go'): time.sleep(0.01)"
+    handle = start_cell("-n 2", cell)
+    until_ready(handle)
+    family = family_of(handle)
+    fill(small_disk)
+    # what the journal's last page had room for would hide that there is no room
+    with handle.directory.journal.open("ab", buffering=0) as journal:
+        journal.write(b"\n" * (-journal.tell() % PAGE))
+
+    (small_disk.parent / "go").touch()
+
+    assert handle.wait(15) == "succeeded"
+    assert left_of(handle, family) == []
+    assert handle.run.leftover == 2 * MEMBERS
+
+
+def test_a_disk_that_was_full_for_a_while_costs_no_event(small_disk: Path, start_cell) -> None:
+    cell = "import os, time\nprint('ready')\nwhile not os.path.exists('go'): time.sleep(0.01)"
+    handle = start_cell("-n 2", cell)
+    until_ready(handle)
+    ballast = fill(small_disk)
+    os.kill(ranks_of(handle)[0].pid, signal.SIGKILL)
+    until(lambda: not processes.alive(ranks_of(handle)[0]))
+
+    ballast.unlink()
+
+    assert handle.wait(15) == "failed"
+    assert handle.run.reason == "rank 0 failed"
+    assert [rank.code for rank in handle.run.ranks] == [-signal.SIGKILL, -signal.SIGTERM]
+
+
+def test_runs_on_another_disk_do_not_notice(small_disk: Path, start_cell, home: Path, monkeypatch) -> None:
+    handle = start_cell("-n 1", SLEEP)
+    until_ready(handle)
+    fill(small_disk)
+
+    monkeypatch.setenv("NBDIST_HOME", str(home))
+    other = start_cell("-n 1", "print('fine')")
+
+    assert other.wait(20) == "succeeded"
+    assert other.logs() == "fine\n"
+    handle.stop()
+
+
+def test_files_that_may_not_grow_end_no_supervisor(start_owner) -> None:
+    """As where a user may write so and so much: no file of the run may be longer than 16 KB."""
+    script = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 14, 1 << 14))
+from nbdist import options, runner
+plan = runner.plan(options.parse(sys.argv[1]), cell=sys.argv[2], cwd=".", python_path=sys.path)
+print(runner.start(plan).run_id, flush=True)
+sys.stdin.read()
+"""
+    owner = start_owner("-n 2", "while True: print('x' * 100)", script=script)
+
+    assert owner.handle.wait(30) == "failed"
+
+    failed = next(rank.rank for rank in owner.handle.run.ranks if rank.state.value == "failed")
+    assert owner.handle.logs(failed)[:100] == "x" * 100
+    assert left_of(owner.handle, []) == []
+
+
+def test_a_run_whose_directory_is_deleted_ends_and_harms_no_other(start_cell) -> None:
+    other = start_cell("-n 1", SLEEP)
+    handle = start_cell("-n 2", f"{FAMILY}\ntime.sleep(600)")
+    until_ready(other)
+    until_ready(handle)
+    family = family_of(handle)
+    supervisor = handle.run.supervisor
+
+    shutil.rmtree(handle.directory.path)
+
+    until(lambda: left_of(handle, family) == [], limit=15)
+    until(lambda: not processes.alive(supervisor), limit=5)
+    with pytest.raises(UnknownRun, match=f"the directory of run {handle.run_id} is gone or cannot be read"):
+        _ = handle.run
+    assert [run.run_id for run in nbdist.runs()] == [other.run_id]
+    assert other.status == "running"
+
+
+@pytest.mark.parametrize("what", ["control", "ranks", "board", "spec.json", "cell.py"])
+def test_a_run_that_loses_a_part_of_its_directory_ends_all_the_same(start_cell, what: str) -> None:
+    handle = start_cell("-n 2", SLEEP)
+    until_ready(handle)
+    family, supervisor = ranks_of(handle), handle.run.supervisor
+    path = handle.directory.path / what
+
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
+    os.kill(supervisor.pid, signal.SIGTERM)
+
+    until(lambda: left_of(handle, family) == [], limit=15)
+    until(lambda: not processes.alive(supervisor), limit=5)
+    ends = [event for event in read_events(handle.directory.journal) if isinstance(event, RunEnded)]
+    assert [end.state.value for end in ends] == ["cancelled"]
+
+
+@pytest.mark.parametrize(
+    "noise",
+    [b'{"kind": "RankExited", "ra', b"\x00" * 512, b"\xff\xfe\n", b"[]\n{}\nnull\n", b"[" * 100_000 + b"\n"],
+    ids=["a torn line", "zeros", "no UTF-8", "no events", "nested too deep"],
+)
+def test_garbage_in_the_journal_of_a_live_run_hides_at_most_a_line(start_cell, noise: bytes) -> None:
+    handle = start_cell("-n 2", SLEEP)
+    until_ready(handle)
+    with handle.directory.journal.open("ab") as journal:
+        journal.write(noise)
+
+    assert handle.status == "running"
+    assert handle.stop("enough") == "cancelled"
+    assert left_of(handle, []) == []
+
+
+def test_a_run_of_a_newer_version_hinders_no_other(home: Path, start_cell) -> None:
+    newer = WrittenRun(home, a_spec(created=time.time()))
+    spec = json.loads(newer.directory.spec.read_text())
+    newer.directory.spec.write_text(json.dumps(spec | {"format": 99, "quantum": True}))
+    with newer.directory.journal.open("w") as journal:
+        journal.write('{"kind": "QubitStarted", "time": 1.0, "spin": 0.5}\n')
+    unreadable = WrittenRun(home, a_spec(run_id="20261120-141504-lenet-k3fa"))
+    unreadable.directory.spec.write_text('{"format": 100}')
+
+    handle = start_cell("-n 1", "print('fine')")
+
+    assert handle.wait(20) == "succeeded"
+    assert nbdist.attach().run_id == handle.run_id
+    assert newer.directory.run_id in {run.run_id for run in RunStore(home).snapshots()}
+    assert len([repr(run) for run in nbdist.runs()]) >= 2
+
+
+def test_magics_tell_of_the_other_runs_where_one_cannot_be_read(kernel) -> None:
+    kernel.run("%%distributed -n 1 --name fine\nprint('hello')")
+    unreadable = WrittenRun(kernel.home, a_spec(run_id="20991120-141504-lenet-k3fa"))
+    unreadable.directory.spec.write_text('{"format": 100}')
+    kernel.run("%%distributed -n 1 -d --name goes-on\nimport time\ntime.sleep(600)")
+
+    status = kernel.run("%dist_status")
+    stopped = kernel.run("%dist_stop --all")
+
+    assert "fine" in status.data[0]["text/plain"], status
+    assert "goes-on" in stopped.stdout, stopped
+    assert "cancelled" in stopped.stdout, stopped
+
+
+@pytest.mark.parametrize("jump", [-86_400.0, 86_400.0], ids=["back a day", "ahead a day"])
+def test_a_clock_that_jumps_ends_no_run_and_hastens_no_step(jump: float) -> None:
+    clock = [CREATED]
+    sent = []
+    course = Course(
+        a_spec(timeout=60.0),
+        record=lambda _: None,
+        send=lambda rank, number: sent.append((rank, number.name)),
+        wall_clock=lambda: clock[0],
+    )
+    course.record(supervisor_started())
+    course.attempt_started(1, "127.0.0.1", 20_001, 0.0)
+    for rank in (0, 1):
+        course.rank_started(rank, process_of(rank))
+
+    clock[0] += jump
+    course.tick(1.0)
+    assert (sent, course.over(1.0)) == ([], False)
+    course.stop("enough", 2.0)
+    course.rank_exited(0, -2, 2.1)
+    course.rank_exited(1, -2, 2.1)
+
+    assert sent == [(0, "SIGINT"), (1, "SIGINT")]
+    assert (course.over(2.1), course.outcome().reason) == (True, "enough")
+    assert course.run.elapsed(clock[0]) >= 0.0
+
+
+@pytest.mark.parametrize("jump", [-86_400.0, 86_400.0], ids=["back a day", "ahead a day"])
+def test_a_reader_whose_clock_jumps_does_not_lose_a_run(home: Path, jump: float) -> None:
+    myself = processes.identify(os.getpid())
+    written = WrittenRun(home, a_spec()).happened(
+        supervisor_started(myself, host=os.uname().nodename), *STARTED[1:]
+    )
+
+    run = snapshot(written.directory, clock=lambda: CREATED + jump)
+
+    assert run.state.value == "running"
+    assert run.elapsed(CREATED + jump) >= 0.0

@@ -1,0 +1,210 @@
+"""Ranks that do not want to end are ended; a run that fails may be tried again."""
+
+from __future__ import annotations
+
+import os
+import signal
+from importlib.util import find_spec
+
+import pytest
+
+from nbdist import runner
+from tests.programs import SLEEP, STUBBORN, rank_states, ranks_of, until, until_ready
+
+pytestmark = pytest.mark.usefixtures("leaves_nothing")
+
+TORCH = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
+
+BUSY_IN_C = """
+import itertools
+print("ready")
+sum(itertools.repeat(1, 10**12))
+"""
+COLLECTIVE = """
+import torch, torch.distributed as dist
+dist.init_process_group("gloo")
+print("ready", flush=True)
+if dist.get_rank() == 0:
+    dist.all_reduce(torch.ones(1))
+else:
+    import signal, time
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    time.sleep(600)
+"""
+PROGRAMS = [
+    pytest.param(SLEEP, id="sleeping"),
+    pytest.param(STUBBORN, id="ignoring every signal"),
+    pytest.param(BUSY_IN_C, id="busy in C"),
+    pytest.param(COLLECTIVE, id="stuck in a collective", marks=TORCH),
+]
+
+
+def test_a_stopped_run_is_cancelled_with_the_reason(start_cell) -> None:
+    handle = start_cell("-n 2", SLEEP)
+    until_ready(handle)
+
+    status = handle.stop("enough")
+
+    assert (status, handle.run.reason) == ("cancelled", "enough")
+    assert rank_states(handle) == ["ended", "ended"]
+    assert [rank.code for rank in handle.run.ranks] == [-signal.SIGINT] * 2
+
+
+def test_a_program_may_save_its_work_when_it_is_stopped(start_cell) -> None:
+    cell = """
+import time
+try:
+    print("ready")
+    time.sleep(600)
+except KeyboardInterrupt:
+    print("saved")
+"""
+    handle = start_cell("-n 1", cell)
+    until_ready(handle)
+
+    assert handle.stop() == "cancelled"
+
+    assert handle.logs(0) == "ready\nsaved\n"
+
+
+@pytest.mark.parametrize("cell", PROGRAMS)
+def test_every_rank_is_ended_when_the_run_is_stopped(start_cell, cell: str) -> None:
+    handle = start_cell("-n 2", cell)
+    until_ready(handle, limit=60)
+    runner.request_stop_of(handle, "enough")
+    until(lambda: handle.run.stop_reason)
+
+    assert handle.stop("enough, really") == "cancelled"
+
+    assert rank_states(handle) == ["ended", "ended"]
+    assert handle.run.reason == "enough"
+
+
+@pytest.mark.parametrize("suspended", [[0], [0, 1]], ids=["one", "all"])
+def test_suspended_ranks_are_ended_when_the_run_is_stopped(start_cell, suspended: list[int]) -> None:
+    handle = start_cell("-n 2", SLEEP)
+    until_ready(handle)
+    for rank in suspended:
+        os.kill(ranks_of(handle)[rank].pid, signal.SIGSTOP)
+    runner.request_stop_of(handle, "enough")
+    until(lambda: handle.run.stop_reason)
+
+    assert handle.stop("enough, really") == "cancelled"
+
+    assert rank_states(handle) == ["ended", "ended"]
+
+
+def test_a_suspended_rank_is_ended_when_another_one_fails(start_cell) -> None:
+    handle = start_cell("-n 2", SLEEP)
+    until_ready(handle)
+    os.kill(ranks_of(handle)[0].pid, signal.SIGSTOP)
+
+    os.kill(ranks_of(handle)[1].pid, signal.SIGKILL)
+
+    assert handle.wait(10) == "failed"
+    assert rank_states(handle) == ["ended", "failed"]
+    assert handle.run.ranks[0].exited - handle.run.ranks[1].exited < 1.0
+
+
+@pytest.mark.parametrize("cell", [SLEEP, STUBBORN], ids=["willing", "unwilling"])
+def test_a_run_ends_at_its_time_limit(run_cell, cell: str) -> None:
+    handle = run_cell("-n 2 --timeout 1s", cell)
+
+    run = handle.run
+    assert (handle.status, run.reason) == ("failed", "the time limit of 1 s was reached")
+    assert rank_states(handle) == ["ended", "ended"]
+    # the limit, SIGINT, SIGTERM, SIGKILL
+    assert run.ended - run.started < 1.0 + 3.0 + 3.0 + 2.0
+
+
+@TORCH
+def test_a_run_stuck_in_a_collective_ends_at_its_time_limit(run_cell) -> None:
+    handle = run_cell("-n 2 --timeout 6s", COLLECTIVE, limit=30)
+
+    assert (handle.status, handle.run.reason) == ("failed", "the time limit of 6 s was reached")
+
+
+COUNTS = """
+import os
+print("attempt", os.environ["MASTER_PORT"])
+with open("count-" + os.environ["RANK"], "a") as file:
+    file.write(".")
+tries = len(open("count-" + os.environ["RANK"]).read())
+"""
+
+
+def test_a_failed_run_is_tried_again_on_a_fresh_port_with_logs_of_its_own(run_cell) -> None:
+    cell = f"{COUNTS}if os.environ['RANK'] == '1' and tries < 3: raise ValueError('try again')"
+
+    handle = run_cell("-n 2 --retries 2", cell)
+
+    run = handle.run
+    assert (handle.status, run.attempt) == ("succeeded", 3), run.reason
+    assert run.failures == ("rank 1 failed", "rank 1 failed")
+    logs = [handle.directory.rank(1, attempt).log.read_text() for attempt in (1, 2, 3)]
+    assert [("try again" in log) for log in logs] == [True, True, False]
+    assert [log.splitlines()[0] for log in logs] != [logs[0].splitlines()[0]] * 3
+    assert handle.logs(1) == logs[2]
+
+
+def test_a_run_that_fails_once_too_often_has_failed(run_cell) -> None:
+    handle = run_cell("-n 1 --retries 2", f"{COUNTS}os._exit(tries)")
+
+    run = handle.run
+    assert (handle.status, run.attempt, run.ranks[0].code) == ("failed", 3, 3)
+    assert run.failures == ("rank 0 failed", "rank 0 failed")
+
+
+def test_nothing_of_an_attempt_is_left_when_the_next_one_starts(run_cell) -> None:
+    cell = f"""{COUNTS}
+if tries == 1:
+    pid = os.fork()
+    if pid == 0:
+        import time
+        os.setsid()
+        time.sleep(600)
+    open("child", "w").write(str(pid))
+    os._exit(1)
+print("left", os.path.exists("/proc/" + open("child").read()))
+"""
+
+    handle = run_cell("-n 1 --retries 1", cell)
+
+    assert handle.status == "succeeded"
+    assert handle.logs(0).splitlines()[-1] == "left False"
+    assert handle.run.leftover == 1
+
+
+def test_what_a_rank_of_an_earlier_attempt_held_open_does_not_deafen_the_supervisor(run_cell) -> None:
+    cell = f"""{COUNTS}
+if tries == 1:
+    if os.fork() == 0:
+        import time
+        time.sleep(600)
+    os._exit(1)
+raise ValueError("heard")
+"""
+
+    handle = run_cell("-n 1 --retries 1", cell)
+
+    assert (handle.run.attempt, handle.run.ranks[0].code) == (2, 1)
+    assert handle.run.ranks[0].errored is not None
+
+
+def test_a_stopped_run_is_not_tried_again(start_cell) -> None:
+    handle = start_cell("-n 2 --retries 5", SLEEP)
+    until_ready(handle)
+
+    assert handle.stop("enough") == "cancelled"
+
+    assert (handle.run.attempt, handle.run.reason) == (1, "enough")
+
+
+def test_a_time_limit_is_the_runs_and_not_the_attempts(run_cell) -> None:
+    cell = f"{COUNTS}if tries < 2: os._exit(1)\nimport time\ntime.sleep(600)"
+
+    handle = run_cell("-n 1 --retries 100 --timeout 2s", cell)
+
+    assert (handle.status, handle.run.reason) == ("failed", "the time limit of 2 s was reached")
+    assert handle.run.attempt == 2

@@ -1,0 +1,91 @@
+"""A run's files are its user's alone, and hold nothing of the environment but what nbdist set."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from nbdist import runner
+from tests.programs import SLEEP, until, until_ready
+
+pytestmark = pytest.mark.usefixtures("leaves_nothing")
+
+SECRET = "hush-4711"
+
+
+def modes(handle: runner.RunHandle) -> dict[Path, int]:
+    paths = [handle.directory.path, *handle.directory.path.rglob("*")]
+    return {path: path.stat().st_mode & 0o777 for path in paths}
+
+
+def private(handle: runner.RunHandle) -> bool:
+    return all(mode == (0o700 if path.is_dir() else 0o600) for path, mode in modes(handle).items())
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o077], ids=oct)
+@pytest.mark.parametrize(
+    ("line", "cell"),
+    [
+        pytest.param("-n 2", "import nbdist\nnbdist.log(step=1, loss=0.5)\nnbdist.board_dir()", id="success"),
+        pytest.param("-n 2 --retries 1", "1 / 0", id="a failure, twice"),
+        pytest.param("-n 1", "import os\nos.abort()", id="abort"),
+    ],
+)
+def test_every_file_of_a_run_that_ended_is_private(start_cell, umask: int, line: str, cell: str) -> None:
+    before = os.umask(umask)
+    try:
+        handle = start_cell(line, cell)
+    finally:
+        os.umask(before)
+
+    assert handle.wait(20) in ("succeeded", "failed")
+
+    assert private(handle), modes(handle)
+    home = handle.directory.path.parents[1]
+    assert [path.stat().st_mode & 0o777 for path in (home, home / "runs")] == [0o700, 0o700]
+
+
+def test_every_file_of_a_live_run_is_private(start_cell) -> None:
+    handle = start_cell("-n 2", SLEEP)
+    until_ready(handle)
+    runner.request_stop_of(handle, "enough")
+    until(lambda: handle.run.stop_reason)
+
+    assert private(handle), modes(handle)
+    handle.wait(10)
+
+
+@pytest.mark.parametrize(
+    "cell",
+    ["print('fine')", "raise ValueError('no data')", "import os\nos.kill(os.getppid(), 9)"],
+    ids=["success", "failure", "a killed supervisor"],
+)
+def test_the_environment_is_on_no_disk(start_cell, monkeypatch: pytest.MonkeyPatch, cell: str) -> None:
+    monkeypatch.setenv("INHERITED", SECRET)
+    monkeypatch.setenv("WANDB_API_KEY", SECRET)
+    line = f"-n 2 --env HF_TOKEN={SECRET} --env DB_PASSWORD={SECRET} --env MODE=fast"
+    check = (
+        f"import os\nassert [os.environ[n] for n in ('INHERITED', 'HF_TOKEN')] == ['{SECRET[:4]}' + "
+        f"'{SECRET[4:]}'] * 2\nprint('seen')\n"
+    )
+
+    handle = start_cell(line, check + cell)
+    handle.wait(20)
+
+    assert handle.run.state.terminal
+    assert handle.run.spec.environment == {"HF_TOKEN": "•••", "DB_PASSWORD": "•••", "MODE": "fast"}
+    written = {path: path.read_bytes() for path in handle.directory.path.rglob("*") if path.is_file()}
+    assert any(b"seen" in content for content in written.values())
+    assert [path for path, content in written.items() if SECRET.encode() in content] == []
+
+
+def test_secrets_are_on_no_command_line(start_cell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("INHERITED", SECRET)
+    handle = start_cell(f"-n 1 --env HF_TOKEN={SECRET}", SLEEP)
+    until_ready(handle)
+
+    for pid in (handle.run.supervisor.pid, handle.run.ranks[0].process.pid):
+        assert SECRET.encode() not in Path(f"/proc/{pid}/cmdline").read_bytes()
+    handle.stop()
