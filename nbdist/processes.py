@@ -26,6 +26,7 @@ class ProcessStat:
 
     process: ProcessId
     parent: int
+    group: int
     session: int
     zombie: bool
 
@@ -63,6 +64,7 @@ def read_stat(pid: int) -> ProcessStat | None:
     return ProcessStat(
         process=ProcessId(pid=pid, start_time=int(fields[19]), boot_id=boot_id()),
         parent=int(fields[1]),
+        group=int(fields[2]),
         session=int(fields[3]),
         zombie=fields[0] in (b"Z", b"X", b"x"),
     )
@@ -80,16 +82,24 @@ def descendants(pid: int) -> list[ProcessId]:
 
     Orphans belong to the tree only when ``pid`` is a child subreaper.
     """
+    return [stat.process for stat in tree_below(pid) if not stat.zombie]
+
+
+def tree_below(pid: int) -> list[ProcessStat]:
+    """The rows of every descendant of ``pid``, zombies among them, parents before children.
+
+    The process table is not read at one moment: a process that was made meanwhile, by one that has
+    ended since, is in no row.
+    """
     children: dict[int, list[ProcessStat]] = {}
     for stat in process_table():
         children.setdefault(stat.parent, []).append(stat)
-    found: list[ProcessId] = []
+    found: list[ProcessStat] = []
     queue = [pid]
     while queue:
-        for stat in children.get(queue.pop(0), ()):
-            queue.append(stat.process.pid)
-            if not stat.zombie:
-                found.append(stat.process)
+        below = children.get(queue.pop(0), ())
+        queue += [stat.process.pid for stat in below]
+        found += below
     return found
 
 
@@ -141,6 +151,13 @@ def send_all(processes: Iterable[ProcessId], number: int) -> int:
     return sum(send(process, number) for process in processes)
 
 
+def kill_groups(groups: Iterable[int]) -> None:
+    """SIGKILL for every process of these groups at one moment: none can fork away from it."""
+    for group in groups:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(group, signal.SIGKILL)
+
+
 def _send_by_pidfd(process: ProcessId, number: int) -> bool:
     try:
         handle = os.pidfd_open(process.pid)
@@ -183,6 +200,7 @@ def _psutil_stat(pid: int) -> ProcessStat | None:
                     boot_id=boot_id(),
                 ),
                 parent=process.ppid(),
+                group=os.getpgid(pid),
                 session=os.getsid(pid),
                 zombie=process.status() == psutil.STATUS_ZOMBIE,
             )

@@ -16,11 +16,13 @@ _MEANINGS = {
 }
 
 
-def describe_exit(code: int, *, oom: bool = False) -> str:
+def describe_exit(code: int, *, oom: bool = False, ended: bool = False) -> str:
     """``exit 1``, or for a negative code the signal: ``SIGSEGV (invalid memory access …)``.
 
-    ``oom`` says that the out-of-memory killer was seen at work.
+    ``oom`` says that the out-of-memory killer was seen at work, ``ended`` that nbdist ended the rank.
     """
+    if ended and code < 0:
+        return f"ended by nbdist ({signal.Signals(-code).name})"
     if oom and code == -signal.SIGKILL:
         return "SIGKILL (the system's out-of-memory killer)"
     if code >= 0:

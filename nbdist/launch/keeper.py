@@ -62,7 +62,11 @@ def _wait_for(supervisor: int) -> int:
             return os.waitstatus_to_exitcode(status)
 
 
-def _reap() -> None:
-    with contextlib.suppress(ChildProcessError):
+def _reap() -> bool:
+    """Collect exited orphans; whether there are others."""
+    try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
+    except ChildProcessError:
+        return False
+    return True

@@ -67,7 +67,7 @@ class Lifeline:
 
 
 def end_descendants(
-    reap: Callable[[], None],
+    reap: Callable[[], bool],
     *,
     patience: float = 0.2,
     grace: float = 0.5,
@@ -80,19 +80,24 @@ def end_descendants(
     They get ``patience`` seconds to leave by themselves (what waits for a pipe to close is gone in
     milliseconds), SIGTERM and ``grace`` seconds, then SIGKILL until none is left; what SIGKILL does
     not end within ``limit`` seconds is given up. ``reap`` collects exited children, so that they are
-    not counted as alive.
+    not counted as alive, and says whether there are any left: a look at the process table can miss one
+    that was made in that moment, and this process, a subreaper, has no children only when all is over.
     """
     told: set[ProcessId] = set()
     begin = clock()
     while True:
-        reap()
-        left = processes.descendants(os.getpid())
+        has_children = reap()
+        tree = processes.tree_below(os.getpid())
+        left = [stat.process for stat in tree if not stat.zombie]
         elapsed = clock() - begin
-        if not left or elapsed > limit:
+        if not (left or has_children) or elapsed > limit:
             return len(told)
         if elapsed >= patience + grace:
             told.update(left)
             processes.send_all(left, signal.SIGKILL)
+            # what forks and exits faster than it is found is still in its group; every group below
+            # was made by a descendant, since each rank has a session of its own
+            processes.kill_groups({stat.group for stat in tree} - {os.getpgrp()})
         elif elapsed >= patience:
             fresh = [process for process in left if process not in told]
             told.update(fresh)

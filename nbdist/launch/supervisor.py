@@ -222,15 +222,15 @@ class Supervisor:
             else:
                 self._course.rank_finished(rank)
 
-    def _reap(self) -> None:
-        """Collect exited children: ranks, and orphans that became ours."""
+    def _reap(self) -> bool:
+        """Collect exited children: ranks, and orphans that became ours. Whether others are left."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
             except ChildProcessError:
-                return
+                return False
             if pid == 0:
-                return
+                return True
             for rank, started in self._ranks.items():
                 if started.process.pid == pid and not self._course.run.ranks[rank].state.terminal:
                     # what it said before it exited may still wait in its socket

@@ -50,10 +50,10 @@ class DistributedMagics(Magics):
                 python_path=sys.path,
                 notebook=_notebook(),
             )
+            pruned = runner.prune(runner.store())
             handle = runner.start(planned)
-        for note in planned.notes:
+        for note in (*planned.notes, *filter(None, [pruned])):
             print(f"[nbdist] {note}")
-        self._say_what_was_pruned()
         shell = _shell(self)
         as_panel = chosen.panel and draws_widgets(shell)
         if chosen.detach:
@@ -73,12 +73,6 @@ class DistributedMagics(Magics):
             cancelled = run.state is RunState.CANCELLED
             raise without_frames(RunCancelled(text) if cancelled else RunFailed(text))
         return None
-
-    def _say_what_was_pruned(self) -> None:
-        with as_usage_errors():
-            pruned = runner.prune(runner.store())
-        if pruned is not None:
-            print(f"[nbdist] {pruned}")
 
 
 def _shell(magics: Magics) -> InteractiveShell:

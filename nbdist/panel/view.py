@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from nbdist.diagnosis import describe_exit
-from nbdist.model import Rank, Run
+from nbdist.model import Rank, RankState, Run
 from nbdist.panel.usage import RankUsage
 
 
@@ -73,7 +73,9 @@ def _rank_view(rank: Rank, now: float, usage: RankUsage | None, last_line: str) 
         pid=rank.process.pid if rank.process is not None and running else None,
         memory=usage.memory if usage is not None and running else None,
         gpu_memory=usage.gpu_memory if usage is not None and running else None,
-        exit="" if rank.code is None else describe_exit(rank.code, oom=rank.oom),
+        exit=""
+        if rank.code is None
+        else describe_exit(rank.code, oom=rank.oom, ended=rank.state is RankState.ENDED),
         elapsed=_elapsed(rank, now),
         last_line=last_line[:200],
     )

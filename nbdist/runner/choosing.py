@@ -55,7 +55,7 @@ def rank_numbers(handle: RunHandle, rank: int | None) -> Sequence[int]:
     """``rank`` alone, or every rank of the run. Raises UsageMistake when it has no such rank."""
     if rank is None:
         return range(handle.run.spec.world_size)
-    handle._check_rank(rank)
+    handle.check_rank(rank)
     return [rank]
 
 

@@ -57,13 +57,13 @@ class RunHandle:
 
     def logs(self, rank: int = 0) -> str:
         """Everything the rank has written so far, as text; bytes that are no UTF-8 are replaced."""
-        self._check_rank(rank)
+        self.check_rank(rank)
         data = b"".join(iter(LogStream(self.directory.rank(rank, self.run.attempt).log).read, b""))
         return data.decode("utf-8", errors="replace")
 
     def log_lines(self, rank: int) -> Iterator[str]:
         """The lines of a rank's log as a terminal would show them, from the start."""
-        self._check_rank(rank)
+        self.check_rank(rank)
         stream = LogStream(self.directory.rank(rank, self.run.attempt).log)
         lines = LogLines()
         while data := stream.read():
@@ -79,7 +79,8 @@ class RunHandle:
         request_stop_of(self, reason)
         return self.wait(timeout)
 
-    def _check_rank(self, rank: int) -> None:
+    def check_rank(self, rank: int) -> None:
+        """Raises UsageMistake when the run has no such rank."""
         if not 0 <= rank < self.run.spec.world_size:
             last = self.run.spec.world_size - 1
             raise UsageMistake(f"run {self.run.label} has no rank {rank}: it has 0 to {last}")

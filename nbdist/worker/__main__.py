@@ -7,7 +7,9 @@ import os
 import sys
 
 if __name__ == "__main__":
-    sys.path[0] = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    # the first entry is this file's folder, unless the user asked for a safe path (-P, Python 3.11)
+    sys.path[: 0 if getattr(sys.flags, "safe_path", False) else 1] = [root]
     from nbdist.worker.bootstrap import main
 
     main()
