@@ -18,7 +18,7 @@ import sys
 import time
 import urllib.request
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -62,6 +62,21 @@ class Kernel(Protocol):
         `submitted`: when the user's wait began, where that was before these cells were sent.
         Raises CellFailed when a cell fails, the kernel dies, or `seconds` have passed.
         """
+
+    def send(self, cells: Sequence[str], *, seconds: float) -> Submission:
+        """Submit cells and do not wait: `finish` of what is returned does."""
+
+    def processes(self) -> list[psutil.Process]:
+        """The kernel and all that came of it."""
+
+    def kernel_processes(self) -> list[psutil.Process]:
+        """The kernel itself, and the one that took its place where it was restarted."""
+
+    def interrupt(self) -> None:
+        """What the square button of a notebook does."""
+
+    def restart(self, *, seconds: float) -> None:
+        """What the round arrow does; returns when the new kernel answers. Raises CellFailed."""
 
     def end(self) -> None:
         """End the kernel and every process that came of it."""
@@ -132,10 +147,10 @@ def submit(
     *,
     seconds: float,
     submitted: float | None = None,
-) -> Finished:
+) -> Submission:
     submitted = time.time() if submitted is None else submitted
     requests = [client.execute(cell, allow_stdin=False) for cell in cells]
-    return Submission(client, submitted, requests, seconds).finish()
+    return Submission(client, submitted, requests, seconds)
 
 
 class LocalKernel:
@@ -147,10 +162,11 @@ class LocalKernel:
         specs = KernelSpecManager(kernel_dirs=[])
         self._manager = KernelManager(kernel_name="python3", kernel_spec_manager=specs)
         self._manager.connection_file = str(scratch / f"{self._mark}.json")
-        with (scratch / f"{self._mark}.log").open("wb") as log:
-            self._manager.start_kernel(
-                env=surroundings(scratch, self._mark), cwd=scratch, stdout=log, stderr=log
-            )
+        # open until the end: a kernel that is restarted is given it again
+        self._log = (scratch / f"{self._mark}.log").open("wb")
+        self._manager.start_kernel(
+            env=surroundings(scratch, self._mark), cwd=scratch, stdout=self._log, stderr=self._log
+        )
         self._client: BlockingKernelClient = self._manager.blocking_client()
         try:
             connect(self._client)
@@ -159,17 +175,30 @@ class LocalKernel:
             raise
 
     def run(self, cells: Sequence[str], *, seconds: float, submitted: float | None = None) -> Finished:
-        return submit(self._client, cells, seconds=seconds, submitted=submitted)
+        return submit(self._client, cells, seconds=seconds, submitted=submitted).finish()
+
+    def send(self, cells: Sequence[str], *, seconds: float) -> Submission:
+        return submit(self._client, cells, seconds=seconds)
 
     def processes(self) -> list[psutil.Process]:
-        """The kernel and all that came of it."""
         return marked(self._mark)
+
+    def kernel_processes(self) -> list[psutil.Process]:
+        return started_with(self._manager.connection_file, self.processes())
+
+    def interrupt(self) -> None:
+        self._manager.interrupt_kernel()
+
+    def restart(self, *, seconds: float) -> None:
+        self._manager.restart_kernel(now=False)
+        answers(self._client, seconds)
 
     def end(self) -> None:
         self._client.stop_channels()
         # never politely: some peers, asked to stop, end other people's processes by name
         end_marked(self._mark)
         self._manager.shutdown_kernel(now=True)
+        self._log.close()
 
 
 class ServedKernel:
@@ -205,12 +234,29 @@ class ServedKernel:
         )
         try:
             with urllib.request.urlopen(request, timeout=seconds) as reply:
-                return json.load(reply)
+                text = reply.read()
+                return json.loads(text) if text else None  # 204: done, and nothing to say
         except OSError as error:  # HTTPError and timeouts are among them
             raise CellFailed(f"the server did not do POST {path}: {error}") from error
 
     def run(self, cells: Sequence[str], *, seconds: float, submitted: float | None = None) -> Finished:
-        return submit(self._client, cells, seconds=seconds, submitted=submitted)
+        return submit(self._client, cells, seconds=seconds, submitted=submitted).finish()
+
+    def send(self, cells: Sequence[str], *, seconds: float) -> Submission:
+        return submit(self._client, cells, seconds=seconds)
+
+    def processes(self) -> list[psutil.Process]:
+        return [process for process in marked(self._mark) if process.pid != self._server.pid]
+
+    def kernel_processes(self) -> list[psutil.Process]:
+        return started_with(f"kernel-{self.kernel_id}.json", self.processes())
+
+    def interrupt(self) -> None:
+        self.post(f"api/kernels/{self.kernel_id}/interrupt", {})
+
+    def restart(self, *, seconds: float) -> None:
+        self.post(f"api/kernels/{self.kernel_id}/restart", {}, seconds=seconds)
+        answers(self._client, seconds)
 
     def end(self) -> None:
         self._client.stop_channels()
@@ -233,6 +279,24 @@ def connect(client: BlockingKernelClient) -> None:
         client.wait_for_ready(timeout=SECONDS_TO_START)
     except RuntimeError as error:
         raise CellFailed(f"the kernel did not start: {error}") from error
+
+
+def answers(client: BlockingKernelClient, seconds: float) -> None:
+    """Wait until a kernel that was restarted answers."""
+    try:
+        client.wait_for_ready(timeout=seconds)
+    except RuntimeError as error:
+        raise CellFailed(f"the restarted kernel does not answer: {error}") from error
+
+
+def started_with(word: str, processes: Iterable[psutil.Process]) -> list[psutil.Process]:
+    """Those of the processes that have an argument with this ending."""
+    found = []
+    for process in processes:
+        with contextlib.suppress(psutil.Error):
+            if any(argument.endswith(word) for argument in process.cmdline()):
+                found.append(process)
+    return found
 
 
 def server_command() -> list[str]:

@@ -55,8 +55,9 @@ class Escalation:
         return step
 
     def hasten(self, now: float) -> None:
-        """Do the next step at once."""
-        self.deadline = min(self.deadline, now)
+        """Do the next step at once. The last one keeps its time: nothing comes after it."""
+        if self._steps:
+            self.deadline = min(self.deadline, now)
 
     def exhausted(self, now: float) -> bool:
         """Whether even the last step has had its time."""

@@ -52,11 +52,14 @@ def start_rank(command: RankCommand) -> RankProcess:
     parent = os.getpid()
     with contextlib.closing(theirs):
         log = os.open(command.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        # until it has its own handlers, a signal to the child would run ours, and tell us of it
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         try:
             pid = os.fork()
             if pid == 0:
                 _become_rank(command, log, theirs.fileno(), parent)
         finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             os.close(log)
     process = identify(pid) or ProcessId(pid=pid, start_time=0, boot_id="")
     with contextlib.suppress(OSError):
@@ -69,6 +72,7 @@ def start_rank(command: RankCommand) -> RankProcess:
 def _become_rank(command: RankCommand, log: int, channel: int, parent: int) -> None:
     """In the child: never returns."""
     try:
+        signal.set_wakeup_fd(-1)
         os.setsid()
         die_with_parent(parent, signal.SIGKILL)
         for number in (

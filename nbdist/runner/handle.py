@@ -86,7 +86,11 @@ class RunHandle:
             raise UsageMistake(f"run {self.run.label} has no rank {rank}: it has 0 to {last}")
 
     def __repr__(self) -> str:
-        return f"<nbdist run {self.run_id}: {self.status}>"
+        try:
+            status = self.status
+        except UnknownRun:
+            status = "cannot be read"
+        return f"<nbdist run {self.run_id}: {status}>"
 
 
 def store() -> RunStore:

@@ -218,7 +218,12 @@ def test_a_run_of_a_newer_version_hinders_no_other(home: Path, start_cell) -> No
     assert handle.wait(20) == "succeeded"
     assert nbdist.attach().run_id == handle.run_id
     assert newer.directory.run_id in {run.run_id for run in RunStore(home).snapshots()}
-    assert len([repr(run) for run in nbdist.runs()]) >= 2
+
+
+def test_a_list_of_runs_can_be_shown_where_one_cannot_be_read(home: Path) -> None:
+    WrittenRun(home, a_spec()).directory.spec.write_text('{"format": 100}')
+
+    assert a_spec().run_id in repr(nbdist.runs())
 
 
 def test_magics_tell_of_the_other_runs_where_one_cannot_be_read(kernel) -> None:

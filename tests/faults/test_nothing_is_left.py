@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import signal
+from pathlib import Path
 
 import pytest
 
@@ -91,6 +94,52 @@ time.sleep(600)
 
     assert left_of(handle, []) == []
     assert handle.run.leftover >= 2
+
+
+@pytest.mark.parametrize("pause", ["0.01", "0.001", "0"], ids=lambda pause: f"every {pause} s")
+@pytest.mark.parametrize("number", ["SIG_DFL", "SIG_IGN"], ids=["willing", "unwilling"])
+@pytest.mark.parametrize("end", ["stop", "killed supervisor"])
+def test_nothing_is_left_of_a_process_that_becomes_another_one_all_the_time(
+    start_cell, tmp_path: Path, pause: str, number: str, end: str
+) -> None:
+    # no look at the process table finds it for sure; the lock tells when the last one has gone
+    cell = f"""
+import fcntl, os, signal, time
+lock = open("lock", "w")
+fcntl.flock(lock, fcntl.LOCK_EX)
+if os.fork() == 0:
+    os.setsid()
+    signal.signal(signal.SIGTERM, signal.{number})
+    print("ready")
+    until = time.monotonic() + 30
+    while time.monotonic() < until:
+        if os.fork():
+            os._exit(0)
+        time.sleep({pause})
+    os._exit(0)
+lock.close()
+time.sleep(600)
+"""
+    handle = start_cell("-n 1", cell)
+    until_ready(handle)
+    assert is_locked(tmp_path / "lock")
+
+    if end == "stop":
+        assert handle.stop() == "cancelled"
+    else:
+        os.kill(handle.run.supervisor.pid, signal.SIGKILL)
+        until(lambda: b"RunLost" in handle.directory.journal.read_bytes(), limit=5)
+
+    assert not is_locked(tmp_path / "lock")
+
+
+def is_locked(path: Path) -> bool:
+    with path.open() as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
 
 
 def test_nothing_is_left_of_ranks_that_are_stopped_while_they_start(start_cell) -> None:

@@ -17,7 +17,8 @@ import pytest
 from jupyter_client.blocking import BlockingKernelClient
 
 from nbdist import runner
-from nbdist.store import RunStore
+from nbdist.model import Escalated, Event
+from nbdist.store import RunStore, read_events
 from tests.magics.conftest import Kernel
 from tests.programs import FAMILY, MEMBERS, SLEEP, family_of, left_of, until, until_ready
 
@@ -228,7 +229,15 @@ plan = runner.plan(options.parse(sys.argv[1]), cell=sys.argv[2], cwd=".", python
 print(runner.start(plan).run_id, flush=True)
 os._exit(0)
 """
-    owner = start_owner("-n 2", SLEEP, script=ends_at_once)
+    # the ranks are asked to end while they are made: each time at another moment
+    owners = [start_owner("-n 4", SLEEP, script=ends_at_once) for _ in range(5)]
 
-    assert owner.handle.wait(20) == "cancelled"
-    assert owner.handle.run.reason == GONE
+    for owner in owners:
+        assert owner.handle.wait(20) == "cancelled", owner.handle.run.reason
+        assert owner.handle.run.reason == GONE
+        asked = [event.signal for event in events_of(owner.handle) if isinstance(event, Escalated)]
+        assert asked == ["SIGINT"]
+
+
+def events_of(handle: runner.RunHandle) -> list[Event]:
+    return read_events(handle.directory.journal)

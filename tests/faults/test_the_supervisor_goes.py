@@ -76,6 +76,16 @@ def test_a_killed_supervisor_leaves_nothing_and_the_run_says_so(start_cell) -> N
     assert run.leftover >= 2 * MEMBERS
 
 
+def test_a_supervisor_that_is_killed_while_it_starts_its_ranks_leaves_nothing(start_cell) -> None:
+    handle = start_cell("-n 8", SLEEP)
+    until(lambda: handle.run.supervisor)
+
+    kill_the_supervisor(handle)
+
+    assert handle.wait(10) == "lost"
+    until(lambda: left_of(handle, []) == [], limit=5)
+
+
 @pytest.mark.parametrize("cell", [SLEEP, STUBBORN], ids=["willing", "unwilling"])
 def test_ranks_die_with_their_supervisor_within_a_second(start_cell, cell: str) -> None:
     handle = start_cell("-n 4", cell)

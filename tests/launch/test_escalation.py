@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nbdist import config
-from nbdist.launch.escalation import ON_OWN_ERROR, ON_PEER_FAILURE, ON_STOP, Escalation, Step
+from nbdist.launch.escalation import KILL, ON_OWN_ERROR, ON_PEER_FAILURE, ON_STOP, Escalation, Step
 
 BEGIN = 100.0
 
@@ -94,3 +94,13 @@ def test_haste_does_not_put_off_what_is_due() -> None:
     escalation.hasten(BEGIN + 5)
 
     assert escalation.deadline == BEGIN
+
+
+def test_haste_after_the_last_step_leaves_it_its_time() -> None:
+    escalation = Escalation((KILL,), BEGIN)
+    escalation.due(BEGIN)
+
+    escalation.hasten(BEGIN + 0.01)
+
+    assert not escalation.exhausted(BEGIN + 0.02)
+    assert escalation.exhausted(BEGIN + KILL.grace)
