@@ -34,8 +34,11 @@ rank = dist.get_rank()
 batches = iter(DataLoader(Numbers(), batch_size=4, num_workers=2))
 next(batches)
 dist.barrier()
-with open(f"{stamps}/{{rank}}", "w") as file:
-    print(os.getpid(), time.time(), "", file=file)
+while rank == 1 and not os.path.exists(f"{stamps}/0"):
+    time.sleep(0.01)  # the fault must not come before rank 0 has said where it is
+with open(f"{stamps}/{{rank}}.part", "w") as file:
+    print(os.getpid(), time.time(), file=file)
+os.rename(file.name, f"{stamps}/{{rank}}")
 if rank == 1:
     {fault}
 dist.all_reduce(torch.ones(1))
@@ -76,10 +79,8 @@ class FaultSite(Site):
         found = {}
         for rank in range(RANKS):
             with contextlib.suppress(FileNotFoundError):
-                text = (self.stamps / str(rank)).read_text()
-                if text.endswith("\n"):  # otherwise it is still being written
-                    pid, moment = text.split()
-                    found[rank] = int(pid), float(moment)
+                pid, moment = (self.stamps / str(rank)).read_text().split()
+                found[rank] = int(pid), float(moment)
         return found
 
     def wait_for_ranks(self, seconds: float) -> dict[int, tuple[int, float]]:

@@ -58,7 +58,7 @@ class RankFinished:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankErrored:
-    """An exception left the program; error.json is written, the process is on its way out."""
+    """An exception left the program; it is being written to error.json, the process is on its way out."""
 
     time: float
     rank: int

@@ -58,7 +58,10 @@ def end_marked(
     """
     told: set[ProcessId] = set()
     begin = clock()
-    while left := processes.marked("NBDIST_RUN_DIR", str(directory.path)):
+    empty = 0
+    while empty < 2:  # one look at the process table can miss what is being forked in that moment
+        left = processes.marked("NBDIST_RUN_DIR", str(directory.path))
+        empty = 0 if left else empty + 1
         elapsed = clock() - begin
         if elapsed > _LIMIT:
             break

@@ -9,6 +9,7 @@ from __future__ import annotations
 import builtins
 import faulthandler
 import os
+import signal
 import sys
 from importlib.machinery import SourceFileLoader
 
@@ -25,6 +26,7 @@ from nbdist.worker.paddle_store import wait_for_master
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import CodeType, ModuleType, TracebackType
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
@@ -55,8 +57,7 @@ def main() -> None:
             _report(channel, order, leaving)
         raise
     except BaseException as error:
-        _report(channel, order, error)
-        _hide_frames()
+        _report(channel, order, error, then=_hide_frames)
         raise
     channel.say(FINISHED)
 
@@ -104,11 +105,36 @@ def _join_package(main: ModuleType, order: Order) -> None:
         import_module(spec.parent)
 
 
-def _report(channel: Channel, order: Order, error: BaseException) -> None:
-    from nbdist.worker import error_report
+def _report(
+    channel: Channel, order: Order, error: BaseException, then: Callable[[], None] = lambda: None
+) -> None:
+    """Say that the program raised, then write down what.
 
-    error_report.write(order.error_file, error, _strip(error.__traceback__))
-    channel.say(ERRORED)
+    Said first, since the peers of this rank soon complain of it. No signal gets in between: torch's
+    handler for a dead DataLoader worker raises wherever the main thread is, here too.
+    """
+    mask = _hold_signals_back()
+    try:
+        channel.say(ERRORED)
+        from nbdist.worker import error_report
+
+        error_report.write(order.error_file, error, _strip(error.__traceback__))
+        then()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+def _hold_signals_back() -> set[int]:
+    """Block every signal; the mask before. A handler that raised meanwhile is too late to matter."""
+    mask: set[int] | None = None
+    while True:
+        try:
+            if mask is None:
+                mask = {int(number) for number in signal.pthread_sigmask(signal.SIG_BLOCK, ())}
+            signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        except BaseException:  # noqa: BLE001 - whatever a handler of the program raises
+            continue
+        return mask
 
 
 def _hide_frames() -> None:

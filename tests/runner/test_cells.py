@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from nbdist import processes
+from nbdist.store import read_error
 
 pytestmark = pytest.mark.usefixtures("leaves_nothing")
 
@@ -174,6 +175,28 @@ inner()
     handle = run_cell("-n 1", cell)
 
     assert handle.logs(0) == "hook: KeyError ['<module>', 'inner'] ['<module>', 'inner']\n"
+
+
+def test_a_handler_that_raises_does_not_spoil_the_report(run_cell) -> None:
+    # torch's handler for a dead DataLoader worker does: here one strikes a hundred times a second
+    cell = """
+import signal
+def handler(number, frame): raise RuntimeError("from the handler")
+def late(): raise ValueError("mine")
+try:
+    late()
+finally:
+    signal.signal(signal.SIGALRM, handler)
+    signal.setitimer(signal.ITIMER_REAL, 0.0001, 0.01)
+"""
+
+    handles = [run_cell("-n 1", cell) for _ in range(5)]
+
+    for handle in handles:
+        assert handle.run.ranks[0].errored is not None
+        report = read_error(handle.directory.rank(0).error)
+        assert report is not None
+        assert report.type in ("ValueError", "RuntimeError")
 
 
 def test_exit_handlers_run_and_open_files_are_flushed(run_cell, tmp_path: Path) -> None:
