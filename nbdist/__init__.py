@@ -7,23 +7,51 @@ if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
     from nbdist.runner import attach, runs
-    from nbdist.worker.metrics import board_dir, log
+    from nbdist.worker.media import (
+        log_audio,
+        log_embedding,
+        log_histogram,
+        log_image,
+        log_pr_curve,
+        log_roc_curve,
+        log_text,
+    )
+    from nbdist.worker.metrics import board_dir, log, log_hparams
+    from nbdist.worker.summary_writer import SummaryWriter
 
 __version__ = "0.1.0.dev0"
 __all__ = [
+    "SummaryWriter",
     "__version__",
     "attach",
     "board_dir",
     "load_ipython_extension",
     "log",
+    "log_audio",
+    "log_embedding",
+    "log_histogram",
+    "log_hparams",
+    "log_image",
+    "log_pr_curve",
+    "log_roc_curve",
+    "log_text",
     "runs",
 ]
 
 # A rank imports this module for ``log`` alone: everything is imported when it is first used.
 _HOMES = {
+    "SummaryWriter": "nbdist.worker.summary_writer",
     "attach": "nbdist.runner",
     "board_dir": "nbdist.worker.metrics",
     "log": "nbdist.worker.metrics",
+    "log_audio": "nbdist.worker.media",
+    "log_embedding": "nbdist.worker.media",
+    "log_histogram": "nbdist.worker.media",
+    "log_hparams": "nbdist.worker.metrics",
+    "log_image": "nbdist.worker.media",
+    "log_pr_curve": "nbdist.worker.media",
+    "log_roc_curve": "nbdist.worker.media",
+    "log_text": "nbdist.worker.media",
     "runs": "nbdist.runner",
 }
 

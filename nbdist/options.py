@@ -31,6 +31,7 @@ class Options:
     env: tuple[tuple[str, str], ...] = ()
     args: tuple[str, ...] = ()
     cwd: str = ""
+    scrape: bool = True
     panel: bool = True
 
 
@@ -208,6 +209,11 @@ OPTIONS: tuple[Option, ...] = (
         metavar="DIR",
         help="the ranks' working directory (the current one)",
     ),
+    Option(
+        flags=("--scrape", "--no-scrape"),
+        field="scrape",
+        help="curves of the numbers that the program prints (on)",
+    ),
     Option(flags=("--no-panel",), field="panel", help="plain text instead of the panel"),
 )
 
@@ -252,7 +258,8 @@ class _Parser(argparse.ArgumentParser):
         if option is None:
             raise UsageMistake(message)
         if not option.metavar:
-            raise UsageMistake(f"{option.flags[-1]} takes no value: write  {option.flags[-1]}")
+            written = flag if flag.startswith("--") else option.flags[-1]
+            raise UsageMistake(f"{written} takes no value: write  {written}")
         example = f"{option.flags[0]} {option.metavar}"
         raise UsageMistake(f"{option.flags[0]} needs a value: write  {example}")
 
@@ -314,8 +321,9 @@ def _parser() -> argparse.ArgumentParser:
     for option in OPTIONS:
         flags = (*option.flags, *option.aliases)
         if not option.metavar:
-            constant = option.field != "panel"
-            parser.add_argument(*flags, dest=option.field, action="store_const", const=constant)
+            for no in (False, True):
+                if same := [flag for flag in flags if flag.startswith("--no-") is no]:
+                    parser.add_argument(*same, dest=option.field, action="store_const", const=not no)
         else:
             parser.add_argument(
                 *flags,

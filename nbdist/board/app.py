@@ -18,6 +18,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs, urlencode
 
 from visualdl.server import app as visualdl_app
 from werkzeug.datastructures import Headers, LanguageAccept
@@ -25,7 +26,7 @@ from werkzeug.http import parse_accept_header
 from werkzeug.wrappers import Response
 
 from nbdist.board import patches
-from nbdist.board.feed import Feed
+from nbdist.board.feed import Feed, shown_first
 from nbdist.board.server import RUN_SEPARATOR
 from nbdist.store import RunDirectory
 
@@ -107,18 +108,36 @@ class View:
         self._runs = runs
         self._feed = feed
         self._api = public_path + "/api/"
+        self._scalars = public_path + "/scalar"
         self._lock = threading.Lock()  # VisualDL's readers are made for one thread
         self._advance()
-        logdirs = [str(run.board) for run in runs]
-        self._app: Any = visualdl_app.create_app(patches.board_arguments(logdirs, public_path))
+        self._logdirs = [str(run.board) for run in runs]
+        self._app: Any = visualdl_app.create_app(patches.board_arguments(self._logdirs, public_path))
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         _speak_a_language_of_the_page(environ)
+        if environ["PATH_INFO"] == self._scalars and not parse_qs(environ.get("QUERY_STRING", "")).get(
+            "runs"
+        ):
+            return Response(status=302, headers={"Location": self._first_page()})(environ, start_response)
         if not environ["PATH_INFO"].startswith(self._api):
             return self._app(environ, start_response)  # type: ignore[no-any-return]
         with self._lock:
             self._advance()
             return self._app(environ, start_response)  # type: ignore[no-any-return]
+
+    def _first_page(self) -> str:
+        """The page with the whole and rank 0 ticked; the other ranks are in its list.
+
+        ``runs`` is the page's own (``hooks/useTagFilter.js``). Relative, since a proxy may have put
+        something in front of the address.
+        """
+        names = [
+            patches.curve_name(str(run.board / name), self._logdirs)
+            for run in self._runs
+            for name in shown_first(run)
+        ]
+        return "scalar?" + urlencode({"runs": ",".join(names)})
 
     def _advance(self) -> None:
         for run in self._runs:

@@ -278,6 +278,8 @@ try { window.localStorage } catch {
 _PAGE_EDITS = {
     "index.html": ("<head>", "<head>" + _STORAGE),
     "_dist_/hooks/useRequest.js": ("15*1e3", f"{POLL_SECONDS}*1e3"),
+    # it goes to where it is already, and on the way forgets which curves it was asked for
+    "_dist_/components/Navbar.js": ("a.push(r)", "a.location.pathname===r||a.push(r)"),
 }
 
 

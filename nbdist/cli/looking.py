@@ -9,15 +9,30 @@ from collections.abc import Sequence
 
 from nbdist import config, runner
 from nbdist.cli.terminal import complain, in_a_shell, note
-from nbdist.errors import LaunchError, UnknownRun
+from nbdist.errors import LaunchError, UnknownRun, UsageMistake
 from nbdist.options import LineParser
-from nbdist.panel import LogSurface, follow, rank_prefix, status_text, status_views, stopped_text
+from nbdist.panel import (
+    Block,
+    Line,
+    LogSurface,
+    StatusReader,
+    Terminal,
+    follow,
+    rank_prefix,
+    status_text,
+    stopped_text,
+    watch_status,
+)
+from nbdist.panel.columns import cut
+from nbdist.panel.labels import phrase
+from nbdist.panel.view import RunView
 
-STATUS_USAGE = "nbdist status [RUN ...] [--json]"
+STATUS_USAGE = "nbdist status [RUN ...] [--watch | --json]"
 STATUS_HELP = """\
-The latest ten runs, or these, with their ranks: state, device, pid, memory, age, last line.
+The latest ten runs, or these, with their ranks: state, device, pid, memory, use, step/s, age, last line.
 
-  --json  a list with one object a run"""
+  --watch  keep the table up to date until all have ended; Ctrl-C leaves it
+  --json   a list with one object a run"""
 
 LOGS_USAGE = "nbdist logs [RUN] [--rank R] [--tail N] [--grep PATTERN] [-f]"
 LOGS_HELP = """\
@@ -41,10 +56,15 @@ Exit code: 0 when all have ended, 1 when one goes on, 2 when there is no such ru
 def status(words: Sequence[str]) -> int:
     parser = LineParser(STATUS_USAGE)
     parser.add_argument("run", nargs="*")
-    parser.add_argument("--json", action="store_true")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--watch", action="store_true")
+    form.add_argument("--json", action="store_true")
     asked = parser.parse_intermixed_args(words)
-    handles = runner.chosen_runs(asked.run)
-    views = status_views([handle.directory for handle in handles], time.time())
+    reader = StatusReader([handle.directory for handle in runner.chosen_runs(asked.run)])
+    if asked.watch:
+        _watch(reader)
+        return 0
+    views = reader.look(time.time())
     if asked.json:
         print(json.dumps([view.to_dict() for view in views], indent=1))
     elif views:
@@ -52,6 +72,42 @@ def status(words: Sequence[str]) -> int:
     else:
         print(in_a_shell(status_text(views, config.language())))
     return 0
+
+
+def _watch(reader: StatusReader) -> None:
+    """Keep the table at the foot of the terminal up to date; its last state stays there as text."""
+    terminal = Terminal(sys.stdout)
+    if not terminal.drawable:
+        raise UsageMistake("--watch draws over itself, which only a terminal can show: write  nbdist status")
+    language = config.language()
+    block = Block(_write, terminal)
+    views: list[RunView] = []
+
+    def look() -> list[RunView]:
+        return reader.look(time.time())
+
+    def show(now: list[RunView]) -> None:
+        nonlocal views
+        views = now
+        block.draw("", _fitting(status_text(now, language), terminal))
+
+    try:
+        show(look())
+        watch_status(look, show, time.sleep, shown=views, grain=1.0)
+    finally:
+        block.erase()
+        print(in_a_shell(status_text(views, language)))
+
+
+def _fitting(text: str, terminal: Terminal) -> list[Line]:
+    """As much of the text as the terminal has columns and rows for."""
+    columns, rows = terminal.size()
+    lines = text.splitlines()
+    if len(lines) >= rows:
+        shown = max(1, rows - 2)
+        more = phrase("more lines", config.language()).format(count=len(lines) - shown)
+        lines = [*lines[:shown], more]
+    return [Line().add(cut(line, columns - 1)) for line in lines]
 
 
 def logs(words: Sequence[str]) -> int:

@@ -14,7 +14,7 @@ from nbdist.cli.terminal import Output, note, report
 from nbdist.errors import LaunchError, UnknownRun, UsageMistake
 from nbdist.model import Run, RunState
 from nbdist.options import LineParser, help_text, parse_words, split_program
-from nbdist.panel import TextSurface, UsageWatch, follow, run_report, summary_text
+from nbdist.panel import Terminal, UsageWatch, follow, on_text_screen, run_report, summary_text
 
 RUN_USAGE = "nbdist run [options] train.py [arguments] or nbdist run [options] -m package.module [arguments]"
 # what a terminal has no use for
@@ -84,16 +84,18 @@ def attach(words: Sequence[str]) -> int:
 
 def _watch(handle: runner.RunHandle, output: Output) -> Run:
     """Show the run until it ends, and then how it ended."""
-    watch = UsageWatch()
-    surface = TextSurface(output.write, sys.maxsize, logs="nbdist logs")
+    watch, language = UsageWatch(), config.language()
+    screen = on_text_screen(
+        output.write, Terminal(sys.stdout), language=language, logs="nbdist logs", limit=sys.maxsize
+    )
     try:
-        ended = follow(handle.directory, surface, watch=watch, whole=True)
+        with screen as surface:
+            ended = follow(handle.directory, surface, watch=watch, whole=True)
     except UnknownRun as gone:
         raise LaunchError(str(gone)) from None
-    language = config.language()
     output.write(summary_text(ended, handle.directory, language, watch.report(language)) + "\n")
     if ended.state is not RunState.SUCCEEDED:
-        report(run_report(ended, handle.directory))
+        report(run_report(ended, handle.directory, language))
     return ended
 
 

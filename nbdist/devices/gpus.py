@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
+
+from nbdist.devices.gpu_load import GpuLoad
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +62,42 @@ def memory_by_pid(*, bindings: Any = None) -> list[GpuUse]:
             for index in range(nvml.nvmlDeviceGetCount())
             for process in nvml.nvmlDeviceGetComputeRunningProcesses(nvml.nvmlDeviceGetHandleByIndex(index))
         ]
+
+
+@contextlib.contextmanager
+def open_loads(
+    indices: Iterable[int], *, bindings: Any = None, alive: Callable[[int], bool] | None = None
+) -> Iterator[Callable[[], list[GpuLoad]]]:
+    """A way to look at the loads of these GPUs, for the length of a block: opening NVML takes long."""
+    wanted = list(indices)
+    alive = alive or (lambda pid: os.path.exists(f"/proc/{pid}"))
+    with _nvml(bindings) as nvml:
+        yield lambda: [] if nvml is None else [_load(nvml, index, alive) for index in wanted]
+
+
+def _load(nvml: Any, index: int, alive: Callable[[int], bool]) -> GpuLoad:
+    """What can be known: a GPU that has fallen off its bus, or is sliced, answers in part or not at all."""
+
+    def ask(question: str, *more: int) -> Any:
+        try:
+            return getattr(nvml, question)(nvml.nvmlDeviceGetHandleByIndex(index), *more)
+        except nvml.NVMLError:
+            return None
+
+    utilisation, memory = ask("nvmlDeviceGetUtilizationRates"), ask("nvmlDeviceGetMemoryInfo")
+    milliwatts = ask("nvmlDeviceGetPowerUsage")
+    holders = ask("nvmlDeviceGetComputeRunningProcesses") or ()
+    return GpuLoad(
+        index=index,
+        utilisation=None if utilisation is None else utilisation.gpu,
+        memory=None if memory is None else memory.used,
+        memory_total=None if memory is None else memory.total,
+        power=None if milliwatts is None else milliwatts / 1000,
+        temperature=ask("nvmlDeviceGetTemperature", nvml.NVML_TEMPERATURE_GPU),
+        processes=tuple((holder.pid, holder.usedGpuMemory or 0) for holder in holders),
+        ours=bool(holders)
+        and all(holder.usedGpuMemory is not None and alive(holder.pid) for holder in holders),
+    )
 
 
 @contextlib.contextmanager

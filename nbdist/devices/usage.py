@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 from dataclasses import dataclass
 
-import psutil
-
 from nbdist.model import ProcessId
 from nbdist.processes import alive
 
@@ -27,6 +25,8 @@ class TreeUsage:
 
 def tree_usage(process: ProcessId) -> TreeUsage | None:
     """What the process and its descendants use now; None when it has gone."""
+    import psutil  # the supervisor imports this package, and has the standard library alone
+
     if not alive(process):
         return None
     memory, cpu, pids = 0, 0.0, set()

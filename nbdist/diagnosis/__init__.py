@@ -1,12 +1,19 @@
 """What went wrong in a run, from what its ranks wrote and how they exited."""
 
+from nbdist.diagnosis.diagnosis import Diagnosis, Note, diagnose
 from nbdist.diagnosis.exits import describe_exit
-from nbdist.diagnosis.failure import Failure, first_failure
+from nbdist.diagnosis.failure import Failure, Group, first_failure
+from nbdist.diagnosis.hints import Hint
 from nbdist.diagnosis.report import failure_headline, failure_report
 
 __all__ = [
+    "Diagnosis",
     "Failure",
+    "Group",
+    "Hint",
+    "Note",
     "describe_exit",
+    "diagnose",
     "failure_headline",
     "failure_report",
     "first_failure",

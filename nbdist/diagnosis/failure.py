@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
-import re
+import signal
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
+from nbdist.diagnosis.exits import describe_exit
+from nbdist.diagnosis.hints import Hint
 from nbdist.model import Rank, RankState, Run
 from nbdist.store import (
     ErrorFrame,
@@ -16,16 +20,31 @@ from nbdist.store import (
     read_error,
 )
 
-_TAIL = 16_384
-_TAIL_LINES = 20
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from nbdist.diagnosis.complaints import Complaint
 
-# What a rank says when another one has gone: true, and never the cause.
-_SECONDARY = re.compile(
-    r"Connection closed by peer|Connection reset by peer|Broken pipe"
-    r"|pair\.cc:\d+\] TIMEOUT self_rank|gloo::TimeoutException"
-    r"|Socket Timeout|Timed out waiting \d+ms for (recv|send)"
-    r"|DistNetworkError.*(recvValue|sendBytes)|[Ff]ailed to (recv, got|send, sent) 0 bytes"
+# paddle's native traces alone can have 20 KB
+_TAIL = 65_536
+_TAIL_LINES = 20
+_SHOWN_LINE = 120
+# seconds by which the supervisor may learn of a rank's end later than the peer that complains of it
+_SEEN_LATE = 1.0
+# nbdist sends none of these: a rank that ends by one ended by itself, even after it was told to
+_OWN_SIGNALS = frozenset({-signal.SIGABRT, -signal.SIGSEGV, -signal.SIGBUS, -signal.SIGFPE, -signal.SIGILL})
+# what these say does not name who is missing, or where
+_PLAIN_TIMEOUTS = frozenset(
+    {"gloo-timeout", "paddle-gloo-timeout", "nccl-timeout", "nccl-heartbeat", "store-wait-timeout"}
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Other ranks of which the same can be said: ``kind`` is what they said, ``exit`` how they ended."""
+
+    ranks: tuple[int, ...]
+    kind: str
+    exit: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,8 +52,11 @@ class Failure:
     """Why a run failed. ``others`` are the ranks that failed after it.
 
     ``report`` is the exception where one left the program, ``frames`` its frames; ``tail`` the last
-    lines of the log where none did. ``cell`` is the program's path, ``script`` its name where it is a
-    file of the user's and no cell.
+    lines of the log where none did. ``complaint`` is the cause in what the rank said, ``hint`` what is
+    known about it. ``cell`` is the program's path, ``script`` its name where it is a file of the
+    user's and no cell. ``early_exits`` are ranks that ended well before this one complained of them,
+    ``absent`` those that did not come to what it waited in. ``groups`` is what is to be said of the
+    others.
     """
 
     rank: int
@@ -46,16 +68,33 @@ class Failure:
     cell: str
     script: str = ""
     oom: bool = False
+    complaint: Complaint | None = None
+    hint: Hint | None = None
+    early_exits: tuple[int, ...] = ()
+    absent: tuple[int, ...] = ()
+    groups: tuple[Group, ...] = ()
 
     @property
     def frames(self) -> tuple[ErrorFrame, ...]:
+        """Those of the cause, else those of the exception that left the program."""
+        if self.complaint is not None and self.complaint.root.frames:
+            return self.complaint.root.frames
         return self.report.frames if self.report is not None else ()
 
     @property
     def line(self) -> int | None:
-        """The innermost line of the cell in the traceback."""
-        lines = [frame.line for frame in self.frames if frame.file == self.cell]
-        return lines[-1] if lines else None
+        """The innermost line of the cell in the cause's traceback, else in that of what left it."""
+        outer = self.report.frames if self.report is not None else ()
+        for frames in (self.frames, outer):
+            lines = [frame.line for frame in frames if frame.file == self.cell]
+            if lines:
+                return lines[-1]
+        return None
+
+    @property
+    def secondary(self) -> bool:
+        """Whether its rank only told of another one."""
+        return self.complaint is not None and self.complaint.secondary
 
 
 def first_failure(run: Run, directory: RunDirectory) -> Failure | None:
@@ -64,31 +103,46 @@ def first_failure(run: Run, directory: RunDirectory) -> Failure | None:
     The earliest that is not what a rank says of another's death, by the time of its exception or,
     without one, of its exit.
     """
-    failures = [
-        _failure(rank, run, directory)
-        for rank in run.ranks
-        if rank.state is RankState.FAILED or (rank.errored and not rank.state.terminal)
-    ]
+    failures = [_failure(rank, run, directory) for rank in run.ranks if _failed(rank)]
+    if failures and all(failure.secondary for failure in failures):
+        # they complain of one that was on its way out when nbdist told it to end
+        crashed = [rank for rank in run.ranks if _ended_by_itself(rank)]
+        failures += [_failure(rank, run, directory) for rank in crashed]
     if not failures:
         return None
-    first = min(failures, key=lambda failure: (_is_secondary(failure), failure.time))
+    first = min(failures, key=lambda failure: (failure.secondary, failure.time))
     others = tuple(f.rank for f in failures if f is not first)
-    return replace(first, others=others)
+    first = replace(first, others=others)
+    if first.secondary:
+        first = replace(first, early_exits=_early_exits(first, run))
+        first = replace(first, absent=_absent(first, run))
+    return replace(first, hint=_hint(first, run), groups=_groups(first, failures, run))
+
+
+def _failed(rank: Rank) -> bool:
+    return rank.state is RankState.FAILED or (rank.errored is not None and not rank.state.terminal)
+
+
+def _ended_by_itself(rank: Rank) -> bool:
+    """Whether a rank that was told to end had a reason of its own: a crash, or an exit without a word."""
+    if rank.state is not RankState.ENDED or rank.code is None or rank.errored is not None:
+        return False
+    return rank.code in _OWN_SIGNALS or rank.code > 0
 
 
 def _failure(rank: Rank, run: Run, directory: RunDirectory) -> Failure:
-    files = directory.rank(rank.rank, run.attempt)
-    report = read_error(files.error)
-    stream = LogStream(files.log)
-    stream.skip_to_tail(_TAIL)
-    lines = LogLines()
-    tail = [*lines.feed(stream.read(_TAIL)), *lines.close()]
+    # the tables and their patterns, imported where they are needed: the kernel loads this package
+    from nbdist.diagnosis.complaints import complaint_of
+
+    report = read_error(directory.rank(rank.rank, run.attempt).error)
+    tail = end_of_log(rank.rank, run, directory)
     return Failure(
         rank=rank.rank,
         code=rank.code,
         oom=rank.oom,
         time=report.time if report else rank.errored or rank.exited or 0.0,
         report=report,
+        complaint=_with_source(complaint_of(report, tail, rank.code), run.spec.program, directory),
         tail=tuple(tail[-_TAIL_LINES:]),
         others=(),
         cell=run.spec.program,
@@ -96,7 +150,111 @@ def _failure(rank: Rank, run: Run, directory: RunDirectory) -> Failure:
     )
 
 
-def _is_secondary(failure: Failure) -> bool:
-    if failure.report is not None:
-        return bool(_SECONDARY.search(f"{failure.report.type}: {failure.report.message}"))
-    return bool(_SECONDARY.search("\n".join(failure.tail)))
+def _with_source(complaint: Complaint | None, cell: str, directory: RunDirectory) -> Complaint | None:
+    """The complaint with the cell's source in its frames: a signal's stack has only numbers."""
+    if complaint is None or all(frame.source for frame in complaint.root.frames if frame.file == cell):
+        return complaint
+    try:
+        path = directory.cell if directory.is_cell(cell) else Path(cell)
+        source = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return complaint
+    frames = tuple(
+        replace(frame, source=source[frame.line - 1].strip())
+        if frame.file == cell and not frame.source and 0 < frame.line <= len(source)
+        else frame
+        for frame in complaint.root.frames
+    )
+    return replace(complaint, root=replace(complaint.root, frames=frames))
+
+
+def end_of_log(rank: int, run: Run, directory: RunDirectory) -> list[str]:
+    """The last lines that a rank wrote, as many as a cause may lie back."""
+    stream = LogStream(directory.rank(rank, run.attempt).log)
+    stream.skip_to_tail(_TAIL)
+    lines = LogLines()
+    return [*lines.feed(stream.read(_TAIL)), *lines.close()]
+
+
+def _early_exits(first: Failure, run: Run) -> tuple[int, ...]:
+    """Ranks that ended well before ``first`` complained."""
+    return tuple(rank.rank for rank in run.ranks if _ended_well_before(rank, first))
+
+
+def _ended_well_before(rank: Rank, first: Failure) -> bool:
+    if rank.state is not RankState.SUCCEEDED or first.complaint is None:
+        return False
+    if rank.finished is None and first.complaint.gone:
+        # its peer may see the closed connection before the supervisor sees the exit
+        return True
+    return (rank.finished or rank.exited or first.time) < first.time + _SEEN_LATE
+
+
+def _absent(first: Failure, run: Run) -> tuple[int, ...]:
+    """Ranks that did not come to what ``first`` waited in, as far as one can tell: the rest."""
+    if first.complaint is None or not first.complaint.waited or first.early_exits:
+        return ()
+    gone = {first.rank, *first.others}
+    return tuple(rank.rank for rank in run.ranks if rank.rank not in gone)
+
+
+def _hint(first: Failure, run: Run) -> Hint | None:
+    """What is known about the first failure: from all ranks together, from its words, or its exit."""
+    from nbdist.diagnosis.signatures import Source, match, named
+
+    ranks = {"late": names([first.rank]), "early": names(first.early_exits), "absent": names(first.absent)}
+    ranks_zh = {
+        "late": names([first.rank], "zh"),
+        "early": names(first.early_exits, "zh"),
+        "absent": names(first.absent, "zh"),
+    }
+    complaint = first.complaint
+    if first.early_exits:
+        cut_short = any(run.ranks[rank].finished is None for rank in first.early_exits)
+        return Hint.of(named("left-early" if cut_short else "uneven-steps"), ranks, ranks_zh)
+    if complaint is not None and complaint.signature is not None and complaint.found is not None:
+        if first.absent and complaint.signature.name in _PLAIN_TIMEOUTS:
+            return Hint.of(named("rank-did-not-come"), ranks, ranks_zh)
+        return Hint.of(complaint.signature, complaint.found.groupdict())
+    if first.code is None or (complaint is not None and complaint.root.text):
+        return None
+    known = match(describe_exit(first.code, oom=first.oom), Source.EXIT)
+    return Hint.of(known[0], known[1].groupdict()) if known is not None else None
+
+
+def _groups(first: Failure, failures: Sequence[Failure], run: Run) -> tuple[Group, ...]:
+    """The other ranks, by what they said and how they ended."""
+    said = {failure.rank: failure for failure in failures}
+    groups: dict[tuple[str, str], list[int]] = {}
+    for rank in run.ranks:
+        if rank is run.ranks[first.rank] or (rank.code is None and rank.rank not in said):
+            continue
+        failure = said.get(rank.rank)
+        if failure is None and rank.state is not RankState.ENDED:
+            continue
+        kind = _kind(failure, first) if failure is not None else ""
+        ended = rank.state is RankState.ENDED
+        how = describe_exit(rank.code, oom=rank.oom, ended=ended) if rank.code is not None else ""
+        # after an exception, exit 1 says nothing new
+        groups.setdefault((kind, "" if kind and rank.code == 1 else how), []).append(rank.rank)
+    return tuple(Group(ranks=tuple(ranks), kind=kind, exit=how) for (kind, how), ranks in groups.items())
+
+
+def _kind(failure: Failure, first: Failure) -> str:
+    """What a rank said, in a few words."""
+    complaint = failure.complaint
+    if complaint is None:
+        return ""
+    if complaint.secondary and complaint.found is not None:
+        return complaint.found[0].split("\n")[0][:_SHOWN_LINE]
+    if first.complaint is not None and complaint.root.text == first.complaint.root.text:
+        return "the same error"
+    return complaint.root.text.split("\n")[0][:_SHOWN_LINE]
+
+
+def names(ranks: Sequence[int], language: str = "en") -> str:
+    """``rank 1``, ``ranks 0, 2``; nothing where there are none."""
+    if not ranks:
+        return ""
+    listed = ", ".join(map(str, ranks))
+    return f"rank {listed}" if language == "zh" or len(ranks) == 1 else f"ranks {listed}"

@@ -1,40 +1,97 @@
-"""A failure as text for a person: headline, traceback in lines of the cell, the others in one line."""
+"""A failure as text for a person: headline, traceback in lines of the cell, hint, the others in a line."""
 
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Sequence
 
+from nbdist.diagnosis.diagnosis import Diagnosis
 from nbdist.diagnosis.exits import describe_exit
-from nbdist.diagnosis.failure import Failure
+from nbdist.diagnosis.failure import Failure, Group, names
 from nbdist.store import ErrorFrame
+
+# torch's C++ stack, in the message of some exceptions
+_NATIVE_STACK = re.compile(r"\nException raised from .+", re.DOTALL)
+_SHOWN = 120
 
 
 def failure_headline(failure: Failure) -> str:
     """``rank 1 failed first: ZeroDivisionError at line 9 of the cell``, or of ``train.py``."""
-    if failure.report is not None:
-        kind = failure.report.type.rpartition(".")[2]
-        program = failure.script or "the cell"
-        where = f" at line {failure.line} of {program}" if failure.line is not None else ""
-        return f"rank {failure.rank} failed first: {kind}{where}"
-    how = describe_exit(failure.code, oom=failure.oom) if failure.code is not None else "it has not exited"
-    return f"rank {failure.rank} failed first: {how}"
+    where = f" at line {failure.line} of {failure.script or 'the cell'}" if failure.line is not None else ""
+    what = _kind(failure) + where
+    late = names([failure.rank])
+    if failure.early_exits:
+        return f"{names(failure.early_exits)} ended before {late} was done: {what}"
+    if failure.absent:
+        return f"{late} waited in vain for {names(failure.absent)}: {what}"
+    return f"{late} failed first: {what}"
 
 
-def failure_report(failure: Failure) -> str:
-    """The headline, then the traceback (library frames folded) or the end of the log."""
-    lines = [failure_headline(failure), ""]
+def failure_report(found: Failure | Diagnosis, language: str = "en") -> str:
+    """The headline, the traceback (library frames folded) or the end of the log, the hint, the others."""
+    failure = found.failure if isinstance(found, Diagnosis) else found
+    aftermath = [_group_line(group) for group in failure.groups]
+    if isinstance(found, Diagnosis):
+        aftermath += [note.text(language) for note in found.notes]
+    if not failure.groups and failure.others:
+        aftermath.append(f"{names(failure.others)} failed after it")
+    paragraphs = [
+        failure_headline(failure),
+        "\n".join(_what_it_said(failure)),
+        failure.hint.text(language) if failure.hint is not None else "",
+        "\n".join(aftermath),
+    ]
+    return "\n\n".join(paragraph for paragraph in paragraphs if paragraph)
+
+
+def _kind(failure: Failure) -> str:
     if failure.report is not None:
-        lines += traceback_lines(failure)
-        kind, message = failure.report.type, failure.report.message
-        lines.append(f"{kind}: {message}" if message else kind)
-    elif failure.tail:
+        kind = failure.complaint.root.type if failure.complaint is not None else failure.report.type
+        return kind.rpartition(".")[2]
+    if failure.code is None:
+        return "it has not exited"
+    if failure.complaint is not None and failure.code > 0 and failure.complaint.root.frames:
+        return failure.complaint.root.type.rpartition(".")[2]
+    return describe_exit(failure.code, oom=failure.oom)
+
+
+def _what_it_said(failure: Failure) -> list[str]:
+    lines = traceback_lines(failure)
+    if failure.complaint is not None and failure.complaint.root.text:
+        root, outer = failure.complaint.root, failure.complaint.outer
+        lines += _error_lines(root.text)
+        if failure.report is not None and not outer.text.startswith(root.text):
+            lines += _raised_again(failure)
+    elif failure.report is not None:
+        report = failure.report
+        lines += _error_lines(f"{report.type}: {report.message}" if report.message else report.type)
+    if failure.report is None and not lines and failure.tail:
         lines.append(f"the last lines of rank {failure.rank}:")
         lines += [f"    {line}" for line in failure.tail]
-    if failure.others:
-        ranks = ", ".join(map(str, failure.others))
-        plural = "s" if len(failure.others) > 1 else ""
-        lines += ["", f"rank{plural} {ranks} failed after it"]
-    return "\n".join(lines)
+    return lines
+
+
+def _error_lines(text: str) -> list[str]:
+    return _NATIVE_STACK.sub("", text).split("\n")
+
+
+def _raised_again(failure: Failure) -> list[str]:
+    """What left the program in the end, in one line, where it was not the cause itself."""
+    report = failure.report
+    assert report is not None
+    own = [frame.line for frame in report.frames if frame.file == failure.cell]
+    where = f", {_program(failure)} line {own[-1]}" if own else ""
+    message = report.message.strip().split("\n")[0][:_SHOWN]
+    kind = report.type.rpartition(".")[2]
+    return [f"(it left the program as {f'{kind}: {message}' if message else kind}{where})"]
+
+
+def _group_line(group: Group) -> str:
+    """``ranks 0, 2: Connection closed by peer``, with how they ended where that says more."""
+    if group.kind and group.exit:
+        return f"{names(group.ranks)}: {group.kind} ({group.exit})"
+    return f"{names(group.ranks)}: {group.kind or group.exit or 'failed after it'}"
 
 
 def traceback_lines(failure: Failure) -> list[str]:
@@ -45,7 +102,8 @@ def traceback_lines(failure: Failure) -> list[str]:
         if frame.file == failure.cell:
             lines += _folded(hidden)
             hidden = []
-            lines.append(f"  {failure.script or 'cell'} line {frame.line}, in {frame.function}")
+            function = f", in {frame.function}" if frame.function else ""
+            lines.append(f"  {_program(failure)} line {frame.line}{function}")
             if frame.source:
                 lines.append(f"    {frame.source}")
         else:
@@ -53,12 +111,17 @@ def traceback_lines(failure: Failure) -> list[str]:
     return lines + _folded(hidden)
 
 
-def _folded(frames: list[ErrorFrame]) -> list[str]:
+def _program(failure: Failure) -> str:
+    return failure.script or "cell"
+
+
+def _folded(frames: Sequence[ErrorFrame]) -> list[str]:
     if not frames:
         return []
     last = frames[-1]
     more = f"{len(frames) - 1} more, " if len(frames) > 1 else ""
-    lines = [f"  ({more}{_short(last.file)} line {last.line}, in {last.function})"]
+    function = f", in {last.function}" if last.function else ""
+    lines = [f"  ({more}{_short(last.file)} line {last.line}{function})"]
     if last.source:
         lines.append(f"    {last.source}")
     return lines

@@ -8,7 +8,7 @@ replay a history without a process, and the supervisor can be read for its I/O a
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from nbdist.launch.escalation import (
@@ -164,7 +164,8 @@ class Course:
     def over(self, now: float) -> bool:
         """Whether every rank has exited, or cannot be made to (a process stuck in the kernel)."""
         return all(
-            rank in self._escalations and self._escalations[rank].exhausted(now) for rank in self._running()
+            rank in self._escalations and self._escalations[rank].exhausted(now)
+            for rank in self._each_running()
         )
 
     def outcome(self) -> Outcome:
@@ -200,4 +201,7 @@ class Course:
                 self._escalations[rank] = Escalation(steps, now)
 
     def _running(self) -> list[int]:
-        return [rank.rank for rank in self.run.ranks if rank.state is RankState.RUNNING]
+        return list(self._each_running())
+
+    def _each_running(self) -> Iterator[int]:
+        return (rank.rank for rank in self.run.ranks if rank.state is RankState.RUNNING)

@@ -15,6 +15,7 @@ from collections.abc import Callable
 
 from nbdist.launch.lifetime import become_subreaper, die_with_parent, end_descendants
 from nbdist.model import RunLost
+from nbdist.store.custody import take_custody
 from nbdist.store.journal import Journal
 from nbdist.store.paths import RunDirectory
 
@@ -25,6 +26,9 @@ def keep(directory: RunDirectory, supervise: Callable[[], None]) -> int:
     Returns the exit status of this process: 0 when the run's end is recorded, by whomever.
     """
     become_subreaper()
+    with contextlib.suppress(OSError):
+        # without it, whoever looks while this process cleans up may say LOST first, and not know why
+        take_custody(directory)
     keeper = os.getpid()
     supervisor = os.fork()
     if supervisor == 0:

@@ -38,6 +38,18 @@ def die_with_parent(parent: int, number: signal.Signals) -> None:
         os._exit(127)
 
 
+def become_child(parent: int) -> None:
+    """In a forked child of ``parent``, before exec: a session of its own, no signal handlers of ours, and
+    an end with its parent."""
+    signal.set_wakeup_fd(-1)
+    os.setsid()
+    die_with_parent(parent, signal.SIGKILL)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD, signal.SIGPIPE):
+        # ignored signals would be inherited through exec; python ignores SIGPIPE by itself
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
 class Lifeline:
     """Tells when the process that owns the run has gone.
 
@@ -69,6 +81,7 @@ class Lifeline:
 def end_descendants(
     reap: Callable[[], bool],
     *,
+    spared: frozenset[int] = frozenset(),
     patience: float = 0.2,
     grace: float = 0.5,
     limit: float = 4.0,
@@ -82,12 +95,16 @@ def end_descendants(
     not end within ``limit`` seconds is given up. ``reap`` collects exited children, so that they are
     not counted as alive, and says whether there are any left: a look at the process table can miss one
     that was made in that moment, and this process, a subreaper, has no children only when all is over.
+    ``spared`` are pids that are not waited for: nothing can be done about them.
     """
     told: set[ProcessId] = set()
     begin = clock()
     while True:
         has_children = reap()
         tree = processes.tree_below(os.getpid())
+        if spared:
+            tree = [stat for stat in tree if stat.process.pid not in spared]
+            has_children = bool(tree)
         left = [stat.process for stat in tree if not stat.zombie]
         elapsed = clock() - begin
         if not (left or has_children) or elapsed > limit:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from nbdist.launch.lifetime import die_with_parent
+from nbdist.launch.lifetime import become_child
 from nbdist.model.process import ProcessId
 from nbdist.processes import identify, send
 from nbdist.worker.order import CHANNEL, Order
@@ -72,19 +72,7 @@ def start_rank(command: RankCommand) -> RankProcess:
 def _become_rank(command: RankCommand, log: int, channel: int, parent: int) -> None:
     """In the child: never returns."""
     try:
-        signal.set_wakeup_fd(-1)
-        os.setsid()
-        die_with_parent(parent, signal.SIGKILL)
-        for number in (
-            signal.SIGINT,
-            signal.SIGTERM,
-            signal.SIGHUP,
-            signal.SIGCHLD,
-            signal.SIGPIPE,
-        ):
-            # ignored signals would be inherited through exec; python ignores SIGPIPE by itself
-            signal.signal(number, signal.SIG_DFL)
-        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        become_child(parent)
         null = os.open(os.devnull, os.O_RDONLY)
         saved = os.dup2(channel, _above(CHANNEL, channel), inheritable=False)
         os.dup2(null, 0)

@@ -12,13 +12,12 @@ from collections.abc import Iterator
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.core.magic import Magics, line_cell_magic, magics_class
 
-from nbdist import options, runner
+from nbdist import config, options, panel, runner
 from nbdist.errors import RunCancelled, RunFailed, UnknownRun, UsageMistake
 from nbdist.magics.cell_check import check_cell
 from nbdist.magics.presentation import as_usage_errors, draws_widgets, without_frames
 from nbdist.magics.showing import show_as_panel, show_as_text, show_in_background
 from nbdist.model import RunState
-from nbdist.panel import run_report
 
 
 @magics_class
@@ -64,12 +63,15 @@ class DistributedMagics(Magics):
             return handle
         try:
             with _stops_on_interrupt(handle):
-                run = show_as_panel(shell, handle) if as_panel else show_as_text(handle)
+                if as_panel:
+                    run = show_as_panel(shell, handle)
+                else:
+                    run = show_as_text(handle, plain=not chosen.panel)
         except UnknownRun as gone:
             raise without_frames(RunFailed(str(gone))) from None
         runner.collect_supervisors()
         if run.state is not RunState.SUCCEEDED:
-            text = run_report(run, handle.directory)
+            text = panel.run_report(run, handle.directory, config.language())
             cancelled = run.state is RunState.CANCELLED
             raise without_frames(RunCancelled(text) if cancelled else RunFailed(text))
         return None

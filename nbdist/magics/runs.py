@@ -3,32 +3,34 @@
 from __future__ import annotations
 
 import shlex
-import time
 
 from IPython.core.magic import Magics, line_magic, magics_class
 from IPython.display import IFrame, display
 
-from nbdist import config, runner
+from nbdist import config, panel, runner
 from nbdist.magics.presentation import as_usage_errors, draws_widgets
-from nbdist.magics.showing import show_as_text, show_in_background
+from nbdist.magics.showing import show_again, show_as_text
+from nbdist.magics.status_table import StatusTable
 from nbdist.model import RunState
 from nbdist.options import LineParser
-from nbdist.panel import run_report, status_html, status_text, status_views, stopped_text
 
 
 @magics_class
 class RunMagics(Magics):
     """The line magics."""
 
+    _status = StatusTable()
+
     @line_magic
     def dist_status(self, line: str) -> None:
-        """Every run (the latest ten) with its ranks; ``%dist_status RUN`` for one."""
+        """Every run (the latest ten) with its ranks; ``%dist_status RUN`` for one.
+
+        In a notebook the table is kept up to date until they have ended.
+        """
         with as_usage_errors():
             handles = runner.chosen_runs(shlex.split(line))
-            views = status_views([handle.directory for handle in handles], time.time())
-        language = config.language()
-        text = status_text(views, language)
-        display({"text/plain": text, "text/html": status_html(views, language)}, raw=True)
+        assert self.shell is not None, "magics that are called belong to a shell"
+        self._status.show([handle.directory for handle in handles], live=draws_widgets(self.shell))
 
     @line_magic
     def dist_logs(self, line: str) -> None:
@@ -57,7 +59,7 @@ class RunMagics(Magics):
             handles = runner.live_runs() if asked.all else [runner.live_run(asked.run)]
             runner.stop_runs(handles, "stopped by %dist_stop")
             for handle in handles:
-                print(stopped_text(handle.run))
+                print(panel.stopped_text(handle.run))
         if not handles:
             print("[nbdist] no run is going on")
 
@@ -73,8 +75,8 @@ class RunMagics(Magics):
             handle = runner.attach(parser.parse_args(shlex.split(line)).run)
             run = handle.run
         assert self.shell is not None, "magics that are called belong to a shell"
-        if not run.state.terminal and draws_widgets(self.shell):
-            show_in_background(self.shell, handle)
+        if draws_widgets(self.shell):
+            show_again(self.shell, handle)
             return
         try:
             run = show_as_text(handle)
@@ -82,7 +84,7 @@ class RunMagics(Magics):
             print(f"[nbdist] {run.label} goes on; %dist_attach {run.label} shows it again")
             return
         if run.state is not RunState.SUCCEEDED:
-            print(run_report(run, handle.directory))
+            print(panel.run_report(run, handle.directory, config.language()))
 
     @line_magic
     def dist_board(self, line: str) -> None:

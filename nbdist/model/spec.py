@@ -56,7 +56,8 @@ class RunSpec:
     ``python -m`` would; ``python_path`` is what ``sys.path`` is in a rank (empty: what the interpreter
     makes it). Times are Unix seconds, durations seconds.
     ``environment`` is what the user asked to be set, with values that look like secrets masked: the
-    ranks inherit the real ones from process to process, never through a file.
+    ranks inherit the real ones from process to process, never through a file. ``scrape``: numbers that the
+    ranks print become curves.
     """
 
     run_id: str
@@ -75,6 +76,7 @@ class RunSpec:
     detached: bool = False
     timeout: float | None = None
     retries: int = 0
+    scrape: bool = True
     owner: ProcessId | None = None
     notebook: str = ""
     format: int = FORMAT

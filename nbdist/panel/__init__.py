@@ -1,24 +1,64 @@
-"""How a run is shown: a widget, plain text, a static summary; all drawn from one view model."""
+"""How a run is shown: a widget, plain text, a static summary; all drawn from one view model.
 
-from nbdist.panel.follow import Surface, follow
-from nbdist.panel.outcome import run_report, stopped_text
-from nbdist.panel.status import status_html, status_text, status_views
-from nbdist.panel.summary import summary_html, summary_text
-from nbdist.panel.text import LogSurface, TextSurface, rank_prefix
-from nbdist.panel.usage import UsageWatch
+What is only needed once something is shown is imported then: loading the extension must be quick.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from nbdist.panel.block import Block, Line, Terminal
+    from nbdist.panel.following import Surface, follow
+    from nbdist.panel.outcome import run_report, stopped_text
+    from nbdist.panel.status import StatusReader, status_text, status_views, watch_status
+    from nbdist.panel.status_page import status_bundle, status_html
+    from nbdist.panel.summary import summary_bundle, summary_html, summary_text
+    from nbdist.panel.summary_page import initial_html
+    from nbdist.panel.terminal import on_text_screen
+    from nbdist.panel.text import LogSurface, TextSurface, rank_prefix
+    from nbdist.panel.usage import UsageWatch
 
 __all__ = [
+    "Block",
+    "Line",
     "LogSurface",
+    "StatusReader",
     "Surface",
+    "Terminal",
     "TextSurface",
     "UsageWatch",
     "follow",
+    "initial_html",
+    "on_text_screen",
     "rank_prefix",
     "run_report",
+    "status_bundle",
     "status_html",
     "status_text",
     "status_views",
     "stopped_text",
+    "summary_bundle",
     "summary_html",
     "summary_text",
+    "watch_status",
 ]
+
+_LATER = {
+    "block": ("Block", "Line", "Terminal"),
+    "following": ("Surface", "follow"),
+    "outcome": ("run_report", "stopped_text"),
+    "status": ("StatusReader", "status_text", "status_views", "watch_status"),
+    "status_page": ("status_bundle", "status_html"),
+    "summary": ("summary_bundle", "summary_html", "summary_text"),
+    "summary_page": ("initial_html",),
+    "terminal": ("on_text_screen",),
+    "text": ("LogSurface", "TextSurface", "rank_prefix"),
+    "usage": ("UsageWatch",),
+}
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in _LATER.items():
+        if name in names:
+            return getattr(import_module(f"{__name__}.{module}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

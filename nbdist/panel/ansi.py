@@ -1,13 +1,154 @@
-"""ANSI escape sequences in what ranks write."""
+"""ANSI escape sequences in what ranks write: left out, kept where they are colours, or as HTML."""
 
 from __future__ import annotations
 
+import colorsys
+import html
 import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 # CSI sequences (colours, cursor), OSC sequences (titles, links), and the two-character escapes
 _SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
+_COLOUR = re.compile(r"\x1b\[([0-9;:]*)m")
+# A terminal acts on these, too: the C0 and C1 controls but the tab
+_CONTROLS = dict.fromkeys((*range(0x09), *range(0x0A, 0x20), *range(0x7F, 0xA0)))
+_RESET = "\x1b[0m"
+
+# The hues of the colours 1 to 6 of a terminal, in degrees
+_HUES = ((0, 1), (60, 3), (120, 2), (180, 6), (240, 4), (300, 5), (360, 1))
 
 
 def strip_ansi(text: str) -> str:
     """``text`` without escape sequences."""
-    return _SEQUENCE.sub("", text)
+    return _SEQUENCE.sub("", text) if "\x1b" in text else text
+
+
+def printable(text: str) -> str:
+    """``text`` without anything that a terminal would act on; a tab becomes spaces."""
+    plain = strip_ansi(text)
+    return plain if plain.isprintable() else plain.expandtabs().translate(_CONTROLS)
+
+
+def colours_alone(text: str) -> str:
+    """``text`` with its colours, and without what would move the cursor or ring a bell.
+
+    What it sets ends with it.
+    """
+    if text.isprintable():
+        return text
+    pieces = []
+    end = 0
+    for found in _SEQUENCE.finditer(text):
+        pieces.append(text[end : found.start()].translate(_CONTROLS))
+        if _COLOUR.fullmatch(found[0]):
+            pieces.append(found[0])
+        end = found.end()
+    pieces.append(text[end:].translate(_CONTROLS))
+    return "".join(pieces) + (_RESET if "\x1b" in "".join(pieces) else "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Look:
+    """How text looks: ``colour`` is 0 for the page's own, else 1 to 6 as in a terminal, 7 for grey."""
+
+    colour: int = 0
+    bold: bool = False
+    dim: bool = False
+    italic: bool = False
+    underlined: bool = False
+
+    @property
+    def classes(self) -> str:
+        names = [f"n-c{self.colour}"] if self.colour else []
+        flags = {"b": self.bold, "d": self.dim, "i": self.italic, "u": self.underlined}
+        return " ".join([*names, *(f"n-c{name}" for name, on in flags.items() if on)])
+
+
+def ansi_html(text: str) -> str:
+    """``text`` escaped, with its colours as spans.
+
+    The classes are ``n-c1`` to ``n-c7`` for red, green, yellow, blue, magenta, cyan and grey, whatever
+    shade the text asks for, so that a page can choose colours that are read on its ground; ``n-cb``,
+    ``n-cd``, ``n-ci``, ``n-cu`` for bold, dim, italic, underlined. Backgrounds are left out.
+    """
+    parts = []
+    for piece, look in _runs(text):
+        escaped = html.escape(piece, quote=False)
+        parts.append(f'<span class="{look.classes}">{escaped}</span>' if look.classes else escaped)
+    return "".join(parts)
+
+
+def _runs(text: str) -> Iterator[tuple[str, _Look]]:
+    """The pieces of ``text`` between its colour sequences, with how each looks."""
+    look, end = _Look(), 0
+    for found in _COLOUR.finditer(text):
+        if piece := strip_ansi(text[end : found.start()]).translate(_CONTROLS):
+            yield piece, look
+        look, end = _after(look, found[1]), found.end()
+    if piece := strip_ansi(text[end:]).translate(_CONTROLS):
+        yield piece, look
+
+
+def _after(look: _Look, parameters: str) -> _Look:
+    """The look after one sequence of SGR parameters (ECMA-48, 8.3.117)."""
+    codes = [int(code or 0) for code in parameters.replace(":", ";").split(";")]
+    while codes:
+        match codes.pop(0):
+            case 0:
+                look = _Look()
+            case 1:
+                look = replace(look, bold=True)
+            case 2:
+                look = replace(look, dim=True)
+            case 3:
+                look = replace(look, italic=True)
+            case 4:
+                look = replace(look, underlined=True)
+            case 22:
+                look = replace(look, bold=False, dim=False)
+            case 23:
+                look = replace(look, italic=False)
+            case 24:
+                look = replace(look, underlined=False)
+            case 39:
+                look = replace(look, colour=0)
+            case 38:
+                look = replace(look, colour=_extended(codes))
+            case 48:
+                _extended(codes)
+            case code if 30 <= code <= 37:
+                look = replace(look, colour=_basic(code - 30))
+            case code if 90 <= code <= 97:
+                look = replace(look, colour=_basic(code - 82))
+    return look
+
+
+def _extended(codes: list[int]) -> int:
+    """The colour behind 38 or 48: ``5;N`` of 256, or ``2;R;G;B``. Takes what it reads from ``codes``."""
+    kind = codes.pop(0) if codes else 0
+    if kind == 5 and codes:
+        number = codes.pop(0)
+        if number < 16:
+            return _basic(number)
+        if number >= 232:
+            return 7 if number < 250 else 0
+        number -= 16
+        return _nearest(*(level and 55 + 40 * level for level in (number // 36, number // 6 % 6, number % 6)))
+    if kind == 2 and len(codes) >= 3:
+        red, green, blue = codes[:3]
+        del codes[:3]
+        return _nearest(red, green, blue)
+    return 0
+
+
+def _basic(number: int) -> int:
+    """One of the 16: black and white are the page's own, bright black is grey, bright is not brighter."""
+    return 7 if number == 8 else number % 8 % 7
+
+
+def _nearest(red: int, green: int, blue: int) -> int:
+    hue, lightness, saturation = colorsys.rgb_to_hls(*(min(255, level) / 255 for level in (red, green, blue)))
+    if saturation < 0.2 or not 0.08 < lightness < 0.95:
+        return 7 if 0.3 < lightness < 0.75 else 0
+    return min(_HUES, key=lambda known: abs(known[0] - hue * 360))[1]

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from nbdist.model import RankState, RunState
+import signal
+from collections.abc import Sequence
+
+from nbdist.diagnosis import Failure, describe_exit, failure_headline
+from nbdist.model import Rank, RankState, RunState
 
 RUN_STATES = {
     RunState.PENDING: ("Queued", "排队中"),
@@ -22,19 +26,39 @@ RANK_STATES = {
     RankState.ENDED: ("Ended", "已退出"),
     RankState.LOST: ("Lost", "失联"),
 }
-_WORDS = {
+# by the value, which runs and ranks share: a shape beside the word, so that no state is a colour alone
+_MARKS = {
+    "pending": "○",
+    "starting": "○",
+    "running": "●",
+    "stopping": "●",
+    "succeeded": "✓",
+    "failed": "✕",
+    "cancelled": "■",
+    "ended": "■",
+    "lost": "✕",
+}
+WORDS = {
     "pid": ("pid", "pid"),
     "run": ("run", "运行"),
     "rank": ("rank", "进程"),
     "state": ("state", "状态"),
     "device": ("device", "设备"),
     "memory": ("memory", "内存"),
+    "use": ("use", "利用率"),
+    "rate": ("step/s", "步/秒"),
     "age": ("age", "时长"),
     "last line": ("last line", "最后一行"),
     "elapsed": ("elapsed", "已用时"),
+    "left": ("left", "剩余"),
+    "slowest": ("slowest", "最慢"),
     "metrics": ("Last values", "最新指标"),
-    "first failure": ("First failure", "最先失败"),
+    "failed first": ("Failed first", "最先失败"),
+    "cause": ("Cause", "原因"),
+    "fix": ("Fix", "解决方法"),
+    "traceback": ("Traceback", "调用栈"),
     "end of log": ("end of the log", "日志末尾"),
+    "ends of logs": ("Ends of the logs", "日志末尾"),
     "full log": ("Full log", "完整日志"),
     "no output": ("no output", "无输出"),
     "no runs": (
@@ -47,9 +71,7 @@ _WORDS = {
         "此运行在支持组件的笔记本界面中实时显示。若此处未显示或已重新加载:%dist_status、%dist_logs。",
     ),
 }
-
-
-_PHRASES = {
+PHRASES = {
     "gpu freed": ("GPU {index}: {size:.1f} GB came back", "GPU {index}:已释放 {size:.1f} GB"),
     "gpu held": (
         "GPU {index}: {size:.1f} GB still held by {name} (pid {pid})",
@@ -63,12 +85,33 @@ _PHRASES = {
         "1 process that the ranks had left behind was ended",
         "已结束各进程遗留的 1 个子进程",
     ),
+    "remaining": ("{time} left", "剩余 {time}"),
+    "rate": ("{rate} step/s", "{rate} 步/秒"),
+    "at": ("stopped at {progress}", "停在 {progress}"),
+    "at time": ("at {time}", "发生于 {time}"),
+    "as of": ("As of {time}", "截至 {time}"),
+    "from": ("from {value}", "起始 {value}"),
+    "others": ("{count} other ranks ended after it", "随后另有 {count} 个进程退出"),
+    "others 1": ("1 other rank ended after it", "随后另有 1 个进程退出"),
+    "more lines": ("… {count} more lines", "… 另有 {count} 行"),
+    "more ranks": (
+        "The ends of {shown} of {count} logs are kept here.",
+        "此处保留 {count} 份日志中 {shown} 份的末尾。",
+    ),
+}
+_EXITS_ZH: dict[int, str] = {
+    signal.SIGKILL: "被外部强制结束,常因内存不足",
+    signal.SIGSEGV: "原生代码访问了无效内存",
+    signal.SIGABRT: "原生代码中止",
+    signal.SIGBUS: "内存访问错误,常因 /dev/shm 已满",
+    signal.SIGTERM: "被外部要求结束",
+    signal.SIGINT: "被中断",
 }
 
 
 def phrase(key: str, language: str) -> str:
     """The sentence for ``key``, with its places still to be filled."""
-    return _PHRASES[key][language == "zh"]
+    return PHRASES[key][language == "zh"]
 
 
 def leftover_text(count: int, language: str) -> str:
@@ -80,7 +123,7 @@ def leftover_text(count: int, language: str) -> str:
 
 def word(key: str, language: str) -> str:
     """The word for ``key`` in "en" or "zh"."""
-    return _WORDS[key][language == "zh"]
+    return WORDS[key][language == "zh"]
 
 
 def ranks_text(count: int, language: str) -> str:
@@ -90,7 +133,71 @@ def ranks_text(count: int, language: str) -> str:
     return f"{count} rank{'' if count == 1 else 's'}"
 
 
+def rank_ranges(ranks: Sequence[int]) -> str:
+    """``0–3, 6``: rising numbers, with what follows one another in one."""
+    parts: list[list[int]] = []
+    for rank in ranks:
+        if parts and rank == parts[-1][-1] + 1:
+            parts[-1] = [parts[-1][0], rank]
+        else:
+            parts.append([rank])
+    return ", ".join("–".join(map(str, part)) for part in parts)
+
+
 def state_word(state: RunState | RankState, language: str) -> str:
     """The word for a state, as it stands in the pill and in the strip."""
     table = RUN_STATES if isinstance(state, RunState) else RANK_STATES
     return table[state][language == "zh"]  # type: ignore[index]
+
+
+def state_mark(state: str) -> str:
+    """The shape that goes with a state of a run or of a rank."""
+    return _MARKS[state]
+
+
+def exit_text(rank: Rank, language: str) -> str:
+    """How a rank exited, read aloud; empty while it has not."""
+    if rank.code is None:
+        return ""
+    ended = rank.state is RankState.ENDED
+    if language != "zh":
+        return describe_exit(rank.code, oom=rank.oom, ended=ended)
+    if ended and rank.code < 0:
+        return f"由 nbdist 结束({_signal_name(rank.code)})"
+    return _exit_zh(rank.code, oom=rank.oom)
+
+
+def _exit_zh(code: int, *, oom: bool) -> str:
+    if code >= 0:
+        return f"退出码 {code}"
+    meaning = "系统内存不足" if oom and code == -signal.SIGKILL else _EXITS_ZH.get(-code)
+    return f"{_signal_name(code)}({meaning})" if meaning else _signal_name(code)
+
+
+def _signal_name(code: int) -> str:
+    return describe_exit(code).partition(" (")[0]
+
+
+def failure_title(failure: Failure, language: str) -> str:
+    """Which rank failed first, of what, and where."""
+    if language != "zh":
+        return failure_headline(failure)
+    where = f",{failure.script or '单元格'} 第 {failure.line} 行" if failure.line is not None else ""
+    what = _failure_kind(failure) + where
+    if failure.early_exits:
+        return f"进程 {rank_ranges(failure.early_exits)} 在进程 {failure.rank} 完成之前退出:{what}"
+    if failure.absent:
+        return f"进程 {failure.rank} 未等到进程 {rank_ranges(failure.absent)}:{what}"
+    return f"进程 {failure.rank} 最先失败:{what}"
+
+
+def _failure_kind(failure: Failure) -> str:
+    """The exception, or else how the rank exited."""
+    complaint = failure.complaint
+    if complaint is not None and (failure.report is not None or complaint.root.frames):
+        return complaint.root.type.rpartition(".")[2]
+    if failure.report is not None:
+        return failure.report.type.rpartition(".")[2]
+    if failure.code is None:
+        return "尚未退出"
+    return _exit_zh(failure.code, oom=failure.oom)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from nbdist.diagnosis import failure_report, first_failure
+from nbdist.diagnosis import diagnose, failure_report
 from nbdist.model import Run, RunState
 from nbdist.store import RunDirectory
 
 
-def run_report(run: Run, directory: RunDirectory) -> str:
+def run_report(run: Run, directory: RunDirectory, language: str = "en") -> str:
     """Why the run did not succeed: the first failure where a rank has failed, else its reason."""
-    failure = first_failure(run, directory)
-    if run.state is RunState.FAILED and failure is not None and "rank" in run.reason:
-        return f"{run.label}: {failure_report(failure)}"
+    diagnosis = diagnose(run, directory)
+    if run.state is RunState.FAILED and diagnosis is not None and "rank" in run.reason:
+        return f"{run.label}: {failure_report(diagnosis, language)}"
     text = f"{run.label} {run.state.value}"
     if run.reason:
         text += f": {run.reason}"

@@ -1,99 +1,150 @@
-"""``%dist_status``: runs and their ranks as a table, in text and in HTML."""
+"""How runs and their ranks stand now: read once or again and again, and as a table in text."""
 
 from __future__ import annotations
 
-import html
-from collections.abc import Sequence
+import math
+import re
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
-from nbdist.model import RankState, Run, RunState
-from nbdist.panel.ansi import strip_ansi
+from nbdist.model import RankState, RunState
+from nbdist.panel.columns import pad, width
+from nbdist.panel.figures import memory_text, progress_text, rate_text, use_text
+from nbdist.panel.glance import glance
 from nbdist.panel.labels import state_word, word
 from nbdist.panel.usage import UsageWatch
-from nbdist.panel.view import RunView, bytes_text, duration, view_of
-from nbdist.store import LogLines, LogStream, RunDirectory, look
+from nbdist.panel.view import RankView, RunView, duration, view_of
+from nbdist.store import RunDirectory, RunReader
 
-_TAIL = 4096
+_PERIOD = 1.0
+_LIMIT = 3600.0
+_LINE = 80
+
+
+class StatusReader:
+    """How these runs stand, as often as one asks. Directories that cannot be read are left out."""
+
+    def __init__(self, directories: Sequence[RunDirectory]) -> None:
+        self._runs = [(directory, RunReader(directory), UsageWatch()) for directory in directories]
+
+    def look(self, now: float) -> list[RunView]:
+        """The views of the runs at the moment ``now`` (Unix seconds)."""
+        views = []
+        for directory, reader, watch in self._runs:
+            if (run := reader.look()) is None:
+                continue
+            seen = glance(run, directory, now)
+            # where the supervisor measures, nobody needs to go through the processes again
+            usage = {} if seen.system else watch.look(run)
+            views.append(
+                view_of(
+                    run,
+                    now=now,
+                    usage=usage,
+                    last_lines=seen.last_lines,
+                    system=seen.system,
+                    rates=seen.rates,
+                    progress=None if run.state is RunState.SUCCEEDED else seen.progress,
+                )
+            )
+        return views
 
 
 def status_views(directories: Sequence[RunDirectory], now: float) -> list[RunView]:
     """How these runs stand at the moment ``now``; directories that cannot be read are left out."""
-    return [
-        view_of(run, now=now, usage=UsageWatch().look(run), last_lines=_last_lines(run, directory))
-        for directory in directories
-        if (run := look(directory)) is not None
-    ]
+    return StatusReader(directories).look(now)
+
+
+def watch_status(
+    read: Callable[[], list[RunView]],
+    show: Callable[[list[RunView]], object],
+    wait: Callable[[float], object],
+    *,
+    shown: Sequence[RunView],
+    grain: float,
+    clock: Callable[[], float] = time.monotonic,
+) -> None:
+    """Look each second and show what has changed since ``shown``, until all runs have ended, or for an
+    hour.
+
+    Time that goes by is a change each ``grain`` seconds. ``wait`` waits so many seconds, and says at
+    once when nobody looks any more.
+    """
+    end = clock() + _LIMIT
+    known = _coarse(shown, grain)
+    views = shown
+    while any(view.live for view in views) and clock() < end and not wait(_PERIOD):
+        views = read()
+        seen = _coarse(views, grain)
+        if seen != known:
+            known = seen
+            show(views)
+
+
+def _coarse(views: Sequence[RunView], grain: float) -> str:
+    """What is seen of the views, with their times in steps of ``grain`` seconds."""
+
+    def stepped(seconds: float) -> float:
+        return math.floor(seconds / grain) * grain
+
+    def coarse(view: RunView) -> RunView:
+        progress = view.progress
+        if progress is not None and progress.remaining is not None:
+            progress = replace(progress, remaining=stepped(progress.remaining))
+        ranks = tuple(replace(rank, elapsed=stepped(rank.elapsed)) for rank in view.ranks)
+        return replace(view, elapsed=stepped(view.elapsed), progress=progress, ranks=ranks)
+
+    return status_text([coarse(view) for view in views], "en")
 
 
 def status_text(views: Sequence[RunView], language: str) -> str:
     """Every run with its ranks, one line each, in columns."""
     if not views:
         return word("no runs", language)
-    rows = [[word(key, language) for key in _COLUMNS]]
-    for view in views:
-        rows += _rows(view, language)
-    widths = [max(_width(row[i]) for row in rows) for i in range(len(_COLUMNS) - 1)]
-    lines = []
-    for row in rows:
-        cells = [cell + " " * (width - _width(cell)) for cell, width in zip(row, widths, strict=False)]
-        lines.append("  ".join([*cells, row[-1]]).rstrip())
-    return "\n".join(lines)
+    rows = [row for view in views for row in (_run_row(view, language), *_rank_rows(view, language))]
+    # what nothing is known of needs no column
+    kept = [column for column in _COLUMNS if column not in _IF_KNOWN or any(row.get(column) for row in rows)]
+    table = [[word(column, language) for column in kept]]
+    table += [[row.get(column, "") for column in kept] for row in rows]
+    widths = [max(map(width, column)) for column in zip(*table, strict=True)]
+    return "\n".join("  ".join(map(pad, row, widths)).rstrip() for row in table)
 
 
-def status_html(views: Sequence[RunView], language: str) -> str:
-    """The same as a table."""
-    if not views:
-        return f"<p>{html.escape(word('no runs', language))}</p>"
-    head = "".join(f"<th>{html.escape(word(key, language))}</th>" for key in _COLUMNS)
-    body = "".join(
-        "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>"
-        for view in views
-        for row in _rows(view, language)
-    )
-    return (
-        "<style>.nbdist-status td, .nbdist-status th { text-align: left !important; "
-        "font-variant-numeric: tabular-nums; white-space: pre; }</style>"
-        f'<table class="nbdist-status"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
-    )
+_COLUMNS = ("run", "rank", "state", "device", "pid", "memory", "use", "rate", "age", "last line")
+_IF_KNOWN = ("use", "rate")
 
 
-def _last_lines(run: Run, directory: RunDirectory) -> dict[int, str]:
-    last = {}
-    for rank in run.ranks:
-        stream = LogStream(directory.rank(rank.rank, run.attempt).log)
-        stream.skip_to_tail(_TAIL)
-        lines = LogLines()
-        found = [strip_ansi(line) for line in (*lines.feed(stream.read(_TAIL)), *lines.close())]
-        last[rank.rank] = next((line for line in reversed(found) if line.strip()), "")
-    return last
+def _run_row(view: RunView, language: str) -> dict[str, str]:
+    return {
+        "run": view.label,
+        "state": state_word(RunState(view.state), language),
+        "age": duration(view.elapsed),
+        "last line": " · ".join(filter(None, (progress_text(view, language), view.reason))),
+    }
 
 
-_COLUMNS = ("run", "rank", "state", "device", "pid", "memory", "age", "last line")
-
-
-def _rows(view: RunView, language: str) -> list[list[str]]:
-    rows = [
-        [
-            view.label,
-            "",
-            state_word(RunState(view.state), language),
-            "",
-            "",
-            "",
-            duration(view.elapsed),
-            view.reason,
-        ]
+def _rank_rows(view: RunView, language: str) -> list[dict[str, str]]:
+    return [
+        {
+            "rank": str(rank.rank),
+            "state": rank_state_text(rank, language),
+            "device": rank.device,
+            "pid": str(rank.pid or ""),
+            "memory": memory_text(rank),
+            "use": use_text(rank),
+            "rate": rate_text(rank.rate),
+            "age": duration(rank.elapsed),
+            "last line": rank.last_line.strip()[:_LINE],
+        }
+        for rank in view.ranks
     ]
-    for rank in view.ranks:
-        state = state_word(RankState(rank.state), language)
-        shown = f"{state}, {rank.exit}" if rank.state in ("failed", "ended") and rank.exit else state
-        pid = str(rank.pid or "")
-        memory = bytes_text(rank.memory if rank.gpu_memory is None else rank.gpu_memory)
-        line = rank.last_line.strip()[:80]
-        age = duration(rank.elapsed)
-        rows.append(["", str(rank.rank), shown, rank.device, pid, memory, age, line])
-    return rows
 
 
-def _width(text: str) -> int:
-    """Columns of a terminal: Chinese characters take two."""
-    return sum(2 if "\u2e80" <= character <= "\uffef" else 1 for character in text)
+def rank_state_text(rank: RankView, language: str) -> str:
+    """``Running``; ``Failed, exit 1``; ``Ended, SIGTERM``."""
+    state = state_word(RankState(rank.state), language)
+    if rank.state not in ("failed", "ended") or not rank.exit:
+        return state
+    ended = re.fullmatch(r"ended by nbdist \((\w+)\)", rank.exit)
+    return f"{state}, {rank.exit if ended is None else ended[1]}"

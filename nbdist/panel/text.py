@@ -1,4 +1,4 @@
-"""A run as lines of text, for where no widget is drawn: nbclient, a terminal, a pipe."""
+"""A run as lines of text, for where nothing can be drawn: nbclient, a pipe."""
 
 from __future__ import annotations
 
@@ -6,51 +6,85 @@ import re
 from collections import deque
 from collections.abc import Callable, Collection
 
-from nbdist.panel.follow import LogDelta
+from nbdist.panel.figures import progress_text
+from nbdist.panel.following import LogDelta
 from nbdist.panel.labels import ranks_text
 from nbdist.panel.view import RunView, duration
 
-_LINES_LIMIT = 20_000
+LINES_LIMIT = 20_000
+_PROGRESS_STEP = 0.1
+_PROGRESS_PERIOD = 5.0
 
 
 class TextSurface:
-    """Each line with its rank in front, as it comes; changes of state on lines of their own.
+    """Each line with its rank in front, as it comes; changes of state, and how far the run is, on lines
+    of their own. A line that still grows is shown when it is complete.
 
     After some 20,000 lines no more are shown, so that a notebook stays one that can be opened; a
     note says where the rest is: ``logs`` is the command for it.
     """
 
     def __init__(
-        self, write: Callable[[str], object], limit: int = _LINES_LIMIT, *, logs: str = "%dist_logs"
+        self,
+        write: Callable[[str], object],
+        limit: int = LINES_LIMIT,
+        *,
+        logs: str = "%dist_logs",
+        language: str = "en",
     ) -> None:
         self._write = write
         self._logs = logs
+        self._language = language
         self._limit = self._room = limit
         self._state = ""
+        self._progress = _ProgressNotes(language)
 
     def update(self, view: RunView, deltas: list[LogDelta]) -> None:
         if not self._state:
-            devices = ", ".join(dict.fromkeys(rank.device for rank in view.ranks))
-            self._write(f"[nbdist] {view.label}: {ranks_text(len(view.ranks), 'en')} on {devices}\n")
+            self._write(introduction(view))
         text = "".join(self._lines(delta, len(view.ranks)) for delta in deltas)
         if text:
             self._write(text)
         if view.state != self._state:
             self._state = view.state
             if view.state == "stopping":
-                self._write(f"[nbdist] stopping ({duration(view.elapsed)}) {view.reason}".rstrip() + "\n")
+                self._write(stopping_text(view))
+        if note := self._progress.note(view):
+            self._write(note)
 
     def _lines(self, delta: LogDelta, ranks: int) -> str:
         prefix = rank_prefix(delta.rank, ranks)
         out = []
         if delta.skipped:
-            out.append(f"{prefix}… {delta.skipped} bytes not shown here: {self._logs}\n")
+            out.append(prefix + skipped_text(delta.skipped, self._logs))
         shown = delta.lines[: max(0, self._room)]
         out += [f"{prefix}{line}\n" for line in shown]
         if self._room > 0 and len(delta.lines) >= self._room:
             out.append(f"[nbdist] {self._limit:,} lines are shown; the rest is in the log: {self._logs}\n")
         self._room -= len(delta.lines)
         return "".join(out)
+
+
+class _ProgressNotes:
+    """A line at each tenth of the way, for runs that take long enough to be asked about."""
+
+    def __init__(self, language: str) -> None:
+        self._language = language
+        self._said = 0
+        self._next = _PROGRESS_PERIOD
+
+    def note(self, view: RunView) -> str:
+        """The line that is due now; empty for none."""
+        if view.progress is None or not view.live or view.elapsed < self._next:
+            return ""
+        # a tenth that arithmetic made a little less is one
+        tenths = int(view.progress.fraction / _PROGRESS_STEP + 1e-9)
+        if tenths <= self._said:
+            # the next attempt begins anew
+            self._said = tenths
+            return ""
+        self._said, self._next = tenths, view.elapsed + _PROGRESS_PERIOD
+        return f"[nbdist] {view.label}: {progress_text(view, self._language)}\n"
 
 
 class LogSurface:
@@ -97,3 +131,19 @@ class LogSurface:
 def rank_prefix(rank: int, ranks: int) -> str:
     """What stands before a line of this rank, in a column for all ``ranks``."""
     return f"[{rank:>{len(str(ranks - 1))}}] "
+
+
+def introduction(view: RunView) -> str:
+    """The first line: which run, and what it runs on."""
+    devices = ", ".join(dict.fromkeys(rank.device for rank in view.ranks))
+    return f"[nbdist] {view.label}: {ranks_text(len(view.ranks), 'en')} on {devices}\n"
+
+
+def stopping_text(view: RunView) -> str:
+    """What is said when the run was asked to stop."""
+    return f"[nbdist] stopping ({duration(view.elapsed)}) {view.reason}".rstrip() + "\n"
+
+
+def skipped_text(count: int, logs: str) -> str:
+    """What stands for bytes that came too fast; ``logs`` is the command that shows them."""
+    return f"… {count} bytes not shown here: {logs}\n"

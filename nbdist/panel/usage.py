@@ -28,9 +28,11 @@ class UsageWatch:
         *,
         holders: Callable[[], list[GpuUse]] = memory_by_pid,
         tree: Callable[..., TreeUsage | None] = tree_usage,
+        name: Callable[[int], str] | None = None,
     ) -> None:
         self._holders = holders
         self._tree = tree
+        self._name = name or _name
         self._gpus: frozenset[int] = frozenset()
         self._held: dict[int, int] = {}
         self._ours: set[int] = set()
@@ -70,7 +72,7 @@ class UsageWatch:
             lines.append(phrase("gpu freed", language).format(index=index, size=freed / 1e9))
             lines += [
                 phrase("gpu held", language).format(
-                    index=index, size=use.memory / 1e9, name=_name(use.pid), pid=use.pid
+                    index=index, size=use.memory / 1e9, name=self._name(use.pid), pid=use.pid
                 )
                 for use in holders
                 if use.index == index

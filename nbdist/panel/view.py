@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from nbdist.diagnosis import describe_exit
 from nbdist.model import Rank, RankState, Run
+from nbdist.panel.progress import Progress
 from nbdist.panel.usage import RankUsage
+from nbdist.store import MetricPoint
+
+_STALE = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankView:
-    """One rank in the strip. Memory in bytes of the rank's process tree, None when unknown."""
+    """One rank in the strip. ``memory`` in bytes of the rank's process tree, of ``memory_total`` that the
+    machine has (the GPU, for ``gpu_memory``); ``cpu`` in percent of one core, ``gpu`` of its GPU;
+    ``rate`` in steps a second. None when unknown."""
 
     rank: int
     state: str
@@ -24,6 +31,22 @@ class RankView:
     exit: str
     elapsed: float
     last_line: str
+    node: int = 0
+    memory_total: int | None = None
+    gpu_memory_total: int | None = None
+    cpu: float | None = None
+    gpu: float | None = None
+    rate: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailureView:
+    """The first failure. ``line`` is a line of the cell (1 is its first) where the traceback has one."""
+
+    rank: int
+    headline: str
+    message: str
+    line: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,9 +60,22 @@ class RunView:
     reason: str
     elapsed: float
     ranks: tuple[RankView, ...]
+    progress: Progress | None = None
+    failure: FailureView | None = None
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> RunView:
+        """The view behind ``to_dict``. Raises KeyError or TypeError for anything else."""
+        progress, failure = data["progress"], data["failure"]
+        parts = {
+            "ranks": tuple(RankView(**rank) for rank in data["ranks"]),
+            "progress": None if progress is None else Progress(**progress),
+            "failure": None if failure is None else FailureView(**failure),
+        }
+        return cls(**(dict(data) | parts))
 
 
 def view_of(
@@ -48,9 +84,17 @@ def view_of(
     now: float,
     usage: Mapping[int, RankUsage] | None = None,
     last_lines: Mapping[int, str] | None = None,
+    system: Mapping[int, MetricPoint] | None = None,
+    rates: Mapping[int, float | None] | None = None,
+    progress: Progress | None = None,
+    failure: FailureView | None = None,
 ) -> RunView:
-    """The view of a run at the moment ``now`` (Unix seconds)."""
-    usage, last_lines = usage or {}, last_lines or {}
+    """The view of a run at the moment ``now`` (Unix seconds).
+
+    ``system`` is the last that the supervisor measured of each rank; ``usage`` stands in for its memory
+    until there is anything.
+    """
+    usage, last_lines, system, rates = usage or {}, last_lines or {}, system or {}, rates or {}
     return RunView(
         run_id=run.run_id,
         label=run.label,
@@ -59,26 +103,87 @@ def view_of(
         reason=run.reason or run.stop_reason,
         elapsed=run.elapsed(now),
         ranks=tuple(
-            _rank_view(rank, now, usage.get(rank.rank), last_lines.get(rank.rank, "")) for rank in run.ranks
+            _rank_view(
+                rank,
+                now,
+                used=_used(rank, now, system.get(rank.rank), usage.get(rank.rank)),
+                rate=rates.get(rank.rank),
+                last_line=last_lines.get(rank.rank, ""),
+            )
+            for rank in run.ranks
         ),
+        # of a run that has ended nothing is left, however far it came
+        progress=replace(progress, remaining=None) if progress and run.state.terminal else progress,
+        failure=failure,
     )
 
 
-def _rank_view(rank: Rank, now: float, usage: RankUsage | None, last_line: str) -> RankView:
-    running = rank.process is not None and not rank.state.terminal
+def _rank_view(rank: Rank, now: float, *, used: _Used, rate: float | None, last_line: str) -> RankView:
+    running = _runs(rank)
     return RankView(
         rank=rank.rank,
+        node=rank.spec.node_rank,
         state=rank.state.value,
         device=str(rank.spec.device),
         pid=rank.process.pid if rank.process is not None and running else None,
-        memory=usage.memory if usage is not None and running else None,
-        gpu_memory=usage.gpu_memory if usage is not None and running else None,
+        memory=used.memory,
+        memory_total=used.memory_total,
+        gpu_memory=used.gpu_memory,
+        gpu_memory_total=used.gpu_memory_total,
+        cpu=used.cpu,
+        gpu=used.gpu,
+        rate=rate if running else None,
         exit=""
         if rank.code is None
         else describe_exit(rank.code, oom=rank.oom, ended=rank.state is RankState.ENDED),
         elapsed=_elapsed(rank, now),
         last_line=last_line[:200],
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Used:
+    """What a rank uses now; all of it unknown for one that does not run."""
+
+    memory: int | None = None
+    memory_total: int | None = None
+    gpu_memory: int | None = None
+    gpu_memory_total: int | None = None
+    cpu: float | None = None
+    gpu: float | None = None
+
+
+def _used(rank: Rank, now: float, point: MetricPoint | None, usage: RankUsage | None) -> _Used:
+    if not _runs(rank):
+        return _Used()
+    if point is not None:
+        # a supervisor that has stopped measuring leaves nothing that is still true
+        values = point.values if now - point.time <= _STALE else {}
+        return _Used(
+            memory=_count(values, "memory"),
+            memory_total=_count(values, "memory_total"),
+            gpu_memory=_count(values, "gpu_memory"),
+            gpu_memory_total=_count(values, "gpu_memory_total"),
+            cpu=_finite(values, "cpu"),
+            gpu=_finite(values, "gpu"),
+        )
+    if usage is not None:
+        return _Used(memory=usage.memory, gpu_memory=usage.gpu_memory)
+    return _Used()
+
+
+def _finite(values: Mapping[str, float], tag: str) -> float | None:
+    value = values.get(tag)
+    return value if value is not None and math.isfinite(value) else None
+
+
+def _count(values: Mapping[str, float], tag: str) -> int | None:
+    value = _finite(values, tag)
+    return None if value is None else int(value)
+
+
+def _runs(rank: Rank) -> bool:
+    return rank.process is not None and not rank.state.terminal
 
 
 def _elapsed(rank: Rank, now: float) -> float:

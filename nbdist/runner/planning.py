@@ -119,6 +119,7 @@ def _plan(
         detached=options.detach,
         timeout=options.timeout,
         retries=options.retries,
+        scrape=options.scrape,
         owner=None if options.detach else processes.identify(os.getpid()),
         notebook=notebook,
     )

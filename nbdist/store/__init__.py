@@ -1,10 +1,14 @@
-"""Where a run lies on disk, and everything that is read from there or written there."""
+"""Where a run lies on disk, and everything that is read from there or written there.
+
+``store.scraped`` is imported from where it is needed: a supervisor, which is not, starts sooner.
+"""
 
 from nbdist.store.control import StopRequest, request_stop, take_requests
 from nbdist.store.journal import Journal, read_events
 from nbdist.store.log_stream import LogLines, LogStream
+from nbdist.store.log_times import LogTimes
 from nbdist.store.mending import look
-from nbdist.store.metrics import last_values
+from nbdist.store.metrics import MetricPoint, MetricsReader, last_values
 from nbdist.store.paths import RankDirectory, RunDirectory
 from nbdist.store.reader import RunReader
 from nbdist.store.reports import ErrorFrame, ErrorReport, read_error
@@ -16,6 +20,9 @@ __all__ = [
     "Journal",
     "LogLines",
     "LogStream",
+    "LogTimes",
+    "MetricPoint",
+    "MetricsReader",
     "RankDirectory",
     "RunDirectory",
     "RunReader",

@@ -62,8 +62,16 @@ class LogLines:
     def feed(self, data: bytes) -> list[str]:
         """The lines that ``data`` completes."""
         text = self._rest + self._decoder.decode(data)
-        *whole, rest = text.split("\n")
-        lines = [piece for line in whole for piece in self._pieces(_overwrite(line))]
+        if "\r" in text:
+            # before a newline it changes nothing, and whole logs are written so
+            text = text.replace("\r\n", "\n")
+        lines = text.split("\n")
+        rest = lines.pop()
+        # what most logs need none of is asked once for all lines, not for each
+        if "\r" in text:
+            lines = [_overwrite(line) for line in lines]
+        if max(map(len, lines), default=0) > self._width:
+            lines = [piece for line in lines for piece in self._pieces(line)]
         # a carriage return at the end takes effect only with what comes after it
         waiting = "\r" if rest.endswith("\r") else ""
         *cut, rest = self._pieces(_overwrite(rest))

@@ -19,6 +19,16 @@ class RankDirectory:
         return self.path / "log"
 
     @property
+    def log_times(self) -> Path:
+        """When the log reached which length (``log_times``); the supervisor's."""
+        return self.path / "log.times"
+
+    @property
+    def system(self) -> Path:
+        """What the rank's processes used, measured by the supervisor, one JSON object a line."""
+        return self.path / "system.jsonl"
+
+    @property
     def error(self) -> Path:
         """The exception that left the program."""
         return self.path / "error.json"
@@ -95,3 +105,20 @@ def write_private(path: Path, text: str) -> None:
     except BaseException:
         draft.unlink(missing_ok=True)
         raise
+
+
+def open_to_append(path: str | Path) -> int:
+    """Open a file that only this user may read, to append to it. Raises OSError."""
+    return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+
+def append_whole(handle: int, data: bytes) -> bool:
+    """Append all of ``data`` or nothing; whether that was possible. For files with one writer."""
+    try:
+        written = os.write(handle, data)
+        if written < len(data):
+            # the disk is full; a part would make what is appended later unreadable
+            os.ftruncate(handle, os.fstat(handle).st_size - written)
+    except OSError:
+        return False
+    return written == len(data)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import re
 import time
@@ -13,6 +14,7 @@ from pathlib import Path
 from nbdist import processes
 from nbdist.errors import IllegalTransition, LaunchError, UnknownRun
 from nbdist.model import ProcessId, Run, RunLost, RunSpec
+from nbdist.store.custody import in_custody
 from nbdist.store.journal import read_events
 from nbdist.store.paths import RunDirectory, make_private, write_private
 
@@ -87,14 +89,15 @@ def snapshot(
 ) -> Run | None:
     """How a run stands; None when its directory holds no spec that can be read.
 
-    A run whose supervisor has vanished reads LOST. Nothing is written.
+    A run whose supervisor has vanished reads LOST, but not while its keeper is at work: that knows why,
+    and is about to write it down. Nothing is written here.
     """
     try:
         spec = RunSpec.from_dict(json.loads(directory.spec.read_text(encoding="utf-8")))
     except (OSError, ValueError, KeyError, TypeError):
         return None
     run = _replayed(spec, directory)
-    if run.state.terminal or (reason := _lost(run, alive, clock())) is None:
+    if run.state.terminal or (reason := _lost(run, alive, clock())) is None or in_custody(directory):
         return run
     # the supervisor may have written its last event between the two looks
     run = _replayed(spec, directory)
@@ -111,11 +114,11 @@ def _replayed(spec: RunSpec, directory: RunDirectory) -> Run:
     return run
 
 
-def _written(path: Path) -> int:
+def _written(spec: Path) -> float:
     try:
-        return path.stat().st_mtime_ns
+        return spec.stat().st_mtime_ns
     except OSError:
-        return 0
+        return math.inf  # it is being made
 
 
 def _lost(run: Run, alive: Callable[[ProcessId], bool], now: float) -> str | None:

@@ -42,6 +42,7 @@ def main() -> None:
     after_import("multiprocessing.spawn", _install_definitions)
     after_import("paddle.base.core", wait_for_master)
     after_import("torch.distributed.distributed_c10d", prefer_backend)
+    after_import("visualdl.writer.writer", _copy_visualdl)
     sys.argv[:] = [order.program, *order.args]
     sys.path[:] = _python_path(order)
     code = _compile(order.program)
@@ -73,6 +74,12 @@ def _install_definitions(spawn: ModuleType) -> None:
     from nbdist.worker import definitions
 
     definitions.install(spawn)
+
+
+def _copy_visualdl(writer: ModuleType) -> None:
+    from nbdist.worker import log_writer
+
+    log_writer.install(writer)
 
 
 def _compile(program: str) -> CodeType:

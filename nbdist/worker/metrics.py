@@ -1,59 +1,127 @@
 """``nbdist.log``: the numbers of a rank, appended to its metrics file as they come.
 
 One line, one ``write``: nothing is buffered, so a killed rank has lost nothing, and the lines of
-forked children and of threads do not mix (the file is opened to append).
+forked children, of threads and of signal handlers do not mix (the file is opened to append, and no
+lock is held). A line is JSON as Python reads and writes it, that is with ``NaN`` and ``Infinity``:
+
+    {"t": 1763712345.1234, "step": 3, "total": 100, "v": {"loss": 0.5}}
+
+``step`` and ``total`` are there when they were given. A line of ``log_hparams`` has ``hparams`` and
+``metrics`` besides.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 import time
 from collections.abc import Mapping
+from math import isfinite
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_INT64 = 1 << 63
+_MOST_HEADS = 10_000
 
 
 class MetricsFile:
-    """Appends points to one file, which is opened with the first point."""
+    """Appends lines to one file, which is opened with the first of them."""
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._handle: int | None = None
+        self._torn = b""
+        self._said = False
 
-    def log(self, step: int | None, values: Mapping[str, object]) -> None:
-        """Append one point. Raises TypeError for what is not a number; a full disk costs the point."""
-        point: dict[str, object] = {"t": round(time.time(), 3)}
-        if step is not None:
-            point["step"] = int(step)
-        point["v"] = {tag: _number(tag, value) for tag, value in values.items()}
-        line = json.dumps(point).encode() + b"\n"
+    def append(self, line: bytes) -> None:
+        """Append one line. A full disk costs this line and no other."""
         try:
             if self._handle is None:
                 flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
                 self._handle = os.open(self._path, flags, 0o600)
-            os.write(self._handle, line)
+            data = self._torn + line
+            if os.write(self._handle, data) == len(data):
+                self._torn = b""
+            else:
+                # the half line that is there now must not take the next one with it
+                self._torn = b"\n"
+                self._say("no space left")
         except OSError as error:
             # training must not stop because a point cannot be kept
-            print(f"nbdist: a metric was not written: {error}", file=sys.stderr)
+            self._say(error.strerror or str(error))
+
+    def _say(self, reason: str) -> None:
+        if not self._said:
+            self._said = True
+            print(f"nbdist: metrics are not written ({reason}): {self._path}", file=sys.stderr)
 
 
 _file: MetricsFile | None = None
+_heads: dict[str, str] = {}
 
 
-def log(step: int | None = None, **values: object) -> None:
-    """Record scalars of this rank: ``nbdist.log(step=3, loss=0.5, acc=0.91)``.
+def log(
+    values: Mapping[str, object] | int | None = None,
+    /,
+    step: object = None,
+    *,
+    total: object = None,
+    **scalars: object,
+) -> None:
+    """Record scalars of this rank: ``nbdist.log(step=3, loss=0.5)``.
 
-    A value is anything that ``float()`` takes, or a tensor or array of one element. ``step`` is an
-    integer; without it the points of a tag are counted. Outside a run this does nothing, so that the
-    same program also works by itself.
+    Tags that are no names come in a mapping: ``nbdist.log({"train/loss": 0.5}, step=3)``. A value is a
+    number, or a tensor or array of one element; whatever else it is raises a TypeError that names it.
+    ``step`` is a whole number, of ``total`` where that is known; without it the points of a tag are
+    counted. Outside a run this does nothing, so that the same program also works by itself.
     """
-    global _file
-    if _file is None:
-        directory = os.environ.get("NBDIST_RANK_DIR")
-        if directory is None:
-            return
-        _file = MetricsFile(os.path.join(directory, "metrics.jsonl"))
-    _file.log(step, values)
+    file = rank_file()
+    if file is None:
+        return
+    if isinstance(values, Mapping):
+        scalars = {**values, **scalars} if scalars else values  # type: ignore[assignment]
+    elif values is not None:
+        if step is not None:
+            raise TypeError("nbdist.log(…): the metrics are a dict, as in nbdist.log({'loss': 0.5}, step=3)")
+        step = values
+    file.append(_line(time.time(), step, total, scalars))
+
+
+def log_at(seconds: float | None, step: object, scalars: Mapping[str, object]) -> None:
+    """``log``, of a moment that the caller knows (Unix seconds), and for those who have a mapping."""
+    file = rank_file()
+    if file is not None:
+        file.append(_line(time.time() if seconds is None else float(seconds), step, None, scalars))
+
+
+def log_hparams(
+    hparams: object, metrics: Mapping[str, object] | Iterable[str] = (), *, step: object = None
+) -> None:
+    """Record what this run was made with: ``nbdist.log_hparams({"lr": 0.1}, metrics=["loss"])``.
+
+    ``hparams`` is a mapping or a namespace (of argparse). ``metrics`` are the tags of ``nbdist.log``
+    to compare runs by, or a mapping of them to values that are recorded, too.
+    """
+    file = rank_file()
+    if file is None:
+        return
+    if not isinstance(hparams, Mapping):
+        if not hasattr(hparams, "__dict__"):
+            raise TypeError(
+                f"nbdist.log_hparams(…): {type(hparams).__name__} is neither a dict nor a namespace"
+            )
+        hparams = vars(hparams)
+    values = metrics if isinstance(metrics, Mapping) else {}
+    extra = {
+        "hparams": {str(name): _setting(value) for name, value in hparams.items() if value is not None},
+        "metrics": [metrics] if isinstance(metrics, str) else [str(tag) for tag in metrics],
+    }
+    line = _line(time.time(), step, None, values).decode()
+    file.append(f"{line.rstrip()[:-1]}, {json.dumps(extra)[1:]}\n".encode())
 
 
 def board_dir() -> str:
@@ -69,16 +137,115 @@ def board_dir() -> str:
     return path
 
 
-def _number(tag: str, value: object) -> float:
-    if isinstance(value, float):
+_places: dict[str, str] = {}
+
+
+def prefix_of(place: str) -> str:
+    """What a writer to ``place`` puts before its tags: nothing for the first place of a process.
+
+    Programs tell two writers' curves of one tag apart by their directories ("runs/train", "runs/val").
+    """
+    if place not in _places:
+        names = [name for name in (part.strip("._ ") for part in place.split("/")) if name]
+        # as much of the end of its path as no other place has
+        ends = ["/".join([*names[-length:], ""]) for length in range(1, len(names) + 1)]
+        free = [end for end in ends if end not in _places.values()]
+        _places[place] = free[0] if _places and free else ""
+    return _places[place]
+
+
+def rank_file() -> MetricsFile | None:
+    """The metrics file of this rank; None outside a run."""
+    global _file
+    if _file is None:
+        directory = os.environ.get("NBDIST_RANK_DIR")
+        if directory is None:
+            return None
+        _file = MetricsFile(os.path.join(directory, "metrics.jsonl"))
+    return _file
+
+
+def whole_number(name: str, value: object) -> int:
+    """``value`` as an int. Raises TypeError, by the name of the argument, when it is none."""
+    number = _item(name, value)
+    if isinstance(number, (int, float)) and isfinite(number) and int(number) == number:
+        return int(number)
+    kind = type(value).__name__
+    raise TypeError(f"nbdist.log({name}=…): {kind} is not a whole number: {_shown(value)}")
+
+
+def _line(seconds: float, step: object, total: object, scalars: Mapping[str, object]) -> bytes:
+    # by hand: half the time that json.dumps takes
+    points = ", ".join(
+        [
+            (_heads.get(tag) or _head(tag))
+            + (repr(value) if type(value) is float and isfinite(value) else _number(tag, value))
+            for tag, value in scalars.items()
+        ]
+    )
+    where = ""
+    if step is not None:
+        where = f'"step": {step if type(step) is int else whole_number("step", step)}, '
+    if total is not None:
+        where += f'"total": {total if type(total) is int else whole_number("total", total)}, '
+    return f'{{"t": {seconds:.4f}, {where}"v": {{{points}}}}}\n'.encode()
+
+
+def _head(tag: object) -> str:
+    """The tag as JSON, with its colon."""
+    if not isinstance(tag, str) or not tag:
+        raise TypeError(f"nbdist.log(…): a tag is a text that is not empty, not {tag!r}")
+    if len(_heads) >= _MOST_HEADS:
+        _heads.clear()
+    head = _heads[tag] = f"{json.dumps(tag)}: "
+    return head
+
+
+def _number(tag: str, value: object) -> str:
+    """The value as JSON. Raises TypeError for what is no number."""
+    number = _item(tag, value)
+    if isinstance(number, int) and -_INT64 <= number < _INT64:
+        return str(int(number))
+    if isinstance(number, (str, bytes, complex)) or not hasattr(number, "__float__"):
+        raise TypeError(
+            f"nbdist.log({tag}=…): {type(value).__name__} is not a number: {_shown(value)}; "
+            "give a float or a tensor of one element"
+        )
+    try:
+        return json.dumps(float(number))
+    except OverflowError:  # an int or a fraction beyond what a double holds
+        return "Infinity" if number > 0 else "-Infinity"  # type: ignore[operator]
+
+
+def _item(name: str, value: object) -> object:
+    """The one element of a tensor or an array; anything else as it is."""
+    item = getattr(value, "item", None)
+    if item is None:
         return value
     try:
-        return float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        item = getattr(value, "item", None)
-        if item is None:
-            raise TypeError(
-                f"nbdist.log({tag}=…): {type(value).__name__} is not a number; give a float or a "
-                "tensor of one element"
-            ) from None
-        return float(item())
+        return item()
+    except (ValueError, RuntimeError, TypeError, IndexError):
+        shape = tuple(getattr(value, "shape", ()))
+        if math.prod(shape) == 1:
+            raise  # something else went wrong, on a device say
+        kind = type(value).__name__
+        raise TypeError(
+            f"nbdist.log({name}=…): a {kind} of shape {shape} is not one number; "
+            "log its mean(), or the whole of it with nbdist.log_histogram"
+        ) from None
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 40 else f"{text[:40]}…"
+
+
+def _setting(value: object) -> bool | int | float | str:
+    """A hyperparameter as VisualDL can show it: a number, or text."""
+    if isinstance(value, (bool, int, float, str)):
+        return value
+    try:
+        number = _item("hparams", value)
+    except TypeError:
+        return str(value)
+    return number if isinstance(number, (bool, int, float)) else str(value)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urljoin
 
 import pytest
 from werkzeug.test import Client, TestResponse
@@ -53,8 +54,15 @@ class Visitor:
         patches.apply()
         self._client = Client(BoardApp(home.path / "runs", TOKEN))
 
-    def get(self, path: str, *, host: str = "127.0.0.1:8040", **headers: str) -> TestResponse:
-        return self._client.get(f"/{TOKEN}/{path}", base_url=f"http://{host}", headers=headers)
+    def get(
+        self, path: str, *, host: str = "127.0.0.1:8040", follow: bool = True, **headers: str
+    ) -> TestResponse:
+        address = f"/{TOKEN}/{path}"
+        answer = self._client.get(address, base_url=f"http://{host}", headers=headers)
+        while follow and answer.status_code == 302:
+            address = urljoin(address, answer.headers["Location"])
+            answer = self._client.get(address, base_url=f"http://{host}", headers=headers)
+        return answer
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
@@ -58,6 +59,39 @@ def test_a_rank_that_logs_later_is_shown(visitor: Visitor, home: Home) -> None:
     assert (run.board / "rank3").exists() is False  # until somebody asks for points
     visitor.get("run/api/scalar/tags")
     assert (run.board / "rank3").exists()
+
+
+@pytest.mark.parametrize(
+    ("run_ids", "attempts", "expected"),
+    [
+        pytest.param(["lenet"], 1, "rank0,mean,min,max,rank0.image", id="one run"),
+        pytest.param(
+            ["lenet"], 2, "rank0.attempt-2,mean.attempt-2,min.attempt-2,max.attempt-2", id="the last attempt"
+        ),
+        pytest.param(
+            ["20261120-141503-a-k3f9", "20261120-141503-b-p2x7"],
+            1,
+            "a-k3f9/rank0,a-k3f9/mean,a-k3f9/min,a-k3f9/max,a-k3f9/rank0.image,"
+            "b-p2x7/rank0,b-p2x7/mean,b-p2x7/min,b-p2x7/max,b-p2x7/rank0.image",
+            id="several runs",
+        ),
+    ],
+)
+def test_the_page_opens_with_the_whole_and_rank_0(
+    visitor: Visitor, home: Home, run_ids: list[str], attempts: int, expected: str
+) -> None:
+    for run_id in run_ids:
+        run = home.run(run_id)
+        (run.board / "rank0.image").mkdir(parents=True)
+        (run.board / "rank1.image").mkdir()
+        for attempt in range(1, attempts + 1):
+            home.log(run, home.point(0, loss=1), attempt=attempt)
+
+    answer = visitor.get("~".join(run_ids) + "/scalar", follow=False)
+
+    assert answer.status_code == 302
+    assert parse_qs(urlsplit(answer.headers["Location"]).query) == {"runs": [expected]}
+    assert visitor.get("~".join(run_ids) + "/scalar?runs=rank3", follow=False).status_code == 200
 
 
 def test_an_answer_keeps_the_page_to_itself(visitor: Visitor, home: Home) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import resource
 import shutil
@@ -12,7 +13,11 @@ import pytest
 from visualdl.proto.record_pb2 import Record
 
 from nbdist.board.feed import Feed
-from nbdist.board.records import FILE_NAME, split
+from nbdist.board.records import split
+from nbdist.model import RunState
+from nbdist.worker.records import FILE_NAME
+from tests.fakes.directories import WrittenRun
+from tests.fakes.runs import CREATED, STARTED, a_spec, exited, run_ended
 
 if TYPE_CHECKING:
     from tests.board.conftest import Home
@@ -51,7 +56,7 @@ def test_every_writer_has_a_name_of_its_own(home: Home) -> None:
         feed.advance(run)
 
     writers = [writer for run in runs for writer in run.board.iterdir()]
-    assert len({records(w)[0].meta_data.display_name for w in writers}) == len(writers) == 6
+    assert len({records(w)[0].meta_data.display_name for w in writers}) == len(writers) == 12
 
 
 def test_what_is_logged_later_is_appended(home: Home) -> None:
@@ -211,3 +216,170 @@ def test_after_a_full_disk_no_point_is_missing_or_twice(home: Home) -> None:
     feed.advance(run)
 
     assert points(run.board / "rank0") == [("loss", i, i) for i in range(100)]
+
+
+def tag_points(writer: Path, tag: str) -> list[tuple[int, float]]:
+    return [(step, value) for name, step, value in points(writer) if name == tag]
+
+
+def test_seconds_a_step_are_reckoned_from_the_times_of_the_points(home: Home) -> None:
+    run = home.run()
+    home.log(
+        run,
+        home.point(10, t=100.0, loss=1),
+        home.point(10, t=100.5, acc=1),  # the same step
+        home.point(14, t=102.0, loss=1),
+        home.point(1, t=103.0, val=1),  # an evaluation counts epochs
+        home.point(15, t=106.0, loss=1),
+    )
+
+    Feed().advance(run)
+
+    assert tag_points(run.board / "rank0", "system/step_time") == [(14, 0.5), (15, 4.0)]
+
+
+def test_what_the_supervisor_measured_is_shown_with_the_rank(home: Home) -> None:
+    run = home.run()
+    metrics = home.log(run, home.point(0, loss=1))
+    lines = [home.point(None, t=100.0 + 2.1 * n, cpu=50 + n, gpu=None, memory_total=9) for n in range(3)]
+    (metrics.parent / "system.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+    Feed().advance(run)
+
+    assert tag_points(run.board / "rank0", "system/cpu") == [(0, 50), (2, 51), (4, 52)]
+    assert tag_points(run.board / "rank0", "loss") == [(0, 1)]
+    assert {tag for tag, _, _ in points(run.board / "rank0")} == {"loss", "system/cpu"}
+
+
+def test_the_ranks_together_have_a_mean_a_lowest_and_a_highest(home: Home) -> None:
+    run = home.run()
+    for rank in range(3):
+        home.log(run, *(home.point(step, loss=step + rank, only=0) for step in range(5)), rank=rank)
+    home.log(run, home.point(9, lr=0.5), rank=1)
+
+    Feed().advance(run)
+
+    expected = {"mean": 1, "min": 0, "max": 2}
+    for name, offset in expected.items():
+        assert tag_points(run.board / name, "loss") == [(step, step + offset) for step in range(5)]
+        assert tag_points(run.board / name, "lr") == []
+
+
+def test_the_ranks_together_are_told_once_however_often_one_looks(home: Home) -> None:
+    run = home.run()
+    feed = Feed()
+    for step in range(20):
+        home.log(run, home.point(step, t=1000.0 + step, loss=step), rank=step % 2)
+        home.log(run, home.point(step, t=1000.0 + step, loss=step), rank=(step + 1) % 2)
+        feed.advance(run)
+    before = tag_points(run.board / "mean", "loss")
+
+    Feed().advance(run)
+
+    assert before == tag_points(run.board / "mean", "loss") == [(step, step) for step in range(20)]
+
+
+def test_a_live_run_waits_for_ranks_that_may_still_begin(home: Home) -> None:
+    run, now = home.run(), 1000.0
+    for rank in range(2):
+        home.log(run, home.point(0, t=now, loss=rank), rank=rank)
+    feed = Feed(clock=lambda: now)
+
+    feed.advance(run)
+    assert not (run.board / "mean").exists()
+
+    now += 60
+    feed.advance(run)
+    assert tag_points(run.board / "mean", "loss") == [(0, 0.5)]
+
+
+def test_an_ended_run_is_told_at_once(tmp_path: Path) -> None:
+    written = WrittenRun(tmp_path).happened(*STARTED)
+    for rank in range(2):
+        written.recorded(rank, loss=rank)
+    written.recorded(0, loss=7)
+    feed = Feed(clock=lambda: CREATED)
+    feed.advance(written.directory)
+
+    # both ranks have begun, so nobody else is waited for; but the second point is that of one rank
+    assert tag_points(written.directory.board / "mean", "loss") == [(0, 0.5)]
+    written.recorded(1, loss=9)
+    written.happened(exited(0), exited(1), run_ended(RunState.SUCCEEDED))
+    feed.advance(written.directory)
+    assert tag_points(written.directory.board / "mean", "loss") == [(0, 0.5), (1, 8.0)]
+
+
+def test_a_run_of_one_rank_has_that_rank_alone(tmp_path: Path) -> None:
+    written = WrittenRun(tmp_path, a_spec(ranks=1)).recorded(0, loss=1)
+
+    Feed().advance(written.directory)
+
+    assert [path.name for path in written.directory.board.iterdir()] == ["rank0"]
+
+
+def test_each_attempt_has_a_mean_of_its_own(home: Home) -> None:
+    run = home.run()
+    for attempt in (1, 2):
+        for rank in (0, 1):
+            home.log(run, home.point(0, loss=attempt), rank=rank, attempt=attempt)
+
+    Feed().advance(run)
+
+    assert tag_points(run.board / "mean", "loss") == [(0, 1)]
+    assert tag_points(run.board / "mean.attempt-2", "loss") == [(0, 2)]
+
+
+def test_hyperparameters_stand_beside_the_scalars_they_are_judged_by(home: Home) -> None:
+    run = home.run()
+    home.log(
+        run,
+        {"t": 1, "v": {}, "hparams": {"lr": 0.1, "name": "net"}, "metrics": ["loss"]},
+        home.point(0, loss=1),
+        {"t": 2, "v": {"loss": 5}, "hparams": {"lr": 0.2}, "metrics": ["loss"]},
+    )
+
+    Feed().advance(run)
+
+    (first,) = (v.hparam for v in records(run.board / "rank0") if v.WhichOneof("one_value") == "hparam")
+    assert [info.name for info in first.hparamInfos] == ["lr", "name"]
+    assert [info.name for info in first.metricInfos] == ["loss"]
+    further = records(run.board / "rank0.hparams-2")
+    assert further[1].hparam.hparamInfos[0].float_value == 0.2
+    assert [(v.tag, v.value) for v in further[2:]] == [("loss", 5)]
+
+
+TRAINING = "Epoch [1/1], Step [10/40], Loss: 0.5\nloading data\nEpoch [1/1], Step [20/40], Loss: 0.25\n"
+
+
+def test_what_a_rank_only_prints_becomes_records(tmp_path: Path) -> None:
+    run = WrittenRun(tmp_path).happened(*STARTED).printed(0, TRAINING)
+
+    feed = Feed()
+    feed.advance(run.directory)
+    run.printed(0, "Epoch [1/1], Step [30/40], Loss: 0.125\n")
+    feed.advance(run.directory)
+
+    assert points(run.directory.board / "rank0") == [
+        ("loss", 10, 0.5),
+        ("loss", 20, 0.25),
+        ("loss", 30, 0.125),
+    ]
+
+
+def test_what_a_rank_records_is_not_read_from_its_prints_too(tmp_path: Path) -> None:
+    run = WrittenRun(tmp_path).happened(*STARTED).recorded(0, loss=0.4996)
+    run.printed(0, TRAINING.replace("\n", " acc: 0.9\n"))
+
+    Feed().advance(run.directory)
+
+    assert points(run.directory.board / "rank0") == [("loss", 0, pytest.approx(0.4996))] + [
+        ("acc", step, pytest.approx(0.9)) for step in (10, 20)
+    ]
+
+
+def test_a_run_may_ask_that_its_prints_are_left_alone(tmp_path: Path) -> None:
+    run = WrittenRun(tmp_path, a_spec(scrape=False)).happened(*STARTED).printed(0, TRAINING)
+
+    Feed().advance(run.directory)
+
+    assert not (run.directory.board / "rank0").exists()

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 import playwright.sync_api as playwright
 import pytest
@@ -185,3 +185,30 @@ def test_several_runs_are_compared_in_one_page(page: Page, home: Home, run: RunD
     assert page.get_by_title("unasked").count() == 0
     drawn(page, page.main_frame)
     keep_picture(page, "several.png")
+
+
+def test_the_page_opens_with_the_whole_and_rank_0_and_has_the_others(
+    page: Page, home: Home, run: RunDirectory
+) -> None:
+    asked: set[str] = set()
+
+    def note(request: playwright.Request) -> None:
+        address = urlsplit(request.url)
+        if address.path.endswith("/api/scalar/list"):
+            asked.add(parse_qs(address.query)["run"][0])
+
+    page.on("request", note)
+    page.goto(ensure_board(home.path).url([run.run_id]))
+    page.get_by_title("rank1").wait_for()
+    drawn(page, page.main_frame)
+    asked.clear()
+    drawn(page, page.main_frame)
+    assert asked == {"rank0", "mean", "min", "max"}
+
+    with page.expect_response(lambda response: "/api/scalar/list?run=rank1" in response.url):
+        page.get_by_title("rank1").click()
+    drawn(page, page.main_frame)
+    asked.clear()
+    drawn(page, page.main_frame)
+    assert asked == {"rank0", "rank1", "mean", "min", "max"}
+    keep_picture(page, "whole.png")

@@ -171,7 +171,7 @@ def test_ranks_are_shown_in_their_order(visitor: Visitor, home: Home) -> None:
     for rank in range(12):
         home.log(run, home.point(0, loss=1), rank=rank)
 
-    assert list(curves(visitor, run)) == [f"rank{rank}" for rank in range(12)]
+    assert list(curves(visitor, run)) == ["max", "mean", "min", *(f"rank{rank}" for rank in range(12))]
 
 
 def test_one_look_at_the_files_serves_many_requests(home: Home) -> None:

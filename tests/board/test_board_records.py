@@ -1,52 +1,16 @@
-"""The record files are VisualDL's own, byte for byte."""
+"""The record files are VisualDL's own, byte for byte, and whole."""
 
 from __future__ import annotations
 
-import math
 import resource
 from pathlib import Path
 
 import pytest
 from visualdl import LogWriter
-from visualdl.component.base_component import meta_data, scalar
 from visualdl.proto.record_pb2 import Record
 
-from nbdist.board.records import RecordFile, encode_name, encode_scalar, split
-
-
-@pytest.mark.parametrize(
-    ("tag", "step", "value", "milliseconds"),
-    [
-        pytest.param("loss", 12, 0.5, 1763712345123, id="a usual point"),
-        pytest.param("loss", 0, 0.0, 0, id="all zero"),
-        pytest.param("train/loss", 127, -1.25, 1, id="the largest step of one byte"),
-        pytest.param("loss", 128, 1 / 3, 1, id="the smallest step of two bytes"),
-        pytest.param("loss", 2**63 - 1, 1e-45, 2**62, id="the largest step, a subnormal"),
-        pytest.param("loss", -1, 1.0, 1, id="a negative step"),
-        pytest.param("损失 ✓", 1, 1.0, 1, id="a tag that is not ASCII"),
-        pytest.param("t" * 300, 1, 1.0, 1, id="a tag whose length takes two bytes"),
-        pytest.param("loss", 1, math.nan, 1, id="not a number"),
-        pytest.param("loss", 1, -math.inf, 1, id="minus infinity"),
-        pytest.param("loss", 1, 3.4028235677973362e38, 1, id="just inside float32"),
-        pytest.param("loss", 1, 3.4028235677973366e38, 1, id="just outside float32"),
-        pytest.param("loss", 1, -1e300, 1, id="far outside float32"),
-    ],
-)
-def test_a_scalar_is_encoded_as_protobuf_does(tag: str, step: int, value: float, milliseconds: int) -> None:
-    expected = scalar(tag, value, step, milliseconds).SerializeToString()
-
-    frame = encode_scalar(tag=tag, step=step, value=value, milliseconds=milliseconds)
-
-    assert frame == len(expected).to_bytes(8, "little") + expected
-
-
-@pytest.mark.parametrize("name", ["", "lenet-k3f9/rank0", "名"])
-def test_a_name_is_encoded_as_protobuf_does(name: str) -> None:
-    expected = meta_data(display_name=name, walltime=1763712345123).SerializeToString()
-
-    frame = encode_name(name, milliseconds=1763712345123)
-
-    assert frame == len(expected).to_bytes(8, "little") + expected
+from nbdist.board.records import RecordFile, split
+from nbdist.worker.records import encode_name, encode_scalar
 
 
 def test_a_file_is_the_one_that_logwriter_writes(tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ def test_the_page_of_a_run_is_at_its_address(home: Home) -> None:
     url = board.url([run.run_id])
 
     assert url == f"http://127.0.0.1:{board.port}/{board.token}/{run.run_id}/scalar"
-    assert status(board, url.partition(str(board.port))[2]) == 200
+    assert status(board, url.partition(str(board.port))[2] + "?runs=rank0") == 200
 
 
 def test_an_address_of_no_run_is_refused(home: Home) -> None:

@@ -206,6 +206,8 @@ def test_a_run_whose_directory_goes_while_it_is_followed_is_1(shell: Shell) -> N
         pytest.param(["logs", "--grep", "("], "write a regular expression", id="no pattern"),
         pytest.param(["logs", "--tail", "-1"], "--tail", id="no number of lines"),
         pytest.param(["status", "--yaml"], "write  nbdist status", id="unknown option"),
+        pytest.param(["status", "--watch"], "write  nbdist status", id="a pipe to watch in"),
+        pytest.param(["status", "--watch", "--json"], "not allowed with", id="two forms at once"),
         pytest.param(["attach", "a", "b"], "write  nbdist attach [RUN]", id="one too many"),
     ],
 )

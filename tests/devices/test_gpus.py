@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from nbdist.devices import Gpu, GpuUse, list_gpus, memory_by_pid
+from nbdist.devices.gpu_load import GpuLoad, decode_loads, encode_loads
+from nbdist.devices.gpus import open_loads
 from tests.fakes.nvml import FakeGpu, FakeNvml, FakeProcess
 
 FOUR = [FakeGpu(f"GPU-{letter * 8}-1234") for letter in "abcd"]
@@ -80,3 +82,77 @@ def test_the_driver_is_left_as_it_was_found() -> None:
     memory_by_pid(bindings=nvml)
 
     assert nvml.open == 0
+
+
+def loads_of(*gpus: FakeGpu, alive: tuple[int, ...] = ()) -> list[GpuLoad]:
+    with open_loads(range(len(gpus)), bindings=FakeNvml(gpus), alive=lambda pid: pid in alive) as look:
+        return look()
+
+
+def test_a_load_is_all_that_the_driver_tells() -> None:
+    gpu = FakeGpu(
+        "GPU-aa",
+        memory=80,
+        used=60,
+        utilisation=75,
+        milliwatts=250_500,
+        temperature=61,
+        processes=(FakeProcess(7, 10), FakeProcess(8, 50)),
+    )
+
+    assert loads_of(gpu, alive=(7, 8)) == [
+        GpuLoad(
+            index=0,
+            utilisation=75,
+            memory=60,
+            memory_total=80,
+            power=250.5,
+            temperature=61,
+            processes=((7, 10), (8, 50)),
+            ours=True,
+        )
+    ]
+
+
+def test_what_a_gpu_cannot_tell_is_left_out() -> None:
+    sliced = FakeGpu("GPU-aa", memory=80, used=60, utilisation=None, milliwatts=None, temperature=30)
+
+    assert loads_of(sliced, FakeGpu("GPU-bb", lost=True)) == [
+        GpuLoad(index=0, memory=60, memory_total=80, temperature=30),
+        GpuLoad(index=1),
+    ]
+
+
+def test_without_a_driver_there_are_no_loads() -> None:
+    with open_loads([0], bindings=FakeNvml(FOUR, driver=False)) as look:
+        assert look() == []
+
+
+@pytest.mark.parametrize(
+    ("processes", "alive", "memory"),
+    [
+        pytest.param((FakeProcess(7, 10), FakeProcess(8, 50)), (7, 8), 10, id="told by process"),
+        pytest.param((FakeProcess(8, 50),), (8,), 0, id="all of it is another's"),
+        pytest.param((), (), 60, id="a container that hides the processes"),
+        pytest.param((FakeProcess(70_007, 60),), (), 60, id="a container with pids of its own"),
+        pytest.param((FakeProcess(7, None),), (7,), 60, id="a driver that hides how much"),
+    ],
+)
+def test_memory_is_that_of_the_processes_where_they_can_be_told_apart(
+    processes: tuple[FakeProcess, ...], alive: tuple[int, ...], memory: int
+) -> None:
+    (load,) = loads_of(FakeGpu("GPU-aa", memory=80, used=60, processes=processes), alive=alive)
+
+    assert load.memory_of({7, 9}) == memory
+
+
+def test_loads_survive_the_way_from_the_probe() -> None:
+    loads = [GpuLoad(index=0, power=1.5, processes=((7, 10),), ours=True), GpuLoad(index=1)]
+
+    assert decode_loads(encode_loads(loads).encode()) == loads
+
+
+@pytest.mark.parametrize("line", [b"", b"5", b"[5]", b'[{"index": 1}]', b'[{"processes": [], "heat": 1}]'])
+def test_what_is_no_answer_is_refused(line: bytes) -> None:
+    with pytest.raises(ValueError, match="not the loads of GPUs"):
+        decode_loads(line)

@@ -18,14 +18,26 @@ class FakeGpu:
     name: str | bytes = "NVIDIA H200"
     memory: int = 150_000_000_000
     processes: tuple[FakeProcess, ...] = ()
+    used: int = 0
+    utilisation: int | None = 0
+    milliwatts: int | None = 0
+    temperature: int | None = 0
+    lost: bool = False
+    """It has fallen off its bus, and answers nothing; None above is what it cannot tell."""
 
     @property
     def total(self) -> int:
         return self.memory
 
+    @property
+    def gpu(self) -> int | None:
+        return self.utilisation
+
 
 class FakeNvml:
     """A driver with these GPUs; with ``driver=False`` a machine that has none."""
+
+    NVML_TEMPERATURE_GPU = 0
 
     class NVMLError(Exception):
         pass
@@ -48,6 +60,8 @@ class FakeNvml:
 
     def nvmlDeviceGetHandleByIndex(self, index: int) -> FakeGpu:
         assert self.open, "NVML answers only between nvmlInit and nvmlShutdown"
+        if self._gpus[index].lost:
+            raise self.NVMLError("GPU is lost")
         return self._gpus[index]
 
     def nvmlDeviceGetName(self, handle: FakeGpu) -> str | bytes:
@@ -61,3 +75,19 @@ class FakeNvml:
 
     def nvmlDeviceGetComputeRunningProcesses(self, handle: FakeGpu) -> tuple[FakeProcess, ...]:
         return handle.processes
+
+    def nvmlDeviceGetUtilizationRates(self, handle: FakeGpu) -> FakeGpu:
+        self._known(handle.utilisation)
+        return handle
+
+    def nvmlDeviceGetPowerUsage(self, handle: FakeGpu) -> int:
+        return self._known(handle.milliwatts)
+
+    def nvmlDeviceGetTemperature(self, handle: FakeGpu, sensor: int) -> int:
+        assert sensor == self.NVML_TEMPERATURE_GPU
+        return self._known(handle.temperature)
+
+    def _known(self, value: int | None) -> int:
+        if value is None:
+            raise self.NVMLError("Not Supported")
+        return value

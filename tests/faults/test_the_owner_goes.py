@@ -153,7 +153,8 @@ class JupyterServer:
             kernel_id = json.load(reply)["id"]
         self.client.load_connection_file(str(self._root / f"runtime/kernel-{kernel_id}.json"))
         self.client.start_channels()
-        self.client.wait_for_ready(timeout=60)
+        # not wait_for_ready, which takes a slow machine for a dead kernel
+        self.client.kernel_info(reply=True, timeout=60)
         self.client.execute("%load_ext nbdist")
 
     def stop(self) -> None:
@@ -232,11 +233,15 @@ os._exit(0)
     # the ranks are asked to end while they are made: each time at another moment
     owners = [start_owner("-n 4", SLEEP, script=ends_at_once) for _ in range(5)]
 
+    asked = []
     for owner in owners:
         assert owner.handle.wait(20) == "cancelled", owner.handle.run.reason
         assert owner.handle.run.reason == GONE
-        asked = [event.signal for event in events_of(owner.handle) if isinstance(event, Escalated)]
-        assert asked == ["SIGINT"]
+        asked.append([event.signal for event in events_of(owner.handle) if isinstance(event, Escalated)])
+    # Python drops a KeyboardInterrupt that meets one of its own callbacks, as an import has them: then
+    # SIGTERM follows
+    assert asked.count(["SIGINT"]) >= len(owners) - 1, asked
+    assert all(signals[0] == "SIGINT" for signals in asked)
 
 
 def events_of(handle: runner.RunHandle) -> list[Event]:

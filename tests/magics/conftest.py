@@ -7,6 +7,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,9 @@ class Kernel:
     def __init__(self, home: Path) -> None:
         environment = os.environ | {"NBDIST_HOME": str(home), "LANG": "en_US.UTF-8"}
         self.home = home
+        self.displays: dict[str, list[tuple[datetime, dict[str, Any]]]] = {}
+        """What was shown under each display id, first and later, and when it was sent; for any cell."""
+
         self.manager: KernelManager
         self.client: BlockingKernelClient
         self.manager, self.client = start_new_kernel(
@@ -58,6 +62,9 @@ class Kernel:
         deadline = time.monotonic() + limit
         while True:
             message = self.client.get_iopub_msg(timeout=max(0.1, deadline - time.monotonic()))
+            if display_id := message["content"].get("transient", {}).get("display_id"):
+                shown = self.displays.setdefault(display_id, [])
+                shown.append((message["header"]["date"], message["content"]["data"]))
             if message["parent_header"].get("msg_id") != message_id:
                 continue
             content = message["content"]
@@ -70,11 +77,17 @@ class Kernel:
                 case "display_data" | "execute_result" | "update_display_data":
                     reply.data.append(content["data"])
                 case "status" if content["execution_state"] == "idle":
-                    shell = self.client.get_shell_msg(timeout=max(0.1, deadline - time.monotonic()))
-                    reply.status = shell["content"]["status"]
+                    reply.status = self._answer(message_id, deadline)
                     return reply
             if until(reply):
                 return reply
+
+    def _answer(self, message_id: str, deadline: float) -> str:
+        while True:
+            answer = self.client.get_shell_msg(timeout=max(0.1, deadline - time.monotonic()))
+            # a kernel that started slowly was asked twice how it is
+            if answer["parent_header"].get("msg_id") == message_id:
+                return str(answer["content"]["status"])
 
     def interrupt(self) -> None:
         self.manager.interrupt_kernel()

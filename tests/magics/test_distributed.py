@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+from datetime import timedelta
+
 import pytest
 
 from tests.magics.conftest import Kernel
@@ -127,13 +130,59 @@ def test_status_shows_device_pid_memory_and_the_last_line(kernel) -> None:
     kernel.run("%dist_stop --all")
 
     rows = [line.split() for line in table["text/plain"].splitlines()]
-    assert rows[0] == ["run", "rank", "state", "device", "pid", "memory", "age", "last", "line"]
+    assert rows[0][:6] == ["run", "rank", "state", "device", "pid", "memory"]
+    assert rows[0][-3:] == ["age", "last", "line"]
     assert rows[1][0].startswith("shown-")
     assert rows[2][:3] == ["0", "Running", "CPU"]
     assert rows[2][3].isdigit()
     assert rows[2][5] == "MB"
     assert rows[2][-2:] == ["last", "words"]
-    assert "<td>last words</td>" in table["text/html"]
+    assert ">last words</td>" in table["text/html"]
+
+
+UP = "import time\nprint('up')\ntime.sleep(600)"
+WAIT_UP = "import nbdist\nrun = nbdist.attach()\nwhile not all('up' in run.logs(r) for r in (0, 1)): pass"
+STATUS_THREADS = "import threading\nprint([t.name for t in threading.enumerate() if 'status' in t.name])"
+
+
+def test_in_a_notebook_the_status_is_kept_up_to_date_until_the_runs_have_ended(kernel) -> None:
+    kernel.run(f"%%distributed -n 2 -d --name live\n{UP}")
+    kernel.run(WAIT_UP)
+
+    kernel.run("%dist_status", metadata={"cellId": "a1"})
+    kernel.run("import time\ntime.sleep(2.5)")
+    kernel.run("%dist_stop")
+    kernel.run("for t in __import__('threading').enumerate():\n    if t.name == 'nbdist status': t.join(10)")
+
+    (shown,) = kernel.displays.values()
+    moments, tables = zip(*shown, strict=True)
+    assert "Running" in tables[0]["text/plain"]
+    assert "Stopped" in tables[-1]["text/plain"]
+    assert "As of 2" in tables[-1]["text/html"]
+    assert all(later - earlier > timedelta(seconds=0.8) for earlier, later in itertools.pairwise(moments))
+    assert kernel.run(STATUS_THREADS).stdout == "[]\n"
+
+
+def test_one_status_at_a_time_is_kept_up_to_date(kernel) -> None:
+    kernel.run(f"%%distributed -n 2 -d --name live\n{UP}")
+    kernel.run(WAIT_UP)
+
+    for _ in range(3):
+        kernel.run("%dist_status", metadata={"cellId": "a1"})
+    kernel.run("watching = [t for t in __import__('threading').enumerate() if t.name == 'nbdist status']")
+    kernel.run("for t in watching[:-1]: t.join(10)")
+
+    assert kernel.run(STATUS_THREADS).stdout == "['nbdist status']\n"
+    kernel.run("%dist_stop")
+
+
+def test_a_status_of_runs_that_have_ended_is_shown_once(kernel) -> None:
+    kernel.run(TRAINING)
+
+    reply = kernel.run("%dist_status", metadata={"cellId": "a1"})
+
+    assert "Finished" in reply.data[0]["text/plain"]
+    assert kernel.displays == {}
 
 
 def test_logs_come_from_disk_by_rank_tail_and_pattern(kernel) -> None:

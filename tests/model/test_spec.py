@@ -18,6 +18,7 @@ FULL = a_spec(
     environment={"NCCL_DEBUG": "INFO", "HF_TOKEN": "•••"},
     detached=True,
     timeout=90.0,
+    scrape=False,
     owner=ProcessId(pid=77, start_time=5, boot_id="b"),
     notebook="/home/ada/训练.ipynb",
 )
@@ -61,7 +62,17 @@ def test_what_a_newer_version_added_is_left_out() -> None:
 
 def test_what_an_older_version_did_not_write_has_its_default() -> None:
     older = through_json(a_spec().to_dict())
-    for name in ("args", "python_path", "environment", "detached", "timeout", "owner", "notebook", "format"):
+    for name in (
+        "args",
+        "python_path",
+        "environment",
+        "detached",
+        "timeout",
+        "scrape",
+        "owner",
+        "notebook",
+        "format",
+    ):
         del older[name]
     for rank in older["ranks"]:
         del rank["device"], rank["node_rank"], rank["environment"]

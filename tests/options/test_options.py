@@ -43,6 +43,8 @@ from nbdist.options import OPTIONS, Options, help_text, parse, parse_duration, p
         ),
         pytest.param("--cwd /tmp", {"cwd": "/tmp"}, id="directory"),
         pytest.param("--no-panel", {"panel": False}, id="plain text"),
+        pytest.param("--no-scrape", {"scrape": False}, id="no curves of what is printed"),
+        pytest.param("--no-scrape --scrape", {"scrape": True}, id="curves of what is printed after all"),
         pytest.param("-n 2 -n 3", {"nproc": 3}, id="said twice, the last counts"),
         pytest.param(
             "-n 2 -d --name a --timeout 5m --no-panel",
@@ -142,6 +144,7 @@ MISTAKES = [
     pytest.param("""--args "it's" """, 'No closing quotation; write  --args "--lr 0.1"', id="half a quote"),
     pytest.param("--name 'a", 'No closing quotation; quote a value like  --args "--lr 0.1"', id="a quote"),
     pytest.param("--detach=yes", "--detach takes no value: write  --detach", id="a value too many"),
+    pytest.param("--scrape=yes", "--scrape takes no value: write  --scrape", id="a value for yes"),
     pytest.param("-n 2 train.py", "'train.py' is no option: arguments of the program go into", id="a file"),
     pytest.param("--detatch", "no option --detatch: did you mean --detach?", id="misspelt"),
     pytest.param("--gpu 0", "no option --gpu: did you mean --gpus?", id="one letter short"),

@@ -1,10 +1,10 @@
-"""Escape sequences, taken out of what ranks write."""
+"""Escape sequences in what ranks write: taken out, or kept where they are colours."""
 
 from __future__ import annotations
 
 import pytest
 
-from nbdist.panel.ansi import strip_ansi
+from nbdist.panel.ansi import ansi_html, colours_alone, printable, strip_ansi
 
 
 @pytest.mark.parametrize(
@@ -23,3 +23,49 @@ from nbdist.panel.ansi import strip_ansi
 )
 def test_sequences_are_taken_out_and_text_stays(text: str, plain: str) -> None:
     assert strip_ansi(text) == plain
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        pytest.param("step\t1 损失", "step\t1 损失", id="plain text, as it is"),
+        pytest.param("\x1b[31mred", "\x1b[31mred\x1b[0m", id="a colour ends with its line"),
+        pytest.param("\x1b[2A\x1b[Kup \x1b[1mbold", "up \x1b[1mbold\x1b[0m", id="the cursor stays"),
+        pytest.param("\x1b]0;title\x07text", "text", id="no titles"),
+        pytest.param("bell\x07 back\x08 feed\x0c", "bell back feed", id="no control characters"),
+        pytest.param("\x9b2Aeight bits", "2Aeight bits", id="nor those of eight bits"),
+        pytest.param("half \x1b[3", "half [3", id="half a sequence"),
+    ],
+)
+def test_on_a_terminal_colours_are_kept_and_nothing_else_acts(text: str, kept: str) -> None:
+    assert colours_alone(text) == kept
+
+
+def test_what_is_printable_takes_as_many_columns_as_it_has_characters() -> None:
+    assert printable("\x1b[31ma\tb\x00\x1b[0m") == "a       b"
+
+
+@pytest.mark.parametrize(
+    ("text", "markup"),
+    [
+        pytest.param("a < b & c", "a &lt; b &amp; c", id="no colour"),
+        pytest.param("\x1b[31mred\x1b[0m.", '<span class="n-c1">red</span>.', id="red"),
+        pytest.param("\x1b[92mbright\x1b[39m.", '<span class="n-c2">bright</span>.', id="bright"),
+        pytest.param("\x1b[1;4;33mx\x1b[22;24my", '<span class="n-c3 n-cb n-cu">x</span>'
+                     '<span class="n-c3">y</span>', id="bold and underlined"),
+        pytest.param("\x1b[2;3mx\x1b[23m", '<span class="n-cd n-ci">x</span>', id="dim and italic"),
+        pytest.param("\x1b[30;47mx\x1b[97my", "xy", id="black and white are the page's own"),
+        pytest.param("\x1b[90mx", '<span class="n-c7">x</span>', id="grey"),
+        pytest.param("\x1b[38;5;208mx", '<span class="n-c3">x</span>', id="orange of 256"),
+        pytest.param("\x1b[38;5;12mx", '<span class="n-c4">x</span>', id="the 16 of 256"),
+        pytest.param("\x1b[38;5;240mx", '<span class="n-c7">x</span>', id="the greys of 256"),
+        pytest.param("\x1b[38;2;30;160;220mx", '<span class="n-c6">x</span>', id="true colour"),
+        pytest.param("\x1b[48;2;1;2;3;35mx", '<span class="n-c5">x</span>', id="behind a background"),
+        pytest.param("\x1b[38;5mx\x1b[38mx\x1b[;mx", "xxx", id="what is cut off"),
+        pytest.param("\x1b[99;1337mx", "x", id="what nobody knows"),
+        pytest.param("\x1b[31m<b>\x1b]8;;javascript:x\x07\x1b[0m", '<span class="n-c1">&lt;b&gt;</span>',
+                     id="markup and links"),
+    ],
+)  # fmt: skip
+def test_colours_become_spans_and_text_stays_text(text: str, markup: str) -> None:
+    assert ansi_html(text) == markup

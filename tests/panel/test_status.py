@@ -1,7 +1,9 @@
-"""Every run and its ranks as a table."""
+"""Every run and its ranks as a table, once or again and again."""
 
 from __future__ import annotations
 
+import json
+import time
 import unicodedata
 from html.parser import HTMLParser
 from pathlib import Path
@@ -9,49 +11,40 @@ from pathlib import Path
 import pytest
 
 from nbdist.model import RunState
-from nbdist.panel import status_html, status_text, status_views
-from nbdist.panel.view import RankView, RunView
+from nbdist.panel import status_html, status_text, status_views, watch_status
+from nbdist.panel.view import RunView
 from tests.fakes.directories import WrittenRun
 from tests.fakes.runs import CREATED, STARTED, a_spec, errored, exited, run_ended
+from tests.fakes.views import a_rank, a_run, so_far
 
-
-def rank(number: int, **changes: object) -> RankView:
-    values = {
-        "rank": number,
-        "state": "running",
-        "device": f"GPU {number}",
-        "pid": 4001 + number,
-        "memory": 9_400_000_000,
-        "gpu_memory": 1_400_000_000,
-        "exit": "",
-        "elapsed": 61.0,
-        "last_line": f"step {number}",
-    }
-    return RankView(**(values | changes))
-
-
-VIEW = RunView(
-    run_id="20261120-141503-lenet-k3f9",
-    label="lenet-k3f9",
-    state="running",
-    live=True,
-    reason="",
+NOTHING = {"pid": None, "memory": None, "gpu_memory": None, "gpu": None, "rate": None}
+VIEW = a_run(
+    [
+        a_rank(0),
+        a_rank(1, state="failed", exit="exit 1", last_line="损失 0.5", **NOTHING),
+        a_rank(11, memory=312_000_000, gpu_memory=None, gpu=None, cpu=100.0, last_line=""),
+    ],
     elapsed=65.0,
-    ranks=(
-        rank(0),
-        rank(1, state="failed", exit="exit 1", pid=None, memory=None, gpu_memory=None, last_line="损失 0.5"),
-        rank(11, memory=312_000_000, gpu_memory=None, last_line=""),
-    ),
+    progress=so_far(0.62),
 )
 
 
 def test_a_table_stands_in_columns() -> None:
     assert status_text([VIEW], "en").splitlines() == [
-        "run         rank  state           device  pid   memory  age   last line",
-        "lenet-k3f9        Running                               1:05",
-        "            0     Running         GPU 0   4001  1.4 GB  1:01  step 0",
-        "            1     Failed, exit 1  GPU 1                 1:01  损失 0.5",
-        "            11    Running         GPU 11  4012  312 MB  1:01",
+        "run         rank  state           device  pid   memory      use    step/s  age   last line",
+        "lenet-k3f9        Running                                                  1:05  62 % · epoch 3/4"
+        " · 0:51 left",
+        "            0     Running         GPU 0   4001  11.2/80 GB  81 %   7.9     1:01  step 0",
+        "            1     Failed, exit 1  GPU 1                                    1:01  损失 0.5",
+        "            11    Running         GPU 11  4012  312 MB      100 %  7.9     1:01",
+    ]
+
+
+def test_what_is_not_known_of_any_rank_has_no_column() -> None:
+    text = status_text([a_run([a_rank(0, **NOTHING)])], "en")
+
+    assert text.splitlines()[0].split() == [
+        *("run", "rank", "state", "device", "pid", "memory", "age", "last", "line")
     ]
 
 
@@ -79,9 +72,7 @@ def test_no_line_ends_in_spaces() -> None:
 
 
 def test_every_run_is_in_the_table_in_the_order_given() -> None:
-    other = RunView(
-        run_id="x", label="bert-aaaa", state="succeeded", live=False, reason="", elapsed=0.0, ranks=()
-    )
+    other = a_run((), label="bert-aaaa", state="succeeded", live=False, elapsed=0.0)
 
     text = status_text([VIEW, other], "en")
 
@@ -91,7 +82,7 @@ def test_every_run_is_in_the_table_in_the_order_given() -> None:
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_without_runs_it_says_how_to_start_one(language: str) -> None:
     assert "%%distributed -n 2" in status_text([], language)
-    assert "%%distributed -n 2" in status_html([], language)
+    assert "%%distributed -n 2" in status_html([], language, CREATED)
 
 
 class Table(HTMLParser):
@@ -101,6 +92,7 @@ class Table(HTMLParser):
         super().__init__()
         self.rows: list[list[str]] = []
         self.tags: set[str] = set()
+        self._in_cell = False
         self.feed(markup)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -109,38 +101,136 @@ class Table(HTMLParser):
             self.rows.append([])
         if tag in ("td", "th"):
             self.rows[-1].append("")
+            self._in_cell = True
+
+    def handle_endtag(self, tag: str) -> None:
+        self._in_cell = self._in_cell and tag not in ("td", "th")
 
     def handle_data(self, data: str) -> None:
-        if self.rows and self.rows[-1]:
+        if self._in_cell:
             self.rows[-1][-1] += data
 
 
-def test_the_html_holds_the_same_cells() -> None:
-    table = Table(status_html([VIEW], "en"))
+def test_the_html_has_a_heading_for_a_run_and_a_line_for_each_rank() -> None:
+    table = Table(status_html([VIEW], "en", CREATED))
 
-    assert table.rows[2] == ["", "0", "Running", "GPU 0", "4001", "1.4 GB", "1:01", "step 0"]
-    assert [" ".join(row).split() for row in table.rows] == [
-        line.split() for line in status_text([VIEW], "en").splitlines()
+    assert table.rows == [
+        ["rank", "state", "device", "memory", "use", "step/s", "age", "pid", "last line"],
+        ["● Running lenet-k3f9  3 ranks · 1:05 · 62 % · epoch 3/4 · 0:51 left"],
+        ["0", "● Running", "GPU 0", "11.2/80 GB", "81 %", "7.9", "1:01", "4001", "step 0"],
+        ["1", "✕ Failed, exit 1", "GPU 1", "", "", "", "1:01", "", "损失 0.5"],
+        ["11", "● Running", "GPU 11", "312 MB", "100 %", "7.9", "1:01", "4012", ""],
     ]
 
 
+def test_the_html_says_when_it_was_taken() -> None:
+    now = time.mktime((2026, 11, 20, 14, 15, 3, 0, 0, -1))
+
+    assert ">As of 2026-11-20 14:15:03<" in status_html([VIEW], "en", now)
+    assert ">截至 2026-11-20 14:15:03<" in status_html([VIEW], "zh", now)
+
+
+def test_a_long_last_line_is_whole_in_its_title() -> None:
+    line = "x" * 200
+
+    assert f'title="{line}">{line}</td>' in status_html([a_run([a_rank(0, last_line=line)])], "en", CREATED)
+
+
+def test_of_many_ranks_those_that_matter_have_a_line() -> None:
+    ranks = [a_rank(number, state="failed" if number == 77 else "running") for number in range(256)]
+
+    table = Table(status_html([a_run(ranks)], "en", CREATED))
+
+    assert [row[0] for row in table.rows[2:]] == ["0", "1", "2", "3", "4", "5", "6", "77", "…"]
+    assert table.rows[-1] == ["…", "● 248 Running"]
+
+
 def test_what_a_rank_printed_is_no_markup() -> None:
-    evil = "<script>alert('x')</script><img src=x onerror=y>"
-    view = RunView(
-        run_id="x",
+    evil = "\"'<script>alert('x')</script><img src=x onerror=y>"
+    view = a_run(
+        [a_rank(0, last_line=evil, device="<u>", state="failed", exit="<s>")],
         label="<b>x</b>",
         state="failed",
         live=False,
         reason="<i>why</i>",
-        elapsed=0.0,
-        ranks=(rank(0, last_line=evil, device="<u>"),),
+        progress=so_far(0.5, text="<q>"),
     )
 
-    table = Table(status_html([view], "en"))
+    table = Table(status_html([view], "en", CREATED))
 
-    assert table.tags == {"style", "table", "thead", "tbody", "tr", "th", "td"}
+    assert table.tags == {"style", "div", "table", "thead", "tbody", "tr", "th", "td", "span", "code"}
     assert table.rows[2][-1] == evil
-    assert table.rows[1][0] == "<b>x</b>"
+    assert table.rows[1][0].startswith("✕ Failed <b>x</b>")
+
+
+class Watch:
+    """Somebody who watches these looks at a run, one a second."""
+
+    def __init__(self, *looks: RunView, leaves_after: float = float("inf")) -> None:
+        self._looks = list(looks)
+        self._leaves_after = leaves_after
+        self.now = 0.0
+        self.shown: list[RunView] = []
+
+    def read(self) -> list[RunView]:
+        return [self._looks[min(len(self._looks) - 1, int(self.now))]]
+
+    def show(self, views: list[RunView]) -> None:
+        self.shown += views
+
+    def wait(self, seconds: float) -> bool:
+        self.now += seconds
+        return self.now > self._leaves_after
+
+    def watch(self) -> list[RunView]:
+        watch_status(
+            self.read, self.show, self.wait, shown=self._looks[:1], grain=5.0, clock=lambda: self.now
+        )
+        return self.shown
+
+
+def after(seconds: float, **changes: object) -> RunView:
+    ranks = [a_rank(rank, elapsed=seconds) for rank in (0, 1)]
+    return a_run(ranks, elapsed=seconds, **changes)
+
+
+ENDED = a_run(state="succeeded", live=False)
+
+
+def test_the_table_is_shown_again_when_something_has_changed_until_the_end() -> None:
+    looks = [after(1.0), after(2.0, reason="new"), after(3.0, reason="new"), ENDED, after(9.0)]
+
+    assert Watch(*looks).watch() == [looks[1], looks[3]]
+
+
+def test_time_that_goes_by_is_a_change_each_five_seconds() -> None:
+    looks = [after(float(second), progress=so_far(0.5, remaining=99.0 - second)) for second in range(21)]
+
+    shown = Watch(*looks, ENDED).watch()
+
+    assert len(shown) <= 9
+    assert {int(view.elapsed) for view in shown} >= {5, 10, 15, 20}
+
+
+def test_runs_that_have_ended_are_not_looked_at_again() -> None:
+    watch = Watch(ENDED)
+
+    assert watch.watch() == []
+    assert watch.now == 0.0
+
+
+def test_nobody_watches_for_longer_than_an_hour() -> None:
+    watch = Watch(after(1.0))
+
+    watch.watch()
+
+    assert watch.now == 3600.0
+
+
+def test_a_table_that_nobody_looks_at_any_more_is_left_as_it_is() -> None:
+    watch = Watch(after(1.0), after(2.0, reason="seen"), after(3.0, reason="not seen"), leaves_after=1.5)
+
+    assert [view.reason for view in watch.watch()] == ["seen"]
 
 
 def test_runs_are_read_from_their_directories(tmp_path: Path) -> None:
@@ -167,3 +257,31 @@ def test_colours_do_not_run_over_the_table(tmp_path: Path) -> None:
     (view,) = status_views([written.directory], now=CREATED)
 
     assert view.ranks[0].last_line == "ERROR: no"
+
+
+def test_use_rate_and_progress_come_from_the_ends_of_the_files(tmp_path: Path) -> None:
+    written = WrittenRun(tmp_path).happened(*STARTED)
+    written.directory.rank(0).system.write_text(
+        json.dumps({"t": CREATED + 59.5, "v": {"memory": 4e8, "cpu": 98.0}}) + "\n"
+    )
+    with written.directory.rank(0).metrics.open("w") as metrics:
+        for step in range(600):
+            point = {"t": CREATED + step / 10, "step": step, "v": {"loss": 0.5}}
+            metrics.write(json.dumps(point | ({"total": 1000} if step == 0 else {})) + "\n")
+
+    (view,) = status_views([written.directory], now=CREATED + 60)
+
+    assert (view.ranks[0].memory, view.ranks[0].cpu) == (400_000_000, 98.0)
+    assert view.ranks[0].rate == pytest.approx(10, rel=0.02)
+    assert view.progress is not None
+    assert view.progress.fraction == pytest.approx(0.6, abs=0.01)
+    assert view.progress.remaining == pytest.approx(40, abs=2)
+
+
+def test_a_run_that_succeeded_needs_no_progress(tmp_path: Path) -> None:
+    written = WrittenRun(tmp_path).printed(0, "epoch 2/4: 50%|##  | 5/10 [00:01<00:01, 5.00it/s]\n")
+    written.happened(*STARTED, exited(0), exited(1), run_ended(RunState.SUCCEEDED))
+
+    (view,) = status_views([written.directory], now=CREATED + 60)
+
+    assert view.progress is None

@@ -9,10 +9,20 @@ from pathlib import Path
 import pytest
 
 from nbdist.model import RunState
-from nbdist.panel import summary_html, summary_text
-from nbdist.panel.summary import initial_html
+from nbdist.panel import summary_bundle, summary_html, summary_text
+from nbdist.panel.summary_page import initial_html
 from tests.fakes.directories import WrittenRun
-from tests.fakes.runs import CREATED, STARTED, a_spec, errored, escalated, exited, run_ended, run_lost
+from tests.fakes.runs import (
+    CREATED,
+    STARTED,
+    a_spec,
+    errored,
+    escalated,
+    exited,
+    rank_started,
+    run_ended,
+    run_lost,
+)
 
 EVIL = "</pre><script>alert('x')</script><img src=https://example.org/x onerror=y>&amp;"
 
@@ -74,17 +84,103 @@ def test_a_success_says_how_long_it_took_and_what_came_out(succeeded: WrittenRun
     text = page(succeeded).text
 
     assert "✓ Finished lenet-k3f9 2 ranks · 0:47" in text
-    assert "Last values: loss 0.1235 acc 0.9" in text
-    assert "rank 0 · Finished · end of the logepoch 1 epoch 2" in text
-    assert "rank 1 · Finished · end of the logno output" in text
+    assert "loss 0.1235" in text
+    assert "acc 0.9" in text
+    assert "rank 0epoch 1 epoch 2" in text
+    assert "rank 1no output" in text
     assert "Full log: %dist_logs lenet-k3f9" in text
 
 
-def test_a_failure_says_which_rank_and_which_line(failed: WrittenRun) -> None:
+def test_a_failure_says_which_rank_and_which_line_and_how_the_others_ended(failed: WrittenRun) -> None:
     text = page(failed).text
 
     assert "✕ Failed lenet-k3f9 2 ranks · 0:12 · rank 1 failed" in text
-    assert "rank 1 failed first: ValueError at line 9 of the cell" in text
+    assert "0 ■ Ended, SIGTERM, +1.0 s" in text
+    assert "1 ✕ Failed first, exit 1" in text
+    assert "rank 1 failed first: ValueError at line 9 of the cell at 0:09" in text
+    assert "ValueError: bad batch" in text
+    assert "1 other rank ended after it0 ended by nbdist (SIGTERM)" in text
+
+
+def test_ranks_that_finished_need_no_strip(succeeded: WrittenRun) -> None:
+    assert "n-ranks" not in "".join(str(value) for _, value in page(succeeded).attributes)
+
+
+CELL = "".join(f"line_{number} = <{number}>\n" for number in range(1, 13))
+
+
+@pytest.mark.parametrize(
+    ("at", "shown"),
+    [
+        pytest.param(9, ("7", "8", "▸ 9", "10", "11"), id="in the middle"),
+        pytest.param(1, ("▸ 1", "2", "3"), id="at the begin"),
+        pytest.param(12, ("10", "11", "▸ 12"), id="at the end"),
+    ],
+)
+def test_the_code_around_the_failure_is_shown(tmp_path: Path, at: int, shown: tuple[str, ...]) -> None:
+    written = failure_at(WrittenRun(tmp_path, cell=CELL), at, source=f"line_{at} = <{at}>")
+
+    found = page(written)
+
+    code = " ".join(f"{mark} line_{mark.split()[-1]} = <{mark.split()[-1]}>" for mark in shown)
+    assert code in found.text
+    assert ("class", "n-at") in found.attributes
+
+
+def failure_at(written: WrittenRun, line: int, *, source: str) -> WrittenRun:
+    written.happened(*STARTED, errored(1), exited(1, 1), run_ended(RunState.FAILED, "rank 1 failed"))
+    return written.raised(1, "ValueError", "x", frames=[(written.spec.program, line, "<module>", source)])
+
+
+@pytest.mark.parametrize(
+    ("line", "source", "shown"),
+    [
+        pytest.param(3, "old = 1", "▸ 3 old = 1", id="a line that has changed"),
+        pytest.param(99, "gone = 1", "▸ 99 gone = 1", id="a line that is gone"),
+    ],
+)
+def test_of_a_script_that_has_changed_the_line_that_failed_is_shown(
+    tmp_path: Path, line: int, source: str, shown: str
+) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("one = 1\ntwo = 2\nthree = 3\n")
+    written = WrittenRun(tmp_path / "home", a_spec(program=str(script)))
+
+    text = page(failure_at(written, line, source=source)).text
+
+    assert f"at line {line} of train.py" in text
+    assert shown in text
+    assert "two = 2" not in text
+
+
+def test_a_known_error_has_its_cause_and_its_fix(tmp_path: Path) -> None:
+    written = WrittenRun(tmp_path).happened(*STARTED, exited(1, -11), run_ended(RunState.FAILED))
+
+    assert re.search(r"Cause .+Fix .+", page(written).text)
+    assert re.search(r"原因 .+解决方法 .+", page(written, "zh").text)
+
+
+def test_the_log_of_a_rank_that_died_without_a_word_is_open(tmp_path: Path) -> None:
+    written = WrittenRun(tmp_path).printed(1, "the last words\n").printed(0, "fine\n")
+    written.happened(*STARTED, exited(1, -9), exited(0, -15, ended=True), run_ended(RunState.FAILED))
+
+    markup = summary_html(written.run, written.directory, "en")
+
+    assert markup.count("<details open>") == 1
+    assert "rank 1 · Failed</summary><pre>the last words" in markup.partition("<details open>")[2]
+
+
+def test_metrics_have_curves_and_the_seventh_only_its_value(succeeded: WrittenRun) -> None:
+    for step in range(5):
+        succeeded.recorded(0, **{f"m{number}": step * number + 0.5 for number in range(7)})
+
+    found = page(succeeded)
+
+    # loss and acc have but one point each
+    assert found.tags.count("svg") == 4
+    assert ("aria-label", "m3: 0.5 → 12.5") in found.attributes
+    assert "m3 12.5 from 0.5" in found.text
+    assert "m4 16.5 · m5 20.5 · m6 24.5" in found.text
 
 
 def test_a_chinese_summary_is_chinese(succeeded: WrittenRun) -> None:
@@ -93,6 +189,14 @@ def test_a_chinese_summary_is_chinese(succeeded: WrittenRun) -> None:
     assert "✓ 已完成 lenet-k3f9 2 个进程 · 0:47" in text
     assert "最新指标" in text
     assert "完整日志" in text
+
+
+def test_a_chinese_failure_is_chinese(failed: WrittenRun) -> None:
+    text = page(failed, "zh").text
+
+    assert "1 ✕ 最先失败, 退出码 1" in text
+    assert "进程 1 最先失败:ValueError,单元格 第 9 行" in text
+    assert "随后另有 1 个进程退出0 由 nbdist 结束(SIGTERM)" in text
 
 
 @pytest.mark.parametrize(
@@ -117,20 +221,33 @@ def test_a_lost_run_has_a_summary(tmp_path: Path) -> None:
 
 def everything_evil(home: Path) -> WrittenRun:
     """A run in which all that a user can name or print is an attack."""
-    written = WrittenRun(home, a_spec(name=EVIL)).printed(0, EVIL + "\n").printed(1, EVIL + "\n")
-    written.recorded(0, **{EVIL: 1.0})
+    written = (
+        WrittenRun(home, a_spec(name=EVIL), cell=f"{EVIL}\n" * 12)
+        .printed(0, EVIL + "\n")
+        .printed(1, EVIL + "\n")
+    )
+    written.recorded(0, **{EVIL: 1.0}).recorded(0, **{EVIL: 2.0})
     written.raised(1, "ValueError", EVIL, frames=[(written.spec.program, 9, EVIL, EVIL)])
     written.happened(*STARTED, errored(1), exited(1, 1), exited(0), run_ended(RunState.FAILED, EVIL))
     return written
 
 
 def test_nothing_that_a_rank_says_becomes_markup(tmp_path: Path) -> None:
-    found = page(everything_evil(tmp_path))
+    written = everything_evil(tmp_path)
 
-    assert set(found.tags) == {"style", "div", "span", "b", "code", "pre", "details", "summary"}
-    assert {name for name, _ in found.attributes} == {"class", "style", "aria-hidden"}
-    # its name at the top and at the bottom, why it failed, a metric, and two logs
-    assert found.text.count("<script>") == 6
+    for language in ("en", "zh"):
+        found = page(written, language)
+
+        assert set(found.tags) <= {
+            *("style", "div", "span", "b", "code", "pre", "details", "summary", "svg", "polyline")
+        }
+        assert {name for name, _ in found.attributes} <= {
+            *("class", "aria-hidden", "open", "role", "aria-label", "viewbox", "width", "height"),
+            *("preserveaspectratio", "fill", "stroke", "stroke-width", "stroke-linejoin"),
+            *("vector-effect", "points"),
+        }
+        # its name at the top and at the bottom, why it failed, a metric, the code, the message, two logs
+        assert found.text.count("<script>") >= 8
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
@@ -140,13 +257,28 @@ def test_a_summary_runs_nothing_and_loads_nothing(failed: WrittenRun, language: 
     assert not re.search(r"<(script|link|img|iframe|object|embed)|https?:|url\(|@import|\bon\w+=", markup)
 
 
-def test_colours_of_a_terminal_are_left_out(tmp_path: Path) -> None:
-    written = WrittenRun(tmp_path).printed(0, "\x1b[31mred\x1b[0m \x1b]8;;x\x07link\x1b]8;;\x07\n")
+def test_colours_of_a_terminal_are_kept_and_nothing_else_of_it(tmp_path: Path) -> None:
+    written = WrittenRun(tmp_path).printed(0, "\x1b[31mred\x1b[0m \x1b]8;;x\x07link\x1b]8;;\x07\x1b[2A\n")
     written.happened(*STARTED, exited(0, -11), exited(1), run_ended(RunState.FAILED))
 
-    found = page(written)
+    assert '<pre><span class="n-c1">red</span> link</pre>' in summary_html(
+        written.run, written.directory, "en"
+    )
 
-    assert "end of the logred linkrank 1" in found.text
+
+def test_a_progress_bar_is_one_line(succeeded: WrittenRun) -> None:
+    succeeded.printed(1, "\r 10%|#  |\r 50%|## |\r100%|###|\n")
+
+    assert "rank 1100%|###|" in page(succeeded).text
+
+
+def test_ranks_that_wrote_the_same_share_the_end_of_their_logs(succeeded: WrittenRun) -> None:
+    succeeded.printed(1, "epoch 1\nepoch 2\n")
+
+    found = page(succeeded)
+
+    assert found.tags.count("details") == 1
+    assert "rank 0–1epoch 1 epoch 2" in found.text
 
 
 def test_only_the_end_of_a_long_log_is_kept(succeeded: WrittenRun) -> None:
@@ -156,13 +288,85 @@ def test_only_the_end_of_a_long_log_is_kept(succeeded: WrittenRun) -> None:
 
     assert "line 99999" in markup
     assert "line 99984" not in markup
-    assert len(markup) < 5000
+    assert len(markup) < 10_000
 
 
-def test_a_run_of_many_ranks_keeps_the_notebook_small(tmp_path: Path) -> None:
-    written = WrittenRun(tmp_path, a_spec(ranks=64)).happened(run_lost())
+WIDEST = {
+    "markup": "<&>" * 5_000,
+    "colours": "\x1b[31mx\x1b[0m" * 2_000,
+    "Chinese": "损失" * 8_000,
+    "a bar": "\r".join(f"{percent}%|" for percent in range(2_000)),
+    "short lines": "<\n" * 10_000,
+}
 
-    assert page(written).tags.count("details") == 8
+
+@pytest.mark.parametrize("output", WIDEST.values(), ids=WIDEST)
+@pytest.mark.parametrize("ranks", [8, 256])
+def test_a_notebook_stays_small_whatever_its_ranks_write(tmp_path: Path, ranks: int, output: str) -> None:
+    written = WrittenRun(tmp_path, a_spec(ranks=ranks, name="n" * 60), cell=f"{output}\n" * 9)
+    written.happened(*STARTED, *(rank_started(rank) for rank in range(2, ranks)))
+    for rank in range(ranks):
+        written.printed(rank, f"{rank} {output}\n" * 3)
+        said = output if rank == 0 else output[:1_000]
+        written.raised(
+            rank, "E" * 500, said, frames=[(written.spec.program, 5, output[:99], output[:99])] * 50
+        )
+        written.happened(errored(rank), exited(rank, 1 + rank % 100))
+    for number in range(40):
+        written.recorded(0, **{f"{number} {output[:2_000]}": 1.0}).recorded(0, **{f"{number} x": 0.5})
+    written.happened(run_ended(RunState.FAILED, output))
+
+    bundle = summary_bundle(written.run, written.directory, "en", ["a note"])
+
+    assert len(bundle["text/html"].encode()) < 50_000
+    assert len(bundle["text/plain"].encode()) < 40_000
+    Page(bundle["text/html"])
+
+
+def test_of_many_ranks_those_that_matter_are_kept(tmp_path: Path) -> None:
+    written = WrittenRun(tmp_path, a_spec(ranks=64))
+    written.happened(*STARTED, *(rank_started(rank) for rank in range(2, 64)))
+    for rank in range(64):
+        written.printed(rank, f"words of {rank}\n")
+    written.happened(
+        exited(40, 3), exited(50, -9), *(exited(rank) for rank in range(64) if rank not in (40, 50))
+    )
+    written.happened(run_ended(RunState.FAILED, "rank 40 failed"))
+
+    text = page(written).text
+
+    assert [rank for rank in range(64) if f"words of {rank}" in text.replace(f"words of {rank}0", "")] == [
+        *range(6), 40, 50
+    ]  # fmt: skip
+    assert "40 ✕ Failed first, exit 3" in text
+    assert "50 ✕ Failed, SIGKILL" in text
+    assert "0–39, 41–49, 51–63 ✓ Finished" in text
+    assert "The ends of 8 of 64 logs are kept here." in text
+
+
+def test_how_far_a_run_came_that_did_not_succeed(tmp_path: Path) -> None:
+    written = WrittenRun(tmp_path).printed(0, "epoch 2/4: 50%|##  | 5/10 [00:01<00:01, 5.00it/s]\r")
+    written.happened(*STARTED, run_ended(RunState.CANCELLED, "stopped by ada"))
+
+    assert "stopped at 37 %, epoch 2/4 · stopped by ada" in page(written).text
+
+
+def test_plain_text_has_the_same_facts(failed: WrittenRun) -> None:
+    failed.printed(1, "\x1b[31mthe last words\x1b[0m\n").recorded(0, loss=0.5)
+
+    plain = summary_bundle(failed.run, failed.directory, "en", ["a note"])["text/plain"]
+
+    for fact in (
+        "Failed · 2 ranks · 0:12 · rank 1 failed",
+        "loss=0.5",
+        "0 ■ Ended, SIGTERM, +1.0 s",
+        "1 ✕ Failed first, exit 1",
+        "rank 1 failed first: ValueError at line 9 of the cell",
+        "ValueError: bad batch",
+        "a note",
+        "rank 1 · Failed · end of the log\n    the last words",
+    ):
+        assert fact in plain
 
 
 def test_the_text_says_the_same_in_a_few_lines(succeeded: WrittenRun) -> None:

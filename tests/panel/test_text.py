@@ -9,9 +9,10 @@ import pytest
 
 from nbdist.model import Device, Event, Run
 from nbdist.panel import LogSurface, TextSurface
-from nbdist.panel.follow import LogDelta
+from nbdist.panel.following import LogDelta
 from nbdist.panel.view import RunView, view_of
 from tests.fakes.runs import CREATED, STARTED, a_spec, stop_requested
+from tests.fakes.views import a_run, so_far
 
 
 class Page:
@@ -122,6 +123,51 @@ def test_a_flood_of_lines_ends_with_a_note_and_the_notebook_stays_small() -> Non
         "[0] 3",
         "[nbdist] 3 lines are shown; the rest is in the log: %dist_logs",
     ]
+
+
+def progress_lines(*looks: tuple[float, float], language: str = "en", **more: object) -> list[str]:
+    """What is said of the progress when it is looked at so: seconds since the start, and how far it is."""
+    writes: list[str] = []
+    surface = TextSurface(writes.append, language=language)
+    for elapsed, fraction in looks:
+        surface.update(a_run(elapsed=elapsed, progress=so_far(fraction), **more), [])
+    return "".join(writes).splitlines()[1:]
+
+
+def test_progress_is_a_line_at_each_tenth() -> None:
+    assert progress_lines((6.0, 0.04), (12.0, 0.11), (18.0, 0.19), (24.0, 0.2), (30.0, 0.55)) == [
+        "[nbdist] lenet-k3f9: 11 % · epoch 3/4 · 0:51 left",
+        "[nbdist] lenet-k3f9: 20 % · epoch 3/4 · 0:51 left",
+        "[nbdist] lenet-k3f9: 55 % · epoch 3/4 · 0:51 left",
+    ]
+
+
+def test_progress_is_said_at_most_each_five_seconds_and_a_short_run_says_none() -> None:
+    quick = [(second / 2, second / 10) for second in range(10)]
+
+    assert progress_lines(*quick) == []
+    assert len(progress_lines(*quick, (5.0, 0.95), (9.9, 1.0), (10.0, 1.0))) == 2
+
+
+def test_a_run_that_is_tried_again_says_its_progress_again() -> None:
+    said = progress_lines((6.0, 0.5), (12.0, 0.1), (18.0, 0.2))
+
+    assert [line.split()[2] for line in said] == ["50", "20"]
+
+
+def test_progress_in_chinese_and_after_the_end() -> None:
+    assert progress_lines((6.0, 0.5), language="zh") == ["[nbdist] lenet-k3f9: 50 % · epoch 3/4 · 剩余 0:51"]
+    assert progress_lines((6.0, 0.5), live=False) == []
+
+
+def test_a_line_that_grows_is_not_shown_piece_by_piece() -> None:
+    page = Page()
+
+    page.update(a_view(), LogDelta(rank=0, first=0, lines=(), partial=" 10%|#   |"))
+    page.update(a_view(), LogDelta(rank=0, first=0, lines=(), partial=" 50%|##  |"))
+    page.update(a_view(), lines(0, "100%|####|"))
+
+    assert page.lines[1:] == ["[0] 100%|####|"]
 
 
 def log_lines(*deltas: LogDelta | None, grep: str = "", tail: int | None = None, **how: object) -> list[str]:

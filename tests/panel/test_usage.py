@@ -26,7 +26,7 @@ class Machine:
         return TreeUsage(memory=500, cpu=1.0, pids=frozenset({process.pid, process.pid + 1000}))
 
     def watch(self) -> UsageWatch:
-        return UsageWatch(holders=self.holders, tree=self.tree)
+        return UsageWatch(holders=self.holders, tree=self.tree, name=lambda _: "python")
 
 
 def of_rank(rank: int, memory: int, *, index: int, child: bool = False) -> GpuUse:
@@ -73,7 +73,7 @@ def test_the_report_says_who_still_holds_memory() -> None:
     assert watch.report("en") == [
         "GPU 0: 4.0 GB came back",
         "GPU 2: 4.0 GB came back",
-        f"GPU 2: 1.0 GB still held by ? (pid {pid})",
+        f"GPU 2: 1.0 GB still held by python (pid {pid})",
     ]
 
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 
 import pytest
 
 from nbdist.model import Device, Event, RankState, Run, RunState
 from nbdist.panel.labels import state_word
+from nbdist.panel.progress import Progress
 from nbdist.panel.usage import RankUsage
-from nbdist.panel.view import RankView, RunView, bytes_text, duration, view_of
+from nbdist.panel.view import FailureView, RankView, RunView, bytes_text, duration, view_of
+from nbdist.store import MetricPoint
 from tests.fakes.runs import (
     CREATED,
     RUN_ID,
@@ -89,6 +92,68 @@ def test_a_view_says_how_a_run_stands(events: Sequence[Event], state: str, live:
     assert (view.state, view.live, view.reason) == (state, live, reason)
 
 
+MEASURED = MetricPoint(
+    time=CREATED + 40,
+    step=None,
+    values={
+        "cpu": 103.5,
+        "memory": 6e8,
+        "memory_total": 6.4e10,
+        "gpu": 87.0,
+        "gpu_memory": 1.5e10,
+        "gpu_memory_total": 8e10,
+        "power": 250.0,
+        "temperature": 61.0,
+    },
+)
+
+
+def test_what_the_supervisor_measured_counts_more_than_what_is_seen_from_here() -> None:
+    view = view_of(
+        Run.of(a_spec(), STARTED), now=CREATED + 41, usage=USAGE, system={0: MEASURED}, rates={0: 2.5}
+    )
+
+    first, second = view.ranks
+    assert (first.memory, first.memory_total) == (600_000_000, 64_000_000_000)
+    assert (first.gpu_memory, first.gpu_memory_total) == (15_000_000_000, 80_000_000_000)
+    assert (first.cpu, first.gpu, first.rate) == (103.5, 87.0, 2.5)
+    assert (second.memory, second.cpu, second.rate) == (500_000_001, None, None)
+
+
+@pytest.mark.parametrize(
+    ("age", "memory"), [(10.0, 600_000_000), (10.5, None)], ids=["ten seconds ago", "before that"]
+)
+def test_what_was_measured_is_true_for_a_while(age: float, memory: int | None) -> None:
+    view = view_of(Run.of(a_spec(), STARTED), now=CREATED + 40 + age, usage=USAGE, system={0: MEASURED})
+
+    assert view.ranks[0].memory == memory
+
+
+def test_a_rank_that_has_ended_uses_nothing() -> None:
+    run = Run.of(a_spec(), [*STARTED, exited(0)])
+
+    view = view_of(run, now=CREATED + 41, usage=USAGE, system={0: MEASURED}, rates={0: 2.5})
+
+    rank = view.ranks[0]
+    assert (rank.memory, rank.cpu, rank.gpu, rank.gpu_memory, rank.rate) == (None,) * 5
+
+
+def test_a_run_that_has_ended_is_as_far_as_it_came_and_has_no_time_left() -> None:
+    run = Run.of(a_spec(), [*STARTED, exited(0, 1), exited(1), run_ended(RunState.FAILED)])
+
+    view = view_of(run, now=CREATED + 41, progress=Progress(fraction=0.5, remaining=9.0, text="step 1/2"))
+
+    assert view.progress == Progress(fraction=0.5, remaining=None, text="step 1/2")
+
+
+def test_a_measure_that_is_no_number_is_unknown() -> None:
+    point = MetricPoint(time=CREATED, step=None, values={"memory": math.nan, "cpu": math.inf})
+
+    rank = view_of(Run.of(a_spec(), STARTED), now=CREATED, system={0: point}).ranks[0]
+
+    assert (rank.memory, rank.cpu) == (None, None)
+
+
 def test_a_long_line_does_not_widen_the_strip() -> None:
     view = view_of(Run.of(a_spec(), STARTED), now=CREATED, last_lines={0: "x" * 10_000})
 
@@ -96,9 +161,18 @@ def test_a_long_line_does_not_widen_the_strip() -> None:
 
 
 def test_a_view_travels_as_json() -> None:
-    view = view_of(Run.of(a_spec(), STARTED), now=CREATED, usage=USAGE)
+    view = view_of(
+        Run.of(a_spec(), STARTED),
+        now=CREATED,
+        usage=USAGE,
+        progress=Progress(fraction=0.5, remaining=None, text="step 1/2"),
+        failure=FailureView(rank=0, headline="exit 1", message="", line=None),
+    )
 
-    assert json.loads(json.dumps(view.to_dict()))["ranks"][1]["memory"] == 500_000_001
+    travelled = json.loads(json.dumps(view.to_dict()))
+
+    assert travelled["ranks"][1]["memory"] == 500_000_001
+    assert RunView.from_dict(travelled) == view
 
 
 @pytest.mark.parametrize(

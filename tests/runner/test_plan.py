@@ -57,3 +57,13 @@ def test_what_nbdist_sets_itself_cannot_be_set(tmp_path: Path, name: str) -> Non
 def test_gpus_are_chosen_by_their_option(tmp_path: Path) -> None:
     with pytest.raises(UsageMistake, match="--gpus 0,1"):
         plan("-n 2 --env CUDA_VISIBLE_DEVICES=3", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("line", "scrape"),
+    [pytest.param("-n 1", True, id="by default"), pytest.param("-n 1 --no-scrape", False, id="not wanted")],
+)
+def test_what_is_printed_becomes_curves_unless_that_is_not_wanted(
+    tmp_path: Path, line: str, scrape: bool
+) -> None:
+    assert plan(line, tmp_path).spec.scrape is scrape

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.store import last_values
+from nbdist.store import MetricPoint, MetricsReader, last_values
 from tests.fakes.directories import WrittenRun
 
 
@@ -71,3 +71,92 @@ def test_a_long_run_is_read_from_its_end(written: WrittenRun) -> None:
         metrics.writelines(f'{{"t": {n}, "v": {{"loss": {n}}}}}\n' for n in range(20_000))
 
     assert values(written) == {"loss": 19_999.0}
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "metrics.jsonl"
+
+
+def write(file: Path, *lines: bytes) -> None:
+    with file.open("ab") as metrics:
+        metrics.write(b"".join(lines))
+
+
+def test_a_point_says_all_that_its_line_says(file: Path) -> None:
+    write(
+        file,
+        b'{"t": 5.5, "step": 3, "total": 100, "v": {"loss": 0.5, "acc": 1}}\n',
+        b'{"t": 6, "v": {"cpu": 99.0}}\n',
+    )
+
+    assert MetricsReader(file).read() == [
+        MetricPoint(time=5.5, step=3, total=100, values={"loss": 0.5, "acc": 1.0}),
+        MetricPoint(time=6.0, step=None, values={"cpu": 99.0}),
+    ]
+
+
+def test_every_point_is_read_once(file: Path) -> None:
+    reader = MetricsReader(file)
+    assert reader.read() == []
+
+    write(file, b'{"t": 1, "v": {"a": 1}}\n{"t": 2, "v": {"a": 2}}\n')
+    assert [point.time for point in reader.read()] == [1, 2]
+    assert reader.read() == []
+
+    write(file, b'{"t": 3, "v": {"a": 3}}\n')
+    assert [point.time for point in reader.read()] == [3]
+
+
+def test_a_line_that_is_being_written_counts_when_it_is_whole(file: Path) -> None:
+    reader = MetricsReader(file)
+    write(file, b'{"t": 1, "v": {"a": 1}}\n{"t": 2, "v"')
+    assert [point.time for point in reader.read()] == [1]
+
+    write(file, b': {"a": 2}}\n')
+
+    assert [point.time for point in reader.read()] == [2]
+
+
+@pytest.mark.parametrize(
+    "noise",
+    [
+        pytest.param(b'{"t": 1, "v": {"lo', id="torn"),
+        pytest.param(b"\xff\xfe", id="no text"),
+        pytest.param(b"", id="nothing"),
+        pytest.param(b"null", id="no point"),
+        pytest.param(b"{},{}", id="two on a line"),
+        pytest.param(b"[" * 100_000, id="nested too deep"),
+        pytest.param(b'{"t": "noon", "v": {"a": 1}}', id="no time"),
+        pytest.param(b'{"t": 1, "v": {"a": 1' + b"0" * 400 + b"}}", id="a number that is too large"),
+        pytest.param(b'{"t": 1, "step": "first", "v": {"a": 1}}', id="a step that is a word"),
+        pytest.param(b'{"t": 1, "step": Infinity, "v": {"a": 1}}', id="a step without end"),
+    ],
+)
+def test_what_is_no_point_is_passed_over(file: Path, noise: bytes) -> None:
+    write(file, b'{"t": 1, "v": {"a": 1}}\n', noise, b'\n{"t": 2, "v": {"a": 2}}\n')
+
+    assert [point.time for point in MetricsReader(file).read()] == [1, 2]
+
+
+def test_a_piece_without_points_does_not_look_like_the_end(file: Path) -> None:
+    write(file, b"x\n" * 1000, b'{"t": 1, "v": {"a": 1}}\n')
+
+    assert [point.time for point in MetricsReader(file).read(100)] == [1]
+
+
+def test_a_line_that_is_too_long_costs_only_itself(file: Path) -> None:
+    write(file, b'{"t": 1, "v": {"a": 1}}\n', b"x" * 1000, b'\n{"t": 2, "v": {"a": 2}}\n')
+    reader = MetricsReader(file)
+
+    assert [point.time for point in (*reader.read(100), *reader.read(100))] == [1, 2]
+
+
+def test_much_is_read_in_pieces_of_the_size_that_was_asked_for(file: Path) -> None:
+    write(file, *(b'{"t": %d, "v": {"a": 1}}\n' % number for number in range(10_000)))
+    reader = MetricsReader(file)
+
+    pieces = list(iter(lambda: reader.read(4096), []))
+
+    assert [point.time for piece in pieces for point in piece] == list(range(10_000))
+    assert max(map(len, pieces)) < 200

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
+import signal
+import socket
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from nbdist import processes
-from nbdist.model import ProcessId, RankState, Run, RunState, encode_event
-from nbdist.store import snapshot
+from nbdist.model import Event, ProcessId, RankState, Run, RunState, encode_event
+from nbdist.store import RunDirectory, snapshot
+from nbdist.store.custody import in_custody, take_custody
 from tests.fakes.directories import WrittenRun
 from tests.fakes.runs import (
     CREATED,
@@ -122,6 +128,48 @@ def test_a_supervisor_that_never_came_is_missed_after_a_while(
     run = look(written, now=CREATED + age)
 
     assert run.state is state
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        pytest.param([], id="that has not started its supervisor, and the clock is ahead"),
+        pytest.param([HERE, *STARTED[1:]], id="that cleans up after its supervisor"),
+    ],
+)
+def test_a_run_is_not_lost_while_its_keeper_is_at_work(written: WrittenRun, events: list[Event]) -> None:
+    written.happened(*events)
+    with custody_of_another_process(written.directory):
+        assert not look(written, alive=False).state.terminal
+
+    assert look(written, alive=False).state is RunState.LOST
+
+
+@contextlib.contextmanager
+def custody_of_another_process(directory: RunDirectory) -> Iterator[None]:
+    pid, ours = os.getpid(), socket.socketpair()
+    child = os.fork()
+    if child == 0:
+        take_custody(directory)
+        ours[1].send(b".")
+        ours[1].recv(1)
+        os._exit(0)
+    assert os.getpid() == pid
+    try:
+        ours[0].recv(1)
+        yield
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        for end in ours:
+            end.close()
+
+
+def test_two_who_look_at_once_do_not_take_each_other_for_the_keeper(written: WrittenRun) -> None:
+    with open(written.directory.spec) as spec:
+        fcntl.flock(spec, fcntl.LOCK_SH)
+
+        assert not in_custody(written.directory)
 
 
 def test_an_end_that_cannot_follow_is_not_waited_for(written: WrittenRun) -> None:

@@ -1,0 +1,324 @@
+"""After a failure: what does the output name? nbdist, torchrun, paddle.distributed.launch.
+
+    python benchmarks/diagnosis.py [--rounds N] [--quick] [--only program,program]
+
+The programs of `tests/diagnosis/programs`, each started on two CPU ranks by nbdist and by the launcher
+of its framework. This module alone decides what counts as naming the right rank, line and cause.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+from common import Goal, Machine, NotMeasured, Samples, spread, table, version, write_results
+from kernels import free_port
+
+from nbdist.diagnosis.signatures import Source, named
+
+PROGRAMS = Path(__file__).resolve().parents[1] / "tests" / "diagnosis" / "programs"
+PACKAGES = ("nbdist", "torch", "paddlepaddle")
+LEAST_ROUNDS = 3
+LIMIT = 120.0
+A_LOOK = ("torch_label_on_one_rank", "python_raise_from", "healthy_torch_training")
+RANK, LINE, CAUSE, ALARM, READ = "right rank", "right line", "right cause", "false alarms", "lines to read"
+
+NOTES = (
+    "Rank: the rank that the launcher's own verdict names (torchrun: its root cause; paddle: its failed "
+    "container; nbdist: the headline). Where a rank ended early or did not come, that one counts, too.",
+    "Line: for peers the right line of the program anywhere in the output; for nbdist in the headline or, "
+    "after a crash in native code, in the stack below it.",
+    "Cause: only programs whose error is known. For peers the text of the error anywhere in the output, "
+    "since they explain nothing; for nbdist the line that begins with `cause:`.",
+    "False alarms: healthy programs after which something is said to have failed.",
+    "Lines to read: what the launcher printed, and for paddle the logs it tells to look at.",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """A program and what its first line says that a report must name."""
+
+    path: Path
+    expect: str
+    ranks: int
+
+    @classmethod
+    def at(cls, path: Path) -> Program:
+        source = path.read_text()
+        expect = re.search(r"^# expect: (.+)$", source, re.MULTILINE)
+        ranks = re.search(r"^# run: -n (\d+)$", source, re.MULTILINE)
+        assert expect is not None, f"{path.name} does not say what to expect"
+        return cls(path=path, expect=expect[1], ranks=int(ranks[1]) if ranks is not None else 2)
+
+    @property
+    def healthy(self) -> bool:
+        return self.expect == "nothing"
+
+    @property
+    def framework(self) -> str:
+        return "paddle" if "paddle" in self.path.stem else "torch"
+
+    def named(self, key: str) -> list[str]:
+        """What stands after ``rank``, ``line``, ``signature``, ``early`` or ``absent``."""
+        return re.findall(rf"\b{key} ([\w-]+)", self.expect)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """What a launcher left: all that it printed (and tells to read), and its exit code."""
+
+    text: str
+    code: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launcher:
+    """How a program is started, and where in the output the verdict on ranks stands."""
+
+    name: str
+    framework: str
+    command: Callable[[Program, Path], Sequence[str]]
+    verdict: str
+    explains: bool = False
+
+    def runs(self, program: Program) -> bool:
+        return self.framework in ("any", program.framework)
+
+
+def nbdist(program: Program, scratch: Path) -> Sequence[str]:
+    return [sys.executable, "-m", "nbdist", "run", "-n", str(program.ranks), str(program.path)]
+
+
+def torchrun(program: Program, scratch: Path) -> Sequence[str]:
+    port = f"--master-port={free_port()}"
+    count = f"--nproc-per-node={program.ranks}"
+    return [sys.executable, "-m", "torch.distributed.run", count, port, str(program.path)]
+
+
+def paddle_launch(program: Program, scratch: Path) -> Sequence[str]:
+    count = f"--nproc_per_node={program.ranks}"
+    logs = f"--log_dir={scratch / 'log'}"
+    return [sys.executable, "-m", "paddle.distributed.launch", count, logs, str(program.path)]
+
+
+LAUNCHERS = (
+    Launcher(
+        name="nbdist",
+        framework="any",
+        command=nbdist,
+        verdict=r"ranks? ([\d, ]+) (?:failed first|ended before|waited in vain for rank \d+)",
+        explains=True,
+    ),
+    Launcher(
+        name="torchrun",
+        framework="torch",
+        command=torchrun,
+        verdict=r"Root Cause \(first observed failure\):\n(?:.*\n){0,3}?\s*rank\s*: (\d+)",
+    ),
+    Launcher(
+        name="paddle.distributed.launch",
+        framework="paddle",
+        command=paddle_launch,
+        verdict=r"Container rank (\d+) status failed",
+    ),
+)
+
+
+@dataclass(slots=True)
+class Tally:
+    """Of one launcher in one round: what was right, of how many; and the lengths of the outputs."""
+
+    right: dict[str, int] = field(default_factory=dict)
+    of: dict[str, int] = field(default_factory=dict)
+    lengths: list[int] = field(default_factory=list)
+
+    def count(self, what: str, right: bool) -> None:
+        self.right[what] = self.right.get(what, 0) + right
+        self.of[what] = self.of.get(what, 0) + 1
+
+    def percent(self, what: str) -> float | None:
+        return 100 * self.right[what] / self.of[what] if self.of.get(what) else None
+
+
+def judge(program: Program, launcher: Launcher, output: Output, tally: Tally) -> None:
+    found = re.search(launcher.verdict, output.text)
+    if program.healthy:
+        tally.count(ALARM, output.code != 0 or found is not None)
+        return
+    tally.count(RANK, found is not None and names_the_rank(program, found[1]))
+    [line] = program.named("line")
+    if line != "none":
+        tally.count(LINE, names_the_line(program, launcher, output.text, line))
+    [signature] = program.named("signature")
+    if signature != "none":
+        tally.count(CAUSE, names_the_cause(launcher, output.text, signature))
+    tally.lengths.append(len(output.text.splitlines()))
+
+
+def names_the_rank(program: Program, said: str) -> bool:
+    right = {*program.named("rank"), *program.named("early"), *program.named("absent")}
+    return "any" in right or bool(right & set(re.findall(r"\d+", said)))
+
+
+def names_the_line(program: Program, launcher: Launcher, text: str, line: str) -> bool:
+    name = re.escape(program.path.name)
+    if launcher.explains:
+        return re.search(rf"at line {line} of {name}", text) is not None
+    return re.search(rf'{name}", line {line}\b', text) is not None
+
+
+def names_the_cause(launcher: Launcher, text: str, signature: str) -> bool:
+    known = named(signature)
+    if launcher.explains:
+        words = re.sub(r"\\\{\w+\\\}", ".+", re.escape(known.cause))
+        return re.search(f"cause: {words}", text) is not None
+    return known.source is Source.ERROR and re.search(known.pattern, text) is not None
+
+
+def run(program: Program, launcher: Launcher, scratch: Path) -> Output:
+    """Start the program and wait for its end, at most LIMIT seconds; nothing of it stays."""
+    scratch.mkdir()
+    environment = os.environ | {
+        "OMP_NUM_THREADS": "1",
+        "NBDIST_HOME": str(scratch / "home"),
+        "NBDIST_RUN_ID": uuid.uuid4().hex,  # some programs make a name of it
+        "PADDLE_DISTRI_BACKEND": "gloo",
+    }
+    printed = scratch / "printed"
+    with printed.open("wb") as file:
+        process = psutil.Popen(
+            launcher.command(program, scratch),
+            cwd=scratch,
+            env=environment,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+        )
+        code = wait(process)
+    logs = sorted((scratch / "log").glob("workerlog.*"))
+    text = "\n".join(path.read_text(errors="replace") for path in [printed, *logs])
+    return Output(text=text, code=code)
+
+
+def wait(process: psutil.Popen) -> int:
+    """The exit code; 124 for a launcher that had to be ended, with all that came of it."""
+    try:
+        return int(process.wait(LIMIT))
+    except psutil.TimeoutExpired:
+        return 124
+    finally:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            for member in [*process.children(recursive=True), process]:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    member.kill()
+
+
+def measure(
+    programs: Sequence[Program], rounds: int, scratch: Path
+) -> tuple[Samples, Samples, list[NotMeasured]]:
+    """Percentages by launcher and question, lines to read, and what could not be measured."""
+    shares, lengths = Samples(unit="%"), Samples(unit="lines")
+    missing = [
+        NotMeasured(case=launcher.name, reason=f"{package} is not installed")
+        for launcher, package in zip(LAUNCHERS[1:], ("torch", "paddlepaddle"), strict=True)
+        if version(package) == "not installed"
+    ]
+    there = [launcher for launcher in LAUNCHERS if launcher.name not in [one.case for one in missing]]
+    for number in range(rounds):
+        tallies = {launcher.name: Tally() for launcher in there}
+        for program in programs:
+            for launcher in there:
+                if launcher.runs(program):
+                    say(f"round {number + 1}/{rounds}: {program.path.stem}, {launcher.name}")
+                    place = scratch / f"{number}-{program.path.stem}-{launcher.name}"
+                    judge(program, launcher, run(program, launcher, place), tallies[launcher.name])
+        for name, tally in tallies.items():
+            for what in (RANK, LINE, CAUSE, ALARM):
+                if (percent := tally.percent(what)) is not None:
+                    shares.add(name, what, number, percent)
+                    say(f"  {name}: {what} {tally.right[what]} of {tally.of[what]}")
+            if tally.lengths:
+                lengths.add(name, READ, number, sorted(tally.lengths)[len(tally.lengths) // 2])
+    return shares, lengths, missing
+
+
+def goals_of(shares: Samples) -> list[Goal]:
+    goals = []
+    for what, wanted in ((RANK, 100), (LINE, 90), (CAUSE, 90)):
+        values = shares.values("nbdist", what)
+        holds = min(values) >= wanted if values else None
+        seen = f"{min(values):.0f} % at least" if values else "not measured"
+        goals.append(Goal(goal=f"nbdist: {what} in {wanted} % of the programs", holds=holds, seen=seen))
+    alarms = shares.values("nbdist", ALARM)
+    seen = f"{max(alarms):.0f} %" if alarms else "not measured"
+    holds = not any(alarms) if alarms else None
+    return [*goals, Goal(goal="nbdist: no false alarm", holds=holds, seen=seen)]
+
+
+def report(shares: Samples, lengths: Samples, missing: Sequence[NotMeasured], goals: Sequence[Goal]) -> str:
+    lines = [
+        [
+            name,
+            *(spread(shares.values(name, what)) for what in (RANK, LINE, CAUSE, ALARM)),
+            spread(lengths.values(name, READ)),
+        ]
+        for name in dict.fromkeys([*shares.cases(), *lengths.cases()])
+    ]
+    parts = [table(["%: median (min-max)", RANK, LINE, CAUSE, ALARM, READ], lines)]
+    if missing:
+        parts.append("Not measured:\n" + "\n".join(f"  {one.case}: {one.reason}" for one in missing))
+    parts.append("Notes:\n" + "\n".join(f"  {note}" for note in NOTES))
+    parts.append("Goals:\n" + "\n".join(f"  {goal}" for goal in goals))
+    return "\n\n".join(parts)
+
+
+def say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    every = {path.stem: path for path in sorted(PROGRAMS.glob("*.py"))}
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=LEAST_ROUNDS, help=f"default: {LEAST_ROUNDS}")
+    parser.add_argument("--quick", action="store_true", help="three programs once, for a look")
+    parser.add_argument("--only", metavar="PROGRAM,PROGRAM", help="names without .py")
+    asked = parser.parse_args(arguments)
+    names = asked.only.split(",") if asked.only else A_LOOK if asked.quick else tuple(every)
+    if unknown := [name for name in names if name not in every]:
+        parser.error(f"no program {', '.join(unknown)}: see {PROGRAMS}")
+    if asked.rounds < 1:
+        parser.error(f"{asked.rounds} rounds measure nothing: ask for 1 or more")
+    rounds = 1 if asked.quick else asked.rounds
+    machine = Machine.now(PACKAGES)
+    with tempfile.TemporaryDirectory(prefix="bench-diagnosis-") as scratch:
+        shares, lengths, missing = measure([Program.at(every[n]) for n in names], rounds, Path(scratch))
+    goals = goals_of(shares)
+    print(f"{machine.header()}\n\n{report(shares, lengths, missing, goals)}")
+    if rounds < LEAST_ROUNDS or len(names) < len(every):
+        print("\nnot written: a look at some programs or rounds, not a measurement")
+        return 0
+    path = write_results(
+        "diagnosis",
+        machine,
+        [*shares.rows({}), *lengths.rows({})],
+        settings={"rounds": rounds, "programs": len(names), "limit": LIMIT},
+        not_measured=missing,
+        notes=NOTES,
+        goals=goals,
+    )
+    print(f"\nwritten: benchmarks/results/{path.name}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

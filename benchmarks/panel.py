@@ -1,0 +1,415 @@
+"""What a page can show of the lines that ranks print: nbdist's panel, and what people use instead.
+
+    python benchmarks/panel.py [--rounds N] [--quick] [--only case,case] [--load bulk|stream]
+
+This module alone decides what is measured in the page, and whether the goals hold. A real JupyterLab,
+a real Chromium, a fresh kernel each time; page, kernel and ranks read the same clock.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import signal
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import psutil
+from common import (
+    Goal,
+    Machine,
+    NotMeasured,
+    Row,
+    Samples,
+    spread,
+    table,
+    without_paths,
+    write_results,
+)
+from launch_cases import is_connected_worker
+from panel_cases import BULK, BULK_RANKS, CASES, STREAM, STREAM_RANKS, Load, PanelCase
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "tests/browser"))
+
+from lab import CHROMIUM_FLAGS, LabPage, LabServer, chromium, new_page
+from playwright.sync_api import Browser, CDPSession, Page, sync_playwright
+from playwright.sync_api import Error as PlaywrightError
+
+LEAST_ROUNDS = 3
+GIVEN_UP_AFTER = 60.0
+"""Seconds for lines to reach the page after the last was written."""
+
+PACKAGES = ("nbdist", "anywidget", "ipywidgets", "ipykernel", "jupyterlab", "jupyter_server", "nbdistributed")
+PAGE = (Path(__file__).parent / "panel_page.js").read_text()
+DISTINCT = r"""selector => new Set(
+    [...document.querySelectorAll(selector)]
+        .flatMap(area => area.textContent.match(/rank \d+ line \d+:/g) ?? [])
+).size"""
+DROPPED = re.compile(r"IOPub (message|data) rate exceeded")
+
+REACHABLE, LAST, LONGEST, LONG, HEAP, NOTEBOOK, DROPS, CPU = (
+    "reachable",
+    "last_line",
+    "longest_task",
+    "tasks_over_100_ms",
+    "heap_growth",
+    "notebook",
+    "rate_limit_hits",
+    "kernel_cpu_per_million_lines",
+)
+P50, P99 = "latency_p50", "latency_p99"
+UNITS = {
+    REACHABLE: "%",
+    LAST: "s",
+    LONGEST: "ms",
+    LONG: "",
+    HEAP: "MB",
+    NOTEBOOK: "KB",
+    DROPS: "",
+    CPU: "s",
+    P50: "ms",
+    P99: "ms",
+}
+
+NOTES = (
+    "bulk: 8 ranks print 100,000 lines each as fast as they can. stream: 2 ranks print 500 lines a second "
+    "each for 20 s.",
+    "reachable: lines that the page can show, of those printed: nbdist's by its Download button, the others' "
+    f"by the text of the output, {GIVEN_UP_AFTER:.0f} s after the last was printed.",
+    "last_line: from the moment the last rank had printed its last line until that line was on the screen.",
+    "latency: from the first rank's print of a line number to the screen, where it or a later one is.",
+    "heap_growth: JavaScript heap and array buffers after a garbage collection, less those before the cell.",
+    "kernel_cpu: of the kernel's process alone, all threads.",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What the command line asked for."""
+
+    cases: tuple[PanelCase, ...]
+    loads: tuple[Load, ...]
+    rounds: int
+    is_a_look: bool
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What the rounds gave."""
+
+    samples: Samples = field(default_factory=Samples)
+    missing: list[NotMeasured] = field(default_factory=list)
+
+
+class Watched:
+    """One cell that is watched in a page of its own."""
+
+    def __init__(self, server: LabServer, page: Page, case: PanelCase, load: Load, directory: Path) -> None:
+        self._server, self._page, self._case, self._load = server, page, case, load
+        self._directory = directory
+        self._cells = case.cells(load, directory)
+        self._notebook = server.write_notebook(f"{directory.name}.ipynb", *self._cells)
+        self._lab = LabPage(server, page, self._notebook)
+        self._session = page.context.new_cdp_session(page)
+        self._log_size = server.log.stat().st_size
+
+    def measure(self) -> Iterator[tuple[str, float]]:
+        """Every figure of this cell."""
+        watched = len(self._cells) - 1
+        for index in range(watched):
+            self._lab.run_and_wait(index, timeout=120)
+        kernel = self._kernel()
+        if self._case.waits_for_workers:
+            wait_until(lambda: self._workers(kernel) == self._load.ranks, 120)
+        heap, cpu = heap_bytes(self._session), cpu_seconds(kernel)
+        self._page.evaluate(f"({PAGE})({json.dumps(self._case.region)})")
+        self._lab.run(watched)
+        moments = self._moments()
+        seen = self._wait_for_the_last(moments)
+        if self._load.name == "stream":
+            yield from latencies(seen["newest"], list(map(min, *moments)))
+        else:
+            yield from self._bulk(seen, moments, kernel, cpu, heap)
+        (self._directory / "done").touch()
+        self._lab.wait_for_end(watched, timeout=120)
+        if self._load.name == "bulk":
+            self._lab.save()
+            wait_until(lambda: saved(self._notebook), 60)
+            yield NOTEBOOK, self._notebook.stat().st_size / 1e3
+
+    def _bulk(
+        self,
+        seen: dict[str, object],
+        moments: list[list[float]],
+        kernel: psutil.Process,
+        cpu: float,
+        heap: float,
+    ) -> Iterator[tuple[str, float]]:
+        lines = self._load.lines * self._load.ranks
+        last = max(range(self._load.ranks), key=lambda rank: moments[rank][0])
+        shown = seen["last"].get(str(last))  # type: ignore[attr-defined]
+        if shown is not None:
+            yield LAST, shown / 1e3 - moments[last][0]
+        yield CPU, (cpu_seconds(kernel) - cpu) / lines * 1e6
+        yield HEAP, (heap_bytes(self._session) - heap) / 1e6
+        yield LONGEST, float(seen["longest"])  # type: ignore[arg-type]
+        yield LONG, float(seen["long"])  # type: ignore[arg-type]
+        log = self._server.log.read_bytes()[self._log_size :].decode(errors="replace")
+        yield DROPS, float(len(DROPPED.findall(log)))
+        yield REACHABLE, self._reachable() / lines * 100
+
+    def _reachable(self) -> int:
+        if self._case.name != "nbdist":
+            return int(self._page.evaluate(DISTINCT, self._case.region))
+        panel = self._page.locator(".nbdist")
+        total = 0
+        for rank in range(self._load.ranks):
+            panel.get_by_role("tab", name=f"Rank {rank}", exact=True).click()
+            with self._page.expect_download() as download:
+                panel.get_by_role("button", name="Download").click()
+            text = download.value.path().read_text()
+            total += len(set(re.findall(rf"^rank {rank} line \d+:", text, re.MULTILINE)))
+        return total
+
+    def _moments(self) -> list[list[float]]:
+        """When each rank printed its lines; waits until all have."""
+        paths = [self._directory / f"{rank}.json" for rank in range(self._load.ranks)]
+        moments: list[list[float]] = []
+        deadline = time.monotonic() + 240
+        while len(moments) < len(paths):
+            assert time.monotonic() < deadline, "a rank did not come to its end"
+            try:
+                moments.append(json.loads(paths[len(moments)].read_text()))
+            except (OSError, ValueError):
+                time.sleep(0.05)  # not written yet, or half
+        return moments
+
+    def _wait_for_the_last(self, moments: list[list[float]]) -> dict[str, list[list[float]]]:
+        """What the page saw, when it has seen the last line of all that it will."""
+        if self._load.name == "stream":
+            wanted = f"window.benchmark.newest.some(([line]) => line >= {len(moments[0]) - 1})"
+        else:
+            wanted = f"Object.keys(window.benchmark.last).length >= {self._load.ranks}"
+        deadline = time.monotonic() + GIVEN_UP_AFTER
+        while time.monotonic() < deadline and not self._page.evaluate(wanted):
+            self._page.wait_for_timeout(200)
+        found: dict[str, list[list[float]]] = self._page.evaluate(
+            "() => { window.benchmark.stopped = true; return window.benchmark; }"
+        )
+        return found
+
+    def _kernel(self) -> psutil.Process:
+        children = psutil.Process(self._server.pid).children(recursive=True)
+        kernels = [child for child in children if "ipykernel_launcher" in " ".join(child.cmdline())]
+        return max(kernels, key=psutil.Process.create_time)
+
+    def _workers(self, kernel: psutil.Process) -> int:
+        return sum(is_connected_worker(child) for child in kernel.children(recursive=True))
+
+
+def latencies(newest: Sequence[Sequence[float]], moments: Sequence[float]) -> Iterator[tuple[str, float]]:
+    """p50 and p99 in milliseconds over all lines; a line that was never seen counts as endless."""
+    waits, at = [], 0
+    for line, seen in newest:
+        for number in range(at, min(int(line) + 1, len(moments))):
+            waits.append(seen - moments[number] * 1e3)
+        at = max(at, int(line) + 1)
+    waits += [GIVEN_UP_AFTER * 1e3] * (len(moments) - len(waits))
+    cuts = statistics.quantiles(waits, n=100)
+    yield P50, cuts[49]
+    yield P99, cuts[98]
+
+
+def heap_bytes(session: CDPSession) -> float:
+    """JavaScript objects and array buffers of the page that are still needed."""
+    session.send("HeapProfiler.collectGarbage")
+    usage = session.send("Runtime.getHeapUsage")
+    return float(usage["usedSize"] + usage.get("backingStorageSize", 0))
+
+
+def cpu_seconds(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return float(times.user + times.system)
+
+
+def saved(notebook: Path) -> bool:
+    """Whether the file holds the outputs of the cell that ran last."""
+    try:
+        cells = json.loads(notebook.read_text())["cells"]
+    except ValueError:
+        return False  # half written
+    return bool(cells[-1]["execution_count"])
+
+
+def wait_until(condition: Callable[[], bool], seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"still not so after {seconds:g} s")
+        time.sleep(0.05)
+
+
+def measure(settings: Settings, outcome: Outcome, scratch: Path) -> None:
+    # this peer of other benchmarks takes the place of how JupyterLab runs a cell
+    rival = "jupyter_distributed"
+    server = LabServer(
+        scratch, f"--ServerApp.jpserver_extensions={rival}=False", without=[rival.replace("_", "-")]
+    )
+    server.wait_until_up()
+    try:
+        with sync_playwright() as playwright:
+            browser = playwright.chromium.launch(executable_path=chromium(), args=CHROMIUM_FLAGS)
+            for number in range(settings.rounds):
+                for load in settings.loads:
+                    turn = number % len(settings.cases)
+                    for case in settings.cases[turn:] + settings.cases[:turn]:
+                        take(server, browser, case, load, number, outcome, scratch)
+            browser.close()
+    finally:
+        server.close()
+
+
+def take(
+    server: LabServer,
+    browser: Browser,
+    case: PanelCase,
+    load: Load,
+    number: int,
+    outcome: Outcome,
+    scratch: Path,
+) -> None:
+    if missing := case.missing():
+        note = NotMeasured(case=case.name, reason=f"{', '.join(missing)} cannot be imported")
+        if note not in outcome.missing:
+            outcome.missing.append(note)
+        return
+    directory = scratch / f"{load.name}-{number}-{CASES.index(case)}"
+    directory.mkdir()
+    say(f"round {number + 1}, {load.name}: {case.name}")
+    name = f"{case.name}, {load.name}"
+    try:
+        with new_page(browser) as page:
+            for metric, value in Watched(server, page, case, load, directory).measure():
+                outcome.samples.add(name, metric, number, value)
+    except (AssertionError, OSError, PlaywrightError, psutil.Error) as error:
+        reason = without_paths(str(error).splitlines()[0][:300], scratch)
+        outcome.missing.append(NotMeasured(case=name, reason=f"{type(error).__name__}: {reason}"))
+        say(f"  {reason}")
+    finally:
+        (directory / "done").touch()
+        end_kernels(server)
+
+
+def end_kernels(server: LabServer) -> None:
+    """Every kernel and what it started: the next case begins on a quiet machine."""
+    children = psutil.Process(server.pid).children(recursive=True)
+    for child in children:
+        child.kill()
+    psutil.wait_procs(children, timeout=20)
+
+
+def judge(samples: Samples) -> list[Goal]:
+    bulk, stream = "nbdist, bulk", "nbdist, stream"
+    limits = (
+        (bulk, REACHABLE, "every line is reachable", lambda value: value >= 100),
+        (bulk, LAST, "the last line is visible within 1 s", lambda value: value <= 1),
+        (bulk, LONG, "no task over 100 ms", lambda value: value == 0),
+        (bulk, HEAP, "the heap grows by less than 50 MB", lambda value: value < 50),
+        (bulk, NOTEBOOK, "the saved notebook is under 50 KB", lambda value: value < 50),
+        (bulk, DROPS, "no rate limit of the server is hit", lambda value: value == 0),
+        (stream, P50, "print to screen: p50 under 150 ms", lambda value: value < 150),
+        (stream, P99, "print to screen: p99 under 500 ms", lambda value: value < 500),
+    )
+    goals = []
+    for case, metric, goal, holds in limits:
+        median = samples.median(case, metric)
+        seen = f"{spread(samples.values(case, metric))} {UNITS[metric]}".strip()
+        goals.append(Goal(goal=goal, holds=None if median is None else holds(median), seen=seen))
+    return goals
+
+
+def rows(settings: Settings, samples: Samples) -> list[Row]:
+    """Every figure in its own unit; the others' beside nbdist's of the same load."""
+    baselines = {
+        f"{case.name}, {load.name}": [f"nbdist, {load.name}"] for case in CASES for load in settings.loads
+    }
+    return [replace(row, unit=UNITS[row.metric]) for row in samples.rows(baselines)]
+
+
+def report(outcome: Outcome, settings: Settings) -> str:
+    parts = []
+    for load in settings.loads:
+        metrics = [P50, P99] if load.name == "stream" else [m for m in UNITS if m not in (P50, P99)]
+        heads = [load.name, *(f"{metric} {UNITS[metric]}".strip() for metric in metrics)]
+        lines = [
+            [case.name, *(spread(outcome.samples.values(f"{case.name}, {load.name}", m)) for m in metrics)]
+            for case in settings.cases
+        ]
+        parts.append(table(heads, lines))
+    parts += [f"not measured: {missing.case}: {missing.reason}" for missing in outcome.missing]
+    parts += list(map(str, judge(outcome.samples)))
+    return "\n\n".join(parts[: len(settings.loads)]) + "\n\n" + "\n".join(parts[len(settings.loads) :])
+
+
+def say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def parse(arguments: Sequence[str] | None) -> Settings:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=LEAST_ROUNDS, help=f"default: {LEAST_ROUNDS}")
+    parser.add_argument("--quick", action="store_true", help="one round of a tenth of the lines, for a look")
+    parser.add_argument("--only", metavar="CASE,CASE", help=", ".join(case.name for case in CASES))
+    parser.add_argument("--load", choices=("bulk", "stream"))
+    asked = parser.parse_args(arguments)
+    names = [case.name for case in CASES] if asked.only is None else asked.only.split(",")
+    if unknown := set(names) - {case.name for case in CASES}:
+        parser.error(f"no case {', '.join(unknown)}: there are {', '.join(case.name for case in CASES)}")
+    part = 10 if asked.quick else 1
+    loads = (
+        Load(name="bulk", program=BULK, ranks=BULK_RANKS, lines=100_000 // part),
+        Load(name="stream", program=STREAM, ranks=STREAM_RANKS, lines=10_000 // part),
+    )
+    rounds = 1 if asked.quick else asked.rounds
+    return Settings(
+        cases=tuple(case for case in CASES if case.name in names),
+        loads=tuple(load for load in loads if asked.load in (None, load.name)),
+        rounds=rounds,
+        is_a_look=rounds < LEAST_ROUNDS or asked.only is not None or asked.load is not None,
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    settings = parse(arguments)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the server is ended first
+    machine = Machine.now(PACKAGES)
+    outcome = Outcome()
+    with tempfile.TemporaryDirectory(prefix="bench-panel-") as scratch:
+        measure(settings, outcome, Path(scratch))
+    print(f"{machine.header()}\n\n{report(outcome, settings)}")
+    if not outcome.samples:
+        return 1
+    if settings.is_a_look:
+        print("\nnot written: a look at some cases or rounds, not a measurement")
+        return 0
+    path = write_results(
+        "panel",
+        machine,
+        rows(settings, outcome.samples),
+        settings={"rounds": settings.rounds, "given_up_after": GIVEN_UP_AFTER},
+        not_measured=outcome.missing,
+        notes=NOTES,
+        goals=judge(outcome.samples),
+    )
+    print(f"\nwritten: benchmarks/results/{path.name}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,20 @@
+export default {
+  testEnvironment: 'jsdom',
+  roots: ['<rootDir>/test'],
+  setupFiles: ['<rootDir>/test/page.ts'],
+  extensionsToTreatAsEsm: ['.ts', '.tsx'],
+  transform: {
+    '^.+\\.tsx?$': [
+      '@swc/jest',
+      {
+        jsc: {
+          parser: { syntax: 'typescript', tsx: true },
+          transform: { react: { runtime: 'automatic', importSource: 'preact' } },
+          target: 'es2022',
+        },
+        module: { type: 'es6' },
+      },
+    ],
+  },
+  moduleNameMapper: { '^react$': 'preact/compat', '\\.css$': '<rootDir>/test/no_style.ts' },
+};

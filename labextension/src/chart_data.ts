@@ -1,0 +1,109 @@
+/** A chart's columns as what a plot draws and what its title says. Pure. */
+import { figure } from './numbers';
+import type { Chart } from './protocol';
+import type { Words } from './words';
+
+export type Axis = 'step' | 'time';
+type Column = readonly (number | null)[];
+/** x, then the lines: mean, min, max of a band, or one for each rank. */
+export type Lines = readonly [readonly number[], ...Column[]];
+
+const TWO_DECADES = 100;
+
+/** What the chart can be drawn over: what nobody counted in steps has only times. */
+export function axisOf(chart: Chart, wanted: Axis): Axis {
+  return chart.columns[0]!.some(step => Number.isFinite(step)) ? wanted : 'time';
+}
+
+export function linesOf(chart: Chart, axis: Axis): Lines {
+  const x = chart.columns[axis === 'step' ? 0 : 1]!;
+  const rows = [...x.keys()].filter(row => Number.isFinite(x[row]));
+  if (rows.some((row, at) => at > 0 && x[row]! < x[rows[at - 1]!]!)) {
+    rows.sort((one, other) => x[one]! - x[other]!);
+  }
+  const pick = (column: Float32Array): Column =>
+    rows.map(row => (Number.isFinite(column[row]) ? column[row]! : null));
+  return [rows.map(row => x[row]!), ...chart.columns.slice(2).map(pick)];
+}
+
+/** Without what a logarithm cannot show. */
+export function positive(lines: Lines): Lines {
+  const [x, ...columns] = lines;
+  return [x, ...columns.map(column => column.map(value => (value !== null && value > 0 ? value : null)))];
+}
+
+export function canBeLog(lines: Lines): boolean {
+  return values(lines).some(value => value > 0);
+}
+
+/** Loss curves and learning rates: above zero, and over more than two decades. */
+export function logByDefault(lines: Lines): boolean {
+  const all = values(lines);
+  const [least, most] = all.reduce(
+    ([low, high], value) => [Math.min(low, value), Math.max(high, value)],
+    [Infinity, 0],
+  );
+  return least > 0 && most > TWO_DECADES * least;
+}
+
+function values(lines: Lines): number[] {
+  return lines
+    .slice(1)
+    .flat()
+    .filter(value => value !== null);
+}
+
+/** A column as a plot holds it: there may be nothing at a row. */
+type Sparse = ArrayLike<number | null | undefined>;
+
+/** The last value of a column, null for none. */
+export function last(column: Sparse): number | null {
+  return nearest(column, column.length - 1);
+}
+
+/** The value of a column that is nearest to a row: lines need not have a point everywhere. */
+export function nearest(column: Sparse, row: number): number | null {
+  return column[nearestRow(column, row)] ?? null;
+}
+
+export function nearestRow(column: Sparse, row: number): number {
+  for (let far = 0; far < column.length; far++) {
+    const found = [row - far, row + far].find(at => typeof column[at] === 'number');
+    if (found !== undefined) {
+      return found;
+    }
+  }
+  return row;
+}
+
+/** `0.0612 · 0.0584 to 0.0671`, or for ranks `10.4 to 12.7 · highest 12.7 on rank 2` */
+export function latest(chart: Chart, lines: Lines, words: Words): string {
+  const ends = lines.slice(1).map(column => last(column));
+  if (chart.kind === 'band') {
+    return bandText(ends, words);
+  }
+  const known = ends.flatMap((value, at) => (value === null ? [] : [{ value, rank: chart.ranks[at]! }]));
+  if (!known.length) {
+    return words.points;
+  }
+  known.sort((one, other) => one.value - other.value);
+  const [lowest, highest] = [known[0]!, known.at(-1)!];
+  if (figure(lowest.value) === figure(highest.value)) {
+    return figure(highest.value);
+  }
+  return words.highest(figure(highest.value), highest.rank);
+}
+
+/** Mean, and the range where ranks differ. */
+export function bandText(
+  [mean = null, min = null, max = null]: readonly (number | null)[],
+  words: Words,
+): string {
+  if (mean === null) {
+    return words.points;
+  }
+  if (min === null || max === null || figure(min) === figure(max)) {
+    return figure(mean);
+  }
+  return `${figure(mean)} · ${words.to(figure(min), figure(max))}`;
+}

@@ -1,0 +1,220 @@
+/** How uPlot draws a chart: lines, bands, axes, the names at the ends of lines, the values under the pointer. */
+import uPlot from 'uplot';
+import { bandText, last, nearest, nearestRow, type Axis } from './chart_data';
+import { clock, figure, tick } from './numbers';
+import type { Chart } from './protocol';
+import type { Words } from './words';
+
+export const PLOT_HEIGHT = 140;
+const LABEL_ROOM = 44;
+const LABEL_HEIGHT = 12;
+const NAMED = 8;
+/** How far ticks may be apart: whole steps; seconds, minutes and hours as clocks divide them. */
+const STEPS = Array.from({ length: 10 }, (_, power) => [1, 2, 5].map(digit => digit * 10 ** power)).flat();
+const SECONDS = [1, 2, 5, 10, 15, 30]
+  .flatMap(count => [count, 60 * count])
+  .concat([1, 2, 4, 8, 24, 48, 96, 240].map(hours => 3600 * hours));
+SECONDS.sort((one, other) => one - other);
+
+/** Colours and letters that the canvas takes from the page. */
+export interface Palette {
+  brand: string;
+  brandText: string;
+  text: string;
+  quiet: string;
+  line: string;
+  ranks: readonly string[];
+  font: string;
+}
+
+export function paletteOf(element: Element): Palette {
+  const style = getComputedStyle(element);
+  const token = (name: string): string => style.getPropertyValue(name).trim();
+  return {
+    brand: token('--nb-brand'),
+    brandText: token('--nb-brand-text'),
+    text: token('--nb-fg'),
+    quiet: token('--nb-fg2'),
+    line: token('--nb-border'),
+    ranks: Array.from({ length: 8 }, (_, rank) => token(`--nb-r${rank}`)),
+    font: style.fontFamily,
+  };
+}
+
+export interface PlotChoice {
+  chart: Chart;
+  axis: Axis;
+  log: boolean;
+  words: Words;
+  palette: Palette;
+  width: number;
+}
+
+export function plotOptions(choice: PlotChoice): uPlot.Options {
+  const { chart, axis, log, palette, width } = choice;
+  const font = `11px ${palette.font}`;
+  const ticks = { show: false };
+  const x = axis === 'step' ? (at: number): string => at.toLocaleString('en') : clock;
+  return {
+    width,
+    height: PLOT_HEIGHT,
+    padding: [8, LABEL_ROOM, 0, 0],
+    legend: { show: false },
+    cursor: {
+      y: false,
+      drag: { x: false, y: false },
+      points: { size: 6 },
+      dataIdx: (plot, series, row) => (series === 0 ? row : nearestRow(plot.data[series]!, row)),
+    },
+    scales: { x: { time: false }, y: log ? { distr: 3, log: 10, range: logRange } : { range: roomy } },
+    axes: [
+      {
+        font,
+        stroke: palette.quiet,
+        ticks,
+        grid: { show: false },
+        size: 24,
+        gap: 4,
+        space: 64,
+        incrs: axis === 'step' ? STEPS : SECONDS,
+        values: (_plot, splits) => splits.map(split => x(split)),
+      },
+      {
+        font,
+        stroke: palette.quiet,
+        ticks,
+        grid: { stroke: palette.line, width: 1, filter: log ? labelled : plain },
+        size: 48,
+        gap: 6,
+        space: 26,
+        values: (_plot, splits, _axis, _space, apart) =>
+          splits.map(split => (split === null ? '' : log ? figure(split) : tick(split, apart))),
+      },
+    ],
+    series: [{}, ...seriesOf(chart, palette)],
+    bands: chart.kind === 'band' ? [{ series: [3, 2], fill: translucent(palette.brand) }] : [],
+    hooks: { draw: [plot => nameLines(plot, choice)], setCursor: [plot => tell(plot, choice)] },
+  };
+}
+
+function seriesOf(chart: Chart, palette: Palette): uPlot.Series[] {
+  // a line needs two values; one alone is a point
+  const points: uPlot.Series.Points = {
+    size: 5,
+    show: (plot, series) => [...plot.data[series]!].filter(value => typeof value === 'number').length === 1,
+  };
+  const line = { spanGaps: true, points };
+  if (chart.kind === 'band') {
+    const edge = { spanGaps: true, points: { show: false }, stroke: 'transparent', width: 0 };
+    return [{ ...line, stroke: palette.brand, width: 1.5 }, edge, edge];
+  }
+  return chart.ranks.map(rank => ({ ...line, stroke: palette.ranks[rank % 8]!, width: 1.5 }));
+}
+
+function translucent(colour: string): string {
+  return `color-mix(in srgb, ${colour} 32%, transparent)`;
+}
+
+/** Whole steps of the first digit, not whole decades. */
+function logRange(_plot: uPlot, least: number | null, most: number | null): uPlot.Range.MinMax {
+  return least === null || most === null ? [0.1, 10] : uPlot.rangeLog(least, most, 10, false);
+}
+
+const plain: uPlot.Axis.Filter = (_plot, splits) => splits;
+
+/** 1, 2 and 5 of each decade. */
+const labelled: uPlot.Axis.Filter = (_plot, splits) =>
+  splits.map(split => (/^[125]/.test(split.toExponential(3)) ? split : null));
+
+/** A little more than the values take; a flat line is in the middle, not on the edge. */
+function roomy(_plot: uPlot, least: number | null, most: number | null): uPlot.Range.MinMax {
+  if (least === null || most === null) {
+    return [0, 1];
+  }
+  const flat = least === most;
+  return uPlot.rangeNum(least, most, flat ? 0.5 : 0.08, true);
+}
+
+/** `mean`, or the number of each rank, behind the last point; numbers that would meet move apart. */
+function nameLines(plot: uPlot, { chart, words, palette }: PlotChoice): void {
+  const names =
+    chart.kind === 'band'
+      ? [{ text: chart.ranks.length > 1 ? words.mean : '', colour: palette.brandText, series: 1 }]
+      : chart.ranks.map((rank, at) => ({
+          text: String(rank),
+          colour: palette.ranks[rank % 8]!,
+          series: at + 1,
+        }));
+  if (names.length > NAMED) {
+    return;
+  }
+  const ratio = uPlot.pxRatio;
+  const ends = names
+    .flatMap(name => {
+      const end = last(plot.data[name.series]!);
+      return end === null ? [] : [{ ...name, top: plot.valToPos(end, 'y', true) }];
+    })
+    .sort((one, other) => one.top - other.top);
+  for (const [at, end] of ends.entries()) {
+    end.top = Math.max(end.top, at ? ends[at - 1]!.top + LABEL_HEIGHT * ratio : 0);
+  }
+  const { ctx, bbox } = plot;
+  const over = (ends.at(-1)?.top ?? 0) - (bbox.top + bbox.height);
+  ctx.save();
+  ctx.font = `700 ${11 * ratio}px ${palette.font}`;
+  ctx.textBaseline = 'middle';
+  ctx.textAlign = 'left';
+  for (const end of ends) {
+    ctx.fillStyle = end.colour;
+    ctx.fillText(end.text, bbox.left + bbox.width + 4 * ratio, end.top - Math.max(0, over));
+  }
+  ctx.restore();
+}
+
+/** The values at the pointer, in a box beside it. */
+function tell(plot: uPlot, choice: PlotChoice): void {
+  const box = boxOf(plot);
+  const { idx, left = 0 } = plot.cursor;
+  if (typeof idx !== 'number' || left < 0) {
+    box.hidden = true;
+    return;
+  }
+  const { axis, words, chart } = choice;
+  const x = plot.data[0][idx]!;
+  const at = (series: number): number | null => nearest(plot.data[series]!, idx);
+  const rows =
+    chart.kind === 'band'
+      ? [element('span', '', bandText([at(1), at(2), at(3)], words))]
+      : chart.ranks.slice(0, NAMED).flatMap((rank, series) => {
+          const value = at(series + 1);
+          return value === null ? [] : [rankRow(rank, value)];
+        });
+  box.replaceChildren(element('b', '', axis === 'step' ? `${words.step} ${figure(x)}` : clock(x)), ...rows);
+  box.hidden = false;
+  const room = plot.over.clientWidth;
+  box.style.left = left < room / 2 ? `${left + 12}px` : '';
+  box.style.right = left < room / 2 ? '' : `${room - left + 12}px`;
+}
+
+function rankRow(rank: number, value: number): HTMLElement {
+  const row = element('span', `nbdist-c${rank % 8}`, '');
+  row.append(element('i', '', String(rank)), figure(value));
+  return row;
+}
+
+function boxOf(plot: uPlot): HTMLElement {
+  const found = plot.over.querySelector<HTMLElement>('.nbdist-values');
+  if (found) {
+    return found;
+  }
+  const box = element('div', 'nbdist-values', '');
+  plot.over.append(box);
+  return box;
+}
+
+function element(tag: string, className: string, text: string): HTMLElement {
+  const made = document.createElement(tag);
+  made.className = className;
+  made.textContent = text;
+  return made;
+}

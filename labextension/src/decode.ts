@@ -1,0 +1,222 @@
+/**
+ * From the wire to the types of protocol.ts. Whatever is not as agreed makes the whole message nothing:
+ * half a message would show half the truth. What is not known yet (a field of a later version) is let be.
+ */
+import type {
+  BoardAnswer,
+  Chart,
+  FailureView,
+  LogDelta,
+  Message,
+  Progress,
+  RankState,
+  RankView,
+  RunState,
+  RunView,
+  Update,
+} from './protocol';
+
+/** A binary part of a message, as the different widget managers hand it over. */
+export type Buffer = ArrayBuffer | ArrayBufferView;
+
+type Fields = Record<string, unknown>;
+
+const RUN_STATES: readonly RunState[] = [
+  'pending',
+  'starting',
+  'running',
+  'stopping',
+  'succeeded',
+  'failed',
+  'cancelled',
+  'lost',
+];
+const RANK_STATES: readonly RankState[] = ['pending', 'running', 'succeeded', 'failed', 'ended', 'lost'];
+
+class Malformed extends Error {}
+
+/** The message, or null when it is not one of ours. Never throws. */
+export function decode(content: unknown, buffers: readonly Buffer[] = []): Message | null {
+  try {
+    const fields = object(content);
+    switch (fields['kind']) {
+      case 'update':
+        return update(fields, buffers);
+      case 'board':
+        return board(fields);
+      default:
+        return null;
+    }
+  } catch (problem) {
+    if (problem instanceof Malformed) {
+      return null;
+    }
+    throw problem;
+  }
+}
+
+function update(fields: Fields, buffers: readonly Buffer[]): Update {
+  const deltas = list(fields['deltas']);
+  const charts = list(fields['charts'] ?? []);
+  return {
+    kind: 'update',
+    view: absent(fields['view']) ? null : view(object(fields['view'])),
+    deltas: deltas.map((each, index) => delta(object(each), buffers[index])),
+    completeUntil: numberOrNull(fields['complete_until']),
+    charts: charts.map((each, index) => chart(object(each), buffers[deltas.length + index])),
+    cell: absent(fields['cell']) ? null : text(fields['cell']),
+  };
+}
+
+function board(fields: Fields): BoardAnswer {
+  return { kind: 'board', url: text(fields['url'] ?? ''), problem: text(fields['problem'] ?? '') };
+}
+
+function view(fields: Fields): RunView {
+  return {
+    runId: text(fields['run_id']),
+    label: text(fields['label']),
+    state: oneOf(RUN_STATES, fields['state']),
+    live: flag(fields['live']),
+    reason: text(fields['reason'] ?? ''),
+    elapsed: number(fields['elapsed']),
+    progress: absent(fields['progress']) ? null : progress(object(fields['progress'])),
+    failure: absent(fields['failure']) ? null : failure(object(fields['failure'])),
+    ranks: list(fields['ranks']).map(each => rank(object(each))),
+  };
+}
+
+function progress(fields: Fields): Progress {
+  return {
+    fraction: Math.min(1, Math.max(0, number(fields['fraction']))),
+    remaining: numberOrNull(fields['remaining']),
+    text: text(fields['text'] ?? ''),
+  };
+}
+
+function failure(fields: Fields): FailureView {
+  return {
+    rank: count(fields['rank']),
+    headline: text(fields['headline']),
+    message: text(fields['message'] ?? ''),
+    line: numberOrNull(fields['line']),
+  };
+}
+
+function rank(fields: Fields): RankView {
+  return {
+    rank: count(fields['rank']),
+    node: count(fields['node'] ?? 0),
+    state: oneOf(RANK_STATES, fields['state']),
+    device: text(fields['device'] ?? ''),
+    pid: numberOrNull(fields['pid']),
+    memory: numberOrNull(fields['memory']),
+    memoryTotal: numberOrNull(fields['memory_total']),
+    gpuMemory: numberOrNull(fields['gpu_memory']),
+    gpuMemoryTotal: numberOrNull(fields['gpu_memory_total']),
+    cpu: numberOrNull(fields['cpu']),
+    gpu: numberOrNull(fields['gpu']),
+    rate: numberOrNull(fields['rate']),
+    exit: text(fields['exit'] ?? ''),
+    elapsed: number(fields['elapsed'] ?? 0),
+    lastLine: text(fields['last_line'] ?? ''),
+  };
+}
+
+function delta(fields: Fields, buffer: Buffer | undefined): LogDelta {
+  const size = count(fields['count']);
+  const lines = size ? new TextDecoder('utf-8', { ignoreBOM: true }).decode(bytes(buffer)).split('\n') : [];
+  const times = list(fields['times'] ?? []).map(pair);
+  need(lines.length === size && times.reduce((sum, [written]) => sum + written, 0) === size);
+  return {
+    rank: count(fields['rank']),
+    first: count(fields['first']),
+    lines,
+    times,
+    partial: text(fields['partial'] ?? ''),
+    skipped: count(fields['skipped'] ?? 0),
+  };
+}
+
+function chart(fields: Fields, buffer: Buffer | undefined): Chart {
+  const columns = count(fields['columns']);
+  const rows = count(fields['rows']);
+  const ranks = list(fields['ranks']).map(count);
+  const kind = oneOf(['band', 'ranks'] as const, fields['kind']);
+  const data = bytes(buffer);
+  need(columns === (kind === 'band' ? 5 : 2 + ranks.length) && data.byteLength === rows * columns * 4);
+  // copied: a float array has to begin at a multiple of four, which a part of a message need not
+  const values = new Float32Array(data.slice().buffer);
+  return {
+    tag: text(fields['tag']),
+    kind,
+    group: oneOf(['metric', 'system'] as const, fields['group']),
+    unit: text(fields['unit'] ?? ''),
+    ranks,
+    columns: Array.from({ length: columns }, (_, at) => values.subarray(at * rows, (at + 1) * rows)),
+  };
+}
+
+function bytes(buffer: Buffer | undefined): Uint8Array {
+  if (buffer === undefined) {
+    throw new Malformed();
+  }
+  return ArrayBuffer.isView(buffer)
+    ? new Uint8Array(buffer.buffer, buffer.byteOffset, buffer.byteLength)
+    : new Uint8Array(buffer);
+}
+
+function need(claim: boolean): asserts claim {
+  if (!claim) {
+    throw new Malformed();
+  }
+}
+
+function object(value: unknown): Fields {
+  need(typeof value === 'object' && value !== null && !Array.isArray(value));
+  return value as Fields;
+}
+
+function list(value: unknown): readonly unknown[] {
+  need(Array.isArray(value));
+  return value;
+}
+
+function pair(value: unknown): readonly [number, number] {
+  const both = list(value);
+  return [count(both[0]), number(both[1])];
+}
+
+function text(value: unknown): string {
+  need(typeof value === 'string');
+  return value;
+}
+
+function flag(value: unknown): boolean {
+  need(typeof value === 'boolean');
+  return value;
+}
+
+function number(value: unknown): number {
+  need(typeof value === 'number' && Number.isFinite(value));
+  return value;
+}
+
+function absent(value: unknown): value is null | undefined {
+  return value === null || value === undefined;
+}
+
+function numberOrNull(value: unknown): number | null {
+  return absent(value) ? null : number(value);
+}
+
+function count(value: unknown): number {
+  need(Number.isInteger(value) && (value as number) >= 0);
+  return value as number;
+}
+
+function oneOf<Choice extends string>(choices: readonly Choice[], value: unknown): Choice {
+  const found = choices.find(choice => choice === value);
+  need(found !== undefined);
+  return found;
+}

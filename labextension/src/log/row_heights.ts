@@ -1,0 +1,125 @@
+/**
+ * Where rows lie. Without wrapping every row is one text line high; with it, a row is as many text lines
+ * as its columns fill, unless it has been measured. All heights here count text lines.
+ */
+import { growing16 } from './growing';
+import type { LogRows } from './rows';
+
+const CHUNK = 1024;
+
+export class RowHeights {
+  private readonly columns = growing16();
+  private readonly lines = growing16();
+  /** text lines of each chunk of rows */
+  private sums: number[] = [];
+  private width = 0;
+  private rows = 0;
+
+  /** Heights of `rows` on a pane `width` columns wide; 0: no wrapping. */
+  set(rows: LogRows, width: number): void {
+    const wrapped = this.width > 0;
+    this.rows = rows.count;
+    this.width = width;
+    if (!width) {
+      this.columns.truncate(0);
+      this.lines.truncate(0);
+      this.sums = [];
+    } else if (wrapped && this.columns.length === this.rows) {
+      this.compute(0);
+    } else {
+      this.columns.truncate(0);
+      this.change(rows, 0, 0, this.rows);
+    }
+  }
+
+  /** Forget everything: other rows are shown. */
+  clear(): void {
+    this.columns.truncate(0);
+    this.width = 0;
+    this.rows = 0;
+  }
+
+  /** At `at`, `removed` rows have gone and `added` have come. */
+  change(rows: LogRows, at: number, removed: number, added: number): void {
+    this.rows = rows.count;
+    if (this.width) {
+      const columns = new Uint16Array(added);
+      rows.columns(at, at + added, columns);
+      this.columns.splice(at, removed, columns);
+      this.compute(at);
+    }
+  }
+
+  /** All text lines. */
+  get total(): number {
+    return this.width ? this.sums.reduce((sum, lines) => sum + lines, 0) : this.rows;
+  }
+
+  height(row: number): number {
+    return this.width ? this.lines.items[row]! : 1;
+  }
+
+  /** Text lines above `row`. */
+  above(row: number): number {
+    if (!this.width) {
+      return row;
+    }
+    const chunk = Math.floor(row / CHUNK);
+    let above = 0;
+    for (let i = 0; i < chunk; i++) {
+      above += this.sums[i]!;
+    }
+    for (let i = chunk * CHUNK; i < row; i++) {
+      above += this.lines.items[i]!;
+    }
+    return above;
+  }
+
+  /** The row that holds the text line `line`. */
+  rowAt(line: number): number {
+    if (!this.width) {
+      return Math.max(0, Math.min(this.rows - 1, Math.floor(line)));
+    }
+    let chunk = 0;
+    let above = 0;
+    while (chunk < this.sums.length - 1 && above + this.sums[chunk]! <= line) {
+      above += this.sums[chunk++]!;
+    }
+    let row = chunk * CHUNK;
+    while (row < this.rows - 1 && above + this.lines.items[row]! <= line) {
+      above += this.lines.items[row++]!;
+    }
+    return row;
+  }
+
+  /** A row was seen to be `lines` text lines high; whether that is news. */
+  measured(row: number, lines: number): boolean {
+    if (!this.width || this.lines.items[row] === lines || row >= this.lines.length) {
+      return false;
+    }
+    this.sums[Math.floor(row / CHUNK)]! += lines - this.lines.items[row]!;
+    this.lines.items[row] = lines;
+    return true;
+  }
+
+  private compute(from: number): void {
+    const { columns, width } = this;
+    const start = Math.floor(from / CHUNK) * CHUNK;
+    const known = Math.min(from, this.lines.length);
+    if (this.lines.items.length < columns.items.length) {
+      this.lines.splice(this.lines.length, 0, new Uint16Array(columns.items.length - this.lines.length));
+    }
+    this.lines.length = columns.length;
+    for (let row = known; row < columns.length; row++) {
+      this.lines.items[row] = Math.max(1, Math.ceil(columns.items[row]! / width));
+    }
+    this.sums.length = start / CHUNK;
+    for (let row = start; row < columns.length; row += CHUNK) {
+      let sum = 0;
+      for (let i = row; i < Math.min(row + CHUNK, columns.length); i++) {
+        sum += this.lines.items[i]!;
+      }
+      this.sums.push(sum);
+    }
+  }
+}

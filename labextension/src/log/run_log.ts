@@ -1,0 +1,128 @@
+/** All logs of a run that this page has: fed with deltas, read by panes. */
+import type { LogDelta } from '../protocol';
+import { type Block, Unpacked } from './block';
+import { MergedLog } from './merged_log';
+import { RankLog } from './rank_log';
+import { RankSets } from './rank_sets';
+import { browserTurns, Slices, type Turns } from './slices';
+
+export interface RunLogOptions {
+  turns?: Turns;
+  /** bytes of packed text that are kept */
+  bound?: number;
+}
+
+export class RunLog {
+  readonly all: MergedLog;
+  /** long work over this log: packing, merging, searching */
+  readonly slices: Slices;
+  private readonly logs = new Map<number, RankLog>();
+  private readonly sets = new RankSets();
+  private readonly unpacked = new Unpacked();
+  private readonly listeners = new Set<() => void>();
+  private readonly closed: Block[] = [];
+  private readonly bound: number;
+  private packed = 0;
+
+  constructor({ turns = browserTurns(), bound = 64 * 1024 * 1024 }: RunLogOptions = {}) {
+    this.slices = new Slices(turns);
+    this.bound = bound;
+    this.all = new MergedLog(this.logs, this.sets, this.unpacked);
+  }
+
+  /** Take what has come. Lines later than `completeUntil` are kept out of the merged log until their turn. */
+  receive(deltas: readonly LogDelta[], completeUntil: number | null): void {
+    for (const delta of deltas) {
+      this.rank(delta.rank).receive(delta);
+    }
+    // the times of lines are kept in single precision
+    this.all.limit = completeUntil === null ? Number.MAX_VALUE : Math.fround(completeUntil);
+    this.slices.now(this.merge);
+  }
+
+  /** The log of a rank; empty while none of its lines has come. */
+  rank(rank: number): RankLog {
+    let log = this.logs.get(rank);
+    if (!log) {
+      log = new RankLog(rank, this.unpacked, this.sets, block => this.closes(block));
+      this.logs.set(rank, log);
+      this.all.join(log);
+      // reading all ranks side by side needs a block of each
+      this.unpacked.capacity = Math.max(32, this.logs.size + 16);
+    }
+    return log;
+  }
+
+  /** The ranks that have written, in order. */
+  get ranks(): readonly number[] {
+    return [...this.logs.keys()].sort((a, b) => a - b);
+  }
+
+  errors(rank: number): number {
+    return this.logs.get(rank)?.errors ?? 0;
+  }
+
+  get incomplete(): boolean {
+    return [...this.logs.values()].some(log => log.incomplete);
+  }
+
+  /** bytes of text that are kept packed */
+  get packedBytes(): number {
+    return this.packed;
+  }
+
+  /** Call `listener` when there is something new. */
+  subscribe(listener: () => void): () => void {
+    this.listeners.add(listener);
+    return () => void this.listeners.delete(listener);
+  }
+
+  private readonly merge = (timeUp: () => boolean): boolean => {
+    const done = this.all.advance(timeUp);
+    this.notify();
+    return done;
+  };
+
+  private readonly pack = (timeUp: () => boolean): boolean => {
+    while (this.closed.length) {
+      const block = this.closed.shift()!;
+      block.pack();
+      this.packed += block.bytes;
+      if (timeUp()) {
+        break;
+      }
+    }
+    this.dropOldest();
+    return this.closed.length === 0;
+  };
+
+  private closes(block: Block): void {
+    this.closed.push(block);
+    this.slices.add(this.pack);
+  }
+
+  private dropOldest(): void {
+    let dropped = false;
+    while (this.packed > this.bound) {
+      const oldest = [...this.logs.values()]
+        .filter(log => log.blocks[0]?.bytes && log.blocks.length > 1)
+        .sort((a, b) => a.blocks[0]!.time(0) - b.blocks[0]!.time(0))[0];
+      if (!oldest) {
+        break;
+      }
+      this.packed -= oldest.blocks[0]!.bytes;
+      oldest.drop();
+      dropped = true;
+    }
+    if (dropped) {
+      this.all.dropFront();
+      this.notify();
+    }
+  }
+
+  private notify(): void {
+    for (const listener of this.listeners) {
+      listener();
+    }
+  }
+}

@@ -1,0 +1,140 @@
+/** Plain text sought in all rows of a log, whatever its case: in turns, and again in what comes later. */
+import type { Block } from './block';
+import { growing32, lowerBound } from './growing';
+import { plain } from './line_text';
+import type { LogRows, Place } from './rows';
+import type { Slices } from './slices';
+
+/** rows looked at between two looks at the clock */
+const STRIDE = 512;
+
+export class LogSearch {
+  query = '';
+  /** rows with the text, ascending */
+  readonly matches = growing32();
+  private searched = 0;
+  private readonly found = new Map<Block, Uint8Array | null>();
+  private readonly place: Place = { block: null, index: 0 };
+  private readonly unwatch: () => void;
+
+  constructor(
+    private readonly rows: LogRows,
+    private readonly slices: Slices,
+    private readonly onProgress: () => void,
+  ) {
+    this.unwatch = rows.watch(at => this.changed(at));
+  }
+
+  /** Whether every row has been looked at. */
+  get complete(): boolean {
+    return this.query === '' || this.searched >= this.rows.count;
+  }
+
+  get count(): number {
+    return this.matches.length;
+  }
+
+  look(query: string): void {
+    this.query = query.toLowerCase();
+    this.found.clear();
+    this.changed(0);
+    if (this.query) {
+      this.slices.now(this.work);
+    } else {
+      this.slices.remove(this.work);
+      this.onProgress();
+    }
+  }
+
+  /** The match at or after `row`, as its position among the matches; `count` when there is none. */
+  from(row: number): number {
+    return lowerBound(this.matches, row);
+  }
+
+  end(): void {
+    this.unwatch();
+    this.slices.remove(this.work);
+    this.found.clear();
+  }
+
+  private readonly work = (timeUp: () => boolean): boolean => {
+    const end = this.rows.count;
+    for (let at = this.searched; at < end; at++) {
+      this.searched = at + 1;
+      this.rows.locate(at, this.place);
+      const { block, index } = this.place;
+      const blocks = this.found.size;
+      if (block && this.hit(block, index)) {
+        this.matches.push(at);
+      }
+      // unpacking a block takes as long as hundreds of rows
+      if ((at % STRIDE === 0 || this.found.size > blocks) && timeUp()) {
+        break;
+      }
+    }
+    this.onProgress();
+    return this.searched >= this.rows.count;
+  };
+
+  private hit(block: Block, index: number): boolean {
+    if (block.fresh) {
+      return plain(block.fresh[index]!).toLowerCase().includes(this.query);
+    }
+    let bits = this.found.get(block);
+    if (bits === undefined) {
+      bits = linesWith(this.query, block);
+      this.found.set(block, bits);
+    }
+    return bits !== null && (bits[index >> 3]! & (1 << (index & 7))) !== 0;
+  }
+
+  private changed(at: number): void {
+    this.searched = Math.min(this.searched, at);
+    this.matches.truncate(lowerBound(this.matches, at));
+    if (this.query) {
+      this.slices.add(this.work);
+    }
+  }
+}
+
+/** A bit for each line of a block that has `query` in it; null when none has. */
+function linesWith(query: string, block: Block): Uint8Array | null {
+  const text = plain(block.text()).toLowerCase();
+  let match = text.indexOf(query);
+  if (match < 0) {
+    return null;
+  }
+  const bits = new Uint8Array((block.count + 7) >> 3);
+  let line = 0;
+  let end = text.indexOf('\n');
+  while (match >= 0) {
+    while (end >= 0 && end < match) {
+      line++;
+      end = text.indexOf('\n', end + 1);
+    }
+    bits[line >> 3]! |= 1 << (line & 7);
+    match = end < 0 ? -1 : text.indexOf(query, end + 1);
+  }
+  return bits;
+}
+
+/** Where `query` (in lower case) stands in `text`: pairs of start and end. */
+export function rangesWith(query: string, text: string): [number, number][] {
+  const ranges: [number, number][] = [];
+  if (!query) {
+    return ranges;
+  }
+  const lower = text.toLowerCase();
+  if (lower.length !== text.length) {
+    // a few letters have longer lower cases: positions would not agree
+    const pattern = new RegExp(query.replace(/[.*+?^${}()|[\]\\]/g, '\\$&'), 'giu');
+    for (const match of text.matchAll(pattern)) {
+      ranges.push([match.index, match.index + match[0].length]);
+    }
+    return ranges;
+  }
+  for (let at = lower.indexOf(query); at >= 0; at = lower.indexOf(query, at + query.length)) {
+    ranges.push([at, at + query.length]);
+  }
+  return ranges;
+}

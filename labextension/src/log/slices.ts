@@ -1,0 +1,97 @@
+/** Long work in short turns, so that the page answers in between. */
+
+/** Where time and turns come from; tests bring their own. */
+export interface Turns {
+  /** milliseconds */
+  now(): number;
+  /** call `run` soon, in a turn of its own */
+  later(run: () => void): void;
+}
+
+/** Does a part of its work and stops when `timeUp()`; true when all is done. */
+export type Job = (timeUp: () => boolean) => boolean;
+
+export class Slices {
+  private jobs: Job[] = [];
+  private waiting = false;
+
+  constructor(
+    private readonly turns: Turns,
+    /** milliseconds of work a turn */
+    private readonly budget = 10,
+  ) {}
+
+  get idle(): boolean {
+    return this.jobs.length === 0;
+  }
+
+  /** Work on `job` in turns until it is done. An urgent one goes before the others. */
+  add(job: Job, urgent = false): void {
+    if (!this.jobs.includes(job)) {
+      if (urgent) {
+        this.jobs.unshift(job);
+      } else {
+        this.jobs.push(job);
+      }
+    }
+    this.wait();
+  }
+
+  remove(job: Job): void {
+    this.jobs = this.jobs.filter(other => other !== job);
+  }
+
+  /** Do what fits into a turn now; what is left comes later. */
+  now(job: Job): void {
+    if (!job(this.timeUp())) {
+      this.add(job, true);
+    }
+  }
+
+  private timeUp(): () => boolean {
+    const end = this.turns.now() + this.budget;
+    return () => this.turns.now() >= end;
+  }
+
+  private wait(): void {
+    if (!this.waiting && this.jobs.length) {
+      this.waiting = true;
+      this.turns.later(() => {
+        this.waiting = false;
+        this.turn();
+        this.wait();
+      });
+    }
+  }
+
+  private turn(): void {
+    const timeUp = this.timeUp();
+    do {
+      const job = this.jobs[0];
+      if (!job) {
+        return;
+      }
+      if (job(timeUp)) {
+        this.remove(job);
+      }
+    } while (!timeUp());
+  }
+}
+
+/** The browser's turns. Messages and not timers: those are held back to once a second in hidden pages. */
+export function browserTurns(): Turns {
+  const now = () => performance.now();
+  if (typeof MessageChannel === 'undefined') {
+    return { now, later: run => void setTimeout(run, 0) };
+  }
+  const waiting: (() => void)[] = [];
+  const channel = new MessageChannel();
+  channel.port1.onmessage = () => waiting.shift()?.();
+  return {
+    now,
+    later: run => {
+      waiting.push(run);
+      channel.port2.postMessage(null);
+    },
+  };
+}

@@ -1,0 +1,139 @@
+/** What has arrived of a run, and when. Any number of views draw one model; it draws nothing itself. */
+import { RunLog } from './log/run_log';
+import { utilisation } from './numbers';
+import type { BoardAnswer, Chart, Message, RankView, RunView } from './protocol';
+
+/** Looks at what a rank uses are two seconds apart: two minutes of them. */
+const SAMPLES = 60;
+const SAMPLE_PERIOD = 1.9;
+const FIRST_PULL = 5;
+const LONGEST_PULL = 160;
+
+/** Where the model takes its time from: `now` in seconds, and `frame`, which calls back before the next frame. */
+export interface Pace {
+  now(): number;
+  frame(draw: () => void): void;
+}
+
+const PAGE: Pace = {
+  now: () => performance.now() / 1000,
+  frame: draw => requestAnimationFrame(draw),
+};
+
+export class RunModel {
+  view: RunView | null = null;
+  /** when `view` was true, and when anything at all came last, in the page's seconds */
+  viewAt = 0;
+  heardAt: number;
+  cell: string | null = null;
+  charts: ReadonlyMap<string, Chart> = new Map();
+  /** of each rank, the last samples in percent */
+  utilisation: ReadonlyMap<number, readonly number[]> = new Map();
+  readonly log = new RunLog();
+  /** counts what came; equal means that nothing has changed */
+  version = 0;
+
+  private readonly listeners = new Set<() => void>();
+  private readonly asking = new Set<(answer: BoardAnswer) => void>();
+  private scheduled = false;
+  private sampledAt = -Infinity;
+  private pullAt = -Infinity;
+  private pullPeriod = FIRST_PULL;
+
+  constructor(private readonly pace: Pace = PAGE) {
+    this.heardAt = pace.now();
+  }
+
+  readonly subscribe = (listener: () => void): (() => void) => {
+    this.listeners.add(listener);
+    return () => this.listeners.delete(listener);
+  };
+
+  receive(message: Message): void {
+    this.heardAt = this.pace.now();
+    if (message.kind === 'board') {
+      this.asking.forEach(answered => answered(message));
+      this.asking.clear();
+    } else {
+      if (message.view) {
+        this.see(message.view);
+      }
+      if (message.charts.length) {
+        this.charts = new Map([...this.charts, ...message.charts.map(each => [keyOf(each), each] as const)]);
+      }
+      this.cell = message.cell ?? this.cell;
+      this.log.receive(message.deltas, message.completeUntil);
+    }
+    this.version += 1;
+    this.notify();
+  }
+
+  /** What the kernel answers to the question that was just asked. It may never come. */
+  nextBoard(): Promise<BoardAnswer> {
+    return new Promise(answered => this.asking.add(answered));
+  }
+
+  /** Whether to ask for lines that are known to be missing. A kernel that is busy answers them all at
+   * once when it is free, so they become rarer. */
+  wantsPull(): boolean {
+    if (!this.log.incomplete) {
+      this.pullPeriod = FIRST_PULL;
+      return false;
+    }
+    const now = this.pace.now();
+    if (now - this.pullAt < this.pullPeriod) {
+      return false;
+    }
+    this.pullPeriod = this.pullAt === -Infinity ? FIRST_PULL : Math.min(2 * this.pullPeriod, LONGEST_PULL);
+    this.pullAt = now;
+    return true;
+  }
+
+  private see(view: RunView): void {
+    this.viewAt = this.heardAt;
+    this.view = { ...view, ranks: keepEqual(this.view?.ranks ?? [], view.ranks) };
+    if (this.heardAt - this.sampledAt < SAMPLE_PERIOD) {
+      return;
+    }
+    this.sampledAt = this.heardAt;
+    const samples = new Map(this.utilisation);
+    for (const rank of view.ranks) {
+      const value = utilisation(rank);
+      if (value !== null) {
+        samples.set(rank.rank, [...(samples.get(rank.rank) ?? []), value].slice(-SAMPLES));
+      }
+    }
+    this.utilisation = samples;
+  }
+
+  private notify(): void {
+    if (!this.scheduled) {
+      this.scheduled = true;
+      this.pace.frame(() => {
+        this.scheduled = false;
+        this.listeners.forEach(listener => listener());
+      });
+    }
+  }
+}
+
+/** A program may log a tag that is also the name of something measured. */
+export function keyOf(chart: Chart): string {
+  return `${chart.group}/${chart.tag}`;
+}
+
+/** The new ranks, those that did not change being the old ones: a view draws only what is another object.
+ * How long a rank runs changes all the time and nothing draws it, so it does not count. */
+function keepEqual(before: readonly RankView[], now: readonly RankView[]): readonly RankView[] {
+  const kept = now.map((rank, index) => {
+    const old = before[index];
+    return old && same(old, rank) ? old : rank;
+  });
+  return kept.length === before.length && kept.every((rank, index) => rank === before[index]) ? before : kept;
+}
+
+function same(one: RankView, other: RankView): boolean {
+  return (Object.keys(one) as (keyof RankView)[]).every(
+    name => name === 'elapsed' || Object.is(one[name], other[name]),
+  );
+}

@@ -1,0 +1,81 @@
+/** Numbers as they are read on the screen; the same in both languages. */
+import type { RankView } from './protocol';
+
+/** `0:47`, `12:05`, `3:02:10` */
+export function clock(seconds: number): string {
+  const whole = Math.max(0, Math.floor(seconds));
+  const two = (part: number): string => String(part).padStart(2, '0');
+  const hours = Math.floor(whole / 3600);
+  const minutes = Math.floor(whole / 60) % 60;
+  return hours ? `${hours}:${two(minutes)}:${two(whole % 60)}` : `${minutes}:${two(whole % 60)}`;
+}
+
+/** `312 MB`, `1.4 GB`; a kilobyte has a thousand bytes */
+export function bytes(count: number): string {
+  return count >= 1e9 ? `${(count / 1e9).toFixed(1)} GB` : `${Math.round(count / 1e6)} MB`;
+}
+
+/** What is used, in the unit of the total where that says enough: `["11.2", "80 GB"]`, `["11 MB", "25 GB"]` */
+export function bytesOf(count: number, total: number): [string, string] {
+  const whole = total >= 1e9 ? `${Math.round(total / 1e9)} GB` : `${Math.round(total / 1e6)} MB`;
+  const alike = total >= 1e9 === count >= 1e9;
+  return [alike ? bytes(count).split(' ')[0]! : bytes(count), whole];
+}
+
+export function percent(value: number): string {
+  return `${Math.round(value)} %`;
+}
+
+/** Steps a second: `7.9`, `0.31`, `126` */
+export function rate(value: number): string {
+  return value >= 100 ? String(Math.round(value)) : value >= 1 ? value.toFixed(1) : value.toPrecision(2);
+}
+
+/** A metric, short: `0.0612`, `1.28e-4`, `12.7`, `1,204` */
+export function figure(number: number): string {
+  const size = Math.abs(number);
+  if (size === 0 || !Number.isFinite(number)) {
+    return String(number);
+  }
+  if (size < 1e-3 || size >= 1e7) {
+    return Number(number.toPrecision(3)).toExponential().replace('e+', 'e');
+  }
+  return size >= 1000 ? Math.round(number).toLocaleString('en') : String(Number(number.toPrecision(3)));
+}
+
+/** A tick of an axis whose ticks are `apart`: as many decimals as tell them apart. */
+export function tick(number: number, apart: number): string {
+  const decimals = /\.(\d+)$/.exec(String(apart))?.[1]?.length ?? 0;
+  if (Math.abs(number) >= 1e7 || apart < 1e-3) {
+    return figure(number);
+  }
+  return number.toLocaleString('en', { minimumFractionDigits: decimals, maximumFractionDigits: decimals });
+}
+
+/** Of the GPU's memory where there is one, else of the machine's; null when unknown. */
+export function memory(rank: RankView): { used: number; total: number | null } | null {
+  if (rank.gpuMemory !== null) {
+    return { used: rank.gpuMemory, total: rank.gpuMemoryTotal };
+  }
+  return rank.memory === null ? null : { used: rank.memory, total: rank.memoryTotal };
+}
+
+/** Percent of the GPU where it is known, else of one core. */
+export function utilisation(rank: RankView): number | null {
+  return rank.gpu ?? rank.cpu;
+}
+
+/** `CPU`, `GPU 1` */
+export function device(name: string): string {
+  return name.replace(/^(cpu|gpu)\b/, word => word.toUpperCase());
+}
+
+export function median(values: readonly number[]): number | null {
+  const sorted = [...values].sort((one, other) => one - other);
+  const half = sorted.length >> 1;
+  return sorted.length === 0
+    ? null
+    : sorted.length % 2
+      ? sorted[half]!
+      : (sorted[half - 1]! + sorted[half]!) / 2;
+}

@@ -1,0 +1,112 @@
+/**
+ * What the kernel's side sends to the page (nbdist/panel/protocol.py writes it, tests/fixtures/protocol
+ * holds samples that both sides' tests read). snake_case ends here: nothing below this file knows it.
+ * Times are seconds; those of lines and points count from the moment the run was created.
+ */
+
+export type RunState =
+  'pending' | 'starting' | 'running' | 'stopping' | 'succeeded' | 'failed' | 'cancelled' | 'lost';
+export type RankState = 'pending' | 'running' | 'succeeded' | 'failed' | 'ended' | 'lost';
+
+/** How far a run is. `fraction` is in 0…1; `remaining` is in seconds, null while it cannot be told. */
+export interface Progress {
+  fraction: number;
+  remaining: number | null;
+  /** "epoch 3/4", "step 129/268" */
+  text: string;
+}
+
+/** Bytes, percent (of one core, of one GPU), steps a second: null when unknown. */
+export interface RankView {
+  rank: number;
+  node: number;
+  state: RankState;
+  /** "cpu", "gpu 1" */
+  device: string;
+  pid: number | null;
+  memory: number | null;
+  memoryTotal: number | null;
+  gpuMemory: number | null;
+  gpuMemoryTotal: number | null;
+  cpu: number | null;
+  gpu: number | null;
+  rate: number | null;
+  /** "exit 1", "killed by SIGKILL"; empty while it runs */
+  exit: string;
+  elapsed: number;
+  /** empty in runs of many ranks: the log has it */
+  lastLine: string;
+}
+
+/** The first failure, once it is known. `line` is a line of the cell (1 is its first), or null. */
+export interface FailureView {
+  rank: number;
+  headline: string;
+  message: string;
+  line: number | null;
+}
+
+export interface RunView {
+  runId: string;
+  label: string;
+  state: RunState;
+  live: boolean;
+  reason: string;
+  elapsed: number;
+  progress: Progress | null;
+  failure: FailureView | null;
+  ranks: readonly RankView[];
+}
+
+/** New lines of one rank. Line numbers count from 0 in what was followed. */
+export interface LogDelta {
+  rank: number;
+  /** number of the first line in `lines` */
+  first: number;
+  lines: readonly string[];
+  /** how many lines, written by when: in order, the counts add up to lines.length */
+  times: readonly (readonly [number, number])[];
+  /** the line that still grows (a progress bar); empty for none */
+  partial: string;
+  /** bytes of the log that were passed over before `first` */
+  skipped: number;
+}
+
+/**
+ * One chart. `band`: columns step, time, mean, min, max over ranks. `ranks`: columns step, time and one
+ * for each of `ranks`, NaN where a rank has no value. For system metrics step is NaN.
+ */
+export interface Chart {
+  tag: string;
+  kind: 'band' | 'ranks';
+  group: 'metric' | 'system';
+  /** "GB", "%", "" */
+  unit: string;
+  ranks: readonly number[];
+  columns: readonly Float32Array[];
+}
+
+export interface Update {
+  kind: 'update';
+  /** null when nothing changed since the last */
+  view: RunView | null;
+  deltas: readonly LogDelta[];
+  /** lines written up to this moment have come from every rank; null: all that there are */
+  completeUntil: number | null;
+  /** charts that changed; the others stay */
+  charts: readonly Chart[];
+  /** the program of the run, when it is sent again */
+  cell: string | null;
+}
+
+/** An answer to `{kind: 'board'}`: where VisualDL shows this run, or why not. */
+export interface BoardAnswer {
+  kind: 'board';
+  url: string;
+  problem: string;
+}
+
+export type Message = Update | BoardAnswer;
+
+/** What the page may send. The kernel can only take it when no cell keeps it busy. */
+export type Request = { kind: 'stop' } | { kind: 'board' } | { kind: 'pull' };

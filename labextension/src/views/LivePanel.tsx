@@ -1,0 +1,58 @@
+/** Joins a run's model to the panel: whatever changes by itself enters the views here. */
+import { useEffect, useMemo, useState, useSyncExternalStore, type ReactElement } from 'react';
+import { logWords } from '../log/words';
+import type { RunModel } from '../model';
+import type { BoardAnswer } from '../protocol';
+import { themeOf, watchTheme } from '../theme';
+import { WORDS, type Language } from '../words';
+import { Panel } from './Panel';
+
+/** What the panel asks of the place it is shown in. */
+export interface Host {
+  language: Language;
+  foreground(): boolean;
+  now: () => number;
+  stop: () => Promise<boolean>;
+  board: () => Promise<BoardAnswer | null>;
+}
+
+export function LivePanel({ run, host }: { run: RunModel; host: Host }): ReactElement {
+  const version = useSyncExternalStore(run.subscribe, () => run.version);
+  const [{ theme, look }, setLook] = useState(() => ({ theme: themeOf(document), look: 0 }));
+  useEffect(
+    () => watchTheme(document, () => setLook(last => ({ theme: themeOf(document), look: last.look + 1 }))),
+    [],
+  );
+  const errors = useErrors(run, version);
+  return (
+    <Panel
+      view={run.view}
+      viewAt={run.viewAt}
+      heardAt={run.heardAt}
+      now={host.now}
+      cell={run.cell}
+      charts={run.charts}
+      utilisation={run.utilisation}
+      log={run.log}
+      errors={errors}
+      foreground={host.foreground()}
+      theme={theme}
+      look={look}
+      words={WORDS[host.language]}
+      logWords={logWords[host.language]}
+      onStop={host.stop}
+      onBoard={host.board}
+    />
+  );
+}
+
+/** Error lines by rank; the same object while no count changed. */
+function useErrors(run: RunModel, version: number): ReadonlyMap<number, number> {
+  const text = useMemo(() => {
+    const counts = run.view?.ranks.map(({ rank }) => [rank, run.log.errors(rank)] as const) ?? [];
+    return JSON.stringify(counts.filter(([, count]) => count > 0));
+    // the version stands for all that the log holds
+    // eslint-disable-next-line react-hooks/exhaustive-deps
+  }, [run, version]);
+  return useMemo(() => new Map(JSON.parse(text) as [number, number][]), [text]);
+}

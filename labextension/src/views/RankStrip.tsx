@@ -1,0 +1,203 @@
+/** Up to eight ranks, each with a cell; where it is narrow, each with a line. */
+import { memo, useRef, useState, type KeyboardEvent, type ReactElement } from 'react';
+import { moved } from '../keys';
+import { bytes, bytesOf, device, memory, percent, rate, utilisation } from '../numbers';
+import type { RankView } from '../protocol';
+import type { Words } from '../words';
+import type { Size } from './clocks';
+import { Badge, rankColour, RankMark } from './Marks';
+import { Bar, fullUse, Sparkline } from './Meters';
+
+interface StripProps {
+  ranks: readonly RankView[];
+  live: boolean;
+  failedFirst: number | null;
+  utilisation: ReadonlyMap<number, readonly number[]>;
+  size: Size;
+  words: Words;
+  onOpen: (rank: number) => void;
+}
+
+const NONE: readonly number[] = [];
+
+export const RankStrip = memo(function RankStrip(props: StripProps): ReactElement {
+  const { ranks, live, size, words, onOpen } = props;
+  const [current, setCurrent] = useState(0);
+  const list = useRef<HTMLDivElement>(null);
+  const narrow = size === 'narrow';
+  const Cell = !live ? EndedCell : narrow ? RankLine : RankCell;
+
+  const key = (event: KeyboardEvent): void => {
+    const to = moved(event.key, current, ranks.length);
+    if (event.key === 'Enter' && event.target !== event.currentTarget) {
+      onOpen(ranks[current]!.rank);
+    } else if (to !== null) {
+      setCurrent(to);
+      list.current?.querySelectorAll<HTMLElement>('.nbdist-rank')[to]?.focus();
+    } else {
+      return;
+    }
+    event.preventDefault();
+  };
+
+  return (
+    <div
+      role="list"
+      aria-label={words.rankList}
+      className="nbdist-strip"
+      data-narrow={narrow}
+      ref={list}
+      style={{ gridTemplateColumns: `repeat(${columns(ranks.length, size)}, minmax(0, 1fr))` }}
+      onKeyDown={key}
+    >
+      {ranks.map((rank, index) => (
+        <Cell
+          key={rank.rank}
+          rank={rank}
+          first={rank.rank === props.failedFirst}
+          samples={props.utilisation.get(rank.rank) ?? NONE}
+          focusable={index === Math.min(current, ranks.length - 1)}
+          words={words}
+          onOpen={onOpen}
+        />
+      ))}
+    </div>
+  );
+});
+
+/** At most four in a row, and rows of about the same length. */
+function columns(count: number, size: Size): number {
+  const most = size === 'narrow' ? 1 : size === 'medium' ? 2 : 4;
+  return Math.max(1, Math.ceil(count / Math.ceil(count / most)));
+}
+
+interface CellProps {
+  rank: RankView;
+  first: boolean;
+  samples: readonly number[];
+  focusable: boolean;
+  words: Words;
+  onOpen: (rank: number) => void;
+}
+
+function frameOf({ rank, focusable, words, first, onOpen }: CellProps): object {
+  const name = [words.rankNumber(rank.rank), device(rank.device), stateWord(rank, first, words), rank.exit];
+  return {
+    role: 'listitem',
+    tabIndex: focusable ? 0 : -1,
+    'aria-label': name.filter(Boolean).join(', '),
+    title: rank.pid === null ? undefined : `pid ${rank.pid}`,
+    onClick: () => onOpen(rank.rank),
+  };
+}
+
+export function stateWord(rank: RankView, first: boolean, words: Words): string {
+  return first && rank.state === 'failed' ? words.failedFirst : words.rankState[rank.state];
+}
+
+const RankCell = memo(function RankCell(props: CellProps): ReactElement {
+  const { rank, first, words } = props;
+  const frame = frameOf(props);
+  const running = rank.state === 'running';
+  const word = stateWord(rank, first, words);
+  return (
+    <div className={`nbdist-rank ${rankColour(rank.rank)}`} {...frame}>
+      <div className="nbdist-row">
+        <Badge rank={rank.rank} />
+        <span className="nbdist-cut">{device(rank.device)}</span>
+        <span className="nbdist-space" />
+        {!running && <span className="nbdist-quiet">{word}</span>}
+        <RankMark state={rank.state} title={word} />
+      </div>
+      {running || !rank.exit ? <Meters {...props} /> : <div className="nbdist-exit">{rank.exit}</div>}
+      <div className="nbdist-last">{plain(rank.lastLine)}</div>
+    </div>
+  );
+});
+
+/** Text in the first row, what it looks like in the second; what is unknown takes no room. */
+function Meters({ rank, samples, words }: CellProps): ReactElement | null {
+  const used = memory(rank);
+  const use = utilisation(rank);
+  if (used === null && use === null && rank.rate === null) {
+    return null;
+  }
+  return (
+    <div className="nbdist-meters">
+      {used && (
+        <div className="nbdist-meter">
+          <Memory rank={rank} />
+          {used.total !== null && <Bar fraction={used.used / used.total} />}
+        </div>
+      )}
+      {(use !== null || rank.rate !== null) && (
+        <div className="nbdist-meter">
+          <div className="nbdist-row">
+            {use !== null && <span>{percent(use)}</span>}
+            <span className="nbdist-space" />
+            {rank.rate !== null && <span>{words.rate(rate(rank.rate))}</span>}
+          </div>
+          {use !== null && <Sparkline samples={samples} full={fullUse(samples)} />}
+        </div>
+      )}
+    </div>
+  );
+}
+
+/** `11.2/80 GB`, or what is used where the whole is not known. */
+export function Memory({ rank }: { rank: RankView }): ReactElement | null {
+  const found = memory(rank);
+  if (found === null) {
+    return null;
+  }
+  if (found.total === null) {
+    return <span>{bytes(found.used)}</span>;
+  }
+  const [used, total] = bytesOf(found.used, found.total);
+  return (
+    <span className="nbdist-cut">
+      {used}
+      <span className="nbdist-quiet">/{total}</span>
+    </span>
+  );
+}
+
+const RankLine = memo(function RankLine(props: CellProps): ReactElement {
+  const { rank, first, words } = props;
+  const frame = frameOf(props);
+  const word = stateWord(rank, first, words);
+  const found = memory(rank);
+  const running = rank.state === 'running';
+  return (
+    <div className={`nbdist-rank nbdist-rank-line ${rankColour(rank.rank)}`} {...frame}>
+      <Badge rank={rank.rank} />
+      <span className="nbdist-device">{device(rank.device)}</span>
+      {found?.total ? <Bar fraction={found.used / found.total} /> : <span className="nbdist-space" />}
+      {running ? <Memory rank={rank} /> : <span className="nbdist-quiet">{rank.exit || word}</span>}
+      {rank.rate !== null && <span className="nbdist-rate">{words.rate(rate(rank.rate))}</span>}
+      <RankMark state={rank.state} title={word} />
+    </div>
+  );
+});
+
+const EndedCell = memo(function EndedCell(props: CellProps): ReactElement {
+  const { rank, first, words } = props;
+  const frame = frameOf(props);
+  return (
+    <div className={`nbdist-rank nbdist-rank-line ${rankColour(rank.rank)}`} {...frame}>
+      <Badge rank={rank.rank} />
+      <RankMark state={rank.state} />
+      <span className={first ? 'nbdist-strong' : ''}>{stateWord(rank, first, words)}</span>
+      <span className="nbdist-space" />
+      <span className="nbdist-quiet nbdist-cut" title={rank.exit}>
+        {rank.exit}
+      </span>
+    </div>
+  );
+});
+
+const ESCAPES = /\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])/g;
+
+function plain(line: string): string {
+  return line.replace(ESCAPES, '');
+}

@@ -1,0 +1,259 @@
+import { afterEach, expect, jest, test } from '@jest/globals';
+import { act, cleanup, fireEvent, render, screen } from '@testing-library/preact';
+import { createRef } from 'preact/compat';
+
+import { RunLog } from '../src/log/run_log';
+import { en, zh } from '../src/log/words';
+import { LogPane, type LogPaneHandle, type LogPaneProps } from '../src/views/LogPane';
+import { delta, FakeTurns, numbered } from './log_fakes';
+
+afterEach(cleanup);
+
+function show(log: RunLog, props: Partial<LogPaneProps> = {}) {
+  const handle = createRef<LogPaneHandle>();
+  const all = {
+    log,
+    worldSize: 2,
+    selected: null,
+    words: en,
+    label: 'lenet',
+    narrow: false,
+    onCellLine: () => {},
+  };
+  const pane = (more: Partial<LogPaneProps>) => <LogPane ref={handle} {...all} {...props} {...more} />;
+  const { rerender } = render(pane({}));
+  return {
+    handle: handle as { current: LogPaneHandle },
+    again: (more: Partial<LogPaneProps>) => rerender(pane(more)),
+  };
+}
+
+const makeLog = () => new RunLog({ turns: new FakeTurns() });
+const frame = () => act(() => new Promise<void>(done => requestAnimationFrame(() => done())));
+const lines = () => [...document.querySelectorAll('.nbdist-line')].map(row => row.textContent);
+const button = (name: string) => screen.getByRole('button', { name });
+const type = async (text: string) => {
+  fireEvent.input(screen.getByRole('searchbox'), { target: { value: text } });
+  await frame();
+};
+
+test('rows show rank, time and text; folded ones how many', async () => {
+  const log = makeLog();
+  log.receive(
+    [0, 1].map(rank => delta(rank, 0, ['both', `only ${rank}`], { times: [[2, 62.14]] })),
+    null,
+  );
+
+  show(log);
+  await frame();
+
+  expect(lines()).toEqual(['0–11:02.1both×2', '01:02.1only 0', '11:02.1only 1']);
+  expect(screen.getByText('4 lines, 1 folded')).toBeTruthy();
+});
+
+test('only the rows in view are in the document', async () => {
+  const log = makeLog();
+  log.receive([delta(0, 0, numbered(5000))], null);
+
+  show(log, { selected: 0 });
+  await frame();
+
+  expect(lines().length).toBeLessThan(60);
+  expect(lines().at(-1)).toContain('line 4999');
+});
+
+test('text of the log never becomes markup', async () => {
+  const log = makeLog();
+  log.receive([delta(0, 0, ['<b>bold</b><img src=x>'])], null);
+
+  show(log);
+  await frame();
+
+  expect(document.querySelector('.nbdist-line b, .nbdist-line img')).toBeNull();
+  expect(lines()[0]).toContain('<b>bold</b>');
+});
+
+test('lines that come are drawn with the next frame', async () => {
+  const log = makeLog();
+  show(log);
+  expect(screen.getByText('No output yet.')).toBeTruthy();
+
+  log.receive([delta(0, 0, ['hello'])], null);
+  await frame();
+
+  expect(lines()).toEqual(['00:00.0hello']);
+  expect(screen.queryByText('No output yet.')).toBeNull();
+});
+
+test('search goes to the last match when following, and from match to match', async () => {
+  const log = makeLog();
+  log.receive([delta(0, 0, ['needle 1', 'hay', 'Needle 2', 'hay', 'needle 3'])], null);
+  show(log);
+
+  await type('NEEDLE');
+  expect(document.querySelector('.nbdist-count[role=status]')!.textContent).toBe('3/3');
+  expect(document.querySelectorAll('mark')).toHaveLength(3);
+  expect(button('Follow').getAttribute('aria-pressed')).toBe('false');
+
+  const box = screen.getByRole('searchbox', { name: 'Search' });
+  fireEvent.keyDown(box, { key: 'Enter', shiftKey: true });
+  await frame();
+  expect(document.querySelector('.nbdist-count')!.textContent).toBe('2/3');
+  expect(document.querySelector('mark.nbdist-now')!.textContent).toBe('Needle');
+  fireEvent.keyDown(box, { key: 'Enter' });
+  fireEvent.keyDown(box, { key: 'Enter' });
+  await frame();
+  expect(document.querySelector('.nbdist-count')!.textContent).toBe('1/3');
+
+  fireEvent.keyDown(box, { key: 'Escape' });
+  await frame();
+  expect(document.querySelectorAll('mark')).toHaveLength(0);
+  expect(document.activeElement).toBe(screen.getByRole('log'));
+});
+
+test('keys in the search box are not for the notebook', () => {
+  const outside = jest.fn();
+  document.body.addEventListener('keydown', outside);
+  show(makeLog());
+
+  fireEvent.keyDown(screen.getByRole('searchbox'), { key: 'x' });
+
+  expect(outside).not.toHaveBeenCalled();
+  document.body.removeEventListener('keydown', outside);
+});
+
+test('a pause counts what comes, and following again shows it', async () => {
+  const log = makeLog();
+  log.receive([delta(0, 0, numbered(100))], null);
+  show(log, { selected: 0 });
+  await frame();
+
+  fireEvent.click(button('Pause'));
+  log.receive([delta(0, 100, ['new one', 'new two'])], null);
+  await frame();
+  expect(button('Follow').textContent).toContain('2 new');
+
+  fireEvent.click(button('Follow'));
+  await frame();
+  expect(button('Follow').getAttribute('aria-pressed')).toBe('true');
+  expect(lines().at(-1)).toContain('new two');
+});
+
+test('a line of the cell in a traceback is a way to the cell', async () => {
+  const log = makeLog();
+  const onCellLine = jest.fn();
+  const file = '/home/x/.local/state/nbdist/runs/20261120-lenet/cell.py';
+  log.receive([delta(0, 0, [`  File "${file}", line 14, in f`, '  File "/x/cell.py", line 3, in g'])], null);
+
+  show(log, { onCellLine });
+  await frame();
+  fireEvent.click(button('cell line 14'));
+
+  expect(onCellLine).toHaveBeenCalledWith(14);
+  expect(screen.queryByRole('button', { name: 'cell line 3' })).toBeNull();
+  expect(lines()[0]).toContain(`File "${file}", line 14, in f`);
+});
+
+test('an over-long line is cut, and shown whole when asked', async () => {
+  const log = makeLog();
+  log.receive([delta(0, 0, ['x'.repeat(15_383)])], null);
+  show(log);
+  await frame();
+  expect(lines()[0]!.length).toBeLessThan(1100);
+
+  fireEvent.click(button('… 14,383 more'));
+  expect(screen.getByRole('region', { name: 'Full line' }).textContent).toContain('x'.repeat(15_383));
+
+  fireEvent.click(button('Close'));
+  expect(screen.queryByRole('region', { name: 'Full line' })).toBeNull();
+});
+
+test('lines that still grow are at the foot, one for each rank', async () => {
+  const log = makeLog();
+  log.receive([delta(0, 0, ['done'], { partial: '48 %' }), delta(1, 0, [], { partial: '50 %' })], null);
+  const { again } = show(log);
+  await frame();
+  const live = () => [...document.querySelectorAll('.nbdist-live-line')].map(row => row.textContent);
+  expect(live()).toEqual(['048 %', '150 %']);
+
+  again({ selected: 1 });
+  await frame();
+
+  expect(live()).toEqual(['150 %']);
+});
+
+test('the first error is a button when there is one', async () => {
+  const log = makeLog();
+  log.receive([delta(0, 0, numbered(500))], null);
+  const { handle } = show(log);
+  await frame();
+  expect(screen.queryByRole('button', { name: 'First error' })).toBeNull();
+
+  log.receive([delta(0, 500, ['ValueError: no', ...numbered(500, 500)])], null);
+  await frame();
+  fireEvent.click(button('First error'));
+  await frame();
+
+  expect(document.querySelector('.nbdist-pointed')!.textContent).toContain('ValueError: no');
+  act(() => handle.current.toggleFollow());
+  await frame();
+  expect(lines().at(-1)).toContain('line 999');
+});
+
+test('only differences leave out what all ranks wrote', async () => {
+  const log = makeLog();
+  log.receive(
+    [0, 1].map(rank => delta(rank, 0, ['both', `only ${rank}`])),
+    null,
+  );
+  show(log);
+  await frame();
+
+  fireEvent.click(button('Only differences'));
+  await frame();
+
+  expect(lines()).toEqual(['00:00.0only 0', '10:00.0only 1']);
+  expect(button('Only differences').getAttribute('aria-pressed')).toBe('true');
+});
+
+test('copy takes the rows and says how many', async () => {
+  const written: string[] = [];
+  const clipboard = { writeText: (text: string) => Promise.resolve(void written.push(text)) };
+  Object.defineProperty(navigator, 'clipboard', { value: clipboard, configurable: true });
+  const log = makeLog();
+  log.receive(
+    [0, 1].map(rank => delta(rank, 0, ['\x1b[32mboth\x1b[0m', `only ${rank}`])),
+    null,
+  );
+  show(log);
+  await frame();
+
+  fireEvent.click(button('Copy'));
+  await frame();
+
+  expect(written).toEqual(['[0–1] both\n[0] only 0\n[1] only 1']);
+  expect(screen.getByText('copied 3 lines')).toBeTruthy();
+});
+
+test('gaps and passed-over bytes are told in words', async () => {
+  const log = makeLog();
+  log.receive([delta(0, 12, ['a']), delta(0, 13, ['b'], { skipped: 4096 })], null);
+
+  show(log, { words: zh });
+  await frame();
+
+  expect(lines()).toEqual(['0… 有 12 行未到达此页面;用 %dist_logs 查看', '00:12.0a', '0… 此处略过 4,096 字节;用 %dist_logs 查看', '00:13.0b']); // prettier-ignore
+});
+
+test('the log and its tools have names and states', async () => {
+  show(makeLog(), { narrow: true });
+  await frame();
+
+  const log = screen.getByRole('log', { name: 'Log' });
+  expect(log.getAttribute('aria-live')).toBe('off');
+  expect(log.tabIndex).toBe(0);
+  expect(screen.queryByRole('button', { name: 'Pause' })).toBeNull();
+  expect(button('Wrap').getAttribute('aria-pressed')).toBe('false');
+  fireEvent.click(button('Wrap'));
+  expect(button('Wrap').getAttribute('aria-pressed')).toBe('true');
+});

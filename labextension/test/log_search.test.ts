@@ -1,0 +1,101 @@
+/** @jest-environment node */
+import { expect, test } from '@jest/globals';
+
+import { rangesWith, LogSearch } from '../src/log/search';
+import { RunLog } from '../src/log/run_log';
+import { delta, FakeTurns, numbered } from './log_fakes';
+
+const matches = (search: LogSearch) => [...search.matches.items.subarray(0, search.count)];
+
+function makeSearch(lines: string[], tick = 0) {
+  const turns = new FakeTurns(tick);
+  const log = new RunLog({ turns });
+  log.receive([delta(0, 0, lines)], null);
+  turns.all();
+  const search = new LogSearch(log.rank(0), log.slices, () => undefined);
+  return { turns, log, search };
+}
+
+test('text is found whatever its case, without the colours in it', () => {
+  const { search } = makeSearch(['hay', 'a \x1b[31mNee\x1b[0mdle', 'hay', 'needles']);
+
+  search.look('NEEDLE');
+
+  expect(matches(search)).toEqual([1, 3]);
+  expect(search.complete).toBe(true);
+});
+
+test('packed blocks are searched as well as new lines, and those that come later', () => {
+  const lines = numbered(20_000);
+  lines[3] = 'Needle';
+  lines[9000] = lines[9001] = 'a needle and a needle';
+  const { log, turns, search } = makeSearch(lines);
+
+  search.look('needle');
+  turns.all();
+  expect(matches(search)).toEqual([3, 9000, 9001]);
+
+  log.receive([delta(0, 20_000, ['hay', 'needle'])], null);
+  turns.all();
+  expect(matches(search)).toEqual([3, 9000, 9001, 20_001]);
+});
+
+test('a long search takes turns, and its matches grow', () => {
+  const { turns, search } = makeSearch(numbered(50_000), 1);
+
+  search.look('line');
+  const first = search.count;
+  turns.all();
+
+  expect(first).toBeGreaterThan(0);
+  expect(first).toBeLessThan(50_000);
+  expect(search.count).toBe(50_000);
+});
+
+test('matches are found at their new places when missing lines come', () => {
+  const { log, turns, search } = makeSearch(['needle']);
+  log.receive([delta(0, 4, ['needle'])], null);
+  search.look('needle');
+  turns.all();
+  expect(matches(search)).toEqual([0, 2]);
+
+  log.receive([delta(0, 1, ['hay', 'needle', 'hay'])], null);
+  turns.all();
+
+  expect(matches(search)).toEqual([0, 2, 4]);
+});
+
+test('in the merged log a line of several ranks is one match', () => {
+  const turns = new FakeTurns();
+  const log = new RunLog({ turns });
+  log.receive(
+    [0, 1, 2].map(rank => delta(rank, 0, ['needle', `needle ${rank}`])),
+    null,
+  );
+  const search = new LogSearch(log.all, log.slices, () => undefined);
+
+  search.look('needle');
+  turns.all();
+
+  expect(matches(search)).toEqual([0, 1, 2, 3]);
+});
+
+test('an empty query finds nothing', () => {
+  const { search, turns } = makeSearch(['a']);
+  search.look('a');
+
+  search.look('');
+  turns.all();
+
+  expect(search.count).toBe(0);
+  expect(search.complete).toBe(true);
+});
+
+test.each([
+  ['loss', 'Loss and loss', [[0, 4], [9, 13]]], // prettier-ignore
+  ['aa', 'aaaa', [[0, 2], [2, 4]]], // prettier-ignore
+  ['(x)', 'İ (X)', [[2, 5]]],
+  ['none', 'text', []],
+])('%s in %s', (query, text, ranges) => {
+  expect(rangesWith(query, text)).toEqual(ranges);
+});

@@ -1,0 +1,165 @@
+import { decode } from '../src/decode';
+import { RunModel } from '../src/model';
+import type { Message, RankView, Update } from '../src/protocol';
+import { sample } from './samples';
+
+/** Time that stands until it is moved, and frames that come when they are told to. */
+class SlowPage {
+  seconds = 100;
+  private readonly waiting: (() => void)[] = [];
+
+  now = (): number => this.seconds;
+  frame = (draw: () => void): void => void this.waiting.push(draw);
+
+  drawFrames(): number {
+    const due = this.waiting.splice(0);
+    due.forEach(draw => draw());
+    return due.length;
+  }
+}
+
+function read(name: string): Message {
+  const { content, buffers } = sample(name);
+  return decode(content, buffers)!;
+}
+
+function news(change: (rank: RankView) => Partial<RankView>): Update {
+  const update = read('running') as Update;
+  const view = update.view!;
+  return {
+    ...update,
+    deltas: [],
+    view: { ...view, ranks: view.ranks.map(rank => ({ ...rank, ...change(rank) })) },
+  };
+}
+
+test('listeners are told once a frame, however much came', () => {
+  const page = new SlowPage();
+  const run = new RunModel(page);
+  let told = 0;
+  run.subscribe(() => told++);
+
+  run.receive(read('first_update'));
+  run.receive(read('running'));
+  run.receive(read('band_chart'));
+
+  expect(told).toBe(0);
+  expect(page.drawFrames()).toBe(1);
+  expect(told).toBe(1);
+});
+
+test('a listener that left is not told any more', () => {
+  const page = new SlowPage();
+  const run = new RunModel(page);
+  let told = 0;
+  const leave = run.subscribe(() => told++);
+  leave();
+
+  run.receive(read('running'));
+  page.drawFrames();
+
+  expect(told).toBe(0);
+});
+
+test('what a message leaves out stays', () => {
+  const run = new RunModel(new SlowPage());
+
+  run.receive(read('first_update'));
+  run.receive(read('band_chart'));
+  run.receive(read('ranks_chart'));
+  run.receive(read('keyframe'));
+
+  expect(run.view?.state).toBe('starting');
+  expect(run.cell).toContain('import nbdist');
+  expect([...run.charts.keys()]).toEqual(['metric/loss', 'system/gpu_memory']);
+});
+
+test('when a view came is another time than when anything came', () => {
+  const page = new SlowPage();
+  const run = new RunModel(page);
+
+  run.receive(read('running'));
+  page.seconds = 107;
+  run.receive(read('keyframe'));
+
+  expect([run.viewAt, run.heardAt]).toEqual([100, 107]);
+});
+
+test('a rank that did not change is the same object, so that nothing draws it again', () => {
+  const run = new RunModel(new SlowPage());
+  run.receive(news(() => ({})));
+  const before = run.view!.ranks;
+
+  run.receive(news(rank => (rank.rank === 1 ? { rate: 3 } : { elapsed: 99 })));
+
+  expect(run.view!.ranks[0]).toBe(before[0]);
+  expect(run.view!.ranks[1]).not.toBe(before[1]);
+});
+
+test('when no rank changed, the list is the same too', () => {
+  const run = new RunModel(new SlowPage());
+  run.receive(news(() => ({})));
+  const before = run.view!.ranks;
+
+  run.receive(news(() => ({ elapsed: 99 })));
+
+  expect(run.view!.ranks).toBe(before);
+});
+
+test('utilisation is kept every two seconds, for two minutes', () => {
+  const page = new SlowPage();
+  const run = new RunModel(page);
+
+  for (let look = 0; look < 200; look++) {
+    page.seconds += 1;
+    run.receive(news(() => ({ cpu: look })));
+  }
+
+  const samples = run.utilisation.get(0)!;
+  expect(samples).toHaveLength(60);
+  expect(samples.slice(-3)).toEqual([194, 196, 198]);
+});
+
+test('a rank that is not measured has no samples', () => {
+  const run = new RunModel(new SlowPage());
+
+  run.receive(news(() => ({ cpu: null, gpu: null })));
+
+  expect(run.utilisation.get(0)).toBeUndefined();
+});
+
+test('lines that are missing are asked for at once, then ever more seldom', () => {
+  const page = new SlowPage();
+  const run = new RunModel(page);
+  const gap = read('keyframe');
+
+  run.receive(gap);
+  const asked: number[] = [];
+  for (let second = 0; second < 40; second++) {
+    if (run.wantsPull()) {
+      asked.push(second);
+    }
+    page.seconds += 1;
+  }
+
+  expect(run.log.incomplete).toBe(true);
+  expect(asked).toEqual([0, 5, 15, 35]);
+});
+
+test('nothing is asked for while nothing is missing', () => {
+  const run = new RunModel(new SlowPage());
+
+  run.receive(read('band_chart'));
+
+  expect(run.wantsPull()).toBe(false);
+});
+
+test('who asks for the board gets the next answer', async () => {
+  const run = new RunModel(new SlowPage());
+  const answer = run.nextBoard();
+
+  run.receive(read('running'));
+  run.receive(read('board_answer'));
+
+  expect(await answer).toMatchObject({ url: expect.stringContaining('scalar') });
+});

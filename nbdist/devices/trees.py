@@ -1,0 +1,224 @@
+"""CPU and memory of process trees, again and again and at little cost: all the ranks of a run at once.
+
+Reads /proc alone; where there is none nothing is known. A process is looked at when its pid is new, and
+from then on only if it belongs to a tree, so a look costs what the trees are large, not what the machine
+is. It belongs to the tree of the process that made it for as long as it lives, also as an orphan; one
+that was orphaned before the first look at it is found by its session.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from nbdist.model import ProcessId
+from nbdist.processes import PROC
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+
+_PSS_SHARE = 0.001
+"""What of a core reading smaps_rollup may take on average. It walks page tables: 10 ms for a gigabyte."""
+
+_PSS_LIMIT = 4 << 30
+"""Bytes of resident memory of a tree above which that walk would hold the reader for too long."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreeUse:
+    """``cpu`` in seconds since the tree's first process began, of those that have ended, too.
+
+    ``memory`` in bytes: the resident memory of a single process. In a larger tree the processes share
+    pages (forked workers most of theirs), which would count in each of them; there it is scaled by what
+    the proportional shares (PSS) were the last time that they were read.
+    """
+
+    cpu: float
+    memory: int
+    pids: frozenset[int]
+
+
+@dataclass(slots=True)
+class _Member:
+    key: int
+    start_time: int
+    own: float
+    """Seconds of CPU of the process itself."""
+    waited: float
+    """Seconds of CPU of its children that have ended and been waited for, and of theirs."""
+    resident: int
+
+
+@dataclass(slots=True)
+class _Row:
+    """What /proc/PID/stat says, as far as it is needed here."""
+
+    parent: int
+    session: int
+    start_time: int
+    own: float
+    waited: float
+    resident: int
+    zombie: bool
+
+
+class ProcessTrees:
+    """The trees below some processes, each known by a key: a rank."""
+
+    def __init__(
+        self,
+        *,
+        proc: Path = PROC,
+        clock: Callable[[], float] = time.monotonic,
+        effort: Callable[[], float] = time.process_time,
+    ) -> None:
+        self._proc = str(proc)
+        self._clock = clock
+        self._effort = effort
+        self._roots: dict[int, int] = {}
+        self._members: dict[int, _Member] = {}
+        self._strangers: set[int] = set()
+        self._cpu: dict[int, float] = {}
+        self._sharing: dict[int, float] = {}
+        self._any_sharing = 1.0
+        self._pss_after = 0.0
+
+    def add(self, key: int, root: ProcessId) -> None:
+        self._roots[root.pid] = key
+        self._members[root.pid] = _Member(key, root.start_time, 0.0, 0.0, 0)
+        self._cpu[key] = 0.0
+
+    def remove(self, key: int) -> None:
+        self._roots = {pid: known for pid, known in self._roots.items() if known != key}
+        self._members = {pid: member for pid, member in self._members.items() if member.key != key}
+        self._cpu.pop(key, None)
+
+    def look(self) -> dict[int, TreeUse]:
+        """What each tree uses whose first process lives."""
+        try:
+            listed = {int(name) for name in os.listdir(self._proc) if name.isdigit()}
+        except OSError:
+            return {}
+        self._strangers &= listed
+        self._follow()
+        self._welcome(listed)
+        return self._uses()
+
+    def _follow(self) -> None:
+        """Read the known members again; time that has gone by for one that has ended is not lost."""
+        own_now: dict[int, float] = {}
+        before, after = dict[int, float](), dict[int, float]()
+        for pid, member in list(self._members.items()):
+            key = member.key
+            before[key] = before.get(key, 0.0) + member.own + member.waited
+            row = self._row(pid)
+            if row is None or row.zombie or row.start_time != member.start_time:
+                del self._members[pid]
+                continue
+            own_now[key] = own_now.get(key, 0.0) + row.own - member.own
+            after[key] = after.get(key, 0.0) + row.own + row.waited
+            member.own, member.waited, member.resident = row.own, row.waited, row.resident
+        for key, total in before.items():
+            # the time of one that has ended is now its parent's, or nobody's when no member waited for
+            # it; what the others have done themselves is certain
+            self._cpu[key] += max(after.get(key, 0.0) - total, own_now.get(key, 0.0))
+
+    def _welcome(self, listed: set[int]) -> None:
+        """Find out to which tree the new processes belong, if to any."""
+        rows = {pid: self._row(pid) for pid in listed - self._members.keys() - self._strangers}
+        fresh = {pid: row for pid, row in rows.items() if row is not None and not row.zombie}
+        for pid, row in fresh.items():
+            key = self._key_of(pid, fresh)
+            if key is None:
+                self._strangers.add(pid)
+                continue
+            self._cpu[key] += row.own + row.waited
+            self._members[pid] = _Member(key, row.start_time, row.own, row.waited, row.resident)
+
+    def _key_of(self, pid: int, fresh: dict[int, _Row]) -> int | None:
+        """Up the line of parents, as far as it is new. Every rank has a session of its own."""
+        for _ in fresh:
+            row = fresh.get(pid)
+            if row is None:
+                break
+            if (key := self._roots.get(row.session)) is not None:
+                return key
+            pid = row.parent
+        member = self._members.get(pid)
+        return None if member is None else member.key
+
+    def _uses(self) -> dict[int, TreeUse]:
+        pids: dict[int, list[int]] = {}
+        for pid, member in self._members.items():
+            pids.setdefault(member.key, []).append(pid)
+        trees = {key: pids[key] for pid, key in self._roots.items() if pid in self._members}
+        resident = {key: sum(self._members[pid].resident for pid in tree) for key, tree in trees.items()}
+        self._read_pss(trees, resident)
+        return {
+            key: TreeUse(
+                cpu=self._cpu[key],
+                memory=round(resident[key] * (self._sharing_of(key) if len(tree) > 1 else 1.0)),
+                pids=frozenset(tree),
+            )
+            for key, tree in trees.items()
+        }
+
+    def _sharing_of(self, key: int) -> float:
+        # ranks are alike: until it is a tree's turn, what another one was found to share is the best guess
+        return self._sharing.get(key, self._any_sharing)
+
+    def _read_pss(self, trees: dict[int, list[int]], resident: dict[int, int]) -> None:
+        """Read the proportional shares of one tree, when enough time has gone by since the last."""
+        now = self._clock()
+        due = [key for key, tree in trees.items() if len(tree) > 1 and 0 < resident[key] <= _PSS_LIMIT]
+        if now < self._pss_after or not due:
+            return
+        # the one that was read longest ago: each goes to the end of the dictionary when it is read
+        order = {known: place for place, known in enumerate(self._sharing)}
+        key = min(due, key=lambda key: order.get(key, -1))
+        begun = self._effort()
+        shares = [_pss(f"{self._proc}/{pid}/smaps_rollup") for pid in trees[key]]
+        self._pss_after = now + (self._effort() - begun) / _PSS_SHARE
+        if None not in shares:
+            self._sharing.pop(key, None)
+            total = sum(share for share in shares if share is not None)
+            self._any_sharing = self._sharing[key] = min(1.0, total / resident[key])
+
+    def _row(self, pid: int) -> _Row | None:
+        # as in processes.read_stat; the numbers of the fields are those of proc(5) less three
+        fields = _read(f"{self._proc}/{pid}/stat").rpartition(b")")[2].split()
+        if len(fields) < 22:
+            return None
+        return _Row(
+            parent=int(fields[1]),
+            session=int(fields[3]),
+            start_time=int(fields[19]),
+            own=(int(fields[11]) + int(fields[12])) / _TICKS,
+            waited=(int(fields[13]) + int(fields[14])) / _TICKS,
+            resident=int(fields[21]) * _PAGE,
+            zombie=fields[0] in (b"Z", b"X", b"x"),
+        )
+
+
+def _pss(path: str) -> int | None:
+    for line in _read(path).splitlines():
+        if line.startswith(b"Pss:"):
+            return int(line.split()[1]) * 1024
+    return None
+
+
+def _read(path: str) -> bytes:
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    try:
+        return os.read(handle, 4096)
+    except OSError:
+        # it has ended since
+        return b""
+    finally:
+        os.close(handle)

@@ -1,0 +1,126 @@
+"""What one rank said went wrong: the exception that left its program, or the last words in its log."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nbdist.diagnosis.native import last_words
+from nbdist.diagnosis.signatures import Role, Signature, match
+from nbdist.diagnosis.tracebacks import Raised, chains_in_log, parse, root
+from nbdist.store import ErrorReport
+
+# how far before its exit a rank that left without an exception may have printed the reason
+_NEAR_THE_END = 80
+_FATAL_SIGNALS = frozenset(
+    {-signal.SIGABRT, -signal.SIGSEGV, -signal.SIGBUS, -signal.SIGFPE, -signal.SIGILL, -signal.SIGTRAP}
+)
+_SECONDARY = frozenset({Role.GONE, Role.WAITED})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Complaint:
+    """``root`` is what the rest followed from, ``outer`` what left the program in the end.
+
+    ``signature`` and ``found`` are the row that knows it and where that matched.
+    """
+
+    root: Raised
+    outer: Raised
+    signature: Signature | None = None
+    found: re.Match[str] | None = None
+
+    @property
+    def secondary(self) -> bool:
+        """Whether it only tells of another rank."""
+        return self.signature is not None and self.signature.role in _SECONDARY
+
+    @property
+    def role(self) -> Role:
+        return self.signature.role if self.signature is not None else Role.CAUSE
+
+    @property
+    def gone(self) -> bool:
+        """Whether it tells that another rank closed its connection."""
+        return self.role is Role.GONE
+
+    @property
+    def waited(self) -> bool:
+        """Whether it tells that another rank did not come."""
+        return self.role is Role.WAITED
+
+
+def complaint_of(report: ErrorReport | None, log: Sequence[str], code: int | None) -> Complaint | None:
+    """What a rank said, from its error report, the end of its log and its exit code."""
+    if report is not None:
+        return _of_report(report, log)
+    if code in _FATAL_SIGNALS:
+        words = last_words(log)
+        return _recognised(words, words, words) if words is not None else None
+    if code is not None and code > 0:
+        return _in_log(log[-_NEAR_THE_END:])
+    return None
+
+
+def _of_report(report: ErrorReport, log: Sequence[str]) -> Complaint:
+    outer = Raised(type=report.type, message=report.message, frames=report.frames)
+    chain = parse(report.text) or (outer,)
+    complaint = _of_chain(chain, outer)
+    first = complaint.root
+    leaving = first.type == "SystemExit"
+    if complaint.secondary or leaving:
+        # raised by the clean-up after something else
+        for earlier in reversed(chain[: chain.index(first)]):
+            before = _recognised(earlier, outer, earlier)
+            if not before.secondary and earlier.type != "SystemExit":
+                return before
+    if complaint.role is Role.CHILD or leaving:
+        said = _in_log(log[-_NEAR_THE_END:] if leaving else log, but=chain)
+        if said is not None:
+            return Complaint(root=said.root, outer=outer, signature=said.signature, found=said.found)
+    return complaint
+
+
+def _in_log(log: Sequence[str], but: Sequence[Raised] = ()) -> Complaint | None:
+    """The last traceback in a log that is none of ``but``, else what native code said there.
+
+    Of several, one that only tells of another process yields to one that does not.
+    """
+    known = {(raised.type, raised.message.split("\n")[0]) for raised in but}
+    found: Complaint | None = None
+    for chain in reversed(chains_in_log(log)):
+        first = root(chain)
+        if (first.type, first.message.split("\n")[0]) in known:
+            continue
+        complaint = _of_chain(chain, chain[-1])
+        if not complaint.secondary and complaint.role is not Role.CHILD:
+            return complaint
+        found = found or complaint
+    words = last_words(log)
+    if words is not None and words.message:
+        return _recognised(words, words, words)
+    return found
+
+
+def _of_chain(chain: Sequence[Raised], outer: Raised) -> Complaint:
+    first = root(chain)
+    # what passes an error on from another process has nothing to say of its own
+    passed_on = any(raised.link == "inside" for raised in chain)
+    return _recognised(first, outer, *((first,) if passed_on else (first, outer)))
+
+
+def _recognised(first: Raised, outer: Raised, *searched: Raised) -> Complaint:
+    """A complaint with what is known of the first of ``searched`` that is known."""
+    for raised in searched:
+        if (known := match(_searched(raised))) is not None:
+            return Complaint(root=first, outer=outer, signature=known[0], found=known[1])
+    return Complaint(root=first, outer=outer)
+
+
+def _searched(raised: Raised) -> str:
+    """What signatures are searched in; of a bare ``assert``, the statement says what was wrong."""
+    if raised.message or not raised.frames:
+        return raised.text
+    return f"{raised.type}: {raised.frames[-1].source}"

@@ -1,0 +1,46 @@
+"""A hint: the cause and the fix of a known error, one line each, in both languages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from nbdist.diagnosis.signatures import Signature
+
+_LABELS = {"en": ("cause: ", "fix: "), "zh": ("原因：", "解决方法：")}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hint:
+    """``signature`` is the name of the row in the table of signatures."""
+
+    signature: str
+    cause_en: str
+    fix_en: str
+    cause_zh: str
+    fix_zh: str
+
+    @classmethod
+    def of(
+        cls, signature: Signature, values: Mapping[str, str], values_zh: Mapping[str, str] | None = None
+    ) -> Hint:
+        """The texts of ``signature`` with ``values`` put in (``values_zh`` into the Chinese ones)."""
+        # a group that took no part in the match is None
+        said = {name: value or "?" for name, value in values.items()}
+        said_zh = {name: value or "?" for name, value in (values_zh or values).items()}
+        return cls(
+            signature=signature.name,
+            cause_en=signature.cause.format_map(said),
+            fix_en=signature.fix.format_map(said),
+            cause_zh=signature.cause_zh.format_map(said_zh),
+            fix_zh=signature.fix_zh.format_map(said_zh),
+        )
+
+    def text(self, language: str = "en") -> str:
+        """Two lines: the cause, the fix."""
+        cause, fix = _LABELS.get(language, _LABELS["en"])
+        if language == "zh":
+            return f"{cause}{self.cause_zh}\n{fix}{self.fix_zh}"
+        return f"{cause}{self.cause_en}\n{fix}{self.fix_en}"

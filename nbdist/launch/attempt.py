@@ -1,0 +1,184 @@
+"""One attempt of a run: the processes of its ranks, what they say, and what is recorded beside them.
+
+It is told when to look and what has exited; what follows from that is the course's to decide.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from nbdist import processes
+from nbdist.launch.course import Course
+from nbdist.launch.log_watch import LogWatch
+from nbdist.launch.rank_process import RankCommand, RankProcess
+from nbdist.launch.rendezvous import port_was_taken
+from nbdist.model import RankSpec, Rendezvous, RunSpec
+from nbdist.store.log_stream import LogStream
+from nbdist.store.paths import RunDirectory, make_private
+from nbdist.worker.order import ERRORED, Order
+
+if TYPE_CHECKING:
+    from nbdist.launch.meters import Meters
+
+_ERROR_TAIL = 65_536
+
+
+class Attempt:
+    """The ranks of one attempt. ``spawn`` starts a rank; the selector tells when one has something to say."""
+
+    def __init__(
+        self,
+        directory: RunDirectory,
+        spec: RunSpec,
+        number: int,
+        *,
+        course: Course,
+        selector: selectors.BaseSelector,
+        spawn: Callable[[RankCommand], RankProcess],
+    ) -> None:
+        self._directory = directory
+        self._spec = spec
+        self._number = number
+        self._course = course
+        self._selector = selector
+        self._spawn = spawn
+        self._ranks: dict[int, RankProcess] = {}
+        self._rank_of: dict[int, int] = {}
+        self._oom_kills = processes.oom_kills()
+        self._logs = LogWatch()
+        self._meters: Meters | None = None
+
+    def start(self, rendezvous: Rendezvous) -> None:
+        """Start every rank. Raises OSError when one cannot be started; others may then run."""
+        self._course.attempt_started(self._number, rendezvous.host, rendezvous.port, time.monotonic())
+        for rank in self._spec.ranks:
+            files = self._directory.rank(rank.rank, self._number)
+            make_private(files.path)
+            started = self._spawn(_command(self._directory, self._spec, rank, self._number, rendezvous))
+            self._ranks[rank.rank] = started
+            self._rank_of[started.process.pid] = rank.rank
+            self._selector.register(started.channel, selectors.EVENT_READ, lambda r=rank.rank: self._hear(r))
+            self._course.rank_started(rank.rank, started.process)
+            self._logs.add(rank.rank, files)
+        self._meter()
+
+    @property
+    def quiet(self) -> bool:
+        """Whether the ranks write nothing at present, as far as has been seen."""
+        return self._logs.quiet
+
+    def tick(self, now: float) -> None:
+        """Record what is to be seen of the ranks, if it is time."""
+        self._logs.tick(now)
+        if self._meters is not None:
+            self._meters.tick(now)
+
+    def exited(self, pid: int, status: int) -> None:
+        """A child has been collected, which need not be a rank."""
+        rank = self._rank_of.pop(pid, None)
+        if rank is None:
+            return
+        # what it said before it exited may still wait in its socket
+        self._hear(rank)
+        code = os.waitstatus_to_exitcode(status)
+        oom = code == -signal.SIGKILL and processes.oom_kills() > self._oom_kills
+        self._logs.look_at(rank)
+        if self._meters is not None:
+            self._meters.remove(rank)
+        self._course.rank_exited(rank, code, time.monotonic(), oom=oom)
+
+    def send(self, rank: int, number: signal.Signals) -> None:
+        if (started := self._ranks.get(rank)) is not None:
+            started.send(number)
+
+    def port_was_taken(self) -> bool:
+        """Whether rank 0 says that somebody else had the port where the ranks were to meet."""
+        log = LogStream(self._directory.rank(0, self._number).log)
+        log.skip_to_tail(_ERROR_TAIL)
+        text = log.read(_ERROR_TAIL).decode(errors="replace")
+        port = self._course.run.port
+        return port is not None and port_was_taken(text, port)
+
+    def forget(self) -> frozenset[int]:
+        """Stop listening and measuring: all ranks have exited, or cannot be made to. The next attempt's
+        must not be taken for these.
+
+        Returns the pids of what was started here and could not be ended, which is no rank.
+        """
+        for rank in self._ranks.values():
+            if rank.channel.fileno() >= 0:
+                self._selector.unregister(rank.channel)
+                rank.channel.close()
+        self._ranks.clear()
+        self._rank_of.clear()
+        return frozenset() if self._meters is None else self._meters.close()
+
+    def close(self) -> None:
+        """Record what the logs hold, now that nothing is left that may write to them."""
+        self._logs.close()
+
+    def _meter(self) -> None:
+        """Begin to measure what the ranks use."""
+        from nbdist.launch.meters import Meters  # no rank has to wait for these 6 ms
+
+        self._meters = Meters()
+        for rank in self._spec.ranks:
+            files = self._directory.rank(rank.rank, self._number)
+            process = self._ranks[rank.rank].process
+            self._meters.add(rank.rank, process, rank.device, files, time.monotonic())
+
+    def _hear(self, rank: int) -> None:
+        """Hear what a rank says about itself, unless its socket has been closed."""
+        channel = self._ranks[rank].channel
+        if channel.fileno() < 0:
+            return
+        try:
+            words = channel.recv(64)
+        except OSError:
+            words = b""
+        if not words:
+            self._selector.unregister(channel)
+            channel.close()
+            return
+        if self._course.run.ranks[rank].state.terminal:
+            return
+        for word in words:
+            if bytes([word]) == ERRORED:
+                self._course.rank_errored(rank, time.monotonic())
+            else:
+                self._course.rank_finished(rank)
+
+
+def _command(
+    directory: RunDirectory, spec: RunSpec, rank: RankSpec, attempt: int, rendezvous: Rendezvous
+) -> RankCommand:
+    files = directory.rank(rank.rank, attempt)
+    environment = dict(os.environ)
+    environment |= {key: rendezvous.fill(value) for key, value in rank.environment.items()}
+    environment |= {
+        "NBDIST_RUN_ID": spec.run_id,
+        "NBDIST_RUN_DIR": str(directory.path),
+        "NBDIST_RANK_DIR": str(files.path),
+        "NBDIST_RANK": str(rank.rank),
+        "NBDIST_BACKEND": spec.backend,
+    }
+    return RankCommand(
+        run_id=spec.run_id,
+        rank=rank.rank,
+        python=spec.python,
+        cwd=spec.cwd,
+        environment=environment,
+        log=files.log,
+        order=Order(
+            program=spec.program,
+            args=list(spec.args),
+            python_path=list(spec.python_path),
+            module=spec.module,
+            error_file=str(files.error),
+        ),
+    )

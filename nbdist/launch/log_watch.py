@@ -1,0 +1,131 @@
+"""Watches the logs of the ranks grow, and writes down beside each when it had which length.
+
+Nobody else can: the ranks write straight into their logs, and who reads them later sees bytes without
+times. The looks are rationed. What they cost does not grow with the number of ranks, and a log that
+grows is looked at more often than the others.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+
+from nbdist.store.log_times import RECORD
+from nbdist.store.paths import RankDirectory, append_whole, open_to_append
+
+PERIOD = 0.045
+"""Seconds between two looks, a little less than the supervisor's wait: a wait is over a moment early."""
+
+_BUSY_LOOKS = 10
+_QUIET_LOOKS = 8
+"""How many logs are looked at each time: of those that grew at their last look, and of the others."""
+
+_RATE = 10.0
+"""Entries a second that a log may have in the long run; a burst of 100 has room besides."""
+
+_BURST = 100.0
+
+
+_KEPT_OPEN = 128
+"""How many indexes stay open. With many ranks the supervisor needs its descriptors for other things."""
+
+
+class _Log:
+    """One log: what its index says of it, and how many entries it may still have."""
+
+    __slots__ = ("_allowance", "_files", "_handle", "_keep", "_log", "_looked", "_recorded", "_written")
+
+    def __init__(self, files: RankDirectory, now: float, *, keep: bool) -> None:
+        self._files = files
+        self._log = str(files.log)
+        self._keep = keep
+        self._handle: int | None = None
+        self._recorded = 0
+        self._looked = self._written = now
+        self._allowance = _BURST
+
+    def look(self, now: float, *, last: bool = False) -> bool:
+        """Record a new length; whether there was one."""
+        before, self._looked = self._looked, now
+        try:
+            status = os.stat(self._log)
+        except OSError:
+            return False
+        if status.st_size <= self._recorded:
+            return False
+        self._allowance = min(_BURST, self._allowance + _RATE * max(0.0, now - self._written))
+        self._written = now
+        if self._allowance >= 1.0 or last:
+            # the moment of the last write, which may be long before this look; but a file server's clock
+            # may differ from ours, and a program may set what it likes
+            moment = min(now, max(before, status.st_mtime))
+            if self._append(RECORD.pack(moment, status.st_size)):
+                self._recorded = status.st_size
+                self._allowance -= 1.0
+        return True
+
+    def close(self) -> None:
+        if self._handle is not None:
+            os.close(self._handle)
+            self._handle = None
+
+    def _append(self, record: bytes) -> bool:
+        """A disk that is full, or a directory that was deleted, costs the entry alone."""
+        try:
+            if self._handle is None:
+                self._handle = open_to_append(self._files.log_times)
+        except OSError:
+            return False
+        done = append_whole(self._handle, record)
+        if not self._keep:
+            self.close()
+        return done
+
+
+class LogWatch:
+    """The logs of one attempt."""
+
+    def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._logs: dict[int, _Log] = {}
+        self._busy: deque[_Log] = deque()
+        self._quiet: deque[_Log] = deque()
+        self._due = 0.0
+
+    def add(self, rank: int, files: RankDirectory) -> None:
+        log = _Log(files, self._clock(), keep=len(self._logs) < _KEPT_OPEN)
+        self._logs[rank] = log
+        self._quiet.append(log)
+
+    @property
+    def quiet(self) -> bool:
+        """Whether no log has grown at the last look at it."""
+        return not self._busy
+
+    def tick(self, now: float) -> None:
+        """Look at some of the logs, if it is time. ``now`` is monotonic seconds."""
+        if now < self._due:
+            return
+        self._due = now + PERIOD
+        moment = self._clock()
+        turn = [*_some(self._busy, _BUSY_LOOKS), *_some(self._quiet, _QUIET_LOOKS)]
+        for log in turn:
+            (self._busy if log.look(moment) else self._quiet).append(log)
+
+    def look_at(self, rank: int) -> None:
+        """Record the length that the log of this rank has now: it has exited."""
+        self._logs[rank].look(self._clock(), last=True)
+
+    def close(self) -> None:
+        """Record what there is: nothing writes any more."""
+        now = self._clock()
+        for log in self._logs.values():
+            log.look(now, last=True)
+            log.close()
+
+
+def _some(logs: deque[_Log], most: int) -> Iterator[_Log]:
+    for _ in range(min(most, len(logs))):
+        yield logs.popleft()

@@ -1,0 +1,170 @@
+"""Measures what the ranks use, and writes it down beside their logs: a line of ``system.jsonl`` each time.
+
+``cpu`` is in percent of one core since the last point, ``memory`` and ``memory_total`` in bytes; with a
+GPU ``gpu`` is its utilisation in percent, ``gpu_memory`` and ``gpu_memory_total`` are in bytes, ``power``
+in watts and ``temperature`` in degrees Celsius. What cannot be known is left out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from nbdist.devices.gpu_load import GpuLoad
+from nbdist.devices.memory import memory_total
+from nbdist.devices.trees import ProcessTrees, TreeUse
+from nbdist.launch.gpu_probe import GpuProbe
+from nbdist.model import Device, ProcessId
+from nbdist.store.paths import RankDirectory, append_whole, open_to_append
+
+FIRST = 1.0
+PERIOD = 2.0
+"""Seconds to the first point, and between two points of a rank at the least."""
+
+_SHARE = 0.001
+"""What of a core measuring may take: with many ranks the points come less often."""
+
+_AT_ONCE = 32
+"""How many points are written in one go: making 256 files takes 70 ms, and a rank may fail meanwhile."""
+
+_LEAD = 0.25
+"""Seconds by which the GPUs are asked ahead of a point."""
+
+
+@dataclass(slots=True)
+class _Metered:
+    file: str
+    device: Device
+    since: float
+    cpu: float = 0.0
+
+
+class Meters:
+    """The meters of one attempt."""
+
+    def __init__(
+        self,
+        *,
+        trees: ProcessTrees | None = None,
+        probe: Callable[[Iterable[int]], GpuProbe] = GpuProbe,
+        wall_clock: Callable[[], float] = time.time,
+        effort: Callable[[], float] = time.process_time,
+    ) -> None:
+        self._trees = trees or ProcessTrees()
+        self._make_probe = probe
+        self._probe: GpuProbe | None = None
+        self._probed = False
+        self._wall_clock = wall_clock
+        self._effort = effort
+        self._ranks: dict[int, _Metered] = {}
+        self._memory_total = memory_total()
+        self._due: float | None = None
+        self._period = PERIOD
+        self._measured = 0.0
+        self._spent = 0.0
+        self._unwritten: deque[tuple[str, bytes]] = deque()
+
+    def add(self, rank: int, process: ProcessId, device: Device, files: RankDirectory, now: float) -> None:
+        self._ranks[rank] = _Metered(str(files.system), device, now)
+        self._trees.add(rank, process)
+        if self._due is None:
+            self._due = now + FIRST
+
+    def remove(self, rank: int) -> None:
+        """The rank has exited."""
+        if self._ranks.pop(rank, None) is not None:
+            self._trees.remove(rank)
+
+    def tick(self, now: float) -> None:
+        """Measure, if it is time. ``now`` is monotonic seconds."""
+        if self._due is None or not self._ranks:
+            return
+        if not self._probed:
+            self._start_probe()
+        if now < self._due - _LEAD:
+            return
+        if now < self._due:
+            if self._probe is not None:
+                self._probe.ask()
+            return
+        begun = self._effort()
+        if not self._unwritten:
+            self._measure(now)
+        self._write(_AT_ONCE)
+        self._spent += self._effort() - begun
+        if not self._unwritten:
+            self._pace()
+
+    def _pace(self) -> None:
+        """Set the time of the next points by what these have cost. The time between them may double and
+        not more: the first look at a large machine says little about the second."""
+        self._period = max(PERIOD, min(self._spent / _SHARE, 2 * self._period))
+        self._due = self._measured + self._period
+
+    def close(self) -> frozenset[int]:
+        """Write what has been measured. The pid of a probe that could not be ended, if there is one."""
+        self._write(len(self._unwritten))
+        if self._probe is None or self._probe.end():
+            return frozenset()
+        return frozenset({self._probe.process.pid})
+
+    def _start_probe(self) -> None:
+        """Where a rank has a GPU. It is asked at once: the first answer takes a second."""
+        self._probed = True
+        gpus = sorted(
+            {metered.device.index for metered in self._ranks.values() if metered.device.kind == "gpu"}
+        )
+        if gpus:
+            with contextlib.suppress(OSError):
+                self._probe = self._make_probe(gpus)
+                self._probe.ask()
+
+    def _measure(self, now: float) -> None:
+        self._measured, self._spent = now, 0.0
+        loads = self._probe.loads() if self._probe is not None else {}
+        for rank, use in self._trees.look().items():
+            metered = self._ranks[rank]
+            values = self._values(metered, use, now) | _gpu_values(_load_of(metered, loads), use)
+            metered.since, metered.cpu = now, use.cpu
+            point = {"t": round(self._wall_clock(), 3), "v": values}
+            self._unwritten.append((metered.file, json.dumps(point).encode() + b"\n"))
+
+    def _write(self, most: int) -> None:
+        """Append some of the points to their files, the oldest first."""
+        for _ in range(min(most, len(self._unwritten))):
+            _append(*self._unwritten.popleft())
+
+    def _values(self, metered: _Metered, use: TreeUse, now: float) -> dict[str, float]:
+        seconds = max(now - metered.since, 0.01)
+        values = {"cpu": round(100 * (use.cpu - metered.cpu) / seconds, 1), "memory": use.memory}
+        return values if self._memory_total is None else values | {"memory_total": self._memory_total}
+
+
+def _append(path: str, line: bytes) -> None:
+    """A disk that is full, or a directory that was deleted, costs the point alone."""
+    with contextlib.suppress(OSError):
+        handle = open_to_append(path)
+        append_whole(handle, line)
+        os.close(handle)
+
+
+def _load_of(metered: _Metered, loads: Mapping[int, GpuLoad]) -> GpuLoad | None:
+    return loads.get(metered.device.index) if metered.device.kind == "gpu" else None
+
+
+def _gpu_values(load: GpuLoad | None, use: TreeUse) -> dict[str, float]:
+    if load is None:
+        return {}
+    known = {
+        "gpu": load.utilisation,
+        "gpu_memory": load.memory_of(use.pids),
+        "gpu_memory_total": load.memory_total,
+        "power": load.power,
+        "temperature": load.temperature,
+    }
+    return {tag: value for tag, value in known.items() if value is not None}

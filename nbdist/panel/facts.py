@@ -1,0 +1,127 @@
+"""What is to be said of a finished run: read once from its directory, drawn by ``summary``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from nbdist.diagnosis import Diagnosis, Failure, diagnose
+from nbdist.model import Rank, RankState, Run, RunState
+from nbdist.panel.curves import Curve, read_curves
+from nbdist.panel.glance import glance, log_end
+from nbdist.panel.progress import Progress
+from nbdist.store import RunDirectory
+
+_LOGS = 8
+_TAIL_BYTES = 16_384
+_TAIL_LINES = 15
+_AROUND = 2
+_PROGRAM_LIMIT = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodeLine:
+    """One line of the program. ``failing`` is where the failure came from."""
+
+    number: int
+    text: str
+    failing: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """A finished run. ``progress`` is how far it came where it did not succeed; ``code`` is around the line
+    that failed; ``later`` says of each rank how many seconds after the first failure it ended; ``logs``
+    are the ends of the logs of the ranks that matter: ranks that wrote the same share one."""
+
+    run: Run
+    curves: tuple[Curve, ...]
+    progress: Progress | None
+    diagnosis: Diagnosis | None
+    code: tuple[CodeLine, ...]
+    later: Mapping[int, float]
+    logs: tuple[tuple[tuple[Rank, ...], tuple[str, ...]], ...]
+
+    @property
+    def failure(self) -> Failure | None:
+        return self.diagnosis.failure if self.diagnosis is not None else None
+
+
+def facts_of(run: Run, directory: RunDirectory) -> Facts:
+    """Read from the run's directory what its summary shows."""
+    succeeded = run.state is RunState.SUCCEEDED
+    diagnosis = diagnose(run, directory)
+    failure = diagnosis.failure if diagnosis is not None else None
+    return Facts(
+        run=run,
+        curves=read_curves(run, directory),
+        progress=None if succeeded else glance(run, directory, run.ended or 0.0).progress,
+        diagnosis=diagnosis,
+        code=_code(failure, directory) if failure is not None else (),
+        later=_later(failure, run) if failure is not None else {},
+        logs=_logs(_that_matter(run, failure), run, directory),
+    )
+
+
+def _that_matter(run: Run, failure: Failure | None) -> list[Rank]:
+    """At most eight ranks: the first failure, the others that did not succeed, the lowest; by number."""
+
+    def weight(rank: Rank) -> tuple[bool, bool, bool, int]:
+        first = failure is not None and rank.rank == failure.rank
+        return (
+            not first,
+            rank.state not in (RankState.FAILED, RankState.LOST),
+            rank.state is not RankState.ENDED,
+            rank.rank,
+        )
+
+    return sorted(sorted(run.ranks, key=weight)[:_LOGS], key=lambda rank: rank.rank)
+
+
+def _code(failure: Failure, directory: RunDirectory) -> tuple[CodeLine, ...]:
+    """The lines around the failure; of a script that was changed since, the line that failed alone."""
+    at = failure.line
+    if at is None:
+        return ()
+    frames = (*(failure.report.frames if failure.report is not None else ()), *failure.frames)
+    source = next((f.source for f in reversed(frames) if f.file == failure.cell and f.line == at), "")
+    lines = _program(failure, directory)
+    if not 1 <= at <= len(lines) or (source and lines[at - 1].strip() != source.strip()):
+        return (CodeLine(number=at, text=source, failing=True),) if source else ()
+    begin, end = max(1, at - _AROUND), min(len(lines), at + _AROUND)
+    while end > at and not lines[end - 1].strip():
+        end -= 1
+    return tuple(
+        CodeLine(number=number, text=lines[number - 1], failing=number == at)
+        for number in range(begin, end + 1)
+    )
+
+
+def _program(failure: Failure, directory: RunDirectory) -> list[str]:
+    path = Path(failure.cell) if failure.script else directory.cell
+    try:
+        if os.stat(path).st_size > _PROGRAM_LIMIT:
+            return []
+        return path.read_text(encoding="utf-8", errors="replace").split("\n")
+    except OSError:
+        return []
+
+
+def _later(failure: Failure, run: Run) -> dict[int, float]:
+    return {
+        rank.rank: max(0.0, rank.exited - failure.time)
+        for rank in run.ranks
+        if rank.rank != failure.rank and rank.state is not RankState.SUCCEEDED and rank.exited is not None
+    }
+
+
+def _logs(
+    ranks: list[Rank], run: Run, directory: RunDirectory
+) -> tuple[tuple[tuple[Rank, ...], tuple[str, ...]], ...]:
+    alike: dict[tuple[RankState, tuple[str, ...]], list[Rank]] = {}
+    for rank in ranks:
+        lines = log_end(directory.rank(rank.rank, run.attempt).log, _TAIL_BYTES)[-_TAIL_LINES:]
+        alike.setdefault((rank.state, tuple(lines)), []).append(rank)
+    return tuple((tuple(group), lines) for (_, lines), group in alike.items())

@@ -1,0 +1,260 @@
+"""A run in a terminal: its lines scroll and stay, and below them a small block says how it stands."""
+
+from __future__ import annotations
+
+import contextlib
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from nbdist.model import RankState, RunState
+from nbdist.panel.ansi import colours_alone, printable
+from nbdist.panel.block import Block, Line, Terminal
+from nbdist.panel.columns import cut, pad, width
+from nbdist.panel.figures import memory_text, progress_text, rate_text, slowest, use_text
+from nbdist.panel.following import LogDelta, Surface
+from nbdist.panel.labels import phrase, rank_ranges, ranks_text, state_mark, state_word, word
+from nbdist.panel.status import rank_state_text
+from nbdist.panel.text import (
+    LINES_LIMIT,
+    TextSurface,
+    introduction,
+    rank_prefix,
+    skipped_text,
+    stopping_text,
+)
+from nbdist.panel.view import RankView, RunView, bytes_text, duration
+
+_EACH_RANK = 8
+_BARS_OF_MANY = 2
+_BAR = 20
+_SHADES = {
+    "running": "brand",
+    "stopping": "warn",
+    "succeeded": "good",
+    "failed": "bad",
+    "lost": "bad",
+}
+# what a line of a rank goes without, the first of them first, where the terminal is narrow
+_DISPENSABLE = (2, 1, 5, 3)
+
+
+def on_text_screen(
+    write: Callable[[str], object],
+    terminal: Terminal,
+    *,
+    language: str,
+    logs: str = "%dist_logs",
+    limit: int = LINES_LIMIT,
+) -> contextlib.AbstractContextManager[Surface]:
+    """What shows a run by ``write``: with a block where the terminal can draw one, else line by line, and
+    then at most ``limit`` lines."""
+    if terminal.drawable:
+        return TerminalSurface(write, terminal, language=language, logs=logs)
+    return contextlib.nullcontext(TextSurface(write, limit, logs=logs, language=language))
+
+
+class TerminalSurface:
+    """Draws on ``terminal`` by ``write``. A context: at its end the block has gone, and all lines stay.
+
+    A line that every rank writes, and that comes from all of them at one look, is shown once.
+    """
+
+    def __init__(
+        self, write: Callable[[str], object], terminal: Terminal, *, language: str, logs: str = "%dist_logs"
+    ) -> None:
+        self._terminal = terminal
+        self._block = Block(write, terminal)
+        self._language = language
+        self._logs = logs
+        self._state = ""
+        self._growing: dict[int, str] = {}
+
+    def __enter__(self) -> TerminalSurface:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._block.erase()
+
+    def update(self, view: RunView, deltas: list[LogDelta]) -> None:
+        above = []
+        if not self._state:
+            above.append(introduction(view))
+        above += self._lines(view, deltas)
+        if view.state == "stopping" != self._state:
+            above.append(stopping_text(view))
+        self._state = view.state
+        for delta in deltas:
+            self._growing[delta.rank] = delta.partial
+        self._block.draw("".join(above), self._foot(view) if view.live else [])
+
+    def _lines(self, view: RunView, deltas: list[LogDelta]) -> Iterator[str]:
+        ranks = len(view.ranks)
+        for delta in deltas:
+            if delta.skipped:
+                yield rank_prefix(delta.rank, ranks) + skipped_text(delta.skipped, self._logs)
+        together = len(deltas) == ranks > 1
+        for rank, line in folded(deltas) if together else apart(deltas):
+            prefix = rank_prefix(rank, ranks) if rank is not None else f"[0–{ranks - 1}] "
+            shade = _rank_shade(rank) if rank is not None else "grey"
+            times = "" if rank is not None else self._terminal.paint(f" ×{ranks}", "grey")
+            painted = self._terminal.paint(prefix[:-1], shade)
+            yield f"{painted} {colours_alone(line)}{times}\n"
+
+    def _foot(self, view: RunView) -> list[Line]:
+        columns, rows = self._terminal.size()
+        # a full line would leave the cursor between two
+        room = columns - 1
+        head = [Line().add("─" * room, "grey"), self._head(view, room)]
+        many = len(view.ranks) > _EACH_RANK
+        ranks = self._counts(view, room) if many else self._ranks(view, room)
+        bars = list(self._bars(view, room))[: _BARS_OF_MANY if many else None]
+        # most of a terminal is for the log
+        left = max(0, rows // 2 - len(head))
+        if len(ranks) > left:
+            ranks = self._counts(view, room)[:left]
+        return head + ranks + bars[: left - len(ranks)]
+
+    def _head(self, view: RunView, room: int) -> Line:
+        """State, label, progress, time; the bar and how many ranks where there is room for them."""
+        state = f" {state_word(RunState(view.state), self._language)}  "
+        line = Line().add(state_mark(view.state), _SHADES.get(view.state, "grey")).add(state, "bold")
+        line.add(cut(view.label, room - line.width))
+        elapsed = f"  {duration(view.elapsed)}"
+        spare = room - line.width - width(elapsed)
+        progress = next((form for form in self._progress(view) if width(form) <= spare), "")
+        spare -= width(progress)
+        ranks = f"  {ranks_text(len(view.ranks), self._language)}"
+        if view.progress is not None and spare >= _BAR + 2:
+            spare -= _BAR + 2
+            if width(ranks) <= spare:
+                line.add(ranks, "grey")
+            done = round(_BAR * min(1.0, max(0.0, view.progress.fraction)))
+            line.add("  " + "━" * done, "brand").add("╌" * (_BAR - done), "grey")
+        elif width(ranks) <= spare:
+            line.add(ranks, "grey")
+        line.add(progress)
+        return line.add(elapsed) if line.width + width(elapsed) <= room else line
+
+    def _progress(self, view: RunView) -> Iterator[str]:
+        """How far the run is, in ever fewer words."""
+        if view.progress is None:
+            return
+        for progress in (
+            view.progress,
+            replace(view.progress, text=""),
+            replace(view.progress, text="", remaining=None),
+        ):
+            yield f"  {progress_text(replace(view, progress=progress), self._language)}"
+
+    def _ranks(self, view: RunView, room: int) -> list[Line]:
+        rows = [self._cells(rank) for rank in view.ranks]
+        widths = [max(map(width, column)) for column in zip(*rows, strict=True)]
+        for column in _DISPENSABLE:
+            if sum(taken + 2 for taken in widths if taken) <= room:
+                break
+            widths[column] = 0
+        return [self._rank(rank, row, widths, room) for rank, row in zip(view.ranks, rows, strict=True)]
+
+    def _cells(self, rank: RankView) -> list[str]:
+        rate = (
+            phrase("rate", self._language).format(rate=rate_text(rank.rate)) if rank.rate is not None else ""
+        )
+        return [
+            f"{rank.rank} {state_mark(rank.state)}",
+            rank_state_text(rank, self._language),
+            rank.device,
+            memory_text(rank),
+            use_text(rank),
+            rate,
+        ]
+
+    def _rank(self, rank: RankView, row: Sequence[str], widths: Sequence[int], room: int) -> Line:
+        line = Line().add(f"{rank.rank} ", _rank_shade(rank.rank))
+        line.add(state_mark(rank.state), _SHADES.get(rank.state, "grey"))
+        rest = "".join(
+            f"  {pad(cell, taken)}" for cell, taken in zip(row[1:], widths[1:], strict=True) if taken
+        )
+        return line.add(cut(rest.rstrip(), room - line.width))
+
+    def _counts(self, view: RunView, room: int) -> list[Line]:
+        """The ranks in two lines: how many are in which state; between what their figures lie."""
+        line = Line()
+        for state, count in Counter(rank.state for rank in view.ranks).most_common():
+            line.add("  " if line.width else "").add(state_mark(state), _SHADES.get(state, "grey"))
+            line.add(f" {count} {state_word(RankState(state), self._language)}")
+            if state in ("failed", "lost"):
+                line.add(f" ({rank_ranges([rank.rank for rank in view.ranks if rank.state == state])})")
+        figures = [
+            _span([r.memory if r.gpu_memory is None else r.gpu_memory for r in view.ranks], bytes_text),
+            _span([r.cpu if r.gpu is None else r.gpu for r in view.ranks], lambda share: f"{share:.0f} %"),
+        ]
+        rates = _span([rank.rate for rank in view.ranks], rate_text)
+        if rates:
+            figures.append(phrase("rate", self._language).format(rate=rates))
+        if (last := slowest(view.ranks)) is not None:
+            figures.insert(0, f"{word('slowest', self._language)} {last.rank}")
+        text = "  ".join(filter(None, figures))
+        lines = [line if line.width <= room else Line().add(cut(line.plain, room))]
+        return [*lines, Line().add(cut(text, room))] if text else lines
+
+    def _bars(self, view: RunView, room: int) -> Iterator[Line]:
+        """The lines that still grow."""
+        for rank in view.ranks:
+            if text := printable(self._growing.get(rank.rank, "")).strip():
+                prefix = rank_prefix(rank.rank, len(view.ranks))
+                yield Line().add(prefix, _rank_shade(rank.rank)).add(cut(text, room - len(prefix)))
+
+
+def apart(deltas: Iterable[LogDelta]) -> Iterator[tuple[int | None, str]]:
+    """Every line with its rank."""
+    for delta in deltas:
+        for line in delta.lines:
+            yield delta.rank, line
+
+
+def folded(deltas: Sequence[LogDelta]) -> Iterator[tuple[int | None, str]]:
+    """Every line with its rank, but a line that all of them have as one line of none.
+
+    Each rank's lines keep their order, and none is left out.
+    """
+    places = [_places(delta.lines) for delta in deltas]
+    at = [0] * len(deltas)
+    for line in deltas[0].lines:
+        found = [_next(where.get(line, ()), begin) for where, begin in zip(places, at, strict=True)]
+        if None in found:
+            continue
+        for number, (delta, end) in enumerate(zip(deltas, found, strict=True)):
+            assert end is not None, "it was found in all"
+            for before in delta.lines[at[number] : end]:
+                yield delta.rank, before
+            at[number] = end + 1
+        yield None, line
+    for delta, begin in zip(deltas, at, strict=True):
+        for line in delta.lines[begin:]:
+            yield delta.rank, line
+
+
+def _places(lines: Sequence[str]) -> dict[str, list[int]]:
+    places: dict[str, list[int]] = {}
+    for number, line in enumerate(lines):
+        places.setdefault(line, []).append(number)
+    return places
+
+
+def _next(places: Sequence[int], begin: int) -> int | None:
+    at = bisect_left(places, begin)
+    return places[at] if at < len(places) else None
+
+
+def _span(values: Iterable[float | None], written: Callable[..., str]) -> str:
+    """``1.1 GB – 1.4 GB``, or one of them where both read the same."""
+    known = [value for value in values if value is not None]
+    if not known:
+        return ""
+    return " – ".join(dict.fromkeys([written(min(known)), written(max(known))]))
+
+
+def _rank_shade(rank: int) -> str:
+    return f"rank {rank % 8}"

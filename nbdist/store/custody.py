@@ -1,0 +1,39 @@
+"""Whether somebody still looks after a run: a lock that its keeper holds from its first moment to its last.
+
+The journal cannot say it. Before the first event nobody is named in it, and when a supervisor has been
+killed its keeper, which is not named there, ends what is left and writes down why.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+
+from nbdist.store.paths import RunDirectory
+
+
+def take_custody(directory: RunDirectory) -> None:
+    """Hold the lock until this process and those it forks have ended, however they end.
+
+    Raises OSError where the file system has no locks, or the spec is not there.
+    """
+    handle = os.open(directory.spec, os.O_RDONLY | os.O_CLOEXEC)
+    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def in_custody(directory: RunDirectory) -> bool:
+    """Whether a process of this machine holds the lock. Runs of older versions are in nobody's."""
+    try:
+        handle = os.open(directory.spec, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        # shared: two who ask at once do not take each other for the keeper
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(handle)
+    return False

@@ -1,0 +1,348 @@
+"""The metrics that a rank only prints, read from its log as points: same values as ``nbdist.log``'s.
+
+Steps: a counter in the line (``step 400/938``) is the step. Where it begins again with each epoch it
+counts on: epochs are as long as the line says, else as long as the one before was seen to be. A line
+with an epoch alone stands where the counters stand, else at its epoch; one with neither stands where
+the counters stand, else the points of a tag are counted. Evaluations are not counted: what is printed
+after one (its end, where it has a counter of its own) stands at the training step before it.
+
+A state that a carriage return overwrites is a point at most once a second, and at the bar's end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import re
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from nbdist.store.log_stream import LogStream
+from nbdist.store.log_times import LogTimes
+from nbdist.store.metrics import MetricPoint
+from nbdist.store.scrape import CUES, Place, Reading, lines_with_cues, read_line, tag_of
+
+_EVERY = 1.0  # seconds between two states of a bar
+_LONGEST = 1 << 16  # bytes of a line; what is longer is no line of metrics
+_EVALUATION = re.compile(r"\s*eval (?:begin|samples)", re.I)
+_EVALUATED = ("val_", "test_", "eval_", "valid_")
+_DIGITS = re.compile(r"\d[\d.]*(?:e[-+]?\d+)?")
+# Hugging Face prints its dict without a step, and at once its bar again, which has it
+_NEXT_BAR = re.compile(rb"\s*\d+%\|[^|\r\n]*\| (\d+)/(\d+) \[")
+_ENDED = re.compile(rb"\s*[^\s][^\r\n]*[\r\n]")  # a line that can grow no more
+
+
+def merge_points(
+    recorded: Iterable[MetricPoint], printed: Iterable[MetricPoint], *, tags: Collection[str] = ()
+) -> list[MetricPoint]:
+    """Both by time, without the printed values of a tag that ``nbdist.log`` recorded.
+
+    ``tags`` are those that were recorded in points which are not among ``recorded`` any more.
+    """
+    points = list(recorded)
+    own = {tag_of(tag) for point in points for tag in point.values} | {tag_of(tag) for tag in tags}
+    for point in printed:
+        if values := {tag: value for tag, value in point.values.items() if tag not in own}:
+            points.append(replace(point, values=values) if len(values) < len(point.values) else point)
+    return sorted(points, key=lambda point: point.time)
+
+
+class ScrapedMetrics:
+    """The points of one log, each of them once. The file may not exist yet, or any more.
+
+    ``times`` tells when a line was written; without it a line has the time of the log's last change.
+    """
+
+    def __init__(
+        self, log: Path, times: LogTimes | None = None, *, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._stream = LogStream(log)
+        self._times = times
+        self._clock = clock
+        self._start = 0  # of the first byte that was not looked at for good
+        self._tail = b""  # what stands there: a line that is not complete
+        self._tail_is_state = False
+        self._idle_at = -1
+        self._changed = 0.0
+        self._position = _Position()
+        self._bars: dict[str, _Bar] = {}
+        self._evaluating = False
+
+    def read(self, limit: int = 1 << 20) -> list[MetricPoint]:
+        """The points that are new since the last call, from at most about ``limit`` bytes of the log.
+
+        Empty when there are none yet. A bar's state is a point when the bar has moved on, and a line when
+        it has ended; what stays as it is counts when the log did not grow between two calls.
+        """
+        while data := self._stream.read(limit):
+            self._look_at_clock()
+            if points := self._take(self._tail + data):
+                return points
+        size = self._start + len(self._tail)
+        waited, self._idle_at = self._idle_at == size, size
+        return self._wait_no_longer() if waited else []
+
+    def _wait_no_longer(self) -> list[MetricPoint]:
+        """The points of what the program has left as it is for some time."""
+        quiet = self._clock() - _EVERY
+        # a carriage return leads a whole state, a newline what may be half a line
+        if self._tail and (self._tail_is_state or self._changed <= quiet):
+            points = self._take(self._tail, final=True)
+        else:
+            points = []
+        return points + self._held(quiet, ended=True)
+
+    def _look_at_clock(self) -> None:
+        with contextlib.suppress(OSError):
+            self._changed = os.stat(self._stream.path).st_mtime
+
+    def _take(self, data: bytes, *, final: bool = False) -> list[MetricPoint]:
+        """The points of ``data``, of which a line that is not complete is kept unless ``final``."""
+        points: list[MetricPoint] = []
+        end = len(data) if final else max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
+        for start, stop in lines_with_cues(data[:end]):
+            at = start
+            for part in data[start:stop].split(b"\r"):
+                upto = at + len(part)
+                if part and any(cue in part.lower() for cue in CUES):
+                    reading = self._read(part)
+                    if reading is not None and _has_epoch_alone(reading) and b"{" in part:
+                        bar = _NEXT_BAR.match(data, upto)
+                        if bar is None and not final and not _ENDED.match(data, upto):
+                            return self._keep(data, at, points, is_state=False)
+                        reading = _with_bar(reading, bar)
+                    if reading is not None:
+                        self._add(reading, self._start + upto, points)
+                at = upto + 1
+        return self._keep(data, end, points)
+
+    def _keep(
+        self, data: bytes, at: int, points: list[MetricPoint], *, is_state: bool | None = None
+    ) -> list[MetricPoint]:
+        """Keep what begins at ``at`` for the next time; ``is_state``: a carriage return led it."""
+        if is_state is not None:
+            self._tail_is_state = is_state
+        elif at:
+            self._tail_is_state = data[at - 1 : at] == b"\r"
+        self._start += at
+        self._tail = data[at:]
+        if len(self._tail) > _LONGEST:
+            self._start += len(self._tail)
+            self._tail = b""
+        return points
+
+    def _read(self, part: bytes) -> Reading | None:
+        line = part.decode("utf-8", "replace")
+        if _EVALUATION.match(line):
+            self._evaluating = True
+            return None
+        if not self._evaluating:
+            return read_line(line)
+        reading = read_line(line, phase="eval")
+        if reading is None or reading.place.epoch is None:
+            return reading  # what comes after an evaluation is about it, too
+        self._evaluating = False
+        return read_line(line)
+
+    def _add(self, reading: Reading, offset: int, points: list[MetricPoint]) -> None:
+        if reading.bar is not None and not reading.place.at:
+            return  # at 0 a bar shows what the one before it had
+        step, total = self._position.step(reading)
+        if not reading.values or (reading.phase and _is_on_the_way(reading.place)):
+            return
+        point = MetricPoint(time=self._time(offset), step=step, values=reading.values, total=total)
+        if reading.bar is None:
+            points += self._held()
+            points += self._position.new(point)
+        else:
+            points += self._state(reading.bar, reading.place, point)
+
+    def _state(self, about: str, place: Place, point: MetricPoint) -> list[MetricPoint]:
+        """The points that a bar's state makes: of the state before, when the bar has moved on.
+
+        Until then the values may still change, and the last of them are those of the step.
+        """
+        bar = self._bars.setdefault(_DIGITS.sub("#", about), _Bar())
+        at, held = place.at or 0, bar.held
+        points = self._held(point.time - _EVERY, ended=True, but=bar)
+        if held is not None and at != bar.at and (held.time >= bar.next or bar.ended or at < bar.at):
+            points += self._show(bar)
+        bar.at, bar.ended, bar.held = at, at == place.of, point
+        return points
+
+    def _show(self, bar: _Bar) -> list[MetricPoint]:
+        point, bar.held = bar.held, None
+        if point is None:
+            return []
+        # without an index all that one call reads was written at the same time
+        bar.next = point.time + (_EVERY if self._knows_times() else 0.0)
+        return self._position.new(point, bar=True)
+
+    def _held(
+        self, before: float = math.inf, *, ended: bool = False, but: _Bar | None = None
+    ) -> list[MetricPoint]:
+        """The states of bars that have not moved since ``before``, or have ended; not that of ``but``."""
+        bars = [
+            bar
+            for bar in self._bars.values()
+            if bar.held is not None and bar is not but and (bar.held.time <= before or (ended and bar.ended))
+        ]
+        return [point for bar in bars for point in self._show(bar)]
+
+    def _knows_times(self) -> bool:
+        return self._times is not None and self._times.at(0) is not None
+
+    def _time(self, offset: int) -> float:
+        known = self._times.at(offset) if self._times is not None else None
+        return self._changed if known is None else known
+
+
+@dataclass(slots=True)
+class _Bar:
+    """A progress bar: its last state, which is not a point yet, and from when on it may be one."""
+
+    held: MetricPoint | None = None
+    next: float = 0.0
+    at: int = 0
+    ended: bool = False
+
+
+class _Position:
+    """Where training stands, by all that was read so far."""
+
+    def __init__(self) -> None:
+        self._counters: dict[str, _Counter] = {}
+        self._epoch = Place()  # the last line with an epoch and no counter
+        self._now: int | None = None
+        self._last: dict[str, tuple[int, float]] = {}
+
+    def step(self, reading: Reading) -> tuple[int | None, int | None]:
+        """The step that a line tells, and the last there will be; None where it does not."""
+        place = reading.place
+        if place.at is None and place.epoch is not None and place.epoch.is_integer():
+            self._epoch = place
+        if not reading.values or reading.phase:
+            return None, None
+        if place.at is not None:
+            epoch = place if place.epoch is not None else self._epoch
+            self._now, total = self._counters.setdefault(place.unit, _Counter()).advance(place, epoch)
+            return self._now, total
+        if self._counters or place.epoch is None or not place.epoch.is_integer():
+            return None, None
+        return int(place.epoch), place.epochs
+
+    def new(self, point: MetricPoint, *, bar: bool = False) -> list[MetricPoint]:
+        """``point`` at its step, without what is there already; empty when nothing is left.
+
+        A ``bar`` goes on showing the result of an evaluation until the next.
+        """
+        step = self._untold(point.values) if point.step is None else point.step
+        values = {
+            tag: value
+            for tag, value in point.values.items()
+            if not self._is_there(tag, step, value) and not (bar and self._is_shown_on(tag, value))
+        }
+        self._last |= {tag: (step, value) for tag, value in values.items()}
+        if step == point.step and len(values) == len(point.values):
+            return [point]
+        return [replace(point, step=step, values=values)] if values else []
+
+    def _is_there(self, tag: str, step: int, value: float) -> bool:
+        """Whether this is the last point again: a result is often printed twice, and once rounded."""
+        last = self._last.get(tag)
+        if last is None or last[0] != step:
+            return False
+        rounding = 1e-3 if tag.startswith(_EVALUATED) else 0.0
+        return math.isclose(last[1], value, rel_tol=rounding, abs_tol=rounding)
+
+    def _is_shown_on(self, tag: str, value: float) -> bool:
+        last = self._last.get(tag)
+        return tag.startswith(_EVALUATED) and last is not None and last[1] == value
+
+    def _untold(self, values: Mapping[str, float]) -> int:
+        now = self._now
+        if now is None and self._epoch.epoch is not None:
+            now = int(self._epoch.epoch)
+        if now is not None and all(self._is_there(tag, now, value) for tag, value in values.items()):
+            return now
+        after = [self._last[tag][0] + 1 for tag in values if tag in self._last]
+        return max([now or 0, *after])
+
+
+@dataclass(slots=True)
+class _Counter:
+    """A counter of the log, which may begin again with each epoch."""
+
+    base: int = 0  # of the epoch's first step
+    first: int = 0
+    last: int = -1
+    gap: int = 0
+    of: int | None = None
+    epoch: float | None = None
+    laps: bool = False
+    over_all: bool = False
+
+    def advance(self, place: Place, epoch: Place) -> tuple[int, int | None]:
+        """The step over all epochs, and how many there will be where that is known."""
+        at = place.at or 0
+        self.over_all |= place.over_all
+        if self.last < 0:
+            self.first = at
+            self.base = self._before(epoch.epoch, place)
+        elif not self.over_all:
+            self._go_on(at, place, epoch.epoch)
+        if at > self.last >= 0:
+            self.gap = min(self.gap or at, at - self.last)
+        self.last, self.of, self.epoch = at, place.of, epoch.epoch
+        if self.over_all:
+            return at, place.of
+        return self.base + at, self._total(place, epoch)
+
+    def _go_on(self, at: int, place: Place, epoch: float | None) -> None:
+        grown = epoch - self.epoch if epoch is not None and self.epoch is not None else 0
+        if grown > 0 and at > self.last and not self.laps:
+            # a new epoch, and the counter went on
+            self.over_all = True
+        elif grown > 0:
+            self._begin_again(at, int(grown) * self._length())
+        elif grown < 0 or (at < self.last and (at <= self.first or place.unit == "bar")):
+            self._begin_again(at, self._length())
+
+    def _begin_again(self, at: int, length: int) -> None:
+        self.laps, self.base, self.last = True, self.base + length, -1
+
+    def _before(self, epoch: float | None, place: Place) -> int:
+        """The steps of the epochs before the first that is seen; 0 and 1 are the first there is."""
+        if epoch is None or place.of is None or self.over_all:
+            return 0
+        return int(max(epoch - 1, 0)) * place.of
+
+    def _length(self) -> int:
+        """Of the epoch that ends: what its lines said, else what keeps its points apart from the next."""
+        least = self.last if self.first else self.last + 1
+        return self.of or max(self.last - self.first + self.gap, least)
+
+    def _total(self, place: Place, epoch: Place) -> int | None:
+        if place.of is None:
+            return None
+        if epoch.epochs is not None:
+            return epoch.epochs * place.of
+        return place.of if epoch.epoch is None and not self.laps else None
+
+
+def _has_epoch_alone(reading: Reading) -> bool:
+    return bool(reading.values) and reading.place.epoch is not None and reading.place.at is None
+
+
+def _with_bar(reading: Reading, bar: re.Match[bytes] | None) -> Reading:
+    if bar is None:
+        return reading
+    place = replace(reading.place, at=int(bar[1]), of=int(bar[2]), unit="over all", over_all=True)
+    return replace(reading, place=place)
+
+
+def _is_on_the_way(place: Place) -> bool:
+    return place.at is not None and place.of is not None and place.at < place.of

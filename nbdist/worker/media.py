@@ -1,0 +1,305 @@
+"""What a rank shows besides numbers: pictures, sounds, text, distributions, curves, embeddings.
+
+Each becomes a record of VisualDL under the run's ``board/``, in a directory of its kind and of the
+process that writes it: VisualDL shows one file of a directory, and one kind of a tag. A record is one
+append of a whole frame to a file that is opened for it: nothing is buffered, no lock is held and no
+thread runs, so that none is lost with a killed rank and a forked child can go on.
+
+What is wrong with an argument raises a TypeError that names the tag. What is wrong with the machine
+(no numpy, no space) is said once, and the program goes on. Outside a run all of this does nothing.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+import time
+from collections.abc import Sequence
+
+from nbdist.worker import arrays, records
+from nbdist.worker.metrics import whole_number
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+LARGEST = 1 << 27
+"""Bytes of a record; the board takes a length much beyond it for a damaged file."""
+
+_OWN_NAMES = 10_000
+
+
+def log_image(
+    tag: str,
+    image: object,
+    step: object = None,
+    *,
+    dataformats: str | None = None,
+    walltime: float | None = None,
+) -> None:
+    """Show an image: pixels, a PIL image, a matplotlib figure, or the bytes of a PNG.
+
+    Pixels are a tensor, an array or nested lists; floats go from 0 to 1, integers from 0 to 255.
+    ``dataformats`` names their axes ("CHW", "HWC", "HW", "NCHW"); without it the axis of the channels
+    is guessed. Several become a grid.
+    """
+
+    def encode(step: int, milliseconds: int) -> bytes:
+        png = arrays.to_png(image, dataformats)
+        return records.encode_image(tag=tag, step=step, png=png, milliseconds=milliseconds)
+
+    _write("image", tag, step, walltime, encode)
+
+
+def log_audio(
+    tag: str, audio: object, step: object = None, *, sample_rate: int = 44100, walltime: float | None = None
+) -> None:
+    """Let a sound be heard: samples from -1 to 1 (or int16), of one or two channels."""
+
+    def encode(step: int, milliseconds: int) -> bytes:
+        wav, channels, frames = arrays.to_wav(audio, int(sample_rate))
+        return records.encode_audio(
+            tag=tag,
+            step=step,
+            wav=wav,
+            sample_rate=int(sample_rate),
+            channels=channels,
+            frames=frames,
+            milliseconds=milliseconds,
+        )
+
+    _write("audio", tag, step, walltime, encode)
+
+
+def log_text(tag: str, text: object, step: object = None, *, walltime: float | None = None) -> None:
+    """Show a text; what is none, as ``str`` has it."""
+
+    def encode(step: int, milliseconds: int) -> bytes:
+        return records.encode_text(tag=tag, step=step, text=str(text), milliseconds=milliseconds)
+
+    _write("text", tag, step, walltime, encode)
+
+
+def log_histogram(
+    tag: str,
+    values: object,
+    step: object = None,
+    *,
+    bins: int | str | Sequence[float] = arrays.DEFAULT_BINS,
+    max_bins: int | None = None,
+    walltime: float | None = None,
+) -> None:
+    """Show how the values of a tensor or an array are distributed; NaN and infinities are left out.
+
+    ``bins``: how many (at most 512), or their edges.
+    """
+
+    def encode(step: int, milliseconds: int) -> bytes:
+        counts, edges = arrays.to_histogram(values, bins, max_bins)
+        return _histogram(tag, step, counts, edges, milliseconds)
+
+    _write("histogram", tag, step, walltime, encode)
+
+
+def log_bins(
+    tag: str,
+    counts: Sequence[float],
+    edges: Sequence[float],
+    step: object = None,
+    *,
+    walltime: float | None = None,
+) -> None:
+    """A histogram that somebody has counted; ``edges`` are one more than ``counts``."""
+
+    def encode(step: int, milliseconds: int) -> bytes:
+        return _histogram(tag, step, list(map(float, counts)), list(map(float, edges)), milliseconds)
+
+    _write("histogram", tag, step, walltime, encode)
+
+
+def log_pr_curve(
+    tag: str,
+    labels: object,
+    predictions: object,
+    step: object = None,
+    *,
+    num_thresholds: int = arrays.MOST_THRESHOLDS,
+    weights: object = None,
+    walltime: float | None = None,
+) -> None:
+    """Show precision over recall. ``labels`` are 0 or 1, ``predictions`` the probability of 1."""
+
+    def encode(step: int, milliseconds: int) -> bytes:
+        counts = arrays.to_counts(labels, predictions, num_thresholds, weights)
+        return records.encode_pr_curve(
+            tag=tag, step=step, counts=counts, rates=arrays.pr_rates(counts), milliseconds=milliseconds
+        )
+
+    _write("pr_curve", tag, step, walltime, encode)
+
+
+def log_pr_counts(
+    tag: str,
+    counts: Sequence[Sequence[int]],
+    rates: Sequence[Sequence[float]],
+    step: object = None,
+    *,
+    walltime: float | None = None,
+) -> None:
+    """A PR curve that somebody has counted; see ``records.encode_pr_curve``."""
+
+    def encode(step: int, milliseconds: int) -> bytes:
+        whole = [[int(one) for one in column] for column in counts]
+        shares = [[float(one) for one in column] for column in rates]
+        return records.encode_pr_curve(
+            tag=tag, step=step, counts=whole, rates=shares, milliseconds=milliseconds
+        )
+
+    _write("pr_curve", tag, step, walltime, encode)
+
+
+def log_roc_curve(
+    tag: str,
+    labels: object,
+    predictions: object,
+    step: object = None,
+    *,
+    num_thresholds: int = arrays.MOST_THRESHOLDS,
+    weights: object = None,
+    walltime: float | None = None,
+) -> None:
+    """Show the true positive rate over the false positive rate; the arguments of ``log_pr_curve``."""
+
+    def encode(step: int, milliseconds: int) -> bytes:
+        counts = arrays.to_counts(labels, predictions, num_thresholds, weights)
+        return records.encode_roc_curve(
+            tag=tag, step=step, counts=counts, rates=arrays.roc_rates(counts), milliseconds=milliseconds
+        )
+
+    _write("roc_curve", tag, step, walltime, encode)
+
+
+def log_embedding(
+    tag: str,
+    vectors: object,
+    labels: object = None,
+    step: object = None,
+    *,
+    header: Sequence[str] | None = None,
+    walltime: float | None = None,
+) -> None:
+    """Show points of many dimensions, a row of ``vectors`` each.
+
+    ``labels``: one for each row, or a row of them, whose columns ``header`` names. VisualDL shows the
+    first embedding of a tag, so with a ``step`` the tag is ``tag:step``.
+    """
+    name = tag if step is None else f"{tag}:{whole_number('step', step)}"
+
+    def encode(step: int, milliseconds: int) -> bytes:
+        rows = arrays.to_vectors(vectors)
+        columns = arrays.to_labels(labels, len(rows))
+        names = list(map(str, header or ()))
+        if not names and columns and len(columns[0]) > 1:
+            names = [f"label_{column}" for column in range(len(columns[0]))]
+        return records.encode_embeddings(
+            tag=name, step=step, vectors=rows, labels=columns, header=names, milliseconds=milliseconds
+        )
+
+    _write("embeddings", name, step, walltime, encode)
+
+
+def own_directory(kind: str) -> str:
+    """The directory under the run's board where this process alone writes its records of a kind.
+
+    Made when it is first asked for. Raises OSError when the run is gone, or the disk is full.
+    """
+    process = os.getpid()
+    if (process, kind) not in _directories:
+        name = _rank_name()
+        for number in range(1, _OWN_NAMES):
+            directory = os.path.join(_board(), f"{name}.{kind}" + (f"-{number}" if number > 1 else ""))
+            try:
+                # whoever makes it has it: a forked child, a spawned one, another rank that thinks it is this
+                os.mkdir(directory, mode=0o700)
+            except FileExistsError:
+                continue
+            _directories[process, kind] = directory
+            break
+    return _directories[process, kind]
+
+
+def append_record(kind: str, frame: bytes) -> None:
+    """Append a whole frame to the records of a kind. Raises OSError."""
+    directory = own_directory(kind)
+    path = os.path.join(directory, records.FILE_NAME)
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    try:
+        size = os.fstat(handle).st_size
+        if not size:
+            name = os.path.basename(directory)
+            frame = records.encode_name(name, milliseconds=round(time.time() * 1000)) + frame
+        if os.write(handle, frame) < len(frame):
+            # half a frame would make what follows unreadable
+            os.ftruncate(handle, size)
+            raise OSError(errno.ENOSPC, "no space left")
+    finally:
+        os.close(handle)
+
+
+_directories: dict[tuple[int, str], str] = {}
+_counts: dict[tuple[str, str], int] = {}
+_said: set[str] = set()
+
+
+def _write(
+    kind: str, tag: str, step: object, walltime: float | None, encode: Callable[[int, int], bytes]
+) -> None:
+    """Encode a record and append it; ``encode`` gets the step and the time in milliseconds."""
+    if not _board():
+        return
+    if not isinstance(tag, str) or not tag:  # type: ignore[redundant-expr]
+        raise TypeError(f"nbdist.log_{kind}(…): a tag is a text that is not empty, not {tag!r}")
+    at = _counts.get((kind, tag), 0) if step is None else whole_number("step", step)
+    _counts[kind, tag] = at + 1
+    seconds = time.time() if walltime is None else float(walltime)
+    try:
+        frame = encode(at, round(seconds * 1000))
+        if len(frame) > LARGEST:
+            say_once(
+                f"{tag} has {len(frame) >> 20} MiB, and VisualDL gets at most {LARGEST >> 20}: it is left out"
+            )
+            return
+        append_record(kind, frame)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"nbdist: {kind} {tag}: {error}") from error
+    except ImportError as error:
+        say_once(f"{kind} {tag} is left out: {error} (in {sys.executable})")
+    except OSError as error:
+        say_once(f"{kind} {tag} is not written: {error.strerror or error}")
+
+
+def say_once(line: str) -> None:
+    """Tell the reader of the rank's log, each thing once."""
+    if line not in _said:
+        _said.add(line)
+        print(f"nbdist: {line}", file=sys.stderr)
+
+
+def _histogram(
+    tag: str, step: int, counts: Sequence[float], edges: Sequence[float], milliseconds: int
+) -> bytes:
+    return records.encode_histogram(tag=tag, step=step, counts=counts, edges=edges, milliseconds=milliseconds)
+
+
+def _board() -> str:
+    """Where VisualDL looks for the records of this run; empty outside a run."""
+    run = os.environ.get("NBDIST_RUN_DIR")
+    return os.path.join(run, "board") if run and "NBDIST_RANK" in os.environ else ""
+
+
+def _rank_name() -> str:
+    """``rank0``, and in a later attempt ``rank0.attempt-2``, as the board calls this rank's scalars."""
+    attempt = os.path.basename(os.environ.get("NBDIST_RANK_DIR", ""))
+    suffix = f".{attempt}" if attempt.startswith("attempt-") else ""
+    return f"rank{os.environ['NBDIST_RANK']}{suffix}"

@@ -1,0 +1,233 @@
+"""VisualDL's records, encoded: what a rank writes itself, and what the board makes of its metrics.
+
+The format is what visualdl 2.5.3 writes and reads (``writer/record_writer.py``,
+``component/base_component.py``, ``proto/record_pb2.py``): a file is a row of frames, and a frame is a
+little-endian uint64 length and that many bytes of a protobuf message, with no checksum.
+
+    Record     { repeated Value values = 1 }
+    Value      { int64 id = 1; string tag = 2; int64 timestamp = 3;
+                 oneof { float value = 4; Image image = 5; Audio audio = 6; Embeddings embeddings = 7;
+                         Histogram histogram = 8; PRCurve pr_curve = 9; MetaData meta_data = 10;
+                         ROC_Curve roc_curve = 11; Text text = 12; HParam hparam = 13 } }
+    Image      { bytes encoded_image_string = 4 }
+    Audio      { float sample_rate = 1; int64 num_channels = 2; int64 length_frames = 3;
+                 bytes encoded_audio_string = 4; string content_type = 5 }
+    Embeddings { repeated Embedding embeddings = 1; repeated string label_meta = 2 }
+    Embedding  { repeated string label = 1; repeated float vectors = 2 }
+    Histogram  { repeated double hist = 1; repeated double bin_edges = 2 }
+    PRCurve    { repeated int64 TP = 1, FP = 2, TN = 3, FN = 4;
+                 repeated double precision = 5, recall = 6 }    (ROC_Curve: tpr = 5, fpr = 6)
+    MetaData   { string display_name = 1 }
+    Text       { string encoded_text_string = 1 }
+    HParam     { repeated HparamInfo hparamInfos = 1, metricInfos = 2; string name = 3 }
+    HparamInfo { oneof { int64 int_value = 1; double float_value = 2; string string_value = 3 }
+                 string name = 4 }
+
+protobuf writes fields in the order of their numbers and leaves out those that are zero or empty,
+except inside a oneof. One message per frame; the first one carries the name of the curve.
+
+In a rank this stands in the place of VisualDL's own writer, whose import takes a second and 42 MB,
+and which fails on a numpy of today (``np.float`` in its PR and ROC curves).
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from functools import lru_cache
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+FILE_NAME = "vdlrecords.0000000000.nbdist.log"
+"""VisualDL takes a file whose name holds ``vdlrecords``, and of several the last by name."""
+
+_MAX_FLOAT32 = 3.4028235677973366e38  # from here on a double rounds to float32's infinity
+_INT64 = 1 << 63
+_LENGTH = struct.Struct("<Q")
+
+
+def encode_scalar(*, tag: str, step: int, value: float, milliseconds: int) -> bytes:
+    """One point as a frame. ``step`` is an int64, ``milliseconds`` is unix time.
+
+    Outside float32's range the value becomes an infinity, as protobuf has it.
+    """
+    return _frame(step, tag, milliseconds, _float32(4, value))
+
+
+def encode_name(name: str, *, milliseconds: int) -> bytes:
+    """The first frame of a file: the name under which VisualDL shows what follows."""
+    metadata = _text(1, name) if name else b""
+    return _frame(0, "meta_data_tag", milliseconds, _bytes(10, metadata))
+
+
+def encode_image(*, tag: str, step: int, png: bytes, milliseconds: int) -> bytes:
+    return _frame(step, tag, milliseconds, _bytes(5, _bytes(4, png)))
+
+
+def encode_audio(
+    *,
+    tag: str,
+    step: int,
+    wav: bytes,
+    sample_rate: int,
+    channels: int,
+    frames: int,
+    milliseconds: int,
+) -> bytes:
+    audio = b"".join(
+        (
+            _float32(1, sample_rate),
+            _int64(2, channels),
+            _int64(3, frames) if frames else b"",
+            _bytes(4, wav),
+            _text(5, "audio/wav"),
+        )
+    )
+    return _frame(step, tag, milliseconds, _bytes(6, audio))
+
+
+def encode_text(*, tag: str, step: int, text: str, milliseconds: int) -> bytes:
+    return _frame(step, tag, milliseconds, _bytes(12, _text(1, text) if text else b""))
+
+
+def encode_embeddings(
+    *,
+    tag: str,
+    step: int,
+    vectors: Iterable[bytes],
+    labels: Iterable[Sequence[str]],
+    header: Sequence[str],
+    milliseconds: int,
+) -> bytes:
+    """One row for each point: its vector, as little-endian float32, and the columns of its label."""
+    rows = [
+        _bytes(1, b"".join(_text(1, column) for column in label) + _bytes(2, vector))
+        for vector, label in zip(vectors, labels, strict=True)
+    ]
+    return _frame(step, tag, milliseconds, _bytes(7, b"".join(rows + [_text(2, name) for name in header])))
+
+
+def encode_histogram(
+    *,
+    tag: str,
+    step: int,
+    counts: Sequence[float],
+    edges: Sequence[float],
+    milliseconds: int,
+) -> bytes:
+    """``edges`` are one more than ``counts``."""
+    return _frame(step, tag, milliseconds, _bytes(8, _doubles(1, counts) + _doubles(2, edges)))
+
+
+def encode_pr_curve(
+    *,
+    tag: str,
+    step: int,
+    counts: Sequence[Sequence[int]],
+    rates: Sequence[Sequence[float]],
+    milliseconds: int,
+) -> bytes:
+    """``counts``: true positives, false positives, true negatives, false negatives, for each threshold;
+    ``rates``: precision and recall."""
+    return _frame(step, tag, milliseconds, _bytes(9, _curve(counts, rates)))
+
+
+def encode_roc_curve(
+    *,
+    tag: str,
+    step: int,
+    counts: Sequence[Sequence[int]],
+    rates: Sequence[Sequence[float]],
+    milliseconds: int,
+) -> bytes:
+    """As a PR curve; ``rates``: true positive rate and false positive rate."""
+    return _frame(step, tag, milliseconds, _bytes(11, _curve(counts, rates)))
+
+
+def encode_hparams(
+    *,
+    name: str,
+    hparams: Mapping[str, int | float | str],
+    metrics: Iterable[str],
+    milliseconds: int,
+) -> bytes:
+    """What a run was made with. ``metrics`` are tags of scalars in the same directory."""
+    parts = [_bytes(1, _setting(value) + _text(4, key)) for key, value in hparams.items()]
+    parts += [_bytes(2, _double(2, 0.0) + _text(4, metric)) for metric in metrics]
+    return _frame(1, "hparam", milliseconds, _bytes(13, b"".join(parts) + _text(3, name)))
+
+
+# A field begins with its number and a wire type: 0 varint, 1 eight bytes, 2 counted bytes, 5 four bytes.
+
+
+def _frame(step: int, tag: str, milliseconds: int, one_value: bytes) -> bytes:
+    value = b"".join(
+        (
+            b"\x08" + _varint(step) if step else b"",
+            _tag(tag),
+            b"\x18" + _varint(milliseconds) if milliseconds else b"",
+            one_value,
+        )
+    )
+    length = _varint(len(value))
+    return b"".join((_LENGTH.pack(1 + len(length) + len(value)), b"\x0a", length, value))
+
+
+@lru_cache(maxsize=4096)
+def _tag(tag: str) -> bytes:
+    return _text(2, tag.replace("%", "_")) if tag else b""  # inside VisualDL a % is the / of a tag
+
+
+def _curve(counts: Sequence[Sequence[int]], rates: Sequence[Sequence[float]]) -> bytes:
+    return b"".join(
+        [_bytes(field, b"".join(map(_varint, column))) for field, column in enumerate(counts, 1)]
+        + [_doubles(field, column) for field, column in enumerate(rates, 5)]
+    )
+
+
+def _setting(value: int | float | str) -> bytes:
+    if isinstance(value, int) and -_INT64 <= value < _INT64:
+        return _int64(1, value)
+    if isinstance(value, str):
+        return _text(3, value)
+    return _double(2, float(value))
+
+
+def _float32(field: int, value: float) -> bytes:
+    if abs(value) >= _MAX_FLOAT32:  # struct would raise
+        value = math.copysign(math.inf, value)
+    return struct.pack("<Bf", field << 3 | 5, value)
+
+
+def _double(field: int, value: float) -> bytes:
+    return struct.pack("<Bd", field << 3 | 1, value)
+
+
+def _doubles(field: int, values: Sequence[float]) -> bytes:
+    return _bytes(field, struct.pack(f"<{len(values)}d", *values))
+
+
+def _int64(field: int, number: int) -> bytes:
+    return _varint(field << 3) + _varint(number)
+
+
+def _text(field: int, text: str) -> bytes:
+    # half of a surrogate pair, which JSON can carry, is no UTF-8
+    return _bytes(field, text.encode("utf-8", "replace"))
+
+
+def _bytes(field: int, content: bytes) -> bytes:
+    return _varint(field << 3 | 2) + _varint(len(content)) + content
+
+
+@lru_cache(maxsize=4096)  # the records of one moment have its step and its time in common
+def _varint(number: int) -> bytes:
+    number &= 0xFFFF_FFFF_FFFF_FFFF  # a negative int64 as two's complement: ten bytes
+    encoded = bytearray()
+    while number > 0x7F:
+        encoded.append(number & 0x7F | 0x80)
+        number >>= 7
+    encoded.append(number)
+    return bytes(encoded)

@@ -1,0 +1,301 @@
+"""``nbdist.SummaryWriter``: the methods and arguments of ``torch.utils.tensorboard.SummaryWriter``.
+
+A program that writes for TensorBoard shows its curves with one changed line, and needs no tensorboard
+package. Scalars go the way of ``nbdist.log``, the rest becomes records of VisualDL. Nothing is held
+back, so ``flush`` and ``close`` have nothing to do, and a writer may be used after them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+
+from nbdist.worker import arrays, media, metrics
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+
+class SummaryWriter:
+    """Writes what one rank has to show; outside a run nothing.
+
+    The records lie in the run's directory. ``log_dir`` is made, since programs put files of their own
+    into it, and tells writers apart: the tags of a second writer of a process, to another directory,
+    begin with that directory's name ("val/loss"). ``purge_step``, ``max_queue``, ``flush_secs`` and
+    ``filename_suffix`` mean nothing here.
+    """
+
+    def __init__(
+        self,
+        log_dir: str | os.PathLike[str] | None = None,
+        comment: str = "",
+        purge_step: int | None = None,
+        max_queue: int = 10,
+        flush_secs: int = 120,
+        filename_suffix: str = "",
+    ) -> None:
+        own = os.path.join(os.environ.get("NBDIST_RANK_DIR", "runs"), f"summary{comment}")
+        self.log_dir = os.fspath(log_dir) if log_dir else own
+        self._prefix = metrics.prefix_of(os.path.abspath(self.log_dir) if log_dir else comment)
+        if metrics.rank_file() is not None:
+            with contextlib.suppress(OSError):
+                os.makedirs(self.log_dir, exist_ok=True)
+
+    def get_logdir(self) -> str:
+        return self.log_dir
+
+    def add_scalar(
+        self,
+        tag: str,
+        scalar_value: object,
+        global_step: object = None,
+        walltime: float | None = None,
+        new_style: bool = False,
+        double_precision: bool = False,
+    ) -> None:
+        metrics.log_at(walltime, global_step, {self._prefix + tag: scalar_value})
+
+    def add_scalars(
+        self,
+        main_tag: str,
+        tag_scalar_dict: Mapping[str, object],
+        global_step: object = None,
+        walltime: float | None = None,
+    ) -> None:
+        """One curve for each entry, as ``main_tag/entry``."""
+        scalars = {f"{self._prefix}{main_tag}/{tag}": value for tag, value in tag_scalar_dict.items()}
+        metrics.log_at(walltime, global_step, scalars)
+
+    def add_hparams(
+        self,
+        hparam_dict: Mapping[str, object],
+        metric_dict: Mapping[str, object],
+        hparam_domain_discrete: Mapping[str, Sequence[object]] | None = None,
+        run_name: str | None = None,
+        global_step: object = None,
+    ) -> None:
+        metrics.log_hparams(hparam_dict, metric_dict, step=global_step)
+
+    def add_histogram(
+        self,
+        tag: str,
+        values: object,
+        global_step: object = None,
+        bins: int | str | Sequence[float] = "tensorflow",
+        walltime: float | None = None,
+        max_bins: int | None = None,
+    ) -> None:
+        media.log_histogram(
+            self._prefix + tag, values, global_step, bins=bins, max_bins=max_bins, walltime=walltime
+        )
+
+    def add_histogram_raw(
+        self,
+        tag: str,
+        min: float,
+        max: float,
+        num: float,
+        sum: float,
+        sum_squares: float,
+        bucket_limits: Sequence[float],
+        bucket_counts: Sequence[float],
+        global_step: object = None,
+        walltime: float | None = None,
+    ) -> None:
+        """``bucket_limits`` are the upper ends; the first bucket begins at ``min``."""
+        edges = [min, *bucket_limits]
+        media.log_bins(self._prefix + tag, bucket_counts, edges, global_step, walltime=walltime)
+
+    def add_image(
+        self,
+        tag: str,
+        img_tensor: object,
+        global_step: object = None,
+        walltime: float | None = None,
+        dataformats: str = "CHW",
+    ) -> None:
+        media.log_image(
+            self._prefix + tag, img_tensor, global_step, dataformats=dataformats, walltime=walltime
+        )
+
+    def add_images(
+        self,
+        tag: str,
+        img_tensor: object,
+        global_step: object = None,
+        walltime: float | None = None,
+        dataformats: str = "NCHW",
+    ) -> None:
+        self.add_image(tag, img_tensor, global_step, walltime, dataformats)
+
+    def add_image_with_boxes(
+        self,
+        tag: str,
+        img_tensor: object,
+        box_tensor: object,
+        global_step: object = None,
+        walltime: float | None = None,
+        rescale: float = 1,
+        dataformats: str = "CHW",
+        labels: Sequence[str] | None = None,
+    ) -> None:
+        """The image with the outlines of its boxes; neither rescaled nor labelled."""
+        if metrics.rank_file() is None:
+            return
+        pixels = arrays.outline(img_tensor, box_tensor, dataformats)
+        self.add_image(tag, pixels, global_step, walltime, "HWC")
+
+    def add_figure(
+        self,
+        tag: str,
+        figure: Any,
+        global_step: object = None,
+        close: bool = True,
+        walltime: float | None = None,
+    ) -> None:
+        if isinstance(figure, (list, tuple)):
+            pixels = [arrays.figure_pixels(one) for one in figure] if metrics.rank_file() is not None else []
+            self.add_image(tag, pixels, global_step, walltime, "NHWC")
+        else:
+            media.log_image(self._prefix + tag, figure, global_step, walltime=walltime)
+        if close:
+            for one in figure if isinstance(figure, (list, tuple)) else (figure,):
+                arrays.close_figure(one)
+
+    def add_audio(
+        self,
+        tag: str,
+        snd_tensor: object,
+        global_step: object = None,
+        sample_rate: int = 44100,
+        walltime: float | None = None,
+    ) -> None:
+        media.log_audio(
+            self._prefix + tag, snd_tensor, global_step, sample_rate=sample_rate, walltime=walltime
+        )
+
+    def add_text(
+        self, tag: str, text_string: str, global_step: object = None, walltime: float | None = None
+    ) -> None:
+        media.log_text(self._prefix + tag, text_string, global_step, walltime=walltime)
+
+    def add_embedding(
+        self,
+        mat: object,
+        metadata: object = None,
+        label_img: object = None,
+        global_step: object = None,
+        tag: str = "default",
+        metadata_header: Sequence[str] | None = None,
+    ) -> None:
+        if label_img is not None:
+            _not_shown("pictures of an embedding's points")
+        media.log_embedding(self._prefix + tag, mat, metadata, global_step, header=metadata_header)
+
+    def add_pr_curve(
+        self,
+        tag: str,
+        labels: object,
+        predictions: object,
+        global_step: object = None,
+        num_thresholds: int = 127,
+        weights: object = None,
+        walltime: float | None = None,
+    ) -> None:
+        media.log_pr_curve(
+            self._prefix + tag,
+            labels,
+            predictions,
+            global_step,
+            num_thresholds=num_thresholds,
+            weights=weights,
+            walltime=walltime,
+        )
+
+    def add_pr_curve_raw(
+        self,
+        tag: str,
+        true_positive_counts: Sequence[int],
+        false_positive_counts: Sequence[int],
+        true_negative_counts: Sequence[int],
+        false_negative_counts: Sequence[int],
+        precision: Sequence[float],
+        recall: Sequence[float],
+        global_step: object = None,
+        num_thresholds: int = 127,
+        weights: object = None,
+        walltime: float | None = None,
+    ) -> None:
+        counts = (true_positive_counts, false_positive_counts, true_negative_counts, false_negative_counts)
+        media.log_pr_counts(self._prefix + tag, counts, (precision, recall), global_step, walltime=walltime)
+
+    def add_tensor(
+        self, tag: str, tensor: object, global_step: object = None, walltime: float | None = None
+    ) -> None:
+        _not_shown("tensors (add_tensor)")
+
+    def add_video(
+        self,
+        tag: str,
+        vid_tensor: object,
+        global_step: object = None,
+        fps: float = 4,
+        walltime: float | None = None,
+    ) -> None:
+        _not_shown("videos (add_video)")
+
+    def add_mesh(
+        self,
+        tag: str,
+        vertices: object,
+        colors: object = None,
+        faces: object = None,
+        config_dict: Mapping[str, object] | None = None,
+        global_step: object = None,
+        walltime: float | None = None,
+    ) -> None:
+        _not_shown("meshes (add_mesh)")
+
+    def add_graph(
+        self,
+        model: object,
+        input_to_model: object = None,
+        verbose: bool = False,
+        use_strict_trace: bool = True,
+    ) -> None:
+        _not_shown("graphs of torch's models (add_graph)")
+
+    def add_onnx_graph(self, prototxt: object) -> None:
+        _not_shown("graphs (add_onnx_graph)")
+
+    def add_custom_scalars_multilinechart(
+        self, tags: Sequence[str], category: str = "default", title: str = "untitled"
+    ) -> None:
+        _not_shown("custom layouts (add_custom_scalars…)")
+
+    def add_custom_scalars_marginchart(
+        self, tags: Sequence[str], category: str = "default", title: str = "untitled"
+    ) -> None:
+        _not_shown("custom layouts (add_custom_scalars…)")
+
+    def add_custom_scalars(self, layout: Mapping[str, object]) -> None:
+        _not_shown("custom layouts (add_custom_scalars…)")
+
+    def flush(self) -> None:
+        """Everything is on disk already."""
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def __enter__(self) -> SummaryWriter:
+        return self
+
+    def __exit__(self, exc_type: object, exc_val: object, exc_tb: object) -> None:
+        self.close()
+
+
+def _not_shown(what: str) -> None:
+    if metrics.rank_file() is not None:
+        media.say_once(f"VisualDL shows no {what}; the program goes on")

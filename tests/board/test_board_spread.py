@@ -1,0 +1,146 @@
+"""Mean, lowest and highest over the ranks are told once, and do not depend on when they were asked for."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+
+from nbdist.board import spread
+from nbdist.board.spread import Spread
+
+T0 = 1_763_712_345_000
+LATER = T0 / 1000 + 3600
+
+
+def told(
+    points: Spread, *, ranks: int | None = 2, horizon: float = 0, ended: bool = False
+) -> list[tuple[int, float, float, float]]:
+    settled = points.settle(ranks=ranks, horizon=horizon, ended=ended)
+    return [(point.step, point.mean, point.lowest, point.highest) for point in settled]
+
+
+def test_a_step_is_told_when_every_rank_has_passed_it() -> None:
+    points = Spread()
+    points.add(0, T0, "loss", 0, 1.0)
+    points.add(0, T0, "loss", 1, 3.0)
+    assert told(points) == []
+
+    points.add(1, T0 + 5, "loss", 0, 2.0)
+
+    (point,) = points.settle(ranks=2, horizon=0, ended=False)
+    assert (point.tag, point.step, point.milliseconds) == ("loss", 0, T0 + 5)
+    assert (point.mean, point.lowest, point.highest) == (1.5, 1.0, 2.0)
+    assert told(points) == []
+
+
+def test_the_end_of_the_run_tells_what_is_left() -> None:
+    points = Spread()
+    for rank in range(3):
+        points.add(rank, T0, "loss", 0, rank)
+    points.add(0, T0, "loss", 1, 4.0)
+    points.add(1, T0, "loss", 1, 6.0)
+    points.add(0, T0, "loss", 2, 9.0)
+
+    # one rank alone has no mean
+    assert told(points, ranks=3, ended=True) == [(0, 1.0, 0.0, 2.0), (1, 5.0, 4.0, 6.0)]
+    assert told(points, ranks=3, ended=True) == []
+
+
+def test_a_tag_of_one_rank_has_no_mean() -> None:
+    points = Spread()
+    points.add(0, T0, "lr", 0, 0.1)
+
+    assert told(points, horizon=LATER) == []
+    assert told(points, ended=True) == []
+
+
+def test_ranks_that_never_log_a_tag_are_not_waited_for() -> None:
+    points = Spread()
+    for rank in (6, 7):
+        points.add(rank, T0, "loss", 0, rank)
+    assert told(points, ranks=8, horizon=T0 / 1000 + spread.WINDOW) == []
+
+    assert told(points, ranks=8, horizon=T0 / 1000 + spread.WINDOW + 0.1) == [(0, 6.5, 6.0, 7.0)]
+
+
+def test_who_begins_too_late_does_not_count_whenever_it_is_read() -> None:
+    late = T0 + round(spread.WINDOW * 1000) + 1
+    rows = [(0, T0, 0, 1.0), (1, T0, 0, 3.0), (0, late, 1, 1.0), (1, late, 1, 3.0), (2, late, 0, 99.0)]
+
+    at_once = Spread()
+    for rank, at, step, value in rows:
+        at_once.add(rank, at, "loss", step, value)
+    bit_by_bit, found = Spread(), []
+    for rank, at, step, value in rows:
+        bit_by_bit.add(rank, at, "loss", step, value)
+        found += told(bit_by_bit, ranks=3, horizon=at / 1000)
+    found += told(bit_by_bit, ranks=3, horizon=LATER)
+
+    assert told(at_once, ranks=3, horizon=LATER) == found == [(0, 2.0, 1.0, 3.0), (1, 2.0, 1.0, 3.0)]
+
+
+def test_steps_that_go_back_do_not_count() -> None:
+    points = Spread()
+    for step in (0, 5, 3, 5, 6):
+        points.add(0, T0, "loss", step, step)
+        points.add(1, T0, "loss", step, step)
+
+    assert [step for step, *_ in told(points)] == [0, 5, 6]
+
+
+@pytest.mark.parametrize(
+    ("values", "mean", "lowest", "highest"),
+    [
+        pytest.param((math.nan, 2.0), math.nan, 2.0, 2.0, id="one that is no number"),
+        pytest.param((math.nan, math.nan), math.nan, math.nan, math.nan, id="none that is a number"),
+        pytest.param((math.inf, -math.inf), math.nan, -math.inf, math.inf, id="both infinities"),
+        pytest.param((1e308, 1e308), math.inf, 1e308, 1e308, id="a sum that no float holds"),
+    ],
+)
+def test_every_float_has_a_place(
+    values: tuple[float, float], mean: float, lowest: float, highest: float
+) -> None:
+    points = Spread()
+    for rank, value in enumerate(values):
+        points.add(rank, T0, "loss", 0, value)
+
+    assert repr(told(points)) == repr([(0, mean, lowest, highest)])
+
+
+def test_what_is_told_does_not_depend_on_when_it_is_read() -> None:
+    chance = random.Random(1)
+    lines = {
+        rank: [(T0 + step * 10, tag, step, chance.random()) for step in range(200) for tag in ("a", "b")]
+        for rank in range(4)
+    }
+    results = []
+    for _ in range(5):
+        points, found = Spread(), []
+        at = dict.fromkeys(lines, 0)
+        while any(at[rank] < len(lines[rank]) for rank in lines):
+            rank = chance.choice(list(lines))
+            for milliseconds, tag, step, value in lines[rank][at[rank] : at[rank] + 37]:
+                points.add(rank, milliseconds, tag, step, value)
+            at[rank] += 37
+            found += list(points.settle(ranks=4, horizon=0, ended=False))
+        found += list(points.settle(ranks=4, horizon=0, ended=True))
+        results.append({tag: [point for point in found if point.tag == tag] for tag in ("a", "b")})
+
+    assert all(result == results[0] for result in results)
+    assert [point.step for point in results[0]["a"]] == list(range(200))
+
+
+def test_a_rank_that_falls_far_behind_is_not_waited_for() -> None:
+    points = Spread()
+    for rank in range(3):
+        points.add(rank, T0, "loss", 0, rank)
+    for step in range(1, spread.MOST_ROWS + 2):
+        points.add(0, T0, "loss", step, 1.0)
+        points.add(1, T0, "loss", step, 3.0)
+
+    found = told(points, ranks=3)
+
+    assert len(found) == spread.MOST_ROWS + 2
+    assert found[-1] == (spread.MOST_ROWS + 1, 2.0, 1.0, 3.0)

@@ -1,0 +1,49 @@
+"""The panel in the other front ends that a Jupyter server brings: Notebook 7 and nbclassic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from lab import ClassicPage, LabPage, LabServer, new_page
+from playwright.sync_api import Browser, Page, expect
+
+pytestmark = pytest.mark.browser
+
+CELL = """%%distributed -n 2 --name lenet
+import os, time
+for step in range(6000):
+    print(f"step {step} of rank {os.environ['RANK']}")
+    time.sleep(0.1)
+"""
+
+
+def notebook_7(server: LabServer, page: Page, notebook: Path) -> LabPage:
+    return LabPage(server, page, notebook, "notebooks")
+
+
+@pytest.mark.parametrize("opened", [notebook_7, ClassicPage], ids=["Notebook 7", "nbclassic"])
+def test_the_panel_lives_and_its_stop_works(
+    lab_server: LabServer,
+    browser: Browser,
+    pictures: Path,
+    opened: Callable[[LabServer, Page, Path], LabPage],
+) -> None:
+    notebook = lab_server.write_notebook(f"{opened.__name__}.ipynb", "%load_ext nbdist", CELL)
+    # Notebook 7.6 itself stumbles over a setting while it loads, before any cell has run
+    with new_page(browser, known="(reading 'schema')") as page:
+        front = opened(lab_server, page, notebook)
+        front.run_and_wait(0)
+        front.run(1)
+        panel = page.locator(".nbdist")
+
+        expect(panel.locator(".nbdist-pill")).to_have_text("Running", timeout=20_000)
+        expect(panel.get_by_role("log")).to_contain_text("of rank 0", timeout=10_000)
+        expect(panel.get_by_role("log")).to_contain_text("of rank 1")
+        page.screenshot(path=pictures / f"panel-{opened.__name__}.png")
+
+        panel.get_by_role("button", name="Stop").click()
+        front.wait_for_end(1, timeout=20)
+        expect(front.cell(1)).to_contain_text("RunCancelled")
+        expect(front.cell(1).locator(".nbdist-summary")).to_contain_text("Stopped")

@@ -1,0 +1,317 @@
+"""What the panel does with real runs: folding, colours, bars, links, charts, many ranks, keys, themes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from lab import LabPage, LabServer, new_page
+from playwright.sync_api import Browser, Locator, Page, expect
+
+pytestmark = pytest.mark.browser
+
+AXE = Path(__file__).parents[2] / "labextension/node_modules/axe-core/axe.min.js"
+
+DRAWN = """canvas => canvas.getContext('2d')
+    .getImageData(0, 0, canvas.width, canvas.height).data.some(value => value)"""
+
+TRAINING = """%%distributed -n 2 --name lenet
+import os, time, nbdist
+rank = int(os.environ["RANK"])
+print("model: 61,610 parameters", flush=True)
+for step in range(5000):
+    print(f"\\x1b[32mstep {step}\\x1b[0m of rank {rank} loss {1 / (step + 1 + rank):.4f}", flush=True)
+    nbdist.log(step=step, total=5000, loss=1 / (step + 1 + rank), acc=1 - 1 / (step + 2))
+    time.sleep(0.05)
+"""
+
+
+@contextmanager
+def running(server: LabServer, browser: Browser, name: str, cell: str, **page_options: int) -> Iterator[Page]:
+    """A page in which the cell runs; it is stopped at the end."""
+    notebook = server.write_notebook(f"{name}.ipynb", "%load_ext nbdist", cell)
+    with new_page(browser, **page_options) as page:
+        lab = LabPage(server, page, notebook)
+        lab.run_and_wait(0)
+        lab.run(1)
+        panel = page.locator(".nbdist")
+        expect(panel.locator(".nbdist-pill")).to_have_text("Running", timeout=30_000)
+        try:
+            yield page
+        finally:
+            panel.get_by_role("button", name="Stop", exact=True).click()
+            lab.wait_for_end(1, timeout=60)
+
+
+def panel_of(page: Page) -> Locator:
+    return page.locator(".nbdist")
+
+
+def test_what_the_ranks_write_alike_is_shown_once(
+    lab_server: LabServer, browser: Browser, pictures: Path
+) -> None:
+    cell = """%%distributed -n 4
+import os, time
+for step in range(6000):
+    print("epoch", step // 5, flush=True) if step % 5 == 0 else None
+    if step % 5 == int(os.environ["RANK"]): print("only rank", os.environ["RANK"], "at", step, flush=True)
+    time.sleep(0.1)
+"""
+    with running(lab_server, browser, "folded", cell) as page:
+        panel = panel_of(page)
+        log = panel.get_by_role("log")
+        alike = log.locator(".nbdist-line").filter(has_text="epoch").filter(has_text="×4")
+
+        expect(alike.first).to_be_visible(timeout=20_000)
+        expect(alike.first).to_contain_text("0–3")
+        page.screenshot(path=pictures / "folded-light.png")
+
+        panel.get_by_role("button", name="Only differences").click()
+        expect(log).to_contain_text("only rank 2")
+        expect(alike).to_have_count(0)
+
+
+def test_colours_bars_and_progress(lab_server: LabServer, browser: Browser, pictures: Path) -> None:
+    cell = """%%distributed -n 1 --name bars
+import sys, time
+print("\\x1b[31mred words\\x1b[0m and plain ones", flush=True)
+for done in range(600):
+    bar = "█" * (done // 60) + " " * (10 - done // 60)
+    spent = f"00:{done // 10:02d}<00:30, 10.00it/s"
+    sys.stderr.write(f"\\repoch 1/1: {done // 6:3d}%|{bar}| {done}/600 [{spent}]")
+    sys.stderr.flush()
+    time.sleep(0.1)
+"""
+    with running(lab_server, browser, "bars", cell) as page:
+        panel = panel_of(page)
+        red, plain = (
+            panel.get_by_text(text, exact=False).first.evaluate("node => getComputedStyle(node).color")
+            for text in ("red words", "and plain ones")
+        )
+        assert red != plain
+        bar = panel.locator(".nbdist-live")
+        expect(bar).to_contain_text("it/s", timeout=15_000)
+        assert bar.inner_text().count("epoch 1/1") == 1, "one moving line"
+        progress = panel.get_by_role("progressbar").first
+        expect(progress).to_be_visible(timeout=15_000)
+        first = float(progress.get_attribute("aria-valuenow") or "nan")
+        page.wait_for_function(
+            "before => Number(document.querySelector('.nbdist [role=progressbar]').ariaValueNow) > before",
+            arg=first,
+            timeout=20_000,
+        )
+        page.screenshot(path=pictures / "bars-light.png")
+
+
+def test_a_line_of_the_cell_in_a_traceback_leads_to_the_line(lab_server: LabServer, browser: Browser) -> None:
+    cell = """%%distributed -n 1
+import time, traceback
+try:
+    1 / 0  # the culprit
+except ZeroDivisionError:
+    traceback.print_exc()
+for step in range(6000):
+    print("goes on", step, flush=True)
+    time.sleep(0.05)
+"""
+    with running(lab_server, browser, "link", cell) as page:
+        panel = panel_of(page)
+        expect(panel.get_by_role("log")).to_contain_text("goes on 3", timeout=15_000)
+        panel.get_by_role("button", name="First error").click()
+        panel.get_by_role("log").get_by_role("button", name="cell line 3").first.click()
+
+        expect(panel.get_by_role("tab", name="Cell")).to_have_attribute("aria-selected", "true")
+        marked = panel.locator(".nbdist-code-line[aria-current]")
+        expect(marked).to_contain_text("1 / 0  # the culprit")
+
+
+def test_logged_numbers_are_charts_and_visualdl_opens(
+    lab_server: LabServer, browser: Browser, pictures: Path
+) -> None:
+    cell = TRAINING.replace("-n 2", "-n 2 -d")
+    with running(lab_server, browser, "charts", cell) as page:
+        panel = panel_of(page)
+        panel.get_by_role("tab", name="Metrics").click()
+        charts = panel.locator(".nbdist-chart")
+        expect(charts.filter(has_text="loss").locator("canvas")).to_be_visible(timeout=20_000)
+        expect(charts.filter(has_text="acc").locator("canvas")).to_be_visible()
+        expect(charts.filter(has_text="CPU").first.locator("canvas")).to_be_visible(timeout=20_000)
+        assert charts.filter(has_text="loss").locator("canvas").evaluate(DRAWN)
+        # two more seconds of curve, for the picture
+        page.wait_for_timeout(2_000)
+        page.screenshot(path=pictures / "metrics-light.png")
+
+        with page.context.expect_page(timeout=30_000) as opened:
+            panel.get_by_role("button", name="Open VisualDL").click()
+        expect(opened.value.get_by_text("loss").first).to_be_visible(timeout=30_000)
+
+
+def test_sixty_four_ranks_are_a_grid(lab_server: LabServer, browser: Browser, pictures: Path) -> None:
+    cell = """%%distributed -n 64 --name many
+import os, time
+rank = int(os.environ["RANK"])
+for step in range(600):
+    print("step", step, flush=True)
+    time.sleep(1)
+"""
+    with running(lab_server, browser, "grid", cell) as page:
+        panel = panel_of(page)
+        expect(panel.get_by_role("gridcell")).to_have_count(64, timeout=30_000)
+        expect(panel.get_by_role("log")).to_contain_text("×64", timeout=30_000)
+        panel.get_by_role("gridcell").nth(37).click()
+        expect(panel.get_by_role("button", name="Log of rank 37")).to_be_visible()
+        page.screenshot(path=pictures / "ranks-64-light.png")
+
+        panel.get_by_role("button", name="Log of rank 37").click()
+        expect(panel.get_by_role("tab", name="Rank 37")).to_have_attribute("aria-selected", "true")
+        expect(panel.get_by_role("log")).to_contain_text("step")
+
+
+def test_the_keyboard_is_enough(lab_server: LabServer, browser: Browser) -> None:
+    with running(lab_server, browser, "keys", TRAINING) as page:
+        panel = panel_of(page)
+        log = panel.get_by_role("log")
+        expect(log).to_contain_text("of rank 1", timeout=15_000)
+        log.focus()
+
+        page.keyboard.press("1")
+        expect(panel.get_by_role("tab", name="Rank 1")).to_have_attribute("aria-selected", "true")
+        page.keyboard.press("m")
+        expect(panel.get_by_role("tab", name="Metrics")).to_have_attribute("aria-selected", "true")
+        page.keyboard.press("a")
+        expect(panel.get_by_role("tab", name="All")).to_have_attribute("aria-selected", "true")
+        page.keyboard.press("/")
+        expect(panel.get_by_role("searchbox")).to_be_focused()
+        page.keyboard.type("step 1 ")
+        expect(panel.locator(".nbdist-count[role=status]").first).to_contain_text("/2")
+        page.keyboard.press("Escape")
+        log.focus()
+        page.keyboard.press("f")
+        expect(panel.get_by_role("button", name="Follow")).to_have_attribute("aria-pressed", "true")
+        assert page.locator(".jp-Notebook .jp-Cell").count() == 2, "the notebook took a key for its own"
+
+
+@pytest.mark.parametrize(
+    ("theme", "width"),
+    [
+        ("JupyterLab Light", 1280),
+        ("JupyterLab Dark", 1280),
+        ("JupyterLab Dark High Contrast", 1280),
+        ("JupyterLab Light", 620),
+    ],
+    ids=["light", "dark", "high contrast", "narrow"],
+)
+def test_everybody_can_read_and_use_it(
+    lab_server: LabServer, browser: Browser, pictures: Path, theme: str, width: int
+) -> None:
+    assert AXE.exists(), "labextension/node_modules is not installed: make check does it"
+    lab_server.set_up("themes", {"theme": theme})
+    name = f"{theme.split(' ', 1)[1].lower().replace(' ', '-')}-{width}"
+    try:
+        with running(lab_server, browser, f"axe-{name}", TRAINING, width=width) as page:
+            panel = panel_of(page)
+            expect(panel.get_by_role("log")).to_contain_text("of rank 1", timeout=15_000)
+            page.add_script_tag(path=AXE)
+            for tab in ("All", "Metrics", "Cell"):
+                panel.get_by_role("tab", name=tab).click()
+                if tab == "Metrics":
+                    expect(panel.locator("canvas").first).to_be_visible(timeout=20_000)
+                page.screenshot(path=pictures / f"panel-{name}-{tab.lower()}.png")
+                assert violations(page) == []
+    finally:
+        lab_server.set_up("themes", {"theme": "JupyterLab Light"})
+
+
+def violations(page: Page) -> list[str]:
+    """What axe has to say against the panel, one line each."""
+    found = page.evaluate("async () => (await axe.run('.nbdist')).violations")
+    return [
+        f"{violation['id']}: {node['html'][:120]} {node['failureSummary']}"
+        for violation in found
+        for node in violation["nodes"]
+    ]
+
+
+def test_a_run_that_has_ended_is_looked_at_again_in_a_whole_panel(
+    lab_server: LabServer, browser: Browser
+) -> None:
+    cell = """%%distributed -n 2 --name ended
+import os, nbdist
+for i in range(3000):
+    print("line", i, "of rank", os.environ["RANK"])
+    if i % 100 == 0: nbdist.log(step=i, loss=1 / (i + 1))
+"""
+    notebook = lab_server.write_notebook("ended.ipynb", "%load_ext nbdist", cell, "%dist_attach")
+    with new_page(browser) as page:
+        lab = LabPage(lab_server, page, notebook)
+        for index in range(3):
+            lab.run_and_wait(index)
+        panel = lab.cell(2).locator(".nbdist")
+
+        expect(panel.locator(".nbdist-pill")).to_have_text("Finished", timeout=20_000)
+        expect(panel.get_by_role("log")).to_contain_text("line 2999 of rank")
+        panel.get_by_role("searchbox").fill("line 1234 of rank 1")
+        expect(panel.locator(".nbdist-count[role=status]").first).to_have_text("1/1")
+        expect(panel.get_by_role("button", name="Stop", exact=True)).to_have_count(0)
+        lab.save()
+    assert notebook.stat().st_size < 50_000
+
+
+def test_the_status_is_live_and_ends_by_itself(lab_server: LabServer, browser: Browser) -> None:
+    cell = """%%distributed -n 2 -d --name status
+import time
+for i in range(40):
+    print("line", i, flush=True)
+    time.sleep(0.1)
+"""
+    status = "%dist_status"
+    notebook = lab_server.write_notebook("status.ipynb", "%load_ext nbdist", cell, status)
+    with new_page(browser) as page:
+        lab = LabPage(lab_server, page, notebook)
+        for index in range(3):
+            lab.run_and_wait(index)
+        shown = lab.cell(2).locator(".jp-OutputArea")
+
+        expect(shown).to_contain_text("Running", timeout=10_000)
+        expect(shown).to_contain_text("line 39", timeout=15_000)
+        expect(shown.get_by_text("Running")).to_have_count(0, timeout=10_000)
+        lab.save()
+    assert "widget-view" not in notebook.read_text().split(status)[1]
+
+
+def reloaded(page: Page) -> None:
+    page.reload()
+
+
+def closed_and_opened(page: Page) -> None:
+    url = page.url
+    page.goto("about:blank")
+    page.goto(url)
+
+
+@pytest.mark.parametrize("leave", [reloaded, closed_and_opened], ids=["reload", "another page and back"])
+def test_after_a_reload_the_run_can_be_shown_again(
+    lab_server: LabServer, browser: Browser, leave: Callable[[Page], None]
+) -> None:
+    notebook = lab_server.write_notebook(
+        f"{leave.__name__}.ipynb", "%load_ext nbdist", TRAINING.replace("-n 2", "-n 2 -d"), "%dist_attach"
+    )
+    with new_page(browser) as page:
+        lab = LabPage(lab_server, page, notebook)
+        lab.run_and_wait(0)
+        lab.run_and_wait(1)
+        expect(panel_of(page).get_by_role("log")).to_contain_text("of rank 1", timeout=20_000)
+        lab.save()
+        leave(page)
+        page.locator(".jp-Notebook .jp-Cell").first.wait_for(timeout=60_000)
+        lab.wait_until_ready()
+
+        # saved, and the kernel is free: the panel itself comes back
+        expect(lab.cell(1).locator(".nbdist").get_by_role("log")).to_contain_text("of rank 1", timeout=30_000)
+        lab.run_and_wait(2)
+        again = lab.cell(2).locator(".nbdist")
+        expect(again.get_by_role("log")).to_contain_text("of rank 1", timeout=30_000)
+        again.get_by_role("button", name="Stop", exact=True).click()
+        expect(lab.cell(2).locator(".nbdist-summary")).to_contain_text("Stopped", timeout=20_000)

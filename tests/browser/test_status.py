@@ -1,0 +1,86 @@
+"""What is shown without a widget, in a real JupyterLab: the table of runs, and summaries in dark pages."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from lab import LabPage, LabServer, new_page
+from playwright.sync_api import Browser, expect
+
+pytestmark = pytest.mark.browser
+
+TRAINING = """%%distributed -n 2 -d --name lenet
+import time, nbdist
+for step in range(6000):
+    print(f"step {step}")
+    nbdist.log(step=step, total=6000, loss=1 / (step + 1))
+    time.sleep(0.05)
+"""
+FAILURE = """%%distributed -n 2 --name broken
+import os, time, nbdist
+for step in range(40):
+    nbdist.log(step=step, loss=1 / (step + 1))
+print("\\x1b[33mWARNING\\x1b[0m: \\x1b[1mbold\\x1b[0m <script>alert(1)</script>")
+if os.environ["RANK"] == "1":
+    raise ValueError("label 10 is out of range")
+time.sleep(60)
+"""
+
+
+def test_the_status_is_live_and_what_stays_is_static(
+    lab_server: LabServer, browser: Browser, pictures: Path
+) -> None:
+    notebook = lab_server.write_notebook(
+        "status.ipynb", "%load_ext nbdist", TRAINING, "%dist_status lenet", "%dist_stop"
+    )
+    with new_page(browser) as page:
+        lab = LabPage(lab_server, page, notebook)
+        for index in range(3):
+            lab.run_and_wait(index)
+        table = lab.cell(2).locator(".nbdist-status")
+
+        line = table.locator(".n-last").first
+        expect(line).to_contain_text("step ")
+        early = line.inner_text()
+        expect(line).not_to_have_text(early, timeout=10_000)
+        expect(table).to_contain_text("left", timeout=15_000)
+        table.scroll_into_view_if_needed()
+        page.screenshot(path=pictures / "status-light.png")
+        page.set_viewport_size({"width": 760, "height": 900})
+        table.scroll_into_view_if_needed()
+        page.screenshot(path=pictures / "status-narrow.png")
+
+        lab.run_and_wait(3)
+        expect(table).to_contain_text("Stopped", timeout=10_000)
+        expect(lab.cell(2).locator(".jp-OutputArea-output")).to_have_count(1)
+        lab.save()
+        page.wait_for_timeout(1_000)
+
+    (output,) = json.loads(notebook.read_text())["cells"][2]["outputs"]
+    assert "Stopped" in "".join(output["data"]["text/html"])
+    assert "Stopped" in "".join(output["data"]["text/plain"])
+    assert notebook.stat().st_size < 60_000
+
+
+def test_a_failure_in_a_dark_page(lab_server: LabServer, browser: Browser, pictures: Path) -> None:
+    notebook = lab_server.write_notebook("failure-dark.ipynb", "%load_ext nbdist", FAILURE, "%dist_status")
+    lab_server.set_up("themes", {"theme": "JupyterLab Dark"})
+    try:
+        with new_page(browser) as page:
+            lab = LabPage(lab_server, page, notebook)
+            for index in range(3):
+                lab.run_and_wait(index)
+
+            summary = lab.cell(1).locator(".nbdist-summary")
+            expect(summary.locator(".n-code .n-at")).to_contain_text('raise ValueError("label 10')
+            expect(summary.locator(".n-error")).to_have_text("ValueError: label 10 is out of range")
+            expect(summary.locator("svg")).to_have_count(1)
+            page.screenshot(path=pictures / "failure-dark.png")
+            summary.locator(".n-logs summary").last.click()
+            expect(summary.locator(".n-logs pre").last).to_contain_text("<script>alert(1)</script>")
+            lab.cell(2).scroll_into_view_if_needed()
+            page.screenshot(path=pictures / "status-dark.png")
+    finally:
+        lab_server.set_up("themes", {"theme": "JupyterLab Light"})

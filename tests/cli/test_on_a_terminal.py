@@ -1,0 +1,119 @@
+"""``nbdist`` on a real terminal: a block at the foot while a run goes on, and every line above it."""
+
+from __future__ import annotations
+
+import signal
+import sys
+
+import pexpect
+import pytest
+
+from nbdist.panel.ansi import strip_ansi
+from tests.cli.conftest import Shell
+from tests.fakes.screen import Screen
+
+TRAIN = """
+import os, sys, time
+print("the same")
+for step in range(30):
+    print("step", step, "of rank", os.environ["RANK"])
+    print("\\x1b[2A" + "█" * step, end="\\r", file=sys.stderr)
+    time.sleep(0.05)
+"""
+
+
+def on_terminal(shell: Shell, *words: str, columns: int = 80) -> pexpect.spawn:
+    environment = shell.environment | {"TERM": "xterm-256color", "NO_COLOR": "1", "LANG": "C.UTF-8"}
+    return pexpect.spawn(
+        sys.executable,
+        ["-m", "nbdist", *words],
+        cwd=str(shell.folder),
+        env=environment,
+        encoding="utf-8",
+        timeout=30,
+        dimensions=(24, columns),
+    )
+
+
+def whole(child: pexpect.spawn) -> str:
+    """What is still to come."""
+    child.expect(pexpect.EOF)
+    child.close()
+    return str(child.before)
+
+
+def test_a_run_leaves_every_line_of_its_ranks_and_no_block(shell: Shell) -> None:
+    shell.script("train.py", TRAIN)
+
+    output = whole(child := on_terminal(shell, "run", "-n", "2", "train.py"))
+
+    screen = Screen(80)
+    screen.write(output)
+    assert child.exitstatus == 0
+    for rank in (0, 1):
+        mine = [line for line in screen.lines if line.startswith(f"[{rank}] step")]
+        assert mine == [f"[{rank}] step {step} of rank {rank}" for step in range(30)]
+    assert "● Running  train-" in strip_ansi(output)
+    assert "───" not in screen.text
+    assert "Finished · 2 ranks" in screen.lines[-2]
+
+
+def test_ctrl_c_stops_the_run_and_leaves_no_block(shell: Shell) -> None:
+    shell.script("train.py", "import time\nprint('ready', flush=True)\ntime.sleep(600)\n")
+    child = on_terminal(shell, "run", "-n", "1", "train.py")
+    child.expect(r"\[0\] ready")
+
+    child.sendintr()
+
+    output = whole(child)
+    assert child.exitstatus == 128 + signal.SIGINT
+    assert "Stopped · 1 rank" in output.rpartition("\x1b[J")[2]
+
+
+@pytest.mark.parametrize("plain", [{"TERM": "dumb"}, {"NBDIST_PANEL": "text"}], ids=["dumb", "asked for"])
+def test_where_plain_text_is_wanted_there_is_nothing_else(shell: Shell, plain: dict[str, str]) -> None:
+    shell.script("train.py", "print('a')\n")
+    shell.environment |= {"TERM": "xterm"} | plain
+
+    output = whole(pexpect.spawn(
+        sys.executable, ["-m", "nbdist", "run", "-n", "1", "train.py"],
+        cwd=str(shell.folder), env=shell.environment, encoding="utf-8", timeout=30,
+    ))  # fmt: skip
+
+    assert "[0] a\r\n" in output
+    assert "\x1b" not in output
+
+
+def test_a_status_that_is_watched_ends_with_its_runs(shell: Shell) -> None:
+    shell.script("train.py", "import time\nprint('ready', flush=True)\ntime.sleep(600)\n")
+    shell.run("run", "-d", "-n", "2", "train.py")
+    handle = shell.until_printed("ready")
+    child = on_terminal(shell, "status", "--watch")
+    child.expect("0 +Running")
+
+    handle.stop()
+
+    screen = Screen(80)
+    screen.write(str(child.before) + str(child.after) + whole(child))
+    assert child.exitstatus == 0
+    assert [line.split()[1] for line in screen.lines[1:2]] == ["Stopped"]
+    assert [line.split()[:3] for line in screen.lines[2:4]] == [
+        ["0", "Ended,", "SIGINT"],
+        ["1", "Ended,", "SIGINT"],
+    ]
+    assert screen.lines[4:] == [""]
+
+
+def test_leaving_a_watched_status_leaves_the_runs(shell: Shell) -> None:
+    shell.script("train.py", "import time\nprint('ready', flush=True)\ntime.sleep(600)\n")
+    shell.run("run", "-d", "-n", "1", "train.py")
+    handle = shell.until_printed("ready")
+    child = on_terminal(shell, "status", "--watch", columns=40)
+    child.expect("0 +Running")
+
+    child.sendintr()
+
+    assert "Running" in whole(child)
+    assert child.exitstatus == 128 + signal.SIGINT
+    assert handle.status == "running"
+    handle.stop()

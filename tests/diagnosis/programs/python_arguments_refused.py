@@ -1,0 +1,6 @@
+# expect: rank any, line 6, signature arguments
+import argparse
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--epochs", type=int)
+parser.parse_args(["--epoch-count", "3"])

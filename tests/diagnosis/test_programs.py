@@ -1,0 +1,105 @@
+"""Programs that fail for real, on two CPU ranks: the report names the right rank, line and cause.
+
+What a program must lead to stands in its first line: ``# expect: rank 1, line 9, signature NAME``, where
+the rank may be ``any`` (all do the same), line and signature ``none``, and ``early R`` or ``absent R``
+may follow. ``# run:`` gives other options than ``-n 2``, ``# needs:`` what not every machine has.
+NBDIST_DIAGNOSIS=all runs all of them, else those that show a way of failing of their own.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from nbdist.diagnosis import Diagnosis, diagnose, failure_report
+from tests.conftest import RunCell
+
+PROGRAMS = {path.stem: path for path in sorted((Path(__file__).parent / "programs").glob("*.py"))}
+ALWAYS = {
+    "healthy_error_handled",
+    "healthy_torch_training",
+    "healthy_words_of_failure",
+    "paddle_fleet_with_one_rank",
+    "paddle_peer_raises",
+    "paddle_uneven_batches",
+    "paddle_worker_raises",
+    "torch_cleanup_fails_too",
+    "torch_killed",
+    "torch_label_on_one_rank",
+    "torch_leaves_with_zero",
+    "torch_only_rank_0_inits",
+    "torch_rank_does_not_come",
+    "torch_segmentation_fault",
+    "torch_sizes_differ",
+    "torch_spawned_child_raises",
+    "torch_uneven_batches",
+    "torch_worker_bus_error",
+    "torch_worker_raises",
+} | {name for name in PROGRAMS if name.startswith("python_")}
+pytestmark = pytest.mark.usefixtures("leaves_nothing")
+
+
+def wanted(name: str) -> pytest.ParameterSet:
+    """The program as a parameter, with the marks that say when it is run."""
+    marks = []
+    if name not in ALWAYS:
+        everything = os.environ.get("NBDIST_DIAGNOSIS") == "all"
+        marks = [
+            pytest.mark.slow,
+            pytest.mark.skipif(not everything, reason="NBDIST_DIAGNOSIS is not: all"),
+        ]
+    return pytest.param(name, id=name.replace("_", " "), marks=marks)
+
+
+def header(source: str, key: str) -> str:
+    found = re.search(rf"^# {key}: (.+)$", source, re.MULTILINE)
+    return found[1] if found is not None else ""
+
+
+def skip_where_it_cannot_run(name: str, source: str) -> None:
+    for framework in ("torch", "paddle"):
+        # looked for, not imported: this process is to stay one without frameworks
+        if framework in name and find_spec(framework) is None:
+            pytest.skip(f"{framework} is not installed")
+    needs = header(source, "needs")
+    if needs == "Linux" and not sys.platform.startswith("linux"):
+        pytest.skip("needs Linux")
+    if needs.startswith("python") and sys.version_info < tuple(map(int, needs.split()[1].split("."))):
+        pytest.skip(f"needs {needs}")
+
+
+def in_short(diagnosis: Diagnosis | None) -> str:
+    """A diagnosis in the words of a program's first line."""
+    if diagnosis is None:
+        return "nothing"
+    failure, hint = diagnosis.failure, diagnosis.hint
+    parts = [
+        f"rank {failure.rank}",
+        f"line {failure.line or 'none'}",
+        f"signature {hint.signature if hint is not None else 'none'}",
+        *(f"early {rank}" for rank in diagnosis.early_exits),
+        *(f"absent {rank}" for rank in failure.absent),
+    ]
+    return ", ".join(parts)
+
+
+@pytest.mark.parametrize("name", [wanted(name) for name in PROGRAMS])
+def test_the_report_names_rank_line_and_cause(name: str, run_cell: RunCell) -> None:
+    source = PROGRAMS[name].read_text()
+    skip_where_it_cannot_run(name, source)
+    expected = header(source, "expect")
+
+    handle = run_cell(header(source, "run") or "-n 2", source, limit=150)
+
+    diagnosis = diagnose(handle.run, handle.directory)
+    found = in_short(diagnosis)
+    if expected.startswith("rank any"):
+        found = re.sub(r"^rank \d+", "rank any", found)
+    report = failure_report(diagnosis) if diagnosis is not None else ""
+    logs = "\n".join(handle.logs(rank) for rank in range(handle.run.spec.world_size))
+    assert found == expected, f"{report}\n\n{logs}"

@@ -1,0 +1,111 @@
+"""Every row of the table, against what the software really prints; and none against healthy output."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from nbdist.diagnosis.complaints import complaint_of
+from nbdist.diagnosis.exits import describe_exit
+from nbdist.diagnosis.hints import Hint
+from nbdist.diagnosis.native import last_words
+from nbdist.diagnosis.signatures import SIGNATURES, Signature, Source, match
+from nbdist.diagnosis.tracebacks import parse
+from nbdist.store import ErrorReport
+
+HERE = Path(__file__).parent
+SAMPLES = HERE / "samples"
+HEALTHY = sorted((HERE / "healthy").glob("*.txt"))
+ORIGINS = (
+    "# produced here: ",
+    "# from a public report: ",
+    "# as the software words it: ",
+    "# made up: ",
+)
+WITH_SAMPLES = [signature for signature in SIGNATURES if signature.source is not Source.SITUATION]
+
+
+def sample_of(signature: Signature) -> str:
+    """The sample without the line that says where it comes from."""
+    origin, _, text = (SAMPLES / f"{signature.name}.txt").read_text().partition("\n")
+    assert origin.startswith(ORIGINS)
+    return text
+
+
+def recognised(text: str) -> str | None:
+    """The name of the signature that knows the text as the end of one rank."""
+    if (exit_code := re.fullmatch(r"exit (-?\d+)( oom)?\n", text)) is not None:
+        words = describe_exit(int(exit_code[1]), oom=exit_code[2] is not None)
+        known = match(words, Source.EXIT)
+        return known[0].name if known is not None else None
+    chain = parse(text)
+    if not chain:
+        complaint = complaint_of(None, text.splitlines(), -6)
+    else:
+        last = [raised for raised in chain if raised.link != "inside"][-1]
+        report = ErrorReport(type=last.type, message=last.message, frames=last.frames, text=text, time=1.0)
+        complaint = complaint_of(report, [], 1)
+    assert complaint is not None
+    return complaint.signature.name if complaint.signature is not None else None
+
+
+@pytest.mark.parametrize("signature", WITH_SAMPLES, ids=lambda signature: signature.name)
+def test_a_signature_knows_what_the_software_prints(signature: Signature) -> None:
+    assert recognised(sample_of(signature)) == signature.name
+
+
+def test_each_sample_belongs_to_a_signature() -> None:
+    assert {path.stem for path in SAMPLES.glob("*.txt")} == {signature.name for signature in WITH_SAMPLES}
+
+
+def test_names_are_unique() -> None:
+    assert len({signature.name for signature in SIGNATURES}) == len(SIGNATURES)
+
+
+@pytest.mark.parametrize("signature", SIGNATURES, ids=lambda signature: signature.name)
+def test_cause_and_fix_are_one_line_each_in_both_languages(signature: Signature) -> None:
+    texts = (signature.cause, signature.fix, signature.cause_zh, signature.fix_zh)
+    assert all(text and "\n" not in text and len(text) <= 130 for text in texts)
+    assert re.search("[\u4e00-\u9fff]", signature.cause_zh + signature.fix_zh)
+    assert not re.search("[\u4e00-\u9fff]", signature.cause + signature.fix)
+
+
+@pytest.mark.parametrize("signature", WITH_SAMPLES, ids=lambda signature: signature.name)
+def test_what_a_hint_quotes_is_in_the_pattern(signature: Signature) -> None:
+    groups = dict.fromkeys(re.compile(signature.pattern).groupindex, "7")
+
+    hint = Hint.of(signature, groups)
+
+    assert "?" not in hint.cause_en.replace("?:", "")
+
+
+@pytest.mark.parametrize("log", HEALTHY, ids=lambda path: path.stem)
+def test_no_signature_matches_the_log_of_a_healthy_run(log: Path) -> None:
+    lines = log.read_text().splitlines()
+
+    # stricter than what is searched in a failure: each line, and all of them
+    assert [(match(line), line) for line in lines if match(line) is not None] == []
+    assert match("\n".join(lines)) is None
+    assert last_words(lines) is None
+
+
+def test_there_are_logs_of_healthy_runs() -> None:
+    assert len(HEALTHY) >= 8
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("KeyError: 'learning_rate'", id="a key"),
+        pytest.param("ValueError: image 3 is no picture", id="a message of the program's own"),
+        pytest.param("AssertionError", id="a bare assertion"),
+        pytest.param("RuntimeError: the model did not converge after 30 epochs", id="a run-time error"),
+        pytest.param("TimeoutError: no answer from the annotation service", id="a time-out of its own"),
+        pytest.param("TypeError: train() missing 1 required positional argument: 'epochs'", id="arguments"),
+        pytest.param("ValueError: connection string is empty", id="a connection of its own"),
+    ],
+)
+def test_an_unknown_error_has_no_hint(text: str) -> None:
+    assert match(text) is None

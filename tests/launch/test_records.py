@@ -1,0 +1,183 @@
+"""What a real supervisor leaves beside the logs of real ranks, and that this harms no run."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import nbdist
+from nbdist import options, processes, runner
+from nbdist.model import Device
+from nbdist.store import LogTimes, MetricsReader
+from nbdist.store.log_times import RECORD
+from tests.programs import SLEEP, until, until_ready
+
+pytestmark = pytest.mark.usefixtures("leaves_nothing")
+
+PRINTS = """
+import time
+for number in range(5):
+    print("line", number, time.time())
+    time.sleep(0.3)
+"""
+
+
+def test_every_line_of_a_log_has_the_time_at_which_it_was_written(run_cell) -> None:
+    handle = run_cell("-n 2", PRINTS)
+
+    for rank in (0, 1):
+        files = handle.directory.rank(rank)
+        times, offset = LogTimes(files.log_times), 0
+        for line in files.log.read_bytes().splitlines(keepends=True):
+            offset += len(line)
+            assert times.at(offset) == pytest.approx(float(line.split()[-1]), abs=0.25)
+        assert times.at(offset + 1) is None
+
+
+def test_what_was_written_after_the_rank_has_a_time(run_cell) -> None:
+    cell = """
+import os, time
+print("first")
+if os.fork() == 0:
+    time.sleep(0.1)
+    os.write(1, b"from a child that was left\\n")
+    os._exit(0)
+"""
+    handle = run_cell("-n 1", cell)
+
+    files = handle.directory.rank(0)
+    assert files.log.read_bytes().endswith(b"left\n")
+    assert LogTimes(files.log_times).at(files.log.stat().st_size) is not None
+
+
+def test_each_attempt_has_an_index_of_its_own(run_cell) -> None:
+    handle = run_cell("-n 1 --retries 1", "print('tried')\nraise SystemExit(1)")
+
+    for attempt in (1, 2):
+        files = handle.directory.rank(0, attempt)
+        assert RECORD.unpack(files.log_times.read_bytes()[-RECORD.size :])[1] == files.log.stat().st_size
+
+
+def test_a_rank_is_seen_to_compute_by_its_children(start_cell) -> None:
+    cell = """
+import os, time
+child = os.fork()
+while not os.path.exists("go"):
+    if child == 0: sum(range(100_000))
+    else: time.sleep(0.1)
+if child == 0: os._exit(0)
+os.waitpid(child, 0)
+"""
+    handle = start_cell("-n 1", cell)
+    reader, points = MetricsReader(handle.directory.rank(0).system), []
+    until(lambda: points.extend(reader.read()) or len(points) >= 2)
+    Path(handle.run.spec.cwd, "go").touch()
+
+    assert handle.wait(20) == "succeeded"
+    # other tests may want the processor, too
+    assert all(10 < point.values["cpu"] < 150 for point in points), points
+    assert all(4 << 20 < point.values["memory"] < point.values["memory_total"] for point in points), points
+
+
+def test_a_deleted_index_and_deleted_points_are_not_missed(start_cell) -> None:
+    cell = "import os, time\nprint('ready')\nwhile not os.path.exists('go'): print('line'); time.sleep(0.05)"
+    handle = start_cell("-n 1", cell)
+    files = handle.directory.rank(0)
+    until(lambda: files.log_times.exists() and files.system.exists())
+    files.log_times.unlink()
+    files.system.unlink()
+    files.system.mkdir()
+    length = files.log.stat().st_size
+    until(lambda: files.log.stat().st_size > length + 20)
+    Path(handle.run.spec.cwd, "go").touch()
+
+    assert handle.wait(20) == "succeeded"
+
+
+def test_a_run_on_gpus_whose_driver_is_missing_goes_on_without_their_loads(
+    home: Path, tmp_path: Path
+) -> None:
+    plan = runner.plan(
+        options.parse("-n 1"), cell="import time\nprint('ready')\ntime.sleep(1.5)", cwd=str(tmp_path)
+    )
+    ranks = tuple(dataclasses.replace(rank, device=Device(kind="gpu", index=900)) for rank in plan.spec.ranks)
+    handle = runner.start(dataclasses.replace(plan, spec=dataclasses.replace(plan.spec, ranks=ranks)))
+
+    assert handle.wait(20) == "succeeded"
+    runner.collect_supervisors()
+
+    assert handle.run.leftover == 0
+    (point,) = MetricsReader(handle.directory.rank(0).system).read()
+    assert "cpu" in point.values
+
+
+SPARES = """
+import os, time
+from nbdist.launch.lifetime import become_subreaper, end_descendants
+become_subreaper()
+spared = os.fork()
+if spared == 0:
+    os.close(1)
+    time.sleep(600)
+other = os.fork()
+if other == 0:
+    time.sleep(600)
+
+def reap():
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]: pass
+    except ChildProcessError:
+        return False
+    return True
+
+begun = time.monotonic()
+leftover = end_descendants(reap, spared=frozenset({spared}))
+print(spared, leftover, time.monotonic() - begun < 2.0)
+"""
+
+
+def test_what_cannot_be_ended_does_not_hold_up_the_end() -> None:
+    said = subprocess.run(
+        [sys.executable, "-c", SPARES], stdout=subprocess.PIPE, text=True, check=True
+    ).stdout
+    spared, leftover, quickly = said.split()
+    try:
+        assert (leftover, quickly) == ("1", "True")
+        assert processes.identify(int(spared)) is not None
+    finally:
+        os.kill(int(spared), signal.SIGKILL)
+
+
+WATCHES = """
+import sys
+from nbdist import runner
+handle = runner.attach(sys.argv[1])
+print(handle.status, flush=True)
+while not (run := handle.run).state.terminal:
+    pass
+print(run.state.value, "|", run.reason, flush=True)
+"""
+
+
+def test_whoever_watches_hears_why_the_supervisor_has_gone(start_cell) -> None:
+    handle = start_cell("-n 2", SLEEP)
+    until_ready(handle)
+    supervisor = handle.run.supervisor.pid
+    watchers = [
+        subprocess.Popen([sys.executable, "-c", WATCHES, handle.run_id], stdout=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    for watcher in watchers:
+        assert watcher.stdout.readline() == "running\n"
+
+    os.kill(supervisor, signal.SIGKILL)
+
+    killed = f"lost | its supervisor (pid {supervisor}) was killed by SIGKILL\n"
+    assert [watcher.communicate(timeout=20)[0] for watcher in watchers] == [killed, killed]
+    assert nbdist.attach(handle.run_id).run.reason in killed

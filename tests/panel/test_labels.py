@@ -1,0 +1,140 @@
+"""Every word on the screen, in both languages."""
+
+from __future__ import annotations
+
+import string
+
+import pytest
+
+from nbdist.diagnosis import Failure
+from nbdist.model import Rank, RankState, RunState
+from nbdist.panel import labels
+from nbdist.panel.labels import exit_text, failure_title, rank_ranges, state_mark, state_word
+from nbdist.store import ErrorFrame, ErrorReport
+from tests.fakes.runs import a_spec
+
+TABLES = {
+    "run states": labels.RUN_STATES,
+    "rank states": labels.RANK_STATES,
+    "words": labels.WORDS,
+    "phrases": labels.PHRASES,
+}
+# the same in both
+SHARED = {"pid"}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_every_key_has_both_languages(name: str) -> None:
+    for key, (english, chinese) in TABLES[name].items():
+        assert english.isascii() or set(english) - set(string.printable) <= set("…→·"), key
+        assert key in SHARED or any("\u4e00" <= character <= "\u9fff" for character in chinese), key
+
+
+def test_both_languages_of_a_phrase_have_the_same_places() -> None:
+    for key, texts in labels.PHRASES.items():
+        english, chinese = (
+            {place for _, place, _, _ in string.Formatter().parse(text) if place} for text in texts
+        )
+        assert english == chinese, key
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_every_state_has_a_word_and_a_mark(language: str) -> None:
+    for state in (*RunState, *RankState):
+        assert state_word(state, language)
+        assert len(state_mark(state.value)) == 1
+
+
+@pytest.mark.parametrize(
+    ("ranks", "text"),
+    [
+        pytest.param([], "", id="none"),
+        pytest.param([3], "3", id="one"),
+        pytest.param([0, 1, 2, 3], "0–3", id="a range"),
+        pytest.param([0, 2, 3, 7], "0, 2–3, 7", id="with gaps"),
+    ],
+)
+def test_ranks_are_written_as_ranges(ranks: list[int], text: str) -> None:
+    assert rank_ranges(ranks) == text
+
+
+@pytest.mark.parametrize(
+    ("state", "code", "english", "chinese"),
+    [
+        pytest.param(RankState.RUNNING, None, "", "", id="none yet"),
+        pytest.param(RankState.FAILED, 3, "exit 3", "退出码 3", id="a code"),
+        pytest.param(
+            RankState.FAILED,
+            -11,
+            "SIGSEGV (invalid memory access in native code)",
+            "SIGSEGV(原生代码访问了无效内存)",
+            id="a signal",
+        ),
+        pytest.param(RankState.FAILED, -10, "SIGUSR1", "SIGUSR1", id="a signal without a meaning"),
+        pytest.param(
+            RankState.ENDED, -15, "ended by nbdist (SIGTERM)", "由 nbdist 结束(SIGTERM)", id="we ended it"
+        ),
+    ],
+)
+def test_an_exit_is_read_aloud(state: RankState, code: int | None, english: str, chinese: str) -> None:
+    rank = Rank(spec=a_spec().ranks[0], state=state, code=code)
+
+    assert [exit_text(rank, language) for language in ("en", "zh")] == [english, chinese]
+
+
+def a_failure(**changes: object) -> Failure:
+    values = {
+        "rank": 1,
+        "code": -9,
+        "time": 0.0,
+        "report": None,
+        "tail": (),
+        "others": (),
+        "cell": "/cell.py",
+    }
+    return Failure(**(values | changes))
+
+
+REPORT = ErrorReport(
+    type="torch.OutOfMemoryError",
+    message="",
+    frames=(ErrorFrame(file="/cell.py", line=4, function="f", source="f()"),),
+    text="",
+    time=0.0,
+)
+
+
+@pytest.mark.parametrize(
+    ("failure", "english", "chinese"),
+    [
+        pytest.param(
+            a_failure(report=REPORT),
+            "rank 1 failed first: OutOfMemoryError at line 4 of the cell",
+            "进程 1 最先失败:OutOfMemoryError,单元格 第 4 行",
+            id="an exception in the cell",
+        ),
+        pytest.param(
+            a_failure(report=REPORT, script="train.py"),
+            "rank 1 failed first: OutOfMemoryError at line 4 of train.py",
+            "进程 1 最先失败:OutOfMemoryError,train.py 第 4 行",
+            id="an exception in a script",
+        ),
+        pytest.param(
+            a_failure(code=3), "rank 1 failed first: exit 3", "进程 1 最先失败:退出码 3", id="an exit"
+        ),
+        pytest.param(
+            a_failure(code=1, early_exits=(0, 2, 3)),
+            "ranks 0, 2, 3 ended before rank 1 was done: exit 1",
+            "进程 0, 2–3 在进程 1 完成之前退出:退出码 1",
+            id="others had ended",
+        ),
+        pytest.param(
+            a_failure(code=1, absent=(0,)),
+            "rank 1 waited in vain for rank 0: exit 1",
+            "进程 1 未等到进程 0:退出码 1",
+            id="others did not come",
+        ),
+    ],
+)
+def test_a_failure_has_a_title(failure: Failure, english: str, chinese: str) -> None:
+    assert [failure_title(failure, language) for language in ("en", "zh")] == [english, chinese]

@@ -1,0 +1,42 @@
+"""What is read of a run besides its logs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nbdist.panel.charts import Charts
+from nbdist.panel.measures import Measures
+from tests.fakes.directories import WrittenRun
+from tests.fakes.runs import CREATED, STARTED, a_spec
+
+TRAINING = "Epoch [1/1], Step [10/40], Loss: 0.5\nEpoch [1/1], Step [20/40], Loss: 0.25\n"
+
+
+def tags(run: WrittenRun) -> list[str]:
+    charts = Charts(created=CREATED, ranks=(0, 1))
+    Measures(run.directory, charts).look(run.run, [], CREATED + 10)
+    return [chart.tag for chart in charts.all()]
+
+
+def test_what_a_rank_only_prints_is_a_chart(tmp_path: Path) -> None:
+    run = WrittenRun(tmp_path).happened(*STARTED).printed(0, TRAINING)
+
+    assert tags(run) == ["loss"]
+
+
+def test_what_a_rank_records_is_not_read_from_its_prints_too(tmp_path: Path) -> None:
+    run = WrittenRun(tmp_path).happened(*STARTED).recorded(0, loss=0.4996).printed(0, TRAINING)
+    charts = Charts(created=CREATED, ranks=(0, 1))
+    Measures(run.directory, charts).look(run.run, [], CREATED + 10)
+
+    (loss,) = charts.all()
+
+    assert [float(value) for value in loss.columns[2]] == [pytest.approx(0.4996)]
+
+
+def test_a_run_may_ask_that_its_prints_are_left_alone(tmp_path: Path) -> None:
+    run = WrittenRun(tmp_path, a_spec(scrape=False)).happened(*STARTED).printed(0, TRAINING)
+
+    assert tags(run) == []

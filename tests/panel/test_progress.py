@@ -1,0 +1,320 @@
+"""How far a run is and how fast it goes, from what its ranks log and print."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+
+from nbdist.panel.progress import Progress, RankProgress, slowest
+from nbdist.store import MetricPoint
+
+NOW = 1_000.0
+
+
+def points(
+    steps: Iterable[int], *, total: int | None = None, every: float = 1.0, begin: float = NOW
+) -> list[MetricPoint]:
+    return [
+        MetricPoint(time=begin + number * every, step=step, values={"loss": 0.5}, total=total)
+        for number, step in enumerate(steps)
+    ]
+
+
+def after_lines(*lines: str, every: float = 1.0) -> RankProgress:
+    """A rank that printed these lines, the last of them now."""
+    progress = RankProgress()
+    for number, line in enumerate(lines):
+        progress.printed([line], "", NOW + (number - len(lines) + 1) * every)
+    return progress
+
+
+@pytest.mark.parametrize(
+    ("steps", "total", "fraction", "text"),
+    [
+        pytest.param(range(10), 40, 0.25, "step 10/40", id="counted from 0"),
+        pytest.param(range(1, 11), 40, 0.25, "step 10/40", id="counted from 1"),
+        pytest.param(range(100, 201, 100), 400, 0.5, "step 200/400", id="every hundredth"),
+        pytest.param(range(40), 40, 1.0, "step 40/40", id="all of them"),
+        pytest.param(range(1, 50), 40, 1.0, "step 40/40", id="more than all"),
+        pytest.param([1, 2, 3, 4, 1], 8, 0.5, "step 4/8", id="another series counts epochs"),
+    ],
+)
+def test_steps_that_are_logged_say_how_far_it_is(
+    steps: Iterable[int], total: int, fraction: float, text: str
+) -> None:
+    progress = RankProgress()
+
+    progress.logged(points(steps, total=total))
+
+    found = progress.progress(NOW)
+    assert found is not None
+    assert (found.fraction, found.text) == (fraction, text)
+
+
+def test_the_total_need_be_said_only_once() -> None:
+    progress = RankProgress()
+    progress.logged(points([0], total=100))
+
+    progress.logged(points(range(1, 50), begin=NOW + 1))
+
+    found = progress.progress(NOW + 49)
+    assert found is not None
+    assert found.fraction == 0.5
+
+
+def test_steps_without_a_total_give_a_rate_and_no_progress() -> None:
+    progress = RankProgress()
+
+    progress.logged(points(range(0, 100, 10), every=2.0))
+
+    assert progress.progress(NOW + 18) is None
+    assert progress.rate(NOW + 18) == pytest.approx(5.0)
+
+
+def test_nothing_is_known_of_a_rank_that_says_nothing() -> None:
+    progress = RankProgress()
+
+    progress.logged([MetricPoint(time=NOW, step=None, values={"loss": 0.5})])
+    progress.printed(["loading data from /data/train"], "", NOW)
+
+    assert progress.progress(NOW) is None
+    assert progress.rate(NOW) is None
+
+
+def test_the_time_left_is_not_told_before_it_can_be() -> None:
+    progress = RankProgress()
+
+    progress.logged(points(range(2), total=100, every=0.5))
+    early = progress.progress(NOW + 0.5)
+    progress.logged(points(range(2, 21), total=100, every=0.5, begin=NOW + 1))
+    later = progress.progress(NOW + 10)
+
+    assert early is not None
+    assert early.remaining is None
+    assert later is not None
+    assert later.remaining == pytest.approx(39.0, abs=1.0)
+
+
+def test_the_time_left_follows_the_recent_past() -> None:
+    progress = RankProgress()
+    progress.logged(points(range(100), total=1000, every=0.1))
+
+    progress.logged(points(range(100, 300), total=1000, every=1.0, begin=NOW + 10))
+
+    found = progress.progress(NOW + 209)
+    assert found is not None
+    assert found.remaining == pytest.approx(700, rel=0.05)
+
+
+def test_the_time_left_runs_down_between_two_steps_and_is_taken_back_when_it_was_wrong() -> None:
+    progress = RankProgress()
+    progress.logged(points(range(11), total=13, every=5.0))
+
+    left = [found.remaining for age in (0, 4, 9, 11) if (found := progress.progress(NOW + 50 + age))]
+
+    assert left == [10.0, 6.0, 1.0, None]
+
+
+def test_a_rank_that_has_long_done_nothing_has_no_rate() -> None:
+    progress = RankProgress()
+    progress.logged(points(range(10)))
+
+    assert progress.rate(NOW + 18) == pytest.approx(1.0)
+    assert progress.rate(NOW + 60) is None
+
+
+@pytest.mark.parametrize(
+    ("lines", "fraction", "remaining", "text", "rate"),
+    [
+        pytest.param(
+            [" 48%|████▊     | 129/268 [00:16<00:17,  7.9it/s, loss=0.06]"],
+            129 / 268,
+            17,
+            "step 129/268",
+            7.9,
+            id="a bar of tqdm",
+        ),
+        pytest.param(
+            ["train:  48%|####8     | 129/268 [00:16<01:02:03,  1.25s/it]"],
+            129 / 268,
+            3723,
+            "step 129/268",
+            0.8,
+            id="in ASCII, seconds for each step, hours left",
+        ),
+        pytest.param(
+            ["  0%|          | 0/268 [00:00<?, ?it/s]"], 0.0, None, "step 0/268", None, id="just begun"
+        ),
+        pytest.param(
+            [" 50%|█████     | 1.50k/3.00k [00:10<00:10, 1.20kit/s]"],
+            0.5,
+            10,
+            "step 1500/3000",
+            1200.0,
+            id="with scaled numbers",
+        ),
+        pytest.param(
+            ["\x1b[32m 50%|█████     | 5/10 [00:10<00:10, 2.0batch/s]\x1b[0m"],
+            0.5,
+            10,
+            "step 5/10",
+            2.0,
+            id="in colour, in batches",
+        ),
+        pytest.param(
+            ["epoch 3/4:  50%|█████     | 100/200 [00:10<00:10,  10.0it/s, loss=0.06]"],
+            2.5 / 4,
+            30,
+            "epoch 3/4",
+            10.0,
+            id="a bar for each epoch: the epochs to come take as long",
+        ),
+        pytest.param(
+            [
+                "Epochs:  25%|██▌       | 1/4 [00:20<01:00, 20.0s/it]",
+                " 50%|█████     | 5/10 [00:10<00:10, 0.5it/s]",
+            ],
+            1.5 / 4,
+            50,
+            "epoch 2/4",
+            0.5,
+            id="a bar within a bar over epochs",
+        ),
+        pytest.param(
+            [
+                " 90%|█████████ | 9/10 [00:18<00:02, 0.5it/s]",
+                "Epochs:  50%|█████     | 2/4 [00:40<00:40, 20.0s/it]",
+            ],
+            0.5,
+            40,
+            "epoch 3/4",
+            None,
+            id="the bar over epochs moves on",
+        ),
+        pytest.param(
+            ["Epoch 2/4", "step 10/40 - loss: 0.5 - 100ms/step"],
+            1.25 / 4,
+            None,
+            "epoch 2/4",
+            10.0,
+            id="paddle",
+        ),
+        pytest.param(
+            ["Epoch 1/2", "400/800 ━━━━━━━━━━━━━━━━━━━━ 12s 50ms/step - loss: 0.3"],
+            0.25,
+            None,
+            "epoch 1/2",
+            20.0,
+            id="Keras",
+        ),
+        pytest.param(
+            ["Epoch [1/2], Step [10/40], Loss: 0.51"], 0.125, None, "epoch 1/2", None, id="both in one line"
+        ),
+        pytest.param(
+            ["Epoch 1/2, Step 39/40", "Epoch 2/2, Step 10/40"],
+            0.625,
+            None,
+            "epoch 2/2",
+            None,
+            id="the next epoch",
+        ),
+        pytest.param(
+            ["Epoch 1/4 loss 0.5", "Epoch 2/4 loss 0.4"],
+            0.5,
+            None,
+            "epoch 2/4",
+            None,
+            id="epochs that are named at their end",
+        ),
+        pytest.param(
+            ["epoch 2 of 4"], 0.25, None, "epoch 2/4", None, id="epochs that are named at their start"
+        ),
+        pytest.param(["Epoch 0/4", "batch 5/10"], 0.125, None, "epoch 0/4", None, id="epochs from 0"),
+        pytest.param(
+            ["batch 40/40", "epoch 1/4 loss 0.3"],
+            0.25,
+            None,
+            "epoch 1/4",
+            None,
+            id="a line after all batches",
+        ),
+        pytest.param(
+            ["Epoch 1/4 lr 0.1", "step 20/40"], 0.125, None, "epoch 1/4", None, id="a heading with a number"
+        ),
+        pytest.param(["iteration 30 of 60"], 0.5, None, "step 30/60", None, id="iterations"),
+    ],
+)
+def test_what_is_printed_says_how_far_it_is(
+    lines: list[str], fraction: float, remaining: float | None, text: str, rate: float | None
+) -> None:
+    progress = after_lines(*lines)
+
+    found = progress.progress(NOW)
+
+    assert found is not None
+    assert found.fraction == pytest.approx(fraction)
+    assert (found.remaining, found.text) == (remaining, text)
+    assert progress.rate(NOW) == rate
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        pytest.param("model.bin:  48%|████▊     | 129M/268M [00:16<00:17, 7.9MB/s]", id="a download"),
+        pytest.param("see /data/2026/11", id="a path"),
+        pytest.param("accuracy 8712/10000", id="a share"),
+        pytest.param("step 3/0", id="of nothing"),
+        pytest.param("12it [00:01,  9.9it/s]", id="a bar without an end"),
+    ],
+)
+def test_not_everything_that_counts_is_progress(line: str) -> None:
+    assert after_lines(line).progress(NOW) is None
+
+
+def test_a_bar_that_begins_again_and_again_does_not_tell_when_the_run_ends() -> None:
+    progress = after_lines(
+        "100%|██████████| 10/10 [00:20<00:00, 2.0it/s]", " 50%|█████     | 5/10 [00:10<00:10, 2.0it/s]"
+    )
+
+    found = progress.progress(NOW)
+
+    assert found is not None
+    assert (found.fraction, found.remaining) == (0.5, None)
+
+
+def test_without_a_figure_of_its_own_the_time_left_of_a_bar_is_measured() -> None:
+    progress = after_lines(*(f"step {step}/100" for step in range(1, 21)), every=2.0)
+
+    found = progress.progress(NOW)
+
+    assert found is not None
+    assert found.remaining == pytest.approx(160.0, abs=1.0)
+
+
+def test_a_bar_is_seen_while_it_grows_and_among_other_lines() -> None:
+    progress = RankProgress()
+
+    progress.printed(["saved to out/model.pt"], " 50%|█████     | 5/10 [00:10<00:10, 2.0it/s]", NOW)
+
+    found = progress.progress(NOW)
+    assert found is not None
+    assert found.fraction == 0.5
+
+
+def test_what_is_logged_counts_more_than_what_is_printed() -> None:
+    progress = after_lines(" 50%|█████     | 5/10 [00:10<00:10, 2.0it/s]")
+
+    progress.logged(points(range(1, 11), total=100, begin=NOW - 9))
+
+    found = progress.progress(NOW)
+    assert found is not None
+    assert found.text == "step 10/100"
+    assert progress.rate(NOW) == pytest.approx(1.0)
+
+
+def test_a_run_is_as_far_as_its_slowest_rank() -> None:
+    near, far = (Progress(fraction=fraction, remaining=1.0, text="") for fraction in (0.25, 0.5))
+
+    assert slowest([far, None, near]) == near
+    assert slowest([None]) is None

@@ -1,0 +1,363 @@
+"""What a line of a training log says, and that other lines say nothing."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nbdist.store.scrape import lines_with_cues, read_line, tag_of
+
+SAMPLES = Path(__file__).parent / "samples"
+
+# a line, its values, and where it says that training stands
+SAID: list[Any] = [
+    pytest.param(
+        "epoch: 0, batch_id: 400, loss is: [0.05], acc is: [1.]",
+        {"loss": 0.05, "acc": 1.0},
+        (0, None, 400, None),
+        id="arrays of one element",
+    ),
+    pytest.param(
+        "epoch: 1, batch_id: 5, loss is: [0.5 1.5]", {"loss": 1.0}, (1, None, 5, None), id="an array's mean"
+    ),
+    pytest.param(
+        "Epoch 0 step 10, Loss = [2.3] , Avg Loss = 2.1",
+        {"loss": 2.3, "avg_loss": 2.1},
+        (0, None, 10, None),
+        id="a word that qualifies",
+    ),
+    pytest.param(
+        "step 400/938 - loss: 0.0555 - acc_top1: 0.9217 - acc_top5: 0.99 - 50ms/step",
+        {"loss": 0.0555, "acc_top1": 0.9217, "acc_top5": 0.99},
+        (None, None, 400, 938),
+        id="paddle's fit",
+    ),
+    pytest.param(
+        "step  5/20 [======>.......] - loss: 5.0046 - acc_top1: 0.1313 - ETA: 0s - 35ms/step",
+        {"loss": 5.0046, "acc_top1": 0.1313},
+        (None, None, 5, 20),
+        id="paddle's bar",
+    ),
+    pytest.param(
+        "20/20 ━━━━━━━━━━━━ 0s 3ms/step - accuracy: 0.4984 - loss: 0.8960 - val_loss: 0.7691",
+        {"accuracy": 0.4984, "loss": 0.896, "val_loss": 0.7691},
+        (None, None, 20, 20),
+        id="Keras' bar",
+    ),
+    pytest.param(
+        "\x1b[1m20/20\x1b[0m \x1b[32m━━━━\x1b[0m \x1b[1m0s\x1b[0m 3ms/step - loss: 1.0762",
+        {"loss": 1.0762},
+        (None, None, 20, 20),
+        id="colours",
+    ),
+    pytest.param("Epoch [1/2], Step [10/40], Loss: 0.1234", {"loss": 0.1234}, (1, 2, 10, 40), id="brackets"),
+    pytest.param(
+        " 48%|████▊ | 129/268 [00:16<00:17, 7.9it/s, loss=0.0612, acc=0.97]",
+        {"loss": 0.0612, "acc": 0.97},
+        (None, None, 129, 268),
+        id="tqdm",
+    ),
+    pytest.param(
+        "train:  48%|████▊ | 129/268 [00:16<00:17,  1.9s/it, loss=0.0612, gain=3]",
+        {"loss": 0.0612, "gain": 3.0},
+        (None, None, 129, 268),
+        id="tqdm, described, with a name nobody knows",
+    ),
+    pytest.param(
+        "loss 0.0612:  93%|█████████▎| 28/30 [00:00<00:00, 31.38it/s]",
+        {"loss": 0.0612},
+        (None, None, 28, 30),
+        id="tqdm, described by its loss",
+    ),
+    pytest.param(
+        "129it [00:16,  7.9it/s, loss=0.0612]",
+        {"loss": 0.0612},
+        (None, None, 129, None),
+        id="tqdm without a total",
+    ),
+    pytest.param(
+        "Epoch 0:  50%|███ | 5/10 [00:00<00:00, 52.1it/s, v_num=0, train_loss=2.300]",
+        {"train_loss": 2.3},
+        (0, None, 5, 10),
+        id="Lightning",
+    ),
+    pytest.param(
+        "{'loss': 1.23, 'grad_norm': 0.5, 'learning_rate': 5e-05, 'epoch': 0.5}",
+        {"loss": 1.23, "grad_norm": 0.5, "learning_rate": 5e-05},
+        (0.5, None, None, None),
+        id="Hugging Face",
+    ),
+    pytest.param(
+        "{'train_runtime': '1.2', 'train_samples_per_second': '259.3', 'train_loss': '0.69', 'epoch': '2'}",
+        {"train_samples_per_second": 259.3, "train_loss": 0.69},
+        (2, None, None, None),
+        id="Hugging Face's end, numbers in quotes",
+    ),
+    pytest.param(
+        '{"step": 12, "loss": 0.5, "lr": 1e-4}',
+        {"loss": 0.5, "lr": 1e-4},
+        (None, None, 12, None),
+        id="JSON",
+    ),
+    pytest.param(
+        "{'loss': [0.15], 'acc_top1': np.float64(1.0)}",
+        {"loss": 0.15, "acc_top1": 1.0},
+        (None,) * 4,
+        id="NumPy's scalars",
+    ),
+    pytest.param(
+        "Epoch: 3 | train_loss=0.51 val_loss=0.49 lr=1e-3",
+        {"train_loss": 0.51, "val_loss": 0.49, "lr": 1e-3},
+        (3, None, None, None),
+        id="an epoch",
+    ),
+    pytest.param(
+        "iter 100: loss 2.34, time 12.3ms, mfu 3.21%",
+        {"loss": 2.34, "mfu": 3.21},
+        (None, None, 100, None),
+        id="a time is no metric",
+    ),
+    pytest.param(
+        "step 250: train loss 1.95, val loss 2.01",
+        {"train_loss": 1.95, "val_loss": 2.01},
+        (None, None, 250, None),
+        id="two losses",
+    ),
+    pytest.param(
+        "[epoch 2/4] loss 0.0982  acc 0.9701",
+        {"loss": 0.0982, "acc": 0.9701},
+        (2, 4, None, None),
+        id="spaces between",
+    ),
+    pytest.param(
+        "Train Epoch: 1 [640/60000 (1%)]\tLoss: 0.123", {"loss": 0.123}, (1, None, 640, 60000), id="samples"
+    ),
+    pytest.param(
+        "Test set: Average loss: 0.05, Accuracy: 9870/10000 (99%)",
+        {"test_average_loss": 0.05, "test_accuracy": 0.987},
+        (None,) * 4,
+        id="a test set, and so many of so many",
+    ),
+    pytest.param(
+        "val Loss: 0.2 Acc: 0.9", {"val_loss": 0.2, "val_acc": 0.9}, (None,) * 4, id="whose numbers they are"
+    ),
+    pytest.param(
+        "INFO:root:step=3 loss=0.1", {"loss": 0.1}, (None, None, 3, None), id="the prefix of logging"
+    ),
+    pytest.param(
+        "2026-11-21 11:54:44,828 INFO train.py:12 [rank0]: step=10 loss=0.25",
+        {"loss": 0.25},
+        (None, None, 10, None),
+        id="date, file and rank",
+    ),
+    pytest.param("rank:0\tstep:3\tloss:1.2345", {"loss": 1.2345}, (None, None, 3, None), id="tabs between"),
+    pytest.param(
+        "step 0 loss tensor(7.8927e-07, device='cuda:0', grad_fn=<MeanBackward0>)",
+        {"loss": 7.8927e-07},
+        (None, None, 0, None),
+        id="a tensor",
+    ),
+    pytest.param("loss: 7.892668349995802e-07", {"loss": 7.892668349995802e-07}, (None,) * 4, id="no step"),
+    pytest.param("[1,  2000] loss: 2.173", {"loss": 2.173}, (1, None, 2000, None), id="epoch and batch"),
+    pytest.param(
+        "loss: 2.303494  [   64/60000]", {"loss": 2.303494}, (None, None, 64, 60000), id="samples behind"
+    ),
+    pytest.param(
+        "Accuracy of the network on the 10000 test images: 54 %",
+        {"test_accuracy": 54.0},
+        (None,) * 4,
+        id="a sentence of many tutorials",
+    ),
+    pytest.param(
+        "Epoch: [0][ 10/5005]\tTime  0.512 ( 0.731)\tLoss 6.91e+00 (7.01e+00)\tAcc@1   1.50 (  0.10)",
+        {"loss": 6.91, "acc_1": 1.5},
+        (0, None, 10, 5005),
+        id="meters: the value, not its mean",
+    ),
+    pytest.param(
+        " iteration 100/ 500000 | consumed samples: 800 | elapsed time per iteration (ms): 300.1 |"
+        " learning rate: 1.500E-04 | lm loss: 7.01E+00 | loss scale: 1.0 | grad norm: 2.3 |",
+        {"learning_rate": 1.5e-4, "lm_loss": 7.01, "grad_norm": 2.3},
+        (None, None, 100, 500000),
+        id="a list with bars between",
+    ),
+    pytest.param(
+        "2026-11-21 10:00:01 [INFO]\t[TRAIN] epoch: 1, iter: 20/500, loss: 2.25, lr: 0.0125,"
+        " batch_cost: 0.5000, ips: 4.0000 samples/sec | ETA 00:04:00",
+        {"loss": 2.25, "lr": 0.0125, "ips": 4.0},
+        (1, None, 20, 500),
+        id="a paddle suite",
+    ),
+    pytest.param(
+        "[11/21 10:00:01] engine INFO: Epoch: [0] [70/700] learning_rate: 0.000025 loss: 4.5",
+        {"learning_rate": 2.5e-5, "loss": 4.5},
+        (0, None, 70, 700),
+        id="a date in brackets is no counter",
+    ),
+    pytest.param(
+        "2026-11-21 10:00:01,500 - vision - INFO - Epoch(val) [1][2]\taccuracy_top-1: 22.0000",
+        {"val_accuracy_top_1": 22.0},
+        (1, None, None, None),
+        id="an evaluation named beside the epoch",
+    ),
+    pytest.param(
+        "step:  1  loss:  8.2012  grad_norm:  1.2  memory:  0.50GiB(1.10%)  tps: 1,000",
+        {"loss": 8.2012, "grad_norm": 1.2, "tps": 1000.0},
+        (None, None, 1, None),
+        id="a comma between thousands",
+    ),
+    pytest.param(
+        "轮次 3\uff0c训练损失\uff1a0.51\uff0c验证损失\uff1a0.49\uff0c学习率\uff1a0.01",
+        {"train_loss": 0.51, "val_loss": 0.49, "lr": 0.01},
+        (3, None, None, None),
+        id="Chinese",
+    ),
+    pytest.param("DP rank 0/2 params_equal=True acc=0.984", {"acc": 0.984}, (None,) * 4, id="a last word"),
+]
+
+
+@pytest.mark.parametrize(("line", "values", "place"), SAID)
+def test_a_line_of_training_is_understood(
+    line: str, values: dict[str, float], place: tuple[Any, ...]
+) -> None:
+    reading = read_line(line)
+
+    assert reading is not None
+    assert dict(reading.values) == pytest.approx(values)
+    assert (reading.place.epoch, reading.place.epochs, reading.place.at, reading.place.of) == place
+
+
+@pytest.mark.parametrize("line", [pytest.param(case.values[0], id=case.id) for case in SAID])
+def test_a_line_of_training_passes_the_filter(line: str) -> None:
+    data = f"before\n{line}\nafter".encode()
+
+    assert lines_with_cues(data) == [(7, len(data) - 6)]
+
+
+def test_what_is_no_number_yet_is_a_value() -> None:
+    reading = read_line("[rank0]: step 3 loss nan lr inf")
+
+    assert reading is not None
+    assert math.isnan(reading.values["loss"])
+    assert reading.values["lr"] == math.inf
+
+
+# what people and libraries print beside the metrics, each of it with a word that could be one
+SILENT = """\
+error: 2
+Loading checkpoint 3/10
+Loading checkpoint shards:  30%|███       | 3/10 [00:05<00:12,  1.75s/it]
+world_size 4
+param count: 61610
+torch==2.13.0
+loss.py:12
+  File "/home/ada/loss.py", line 12, in forward
+    loss = 0.5 * (a + b)
+    acc = 0.0
+        running_loss = 0.0
+loss = 0;
+Namespace(lr=0.1, batch_size=64, loss='ce', acc_steps=4)
+TrainingArguments(learning_rate=5e-05, num_train_epochs=3, loss=1.0)
+{'lr': 0.1, 'batch_size': 64, 'loss_weight': 0.5}
+{"learning_rate": 0.001, "epochs": 10, "optimizer": "adam", "loss": 1}
+  lr: 0.001
+learning rate: 0.001, batch size: 32, epochs: 5
+epochs=10 lr=0.1 accum=4
+127.0.0.1:29500 accepted
+node0:700:700 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] [send] via NET/Socket/0
+node1:700:707 [0] NCCL INFO comm 0x7f0000000000 rank 3 nranks 4 - Init COMPLETE
+Downloading data: 100%|██████████| 9.91M/9.91M [00:00<00:00, 52.1MB/s]
+Map: 100%|██████████| 1000/1000 [00:00<00:00, 8000.51 examples/s]
+5 packets transmitted, 5 received, 0% packet loss, time 4004ms
+packet loss: 0.5
+commit 1acc2f1e0loss5 accuracy
+Accelerating with 8 workers
+access_log: 200 GET /loss/1 HTTP/1.1
+2026-11-21 12:00:00 accepted connection from 10.0.0.2:5000
+Memory: allocated 1.25 GB, reserved 2.50 GB at step 5
+step 5/10: installing dependencies
+Step 3/7 : RUN pip install torch==2.1
+Epoch 3 took 12.5s
+iteration 5 finished in 3.2 seconds
+Saving checkpoint to out/epoch_3_loss_0.25.pt
+Saved model to ckpt-step=100-val_loss=0.32.ckpt
+saving to /tmp/run/acc=0.93/model.pt
+'epoch=3-val_loss=0.50.ckpt'
+UserWarning: lr_scheduler.step() was called before optimizer.step() at epoch 1
+FutureWarning: the default value of loss will change from 1 to 2 in version 0.22 of the library
+accuracy of 3 decimal places
+gradient_accumulation_steps: 4
+max_grad_norm: 1.0
+label_smoothing=0.1, loss_fn=cross_entropy
+loss_scale: 65536.0
+loss: CrossEntropyLoss()
+acc: None
+loss: [0.1 0.2 0.3 ...
+loss = tensor([[0.1, 0.2],
+loss <function loss at 0x7f00>
+loss: 0x7f001234
+loss: 12ms
+loss at 12:30:45
+loss 2.0.1
+loss: 1.2.3
+accuracy >= 0.9 expected
+assert acc > 0.5
+if step % 10 == 0: print(loss)
+print("loss: 0.5")
+print(f"step {i} loss {loss:.4f}")
+    print("epoch: {}, batch_id: {}, loss is: {}, acc is: {}".format(0, 1, 2, 3))
+loss_weight: 0.5, acc_threshold: 0.9
+early stopping: patience 5, min_delta 0.001, monitor val_loss
+EarlyStopping: val_loss did not improve from 0.312 for 3 epochs
+evaluate every 500 steps, accuracy on 1000 samples
+iter_per_epoch=100
+Number of iterations: 100, loss type: mse
+steps_per_epoch: 938
+DataLoader worker 3 (pid 4000) exited with loss of signal 9
+F1 key pressed 3 times
+Total loss in bytes: 1024
+mse=mean_squared_error
+0 | loss | CrossEntropyLoss | 0 | train
+The loss value printed in the log is the current step, and the metric is the average value of previous steps.
+Eval samples: 10000
+total_steps 1000 warmup_steps 100 lr 0.1
+profiling step 3: forward 0.12 backward 0.30 optimizer 0.05
+[rank0]:[W1121 12:00:00.123 ProcessGroupGloo.cpp:712] Warning: Unable to resolve hostname, step 1 of 3
+GPU 0 step 1 time 0.5
+""".splitlines()
+
+
+@pytest.mark.parametrize("line", SILENT)
+def test_another_line_says_nothing(line: str) -> None:
+    reading = read_line(line)
+
+    assert reading is None or not reading.values
+
+
+def test_no_line_of_what_libraries_print_is_a_metric() -> None:
+    lines = (SAMPLES / "ordinary.log").read_text().splitlines()
+
+    readings = {line: reading for line in lines if (reading := read_line(line)) is not None}
+
+    assert len(lines) > 400
+    assert [line for line, reading in readings.items() if reading.values] == []
+
+
+def test_a_very_long_line_is_not_looked_at() -> None:
+    assert read_line("loss: 0.5 " + "x" * 5000) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "tag"),
+    [
+        pytest.param("Avg Loss", "avg_loss", id="a space"),
+        pytest.param("Acc@1", "acc_1", id="a sign"),
+        pytest.param("train/loss", "train/loss", id="a slash"),
+        pytest.param("val_loss", "val_loss", id="one already"),
+    ],
+)
+def test_a_name_becomes_a_tag(name: str, tag: str) -> None:
+    assert tag_of(name) == tag

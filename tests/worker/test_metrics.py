@@ -1,0 +1,286 @@
+"""What ``nbdist.log`` takes, what it writes, and what does not disturb it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.worker.conftest import Rank
+
+
+@pytest.mark.parametrize(
+    ("call", "step", "values"),
+    [
+        pytest.param("step=3, loss=0.5", 3, {"loss": 0.5}, id="names"),
+        pytest.param("3, loss=0.5", 3, {"loss": 0.5}, id="the step in front"),
+        pytest.param("{'train/loss': 0.5}, step=3", 3, {"train/loss": 0.5}, id="a mapping"),
+        pytest.param("{'train/loss': 0.5}, 3, acc=1", 3, {"train/loss": 0.5, "acc": 1}, id="both"),
+        pytest.param("loss=0.5", None, {"loss": 0.5}, id="no step"),
+        pytest.param("step=-2, loss=0.5", -2, {"loss": 0.5}, id="a negative step"),
+        pytest.param("step=3.0, loss=0.5", 3, {"loss": 0.5}, id="a float that is whole"),
+        pytest.param("step=numpy.int64(3), loss=0.5", 3, {"loss": 0.5}, id="a step of numpy"),
+        pytest.param("values=1, step=2", 2, {"values": 1}, id="a metric called values"),
+        pytest.param(
+            "{'step': 1, 'total': 2}", None, {"step": 1, "total": 2}, id="metrics called as arguments"
+        ),
+        pytest.param("{'损失 \"%\\n': 1}", None, {'损失 "%\n': 1}, id="any text for a tag"),
+    ],
+)
+def test_a_point_is_written_as_it_was_given(
+    rank: Rank, call: str, step: int | None, values: dict[str, float]
+) -> None:
+    before = time.time()
+
+    rank.does(f"import numpy\nnbdist.log({call})")
+
+    assert rank.points() == [(step, values)]
+    assert before - 0.001 <= rank.lines()[0]["t"] <= time.time()
+    assert "total" not in rank.lines()[0]
+
+
+def test_the_last_step_is_kept_where_it_was_given(rank: Rank) -> None:
+    rank.does("nbdist.log(step=3, total=100, loss=0.5)")
+
+    assert rank.lines()[0]["step"] == 3
+    assert rank.lines()[0]["total"] == 100
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        pytest.param("1 / 3", 1 / 3, id="a float, to its last bit"),
+        pytest.param("5e-324", 5e-324, id="the smallest float"),
+        pytest.param("7", 7, id="an int"),
+        pytest.param("True", 1, id="a bool"),
+        pytest.param("2 ** 62", 2**62, id="a large int"),
+        pytest.param("10 ** 400", float("inf"), id="an int beyond every float"),
+        pytest.param("-10 ** 400", float("-inf"), id="an int below every float"),
+        pytest.param("float('inf')", float("inf"), id="infinity"),
+        pytest.param("float('-inf')", float("-inf"), id="minus infinity"),
+        pytest.param("Fraction(1, 4)", 0.25, id="a fraction"),
+        pytest.param("Decimal('0.25')", 0.25, id="a decimal"),
+        pytest.param("numpy.float32(0.1)", 0.10000000149011612, id="a float32"),
+        pytest.param("numpy.float64(0.1)", 0.1, id="a float64"),
+        pytest.param("numpy.int16(-3)", -3, id="an int16"),
+        pytest.param("numpy.bool_(True)", 1, id="a bool of numpy"),
+        pytest.param("numpy.array(0.5)", 0.5, id="an array without axes"),
+        pytest.param("numpy.array([[0.5]])", 0.5, id="an array of one element"),
+    ],
+)
+def test_a_value_is_whatever_is_one_number(rank: Rank, value: str, expected: float) -> None:
+    rank.does(
+        f"import numpy\nfrom decimal import Decimal\nfrom fractions import Fraction\nnbdist.log(x={value})",
+        "-Werror",
+    )
+
+    assert rank.points() == [(None, {"x": expected})]
+
+
+def test_not_a_number_is_written_as_python_reads_it(rank: Rank) -> None:
+    rank.does("nbdist.log(x=float('nan'))")
+
+    assert rank.files.metrics.read_text().endswith('"v": {"x": NaN}}\n')
+    value: Any = rank.lines()[0]["v"]["x"]
+    assert value != value
+
+
+@pytest.mark.parametrize(
+    ("framework", "value"),
+    [
+        ("torch", "torch.tensor(0.5)"),
+        ("torch", "torch.tensor([[0.5]], requires_grad=True)"),
+        ("torch", "torch.tensor(0.5, dtype=torch.bfloat16)"),
+        ("paddle", "paddle.to_tensor(0.5)"),
+        ("paddle", "paddle.to_tensor([[0.5]])"),
+    ],
+)
+def test_a_tensor_of_one_element_is_its_number(rank: Rank, framework: str, value: str) -> None:
+    if find_spec(framework) is None:
+        pytest.skip(f"{framework} is not installed")
+
+    rank.does(f"import {framework}\nnbdist.log(step={framework}.ones([1]), x={value})")
+
+    assert rank.points() == [(1, {"x": 0.5})]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        pytest.param("loss='0.5'", "nbdist.log(loss=…): str is not a number: '0.5'", id="text"),
+        pytest.param("loss=None", "nbdist.log(loss=…): NoneType is not a number: None", id="nothing"),
+        pytest.param("loss=[1.0]", "nbdist.log(loss=…): list is not a number: [1.0]", id="a list"),
+        pytest.param(
+            "train={'loss': 1.0}", "nbdist.log(train=…): dict is not a number: {'loss': 1.0}", id="a dict"
+        ),
+        pytest.param("loss=1j", "nbdist.log(loss=…): complex is not a number: 1j", id="a complex number"),
+        pytest.param(
+            "grads=numpy.ones((2, 3))",
+            "nbdist.log(grads=…): a ndarray of shape (2, 3) is not one number; log its mean()",
+            id="many numbers",
+        ),
+        pytest.param("{1: 0.5}", "a tag is a text that is not empty, not 1", id="a tag that is no text"),
+        pytest.param("{'': 0.5}", "a tag is a text that is not empty, not ''", id="an empty tag"),
+        pytest.param(
+            "step=2.5, loss=1", "nbdist.log(step=…): float is not a whole number: 2.5", id="half a step"
+        ),
+        pytest.param(
+            "step='3', loss=1", "nbdist.log(step=…): str is not a whole number: '3'", id="a step as text"
+        ),
+        pytest.param(
+            "total=float('nan')",
+            "nbdist.log(total=…): float is not a whole number: nan",
+            id="a total that is none",
+        ),
+        pytest.param("3, 4", "the metrics are a dict", id="two steps"),
+    ],
+)
+def test_what_is_no_point_is_said_by_its_name(rank: Rank, call: str, message: str) -> None:
+    done = rank.does(
+        f"import numpy\ntry: nbdist.log({call})\nexcept TypeError as error: print(error)\nnbdist.log(good=1)"
+    )
+
+    assert message in done.stdout
+    assert rank.points() == [(None, {"good": 1})]
+
+
+def test_outside_a_run_nothing_happens(rank: Rank) -> None:
+    rank.environment = {k: v for k, v in rank.environment.items() if not k.startswith("NBDIST_")}
+
+    done = rank.does(
+        "nbdist.log(step=1, loss='low')\nnbdist.log_hparams(7)\nnbdist.log_text('note', 'hello')"
+    )
+
+    assert (done.stdout, done.stderr) == ("", "")
+    assert list(rank.run.path.rglob("*.jsonl")) == []
+    assert rank.directories() == []
+
+
+def test_a_killed_rank_has_lost_nothing(rank: Rank) -> None:
+    process = rank.start(
+        "import itertools\nfor i in itertools.count(): nbdist.log(step=i, loss=i); print(i, flush=True)"
+    )
+    assert process.stdout is not None
+    last = ""
+    for _ in range(2000):
+        last = process.stdout.readline()
+    process.send_signal(signal.SIGKILL)
+    rest = process.communicate()[0].splitlines()
+
+    said = int(([last, *rest][-1] or last).strip())
+    text = rank.files.metrics.read_bytes()
+    assert text.endswith(b"\n")
+    assert len(text.splitlines()) >= said + 1
+
+
+def test_threads_forks_and_signal_handlers_do_not_mix_lines(rank: Rank) -> None:
+    rank.does(
+        """
+import os, signal, threading
+nbdist.log(begin=1)  # a rank has imported it before the program begins
+signal.signal(signal.SIGALRM, lambda *_: nbdist.log({"signal": 1}))
+signal.setitimer(signal.ITIMER_REAL, 0.0005, 0.0005)
+def work(name):
+    for step in range(2000):
+        nbdist.log({name: step / 7, "long" * 20: step}, step=step)
+threads = [threading.Thread(target=work, args=(f"thread{n}",)) for n in range(4)]
+for thread in threads: thread.start()
+children = []
+for n in range(3):
+    if (pid := os.fork()) == 0:
+        work(f"child{n}")
+        os._exit(0)
+    children.append(pid)
+for thread in threads: thread.join()
+signal.setitimer(signal.ITIMER_REAL, 0)
+for pid in children: assert os.waitpid(pid, 0)[1] == 0
+"""
+    )
+
+    points = [values for _, values in rank.points()]
+    for name in [f"thread{n}" for n in range(4)] + [f"child{n}" for n in range(3)]:
+        assert [values[name] for values in points if name in values] == [step / 7 for step in range(2000)]
+    assert {"signal": 1} in points
+
+
+def test_a_full_disk_costs_the_points_that_have_no_room_and_no_other(rank: Rank) -> None:
+    done = rank.does(
+        """
+import resource, signal
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+nbdist.log(step=0, loss=0)
+resource.setrlimit(resource.RLIMIT_FSIZE, (70, hard))
+for step in range(1, 50): nbdist.log(step=step, loss=step)
+resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+for step in range(50, 53): nbdist.log(step=step, loss=step)
+"""
+    )
+
+    lines = rank.files.metrics.read_text().splitlines()
+    whole = [line for line in lines if line.startswith("{") and line.endswith("}}")]
+    assert [line.partition('"loss": ')[2] for line in whole] == ["0}}", "50}}", "51}}", "52}}"]
+    assert done.stderr.count("metrics are not written") == 1
+
+
+def test_a_run_whose_directory_is_gone_goes_on(rank: Rank) -> None:
+    done = rank.does(
+        "import shutil, os\nshutil.rmtree(os.environ['NBDIST_RUN_DIR'])\nfor _ in range(9): nbdist.log(x=1)"
+    )
+
+    assert done.stderr.count("\n") == 1
+    assert "metrics are not written (No such file or directory)" in done.stderr
+
+
+def test_hyperparameters_are_a_line_of_the_metrics(rank: Rank) -> None:
+    rank.does(
+        """
+import argparse, numpy
+args = argparse.Namespace(lr=0.1, layers=3, name="net", debug=False, seed=None, sizes=[1, 2])
+nbdist.log_hparams(args, metrics=["val/acc"])
+nbdist.log_hparams({"lr": numpy.float64(0.2)}, {"val/acc": 0.9}, step=4)
+"""
+    )
+
+    first, second = rank.lines()
+    assert first["v"] == {}
+    assert first["hparams"] == {"lr": 0.1, "layers": 3, "name": "net", "debug": False, "sizes": "[1, 2]"}
+    assert first["metrics"] == ["val/acc"]
+    assert (second["step"], second["v"], second["hparams"]) == (4, {"val/acc": 0.9}, {"lr": 0.2})
+
+
+def test_a_point_takes_microseconds(rank: Rank) -> None:
+    done = rank.does(
+        """
+import time
+def seconds(calls):
+    begin = time.perf_counter()
+    for step in range(calls): nbdist.log(step=step, loss=0.123456789, acc=0.5, lr=1e-3)
+    return time.perf_counter() - begin
+print(min(seconds(2000) / 2000 for _ in range(10)) * 1e6)
+"""
+    )
+
+    # ten for a scalar, on a machine that has other things to do
+    assert float(done.stdout) < 3 * 10
+
+
+def test_logging_imports_no_framework_and_no_numpy(rank: Rank) -> None:
+    done = rank.does(
+        "import sys\nnbdist.log(loss=0.5)\nnbdist.log_hparams({'lr': 1})\nnbdist.log_text('a', 'b')\n"
+        "nbdist.SummaryWriter().add_scalar('a', 1.0)\nprint(*sys.modules)"
+    )
+
+    assert {"numpy", "torch", "paddle", "visualdl", "google.protobuf"}.isdisjoint(done.stdout.split())
+
+
+def test_the_metrics_file_is_private(rank: Rank) -> None:
+    rank.does("nbdist.log(loss=1)")
+
+    assert rank.files.metrics.stat().st_mode & 0o077 == 0
+    assert os.stat(rank.files.metrics).st_uid == os.getuid()
