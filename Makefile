@@ -52,7 +52,7 @@ export NBDIST_PROGRAMS
 
 test: $(VENV)/.ready $(STATIC) browser check  ## check and test everything
 	@[ -n "$(NBDIST_PROGRAMS)" ] || echo "*** NBDIST_PROGRAMS is not set: the tutorials' programs are NOT run ***"
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	NBDIST_DIAGNOSIS=all $(BIN)/python -m pytest $(PYTEST_ARGS)
 
 test-faults: $(VENV)/.ready $(STATIC)  ## break runs in every way that is known, 20 times each
 	NBDIST_FAULT_ROUNDS=20 $(BIN)/python -m pytest tests/faults -p no:cacheprovider $(PYTEST_ARGS)

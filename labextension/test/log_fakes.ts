@@ -18,6 +18,10 @@ export class FakeTurns implements Turns {
     this.waiting.push(run);
   }
 
+  whenQuiet(run: () => void): void {
+    this.later(run);
+  }
+
   /** One turn; false when none was waited for. */
   turn(): boolean {
     const run = this.waiting.shift();

@@ -7,12 +7,16 @@ import os
 import re
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from IPython.core.error import UsageError
 from IPython.core.interactiveshell import InteractiveShell
 
+from nbdist import panel
 from nbdist.errors import LaunchError, RunCancelled, RunFailed, UsageMistake
+
+_PANEL = Path(panel.__file__).parent / "static/panel.js"
 
 
 @contextlib.contextmanager
@@ -59,6 +63,9 @@ def draws_widgets(shell: InteractiveShell) -> bool:
     its user "username". jupyter_client, and with it nbclient and the consoles, does none of that.
     NBDIST_PANEL=widget or text overrides the guess.
     """
+    if not _PANEL.exists():
+        print("[nbdist] the panel of this checkout is not built (make builds it): text instead")
+        return False
     wanted = os.environ.get("NBDIST_PANEL", "auto")
     if wanted in ("widget", "text"):
         return wanted == "widget"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from nbdist.diagnosis import Failure, failure_headline, first_failure
@@ -29,19 +30,28 @@ _LEAST_BYTES = 16 * 1024
 _BACKLOG = 2_000  # points in one look, after which the next one looks again
 _MESSAGE = 500
 
+_PRINTED_BYTES = 16 * 1024  # of a log, in one go
+_PRINTED_SHARE = 0.05  # of a core, at most, for numbers that are only printed: a log may hold nothing else
+_PRINTED_LIMIT = 3.0  # seconds for those of a run that has ended
+
 
 class Measures:
     """The points of a run's ranks, read once a second into ``charts``; progress and rates from them."""
 
-    def __init__(self, directory: RunDirectory, charts: Charts | None = None) -> None:
+    def __init__(
+        self,
+        directory: RunDirectory,
+        charts: Charts | None = None,
+        *,
+        clock: Callable[[], float] = time.thread_time,
+    ) -> None:
         self._directory = directory
         self._charts = charts
         self._attempt = 0
         self._looked = 0.0
         self._files: dict[int, RankDirectory] = {}
         self._points: dict[int, MetricsReader] = {}
-        self._printed: dict[int, ScrapedMetrics] = {}
-        self._recorded: dict[int, set[str]] = {}  # the tags that a rank does not only print
+        self._prints = Prints(clock)
         self._uses: dict[int, MetricsReader] = {}
         self._progress: dict[int, RankProgress] = {}
         self.system: dict[int, MetricPoint] = {}
@@ -63,8 +73,11 @@ class Measures:
             # what a process that was left behind goes on to write is not waited for
             self._looks_left -= 1
             self.behind = self._read() > 0 and self._looks_left > 0
-        elif not 0 <= now - self._looked < _PERIOD and self._read() < _BACKLOG:
-            self._looked = now
+            self.behind |= self._take_printed(self._prints.rest())
+        elif not 0 <= now - self._looked < _PERIOD:
+            if self._read() < _BACKLOG:
+                self._looked = now
+            self._take_printed(self._prints.next(now))
 
     def needs(self, run: Run) -> bool:
         """Whether nobody else has measured what the ranks use, or what their GPUs hold."""
@@ -84,12 +97,7 @@ class Measures:
         self._attempt = run.attempt
         self._files = {rank.rank: self._directory.rank(rank.rank, run.attempt) for rank in run.ranks}
         self._points = {rank: MetricsReader(files.metrics) for rank, files in self._files.items()}
-        self._recorded = {rank: set() for rank in self._files}
-        self._printed = {
-            rank: ScrapedMetrics(files.log, LogTimes(files.log_times))
-            for rank, files in self._files.items()
-            if run.spec.scrape and self._charts is not None
-        }
+        self._prints.begin(self._files if run.spec.scrape and self._charts is not None else {})
         self._uses = {rank: MetricsReader(files.system) for rank, files in self._files.items()}
         self._progress = {rank: RankProgress() for rank in self._files}
         self.system = {}
@@ -109,7 +117,8 @@ class Measures:
             points = reader.read(self._limit)
             count += len(points)
             self._progress[rank].logged(points)
-            if self._charts is not None and (points := self._with_printed(rank, points)):
+            self._prints.recorded(rank, points)
+            if self._charts is not None:
                 self._charts.take(rank, points)
         for rank, reader in self._uses.items():
             if points := reader.read(self._limit):
@@ -119,13 +128,58 @@ class Measures:
                     self._charts.take_system(rank, points)
         return count
 
-    def _with_printed(self, rank: int, points: list[MetricPoint]) -> list[MetricPoint]:
-        """What a rank recorded, and what it only printed."""
-        recorded = self._recorded[rank]
-        recorded.update(tag for point in points for tag in point.values)
-        scraped = self._printed.get(rank)
-        printed = scraped.read(self._limit) if scraped is not None else []
-        return merge_points(points, printed, tags=recorded) if printed else points
+    def _take_printed(self, found: Iterable[tuple[int, list[MetricPoint]]]) -> bool:
+        """Chart what ranks print and do not record; whether there was any."""
+        some = False
+        for rank, points in found:
+            some = True
+            if self._charts is not None:
+                self._charts.take(rank, points)
+        return some
+
+
+class Prints:
+    """The numbers that ranks only print, read rank by rank with a small part of a core.
+
+    ``clock`` tells the CPU seconds of this thread.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.thread_time) -> None:
+        self._clock = clock
+        self._logs: dict[int, ScrapedMetrics] = {}
+        self._recorded: dict[int, set[str]] = {}
+        self._free = 0.0  # the moment from which on more may be read
+        self._left = _PRINTED_LIMIT
+
+    def begin(self, files: Mapping[int, RankDirectory]) -> None:
+        """Read the logs of another attempt."""
+        self._logs = {rank: ScrapedMetrics(f.log, LogTimes(f.log_times)) for rank, f in files.items()}
+        self._recorded = {rank: set() for rank in files}
+
+    def recorded(self, rank: int, points: Iterable[MetricPoint]) -> None:
+        """These a rank does not only print."""
+        if rank in self._recorded:
+            self._recorded[rank].update(tag for point in points for tag in point.values)
+
+    def next(self, now: float) -> Iterator[tuple[int, list[MetricPoint]]]:
+        """What is new, of every rank at the moment ``now``; nothing while the share is used up."""
+        if now < self._free:
+            return
+        started = self._clock()
+        yield from self._round()
+        self._free = now + (self._clock() - started) / _PRINTED_SHARE
+
+    def rest(self) -> Iterator[tuple[int, list[MetricPoint]]]:
+        """What a run that has ended still has to say, of each rank a part; nothing when it took too long."""
+        if self._left > 0:
+            started = self._clock()
+            yield from self._round()
+            self._left -= self._clock() - started
+
+    def _round(self) -> Iterator[tuple[int, list[MetricPoint]]]:
+        for rank, log in self._logs.items():
+            if found := log.read(_PRINTED_BYTES):
+                yield rank, merge_points([], found, tags=self._recorded[rank])
 
 
 class FailureWatch:

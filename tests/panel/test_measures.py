@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import pytest
 
 from nbdist.panel.charts import Charts
-from nbdist.panel.measures import Measures
+from nbdist.panel.measures import Measures, Prints
 from tests.fakes.directories import WrittenRun
 from tests.fakes.runs import CREATED, STARTED, a_spec
 
@@ -34,6 +35,19 @@ def test_what_a_rank_records_is_not_read_from_its_prints_too(tmp_path: Path) -> 
     (loss,) = charts.all()
 
     assert [float(value) for value in loss.columns[2]] == [pytest.approx(0.4996)]
+
+
+def test_a_log_that_is_all_numbers_takes_a_small_part_of_a_core(tmp_path: Path) -> None:
+    run = WrittenRun(tmp_path).happened(*STARTED)
+    prints = Prints(itertools.count(0.0, 0.01).__next__)
+    prints.begin({0: run.directory.rank(0)})
+    run.printed(0, TRAINING)
+    assert [rank for rank, _ in prints.next(CREATED)] == [0]
+
+    run.printed(0, "Epoch [1/1], Step [30/40], Loss: 0.2\n")
+
+    assert list(prints.next(CREATED + 0.1)) == [], "0.01 s of a core were used: 0.2 s are to pass"
+    assert [rank for rank, _ in prints.next(CREATED + 0.3)] == [0]
 
 
 def test_a_run_may_ask_that_its_prints_are_left_alone(tmp_path: Path) -> None:

@@ -110,6 +110,14 @@ def test_runs_of_the_same_second_are_listed_by_when_they_were_made(home: Path) -
     assert [run.run_id for run in store.directories()] == made[::-1]
 
 
+def test_a_run_that_is_being_made_is_the_newest_of_its_second(home: Path) -> None:
+    store = RunStore(home)
+    store.create(a_spec(run_id="20261120-141503-lenet-zzzz"), None)
+    (store.runs / "20261120-141503-lenet-aaaa").mkdir()
+
+    assert store.directories()[0].run_id == "20261120-141503-lenet-aaaa"
+
+
 def test_what_is_no_run_is_not_listed(three_runs: RunStore) -> None:
     for name in ("lost+found", ".Trash", "20261120-lenet", f"{RUN_ID}.bak", "20261120-141503-LeNet-k3f9"):
         (three_runs.runs / name).mkdir()

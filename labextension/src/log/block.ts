@@ -111,6 +111,7 @@ function trim<T extends NumberArray>(numbers: { items: T; trimmed(): T }): void 
 /** The lines of blocks, the most recently looked at kept unpacked. */
 export class Unpacked {
   private readonly kept = new Map<Block, readonly string[]>();
+  private latest: { block: Block; lines: readonly string[] } | null = null;
 
   constructor(public capacity = 32) {}
 
@@ -118,16 +119,21 @@ export class Unpacked {
     if (block.fresh) {
       return block.fresh;
     }
+    if (this.latest?.block === block) {
+      return this.latest.lines;
+    }
     const lines = this.kept.get(block) ?? block.text().split('\n');
     this.kept.delete(block);
     this.kept.set(block, lines);
     if (this.kept.size > this.capacity) {
       this.kept.delete(this.kept.keys().next().value!);
     }
+    this.latest = { block, lines };
     return lines;
   }
 
   forget(block: Block): void {
+    this.latest = null;
     this.kept.delete(block);
   }
 }

@@ -26,6 +26,8 @@ const STRIDE = 128;
 const TURN = 32;
 /** and so many rows ahead the others look for its line, to bring it to the same place */
 const AHEAD = 16;
+/** of so many lines with the same time: a rank that writes more at once is not read line by line */
+const ALIGNED = 64;
 
 /** How far the lines of one rank have been placed. */
 interface Cursor {
@@ -84,7 +86,7 @@ class Merge {
 
   /** Place the next row of a rank; first, what others wrote before the same line at the same time. */
   private placeTogether(cursor: Cursor): void {
-    const text = this.textAhead(cursor, 0);
+    const text = cursor.placed < ALIGNED ? this.textAhead(cursor, 0) : null;
     for (const other of text === null ? [] : this.cursors) {
       if (other !== cursor && other.time === cursor.time) {
         for (let rows = this.rowsBefore(other, text!); rows > 0; rows--) {

@@ -6,6 +6,12 @@ import { RankLog } from './rank_log';
 import { RankSets } from './rank_sets';
 import { browserTurns, Slices, type Turns } from './slices';
 
+/** blocks that may wait to be packed while lines come fast; 64 MB */
+const UNPACKED = 1000;
+
+/** milliseconds */
+const BETWEEN_DRAWINGS = 80;
+
 export interface RunLogOptions {
   turns?: Turns;
   /** bytes of packed text that are kept */
@@ -22,9 +28,12 @@ export class RunLog {
   private readonly listeners = new Set<() => void>();
   private readonly closed: Block[] = [];
   private readonly bound: number;
+  private readonly turns: Turns;
   private packed = 0;
+  private notified = -Infinity;
 
   constructor({ turns = browserTurns(), bound = 64 * 1024 * 1024 }: RunLogOptions = {}) {
+    this.turns = turns;
     this.slices = new Slices(turns);
     this.bound = bound;
     this.all = new MergedLog(this.logs, this.sets, this.unpacked);
@@ -79,7 +88,12 @@ export class RunLog {
 
   private readonly merge = (timeUp: () => boolean): boolean => {
     const done = this.all.advance(timeUp);
-    this.notify();
+    const now = this.turns.now();
+    // what is merged in many turns is not drawn after each of them
+    if (done || now - this.notified >= BETWEEN_DRAWINGS) {
+      this.notified = now;
+      this.notify();
+    }
     return done;
   };
 
@@ -98,7 +112,12 @@ export class RunLog {
 
   private closes(block: Block): void {
     this.closed.push(block);
-    this.slices.add(this.pack);
+    if (this.closed.length > UNPACKED) {
+      this.slices.add(this.pack);
+    } else {
+      // what is new is to be on the screen first
+      this.turns.whenQuiet(() => this.slices.add(this.pack));
+    }
   }
 
   private dropOldest(): void {

@@ -6,10 +6,15 @@ export interface Turns {
   now(): number;
   /** call `run` soon, in a turn of its own */
   later(run: () => void): void;
+  /** call `run` when this has not been asked for some time; of several only the last */
+  whenQuiet(run: () => void): void;
 }
 
 /** Does a part of its work and stops when `timeUp()`; true when all is done. */
 export type Job = (timeUp: () => boolean) => boolean;
+
+/** milliseconds */
+const QUIET = 500;
 
 export class Slices {
   private jobs: Job[] = [];
@@ -81,14 +86,20 @@ export class Slices {
 /** The browser's turns. Messages and not timers: those are held back to once a second in hidden pages. */
 export function browserTurns(): Turns {
   const now = () => performance.now();
+  let quiet: ReturnType<typeof setTimeout> | undefined;
+  const whenQuiet = (run: () => void): void => {
+    clearTimeout(quiet);
+    quiet = setTimeout(run, QUIET);
+  };
   if (typeof MessageChannel === 'undefined') {
-    return { now, later: run => void setTimeout(run, 0) };
+    return { now, whenQuiet, later: run => void setTimeout(run, 0) };
   }
   const waiting: (() => void)[] = [];
   const channel = new MessageChannel();
   channel.port1.onmessage = () => waiting.shift()?.();
   return {
     now,
+    whenQuiet,
     later: run => {
       waiting.push(run);
       channel.port2.postMessage(null);
