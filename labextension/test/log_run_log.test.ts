@@ -135,6 +135,27 @@ test('what ranks write at one time and do not share stays together', () => {
   expect(texts(log.all)).toEqual(['0–1 Traceback', '0 x 0', '0 y 0', '0 z 0', '1 x 1', '1 y 1', '1 z 1']);
 });
 
+test('of more than can be placed at once the newest lines are shown first, and then all in order', () => {
+  const turns = new FakeTurns(1);
+  const log = new RunLog({ turns });
+  log.receive([delta(0, 0, numbered(10)), delta(1, 0, numbered(10))], null);
+  turns.all();
+
+  log.receive(
+    [0, 1].map(rank => delta(rank, 10, numbered(30_000, 10, `of ${rank}`))),
+    null,
+  );
+
+  expect(log.all.row(log.all.count - 1).text).toContain('of 1 30009');
+  expect(log.all.count).toBeLessThan(2_000);
+  turns.all();
+  expect([log.all.lines, log.all.folded]).toEqual([60_020, 10]);
+  for (const rank of [0, 1]) {
+    const own = texts(log.all).filter(text => text.startsWith(`${rank} of ${rank}`));
+    expect(own).toEqual(numbered(30_000, 10, `of ${rank}`).map(text => `${rank} ${text}`));
+  }
+});
+
 test('a line does not join one of two seconds before', () => {
   const { log } = makeLog();
 

@@ -202,6 +202,8 @@ def test_the_page_opens_with_the_whole_and_rank_0_and_has_the_others(
     page.get_by_title("rank1").wait_for()
     drawn(page, page.main_frame)
     asked.clear()
+    while len(asked) < 4:
+        page.wait_for_event("request", timeout=20_000)
     drawn(page, page.main_frame)
     assert asked == {"rank0", "mean", "min", "max"}
 

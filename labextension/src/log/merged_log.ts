@@ -29,6 +29,10 @@ const AHEAD = 16;
 /** of so many lines with the same time: a rank that writes more at once is not read line by line */
 const ALIGNED = 64;
 
+/** When more rows than this wait, so many of each rank, the newest, are shown before the others are placed. */
+const BEHIND = 16_384;
+const NEWEST = 64;
+
 /** How far the lines of one rank have been placed. */
 interface Cursor {
   readonly log: RankLog;
@@ -177,6 +181,8 @@ export class MergedLog implements LogRows {
   private main: Merge;
   /** the sequence from entry `from` on, being made again; `start`: where each rank's rows began there */
   private mending: { merge: Merge; from: number; start: Map<RankLog, number> } | null = null;
+  /** rows that `main` has left out, to show the newest; what is mended has them */
+  private leftOut = 0;
   private dropped = 0;
   private readonly watchers = new Watchers();
 
@@ -198,22 +204,59 @@ export class MergedLog implements LogRows {
 
   /** Place what has come; false when there was not time enough. */
   advance(timeUp: () => boolean): boolean {
+    if (!this.mending && this.waiting > BEHIND) {
+      this.leap();
+    }
     if (this.mending) {
+      if (this.leftOut) {
+        this.showNewest();
+      }
       if (!this.mending.merge.run(this.limit, timeUp)) {
         return false;
       }
       this.mend();
       return true;
     }
+    return this.place(this.limit, timeUp);
+  }
+
+  /** Place rows in what is shown; false when there was not time enough. */
+  private place(limit: number, timeUp: () => boolean): boolean {
     const { entries, fold } = this.main;
     const before = entries.length;
     fold.touched = before;
-    const done = this.main.run(this.limit, timeUp);
+    const done = this.main.run(limit, timeUp);
     const at = Math.min(fold.touched, before);
     if (entries.length > before || at < before) {
       this.watchers.tell(this.above + at, before - at, entries.length - at);
     }
     return done;
+  }
+
+  /** Rows that have come and are not placed. */
+  private get waiting(): number {
+    return this.main.cursors.reduce((sum, { log, row }) => sum + Math.max(0, log.blockRows - row), 0);
+  }
+
+  /** Leave the rows that wait to be mended in turns, and go on with the newest. */
+  private leap(): void {
+    const { entries, cursors } = this.main;
+    this.mendFrom(entries.length, new Map(cursors.map(({ log, row }) => [log, row])));
+    // nothing that is shown meanwhile may join an entry that stays
+    this.main = new Merge(entries, new Fold(entries, this.sets), cursors, this.unpacked);
+    this.leftOut = 1;
+  }
+
+  private showNewest(): void {
+    for (const cursor of this.main.cursors) {
+      const skipped = cursor.log.blockRows - NEWEST - cursor.row;
+      if (skipped > 0) {
+        cursor.row += skipped;
+        this.leftOut += skipped;
+      }
+    }
+    // not Infinity, the time of a rank that has nothing to place
+    this.place(Number.MAX_VALUE, () => false);
   }
 
   /** Forget entries whose lines have been dropped, at the front. */
@@ -263,7 +306,7 @@ export class MergedLog implements LogRows {
     for (const { log, row } of this.main.cursors) {
       placed += Math.min(row, log.blockRows);
     }
-    return Math.max(0, placed - this.main.entries.length);
+    return Math.max(0, placed - this.leftOut - this.main.entries.length);
   }
 
   get firstError(): number {
@@ -429,6 +472,7 @@ export class MergedLog implements LogRows {
     const removed = entries.length - from;
     entries.replaceFrom(from, merge.entries);
     this.mending = null;
+    this.leftOut = 0;
     this.main = new Merge(entries, new Fold(entries, this.sets), merge.cursors, this.unpacked);
     this.watchers.tell(this.above + from, removed, merge.entries.length);
   }

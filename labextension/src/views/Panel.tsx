@@ -1,13 +1,14 @@
 /** The panel: puts the views together, and keeps what its reader chose (tab, rank, line). */
 import {
+  type KeyboardEvent,
+  type ReactElement,
   useCallback,
   useEffect,
   useId,
+  useLayoutEffect,
   useMemo,
   useRef,
   useState,
-  type KeyboardEvent,
-  type ReactElement,
 } from 'react';
 import { copy } from '../clipboard';
 import { actionOf, chord, type Action } from '../keys';
@@ -80,8 +81,9 @@ export function Panel(props: PanelProps): ReactElement {
   // the first failure is what one wants to see, until something else is chosen
   const selected = picked === undefined ? (failed ?? view?.ranks[0]?.rank ?? null) : picked;
 
-  // what needs the next view to be there: the search field of a log that was hidden
-  useEffect(() => {
+  // what needs the next view to be there: the search field of a log that was hidden. Before anything else
+  // happens: later, it would take the focus from where the next key has put it
+  useLayoutEffect(() => {
     const act = later.current;
     later.current = null;
     act?.();
@@ -142,6 +144,7 @@ export function Panel(props: PanelProps): ReactElement {
         select(shownLog ?? 'all');
         later.current = () => pane.current && then(pane.current);
       } else if (pane.current) {
+        later.current = null;
         then(pane.current);
       }
     };
