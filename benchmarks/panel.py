@@ -152,7 +152,7 @@ class Watched:
         heap: float,
     ) -> Iterator[tuple[str, float]]:
         lines = self._load.lines * self._load.ranks
-        last = max(range(self._load.ranks), key=lambda rank: moments[rank][0])
+        last = last_of(moments)
         shown = seen["last"].get(str(last))  # type: ignore[attr-defined]
         if shown is not None:
             yield LAST, shown / 1e3 - moments[last][0]
@@ -195,7 +195,7 @@ class Watched:
         if self._load.name == "stream":
             wanted = f"window.benchmark.newest.some(([line]) => line >= {len(moments[0]) - 1})"
         else:
-            wanted = f"Object.keys(window.benchmark.last).length >= {self._load.ranks}"
+            wanted = f"'{last_of(moments)}' in window.benchmark.last"
         deadline = time.monotonic() + GIVEN_UP_AFTER
         while time.monotonic() < deadline and not self._page.evaluate(wanted):
             self._page.wait_for_timeout(200)
@@ -211,6 +211,11 @@ class Watched:
 
     def _workers(self, kernel: psutil.Process) -> int:
         return sum(is_connected_worker(child) for child in kernel.children(recursive=True))
+
+
+def last_of(moments: Sequence[Sequence[float]]) -> int:
+    """The rank that was the last to print."""
+    return max(range(len(moments)), key=lambda rank: moments[rank][-1])
 
 
 def latencies(newest: Sequence[Sequence[float]], moments: Sequence[float]) -> Iterator[tuple[str, float]]:
