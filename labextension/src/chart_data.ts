@@ -15,6 +15,18 @@ export function axisOf(chart: Chart, wanted: Axis): Axis {
   return chart.columns[0]!.some(step => Number.isFinite(step)) ? wanted : 'time';
 }
 
+/** Bytes in the unit in which the largest of them reads well: gigabytes below one are megabytes. */
+export function inFittingUnit(chart: Chart): Chart {
+  const values = chart.columns.slice(2);
+  const small = values.every(column => column.every(value => !(value >= 1)));
+  const any = values.some(column => column.some(value => value > 0));
+  if (chart.unit !== 'GB' || !small || !any) {
+    return chart;
+  }
+  const [step, time] = chart.columns;
+  return { ...chart, unit: 'MB', columns: [step!, time!, ...values.map(each => each.map(gb => 1000 * gb))] };
+}
+
 export function linesOf(chart: Chart, axis: Axis): Lines {
   const x = chart.columns[axis === 'step' ? 0 : 1]!;
   const rows = [...x.keys()].filter(row => Number.isFinite(x[row]));

@@ -13,15 +13,19 @@ import type {
   RankView,
   RunState,
   RunView,
+  SlowView,
+  StackGroup,
+  StackRow,
+  StallView,
   Update,
 } from './protocol';
 
 /** A binary part of a message, as the different widget managers hand it over. */
 export type Buffer = ArrayBuffer | ArrayBufferView;
 
-type Fields = Record<string, unknown>;
+export type Fields = Record<string, unknown>;
 
-const RUN_STATES: readonly RunState[] = [
+export const RUN_STATES: readonly RunState[] = [
   'pending',
   'starting',
   'running',
@@ -33,7 +37,7 @@ const RUN_STATES: readonly RunState[] = [
 ];
 const RANK_STATES: readonly RankState[] = ['pending', 'running', 'succeeded', 'failed', 'ended', 'lost'];
 
-class Malformed extends Error {}
+export class Malformed extends Error {}
 
 /** The message, or null when it is not one of ours. Never throws. */
 export function decode(content: unknown, buffers: readonly Buffer[] = []): Message | null {
@@ -82,11 +86,13 @@ function view(fields: Fields): RunView {
     elapsed: number(fields['elapsed']),
     progress: absent(fields['progress']) ? null : progress(object(fields['progress'])),
     failure: absent(fields['failure']) ? null : failure(object(fields['failure'])),
+    stall: absent(fields['stall']) ? null : stall(object(fields['stall'])),
+    slow: absent(fields['slow']) ? null : slow(object(fields['slow'])),
     ranks: list(fields['ranks']).map(each => rank(object(each))),
   };
 }
 
-function progress(fields: Fields): Progress {
+export function progress(fields: Fields): Progress {
   return {
     fraction: Math.min(1, Math.max(0, number(fields['fraction']))),
     remaining: numberOrNull(fields['remaining']),
@@ -100,6 +106,51 @@ function failure(fields: Fields): FailureView {
     headline: text(fields['headline']),
     message: text(fields['message'] ?? ''),
     line: numberOrNull(fields['line']),
+  };
+}
+
+export function stall(fields: Fields): StallView {
+  return {
+    since: number(fields['since']),
+    taken: numberOrNull(fields['taken']),
+    text: text(fields['text'] ?? ''),
+    textZh: text(fields['text_zh'] ?? ''),
+    behind: text(fields['behind'] ?? ''),
+    behindZh: text(fields['behind_zh'] ?? ''),
+    groups: list(fields['groups']).map(each => stackGroup(object(each))),
+  };
+}
+
+function stackGroup(fields: Fields): StackGroup {
+  return {
+    ranks: list(fields['ranks']).map(count),
+    kind: oneOf(['waits', 'held', 'loads', 'problem', 'is'] as const, fields['kind']),
+    what: text(fields['what'] ?? ''),
+    line: numberOrNull(fields['line']),
+    role: text(fields['role'] ?? ''),
+    roleZh: text(fields['role_zh'] ?? ''),
+    rows: list(fields['rows']).map(each => stackRow(object(each))),
+    threads: list(fields['threads'] ?? []).map(rows => list(rows).map(each => stackRow(object(each)))),
+  };
+}
+
+function stackRow(fields: Fields): StackRow {
+  return {
+    function: text(fields['function']),
+    place: text(fields['place']),
+    source: text(fields['source'] ?? ''),
+    own: flag(fields['own'] ?? false),
+    here: flag(fields['here'] ?? false),
+  };
+}
+
+function slow(fields: Fields): SlowView {
+  return {
+    rank: count(fields['rank']),
+    factor: number(fields['factor']),
+    over: numberOrNull(fields['over']),
+    reason: text(fields['reason'] ?? ''),
+    reasonZh: text(fields['reason_zh'] ?? ''),
   };
 }
 
@@ -125,17 +176,31 @@ function rank(fields: Fields): RankView {
 
 function delta(fields: Fields, buffer: Buffer | undefined): LogDelta {
   const size = count(fields['count']);
-  const lines = size ? new TextDecoder('utf-8', { ignoreBOM: true }).decode(bytes(buffer)).split('\n') : [];
+  const data = bytes(buffer);
   const times = list(fields['times'] ?? []).map(pair);
-  need(lines.length === size && times.reduce((sum, [written]) => sum + written, 0) === size);
+  need(linesIn(data, size) === size && times.reduce((sum, [written]) => sum + written, 0) === size);
+  let lines: readonly string[] | null = null;
   return {
     rank: count(fields['rank']),
     first: count(fields['first']),
-    lines,
+    count: size,
+    get lines() {
+      lines ??= size ? new TextDecoder('utf-8', { ignoreBOM: true }).decode(data).split('\n') : [];
+      return lines;
+    },
     times,
     partial: text(fields['partial'] ?? ''),
     skipped: count(fields['skipped'] ?? 0),
   };
+}
+
+/** How many lines `data` holds; an empty one may be a line or none, as was `expected`. */
+function linesIn(data: Uint8Array, expected: number): number {
+  let lines = data.length || expected ? 1 : 0;
+  for (let at = data.indexOf(10); at >= 0; at = data.indexOf(10, at + 1)) {
+    lines++;
+  }
+  return lines;
 }
 
 function chart(fields: Fields, buffer: Buffer | undefined): Chart {
@@ -166,18 +231,18 @@ function bytes(buffer: Buffer | undefined): Uint8Array {
     : new Uint8Array(buffer);
 }
 
-function need(claim: boolean): asserts claim {
+export function need(claim: boolean): asserts claim {
   if (!claim) {
     throw new Malformed();
   }
 }
 
-function object(value: unknown): Fields {
+export function object(value: unknown): Fields {
   need(typeof value === 'object' && value !== null && !Array.isArray(value));
   return value as Fields;
 }
 
-function list(value: unknown): readonly unknown[] {
+export function list(value: unknown): readonly unknown[] {
   need(Array.isArray(value));
   return value;
 }
@@ -187,35 +252,35 @@ function pair(value: unknown): readonly [number, number] {
   return [count(both[0]), number(both[1])];
 }
 
-function text(value: unknown): string {
+export function text(value: unknown): string {
   need(typeof value === 'string');
   return value;
 }
 
-function flag(value: unknown): boolean {
+export function flag(value: unknown): boolean {
   need(typeof value === 'boolean');
   return value;
 }
 
-function number(value: unknown): number {
+export function number(value: unknown): number {
   need(typeof value === 'number' && Number.isFinite(value));
   return value;
 }
 
-function absent(value: unknown): value is null | undefined {
+export function absent(value: unknown): value is null | undefined {
   return value === null || value === undefined;
 }
 
-function numberOrNull(value: unknown): number | null {
+export function numberOrNull(value: unknown): number | null {
   return absent(value) ? null : number(value);
 }
 
-function count(value: unknown): number {
+export function count(value: unknown): number {
   need(Number.isInteger(value) && (value as number) >= 0);
   return value as number;
 }
 
-function oneOf<Choice extends string>(choices: readonly Choice[], value: unknown): Choice {
+export function oneOf<Choice extends string>(choices: readonly Choice[], value: unknown): Choice {
   const found = choices.find(choice => choice === value);
   need(found !== undefined);
   return found;

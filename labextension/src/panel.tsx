@@ -7,7 +7,8 @@ import { createElement, render, type ComponentType } from 'preact';
 import { decode, type Buffer } from './decode';
 import { RunModel } from './model';
 import type { BoardAnswer, Request } from './protocol';
-import { interruptKernel } from './stop';
+import { takePlaces } from './places';
+import { interruptKernel, stopRun } from './stop';
 import './styles/index.css';
 import { LivePanel, type Host } from './views/LivePanel';
 import { languageOf } from './words';
@@ -47,21 +48,32 @@ export default {
     };
     model.on('msg:custom', receive);
     const late = setTimeout(() => run.view ?? model.send({ kind: 'pull' }), FIRST_NEWS);
+    const leave = model.get('placed') === true ? takePlaces(placesOf(model), el => draw(model, el)) : null;
     return () => {
       clearTimeout(late);
+      leave?.();
       model.off('msg:custom', receive);
       runs.delete(model.get('panel_id'));
     };
   },
 
   render({ model, el }: { model: WidgetModel; el: HTMLElement }): () => void {
-    // the views are typed for React, which the bundle replaces by Preact
-    const view = LivePanel as unknown as ComponentType<Parameters<typeof LivePanel>[0]>;
-    const run = runOf(model);
-    render(createElement(view, { run, host: hostOf(model, run) }), el);
-    return () => render(null, el);
+    return draw(model, el);
   },
 };
+
+function draw(model: WidgetModel, el: HTMLElement): () => void {
+  // the views are typed for React, which the bundle replaces by Preact
+  const view = LivePanel as unknown as ComponentType<Parameters<typeof LivePanel>[0]>;
+  const run = runOf(model);
+  render(createElement(view, { run, host: hostOf(model, run) }), el);
+  return () => render(null, el);
+}
+
+function placesOf(model: WidgetModel): () => readonly HTMLElement[] {
+  const selector = `[data-nbdist-panel="${CSS.escape(String(model.get('panel_id')))}"]`;
+  return () => [...document.querySelectorAll<HTMLElement>(selector)];
+}
 
 function hostOf(model: WidgetModel, run: RunModel): Host {
   return {
@@ -69,11 +81,16 @@ function hostOf(model: WidgetModel, run: RunModel): Host {
     foreground: () => model.get('foreground') === true,
     now: () => performance.now() / 1000,
     stop: async () => {
+      if (await stopRun(run.view?.runId ?? '')) {
+        return true;
+      }
       model.send({ kind: 'stop' });
       return (
         model.get('foreground') !== true || (await interruptKernel(String(model.get('kernel_id') ?? '')))
       );
     },
+    stacks: () => model.send({ kind: 'stacks' }),
+    interrupt: rank => model.send({ kind: 'interrupt', rank }),
     board: () => {
       const answer = run.nextBoard();
       model.send({ kind: 'board' });

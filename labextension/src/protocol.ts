@@ -46,6 +46,52 @@ export interface FailureView {
   line: number | null;
 }
 
+/** One line of a stack. `own` are those of the program, `here` is the innermost of them. */
+export interface StackRow {
+  function: string;
+  /** "cell line 9", "torch/distributed", "built-in" */
+  place: string;
+  source: string;
+  own: boolean;
+  here: boolean;
+}
+
+/** Ranks with the same stack. `held`: the others wait for it. `role` are the words for what they do. */
+export interface StackGroup {
+  ranks: readonly number[];
+  kind: 'waits' | 'held' | 'loads' | 'problem' | 'is';
+  /** "time.sleep", "all_reduce"; empty when unknown */
+  what: string;
+  line: number | null;
+  role: string;
+  roleZh: string;
+  rows: readonly StackRow[];
+  threads: readonly (readonly StackRow[])[];
+}
+
+/**
+ * A run that hangs. `since` is when something last happened, `taken` when the stacks were taken, in
+ * seconds after the ranks were started.
+ */
+export interface StallView {
+  since: number;
+  taken: number | null;
+  text: string;
+  textZh: string;
+  behind: string;
+  behindZh: string;
+  groups: readonly StackGroup[];
+}
+
+/** The rank that holds the others up. `over` is its own time of a step, in ms, over the others' median. */
+export interface SlowView {
+  rank: number;
+  factor: number;
+  over: number | null;
+  reason: string;
+  reasonZh: string;
+}
+
 export interface RunView {
   runId: string;
   label: string;
@@ -55,16 +101,21 @@ export interface RunView {
   elapsed: number;
   progress: Progress | null;
   failure: FailureView | null;
+  /** there while nothing happens; the state stays as it is */
+  stall: StallView | null;
+  slow: SlowView | null;
   ranks: readonly RankView[];
 }
 
 /** New lines of one rank. Line numbers count from 0 in what was followed. */
 export interface LogDelta {
   rank: number;
-  /** number of the first line in `lines` */
+  /** number of the first line in `lines`, and how many there are */
   first: number;
-  lines: readonly string[];
-  /** how many lines, written by when: in order, the counts add up to lines.length */
+  count: number;
+  /** read when they are asked for: most of what is sent again is not needed */
+  readonly lines: readonly string[];
+  /** how many lines, written by when: in order, the counts add up to `count` */
   times: readonly (readonly [number, number])[];
   /** the line that still grows (a progress bar); empty for none */
   partial: string;
@@ -109,4 +160,9 @@ export interface BoardAnswer {
 export type Message = Update | BoardAnswer;
 
 /** What the page may send. The kernel can only take it when no cell keeps it busy. */
-export type Request = { kind: 'stop' } | { kind: 'board' } | { kind: 'pull' };
+export type Request =
+  | { kind: 'stop' }
+  | { kind: 'board' }
+  | { kind: 'pull' }
+  | { kind: 'stacks' }
+  | { kind: 'interrupt'; rank: number };

@@ -1,7 +1,8 @@
 /**
- * Interrupts the kernel by way of the server that serves this page: the kernel itself cannot be asked
- * while a cell keeps it busy. Needs no extension of the server; a page that a Jupyter server did not
- * write (VS Code, Colab) has no address to ask.
+ * Ends a run by way of the server that serves this page: the kernel itself cannot be asked while a cell
+ * keeps it busy, or when it is dead. Where the server has nbdist's extension it asks the run; every Jupyter
+ * server can interrupt the kernel. A page that no Jupyter server wrote (VS Code, Colab) has no address to
+ * ask.
  */
 
 const PATIENCE = 10_000;
@@ -11,24 +12,48 @@ interface PageConfig {
   token?: unknown;
 }
 
+/** Whether a server has the extension, by its address: asked once a page. */
+const extended = new Map<string, Promise<boolean>>();
+
+/** True when the server's extension has asked the run to end. */
+export async function stopRun(
+  runId: string,
+  page: Document = document,
+  send: typeof fetch = fetch,
+  known = extended,
+): Promise<boolean> {
+  const base = addressOf(page);
+  if (!base || !runId) {
+    return false;
+  }
+  const there = known.get(base) ?? ask(`${base}nbdist/api/status`, 'GET', page, send);
+  known.set(base, there);
+  return (
+    (await there) &&
+    (await ask(`${base}nbdist/api/runs/${encodeURIComponent(runId)}/stop`, 'POST', page, send))
+  );
+}
+
 /** True when the server took the request. */
 export async function interruptKernel(
   kernelId: string,
   page: Document = document,
   send: typeof fetch = fetch,
 ): Promise<boolean> {
-  const config = configOf(page);
-  const base = config.baseUrl || page.body.dataset['baseUrl'];
-  if (typeof base !== 'string' || !base || !kernelId) {
+  const base = addressOf(page);
+  if (!base || !kernelId) {
     return false;
   }
-  const url = `${base.replace(/\/?$/, '/')}api/kernels/${encodeURIComponent(kernelId)}/interrupt`;
+  return ask(`${base}api/kernels/${encodeURIComponent(kernelId)}/interrupt`, 'POST', page, send);
+}
+
+async function ask(url: string, method: string, page: Document, send: typeof fetch): Promise<boolean> {
   const giveUp = new AbortController();
   const timer = setTimeout(() => giveUp.abort(), PATIENCE);
   try {
     const response = await send(url, {
-      method: 'POST',
-      headers: headersOf(page, config),
+      method,
+      headers: headersOf(page, configOf(page)),
       credentials: 'same-origin',
       signal: giveUp.signal,
     });
@@ -38,6 +63,12 @@ export async function interruptKernel(
   } finally {
     clearTimeout(timer);
   }
+}
+
+/** The server's address, with a slash at its end; empty where no Jupyter server wrote the page. */
+function addressOf(page: Document): string {
+  const base = configOf(page).baseUrl || page.body.dataset['baseUrl'];
+  return typeof base === 'string' && base ? base.replace(/\/?$/, '/') : '';
 }
 
 function headersOf(page: Document, config: PageConfig): Record<string, string> {

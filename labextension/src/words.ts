@@ -1,5 +1,6 @@
 /** What the panel says, in English and Chinese. */
 import type { RankState, RunState } from './protocol';
+import { exitInChinese } from './spoken';
 
 const en = {
   run: {
@@ -20,6 +21,8 @@ const en = {
     ended: 'Ended',
     lost: 'Lost',
   } satisfies Record<RankState, string> as Record<RankState, string>,
+  /** how a rank exited, as the kernel says it */
+  exit: (said: string) => said,
   panel: (label: string) => `Distributed run ${label}`,
   ranks: (count: number) => (count === 1 ? '1 rank' : `${count} ranks`),
   nodes: (nodes: number, ranks: number) => `${nodes} nodes × ${ranks} ranks`,
@@ -87,6 +90,21 @@ const en = {
   highlighted: 'marked',
   noMetrics: 'Nothing has been logged yet. In the cell,',
   noMetricsThen: 'makes curves here.',
+  stalled: 'Stalled',
+  heldUp: 'Held up',
+  slowest: 'Slowest',
+  slowBy: (over: string) => `+${over} ms`,
+  slowTimes: (factor: string) => `×${factor}`,
+  noProgress: (seconds: number, more: boolean) => `No progress for ${seconds} s${more ? ': ' : ''}`,
+  keepWaiting: 'Keep waiting',
+  interrupt: (rank: number) => `Interrupt rank ${rank}`,
+  stacks: 'Stacks',
+  stacksTaken: (time: string, groups: number) =>
+    `taken at ${time}, main thread, ${groups === 1 ? 'one group' : `${groups} groups`}`,
+  takeAgain: 'Take again',
+  allThreads: 'All threads',
+  thread: (number: number) => `Thread ${number}`,
+  download: 'Download',
   axis: 'Horizontal axis',
   step: 'Step',
   time: 'Time',
@@ -127,6 +145,7 @@ const zh: Words = {
     ended: '已退出',
     lost: '失联',
   },
+  exit: exitInChinese,
   panel: label => `分布式运行 ${label}`,
   ranks: count => `${count} 个进程`,
   nodes: (nodes, ranks) => `${nodes} 个节点 × ${ranks} 个进程`,
@@ -191,6 +210,20 @@ const zh: Words = {
   highlighted: '已标记',
   noMetrics: '尚未记录任何指标。在单元格中调用',
   noMetricsThen: '即可在此绘制曲线。',
+  stalled: '停滞',
+  heldUp: '受阻',
+  slowest: '最慢',
+  slowBy: over => `+${over} 毫秒`,
+  slowTimes: factor => `×${factor}`,
+  noProgress: (seconds, more) => `${seconds} 秒没有进展${more ? ':' : ''}`,
+  keepWaiting: '继续等待',
+  interrupt: rank => `中断进程 ${rank}`,
+  stacks: '调用栈',
+  stacksTaken: (time, groups) => `采集于 ${time},主线程,${groups} 组`,
+  takeAgain: '重新采集',
+  allThreads: '全部线程',
+  thread: number => `线程 ${number}`,
+  download: '下载',
   axis: '横轴',
   step: '步数',
   time: '时间',

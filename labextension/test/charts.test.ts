@@ -1,4 +1,4 @@
-import { axisOf, canBeLog, latest, linesOf, logByDefault, positive } from '../src/chart_data';
+import { axisOf, canBeLog, inFittingUnit, latest, linesOf, logByDefault, positive } from '../src/chart_data';
 import { decode } from '../src/decode';
 import type { Chart, Update } from '../src/protocol';
 import { WORDS } from '../src/words';
@@ -85,4 +85,14 @@ test('a chart without values says so', () => {
   const empty = ranks([], []);
 
   expect(latest(empty, linesOf(empty, 'step'), WORDS.en)).toBe('no values yet');
+});
+
+test('memory is told in megabytes where there is less than a gigabyte', () => {
+  const used = (...values: number[]) => ({ ...ranks([1, 2], values), unit: 'GB' });
+  const shown = inFittingUnit(used(0.25, 0.5));
+
+  expect([shown.unit, ...shown.columns[2]!]).toEqual(['MB', 250, 500]);
+  expect(inFittingUnit(used(0.25, 1.5)).unit).toBe('GB');
+  expect(inFittingUnit(used(NaN, 0.5)).unit).toBe('MB');
+  expect(inFittingUnit(ranks([1], [0.5])).unit).toBe('');
 });

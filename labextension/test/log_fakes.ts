@@ -40,7 +40,8 @@ export class FakeTurns implements Turns {
 }
 
 export function delta(rank: number, first: number, lines: string[], rest: Partial<LogDelta> = {}): LogDelta {
-  return { rank, first, lines, times: [[lines.length, first]], partial: '', skipped: 0, ...rest };
+  const count = lines.length;
+  return { rank, first, count, lines, times: [[count, first]], partial: '', skipped: 0, ...rest };
 }
 
 /** `count` lines of about fifty characters, from number `first` on. */

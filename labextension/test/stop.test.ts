@@ -1,4 +1,4 @@
-import { interruptKernel } from '../src/stop';
+import { interruptKernel, stopRun } from '../src/stop';
 
 interface Asked {
   url: string;
@@ -73,4 +73,38 @@ test('a server that cannot be reached is a failure', async () => {
   }) as unknown as typeof fetch;
 
   expect(await interruptKernel('k', page('{"baseUrl": "/"}'), gone)).toBe(false);
+});
+
+test('the extension of the server stops the run, and is looked for once', async () => {
+  const asked: Asked[] = [];
+  const here = page('{"baseUrl": "/user/ann/"}');
+  const known = new Map<string, Promise<boolean>>();
+
+  expect(await stopRun('20261120-141503-lenet-k3f9', here, server(true, asked), known)).toBe(true);
+  await stopRun('20261120-141503-lenet-k3f9', here, server(true, asked), known);
+
+  expect(asked.map(each => `${each.init.method} ${each.url}`)).toEqual([
+    'GET /user/ann/nbdist/api/status',
+    'POST /user/ann/nbdist/api/runs/20261120-141503-lenet-k3f9/stop',
+    'POST /user/ann/nbdist/api/runs/20261120-141503-lenet-k3f9/stop',
+  ]);
+  expect(asked[1]!.init).toMatchObject({ headers: { 'X-XSRFToken': '2|abc' } });
+});
+
+test('a server without the extension is asked to stop nothing', async () => {
+  const asked: Asked[] = [];
+
+  const known = new Map<string, Promise<boolean>>();
+  expect(await stopRun('run', page('{"baseUrl": "/"}'), server(false, asked), known)).toBe(false);
+  await stopRun('run', page('{"baseUrl": "/"}'), server(false, asked), known);
+
+  expect(asked.map(each => each.url)).toEqual(['/nbdist/api/status']);
+});
+
+test('a page that no Jupyter server wrote asks nobody to stop', async () => {
+  const asked: Asked[] = [];
+
+  expect(await stopRun('run', page(null), server(true, asked), new Map())).toBe(false);
+
+  expect(asked).toEqual([]);
 });

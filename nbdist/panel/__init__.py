@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from nbdist.panel.block import Block, Line, Terminal
+    from nbdist.panel.filtered import only_ranks
     from nbdist.panel.following import Surface, follow
     from nbdist.panel.outcome import run_report, stopped_text
+    from nbdist.panel.report import charts_html, write_report
     from nbdist.panel.status import StatusReader, status_text, status_views, watch_status
     from nbdist.panel.status_page import status_bundle, status_html
     from nbdist.panel.summary import summary_bundle, summary_html, summary_text
@@ -27,9 +29,11 @@ __all__ = [
     "Terminal",
     "TextSurface",
     "UsageWatch",
+    "charts_html",
     "follow",
     "initial_html",
     "on_text_screen",
+    "only_ranks",
     "rank_prefix",
     "run_report",
     "status_bundle",
@@ -41,12 +45,15 @@ __all__ = [
     "summary_html",
     "summary_text",
     "watch_status",
+    "write_report",
 ]
 
 _LATER = {
     "block": ("Block", "Line", "Terminal"),
+    "filtered": ("only_ranks",),
     "following": ("Surface", "follow"),
     "outcome": ("run_report", "stopped_text"),
+    "report": ("charts_html", "write_report"),
     "status": ("StatusReader", "status_text", "status_views", "watch_status"),
     "status_page": ("status_bundle", "status_html"),
     "summary": ("summary_bundle", "summary_html", "summary_text"),

@@ -5,15 +5,17 @@ from __future__ import annotations
 import html
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from nbdist.model import Run
 from nbdist.panel.figures import number_text
 from nbdist.panel.points import last_points, sampled_points
-from nbdist.store import RunDirectory
+from nbdist.store import MetricPoint, RunDirectory
+from nbdist.store.scraped import merge_points, printed_points
 
 _END = 16_384
+_PRINTED = 4 << 20  # bytes at the ends of all logs that are looked through for numbers
 _WIDTH, _HEIGHT, _INSET = 120, 24, 2
 # what can still be added up and subtracted
 _HUGE = 1e300
@@ -42,19 +44,28 @@ class Curve:
 def read_curves(run: Run, directory: RunDirectory) -> tuple[Curve, ...]:
     """Every metric of the run, those of the lowest ranks first."""
     curves: dict[str, Curve] = {}
+    printed = _PRINTED // len(run.ranks) if run.spec.scrape else 0
     for rank in run.ranks:
         path = directory.rank(rank.rank, run.attempt).metrics
         # ranks log the same tags as a rule, and the end of a file shows it
         if rank.rank and not any(point.values.keys() - curves for point in last_points(path, _END)):
             continue
         found: dict[str, list[Point]] = {}
-        for point in sampled_points(path):
-            at = point.time if point.step is None else float(point.step)
-            for tag, value in point.values.items():
-                found.setdefault(tag, []).append((at, value))
+        _add(found, sampled_points(path))
+        if printed:
+            # what a rank records it does not only print
+            said = printed_points(directory.rank(rank.rank, run.attempt), printed)
+            _add(found, merge_points([], said, tags=set(found)))
         for tag, points in found.items():
             curves.setdefault(tag, Curve(tag=tag, points=tuple(points)))
     return tuple(curves.values())
+
+
+def _add(found: dict[str, list[Point]], points: Iterable[MetricPoint]) -> None:
+    for point in points:
+        at = point.time if point.step is None else float(point.step)
+        for tag, value in point.values.items():
+            found.setdefault(tag, []).append((at, value))
 
 
 def curve_svg(curve: Curve) -> str:

@@ -12,6 +12,8 @@ from nbdist.model import Rank, RankState, Run, RunState
 from nbdist.panel.curves import Curve, read_curves
 from nbdist.panel.glance import glance, log_end
 from nbdist.panel.progress import Progress
+from nbdist.panel.slow import SlowView, ended_slow
+from nbdist.panel.stalling import StallReader, StallView
 from nbdist.store import RunDirectory
 
 _LOGS = 8
@@ -34,7 +36,9 @@ class CodeLine:
 class Facts:
     """A finished run. ``progress`` is how far it came where it did not succeed; ``code`` is around the line
     that failed; ``later`` says of each rank how many seconds after the first failure it ended; ``logs``
-    are the ends of the logs of the ranks that matter: ranks that wrote the same share one."""
+    are the ends of the logs of the ranks that matter: ranks that wrote the same share one. ``stall`` is
+    where the ranks were, of a run that was ended while it hung, ``slow`` the rank that held up the others
+    towards the end."""
 
     run: Run
     curves: tuple[Curve, ...]
@@ -43,6 +47,8 @@ class Facts:
     code: tuple[CodeLine, ...]
     later: Mapping[int, float]
     logs: tuple[tuple[tuple[Rank, ...], tuple[str, ...]], ...]
+    stall: StallView | None = None
+    slow: SlowView | None = None
 
     @property
     def failure(self) -> Failure | None:
@@ -62,6 +68,8 @@ def facts_of(run: Run, directory: RunDirectory) -> Facts:
         code=_code(failure, directory) if failure is not None else (),
         later=_later(failure, run) if failure is not None else {},
         logs=_logs(_that_matter(run, failure), run, directory),
+        stall=None if succeeded else StallReader(directory).look(run),
+        slow=ended_slow(run, directory),
     )
 
 

@@ -11,11 +11,15 @@ from nbdist.errors import UnknownRun
 from nbdist.model import Run
 from nbdist.panel.charts import Charts
 from nbdist.panel.measures import FailureWatch, Measures
+from nbdist.panel.plain_lines import PlainLines
+from nbdist.panel.stalling import StallReader
 from nbdist.panel.usage import RankUsage, UsageWatch
 from nbdist.panel.view import RunView, view_of
 from nbdist.store import LogLines, LogStream, LogTimes, RankDirectory, RunDirectory, RunReader
 
 _PERIOD = 0.1
+_LEAST_WAIT = 0.02
+_ENDS = 6  # lines; one of them has text, as a rule
 _USAGE_PERIOD = 2.0
 _MANY_RANKS = 16  # above, a view is made once a second
 _VIEW_PERIOD = 1.0
@@ -23,6 +27,7 @@ _LOOK_BYTES = 4 * 1024 * 1024  # of all ranks, in one look
 _ROOM = 16 * 1024 * 1024
 _CHUNK = 1024 * 1024
 _BLOCK = 4096
+_BULK = 64 * 1024  # from so many bytes on it pays to look whether they need to be taken apart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +41,7 @@ class LogDelta:
 
     rank: int
     first: int
-    lines: tuple[str, ...]
+    lines: Sequence[str]
     partial: str
     skipped: int = 0
     times: tuple[tuple[int, float], ...] = ()
@@ -51,23 +56,42 @@ class Surface(Protocol):
 
 
 class RankFollower:
-    """One rank's log as deltas. ``created`` is the moment of the run's creation in Unix seconds."""
+    """One rank's log as deltas. ``created`` is the moment of the run's creation in Unix seconds.
 
-    def __init__(self, rank: int, directory: RankDirectory, *, created: float) -> None:
+    It begins at the byte ``offset``, where the line ``first`` begins. ``index`` may be shared.
+    """
+
+    def __init__(
+        self,
+        rank: int,
+        directory: RankDirectory,
+        *,
+        created: float,
+        offset: int = 0,
+        first: int = 0,
+        index: LogTimes | None = None,
+    ) -> None:
         self.rank = rank
         self.last_line = ""
         self._created = created
-        self._count = 0
+        self._count = first
         self._time = 0.0
         self._partial = ""
         self._skipped = 0
         self._behind = False
-        self._open(directory)
+        self._open(directory, index)
+        self._stream.offset = offset
 
-    def _open(self, directory: RankDirectory) -> None:
+    def _open(self, directory: RankDirectory, index: LogTimes | None = None) -> None:
         self._stream = LogStream(directory.log)
-        self._index = LogTimes(directory.log_times)
+        self._index = index or LogTimes(directory.log_times)
         self._lines = LogLines()
+        self._at_line = True
+
+    @property
+    def offset(self) -> int:
+        """Bytes of the log that were read, or passed over."""
+        return self._stream.offset
 
     @property
     def waiting(self) -> int:
@@ -79,6 +103,7 @@ class RankFollower:
         if passed := self._stream.skip_to_tail(keep):
             self._skipped += passed
             self._lines = LogLines()
+            self._at_line = True
 
     def go_on(self, directory: RankDirectory, attempt: int, moment: float) -> LogDelta:
         """Take the log of the next attempt from here on; what is left of the last one, and a line
@@ -100,17 +125,26 @@ class RankFollower:
     def read(self, limit: int, moment: float, *, final: bool = False) -> LogDelta | None:
         """What is new, at most ``limit`` bytes of it; None for nothing. ``final`` takes all, also the
         line that no newline ended. ``moment`` is the time of lines of which nothing else is known."""
-        lines: list[str] = []
+        lines: Sequence[str]
+        lines = read = list[str]()
         times: list[tuple[int, float]] = []
         waiting = self.waiting
         taken = self._stream.offset
-        if waiting or final:
-            self._take(self._stream.read(limit), moment, lines, times)
+        if waiting >= _BULK and not final:
+            data = self._read_whole_lines(limit)
+            plain = PlainLines.of(data) if self._at_line else None
+            if plain is not None:
+                lines = plain
+                self._time_lines(data, len(plain), moment, times)
+            else:
+                self._take(data, moment, read, times)
+        elif waiting or final:
+            self._take(self._stream.read(limit), moment, read, times)
         if final:
             while data := self._stream.read(limit):
-                self._take(data, moment, lines, times)
+                self._take(data, moment, read, times)
             if last := self._lines.close():
-                lines += last
+                read += last
                 _count_in(times, len(last), self._later(self._index.at(self._stream.offset) or moment))
         taken = self._stream.offset - taken
         partial = self._lines.partial
@@ -119,23 +153,36 @@ class RankFollower:
             return None
         first, self._count, self._partial = self._count, self._count + len(lines), partial
         skipped, self._skipped = self._skipped, 0
-        self.last_line = partial or next((line for line in reversed(lines) if line), self.last_line)
+        self.last_line = partial or next(
+            (line for some in (lines[-_ENDS:], lines) for line in reversed(some) if line), self.last_line
+        )
         return LogDelta(
             rank=self.rank,
             first=first,
-            lines=tuple(lines),
+            lines=lines if isinstance(lines, PlainLines) else tuple(lines),
             partial=partial,
             skipped=skipped,
             times=tuple(times),
             behind=self._behind,
         )
 
+    def _read_whole_lines(self, limit: int) -> bytes:
+        """The next bytes, to the end of a line where there is one."""
+        data = self._stream.read(limit)
+        if end := data.rfind(b"\n") + 1:
+            self._stream.offset -= len(data) - end
+            return data[:end]
+        return data
+
     def _take(self, data: bytes, moment: float, lines: list[str], times: list[tuple[int, float]]) -> None:
         found = self._lines.feed(data)
+        self._at_line = data.endswith(b"\n")
         if not found:
             return
         lines += found
-        left = len(found)
+        self._time_lines(data, len(found), moment, times)
+
+    def _time_lines(self, data: bytes, left: int, moment: float, times: list[tuple[int, float]]) -> None:
         low = 0
         for high, written in self._stretches(data, moment):
             # a line that is too long is several, of which the last stretch gets the others
@@ -217,8 +264,9 @@ class _Logs:
         self.behind = False
         """Whether more is waiting than the last look took."""
 
-    def look(self, run: Run, moment: float, *, last: bool = False) -> list[LogDelta]:
-        """What is new in all logs. ``last`` takes what is left, within what is taken in one look."""
+    def look(self, run: Run, moment: float, *, last: bool = False, bite: int = _LOOK_BYTES) -> list[LogDelta]:
+        """What is new in all logs, at most about ``bite`` bytes. ``last`` takes what is left, within what
+        is taken in one look."""
         deltas = self._begin_attempt(run, moment) if run.attempt != self._attempt else []
         followers = self._followers.values()
         waiting = {follower.rank: follower.waiting for follower in followers}
@@ -229,7 +277,7 @@ class _Logs:
             for follower in followers:
                 follower.skip(keep)
                 waiting[follower.rank] = follower.waiting
-        share = level(list(waiting.values()), _LOOK_BYTES)
+        share = level(list(waiting.values()), bite)
         final = run.state.terminal and (last or max(waiting.values(), default=0) <= share)
         self.behind = not final and max(waiting.values(), default=0) > share
         for follower in followers:
@@ -271,6 +319,7 @@ def follow(
     whole: bool = False,
     room: int = _ROOM,
     finish: bool = True,
+    bite: Callable[[], int | None] = lambda: None,
     wait: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.time,
 ) -> Run:
@@ -279,7 +328,8 @@ def follow(
     ``watch`` looks at what the ranks use, ``charts`` gets what they log. ``whole`` shows every line, as
     fast as that goes; otherwise a few megabytes a look, and a run that is more than ``room`` bytes ahead
     of what was shown is skipped ahead. Without ``finish`` what is still waiting when the run ends is not
-    shown, but for its end. ``wait`` is called with the seconds to wait between two looks (with ``whole``,
+    shown, but for its end. ``bite`` tells how many bytes the surface has room for now, None for the usual.
+    ``wait`` is called with the seconds to wait between two looks (with ``whole``,
     only when all that was written has been shown). Raises UnknownRun when the run's directory disappears.
     """
     watch = watch or UsageWatch()
@@ -287,6 +337,7 @@ def follow(
     logs = _Logs(directory, None if whole else room)
     measures = Measures(directory, charts)
     failures = FailureWatch(directory)
+    stalls = StallReader(directory)
     views = _Views()
     usage: Mapping[int, RankUsage] = {}
     looked = 0.0
@@ -296,17 +347,22 @@ def follow(
             raise UnknownRun(f"the directory of run {directory.run_id} was deleted or cannot be read")
         ended = run.state.terminal
         moment = now if run.ended is None else min(now, run.ended)
-        deltas = logs.look(run, moment, last=ended and not finish)
+        last = ended and not finish
+        room_now = bite()
+        most = _LOOK_BYTES if last or room_now is None else min(_LOOK_BYTES, room_now)
+        deltas = logs.look(run, moment, last=last, bite=most)
         measures.look(run, deltas, now)
         if not ended and now - looked >= _USAGE_PERIOD and measures.needs(run):
             looked, usage = now, watch.look(run)
-        view = views.of(run, now, usage=usage, logs=logs, measures=measures, failures=failures)
+        view = views.of(run, now, usage=usage, logs=logs, measures=measures, failures=failures, stalls=stalls)
         surface.update(view, deltas)
         behind = logs.behind or (finish and measures.behind)
         if ended and not behind:
             return run
         if not (whole and behind):
-            wait(_PERIOD)
+            # what takes long to read is not to be waited for besides
+            spent = max(0.0, clock() - now) if behind else 0.0
+            wait(max(_LEAST_WAIT, _PERIOD - spent))
 
 
 class _Views:
@@ -326,6 +382,7 @@ class _Views:
         logs: _Logs,
         measures: Measures,
         failures: FailureWatch,
+        stalls: StallReader,
     ) -> RunView:
         unchanged = run is self._run and 0 <= now - self._made < _VIEW_PERIOD
         if self._view is not None and unchanged and len(run.ranks) > _MANY_RANKS:
@@ -340,5 +397,7 @@ class _Views:
             rates=measures.rates(now),
             progress=measures.progress(now),
             failure=failures.look(run),
+            stall=stalls.look(run),
+            slow=measures.slow(run, now),
         )
         return self._view

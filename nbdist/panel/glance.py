@@ -7,14 +7,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from nbdist.diagnosis.stragglers import Paces
 from nbdist.model import Rank, Run
 from nbdist.panel.ansi import strip_ansi
 from nbdist.panel.points import last_points
 from nbdist.panel.progress import Progress, RankProgress, slowest
+from nbdist.panel.slow import SlowView, slow_view
 from nbdist.store import LogLines, LogStream, MetricPoint, RunDirectory
 
 _LOG_ROOM = 4096
-_SYSTEM_ROOM = 1024
+_SYSTEM_ROOM = 4096
 # bytes of metrics, of all ranks
 _POINTS_ROOM = 256 * 1024
 
@@ -28,11 +30,12 @@ class Glance:
     system: Mapping[int, MetricPoint]
     rates: Mapping[int, float | None]
     progress: Progress | None
+    slow: SlowView | None = None
 
 
 def glance(run: Run, directory: RunDirectory, now: float) -> Glance:
     """Look at the run at the moment ``now`` (Unix seconds)."""
-    last_lines, system, rates, progresses = {}, {}, {}, []
+    last_lines, system, rates, progresses, paces = {}, {}, {}, [], Paces()
     for rank in run.ranks:
         files = directory.rank(rank.rank, run.attempt)
         lines = log_end(files.log, _LOG_ROOM)
@@ -44,7 +47,14 @@ def glance(run: Run, directory: RunDirectory, now: float) -> Glance:
             rates[rank.rank] = progress.rate(now)
             if measured := last_points(files.system, _SYSTEM_ROOM):
                 system[rank.rank] = measured[-1]
-    return Glance(last_lines=last_lines, system=system, rates=rates, progress=slowest(progresses))
+                paces.take(rank.rank, measured)
+    return Glance(
+        last_lines=last_lines,
+        system=system,
+        rates=rates,
+        progress=slowest(progresses),
+        slow=slow_view(paces, run, rates, now),
+    )
 
 
 def log_end(path: Path, room: int) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Sequence
 
 from nbdist.diagnosis import Failure, describe_exit, failure_headline
@@ -36,6 +35,8 @@ _MARKS = {
     "failed": "✕",
     "cancelled": "■",
     "ended": "■",
+    "stalled": "‖",
+    "slow": "▲",
     "lost": "✕",
 }
 WORDS = {
@@ -52,6 +53,10 @@ WORDS = {
     "elapsed": ("elapsed", "已用时"),
     "left": ("left", "剩余"),
     "slowest": ("slowest", "最慢"),
+    "stalled": ("Stalled", "停滞"),
+    "held up": ("Held up", "受阻"),
+    "waiting": ("Waiting", "等待中"),
+    "stacks": ("Stacks", "调用栈"),
     "metrics": ("Last values", "最新指标"),
     "failed first": ("Failed first", "最先失败"),
     "cause": ("Cause", "原因"),
@@ -85,6 +90,17 @@ PHRASES = {
         "1 process that the ranks had left behind was ended",
         "已结束各进程遗留的 1 个子进程",
     ),
+    "no progress": ("No progress for {seconds} s", "{seconds} 秒没有进展"),
+    "hung": ("Where the ranks were when it was ended", "结束时各进程的位置"),
+    "slow": (
+        "rank {rank} is the slowest: {over} ms a step more of its own than the others ({factor} times)",
+        "进程 {rank} 最慢:每步自身耗时比其他进程多 {over} 毫秒({factor} 倍)",
+    ),
+    "slow times": (
+        "rank {rank} is the slowest: {factor} times the own time of the others",
+        "进程 {rank} 最慢:自身耗时是其他进程的 {factor} 倍",
+    ),
+    "goes on": ("{label} goes on after {seconds} s", "{label} 在 {seconds} 秒后继续运行"),
     "remaining": ("{time} left", "剩余 {time}"),
     "rate": ("{rate} step/s", "{rate} 步/秒"),
     "at": ("stopped at {progress}", "停在 {progress}"),
@@ -98,14 +114,6 @@ PHRASES = {
         "The ends of {shown} of {count} logs are kept here.",
         "此处保留 {count} 份日志中 {shown} 份的末尾。",
     ),
-}
-_EXITS_ZH: dict[int, str] = {
-    signal.SIGKILL: "被外部强制结束,常因内存不足",
-    signal.SIGSEGV: "原生代码访问了无效内存",
-    signal.SIGABRT: "原生代码中止",
-    signal.SIGBUS: "内存访问错误,常因 /dev/shm 已满",
-    signal.SIGTERM: "被外部要求结束",
-    signal.SIGINT: "被中断",
 }
 
 
@@ -160,44 +168,9 @@ def exit_text(rank: Rank, language: str) -> str:
     if rank.code is None:
         return ""
     ended = rank.state is RankState.ENDED
-    if language != "zh":
-        return describe_exit(rank.code, oom=rank.oom, ended=ended)
-    if ended and rank.code < 0:
-        return f"由 nbdist 结束({_signal_name(rank.code)})"
-    return _exit_zh(rank.code, oom=rank.oom)
-
-
-def _exit_zh(code: int, *, oom: bool) -> str:
-    if code >= 0:
-        return f"退出码 {code}"
-    meaning = "系统内存不足" if oom and code == -signal.SIGKILL else _EXITS_ZH.get(-code)
-    return f"{_signal_name(code)}({meaning})" if meaning else _signal_name(code)
-
-
-def _signal_name(code: int) -> str:
-    return describe_exit(code).partition(" (")[0]
+    return describe_exit(rank.code, oom=rank.oom, ended=ended, memory=rank.memory, language=language)
 
 
 def failure_title(failure: Failure, language: str) -> str:
     """Which rank failed first, of what, and where."""
-    if language != "zh":
-        return failure_headline(failure)
-    where = f",{failure.script or '单元格'} 第 {failure.line} 行" if failure.line is not None else ""
-    what = _failure_kind(failure) + where
-    if failure.early_exits:
-        return f"进程 {rank_ranges(failure.early_exits)} 在进程 {failure.rank} 完成之前退出:{what}"
-    if failure.absent:
-        return f"进程 {failure.rank} 未等到进程 {rank_ranges(failure.absent)}:{what}"
-    return f"进程 {failure.rank} 最先失败:{what}"
-
-
-def _failure_kind(failure: Failure) -> str:
-    """The exception, or else how the rank exited."""
-    complaint = failure.complaint
-    if complaint is not None and (failure.report is not None or complaint.root.frames):
-        return complaint.root.type.rpartition(".")[2]
-    if failure.report is not None:
-        return failure.report.type.rpartition(".")[2]
-    if failure.code is None:
-        return "尚未退出"
-    return _exit_zh(failure.code, oom=failure.oom)
+    return failure_headline(failure, language)

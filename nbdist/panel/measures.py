@@ -7,9 +7,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from nbdist.diagnosis import Failure, failure_headline, first_failure
+from nbdist.diagnosis.stragglers import Paces
 from nbdist.model import RankState, Run
 from nbdist.panel.charts import Charts
 from nbdist.panel.progress import Progress, RankProgress, slowest
+from nbdist.panel.slow import SlowView, slow_view
 from nbdist.panel.view import FailureView
 from nbdist.store import (
     LogStream,
@@ -31,6 +33,7 @@ _BACKLOG = 2_000  # points in one look, after which the next one looks again
 _MESSAGE = 500
 
 _PRINTED_BYTES = 16 * 1024  # of a log, in one go
+_PRINTED_TURN = 0.01  # seconds of a core at a look, after which the other ranks wait for the next one
 _PRINTED_SHARE = 0.05  # of a core, at most, for numbers that are only printed: a log may hold nothing else
 _PRINTED_LIMIT = 3.0  # seconds for those of a run that has ended
 
@@ -54,6 +57,7 @@ class Measures:
         self._prints = Prints(clock)
         self._uses: dict[int, MetricsReader] = {}
         self._progress: dict[int, RankProgress] = {}
+        self._paces = Paces()
         self.system: dict[int, MetricPoint] = {}
         """The last that the supervisor measured of each rank."""
         self._looks_left: int | None = None
@@ -78,6 +82,8 @@ class Measures:
             if self._read() < _BACKLOG:
                 self._looked = now
             self._take_printed(self._prints.next(now))
+        elif self._prints.begun:
+            self._take_printed(self._prints.next(now))
 
     def needs(self, run: Run) -> bool:
         """Whether nobody else has measured what the ranks use, or what their GPUs hold."""
@@ -91,6 +97,10 @@ class Measures:
         """Steps a second of each rank."""
         return {rank: progress.rate(now) for rank, progress in self._progress.items()}
 
+    def slow(self, run: Run, now: float) -> SlowView | None:
+        """The rank that holds the others up."""
+        return slow_view(self._paces, run, self.rates(now), now)
+
     def _begin_attempt(self, run: Run) -> None:
         if self._charts is not None and self._attempt:
             self._charts.clear()
@@ -101,6 +111,7 @@ class Measures:
         self._uses = {rank: MetricsReader(files.system) for rank, files in self._files.items()}
         self._progress = {rank: RankProgress() for rank in self._files}
         self.system = {}
+        self._paces = Paces()
 
     @property
     def _limit(self) -> int:
@@ -124,6 +135,7 @@ class Measures:
             if points := reader.read(self._limit):
                 count += len(points)
                 self.system[rank] = points[-1]
+                self._paces.take(rank, points)
                 if self._charts is not None:
                     self._charts.take_system(rank, points)
         return count
@@ -148,6 +160,8 @@ class Prints:
         self._clock = clock
         self._logs: dict[int, ScrapedMetrics] = {}
         self._recorded: dict[int, set[str]] = {}
+        self._due: list[int] = []  # ranks that are still to be read in this round
+        self._spent = 0.0
         self._free = 0.0  # the moment from which on more may be read
         self._left = _PRINTED_LIMIT
 
@@ -155,31 +169,47 @@ class Prints:
         """Read the logs of another attempt."""
         self._logs = {rank: ScrapedMetrics(f.log, LogTimes(f.log_times)) for rank, f in files.items()}
         self._recorded = {rank: set() for rank in files}
+        self._due = []
 
     def recorded(self, rank: int, points: Iterable[MetricPoint]) -> None:
         """These a rank does not only print."""
         if rank in self._recorded:
             self._recorded[rank].update(tag for point in points for tag in point.values)
 
+    @property
+    def begun(self) -> bool:
+        """Whether a round has begun, of which ``next`` reads on."""
+        return bool(self._due)
+
     def next(self, now: float) -> Iterator[tuple[int, list[MetricPoint]]]:
-        """What is new, of every rank at the moment ``now``; nothing while the share is used up."""
+        """What is new, rank by rank until a turn's time is up; nothing while the share is used up.
+
+        Lines that are to be shown wait while this reads: a round of all ranks may take several looks.
+        """
         if now < self._free:
             return
         started = self._clock()
-        yield from self._round()
-        self._free = now + (self._clock() - started) / _PRINTED_SHARE
+        spent = 0.0
+        self._due = self._due or list(self._logs)
+        while self._due and spent < _PRINTED_TURN:
+            yield from self._read(self._due.pop(0))
+            spent = self._clock() - started
+        self._spent += spent
+        if not self._due:
+            self._free = now + self._spent / _PRINTED_SHARE
+            self._spent = 0.0
 
     def rest(self) -> Iterator[tuple[int, list[MetricPoint]]]:
         """What a run that has ended still has to say, of each rank a part; nothing when it took too long."""
         if self._left > 0:
             started = self._clock()
-            yield from self._round()
+            for rank in self._logs:
+                yield from self._read(rank)
             self._left -= self._clock() - started
 
-    def _round(self) -> Iterator[tuple[int, list[MetricPoint]]]:
-        for rank, log in self._logs.items():
-            if found := log.read(_PRINTED_BYTES):
-                yield rank, merge_points([], found, tags=self._recorded[rank])
+    def _read(self, rank: int) -> Iterator[tuple[int, list[MetricPoint]]]:
+        if found := self._logs[rank].read(_PRINTED_BYTES):
+            yield rank, merge_points([], found, tags=self._recorded[rank])
 
 
 class FailureWatch:

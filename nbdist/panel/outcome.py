@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from nbdist.diagnosis import diagnose, failure_report
 from nbdist.model import Run, RunState
+from nbdist.panel.stalling import StallReader, hung_lines
 from nbdist.store import RunDirectory
 
 
@@ -11,16 +12,19 @@ def run_report(run: Run, directory: RunDirectory, language: str = "en") -> str:
     """Why the run did not succeed: the first failure where a rank has failed, else its reason."""
     diagnosis = diagnose(run, directory)
     if run.state is RunState.FAILED and diagnosis is not None and "rank" in run.reason:
-        return f"{run.label}: {failure_report(diagnosis, language)}"
+        report = f"{run.label}: {failure_report(diagnosis, language)}"
+        return report if run.spec.nodes == 1 else f"{run.label} failed: {run.reason}\n{report}"
     text = f"{run.label} {run.state.value}"
     if run.reason:
         text += f": {run.reason}"
     if run.state is RunState.LOST:
         text += f"; see {directory.supervisor_log}"
-    return text
+    stall = StallReader(directory).look(run)
+    return text if stall is None else "\n".join([text, *hung_lines(stall, language)])
 
 
 def stopped_text(run: Run) -> str:
     """``lenet-k3f9 cancelled: 2 processes ended``: what is said of a run that was asked to stop."""
-    ended = sum(rank.exited is not None for rank in run.ranks) + run.leftover
+    here = (run.ranks[spec.rank] for spec in run.spec.here)
+    ended = sum(rank.exited is not None for rank in here) + run.leftover
     return f"[nbdist] {run.label} {run.state.value}: {ended} process{'' if ended == 1 else 'es'} ended"

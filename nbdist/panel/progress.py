@@ -252,7 +252,9 @@ class _Printed:
 def _left(seconds: float, age: float) -> float | None:
     """Of a time that was told ``age`` seconds ago, what is left; None when it is over and was wrong."""
     left = seconds - max(0.0, age)
-    return float(round(left)) if left >= 0 or seconds == 0 else None
+    if seconds == 0:
+        return 0.0
+    return float(round(left)) if left >= 0 else None
 
 
 # " 48%|████▊     | 129/268 [00:16<00:17,  7.9it/s, loss=0.06]": the format of tqdm's bars

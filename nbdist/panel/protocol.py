@@ -13,6 +13,7 @@ from typing import Any
 
 from nbdist.panel.charts import Chart
 from nbdist.panel.following import LogDelta
+from nbdist.panel.plain_lines import PlainLines
 from nbdist.panel.view import RunView
 
 _LAST_LINES = 8  # ranks; above, the strip has no room for lines, and the page has the log
@@ -38,7 +39,9 @@ class LogChunk:
             rank=delta.rank,
             first=delta.first,
             count=len(delta.lines),
-            text="\n".join(delta.lines).encode("utf-8", "replace"),
+            text=delta.lines.text
+            if isinstance(delta.lines, PlainLines)
+            else "\n".join(delta.lines).encode("utf-8", "replace"),
             times=delta.times,
             partial=delta.partial[:_PARTIAL],
             skipped=delta.skipped,

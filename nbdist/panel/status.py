@@ -13,6 +13,9 @@ from nbdist.panel.columns import pad, width
 from nbdist.panel.figures import memory_text, progress_text, rate_text, use_text
 from nbdist.panel.glance import glance
 from nbdist.panel.labels import state_word, word
+from nbdist.panel.reasons import reason_text
+from nbdist.panel.slow import slow_text
+from nbdist.panel.stalling import StallReader, held_words, stall_sentence
 from nbdist.panel.usage import UsageWatch
 from nbdist.panel.view import RankView, RunView, duration, view_of
 from nbdist.store import RunDirectory, RunReader
@@ -26,12 +29,15 @@ class StatusReader:
     """How these runs stand, as often as one asks. Directories that cannot be read are left out."""
 
     def __init__(self, directories: Sequence[RunDirectory]) -> None:
-        self._runs = [(directory, RunReader(directory), UsageWatch()) for directory in directories]
+        self._runs = [
+            (directory, RunReader(directory), UsageWatch(), StallReader(directory))
+            for directory in directories
+        ]
 
     def look(self, now: float) -> list[RunView]:
         """The views of the runs at the moment ``now`` (Unix seconds)."""
         views = []
-        for directory, reader, watch in self._runs:
+        for directory, reader, watch, stalls in self._runs:
             if (run := reader.look()) is None:
                 continue
             seen = glance(run, directory, now)
@@ -46,6 +52,8 @@ class StatusReader:
                     system=seen.system,
                     rates=seen.rates,
                     progress=None if run.state is RunState.SUCCEEDED else seen.progress,
+                    stall=stalls.look(run) if not run.state.terminal else None,
+                    slow=seen.slow,
                 )
             )
         return views
@@ -118,9 +126,9 @@ _IF_KNOWN = ("use", "rate")
 def _run_row(view: RunView, language: str) -> dict[str, str]:
     return {
         "run": view.label,
-        "state": state_word(RunState(view.state), language),
+        "state": run_state_text(view, language),
         "age": duration(view.elapsed),
-        "last line": " · ".join(filter(None, (progress_text(view, language), view.reason))),
+        "last line": " · ".join(said_of(view, language)),
     }
 
 
@@ -128,7 +136,7 @@ def _rank_rows(view: RunView, language: str) -> list[dict[str, str]]:
     return [
         {
             "rank": str(rank.rank),
-            "state": rank_state_text(rank, language),
+            "state": held_text(view, rank, language) or rank_state_text(rank, language),
             "device": rank.device,
             "pid": str(rank.pid or ""),
             "memory": memory_text(rank),
@@ -139,6 +147,32 @@ def _rank_rows(view: RunView, language: str) -> list[dict[str, str]]:
         }
         for rank in view.ranks
     ]
+
+
+def run_state_text(view: RunView, language: str) -> str:
+    """``Running``; ``Stalled`` while nothing happens."""
+    return word("stalled", language) if view.hangs else state_word(RunState(view.state), language)
+
+
+def said_of(view: RunView, language: str) -> list[str]:
+    """What is said of a run beside its state: how it hangs, how far it is, why it ended."""
+    stall = stall_sentence(view.stall, view.elapsed, language) if view.hangs and view.stall else ""
+    slow = slow_text(view.slow, language) if view.slow is not None and view.live else ""
+    reason = reason_text(view.reason, language)
+    return [text for text in (stall, progress_text(view, language), slow, reason) if text]
+
+
+def held_text(view: RunView, rank: RankView, language: str) -> str:
+    """``Held up, time.sleep``; ``Waiting, all_reduce``; empty for a rank of which nothing is known."""
+    if rank.state != "running":
+        return ""
+    if view.slow is not None and view.slow.rank == rank.rank and view.live:
+        return word("slowest", language).capitalize()
+    if not view.hangs or view.stall is None:
+        return ""
+    kind, what = held_words(view.stall).get(rank.rank, ("", ""))
+    key = {"held": "held up", "waits": "waiting", "loads": "waiting"}.get(kind)
+    return ", ".join(filter(None, (word(key, language), what))) if key else ""
 
 
 def rank_state_text(rank: RankView, language: str) -> str:

@@ -7,10 +7,10 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 
-from nbdist.model import RankState, RunState
-from nbdist.panel.figures import memory_text, progress_text, rate_text, use_text
+from nbdist.model import RankState
+from nbdist.panel.figures import memory_text, rate_text, use_text
 from nbdist.panel.labels import phrase, ranks_text, state_mark, state_word, word
-from nbdist.panel.status import rank_state_text, status_text
+from nbdist.panel.status import held_text, rank_state_text, run_state_text, said_of, status_text
 from nbdist.panel.style import rank_chip, sheet
 from nbdist.panel.view import RankView, RunView, duration
 
@@ -39,7 +39,7 @@ def status_html(views: Sequence[RunView], language: str, now: float) -> str:
 
 def _run(view: RunView, language: str) -> str:
     shown = _that_matter(view)
-    rows = "".join(_rank(rank, language) for rank in shown)
+    rows = "".join(_rank(rank, view, language) for rank in shown)
     if len(shown) < len(view.ranks):
         rows += _others(view, shown, language)
     return f"<tbody>{_heading(view, language)}{rows}</tbody>"
@@ -47,14 +47,14 @@ def _run(view: RunView, language: str) -> str:
 
 def _heading(view: RunView, language: str) -> str:
     said = [ranks_text(len(view.ranks), language), duration(view.elapsed)]
-    said += filter(None, (progress_text(view, language), view.reason))
+    said += said_of(view, language)
     bar = ""
     if view.progress is not None and view.live:
         share = 100 * min(1.0, max(0.0, view.progress.fraction))
         bar = f'<span class="n-bar"><span style="width:{share:.0f}%"></span></span> '
     return (
-        f'<tr class="n-run"><th colspan="{len(_COLUMNS)}">{_mark(view.state)} '
-        f"{html.escape(state_word(RunState(view.state), language))} <code>{html.escape(view.label)}</code> "
+        f'<tr class="n-run"><th colspan="{len(_COLUMNS)}">{_mark("stalled" if view.hangs else view.state)} '
+        f"{html.escape(run_state_text(view, language))} <code>{html.escape(view.label)}</code> "
         f'{bar}<span class="n-muted">{html.escape(" · ".join(said))}</span></th></tr>'
     )
 
@@ -63,10 +63,10 @@ def _mark(state: str) -> str:
     return f'<span class="n-{state}" aria-hidden="true">{state_mark(state)}</span>'
 
 
-def _rank(rank: RankView, language: str) -> str:
+def _rank(rank: RankView, view: RunView, language: str) -> str:
     line = html.escape(rank.last_line.strip())
     cells = [
-        _mark(rank.state) + " " + html.escape(rank_state_text(rank, language)),
+        _state(rank, view, language),
         html.escape(rank.device),
         memory_text(rank),
         use_text(rank),
@@ -79,6 +79,14 @@ def _rank(rank: RankView, language: str) -> str:
     texts += f'<td class="n-extra">{duration(rank.elapsed)}</td><td class="n-extra">{rank.pid or ""}</td>'
     last = f'<td class="n-last" title="{line}">{line}</td>'
     return f"<tr><td>{rank_chip(str(rank.rank))}</td>{texts}{last}</tr>"
+
+
+def _state(rank: RankView, view: RunView, language: str) -> str:
+    held = held_text(view, rank, language)
+    shown = rank.state
+    if held:
+        shown = "stalled" if held.startswith(word("held up", language)) else "pending"
+    return f"{_mark(shown)} {html.escape(held or rank_state_text(rank, language))}"
 
 
 def _that_matter(view: RunView) -> list[RankView]:

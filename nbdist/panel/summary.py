@@ -13,6 +13,9 @@ from nbdist.panel.endings import logs_title, outcomes
 from nbdist.panel.facts import Facts, facts_of
 from nbdist.panel.figures import number_text
 from nbdist.panel.labels import failure_title, leftover_text, ranks_text, state_word, word
+from nbdist.panel.reasons import reason_text
+from nbdist.panel.slow import slow_text
+from nbdist.panel.stalling import hung_lines
 from nbdist.panel.summary_page import summary_page
 from nbdist.panel.view import duration
 from nbdist.store import RunDirectory
@@ -29,7 +32,7 @@ def headline(run: Run, language: str) -> str:
     """``lenet-k3f9 · Finished · 2 ranks · 0:47``, with the reason when it did not succeed."""
     ranks = ranks_text(run.spec.world_size, language)
     text = f"{run.label} · {state_word(run.state, language)} · {ranks} · {duration(run.elapsed(0))}"
-    return f"{text} · {run.reason}" if run.reason else text
+    return f"{text} · {reason_text(run.reason, language)}" if run.reason else text
 
 
 def summary_text(run: Run, directory: RunDirectory, language: str, notes: Sequence[str] = ()) -> str:
@@ -60,6 +63,8 @@ def _text(facts: Facts, language: str, notes: Sequence[str]) -> str:
         lines.append(f"{word('metrics', language)}: {values}")
     if facts.failure is not None:
         lines.append(failure_title(facts.failure, language))
+    if facts.slow is not None:
+        lines.append(slow_text(facts.slow, language))
     lines += filter(None, (leftover_text(run.leftover, language), *notes))
     return "\n".join(f"[nbdist] {line}" for line in lines)
 
@@ -71,6 +76,8 @@ def _plain(facts: Facts, language: str, notes: Sequence[str]) -> str:
         parts.append("\n".join(" ".join(outcome) for outcome in outcomes(facts, language)))
     if facts.diagnosis is not None:
         parts.append(failure_report(facts.diagnosis, language))
+    if facts.stall is not None:
+        parts.append("\n".join(hung_lines(facts.stall, language)))
     for ranks, lines in facts.logs:
         title = f"{logs_title(ranks, language)} · {word('end of log', language)}"
         parts.append("\n    ".join([title, *(lines[-_LOG_LINES:] or [word("no output", language)])]))

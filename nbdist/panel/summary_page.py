@@ -29,6 +29,9 @@ from nbdist.panel.labels import (
     state_word,
     word,
 )
+from nbdist.panel.reasons import reason_text
+from nbdist.panel.slow import slow_text
+from nbdist.panel.stalling import StallView, hung_lines
 from nbdist.panel.style import rank_chip, sheet
 from nbdist.panel.view import duration
 
@@ -45,28 +48,31 @@ _NAME_ROOM = 60
 
 def summary_page(facts: Facts, language: str, notes: Sequence[str]) -> str:
     run = facts.run
-    parts = [_head(facts, language)]
+    parts = [head_html(facts, language)]
     if run.state is not RunState.SUCCEEDED:
-        parts.append(_chips(facts, language))
+        parts.append(outcomes_html(facts, language))
     if facts.diagnosis is not None:
-        parts.append(_failure(facts.diagnosis, facts, language))
+        parts.append(failure_html(facts.diagnosis, facts, language))
+    if facts.stall is not None:
+        parts.append(stall_html(facts.stall, language))
     if facts.curves:
         parts.append(_metrics(facts, language))
-    said = filter(None, (leftover_text(run.leftover, language), *notes))
+    slow = slow_text(facts.slow, language) if facts.slow is not None else ""
+    said = filter(None, (slow, leftover_text(run.leftover, language), *notes))
     parts += [f"<div>{html.escape(note)}</div>" for note in said]
     parts.append(_logs(facts, language))
     parts.append(_foot(facts, language))
-    return f'{_SHEET}<div class="nbdist-summary">{"".join(parts)}</div>'
+    return f'{SHEET}<div class="nbdist-summary">{"".join(parts)}</div>'
 
 
-def _head(facts: Facts, language: str) -> str:
+def head_html(facts: Facts, language: str) -> str:
     run, state = facts.run, facts.run.state
     said = [ranks_text(run.spec.world_size, language), duration(run.elapsed(0))]
     if facts.progress is not None:
         so_far = ", ".join(filter(None, (percent(facts.progress.fraction), facts.progress.text)))
         said.append(phrase("at", language).format(progress=so_far))
     if run.reason:
-        said.append(run.reason)
+        said.append(reason_text(run.reason, language))
     return (
         f'<div class="n-head"><span class="n-pill n-{state.value}"><span aria-hidden="true">'
         f"{state_mark(state.value)}</span> <b>{html.escape(state_word(state, language))}</b></span> "
@@ -75,7 +81,7 @@ def _head(facts: Facts, language: str) -> str:
     )
 
 
-def _chips(facts: Facts, language: str) -> str:
+def outcomes_html(facts: Facts, language: str) -> str:
     cells = "".join(
         f"<div>{rank_chip(clipped(ranks, _NAME_ROOM))} "
         f'<span class="n-{_BY_MARK.get(mark, "muted")}" aria-hidden="true">{mark}</span> '
@@ -108,7 +114,7 @@ def _tile(curve: Curve, language: str) -> str:
     return f"<div>{_escaped(curve.tag, _NAME_ROOM)} <b>{number_text(curve.last)}</b>{begun}</div>"
 
 
-def _failure(diagnosis: Diagnosis, facts: Facts, language: str) -> str:
+def failure_html(diagnosis: Diagnosis, facts: Facts, language: str) -> str:
     failure = diagnosis.failure
     after = max(0.0, failure.time - (facts.run.started or failure.time))
     when = phrase("at time", language).format(time=duration(after))
@@ -123,13 +129,22 @@ def _failure(diagnosis: Diagnosis, facts: Facts, language: str) -> str:
     if diagnosis.hint is not None:
         parts.append(_hint(diagnosis.hint, language))
     parts += [f"<div>{_escaped(note.text(language), _LINE_ROOM)}</div>" for note in diagnosis.notes[:_SHOWN]]
-    if lines := traceback_lines(failure):
+    if lines := traceback_lines(failure, language):
         title = html.escape(word("traceback", language))
         trace = html.escape(_printable(shortened("\n".join(lines), _REPORT_ROOM)))
         parts.append(f"<details><summary>{title}</summary><pre>{trace}</pre></details>")
     if diagnosis.groups:
         parts.append(_others(diagnosis.groups, facts.run, language))
     return f'<div class="n-failure">{"".join(parts)}</div>'
+
+
+def stall_html(stall: StallView, language: str) -> str:
+    """Where the ranks were: the sentence, and the stacks behind it."""
+    first, *others = hung_lines(stall, language)
+    stacks = _escaped("\n".join(others), _REPORT_ROOM)
+    title = html.escape(word("stacks", language))
+    folded = f"<details><summary>{title}</summary><pre>{stacks}</pre></details>" if stacks else ""
+    return f'<div class="n-failure"><b>{_escaped(first, _MESSAGE_ROOM)}</b>{folded}</div>'
 
 
 def _said(failure: Failure) -> str:
@@ -219,7 +234,7 @@ def _foot(facts: Facts, language: str) -> str:
 def initial_html(run: Run, language: str) -> str:
     """What stands in for the widget where widgets are not drawn, while the run goes on."""
     return (
-        f'{_SHEET}<div class="nbdist-summary"><b>{_escaped(run.label, _NAME_ROOM)}</b> '
+        f'{SHEET}<div class="nbdist-summary"><b>{_escaped(run.label, _NAME_ROOM)}</b> '
         f"{html.escape(word('live elsewhere', language))}</div>"
     )
 
@@ -233,7 +248,7 @@ def _escaped(text: str, room: int) -> str:
     return html.escape(clipped(_printable(text), room))
 
 
-_SHEET = sheet(
+SHEET = sheet(
     "nbdist-summary",
     """
 & { border: 1px solid LINE; border-radius: 2px; padding: 8px 12px;

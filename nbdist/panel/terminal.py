@@ -8,16 +8,18 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from nbdist.model import RankState, RunState
+from nbdist.model import RankState
 from nbdist.panel.ansi import colours_alone, printable
 from nbdist.panel.block import Block, Line, Terminal
 from nbdist.panel.columns import cut, pad, width
 from nbdist.panel.figures import memory_text, progress_text, rate_text, slowest, use_text
 from nbdist.panel.following import LogDelta, Surface
 from nbdist.panel.labels import phrase, rank_ranges, ranks_text, state_mark, state_word, word
-from nbdist.panel.status import rank_state_text
+from nbdist.panel.status import held_text, rank_state_text, run_state_text
 from nbdist.panel.text import (
     LINES_LIMIT,
+    QueueNotes,
+    StallNotes,
     TextSurface,
     introduction,
     rank_prefix,
@@ -32,6 +34,7 @@ _BAR = 20
 _SHADES = {
     "running": "brand",
     "stopping": "warn",
+    "stalled": "warn",
     "succeeded": "good",
     "failed": "bad",
     "lost": "bad",
@@ -70,6 +73,8 @@ class TerminalSurface:
         self._logs = logs
         self._state = ""
         self._growing: dict[int, str] = {}
+        self._stall = StallNotes(language)
+        self._queue = QueueNotes()
 
     def __enter__(self) -> TerminalSurface:
         return self
@@ -84,6 +89,7 @@ class TerminalSurface:
         above += self._lines(view, deltas)
         if view.state == "stopping" != self._state:
             above.append(stopping_text(view))
+        above += [self._queue.note(view), self._stall.note(view)]
         self._state = view.state
         for delta in deltas:
             self._growing[delta.rank] = delta.partial
@@ -118,8 +124,9 @@ class TerminalSurface:
 
     def _head(self, view: RunView, room: int) -> Line:
         """State, label, progress, time; the bar and how many ranks where there is room for them."""
-        state = f" {state_word(RunState(view.state), self._language)}  "
-        line = Line().add(state_mark(view.state), _SHADES.get(view.state, "grey")).add(state, "bold")
+        state = f" {run_state_text(view, self._language)}  "
+        shown = "stalled" if view.hangs else view.state
+        line = Line().add(state_mark(shown), _SHADES.get(shown, "grey")).add(state, "bold")
         line.add(cut(view.label, room - line.width))
         elapsed = f"  {duration(view.elapsed)}"
         spare = room - line.width - width(elapsed)
@@ -149,7 +156,7 @@ class TerminalSurface:
             yield f"  {progress_text(replace(view, progress=progress), self._language)}"
 
     def _ranks(self, view: RunView, room: int) -> list[Line]:
-        rows = [self._cells(rank) for rank in view.ranks]
+        rows = [self._cells(rank, view) for rank in view.ranks]
         widths = [max(map(width, column)) for column in zip(*rows, strict=True)]
         for column in _DISPENSABLE:
             if sum(taken + 2 for taken in widths if taken) <= room:
@@ -157,13 +164,13 @@ class TerminalSurface:
             widths[column] = 0
         return [self._rank(rank, row, widths, room) for rank, row in zip(view.ranks, rows, strict=True)]
 
-    def _cells(self, rank: RankView) -> list[str]:
+    def _cells(self, rank: RankView, view: RunView) -> list[str]:
         rate = (
             phrase("rate", self._language).format(rate=rate_text(rank.rate)) if rank.rate is not None else ""
         )
         return [
             f"{rank.rank} {state_mark(rank.state)}",
-            rank_state_text(rank, self._language),
+            held_text(view, rank, self._language) or rank_state_text(rank, self._language),
             rank.device,
             memory_text(rank),
             use_text(rank),

@@ -8,7 +8,8 @@ from collections.abc import Callable, Collection
 
 from nbdist.panel.figures import progress_text
 from nbdist.panel.following import LogDelta
-from nbdist.panel.labels import ranks_text
+from nbdist.panel.labels import phrase, ranks_text
+from nbdist.panel.stalling import stall_sentence
 from nbdist.panel.view import RunView, duration
 
 LINES_LIMIT = 20_000
@@ -38,6 +39,8 @@ class TextSurface:
         self._limit = self._room = limit
         self._state = ""
         self._progress = _ProgressNotes(language)
+        self._stall = StallNotes(language)
+        self._queue = QueueNotes()
 
     def update(self, view: RunView, deltas: list[LogDelta]) -> None:
         if not self._state:
@@ -49,8 +52,9 @@ class TextSurface:
             self._state = view.state
             if view.state == "stopping":
                 self._write(stopping_text(view))
-        if note := self._progress.note(view):
-            self._write(note)
+        for note in (self._queue.note(view), self._progress.note(view), self._stall.note(view)):
+            if note:
+                self._write(note)
 
     def _lines(self, delta: LogDelta, ranks: int) -> str:
         prefix = rank_prefix(delta.rank, ranks)
@@ -63,6 +67,20 @@ class TextSurface:
             out.append(f"[nbdist] {self._limit:,} lines are shown; the rest is in the log: {self._logs}\n")
         self._room -= len(delta.lines)
         return "".join(out)
+
+
+class QueueNotes:
+    """A line when a run waits in the queue of an engine, and when the reason is another one."""
+
+    def __init__(self) -> None:
+        self._said = ""
+
+    def note(self, view: RunView) -> str:
+        """The line that is due now; empty for none."""
+        if view.state != "pending" or not view.reason or view.reason == self._said:
+            return ""
+        self._said = view.reason
+        return f"[nbdist] queued: {view.reason}\n"
 
 
 class _ProgressNotes:
@@ -85,6 +103,27 @@ class _ProgressNotes:
             return ""
         self._said, self._next = tenths, view.elapsed + _PROGRESS_PERIOD
         return f"[nbdist] {view.label}: {progress_text(view, self._language)}\n"
+
+
+class StallNotes:
+    """A line when a run hangs, once it is known where, and one when it goes on."""
+
+    def __init__(self, language: str) -> None:
+        self._language = language
+        self._since: float | None = None
+
+    def note(self, view: RunView) -> str:
+        """The line that is due now; empty for none."""
+        if view.hangs and view.stall is not None and view.stall.taken is not None:
+            if self._since is None:
+                self._since = view.stall.since
+                return f"[nbdist] {view.label}: {stall_sentence(view.stall, view.elapsed, self._language)}\n"
+        elif self._since is not None and view.live and view.stall is None:
+            seconds = f"{max(0.0, view.elapsed - self._since):.0f}"
+            self._since = None
+            said = phrase("goes on", self._language).format(label=view.label, seconds=seconds)
+            return f"[nbdist] {said}\n"
+        return ""
 
 
 class LogSurface:

@@ -7,9 +7,14 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from nbdist import config
 from nbdist.diagnosis import describe_exit
 from nbdist.model import Rank, RankState, Run
+from nbdist.panel.elsewhere import device_text, log_place
 from nbdist.panel.progress import Progress
+from nbdist.panel.reasons import reason_text
+from nbdist.panel.slow import SlowView
+from nbdist.panel.stalling import StallView
 from nbdist.panel.usage import RankUsage
 from nbdist.store import MetricPoint
 
@@ -51,7 +56,8 @@ class FailureView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunView:
-    """The header and the strip. ``elapsed`` is seconds at the moment the view was made."""
+    """The header and the strip. ``elapsed`` is seconds at the moment the view was made; ``stall`` is there
+    while nothing happens, whatever the state."""
 
     run_id: str
     label: str
@@ -62,6 +68,13 @@ class RunView:
     ranks: tuple[RankView, ...]
     progress: Progress | None = None
     failure: FailureView | None = None
+    stall: StallView | None = None
+    slow: SlowView | None = None
+
+    @property
+    def hangs(self) -> bool:
+        """Whether it is shown as stalled."""
+        return self.live and self.stall is not None and self.state == "running"
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -74,6 +87,8 @@ class RunView:
             "ranks": tuple(RankView(**rank) for rank in data["ranks"]),
             "progress": None if progress is None else Progress(**progress),
             "failure": None if failure is None else FailureView(**failure),
+            "stall": None if data.get("stall") is None else StallView.from_dict(data["stall"]),
+            "slow": None if data.get("slow") is None else SlowView(**data["slow"]),
         }
         return cls(**(dict(data) | parts))
 
@@ -88,6 +103,8 @@ def view_of(
     rates: Mapping[int, float | None] | None = None,
     progress: Progress | None = None,
     failure: FailureView | None = None,
+    stall: StallView | None = None,
+    slow: SlowView | None = None,
 ) -> RunView:
     """The view of a run at the moment ``now`` (Unix seconds).
 
@@ -100,7 +117,7 @@ def view_of(
         label=run.label,
         state=run.state.value,
         live=not run.state.terminal,
-        reason=run.reason or run.stop_reason,
+        reason=run.reason or run.stop_reason or reason_text(run.queued, config.language()),
         elapsed=run.elapsed(now),
         ranks=tuple(
             _rank_view(
@@ -108,23 +125,28 @@ def view_of(
                 now,
                 used=_used(rank, now, system.get(rank.rank), usage.get(rank.rank)),
                 rate=rates.get(rank.rank),
-                last_line=last_lines.get(rank.rank, ""),
+                last_line=log_place(run, rank) or last_lines.get(rank.rank, ""),
+                device=device_text(run, rank),
             )
             for rank in run.ranks
         ),
         # of a run that has ended nothing is left, however far it came
         progress=replace(progress, remaining=None) if progress and run.state.terminal else progress,
         failure=failure,
+        stall=stall,
+        slow=slow,
     )
 
 
-def _rank_view(rank: Rank, now: float, *, used: _Used, rate: float | None, last_line: str) -> RankView:
+def _rank_view(
+    rank: Rank, now: float, *, used: _Used, rate: float | None, last_line: str, device: str
+) -> RankView:
     running = _runs(rank)
     return RankView(
         rank=rank.rank,
         node=rank.spec.node_rank,
         state=rank.state.value,
-        device=str(rank.spec.device),
+        device=device,
         pid=rank.process.pid if rank.process is not None and running else None,
         memory=used.memory,
         memory_total=used.memory_total,
@@ -135,7 +157,7 @@ def _rank_view(rank: Rank, now: float, *, used: _Used, rate: float | None, last_
         rate=rate if running else None,
         exit=""
         if rank.code is None
-        else describe_exit(rank.code, oom=rank.oom, ended=rank.state is RankState.ENDED),
+        else describe_exit(rank.code, oom=rank.oom, ended=rank.state is RankState.ENDED, memory=rank.memory),
         elapsed=_elapsed(rank, now),
         last_line=last_line[:200],
     )

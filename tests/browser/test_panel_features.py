@@ -255,8 +255,18 @@ for i in range(3000):
         panel.get_by_role("searchbox").fill("line 1234 of rank 1")
         expect(panel.locator(".nbdist-count[role=status]").first).to_have_text("1/1")
         expect(panel.get_by_role("button", name="Stop", exact=True)).to_have_count(0)
+        expect(lab.cell(2).locator(".nbdist-summary")).to_be_hidden()
         lab.save()
+        page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.shutdown()")
+        # as in any page that has not got the widget
+        page.goto(f"{page.url.partition('?')[0]}?reset")
+        summary = lab.cell(2).locator(".nbdist-summary")
+        expect(summary).to_contain_text("Finished", timeout=30_000)
+        expect(summary).to_be_visible()
+        expect(panel).to_have_count(0)
+        expect(lab.cell(2)).not_to_contain_text("widget")
     assert notebook.stat().st_size < 50_000
+    assert "widget-view" not in notebook.read_text()
 
 
 def test_the_status_is_live_and_ends_by_itself(lab_server: LabServer, browser: Browser) -> None:

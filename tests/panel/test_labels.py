@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import string
+from pathlib import Path
 
 import pytest
 
-from nbdist.diagnosis import Failure
+from nbdist.diagnosis import Failure, describe_exit
 from nbdist.model import Rank, RankState, RunState
 from nbdist.panel import labels
 from nbdist.panel.labels import exit_text, failure_title, rank_ranges, state_mark, state_word
+from nbdist.panel.reasons import reason_text
 from nbdist.store import ErrorFrame, ErrorReport
 from tests.fakes.runs import a_spec
 
@@ -138,3 +141,28 @@ REPORT = ErrorReport(
 )
 def test_a_failure_has_a_title(failure: Failure, english: str, chinese: str) -> None:
     assert [failure_title(failure, language) for language in ("en", "zh")] == [english, chinese]
+
+
+@pytest.mark.parametrize(
+    ("english", "chinese"),
+    [
+        ("the kernel was interrupted", "内核被中断"),
+        ("stopped by %dist_stop", "由 %dist_stop 停止"),
+        ("ranks 0, 3 failed", "进程 0, 3 失败"),
+        ("the time limit of 5 s was reached", "已达到 5 秒的时限"),
+        ("its supervisor (pid 77) was killed by SIGKILL", "其监督进程(pid 77)被 SIGKILL 结束"),
+        ("because I say so", "because I say so"),
+        ("", ""),
+    ],
+)
+def test_why_a_run_ended_is_said_in_the_readers_language(english: str, chinese: str) -> None:
+    assert (reason_text(english, "zh"), reason_text(english, "en")) == (chinese, english)
+
+
+def test_what_the_page_says_of_exits_in_chinese_is_what_is_said_here() -> None:
+    samples = json.loads(Path("tests/fixtures/exits.json").read_text())
+
+    assert [describe_exit(**sample["asked"]) for sample in samples] == [sample["en"] for sample in samples]
+    assert [describe_exit(**sample["asked"], language="zh") for sample in samples] == [
+        sample["zh"] for sample in samples
+    ]

@@ -50,6 +50,22 @@ def test_a_log_that_is_all_numbers_takes_a_small_part_of_a_core(tmp_path: Path) 
     assert [rank for rank, _ in prints.next(CREATED + 0.3)] == [0]
 
 
+def test_prints_of_many_ranks_are_read_in_turns_so_that_their_lines_need_not_wait(tmp_path: Path) -> None:
+    run = WrittenRun(tmp_path, a_spec(ranks=3))
+    prints = Prints(itertools.count(0.0, 0.02).__next__)
+    prints.begin({rank: run.directory.rank(rank) for rank in range(3)})
+    for rank in range(3):
+        run.printed(rank, TRAINING)
+
+    turns = []
+    for look in range(3):
+        turns.append([rank for rank, _ in prints.next(CREATED + look / 10)])
+        assert prints.begun == (look < 2)
+
+    assert turns == [[0], [1], [2]]
+    assert list(prints.next(CREATED + 0.3)) == [], "all three turns count"
+
+
 def test_a_run_may_ask_that_its_prints_are_left_alone(tmp_path: Path) -> None:
     run = WrittenRun(tmp_path, a_spec(scrape=False)).happened(*STARTED).printed(0, TRAINING)
 

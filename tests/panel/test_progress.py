@@ -96,6 +96,15 @@ def test_the_time_left_is_not_told_before_it_can_be() -> None:
     assert later.remaining == pytest.approx(39.0, abs=1.0)
 
 
+def test_at_the_end_nothing_is_left_however_long_ago_that_was() -> None:
+    progress = after_lines("100%|██████████| 10/10 [00:05<00:00,  2.0it/s]")
+
+    found = progress.progress(NOW + 7200)
+
+    assert found is not None
+    assert found.remaining == 0.0
+
+
 def test_the_time_left_follows_the_recent_past() -> None:
     progress = RankProgress()
     progress.logged(points(range(100), total=1000, every=0.1))

@@ -335,3 +335,11 @@ def test_where_no_widget_is_drawn_something_stands_in() -> None:
         "text/html": "<b>run</b>",
         "text/plain": "run",
     }
+
+
+def test_what_a_notebook_keeps_may_be_without_the_widget_and_has_its_place() -> None:
+    page = Page()
+
+    bundle = page.surface.placed({"text/html": "<b>run</b>", "text/plain": "run"})
+
+    assert bundle == {"text/html": '<div data-nbdist-panel="p1"><b>run</b></div>', "text/plain": "run"}

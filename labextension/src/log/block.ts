@@ -1,4 +1,4 @@
-/** Some thousand lines of a rank: as strings while they are new, packed later, unpacked to be looked at. */
+/** Some thousand lines of a rank: as strings while they come, then as bytes, packed later; read again when looked at. */
 import { deflateSync, inflateSync, strFromU8, strToU8 } from 'fflate';
 
 import { growing16, growingFloat, type NumberArray } from './growing';
@@ -16,9 +16,9 @@ export class Block {
   missing = 0;
   /** position of the first row, that of a placeholder if there is one, among the rows of the rank's log */
   rowStart = 0;
-  /** no more lines come */
-  closed = false;
   private lines: string[] | null = [];
+  /** strings that live on cost the page its pauses: bytes do not */
+  private raw: Uint8Array | null = null;
   private packed: Uint8Array | null = null;
   private unpackedBytes = 0;
   private characters = 0;
@@ -35,6 +35,11 @@ export class Block {
 
   get end(): number {
     return this.first + this.count;
+  }
+
+  /** no more lines come */
+  get closed(): boolean {
+    return this.lines === null;
   }
 
   get full(): boolean {
@@ -80,26 +85,35 @@ export class Block {
     return (this.marks.items[index]! & ERROR) !== 0;
   }
 
-  /** The lines as they are at hand: null once they are packed. */
+  /** The lines as they are at hand: null once the block is closed. */
   get fresh(): readonly string[] | null {
     return this.lines;
   }
 
   /** All lines, joined by newlines. */
   text(): string {
-    return this.lines
-      ? this.lines.join('\n')
-      : strFromU8(inflateSync(this.packed!, { out: new Uint8Array(this.unpackedBytes) }));
+    if (this.lines) {
+      return this.lines.join('\n');
+    }
+    return strFromU8(this.raw ?? inflateSync(this.packed!, { out: new Uint8Array(this.unpackedBytes) }));
   }
 
-  pack(): void {
+  /** Take no more lines. */
+  close(): void {
     if (this.lines) {
-      const bytes = strToU8(this.lines.join('\n'));
-      this.unpackedBytes = bytes.length;
-      this.packed = deflateSync(bytes, { level: 1 });
+      this.raw = strToU8(this.lines.join('\n'));
       this.lines = null;
       trim(this.times);
       trim(this.marks);
+    }
+  }
+
+  pack(): void {
+    this.close();
+    if (this.raw) {
+      this.unpackedBytes = this.raw.length;
+      this.packed = deflateSync(this.raw, { level: 1 });
+      this.raw = null;
     }
   }
 }

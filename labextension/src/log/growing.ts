@@ -30,8 +30,12 @@ export class Growing<T extends NumberArray> {
     const length = this.length - removed + count;
     this.reserve(length);
     this.items.copyWithin(at + count, at + removed, this.length);
-    for (let i = 0; i < count; i++) {
-      this.items[at + i] = added[i]!;
+    if (ArrayBuffer.isView(added)) {
+      this.items.set((added as NumberArray).subarray(0, count), at);
+    } else {
+      for (let i = 0; i < count; i++) {
+        this.items[at + i] = added[i]!;
+      }
     }
     this.length = length;
   }

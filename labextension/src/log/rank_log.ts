@@ -50,12 +50,12 @@ export class RankLog implements LogRows {
   }
 
   receive(delta: LogDelta): void {
-    const end = delta.first + delta.lines.length;
+    const end = delta.first + delta.count;
     this.announced = Math.max(this.announced, end);
     if (end >= this.next) {
       this.partial = delta.partial;
     }
-    if (!delta.lines.length) {
+    if (!delta.count) {
       if (delta.skipped && delta.first >= this.next) {
         this.skippedAhead = { line: delta.first, bytes: delta.skipped };
       }
@@ -212,7 +212,7 @@ export class RankLog implements LogRows {
   }
 
   private append(delta: LogDelta): void {
-    const { first, lines } = delta;
+    const { first, lines, count } = delta;
     const rows = this.blockRows;
     const from = Math.max(first, this.next);
     const skipped = from === first ? delta.skipped || this.skippedBefore(first) : 0;
@@ -222,7 +222,7 @@ export class RankLog implements LogRows {
       this.close(block);
     }
     const times = new LineTimes(delta.times, from - first);
-    for (let line = from; line < first + lines.length; line++) {
+    for (let line = from; line < first + count; line++) {
       if (!block || block.full) {
         if (block && !block.closed) {
           this.close(block);
@@ -231,7 +231,7 @@ export class RankLog implements LogRows {
       }
       this.push(block, lines[line - first]!, times.next());
     }
-    this.next = first + lines.length;
+    this.next = first + count;
     this.onSplice(rows, 0, this.blockRows - rows);
     this.watchers.tell(this.above + rows, 0, this.blockRows - rows);
   }
@@ -251,7 +251,7 @@ export class RankLog implements LogRows {
 
   private close(block: Block): void {
     if (!block.closed) {
-      block.closed = true;
+      block.close();
       this.onClosed(block);
     }
   }
@@ -269,7 +269,7 @@ export class RankLog implements LogRows {
 
   /** Put lines where they were missing. */
   private fill(delta: LogDelta): void {
-    const end = delta.first + delta.lines.length;
+    const end = delta.first + delta.count;
     for (let at = this.indexOfLine(delta.first); at < this.blocks.length; at++) {
       const after = this.blocks[at]!;
       const from = Math.max(delta.first, after.first - after.missing, this.first);
@@ -291,25 +291,42 @@ export class RankLog implements LogRows {
     const restAfter = after.first - to;
     const times = new LineTimes(delta.times, from - delta.first);
     const inTraceback = this.inTraceback;
+    const { lines } = delta;
     const filled: Block[] = [];
     this.inTraceback = false;
+    let block = this.growing(at - 1, from, restBefore, delta);
     for (let line = from; line < to; line++) {
-      if (!filled.length || filled.at(-1)!.full) {
-        filled.push(new Block(line, line === from && from === delta.first ? delta.skipped : 0));
+      if (!block || block.full) {
+        if (block) {
+          this.close(block);
+        }
+        block = new Block(line, line === from && from === delta.first ? delta.skipped : 0);
+        filled.push(block);
       }
-      this.push(filled.at(-1)!, delta.lines[line - delta.first]!, times.next());
+      this.push(block, lines[line - delta.first]!, times.next());
     }
     this.inTraceback = inTraceback;
     this.missing -= to - from;
-    filled[0]!.missing = restBefore;
+    if (filled[0]) {
+      filled[0].missing = restBefore;
+    }
     after.missing = restAfter;
     this.blocks.splice(at, 0, ...filled);
-    this.number(at);
-    filled.forEach(block => this.close(block));
+    this.number(Math.max(0, at - 1));
+    if (!restAfter) {
+      this.close(block!);
+    }
     const added = after.rowStart + (restAfter ? 1 : 0) - row;
     this.onSplice(row, 1, added);
     this.watchers.tell(this.above + row, 1, added);
     return filled.length;
+  }
+
+  /** The block at `at` when it is one that was put into a gap and goes on with line `from`. */
+  private growing(at: number, from: number, restBefore: number, delta: LogDelta): Block | undefined {
+    const block = this.blocks[at];
+    const goesOn = block && !block.full && block.end === from && !restBefore;
+    return goesOn && !(delta.skipped && from === delta.first) ? block : undefined;
   }
 
   /** Number the rows of the blocks from `at` on. */

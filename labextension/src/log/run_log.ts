@@ -1,13 +1,14 @@
 /** All logs of a run that this page has: fed with deltas, read by panes. */
 import type { LogDelta } from '../protocol';
 import { type Block, Unpacked } from './block';
+import { Inbox } from './inbox';
 import { MergedLog } from './merged_log';
 import { RankLog } from './rank_log';
 import { RankSets } from './rank_sets';
 import { browserTurns, Slices, type Turns } from './slices';
 
-/** blocks that may wait to be packed while lines come fast; 64 MB */
-const UNPACKED = 1000;
+/** blocks that may wait to be packed while lines come fast; 8 MB */
+const UNPACKED = 128;
 
 /** milliseconds */
 const BETWEEN_DRAWINGS = 80;
@@ -26,6 +27,7 @@ export class RunLog {
   private readonly sets = new RankSets();
   private readonly unpacked = new Unpacked();
   private readonly listeners = new Set<() => void>();
+  private readonly inbox = new Inbox(delta => this.rank(delta.rank).receive(delta));
   private readonly closed: Block[] = [];
   private readonly bound: number;
   private readonly turns: Turns;
@@ -41,12 +43,10 @@ export class RunLog {
 
   /** Take what has come. Lines later than `completeUntil` are kept out of the merged log until their turn. */
   receive(deltas: readonly LogDelta[], completeUntil: number | null): void {
-    for (const delta of deltas) {
-      this.rank(delta.rank).receive(delta);
-    }
-    // the times of lines are kept in single precision
-    this.all.limit = completeUntil === null ? Number.MAX_VALUE : Math.fround(completeUntil);
-    this.slices.now(this.merge);
+    this.slices.now(timeUp => {
+      this.inbox.receive(deltas, completeUntil, timeUp);
+      return this.merge(timeUp);
+    }, this.merge);
   }
 
   /** The log of a rank; empty while none of its lines has come. */
@@ -57,7 +57,7 @@ export class RunLog {
       this.logs.set(rank, log);
       this.all.join(log);
       // reading all ranks side by side needs a block of each
-      this.unpacked.capacity = Math.max(32, this.logs.size + 16);
+      this.unpacked.capacity = Math.max(16, this.logs.size + 8);
     }
     return log;
   }
@@ -71,8 +71,14 @@ export class RunLog {
     return this.logs.get(rank)?.errors ?? 0;
   }
 
+  /** Whether lines are missing that nobody is about to send. */
   get incomplete(): boolean {
-    return [...this.logs.values()].some(log => log.incomplete);
+    return this.inbox.complete && [...this.logs.values()].some(log => log.incomplete);
+  }
+
+  /** Whether everything that was written has come and stands in its place. */
+  get settled(): boolean {
+    return this.inbox.complete && this.all.settled;
   }
 
   /** bytes of text that are kept packed */
@@ -87,7 +93,9 @@ export class RunLog {
   }
 
   private readonly merge = (timeUp: () => boolean): boolean => {
-    const done = this.all.advance(timeUp);
+    const read = this.inbox.readOn(timeUp);
+    this.all.limit = this.inbox.limit;
+    const done = this.all.advance(timeUp) && read;
     const now = this.turns.now();
     // what is merged in many turns is not drawn after each of them
     if (done || now - this.notified >= BETWEEN_DRAWINGS) {

@@ -23,7 +23,7 @@ export class Slices {
   constructor(
     private readonly turns: Turns,
     /** milliseconds of work a turn */
-    private readonly budget = 10,
+    private readonly budget = 6,
   ) {}
 
   get idle(): boolean {
@@ -46,10 +46,10 @@ export class Slices {
     this.jobs = this.jobs.filter(other => other !== job);
   }
 
-  /** Do what fits into a turn now; what is left comes later. */
-  now(job: Job): void {
+  /** Do what fits into a turn now; what is left comes later, as `rest` does it. */
+  now(job: Job, rest = job): void {
     if (!job(this.timeUp())) {
-      this.add(job, true);
+      this.add(rest, true);
     }
   }
 

@@ -4,8 +4,9 @@ import { clock, percent } from '../numbers';
 import type { Progress, RunView } from '../protocol';
 import type { Words } from '../words';
 import { useSeconds } from './clocks';
-import { Icon, Mark } from './Marks';
+import { HeldMark, Icon, Mark } from './Marks';
 import { RunMenu } from './RunMenu';
+import { hangs } from './Stall';
 
 export interface HeaderProps {
   view: RunView;
@@ -26,14 +27,19 @@ export const Header = memo(function Header(props: HeaderProps): ReactElement {
   return (
     <>
       <div className="nbdist-head">
-        <span className="nbdist-pill" role="status" data-state={view.state}>
-          <Mark state={view.state} />
-          {words.run[view.state]}
+        <span className="nbdist-pill" role="status" data-state={hangs(view) ? 'stalled' : view.state}>
+          {hangs(view) ? <HeldMark kind="held" /> : <Mark state={view.state} />}
+          {hangs(view) ? words.stalled : words.run[view.state]}
         </span>
         <span className="nbdist-name" title={view.runId}>
           {view.label}
         </span>
         {!narrow && <span className="nbdist-quiet nbdist-count-of-ranks">{sizeOf(view, words)}</span>}
+        {view.state === 'pending' && view.reason && (
+          <span className="nbdist-quiet nbdist-progress-text" title={view.reason}>
+            {view.reason}
+          </span>
+        )}
         <span className="nbdist-space" />
         {!narrow && progress}
         {!narrow && <StoppedAt view={view} words={words} />}

@@ -14,7 +14,12 @@ export interface Host {
   now: () => number;
   stop: () => Promise<boolean>;
   board: () => Promise<BoardAnswer | null>;
+  /** take the stacks again; interrupt a rank: for a kernel that no cell keeps busy */
+  stacks: () => void;
+  interrupt: (rank: number) => void;
 }
+
+const UNHEARD = { again: null, interrupt: null };
 
 export function LivePanel({ run, host }: { run: RunModel; host: Host }): ReactElement {
   const version = useSyncExternalStore(run.subscribe, () => run.version);
@@ -24,6 +29,12 @@ export function LivePanel({ run, host }: { run: RunModel; host: Host }): ReactEl
     [],
   );
   const errors = useErrors(run, version);
+  const foreground = host.foreground();
+  const actions = useMemo(
+    // a cell that waits for its run keeps the kernel from hearing of it
+    () => (foreground ? UNHEARD : { again: host.stacks, interrupt: host.interrupt }),
+    [foreground, host],
+  );
   return (
     <Panel
       view={run.view}
@@ -35,13 +46,14 @@ export function LivePanel({ run, host }: { run: RunModel; host: Host }): ReactEl
       utilisation={run.utilisation}
       log={run.log}
       errors={errors}
-      foreground={host.foreground()}
+      foreground={foreground}
       theme={theme}
       look={look}
       words={WORDS[host.language]}
       logWords={logWords[host.language]}
       onStop={host.stop}
       onBoard={host.board}
+      stall={actions}
     />
   );
 }

@@ -12,6 +12,8 @@ import { LogToolbar } from './LogToolbar';
 
 /** characters that go to the clipboard at most */
 const COPIED = 1024 * 1024;
+/** milliseconds in which more of a log comes that is on its way */
+const PATIENCE = 1500;
 /** milliseconds that a notice stays */
 const NOTICE = 3000;
 
@@ -123,6 +125,7 @@ export const LogPane = forwardRef<LogPaneHandle, LogPaneProps>(function LogPane(
   };
 
   const download = async () => {
+    await settled(log);
     const file = await fileOf(screen.current!.shown, words, selected === null, log.slices);
     save(file, selected === null ? `${label}.log` : `${label}-rank${selected}.log`);
   };
@@ -168,6 +171,14 @@ export const LogPane = forwardRef<LogPaneHandle, LogPaneProps>(function LogPane(
     </div>
   );
 });
+
+/** When all that was written has come; or when so little comes that this may last. */
+async function settled(log: RunLog): Promise<void> {
+  for (let lines = -1; !log.settled && log.all.lines > lines;) {
+    lines = log.all.lines;
+    await new Promise(done => setTimeout(done, PATIENCE));
+  }
+}
 
 function save(file: Blob, name: string): void {
   const link = document.createElement('a');

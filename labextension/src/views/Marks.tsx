@@ -20,6 +20,8 @@ const CROSS = <path d="M2 2l6 6M8 2L2 8" fill="none" stroke="currentColor" strok
 const CHECK = <path d="M1.5 5.5L4 8l4.5-6" fill="none" stroke="currentColor" strokeWidth="1.75" />;
 const TRIANGLE = <path d="M5 1l4.5 8h-9z" fill="currentColor" />;
 
+const BARS = <path d="M2 1.5h2v7H2zM6 1.5h2v7H6z" fill="currentColor" />;
+
 const SHAPES: Readonly<Record<RunState | RankState, ReactElement>> = {
   pending: DASHED,
   starting: RING,
@@ -32,7 +34,13 @@ const SHAPES: Readonly<Record<RunState | RankState, ReactElement>> = {
   lost: TRIANGLE,
 };
 
-export function Mark({ state, title }: { state: RunState | RankState; title?: string }): ReactElement {
+export function Mark({
+  state,
+  title,
+}: {
+  state: RunState | RankState;
+  title?: string | undefined;
+}): ReactElement {
   return (
     <svg className="nbdist-mark" data-state={state} viewBox="0 0 10 10" aria-hidden="true">
       {title && <title>{title}</title>}
@@ -42,7 +50,7 @@ export function Mark({ state, title }: { state: RunState | RankState; title?: st
 }
 
 /** A rank that waits for its turn is drawn as a ring, a run that is queued as a dashed one. */
-export function RankMark({ state, title }: { state: RankState; title?: string }): ReactElement {
+export function RankMark({ state, title }: { state: RankState; title?: string | undefined }): ReactElement {
   return (
     <svg className="nbdist-mark" data-state={state} viewBox="0 0 10 10" aria-hidden="true">
       {title && <title>{title}</title>}
@@ -51,7 +59,26 @@ export function RankMark({ state, title }: { state: RankState; title?: string })
   );
 }
 
+/** What a rank does in a run that hangs, and the rank that the others wait for at each step. */
+export function HeldMark({
+  kind,
+  title,
+}: {
+  kind: 'held' | 'waits' | 'slow';
+  title?: string | undefined;
+}): ReactElement {
+  return (
+    <svg className="nbdist-mark" data-state={kind} viewBox="0 0 10 10" aria-hidden="true">
+      {title && <title>{title}</title>}
+      {kind === 'held' ? BARS : kind === 'slow' ? TRIANGLE : RING}
+    </svg>
+  );
+}
+
 const ICONS = {
+  warning: <path d="M8 2.5l6 10.5H2zM8 6.5v3M8 11.3v.01" />,
+  again: <path d="M13 8a5 5 0 11-1.5-3.5M13 2.5v3h-3" />,
+  download: <path d="M8 2.5v7M5 7l3 3 3-3M3 13h10" />,
   stop: <rect x="4.5" y="4.5" width="7" height="7" rx="1" />,
   menu: <path d="M3.5 8h.01M8 8h.01M12.5 8h.01" strokeWidth="2" />,
   metrics: <path d="M2.5 2.5v11h11M5 10l2.5-3 2 1.5L13 4.5" />,

@@ -1,7 +1,16 @@
 /** The curves: what the cell logged, then what the machine measured. */
 import { useEffect, useMemo, useRef, useState, type ReactElement } from 'react';
 import uPlot from 'uplot';
-import { axisOf, canBeLog, latest, linesOf, logByDefault, positive, type Axis } from '../chart_data';
+import {
+  axisOf,
+  canBeLog,
+  inFittingUnit,
+  latest,
+  linesOf,
+  logByDefault,
+  positive,
+  type Axis,
+} from '../chart_data';
 import { paletteOf, PLOT_HEIGHT, plotOptions } from '../chart_plot';
 import { keyOf } from '../model';
 import type { Chart } from '../protocol';
@@ -77,7 +86,8 @@ interface ChartProps {
   words: Words;
 }
 
-function ChartView({ chart, wanted, look, words }: ChartProps): ReactElement {
+export function ChartView({ chart: measured, wanted, look, words }: ChartProps): ReactElement {
+  const chart = useMemo(() => inFittingUnit(measured), [measured]);
   const axis = axisOf(chart, wanted);
   const lines = useMemo(() => linesOf(chart, axis), [chart, axis]);
   const [chosen, setChosen] = useState<boolean | null>(null);

@@ -16,7 +16,7 @@ import type { RunLog } from '../log/run_log';
 import type { LogWords } from '../log/words';
 import type { BoardAnswer, Chart, RunView } from '../protocol';
 import type { Theme } from '../theme';
-import type { Words } from '../words';
+import { WORDS, type Words } from '../words';
 import { CellPane } from './Code';
 import { useSize } from './clocks';
 import { Failure } from './Failure';
@@ -26,6 +26,7 @@ import { Metrics } from './Metrics';
 import { Note, Silence, type Notice } from './Notes';
 import { RankGrid } from './RankGrid';
 import { RankStrip } from './RankStrip';
+import { hangs, heldRanks, Stall, type StallActions } from './Stall';
 import { Tabs, type Tab } from './Tabs';
 
 /** Up to here each rank has a cell and a tab. */
@@ -53,6 +54,7 @@ export interface PanelProps {
   logWords: LogWords;
   /** false when the reader has to interrupt the cell by hand */
   onStop: () => Promise<boolean>;
+  stall: StallActions;
   /** where VisualDL is, null when the kernel has no time to say */
   onBoard: () => Promise<BoardAnswer | null>;
 }
@@ -190,6 +192,7 @@ export function Panel(props: PanelProps): ReactElement {
     }
     return selected === null ? NONE : [selected];
   }, [few, view?.ranks, selected]);
+  const held = useMemo(() => (view ? heldRanks(view) : new Map()), [view]);
   const logTab = tab === 'all' || typeof tab === 'number';
 
   return (
@@ -234,6 +237,8 @@ export function Panel(props: PanelProps): ReactElement {
             ranks={view.ranks}
             live={view.live}
             failedFirst={failed}
+            held={held}
+            slow={view.slow}
             utilisation={props.utilisation}
             size={size}
             words={words}
@@ -251,6 +256,18 @@ export function Panel(props: PanelProps): ReactElement {
             onOpen={open}
           />
         ))}
+      {view?.stall && hangs(view) && (
+        <Stall
+          view={view}
+          stall={view.stall}
+          viewAt={props.viewAt}
+          now={props.now}
+          words={words}
+          chinese={words === WORDS.zh}
+          actions={props.stall}
+          onCellLine={goToLine}
+        />
+      )}
       {view?.failure && (
         <Failure failure={view.failure} cell={props.cell} words={words} onCellLine={goToLine} onOpen={open} />
       )}

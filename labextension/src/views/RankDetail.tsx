@@ -55,7 +55,9 @@ export function RankDetail({
           <RankMark state={rank.state} />
           {stateWord(rank, first, words)}
         </span>
-        <span className="nbdist-cut">{rank.exit || (rank.pid === null ? '' : `pid ${rank.pid}`)}</span>
+        <span className="nbdist-cut">
+          {words.exit(rank.exit) || (rank.pid === null ? '' : `pid ${rank.pid}`)}
+        </span>
       </div>
       {rank.rate !== null && (
         <div className="nbdist-fact">

@@ -2,16 +2,19 @@
 import { memo, useRef, useState, type KeyboardEvent, type ReactElement } from 'react';
 import { moved } from '../keys';
 import { bytes, bytesOf, device, memory, percent, rate, utilisation } from '../numbers';
-import type { RankView } from '../protocol';
+import type { RankView, SlowView } from '../protocol';
 import type { Words } from '../words';
 import type { Size } from './clocks';
-import { Badge, rankColour, RankMark } from './Marks';
+import { Badge, HeldMark, rankColour, RankMark } from './Marks';
 import { Bar, fullUse, Sparkline } from './Meters';
+import { heldWord, type Held } from './Stall';
 
 interface StripProps {
   ranks: readonly RankView[];
   live: boolean;
   failedFirst: number | null;
+  held: ReadonlyMap<number, Held>;
+  slow: SlowView | null;
   utilisation: ReadonlyMap<number, readonly number[]>;
   size: Size;
   words: Words;
@@ -55,6 +58,8 @@ export const RankStrip = memo(function RankStrip(props: StripProps): ReactElemen
           key={rank.rank}
           rank={rank}
           first={rank.rank === props.failedFirst}
+          held={props.held.get(rank.rank)}
+          slow={props.slow?.rank === rank.rank ? props.slow : null}
           samples={props.utilisation.get(rank.rank) ?? NONE}
           focusable={index === Math.min(current, ranks.length - 1)}
           words={words}
@@ -74,14 +79,17 @@ function columns(count: number, size: Size): number {
 interface CellProps {
   rank: RankView;
   first: boolean;
+  held: Held | undefined;
+  slow: SlowView | null;
   samples: readonly number[];
   focusable: boolean;
   words: Words;
   onOpen: (rank: number) => void;
 }
 
-function frameOf({ rank, focusable, words, first, onOpen }: CellProps): object {
-  const name = [words.rankNumber(rank.rank), device(rank.device), stateWord(rank, first, words), rank.exit];
+function frameOf(props: CellProps): object {
+  const { rank, focusable, words, onOpen } = props;
+  const name = [words.rankNumber(rank.rank), device(rank.device), wordOf(props), words.exit(rank.exit)];
   return {
     role: 'listitem',
     tabIndex: focusable ? 0 : -1,
@@ -95,11 +103,46 @@ export function stateWord(rank: RankView, first: boolean, words: Words): string 
   return first && rank.state === 'failed' ? words.failedFirst : words.rankState[rank.state];
 }
 
+/** What a rank is called: by what it does in a run that hangs, as the slowest, or by its state. */
+function wordOf({ rank, first, held, slow, words }: CellProps): string {
+  const state = slow && rank.state === 'running' ? words.slowest : stateWord(rank, first, words);
+  return heldWord(rank, held, words) || state;
+}
+
+function StateMark({ rank, held, slow, title }: CellProps & { title?: string | undefined }): ReactElement {
+  if (rank.state !== 'running' || (held === undefined && slow === null)) {
+    return <RankMark state={rank.state} title={title} />;
+  }
+  return (
+    <HeldMark kind={held === undefined ? 'slow' : held.kind === 'held' ? 'held' : 'waits'} title={title} />
+  );
+}
+
+/** `+18 ms`, `×1.6`: by how much a rank is slower than the others. */
+function overText(slow: SlowView, words: Words): string {
+  return slow.over === null
+    ? words.slowTimes(slow.factor.toFixed(1))
+    : words.slowBy(slow.over.toFixed(slow.over < 10 ? 1 : 0));
+}
+
 const RankCell = memo(function RankCell(props: CellProps): ReactElement {
-  const { rank, first, words } = props;
+  const { rank, held, slow, words } = props;
   const frame = frameOf(props);
   const running = rank.state === 'running';
-  const word = stateWord(rank, first, words);
+  const word = wordOf(props);
+  if (held && running) {
+    return (
+      <div className={`nbdist-rank ${rankColour(rank.rank)}`} {...frame}>
+        <div className="nbdist-row">
+          <Badge rank={rank.rank} />
+          <StateMark {...props} />
+          <span className={held.kind === 'held' ? 'nbdist-strong' : ''}>{word}</span>
+          <span className="nbdist-space" />
+          <span className="nbdist-quiet nbdist-cut">{held.what}</span>
+        </div>
+      </div>
+    );
+  }
   return (
     <div className={`nbdist-rank ${rankColour(rank.rank)}`} {...frame}>
       <div className="nbdist-row">
@@ -107,9 +150,18 @@ const RankCell = memo(function RankCell(props: CellProps): ReactElement {
         <span className="nbdist-cut">{device(rank.device)}</span>
         <span className="nbdist-space" />
         {!running && <span className="nbdist-quiet">{word}</span>}
-        <RankMark state={rank.state} title={word} />
+        {running && slow && (
+          <span className="nbdist-quiet" title={slow.reason}>
+            {word} {overText(slow, words)}
+          </span>
+        )}
+        <StateMark {...props} title={word} />
       </div>
-      {running || !rank.exit ? <Meters {...props} /> : <div className="nbdist-exit">{rank.exit}</div>}
+      {running || !rank.exit ? (
+        <Meters {...props} />
+      ) : (
+        <div className="nbdist-exit">{words.exit(rank.exit)}</div>
+      )}
       <div className="nbdist-last">{plain(rank.lastLine)}</div>
     </div>
   );
@@ -163,9 +215,9 @@ export function Memory({ rank }: { rank: RankView }): ReactElement | null {
 }
 
 const RankLine = memo(function RankLine(props: CellProps): ReactElement {
-  const { rank, first, words } = props;
+  const { rank, held, words } = props;
   const frame = frameOf(props);
-  const word = stateWord(rank, first, words);
+  const word = wordOf(props);
   const found = memory(rank);
   const running = rank.state === 'running';
   return (
@@ -173,9 +225,14 @@ const RankLine = memo(function RankLine(props: CellProps): ReactElement {
       <Badge rank={rank.rank} />
       <span className="nbdist-device">{device(rank.device)}</span>
       {found?.total ? <Bar fraction={found.used / found.total} /> : <span className="nbdist-space" />}
-      {running ? <Memory rank={rank} /> : <span className="nbdist-quiet">{rank.exit || word}</span>}
+      {running ? (
+        <Memory rank={rank} />
+      ) : (
+        <span className="nbdist-quiet">{words.exit(rank.exit) || word}</span>
+      )}
       {rank.rate !== null && <span className="nbdist-rate">{words.rate(rate(rank.rate))}</span>}
-      <RankMark state={rank.state} title={word} />
+      {held && <span className="nbdist-quiet nbdist-cut">{held.what}</span>}
+      <StateMark {...props} title={word} />
     </div>
   );
 });
@@ -189,8 +246,8 @@ const EndedCell = memo(function EndedCell(props: CellProps): ReactElement {
       <RankMark state={rank.state} />
       <span className={first ? 'nbdist-strong' : ''}>{stateWord(rank, first, words)}</span>
       <span className="nbdist-space" />
-      <span className="nbdist-quiet nbdist-cut" title={rank.exit}>
-        {rank.exit}
+      <span className="nbdist-quiet nbdist-cut" title={words.exit(rank.exit)}>
+        {words.exit(rank.exit)}
       </span>
     </div>
   );

@@ -1,0 +1,121 @@
+/** Entries of the merged log as rows: the texts are read from the blocks of the ranks. */
+import type { Block, Unpacked } from './block';
+import { type Entries, MISSING, SET, SKIPPED } from './fold';
+import type { RankLog } from './rank_log';
+import type { RankSets } from './rank_sets';
+import { FOLD_COLUMNS, PLACEHOLDER_COLUMNS, type LogRow, type Place } from './rows';
+
+export class EntryRows {
+  /** lines that were dropped; a row above the entries tells of them */
+  dropped = 0;
+
+  constructor(
+    private readonly entries: Entries,
+    private readonly logs: ReadonlyMap<number, RankLog>,
+    private readonly sets: RankSets,
+    private readonly unpacked: Unpacked,
+  ) {}
+
+  get above(): number {
+    return this.dropped ? 1 : 0;
+  }
+
+  get count(): number {
+    return this.above + this.entries.length;
+  }
+
+  /** How many ranks wrote the line of a row; 0 for a row that stands for missing lines. */
+  ranksAt(at: number): number {
+    const set = at < this.above ? MISSING : this.entries.set.items[at - this.above]!;
+    return set & ~SET ? 0 : this.sets.size(set);
+  }
+
+  row(at: number): LogRow {
+    const entry = at - this.above;
+    if (entry < 0) {
+      return { kind: 'dropped', rank: -1, line: 0, ranks: null, time: NaN, text: '', amount: this.dropped };
+    }
+    const { rank, line, set } = this.entries;
+    const log = this.logs.get(rank.items[entry]!)!;
+    const number = line.items[entry]!;
+    const bits = set.items[entry]!;
+    const block = log.blockOf(number);
+    if (!block || number < block.first) {
+      return { kind: 'dropped', rank: log.rank, line: number, ranks: null, time: NaN, text: '', amount: 1 };
+    }
+    if (bits & ~SET) {
+      return log.placeholder(block, bits & SKIPPED || !block.skipped ? -1 : -2);
+    }
+    const index = number - block.first;
+    return {
+      kind: 'line',
+      rank: log.rank,
+      line: number,
+      ranks: this.sets.of(bits),
+      time: block.time(index),
+      text: this.unpacked.lines(block)[index]!,
+      amount: 0,
+    };
+  }
+
+  locate(at: number, place: Place): void {
+    const entry = at - this.above;
+    place.block = null;
+    if (entry < 0 || this.entries.set.items[entry]! & ~SET) {
+      return;
+    }
+    const number = this.entries.line.items[entry]!;
+    const block = this.logs.get(this.entries.rank.items[entry]!)!.blockOf(number);
+    if (block && number >= block.first) {
+      place.block = block;
+      place.index = number - block.first;
+    }
+  }
+
+  /** Columns of the rows at `rows` (null: of all), from position `from` to `to`. */
+  columnsOf(from: number, to: number, rows: Uint32Array | null, into: Uint16Array): void {
+    const { above } = this;
+    const rank = this.entries.rank.items;
+    const line = this.entries.line.items;
+    const set = this.entries.set.items;
+    // a rank's entries follow each other in its blocks: a block is looked up only at the end of another
+    const blocks: (Block | undefined)[] = [];
+    for (let at = from; at < to; at++) {
+      const entry = (rows ? rows[at]! : at) - above;
+      if (entry < 0 || set[entry]! & ~SET) {
+        into[at - from] = PLACEHOLDER_COLUMNS;
+        continue;
+      }
+      const number = line[entry]!;
+      const lead = rank[entry]!;
+      let block = blocks[lead];
+      if (!block || number >= block.end || number < block.first) {
+        block = blocks[lead] = this.logs.get(lead)!.blockOf(number);
+      }
+      const fold = this.sets.size(set[entry]!) > 1 ? FOLD_COLUMNS : 0;
+      into[at - from] = block && number >= block.first ? block.columns(number - block.first) + fold : 0;
+    }
+  }
+
+  find(rank: number, line: number, from: number): number {
+    const { entries } = this;
+    for (let entry = Math.max(0, from - this.above); entry < entries.length; entry++) {
+      if (entries.rank.items[entry] === rank && entries.line.items[entry]! >= line) {
+        return this.above + entry;
+      }
+    }
+    return Math.max(0, this.count - 1);
+  }
+
+  /** The first entry that begins an error; -1 for none. */
+  lookForError(): number {
+    const place: Place = { block: null, index: 0 };
+    for (let at = this.above; at < this.count; at++) {
+      this.locate(at, place);
+      if (place.block?.isError(place.index)) {
+        return at - this.above;
+      }
+    }
+    return -1;
+  }
+}

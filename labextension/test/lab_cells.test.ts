@@ -1,0 +1,141 @@
+import { complete, firstLine, optionAt, wantedOf, withFirstLine } from '../src/lab/first_line';
+import { linkedLine, linkLines } from '../src/lab/line_links';
+import { cellOf, contentsPath, editorLine } from '../src/lab/places';
+import type { Option } from '../src/lab/rows';
+
+const option = (flags: string[], metavar = '', choices: string[] = []): Option => ({
+  flags,
+  metavar,
+  choices,
+  help: { en: `about ${flags[0]}`, zh: '' },
+  many: flags[0] === '--env',
+});
+const OPTIONS = [
+  option(['-n', '--nproc'], 'N'),
+  option(['--gpus'], '0,1|all'),
+  option(['--framework'], 'NAME', ['auto', 'torch', 'paddle', 'none']),
+  option(['--env'], 'K=V'),
+  option(['-d', '--detach']),
+];
+
+test.each([
+  ['%%distributed -n 2\nx', '%%distributed -n 2'],
+  ['%%distributed', '%%distributed'],
+  ['%%distributedness', null],
+  ['x = 1\n%%distributed', null],
+])('the first line of %j is %j', (source, line) => {
+  expect(firstLine(source)).toBe(line);
+});
+
+test.each([
+  ['a cell without the line gets it', 'x = 1', '%%distributed -n 2\nx = 1'],
+  ['the line is changed in place', '%%distributed -n 8\nx = 1', '%%distributed -n 2\nx = 1'],
+  [
+    'what the form does not know stays as written',
+    '%%distributed --gpus=0,1 --env A="b c" --timeout 5m -d\nx',
+    '%%distributed -n 2 --env A="b c" --timeout 5m\nx',
+  ],
+  ['an empty cell stays empty below', '%%distributed', '%%distributed -n 2\n'],
+  [
+    'the other spelling of an option goes',
+    '%%distributed --nproc_per_node 4 --name a\n',
+    '%%distributed -n 2\n',
+  ],
+])('%s', (_about, source, written) => {
+  const wanted = { ranks: { kind: 'cpu', count: 2 }, name: '', framework: 'auto', detach: false } as const;
+  expect(withFirstLine(source, wanted)).toBe(written);
+});
+
+test('the form begins with what the line says, and writes it again', () => {
+  const source = '%%distributed --gpus 0,3 --framework paddle --name "my net" -d\nx';
+
+  const wanted = wantedOf(source);
+
+  expect(wanted).toEqual({
+    ranks: { kind: 'gpus', ids: [0, 3] },
+    name: 'my net',
+    framework: 'paddle',
+    detach: true,
+  });
+  expect(withFirstLine(source, wanted)).toBe(
+    '%%distributed --gpus 0,3 --framework paddle --name "my net" -d\nx',
+  );
+});
+
+test.each([
+  ['after the magic every option', '%%distributed ', 7],
+  ['those that begin so', '%%distributed --', 5],
+  ['not what is there already', '%%distributed -n 2 --', 4],
+  ['the choices of an option', '%%distributed --framework ', 4],
+  ['of those the ones that begin so', '%%distributed --framework p', 1],
+  ['no option for a value', '%%distributed --gpus ', 0],
+  ['an option that may come again', '%%distributed --env A=1 --en', 1],
+])('completion: %s', (_about, line, count) => {
+  expect(complete(line, line.length, OPTIONS)?.items.length ?? 0).toBe(count);
+});
+
+test('what is completed replaces the word that was begun', () => {
+  expect(complete('%%distributed --fra', 19, OPTIONS)).toMatchObject({
+    start: 14,
+    items: [{ text: '--framework', label: '--framework NAME' }],
+  });
+});
+
+test('help is there for the option under the pointer alone', () => {
+  const line = '%%distributed --gpus 0 -d';
+  expect(optionAt(line, 16, OPTIONS)).toMatchObject({ from: 14, to: 20, option: OPTIONS[1] });
+  expect(optionAt(line, 21, OPTIONS)).toBeNull();
+  expect(optionAt('print(--gpus)', 8, OPTIONS)).toBeNull();
+});
+
+test.each([
+  ['/home/ada/work/a.ipynb', '~/work', 'a.ipynb'],
+  ['/home/ada/work/deep/a.ipynb', '/home/ada/work', 'deep/a.ipynb'],
+  ['/root/a.ipynb', '~', 'a.ipynb'],
+  ['/elsewhere/a.ipynb', '/home/ada', null],
+  ['deep/a.ipynb', '/home/ada', 'deep/a.ipynb'],
+  ['', '/home/ada', null],
+])('the notebook %j is, under %j, %j', (notebook, root, path) => {
+  expect(contentsPath(notebook, root)).toBe(path);
+});
+
+test('a cell is found by its program, wherever it has gone, and else by its place', () => {
+  const cells = ['import torch', '%%distributed -n 2\ntrain()\n', '%%distributed -n 2\nother()'];
+  expect(cellOf(cells, 'train()', 7)).toBe(1);
+  expect(cellOf(cells, 'gone()', 2)).toBe(2);
+  expect(cellOf(cells, 'gone()', 0)).toBe(-1);
+  expect(cellOf([...cells, cells[1]!], 'train()', 3)).toBe(3);
+  expect(editorLine(cells[1]!, 1)).toBe(1);
+  expect(editorLine('train()', 1)).toBe(0);
+});
+
+test.each([
+  ['<div class="nbdist"><button class="nbdist-cell-link" title="Line 14 of the cell">x</button></div>', 14],
+  ['<div class="nbdist"><button data-cell-line="3"><b>x</b></button></div>', 3],
+  ['<div class="nbdist-summary"><pre><span class="n-at">▸   5  raise</span></pre></div>', 5],
+  ['<div class="nbdist-summary"><b>rank 1 failed first: ValueError at line 4 of the cell</b></div>', 4],
+  ['<div class="nbdist"><div class="nbdist-failure"><button>单元格第 12 行</button></div></div>', 12],
+  ['<div class="other"><button title="Line 14 of the cell">x</button></div>', null],
+])('%s leads to line %j', (html, line) => {
+  document.body.innerHTML = html;
+  const deepest = [...document.body.querySelectorAll('*')].at(-1)!;
+  expect(linkedLine(deepest)).toBe(line);
+});
+
+test('lines that an error names become links, each once', () => {
+  document.body.innerHTML =
+    '<pre><span>RunFailed</span>: ValueError at line 4 of the cell\n  cell line 6, in f\n  cell line 4</pre>';
+  const error = document.querySelector('pre')!;
+  const text = error.textContent;
+
+  linkLines(error, line => `to ${line}`);
+  linkLines(error, line => `to ${line}`);
+
+  const links = [...error.querySelectorAll('button')];
+  expect(links.map(link => [link.textContent, linkedLine(link), link.title])).toEqual([
+    ['line 4 of the cell', 4, 'to 4'],
+    ['cell line 6', 6, 'to 6'],
+    ['cell line 4', 4, 'to 4'],
+  ]);
+  expect(error.textContent).toBe(text);
+});

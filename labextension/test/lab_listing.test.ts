@@ -1,0 +1,73 @@
+import { age, inView, listing } from '../src/lab/listing';
+import { overlay } from '../src/lab/overlay';
+import { runRow } from '../src/lab/rows';
+import { slowestOf } from '../src/lab/views/RankTable';
+import { LAB_WORDS } from '../src/lab/words';
+import type { Chart, RankView } from '../src/protocol';
+import { row, running } from './lab_fakes';
+
+const NOW = new Date(2026, 10, 20, 12).getTime();
+const words = LAB_WORDS.en;
+
+function made(label: string, daysAgo: number, given: object = {}) {
+  return runRow(row(label, { created: NOW / 1000 - daysAgo * 86_400, ...given }));
+}
+
+test('runs stand under the day that they began on, those that go on under their own heading', () => {
+  const rows = [made('a-1', 3, running), made('b-2', 0), made('c-3', 1), made('d-4', 2), made('e-5', 400)];
+
+  const { items, height, runs } = listing(rows, NOW, words, 'en');
+  const titles = items.flatMap(item => (item.kind === 'heading' ? [item.title] : []));
+
+  expect(titles).toEqual(['Active', 'Today', 'Yesterday', 'Wednesday, November 18', 'October 16, 2025']);
+  expect(runs).toBe(5);
+  expect(height).toBe(items.at(-1)!.top + items.at(-1)!.height);
+});
+
+test('of a thousand runs only those in view are drawn', () => {
+  const rows = Array.from({ length: 1000 }, (_, at) => made(`r-${at}`, at / 10));
+  const list = listing(rows, NOW, words, 'en');
+
+  const shown = inView(list, 20_000, 700);
+
+  expect(shown.length).toBeLessThan(30);
+  expect(shown[0]!.top).toBeLessThanOrEqual(20_000);
+  expect(shown.at(-1)!.top + shown.at(-1)!.height).toBeGreaterThanOrEqual(20_700);
+});
+
+test.each([
+  [20, 'now'],
+  [300, '5 min'],
+  [7300, '2 h'],
+  [200_000, '2 d'],
+])('%d seconds ago is %j', (seconds, text) => {
+  expect(age(seconds, words)).toBe(text);
+});
+
+test('curves of runs lie over each other by step, with a gap where a run has no value', () => {
+  const chart = (steps: number[], values: number[]): Chart => ({
+    tag: 'loss',
+    kind: 'band',
+    group: 'metric',
+    unit: '',
+    ranks: [0, 1],
+    columns: [steps, steps, values, values, values].map(each => Float32Array.from(each)),
+  });
+  const one = new Map([['metric/loss', chart([0, 2], [1, 0.5])]]);
+  const other = new Map([['metric/loss', chart([0, 1], [3, 2])]]);
+
+  const both = overlay([one, new Map(), other]).get('metric/loss')!;
+
+  expect(both.ranks).toEqual([0, 2]);
+  expect([...both.columns[0]!]).toEqual([0, 1, 2]);
+  expect([...both.columns[2]!]).toEqual([1, NaN, 0.5]);
+  expect([...both.columns[3]!]).toEqual([3, 2, NaN]);
+});
+
+test('nobody is behind among ranks in step, and one that does fewer steps is', () => {
+  const ranks = (...rates: (number | null)[]): RankView[] =>
+    rates.map((rate, rank) => ({ rank, rate }) as RankView);
+  expect(slowestOf(ranks(7.9, 7.8, 7.9, 7.9))).toBeNull();
+  expect(slowestOf(ranks(7.9, 5, 7.9))).toBe(1);
+  expect(slowestOf(ranks(null, 5))).toBeNull();
+});

@@ -1,0 +1,168 @@
+import { Runs, type RunEvent } from '../src/lab/runs';
+import { fakeService, row, running, settled } from './lab_fakes';
+
+function service() {
+  const parts = fakeService();
+  return { ...parts, runs: new Runs(parts.client, parts.stream, parts.clock) };
+}
+
+function page(rows: readonly object[], next: string | null = null, live = 0): { body: object } {
+  return { body: { runs: rows, next, live } };
+}
+
+function labels(runs: Runs): string[] {
+  return runs.rows.map(each => each.label);
+}
+
+test('what goes on comes first, then the newest', async () => {
+  const { server, runs } = service();
+  server.answers['GET nbdist/api/runs'] = page(
+    [row('old-1', { created: 10 }), row('new-2', { created: 30 }), row('live-3', { ...running, created: 5 })],
+    null,
+    1,
+  );
+  await runs.refresh();
+
+  expect(labels(runs)).toEqual(['live-3', 'new-2', 'old-1']);
+  expect(runs.state).toBe('ready');
+  expect(runs.live).toBe(1);
+});
+
+test('the stream adds, changes and removes rows', async () => {
+  const { server, runs } = service();
+  server.answers['GET nbdist/api/runs'] = page([row('a-1'), row('b-2')]);
+  await runs.refresh();
+  server.lastSocket.onopen!();
+
+  server.lastSocket.receive({
+    kind: 'runs',
+    runs: [row('c-3', running)],
+    removed: ['20261120-141503-a-1'],
+    live: 1,
+    first: false,
+  });
+
+  expect(labels(runs)).toEqual(['c-3', 'b-2']);
+});
+
+test('what was removed while nobody was connected goes when the list comes anew', async () => {
+  const { server, runs } = service();
+  const old = row('a-1', { created: 1 });
+  server.answers['GET nbdist/api/runs'] = page([
+    old,
+    row('b-2', { created: 20 }),
+    row('c-3', { created: 30 }),
+    row('d-4', { ...running, created: 5 }),
+  ]);
+  await runs.refresh();
+  server.lastSocket.onopen!();
+
+  server.lastSocket.receive({ kind: 'runs', runs: [row('b-2', { created: 20 })], live: 0, first: true });
+
+  expect(labels(runs)).toEqual(['b-2', 'a-1']);
+});
+
+test('an end and a stall are told once, and not of runs that had ended before', async () => {
+  const { server, runs } = service();
+  const events: [RunEvent['kind'], string][] = [];
+  runs.onEvent(({ kind, row: { label } }) => events.push([kind, label]));
+  server.answers['GET nbdist/api/runs'] = page([row('a-1', running), row('b-2')]);
+  await runs.refresh();
+  server.lastSocket.onopen!();
+  const news = (given: object): void =>
+    server.lastSocket.receive({ kind: 'runs', runs: [row('a-1', given)], removed: [], live: 1 });
+
+  news({ ...running, stalled: true });
+  news({ ...running, stalled: true });
+  news({ state: 'failed' });
+  news({ state: 'failed' });
+
+  expect(events).toEqual([
+    ['stalled', 'a-1'],
+    ['ended', 'a-1'],
+  ]);
+});
+
+test('a server without nbdist is not asked again by itself', async () => {
+  const { server, runs, clock } = service();
+  await runs.refresh();
+  await clock.pass(600_000);
+
+  expect(runs.state).toBe('absent');
+  expect(server.asked).toHaveLength(1);
+  expect(server.sockets).toHaveLength(0);
+});
+
+test('without a socket the list is asked for, seldomer while nothing happens', async () => {
+  const { server, runs, clock } = service();
+  server.answers['GET nbdist/api/runs'] = page([row('a-1')]);
+  await runs.refresh();
+  await clock.pass(60_000);
+  const inAMinute = server.asked.length;
+  await clock.pass(60_000);
+
+  expect(inAMinute).toBeGreaterThan(4);
+  expect(inAMinute).toBeLessThan(12);
+  expect(server.asked.length - inAMinute).toBeLessThanOrEqual(3);
+});
+
+test('nothing is asked while nobody can see the page, and at once when somebody can', async () => {
+  const { server, runs, clock } = service();
+  server.answers['GET nbdist/api/runs'] = page([row('a-1')]);
+  await runs.refresh();
+  runs.sleep(true);
+  await clock.pass(600_000);
+  expect(server.asked).toHaveLength(1);
+
+  runs.sleep(false);
+  await settled();
+  expect(server.asked).toHaveLength(2);
+});
+
+test('a server that is away leaves what is known, and is asked again', async () => {
+  const { server, runs, clock } = service();
+  server.answers['GET nbdist/api/runs'] = page([row('a-1')]);
+  await runs.refresh();
+  server.answers['GET nbdist/api/runs'] = new TypeError('Failed to fetch');
+  await runs.refresh();
+  expect(runs.state).toBe('offline');
+  expect(labels(runs)).toEqual(['a-1']);
+
+  server.answers['GET nbdist/api/runs'] = page([row('a-1'), row('b-2', { created: 2000 })]);
+  await clock.pass(60_000);
+  expect(runs.state).toBe('ready');
+  expect(labels(runs)).toEqual(['b-2', 'a-1']);
+});
+
+test('a search shows what is known at once and what the server finds later', async () => {
+  const { server, runs, clock } = service();
+  server.answers['GET nbdist/api/runs'] = page([row('lenet-1'), row('bert-2', { notebook: '' })]);
+  await runs.refresh();
+  server.answers['GET nbdist/api/runs'] = page([row('lenet-1'), row('lenet-0')]);
+
+  runs.find('Lenet ');
+  expect(labels(runs)).toEqual(['lenet-1']);
+  expect(runs.searching).toBe(true);
+  await clock.pass(200);
+  expect(labels(runs)).toEqual(['lenet-1', 'lenet-0']);
+  expect(server.asked.at(-1)).toContain('search=Lenet');
+
+  server.answers['GET nbdist/api/runs'] = page([row('lenet-1'), row('bert-2', { notebook: '' })]);
+  runs.find('');
+  expect(labels(runs)).toEqual(['lenet-1', 'bert-2']);
+});
+
+test('a further page is asked for once, and stays when the first is asked for again', async () => {
+  const { server, runs } = service();
+  server.answers['GET nbdist/api/runs'] = page([row('c-3', { created: 3 })], 'token');
+  await runs.refresh();
+  server.answers['GET nbdist/api/runs'] = page([row('b-2', { created: 2 }), row('a-1', { created: 1 })]);
+  await Promise.all([runs.more(), runs.more()]);
+  await runs.more();
+  expect(labels(runs)).toEqual(['c-3', 'b-2', 'a-1']);
+  expect(server.asked.filter(each => each.includes('before=token'))).toHaveLength(1);
+
+  server.answers['GET nbdist/api/runs'] = page([row('d-4', { created: 4 })], 'other');
+  await runs.refresh();
+  expect(labels(runs)).toEqual(['d-4', 'c-3', 'b-2', 'a-1']);
+});

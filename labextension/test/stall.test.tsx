@@ -1,0 +1,116 @@
+/** @jest-environment jsdom */
+import './page';
+import { jest } from '@jest/globals';
+import { fireEvent, render, screen } from '@testing-library/preact';
+import { createElement } from 'react';
+import { decode } from '../src/decode';
+import type { RunView, Update } from '../src/protocol';
+import { heldRanks, hangs, split, Stall, type StallActions } from '../src/views/Stall';
+import { WORDS } from '../src/words';
+import { sample } from './samples';
+
+function stalled(): RunView {
+  const { content, buffers } = sample('stalled');
+  return (decode(content, buffers) as Update).view!;
+}
+
+function shown(actions: StallActions, chinese = false): RunView {
+  const view = stalled();
+  render(
+    createElement(Stall, {
+      view,
+      stall: view.stall!,
+      viewAt: 10,
+      now: () => 10,
+      words: WORDS[chinese ? 'zh' : 'en'],
+      chinese,
+      actions,
+      onCellLine: () => undefined,
+    }),
+  );
+  return view;
+}
+
+const UNHEARD: StallActions = { again: null, interrupt: null };
+
+test('who waits for whom is said once, with how long nothing has happened', () => {
+  shown(UNHEARD);
+
+  const alert = screen.getByRole('alert');
+  expect(alert.textContent).toContain('No progress for 61 s: rank 1 is in time.sleep at line 9');
+  expect([...alert.querySelectorAll('code')].map(code => code.textContent)).toEqual([
+    'time.sleep',
+    'all_reduce',
+  ]);
+});
+
+test('the stacks stand below it, with the line of the cell marked', () => {
+  shown(UNHEARD);
+
+  const here = [...document.querySelectorAll('.nbdist-stack-row[data-here="true"]')];
+  expect(here.map(row => row.textContent)).toEqual([
+    'augmentcell line 9time.sleep(120)',
+    'sync_gradientscell line 14dist.all_reduce(p.grad)',
+  ]);
+});
+
+test('in Chinese it is said in Chinese', () => {
+  shown(UNHEARD, true);
+
+  expect(screen.getByRole('alert').textContent).toContain('61 秒没有进展:进程 1 在第 9 行的 time.sleep 中');
+});
+
+test('what the kernel would not hear is not offered', () => {
+  shown(UNHEARD);
+
+  expect(screen.queryByText('Interrupt rank 1')).toBeNull();
+  expect(screen.queryByText('Take again')).toBeNull();
+});
+
+test('the rank that holds the others up can be interrupted, and the stacks be taken again', () => {
+  const again = jest.fn();
+  const interrupt = jest.fn();
+  shown({ again, interrupt });
+
+  fireEvent.click(screen.getByText('Interrupt rank 1'));
+  fireEvent.click(screen.getByText('Take again'));
+
+  expect(interrupt).toHaveBeenCalledWith(1);
+  expect(again).toHaveBeenCalledTimes(1);
+});
+
+test('a reader who keeps waiting is left in peace, and still has the stacks', () => {
+  shown(UNHEARD);
+
+  fireEvent.click(screen.getByText('Keep waiting'));
+
+  expect(screen.queryByRole('alert')).toBeNull();
+  expect(screen.getByText('Stacks')).toBeTruthy();
+});
+
+test('other threads are shown when they are asked for', () => {
+  shown(UNHEARD);
+  expect(screen.queryByText('threading.py')).toBeNull();
+
+  fireEvent.click(screen.getByText('All threads'));
+
+  expect(screen.getByText('threading.py')).toBeTruthy();
+});
+
+test('the strip says what each rank does, while the run goes on', () => {
+  const view = stalled();
+
+  expect(hangs(view)).toBe(true);
+  expect(heldRanks(view).get(1)).toEqual({ kind: 'held', what: 'time.sleep' });
+  expect(heldRanks(view).get(0)).toEqual({ kind: 'waits', what: 'all_reduce' });
+  expect(heldRanks({ ...view, state: 'failed', live: false }).size).toBe(0);
+});
+
+test.each([
+  ['rank 1 is in time.sleep at line 9', ['time.sleep'], ['rank 1 is in ', 'time.sleep', ' at line 9']],
+  ['it waits', ['wait'], ['it waits']],
+  ['in a.b and b', ['b', 'a.b'], ['in ', 'a.b', ' and ', 'b']],
+  ['nothing', [], ['nothing']],
+])('%s is parted at %j', (text, names, parts) => {
+  expect(split(text, names)).toEqual(parts);
+});

@@ -1,0 +1,33 @@
+"""What a screen on one machine says of a rank on another one: where it runs, and that its log is there."""
+
+from __future__ import annotations
+
+from nbdist import config
+from nbdist.model import Rank, Run
+
+_WORDS = {
+    "log": ("its log is on node {node}{address}", "日志在节点 {node}{address} 上"),
+    "awaited": ("node {node}{address} has not come yet", "节点 {node}{address} 尚未加入"),
+}
+
+
+def device_text(run: Run, rank: Rank) -> str:
+    """``CPU``, ``GPU 0``, and of a rank on another machine on which: ``CPU · node 1``."""
+    device = str(rank.spec.device)
+    alone = run.spec.nodes == 1 or (_is_here(run, rank) and not run.spec.engine)
+    return device if alone else f"{device} · node {rank.spec.node_rank}"
+
+
+def log_place(run: Run, rank: Rank) -> str:
+    """Where the log of a rank on another machine is; empty for one that is here."""
+    if _is_here(run, rank):
+        return ""
+    node = rank.spec.node_rank
+    key = "awaited" if node in run.awaited and not run.state.terminal else "log"
+    known = run.hosts or run.spec.addresses
+    address = f" ({known[node]})" if known else ""
+    return _WORDS[key][config.language() == "zh"].format(node=node, address=address)
+
+
+def _is_here(run: Run, rank: Rank) -> bool:
+    return run.spec.is_here(rank.spec)

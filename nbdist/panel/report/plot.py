@@ -1,0 +1,194 @@
+"""A chart as a picture in SVG: axes, lines, bands. What a pointer reads there stands beside it as data."""
+
+from __future__ import annotations
+
+import html
+import json
+import math
+from collections.abc import Iterable, Sequence
+
+from nbdist.panel.figures import number_text
+from nbdist.panel.report.series import Drawing, Line
+from nbdist.panel.report.words import word
+
+_WIDTH, _HEIGHT = 420, 190
+_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 10, 8, 22
+_HUGE = 1e300  # what can still be added up and subtracted
+_BARS = 64
+
+
+def chart_html(drawing: Drawing, language: str, *, data: bool = True) -> str:
+    """The chart with its title, the last values, and a legend where there are several lines. ``data``:
+    for a page whose script reads values at the pointer."""
+    unit = f" <small>{html.escape(drawing.unit)}</small>" if drawing.unit else ""
+    single = len(drawing.lines) == 1 and not drawing.lines[0].name
+    last = f" <b>{_last(drawing.lines[0])}</b>" if single else ""
+    legend = "" if single else _legend(drawing.lines)
+    values = json.dumps(_data(drawing, language), separators=(",", ":"), allow_nan=False) if data else ""
+    given = f' data-chart="{html.escape(values)}"' if data else ""
+    read = '<div class="r-read" hidden></div>' if data else ""
+    return (
+        f'<figure class="r-chart"{given}><figcaption><span class="r-tag">'
+        f"{html.escape(drawing.tag)}</span>{unit}{last}</figcaption>{_svg(drawing)}{legend}{read}</figure>"
+    )
+
+
+def curve_html(title: str, points: Sequence[tuple[float, float]]) -> str:
+    """A curve from 0 to 1 on either axis."""
+    line = Line(name="", colour=0, x=tuple(x for x, _ in points), y=tuple(y for _, y in points))
+    frame = _Frame(0.0, 1.0, 0.0, 1.0)
+    drawn = f'<path class="r-line r-s0" d="{_path(frame, line.x, line.y)}"/>'
+    return (
+        f'<figure class="r-chart"><figcaption><span class="r-tag">{html.escape(title)}</span></figcaption>'
+        f"{_picture(frame, drawn, title)}</figure>"
+    )
+
+
+def bars_html(title: str, counts: Sequence[float], edges: Sequence[float]) -> str:
+    """A histogram."""
+    # beyond this, bars are thinner than a pixel
+    step = max(1, -(-len(counts) // _BARS))
+    sums = [sum(counts[at : at + step]) for at in range(0, len(counts), step)]
+    ends = [*edges[: len(counts) : step], edges[-1]]
+    frame = _Frame(ends[0], ends[-1], 0.0, max(sums, default=1.0))
+    bars = "".join(
+        f'<rect x="{frame.x(left):.1f}" y="{frame.y(value):.1f}" '
+        f'width="{max(0.5, frame.x(right) - frame.x(left) - 0.5):.1f}" '
+        f'height="{frame.y(0) - frame.y(value):.1f}"/>'
+        for value, left, right in zip(sums, ends, ends[1:], strict=False)
+    )
+    return (
+        f'<figure class="r-chart"><figcaption><span class="r-tag">{html.escape(title)}</span></figcaption>'
+        f"{_picture(frame, f'<g class=r-bars>{bars}</g>', title)}</figure>"
+    )
+
+
+class _Frame:
+    """What is shown of the plane, and where on the picture that is."""
+
+    def __init__(self, left: float, right: float, low: float, high: float) -> None:
+        if right <= left:
+            left, right = left - 0.5, right + 0.5
+        if high <= low:
+            room = abs(low) / 10 or 0.5
+            low, high = low - room, high + room
+        self.left, self.right, self.low, self.high = left, right, low, high
+
+    def x(self, value: float) -> float:
+        return _LEFT + (value - self.left) / (self.right - self.left) * (_WIDTH - _LEFT - _RIGHT)
+
+    def y(self, value: float) -> float:
+        return _TOP + (self.high - value) / (self.high - self.low) * (_HEIGHT - _TOP - _BOTTOM)
+
+
+def _svg(drawing: Drawing) -> str:
+    xs = [x for line in drawing.lines for x in line.x]
+    ys = [y for line in drawing.lines for y in (*line.y, *line.low, *line.high) if _drawable(y)]
+    if not xs or not ys:
+        return '<p class="n-muted">–</p>'
+    low, high = min(ys), max(ys)
+    room = (high - low) * 0.04
+    frame = _Frame(min(xs), max(xs), low - room, high + room)
+    drawn = "".join(
+        f'<path class="r-band r-s{line.colour}" d="{_band(frame, line)}"/>'
+        for line in drawing.lines
+        if line.low
+    )
+    drawn += "".join(
+        f'<path class="r-line r-s{line.colour}" d="{_path(frame, line.x, line.y)}"/>'
+        for line in drawing.lines
+    )
+    return _picture(frame, drawn, drawing.tag)
+
+
+def _picture(frame: _Frame, drawn: str, title: str) -> str:
+    rows = "".join(
+        f'<path class="r-grid" d="M{_LEFT},{frame.y(tick):.1f}H{_WIDTH - _RIGHT}"/>'
+        f'<text x="{_LEFT - 5}" y="{frame.y(tick) + 4:.1f}" text-anchor="end">{_tick_text(tick)}</text>'
+        for tick in _ticks(frame.low, frame.high, 4)
+    )
+    columns = "".join(
+        f'<text x="{frame.x(tick):.1f}" y="{_HEIGHT - 6}" text-anchor="middle">{_tick_text(tick)}</text>'
+        for tick in _ticks(frame.left, frame.right, 5)
+    )
+    return (
+        f'<svg role="img" aria-label="{html.escape(title)}" viewBox="0 0 {_WIDTH} {_HEIGHT}" '
+        f'data-x="{frame.left},{frame.right}" data-y="{frame.low},{frame.high}">'
+        f"{rows}{columns}{drawn}</svg>"
+    )
+
+
+def _path(frame: _Frame, xs: Sequence[float], ys: Sequence[float]) -> str:
+    """The line; a value that is missing parts it. A point alone is a dot."""
+    parts: list[list[str]] = [[]]
+    for x, y in zip(xs, ys, strict=True):
+        if _drawable(y):
+            parts[-1].append(f"{frame.x(x):.1f},{frame.y(y):.1f}")
+        elif parts[-1]:
+            parts.append([])
+    return "".join(f"M{part[0]}L{' '.join(part[1:] or [part[0]])}" for part in parts if part)
+
+
+def _band(frame: _Frame, line: Line) -> str:
+    rows = [
+        row
+        for row in zip(line.x, line.low, line.high, strict=True)
+        if _drawable(row[1]) and _drawable(row[2])
+    ]
+    if not rows:
+        return ""
+    above = [f"{frame.x(x):.1f},{frame.y(high):.1f}" for x, _, high in rows]
+    below = [f"{frame.x(x):.1f},{frame.y(low):.1f}" for x, low, _ in reversed(rows)]
+    return f"M{above[0]}L{' '.join((*above[1:], *below))}Z"
+
+
+def _drawable(value: float) -> bool:
+    return -_HUGE < value < _HUGE
+
+
+def _ticks(low: float, high: float, about: int) -> Iterable[float]:
+    """Round numbers between two."""
+    raw = (high - low) / about
+    size = 10.0 ** math.floor(math.log10(raw)) if raw > 0 else 1.0
+    step = next((size * by for by in (1, 2, 5) if size * by >= raw), size * 10)
+    first = math.ceil(low / step - 1e-9)
+    return [number * step for number in range(first, math.floor(high / step + 1e-9) + 1)][:20]
+
+
+def _tick_text(value: float) -> str:
+    if value and (abs(value) >= 1e5 or abs(value) < 1e-3):
+        return f"{value:.0e}".replace("e+0", "e").replace("e-0", "e-").replace("e+", "e")
+    return f"{value:.6g}"
+
+
+def _last(line: Line) -> str:
+    known = [value for value in line.y if not math.isnan(value)]
+    return html.escape(number_text(known[-1])) if known else "–"
+
+
+def _legend(lines: Sequence[Line]) -> str:
+    entries = "".join(
+        f'<li><i class="r-s{line.colour}"></i>{html.escape(line.name)} <b>{_last(line)}</b></li>'
+        for line in lines
+    )
+    return f'<ul class="r-legend">{entries}</ul>'
+
+
+def _data(drawing: Drawing, language: str) -> dict[str, object]:
+    return {
+        "over": word(drawing.over, language),
+        "lines": [
+            {"name": line.name, "colour": line.colour}
+            | {
+                key: [_short(value) for value in values]
+                for key, values in (("x", line.x), ("y", line.y), ("low", line.low), ("high", line.high))
+                if values
+            }
+            for line in drawing.lines
+        ],
+    }
+
+
+def _short(value: float) -> float | None:
+    """Six digits are what a reader reads; JSON has no NaN."""
+    return float(f"{value:.6g}") if math.isfinite(value) else None

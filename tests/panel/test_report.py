@@ -1,0 +1,204 @@
+"""A report is one file that says everything about its runs, and nothing about the machine."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import os
+import re
+import stat
+from pathlib import Path
+
+import pytest
+
+from nbdist.errors import LaunchError, UsageMistake
+from nbdist.model import RunState
+from nbdist.panel.report import write_report
+from nbdist.panel.report.privacy import MASK, Privacy
+from nbdist.worker import records
+from nbdist.worker.records import FILE_NAME
+from tests.fakes.directories import WrittenRun
+from tests.fakes.runs import CREATED, STARTED, a_spec, exited, run_ended
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> WrittenRun:
+    """Two ranks that logged, printed and showed something, and ended well."""
+    run = WrittenRun(tmp_path / "home", cell="import torch\nprint('<hello>')\n")
+    run.happened(*STARTED, exited(0), exited(1), run_ended(RunState.SUCCEEDED))
+    for rank in (0, 1):
+        run.printed(rank, f"\x1b[32mstep\x1b[0m 1/2 - val_loss: 0.5\nrank {rank} says </script> & done\n")
+        with run.directory.rank(rank).metrics.open("a") as file:
+            for step in range(3):
+                values = {"t": CREATED + step, "step": step, "v": {"loss": 1 / (step + 1) + rank}}
+                file.write(json.dumps(values | ({"hparams": {"lr": 0.1}} if step == 0 else {})) + "\n")
+    folder = run.directory.board / "rank0.image"
+    folder.mkdir(parents=True)
+    frame = records.encode_image(tag="samples", step=7, png=b"\x89PNG" + bytes(30), milliseconds=1)
+    (folder / FILE_NAME).write_bytes(frame)
+    return run
+
+
+def written(run: WrittenRun, path: Path, language: str = "en", **options: int) -> str:
+    write_report([(run.run, run.directory)], path, language, **options)
+    return path.read_text()
+
+
+def logs_in(page: str) -> list[str]:
+    packed = re.findall(r'data-log="\d+">([^<]*)<', page)
+    return [gzip.decompress(base64.b64decode(one)).decode() for one in packed]
+
+
+def test_a_report_has_the_curves_pictures_settings_logs_and_the_cell(run: WrittenRun, tmp_path: Path) -> None:
+    page = written(run, tmp_path / "report.html")
+
+    assert [tag for tag in ("loss", "val_loss") if f'r-tag">{tag}</span>' in page] == ["loss", "val_loss"]
+    assert "data:image/png;base64," in page
+    assert "<tr><th>lr</th><td>0.1</td></tr>" in page
+    assert "print(&#x27;&lt;hello&gt;&#x27;)" in page
+    assert [log.splitlines()[-1] for log in logs_in(page)] == [
+        f"rank {rank} says </script> & done" for rank in (0, 1)
+    ]
+
+
+def test_a_report_loads_nothing_and_lets_no_other_script_run(run: WrittenRun, tmp_path: Path) -> None:
+    page = written(run, tmp_path / "report.html")
+
+    assert re.findall(r'(?:src|href)="(?!data:)', page) == []
+    assert "default-src 'none'; script-src 'sha256-" in page
+    assert page.count("<script>") == 1
+
+
+@pytest.mark.parametrize(("language", "title"), [("en", "Hyperparameters"), ("zh", "超参数")])
+def test_a_report_speaks_the_language_of_who_exports(
+    run: WrittenRun, tmp_path: Path, language: str, title: str
+) -> None:
+    assert f"<h2>{title}</h2>" in written(run, tmp_path / "report.html", language)
+
+
+def test_several_runs_are_laid_side_by_side(run: WrittenRun, tmp_path: Path) -> None:
+    other = WrittenRun(tmp_path / "home", a_spec(run_id="20261120-151503-other-p2x7"))
+    other.recorded(0, loss=9.0)
+
+    write_report([(run.run, run.directory), (other.run, other.directory)], tmp_path / "report.html", "en")
+
+    page = (tmp_path / "report.html").read_text()
+    assert page.count("<tr><td><code>") == 2
+    assert len(logs_in(page)) == 4
+    assert f'r-s1"></i>{other.run.label} <b>9</b>' in page
+
+
+def test_where_a_run_failed_its_report_says_so(tmp_path: Path) -> None:
+    run = WrittenRun(tmp_path / "home", cell="x = 1\n1 / 0\n")
+    run.happened(*STARTED, exited(1, 1), exited(0, -15), run_ended(RunState.FAILED, "rank 1 failed"))
+    cell = str(run.directory.cell)
+    run.raised(1, "ZeroDivisionError", "division by zero", frames=[(cell, 2, "<module>", "1 / 0")])
+
+    page = written(run, tmp_path / "report.html")
+
+    assert "rank 1 failed first: ZeroDivisionError" in page
+    assert "division by zero" in page
+    assert "What went wrong" in page
+
+
+def test_no_path_of_the_user_and_no_secret_is_in_it(
+    run: WrittenRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "ann"))
+    monkeypatch.setenv("WANDB_API_KEY", "0123456789abcdef-my-key")
+    home = run.directory.path.parent.parent
+    run.printed(
+        0, f"saved to {tmp_path}/ann/model.pt and {run.directory.path}/x with 0123456789abcdef-my-key\n"
+    )
+    run.printed(1, f"at {home}/elsewhere\n")
+
+    page = written(run, tmp_path / "report.html")
+
+    everything = page + "".join(logs_in(page))
+    assert str(tmp_path) not in everything
+    assert "0123456789abcdef" not in everything
+    assert "saved to ~/model.pt" in logs_in(page)[0]
+    assert "at $NBDIST_HOME/elsewhere" in logs_in(page)[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("token=hf_abcdefghijklmnopqrstuvwx", f"token={MASK}"),
+        ("Authorization: Bearer abc123def456ghi789", f"Authorization: Bearer {MASK}"),
+        ("git clone https://ann:pass@host/x.git", f"git clone https://{MASK}@host/x.git"),
+        ('{"api_key": "a1b2c3d4e5f6a7b8c9"}', f'{{"api_key": "{MASK}"}}'),
+        ("max_token_length=16 tokens: 4096, loss=0.123456789012345678", None),
+        ("tokenizer=bert-base-uncased step 400/938", None),
+        ("see /home/annette/x", None),
+    ],
+)
+def test_what_looks_like_a_secret_is_masked_and_nothing_else(text: str, expected: str | None) -> None:
+    privacy = Privacy(homes=[("/home/ann", "~ann")], environ={})
+
+    assert privacy.clean(text) == (text if expected is None else expected)
+    assert privacy.masked == (0 if expected is None else 1)
+
+
+def test_a_long_log_is_cut_with_a_line_that_says_where_all_of_it_is(run: WrittenRun, tmp_path: Path) -> None:
+    run.printed(1, "".join(f"line {number}\n" for number in range(100_000)))
+
+    first, second = logs_in(written(run, tmp_path / "report.html", room=100_000))
+
+    assert first.endswith("& done")  # a short one is whole
+    lines = second.splitlines()
+    assert "val_loss: 0.5" in lines[0]
+    assert lines[-1] == "line 99999"
+    assert len(second) < 101_000
+    (cut,) = (line for line in lines if "left out" in line)
+    assert f"nbdist logs {run.run.label} --rank 1" in cut
+
+
+def test_a_report_replaces_an_older_one_and_is_open_to_others(run: WrittenRun, tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    runs = [(run.run, run.directory)]
+
+    first, second = write_report(runs, path, "en"), write_report(runs, path, "en")
+
+    assert (first.replaced, second.replaced) == (False, True)
+    umask = os.umask(0o022)
+    os.umask(umask)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o666 & ~umask
+    assert [entry.name for entry in tmp_path.iterdir() if entry.name.startswith(".")] == []
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        pytest.param(lambda path: path.mkdir(), "is a directory: write  --export .*html", id="a directory"),
+        pytest.param(lambda path: path.write_text("import x\n"), "is no report of nbdist", id="another file"),
+        pytest.param(lambda path: os.mkfifo(path), "is no report of nbdist", id="no file at all"),
+    ],
+)
+def test_what_is_no_report_is_left_alone(run: WrittenRun, tmp_path: Path, make, message: str) -> None:  # type: ignore[no-untyped-def]
+    path = tmp_path / "train.py"
+    make(path)
+
+    with pytest.raises(UsageMistake, match=message):
+        write_report([(run.run, run.directory)], path, "en")
+
+
+def test_a_directory_that_is_missing_is_named(run: WrittenRun, tmp_path: Path) -> None:
+    with pytest.raises(UsageMistake, match=r"there is no directory .*nowhere: make it, or write"):
+        write_report([(run.run, run.directory)], tmp_path / "nowhere/report.html", "en")
+
+
+def test_where_nothing_can_be_written_nothing_is_left(run: WrittenRun, tmp_path: Path) -> None:
+    with pytest.raises(LaunchError, match="cannot be written: File name too long"):
+        write_report([(run.run, run.directory)], tmp_path / ("x" * 250), "en")
+    assert not list(tmp_path.glob(".x*"))
+
+
+def test_the_summary_has_the_curves_of_numbers_that_were_only_printed(run: WrittenRun) -> None:
+    from nbdist.panel.curves import read_curves
+
+    curves = {curve.tag: curve.last for curve in read_curves(run.run, run.directory)}
+
+    assert curves["val_loss"] == 0.5
+    assert curves["loss"] == pytest.approx(1 / 3)
