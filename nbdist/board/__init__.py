@@ -4,6 +4,19 @@ This side of it is for kernels and other short-lived readers and imports no Visu
 a process of its own, ``python -m nbdist.board``.
 """
 
-from nbdist.board.server import Board, ensure_board, find_board, stop_board
+from nbdist.board.addresses import TENSORBOARD, VISUALDL
+from nbdist.board.reaching import Reach, reach
+from nbdist.board.server import Board, BoardRoute, ensure_board, find_board, route_to_board, stop_board
 
-__all__ = ["Board", "ensure_board", "find_board", "stop_board"]
+__all__ = [
+    "TENSORBOARD",
+    "VISUALDL",
+    "Board",
+    "BoardRoute",
+    "Reach",
+    "ensure_board",
+    "find_board",
+    "reach",
+    "route_to_board",
+    "stop_board",
+]

@@ -9,12 +9,16 @@ telemetry, which is on by default, and a cache of 20 s.
 
 from __future__ import annotations
 
+import array
+import csv
 import importlib
+import io
 import logging
 import mimetypes
 import os
 import re
 import signal
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -28,6 +32,7 @@ from visualdl.proto.record_pb2 import Record
 from visualdl.reader import reader as vdl_reader
 from visualdl.server import app as vdl_app
 from visualdl.server import data_manager
+from visualdl.server import lib as vdl_lib
 from visualdl.server.args import ParseArgs
 from visualdl.utils.string_util import decode_tag
 from werkzeug.security import safe_join
@@ -97,6 +102,21 @@ def _owner(patch: Patch) -> object:
 # Reading records.
 
 
+class Boards(list[str]):
+    """The directories that VisualDL reads, and may be more later. ``named`` are those among which their
+    curves have names."""
+
+    def __init__(self, *, named: list[str]) -> None:
+        super().__init__()
+        self.named = named
+        self.changed = False  # since it was last read
+
+    def add(self, directory: str) -> None:
+        if directory not in self:
+            self.append(directory)
+            self.changed = True
+
+
 class FrameReader:
     """Stands for ``RecordReader``: keeps its place in a file, and leaves a torn tail for later."""
 
@@ -136,7 +156,7 @@ def add_remain(reader: Any) -> None:
     """Stands for ``LogReader.add_remain``: a record that cannot be shown is left out."""
     for source in sorted(reader.readers.values(), key=lambda source: _natural(source.dir)):
         reader.reader = source
-        name = curve_name(source.dir, reader.dir)
+        name = curve_name(source.dir, getattr(reader.dir, "named", reader.dir))
         reader.name2tags[name], reader.tags2name[source.dir] = source.dir, name
         left_out = []
         for message in source.get_remain():
@@ -187,9 +207,12 @@ _load_new_data = vdl_reader.LogReader.load_new_data
 def load_new_data(reader: Any, update: bool = True) -> None:
     """Stands for ``LogReader.load_new_data``, which every request for every tag calls."""
     now = time.monotonic()
-    if now - getattr(reader, "nbdist_loaded", -LOAD_SECONDS) >= LOAD_SECONDS:
+    changed = getattr(reader.dir, "changed", False)
+    if changed or now - getattr(reader, "nbdist_loaded", -LOAD_SECONDS) >= LOAD_SECONDS:
         _load_new_data(reader, update)
         reader.nbdist_loaded = now
+        if changed:
+            reader.dir.changed = False
 
 
 def get_log_data(reader: Any, component: str, run: str, tag: str) -> list[Any]:
@@ -205,6 +228,54 @@ def get_log_data(reader: Any, component: str, run: str, tag: str) -> list[Any]:
             values.append(value)
     rows: list[Any] = reader.parsing_from_proto(component, values)
     return rows
+
+
+_get_hparam_list = vdl_lib.get_hparam_list
+
+
+def get_hparam_list(reader: Any) -> list[dict[str, Any]]:
+    """Stands for ``lib.get_hparam_list``: runs by the names of their curves, not by their directories."""
+    items: list[dict[str, Any]] = _get_hparam_list(reader)
+    return [item | {"name": reader.tags2name.get(item["name"], item["name"])} for item in items]
+
+
+def get_embeddings_list(reader: Any) -> list[dict[str, Any]]:
+    """Stands for ``lib.get_embeddings_list``: those of this reader, by the names of their curves."""
+    listed = vdl_lib.get_logs(reader, "embeddings")
+    found = []
+    for run, tags in zip(listed["runs"], listed["tags"], strict=True):
+        for tag in tags:
+            rows = _embedding(reader, f"{run}/{tag}", (run, tag)).embeddings
+            shape = [len(rows), len(rows[0].vectors) if rows else 0]
+            found.append({"name": f"{run}/{tag}", "shape": shape, "path": f"{run}/{tag}"})
+    return found
+
+
+def get_embedding_labels(reader: Any, name: str) -> str:
+    """Stands for ``lib.get_embedding_labels``: a row for each point, below the names of the columns."""
+    shown = _embedding(reader, name)
+    rows = [list(shown.label_meta)] if shown.label_meta else []
+    rows += [list(row.label) for row in shown.embeddings]
+    with io.StringIO() as text:
+        csv.writer(text, delimiter="\t").writerows(rows)
+        return text.getvalue()
+
+
+def get_embedding_tensors(reader: Any, name: str) -> bytes:
+    """Stands for ``lib.get_embedding_tensors``: little-endian float32, row after row."""
+    values = array.array("f", (value for row in _embedding(reader, name).embeddings for value in row.vectors))
+    if sys.byteorder == "big":
+        values.byteswap()
+    return values.tobytes()
+
+
+def _embedding(reader: Any, name: str, parts: tuple[str, str] | None = None) -> Any:
+    """The embedding of a curve and a tag, either of which may have slashes."""
+    run, tag = parts or next(
+        (run, name[len(run) + 1 :]) for run in sorted(reader.name2tags, key=len) if name.startswith(f"{run}/")
+    )
+    bucket = reader.data_manager.get_reservoir("embeddings")
+    return bucket.get_items(reader.name2tags.get(run, run), decode_tag(tag))[0].embeddings
 
 
 # Keeping points.
@@ -278,6 +349,12 @@ try { window.localStorage } catch {
 _PAGE_EDITS = {
     "index.html": ("<head>", "<head>" + _STORAGE),
     "_dist_/hooks/useRequest.js": ("15*1e3", f"{POLL_SECONDS}*1e3"),
+    # for a moment it takes all curves for chosen, and asks for each of them
+    "_dist_/hooks/useTagFilter.js": (
+        "M(e,s.globalRuns)",
+        "M(e,s.globalRuns.length?s.globalRuns:"
+        '(new URLSearchParams(location.search).get("runs")||"").split(","))',
+    ),
     # it goes to where it is already, and on the way forgets which curves it was asked for
     "_dist_/components/Navbar.js": ("a.push(r)", "a.location.pathname===r||a.push(r)"),
 }
@@ -385,6 +462,31 @@ PATCHES = (
         name="retry",
         replacement=call_once,
         reason="a tag that is not there sleeps 4 s, for everyone",
+    ),
+    Patch(
+        module="visualdl.server.lib",
+        name="get_hparam_list",
+        replacement=get_hparam_list,
+        reason="runs are called by their absolute paths",
+    ),
+    Patch(
+        module="visualdl.server.lib",
+        name="get_embeddings_list",
+        replacement=get_embeddings_list,
+        reason="one list for all readers of a process, in which paths are names; an absolute path is also "
+        "the whole key of a cache, so that labels are answered for vectors",
+    ),
+    Patch(
+        module="visualdl.server.lib",
+        name="get_embedding_labels",
+        replacement=get_embedding_labels,
+        reason="it looks names up in that list",
+    ),
+    Patch(
+        module="visualdl.server.lib",
+        name="get_embedding_tensors",
+        replacement=get_embedding_tensors,
+        reason="it looks names up in that list",
     ),
     Patch(
         module="visualdl.server.app",

@@ -17,21 +17,22 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from nbdist import processes
+from nbdist.board.addresses import ALIVE, AUTHORIZATION, PUBLIC_PATH, encoded, page, proxied_token
 from nbdist.errors import LaunchError
 from nbdist.model.process import ProcessId
 from nbdist.store.paths import make_private, write_private
 
-RUN_SEPARATOR = "~"  # in no run id, and no proxy rewrites it
 IDLE_SECONDS = 15 * 60.0
 READY = b"ready\n"
 """What a server says on its standard output when it can be found and answers."""
 
 _ANSWER_SECONDS = 2.0
+_VIEWER_SECONDS = 30.0
 _LOG_TAIL = 2000  # characters
 
 
@@ -53,6 +54,11 @@ class BoardDirectory:
     def log(self) -> Path:
         return self.path / "server.log"
 
+    @property
+    def scratch(self) -> Path:
+        """What a server makes for itself, and can make again."""
+        return self.path / "scratch"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Board:
@@ -62,25 +68,71 @@ class Board:
     port: int
     token: str
 
-    def url(self, run_ids: Sequence[str]) -> str:
-        """Where a browser on this machine sees the scalars of these runs, at least one."""
-        if not run_ids:
-            raise ValueError("a board shows at least one run")
-        runs = RUN_SEPARATOR.join(run_ids)
-        return f"http://127.0.0.1:{self.port}/{self.token}/{runs}/scalar"
+    def url(self, run_ids: Sequence[str], viewer: str = "") -> str:
+        """Where a browser on this machine sees these runs, at least one."""
+        return f"http://127.0.0.1:{self.port}/{self.token}/{page(run_ids, viewer)}"
+
+    def path(self, run_ids: Sequence[str], prefix: str, viewer: str = "", *, stripped: bool = False) -> str:
+        """The same behind a proxy that has ``prefix`` (``/user/ann/proxy/absolute/8040``) in front, and
+        takes it away again where it is ``stripped``."""
+        token = proxied_token(self.token)
+        mark = f"/{encoded(prefix)}" if stripped else ""
+        return f"{prefix}/{token}{mark}/{page(run_ids, viewer)}"
 
     def answers(self) -> bool:
         """Whether this server is alive and lets us in."""
-        if not processes.alive(self.process):  # another's program may have its port by now
-            return False
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=_ANSWER_SECONDS)
+        # another's program may have its port by now
+        return (
+            processes.alive(self.process) and self._status(f"/{self.token}/{ALIVE}", _ANSWER_SECONDS) == 204
+        )
+
+    def can_show(self, run_ids: Sequence[str], viewer: str) -> bool:
+        """Whether it has what it needs to show these runs in a viewer; the first time this takes a while."""
+        return self._status(f"/{self.token}/{page(run_ids, viewer)}", _VIEWER_SECONDS) == 200
+
+    def _status(self, path: str, seconds: float) -> int:
+        """Of the answer to a GET; 0 for none."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=seconds)
         try:
-            connection.request("GET", f"/{self.token}/alive")
-            return connection.getresponse().status == 204
+            connection.request("GET", path)
+            return connection.getresponse().status
         except (OSError, http.client.HTTPException):
-            return False
+            return 0
         finally:
             connection.close()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoardRoute:
+    """How a web server that knows its user hands on to the board what he asks for.
+
+    Send each GET to ``host``:``port`` with the path and the query as the browser asked for them (not
+    stripped), with ``headers`` in addition to the browser's own, and give back status, headers and body as
+    they are. No address that a browser sees holds a token. A connection that is refused means that the
+    board has ended: ask for a route again.
+    """
+
+    host: str
+    port: int
+    headers: Mapping[str, str]
+    public_path: str
+
+    def path(self, run_ids: Sequence[str], viewer: str = "") -> str:
+        """Where a browser sees these runs, at least one, behind the same web server."""
+        return f"{self.public_path}/{page(run_ids, viewer)}"
+
+
+def route_to_board(home: Path, public_path: str) -> BoardRoute:
+    """The way to the server of this home, which is started when there is none (it takes a second: not on
+    an event loop), for a web server that serves it below ``public_path`` (``/user/ann/nbdist/visualdl``).
+
+    Raises LaunchError. ``<public_path>/alive`` answers 204, and ``<public_path>/<run_id>~<run_id>/alive``
+    where these runs are known.
+    """
+    board = ensure_board(home)
+    public_path = public_path.rstrip("/")
+    headers = {AUTHORIZATION: f"Bearer {board.token}", PUBLIC_PATH: public_path}
+    return BoardRoute(host="127.0.0.1", port=board.port, headers=headers, public_path=public_path)
 
 
 def find_board(home: Path) -> Board | None:

@@ -7,6 +7,7 @@ import os
 import stat
 import time
 from dataclasses import dataclass
+from typing import Any, Union
 
 from nbdist.store.paths import RunDirectory, write_private
 
@@ -20,20 +21,54 @@ class StopRequest:
     reason: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StacksRequest:
+    """Somebody asked where the ranks are. ``name`` is repeated in the answer (``store.stacks``)."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InterruptRequest:
+    """Somebody asked for one rank to be interrupted: SIGINT, as Ctrl-C in a terminal sends it."""
+
+    rank: int
+
+
+Request = Union[StopRequest, StacksRequest, InterruptRequest]
+
+
 def request_stop(run: RunDirectory, reason: str) -> None:
     """Ask the supervisor of ``run`` to stop it. Raises OSError when the directory cannot be written."""
-    name = f"stop-{time.time_ns()}-{os.urandom(4).hex()}.json"
-    write_private(run.control / name, json.dumps({"kind": "stop", "reason": reason}))
+    _write(run, "stop", reason=reason)
 
 
-def take_requests(run: RunDirectory) -> list[StopRequest]:
+def request_stacks(run: RunDirectory) -> str:
+    """Ask the supervisor of ``run`` where its ranks are; the name of the request. Raises OSError."""
+    name = os.urandom(8).hex()
+    _write(run, "stacks", name=name)
+    return name
+
+
+def request_interrupt(run: RunDirectory, rank: int) -> None:
+    """Ask the supervisor of ``run`` to interrupt one rank. Raises OSError."""
+    _write(run, "interrupt", rank=rank)
+
+
+def _write(run: RunDirectory, kind: str, **values: object) -> None:
+    name = f"{kind}-{time.time_ns()}-{os.urandom(4).hex()}.json"
+    write_private(run.control / name, json.dumps({"kind": kind, **values}))
+
+
+def take_requests(run: RunDirectory) -> list[Request]:
     """The requests that wait, oldest first. They are removed; what is not ours or no request, too."""
     try:
-        names = sorted(os.listdir(run.control))
+        names = os.listdir(run.control)
     except OSError:
         return []
     taken = []
-    for name in names:
+    # behind the kind, the name says when
+    for name in sorted(names, key=lambda name: (name.partition("-")[2], name)):
         if name.startswith("."):  # still being written
             continue
         path = run.control / name
@@ -50,11 +85,19 @@ def take_requests(run: RunDirectory) -> list[StopRequest]:
     return taken
 
 
-def _decode(text: bytes) -> StopRequest | None:
+def _decode(text: bytes) -> Request | None:
     try:
-        data = json.loads(text)
+        data: Any = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(data, dict) or data.get("kind") != "stop":
+    if not isinstance(data, dict):
         return None
-    return StopRequest(reason=str(data.get("reason", "")))
+    match data.get("kind"):
+        case "stop":
+            return StopRequest(reason=str(data.get("reason", "")))
+        case "stacks":
+            return StacksRequest(name=str(data.get("name", "")))
+        case "interrupt" if isinstance(data.get("rank"), int):
+            return InterruptRequest(rank=data["rank"])
+        case _:
+            return None

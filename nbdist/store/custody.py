@@ -12,13 +12,16 @@ import os
 from nbdist.store.paths import RunDirectory
 
 
-def take_custody(directory: RunDirectory) -> None:
+def take_custody(directory: RunDirectory) -> int:
     """Hold the lock until this process and those it forks have ended, however they end.
+
+    Returns the descriptor: another process that is given it holds the lock, too.
 
     Raises OSError where the file system has no locks, or the spec is not there.
     """
     handle = os.open(directory.spec, os.O_RDONLY | os.O_CLOEXEC)
     fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return handle
 
 
 def in_custody(directory: RunDirectory) -> bool:

@@ -48,7 +48,7 @@ class MetricsReader:
                 return []
             if whole:
                 self._file.offset -= len(data) - whole
-            if points := list(_points(data[:whole].splitlines())):
+            if points := points_of(data[:whole].splitlines()):
                 return points
         return []
 
@@ -64,6 +64,11 @@ def last_values(run: Run, directory: RunDirectory) -> dict[str, float]:
             last.update(point.values)
         values |= {tag: value for tag, value in last.items() if tag not in values}
     return values
+
+
+def points_of(lines: list[bytes]) -> list[MetricPoint]:
+    """The points among some lines of a metrics file."""
+    return list(_points(lines))
 
 
 def _points(lines: list[bytes]) -> Iterable[MetricPoint]:

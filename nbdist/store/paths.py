@@ -38,6 +38,21 @@ class RankDirectory:
         """What ``nbdist.log`` wrote, one JSON object a line."""
         return self.path / "metrics.jsonl"
 
+    @property
+    def stacks(self) -> Path:
+        """Where the rank was when it was last asked: a line about the file, then faulthandler's words."""
+        return self.path / "stacks"
+
+    @property
+    def collectives(self) -> Path:
+        """Which collectives the rank had begun when it was last asked."""
+        return self.path / "collectives"
+
+    @property
+    def waits(self) -> Path:
+        """How much of its time the rank waits for others (``worker.stacks``)."""
+        return self.path / "waits"
+
 
 @dataclass(frozen=True, slots=True)
 class RunDirectory:
@@ -72,6 +87,11 @@ class RunDirectory:
         return self.path / "control"
 
     @property
+    def stacks(self) -> Path:
+        """Where every rank was when that was last asked (``store.stacks``)."""
+        return self.path / "stacks.json"
+
+    @property
     def board(self) -> Path:
         """What VisualDL reads, one directory per rank that logs."""
         return self.path / "board"
@@ -81,9 +101,69 @@ class RunDirectory:
         """What the supervisor itself had to say; empty when all is well."""
         return self.path / "supervisor.log"
 
+    @property
+    def nodes(self) -> Path:
+        """Of a run that an engine has placed: what belongs to one node of it alone, a directory each."""
+        return self.path / "nodes"
+
+    @property
+    def job(self) -> Path:
+        """What the engine calls the run: there once it was submitted."""
+        return self.path / "job.json"
+
+    @property
+    def job_script(self) -> Path:
+        """What the engine starts."""
+        return self.path / "job.sh"
+
+    @property
+    def job_log(self) -> Path:
+        """What the engine and the job itself had to say; the ranks write into their own logs."""
+        return self.path / "job.log"
+
+    @property
+    def pulse(self) -> Path:
+        """Touched again and again while somebody looks after a run on other machines."""
+        return self.path / "pulse"
+
     def rank(self, rank: int, attempt: int = 1) -> RankDirectory:
         path = self.path / "ranks" / str(rank)
         return RankDirectory(path if attempt == 1 else path / f"attempt-{attempt}")
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDirectory(RunDirectory):
+    """A run's directory as one of the nodes sees it that an engine has placed it on.
+
+    They share all but what has one writer. ``name`` is ``<life>-<node>``: a job that was put into the
+    queue again begins another life.
+    """
+
+    name: str
+
+    @property
+    def own(self) -> Path:
+        return self.nodes / self.name
+
+    @property
+    def spec(self) -> Path:
+        return self.own / "spec.json"
+
+    @property
+    def journal(self) -> Path:
+        return self.own / "events.jsonl"
+
+    @property
+    def control(self) -> Path:
+        return self.own / "control"
+
+    @property
+    def stacks(self) -> Path:
+        return self.own / "stacks.json"
+
+    @property
+    def supervisor_log(self) -> Path:
+        return self.own / "supervisor.log"
 
 
 def make_private(path: Path) -> Path:

@@ -123,6 +123,8 @@ def _written(spec: Path) -> float:
 
 def _lost(run: Run, alive: Callable[[ProcessId], bool], now: float) -> str | None:
     """Why a run that has not ended will never say so; None when it may still."""
+    if run.spec.engine:
+        return None  # it goes on elsewhere, watched or not
     if run.supervisor is None:
         late = now - run.spec.created > _START_LIMIT
         return "its supervisor never started" if late else None

@@ -16,13 +16,14 @@ import math
 import os
 import re
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from nbdist.store.log_stream import LogStream
 from nbdist.store.log_times import LogTimes
 from nbdist.store.metrics import MetricPoint
+from nbdist.store.paths import RankDirectory
 from nbdist.store.scrape import CUES, Place, Reading, lines_with_cues, read_line, tag_of
 
 _EVERY = 1.0  # seconds between two states of a bar
@@ -50,6 +51,16 @@ def merge_points(
     return sorted(points, key=lambda point: point.time)
 
 
+def printed_points(files: RankDirectory, room: int) -> Iterator[MetricPoint]:
+    """The points in about the last ``room`` bytes of a rank's log, as it is now."""
+    log = ScrapedMetrics(files.log, LogTimes(files.log_times), clock=lambda: math.inf)
+    log.skip_to_tail(room)
+    while points := log.read():
+        yield from points
+    # what is left as it is counts at a second look, and there will be none later
+    yield from log.read()
+
+
 class ScrapedMetrics:
     """The points of one log, each of them once. The file may not exist yet, or any more.
 
@@ -70,6 +81,11 @@ class ScrapedMetrics:
         self._position = _Position()
         self._bars: dict[str, _Bar] = {}
         self._evaluating = False
+
+    def skip_to_tail(self, length: int) -> None:
+        """Go on ``length`` bytes before the end, at a line's start. Only before anything was read."""
+        self._stream.skip_to_tail(length)
+        self._start = self._stream.offset
 
     def read(self, limit: int = 1 << 20) -> list[MetricPoint]:
         """The points that are new since the last call, from at most about ``limit`` bytes of the log.

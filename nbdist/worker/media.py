@@ -130,13 +130,10 @@ def log_pr_curve(
 ) -> None:
     """Show precision over recall. ``labels`` are 0 or 1, ``predictions`` the probability of 1."""
 
-    def encode(step: int, milliseconds: int) -> bytes:
-        counts = arrays.to_counts(labels, predictions, num_thresholds, weights)
-        return records.encode_pr_curve(
-            tag=tag, step=step, counts=counts, rates=arrays.pr_rates(counts), milliseconds=milliseconds
-        )
+    def count() -> list[list[int]]:
+        return arrays.to_counts(labels, predictions, num_thresholds, weights)
 
-    _write("pr_curve", tag, step, walltime, encode)
+    _write_curve("pr_curve", tag, step, walltime, count)
 
 
 def log_pr_counts(
@@ -171,13 +168,10 @@ def log_roc_curve(
 ) -> None:
     """Show the true positive rate over the false positive rate; the arguments of ``log_pr_curve``."""
 
-    def encode(step: int, milliseconds: int) -> bytes:
-        counts = arrays.to_counts(labels, predictions, num_thresholds, weights)
-        return records.encode_roc_curve(
-            tag=tag, step=step, counts=counts, rates=arrays.roc_rates(counts), milliseconds=milliseconds
-        )
+    def count() -> list[list[int]]:
+        return arrays.to_counts(labels, predictions, num_thresholds, weights)
 
-    _write("roc_curve", tag, step, walltime, encode)
+    _write_curve("roc_curve", tag, step, walltime, count)
 
 
 def log_embedding(
@@ -277,6 +271,27 @@ def _write(
         say_once(f"{kind} {tag} is left out: {error} (in {sys.executable})")
     except OSError as error:
         say_once(f"{kind} {tag} is not written: {error.strerror or error}")
+
+
+_CURVES = {
+    "pr_curve": (records.encode_pr_curve, arrays.pr_rates),
+    "roc_curve": (records.encode_roc_curve, arrays.roc_rates),
+}
+
+
+def _write_curve(
+    kind: str, tag: str, step: object, walltime: float | None, count: Callable[[], list[list[int]]]
+) -> None:
+    """Encode a curve of what was counted at each threshold, and append it."""
+    encode_curve, rates_of = _CURVES[kind]
+
+    def encode(step: int, milliseconds: int) -> bytes:
+        counts = count()
+        return encode_curve(
+            tag=tag, step=step, counts=counts, rates=rates_of(counts), milliseconds=milliseconds
+        )
+
+    _write(kind, tag, step, walltime, encode)
 
 
 def say_once(line: str) -> None:

@@ -52,7 +52,7 @@ class Visitor:
         from nbdist.board.app import BoardApp
 
         patches.apply()
-        self._client = Client(BoardApp(home.path / "runs", TOKEN))
+        self._client = Client(BoardApp(home.path / "runs", TOKEN, home.path / "scratch"))
 
     def get(
         self, path: str, *, host: str = "127.0.0.1:8040", follow: bool = True, **headers: str

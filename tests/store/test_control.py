@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from nbdist.store import RunDirectory, StopRequest, request_stop, take_requests
+from nbdist.store.control import InterruptRequest, StacksRequest, request_interrupt, request_stacks
 from tests.fakes.directories import WrittenRun
 
 
@@ -118,3 +119,17 @@ def test_a_directory_among_the_requests_hinders_none(run: RunDirectory) -> None:
     request_stop(run, "stop")
 
     assert take_requests(run) == [StopRequest(reason="stop")]
+
+
+def test_requests_of_all_kinds_come_in_the_order_they_were_made(run: RunDirectory) -> None:
+    request_stop(run, "first")
+    name = request_stacks(run)
+    request_interrupt(run, 3)
+    request_stop(run, "last")
+
+    assert take_requests(run) == [
+        StopRequest(reason="first"),
+        StacksRequest(name=name),
+        InterruptRequest(rank=3),
+        StopRequest(reason="last"),
+    ]

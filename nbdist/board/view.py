@@ -1,0 +1,150 @@
+"""VisualDL over some runs, under one address: when their records are made, and what the page opens with."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs, urlencode
+
+from visualdl.server import app as visualdl_app
+from werkzeug.datastructures import LanguageAccept
+from werkzeug.http import parse_accept_header
+from werkzeug.test import run_wsgi_app
+from werkzeug.wrappers import Response
+
+from nbdist.board import patches
+from nbdist.board.asleep import Asleep, curve_of
+from nbdist.board.feed import Feed
+from nbdist.board.sources import shown_first
+from nbdist.store import RunDirectory
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
+
+AWAKE_AT_FIRST = 4
+"""Runs that a view reads before anyone asks for one of them."""
+
+_WAKING_SECONDS = 0.5  # of a request for something that a list cannot know of
+_LISTS = ("scalar/tags", "runs")
+# what asks for a curve by its name, or for nothing of a run
+_OF_SCALARS = ("scalar/", "runs", "tags", "component", "logs", "graph/", "profiler/")
+
+
+class View:
+    """A WSGI application; threads may share it."""
+
+    def __init__(self, runs: list[RunDirectory], public_path: str, feed: Feed) -> None:
+        self._runs = runs
+        self._feed = feed
+        self._api = public_path + "/api/"
+        self._scalars = public_path + "/scalar"
+        self._lock = threading.Lock()  # VisualDL's readers are made for one thread
+        self._boards = [str(run.board) for run in runs]
+        self._many = len(runs) > AWAKE_AT_FIRST
+        self._awake = runs[:AWAKE_AT_FIRST]
+        self._asleep = Asleep(runs[AWAKE_AT_FIRST:], self._name)
+        self._advanced = 0.0
+        self._read = patches.Boards(named=self._boards)
+        self._advance()
+        self._app: Any = visualdl_app.create_app(patches.board_arguments(self._read, public_path))
+
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        _speak_a_language_of_the_page(environ)
+        path, query = environ["PATH_INFO"], parse_qs(environ.get("QUERY_STRING", ""))
+        if path == self._scalars and not query.get("runs"):
+            return Response(status=302, headers={"Location": self._first_page()})(environ, start_response)
+        if not path.startswith(self._api):
+            return self._app(environ, start_response)  # type: ignore[no-any-return]
+        asked = path[len(self._api) :]
+        with self._lock:
+            self._wake_for(asked, query.get("run", []), environ)
+            self._advance()
+            answer = self._listing if asked in _LISTS and self._many else self._app
+            return answer(environ, start_response)
+
+    def _first_page(self) -> str:
+        """The page with some curves ticked; the others are in its list.
+
+        Of a few runs, each with the whole and its rank 0; of many, the first few with the mean over their
+        ranks. ``runs`` is the page's own (``hooks/useTagFilter.js``). Relative, since a proxy may have put
+        something in front of the address.
+        """
+        shown = self._runs[:AWAKE_AT_FIRST]
+        if self._many:
+            names = [f"{self._name(run)}/{curve_of(run)}" for run in shown]
+        else:
+            names = [
+                patches.curve_name(str(run.board / name), self._boards)
+                for run in shown
+                for name in shown_first(run)
+            ]
+        return "scalar?" + urlencode({"runs": ",".join(names)})
+
+    def _name(self, run: RunDirectory) -> str:
+        return patches.curve_name(str(run.board), self._boards)
+
+    def _wake_for(self, asked: str, curves: list[str], environ: WSGIEnvironment) -> None:
+        """Let VisualDL know of the runs whose curves are asked for."""
+        before = len(self._asleep)
+        for curve in curves:
+            self._wake(self._asleep.wake(curve))
+        if not curves and not asked.startswith(_OF_SCALARS):
+            # hyperparameters, pictures: no list can have what was not read, so read on a little each time
+            end = time.monotonic() + _WAKING_SECONDS
+            while len(self._asleep) and time.monotonic() < end:
+                self._wake(self._asleep.wake_one())
+        if len(self._asleep) < before:
+            # it looks a curve up by its name before it reads what is new
+            run_wsgi_app(
+                self._app, {**environ, "PATH_INFO": f"{self._api}component_tabs", "QUERY_STRING": ""}
+            )
+
+    def _wake(self, run: RunDirectory | None) -> None:
+        if run is not None:
+            self._awake.append(run)
+            self._advance_run(run)
+
+    def _advance(self) -> None:
+        now = time.monotonic()
+        # the requests of one page come together
+        if now - self._advanced >= patches.LOAD_SECONDS:
+            for run in self._awake:
+                self._advance_run(run)
+            self._advanced = time.monotonic()
+
+    def _advance_run(self, run: RunDirectory) -> None:
+        self._feed.advance(run)
+        if not self._many:
+            self._read.add(str(run.board))
+            return
+        # of many runs the whole and rank 0 are read: the other ranks are there when a run is looked at alone
+        for name in shown_first(run):
+            if not name.startswith(("min", "max")):
+                self._read.add(str(run.board / name))
+
+    def _listing(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        """VisualDL's own list, and behind it the runs that sleep."""
+        chunks, status, headers = run_wsgi_app(self._app, environ, buffered=True)
+        body = b"".join(chunks)
+        given = json.loads(body)
+        data = given.get("data")
+        there = set(data["runs"] if isinstance(data, dict) else data or ())
+        more = [(name, tags) for name, tags in self._asleep.listed() if name not in there]
+        if isinstance(data, dict):
+            data["runs"] += [name for name, _ in more]
+            data["tags"] += [tags for _, tags in more]
+        elif isinstance(data, list):
+            data += [name for name, _ in more]
+        headers.remove("Content-Length")
+        answer: WSGIApplication = Response(json.dumps(given), status, headers)
+        return answer(environ, start_response)
+
+
+def _speak_a_language_of_the_page(environ: WSGIEnvironment) -> None:
+    """VisualDL answers 500 to a browser that asks for neither English nor Chinese."""
+    asked = parse_accept_header(environ.get("HTTP_ACCEPT_LANGUAGE"), LanguageAccept)
+    if asked.best_match(visualdl_app.support_language) is None:
+        environ["HTTP_ACCEPT_LANGUAGE"] = visualdl_app.default_language

@@ -1,0 +1,282 @@
+"""The board behind a real Jupyter server with jupyter-server-proxy, and behind a proxy that takes its prefix
+away."""
+
+from __future__ import annotations
+
+import http.client
+import http.server
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urljoin, urlsplit
+
+import pytest
+
+from nbdist.board import TENSORBOARD, Board, ensure_board, reach, route_to_board
+from nbdist.errors import UsageMistake
+
+if TYPE_CHECKING:
+    from tests.board.conftest import Home
+
+TOKEN = "for-this-test-alone"
+BASE = "/user/ann/"
+
+
+class JupyterServer:
+    """A Jupyter server below a base URL, with jupyter-server-proxy and without nbdist's extension."""
+
+    def __init__(self, root: Path) -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        self.runtime = root / "runtime"
+        (root / "config").mkdir()
+        extensions = {"jpserver_extensions": {"nbdist": False, "nbdist.server": False}}
+        (root / "config/jupyter_server_config.json").write_text(json.dumps({"ServerApp": extensions}))
+        environment = os.environ | {
+            "JUPYTER_CONFIG_DIR": str(root / "config"),
+            "JUPYTER_DATA_DIR": str(root / "data"),
+            "JUPYTER_RUNTIME_DIR": str(self.runtime),
+        }
+        command = [sys.executable, "-m", "jupyter_server", "--no-browser", "--allow-root", "--ip=127.0.0.1"]
+        command += [f"--port={self.port}", f"--ServerApp.base_url={BASE}", f"--ServerApp.root_dir={root}"]
+        command += [f"--IdentityProvider.token={TOKEN}", "--ServerApp.port_retries=0"]
+        command += ["--ServerApp.allow_remote_access=True"]
+        self.log = root / "log"
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+
+    @property
+    def environ(self) -> dict[str, str]:
+        """What a kernel of this server has in its environment."""
+        return {"JUPYTER_RUNTIME_DIR": str(self.runtime), "JPY_PARENT_PID": str(self.process.pid)}
+
+    def wait_until_up(self) -> None:
+        end = time.monotonic() + 60
+        while time.monotonic() < end and self.process.poll() is None:
+            try:
+                if self.get(f"{BASE}api")[0] == 200 and list(self.runtime.glob("jpserver-*.json")):
+                    return
+            except OSError:
+                time.sleep(0.1)
+        raise AssertionError(self.log.read_text())
+
+    def get(self, path: str, token: str = TOKEN) -> tuple[int, bytes]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        headers = {"Host": "hub.example.org", **({"Authorization": f"token {token}"} if token else {})}
+        for _ in range(3):
+            connection.request("GET", path, headers=headers)
+            answer = connection.getresponse()
+            body = answer.read()
+            if answer.status != 302:
+                break
+            path = urljoin(path, answer.headers["Location"])
+        connection.close()
+        return answer.status, body
+
+
+@pytest.fixture(scope="module")
+def jupyter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JupyterServer]:
+    pytest.importorskip("jupyter_server_proxy")
+    server = JupyterServer(tmp_path_factory.mktemp("jupyter"))
+    try:
+        server.wait_until_up()
+        yield server
+    finally:
+        server.process.terminate()
+        server.process.wait(20)
+
+
+class StrippingProxy(http.server.ThreadingHTTPServer):
+    """Serves ports below a prefix, which the server behind it does not see."""
+
+    prefix = "/api_serving"
+
+    def __init__(self) -> None:
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                match = re.fullmatch(r"/api_serving/(\d+)(/.*)", self.path)
+                if match is None:
+                    self.send_error(404)
+                    return
+                connection = http.client.HTTPConnection("127.0.0.1", int(match[1]), timeout=30)
+                connection.request("GET", match[2], headers={"Host": "aistudio.example.org"})
+                answer = connection.getresponse()
+                body = answer.read()
+                connection.close()
+                self.send_response(answer.status)
+                for name in ("Content-Type", "Location"):
+                    if name in answer.headers:
+                        self.send_header(name, answer.headers[name])
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        super().__init__(("127.0.0.1", 0), Handler)
+
+    @property
+    def origin(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}"
+
+
+@pytest.fixture
+def stripping() -> Iterator[StrippingProxy]:
+    proxy = StrippingProxy()
+    thread = threading.Thread(target=proxy.serve_forever)
+    thread.start()
+    yield proxy
+    proxy.shutdown()
+    thread.join()
+    proxy.server_close()
+
+
+def addresses_in(page: str) -> list[str]:
+    return re.findall(r'(?:src|href)="?([^"\s>]+\.(?:js|css|ico))', page)
+
+
+def test_a_kernel_of_a_jupyter_server_finds_the_way_through_it(jupyter: JupyterServer, home: Home) -> None:
+    run = home.run()
+    home.log(run, home.point(0, loss=1.5))
+    board = ensure_board(home.path)
+
+    found = reach(board, [run.run_id], environ=jupyter.environ)
+
+    assert found.url.startswith(f"{BASE}proxy/absolute/{board.port}/")
+    assert not found.direct
+    assert board.token not in found.url
+    status, page = jupyter.get(found.url)
+    assert status == 200
+    assets = addresses_in(page.decode())
+    assert assets
+    for asset in assets[:5]:
+        assert jupyter.get(urljoin(found.url, asset))[0] == 200, asset
+    tags = json.loads(jupyter.get(urljoin(found.url, "api/scalar/tags"))[1])["data"]
+    assert tags == {"runs": ["rank0"], "tags": [["loss"]]}
+
+
+def test_tensorboard_goes_the_same_way(jupyter: JupyterServer, home: Home) -> None:
+    run = home.run()
+    home.log(run, home.point(0, loss=1.5))
+
+    found = reach(ensure_board(home.path), [run.run_id], TENSORBOARD, environ=jupyter.environ)
+
+    assert jupyter.get(found.url)[0] == 200
+    assert json.loads(jupyter.get(found.url + "data/runs")[1]) == ["rank0"]
+
+
+def test_through_the_proxy_nobody_gets_in_without_the_token(jupyter: JupyterServer, home: Home) -> None:
+    run = home.run()
+    board = ensure_board(home.path)
+    url = reach(board, [run.run_id], environ=jupyter.environ).url
+
+    assert jupyter.get(url, token="")[0] in (200, 403)  # the login page
+    assert b"VisualDL" not in jupyter.get(url, token="")[1]
+    other = url.replace(board.path([run.run_id], "").split("/")[1], "0" * 64)
+    assert jupyter.get(other)[0] in (403, 404)
+
+
+def test_a_proxy_that_takes_its_prefix_away_gets_pages_with_it(stripping: StrippingProxy, home: Home) -> None:
+    run = home.run()
+    home.log(run, home.point(0, loss=1.5))
+    environ = {"NBDIST_PROXY_URL": f"{stripping.origin}/api_serving/%PORT%/"}
+
+    url = reach(ensure_board(home.path), [run.run_id], environ=environ).url
+
+    assert url.startswith(stripping.origin)
+    with urllib.request.urlopen(url) as answer:
+        page, where = answer.read().decode(), answer.url
+    assets = addresses_in(page)
+    assert assets
+    assert all(urlsplit(urljoin(where, asset)).path.startswith("/api_serving/") for asset in assets)
+    for asset in [*assets[:5], "api/scalar/tags"]:
+        with urllib.request.urlopen(urljoin(where, asset)) as answer:
+            assert answer.status == 200
+
+
+@pytest.mark.browser
+def test_the_page_comes_up_through_either_proxy(
+    jupyter: JupyterServer, stripping: StrippingProxy, home: Home
+) -> None:
+    from playwright.sync_api import sync_playwright
+
+    from tests.board.test_board_in_a_browser import ARGUMENTS, CHROMIUM
+
+    run = home.run()
+    home.log(run, *(home.point(step, loss=1 / (step + 1)) for step in range(20)))
+    board = ensure_board(home.path)
+    template = {"NBDIST_PROXY_URL": f"{stripping.origin}/api_serving/%PORT%/"}
+    addresses = [
+        f"http://127.0.0.1:{jupyter.port}{reach(board, [run.run_id], environ=jupyter.environ).url}",
+        reach(board, [run.run_id], environ=template).url,
+    ]
+    with sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        page = browser.new_page()
+        page.set_default_timeout(40_000)
+        wrong: list[str] = []
+        page.on("response", lambda answer: wrong.append(answer.url) if answer.status >= 400 else None)
+        page.goto(f"http://127.0.0.1:{jupyter.port}{BASE}login?token={TOKEN}")
+        for address in addresses:
+            page.goto(address)
+            page.get_by_title("rank0").wait_for()
+            page.wait_for_selector("canvas")
+        browser.close()
+    assert wrong == []
+
+
+def test_where_no_way_is_known_the_port_of_this_machine_is_named(home: Home, tmp_path: Path) -> None:
+    board = ensure_board(home.path)
+
+    found = reach(board, ["run"], environ={"JUPYTER_RUNTIME_DIR": str(tmp_path)})
+
+    assert found.direct
+    assert found.url == board.url(["run"])
+
+
+def test_a_hosted_notebook_without_a_proxy_is_told_what_it_needs(home: Home, tmp_path: Path) -> None:
+    environ = {"JUPYTER_RUNTIME_DIR": str(tmp_path), "JUPYTERHUB_SERVICE_PREFIX": "/user/ann/"}
+
+    found = reach(ensure_board(home.path), ["run"], environ=environ)
+
+    assert found.url == ""
+    assert "%pip install jupyter-server-proxy" in found.problem
+
+
+def test_a_template_without_a_port_is_a_mistake(home: Home) -> None:
+    with pytest.raises(UsageMistake, match="has no %PORT%"):
+        reach(ensure_board(home.path), ["run"], environ={"NBDIST_PROXY_URL": "https://host/x/"})
+
+
+def test_a_web_server_of_ours_passes_on_what_it_is_asked_for(home: Home) -> None:
+    run = home.run()
+    home.log(run, home.point(0, loss=1.5))
+    route = route_to_board(home.path, "/user/ann/nbdist/visualdl")
+
+    def get(path: str, **headers: str) -> tuple[int, bytes]:
+        connection = http.client.HTTPConnection(route.host, route.port, timeout=30)
+        connection.request("GET", path, headers=headers)
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+
+    page = route.path([run.run_id])
+    assert page == f"/user/ann/nbdist/visualdl/{run.run_id}/scalar"
+    status, body = get(page + "?runs=rank0", **route.headers)
+    assert status == 200
+    assert f"/user/ann/nbdist/visualdl/{run.run_id}/".encode() in body
+    assert get(f"{route.public_path}/alive", **route.headers)[0] == 204
+    assert get(f"{route.public_path}/{run.run_id}/alive", **route.headers)[0] == 204
+    assert get(f"{route.public_path}/unknown/alive", **route.headers)[0] == 404
+    assert get(page)[0] in (403, 404)
+    assert isinstance(ensure_board(home.path), Board)
