@@ -113,8 +113,8 @@ def _of_chain(chain: Sequence[Raised], outer: Raised) -> Complaint:
 
 def _recognised(first: Raised, outer: Raised, *searched: Raised) -> Complaint:
     """A complaint with what is known of the first of ``searched`` that is known."""
-    for raised in searched:
-        if (known := match(_searched(raised))) is not None:
+    for text in dict.fromkeys(map(_searched, searched)):
+        if (known := match(text)) is not None:
             return Complaint(root=first, outer=outer, signature=known[0], found=known[1])
     return Complaint(root=first, outer=outer)
 

@@ -38,6 +38,9 @@ _PLAIN_TIMEOUTS = frozenset(
 )
 
 
+SAME_ERROR = "the same error"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
     """Other ranks of which the same can be said: ``kind`` is what they said, ``exit`` how they ended."""
@@ -45,6 +48,7 @@ class Group:
     ranks: tuple[int, ...]
     kind: str
     exit: str
+    exit_zh: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +72,7 @@ class Failure:
     cell: str
     script: str = ""
     oom: bool = False
+    memory: int = 0
     complaint: Complaint | None = None
     hint: Hint | None = None
     early_exits: tuple[int, ...] = ()
@@ -103,7 +108,9 @@ def first_failure(run: Run, directory: RunDirectory) -> Failure | None:
     The earliest that is not what a rank says of another's death, by the time of its exception or,
     without one, of its exit.
     """
-    failures = [_failure(rank, run, directory) for rank in run.ranks if _failed(rank)]
+    # what failed on another machine has left its log and its traceback there
+    here = [rank for rank in run.ranks if run.spec.is_here(rank.spec)]
+    failures = [_failure(rank, run, directory) for rank in here if _failed(rank)]
     if failures and all(failure.secondary for failure in failures):
         # they complain of one that was on its way out when nbdist told it to end
         crashed = [rank for rank in run.ranks if _ended_by_itself(rank)]
@@ -140,6 +147,7 @@ def _failure(rank: Rank, run: Run, directory: RunDirectory) -> Failure:
         rank=rank.rank,
         code=rank.code,
         oom=rank.oom,
+        memory=rank.memory,
         time=report.time if report else rank.errored or rank.exited or 0.0,
         report=report,
         complaint=_with_source(complaint_of(report, tail, rank.code), run.spec.program, directory),
@@ -225,7 +233,7 @@ def _hint(first: Failure, run: Run) -> Hint | None:
 def _groups(first: Failure, failures: Sequence[Failure], run: Run) -> tuple[Group, ...]:
     """The other ranks, by what they said and how they ended."""
     said = {failure.rank: failure for failure in failures}
-    groups: dict[tuple[str, str], list[int]] = {}
+    groups: dict[tuple[str, str, str], list[int]] = {}
     for rank in run.ranks:
         if rank is run.ranks[first.rank] or (rank.code is None and rank.rank not in said):
             continue
@@ -234,10 +242,16 @@ def _groups(first: Failure, failures: Sequence[Failure], run: Run) -> tuple[Grou
             continue
         kind = _kind(failure, first) if failure is not None else ""
         ended = rank.state is RankState.ENDED
-        how = describe_exit(rank.code, oom=rank.oom, ended=ended) if rank.code is not None else ""
+        how = how_zh = ""
         # after an exception, exit 1 says nothing new
-        groups.setdefault((kind, "" if kind and rank.code == 1 else how), []).append(rank.rank)
-    return tuple(Group(ranks=tuple(ranks), kind=kind, exit=how) for (kind, how), ranks in groups.items())
+        if rank.code is not None and not (kind and rank.code == 1):
+            how = describe_exit(rank.code, oom=rank.oom, ended=ended)
+            how_zh = describe_exit(rank.code, oom=rank.oom, ended=ended, language="zh")
+        groups.setdefault((kind, how, how_zh), []).append(rank.rank)
+    return tuple(
+        Group(ranks=tuple(ranks), kind=kind, exit=how, exit_zh=how_zh)
+        for (kind, how, how_zh), ranks in groups.items()
+    )
 
 
 def _kind(failure: Failure, first: Failure) -> str:
@@ -248,7 +262,7 @@ def _kind(failure: Failure, first: Failure) -> str:
     if complaint.secondary and complaint.found is not None:
         return complaint.found[0].split("\n")[0][:_SHOWN_LINE]
     if first.complaint is not None and complaint.root.text == first.complaint.root.text:
-        return "the same error"
+        return SAME_ERROR
     return complaint.root.text.split("\n")[0][:_SHOWN_LINE]
 
 

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 
 from nbdist.diagnosis.diagnosis import Diagnosis
 from nbdist.diagnosis.exits import describe_exit
-from nbdist.diagnosis.failure import Failure, Group, names
+from nbdist.diagnosis.failure import SAME_ERROR, Failure, Group, names
+from nbdist.diagnosis.ranks import rank_names
 from nbdist.store import ErrorFrame
 
 # torch's C++ stack, in the message of some exceptions
@@ -16,10 +17,12 @@ _NATIVE_STACK = re.compile(r"\nException raised from .+", re.DOTALL)
 _SHOWN = 120
 
 
-def failure_headline(failure: Failure) -> str:
+def failure_headline(failure: Failure, language: str = "en") -> str:
     """``rank 1 failed first: ZeroDivisionError at line 9 of the cell``, or of ``train.py``."""
+    if language == "zh":
+        return _headline_zh(failure)
     where = f" at line {failure.line} of {failure.script or 'the cell'}" if failure.line is not None else ""
-    what = _kind(failure) + where
+    what = _kind(failure, language) + where
     late = names([failure.rank])
     if failure.early_exits:
         return f"{names(failure.early_exits)} ended before {late} was done: {what}"
@@ -28,46 +31,64 @@ def failure_headline(failure: Failure) -> str:
     return f"{late} failed first: {what}"
 
 
+def _headline_zh(failure: Failure) -> str:
+    where = f",{failure.script or '单元格'} 第 {failure.line} 行" if failure.line is not None else ""
+    what = _kind(failure, "zh") + where
+    late = rank_names([failure.rank], "zh")
+    if failure.early_exits:
+        return f"{rank_names(failure.early_exits, 'zh')} 在{late} 完成之前退出:{what}"
+    if failure.absent:
+        return f"{late} 未等到{rank_names(failure.absent, 'zh')}:{what}"
+    return f"{late} 最先失败:{what}"
+
+
 def failure_report(found: Failure | Diagnosis, language: str = "en") -> str:
     """The headline, the traceback (library frames folded) or the end of the log, the hint, the others."""
     failure = found.failure if isinstance(found, Diagnosis) else found
-    aftermath = [_group_line(group) for group in failure.groups]
+    aftermath = [_group_line(group, language) for group in failure.groups]
     if isinstance(found, Diagnosis):
         aftermath += [note.text(language) for note in found.notes]
     if not failure.groups and failure.others:
-        aftermath.append(f"{names(failure.others)} failed after it")
+        others = _ranks(failure.others, language)
+        aftermath.append(f"{others} 随后失败" if language == "zh" else f"{others} failed after it")
     paragraphs = [
-        failure_headline(failure),
-        "\n".join(_what_it_said(failure)),
+        failure_headline(failure, language),
+        "\n".join(_what_it_said(failure, language)),
         failure.hint.text(language) if failure.hint is not None else "",
         "\n".join(aftermath),
     ]
     return "\n\n".join(paragraph for paragraph in paragraphs if paragraph)
 
 
-def _kind(failure: Failure) -> str:
+def _ranks(ranks: Sequence[int], language: str) -> str:
+    return rank_names(ranks, language) if language == "zh" else names(ranks)
+
+
+def _kind(failure: Failure, language: str) -> str:
+    """The exception, or else how the rank exited."""
     if failure.report is not None:
         kind = failure.complaint.root.type if failure.complaint is not None else failure.report.type
         return kind.rpartition(".")[2]
     if failure.code is None:
-        return "it has not exited"
+        return "尚未退出" if language == "zh" else "it has not exited"
     if failure.complaint is not None and failure.code > 0 and failure.complaint.root.frames:
         return failure.complaint.root.type.rpartition(".")[2]
-    return describe_exit(failure.code, oom=failure.oom)
+    return describe_exit(failure.code, oom=failure.oom, memory=failure.memory, language=language)
 
 
-def _what_it_said(failure: Failure) -> list[str]:
-    lines = traceback_lines(failure)
+def _what_it_said(failure: Failure, language: str) -> list[str]:
+    zh = language == "zh"
+    lines = traceback_lines(failure, language)
     if failure.complaint is not None and failure.complaint.root.text:
         root, outer = failure.complaint.root, failure.complaint.outer
         lines += _error_lines(root.text)
         if failure.report is not None and not outer.text.startswith(root.text):
-            lines += _raised_again(failure)
+            lines += _raised_again(failure, language)
     elif failure.report is not None:
         report = failure.report
         lines += _error_lines(f"{report.type}: {report.message}" if report.message else report.type)
     if failure.report is None and not lines and failure.tail:
-        lines.append(f"the last lines of rank {failure.rank}:")
+        lines.append(f"进程 {failure.rank} 的最后几行:" if zh else f"the last lines of rank {failure.rank}:")
         lines += [f"    {line}" for line in failure.tail]
     return lines
 
@@ -76,25 +97,30 @@ def _error_lines(text: str) -> list[str]:
     return _NATIVE_STACK.sub("", text).split("\n")
 
 
-def _raised_again(failure: Failure) -> list[str]:
+def _raised_again(failure: Failure, language: str) -> list[str]:
     """What left the program in the end, in one line, where it was not the cause itself."""
     report = failure.report
     assert report is not None
     own = [frame.line for frame in report.frames if frame.file == failure.cell]
-    where = f", {_program(failure)} line {own[-1]}" if own else ""
     message = report.message.strip().split("\n")[0][:_SHOWN]
     kind = report.type.rpartition(".")[2]
-    return [f"(it left the program as {f'{kind}: {message}' if message else kind}{where})"]
+    said = f"{kind}: {message}" if message else kind
+    if language == "zh":
+        return [f"(最终以 {said} 离开程序{f',{_line(failure, own[-1], language)}' if own else ''})"]
+    return [f"(it left the program as {said}{f', {_line(failure, own[-1], language)}' if own else ''})"]
 
 
-def _group_line(group: Group) -> str:
+def _group_line(group: Group, language: str) -> str:
     """``ranks 0, 2: Connection closed by peer``, with how they ended where that says more."""
-    if group.kind and group.exit:
-        return f"{names(group.ranks)}: {group.kind} ({group.exit})"
-    return f"{names(group.ranks)}: {group.kind or group.exit or 'failed after it'}"
+    zh = language == "zh"
+    who, kind, how = _ranks(group.ranks, language), group.kind, group.exit_zh if zh else group.exit
+    if zh:
+        kind = "同样的错误" if kind == SAME_ERROR else kind
+        return f"{who}:{kind}({how})" if kind and how else f"{who}:{kind or how or '随后失败'}"
+    return f"{who}: {kind} ({how})" if kind and how else f"{who}: {kind or how or 'failed after it'}"
 
 
-def traceback_lines(failure: Failure) -> list[str]:
+def traceback_lines(failure: Failure, language: str = "en") -> list[str]:
     """The traceback with the cell's frames whole and runs of others in one line each."""
     lines: list[str] = []
     hidden: list[ErrorFrame] = []
@@ -103,7 +129,7 @@ def traceback_lines(failure: Failure) -> list[str]:
             lines += _folded(hidden)
             hidden = []
             function = f", in {frame.function}" if frame.function else ""
-            lines.append(f"  {_program(failure)} line {frame.line}{function}")
+            lines.append(f"  {_line(failure, frame.line, language)}{function}")
             if frame.source:
                 lines.append(f"    {frame.source}")
         else:
@@ -111,8 +137,11 @@ def traceback_lines(failure: Failure) -> list[str]:
     return lines + _folded(hidden)
 
 
-def _program(failure: Failure) -> str:
-    return failure.script or "cell"
+def _line(failure: Failure, line: int, language: str) -> str:
+    """``cell line 9``, ``train.py line 9``."""
+    if language == "zh":
+        return f"{failure.script or '单元格'} 第 {line} 行"
+    return f"{failure.script or 'cell'} line {line}"
 
 
 def _folded(frames: Sequence[ErrorFrame]) -> list[str]:

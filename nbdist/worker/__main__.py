@@ -10,6 +10,9 @@ if __name__ == "__main__":
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     # the first entry is this file's folder, unless the user asked for a safe path (-P, Python 3.11)
     sys.path[: 0 if getattr(sys.flags, "safe_path", False) else 1] = [root]
-    from nbdist.worker.bootstrap import main
+    if sys.argv[1] == "--wait":
+        from nbdist.worker.waiting import main
+    else:
+        from nbdist.worker.bootstrap import main
 
     main()

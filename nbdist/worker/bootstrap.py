@@ -17,6 +17,7 @@ from importlib.machinery import SourceFileLoader
 # forks would leave the child a lock that nobody holds
 from nbdist.worker import (
     metrics,  # noqa: F401
+    stacks,
     whole_lines,
 )
 from nbdist.worker.backend import prefer_backend
@@ -34,17 +35,27 @@ _ROOT = os.path.dirname(os.path.dirname(_HERE))
 
 
 def main() -> None:
-    """Run the program of this rank. Whatever leaves the program leaves this function, too."""
+    """Be told what to run, and run it."""
     channel = Channel()
-    order = channel.receive()
+    run(channel, channel.receive())
+
+
+def run(channel: Channel, order: Order) -> None:
+    """Run the program of this rank. Whatever leaves the program leaves this function, too."""
     faulthandler.enable()
+    stacks.listen(os.path.dirname(order.error_file))
     whole_lines.install()
     after_import("multiprocessing.spawn", _install_definitions)
+    # paddle puts handlers of its own for the same signals in the place of faulthandler's, which then
+    # could not say where a rank was; behind faulthandler's they still say what they have to
+    after_import("paddle.base.core", lambda _: faulthandler.disable())
+    after_import("paddle", lambda _: faulthandler.enable())
     after_import("paddle.base.core", wait_for_master)
     after_import("torch.distributed.distributed_c10d", prefer_backend)
     after_import("visualdl.writer.writer", _copy_visualdl)
     sys.argv[:] = [order.program, *order.args]
-    sys.path[:] = _python_path(order)
+    first = os.getcwd() if order.module else os.path.dirname(order.program)
+    sys.path[:] = python_path(order.python_path, first)
     code = _compile(order.program)
     module = _make_main(order.program)
     try:
@@ -63,9 +74,9 @@ def main() -> None:
     channel.say(FINISHED)
 
 
-def _python_path(order: Order) -> list[str]:
-    first = os.getcwd() if order.module else os.path.dirname(order.program)
-    path = order.python_path or [first, *sys.path[1:]]
+def python_path(given: list[str], first: str) -> list[str]:
+    """What sys.path is to be: as it is given, else as the interpreter has made it, but for its begin."""
+    path = given or [first, *sys.path[1:]]
     # a spawned child looks for nbdist here, too
     return path if _ROOT in path else [*path, _ROOT]
 

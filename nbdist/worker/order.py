@@ -16,6 +16,9 @@ CHANNEL = 3
 FINISHED = b"F"
 ERRORED = b"E"
 
+COLLECTIVES = b"C"
+"""What the supervisor asks on the same socket: which collectives the rank has begun (``worker.stacks``)."""
+
 
 class Order:
     """The program, its arguments, and where the rank leaves its error report.
@@ -56,13 +59,22 @@ class Channel:
 
     def receive(self) -> Order:
         """Wait for the order. Raises EOFError when the supervisor has gone."""
+        return Order(**json.loads(self.receive_line()))
+
+    def receive_line(self) -> bytes:
+        """Wait for whatever the supervisor says next. Raises EOFError when it has gone."""
         data = b""
         while not data.endswith(b"\n"):
             piece = os.read(self._descriptor, 1 << 16)
             if not piece:
                 raise EOFError("the supervisor ended before it said what to run")
             data += piece
-        return Order(**json.loads(data))
+        return data
+
+    def tell(self, line: bytes) -> None:
+        """Say more than a word, all of it, before the order has come."""
+        while line:
+            line = line[os.write(self._descriptor, line) :]
 
     def say(self, word: bytes) -> None:
         """Tell the supervisor FINISHED or ERRORED. A forked child of the rank says nothing."""

@@ -24,3 +24,33 @@ from nbdist.diagnosis import describe_exit
 )
 def test_an_exit_code_is_read_aloud(code: int, said: str) -> None:
     assert describe_exit(code) == said
+
+
+@pytest.mark.parametrize(
+    ("oom", "memory", "english", "chinese"),
+    [
+        pytest.param(
+            True,
+            3_100_000_000,
+            "SIGKILL (killed for want of memory; it had reached 3.1 GB)",
+            "SIGKILL(系统内存不足,被强制结束,当时已用 3.1 GB)",
+            id="the out-of-memory killer",
+        ),
+        pytest.param(
+            True, 0, "SIGKILL (killed for want of memory)", "SIGKILL(系统内存不足,被强制结束)", id="no figure"
+        ),
+        pytest.param(
+            False,
+            312_000_000,
+            "SIGKILL (killed from outside, often by the out-of-memory killer; it had reached 312 MB)",
+            "SIGKILL(被外部强制结束,常因内存不足,当时已用 312 MB)",
+            id="killed",
+        ),
+    ],
+)
+def test_a_killed_rank_says_how_much_memory_it_had(
+    oom: bool, memory: int, english: str, chinese: str
+) -> None:
+    said = [describe_exit(-9, oom=oom, memory=memory, language=language) for language in ("en", "zh")]
+
+    assert said == [english, chinese]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nbdist.diagnosis import Failure, failure_headline, failure_report
+from nbdist.diagnosis import Failure, Group, failure_headline, failure_report
 from nbdist.store import ErrorFrame, ErrorReport
 
 CELL = "/home/ada/.local/state/nbdist/runs/20261120-141503-lenet-k3f9/cell.py"
@@ -143,3 +143,22 @@ def test_lines_of_a_script_are_named_by_its_file() -> None:
 
     assert report.startswith("rank 1 failed first: ValueError at line 9 of train.py\n")
     assert "  train.py line 9, in train\n    step()" in report
+
+
+def test_a_report_in_chinese_is_chinese_but_for_what_the_program_said() -> None:
+    group = Group(ranks=(0, 2), kind="the same error", exit="exit 3", exit_zh="退出码 3")
+    failure = a_failure(*IN_TORCH, kind="RuntimeError", message="Connection closed", groups=(group,))
+
+    assert failure_report(failure, "zh").splitlines() == [
+        "进程 1 最先失败:RuntimeError,单元格 第 9 行",
+        "",
+        "  单元格 第 14 行, in <module>",
+        "    train()",
+        "  单元格 第 9 行, in train",
+        "    dist.all_reduce(loss)",
+        "  (1 more, torch/distributed/distributed_c10d.py line 3252, in all_reduce)",
+        "    work.wait()",
+        "RuntimeError: Connection closed",
+        "",
+        "进程 0, 2:同样的错误(退出码 3)",
+    ]

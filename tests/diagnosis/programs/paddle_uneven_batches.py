@@ -1,4 +1,4 @@
-# expect: rank 1, line none, signature uneven-steps, early 0
+# expect: rank 1, line 8, signature uneven-steps, early 0
 import paddle
 import paddle.distributed as dist
 

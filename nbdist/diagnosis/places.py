@@ -1,0 +1,199 @@
+"""What a stack says about where a rank is: a line of the program, and the call that it is in there.
+
+The stacks hold Python's frames alone. Of a call into native code (``time.sleep``, ``lock.acquire``) the
+line of the program says which it is.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from nbdist.store import RunDirectory
+from nbdist.store.stacks import Call
+
+_SEP = os.sep
+# a rank whose innermost call is in one of these waits for other ranks
+_COLLECTIVES = (
+    f"{_SEP}torch{_SEP}distributed{_SEP}",
+    f"{_SEP}paddle{_SEP}distributed{_SEP}",
+    f"{_SEP}torch{_SEP}nn{_SEP}parallel{_SEP}distributed.py",
+)
+_LOADERS = (
+    f"{_SEP}torch{_SEP}utils{_SEP}data{_SEP}",
+    f"{_SEP}paddle{_SEP}io{_SEP}dataloader{_SEP}",
+)
+# native code exchanges gradients in there, while it computes them
+_BACKWARD = frozenset({"_engine_run_backward"})
+_PADDLE_BACKWARD = (f"{_SEP}paddle{_SEP}base{_SEP}dygraph{_SEP}", f"{_SEP}paddle{_SEP}autograd{_SEP}")
+# decorators and dispatchers, which nobody has called by name
+_WRAPPERS = frozenset({"wrapper", "_wrapper", "inner", "__impl__", "_fn", "decorate_context", "__call__"})
+_WAITS = frozenset({"wait", "barrier", "all_reduce", "allreduce", "all_gather", "broadcast", "reduce"})
+_PENDING = frozenset({"dist", "distributed", "pg", "work", "works", "task", "handle", "req", "request"})
+# of several calls on one line, what most likely does not come back
+_BLOCKING = frozenset(
+    {"sleep", "acquire", "wait", "join", "get", "put", "recv", "accept", "select", "poll", "read"}
+)
+_LIMIT = 1 << 21
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """``line`` of the program, where the stack comes through it, and ``what`` is called there ("" when
+    that is not known). ``waits`` says that the rank waits for other ranks, ``loads`` for its own DataLoader.
+    ``built_in``: the call is in native code, which has no frame."""
+
+    line: int | None = None
+    what: str = ""
+    waits: bool = False
+    loads: bool = False
+    built_in: bool = False
+
+
+class Sources:
+    """The files that stacks go through: the program of a run, and libraries."""
+
+    def __init__(self, program: str, directory: RunDirectory) -> None:
+        self._program = program
+        self._path = directory.cell if directory.is_cell(program) else Path(program)
+
+    def is_own(self, file: str) -> bool:
+        return file == self._program
+
+    def line(self, file: str, number: int) -> str:
+        """The source of a line without its indent; empty where it cannot be read."""
+        lines = self._lines(file)
+        return lines[number - 1].strip() if 0 < number <= len(lines) else ""
+
+    def text(self) -> str:
+        """The program."""
+        return "\n".join(self._lines(self._program))
+
+    def entry(self, calls: Sequence[Call]) -> Call:
+        """Of calls within libraries, innermost first, the one that the program has made."""
+        named = (call for call in reversed(calls) if call.function not in _WRAPPERS)
+        return next(named, calls[-1])
+
+    def package(self, file: str) -> str:
+        """``torch/distributed`` of a file in site-packages, else its name."""
+        _, found, inside = file.rpartition(f"{_SEP}site-packages{_SEP}")
+        if not found:
+            return os.path.basename(file)
+        folders = inside.split(_SEP)[:-1]
+        return "/".join(folders[:2]) or inside
+
+    def _lines(self, file: str) -> tuple[str, ...]:
+        path = str(self._path) if file == self._program else file
+        try:
+            return _read(path, os.stat(path).st_mtime_ns)
+        except OSError:
+            return ()
+
+
+@lru_cache(maxsize=64)
+def _read(path: str, _written: int) -> tuple[str, ...]:
+    """The lines of a file as it was when it was written last. Raises OSError."""
+    with open(path, encoding="utf-8", errors="replace") as file:
+        return tuple(file.read(_LIMIT).split("\n"))
+
+
+def place_of(calls: Sequence[Call], sources: Sources) -> Place:
+    """Where a thread is, from its calls, innermost first."""
+    if not calls:
+        return Place()
+    at = next((number for number, call in enumerate(calls) if sources.is_own(call.file)), None)
+    inside = calls[:at]
+    line = calls[at].line if at is not None else None
+    if not inside:
+        assert line is not None, "what is not a library's is the program's"
+        what = call_on_line(sources.text(), line)
+        return Place(line=line, what=what, waits=_is_wait(what), built_in=bool(what))
+    entry = sources.entry(inside)
+    if any(loader in call.file for loader in _LOADERS for call in inside):
+        return Place(line=line, what="DataLoader", loads=True)
+    if _in_package(inside[0]):
+        named = (call for call in reversed(inside) if _in_package(call) and call.function not in _WRAPPERS)
+        return Place(line=line, what=next(named, entry).function, waits=True)
+    if inside[0].function in _BACKWARD or _is_paddle_backward(inside[0]):
+        return Place(line=line, what="backward", waits=True)
+    return Place(line=line, what=_as_written(entry.function, line, sources))
+
+
+def _is_wait(what: str) -> bool:
+    """Whether a call that has no frame waits for a collective: ``work.wait``, by the names they are given."""
+    owner, _, function = what.rpartition(".")
+    return function in _WAITS and owner.rpartition(".")[2].lower() in _PENDING
+
+
+def _in_package(call: Call) -> bool:
+    return any(package in call.file for package in _COLLECTIVES)
+
+
+def _is_paddle_backward(call: Call) -> bool:
+    return "backward" in call.function and any(part in call.file for part in _PADDLE_BACKWARD)
+
+
+def _as_written(function: str, line: int | None, sources: Sources) -> str:
+    """The name of a function of a library as the program has it: ``thread.join`` for ``join``."""
+    if line is None:
+        return function
+    written = [name for name in _calls_on(sources.text(), line) if name.rpartition(".")[2] == function]
+    return written[0] if len(set(written)) == 1 else function
+
+
+@lru_cache(maxsize=256)
+def call_on_line(source: str, line: int) -> str:
+    """The call that a line of a program is in, as it is written there; empty where there may be several."""
+    names = _calls_on(source, line)
+    if len(set(names)) == 1:
+        return names[0]
+    blocking = [name for name in names if name.rpartition(".")[2] in _BLOCKING]
+    return blocking[0] if len(set(blocking)) == 1 else ""
+
+
+def _calls_on(source: str, line: int) -> tuple[str, ...]:
+    tree = _parsed(source)
+    if tree is None:
+        return ()
+    names = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and node.lineno <= line <= (node.end_lineno or node.lineno):
+            if node.lineno != line and node.func.lineno != line and not _spans(node, line):
+                continue
+            if name := _dotted(node.func):
+                names.append(name)
+    return tuple(names)
+
+
+def _spans(node: ast.Call, line: int) -> bool:
+    """Whether the call itself, and nothing within it, is on the line."""
+    return not any(
+        child.lineno <= line <= (child.end_lineno or child.lineno)
+        for child in ast.walk(node)
+        if isinstance(child, ast.Call) and child is not node
+    )
+
+
+@lru_cache(maxsize=4)
+def _parsed(source: str) -> ast.Module | None:
+    import warnings
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError):
+        return None
+
+
+def _dotted(node: ast.expr) -> str:
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute):
+        owner = _dotted(node.value)
+        return f"{owner}.{node.attr}" if owner else node.attr
+    return ""

@@ -1,0 +1,214 @@
+"""Where every rank is: the stacks that were taken, in lines of the cell, and ranks alike together."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from nbdist.diagnosis.places import Place, Sources, place_of
+from nbdist.model import Run
+from nbdist.store import RunDirectory, snapshot
+from nbdist.store.control import request_stacks
+from nbdist.store.stacks import Call, Collective, RankAnswer, TakenStacks, ThreadStack, read_stacks
+
+_POLL = 0.01
+_ALL_GROUPS = "0"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StackRow:
+    """One line of a stack as it is shown. ``own`` are those of the program; ``here`` is the innermost of
+    them. ``place`` is ``cell line 9``, ``torch/distributed`` or ``built-in``."""
+
+    function: str
+    place: str
+    source: str
+    own: bool = False
+    here: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StackGroup:
+    """Ranks with the same stack. ``place`` says where that is; ``problem`` why there is no stack
+    (``store.stacks.RankAnswer``). ``collective`` is what they last began, where that is known."""
+
+    ranks: tuple[int, ...]
+    place: Place
+    rows: tuple[StackRow, ...]
+    problem: str = ""
+    blocked: bool = False
+    collective: Collective | None = None
+    threads: tuple[tuple[StackRow, ...], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StackReport:
+    """The stacks of a run: ``time`` is when they were taken (Unix seconds), ``after`` how long after its
+    start. ``behind`` are the ranks that the others wait for, as far as that can be told. ``problem`` says
+    why there are none: ``none``, ``no answer``."""
+
+    label: str
+    time: float = 0.0
+    after: float = 0.0
+    groups: tuple[StackGroup, ...] = ()
+    behind: tuple[int, ...] = ()
+    script: str = ""
+    live: bool = True
+    problem: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def take_stacks(
+    directory: RunDirectory,
+    timeout: float = 2.0,
+    *,
+    wait: Callable[[float], object] = time.sleep,
+    clock: Callable[[], float] = time.monotonic,
+) -> StackReport:
+    """Where the ranks of a run are now; of a run that has ended, or whose supervisor does not answer
+    within ``timeout`` seconds, where they were last. Never raises for what is on disk."""
+    run = snapshot(directory)
+    if run is None:
+        return StackReport(label=directory.run_id, problem="none", live=False)
+    if run.state.terminal:
+        return _report(read_stacks(directory), run, directory)
+    try:
+        name = request_stacks(directory)
+    except OSError:
+        return replace(_report(read_stacks(directory), run, directory), problem="no answer")
+    deadline = clock() + timeout
+    while True:
+        taken = read_stacks(directory)
+        if taken is not None and name in taken.asked:
+            return _report(taken, run, directory)
+        if clock() >= deadline:
+            return replace(_report(taken, run, directory), problem="no answer")
+        wait(_POLL)
+
+
+def last_stacks(run: Run, directory: RunDirectory) -> StackReport | None:
+    """The stacks that were taken last, of the attempt that the run is at; None where there are none."""
+    taken = read_stacks(directory)
+    if taken is None or taken.attempt != run.attempt:
+        return None
+    return _report(taken, run, directory)
+
+
+def _report(taken: TakenStacks | None, run: Run, directory: RunDirectory) -> StackReport:
+    program = run.spec.program
+    script = "" if directory.is_cell(program) else os.path.basename(program)
+    live = not run.state.terminal
+    if taken is None:
+        return StackReport(label=run.label, script=script, live=live, problem="none")
+    sources = Sources(program, directory)
+    groups = _groups(taken, sources, script)
+    return StackReport(
+        label=run.label,
+        time=taken.time,
+        after=max(0.0, taken.time - (run.started or taken.time)),
+        groups=groups,
+        behind=_behind(groups),
+        script=script,
+        live=live,
+    )
+
+
+def _groups(taken: TakenStacks, sources: Sources, script: str) -> tuple[StackGroup, ...]:
+    """The ranks by their main threads; first those that hold the others up."""
+    alike: dict[object, list[RankAnswer]] = {}
+    for answer in taken.ranks:
+        threads = answer.threads
+        calls = threads[0].calls if threads else ()
+        number = _last_begun(answer)
+        key = (answer.problem, answer.blocked, calls, number and (number.name, number.number))
+        alike.setdefault(key, []).append(answer)
+    groups = [_group(answers, sources, script) for answers in alike.values()]
+    return tuple(sorted(groups, key=lambda group: (group.place.waits, len(group.ranks), group.ranks)))
+
+
+def _group(answers: Sequence[RankAnswer], sources: Sources, script: str) -> StackGroup:
+    first = answers[0]
+    threads = first.threads
+    calls = threads[0].calls if threads else ()
+    place = place_of(calls, sources)
+    return StackGroup(
+        ranks=tuple(answer.rank for answer in answers),
+        place=place,
+        rows=_rows(calls, place, sources, script),
+        problem=first.problem,
+        blocked=first.blocked,
+        collective=_last_begun(first),
+        threads=tuple(_rows(thread.calls, None, sources, script) for thread in _others(threads)),
+    )
+
+
+def _others(threads: Sequence[ThreadStack]) -> list[ThreadStack]:
+    return [thread for thread in threads if not thread.main and thread.calls]
+
+
+def _last_begun(answer: RankAnswer) -> Collective | None:
+    """What is waited for in any group, else the last that was begun in the group of all ranks."""
+    waited = [one for one in answer.collectives.values() if not one.over]
+    if waited:
+        return min(waited, key=lambda one: one.begun)
+    return answer.collectives.get(_ALL_GROUPS)
+
+
+def _behind(groups: Sequence[StackGroup]) -> tuple[int, ...]:
+    """Those that do not wait while others do; where all wait, those that have begun fewer collectives."""
+    waiting = [group for group in groups if group.place.waits]
+    held = [group for group in groups if not group.place.waits and group.problem != "ended"]
+    if waiting and held:
+        return tuple(sorted(rank for group in held for rank in group.ranks))
+    numbers = {group.collective.number for group in waiting if group.collective is not None}
+    if len(numbers) < 2 or any(group.collective is None for group in waiting):
+        return ()
+    last = min(numbers)
+    return tuple(
+        sorted(rank for g in waiting if g.collective and g.collective.number == last for rank in g.ranks)
+    )
+
+
+def _rows(calls: Sequence[Call], place: Place | None, sources: Sources, script: str) -> tuple[StackRow, ...]:
+    """Innermost first; what libraries call among themselves is one row."""
+    rows: list[StackRow] = []
+    if place is not None and place.built_in:
+        rows.append(StackRow(function=place.what, place="built-in", source=""))
+    hidden: list[Call] = []
+    here = True
+    for call in calls:
+        if not sources.is_own(call.file):
+            hidden.append(call)
+            continue
+        rows += _folded(hidden, sources)
+        hidden = []
+        rows.append(
+            StackRow(
+                function=call.function,
+                place=f"{script or 'cell'} line {call.line}",
+                source=sources.line(call.file, call.line),
+                own=True,
+                here=here,
+            )
+        )
+        here = False
+    return (*rows, *_folded(hidden, sources))
+
+
+def _folded(calls: Sequence[Call], sources: Sources) -> list[StackRow]:
+    if not calls:
+        return []
+    entry = sources.entry(calls)
+    inner = calls[0]
+    return [
+        StackRow(
+            function=entry.function,
+            place=sources.package(entry.file),
+            source=sources.line(inner.file, inner.line),
+        )
+    ]

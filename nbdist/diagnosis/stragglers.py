@@ -1,0 +1,133 @@
+"""The rank that holds the others up at each step, from its own time: the step without waiting. Pure.
+
+In synchronous training all ranks do the same number of steps a second, so only that tells them apart. The
+share of its time that a rank waits is measured by looks at its main thread (``worker.stacks``), the rate
+by the steps that it logs or prints. Where either is not known of every rank, nothing is said.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from statistics import median
+
+from nbdist.store import MetricPoint
+
+_WINDOW = 30.0
+_LEAST = 10.0
+"""Seconds that are looked at, at most and at least: a tenth of a second is 3 % of the 80 looks of 10 s."""
+
+_STEPS = 10
+_FACTOR = 1.25
+_SHARE = 0.1
+"""A rank is slow when it took so many times the others' own time, over so many steps, and when the
+difference is this part of a step; less is within what chance makes of the looks."""
+
+_STARVED = 0.1
+_FULL = 0.92
+
+_STARVED_TEXT = ("it waits for a CPU core {share:.0%} of the time", "它有 {share:.0%} 的时间在等待 CPU 核心")
+_THROTTLED_TEXT = ("its GPU is slowed down by heat or power", "它的 GPU 因温度或功耗降频")
+_FULL_TEXT = ("its memory is nearly full", "它的内存几乎用尽")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """One rank, lately: the share of the time that it waited for others, and that its main thread waited
+    for a core, each 0 to 1; whether its GPU was slowed down; how full its memory is."""
+
+    waited: float
+    starved: float = 0.0
+    throttled: bool = False
+    full: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slow:
+    """``factor`` is the rank's own time over the median of the others', ``over`` the difference in seconds
+    (None where the rate of steps is not known). ``reason`` is what its device says; empty for nothing."""
+
+    rank: int
+    factor: float
+    over: float | None = None
+    reason: str = ""
+    reason_zh: str = ""
+
+
+class Paces:
+    """The paces of the ranks of one attempt, from what the supervisor measures of them."""
+
+    def __init__(self) -> None:
+        self._points: dict[int, deque[MetricPoint]] = {}
+
+    def take(self, rank: int, points: Iterable[MetricPoint]) -> None:
+        """What was measured of a rank next, in the order in which it was."""
+        kept = self._points.setdefault(rank, deque())
+        kept.extend(point for point in points if "wait" in point.values)
+        while kept and kept[-1].time - kept[0].time > _WINDOW:
+            kept.popleft()
+
+    def pace(self, rank: int, now: float) -> Pace | None:
+        """None while too little is known."""
+        points = self._points.get(rank)
+        if not points or points[-1].time - points[0].time < _LEAST or now - points[-1].time > _WINDOW:
+            return None
+        last = points[-1].values
+        total = last.get("memory_total")
+        throttled = sum(point.values.get("throttled", 0.0) for point in points)
+        return Pace(
+            waited=_mean(points, "wait") / 100,
+            starved=_mean(points, "starved") / 100,
+            throttled=throttled > len(points) / 2,
+            full=last.get("memory", 0.0) / total if total else 0.0,
+        )
+
+    def slowest(self, ranks: Iterable[int], rates: Mapping[int, float | None], now: float) -> Slow | None:
+        """The rank among these, all that run, that holds the others up; ``rates`` in steps a second."""
+        paces = {rank: pace for rank in ranks if (pace := self.pace(rank, now)) is not None}
+        known = {rank: rate for rank in paces if (rate := rates.get(rank))}
+        if set(paces) != set(ranks):
+            return None
+        return slowest(paces, known if len(known) == len(paces) else {})
+
+
+def slowest(paces: Mapping[int, Pace], rates: Mapping[int, float]) -> Slow | None:
+    """The rank whose own time is clearly longer than the others', if there is one."""
+    if len(paces) < 2 or (rates and min(rates.values()) * _WINDOW < _STEPS):
+        return None
+    step = {rank: 1 / rates[rank] if rates else 1.0 for rank in paces}
+    own = {rank: (1 - pace.waited) * step[rank] for rank, pace in paces.items()}
+    last = max(own, key=lambda rank: own[rank])
+    others = median(seconds for rank, seconds in own.items() if rank != last)
+    over = own[last] - others
+    if own[last] < _FACTOR * others or over < _SHARE * step[last]:
+        return None
+    reasons = _reasons(last, paces)
+    return Slow(
+        rank=last,
+        factor=own[last] / max(others, 0.01 * step[last]),
+        over=over if rates else None,
+        reason="; ".join(en for en, _ in reasons),
+        reason_zh=";".join(zh for _, zh in reasons),
+    )
+
+
+def _reasons(rank: int, paces: Mapping[int, Pace]) -> list[tuple[str, str]]:
+    """What the rank's device says that the others' do not."""
+    pace = paces[rank]
+    others = median(other.starved for number, other in paces.items() if number != rank)
+    found = []
+    if pace.throttled:
+        found.append(_THROTTLED_TEXT)
+    if pace.starved >= _STARVED + others:
+        en, zh = _STARVED_TEXT
+        found.append((en.format(share=pace.starved), zh.format(share=pace.starved)))
+    if pace.full >= _FULL:
+        found.append(_FULL_TEXT)
+    return found
+
+
+def _mean(points: Iterable[MetricPoint], tag: str) -> float:
+    values = [point.values[tag] for point in points if tag in point.values]
+    return sum(values) / len(values) if values else 0.0

@@ -1,0 +1,53 @@
+"""What a rank that waits is told, and when: what to import, and later everything about its run."""
+
+from __future__ import annotations
+
+import json
+
+from nbdist.worker.order import Order
+
+PLACE = "NBDIST_RUN_DIR"
+"""The variable that is written over where the system shows the environment of a process (``_mark``)."""
+
+ROOM = 1024
+"""Bytes that are kept free for it: longer paths start cold."""
+
+WAIT = "--wait"
+"""Stands for the id of the run on the command line of a rank that waits."""
+
+
+class Preload:
+    """The first thing that a waiting rank is told. ``python_path`` is what sys.path is to be; where it is
+    empty, ``first`` is its first entry, as for a script in that directory."""
+
+    __slots__ = ("first", "modules", "python_path")
+
+    def __init__(self, *, modules: list[str], first: str, python_path: list[str]) -> None:
+        self.modules = modules
+        self.first = first
+        self.python_path = python_path
+
+    def encode(self) -> bytes:
+        return json.dumps({name: getattr(self, name) for name in self.__slots__}).encode() + b"\n"
+
+
+class Engagement:
+    """The second: everything that a new process would have been made from."""
+
+    __slots__ = ("cwd", "environment", "log", "order")
+
+    def __init__(self, *, order: Order, environment: dict[str, str], cwd: str, log: str) -> None:
+        self.order = order
+        self.environment = environment
+        self.cwd = cwd
+        self.log = log
+
+    def encode(self) -> bytes:
+        """As one line."""
+        told = {"environment": self.environment, "cwd": self.cwd, "log": self.log}
+        return json.dumps(told | {"order": json.loads(self.order.encode())}).encode() + b"\n"
+
+    @classmethod
+    def decode(cls, line: bytes) -> Engagement:
+        told = json.loads(line)
+        return cls(**told | {"order": Order(**told["order"])})

@@ -1,0 +1,218 @@
+"""Lets the supervisor see where this rank is, whatever it does: its stacks, its collectives, its waits.
+
+On ``SIGNAL`` the C handler of ``faulthandler`` appends the stacks of all threads to a file, also while
+native code holds the interpreter. A handler interrupts sleeps and polls of native code, so the signal
+goes to a thread that is only there for it, unless the program computes (``launch.stack_taker`` decides).
+That thread also answers on the rank's socket what torch's Flight Recorder knows, and notes several times
+a second whether the program waits for other ranks: ``stragglers`` of the diagnosis reads that.
+"""
+
+from __future__ import annotations
+
+import _thread
+import faulthandler
+import json
+import os
+import select
+import signal
+import struct
+import sys
+
+from nbdist.worker.order import CHANNEL, COLLECTIVES
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import CodeType, FrameType
+    from typing import Any
+
+# not SIGUSR1 or SIGUSR2, which Slurm and programs use; where there is no such signal (macOS), the one
+# that is ignored by default
+SIGNAL = int(signal.SIGRTMIN) + 7 if hasattr(signal, "SIGRTMIN") else 29
+
+WAITS = struct.Struct("=QQ")
+"""The file of waits: how often was looked at the main thread, and how often it waited for other ranks."""
+
+_PERIOD, _SPREAD = 90, 71
+"""Milliseconds between two looks at the main thread: so many, and up to so many more, by turns that never
+repeat soon. Looks at one distance would meet the steps of a program always at the same place."""
+
+_IDLE = 1000  # the same, of a program that waits for nobody
+_DISTRIBUTED = ("torch.distributed", "paddle.distributed")
+_DEPTH = 60
+_PACKAGES = (
+    f"{os.sep}torch{os.sep}distributed{os.sep}",
+    f"{os.sep}paddle{os.sep}distributed{os.sep}",
+)
+# where gradients are exchanged while they are computed: it waits when it does not compute
+_BACKWARD = "_engine_run_backward"
+
+# kept open for the handler, which has its number alone
+_file: int | None = None
+
+
+def listen(directory: str) -> None:
+    """From now on this rank can be asked. Without room for the file it cannot, and runs all the same."""
+    global _file
+    try:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC
+        _file = os.open(os.path.join(directory, "stacks"), flags, 0o600)
+        faulthandler.register(SIGNAL, file=_file, all_threads=True, chain=False)
+    except (OSError, ValueError, RuntimeError):
+        return
+    _introduce(_file, 0)
+    _allow_forks()
+    try:
+        _thread.start_new_thread(_Listener(directory, _file).run, ())
+    except RuntimeError:
+        # no room for another thread: the main thread takes the signal
+        return
+
+
+def _introduce(file: int, thread: int) -> None:
+    """A line at the begin of the file: the handler is in place, and this thread takes the signal (0: any).
+    The last such line counts."""
+    try:
+        os.write(file, b'{"thread": %d, "fd": %d}\n' % (thread, file))
+    except OSError:
+        return
+
+
+def _allow_forks() -> None:
+    """From Python 3.12 on a fork beside another thread is warned about; this one is no danger to it."""
+    if sys.version_info >= (3, 12):
+        import warnings
+
+        warnings.filterwarnings(
+            "ignore", r"This process .* is multi-threaded, use of (fork|forkpty)\(\)", DeprecationWarning
+        )
+
+
+class _Listener:
+    """The thread."""
+
+    def __init__(self, directory: str, file: int) -> None:
+        self._file = file
+        self._answer = os.path.join(directory, "collectives")
+        self._waits = os.path.join(directory, "waits")
+        self._main = _thread.get_ident()
+        self._main_stat = f"/proc/self/task/{_thread.get_native_id()}/stat"
+        # its number may be given to another file when the program closes it
+        self._socket = os.fstat(CHANNEL).st_ino
+        self._looks = self._waited = 0
+        self._codes: dict[CodeType, int] = {}
+
+    def run(self) -> None:
+        _introduce(self._file, _thread.get_native_id())
+        poll, period = select.poll(), 0
+        poll.register(CHANNEL, select.POLLIN)
+        while self._has_socket():
+            # a walk through all the numbers below 71
+            period = (period * 7 + 11) % _SPREAD
+            alone = not any(name in sys.modules for name in _DISTRIBUTED)
+            if poll.poll(_IDLE if alone else _PERIOD + period):
+                try:
+                    asked = os.read(CHANNEL, 1) if self._has_socket() else b""
+                except OSError:
+                    return
+                if asked != COLLECTIVES:
+                    return
+                self._tell_collectives()
+            elif not alone:
+                self._look()
+
+    def _has_socket(self) -> bool:
+        try:
+            return os.fstat(CHANNEL).st_ino == self._socket
+        except OSError:
+            return False
+
+    def _tell_collectives(self) -> None:
+        draft = f"{self._answer}.new"
+        try:
+            handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            try:
+                os.write(handle, json.dumps(collectives()).encode())
+            finally:
+                os.close(handle)
+            os.replace(draft, self._answer)
+        except OSError:
+            return
+
+    def _look(self) -> None:
+        """Note whether the main thread waits for others. The file is written when that makes a second."""
+        frame = sys._current_frames().get(self._main)
+        if frame is None:
+            return
+        self._looks += 1
+        self._waited += self._waits_for_others(frame)
+        del frame
+        if self._looks % 8 == 0:
+            try:
+                handle = os.open(self._waits, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+                os.pwrite(handle, WAITS.pack(self._looks, self._waited), 0)
+                os.close(handle)
+            except OSError:
+                return
+
+    def _waits_for_others(self, frame: FrameType | None) -> bool:
+        for _ in range(_DEPTH):
+            if frame is None:
+                return False
+            kind = self._codes.get(frame.f_code)
+            if kind is None:
+                kind = self._codes[frame.f_code] = _kind(frame.f_code)
+            if kind:
+                return self._asleep()
+            frame = frame.f_back
+        return False
+
+    def _asleep(self) -> bool:
+        try:
+            handle = os.open(self._main_stat, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                return os.read(handle, 1024).rpartition(b")")[2].split()[0] != b"R"
+            finally:
+                os.close(handle)
+        except (OSError, IndexError):
+            return False
+
+
+def _kind(code: CodeType) -> int:
+    """1 for code in which a rank waits when it sleeps, else 0."""
+    return int(code.co_name == _BACKWARD or any(package in code.co_filename for package in _PACKAGES))
+
+
+def collectives() -> dict[str, Any]:
+    """What torch's Flight Recorder knows: by process group the collective that is not over, with its
+    number, else the number of the last one. Empty without torch, or where it records nothing.
+    """
+    c10d: Any = sys.modules.get("torch._C._distributed_c10d")
+    for name in ("_dump_nccl_trace_json", "_dump_fr_trace_json"):
+        dump = getattr(c10d, name, None)
+        if dump is None:
+            continue
+        try:
+            # those that are over are as many as the recorder has room for: 80 ms to write and read
+            found = _groups(json.loads(dump(onlyActive=True)))
+        except Exception:  # noqa: BLE001 - it is another project's, and only asked
+            continue
+        if found:
+            return found
+    return {}
+
+
+def _groups(trace: dict[str, Any]) -> dict[str, Any]:
+    groups: dict[str, Any] = {}
+    for group, status in trace.get("pg_status", {}).items():
+        last = max(0, int(status["last_enqueued_collective"]))
+        groups[str(group)] = {"name": "", "number": last, "over": True, "begun": 0.0}
+    # of several that are not over the first is what is waited for
+    for entry in reversed(trace.get("entries", ())):
+        if not entry.get("retired") and entry.get("state") != "completed":
+            groups[str(entry["pg_id"])] = {
+                "name": str(entry["profiling_name"]).rpartition(":")[2],
+                "number": int(entry["p2p_seq_id" if entry["is_p2p"] else "collective_seq_id"]),
+                "over": False,
+                "begun": int(entry["time_created_ns"]) / 1e9,
+            }
+    return groups

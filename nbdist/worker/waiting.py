@@ -1,0 +1,153 @@
+"""A rank that waits: an interpreter that has imported its framework, and nothing else, before it is told
+what to run.
+
+It runs one program, as a rank that is started for it does, and the program cannot tell: what the import
+may have read is known (``Facts``), and whoever engages it has compared that with what the run asks for.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import json
+import os
+import sys
+import time
+
+from nbdist.worker import bootstrap
+from nbdist.worker.engagement import PLACE, ROOM, Engagement, Preload
+from nbdist.worker.order import Channel
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def main() -> None:
+    """Import, say what that was made from, wait, and be the rank. Ends with the supervisor."""
+    channel = Channel()
+    preload = Preload(**json.loads(channel.receive_line()))
+    # as bootstrap finds it when the program is known
+    sys.path[:] = bootstrap.python_path(preload.python_path, preload.first)
+    channel.tell(json.dumps(_prepare(preload.modules)).encode() + b"\n")
+    try:
+        line = channel.receive_line()
+    except EOFError:
+        return
+    engagement = Engagement.decode(line)
+    _become(engagement)
+    bootstrap.run(channel, engagement.order)
+
+
+def _prepare(modules: list[str]) -> dict[str, object]:
+    """Import the modules. What was read, by name: variables, and files with time and size."""
+    begun = time.time_ns()
+    reads, problem = import_recorded(modules)
+    files = _files()
+    changed = [path for path, (time_ns, _) in files.items() if time_ns >= begun]
+    if changed and not problem:
+        problem = f"{changed[0]} changed while it was imported"
+    # what the imports made stays: the collector of the program, and the end of the interpreter, need not
+    # go through it again and again
+    gc.freeze()
+    return {"reads": sorted(reads), "files": files, "path": sys.path, "problem": problem}
+
+
+def import_recorded(modules: list[str]) -> tuple[set[str], str]:
+    """Import the modules; the variables that Python code asked for meanwhile, and what went wrong."""
+    environ = os.environ
+    kind = type(environ)
+    reads: set[str] = set()
+
+    class Recorded(kind):  # type: ignore[misc, valid-type]
+        def __getitem__(self, key: str) -> str:
+            reads.add(os.fsdecode(key))
+            return str(super().__getitem__(key))
+
+        def __contains__(self, key: object) -> bool:
+            reads.add(os.fsdecode(key))  # type: ignore[arg-type]
+            return bool(super().__contains__(key))
+
+    # the object that every module knows as os.environ stays the same
+    environ.__class__ = Recorded
+    try:
+        for module in modules:
+            importlib.import_module(module)
+    except Exception as error:  # noqa: BLE001 - whatever an import raises is why this rank cannot be used
+        return reads, f"import {module}: {type(error).__name__}: {error}"
+    finally:
+        environ.__class__ = kind
+    return reads, ""
+
+
+def _files() -> dict[str, tuple[int, int]]:
+    """Every file that a module came from, and the interpreter."""
+    found = {}
+    for path in {sys.executable, *_module_files()}:
+        try:
+            status = os.stat(path)
+        except OSError:
+            continue
+        found[path] = (status.st_mtime_ns, status.st_size)
+    return found
+
+
+def _module_files() -> Iterator[str]:
+    for module in list(sys.modules.values()):
+        path = getattr(module, "__file__", None)
+        if isinstance(path, str):
+            yield os.path.abspath(path)
+
+
+def _become(engagement: Engagement) -> None:
+    """Be as a process that was started with all this."""
+    _mark(engagement.environment[PLACE])
+    os.environ.clear()
+    os.environ.update(engagement.environment)
+    _write_to(engagement.log)
+    os.chdir(engagement.cwd)
+    importlib.invalidate_caches()
+    _reseed()
+
+
+def _mark(place: str) -> None:
+    """Show the run's directory where the system shows the environment that this process was started with:
+    by that its descendants are found when nobody is left who knows them (``store.mending``)."""
+    import ctypes
+
+    library = ctypes.CDLL(None)
+    library.getenv.restype = ctypes.c_void_p
+    value = os.fsencode(place)
+    address = library.getenv(PLACE.encode())
+    assert address, "it was started with room for it"
+    assert len(value) < ROOM, "whoever engages it has looked"
+    ctypes.memset(address, 0, ROOM)
+    ctypes.memmove(address, value, len(value))
+
+
+def _write_to(log: str) -> None:
+    """From now on stdout and stderr are the log, which begins with what the imports have written."""
+    handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    try:
+        before = os.open("/proc/self/fd/1", os.O_RDONLY)
+        while data := os.read(before, 1 << 16):
+            os.write(handle, data)
+        os.close(before)
+    except OSError:
+        pass  # what imports wrote is worth less than the run
+    os.dup2(handle, 1)
+    os.dup2(handle, 2)
+    os.close(handle)
+
+
+def _reseed() -> None:
+    """Random numbers as of a process that has just begun: nobody else has, or can know, the state."""
+    seed = int.from_bytes(os.urandom(8), "little")
+    if random := sys.modules.get("random"):
+        random.seed()
+    if numpy := sys.modules.get("numpy.random"):
+        numpy.seed()
+    if torch := sys.modules.get("torch"):
+        torch.default_generator.manual_seed(seed)
+    if paddle := sys.modules.get("paddle"):
+        paddle.framework.core.default_cpu_generator().manual_seed(seed % (1 << 63))

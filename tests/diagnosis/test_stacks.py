@@ -1,0 +1,187 @@
+"""From faulthandler's words to where a rank is, in lines of the cell."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nbdist.diagnosis.places import call_on_line
+from nbdist.diagnosis.stacks import last_stacks, take_stacks
+from nbdist.diagnosis.stalls import behind_text, sentence, stacks_text
+from nbdist.store.stacks import Collective, RankAnswer, TakenStacks, is_whole, parse_dump, write_stacks
+from tests.fakes.directories import WrittenRun
+from tests.fakes.runs import CREATED, STARTED, a_spec, rank_started
+
+CELL = """\
+import time, torch.distributed as dist
+
+def augment(batch):
+    time.sleep(120)
+
+for batch in range(4):
+    augment(batch)
+    dist.all_reduce(batch)
+"""
+SITE = "/usr/lib/python3/site-packages"
+WORKER = "/opt/nbdist/worker"
+
+
+def dump(*calls: str, program: str) -> str:
+    """What faulthandler writes: a thread for signals, one of the program, the main thread last."""
+    lines = [
+        "Current thread 0x00007f01 (most recent call first):",
+        f'  File "{WORKER}/stacks.py", line 99 in run',
+        "",
+        "Thread 0x00007f02 (most recent call first):",
+        '  File "/usr/lib/python3/threading.py", line 320 in wait',
+        '  File "/usr/lib/python3/threading.py", line 1002 in _bootstrap',
+        "",
+        "Thread 0x00007f03 (most recent call first):",
+        *(f"  File {call}" for call in calls),
+        f'  File "{WORKER}/bootstrap.py", line 59 in main',
+        f'  File "{WORKER}/__main__.py", line 15 in <module>',
+    ]
+    return "\n".join(lines).replace("CELL", program) + "\n"
+
+
+ALL_REDUCE = (
+    f'"{SITE}/torch/distributed/distributed_c10d.py", line 3252 in all_reduce',
+    f'"{SITE}/torch/distributed/c10d_logger.py", line 83 in wrapper',
+    '"CELL", line 8 in <module>',
+)
+SLEEP = ('"CELL", line 4 in augment', '"CELL", line 7 in <module>')
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> WrittenRun:
+    spec = a_spec(ranks=4)
+    more = [rank_started(rank) for rank in (2, 3)]
+    return WrittenRun(tmp_path / "home", spec, cell=CELL).happened(*STARTED, *more)
+
+
+def taken(written: WrittenRun, *answers: RankAnswer) -> WrittenRun:
+    write_stacks(written.directory, TakenStacks(time=CREATED + 70, attempt=1, ranks=answers))
+    return written
+
+
+def at(written: WrittenRun, rank: int, calls: tuple[str, ...], **more: object) -> RankAnswer:
+    return RankAnswer(rank=rank, text=dump(*calls, program=written.spec.program), **more)  # type: ignore[arg-type]
+
+
+def said(written: WrittenRun, language: str = "en") -> str:
+    report = last_stacks(written.run, written.directory)
+    assert report is not None
+    return sentence(report, language)
+
+
+def test_who_waits_for_whom_is_one_sentence(written: WrittenRun) -> None:
+    taken(written, *(at(written, rank, SLEEP if rank == 1 else ALL_REDUCE) for rank in range(4)))
+
+    assert said(written) == "rank 1 is in time.sleep at line 4; ranks 0, 2, 3 wait in all_reduce at line 8"
+    assert said(written, "zh") == "进程 1 在第 4 行的 time.sleep 中;进程 0, 2–3 在第 8 行等待 all_reduce"
+
+
+def test_the_collective_has_its_number_and_who_is_behind_is_said(written: WrittenRun) -> None:
+    begun = {"0": Collective(name="all_reduce", number=7, over=False, begun=1.0)}
+    over = {"0": Collective(name="", number=6, over=True)}
+    taken(
+        written,
+        at(written, 0, ALL_REDUCE, collectives=begun),
+        at(written, 1, SLEEP, collectives=over),
+    )
+    report = last_stacks(written.run, written.directory)
+
+    assert report is not None
+    assert said(written) == "rank 1 is in time.sleep at line 4; rank 0 waits in all_reduce #7 at line 8"
+    assert behind_text(report) == "rank 1 is 1 collective behind: number 6, the others 7"
+    assert behind_text(report, "zh") == "进程 1 落后 1 次集合通信(第 6 次,其他为第 7 次)"
+
+
+def test_equal_stacks_stand_together_with_the_lines_of_the_cell(written: WrittenRun) -> None:
+    taken(written, *(at(written, rank, SLEEP if rank == 1 else ALL_REDUCE) for rank in range(4)))
+    report = last_stacks(written.run, written.directory)
+
+    assert report is not None
+    held, waits = report.groups
+    assert (held.ranks, waits.ranks, report.behind) == ((1,), (0, 2, 3), (1,))
+    assert [(row.function, row.place, row.source, row.here) for row in held.rows] == [
+        ("time.sleep", "built-in", "", False),
+        ("augment", "cell line 4", "time.sleep(120)", True),
+        ("<module>", "cell line 7", "augment(batch)", False),
+    ]
+    assert [(row.function, row.place) for row in waits.rows] == [
+        ("all_reduce", "torch/distributed"),
+        ("<module>", "cell line 8"),
+    ]
+    text = stacks_text(report, all_threads=True)
+    assert "▸ augment     cell line 4  time.sleep(120)" in text
+    assert "threading.py" in text
+    assert "nbdist" not in text
+
+
+@pytest.mark.parametrize(
+    ("problem", "text"),
+    [
+        pytest.param("stopped", "rank 0 is stopped by a signal (SIGSTOP); kill -CONT lets it go on", id="T"),
+        pytest.param("not ready", "rank 0 has not come to its program", id="imports"),
+        pytest.param("silent", "rank 0 does not answer", id="no answer"),
+    ],
+)
+def test_a_rank_without_a_stack_is_named_with_the_reason(
+    written: WrittenRun, problem: str, text: str
+) -> None:
+    taken(written, RankAnswer(rank=0, problem=problem))
+
+    assert said(written) == text
+
+
+def test_stacks_of_another_attempt_say_nothing_of_this_one(written: WrittenRun) -> None:
+    write_stacks(written.directory, TakenStacks(time=CREATED, attempt=2, ranks=()))
+
+    assert last_stacks(written.run, written.directory) is None
+
+
+def test_a_supervisor_that_does_not_answer_is_not_waited_for(written: WrittenRun) -> None:
+    now = [0.0]
+
+    def wait(seconds: float) -> None:
+        now[0] += seconds
+
+    report = take_stacks(written.directory, 0.5, wait=wait, clock=lambda: now[0])
+
+    assert (report.problem, report.groups) == ("no answer", ())
+    assert 0.5 <= now[0] < 0.6
+
+
+@pytest.mark.parametrize(
+    ("line", "call"),
+    [
+        pytest.param("time.sleep(3)", "time.sleep", id="one call"),
+        pytest.param("x = [f(y) for y in g()]", "", id="two that may be it"),
+        pytest.param("results.append(queue.get())", "queue.get", id="one of two blocks"),
+        pytest.param("x = 1", "", id="none"),
+        pytest.param("make().run()", "", id="a call of a call"),
+        pytest.param("open(name).read()", "read", id="an object without a name"),
+    ],
+)
+def test_the_line_says_which_native_code_it_is_in(line: str, call: str) -> None:
+    assert call_on_line(f"import time\n{line}\n", 2) == call
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("", id="nothing"),
+        pytest.param('Thread 0x00007f03 (most recent call first):\n  File "a", line', id="half a line"),
+        pytest.param("Thread 0x00007f03 (most recent call first):\n  <no Python frame>\n", id="no frame"),
+        pytest.param("\x00\xff garbage", id="no dump"),
+    ],
+)
+def test_what_is_no_whole_dump_is_read_as_far_as_it_goes(text: str) -> None:
+    assert not is_whole(text)
+    assert all(not thread.calls for thread in parse_dump(text))
+
+
+def test_a_dump_that_ends_with_the_worker_is_whole() -> None:
+    assert is_whole(dump(*SLEEP, program="/cell.py"))

@@ -1,0 +1,341 @@
+"""Real ranks that hang, each in its own way: what is said of them while they do, and that they do not
+notice that anybody asked."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from importlib.util import find_spec
+
+import pytest
+
+from nbdist import runner
+from nbdist.diagnosis.stacks import StackReport, last_stacks, take_stacks
+from nbdist.diagnosis.stalls import behind_text, sentence
+from nbdist.panel import status_text, status_views
+from nbdist.panel.view import RunView
+from nbdist.store.control import request_interrupt
+from tests.conftest import RunCell
+from tests.programs import ranks_of, until, until_ready
+
+pytestmark = [
+    pytest.mark.usefixtures("leaves_nothing"),
+    pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc"),
+]
+
+TORCH = """
+import time, torch, torch.distributed as dist
+dist.init_process_group()
+rank, tensor = dist.get_rank(), torch.ones(4)
+dist.all_reduce(tensor)
+print("ready")
+"""
+
+SLEEPS = (
+    TORCH
+    + """
+def augment():
+    time.sleep(600)
+
+if rank == 1:
+    augment()
+dist.all_reduce(tensor)
+"""
+)
+
+DEADLOCK = (
+    TORCH
+    + """
+import threading
+from torch.nn.parallel import DistributedDataParallel
+model = DistributedDataParallel(torch.nn.Linear(4, 4))
+if rank == 1:
+    lock = threading.Lock()
+    with lock:
+        lock.acquire()
+model(tensor).sum().backward()
+"""
+)
+
+WORKER = (
+    TORCH
+    + """
+from torch.utils.data import DataLoader, Dataset
+
+class Images(Dataset):
+    def __len__(self):
+        return 8
+    def __getitem__(self, index):
+        if rank == 0 and index == 3:
+            time.sleep(600)
+        return tensor
+
+for batch in DataLoader(Images(), num_workers=1):
+    dist.all_reduce(tensor)
+"""
+)
+
+OTHER_COLLECTIVE = (
+    TORCH
+    + """
+if rank == 0:
+    dist.barrier()
+    dist.all_reduce(tensor)
+elif rank == 1:
+    dist.all_reduce(tensor, async_op=True)
+    work = dist.recv(torch.ones(1), src=0)
+"""
+)
+
+PADDLE = """
+import time, paddle, paddle.distributed as dist
+dist.init_parallel_env()
+tensor = paddle.ones([4])
+dist.all_reduce(tensor)
+print("ready")
+if dist.get_rank() == 0:
+    time.sleep(600)
+dist.all_reduce(tensor)
+"""
+
+NATIVE = """
+import ctypes, threading
+libc = ctypes.CDLL(None)
+print("ready")
+if __import__("os").environ["RANK"] == "1":
+    print("slept", libc.sleep(600))
+threading.Event().wait()
+"""
+
+
+def until_stalled(handle: runner.RunHandle, limit: float = 45.0) -> StackReport:
+    """Wait until the run has stalled; the stacks that tell where."""
+    until(lambda: handle.run.stalled is not None or handle.run.state.terminal, limit)
+    report = last_stacks(handle.run, handle.directory)
+    assert report is not None, handle.logs(0)
+    return report
+
+
+@pytest.mark.parametrize(
+    ("cell", "said", "behind"),
+    [
+        pytest.param(
+            SLEEPS,
+            "rank 1 is in time.sleep at line 9; rank 0 waits in all_reduce #2 at line 13",
+            "rank 1 is 1 collective behind: number 1, the others 2",
+            id="torch: one sleeps",
+        ),
+        pytest.param(
+            DEADLOCK,
+            "rank 1 is in lock.acquire at line 14; rank 0 waits in all_reduce #5 in backward at line 15",
+            "rank 1 is 1 collective behind: number 4, the others 5",
+            id="torch: a deadlock, the others in backward",
+        ),
+        pytest.param(
+            WORKER,
+            "rank 0 waits for its DataLoader at line 18; rank 1 waits in all_reduce #5 at line 19",
+            "rank 0 is 1 collective behind: number 4, the others 5",
+            id="torch: a DataLoader's worker",
+        ),
+        pytest.param(
+            PADDLE,
+            "rank 0 is in time.sleep at line 8; rank 1 waits in all_reduce at line 9",
+            "",
+            id="paddle: one sleeps",
+        ),
+        pytest.param(
+            NATIVE,
+            "rank 0 is in wait at line 7; rank 1 is in libc.sleep at line 6",
+            "",
+            id="native code",
+        ),
+    ],
+)
+def test_who_waits_for_whom_is_said_while_it_hangs(
+    start_cell: RunCell, cell: str, said: str, behind: str
+) -> None:
+    framework = next((name for name in ("torch", "paddle") if f"import time, {name}" in cell), None)
+    if framework and find_spec(framework) is None:
+        pytest.skip(f"{framework} is not installed")
+    handle = start_cell("-n 2 --hang-after 2s", cell)
+    report = until_stalled(handle)
+
+    assert (sentence(report), behind_text(report)) == (said, behind), handle.logs(0)
+    assert handle.status == "running"
+
+    again = take_stacks(handle.directory)
+    assert sentence(again) == said
+    assert handle.run.stalled is not None
+    assert "slept" not in handle.logs(1)
+
+
+def test_a_run_that_hangs_shows_it_and_can_go_on(start_cell: RunCell) -> None:
+    cell = """
+import sys, time
+print("ready")
+for step in range(3):
+    time.sleep(5)
+    print("step", step)
+time.sleep(600)
+"""
+    handle = start_cell("-n 2 --hang-after 2s", cell)
+    until_stalled(handle)
+    (view,) = status_views([handle.directory], handle.run.spec.created + 9)
+    shown = status_text([view], "en")
+    until(lambda: handle.run.stalled is None)
+
+    assert "Stalled" in shown
+    assert "ranks 0, 1 are in time.sleep at line 5" in shown
+
+
+def test_a_rank_that_holds_the_others_up_can_be_interrupted(start_cell: RunCell) -> None:
+    handle = start_cell("-n 2 --hang-after 2s", "import os, time\nprint('ready')\ntime.sleep(600)")
+    until_ready(handle)
+
+    request_interrupt(handle.directory, 1)
+
+    assert handle.wait(15) == "failed"
+    assert "KeyboardInterrupt" in handle.logs(1)
+    assert "rank 1 failed" in handle.run.reason
+
+
+@pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
+def test_the_rank_that_holds_the_others_up_at_each_step_is_named(start_cell: RunCell) -> None:
+    cell = (
+        TORCH
+        + """
+import nbdist
+for step in range(100_000):
+    if rank == 1:
+        time.sleep(0.06)
+    dist.all_reduce(tensor)
+    nbdist.log(step=step, loss=1.0)
+"""
+    )
+    handle = start_cell("-n 2", cell)
+    seen: list[RunView] = []
+
+    def named() -> bool:
+        seen[:] = status_views([handle.directory], time.time())
+        return seen[0].slow is not None
+
+    until(named, 60)
+
+    slow = seen[0].slow
+    assert slow is not None
+    assert (slow.rank, slow.factor > 2) == (1, True)
+    assert "rank 1 is the slowest" in status_text(seen, "en")
+
+
+def test_a_rank_that_cannot_be_asked_is_named_and_left_alone(start_cell: RunCell) -> None:
+    cell = """
+import os, signal, time
+if os.environ["RANK"] == "1":
+    signal.signal(signal.SIGRTMIN + 7, signal.SIG_DFL)
+print("ready")
+time.sleep(600)
+"""
+    handle = start_cell("-n 3", cell)
+    until_ready(handle)
+    stopped = ranks_of(handle)[2]
+    os.kill(stopped.pid, signal.SIGSTOP)
+
+    report = take_stacks(handle.directory)
+
+    os.kill(stopped.pid, signal.SIGCONT)
+    assert {group.ranks: group.problem for group in report.groups} == {
+        (0,): "",
+        (1,): "replaced",
+        (2,): "stopped",
+    }
+    assert handle.status == "running"
+
+
+def test_a_run_that_was_ended_at_its_time_limit_says_where_it_hung(run_cell: RunCell) -> None:
+    handle = run_cell("-n 2 --timeout 3s --hang-after off", "import time\nprint('ready')\ntime.sleep(600)")
+
+    report = take_stacks(handle.directory)
+    assert sentence(report) == "ranks 0, 1 are in time.sleep at line 3"
+
+
+HEALTHY = {
+    "computes without a word": """
+import time
+end = time.time() + 7
+while time.time() < end:
+    sum(range(10_000))
+""",
+    "a compiler works for it": """
+import subprocess, sys
+subprocess.run([sys.executable, "-c", '''
+import time
+end = time.time() + 7
+while time.time() < end: pass
+'''])
+""",
+    "writes a file slowly": """
+import os, time
+with open("data", "wb", buffering=0) as file:
+    for _ in range(14):
+        file.write(bytes(100_000))
+        time.sleep(0.5)
+""",
+    "logs": """
+import time, nbdist
+for step in range(14):
+    nbdist.log(step=step, loss=1.0)
+    time.sleep(0.5)
+""",
+    "prints": """
+import time
+for step in range(14):
+    print(step)
+    time.sleep(0.5)
+""",
+}
+
+
+def test_ranks_that_work_have_not_stalled(start_cell: RunCell) -> None:
+    handles = {name: start_cell("-n 1 --hang-after 2s", cell) for name, cell in HEALTHY.items()}
+
+    assert {name: handle.wait(60) for name, handle in handles.items()} == dict.fromkeys(HEALTHY, "succeeded")
+    stalled = [name for name, handle in handles.items() if "Stalled" in handle.directory.journal.read_text()]
+    assert stalled == []
+
+
+def test_a_rank_that_is_asked_all_the_time_does_not_notice(start_cell: RunCell) -> None:
+    cell = """
+import ctypes, queue, select, socket, subprocess, threading, time
+libc = ctypes.CDLL(None)
+begin = time.monotonic()
+
+def check(name, result, wanted):
+    print("ok" if result == wanted else "DISTURBED", name, result)
+
+check("sleep of libc", libc.sleep(1), 0)
+check("poll of libc", libc.poll(None, 0, 700), 0)
+check("usleep", libc.usleep(700_000), 0)
+time.sleep(0.5)
+here, there = socket.socketpair()
+threading.Timer(0.5, lambda: there.send(b"x")).start()
+check("recv", here.recv(1), b"x")
+items = queue.Queue()
+threading.Timer(0.5, lambda: items.put(1)).start()
+check("queue", items.get(timeout=5), 1)
+check("wait for a child", subprocess.run(["sleep", "0.5"]).returncode, 0)
+end = time.monotonic() + 1
+while time.monotonic() < end:
+    sum(range(1000))
+print("done")
+"""
+    handle = start_cell("-n 1", cell)
+    asked = 0
+    while not handle.run.state.terminal:
+        asked += bool(take_stacks(handle.directory).groups)
+    log = handle.logs(0)
+
+    assert asked > 20
+    assert "done" in log, log
+    assert "DISTURBED" not in log, log

@@ -1,0 +1,141 @@
+"""The line between two supervisors: what gets through it, and what does not."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from nbdist.launch.link import Link, LinkClosed, Message, WrongKey
+
+KEY = "the key of a run"
+
+
+@pytest.fixture
+def ends() -> Iterator[tuple[socket.socket, socket.socket]]:
+    pair = socket.socketpair()
+    yield pair
+    for end in pair:
+        end.close()
+
+
+def linked(ends: tuple[socket.socket, socket.socket], key: str = KEY) -> tuple[Link, Link]:
+    """Both ends of a line, the second with a key that may be another."""
+    caller, other = Link(ends[0], KEY, caller=True), Link(ends[1], key, caller=False)
+    caller.flush()
+    other.flush()
+    return caller, other
+
+
+def exchanged(link: Link, other: Link, *messages: Message) -> list[Message]:
+    """What arrives at ``other`` of messages that ``link`` was given before either had heard the other."""
+    for message in messages:
+        link.send(message)
+    link.receive()
+    got: list[Message] = []
+    while len(got) < len(messages):
+        got += other.receive()
+    return got
+
+
+def test_messages_arrive_in_order_at_both_ends(ends: tuple[socket.socket, socket.socket]) -> None:
+    caller, other = linked(ends)
+    sent: list[Message] = [{"kind": "ready", "attempt": 1}, {"kind": "alive"}]
+
+    assert exchanged(caller, other, *sent) == sent
+    assert exchanged(other, caller, *sent) == sent
+
+
+def test_an_end_without_the_key_is_found_out_by_the_other(ends: tuple[socket.socket, socket.socket]) -> None:
+    caller, other = linked(ends, key="another")
+
+    with pytest.raises(WrongKey):
+        exchanged(caller, other, {"kind": "stop"})
+
+
+def test_what_is_no_nbdist_is_found_out(ends: tuple[socket.socket, socket.socket]) -> None:
+    link = Link(ends[0], KEY, caller=False)
+    ends[1].sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+
+    with pytest.raises(WrongKey):
+        link.receive()
+
+
+def test_a_line_without_an_end_is_not_kept(ends: tuple[socket.socket, socket.socket]) -> None:
+    link = Link(ends[0], KEY, caller=False)
+    ends[1].setblocking(False)
+
+    def flood() -> None:
+        while True:
+            ends[1].send(b"x" * 4096)
+            link.receive()
+
+    with pytest.raises(WrongKey):
+        flood()
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        pytest.param(lambda lines: [lines[0], lines[0]], id="sent twice"),
+        pytest.param(lambda lines: [lines[1]], id="left out"),
+        pytest.param(lambda lines: [lines[1], lines[0]], id="in another order"),
+        pytest.param(lambda lines: [lines[0].replace(b"alive", b"stop!")], id="changed"),
+        pytest.param(lambda lines: [lines[0].partition(b" ")[2]], id="without its proof"),
+        pytest.param(lambda lines: [b"\xff\xfe"], id="no text at all"),
+    ],
+)
+def test_what_somebody_between_them_did_is_found_out(spoil: object) -> None:
+    ours, between_ours = socket.socketpair()
+    between_theirs, theirs = socket.socketpair()
+    caller, other = Link(ours, KEY, caller=True), Link(theirs, KEY, caller=False)
+    caller.flush()
+    other.flush()
+    between_theirs_hello, between_ours_hello = between_theirs.recv(4096), between_ours.recv(4096)
+    between_ours.sendall(between_theirs_hello)
+    between_theirs.sendall(between_ours_hello)
+    caller.receive()
+    other.receive()
+    for number in range(2):
+        caller.send({"kind": "alive", "number": number})
+    lines = between_ours.recv(65_536).splitlines()
+
+    between_theirs.sendall(b"".join(line + b"\n" for line in spoil(lines)))  # type: ignore[operator]
+
+    with pytest.raises(WrongKey):
+        other.receive()
+    for end in (ours, between_ours, between_theirs, theirs):
+        end.close()
+
+
+def test_what_was_said_on_another_line_proves_nothing(ends: tuple[socket.socket, socket.socket]) -> None:
+    caller, other = linked(ends)
+    exchanged(caller, other, {"kind": "alive"})
+    recorded = socket.socketpair()
+    first = Link(recorded[0], KEY, caller=True)
+    first.flush()
+    recorded[1].sendall(b"nbdist 1 " + b"0" * 32 + b"\n")
+    first.receive()
+    first.send({"kind": "stop"})
+    said = recorded[1].recv(65_536)
+    fresh = socket.socketpair()
+    victim = Link(fresh[0], KEY, caller=False)
+    victim.flush()
+
+    fresh[1].sendall(said)
+
+    with pytest.raises(WrongKey):
+        victim.receive()
+    for end in (*recorded, *fresh):
+        end.close()
+
+
+def test_the_other_ends_end_is_told(ends: tuple[socket.socket, socket.socket]) -> None:
+    caller, other = linked(ends)
+    other.receive()
+    other.close()
+
+    caller.receive()  # its nonce
+    with pytest.raises(LinkClosed):
+        caller.receive()
