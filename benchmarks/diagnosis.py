@@ -1,9 +1,11 @@
 """After a failure: what does the output name? nbdist, torchrun, paddle.distributed.launch.
 
-    python benchmarks/diagnosis.py [--rounds N] [--quick] [--only program,program]
+    python benchmarks/diagnosis.py [--rounds N] [--jobs N] [--quick] [--only program,program]
+                                   [--programs FOLDER]
 
-The programs of `tests/diagnosis/programs`, each started on two CPU ranks by nbdist and by the launcher
-of its framework. This module alone decides what counts as naming the right rank, line and cause.
+The programs of `tests/diagnosis/programs` (or of another folder, with the same first line), each started
+on CPU ranks by nbdist and by the launcher of its framework. Nothing is timed, so several run at once. This
+module alone decides what counts as naming the right rank, line and cause.
 """
 
 from __future__ import annotations
@@ -16,7 +18,8 @@ import subprocess
 import sys
 import tempfile
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -97,7 +100,8 @@ class Launcher:
 
 
 def nbdist(program: Program, scratch: Path) -> Sequence[str]:
-    return [sys.executable, "-m", "nbdist", "run", "-n", str(program.ranks), str(program.path)]
+    # what it would say before the start would keep some from failing
+    return [sys.executable, "-m", "nbdist", "run", "--no-check", "-n", str(program.ranks), str(program.path)]
 
 
 def torchrun(program: Program, scratch: Path) -> Sequence[str]:
@@ -137,15 +141,19 @@ LAUNCHERS = (
 
 @dataclass(slots=True)
 class Tally:
-    """Of one launcher in one round: what was right, of how many; and the lengths of the outputs."""
+    """Of one launcher in one round: what was right, of how many; the lengths of the outputs; and by
+    program what was wrong."""
 
     right: dict[str, int] = field(default_factory=dict)
     of: dict[str, int] = field(default_factory=dict)
     lengths: list[int] = field(default_factory=list)
+    wrong: dict[str, list[str]] = field(default_factory=dict)
 
-    def count(self, what: str, right: bool) -> None:
+    def count(self, what: str, program: Program, right: bool) -> None:
         self.right[what] = self.right.get(what, 0) + right
         self.of[what] = self.of.get(what, 0) + 1
+        if right is (what == ALARM):
+            self.wrong.setdefault(program.path.stem, []).append(what.removeprefix("right "))
 
     def percent(self, what: str) -> float | None:
         return 100 * self.right[what] / self.of[what] if self.of.get(what) else None
@@ -154,15 +162,15 @@ class Tally:
 def judge(program: Program, launcher: Launcher, output: Output, tally: Tally) -> None:
     found = re.search(launcher.verdict, output.text)
     if program.healthy:
-        tally.count(ALARM, output.code != 0 or found is not None)
+        tally.count(ALARM, program, output.code != 0 or found is not None)
         return
-    tally.count(RANK, found is not None and names_the_rank(program, found[1]))
+    tally.count(RANK, program, found is not None and names_the_rank(program, found[1]))
     [line] = program.named("line")
     if line != "none":
-        tally.count(LINE, names_the_line(program, launcher, output.text, line))
+        tally.count(LINE, program, names_the_line(program, launcher, output.text, line))
     [signature] = program.named("signature")
     if signature != "none":
-        tally.count(CAUSE, names_the_cause(launcher, output.text, signature))
+        tally.count(CAUSE, program, names_the_cause(launcher, output.text, signature))
     tally.lengths.append(len(output.text.splitlines()))
 
 
@@ -223,10 +231,26 @@ def wait(process: psutil.Popen) -> int:
                     member.kill()
 
 
+def outputs(
+    programs: Sequence[Program], there: Sequence[Launcher], jobs: int, scratch: Path
+) -> Iterator[tuple[Program, Launcher, Output]]:
+    """Each program under each launcher that runs it, ``jobs`` of them at once."""
+    pairs = [(program, launcher) for program in programs for launcher in there if launcher.runs(program)]
+
+    def one(pair: tuple[Program, Launcher]) -> Output:
+        program, launcher = pair
+        say(f"  {program.path.stem}, {launcher.name}")
+        return run(program, launcher, scratch / f"{program.path.stem}-{launcher.name}")
+
+    with ThreadPoolExecutor(jobs) as pool:
+        for (program, launcher), output in zip(pairs, pool.map(one, pairs), strict=True):
+            yield program, launcher, output
+
+
 def measure(
-    programs: Sequence[Program], rounds: int, scratch: Path
-) -> tuple[Samples, Samples, list[NotMeasured]]:
-    """Percentages by launcher and question, lines to read, and what could not be measured."""
+    programs: Sequence[Program], rounds: int, jobs: int, scratch: Path
+) -> tuple[Samples, Samples, list[NotMeasured], list[str]]:
+    """Percentages by launcher and question, lines to read, what could not be measured, what was wrong."""
     shares, lengths = Samples(unit="%"), Samples(unit="lines")
     missing = [
         NotMeasured(case=launcher.name, reason=f"{package} is not installed")
@@ -234,14 +258,14 @@ def measure(
         if version(package) == "not installed"
     ]
     there = [launcher for launcher in LAUNCHERS if launcher.name not in [one.case for one in missing]]
+    wrong: dict[str, set[str]] = {}
     for number in range(rounds):
+        say(f"round {number + 1}/{rounds}")
         tallies = {launcher.name: Tally() for launcher in there}
-        for program in programs:
-            for launcher in there:
-                if launcher.runs(program):
-                    say(f"round {number + 1}/{rounds}: {program.path.stem}, {launcher.name}")
-                    place = scratch / f"{number}-{program.path.stem}-{launcher.name}"
-                    judge(program, launcher, run(program, launcher, place), tallies[launcher.name])
+        place = scratch / str(number)
+        place.mkdir()
+        for program, launcher, output in outputs(programs, there, jobs, place):
+            judge(program, launcher, output, tallies[launcher.name])
         for name, tally in tallies.items():
             for what in (RANK, LINE, CAUSE, ALARM):
                 if (percent := tally.percent(what)) is not None:
@@ -249,7 +273,11 @@ def measure(
                     say(f"  {name}: {what} {tally.right[what]} of {tally.of[what]}")
             if tally.lengths:
                 lengths.add(name, READ, number, sorted(tally.lengths)[len(tally.lengths) // 2])
-    return shares, lengths, missing
+            wrong.setdefault(name, set()).update(
+                f"{program} ({', '.join(what)})" for program, what in tally.wrong.items()
+            )
+    said = [f"Not named by {name}: {'; '.join(sorted(those)) or 'nothing'}" for name, those in wrong.items()]
+    return shares, lengths, missing, said
 
 
 def goals_of(shares: Samples) -> list[Goal]:
@@ -265,7 +293,13 @@ def goals_of(shares: Samples) -> list[Goal]:
     return [*goals, Goal(goal="nbdist: no false alarm", holds=holds, seen=seen)]
 
 
-def report(shares: Samples, lengths: Samples, missing: Sequence[NotMeasured], goals: Sequence[Goal]) -> str:
+def report(
+    shares: Samples,
+    lengths: Samples,
+    missing: Sequence[NotMeasured],
+    notes: Sequence[str],
+    goals: Sequence[Goal],
+) -> str:
     lines = [
         [
             name,
@@ -277,7 +311,7 @@ def report(shares: Samples, lengths: Samples, missing: Sequence[NotMeasured], go
     parts = [table(["%: median (min-max)", RANK, LINE, CAUSE, ALARM, READ], lines)]
     if missing:
         parts.append("Not measured:\n" + "\n".join(f"  {one.case}: {one.reason}" for one in missing))
-    parts.append("Notes:\n" + "\n".join(f"  {note}" for note in NOTES))
+    parts.append("Notes:\n" + "\n".join(f"  {note}" for note in notes))
     parts.append("Goals:\n" + "\n".join(f"  {goal}" for goal in goals))
     return "\n\n".join(parts)
 
@@ -287,33 +321,39 @@ def say(line: str) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    every = {path.stem: path for path in sorted(PROGRAMS.glob("*.py"))}
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=LEAST_ROUNDS, help=f"default: {LEAST_ROUNDS}")
     parser.add_argument("--quick", action="store_true", help="three programs once, for a look")
+    parser.add_argument(
+        "--jobs", type=int, default=os.cpu_count(), help="programs at once; default: the cores"
+    )
     parser.add_argument("--only", metavar="PROGRAM,PROGRAM", help="names without .py")
+    parser.add_argument("--programs", metavar="FOLDER", type=Path, default=PROGRAMS, help="others than ours")
     asked = parser.parse_args(arguments)
+    every = {path.stem: path for path in sorted(asked.programs.resolve().glob("*.py"))}
     names = asked.only.split(",") if asked.only else A_LOOK if asked.quick else tuple(every)
     if unknown := [name for name in names if name not in every]:
-        parser.error(f"no program {', '.join(unknown)}: see {PROGRAMS}")
-    if asked.rounds < 1:
-        parser.error(f"{asked.rounds} rounds measure nothing: ask for 1 or more")
+        parser.error(f"no program {', '.join(unknown)}: see {asked.programs}")
+    if asked.rounds < 1 or asked.jobs < 1 or not names:
+        parser.error("no rounds, jobs or programs measure nothing: ask for 1 or more")
     rounds = 1 if asked.quick else asked.rounds
     machine = Machine.now(PACKAGES)
     with tempfile.TemporaryDirectory(prefix="bench-diagnosis-") as scratch:
-        shares, lengths, missing = measure([Program.at(every[n]) for n in names], rounds, Path(scratch))
+        chosen = [Program.at(every[name]) for name in names]
+        shares, lengths, missing, wrong = measure(chosen, rounds, asked.jobs, Path(scratch))
     goals = goals_of(shares)
-    print(f"{machine.header()}\n\n{report(shares, lengths, missing, goals)}")
-    if rounds < LEAST_ROUNDS or len(names) < len(every):
+    notes = (*NOTES, *wrong)
+    print(f"{machine.header()}\n\n{report(shares, lengths, missing, notes, goals)}")
+    if rounds < LEAST_ROUNDS or len(names) < len(every) or asked.programs != PROGRAMS:
         print("\nnot written: a look at some programs or rounds, not a measurement")
         return 0
     path = write_results(
         "diagnosis",
         machine,
         [*shares.rows({}), *lengths.rows({})],
-        settings={"rounds": rounds, "programs": len(names), "limit": LIMIT},
+        settings={"rounds": rounds, "programs": len(names), "jobs": asked.jobs, "limit": LIMIT},
         not_measured=missing,
-        notes=NOTES,
+        notes=notes,
         goals=goals,
     )
     print(f"\nwritten: benchmarks/results/{path.name}")

@@ -9,9 +9,10 @@ from dataclasses import asdict, dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuLoad:
-    """``utilisation`` in percent, memory in bytes, ``power`` in watts, ``temperature`` in degrees Celsius;
-    None for what the driver does not tell. ``processes``: pid and bytes of those that compute on it.
-    ``ours``: whether those pids are pids of this machine, which in a container they need not be.
+    """``utilisation`` in percent, memory in bytes, ``power`` in watts, ``temperature`` in degrees Celsius,
+    ``throttled`` 1 while heat or power slow it down; None for what the driver does not tell.
+    ``processes``: pid and bytes of those that compute on it. ``ours``: whether those pids are pids of
+    this machine, which in a container they need not be.
     """
 
     index: int
@@ -20,6 +21,7 @@ class GpuLoad:
     memory_total: int | None = None
     power: float | None = None
     temperature: float | None = None
+    throttled: int | None = None
     processes: tuple[tuple[int, int], ...] = ()
     ours: bool = False
 

@@ -64,6 +64,12 @@ def memory_by_pid(*, bindings: Any = None) -> list[GpuUse]:
         ]
 
 
+_WHY_SLOWED = "nvmlDeviceGetCurrentClocksThrottleReasons"
+# software and hardware: thermal, power (nvml.h, nvmlClocksEventReason…); the software's power cap is how
+# a GPU at full load runs
+_THROTTLED = 0x8 | 0x20 | 0x40 | 0x80
+
+
 @contextlib.contextmanager
 def open_loads(
     indices: Iterable[int], *, bindings: Any = None, alive: Callable[[int], bool] | None = None
@@ -87,6 +93,8 @@ def _load(nvml: Any, index: int, alive: Callable[[int], bool]) -> GpuLoad:
     utilisation, memory = ask("nvmlDeviceGetUtilizationRates"), ask("nvmlDeviceGetMemoryInfo")
     milliwatts = ask("nvmlDeviceGetPowerUsage")
     holders = ask("nvmlDeviceGetComputeRunningProcesses") or ()
+    # older bindings do not ask this
+    slowed = ask(_WHY_SLOWED) if hasattr(nvml, _WHY_SLOWED) else None
     return GpuLoad(
         index=index,
         utilisation=None if utilisation is None else utilisation.gpu,
@@ -94,6 +102,7 @@ def _load(nvml: Any, index: int, alive: Callable[[int], bool]) -> GpuLoad:
         memory_total=None if memory is None else memory.total,
         power=None if milliwatts is None else milliwatts / 1000,
         temperature=ask("nvmlDeviceGetTemperature", nvml.NVML_TEMPERATURE_GPU),
+        throttled=None if slowed is None else int(bool(slowed & _THROTTLED)),
         processes=tuple((holder.pid, holder.usedGpuMemory or 0) for holder in holders),
         ours=bool(holders)
         and all(holder.usedGpuMemory is not None and alive(holder.pid) for holder in holders),

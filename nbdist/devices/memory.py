@@ -49,3 +49,33 @@ def _up(mount: Path, path: str, name: str) -> list[int]:
         if place == mount:
             break
     return limits
+
+
+def memory_available(root: Path = Path("/")) -> int | None:
+    """Bytes that can be had without swapping: of this machine, or of a control group that this process is
+    in where that leaves less; None where nobody tells."""
+    known = []
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        for line in (root / "proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                known.append(int(line.split()[1]) * 1024)
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        for line in (root / "proc/self/cgroup").read_text().splitlines():
+            if line.startswith("0::"):
+                known += _left(root / "sys/fs/cgroup", line[3:])
+    return min(known, default=None)
+
+
+def _left(mount: Path, path: str) -> list[int]:
+    """What each group from ``path`` up to the mount has left below its limit; the page cache can be had."""
+    left = []
+    group = mount / path.strip("/")
+    for place in (group, *group.parents):
+        with contextlib.suppress(OSError, ValueError, StopIteration):
+            limit = int((place / "memory.max").read_text())
+            used = int((place / "memory.current").read_text())
+            words = (place / "memory.stat").read_text().split()
+            left.append(limit - used + int(words[words.index("inactive_file") + 1]))
+        if place == mount:
+            break
+    return left

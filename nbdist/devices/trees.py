@@ -86,6 +86,11 @@ class ProcessTrees:
         self._any_sharing = 1.0
         self._pss_after = 0.0
 
+    @property
+    def proc(self) -> str:
+        """Where the processes are read."""
+        return self._proc
+
     def add(self, key: int, root: ProcessId) -> None:
         self._roots[root.pid] = key
         self._members[root.pid] = _Member(key, root.start_time, 0.0, 0.0, 0)

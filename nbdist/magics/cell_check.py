@@ -1,20 +1,55 @@
-"""The check of a cell before anything is started: is it a program that a rank can run?"""
+"""The check of a cell before anything is started: is it a program that ranks can run, and in full?"""
 
 from __future__ import annotations
 
+import io
 import re
+import tokenize
 import warnings
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
+from IPython.core.interactiveshell import InteractiveShell
+
+from nbdist import config, options, runner
 from nbdist.errors import UsageMistake
+
+if TYPE_CHECKING:
+    from nbdist.diagnosis.checks import Origin
 
 # how IPython writes its own commands: "%magic", "!command", "x = !ls", "x = %env A", "name?"
 _COMMAND = re.compile(r"^\s*(?:[%!]|[\w, ]+=\s*[%!]\s*\w|\?|[\w.]+\?{1,2}\s*$)")
+# what says the same to ranks as these commands say to a notebook
+_INSTEAD = (
+    (re.compile(r"%%writefile\b"), "leave it out: nbdist writes the cell into a file itself"),
+    (re.compile(r"%matplotlib\b"), "leave it out: save figures with  savefig"),
+    (re.compile(r"%env\s+(\w+)[= ]\s*(\S+)"), r"write  %%distributed --env \1=\2"),
+    (re.compile(r"%cd\s+(\S+)"), r"write  %%distributed --cwd \1"),
+    (re.compile(r"%%?(?:time|timeit|capture)\b"), "leave it out, or move what follows to a cell of its own"),
+    (re.compile(r".*CUDA_VIS(?!IBLE_DEVICES)\w+"), "choose GPUs with  %%distributed --gpus 0,1"),
+    (re.compile(r"[\w.]*\?{1,2}[\w.]*$"), "leave it out"),
+)
+# what copying from a page or a notebook does to a program, and Python's words for it
+_COPIED = (
+    (
+        re.compile(r"expected an indented block"),
+        "is its indentation lost in copying? indent what belongs to it",
+    ),
+    (
+        re.compile(r"inconsistent use of tabs|unindent does not match"),
+        "indent with spaces alone, four a level",
+    ),
+    (re.compile(r"'await' outside|asynchronous comprehension outside"), "write  asyncio.run(main())"),
+    (re.compile(r"invalid non-printable character"), "type that space anew"),
+    (re.compile(r"invalid character"), "type its plain form:  , ( ) : ' \" -"),
+)
 
 
 def check_cell(cell: str) -> None:
     """Raises UsageMistake, with the line, for a cell that is empty or does not compile."""
     if not cell.strip():
         raise UsageMistake("the cell is empty: write the program of the ranks below %%distributed")
+    _check_coding(cell)
     try:
         with warnings.catch_warnings():
             # the ranks give the same warnings, with the line
@@ -32,14 +67,75 @@ def check_cell(cell: str) -> None:
         raise UsageMistake("the cell holds only comments: write the program of the ranks in it")
 
 
+def check_planned(shell: InteractiveShell, plan: runner.Plan) -> tuple[str, ...]:
+    """What there is to say of the program before it starts; raises UsageMistake for what cannot work."""
+    return runner.check_program(plan, language=config.language(), origin=_origins(shell))
+
+
+def _origins(shell: InteractiveShell) -> Callable[[str], Origin | None]:
+    """Where this notebook has a name from."""
+    hidden = shell.user_ns_hidden
+
+    def origin(name: str) -> Origin | None:
+        from nbdist.diagnosis.checks import origin_of
+
+        namespace = {} if name in hidden else shell.user_ns
+        history = shell.history_manager
+        return origin_of(name, namespace, history.input_hist_parsed if history is not None else ())
+
+    return origin
+
+
+def _check_coding(cell: str) -> None:
+    """A cell is UTF-8. Where it says otherwise, its ranks would read other characters than it shows."""
+    try:
+        coding, _ = tokenize.detect_encoding(io.BytesIO(cell.encode(errors="replace")).readline)
+    except SyntaxError as error:
+        raise UsageMistake(f"the cell names an unknown encoding ({error.msg}): delete this line") from None
+    if coding not in ("utf-8", "utf-8-sig"):
+        raise UsageMistake(f"the cell says that it is written in {coding}, and is UTF-8: delete this line")
+
+
 def _about(cell: str, error: SyntaxError) -> str:
     lines = cell.splitlines()
     for number, line in enumerate(lines, start=1):
-        if _COMMAND.match(line) and number <= (error.lineno or number):
+        if _is_command(lines, number, error):
+            if instead := options.instead_of(line.strip().lstrip("!%").removeprefix("sh ")):
+                return (
+                    f"line {number} of the cell starts another launcher, and so does %%distributed: "
+                    f"write  {instead}  in a cell of its own"
+                )
             return (
                 f"line {number} of the cell is a notebook command, which ranks cannot run: "
-                f"move  {line.strip()}  to a cell of its own"
+                f"{_instead(line.strip())}"
             )
     where = f"line {error.lineno} of the cell" if error.lineno else "the cell"
     text = lines[error.lineno - 1].strip() if error.lineno and error.lineno <= len(lines) else ""
-    return f"{where} does not compile: {error.msg}" + (f": {text}" if text else "")
+    known = next((advice for pattern, advice in _COPIED if pattern.search(error.msg)), "")
+    if text.startswith("? "):
+        known = "type spaces for those  ?"
+    said = f"{where} does not compile: {error.msg}" + (f": {text}" if text else "")
+    return f"{said}; {known}" if known else said
+
+
+def _is_command(lines: list[str], number: int, error: SyntaxError) -> bool:
+    """Whether a line is one of IPython's commands, and not a part of an expression: without it the
+    program compiles, or fails only further below."""
+    line = lines[number - 1]
+    if not _COMMAND.match(line) or number > (error.lineno or number):
+        return False
+    indent = line[: len(line) - len(line.lstrip())]
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            compile("\n".join([*lines[: number - 1], f"{indent}pass"]), "<cell>", "exec", dont_inherit=True)
+    except SyntaxError:
+        return False
+    return True
+
+
+def _instead(line: str) -> str:
+    for pattern, instead in _INSTEAD:
+        if (found := pattern.match(line)) is not None:
+            return f"{line}: {found.expand(instead)}"
+    return f"move  {line}  to a cell of its own"

@@ -29,6 +29,55 @@ def test_a_script_is_shown_live_and_then_summed_up(shell: Shell) -> None:
     assert "Finished · 2 ranks" in lines[3]
 
 
+def test_a_pasted_command_line_runs_as_it_stands(shell: Shell) -> None:
+    shell.script("train.py", "import os, sys\nprint('rank', os.environ['LOCAL_RANK'], sys.argv[1:])\n")
+    pasted = "torchrun --standalone --nnodes=1 --nproc-per-node=2 --tee 3 train.py --tee 4"
+
+    done = shell.run("run", *pasted.split())
+
+    assert done.returncode == 0, done.stderr
+    assert {"[0] rank 0 ['--tee', '4']", "[1] rank 1 ['--tee', '4']"} <= set(done.stdout.splitlines())
+    assert "--tee has no effect here" in done.stderr
+
+
+def test_each_log_is_written_to_a_directory_besides_and_a_further_run_is_appended(shell: Shell) -> None:
+    shell.script("train.py", "import os\nprint('rank', os.environ['RANK'])\nprint('x' * 3_000_000)\n")
+    words = [
+        "python",
+        "-m",
+        "paddle.distributed.launch",
+        "--nproc_per_node=2",
+        "--log_dir=logs/deep",
+        "train.py",
+    ]
+
+    done = [shell.run("run", *words) for _ in range(2)]
+
+    assert [each.returncode for each in done] == [0, 0], done[0].stderr
+    for rank in range(2):
+        written = (shell.folder / f"logs/deep/workerlog.{rank}").read_text()
+        assert written == 2 * f"rank {rank}\n{'x' * 3_000_000}\n"
+
+
+def test_a_program_that_is_not_pythons_is_a_rank_like_any_other(shell: Shell) -> None:
+    shell.script("train.sh", '#!/bin/sh\necho "rank $RANK of $WORLD_SIZE: $*"\nexit "$RANK"\n').chmod(0o755)
+
+    done = shell.run("run", "-n", "2", "--no-python", "./train.sh", "--lr", "0.1")
+
+    assert done.returncode == 1
+    assert "[0] rank 0 of 2: --lr 0.1" in done.stdout
+    assert "rank 1 failed first" in done.stderr
+
+
+def test_the_lines_of_some_ranks_alone_are_shown(shell: Shell) -> None:
+    shell.script("train.py", "import os\nprint('rank', os.environ['RANK'])\n")
+
+    done = shell.run("run", "-n", "3", "--local-ranks-filter", "0,2", "train.py")
+
+    assert [line for line in done.stdout.splitlines() if "rank " in line] == ["[0] rank 0", "[2] rank 2"]
+    assert "rank 1" in shell.run_handle().logs(1)
+
+
 def test_lines_come_while_the_script_runs(shell: Shell) -> None:
     shell.script("train.py", SLEEP)
     running = shell.start("run", "-n", "1", "train.py")
@@ -247,7 +296,11 @@ def test_detached_it_prints_the_id_alone_and_the_run_goes_on(shell: Shell) -> No
     [
         pytest.param([], "no script to run: write  nbdist run -n 2 train.py", id="no script"),
         pytest.param(["-n", "two", "train.py"], "write  -n 2", id="no number"),
-        pytest.param(["--nodes", "2", "train.py"], "no option --nodes", id="unknown option"),
+        pytest.param(["--notes", "2", "train.py"], "no option --notes", id="unknown option"),
+        pytest.param(["--nodes", "2", "train.py"], "add  --master HOST:PORT  of node 0", id="no master"),
+        pytest.param(["torchrun", "--nnodes=2:4", "train.py"], "write  --nodes 4", id="elastic nodes"),
+        pytest.param(["fleetrun", "--server_num=2", "train.py"], "(is_collective=True)", id="servers"),
+        pytest.param(["--no-python", "./gone.sh"], "no program of this name", id="no such program"),
         pytest.param(["--gpus", "0,9999", "train.py"], "--gpus", id="no such GPU"),
         pytest.param(["-n", "1", "other.py"], "there is no file ", id="no such script"),
         pytest.param(["-n", "1", "folder"], "folder is a directory", id="a directory"),

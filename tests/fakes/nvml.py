@@ -38,11 +38,23 @@ class FakeNvml:
     """A driver with these GPUs; with ``driver=False`` a machine that has none."""
 
     NVML_TEMPERATURE_GPU = 0
+    NVML_P2P_CAPS_INDEX_READ = 0
+    NVML_P2P_STATUS_OK = 0
 
     class NVMLError(Exception):
         pass
 
-    def __init__(self, gpus: Sequence[FakeGpu] = (), *, driver: bool = True) -> None:
+    def __init__(
+        self,
+        gpus: Sequence[FakeGpu] = (),
+        *,
+        driver: bool = True,
+        cuda: int = 12040,
+        apart: frozenset[tuple[int, int]] = frozenset(),
+    ) -> None:
+        """``cuda`` as cudaDriverGetVersion tells it; ``apart`` are pairs without access to each other."""
+        self._cuda = cuda
+        self._apart = apart
         self._gpus = gpus
         self._driver = driver
         self.open = 0
@@ -86,6 +98,16 @@ class FakeNvml:
     def nvmlDeviceGetTemperature(self, handle: FakeGpu, sensor: int) -> int:
         assert sensor == self.NVML_TEMPERATURE_GPU
         return self._known(handle.temperature)
+
+    def nvmlSystemGetDriverVersion(self) -> str:
+        return "550.54"
+
+    def nvmlSystemGetCudaDriverVersion(self) -> int:
+        return self._cuda
+
+    def nvmlDeviceGetP2PStatus(self, one: FakeGpu, other: FakeGpu, capability: int) -> int:
+        pair = (self._gpus.index(one), self._gpus.index(other))
+        return 1 if pair in self._apart else self.NVML_P2P_STATUS_OK
 
     def _known(self, value: int | None) -> int:
         if value is None:

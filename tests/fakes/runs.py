@@ -9,16 +9,21 @@ from nbdist.model import (
     AttemptStarted,
     Device,
     Escalated,
+    NodesAwaited,
     ProcessId,
     RankErrored,
     RankExited,
     RankFinished,
     RankSpec,
     RankStarted,
+    RankState,
+    RemoteRank,
+    Resumed,
     RunEnded,
     RunLost,
     RunSpec,
     RunState,
+    Stalled,
     StopRequested,
     SupervisorStarted,
 )
@@ -80,8 +85,32 @@ def errored(rank: int, *, time: float = CREATED + 10) -> RankErrored:
     return RankErrored(time=time, rank=rank)
 
 
-def exited(rank: int, code: int = 0, *, ended: bool = False, time: float = CREATED + 11) -> RankExited:
-    return RankExited(time=time, rank=rank, code=code, ended=ended)
+def exited(
+    rank: int,
+    code: int = 0,
+    *,
+    ended: bool = False,
+    memory: int = 0,
+    oom: bool = False,
+    time: float = CREATED + 11,
+) -> RankExited:
+    return RankExited(time=time, rank=rank, code=code, ended=ended, memory=memory, oom=oom)
+
+
+def stalled(*, since: float = CREATED + 10, time: float = CREATED + 70) -> Stalled:
+    return Stalled(time=time, since=since)
+
+
+def resumed(*, time: float = CREATED + 80) -> Resumed:
+    return Resumed(time=time)
+
+
+def remote_rank(rank: int, state: RankState, code: int | None = None) -> RemoteRank:
+    return RemoteRank(time=CREATED + 1.0, rank=rank, state=state, code=code)
+
+
+def nodes_awaited(*nodes: int, hosts: tuple[str, ...] = ()) -> NodesAwaited:
+    return NodesAwaited(time=CREATED + 1.0, nodes=nodes, until=CREATED + 600.0, hosts=hosts)
 
 
 def stop_requested(reason: str = "stopped by ada", *, time: float = CREATED + 5) -> StopRequested:

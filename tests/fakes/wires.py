@@ -11,6 +11,8 @@ from nbdist.panel.protocol import BoardAnswer, Update, decode
 class Wire:
     """Keeps the messages, decoded; ``asks`` is the page."""
 
+    panel_id = "p1"
+
     def __init__(self) -> None:
         self.sent: list[Update | BoardAnswer] = []
         self.sizes: list[int] = []

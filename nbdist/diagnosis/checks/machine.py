@@ -1,0 +1,113 @@
+"""What of the machine does not fit the run: memory that others hold, shared memory, the build."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from nbdist.diagnosis.checks.finding import Finding
+from nbdist.diagnosis.checks.program import Program
+from nbdist.diagnosis.checks.rules import RULES
+from nbdist.diagnosis.checks.situation import Situation
+
+_GB = 1e9
+_LEAST_SHARED = 512 << 20
+"""Bytes of /dev/shm below which workers that pass batches on soon meet its end (containers get 64 MB)."""
+
+_TAKEN = 0.25
+"""The share of a GPU's memory that somebody must hold to be named."""
+
+_FRAMEWORKS = ("torch", "paddle")
+_GPU_WHEEL = {
+    "torch": ("torch", 'pip install "torch" --index-url of a CUDA build (pytorch.org says which)'),
+    "paddle": ("paddlepaddle-gpu", "pip install paddlepaddle-gpu in place of paddlepaddle"),
+}
+
+
+def check_machine(program: Program, situation: Situation) -> list[Finding]:
+    findings = list(_workers(program, situation))
+    if situation.gpus:
+        findings += _builds(program, situation)
+        findings += _holdings(situation)
+    return findings
+
+
+def _workers(program: Program, situation: Situation) -> Iterator[Finding]:
+    size = situation.shared_memory
+    if size is None or size >= _LEAST_SHARED:
+        return
+    for call in program.calls:
+        workers = program.value(call.argument("num_workers"))
+        if call.method == "DataLoader" and isinstance(workers, int) and workers > 0:
+            if program.value(call.argument("use_shared_memory")) is False:
+                continue
+            values = {"workers": str(workers), "count": str(situation.world_size), "size": str(size >> 20)}
+            yield Finding(rule=RULES["shared-memory-small"], line=call.line, values=values)
+            return
+
+
+def _builds(program: Program, situation: Situation) -> Iterator[Finding]:
+    for framework in _FRAMEWORKS:
+        if not program.uses(framework) or (build := situation.build(framework)) is None:
+            continue
+        line = next(
+            (node.lineno for name, node in program.imports() if name.partition(".")[0] == framework), None
+        )
+        values = {"framework": framework, "version": build.version}
+        if not build.cuda:
+            count = len(situation.gpus)
+            instead = _GPU_WHEEL[framework][1]
+            values |= {
+                "fix": f"{instead}, or run on the CPU with  -n {count}",
+                "fix_zh": f"{instead}，或用  -n {count}  在 CPU 上运行",
+            }
+            yield Finding(rule=RULES["cpu-build"], line=line, values=values)
+        elif situation.driver_cuda and _major(build.cuda) > _major(situation.driver_cuda):
+            values |= {"cuda": build.cuda, "driver": situation.driver_cuda}
+            yield Finding(rule=RULES["driver-too-old"], line=line, values=values)
+
+
+def _major(version: str) -> int:
+    head = version.partition(".")[0]
+    return int(head) if head.isdigit() else 0
+
+
+def _holdings(situation: Situation) -> Iterator[Finding]:
+    for held in situation.held:
+        if held.gpu in situation.gpus and held.total and held.memory / held.total >= _TAKEN:
+            values = {
+                "gpu": str(held.gpu),
+                "memory": f"{held.memory / _GB:.1f}",
+                "total": f"{held.total / _GB:.0f}",
+                "by": f" by {held.holder}" if held.holder else "",
+                "by_zh": f"（{held.holder}）" if held.holder else "",
+            }
+            yield Finding(rule=RULES["gpu-held"], values=values)
+
+
+def missing_modules(program: Program, situation: Situation, skip: frozenset[str]) -> list[Finding]:
+    """Modules that are imported under no condition, and are not there."""
+    if program.mentions("path", "addsitedir", "pip") and _changes_the_path(program):
+        return []
+    findings: dict[str, Finding] = {}
+    for name, statement in program.imports():
+        top, place = name.partition(".")[0], program.places[statement]
+        if top in skip or top in findings or not place.plain or situation.installed(top):
+            continue
+        if place.function and not place.always:
+            continue  # it may never be called
+        values = {"module": top, "python": situation.python}
+        findings[top] = Finding(rule=RULES["module-not-installed"], line=statement.lineno, values=values)
+    return list(findings.values())
+
+
+def _changes_the_path(program: Program) -> bool:
+    """Whether the program itself decides what can be imported."""
+    if any(
+        call.name.startswith(("sys.path.", "site.addsitedir", "subprocess.", "os.system"))
+        for call in program.calls
+    ):
+        return True
+    return any(
+        program.dotted(node) == "sys.path" for node in program.places if isinstance(node, ast.Attribute)
+    )

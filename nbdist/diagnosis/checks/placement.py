@@ -1,0 +1,238 @@
+"""Devices, addresses and numbers of ranks that the program fixes, and this run decides otherwise.
+
+None of it is certain: the run starts, and its report says which rank failed, and where.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import re
+from collections.abc import Iterator
+
+from nbdist.diagnosis.checks.environment import SPAWNS
+from nbdist.diagnosis.checks.finding import Finding
+from nbdist.diagnosis.checks.places import Call, Place
+from nbdist.diagnosis.checks.program import Program
+from nbdist.diagnosis.checks.rules import found
+from nbdist.diagnosis.checks.situation import Situation
+
+_SPAWN_OPTIONS = (
+    "func",
+    "args",
+    "nprocs",
+    "join",
+    "daemon",
+    "start_method",
+    "ips",
+    "gpus",
+    "xpus",
+    "backend",
+)
+_OLD_SPAWN_OPTIONS = ("selected_devices", "selected_gpus", "started_port", "print_config", "cluster_node_ips")
+_OWN_CHOICE = (
+    "set_device",
+    "LOCAL_RANK",
+    "local_rank",
+    "device_id",
+    "dev_id",
+    "Accelerator",
+    "FLAGS_selected_gpus",
+)
+# a program that asks which devices there are decides for itself
+_ASKS = ("is_available", "device_count", "is_compiled_with_cuda", "get_device", "current_accelerator")
+
+
+def check_placement(program: Program, situation: Situation) -> list[Finding]:
+    findings = [
+        *_groups(program, situation),
+        *_spawns(program, situation),
+        *_local_rank(program, situation),
+    ]
+    if not program.mentions(*_ASKS):
+        findings += _on_gpus(program, situation) if situation.gpus else _on_cpu(program, situation)
+    return findings
+
+
+def _on_cpu(program: Program, situation: Situation) -> Iterator[Finding]:
+    """What needs a GPU, for ranks on the CPU: the first such line."""
+    uses_torch, uses_paddle = program.uses("torch"), program.uses("paddle")
+    for call in program.calls:
+        if (uses_torch or uses_paddle) and call.place.plain and _needs_gpu(call, program):
+            fix, fix_zh = _gpu_fix(situation)
+            yield found("cuda-on-cpu-ranks", call.line, fix=fix, fix_zh=fix_zh)
+            return
+
+
+def _gpu_fix(situation: Situation) -> tuple[str, str]:
+    count = situation.machine_gpus()
+    if count:
+        ids = ",".join(map(str, range(min(count, situation.world_size))))
+        return f"run with  --gpus {ids}", f"用  --gpus {ids}  运行"
+    return (
+        "this machine has no GPU: choose the device by  torch.cuda.is_available()  or leave that out",
+        "这台机器没有 GPU：用  torch.cuda.is_available()  选择设备，或去掉它",
+    )
+
+
+def _needs_gpu(call: Call, program: Program) -> bool:
+    """Whether a call fails without a GPU, or names one."""
+    if call.method == "cuda" and isinstance(call.node.func, ast.Attribute):
+        return True
+    if call.name in ("torch.cuda.set_device", "paddle.CUDAPlace"):
+        return True
+    if call.name in ("paddle.set_device", "paddle.device.set_device"):
+        return _text(call.argument("device", 0), program).startswith("gpu")
+    if call.method == "to" or call.name == "torch.device":
+        return _text(call.argument("device", 0), program).startswith("cuda")
+    return call.name.startswith("torch.") and _text(call.argument("device"), program).startswith("cuda")
+
+
+def _text(node: ast.expr | None, program: Program) -> str:
+    """The text of a device, as far as it is fixed: "cuda" for f"cuda:{rank}" and torch.device("cuda")."""
+    match node:
+        case ast.JoinedStr(values=[ast.Constant(value=str(text)), *_]):
+            return text
+        case ast.Call(args=[first, *_]) if program.dotted(node.func) == "torch.device":
+            return _text(first, program)
+    value = program.value(node)
+    return value if isinstance(value, str) else ""
+
+
+def _on_gpus(program: Program, situation: Situation) -> Iterator[Finding]:
+    """GPUs that every rank would take alike, or that the run does not have."""
+    count = len(situation.gpus)
+    for call in program.calls:
+        index, what = _fixed_gpu(call, program)
+        if index is not None and index >= count:
+            yield found("gpu-beyond", call.line, index=index, last=count - 1)
+            return
+    if count < 2 or program.mentions(*_OWN_CHOICE):
+        return
+    for call in program.calls:
+        index, what = _fixed_gpu(call, program)
+        if what and call.place.plain:
+            fix = (
+                "model.to(local_rank)"
+                if call.method in ("cuda", "to")
+                else "torch.cuda.set_device(local_rank)"
+            )
+            yield found("one-gpu-for-all", call.line, what=what, fix=fix, count=count)
+            return
+
+
+def _fixed_gpu(call: Call, program: Program) -> tuple[int | None, str]:
+    """The index of the GPU that a call names, and the call in short; the default GPU has no index."""
+    if call.method == "cuda" and isinstance(call.node.func, ast.Attribute):
+        value = program.value(call.argument("device", 0))
+        if call.node.args and not isinstance(value, int):
+            return None, ""
+        return (value, f".cuda({value})") if isinstance(value, int) else (None, ".cuda()")
+    text = _text(call.argument("device", 0), program) if call.method in ("to", "device", "set_device") else ""
+    if (match := re.fullmatch(r"(?:cuda|gpu)(?::(\d+))?", text)) is not None:
+        return (int(match[1]) if match[1] else None), f'"{text}"'
+    if call.name == "torch.cuda.set_device" and isinstance(
+        value := program.value(call.argument("device", 0)), int
+    ):
+        return value, f"torch.cuda.set_device({value})"
+    return None, ""
+
+
+def _groups(program: Program, situation: Situation) -> Iterator[Finding]:
+    """What ``init_process_group`` is told that this run decides."""
+    for call in program.calls:
+        if call.name == "torch.distributed.init_process_group":
+            yield from _group(call, program, situation)
+        elif call.method == "DistributedDataParallel" and not situation.gpus and call.place.plain:
+            ids = call.argument("device_ids", 1)
+            if isinstance(ids, (ast.List, ast.Tuple)) and ids.elts and not program.mentions("cuda", "nccl"):
+                yield found("device-ids-on-cpu-ranks", call.line)
+
+
+def _group(call: Call, program: Program, situation: Situation) -> Iterator[Finding]:
+    count, spawns = situation.world_size, any(c.name in SPAWNS for c in program.calls)
+    backend = program.value(call.argument("backend", 0))
+    if backend == "nccl" and not situation.gpus and call.place.plain and not _asked_before(program, call):
+        yield found("nccl-on-cpu-ranks", call.line)
+    if spawns:
+        return
+    method = _method(call, program)
+    if method.startswith("tcp://"):
+        yield found("address-fixed", call.line, said=method, key="init_method")
+    size, rank = call.argument("world_size"), call.argument("rank")
+    said = program.value(size)
+    if isinstance(said, int) and said != count and said > 0 and not isinstance(said, bool):
+        yield found("world-size-differs", call.line, said=said, count=_ranks(count))
+    elif not situation.gpus and _counts_gpus(size, program):
+        yield found("world-size-of-gpus", call.line)
+    fixed = program.value(rank)
+    numbered = isinstance(fixed, int) and not isinstance(fixed, bool)
+    if numbered and count > 1 and call.place.plain:
+        yield found("rank-fixed", call.line, said=fixed, count=count)
+
+
+def _counts_gpus(node: ast.expr | None, program: Program) -> bool:
+    return isinstance(node, ast.Call) and program.dotted(node.func) == "torch.cuda.device_count"
+
+
+def _asked_before(program: Program, call: Call) -> bool:
+    """Whether the backend's name was chosen by what is there."""
+    return not isinstance(call.argument("backend", 0), ast.Constant) and program.mentions(*_ASKS)
+
+
+def _method(call: Call, program: Program) -> str:
+    node = call.argument("init_method", 1)
+    if isinstance(node, ast.JoinedStr):
+        # a port that is computed is not fixed
+        if any(isinstance(part, ast.FormattedValue) for part in node.values):
+            return ""
+        return "".join(str(part.value) for part in node.values if isinstance(part, ast.Constant))
+    value = program.value(node)
+    return value if isinstance(value, str) and "*" not in value else ""
+
+
+def _ranks(count: int) -> str:
+    return f"{count} ranks" if count > 1 else "1 rank"
+
+
+def _spawns(program: Program, situation: Situation) -> Iterator[Finding]:
+    count = situation.world_size
+    for call in program.calls:
+        if call.name not in SPAWNS:
+            continue
+        paddle = call.name.startswith("paddle")
+        short = "dist.spawn" if paddle else "mp.spawn"
+        if paddle:
+            known = (*_SPAWN_OPTIONS, *_OLD_SPAWN_OPTIONS)
+            for keyword in call.node.keywords:
+                if keyword.arg and keyword.arg not in known:
+                    near = difflib.get_close_matches(
+                        keyword.arg, ["selected_gpus", *_SPAWN_OPTIONS], n=1, cutoff=0.5
+                    )
+                    option = "gpus" if near and near[0] == "selected_gpus" else (near or ["gpus"])[0]
+                    yield found("spawn-option", call.line, said=keyword.arg, near=option)
+        if count > 1 and not _chosen_by_rank(call.place):
+            yield found("spawn-in-ranks", call.line, what=short, count=count)
+        processes = program.value(call.argument("nprocs", 2))
+        if count == 1 and situation.gpus and isinstance(processes, int) and processes > len(situation.gpus):
+            yield found(
+                "more-processes-than-gpus",
+                call.line,
+                said=processes,
+                count=len(situation.gpus),
+            )
+
+
+def _chosen_by_rank(place: Place) -> bool:
+    text = " ".join(ast.unparse(test) for test in place.conditions).lower()
+    return "rank" in text or "world_size" in text
+
+
+def _local_rank(program: Program, situation: Situation) -> Iterator[Finding]:
+    if program.mentions("LOCAL_RANK") or any(arg.startswith("--local") for arg in situation.args):
+        return
+    for call in program.calls:
+        if call.method == "add_argument":
+            flags = {program.value(argument) for argument in call.node.args}
+            if flags & {"--local_rank", "--local-rank"}:
+                yield found("local-rank-argument", call.line)

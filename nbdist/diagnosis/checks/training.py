@@ -1,0 +1,256 @@
+"""The process group, collectives under conditions, and data that nobody divides: said only where sure."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+
+from nbdist.diagnosis.checks.finding import Finding
+from nbdist.diagnosis.checks.places import Call
+from nbdist.diagnosis.checks.program import Program
+from nbdist.diagnosis.checks.removed import at_least
+from nbdist.diagnosis.checks.rules import RULES
+from nbdist.diagnosis.checks.situation import Situation
+
+_TORCH = "torch.distributed."
+_STARTS = (
+    "init_process_group",
+    "init_device_mesh",
+    "init_parallel_env",
+    "Accelerator",
+    "Trainer",
+    "Fabric",
+    "init_distributed",
+    "spawn",
+)
+_COLLECTIVES = frozenset(
+    {
+        *("barrier", "all_reduce", "all_gather", "all_gather_object", "all_gather_into_tensor"),
+        *("broadcast", "broadcast_object_list", "reduce", "reduce_scatter", "gather", "gather_object"),
+        *("scatter", "alltoall", "all_to_all"),
+    }
+)
+# some ranks alone may meet in these
+_PARTS = ("new_group", "new_subgroups", "DeviceMesh", "init_device_mesh", "split_group")
+# whoever else is imported might start the group, or divide the data, itself
+_KNOWN = frozenset(
+    {
+        *("torch", "torchvision", "paddle", "numpy", "pandas", "matplotlib", "PIL", "sklearn", "scipy"),
+        *("tqdm", "nbdist", "visualdl", "psutil", "cv2"),
+    }
+) | frozenset(sys.stdlib_module_names)
+_DIVIDES = re.compile(
+    r"sampler|subset|random_split|iterable|shard|distributed_?batch|split_dataset|partition|rank::|num_replicas",
+    re.IGNORECASE,
+)
+
+
+def check_training(program: Program, situation: Situation) -> list[Finding]:
+    findings = [
+        *_input(program),
+        *_loaders(program),
+        *_fleet(program, situation),
+        *_legacy(program),
+    ]
+    known_imports = all(name.partition(".")[0] in _KNOWN for name, _ in program.imports())
+    if known_imports:
+        findings += _no_group(program, situation)
+    if situation.world_size > 1:
+        findings += _on_one_rank(program)
+        if known_imports:
+            findings += _undivided(program, situation)
+    return findings
+
+
+def _input(program: Program) -> Iterator[Finding]:
+    for call in program.calls:
+        if call.name == "input" and not call.place.attempted and call.place.plain:
+            yield Finding(rule=RULES["input"], line=call.line, certain=call.place.always)
+            return
+
+
+def _loaders(program: Program) -> Iterator[Finding]:
+    for call in program.calls:
+        if call.name.startswith("torch.") and call.method == "DataLoader":
+            sampler = call.argument("sampler")
+            given = sampler is not None and not isinstance(sampler, (ast.Constant, ast.IfExp, ast.Name))
+            # a name may hold None
+            named = isinstance(sampler, ast.Name) and _is_sampler(program, sampler.id)
+            if program.value(call.argument("shuffle")) is True and (given or named):
+                yield Finding(rule=RULES["shuffle-and-sampler"], line=call.line)
+
+
+def _is_sampler(program: Program, name: str) -> bool:
+    """Whether the only thing that ``name`` is ever given is a sampler."""
+    given = [
+        node.value
+        for node in program.places
+        if isinstance(node, ast.Assign)
+        and any(isinstance(t, ast.Name) and t.id == name for t in node.targets)
+    ]
+    return (
+        len(given) == 1
+        and isinstance(given[0], ast.Call)
+        and program.dotted(given[0].func).endswith("Sampler")
+    )
+
+
+def _fleet(program: Program, situation: Situation) -> Iterator[Finding]:
+    build = situation.build("paddle")
+    if situation.world_size > 1 or build is None or not at_least(build.version, "3.0"):
+        return
+    for call in program.calls:
+        if call.name == "paddle.distributed.fleet.distributed_model" and call.place.plain:
+            yield Finding(rule=RULES["fleet-with-one-rank"], line=call.line)
+            return
+
+
+def _legacy(program: Program) -> Iterator[Finding]:
+    """Calls that only paddle.DataParallel has, on models that are none."""
+    if not program.uses("paddle") or program.mentions("DataParallel", "distributed_model", "fluid"):
+        return
+    own = {node.name for node in ast.walk(program.tree) if isinstance(node, ast.FunctionDef)}
+    for call in program.calls:
+        if call.method in ("scale_loss", "apply_collective_grads") and call.method not in own:
+            values = {"said": call.method}
+            yield Finding(rule=RULES["legacy-data-parallel"], line=call.line, values=values)
+            return
+
+
+def _no_group(program: Program, situation: Situation) -> Iterator[Finding]:
+    """Parallel models and collectives where nothing starts a group."""
+    if program.mentions(*_STARTS) or any(call.name.endswith("fleet.init") for call in program.calls):
+        return
+    for call in program.calls:
+        torch_needs = call.name.startswith("torch.") and (
+            call.method in ("DistributedDataParallel", "FullyShardedDataParallel", "fully_shard")
+            or (call.name.startswith(_TORCH) and call.method in _COLLECTIVES)
+        )
+        paddle_needs = call.name.startswith("paddle.distributed.") and call.method in _COLLECTIVES
+        parallel = call.name == "paddle.DataParallel" and situation.world_size > 1
+        if (torch_needs or paddle_needs or parallel) and not call.place.attempted and call.place.plain:
+            fix = "dist.init_process_group()" if torch_needs else "paddle.distributed.init_parallel_env()"
+            values = {"said": call.method, "fix": fix}
+            yield Finding(rule=RULES["no-group"], line=call.line, values=values)
+            return
+
+
+def _on_one_rank(program: Program) -> Iterator[Finding]:
+    """A collective, or the group's start, that stands nowhere but under a condition on the rank."""
+    if program.mentions(*_PARTS):
+        return
+    ranks = _rank_names(program)
+    by_method: dict[str, list[Call]] = {}
+    for call in program.calls:
+        of_framework = call.name.startswith((_TORCH, "paddle.distributed."))
+        if of_framework and (call.method in _COLLECTIVES or call.method in _STARTS[:3]):
+            by_method.setdefault(call.method, []).append(call)
+    for method, calls in by_method.items():
+        conditions = [_rank_condition(call, ranks) for call in calls]
+        if (
+            all(conditions)
+            and len(set(conditions)) == 1
+            and not any(call.argument("group") for call in calls)
+        ):
+            rule = "group-on-one-rank" if method in _STARTS else "collective-on-one-rank"
+            values = {"said": method, "condition": conditions[0]}
+            yield Finding(rule=RULES[rule], line=calls[0].line, values=values)
+
+
+def _rank_condition(call: Call, ranks: set[str]) -> str:
+    """The condition on the rank that a call stands under, as ``if rank == 0``; empty where there is none.
+
+    Only what compares a rank with a number, and is the only condition, is understood.
+    """
+    if len(call.place.conditions) != 1:
+        return ""
+    test = call.place.conditions[0]
+    match test:
+        case ast.Compare(left=left, ops=[ast.Eq()], comparators=[ast.Constant(value=int())]):
+            compared = left
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            compared = operand
+        case _:
+            return ""
+    text = ast.unparse(compared)
+    named = isinstance(compared, ast.Name) and compared.id in ranks
+    return f"if {ast.unparse(test)}" if named or text.endswith("get_rank()") else ""
+
+
+def _rank_names(program: Program) -> set[str]:
+    """Names that hold the global rank."""
+    found = {"rank", "global_rank"}
+    for node in program.places:
+        if isinstance(node, ast.Assign) and len(node.targets) == 1:
+            text, target = ast.unparse(node.value), node.targets[0]
+            holds = "get_rank()" in text or "'RANK'" in text or "PADDLE_TRAINER_ID" in text
+            if holds and isinstance(target, ast.Name) and "==" not in text:
+                found.add(target.id)
+    return found
+
+
+def _undivided(program: Program, situation: Situation) -> Iterator[Finding]:
+    """A parallel model that is fed by a loader which shuffles everything on every rank."""
+    parallel = program.mentions("DistributedDataParallel", "DataParallel", "distributed_model", "fully_shard")
+    if not parallel or any(_DIVIDES.search(word) for word in program.words):
+        return
+    if _rank_reaches_data(program) or _differs_by_chance(program):
+        return
+    for call in program.calls:
+        if call.method != "DataLoader" or not call.name.startswith(("torch.", "paddle.")):
+            continue
+        if program.value(call.argument("shuffle")) is not True:
+            continue
+        if call.name.startswith("paddle."):
+            fix = "batch_sampler=paddle.io.DistributedBatchSampler(dataset, batch_size, shuffle=True)"
+        else:
+            fix = "sampler=DistributedSampler(dataset, shuffle=True)"
+        values = {"count": str(situation.world_size), "fix": fix}
+        yield Finding(rule=RULES["data-not-divided"], line=call.line, values=values)
+        return
+
+
+_RANDOM = ("randn", "rand", "randint", "normal", "make_classification", "make_blobs", "FakeData")
+
+
+def _differs_by_chance(program: Program) -> bool:
+    """Whether the data are drawn at random, and no seed makes them the same on every rank."""
+    seeded = any(
+        call.method in ("manual_seed", "seed", "default_rng", "RandomState") for call in program.calls
+    )
+    return program.mentions(*_RANDOM) and not seeded and not program.mentions("random_state")
+
+
+_HARMLESS = frozenset(
+    {
+        *("print", "format", "info", "debug", "warning", "log", "str", "join", "add_scalar", "save"),
+        *("set_device", "device", "to", "cuda", "CUDAPlace", "DistributedDataParallel", "DDP"),
+        "exists",
+    }
+)
+
+
+def _rank_reaches_data(program: Program) -> bool:
+    """Whether the rank is used for more than printing, choosing a device, or conditions."""
+    ranks = _rank_names(program) | {"local_rank"}
+    harmless: set[int] = set()
+    for node in program.places:
+        inside: list[ast.AST] = []
+        if isinstance(node, ast.Call):
+            name = node.func.attr if isinstance(node.func, ast.Attribute) else program.dotted(node.func)
+            inside = [node] if name.rpartition(".")[2] in _HARMLESS else []
+        elif isinstance(node, (ast.If, ast.IfExp)):
+            inside = [node.test]
+        elif isinstance(node, ast.JoinedStr):
+            inside = [node]
+        for part in inside:
+            harmless |= {id(inner) for inner in ast.walk(part)}
+    return any(
+        isinstance(node, ast.Name)
+        and isinstance(node.ctx, ast.Load)
+        and node.id in ranks
+        and id(node) not in harmless
+        for node in program.places
+    )

@@ -1,0 +1,13 @@
+"""What this machine and this notebook can do, what is missing, and how to mend it.
+
+Every probe yields entries and may fail or hang without harm to the others; nothing is imported here that
+a kernel should not have (frameworks are asked in processes of their own).
+"""
+
+from nbdist.doctor.examination import Probe, examine
+from nbdist.doctor.page import report_bundle
+from nbdist.doctor.repairs import repair
+from nbdist.doctor.report import Entry, Level, Report
+from nbdist.doctor.text import report_text
+
+__all__ = ["Entry", "Level", "Probe", "Report", "examine", "repair", "report_bundle", "report_text"]

@@ -1,0 +1,189 @@
+"""The notebook around nbdist: front-end extension, server extension, the running server and its paths."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from nbdist import processes
+from nbdist.diagnosis.checks.builds import version_of
+from nbdist.diagnosis.checks.removed import at_least
+from nbdist.doctor.report import Entry, Level
+
+LABEXTENSION = "labextension"
+"""What ``--fix`` can copy, see ``repairs``."""
+
+_ANSWER_SECONDS = 2.0
+_PROXY_NEEDED = "4.2"
+_NUMBERS = re.compile(r"\d+")
+
+
+def examine_notebook(
+    *, data_paths: Sequence[str] | None = None, config_paths: Sequence[str] | None = None
+) -> Iterator[Entry]:
+    """The extensions as they are installed. The paths are Jupyter's own."""
+    if data_paths is None or config_paths is None:
+        from jupyter_core.paths import jupyter_config_path, jupyter_path
+
+        data_paths = jupyter_path() if data_paths is None else data_paths
+        config_paths = jupyter_config_path() if config_paths is None else config_paths
+    lab = version_of("jupyterlab")
+    yield Entry(
+        section="notebook",
+        title="JupyterLab",
+        level=Level.OK if lab else Level.INFO,
+        what=lab or "not installed in this Python: it may run from another one",
+        what_zh=lab or "没有装在这个 Python 里，可能从另一个环境运行",
+    )
+    yield _labextension(data_paths)
+    yield _server_extension(config_paths)
+    yield _server_proxy(version_of("jupyter-server-proxy"))
+
+
+def _labextension(data_paths: Sequence[str]) -> Entry:
+    """The first place in Jupyter's search order counts."""
+    for path in data_paths:
+        package = Path(path) / "labextensions" / "nbdist" / "package.json"
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            found = str(json.loads(package.read_text()).get("version", "?"))
+            own = version_of("nbdist") or found
+            # 0.1.0 and 0.1.0-dev.0 there are 0.1.0.dev0 here
+            same = _NUMBERS.findall(found)[:3] == _NUMBERS.findall(own)[:3]
+            return Entry(
+                section="notebook",
+                title="JupyterLab extension",
+                level=Level.OK if same else Level.WARNING,
+                what=f"{found} in {package.parent}" + ("" if same else f", and nbdist is {own}"),
+                what_zh=f"{found}，在 {package.parent}" + ("" if same else f"，而 nbdist 是 {own}"),
+                fix="" if same else "nbdist doctor --fix , then reload the page",
+                fix_zh="" if same else "nbdist doctor --fix，然后刷新页面",
+                repair="" if same else LABEXTENSION,
+            )
+    return Entry(
+        section="notebook",
+        title="JupyterLab extension",
+        level=Level.WARNING,
+        what="not installed: panels work, the sidebar and the dashboard are missing",
+        what_zh="没有安装：面板可用，但没有侧栏和总览页",
+        fix="nbdist doctor --fix , then reload the page",
+        fix_zh="nbdist doctor --fix，然后刷新页面",
+        repair=LABEXTENSION,
+    )
+
+
+def _server_extension(config_paths: Sequence[str]) -> Entry:
+    """Whether a configuration switches it on; the first that names it counts."""
+    for path in config_paths:
+        for file in sorted(Path(path).glob("jupyter_server_config.d/*.json")):
+            with contextlib.suppress(OSError, ValueError, AttributeError):
+                named = json.loads(file.read_text()).get("ServerApp", {}).get("jpserver_extensions", {})
+                if "nbdist" in named:
+                    return _switched(bool(named["nbdist"]), file)
+    return _switched(False, None)
+
+
+def _switched(on: bool, file: Path | None) -> Entry:
+    return Entry(
+        section="notebook",
+        title="server extension",
+        level=Level.OK if on else Level.WARNING,
+        what=f"switched on by {file}"
+        if on
+        else "not switched on: no dashboard, Stop through the kernel alone",
+        what_zh=f"由 {file} 启用" if on else "没有启用：没有总览页，停止只能经过内核",
+        fix="" if on else "jupyter server extension enable nbdist  and restart the Jupyter server",
+        fix_zh="" if on else "jupyter server extension enable nbdist，然后重启 Jupyter 服务",
+    )
+
+
+def _server_proxy(version: str | None) -> Entry:
+    old = version is not None and not at_least(version, _PROXY_NEEDED)
+    return Entry(
+        section="notebook",
+        title="jupyter-server-proxy",
+        level=Level.WARNING if old else Level.OK if version else Level.INFO,
+        what=version or "not installed: the server extension shows curves without it",
+        what_zh=version or "没有安装：有服务器扩展时不需要它",
+        fix=f'%pip install "jupyter-server-proxy>={_PROXY_NEEDED}"  and restart the server' if old else "",
+    )
+
+
+def examine_server(
+    environ: Mapping[str, str] = os.environ,
+    *,
+    runtime: Path | None = None,
+    ask: Callable[[str, str], int] | None = None,
+) -> Iterator[Entry]:
+    """The Jupyter server of this kernel, or those of this user: base URL, whether nbdist is loaded."""
+    if runtime is None:
+        from jupyter_core.paths import jupyter_runtime_dir
+
+        runtime = Path(jupyter_runtime_dir())
+    servers = list(_servers(runtime))
+    parent = environ.get("JPY_PARENT_PID", "")
+    servers = [one for one in servers if str(one.get("pid")) == parent] or servers
+    if not servers:
+        yield Entry(
+            section="notebook",
+            title="server",
+            level=Level.INFO,
+            what="no running Jupyter server of this user is known here",
+            what_zh="这里没有发现本用户正在运行的 Jupyter 服务",
+        )
+        return
+    for server in servers[:3]:
+        yield _server(server, ask or _status_of)
+
+
+def _servers(runtime: Path) -> Iterator[dict[str, object]]:
+    """What running servers write down about themselves: jpserver-PID.json."""
+    for file in sorted(runtime.glob("jpserver-*.json")):
+        with contextlib.suppress(OSError, ValueError):
+            found = json.loads(file.read_text())
+            if isinstance(found, dict) and processes.identify(int(found.get("pid", 0))) is not None:
+                yield found
+
+
+def _server(server: Mapping[str, object], ask: Callable[[str, str], int]) -> Entry:
+    base = str(server.get("base_url", "/"))
+    said = f"base URL {base}, port {server.get('port')}, pid {server.get('pid')}"
+    url = f"{str(server.get('url', '')).rstrip('/')}/nbdist/api/runs?limit=1"
+    status = ask(url, str(server.get("token", "")))
+    if status == 200:
+        level, more, fix = Level.OK, "; nbdist is loaded", ""
+    elif status == 404:
+        level, more, fix = Level.WARNING, "; nbdist is not loaded", "restart the Jupyter server"
+    else:
+        level, more, fix = Level.INFO, "", ""
+    zh = {"; nbdist is loaded": "；已加载 nbdist", "; nbdist is not loaded": "；没有加载 nbdist"}.get(
+        more, ""
+    )
+    return Entry(
+        section="notebook",
+        title="server",
+        level=level,
+        what=said + more,
+        what_zh=f"base URL {base}，端口 {server.get('port')}，pid {server.get('pid')}{zh}",
+        fix=fix,
+        fix_zh="重启 Jupyter 服务" if fix else "",
+    )
+
+
+def _status_of(url: str, token: str) -> int:
+    """The HTTP status with which this user's own server answers; 0 when it does not."""
+    request = urllib.request.Request(url, headers={"Authorization": f"token {token}"} if token else {})
+    # a proxy that the environment names is not for this machine
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(request, timeout=_ANSWER_SECONDS) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        return error.code
+    except (OSError, ValueError):
+        return 0

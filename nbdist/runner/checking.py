@@ -1,0 +1,134 @@
+"""What is said of a planned run before it starts: the checks, with what they ask about this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nbdist.devices import list_gpus
+from nbdist.errors import UsageMistake
+from nbdist.runner.planning import Plan
+
+if TYPE_CHECKING:
+    from nbdist.diagnosis.checks import Build, Holding, Origin, Situation
+
+_MOST = 8
+_SHARED_MEMORY = "/dev/shm"
+
+
+def check_program(
+    plan: Plan, *, language: str = "en", origin: Callable[[str], Origin | None] = lambda _: None
+) -> tuple[str, ...]:
+    """What there is to say of the program, a line each; raises UsageMistake for what cannot work.
+
+    ``origin`` tells where the notebook has a name from. A program that is not Python's is not looked at.
+    """
+    # the checks take a while to import, and this module is imported with nbdist
+    from nbdist.diagnosis.checks import check
+
+    source = plan.cell if plan.cell is not None else _source(plan)
+    if source is None:
+        return ()
+    path = _path(plan)
+    # a module that a cell has just written
+    importlib.invalidate_caches()
+    try:
+        findings = check(source, _situation(plan, path, origin), path)
+    except (SyntaxError, ValueError, RecursionError):
+        return ()
+    script = "" if plan.cell is not None else os.path.basename(plan.spec.program)
+    errors = [found.text(language, script) for found in findings if found.certain]
+    warnings = [found.text(language, script) for found in findings if not found.certain]
+    if errors:
+        raise UsageMistake("\n".join(_shortened([*errors, *warnings])))
+    return tuple(_shortened(warnings))
+
+
+def _shortened(lines: Sequence[str]) -> list[str]:
+    left = len(lines) - _MOST
+    return [*lines[:_MOST], *([f"and {left} more"] if left > 0 else [])]
+
+
+def _source(plan: Plan) -> str | None:
+    program = Path(plan.spec.program)
+    if program.parent == Path(__file__).parent.parent / "worker":
+        return None
+    try:
+        return program.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def _path(plan: Plan) -> list[str]:
+    """Where the ranks will find modules."""
+    spec = plan.spec
+    if spec.python_path:
+        return [entry or spec.cwd for entry in spec.python_path]
+    first = spec.cwd if spec.module else os.path.dirname(spec.program)
+    more = [entry for entry in plan.environment.get("PYTHONPATH", "").split(os.pathsep) if entry]
+    return [first, *(os.path.join(spec.cwd, entry) for entry in more), *sys.path[1:]]
+
+
+def _situation(plan: Plan, path: Sequence[str], origin: Callable[[str], Origin | None]) -> Situation:
+    from nbdist.devices.driver import driver
+    from nbdist.diagnosis.checks import Situation, builds
+
+    spec = plan.spec
+    devices = [rank.device for rank in spec.ranks if rank.node_rank == spec.node_rank]
+    gpus = tuple(device.index for device in devices if device.kind == "gpu")
+    # of the machine that an engine will choose nothing is known
+    found = driver() if gpus and not spec.engine else None
+    return Situation(
+        world_size=spec.world_size,
+        python=spec.python,
+        gpus=gpus,
+        machine_gpus=lambda: (
+            len(gpus) if spec.engine else len(list_gpus(os.environ.get("CUDA_VISIBLE_DEVICES")))
+        ),
+        args=spec.args,
+        environment=plan.environment,
+        shared_memory=_shared_memory(),
+        driver_cuda=found.cuda if found is not None else "",
+        held=_held(gpus) if gpus and not spec.engine else (),
+        installed=lambda name: builds.is_importable(name, path),
+        version=builds.version_of,
+        build=functools.cache(_build(path)),
+        origin=origin,
+    )
+
+
+def _build(path: Sequence[str]) -> Callable[[str], Build | None]:
+    from nbdist.diagnosis.checks import builds
+
+    return lambda framework: builds.build_of(framework, path)
+
+
+def _shared_memory() -> int | None:
+    with contextlib.suppress(OSError):
+        stat = os.statvfs(_SHARED_MEMORY)
+        return stat.f_blocks * stat.f_frsize
+    return None
+
+
+def _held(gpus: Sequence[int]) -> tuple[Holding, ...]:
+    """What others hold of these GPUs, and who they are."""
+    from nbdist.devices.gpus import open_loads
+    from nbdist.devices.holders import describe_holder
+    from nbdist.diagnosis.checks import Holding
+
+    with open_loads(gpus) as look:
+        return tuple(
+            Holding(
+                gpu=load.index,
+                memory=load.memory or 0,
+                total=load.memory_total or 0,
+                holder=", ".join(describe_holder(pid) for pid, _ in load.processes[:3]) if load.ours else "",
+            )
+            for load in look()
+        )

@@ -1,0 +1,196 @@
+"""Names that ranks will not have: which, where they come from, and when that is certain."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nbdist.diagnosis.checks import Situation, check, origin_of
+
+
+def said(cell: str, **situation: object) -> list[tuple[str, str, int | None, bool]]:
+    """Rule, name, line and certainty of what is said of the names of a cell."""
+    found = check(cell, Situation(**situation))
+    return [(f.rule.name, f.values.get("name", ""), f.line, f.certain) for f in found]
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        pytest.param("x = 1\nprint(x, __name__, __file__, __doc__)", id="what every program has"),
+        pytest.param(
+            "def f():\n    return g()\ndef g():\n    return 1\nf()", id="defined below the function"
+        ),
+        pytest.param("if flag() if False else True:\n    y = 1\nprint(y)\ndef flag(): ...", id="conditional"),
+        pytest.param("print([i for i in range(3) if (last := i)], last)", id="walrus in a comprehension"),
+        pytest.param("class A:\n    x = 1\n    y = [z for z in (x,)] if 0 else x", id="class body"),
+        pytest.param("class A:\n    def f(self):\n        return __class__", id="__class__ in a method"),
+        pytest.param("def f():\n    global made\n    made = 1\nf()\nprint(made)", id="made by global"),
+        pytest.param("try:\n    unicode\nexcept NameError:\n    unicode = str", id="a NameError is expected"),
+        pytest.param("if 'scaler' in dir():\n    print(scaler)", id="asked for by name"),
+        pytest.param("exec('x = 1')\nprint(x)", id="exec"),
+        pytest.param("globals().update(x=1)\nprint(x)", id="globals()"),
+        pytest.param("from os.path import *\nprint(join('a'))", id="a star import"),
+        pytest.param("import os.path, sys as s\nprint(os, s)", id="imports"),
+        pytest.param("def f(a, *b, c=1, **d):\n    return a, b, c, d", id="parameters"),
+        pytest.param("f = lambda x, y=2: x + y\nf(1)", id="lambda"),
+        pytest.param("with open('f') as file:\n    print(file)", id="with"),
+        pytest.param("for a, (b, *c) in []:\n    print(a, b, c)", id="targets"),
+        pytest.param("match [1]:\n    case [first, *rest] if first:\n        print(rest)", id="match"),
+        pytest.param("try:\n    pass\nexcept OSError as e:\n    print(e)", id="except as"),
+        pytest.param("x: int\ndef f(a: 'Later') -> 'Later': ...", id="annotations as text"),
+        pytest.param(
+            "from __future__ import annotations\ndef f(a: Later) -> Later: ...", id="annotations put off"
+        ),
+        pytest.param("def f():\n    x: Later = 1\n    return x", id="annotation of a local"),
+        pytest.param("import sys\nsys.modules[__name__].x = 1\nprint(x)", id="set on the module"),
+        pytest.param("name = 1\nprint(f'{name!r:>{name}}')", id="f-string"),
+        pytest.param(
+            "def outer():\n    n = 0\n    def inner():\n        nonlocal n\n        n += 1", id="nonlocal"
+        ),
+        pytest.param("import math\nx = 1\ndel x\nx = 2\nprint(x)", id="deleted and made again"),
+        pytest.param("if __name__ == '__main__':\n    a = 1\n    print(a)", id="guard"),
+    ],
+)
+def test_a_program_that_defines_what_it_uses_gets_no_word(cell: str) -> None:
+    assert said(cell) == []
+
+
+@pytest.mark.parametrize(
+    ("cell", "expected"),
+    [
+        pytest.param("x = 1\nprint(weight)", ("name-unknown", "weight", 2, True), id="top level"),
+        pytest.param(
+            "def f():\n    weight\n", ("name-unknown", "weight", 2, False), id="function not called"
+        ),
+        pytest.param("def f():\n    weight\nf()", ("name-unknown", "weight", 2, True), id="function called"),
+        pytest.param(
+            "def f():\n    weight\nif __name__ == '__main__':\n    f()",
+            ("name-unknown", "weight", 2, True),
+            id="function called under the guard",
+        ),
+        pytest.param(
+            "import os\nif os.sep:\n    weight", ("name-unknown", "weight", 3, False), id="condition"
+        ),
+        pytest.param("for i in open('f'):\n    weight", ("name-unknown", "weight", 2, False), id="loop"),
+        pytest.param(
+            "import sys\nsys.exit()\nweight", ("name-unknown", "weight", 3, False), id="after an exit"
+        ),
+        pytest.param(
+            "try:\n    weight\nexcept Exception:\n    pass", ("name-unknown", "weight", 2, False), id="try"
+        ),
+        pytest.param(
+            "E = 3\nfor i in range(E):\n    weight",
+            ("name-unknown", "weight", 3, True),
+            id="loop with a count",
+        ),
+        pytest.param(
+            "for i in range(3):\n    if i:\n        continue\n    weight",
+            ("name-unknown", "weight", 4, False),
+            id="loop that may go on",
+        ),
+        pytest.param("while True:\n    weight", ("name-unknown", "weight", 2, True), id="endless loop"),
+        pytest.param("f'{weight:.3f}'", ("name-unknown", "weight", 1, True), id="f-string"),
+        pytest.param("class A(Base): ...", ("name-unknown", "Base", 1, True), id="base class"),
+        pytest.param(
+            "class A:\n    n = 1\n    def f(self):\n        return n",
+            ("name-unknown", "n", 4, False),
+            id="class variable",
+        ),
+        pytest.param(
+            "[n for n in range(3)]\nprint(n)", ("name-unknown", "n", 2, True), id="comprehension's own"
+        ),
+        pytest.param("count += 1", ("name-unknown", "count", 1, True), id="addition"),
+        pytest.param("print(late)\nlate = 1", ("name-too-early", "late", 1, True), id="too early"),
+        pytest.param("x = 1\ndel x\nprint(x)", ("name-deleted", "x", 3, True), id="deleted"),
+        pytest.param("print(np.ones(1))", ("name-not-imported", "np", 1, True), id="a common import"),
+        pytest.param(
+            "learning_rate = 1\nprint(learning_rat)",
+            ("name-misspelt", "learning_rat", 2, True),
+            id="misspelt",
+        ),
+        pytest.param("display(1)", ("name-display", "display", 1, True), id="display"),
+        pytest.param(
+            "get_ipython().system('ls')", ("name-of-the-kernel", "get_ipython", 1, True), id="kernel"
+        ),
+    ],
+)
+def test_a_name_that_nobody_defines_is_named_with_its_line(
+    cell: str, expected: tuple[str, str, int, bool]
+) -> None:
+    assert said(cell) == [expected]
+
+
+CELLS = [
+    "",
+    "import numpy as np\nfrom torch import nn, optim",
+    "class Net:\n    pass\ndef helper(): ...",
+    "lr = 0.1\ndata = sorted([3, 1])",
+    "get_ipython().run_cell_magic('distributed', '-n 2', 'model = 1\\n')",
+    "model = 2\ndel model",
+    "get_ipython().run_cell_magic('time', '', 'steps = 5\\n')",
+]
+
+
+class Net: ...
+
+
+Net.__module__ = "__main__"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "kind", "code", "cell"),
+    [
+        pytest.param("nn", None, "import", "from torch import nn", 1, id="imported from"),
+        pytest.param("np", pytest, "import", "import numpy as np", 1, id="imported under another name"),
+        pytest.param("Net", Net, "definition", "", 2, id="class"),
+        pytest.param("lr", 0.1, "data", "lr = 0.1", 3, id="a value that can be written down"),
+        pytest.param("steps", 5, "data", "steps = 5", 6, id="made in a timed cell"),
+        pytest.param("data", [1, 3], "data", "", 3, id="a value that was computed"),
+        pytest.param("tests", pytest, "import", "import pytest as tests", None, id="no cell imported it"),
+        pytest.param("Path", Path, "import", f"from {Path.__module__} import Path", None, id="of a module"),
+    ],
+)
+def test_the_notebook_tells_where_it_has_a_name_from(
+    name: str, value: object, kind: str, code: str, cell: int | None
+) -> None:
+    origin = origin_of(name, {name: value}, CELLS)
+
+    assert origin is not None
+    assert (origin.kind, origin.code, origin.cell) == (kind, code, cell)
+
+
+def test_a_name_that_only_earlier_ranks_had_is_told_from_one_that_nobody_has() -> None:
+    ranks = origin_of("model", {}, CELLS[:5])
+
+    assert ranks is not None
+    assert (ranks.kind, ranks.cell) == ("ranks", 4)
+    assert origin_of("nothing", {}, CELLS) is None
+
+
+def test_a_model_that_the_cell_wraps_is_looked_for_in_the_notebook() -> None:
+    cell = "model = str(model)"
+
+    assert said(cell, origin=lambda name: origin_of(name, {"model": [1]}, CELLS))[0][0] == "name-of-data"
+    assert said(cell) == [("name-unknown", "model", 1, True)]
+
+
+def test_a_star_import_of_a_small_file_is_read(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("rate = 1\n_own = 2\n")
+
+    found = check("from mine import *\nprint(rate, decay)", Situation(), [str(tmp_path)])
+
+    assert [found.values["name"] for found in found] == ["decay"]
+
+
+def test_the_texts_say_what_to_type_in_both_languages() -> None:
+    cell = "print(lr)"
+    [found] = check(cell, Situation(origin=lambda name: origin_of(name, {"lr": 0.1}, CELLS)))
+
+    assert found.text() == (
+        "line 1 of the cell uses lr, which cell [3] of the notebook assigned: ranks do not see the kernel's "
+        "variables: write  lr = 0.1  into this cell"
+    )
+    assert found.text(script="train.py").startswith("line 1 of train.py uses lr")
+    assert found.text("zh").startswith("单元第 1 行 用到 lr，它由笔记本的单元 [3]赋值")

@@ -1,0 +1,120 @@
+"""The examination as a whole: time limits, order, the page, the command."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from importlib.util import find_spec
+
+import pytest
+
+from nbdist.doctor import Entry, Level, Probe, Report, examine, report_bundle, report_text
+from nbdist.doctor.repairs import repair
+from nbdist.doctor.smoke import examine_runs
+
+
+def entry(level: Level = Level.OK, section: str = "machine", **more: str) -> Entry:
+    return Entry(section=section, title="thing", level=level, what=more.pop("what", "there"), **more)
+
+
+def probe(look, limit: float = 5.0, section: str = "machine") -> Probe:
+    return Probe(section=section, title="thing", look=look, limit=limit)
+
+
+def test_a_probe_that_hangs_is_named_and_not_waited_for() -> None:
+    released = threading.Event()
+
+    def hang() -> Iterator[Entry]:
+        released.wait(60)
+        yield entry()
+
+    started = time.monotonic()
+    report = examine(looked_at=[probe(hang, limit=0.1), probe(lambda: [entry()])])
+    released.set()
+
+    assert time.monotonic() - started < 30
+    assert [found.level for found in report.entries] == [Level.WARNING, Level.OK]
+    assert "no answer within 0.1 s" in report.entries[0].what
+
+
+def test_a_probe_that_fails_does_not_hide_the_others() -> None:
+    def fail() -> Iterator[Entry]:
+        raise ZeroDivisionError("oh")
+        yield
+
+    report = examine(looked_at=[probe(fail), probe(lambda: [entry()])])
+
+    assert "ZeroDivisionError: oh" in report.entries[0].what
+    assert report.entries[1].level is Level.OK
+
+
+def test_the_sections_have_one_order_whoever_answers_first() -> None:
+    report = examine(
+        looked_at=[probe(lambda: [entry(section="board")]), probe(lambda: [entry(section="host")])]
+    )
+
+    assert [found.section for found in report.entries] == ["host", "board"]
+
+
+@pytest.mark.parametrize(
+    ("levels", "healthy", "verdict"),
+    [
+        pytest.param([Level.OK, Level.INFO], True, "all is well", id="green"),
+        pytest.param([Level.WARNING], True, "1 warning", id="yellow"),
+        pytest.param([Level.ERROR, Level.ERROR, Level.WARNING], False, "2 problems, 1 warning", id="red"),
+    ],
+)
+def test_the_verdict_counts_what_is_wrong(levels: list[Level], healthy: bool, verdict: str) -> None:
+    report = Report(entries=tuple(entry(level) for level in levels), seconds=1.0)
+
+    assert report.healthy is healthy
+    assert report_text(report, "en").endswith(f"{verdict} (1.0 s)")
+
+
+def test_the_page_escapes_what_it_shows_and_says_levels_in_words() -> None:
+    bad = entry(Level.ERROR, what="<b>", fix="rm <x>", what_zh="坏", fix_zh="修")
+    report = Report(entries=(bad,), seconds=0.0)
+
+    english, chinese = report_bundle(report, "en"), report_bundle(report, "zh")
+
+    assert "&lt;b&gt;" in english["text/html"]
+    assert "<code>rm &lt;x&gt;</code>" in english["text/html"]
+    assert 'aria-label="problem"' in english["text/html"]
+    assert "<script" not in english["text/html"]
+    assert "坏" in chinese["text/html"]
+    assert "解决方法：修" in chinese["text/plain"]
+
+
+def test_what_can_be_mended_is_mended_once() -> None:
+    broken = (entry(Level.WARNING, repair="page"), entry(Level.WARNING, repair="page"), entry(Level.ERROR))
+    report = Report(entries=broken, seconds=0.0)
+
+    assert repair(report, {"page": lambda: "the page is there"}) == ["the page is there"]
+    assert repair(Report(entries=(entry(),), seconds=0.0)) == []
+
+
+def test_the_command_gives_json_and_its_exit_code_says_whether_something_is_red() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "nbdist", "doctor", "--json"], capture_output=True, text=True, timeout=150
+    )
+
+    found = json.loads(done.stdout)
+    assert done.returncode == (0 if found["healthy"] else 1), done.stderr
+    assert {"python", "machine", "network", "notebook", "board"} <= {e["section"] for e in found["entries"]}
+    assert all(e["fix"] for e in found["entries"] if e["level"] == "error")
+
+
+@pytest.mark.usefixtures("leaves_nothing")
+def test_the_trial_run_sums_over_two_ranks() -> None:
+    # looked for, not imported: this process is to stay one without frameworks
+    if find_spec("torch") is None:
+        pytest.skip("torch is not installed")
+
+    [found] = examine_runs("torch")
+
+    assert found.level is Level.OK, found.what
+    assert "all_reduce" in found.what

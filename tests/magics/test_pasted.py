@@ -1,0 +1,72 @@
+"""What people paste into a notebook from a shell, in a real kernel."""
+
+from __future__ import annotations
+
+import pytest
+
+SCRIPT = "import os, sys\\nprint('rank', os.environ['RANK'], sys.argv[1:])\\n"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        pytest.param("-n 2 train.py --lr 0.1", id="a script"),
+        pytest.param("torchrun --standalone --nproc_per_node 2 train.py --lr 0.1", id="torchrun"),
+        pytest.param("python -m paddle.distributed.launch --nproc_per_node=2 train.py --lr 0.1", id="paddle"),
+    ],
+)
+def test_a_script_runs_behind_the_line_magic_as_in_a_shell(kernel, line: str) -> None:
+    kernel.run(f'open("train.py", "w").write("{SCRIPT}")')
+
+    reply = kernel.run(f"%distributed {line}  # as in the tutorial")
+
+    assert reply.status == "ok", reply.stderr
+    assert {"[0] rank 0 ['--lr', '0.1']", "[1] rank 1 ['--lr', '0.1']"} <= set(reply.stdout.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("cell", "expected"),
+    [
+        pytest.param(
+            "%%distributed torchrun --nproc_per_node 2 train.py --lr 0.1\npass",
+            "leave out  train.py --lr 0.1 , or run the script:  "
+            "%distributed torchrun --nproc_per_node 2 train.py --lr 0.1",
+            id="a script above a cell",
+        ),
+        pytest.param(
+            "%%distributed -n 2\n!torchrun --nproc_per_node 2 train.py",
+            "write  %distributed torchrun --nproc_per_node 2 train.py  in a cell of its own",
+            id="torchrun in a cell",
+        ),
+        pytest.param(
+            "%%distributed -n 2\n!python -m paddle.distributed.launch --gpus 0,1 train.py",
+            "write  %distributed python -m paddle.distributed.launch --gpus 0,1 train.py  in a cell",
+            id="paddle's launcher in a cell",
+        ),
+        pytest.param("%distributed -n 2 gone.py", "no script gone.py: there is no file", id="no script"),
+        pytest.param(
+            "%%distributed -n 2\n# coding: gbk\nprint('训练')",
+            "the cell says that it is written in gbk, and is UTF-8: delete this line",
+            id="an encoding that the cell does not have",
+        ),
+    ],
+)
+def test_what_cannot_run_so_is_told_what_to_type(kernel, cell: str, expected: str) -> None:
+    reply = kernel.run(cell)
+
+    assert reply.status == "error"
+    assert expected in reply.stderr
+    assert reply.stderr.startswith("UsageError: ")
+    assert not (kernel.home / "runs").exists()
+
+
+def test_a_run_is_exported_with_its_command_lines(kernel) -> None:
+    kernel.run("%%distributed -n 1 --name lenet\nprint('hello')")
+
+    reply = kernel.run("%dist_export lenet --to out")
+
+    assert "# torchrun\ncd " in reply.stdout, reply.stderr
+    assert "--standalone --nproc-per-node=1 " in reply.stdout
+    assert "# fleetrun\ncd " in reply.stdout
+    assert "# sbatch\nsbatch " in reply.stdout
+    assert (kernel.home.parent / "out/lenet.py").read_text().strip() == "print('hello')"
