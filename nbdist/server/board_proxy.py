@@ -1,0 +1,165 @@
+"""VisualDL behind this server: its own authentication, its own address, and no other service."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from dataclasses import dataclass
+from http.client import parse_headers
+from io import BytesIO
+
+from jupyter_server.auth.decorator import authorized
+from jupyter_server.base.handlers import JupyterHandler
+from tornado import web
+from tornado.iostream import StreamClosedError
+
+from nbdist.board import BoardRoute
+from nbdist.errors import LaunchError
+from nbdist.server.backend import Backend
+
+VISUALDL = "visualdl"
+_BITE = 128 * 1024
+_HEAD = 64 * 1024
+_PATIENCE = 60.0  # seconds that VisualDL may think, or a part of its answer may take
+_TARGET = re.compile(r"/[!-~]*")
+_STATUS = re.compile(rb"HTTP/1\.[01] (\d{3})[^\r\n]*\r\n")
+# neither cookies nor tokens go there, and none come back
+_ASKED = ("Accept", "Accept-Language", "Content-Type", "If-Modified-Since", "If-None-Match", "Range")
+_ANSWERED = (
+    "Cache-Control",
+    "Content-Disposition",
+    "Content-Encoding",
+    "Content-Length",
+    "Content-Range",
+    "Content-Security-Policy",
+    "Content-Type",
+    "ETag",
+    "Last-Modified",
+    "Referrer-Policy",
+    "Vary",
+    "X-Content-Type-Options",
+)
+_BODILESS = (204, 304)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """``rest`` is the body, still to be read."""
+
+    status: int
+    headers: dict[str, str]
+    rest: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+
+class BoardProxy(JupyterHandler):
+    auth_resource = "nbdist"
+
+    @web.authenticated
+    @authorized
+    async def get(self, _path: str) -> None:
+        await self._hand_on()
+
+    @web.authenticated
+    @authorized
+    async def head(self, _path: str) -> None:
+        await self._hand_on()
+
+    @web.authenticated
+    @authorized(action="read")  # type: ignore[untyped-decorator]
+    async def post(self, _path: str) -> None:
+        await self._hand_on()
+
+    def check_xsrf_cookie(self) -> None:
+        """The page is VisualDL's and knows no such token, but a browser says where a POST comes from. There
+        is nothing that it could change."""
+        known = getattr(self, "_jupyter_current_user", None) is not None  # else it is asked too early
+        sent = self.request.method == "POST" and "Origin" in self.request.headers
+        if known and sent and self.check_origin():
+            return
+        super().check_xsrf_cookie()
+
+    def compute_etag(self) -> str | None:
+        return None
+
+    def check_etag_header(self) -> bool:
+        return False
+
+    async def _hand_on(self) -> None:
+        if not _TARGET.fullmatch(self.request.uri or ""):
+            raise web.HTTPError(400, "this is no address")
+        try:
+            answer = await self._ask()
+        except LaunchError as error:
+            raise web.HTTPError(503, str(error).replace("%", "")) from None
+        except (OSError, EOFError, ValueError, asyncio.TimeoutError):
+            raise web.HTTPError(502, "VisualDL does not answer") from None
+        try:
+            await self._give_back(answer)
+        finally:
+            answer.writer.close()
+
+    async def _ask(self) -> Answer:
+        """Ask the server that is known, else the one that is there now."""
+        backend: Backend = self.settings["nbdist"]
+        for fresh in (False, True):
+            route = await backend.board_route(fresh=fresh)
+            try:
+                reader, writer = await asyncio.open_connection(route.host, route.port, limit=_HEAD)
+            except OSError:
+                if fresh:
+                    raise
+                continue
+            try:
+                writer.write(self._request(route))
+                await writer.drain()
+                return await asyncio.wait_for(_read_head(reader, writer), _PATIENCE)
+            except BaseException:
+                writer.close()
+                raise
+        raise OSError("VisualDL has ended")
+
+    def _request(self, route: BoardRoute) -> bytes:
+        asked = {name: self.request.headers[name] for name in _ASKED if name in self.request.headers}
+        body = self.request.body if self.request.method == "POST" else b""
+        headers = {
+            **asked,
+            **route.headers,
+            "Host": f"{route.host}:{route.port}",
+            "Connection": "close",
+            **({"Content-Length": str(len(body))} if self.request.method == "POST" else {}),
+        }
+        # version 1.0: an answer is its bytes until the end, not chunks
+        lines = [f"{self.request.method} {self.request.uri} HTTP/1.0"]
+        lines += [f"{name}: {value}" for name, value in headers.items()]
+        return "\r\n".join([*lines, "", ""]).encode("latin-1", "replace") + body
+
+    async def _give_back(self, answer: Answer) -> None:
+        self.set_status(answer.status)
+        for name in _ANSWERED:
+            if name in answer.headers:
+                self.set_header(name, answer.headers[name])
+        location = answer.headers.get("Location", "")
+        if location and not location.startswith("//") and "://" not in location.partition("?")[0]:
+            self.set_header("Location", location)
+        try:
+            if self.request.method != "HEAD" and answer.status not in _BODILESS:
+                while data := await asyncio.wait_for(answer.rest.read(_BITE), _PATIENCE):
+                    self.write(data)
+                    await self.flush()
+            await self.finish()
+        except StreamClosedError:
+            return  # the browser has gone
+        except (asyncio.TimeoutError, OSError):
+            self.detach().close()  # half an answer must not look like a whole one
+
+
+async def _read_head(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Answer:
+    head = await reader.readuntil(b"\r\n\r\n")
+    status = _STATUS.match(head)
+    if status is None:
+        raise ValueError("no answer in HTTP")
+    headers = parse_headers(BytesIO(head[status.end() :]))
+    canonical = {name.title(): value for name, value in headers.items()}
+    known = {name: canonical[name.title()] for name in (*_ANSWERED, "Location") if name.title() in canonical}
+    return Answer(int(status[1]), known, reader, writer)

@@ -1,0 +1,142 @@
+"""What goes over the stream's socket: frames to the page, and what a page may say. Pure."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Union
+
+from nbdist.panel.protocol import Update, encode
+from nbdist.store.run_store import RUN_ID
+
+PULL_LINES = 10_000
+_HEADER = struct.Struct("<I")
+_LARGEST = 1 << 53
+_MOST_RUNS = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchRun:
+    """``have``: of some ranks, the number of the first line that the page lacks."""
+
+    run_id: str
+    have: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unwatch:
+    run_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ack:
+    run_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pull:
+    run_id: str
+    rank: int
+    first: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchList:
+    limit: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnwatchList:
+    pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pause:
+    paused: bool
+
+
+Said = Union[WatchRun, Unwatch, Ack, Pull, WatchList, UnwatchList, Pause]
+
+
+def frame(header: Mapping[str, Any], buffers: Sequence[bytes] = ()) -> bytes:
+    """A header and its buffers as one binary frame."""
+    text = json.dumps({**header, "buffers": [len(buffer) for buffer in buffers]}).encode()
+    return b"".join((_HEADER.pack(len(text)), text, *buffers))
+
+
+def update_frame(run_id: str, update: Update, *, pulled: bool = False) -> bytes:
+    content, buffers = encode(update)
+    return frame({**content, "run_id": run_id, "pulled": pulled}, buffers)
+
+
+def split_frame(data: bytes) -> tuple[dict[str, Any], list[bytes]]:
+    """The header and the buffers of a frame. Raises ValueError or KeyError for anything else."""
+    (size,) = _HEADER.unpack_from(data)
+    header = json.loads(data[_HEADER.size : _HEADER.size + size])
+    at, buffers = _HEADER.size + size, []
+    for length in header["buffers"]:
+        buffers.append(data[at : at + length])
+        at += length
+    if at != len(data):
+        raise ValueError(f"a frame of {len(data)} bytes says that it has {at}")
+    return header, buffers
+
+
+def read_said(text: str | bytes) -> Said:
+    """What the page said. Raises ValueError, with what is wrong."""
+    try:
+        said = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ValueError("this is not JSON") from error
+    if not isinstance(said, dict):
+        raise ValueError("this is not an object")
+    match said.get("kind"):
+        case "watch":
+            return WatchRun(run_id=_run_id(said), have=_have(said.get("from", "tail")))
+        case "unwatch":
+            return Unwatch(run_id=_run_id(said))
+        case "ack":
+            return Ack(run_id=_run_id(said))
+        case "pull":
+            return Pull(
+                run_id=_run_id(said),
+                rank=_number(said, "rank"),
+                first=_number(said, "first"),
+                count=min(PULL_LINES, _number(said, "count")),
+            )
+        case "runs":
+            limit = _number(said, "limit") if "limit" in said else 50
+            return WatchList(limit=max(1, min(_MOST_RUNS, limit)))
+        case "unruns":
+            return UnwatchList()
+        case "pause" | "resume" as kind:
+            return Pause(paused=kind == "pause")
+        case kind:
+            raise ValueError(f"no kind {str(kind)[:40]!r}")
+
+
+def _run_id(said: Mapping[str, Any]) -> str:
+    run_id = said.get("run_id")
+    if not isinstance(run_id, str) or not RUN_ID.fullmatch(run_id):
+        raise ValueError("run_id is not the id of a run")
+    return run_id
+
+
+def _have(wanted: object) -> dict[int, int]:
+    if wanted == "tail":
+        return {}
+    if not isinstance(wanted, dict) or not all(
+        key.isascii() and key.isdigit() and len(key) < 10 for key in wanted
+    ):
+        raise ValueError('from is "tail", or a line number for each rank')
+    return {int(rank): _number(wanted, rank) for rank in wanted}
+
+
+def _number(said: Mapping[str, Any], name: str) -> int:
+    value = said.get(name)
+    if type(value) is not int or not 0 <= value < _LARGEST:
+        raise ValueError(f"{name} is not a number from 0 on")
+    return value

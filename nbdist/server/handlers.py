@@ -1,0 +1,211 @@
+"""The REST part of the interface: what is asked is checked, done in a thread, and answered in JSON."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+from jupyter_server.auth.decorator import authorized
+from jupyter_server.base.handlers import APIHandler
+from tornado import web
+
+from nbdist import __version__
+from nbdist.errors import LaunchError, UsageMistake
+from nbdist.server import acts
+from nbdist.server.backend import Backend
+from nbdist.server.detail import detail_of
+from nbdist.server.option_list import option_list
+from nbdist.store import RunDirectory
+from nbdist.store.run_store import RUN_ID
+
+PROTOCOL = 1
+_MOST_RUNS = 500
+_MOST_ON_A_BOARD = 16
+_VIEWERS = {"visualdl": "", "tensorboard": "tensorboard"}
+_SEARCH = 200
+_REASON = 200
+
+
+class Api(APIHandler):
+    """What the handlers share. They check what a page sent, and believe nothing of it."""
+
+    auth_resource = "nbdist"
+
+    @property
+    def backend(self) -> Backend:
+        backend: Backend = self.settings["nbdist"]
+        return backend
+
+    def write_error(self, status_code: int, **more: Any) -> None:
+        if status_code == 405:
+            verbs = [verb.upper() for verb in ("get", "head", "post", "delete") if verb in vars(type(self))]
+            self.set_header("Allow", ", ".join([*verbs, "OPTIONS"]))
+        super().write_error(status_code, **more)
+
+    async def directory(self, run_id: str) -> RunDirectory:
+        """The directory of a run of this user. Raises HTTPError."""
+        directory = await self.backend.run(self.backend.runs.directory, run_id)
+        if directory is None:
+            raise web.HTTPError(404, "there is no such run")
+        return directory
+
+    def number(self, name: str, *, least: int, most: int, default: int | None) -> int | None:
+        """A number in the query. Raises HTTPError for what is none, or too large."""
+        text = self.get_query_argument(name, None)
+        if text is None:
+            return default
+        if not (text.isascii() and text.isdigit() and len(text) < 10 and least <= int(text) <= most):
+            raise web.HTTPError(400, f"{name} is a number from {least} to {most}")
+        return int(text)
+
+    def rank(self, text: str) -> int:
+        """The number of a rank in a path. Raises HTTPError."""
+        if not (text.isascii() and text.isdigit() and len(text) < 6):
+            raise web.HTTPError(404, "there is no such rank")
+        return int(text)
+
+    def body(self, *known: str) -> dict[str, Any]:
+        """The object that was sent, empty for none. Raises HTTPError for anything else in it."""
+        if not self.request.body.strip():
+            return {}
+        try:
+            body = json.loads(self.request.body)
+        except (ValueError, RecursionError):
+            raise web.HTTPError(400, "the body is not JSON") from None
+        if not isinstance(body, dict) or body.keys() - set(known):
+            raise web.HTTPError(400, f"the body is an object with {', '.join(known) or 'nothing in it'}")
+        return body
+
+    def answer(self, content: dict[str, Any], status: int = 200) -> None:
+        self.set_status(status)
+        self.set_header("Cache-Control", "no-store")
+        self.finish(json.dumps(content, allow_nan=False))
+
+
+class StatusHandler(Api):
+    @web.authenticated
+    @authorized
+    def get(self) -> None:
+        self.answer({"version": __version__, "protocol": PROTOCOL})
+
+
+class RunsHandler(Api):
+    @web.authenticated
+    @authorized
+    async def get(self) -> None:
+        before = self.get_query_argument("before", None)
+        if before is not None and not RUN_ID.fullmatch(before):
+            raise web.HTTPError(400, "before is the id of a run")
+        search = self.get_query_argument("search", "")
+        if len(search) > _SEARCH:
+            raise web.HTTPError(400, f"search has at most {_SEARCH} characters")
+        limit = self.number("limit", least=1, most=_MOST_RUNS, default=50)
+        page = await self.backend.run(self.backend.runs.page, limit=limit or 50, before=before, search=search)
+        rows = [row.to_dict() for row in page.rows]
+        self.answer({"runs": rows, "next": page.next, "live": page.live})
+
+
+class RunHandler(Api):
+    @web.authenticated
+    @authorized
+    async def get(self, run_id: str) -> None:
+        directory = await self.directory(run_id)
+        detail = await self.backend.run(detail_of, directory, time.time())
+        if detail is None:
+            raise web.HTTPError(404, "the run cannot be read")
+        self.answer(detail)
+
+    @web.authenticated
+    @authorized
+    async def delete(self, run_id: str) -> None:
+        directory = await self.directory(run_id)
+        try:
+            await self.backend.run(acts.delete, directory)
+        except UsageMistake as mistake:
+            raise web.HTTPError(409, str(mistake)) from None
+        except LaunchError as error:
+            raise web.HTTPError(507, str(error)) from None
+        self.backend.streams.forget(run_id)
+        self.backend.feed.hurry()
+        self.set_status(204)
+        self.finish()
+
+
+class StopHandler(Api):
+    @web.authenticated
+    @authorized
+    async def post(self, run_id: str) -> None:
+        reason = self.body("reason").get("reason", "stopped from the page")
+        if not isinstance(reason, str) or len(reason) > _REASON:
+            raise web.HTTPError(400, f"reason is a text of at most {_REASON} characters")
+        directory = await self.directory(run_id)
+        try:
+            run = await self.backend.run(acts.stop, directory, reason)
+        except LaunchError as error:
+            raise web.HTTPError(507, str(error)) from None
+        if run is None:
+            raise web.HTTPError(404, "the run cannot be read")
+        self.backend.feed.hurry()
+        self.answer({"run_id": run_id, "state": run.state.value}, 200 if run.state.terminal else 202)
+
+
+class StacksHandler(Api):
+    @web.authenticated
+    @authorized
+    async def post(self, run_id: str) -> None:
+        self.body()
+        directory = await self.directory(run_id)
+        self.answer(await self.backend.run(acts.stacks, directory))
+
+
+class InterruptHandler(Api):
+    @web.authenticated
+    @authorized
+    async def post(self, run_id: str, rank: str) -> None:
+        self.body()
+        number = self.rank(rank)
+        directory = await self.directory(run_id)
+        try:
+            run = await self.backend.run(acts.interrupt, directory, number)
+        except LaunchError as error:
+            raise web.HTTPError(507, str(error)) from None
+        if run is None or number >= run.spec.world_size:
+            raise web.HTTPError(404, "the run has no such rank")
+        self.answer({"run_id": run_id, "state": run.state.value}, 200 if run.state.terminal else 202)
+
+
+class DevicesHandler(Api):
+    @web.authenticated
+    @authorized
+    async def get(self) -> None:
+        state = await self.backend.run(self.backend.machine.look)
+        self.answer(state.to_dict())
+
+
+class OptionsHandler(Api):
+    @web.authenticated
+    @authorized
+    def get(self) -> None:
+        self.answer({"options": option_list()})
+
+
+class BoardHandler(Api):
+    @web.authenticated
+    @authorized
+    async def post(self) -> None:
+        body = self.body("run_ids", "viewer")
+        run_ids, viewer = body.get("run_ids"), body.get("viewer", "visualdl")
+        if not isinstance(run_ids, list) or not 1 <= len(run_ids) <= _MOST_ON_A_BOARD:
+            raise web.HTTPError(400, f"run_ids is a list of up to {_MOST_ON_A_BOARD} runs")
+        if not all(isinstance(run_id, str) and RUN_ID.fullmatch(run_id) for run_id in run_ids):
+            raise web.HTTPError(400, "run_ids are ids of runs")
+        if not isinstance(viewer, str) or viewer not in _VIEWERS:
+            raise web.HTTPError(400, f"viewer is one of {', '.join(_VIEWERS)}")
+        for run_id in run_ids:
+            await self.directory(run_id)
+        try:
+            route = await self.backend.board_route(fresh=True)
+        except LaunchError as error:
+            raise web.HTTPError(503, str(error)) from None
+        self.answer({"url": route.path(list(dict.fromkeys(run_ids)), _VIEWERS[viewer])})

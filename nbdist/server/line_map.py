@@ -1,0 +1,103 @@
+"""Which line of a log begins at which byte. A log of a gigabyte is counted through in half a second.
+
+Lines are those that ``LogLines`` makes: a line that is too long is several. Where such a line is also
+drawn over by carriage returns, how many it makes depends on where its bytes were cut, and is a guess.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from pathlib import Path
+
+from nbdist.store import LogLines, LogStream
+
+BLOCK = 256 * 1024
+_WIDTH = 16_384  # bytes: a line that has no more has no more characters either
+
+
+class LineMap:
+    """The lines of one log, known as far as was asked. What was counted is not read again: a log only
+    grows."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._offsets = array("Q", [0])
+        self._numbers = array("Q", [0])
+        self._stream = LogStream(path)
+
+    def before(self, offset: int) -> tuple[int, int]:
+        """The last known begin of a line at or before the byte ``offset``: its own byte, and its number."""
+        while self._offsets[-1] < offset and self._go_on():
+            pass
+        at = bisect_right(self._offsets, offset) - 1
+        return self._offsets[at], self._numbers[at]
+
+    def near(self, offset: int) -> tuple[int, int]:
+        """The last begin of a line at or before ``offset``; one further back among lines that are long."""
+        begin, number = self.before(offset)
+        data = LogStream(self._path, begin).read(min(offset - begin, BLOCK))
+        end = data.rfind(b"\n") + 1
+        if not end or len(data) < offset - begin or _has_long_line(data, end):
+            return begin, number
+        return begin + end, number + data.count(b"\n", 0, end)
+
+    def at_line(self, number: int) -> tuple[int, int]:
+        """A begin of a line that is ``number`` or not much before it: its byte, and its own number."""
+        while self._numbers[-1] <= number and self._go_on():
+            pass
+        at = max(0, bisect_right(self._numbers, number) - 1)
+        return self._offsets[at], self._numbers[at]
+
+    def total(self) -> int:
+        """The lines of a log that will not grow any more, with the last that no newline ended."""
+        while self._go_on():
+            pass
+        stream = LogStream(self._path, self._offsets[-1])
+        lines = LogLines()
+        more = 0
+        while data := stream.read(BLOCK):
+            more += len(lines.feed(data))
+        return self._numbers[-1] + more + len(lines.close())
+
+    def _go_on(self) -> bool:
+        """Count through one more block; False when there is no whole line any more."""
+        stream, start = self._stream, self._offsets[-1]
+        stream.offset = start
+        data = stream.read(BLOCK)
+        end = data.rfind(b"\n") + 1
+        if not end and len(data) == BLOCK:
+            return self._pass_long_line(data)
+        if not end:
+            return False
+        long = _has_long_line(data, end)
+        count = len(LogLines().feed(data[:end])) if long else data.count(b"\n", 0, end)
+        self._note(start + end, count)
+        return True
+
+    def _pass_long_line(self, data: bytes) -> bool:
+        """Count the pieces of a line that fills a whole block, and maybe more."""
+        lines, count = LogLines(), 0
+        while data:
+            end = data.find(b"\n") + 1
+            count += len(lines.feed(data[:end] if end else data))
+            if end:
+                self._note(self._stream.offset - len(data) + end, count)
+                return True
+            data = self._stream.read(BLOCK)
+        return False
+
+    def _note(self, offset: int, count: int) -> None:
+        self._offsets.append(offset)
+        self._numbers.append(self._numbers[-1] + count)
+
+
+def _has_long_line(data: bytes, end: int) -> bool:
+    """Whether there is no newline among some ``_WIDTH`` bytes in a row, as it looks: it may be fewer."""
+    low = 0
+    while low < end:
+        found = data.rfind(b"\n", low, low + _WIDTH) + 1
+        if not found:
+            return True
+        low = found
+    return False

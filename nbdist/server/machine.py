@@ -1,0 +1,153 @@
+"""The GPUs with who holds them, and CPU and memory of the machine, for any number of pages that ask."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import psutil
+
+from nbdist.devices import list_gpus
+from nbdist.devices.gpus import open_loads
+from nbdist.devices.memory import memory_total
+from nbdist.store.run_store import RUN_ID
+
+_FRESH = 2.0
+_PATIENCE = 3.0
+"""Seconds that the driver has to answer. In trouble it may never do, in a call that nothing ends."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """A process that holds memory of a GPU. ``run_id`` is the run of this user that it belongs to."""
+
+    pid: int
+    memory: int
+    name: str
+    run_id: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuState:
+    """``utilisation`` in percent, memory in bytes; None for what the driver does not tell."""
+
+    index: int
+    name: str
+    memory: int | None
+    memory_total: int | None
+    utilisation: float | None
+    temperature: float | None
+    holders: tuple[Holder, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineState:
+    """``cpu`` in percent of all cores, None before there are two looks to compare."""
+
+    gpus: tuple[GpuState, ...]
+    cores: int
+    cpu: float | None
+    memory: int | None
+    memory_total: int | None
+
+    def to_dict(self) -> dict[str, object]:
+        whole = asdict(self)
+        return {"gpus": whole.pop("gpus"), "machine": whole}
+
+
+def look_at_gpus() -> tuple[GpuState, ...]:
+    """The GPUs of this machine as they are now."""
+    gpus = list_gpus()
+    with open_loads(gpu.index for gpu in gpus) as look:
+        loads = {load.index: load for load in look()}
+    return tuple(
+        GpuState(
+            index=gpu.index,
+            name=gpu.name,
+            memory=load.memory,
+            memory_total=load.memory_total or gpu.memory,
+            utilisation=load.utilisation,
+            temperature=load.temperature,
+            holders=tuple(_holder(pid, memory) for pid, memory in load.processes),
+        )
+        for gpu in gpus
+        if (load := loads.get(gpu.index)) is not None
+    )
+
+
+class Machine:
+    """Looks when it is asked, and not again while the last look is fresh."""
+
+    def __init__(
+        self,
+        *,
+        gpus: Callable[[], Sequence[GpuState]] = look_at_gpus,
+        clock: Callable[[], float] = time.monotonic,
+        patience: float = _PATIENCE,
+    ) -> None:
+        self._look_at_gpus = gpus
+        self._clock = clock
+        self._patience = patience
+        self._lock = threading.Lock()
+        self._looked = float("-inf")
+        self._state: MachineState | None = None
+        self._gpus: tuple[GpuState, ...] = ()
+        self._asking: threading.Thread | None = None
+
+    def look(self) -> MachineState:
+        """The state at most two seconds ago. Takes time, and is for threads."""
+        with self._lock:
+            now = self._clock()
+            if self._state is None or now - self._looked >= _FRESH:
+                first, self._looked = self._state is None, now
+                self._ask_driver()
+                self._state = self._measured(first=first)
+            return self._state
+
+    def _measured(self, *, first: bool) -> MachineState:
+        cpu = psutil.cpu_percent()
+        memory = psutil.virtual_memory()
+        limit = memory_total()
+        return MachineState(
+            gpus=self._gpus,
+            cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+            # psutil's first answer is about nothing
+            cpu=None if first else cpu,
+            memory=memory.total - memory.available,
+            memory_total=memory.total if limit is None else limit,
+        )
+
+    def _ask_driver(self) -> None:
+        """What it does not answer in time is what it was, and is asked no second time meanwhile."""
+        if self._asking is not None and self._asking.is_alive():
+            return
+        self._asking = threading.Thread(target=self._note_gpus, name="nbdist gpus", daemon=True)
+        self._asking.start()
+        self._asking.join(self._patience)
+
+    def _note_gpus(self) -> None:
+        self._gpus = tuple(self._look_at_gpus())
+
+
+def _holder(pid: int, memory: int) -> Holder:
+    try:
+        name = psutil.Process(pid).name()
+    except psutil.Error:
+        name = ""
+    return Holder(pid=pid, memory=memory, name=name, run_id=_run_of(pid))
+
+
+def _run_of(pid: int) -> str | None:
+    """The run whose rank the process is, or descends from: ranks hand on the mark in their environment."""
+    try:
+        for entry in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+            if entry.startswith(b"NBDIST_RUN_DIR="):
+                run_id = Path(os.fsdecode(entry.partition(b"=")[2])).name
+                return run_id if RUN_ID.fullmatch(run_id) else None
+    except OSError:
+        pass
+    return None

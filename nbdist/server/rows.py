@@ -1,0 +1,80 @@
+"""A run as a row of the list."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+from nbdist.model import Run, RunState
+from nbdist.panel.figures import number_text
+from nbdist.panel.glance import glance
+from nbdist.panel.measures import FailureWatch
+from nbdist.panel.progress import Progress
+from nbdist.server.sparks import Spark, spark_of
+from nbdist.store import RunDirectory
+
+_HEADLINE = 300
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRow:
+    """``RunRow`` in openapi.yaml says what each field is."""
+
+    run_id: str
+    name: str
+    label: str
+    state: str
+    live: bool
+    stalled: bool
+    reason: str
+    created: float
+    started: float | None
+    ended: float | None
+    world_size: int
+    devices: tuple[str, ...]
+    framework: str
+    notebook: str
+    cell_index: int | None
+    progress: Progress | None
+    headline: str
+    spark: Spark | None
+    detached: bool
+
+    def to_dict(self) -> dict[str, object]:
+        return asdict(self)
+
+
+def row_of(run: Run, directory: RunDirectory, now: float) -> RunRow:
+    """The row at the moment ``now`` (Unix seconds). Reads a little of the run's files."""
+    spec, live = run.spec, not run.state.terminal
+    spark = spark_of(run, directory)
+    return RunRow(
+        run_id=run.run_id,
+        name=spec.name,
+        label=run.label,
+        state=run.state.value,
+        live=live,
+        stalled=live and run.stalled is not None,
+        reason=run.reason or run.stop_reason,
+        created=spec.created,
+        started=run.started,
+        ended=run.ended,
+        world_size=spec.world_size,
+        devices=tuple(dict.fromkeys(str(rank.device) for rank in spec.ranks)),
+        framework=spec.framework,
+        notebook=spec.notebook,
+        cell_index=getattr(spec, "cell_index", None),
+        progress=glance(run, directory, now).progress if live else None,
+        headline=_headline(run, directory, spark),
+        spark=spark,
+        detached=spec.detached,
+    )
+
+
+def _headline(run: Run, directory: RunDirectory, spark: Spark | None) -> str:
+    if run.state in (RunState.FAILED, RunState.LOST):
+        failure = FailureWatch(directory).look(run)
+        said = run.reason if failure is None else failure.headline
+        return said[:_HEADLINE]
+    if spark is None or not spark.values:
+        return ""
+    return f"{spark.tag} {number_text(spark.values[-1])}"[:_HEADLINE]

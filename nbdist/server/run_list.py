@@ -1,0 +1,185 @@
+"""The list of this user's runs, read anew only where something has changed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import stat
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from nbdist.model import Run, RunEnded, RunLost, decode_event
+from nbdist.server.rows import RunRow, row_of
+from nbdist.store import RunDirectory, RunReader, RunStore
+from nbdist.store.run_store import RUN_ID
+
+_END = 4096  # bytes of a journal, in which its last event is
+_ROWS = 1000
+_FRESH = 2.0  # seconds for which the row of a run that goes on is true enough
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunPage:
+    """``next`` is where the next page begins, None when there is none; ``live`` how many runs go on;
+    ``run_ids`` all that there are."""
+
+    rows: tuple[RunRow, ...]
+    next: str | None
+    live: int
+    run_ids: frozenset[str]
+
+
+@dataclass(slots=True)
+class _Known:
+    """What is known of one run. ``row`` was made at ``made``; of a run that has ended it is true for good."""
+
+    reader: RunReader
+    ended: bool
+    run: Run | None = None
+    words: str | None = None
+    row: RunRow | None = None
+    made: float = 0.0
+
+
+class RunList:
+    """Its methods take time, and are for threads; any number may ask at once."""
+
+    def __init__(self, store: RunStore, *, clock: Callable[[], float] = time.time) -> None:
+        self._store = store
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._known: OrderedDict[str, _Known] = OrderedDict()
+
+    def directory(self, run_id: str) -> RunDirectory | None:
+        """The directory of a run; None when there is none, or when it is another user's."""
+        if not RUN_ID.fullmatch(run_id):
+            return None
+        directory = RunDirectory(self._store.runs / run_id)
+        try:
+            status = directory.path.lstat()
+        except OSError:
+            return None
+        return directory if stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid() else None
+
+    def page(self, *, limit: int, before: str | None = None, search: str = "") -> RunPage:
+        """The first runs that have ended, those older than ``before``; without it, all that go on first."""
+        words = search.lower().split()
+        with self._lock:
+            directories = [directory for directory in self._store.directories() if self._ours(directory)]
+            run_ids = frozenset(directory.run_id for directory in directories)
+            self._forget_others(run_ids)
+            live = [directory for directory in directories if self._goes_on(directory)]
+            going = {directory.run_id for directory in live}
+            ended = [directory for directory in directories if directory.run_id not in going]
+            if before is not None:
+                ended = _after(ended, before)
+            if words:
+                ended = [directory for directory in ended if self._found(directory, words)]
+            page, rest = ended[:limit], ended[limit:]
+            wanted = page if before is not None else [*(d for d in live if self._found(d, words)), *page]
+            rows = tuple(row for directory in wanted if (row := self._row(directory)) is not None)
+            self._shed()
+            following = page[-1].run_id if page and rest else None
+            return RunPage(rows=rows, next=following, live=len(live), run_ids=run_ids)
+
+    def row(self, directory: RunDirectory, run: Run) -> RunRow:
+        """The row of a run that stands so now."""
+        return row_of(run, directory, self._clock())
+
+    def _ours(self, directory: RunDirectory) -> bool:
+        return self.directory(directory.run_id) is not None
+
+    def _forget_others(self, run_ids: frozenset[str]) -> None:
+        for run_id in self._known.keys() - run_ids:
+            del self._known[run_id]
+
+    def _goes_on(self, directory: RunDirectory) -> bool:
+        known = self._about(directory)
+        return not known.ended and known.run is not None and not known.run.state.terminal
+
+    def _about(self, directory: RunDirectory) -> _Known:
+        known = self._known.get(directory.run_id)
+        if known is None:
+            known = self._known[directory.run_id] = _Known(
+                reader=RunReader(directory), ended=_has_ended(directory)
+            )
+        if not known.ended:
+            known.run = known.reader.look()
+            # one that was found LOST has that written down, unless nobody had ever been named in it
+            known.ended = known.run is not None and known.run.state.terminal
+        return known
+
+    def _row(self, directory: RunDirectory) -> RunRow | None:
+        known, now = self._about(directory), self._clock()
+        self._known.move_to_end(directory.run_id)
+        row = known.row
+        if row is not None and (not row.live or (0 <= now - known.made < _FRESH and not known.ended)):
+            return row
+        run = known.reader.look()
+        known.row, known.made = None if run is None else row_of(run, directory, now), now
+        return known.row
+
+    def _shed(self) -> None:
+        """Keep the rows that were asked for last."""
+        extra = sum(known.row is not None for known in self._known.values()) - _ROWS
+        for known in self._known.values():
+            if extra <= 0:
+                return
+            if known.row is not None:
+                known.row = None
+                extra -= 1
+
+    def _found(self, directory: RunDirectory, words: list[str]) -> bool:
+        if not words:
+            return True
+        known = self._about(directory)
+        if known.words is None or not known.ended:
+            known.words = _words(directory)
+        return all(word in known.words for word in words)
+
+
+def _after(directories: list[RunDirectory], before: str) -> list[RunDirectory]:
+    """Those behind ``before``; when that has been deleted, those that are older by their ids."""
+    ids = [directory.run_id for directory in directories]
+    if before in ids:
+        return directories[ids.index(before) + 1 :]
+    return [directory for directory in directories if directory.run_id < before]
+
+
+def _last_event(directory: RunDirectory) -> Any:
+    try:
+        with open(directory.journal, "rb") as journal:
+            journal.seek(max(0, os.fstat(journal.fileno()).st_size - _END))
+            lines = journal.read(_END).splitlines()
+    except OSError:
+        return None
+    for line in reversed(lines):
+        with contextlib.suppress(ValueError):
+            if (event := decode_event(line.decode("utf-8", "replace"))) is not None:
+                return event
+    return None
+
+
+def _has_ended(directory: RunDirectory) -> bool:
+    return isinstance(_last_event(directory), (RunEnded, RunLost))
+
+
+def _words(directory: RunDirectory) -> str:
+    """What a search looks in."""
+    parts = [directory.run_id]
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        spec = json.loads(directory.spec.read_bytes())
+        parts += [str(spec.get("name", "")), str(spec.get("notebook", ""))]
+    event = _last_event(directory)
+    if isinstance(event, RunEnded):
+        parts += [event.state.value, event.reason]
+    elif isinstance(event, RunLost):
+        parts += ["lost", event.reason]
+    else:
+        parts.append("running")
+    return "\n".join(parts).lower()

@@ -1,0 +1,160 @@
+"""The stream's end on the server: what a page says is read here, and done by ``streams``."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+from jupyter_server.auth.decorator import authorized
+from jupyter_server.base.handlers import JupyterHandler
+from jupyter_server.base.websocket import WebSocketMixin
+from tornado import web
+from tornado.websocket import WebSocketClosedError, WebSocketHandler
+
+from nbdist.server.backend import Backend
+from nbdist.server.frames import (
+    Ack,
+    Pause,
+    Pull,
+    Said,
+    Unwatch,
+    UnwatchList,
+    WatchList,
+    WatchRun,
+    frame,
+    read_said,
+)
+from nbdist.server.streams import Watcher, gone_frame
+
+_MOST_WATCHED = 64
+_MOST_WAITING = 256  # of what a page said and was not done yet
+_LONGEST = 64 * 1024  # bytes that a page may say at once
+
+log = logging.getLogger("nbdist.server")
+
+
+class StreamHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):
+    """One page. What it says is done in its order; what it is sent waits until it has room."""
+
+    auth_resource = "nbdist"
+    paused = False
+
+    def initialize(self) -> None:
+        self._watchers: dict[str, Watcher] = {}
+        self._said: asyncio.Queue[Said] = asyncio.Queue(_MOST_WAITING)
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def backend(self) -> Backend:
+        backend: Backend = self.settings["nbdist"]
+        return backend
+
+    @authorized(action="execute")  # type: ignore[untyped-decorator]
+    async def get(self, *args: Any, **kwargs: Any) -> None:  # type: ignore[override]
+        if self.current_user is None:
+            raise web.HTTPError(403)
+        opened = super().get(*args, **kwargs)
+        if opened is not None:
+            await opened
+
+    @property
+    def max_message_size(self) -> int:
+        return _LONGEST
+
+    def get_compression_options(self) -> None:
+        return None  # it would be done on the server's loop
+
+    def open(self, *args: Any, **kwargs: Any) -> None:
+        super().open(*args, **kwargs)
+        self.set_nodelay(True)
+        self._task = asyncio.create_task(self._work())
+
+    async def on_message(self, message: str | bytes) -> None:
+        try:
+            said = read_said(message)
+        except ValueError as error:
+            await self._send_or_leave(frame({"kind": "problem", "message": str(error)}))
+            return
+        if isinstance(said, Ack):
+            if (watcher := self._watchers.get(said.run_id)) is not None:
+                watcher.watch.taken()
+                watcher.wake()
+        elif isinstance(said, Pause):
+            self._pause(said.paused)
+        else:
+            # while it is full, nothing more is read of what the page says
+            await self._said.put(said)
+
+    def on_close(self) -> None:
+        super().on_close()
+        if self._task is not None:
+            self._task.cancel()
+        for watcher in self._watchers.values():
+            self.backend.streams.unwatch(watcher)
+        self._watchers.clear()
+        self.backend.feed.unwatch(self)
+
+    async def send(self, data: bytes) -> None:
+        try:
+            await self.write_message(data, binary=True)
+        except WebSocketClosedError as error:
+            raise ConnectionError("the page has gone") from error
+
+    async def _send_or_leave(self, data: bytes) -> None:
+        try:
+            await self.send(data)
+        except ConnectionError:
+            return
+
+    def _pause(self, paused: bool) -> None:
+        self.paused = paused
+        self.backend.streams.paused(self._watchers.values())
+        if not paused:
+            self.backend.feed.hurry()
+
+    async def _work(self) -> None:
+        while True:
+            said = await self._said.get()
+            try:
+                await self._do(said)
+            except ConnectionError:
+                return
+            except Exception:
+                log.exception("what a page asked for cannot be done")
+                await self._send_or_leave(
+                    frame({"kind": "problem", "message": "this went wrong; see the log"})
+                )
+
+    async def _do(self, said: Said) -> None:
+        match said:
+            case WatchRun():
+                await self._watch(said)
+            case Unwatch():
+                if (watcher := self._watchers.pop(said.run_id, None)) is not None:
+                    self.backend.streams.unwatch(watcher)
+            case Pull():
+                watcher = self._watchers.get(said.run_id)
+                if watcher is None:
+                    await self.send(frame({"kind": "problem", "message": f"{said.run_id} is not watched"}))
+                else:
+                    await self.send(await self.backend.streams.pull(watcher, said))
+            case WatchList():
+                self.backend.feed.watch(self, said.limit)
+            case UnwatchList():
+                self.backend.feed.unwatch(self)
+            case Ack() | Pause():
+                pass  # done when they came
+
+    async def _watch(self, said: WatchRun) -> None:
+        if (old := self._watchers.pop(said.run_id, None)) is not None:
+            self.backend.streams.unwatch(old)
+        if len(self._watchers) >= _MOST_WATCHED:
+            message = f"a page watches at most {_MOST_WATCHED} runs"
+            await self.send(frame({"kind": "problem", "message": message}))
+            return
+        watcher = await self.backend.streams.watch(self, said.run_id, said.have)
+        if watcher is None:
+            await self.send(gone_frame(said.run_id))
+        else:
+            self._watchers[said.run_id] = watcher

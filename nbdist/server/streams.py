@@ -1,0 +1,250 @@
+"""What pages follow, over all sockets of a server: each run is read once, however many watch it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from nbdist.panel.protocol import LogChunk, Update
+from nbdist.server.frames import Pull, frame, update_frame
+from nbdist.server.run_list import RunList
+from nbdist.server.run_tail import RunTail
+from nbdist.server.watch import Watch
+from nbdist.store import RunDirectory
+
+_PERIOD = 0.1
+_TURN = 2.1  # what is sent seldom (charts, views of many ranks) has its turn once in so many seconds
+_LAST_TURNS = 5
+_REST = 3.0  # times as long as a look took: so reading is a quarter of a core at most
+_IDLE = 8  # runs whose lines stay in memory when nobody watches them, for a page that comes back
+_PULL_BYTES = 1024 * 1024
+_CELL_LIMIT = 65_536
+
+log = logging.getLogger("nbdist.server")
+
+InThread = Callable[..., Awaitable[Any]]
+"""Does something in a thread."""
+
+
+class Page(Protocol):
+    """The socket of a page."""
+
+    paused: bool
+
+    async def send(self, data: bytes) -> None:
+        """Send a frame; returns when there is room for more. Raises ConnectionError when it has gone."""
+
+
+@dataclass(eq=False)
+class Watcher:
+    """A page that watches one run."""
+
+    page: Page
+    run_id: str
+    watch: Watch
+    news: asyncio.Event = field(default_factory=asyncio.Event)
+    task: asyncio.Task[None] | None = None
+
+    def wake(self) -> None:
+        self.news.set()
+
+
+@dataclass(eq=False)
+class _Followed:
+    """A run that is read as long as somebody who is not paused watches it."""
+
+    tail: RunTail
+    watchers: set[Watcher] = field(default_factory=set)
+    awake: asyncio.Event = field(default_factory=asyncio.Event)
+    task: asyncio.Task[None] | None = None
+
+    def look_who_is_awake(self) -> None:
+        if any(not watcher.page.paused for watcher in self.watchers):
+            self.awake.set()
+        else:
+            self.awake.clear()
+
+
+class Streams:
+    """Its methods are for the server's loop. ``run`` does something in a thread."""
+
+    def __init__(self, runs: RunList, run: InThread) -> None:
+        self._runs = runs
+        self._run = run
+        # one after the other: what the logs of all runs cost is what one thread can do
+        self._reader = ThreadPoolExecutor(1, thread_name_prefix="nbdist-tail")
+        # and the loop waits for the interpreter behind as few threads as can be
+        self._builder = ThreadPoolExecutor(1, thread_name_prefix="nbdist-frames")
+        self._followed: dict[str, _Followed] = {}
+        self._idle: OrderedDict[str, RunTail] = OrderedDict()
+        self._farewells: set[asyncio.Task[None]] = set()
+
+    @property
+    def followed(self) -> dict[str, int]:
+        """The runs that are followed, and by how many."""
+        return {run_id: len(followed.watchers) for run_id, followed in self._followed.items()}
+
+    async def watch(self, page: Page, run_id: str, have: Mapping[int, int]) -> Watcher | None:
+        """Send the run to the page from now on; None when there is no such run."""
+        directory = await self._run(self._runs.directory, run_id)
+        if directory is None:
+            return None
+        cell = await self._run(program_of, directory)
+        followed = self._followed.get(run_id)
+        if followed is None:
+            tail = self._idle.pop(run_id, None) or RunTail(directory)
+            followed = self._followed[run_id] = _Followed(tail)
+            followed.task = asyncio.create_task(self._follow(run_id, followed))
+        watcher = Watcher(page, run_id, Watch(followed.tail, have, cell=cell))
+        followed.watchers.add(watcher)
+        followed.look_who_is_awake()
+        watcher.task = asyncio.create_task(self._serve(watcher))
+        watcher.wake()
+        return watcher
+
+    def unwatch(self, watcher: Watcher) -> None:
+        if watcher.task is not None:
+            watcher.task.cancel()
+        followed = self._followed.get(watcher.run_id)
+        if followed is None or watcher not in followed.watchers:
+            return
+        followed.watchers.discard(watcher)
+        followed.look_who_is_awake()
+        if not followed.watchers:
+            self._end(watcher.run_id, followed)
+            self._idle[watcher.run_id] = followed.tail
+            while len(self._idle) > _IDLE:
+                self._idle.popitem(last=False)
+
+    def paused(self, watchers: Iterable[Watcher]) -> None:
+        """The page of these has been paused, or goes on."""
+        for watcher in watchers:
+            if (followed := self._followed.get(watcher.run_id)) is not None:
+                followed.look_who_is_awake()
+            watcher.wake()
+
+    async def pull(self, watcher: Watcher, pull: Pull) -> bytes:
+        """The lines that were asked for, as a frame."""
+        chunks: list[LogChunk] = await self._run(
+            watcher.watch.tail.lines, pull.rank, pull.first, pull.count, _PULL_BYTES
+        )
+        update = Update(chunks=chunks, complete_until=watcher.watch.complete_until)
+        return update_frame(watcher.run_id, update, pulled=True)
+
+    def forget(self, run_id: str) -> None:
+        """The run was removed."""
+        self._idle.pop(run_id, None)
+        if (followed := self._followed.pop(run_id, None)) is not None:
+            self._end(run_id, followed)
+            for watcher in followed.watchers:
+                farewell = asyncio.create_task(self._say_gone(watcher))
+                self._farewells.add(farewell)
+                farewell.add_done_callback(self._farewells.discard)
+
+    async def close(self) -> None:
+        tasks = [followed.task for followed in self._followed.values()]
+        tasks += [watcher.task for followed in self._followed.values() for watcher in followed.watchers]
+        running = [task for task in (*tasks, *self._farewells) if task is not None]
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+        self._followed.clear()
+        self._reader.shutdown(wait=False, cancel_futures=True)
+        self._builder.shutdown(wait=False, cancel_futures=True)
+
+    def _end(self, run_id: str, followed: _Followed) -> None:
+        self._followed.pop(run_id, None)
+        if followed.task is not None:
+            followed.task.cancel()
+
+    async def _follow(self, run_id: str, followed: _Followed) -> None:
+        """Read the run while somebody watches it."""
+        tail, loop = followed.tail, asyncio.get_running_loop()
+        try:
+            # how it stands is there at once; where its lines begin may have to be counted first
+            there = await self._run(tail.see) is not None
+            self._tell(followed)
+            there = there and await self._run(tail.look)
+            self._tell(followed)
+            while there and not tail.done:
+                await followed.awake.wait()
+                there, spent = await loop.run_in_executor(self._reader, _timed_look, tail)
+                # the reader itself rests, so this holds for all runs together
+                loop.run_in_executor(self._reader, time.sleep, _REST * spent)
+                self._tell(followed)
+                await asyncio.sleep(_PERIOD)
+            for _ in range(_LAST_TURNS if there else 0):
+                await asyncio.sleep(_TURN)
+                self._tell(followed)
+        except Exception:
+            log.exception("run %s cannot be followed", run_id)
+            there = False
+        if not there:
+            self.forget(run_id)
+
+    def _tell(self, followed: _Followed) -> None:
+        for watcher in followed.watchers:
+            watcher.wake()
+
+    async def _serve(self, watcher: Watcher) -> None:
+        """Send the page what it lacks, whenever it is ready for it."""
+        watch, page, loop = watcher.watch, watcher.page, asyncio.get_running_loop()
+        try:
+            while True:
+                await watcher.news.wait()
+                watcher.news.clear()
+                while watch.free and not page.paused:
+                    data = await loop.run_in_executor(self._builder, _next_frame, watcher)
+                    if data is None:
+                        break
+                    watch.under_way += 1
+                    await page.send(data)
+                    if not watch.more:
+                        break
+        except ConnectionError:
+            return
+        except Exception:
+            log.exception("run %s cannot be shown", watcher.run_id)
+
+    async def _say_gone(self, watcher: Watcher) -> None:
+        if watcher.task is not None:
+            watcher.task.cancel()
+        try:
+            await watcher.page.send(gone_frame(watcher.run_id))
+        except ConnectionError:
+            return
+
+
+def gone_frame(run_id: str) -> bytes:
+    problem = "there is no such run, or it cannot be read"
+    return frame({"kind": "gone", "run_id": run_id, "problem": problem})
+
+
+def program_of(directory: RunDirectory) -> str:
+    """The run's program as far as a page shows it; empty when it cannot be read."""
+    try:
+        spec = json.loads(directory.spec.read_bytes())
+        path = directory.cell if directory.is_cell(str(spec["program"])) else Path(str(spec["program"]))
+        with open(path, "rb") as file:
+            return file.read(_CELL_LIMIT).decode("utf-8", "replace")
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
+
+
+def _timed_look(tail: RunTail) -> tuple[bool, float]:
+    """``look``, and the CPU seconds that it took."""
+    begun = time.thread_time()
+    return tail.look(), time.thread_time() - begun
+
+
+def _next_frame(watcher: Watcher) -> bytes | None:
+    update = watcher.watch.update(time.monotonic())
+    return None if update is None else update_frame(watcher.run_id, update)

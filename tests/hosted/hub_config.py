@@ -1,0 +1,29 @@
+"""A JupyterHub for tests: any name gets in, every server is a process of this user with a home of its own."""
+
+import os
+
+folder = os.environ["HUB_FOLDER"]
+port = int(os.environ["HUB_PORT"])
+
+c = get_config()  # type: ignore[name-defined]  # noqa: F821
+c.JupyterHub.bind_url = f"http://127.0.0.1:{port}/behind/"
+c.JupyterHub.hub_bind_url = f"http://127.0.0.1:{port + 1}/behind/"
+c.ConfigurableHTTPProxy.command = [os.environ["HUB_PROXY"]]
+c.ConfigurableHTTPProxy.api_url = f"http://127.0.0.1:{port + 2}"
+c.JupyterHub.authenticator_class = "dummy"
+c.Authenticator.allow_all = True
+c.JupyterHub.spawner_class = "simple"
+c.SimpleLocalProcessSpawner.home_dir_template = f"{folder}/homes/{{username}}"
+c.Spawner.args = ["--allow-root"]
+c.Spawner.env_keep = ["PATH", "LANG", "VIRTUAL_ENV", "PYTHONPATH"]
+c.Spawner.http_timeout = c.Spawner.start_timeout = 120
+c.JupyterHub.db_url = f"sqlite:///{folder}/hub.sqlite"
+c.JupyterHub.cookie_secret_file = f"{folder}/cookie_secret"
+c.JupyterHub.services = [{"name": "test", "api_token": os.environ["HUB_TOKEN"]}]
+c.JupyterHub.load_roles = [
+    {
+        "name": "test",
+        "services": ["test"],
+        "scopes": ["admin:users", "admin:servers", "tokens", "access:servers"],
+    }
+]

@@ -1,0 +1,168 @@
+"""Hosts as people have them: a JupyterHub, and a web server that forwards one port."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.server.real_server import TOKEN, real_server
+
+HERE = Path(__file__).parent
+HUB_PROXY = HERE / "node_modules/.bin/configurable-http-proxy"
+NGINX = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/usr/local/sbin")
+LIMIT = 120.0
+
+NGINX_CONFIG = """
+daemon off; master_process off; worker_processes 1; pid {folder}/nginx.pid; error_log {folder}/error.log;
+events {{ worker_connections 256; }}
+http {{
+  access_log off; client_body_temp_path {folder}/body; proxy_temp_path {folder}/proxy;
+  fastcgi_temp_path {folder}/f; uwsgi_temp_path {folder}/u; scgi_temp_path {folder}/s;
+  map $http_upgrade $connection_upgrade {{ default upgrade; "" close; }}
+  server {{
+    listen 127.0.0.1:{port};
+    location /behind/ {{
+      proxy_pass http://127.0.0.1:{inner};
+      proxy_http_version 1.1;
+      proxy_set_header Host $http_host;
+      proxy_set_header Upgrade $http_upgrade;
+      proxy_set_header Connection $connection_upgrade;
+    }}
+  }}
+}}
+"""
+
+
+@dataclass(frozen=True)
+class Host:
+    """One user's server as a browser reaches it: ``address`` ends with a slash."""
+
+    address: str
+    token: str
+
+    def ask(self, path: str, method: str = "GET", body: object = None) -> tuple[int, bytes]:
+        """The status and the body of an answer."""
+        return ask(f"{self.address}{path}", self.token, method, body)
+
+
+def ask(url: str, token: str, method: str = "GET", body: object = None) -> tuple[int, bytes]:
+    data = None if body is None else json.dumps(body).encode()
+    headers = {"Authorization": f"token {token}", "Content-Type": "application/json"}
+    request = urllib.request.Request(url, data, headers, method=method)
+    try:
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return answer.status, answer.read()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read()
+
+
+def until(condition: Callable[[], Any], limit: float = LIMIT) -> Any:
+    """What the condition says once it says something."""
+    deadline = time.monotonic() + limit
+    while True:
+        with contextlib.suppress(OSError):
+            if found := condition():
+                return found
+        if time.monotonic() > deadline:
+            raise TimeoutError("it did not happen in time")
+        time.sleep(0.1)
+
+
+@contextlib.contextmanager
+def behind_nginx(folder: Path) -> Iterator[Host]:
+    """A Jupyter server of which nginx forwards one port, under a prefix."""
+    assert NGINX is not None
+    with real_server(folder, base_url="/behind/ada/") as server:
+        port = free_ports(1)[0]
+        config = folder / "nginx.conf"
+        config.write_text(NGINX_CONFIG.format(folder=folder, port=port, inner=server.port))
+        with running([NGINX, "-c", str(config), "-p", str(folder)], folder / "nginx.log"):
+            host = Host(f"http://127.0.0.1:{port}/behind/ada/", TOKEN)
+            until(lambda: host.ask("api/status")[0] == 200, 20)
+            yield host
+
+
+@contextlib.contextmanager
+def hub(folder: Path, *users: str) -> Iterator[list[Host]]:
+    """A JupyterHub with a server of each of these users, who have logged in."""
+    port = free_ports(3)[0]
+    token = secrets.token_hex(16)
+    (folder / "homes").mkdir(parents=True)
+    environment = {
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "HOME": str(folder),
+        "LANG": "C.UTF-8",
+        "PYTHONPATH": str(HERE.parents[1]),
+        "HUB_FOLDER": str(folder),
+        "HUB_PORT": str(port),
+        "HUB_TOKEN": token,
+        "HUB_PROXY": str(HUB_PROXY),
+        "CONFIGPROXY_AUTH_TOKEN": secrets.token_hex(16),
+    }
+    command = [sys.executable, "-m", "jupyterhub", "-f", str(HERE / "hub_config.py")]
+    root = f"http://127.0.0.1:{port}/behind/"
+    with running(command, folder / "hub.log", environment, folder):
+        api = f"{root}hub/api/"
+        until(lambda: ask(api, token)[0] == 200)
+        yield [_server_of(user, root, token) for user in users]
+        for user in users:
+            ask(f"{api}users/{user}/server", token, "DELETE")
+
+
+def _server_of(user: str, root: str, token: str) -> Host:
+    api = f"{root}hub/api/users/{user}"
+    assert ask(api, token, "POST")[0] in (201, 409)
+    assert ask(f"{api}/server", token, "POST")[0] in (201, 202)
+    scopes = [f"access:servers!user={user}"]
+    status, body = ask(f"{api}/tokens", token, "POST", {"scopes": scopes, "note": "a browser"})
+    assert status == 201, body
+    host = Host(f"{root}user/{user}/", json.loads(body)["token"])
+    until(lambda: host.ask("nbdist/api/status")[0] == 200)
+    return host
+
+
+def free_ports(count: int) -> range:
+    """So many ports in a row that nobody uses."""
+    for first in range(21_000 + os.getpid() % 5000, 60_000, count):
+        with contextlib.ExitStack() as stack, contextlib.suppress(OSError):
+            for port in range(first, first + count):
+                stack.enter_context(socket.socket()).bind(("127.0.0.1", port))
+            return range(first, first + count)
+    raise OSError("no free ports")
+
+
+@contextlib.contextmanager
+def running(
+    command: list[str], log: Path, environment: dict[str, str] | None = None, folder: Path | None = None
+) -> Iterator[None]:
+    """A service for the length of a block, ended with all that it has started."""
+    with log.open("wb") as file:
+        process = subprocess.Popen(
+            command, stdout=file, stderr=file, env=environment, cwd=folder, start_new_session=True
+        )
+    try:
+        yield
+    except BaseException:
+        print(log.read_text()[-5000:])
+        raise
+    finally:
+        process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(15)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()

@@ -1,0 +1,236 @@
+"""Who may ask for what: nobody without a login, nobody who is not authorized, no page of another site."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from jupyter_server.auth import Authorizer
+from tornado.httpclient import HTTPClientError
+
+from nbdist.server.app import ROUTES
+from nbdist.store import RunStore
+from tests.fakes.directories import WrittenRun
+from tests.fakes.runs import RUN_ID, STARTED
+
+VERBS = [
+    ("GET", "api/status"),
+    ("GET", "api/runs"),
+    ("GET", f"api/runs/{RUN_ID}"),
+    ("DELETE", f"api/runs/{RUN_ID}"),
+    ("POST", f"api/runs/{RUN_ID}/stop"),
+    ("POST", f"api/runs/{RUN_ID}/stacks"),
+    ("POST", f"api/runs/{RUN_ID}/ranks/0/interrupt"),
+    ("GET", f"api/runs/{RUN_ID}/ranks/0/log"),
+    ("HEAD", f"api/runs/{RUN_ID}/ranks/0/log"),
+    ("GET", "api/devices"),
+    ("GET", "api/options"),
+    ("POST", "api/board"),
+    ("GET", "api/stream"),
+    ("GET", f"visualdl/{RUN_ID}/scalar"),
+    ("HEAD", f"visualdl/{RUN_ID}/scalar"),
+    ("POST", f"visualdl/{RUN_ID}/scalar"),
+]
+CHANGES = [(method, path) for method, path in VERBS if method in ("POST", "DELETE")]
+
+
+class AsksNobody(Authorizer):
+    """Refuses what the test says, and remembers what was asked for."""
+
+    refused: frozenset[str] = frozenset()
+    asked: list[tuple[str, str]] = []  # noqa: RUF012
+
+    def is_authorized(self, handler: Any, user: Any, action: str, resource: str) -> bool:
+        self.asked.append((action, resource))
+        return action not in self.refused
+
+
+@pytest.fixture
+def jp_server_config(jp_server_config: dict[str, Any]) -> dict[str, Any]:
+    AsksNobody.refused = frozenset()
+    AsksNobody.asked = []
+    jp_server_config["ServerApp"]["authorizer_class"] = AsksNobody
+    return jp_server_config
+
+
+def test_every_verb_of_every_address_is_in_the_table() -> None:
+    known = {(method.lower(), path) for method, path in VERBS}
+    here = ("get", "head", "post", "put", "patch", "delete")
+    for route, handler in ROUTES:
+        example = route.replace("runs/([^/]+)", f"runs/{RUN_ID}").replace("([^/]+)", "0")
+        example = example.replace("(.*)", f"{RUN_ID}/scalar")
+        own = {verb for verb in here if verb in vars(handler)}
+        assert own == {method for method, path in known if path == example}, route
+
+
+@pytest.mark.parametrize(("method", "path"), VERBS, ids=[" ".join(verb) for verb in VERBS])
+async def test_nobody_gets_in_without_a_login(
+    ask: Callable[..., Any], home: Any, method: str, path: str
+) -> None:
+    run = WrittenRun(home).happened(*STARTED)
+    # a browser that opens VisualDL is sent to the login
+    allowed = (302, 403) if path.startswith("visualdl") else (403,)
+
+    answer = await ask(path, method, headers={"Authorization": "token wrong"})
+
+    assert answer.code in allowed
+    assert RUN_ID.encode() not in answer.body
+    assert not list(run.directory.control.iterdir())
+
+
+@pytest.mark.parametrize(("method", "path"), VERBS, ids=[" ".join(verb) for verb in VERBS])
+async def test_nobody_gets_in_who_is_not_authorized(
+    ask: Callable[..., Any], home: Any, method: str, path: str
+) -> None:
+    run = WrittenRun(home).happened(*STARTED)
+    AsksNobody.refused = frozenset({"read", "write", "execute"})
+
+    answer = await ask(path, method)
+
+    assert answer.code == 403
+    assert AsksNobody.asked[-1][1] == "nbdist"
+    assert not list(run.directory.control.iterdir())
+
+
+async def test_who_may_only_read_stops_nothing_and_deletes_nothing(
+    ask: Callable[..., Any], home: Any
+) -> None:
+    WrittenRun(home).happened(*STARTED)
+    AsksNobody.refused = frozenset({"write"})
+
+    answers = [await ask(path, method) for method, path in CHANGES if "visualdl" not in path]
+
+    assert [answer.code for answer in answers] == [403] * len(answers)
+    assert (await ask("api/runs")).code == 200
+
+
+async def a_browser(jp_fetch: Callable[..., Any], token: str) -> dict[str, str]:
+    """The headers of a browser that has logged in: cookies, and no token."""
+    answer = await jp_fetch("nbdist", "api", "status", params={"token": token}, headers={"Authorization": ""})
+    cookies = [cookie.partition(";")[0] for cookie in answer.headers.get_list("Set-Cookie")]
+    return {"Authorization": "", "Cookie": "; ".join(cookies)}
+
+
+@pytest.mark.parametrize(("method", "path"), CHANGES, ids=[" ".join(verb) for verb in CHANGES])
+async def test_a_browser_changes_nothing_without_the_xsrf_token(
+    ask: Callable[..., Any],
+    jp_fetch: Callable[..., Any],
+    jp_serverapp: Any,
+    home: Any,
+    method: str,
+    path: str,
+) -> None:
+    run = WrittenRun(home).happened(*STARTED)
+    browser = await a_browser(jp_fetch, jp_serverapp.identity_provider.token)
+    assert (await ask("api/runs", headers=dict(browser))).code == 200
+
+    answer = await ask(path, method, headers=browser)
+
+    assert answer.code == 403
+    assert not list(run.directory.control.iterdir())
+    assert run.directory.spec.exists()
+
+
+async def test_a_browser_with_the_xsrf_token_stops_a_run(
+    ask: Callable[..., Any], jp_fetch: Callable[..., Any], jp_serverapp: Any, home: Any
+) -> None:
+    run = WrittenRun(home).happened(*STARTED)
+    browser = await a_browser(jp_fetch, jp_serverapp.identity_provider.token)
+    browser["Cookie"] += f"; _xsrf={'ab' * 16}"
+    browser["X-XSRFToken"] = "ab" * 16
+
+    answer = await ask(f"api/runs/{RUN_ID}/stop", "POST", {"reason": "enough"}, headers=browser)
+
+    assert answer.code == 202, answer.body
+    (request,) = run.directory.control.iterdir()
+    assert json.loads(request.read_text())["reason"] == "enough"
+
+
+@pytest.mark.parametrize("origin", ["https://elsewhere.example", "null"])
+async def test_a_page_of_another_site_opens_no_stream(
+    jp_ws_fetch: Callable[..., Any], jp_fetch: Callable[..., Any], jp_serverapp: Any, origin: str
+) -> None:
+    browser = await a_browser(jp_fetch, jp_serverapp.identity_provider.token)
+
+    with pytest.raises(HTTPClientError, match="403"):
+        await jp_ws_fetch("nbdist", "api", "stream", headers={**browser, "Origin": origin})
+
+
+NO_IDS = (
+    "..",
+    "../..",
+    "%2e%2e",
+    "..%2f..%2fetc",
+    f"..%2fruns%2f{RUN_ID}",
+    f"{RUN_ID}%2f..%2f{RUN_ID}",
+    f"{RUN_ID}%00",
+    f"{RUN_ID}%0a",
+    f"{RUN_ID}.",
+    RUN_ID.upper(),
+    "/etc/passwd",
+    "~root",
+    "20261120-141503-" + "x" * 200 + "-k3f9",
+    quote("٢0261120-141503-lenet-k3f9"),
+)
+BELOW_A_RUN = (("GET", ""), ("DELETE", ""), ("POST", "/stop"), ("POST", "/stacks"), ("GET", "/ranks/0/log"))
+
+
+async def test_what_is_no_id_of_a_run_leads_nowhere(
+    http_server_client: Any, jp_auth_header: dict[str, str], jp_base_url: str, home: Any
+) -> None:
+    run = WrittenRun(home).happened(*STARTED)
+    codes = {}
+
+    for run_id in NO_IDS:
+        for method, below in BELOW_A_RUN:
+            path = f"{jp_base_url}nbdist/api/runs/{run_id}{below}"
+            body = "" if method == "POST" else None
+            try:
+                answer = await http_server_client.fetch(
+                    path, method=method, body=body, headers=jp_auth_header, raise_error=False
+                )
+            except ValueError:
+                continue  # even the client takes it for no address
+            codes[method, path] = answer.code
+
+    assert {path: code for path, code in codes.items() if code not in (400, 404, 405)} == {}
+    assert run.directory.spec.exists()
+    assert not list(run.directory.control.iterdir())
+
+
+async def test_a_link_in_the_place_of_a_run_leads_nowhere(ask: Callable[..., Any], home: Any) -> None:
+    run = WrittenRun(home).happened(*STARTED)
+    link = RunStore(home).runs / "20261120-141504-other-k3f9"
+    link.symlink_to(run.directory.path)
+
+    assert (await ask(f"api/runs/{link.name}")).code == 404
+    assert len(json.loads((await ask("api/runs")).body)["runs"]) == 1
+
+
+async def test_a_run_of_another_user_is_refused(ask: Callable[..., Any], home: Any) -> None:
+    if os.geteuid():
+        pytest.skip("only root can give a directory to another user")
+    run = WrittenRun(home).happened(*STARTED)
+    os.chown(run.directory.path, 65534, 65534)
+
+    answers = [await ask(path, method) for method, path in VERBS if f"api/runs/{RUN_ID}" in path]
+
+    assert {answer.code for answer in answers} == {404}
+    assert json.loads((await ask("api/runs")).body)["runs"] == []
+
+
+async def test_a_log_that_is_a_link_is_not_followed(
+    ask: Callable[..., Any], home: Any, tmp_path: Any
+) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("a secret")
+    run = WrittenRun(home).happened(*STARTED)
+    run.directory.rank(0).log.symlink_to(secret)
+
+    answer = await ask(f"api/runs/{RUN_ID}/ranks/0/log")
+
+    assert b"secret" not in answer.body

@@ -1,0 +1,38 @@
+"""What a server loads when it starts, and what a kernel does not."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+HEAVY = ("anywidget", "ipywidgets", "torch", "paddle", "visualdl", "flask", "nbdist.runner", "nbdist.magics")
+
+
+def loaded_after(statement: str) -> set[str]:
+    code = f"{statement}\nimport sys, json\nprint(json.dumps(sorted(sys.modules)))"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    return set(json.loads(out))
+
+
+def test_the_server_loads_nothing_that_it_does_not_need() -> None:
+    loaded = loaded_after("import nbdist; nbdist._jupyter_server_extension_points()")
+
+    assert "nbdist.server.app" in loaded
+    assert loaded.isdisjoint(HEAVY)
+
+
+def test_a_rank_or_a_kernel_loads_no_server() -> None:
+    loaded = loaded_after("import nbdist; nbdist.log")
+
+    assert not {name for name in loaded if name.startswith(("nbdist.server", "jupyter_server", "tornado"))}
+
+
+def test_an_installation_enables_the_extension() -> None:
+    config = json.loads((ROOT / "jupyter-config/jupyter_server_config.d/nbdist.json").read_text())
+    project = (ROOT / "pyproject.toml").read_text()
+
+    assert config == {"ServerApp": {"jpserver_extensions": {"nbdist": True}}}
+    assert '"jupyter-config/jupyter_server_config.d" = "etc/jupyter/jupyter_server_config.d"' in project

@@ -1,0 +1,128 @@
+"""A rank's log by byte ranges."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nbdist.model import RunState
+from tests.fakes.directories import WrittenRun
+from tests.fakes.runs import RUN_ID, STARTED, attempt_started, exited, run_ended
+
+Ask = Callable[..., Any]
+LOG = f"api/runs/{RUN_ID}/ranks/0/log"
+TEXT = b"".join(b"line %d \xe4\xb8\xad\r\xff\n" % number for number in range(1000))
+
+
+@pytest.fixture
+def run(home: Path) -> WrittenRun:
+    return WrittenRun(home).happened(*STARTED).printed(0, TEXT)
+
+
+@pytest.mark.parametrize(
+    ("asked", "low", "high"),
+    [
+        ("bytes=0-9", 0, 10),
+        ("bytes=-50", len(TEXT) - 50, len(TEXT)),
+        (f"bytes={len(TEXT) - 5}-{len(TEXT) + 5000}", len(TEXT) - 5, len(TEXT)),
+        ("bytes=100-", 100, len(TEXT)),
+    ],
+    ids=["the begin", "the end", "beyond the end", "from somewhere on"],
+)
+async def test_a_part_is_its_bytes(ask: Ask, run: WrittenRun, asked: str, low: int, high: int) -> None:
+    answer = await ask(LOG, headers={"Range": asked, "Accept-Encoding": "gzip"})
+
+    assert answer.code == 206
+    assert answer.headers["Content-Range"] == f"bytes {low}-{high - 1}/{len(TEXT)}"
+    assert answer.body == TEXT[low:high]
+
+
+async def test_several_parts_come_as_one_answer(ask: Ask, run: WrittenRun) -> None:
+    answer = await ask(LOG, headers={"Range": "bytes=0-4,10-19,-3"})
+
+    kind, _, boundary = answer.headers["Content-Type"].partition("; boundary=")
+    parts = answer.body.split(b"--" + boundary.encode())
+    assert (answer.code, kind) == (206, "multipart/byteranges")
+    assert [part.partition(b"\r\n\r\n")[2][:-2] for part in parts[1:-1]] == [TEXT[:5], TEXT[10:20], TEXT[-3:]]
+    assert int(answer.headers["Content-Length"]) == len(answer.body)
+
+
+async def test_what_is_not_there_is_said_with_the_length(ask: Ask, run: WrittenRun) -> None:
+    answer = await ask(LOG, headers={"Range": f"bytes={len(TEXT)}-"})
+
+    assert answer.code == 416
+    assert answer.headers["Content-Range"] == f"bytes */{len(TEXT)}"
+
+
+async def test_a_log_that_grows_is_read_on(ask: Ask, run: WrittenRun) -> None:
+    whole = await ask(LOG)
+    run.printed(0, b"and more\n")
+
+    rest = await ask(LOG, headers={"Range": f"bytes={len(whole.body)}-", "If-Range": whole.headers["ETag"]})
+    again = await ask(LOG, headers={"If-None-Match": whole.headers["ETag"]})
+
+    assert whole.body == TEXT
+    assert (rest.code, rest.body) == (206, b"and more\n")
+    assert (again.code, again.body) == (200, TEXT + b"and more\n")
+
+
+async def test_another_file_is_read_from_its_start(ask: Ask, run: WrittenRun) -> None:
+    answer = await ask(LOG, headers={"Range": "bytes=5-", "If-Range": '"of another file"'})
+
+    assert (answer.code, answer.body) == (200, TEXT)
+
+
+async def test_head_tells_the_length(ask: Ask, run: WrittenRun) -> None:
+    answer = await ask(LOG, "HEAD")
+
+    assert (answer.code, answer.body) == (200, b"")
+    assert answer.headers["Content-Length"] == str(len(TEXT))
+
+
+async def test_it_is_text_that_a_browser_does_not_run(ask: Ask, run: WrittenRun) -> None:
+    run.printed(1, b"<script>alert(1)</script>")
+
+    shown = await ask(f"api/runs/{RUN_ID}/ranks/1/log")
+    saved = await ask(LOG, params={"download": "1"})
+
+    assert shown.headers["Content-Type"] == "text/plain; charset=utf-8"
+    assert shown.headers["X-Content-Type-Options"] == "nosniff"
+    assert "default-src 'none'" in shown.headers["Content-Security-Policy"]
+    assert saved.headers["Content-Disposition"] == 'attachment; filename="lenet-k3f9-rank0.log"'
+
+
+async def test_each_attempt_has_its_log(ask: Ask, run: WrittenRun) -> None:
+    run.happened(exited(0, 1), exited(1, 1, ended=True), attempt_started(2))
+    second = run.directory.rank(0, 2)
+    second.path.mkdir(parents=True)
+    second.log.write_text("second\n")
+
+    answers = [await ask(LOG, params=params) for params in ({}, {"attempt": "1"}, {"attempt": "3"})]
+
+    assert [answer.code for answer in answers] == [200, 200, 404]
+    assert answers[0].body == b"second\n"
+    assert answers[1].body == TEXT
+
+
+async def test_a_rank_that_has_not_written_yet_has_an_empty_log(ask: Ask, run: WrittenRun) -> None:
+    answer = await ask(f"api/runs/{RUN_ID}/ranks/1/log")
+
+    assert (answer.code, answer.body) == (200, b"")
+
+
+@pytest.mark.parametrize("rank", ["2", "-1", "x", "1e3", "99999999999", "٠"])
+async def test_there_is_no_other_rank(ask: Ask, run: WrittenRun, rank: str) -> None:
+    assert (await ask(f"api/runs/{RUN_ID}/ranks/{rank}/log")).code == 404
+
+
+async def test_a_run_that_has_ended_is_stopped_already(ask: Ask, run: WrittenRun) -> None:
+    run.happened(exited(0), exited(1), run_ended(RunState.SUCCEEDED))
+
+    answer = await ask(f"api/runs/{RUN_ID}/stop", "POST")
+
+    assert (answer.code, json.loads(answer.body)["state"]) == (200, "succeeded")
+    assert not list(run.directory.control.iterdir())

@@ -1,0 +1,174 @@
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nbdist.model import ProcessId, RunState
+from nbdist.server.run_list import RunList
+from nbdist.store import RunStore
+from tests.fakes.directories import WrittenRun
+from tests.fakes.runs import CREATED, STARTED, a_spec, exited, run_ended, supervisor_started
+
+Ask = Callable[..., Any]
+ENDED = (*STARTED, exited(0), exited(1), run_ended(RunState.SUCCEEDED))
+
+
+def run_id(number: int, name: str = "lenet") -> str:
+    return f"20261120-{number:06}-{name}-k3f9"
+
+
+def written(home: Path, number: int, name: str = "lenet", **more: Any) -> WrittenRun:
+    return WrittenRun(home, a_spec(run_id=run_id(number, name), name=name, **more))
+
+
+@pytest.fixture
+def runs(home: Path) -> RunList:
+    return RunList(RunStore(home), clock=lambda: CREATED + 100)
+
+
+def ids(page: Any) -> list[str]:
+    return [row.run_id for row in page.rows]
+
+
+def test_the_newest_come_first_page_by_page(home: Path, runs: RunList) -> None:
+    for number in range(10):
+        written(home, number).happened(*ENDED)
+
+    first = runs.page(limit=4)
+    second = runs.page(limit=4, before=first.next)
+    last = runs.page(limit=4, before=second.next)
+
+    assert ids(first) == [run_id(number) for number in (9, 8, 7, 6)]
+    assert ids(second) == [run_id(number) for number in (5, 4, 3, 2)]
+    assert (ids(last), last.next) == ([run_id(1), run_id(0)], None)
+
+
+def test_what_goes_on_is_on_the_first_page_alone(home: Path, runs: RunList) -> None:
+    written(home, 0, "old").happened(*STARTED)
+    for number in range(1, 6):
+        written(home, number).happened(*ENDED)
+
+    first = runs.page(limit=2)
+    second = runs.page(limit=10, before=first.next)
+
+    assert ids(first) == [run_id(0, "old"), run_id(5), run_id(4)]
+    assert first.live == second.live == 1
+    assert ids(second) == [run_id(3), run_id(2), run_id(1)]
+
+
+@pytest.mark.parametrize(
+    ("search", "found"),
+    [
+        ("lenet", [2, 0]),
+        ("LENET 000000", [0]),
+        ("resnet", [1]),
+        ("vision.ipynb", [1]),
+        ("succeeded", [2, 1, 0]),
+        ("no", []),
+    ],
+)
+def test_a_search_wants_all_its_words(home: Path, runs: RunList, search: str, found: list[int]) -> None:
+    names = ["lenet", "resnet", "lenet"]
+    for number, name in enumerate(names):
+        notebook = "/home/ada/vision.ipynb" if name == "resnet" else ""
+        written(home, number, name, notebook=notebook).happened(*ENDED)
+
+    assert ids(runs.page(limit=10, search=search)) == [run_id(number, names[number]) for number in found]
+
+
+def test_a_run_that_ends_is_seen(home: Path, runs: RunList) -> None:
+    run = written(home, 0).happened(*STARTED)
+    before = runs.page(limit=5)
+    run.happened(exited(0), exited(1), run_ended(RunState.SUCCEEDED))
+
+    after = runs.page(limit=5)
+
+    assert (before.rows[0].state, before.live) == ("running", 1)
+    assert (after.rows[0].state, after.live) == ("succeeded", 0)
+
+
+def test_a_run_that_was_lost_is_found_out(home: Path, runs: RunList) -> None:
+
+    gone = ProcessId(pid=2**22 - 1, start_time=1, boot_id="of another boot")
+    written(home, 0).happened(supervisor_started(gone, host=os.uname().nodename), *STARTED[1:])
+
+    page = runs.page(limit=5)
+
+    assert (page.rows[0].state, page.live) == ("lost", 0)
+
+
+def test_what_cannot_be_read_is_left_out(home: Path, runs: RunList) -> None:
+    written(home, 0).happened(*ENDED)
+    written(home, 1).directory.spec.write_text("{")
+    (RunStore(home).runs / "not-a-run").mkdir()
+
+    assert ids(runs.page(limit=5)) == [run_id(0)]
+
+
+def test_a_row_says_how_the_run_stands(home: Path, runs: RunList) -> None:
+    run = written(home, 0)
+    run.happened(*STARTED)
+    with run.directory.rank(0).metrics.open("w") as metrics:
+        for step in range(1000):
+            values = {"accuracy": step / 1000, "loss": 1 / (step + 1)}
+            metrics.write(json.dumps({"t": CREATED + step, "step": step, "v": values}) + "\n")
+
+    (row,) = runs.page(limit=5).rows
+
+    assert row.spark is not None
+    assert (row.spark.tag, len(row.spark.values)) == ("loss", 40)
+    assert row.spark.values[0] > 0.05
+    assert row.spark.values[-1] == 0.001
+    assert row.headline == "loss 0.001"
+    assert row.devices == ("CPU",)
+
+
+def test_the_first_failure_is_the_headline(home: Path, runs: RunList) -> None:
+    run = written(home, 0)
+    run.raised(1, "ValueError", "no such label", time=CREATED + 5)
+    run.happened(
+        *STARTED, exited(1, 1), exited(0, -15, ended=True), run_ended(RunState.FAILED, "rank 1 failed")
+    )
+
+    (row,) = runs.page(limit=5).rows
+
+    assert "ValueError" in row.headline
+
+
+def test_many_runs_are_listed_at_once(home: Path) -> None:
+    for number in range(300):
+        written(home, number).happened(*ENDED)
+    runs = RunList(RunStore(home))
+
+    begun = time.thread_time()
+    page = runs.page(limit=50)
+    cold = time.thread_time() - begun
+    begun = time.thread_time()
+    runs.page(limit=50)
+    warm = time.thread_time() - begun
+
+    assert len(page.rows) == 50
+    # seconds of CPU, since the machine may be busy
+    assert cold < 0.2
+    assert warm < 0.05
+
+
+async def test_a_page_of_the_list_over_http(ask: Ask, home: Path) -> None:
+    for number in range(3):
+        written(home, number).happened(*ENDED)
+
+    first = json.loads((await ask("api/runs", params={"limit": "2"})).body)
+    second = json.loads((await ask("api/runs", params={"before": first["next"]})).body)
+    wrong = [
+        (await ask("api/runs", params=params)).code
+        for params in ({"limit": "0"}, {"limit": "x"}, {"before": "../.."}, {"search": "x" * 201})
+    ]
+
+    assert [row["run_id"] for row in (*first["runs"], *second["runs"])] == [run_id(n) for n in (2, 1, 0)]
+    assert wrong == [400] * 4
