@@ -12,8 +12,9 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Protocol
 
 import nbformat
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
@@ -40,9 +41,23 @@ def chromium() -> str | None:
 class LabServer:
     """A JupyterLab with configuration, data and runs of its own, on a free port of loopback."""
 
-    def __init__(self, root: Path, *options: str, without: Sequence[str] = ()) -> None:
-        """``options`` are further ones of the command line; ``without`` names lab extensions to disable."""
+    entry = f"token={TOKEN}&reset"
+    """What an address of a page ends with, for whoever has not logged in."""
+
+    def __init__(
+        self,
+        root: Path,
+        *options: str,
+        without: Sequence[str] = (),
+        base_url: str = "/",
+        python: str = sys.executable,
+        variables: Mapping[str, str] | None = None,
+    ) -> None:
+        """``options`` are further ones of the command line; ``without`` names lab extensions to disable;
+        ``variables`` are added to the environment."""
         self.root = root
+        self.base_url = base_url
+        self._variables = dict(variables or {})
         self.notebooks = root / "notebooks"
         self.home = root / "nbdist"
         self.notebooks.mkdir()
@@ -57,7 +72,7 @@ class LabServer:
         log = os.open(self.log, os.O_WRONLY | os.O_CREAT)
         self._process = subprocess.Popen(
             [
-                sys.executable,
+                python,
                 "-m",
                 "jupyterlab",
                 "--no-browser",
@@ -66,6 +81,7 @@ class LabServer:
                 f"--port={self.port}",
                 "--ServerApp.port_retries=0",
                 f"--IdentityProvider.token={TOKEN}",
+                f"--ServerApp.base_url={base_url}",
                 f"--ServerApp.root_dir={self.notebooks}",
                 "--LabApp.expose_app_in_browser=True",
                 "--JupyterNotebookApp.expose_app_in_browser=True",
@@ -90,6 +106,7 @@ class LabServer:
             "LANG": "en_US.UTF-8",
             # nbclassic's requests are told from a console's by the name of the user
             "USER": os.environ.get("USER", "someone"),
+            **self._variables,
         }
 
     def set_up(self, plugin: str, settings: dict[str, object]) -> None:
@@ -121,19 +138,28 @@ class LabServer:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}/"
+        return f"http://127.0.0.1:{self.port}{self.base_url}"
 
-    def write_notebook(self, name: str, *cells: str) -> Path:
+    def write_notebook(self, name: str, *cells: str, kernel: str = "python3") -> Path:
         """A notebook with these code cells."""
-        notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
-        notebook.metadata["kernelspec"] = {
-            "name": "python3",
-            "display_name": "Python 3",
-            "language": "python",
-        }
-        path = self.notebooks / name
-        nbformat.write(notebook, path)
-        return path
+        return write_notebook(self.notebooks / name, *cells, kernel=kernel)
+
+
+def write_notebook(path: Path, *cells: str, kernel: str = "python3") -> Path:
+    """A notebook with these code cells, for the kernel of that name."""
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+    notebook.metadata["kernelspec"] = {"name": kernel, "display_name": kernel, "language": "python"}
+    nbformat.write(notebook, path)
+    return path
+
+
+class NotebookServer(Protocol):
+    """Where notebooks are opened: ``url`` ends with a slash, ``entry`` comes behind the question mark."""
+
+    @property
+    def url(self) -> str: ...
+    @property
+    def entry(self) -> str: ...
 
 
 class LabPage:
@@ -143,11 +169,13 @@ class LabPage:
     cells = ".jp-Notebook .jp-Cell"
     prompt = ".jp-InputPrompt"
 
-    def __init__(self, server: LabServer, page: Page, notebook: Path, folder: str = "lab/tree") -> None:
+    def __init__(
+        self, server: NotebookServer, page: Page, notebook: Path, folder: str = "lab/tree"
+    ) -> None:
         self.server = server
         self.page = page
         self.path = notebook
-        page.goto(f"{server.url}{folder}/{notebook.name}?token={TOKEN}&reset")
+        page.goto(f"{server.url}{folder}/{notebook.name}?{server.entry}")
         page.locator(self.cells).first.wait_for(timeout=60_000)
         self.wait_until_ready()
 
@@ -195,7 +223,7 @@ class ClassicPage(LabPage):
     cells = "#notebook .cell"
     prompt = ".input_prompt"
 
-    def __init__(self, server: LabServer, page: Page, notebook: Path) -> None:
+    def __init__(self, server: NotebookServer, page: Page, notebook: Path) -> None:
         super().__init__(server, page, notebook, "nbclassic/notebooks")
 
     def wait_until_ready(self) -> None:

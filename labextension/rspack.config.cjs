@@ -1,0 +1,20 @@
+/** What JupyterLab's builder is to know beyond its own: that the sources are TypeScript. */
+module.exports = {
+  resolve: { extensions: ['.ts', '.tsx', '.js', '.json'] },
+  module: {
+    rules: [
+      {
+        test: /\.tsx?$/,
+        loader: 'builtin:swc-loader',
+        options: {
+          jsc: {
+            parser: { syntax: 'typescript', tsx: true },
+            transform: { react: { runtime: 'automatic' } },
+            target: 'es2022',
+          },
+        },
+        type: 'javascript/auto',
+      },
+    ],
+  },
+};

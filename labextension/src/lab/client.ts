@@ -1,0 +1,159 @@
+/** Everything that is asked of the Jupyter server. No other module of the extension fetches. */
+import { absent, decode, Malformed, object, stall, text } from '../decode';
+import type { RunView, StallView } from '../protocol';
+import {
+  devices,
+  options,
+  runPage,
+  runRow,
+  type Devices,
+  type Option,
+  type RunPage,
+  type RunRow,
+} from './rows';
+
+/** The server that serves the page, as JupyterLab's ServerConnection knows it. */
+export interface Server {
+  /** ends with a slash */
+  readonly baseUrl: string;
+  readonly wsUrl: string;
+  /** appended to addresses of sockets; empty where a cookie says who asks */
+  readonly token: string;
+  request(url: string, init: RequestInit): Promise<Response>;
+  socket(url: string): WebSocket;
+}
+
+/** The server has no nbdist: it is not installed beside it, or the server has not been started again. */
+export class NoExtension extends Error {}
+
+/** What the server says about a request that it does not do. */
+export class Refusal extends Error {
+  constructor(
+    readonly status: number,
+    message: string,
+  ) {
+    super(message);
+  }
+}
+
+/** The server cannot be reached. */
+export class Offline extends Error {}
+
+export interface RunDetail {
+  row: RunRow;
+  view: RunView | null;
+  cell: string;
+}
+
+export class Client {
+  constructor(private readonly server: Server) {}
+
+  async runs(query: { limit?: number; before?: string | null; search?: string } = {}): Promise<RunPage> {
+    const given = Object.entries(query).filter(([, value]) => value);
+    const asked = new URLSearchParams(given.map(([name, value]) => [name, String(value)]));
+    return runPage(await this.get(`api/runs?${asked}`));
+  }
+
+  async run(runId: string): Promise<RunDetail> {
+    const fields = object(await this.get(`api/runs/${encodeURIComponent(runId)}`));
+    const message = decode({ kind: 'update', view: fields['view'], deltas: [] });
+    return {
+      row: runRow(fields['row']),
+      view: message?.kind === 'update' ? message.view : null,
+      cell: absent(fields['cell']) ? '' : text(fields['cell']),
+    };
+  }
+
+  async stop(runId: string, reason: string): Promise<void> {
+    await this.send('POST', `api/runs/${encodeURIComponent(runId)}/stop`, { reason });
+  }
+
+  /** Where the ranks are now. Takes up to some seconds. */
+  async stacks(runId: string): Promise<StallView> {
+    const taken = object(await this.send('POST', `api/runs/${encodeURIComponent(runId)}/stacks`));
+    return stall(object(taken['stall']));
+  }
+
+  /** As Ctrl-C does in a terminal, to one rank. */
+  async interrupt(runId: string, rank: number): Promise<void> {
+    await this.send('POST', `api/runs/${encodeURIComponent(runId)}/ranks/${rank}/interrupt`);
+  }
+
+  async remove(runId: string): Promise<void> {
+    await this.send('DELETE', `api/runs/${encodeURIComponent(runId)}`);
+  }
+
+  /** The address of VisualDL over these runs. */
+  async board(runIds: readonly string[]): Promise<string> {
+    return text(object(await this.send('POST', 'api/board', { run_ids: runIds }))['url']);
+  }
+
+  async devices(): Promise<Devices> {
+    return devices(await this.get('api/devices'));
+  }
+
+  async options(): Promise<readonly Option[]> {
+    return options(await this.get('api/options'));
+  }
+
+  /** Where a browser gets the whole log of a rank as a file. */
+  logUrl(runId: string, rank: number): string {
+    return `${this.url(`api/runs/${encodeURIComponent(runId)}/ranks/${rank}/log`)}?download=1`;
+  }
+
+  socket(): WebSocket {
+    const { wsUrl, token } = this.server;
+    const asker = token ? `?token=${encodeURIComponent(token)}` : '';
+    return this.server.socket(`${wsUrl}nbdist/api/stream${asker}`);
+  }
+
+  private url(path: string): string {
+    return `${this.server.baseUrl}nbdist/${path}`;
+  }
+
+  private get(path: string): Promise<unknown> {
+    return this.send('GET', path);
+  }
+
+  private async send(method: string, path: string, body?: object): Promise<unknown> {
+    const init: RequestInit = { method, ...(body && { body: JSON.stringify(body) }) };
+    let response: Response;
+    try {
+      response = await this.server.request(this.url(path), init);
+    } catch (problem) {
+      throw new Offline(problem instanceof Error ? problem.message : String(problem));
+    }
+    const answer = await readJson(response);
+    if (response.ok) {
+      return answer;
+    }
+    const message = messageOf(answer);
+    // a server without the extension knows no such path, and answers with a page or a text of its own
+    if (response.status === 404 && (message === null || !path.startsWith('api/runs/'))) {
+      throw new NoExtension();
+    }
+    throw response.status >= 502 && message === null
+      ? new Offline(response.statusText)
+      : new Refusal(response.status, message ?? `${response.status} ${response.statusText}`);
+  }
+}
+
+async function readJson(response: Response): Promise<unknown> {
+  try {
+    const written = await response.text();
+    return written ? (JSON.parse(written) as unknown) : null;
+  } catch {
+    return null;
+  }
+}
+
+function messageOf(answer: unknown): string | null {
+  try {
+    return text(object(answer)['message']);
+  } catch (problem) {
+    if (problem instanceof Malformed) {
+      return null;
+    }
+    throw problem;
+  }
+}

@@ -1,0 +1,156 @@
+/** The line `%%distributed …` of a cell: where it is, what is being typed in it, and another in its place. */
+import type { Option } from './rows';
+
+export const MAGIC = '%%distributed';
+
+/** What the form asks for. */
+export interface Wanted {
+  /** ranks on the CPU, or ids of GPUs */
+  ranks: { kind: 'cpu'; count: number } | { kind: 'gpus'; ids: readonly number[] };
+  name: string;
+  framework: string;
+  detach: boolean;
+}
+
+/** The words of a line as a shell splits them, with the quotes that they were written with. */
+export function wordsOf(line: string): string[] {
+  return line.match(/(?:[^\s"']+|"(?:\\.|[^"\\])*"?|'[^']*'?)+/g) ?? [];
+}
+
+/** The first line of a cell if it is ours, null if not. */
+export function firstLine(source: string): string | null {
+  const line = source.split('\n', 1)[0]!;
+  return new RegExp(`^${MAGIC}(\\s|$)`).test(line) ? line : null;
+}
+
+const COUNT = ['-n', '--nproc', '--nproc_per_node', '--nproc-per-node'];
+const GPUS = ['--gpus', '--selected_gpus', '--devices'];
+const NAME = ['--name'];
+const FRAMEWORK = ['--framework'];
+const DETACH = ['-d', '--detach'];
+const ASKED: readonly (readonly string[])[] = [COUNT, GPUS, NAME, FRAMEWORK];
+
+/** What the cell's first line says now, as far as the form knows it. */
+export function wantedOf(source: string): Wanted {
+  const wanted: Wanted = { ranks: { kind: 'cpu', count: 2 }, name: '', framework: 'auto', detach: false };
+  for (const { flag, value } of pairs(wordsOf(firstLine(source) ?? '').slice(1))) {
+    if (COUNT.includes(flag) && /^\d+$/.test(value)) {
+      wanted.ranks = { kind: 'cpu', count: Number(value) };
+    } else if (GPUS.includes(flag) && /^[\d, ]+$/.test(unquoted(value))) {
+      const ids = unquoted(value).split(',').map(Number);
+      wanted.ranks = { kind: 'gpus', ids };
+    } else if (NAME.includes(flag)) {
+      wanted.name = unquoted(value);
+    } else if (FRAMEWORK.includes(flag)) {
+      wanted.framework = value;
+    } else if (DETACH.includes(flag)) {
+      wanted.detach = true;
+    }
+  }
+  return wanted;
+}
+
+/** The cell with this first line: options that the form does not know stay as they were written. */
+export function withFirstLine(source: string, wanted: Wanted): string {
+  const before = firstLine(source);
+  const kept = pairs(wordsOf(before ?? '').slice(1))
+    .filter(({ flag }) => ![...ASKED, DETACH].some(flags => flags.includes(flag)))
+    .map(({ written }) => written);
+  const { ranks, name, framework, detach } = wanted;
+  const words = [
+    MAGIC,
+    ranks.kind === 'cpu' ? `-n ${ranks.count}` : `--gpus ${ranks.ids.join(',')}`,
+    ...(framework === 'auto' ? [] : [`--framework ${framework}`]),
+    ...(name ? [`--name ${quoted(name)}`] : []),
+    ...(detach ? ['-d'] : []),
+    ...kept,
+  ];
+  const rest = before === null ? source : source.slice(before.length).replace(/^\n/, '');
+  return `${words.join(' ')}\n${rest}`;
+}
+
+interface Pair {
+  flag: string;
+  value: string;
+  written: string;
+}
+
+/** Flags with what stands behind them. A word that is no flag belongs to the flag before it. */
+function pairs(words: readonly string[]): readonly Pair[] {
+  const found: Pair[] = [];
+  for (const word of words) {
+    const last = found.at(-1);
+    if (word.startsWith('-') || !last) {
+      const [flag, ...value] = word.split('=');
+      found.push({ flag: flag!, value: value.join('='), written: word });
+    } else {
+      last.value = last.value ? `${last.value} ${word}` : word;
+      last.written += ` ${word}`;
+    }
+  }
+  return found;
+}
+
+function unquoted(word: string): string {
+  return word.replace(/^(["'])(.*)\1$/, '$2');
+}
+
+function quoted(text: string): string {
+  return /^[\w.-]+$/.test(text) ? text : `"${text.replace(/["\\]/g, '')}"`;
+}
+
+/** What can be completed where the cursor is. */
+export interface Completion {
+  /** column of the first character that is replaced */
+  start: number;
+  items: readonly { text: string; label: string; option: Option }[];
+}
+
+/** Flags that begin as the word before the cursor does, or the choices of the flag in front of it. */
+export function complete(line: string, column: number, options: readonly Option[]): Completion | null {
+  const before = line.slice(0, column);
+  if (firstLine(before) === null || before.length <= MAGIC.length) {
+    return null;
+  }
+  const word = /\S*$/.exec(before)![0];
+  const flag = wordsOf(before.slice(0, before.length - word.length)).at(-1) ?? '';
+  const valued = options.find(option => option.metavar && option.flags.includes(flag));
+  if (valued && !word.startsWith('-')) {
+    const items = valued.choices
+      .filter(choice => choice.startsWith(word))
+      .map(choice => ({ text: choice, label: choice, option: valued }));
+    return items.length ? { start: column - word.length, items } : null;
+  }
+  if (word && !word.startsWith('-')) {
+    return null;
+  }
+  const given = new Set(wordsOf(line).filter(each => each !== word));
+  const items = options
+    .filter(option => option.many || !option.flags.some(each => given.has(each)))
+    .flatMap(option =>
+      option.flags
+        .filter(each => each.startsWith(word))
+        .map(each => ({ text: each, label: `${each} ${option.metavar}`.trimEnd(), option })),
+    );
+  return items.length ? { start: column - word.length, items } : null;
+}
+
+/** The option whose name is at this column, and where the name stands. */
+export function optionAt(
+  line: string,
+  column: number,
+  options: readonly Option[],
+): { option: Option; from: number; to: number } | null {
+  if (firstLine(line) === null) {
+    return null;
+  }
+  for (const match of line.matchAll(/(?<=\s)-[^\s=]+/g)) {
+    const from = match.index;
+    const to = from + match[0].length;
+    const option = options.find(each => each.flags.includes(match[0]));
+    if (option && from <= column && column <= to) {
+      return { option, from, to };
+    }
+  }
+  return null;
+}

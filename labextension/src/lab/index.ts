@@ -1,0 +1,11 @@
+import comparison from './plugins/comparison';
+import completion from './plugins/completion';
+import dashboard from './plugins/dashboard';
+import lines from './plugins/lines';
+import notebook from './plugins/notebook';
+import notices from './plugins/notices';
+import service from './plugins/service';
+import sidebar from './plugins/sidebar';
+import status from './plugins/status';
+
+export default [service, sidebar, dashboard, comparison, status, notices, notebook, completion, lines];

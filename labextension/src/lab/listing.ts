@@ -1,0 +1,113 @@
+/** How the rows of the sidebar lie below each other: groups by day, each with a heading; only those in view
+ * are drawn. */
+import type { RunRow } from './rows';
+import type { Language } from '../words';
+import type { LabWords } from './words';
+
+export const HEADING = 28;
+export const ROW = 52;
+/** pixels drawn above and below what can be seen */
+const OVERSCAN = 200;
+const DAY = 86_400_000;
+
+export type Item =
+  | { kind: 'heading'; top: number; height: number; title: string; count: number }
+  | { kind: 'run'; top: number; height: number; row: RunRow; position: number };
+
+export interface Listing {
+  items: readonly Item[];
+  height: number;
+  runs: number;
+}
+
+/** `now` in milliseconds; days are the reader's. */
+export function listing(rows: readonly RunRow[], now: number, words: LabWords, language: Language): Listing {
+  const groups = new Map<string, RunRow[]>();
+  for (const row of rows) {
+    const title = row.live ? words.active : dayOf(row.created * 1000, now, words, language);
+    const group = groups.get(title);
+    if (group) {
+      group.push(row);
+    } else {
+      groups.set(title, [row]);
+    }
+  }
+  const items: Item[] = [];
+  let top = 0;
+  let position = 0;
+  for (const [title, group] of groups) {
+    items.push({ kind: 'heading', top, height: HEADING, title, count: group.length });
+    top += HEADING;
+    for (const row of group) {
+      items.push({ kind: 'run', top, height: ROW, row, position: position++ });
+      top += ROW;
+    }
+  }
+  return { items, height: top, runs: position };
+}
+
+/** The items that are in view, or nearly. */
+export function inView({ items }: Listing, scrolled: number, height: number): readonly Item[] {
+  const from = firstFrom(items, scrolled - OVERSCAN);
+  const to = firstFrom(items, scrolled + height + OVERSCAN);
+  return items.slice(from, to);
+}
+
+/** Position of the first item that ends below `y`. */
+function firstFrom(items: readonly Item[], y: number): number {
+  let low = 0;
+  let high = items.length;
+  while (low < high) {
+    const middle = (low + high) >>> 1;
+    const { top, height } = items[middle]!;
+    if (top + height <= y) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return low;
+}
+
+const FORMATS = new Map<string, Intl.DateTimeFormat>();
+
+function dayOf(time: number, now: number, words: LabWords, language: Language): string {
+  const days = Math.round((midnight(now) - midnight(time)) / DAY);
+  if (days <= 0) {
+    return words.today;
+  }
+  if (days === 1) {
+    return words.yesterday;
+  }
+  const thisYear = new Date(time).getFullYear() === new Date(now).getFullYear();
+  return format(language, thisYear).format(time);
+}
+
+function format(language: Language, thisYear: boolean): Intl.DateTimeFormat {
+  const key = `${language}${thisYear}`;
+  const made =
+    FORMATS.get(key) ??
+    new Intl.DateTimeFormat(language === 'zh' ? 'zh-CN' : 'en', {
+      ...(thisYear ? { weekday: 'long' } : { year: 'numeric' }),
+      day: 'numeric',
+      month: 'long',
+    });
+  FORMATS.set(key, made);
+  return made;
+}
+
+function midnight(time: number): number {
+  return new Date(time).setHours(0, 0, 0, 0);
+}
+
+/** `now`, `5 min`, `3 h`, `12 d`: how long ago, short. */
+export function age(seconds: number, words: LabWords): string {
+  if (seconds < 60) {
+    return words.justNow;
+  }
+  const minutes = Math.floor(seconds / 60);
+  if (minutes < 60) {
+    return words.minutes(minutes);
+  }
+  return minutes < 24 * 60 ? words.hours(Math.floor(minutes / 60)) : words.days(Math.floor(minutes / 1440));
+}

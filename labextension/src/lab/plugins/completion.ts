@@ -1,0 +1,128 @@
+/** Options of `%%distributed` while they are typed, and what they do when one points at them. */
+import { hoverTooltip, type EditorView, type Tooltip } from '@codemirror/view';
+import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
+import {
+  ICompletionProviderManager,
+  type CompletionHandler,
+  type ICompletionContext,
+  type ICompletionProvider,
+} from '@jupyterlab/completer';
+import { EditorExtensionRegistry, IEditorExtensionRegistry } from '@jupyterlab/codemirror';
+
+import '../styles/links.css';
+import { complete, firstLine, optionAt } from '../first_line';
+import type { Option } from '../rows';
+import { IRunService } from '../tokens';
+
+const plugin: JupyterFrontEndPlugin<void> = {
+  id: 'nbdist:completion',
+  description: 'Completion and help for the options of %%distributed.',
+  autoStart: true,
+  requires: [IRunService],
+  optional: [ICompletionProviderManager, IEditorExtensionRegistry],
+  activate: (
+    _app: JupyterFrontEnd,
+    service: IRunService,
+    completers: ICompletionProviderManager | null,
+    editors: IEditorExtensionRegistry | null,
+  ): void => {
+    const options = new KnownOptions(service);
+    completers?.registerProvider(new OptionCompleter(options, service.language));
+    editors?.addExtension({
+      name: 'nbdist:option-help',
+      factory: () =>
+        EditorExtensionRegistry.createImmutableExtension(
+          hoverTooltip((view, position) => helpAt(view, position, options, service.language)),
+        ),
+    });
+  },
+};
+
+export default plugin;
+
+/** Asked for once, when they are first needed; nothing where the server has no nbdist. */
+class KnownOptions {
+  private asked: Promise<readonly Option[]> | null = null;
+
+  constructor(private readonly service: IRunService) {}
+
+  get(): Promise<readonly Option[]> {
+    if (this.service.runs.state === 'absent') {
+      return Promise.resolve([]);
+    }
+    this.asked ??= this.service.client.options().catch(() => {
+      this.asked = null;
+      return [];
+    });
+    return this.asked;
+  }
+}
+
+class OptionCompleter implements ICompletionProvider {
+  readonly identifier = 'nbdist:options';
+  /** in front of what the kernel says, which knows files and magics but no options */
+  readonly rank = 1200;
+
+  constructor(
+    private readonly options: KnownOptions,
+    private readonly language: 'en' | 'zh',
+  ) {}
+
+  isApplicable(context: ICompletionContext): Promise<boolean> {
+    const { editor } = context;
+    const typing = editor?.getCursorPosition().line === 0;
+    return Promise.resolve(typing && firstLine(editor.getLine(0) ?? '') !== null);
+  }
+
+  async fetch(
+    _request: CompletionHandler.IRequest,
+    context: ICompletionContext,
+  ): Promise<CompletionHandler.ICompletionItemsReply> {
+    const column = context.editor?.getCursorPosition().column ?? 0;
+    const found = complete(context.editor?.getLine(0) ?? '', column, await this.options.get());
+    return {
+      start: found?.start ?? column,
+      end: column,
+      items: (found?.items ?? []).map(({ text, label, option }) => ({
+        label,
+        insertText: text,
+        type: 'option',
+        documentation: option.help[this.language],
+      })),
+    };
+  }
+}
+
+async function helpAt(
+  view: EditorView,
+  position: number,
+  options: KnownOptions,
+  language: 'en' | 'zh',
+): Promise<Tooltip | null> {
+  const line = view.state.doc.line(1);
+  if (position > line.to || firstLine(line.text) === null) {
+    return null;
+  }
+  const found = optionAt(line.text, position, await options.get());
+  if (!found) {
+    return null;
+  }
+  return {
+    pos: found.from,
+    end: found.to,
+    above: true,
+    create: () => ({ dom: helpNode(found.option, language) }),
+  };
+}
+
+function helpNode({ flags, metavar, help, choices }: Option, language: 'en' | 'zh'): HTMLElement {
+  const node = document.createElement('div');
+  node.className = 'nbdist-help';
+  const name = document.createElement('code');
+  name.textContent = `${flags.join(', ')} ${metavar}`.trimEnd();
+  node.append(name, ` ${help[language]}`);
+  if (choices.length) {
+    node.append(` (${choices.join(', ')})`);
+  }
+  return node;
+}

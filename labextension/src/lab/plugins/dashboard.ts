@@ -1,0 +1,96 @@
+/** Opens runs in the main area: a tab for each, which comes back when the page is loaded again. */
+import {
+  ILabShell,
+  ILayoutRestorer,
+  type JupyterFrontEnd,
+  type JupyterFrontEndPlugin,
+} from '@jupyterlab/application';
+import { WidgetTracker } from '@jupyterlab/apputils';
+import { createElement } from 'react';
+
+import type { Follower } from '../follower';
+import { COMMANDS, IRunService } from '../tokens';
+import { ranksIcon } from './icons';
+import { bringUp, ViewWidget } from './view_widget';
+
+const plugin: JupyterFrontEndPlugin<void> = {
+  id: 'nbdist:dashboard',
+  description: 'A run in the main area.',
+  autoStart: true,
+  requires: [IRunService],
+  optional: [ILabShell, ILayoutRestorer],
+  activate: (
+    app: JupyterFrontEnd,
+    service: IRunService,
+    lab: ILabShell | null,
+    restorer: ILayoutRestorer | null,
+  ): void => {
+    const tracker = new WidgetTracker<ViewWidget>({ namespace: 'nbdist-dashboards' });
+    const runOf = new WeakMap<ViewWidget, string>();
+    app.commands.addCommand(COMMANDS.open, {
+      label: service.words.open,
+      describedBy: { args: { type: 'object', properties: { runId: { type: 'string' } } } },
+      execute: args => {
+        const runId = clicked(app, args);
+        if (!runId) {
+          return;
+        }
+        const id = `nbdist-run-${runId}`;
+        let widget = tracker.find(open => open.id === id);
+        if (!widget || widget.isDisposed) {
+          widget = dashboard(app, service, runId);
+          widget.id = id;
+          runOf.set(widget, runId);
+          // Notebook 7 has one place in its main area, which the notebook has
+          widget.toggleClass('nbdist-below', !lab);
+          app.shell.add(widget, lab ? 'main' : 'down', { type: 'Distributed run' });
+          void tracker.add(widget);
+        }
+        app.shell.activateById(id);
+        if (!lab) {
+          bringUp(widget);
+        }
+      },
+    });
+    void restorer?.restore(tracker, {
+      command: COMMANDS.open,
+      args: widget => ({ runId: runOf.get(widget) ?? '' }),
+      name: widget => runOf.get(widget) ?? '',
+    });
+  },
+};
+
+export default plugin;
+
+function clicked(app: JupyterFrontEnd, args: { runId?: unknown }): string | undefined {
+  return typeof args.runId === 'string'
+    ? args.runId || undefined
+    : app.contextMenuHitTest(node => 'run' in node.dataset)?.dataset['run'];
+}
+
+function dashboard(app: JupyterFrontEnd, service: IRunService, runId: string): ViewWidget {
+  let follower: Follower | null = null;
+  const widget = new ViewWidget(
+    async () => {
+      const [{ Dashboard }, { Follower }] = await Promise.all([
+        import('../views/Dashboard'),
+        import('../follower'),
+      ]);
+      follower = new Follower(service, runId);
+      follower.look(widget.isVisible);
+      if (widget.isDisposed) {
+        follower.end();
+      }
+      const execute = (command: string, args: object): void =>
+        void app.commands.execute(command, { ...args });
+      return createElement(Dashboard, { runId, model: follower.model, service, execute });
+    },
+    seen => follower?.look(seen),
+  );
+  widget.title.icon = ranksIcon;
+  widget.title.closable = true;
+  widget.title.label = service.runs.row(runId)?.label ?? runId.replace(/^\d+-\d+-/, '');
+  widget.title.caption = runId;
+  widget.disposed.connect(() => follower?.end());
+  return widget;
+}

@@ -1,0 +1,61 @@
+/**
+ * In a notebook, what names a line of the cell leads to that line of the editor: in the panel, in its summary,
+ * and in the error below it.
+ */
+import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
+import { INotebookTracker, type NotebookPanel } from '@jupyterlab/notebook';
+
+import '../styles/links.css';
+import { linkedLine, linkLines } from '../line_links';
+import { IRunService } from '../tokens';
+import { showLine } from './cell_lines';
+
+const ERROR =
+  '.jp-RenderedText[data-mime-type="application/vnd.jupyter.error"], .jp-RenderedText[data-mime-type="application/vnd.jupyter.stderr"]';
+
+const plugin: JupyterFrontEndPlugin<void> = {
+  id: 'nbdist:lines',
+  description: 'From an error to the line of its cell.',
+  autoStart: true,
+  requires: [INotebookTracker, IRunService],
+  activate: (_app: JupyterFrontEnd, notebooks: INotebookTracker, { panelWords }: IRunService): void => {
+    // captured: the panel keeps its own clicks from the notebook
+    document.addEventListener(
+      'click',
+      event => {
+        const line = event.target instanceof Element ? linkedLine(event.target) : null;
+        const node = line === null ? null : (event.target as Element).closest('.jp-Cell');
+        const cell = notebooks.currentWidget?.content.widgets.find(each => each.node === node);
+        if (line !== null && cell) {
+          void showLine(cell, line);
+        }
+      },
+      true,
+    );
+    notebooks.widgetAdded.connect((_sender, panel) => linkErrors(panel, panelWords.toCell));
+  },
+};
+
+export default plugin;
+
+/** Follows the outputs of a notebook: those of runs that failed get links. */
+function linkErrors({ content }: NotebookPanel, title: (line: number) => string): void {
+  const look = (node: Element): void => {
+    for (const error of node.matches(ERROR) ? [node] : node.querySelectorAll(ERROR)) {
+      if (error.textContent?.includes('RunFailed')) {
+        linkLines(error, title);
+      }
+    }
+  };
+  const observer = new MutationObserver(changes => {
+    for (const { target, addedNodes } of changes) {
+      // the rows of a panel's log come and go ten times a second
+      if (addedNodes.length && !(target as Element).closest('.nbdist')) {
+        const output = (target as Element).closest(ERROR);
+        addedNodes.forEach(node => node instanceof Element && look(output ?? node));
+      }
+    }
+  });
+  observer.observe(content.node, { childList: true, subtree: true });
+  content.disposed.connect(() => observer.disconnect());
+}

@@ -1,0 +1,145 @@
+/** The list of runs at the left, and the commands on runs that need no notebook. */
+import {
+  ILabShell,
+  ILayoutRestorer,
+  type JupyterFrontEnd,
+  type JupyterFrontEndPlugin,
+} from '@jupyterlab/application';
+import { Dialog, ICommandPalette, Notification, showDialog } from '@jupyterlab/apputils';
+import { ILauncher } from '@jupyterlab/launcher';
+import { createElement } from 'react';
+
+import { COMMANDS, IRunService } from '../tokens';
+import { ranksIcon } from './icons';
+import { ViewWidget } from './view_widget';
+
+const ID = 'nbdist-runs';
+
+const plugin: JupyterFrontEndPlugin<void> = {
+  id: 'nbdist:sidebar',
+  description: 'The list of distributed runs.',
+  autoStart: true,
+  requires: [IRunService],
+  optional: [ILabShell, ILayoutRestorer, ICommandPalette, ILauncher],
+  activate: (
+    app: JupyterFrontEnd,
+    service: IRunService,
+    lab: ILabShell | null,
+    restorer: ILayoutRestorer | null,
+    palette: ICommandPalette | null,
+    launcher: ILauncher | null,
+  ): void => {
+    addCommands(app, service);
+    const sidebar = new ViewWidget(async () => {
+      const { Sidebar } = await import('../views/Sidebar');
+      const execute = (command: string, args: object): void =>
+        void app.commands.execute(command, { ...args });
+      return createElement(Sidebar, { service, execute });
+    });
+    sidebar.id = ID;
+    sidebar.title.icon = ranksIcon;
+    sidebar.title.caption = service.words.title;
+    // Notebook 7 has a menu of its sidebars, which shows labels
+    sidebar.title.label = lab ? '' : service.words.title;
+    app.shell.add(sidebar, 'left', { rank: 450, type: 'Distributed runs' });
+    restorer?.add(sidebar, ID);
+    app.commands.addCommand(COMMANDS.show, {
+      label: service.words.title,
+      caption: service.words.showRuns,
+      icon: ranksIcon,
+      describedBy: { args: { type: 'object', properties: {} } },
+      execute: () => app.shell.activateById(ID),
+    });
+
+    const { category } = service.words;
+    for (const command of [COMMANDS.show, COMMANDS.latest, COMMANDS.refresh]) {
+      palette?.addItem({ command, category });
+    }
+    launcher?.add({ command: COMMANDS.show, category: 'Other', rank: 5 });
+    addContextMenu(app);
+  },
+};
+
+export default plugin;
+
+const RUN = {
+  type: 'object',
+  properties: { runId: { type: 'string' } },
+} as const;
+
+function addCommands({ commands, contextMenuHitTest }: JupyterFrontEnd, service: IRunService): void {
+  const { runs, client, words } = service;
+  /** the run that is meant: in the arguments, else the one that the context menu was opened on */
+  const meant = (args: { runId?: unknown }): string | undefined =>
+    typeof args.runId === 'string'
+      ? args.runId
+      : contextMenuHitTest(node => 'run' in node.dataset)?.dataset['run'];
+  const ready = (): boolean => runs.state === 'ready';
+
+  commands.addCommand(COMMANDS.refresh, {
+    label: words.refresh,
+    describedBy: { args: { type: 'object', properties: {} } },
+    execute: () => runs.refresh(),
+  });
+  commands.addCommand(COMMANDS.latest, {
+    label: words.openLatest,
+    isEnabled: ready,
+    describedBy: { args: { type: 'object', properties: {} } },
+    execute: () => {
+      const latest = runs.rows[0];
+      return latest && (commands.execute(COMMANDS.open, { runId: latest.runId }) as Promise<void>);
+    },
+  });
+  commands.addCommand(COMMANDS.stop, {
+    label: words.stop,
+    isVisible: args => runs.row(meant(args) ?? '')?.live ?? false,
+    describedBy: { args: RUN },
+    execute: async args => {
+      const runId = meant(args);
+      if (runId) {
+        const label = runs.row(runId)?.label ?? runId;
+        await said(client.stop(runId, 'stopped from the list of runs'), problem =>
+          words.stopFailed(label, problem),
+        );
+      }
+    },
+  });
+  commands.addCommand(COMMANDS.remove, {
+    label: words.delete,
+    isVisible: args => runs.row(meant(args) ?? '')?.live === false,
+    describedBy: { args: RUN },
+    execute: async args => {
+      const row = runs.row(meant(args) ?? '');
+      if (!row || row.live) {
+        return;
+      }
+      const { button } = await showDialog({
+        title: words.deleteTitle(row.label),
+        body: words.deleteBody,
+        buttons: [Dialog.cancelButton({ label: words.cancel }), Dialog.warnButton({ label: words.delete })],
+      });
+      if (button.accept) {
+        const done = await said(client.remove(row.runId), problem => words.failedTo(words.delete, problem));
+        if (done) {
+          runs.forget(row.runId);
+        }
+      }
+    },
+  });
+}
+
+/** Whether it was done; if not, the user is told. */
+async function said(deed: Promise<void>, tell: (problem: string) => string): Promise<boolean> {
+  try {
+    await deed;
+    return true;
+  } catch (problem) {
+    Notification.error(tell(problem instanceof Error ? problem.message : String(problem)));
+    return false;
+  }
+}
+
+function addContextMenu({ contextMenu }: JupyterFrontEnd): void {
+  const order = [COMMANDS.open, COMMANDS.attach, COMMANDS.reveal, COMMANDS.stop, COMMANDS.remove];
+  order.forEach((command, rank) => contextMenu.addItem({ command, selector: '.nbdist-run', rank }));
+}

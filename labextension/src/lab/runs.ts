@@ -1,0 +1,302 @@
+/**
+ * The list of this user's runs as the page knows it, for the sidebar, the status bar and notices. It
+ * follows the stream; where no socket can be had it asks, seldomer the longer nothing happens, and not at
+ * all while nobody can see the page.
+ */
+import { NoExtension, Offline, type Client } from './client';
+import type { RunNews, RunPage, RunRow } from './rows';
+import { BROWSER_CLOCK, type Clock, type Stream } from './stream';
+
+/** milliseconds between two looks while something runs; each look without news makes it longer */
+const PERIOD = 2000;
+const LONGEST_PERIOD = 30_000;
+/** milliseconds of typing */
+const TYPING = 150;
+const PAGE = 50;
+const LATER_PAGE = 200;
+
+/** `absent`: the server has no nbdist. `offline`: it cannot be reached. */
+export type ListState = 'unknown' | 'ready' | 'absent' | 'offline';
+
+/** What happened to a run while somebody could have been looking elsewhere. */
+export interface RunEvent {
+  kind: 'ended' | 'stalled';
+  row: RunRow;
+}
+
+interface Pages {
+  ids: readonly string[];
+  next: string | null;
+}
+
+const NOTHING: Pages = { ids: [], next: null };
+
+export class Runs {
+  state: ListState = 'unknown';
+  /** what is looked for, and whether the answer is still under way */
+  search = '';
+  searching = false;
+  /** counts changes; equal means that nothing has changed */
+  version = 0;
+
+  private readonly known = new Map<string, RunRow>();
+  private all: Pages = NOTHING;
+  private found: Pages = NOTHING;
+  private liveCount = 0;
+  private readonly listeners = new Set<() => void>();
+  private readonly eventListeners = new Set<(event: RunEvent) => void>();
+  private period = PERIOD;
+  private cancelPoll: (() => void) | null = null;
+  private cancelSearch: (() => void) | null = null;
+  private asleep = false;
+  private loading = false;
+  private cached: { version: number; rows: readonly RunRow[] } = { version: -1, rows: [] };
+
+  constructor(
+    private readonly client: Client,
+    private readonly stream: Stream,
+    private readonly clock: Clock = BROWSER_CLOCK,
+  ) {
+    stream.onRuns(news => this.hear(news));
+    stream.onState(() => (stream.open ? this.stopPolling() : this.poll()));
+  }
+
+  readonly subscribe = (listener: () => void): (() => void) => {
+    this.listeners.add(listener);
+    return () => this.listeners.delete(listener);
+  };
+
+  /** Calls back for each run that ends or stalls from now on. */
+  onEvent(listener: (event: RunEvent) => void): () => void {
+    this.eventListeners.add(listener);
+    return () => this.eventListeners.delete(listener);
+  }
+
+  /** The runs to show: those that go on, then the others, the newest first. */
+  get rows(): readonly RunRow[] {
+    if (this.cached.version !== this.version) {
+      const { ids } = this.search ? this.found : this.all;
+      const rows = ids.flatMap(id => this.known.get(id) ?? []);
+      this.cached = { version: this.version, rows: [...rows].sort(newestFirst) };
+    }
+    return this.cached.rows;
+  }
+
+  /** How many runs go on, shown or not. */
+  get live(): number {
+    return this.liveCount;
+  }
+
+  get liveRows(): readonly RunRow[] {
+    return [...this.known.values()].filter(row => row.live);
+  }
+
+  get hasMore(): boolean {
+    return (this.search ? this.found : this.all).next !== null;
+  }
+
+  row(runId: string): RunRow | undefined {
+    return this.known.get(runId);
+  }
+
+  /** Ask for the first page. What the stream brings afterwards is added to it. */
+  async refresh(): Promise<void> {
+    this.cancelPoll?.();
+    this.cancelPoll = null;
+    const { search } = this;
+    try {
+      const page = await this.client.runs({ limit: PAGE, search });
+      if (search === this.search) {
+        this.takeFirst(page);
+        this.setState('ready');
+      }
+      this.stream.start();
+    } catch (problem) {
+      if (!(problem instanceof Error)) {
+        throw problem;
+      }
+      this.setState(problem instanceof NoExtension ? 'absent' : 'offline');
+      if (!(problem instanceof Offline || problem instanceof NoExtension)) {
+        // a refusal does not become another by asking more often
+        this.period = LONGEST_PERIOD;
+      }
+    }
+    this.poll();
+  }
+
+  /** The next page of the list that is shown. */
+  async more(): Promise<void> {
+    const pages = this.search ? this.found : this.all;
+    if (this.loading || pages.next === null) {
+      return;
+    }
+    this.loading = true;
+    const { search } = this;
+    try {
+      const page = await this.client.runs({ limit: LATER_PAGE, before: pages.next, search });
+      if (search === this.search) {
+        this.remember(page.runs);
+        const grown = { ids: joined(pages.ids, page.runs), next: page.next };
+        this.put(grown);
+        this.changed();
+      }
+    } catch (problem) {
+      if (!(problem instanceof Error)) {
+        throw problem;
+      }
+    } finally {
+      this.loading = false;
+    }
+  }
+
+  find(search: string): void {
+    const wanted = search.trim();
+    if (wanted === this.search) {
+      return;
+    }
+    this.search = wanted;
+    this.searching = wanted !== '';
+    // what is here already is shown at once, the rest when the server has answered
+    this.found = { ids: this.all.ids.filter(id => matches(this.known.get(id), wanted)), next: null };
+    this.cancelSearch?.();
+    this.cancelSearch = this.clock.after(TYPING, () => {
+      void this.refresh().finally(() => {
+        this.searching = false;
+        this.changed();
+      });
+    });
+    this.changed();
+  }
+
+  /** A run that was removed on this page's demand. */
+  forget(runId: string): void {
+    this.known.delete(runId);
+    this.changed();
+  }
+
+  /** Nobody can see the page, or somebody can again. */
+  sleep(asleep: boolean): void {
+    this.asleep = asleep;
+    this.stream.sleep(asleep);
+    if (asleep) {
+      this.stopPolling();
+    } else if (!this.stream.open && this.state !== 'absent') {
+      this.period = PERIOD;
+      void this.refresh();
+    }
+  }
+
+  private hear(news: RunNews): void {
+    const fresh = news.runs.filter(row => !this.known.has(row.runId));
+    this.remember(news.runs);
+    const removed = news.first ? this.missingIn(news.runs) : news.removed;
+    removed.forEach(id => this.known.delete(id));
+    this.liveCount = news.live;
+    this.all = { ...this.all, ids: joined(this.all.ids, fresh) };
+    this.found = {
+      ...this.found,
+      ids: joined(
+        this.found.ids,
+        fresh.filter(row => matches(row, this.search)),
+      ),
+    };
+    this.setState('ready');
+    this.changed();
+  }
+
+  /** Runs that a whole first page would have, were they still there. */
+  private missingIn(rows: readonly RunRow[]): readonly string[] {
+    const there = new Set(rows.map(({ runId }) => runId));
+    const oldest = Math.min(...rows.filter(({ live }) => !live).map(({ created }) => created));
+    return [...this.known.values()]
+      .filter(({ runId, live, created }) => !there.has(runId) && (live || created > oldest))
+      .map(({ runId }) => runId);
+  }
+
+  private takeFirst(page: RunPage): void {
+    const before = JSON.stringify(page.runs.map(row => this.known.get(row.runId)));
+    this.remember(page.runs);
+    this.liveCount = page.live;
+    const pages = this.search ? this.found : this.all;
+    const longer = pages.ids.length > page.runs.length && !this.search;
+    // further pages stay: only what is new comes in front of them
+    this.put({
+      ids: longer ? joined(pages.ids, page.runs) : page.runs.map(row => row.runId),
+      next: longer ? pages.next : page.next,
+    });
+    const same = before === JSON.stringify(page.runs);
+    this.period = same && !page.live ? Math.min(1.5 * this.period, LONGEST_PERIOD) : PERIOD;
+    this.changed();
+  }
+
+  private put(pages: Pages): void {
+    if (this.search) {
+      this.found = pages;
+    } else {
+      this.all = pages;
+    }
+  }
+
+  private remember(rows: readonly RunRow[]): void {
+    for (const row of rows) {
+      const before = this.known.get(row.runId);
+      this.known.set(row.runId, row);
+      if (before?.live && !row.live) {
+        this.eventListeners.forEach(listener => listener({ kind: 'ended', row }));
+      } else if (before && !before.stalled && row.stalled && row.live) {
+        this.eventListeners.forEach(listener => listener({ kind: 'stalled', row }));
+      }
+    }
+  }
+
+  private poll(): void {
+    if (this.asleep || this.stream.open || this.state === 'absent' || this.cancelPoll) {
+      return;
+    }
+    if (this.state === 'offline') {
+      this.period = Math.min(2 * this.period, LONGEST_PERIOD);
+    }
+    this.cancelPoll = this.clock.after(this.period, () => {
+      this.cancelPoll = null;
+      void this.refresh();
+    });
+  }
+
+  private stopPolling(): void {
+    this.cancelPoll?.();
+    this.cancelPoll = null;
+    this.period = PERIOD;
+  }
+
+  private setState(state: ListState): void {
+    if (state !== this.state) {
+      this.state = state;
+      this.changed();
+    }
+  }
+
+  private changed(): void {
+    this.version += 1;
+    this.listeners.forEach(listener => listener());
+  }
+}
+
+function joined(ids: readonly string[], rows: readonly RunRow[]): readonly string[] {
+  return [...new Set([...ids, ...rows.map(row => row.runId)])];
+}
+
+function newestFirst(one: RunRow, other: RunRow): number {
+  return Number(other.live) - Number(one.live) || other.created - one.created;
+}
+
+/** As the server searches: every word is somewhere in what a row shows. */
+export function matches(row: RunRow | undefined, search: string): boolean {
+  if (!row) {
+    return false;
+  }
+  const text = [row.runId, row.name, row.notebook, row.state, row.reason].join('\n').toLowerCase();
+  return search
+    .toLowerCase()
+    .split(/\s+/)
+    .every(word => text.includes(word));
+}

@@ -1,0 +1,101 @@
+/** Curves of several runs over each other. A run has the colour that the rank of its number has elsewhere. */
+import '../../styles/index.css';
+import '../styles/lab.css';
+import { useMemo, useRef, useState, useSyncExternalStore, type ReactElement } from 'react';
+
+import { clock } from '../../numbers';
+import type { RunModel } from '../../model';
+import { useSize } from '../../views/clocks';
+import { Badge, Mark, rankColour } from '../../views/Marks';
+import { Metrics } from '../../views/Metrics';
+import { overlay } from '../overlay';
+import { COMMANDS, type IRunService } from '../tokens';
+import { BoardPane } from './BoardPane';
+import { useLook, useRuns } from './look';
+
+interface ComparisonProps {
+  runIds: readonly string[];
+  models: readonly RunModel[];
+  service: IRunService;
+  execute: (command: string, args: { runId: string }) => void;
+}
+
+export function Comparison({ runIds, models, service, execute }: ComparisonProps): ReactElement {
+  const { words, panelWords, client } = service;
+  const runs = useRuns(service.runs);
+  const root = useRef<HTMLElement>(null);
+  const size = useSize(root);
+  const { theme, look } = useLook();
+  const [board, setBoard] = useState(false);
+  const version = useSyncExternalStore(
+    changed => {
+      const ends = models.map(model => model.subscribe(changed));
+      return () => ends.forEach(end => end());
+    },
+    () => models.reduce((sum, model) => sum + model.version, 0),
+  );
+  const charts = useMemo(
+    () => overlay(models.map(model => model.charts)),
+    // the version stands for all charts
+    // eslint-disable-next-line react-hooks/exhaustive-deps
+    [models, version],
+  );
+  const labels = runIds.map((runId, at) => models[at]?.view?.label ?? runs.row(runId)?.label ?? runId);
+  const labelled = labels.join('\n');
+  // the charts' words, with the runs' names where a panel says ranks
+  const named = useMemo(
+    () => ({
+      ...panelWords,
+      band: () => '',
+      highest: (value: string, at: number) => `${value} · ${labelled.split('\n')[at] ?? at}`,
+    }),
+    [panelWords, labelled],
+  );
+  return (
+    <section
+      className="nbdist nbdist-dash"
+      role="region"
+      aria-label={words.compareTitle}
+      ref={root}
+      data-size={size}
+      data-theme={theme}
+    >
+      <ul className="nbdist-legend" aria-label={words.compareTitle}>
+        {runIds.map((runId, at) => {
+          const view = models[at]?.view;
+          return (
+            <li key={runId} className={rankColour(at)}>
+              <Badge rank={at} />
+              <button
+                type="button"
+                className="nbdist-rank-link nbdist-name"
+                onClick={() => execute(COMMANDS.open, { runId })}
+              >
+                {labels[at]}
+              </button>
+              {view && <Mark state={view.state} />}
+              {view && (
+                <span className="nbdist-quiet">
+                  {panelWords.run[view.state]} · {clock(view.elapsed)} · {panelWords.ranks(view.ranks.length)}
+                </span>
+              )}
+            </li>
+          );
+        })}
+      </ul>
+      <div className="nbdist-dash-pane" data-page="metrics">
+        {board ? (
+          <BoardPane client={client} runIds={runIds} words={words} openBoard={panelWords.openBoard} />
+        ) : (
+          <Metrics
+            charts={charts}
+            ranks={runIds.length}
+            look={look}
+            words={named}
+            onBoard={() => setBoard(true)}
+          />
+        )}
+      </div>
+    </section>
+  );
+}

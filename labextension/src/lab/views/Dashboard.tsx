@@ -1,0 +1,282 @@
+/** One run in the main area: its ranks, curves, logs, and what can be done with it. */
+import '../../styles/index.css';
+import '../styles/lab.css';
+import {
+  useCallback,
+  useId,
+  useLayoutEffect,
+  useMemo,
+  useRef,
+  useState,
+  useSyncExternalStore,
+  type KeyboardEvent,
+  type ReactElement,
+} from 'react';
+
+import { actionOf, chord } from '../../keys';
+import { logWords } from '../../log/words';
+import { keyOf, type RunModel } from '../../model';
+import { useSize } from '../../views/clocks';
+import { Failure } from '../../views/Failure';
+import { LogPane, type LogPaneHandle } from '../../views/LogPane';
+import { ChartView } from '../../views/Metrics';
+import { Note } from '../../views/Notes';
+import { hangs, Stall } from '../../views/Stall';
+import { COMMANDS, type IRunService } from '../tokens';
+import { DashboardHead } from './DashboardHead';
+import { DashboardPage } from './DashboardPage';
+import { DashboardRanks } from './DashboardRanks';
+import { DashboardTabs, type DashboardTab } from './DashboardTabs';
+import { useDeeds } from './deeds';
+import { LabIcon } from './LabIcons';
+import { useLook } from './look';
+import { useOlderLines } from './missing_lines';
+
+/** Up to here each rank has a tab. */
+const TABS = 8;
+/** curves beside each other above the log */
+const CURVES = 3;
+const NONE: readonly number[] = [];
+
+const LOG_KEYS: Readonly<Record<string, (log: LogPaneHandle | null) => void>> = {
+  search: log => log?.focusSearch(),
+  follow: log => log?.toggleFollow(),
+  wrap: log => log?.toggleWrap(),
+  'first error': log => log?.jumpToFirstError(),
+};
+
+export interface DashboardProps {
+  runId: string;
+  model: RunModel;
+  service: IRunService;
+  execute: (command: string, args: { runId?: string; line?: number }) => void;
+}
+
+function pageNow(): number {
+  return performance.now() / 1000;
+}
+
+export function Dashboard({ runId, model, service, execute }: DashboardProps): ReactElement {
+  const { client, stream, words, panelWords, language } = service;
+  const version = useSyncExternalStore(model.subscribe, () => model.version);
+  const { theme, look } = useLook();
+  const root = useRef<HTMLElement>(null);
+  const size = useSize(root);
+  const narrow = size === 'narrow';
+  const pane = useRef<LogPaneHandle>(null);
+  const [tab, setTab] = useState<DashboardTab>('all');
+  const [shownLog, setShownLog] = useState<number | null>(null);
+  const [line, setLine] = useState<number | null>(null);
+  const later = useRef<(() => void) | null>(null);
+  const prefix = useId();
+  const problem = useSyncExternalStore(
+    changed => stream.onState(changed),
+    () => stream.problemOf(runId) ?? (stream.open ? '' : 'offline'),
+  );
+  const { view, log } = model;
+  const ranks = view?.ranks ?? [];
+  const logTab = tab === 'all' || typeof tab === 'number';
+  const label = view?.label ?? service.runs.row(runId)?.label ?? runId;
+
+  useLayoutEffect(() => {
+    const act = later.current;
+    later.current = null;
+    act?.();
+  });
+  useOlderLines(root, runId, model, stream, shownLog, version);
+
+  const tabId = useCallback((of: DashboardTab) => `${prefix}-tab-${of}`, [prefix]);
+  const panelId = useCallback(
+    (of: DashboardTab) => `${prefix}-${of === 'all' || typeof of === 'number' ? 'log' : of}`,
+    [prefix],
+  );
+  const select = useCallback((to: DashboardTab) => {
+    setTab(to);
+    if (to === 'all' || typeof to === 'number') {
+      setShownLog(to === 'all' ? null : to);
+    }
+  }, []);
+  const open = useCallback(
+    (rank: number) => {
+      select(rank);
+      later.current = () => pane.current?.focusLog();
+    },
+    [select],
+  );
+  const goToLine = useCallback(
+    (to: number) => {
+      setLine(to);
+      setTab('cell');
+      execute(COMMANDS.reveal, { runId, line: to });
+    },
+    [execute, runId],
+  );
+  const { stopping, notice, stop, copyText, interrupt } = useDeeds(service, runId, label);
+  const stallActions = useMemo(() => ({ again: () => select('stacks'), interrupt }), [select, interrupt]);
+  const board = useCallback(() => select('board'), [select]);
+
+  const key = (event: KeyboardEvent): void => {
+    const action = chord(event) || event.defaultPrevented ? null : actionOf(event);
+    if (!action || action.kind === 'leave') {
+      return;
+    }
+    const inLog = LOG_KEYS[action.kind];
+    if (action.kind === 'rank') {
+      select(action.rank < ranks.length ? action.rank : tab);
+    } else if (action.kind === 'all' || action.kind === 'metrics' || action.kind === 'cell') {
+      select(action.kind);
+    } else if (inLog && logTab) {
+      inLog(pane.current);
+    } else if (inLog) {
+      // a log that is not shown cannot take the focus
+      select(shownLog ?? 'all');
+      later.current = () => inLog(pane.current);
+    }
+    event.preventDefault();
+    event.stopPropagation();
+  };
+
+  const errors = useMemo(
+    () => new Map(ranks.flatMap(({ rank }) => (log.errors(rank) ? [[rank, log.errors(rank)] as const] : []))),
+    // the version stands for all that the log holds
+    // eslint-disable-next-line react-hooks/exhaustive-deps
+    [log, version],
+  );
+  const curves = useMemo(
+    () => [...model.charts.values()].filter(chart => chart.group === 'metric').slice(0, CURVES),
+    [model.charts],
+  );
+  const tabs = ranks.length <= TABS ? ranks.map(({ rank }) => rank) : shownLog === null ? NONE : [shownLog];
+
+  return (
+    <section
+      className="nbdist nbdist-dash"
+      role="region"
+      aria-label={panelWords.panel(label)}
+      ref={root}
+      data-size={size}
+      data-theme={theme}
+      onKeyDown={key}
+    >
+      {view ? (
+        <DashboardHead
+          view={view}
+          viewAt={model.viewAt}
+          now={pageNow}
+          narrow={narrow}
+          stopping={stopping}
+          words={panelWords}
+          labWords={words}
+          onStop={stop}
+          onCopy={copyText}
+          onBoard={board}
+          onReveal={() => execute(COMMANDS.reveal, { runId })}
+          onAttach={() => execute(COMMANDS.attach, { runId })}
+        />
+      ) : (
+        <p className="nbdist-empty">{words.waiting}</p>
+      )}
+      {problem && problem !== 'offline' && <Note notice={{ text: words.gone(problem) }} />}
+      {problem === 'offline' && view?.live && (
+        <div className="nbdist-note nbdist-calm">{words.disconnected}</div>
+      )}
+      {notice && <Note notice={notice} />}
+      {view && (
+        <DashboardRanks
+          view={view}
+          utilisation={model.utilisation}
+          size={size}
+          words={words}
+          panelWords={panelWords}
+          onOpen={open}
+        />
+      )}
+      {view?.failure && (
+        <Failure
+          failure={view.failure}
+          cell={model.cell}
+          words={panelWords}
+          onCellLine={goToLine}
+          onOpen={open}
+        />
+      )}
+      {view?.stall && hangs(view) && (
+        <div className="nbdist-dash-stall">
+          <Stall
+            view={view}
+            stall={view.stall}
+            viewAt={model.viewAt}
+            now={pageNow}
+            words={panelWords}
+            chinese={language === 'zh'}
+            actions={stallActions}
+            onCellLine={goToLine}
+          />
+        </div>
+      )}
+      {curves.length > 0 && logTab && (
+        <div className="nbdist-dash-curves" role="group" aria-label={words.curves} data-count={curves.length}>
+          {curves.map(chart => (
+            <ChartView key={keyOf(chart)} chart={chart} wanted="step" look={look} words={panelWords} />
+          ))}
+        </div>
+      )}
+      <DashboardTabs
+        ranks={tabs}
+        errors={errors}
+        current={tab}
+        live={view?.live ?? false}
+        narrow={narrow}
+        words={words}
+        panelWords={panelWords}
+        tabId={tabId}
+        panelId={panelId}
+        onSelect={select}
+      />
+      <div
+        className="nbdist-dash-pane"
+        role="tabpanel"
+        id={panelId('all')}
+        aria-labelledby={tabId(shownLog ?? 'all')}
+        hidden={!logTab}
+      >
+        <LogPane
+          ref={pane}
+          log={log}
+          worldSize={ranks.length}
+          selected={shownLog}
+          words={logWords[language]}
+          label={label}
+          narrow={narrow}
+          onCellLine={goToLine}
+        />
+        {shownLog !== null && (
+          <a className="nbdist-whole-log nbdist-button" href={client.logUrl(runId, shownLog)} download>
+            <LabIcon name="download" />
+            {words.fullLog}
+          </a>
+        )}
+      </div>
+      {!logTab && (
+        <div
+          className="nbdist-dash-pane"
+          role="tabpanel"
+          id={panelId(tab)}
+          aria-labelledby={tabId(tab)}
+          data-page={tab}
+        >
+          <DashboardPage
+            page={tab}
+            runId={runId}
+            model={model}
+            service={service}
+            look={look}
+            line={line}
+            onBoard={board}
+            onCellLine={goToLine}
+          />
+        </div>
+      )}
+    </section>
+  );
+}

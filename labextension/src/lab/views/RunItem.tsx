@@ -1,0 +1,120 @@
+/** A run in the sidebar: two lines, and how far it is. */
+import { memo, type MouseEvent, type ReactElement } from 'react';
+
+import { clock, percent } from '../../numbers';
+import type { Words } from '../../words';
+import { Mark } from '../../views/Marks';
+import { age } from '../listing';
+import type { RunRow } from '../rows';
+import type { LabWords } from '../words';
+import { ConditionMark } from './LabIcons';
+
+interface RunItemProps {
+  id: string;
+  row: RunRow;
+  top: number;
+  height: number;
+  position: number;
+  count: number;
+  current: boolean;
+  selected: boolean;
+  /** Unix seconds; of a run that has ended only the minute matters */
+  now: number;
+  words: LabWords;
+  panelWords: Words;
+  onClick: (row: RunRow, event: MouseEvent) => void;
+}
+
+export const RunItem = memo(function RunItem(props: RunItemProps): ReactElement {
+  const { row, now, words, panelWords } = props;
+  const word = row.stalled && row.live ? words.stalled : panelWords.run[row.state];
+  const ended = row.ended ?? now;
+  return (
+    <div
+      id={props.id}
+      role="option"
+      className="nbdist-run"
+      aria-selected={props.selected}
+      aria-posinset={props.position + 1}
+      aria-setsize={props.count}
+      data-current={props.current}
+      data-run={row.runId}
+      data-live={row.live}
+      data-state={row.state}
+      style={{ top: props.top, height: props.height }}
+      title={titleOf(row, words, now)}
+      onClick={event => props.onClick(row, event)}
+    >
+      <div className="nbdist-run-line">
+        {row.stalled && row.live ? <ConditionMark name="stalled" /> : <Mark state={row.state} />}
+        <span className="nbdist-run-name nbdist-cut">{row.label}</span>
+        <span className="nbdist-space" />
+        {row.spark && <Curve values={row.spark.values} name={row.spark.tag} />}
+        <span className="nbdist-run-time">
+          {row.started === null && row.live ? '–' : clock(ended - (row.started ?? row.created))}
+        </span>
+      </div>
+      <div className="nbdist-run-line nbdist-run-more">
+        <span className="nbdist-cut">{[word, ...about(row, panelWords)].join(' · ')}</span>
+        <span className="nbdist-space" />
+        <span className="nbdist-run-age">{row.live ? doneOf(row) : age(now - ended, words)}</span>
+      </div>
+      {row.live && row.progress && (
+        <div className="nbdist-run-progress" aria-hidden="true">
+          <i style={{ width: percent(100 * row.progress.fraction).replace(' ', '') }} />
+        </div>
+      )}
+    </div>
+  );
+});
+
+function about(row: RunRow, words: Words): string[] {
+  const place = row.notebook.split('/').at(-1) ?? '';
+  const how = row.live ? row.headline || place : short(row.headline) || row.reason || place;
+  return [how, words.ranks(row.worldSize)].filter(Boolean);
+}
+
+function doneOf({ progress }: RunRow): string {
+  return progress ? percent(Math.floor(100 * progress.fraction)) : '';
+}
+
+/** `rank 1 failed first: ValueError at line 4 of the cell` in a narrow place. */
+function short(headline: string): string {
+  return headline.replace(/^(rank \d+) failed first:/, '$1,').replace(/ of the cell$/, '');
+}
+
+function titleOf(row: RunRow, words: LabWords, now: number): string {
+  const started = `${new Date(row.created * 1000).toLocaleString()} (${words.ago(age(now - row.created, words))})`;
+  return [row.runId, row.headline, row.reason, row.notebook, row.devices.join(', '), started]
+    .filter(Boolean)
+    .join('\n');
+}
+
+const WIDTH = 48;
+const HEIGHT = 14;
+
+/** The main metric, from its lowest to its highest. */
+const Curve = memo(function Curve({
+  values,
+  name,
+}: {
+  values: readonly number[];
+  name: string;
+}): ReactElement | null {
+  const finite = values.filter(Number.isFinite);
+  if (finite.length < 2) {
+    return null;
+  }
+  const low = Math.min(...finite);
+  const range = Math.max(...finite) - low || 1;
+  const points = finite.map((value, at) => {
+    const x = (at / (finite.length - 1)) * WIDTH;
+    return `${x.toFixed(1)},${(HEIGHT - 1.5 - ((value - low) / range) * (HEIGHT - 3)).toFixed(1)}`;
+  });
+  return (
+    <svg className="nbdist-run-curve" viewBox={`0 0 ${WIDTH} ${HEIGHT}`} aria-hidden="true">
+      <title>{name}</title>
+      <polyline points={points.join(' ')} />
+    </svg>
+  );
+});

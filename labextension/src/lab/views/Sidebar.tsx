@@ -1,0 +1,231 @@
+/** The list of runs: those that go on, then the days before. Only the rows in view are drawn. */
+import '../../styles/index.css';
+import '../styles/lab.css';
+import {
+  useCallback,
+  useEffect,
+  useId,
+  useLayoutEffect,
+  useMemo,
+  useRef,
+  useState,
+  type KeyboardEvent,
+  type MouseEvent,
+  type ReactElement,
+} from 'react';
+
+import { useSeconds } from '../../views/clocks';
+import { inView, listing, type Item } from '../listing';
+import type { RunRow } from '../rows';
+import { COMMANDS, type IRunService } from '../tokens';
+import { Absent } from './Absent';
+import { LabButton, LabIcon } from './LabIcons';
+import { unixNow, useLook, useRuns } from './look';
+import { RunActions } from './RunActions';
+import { RunItem } from './RunItem';
+
+/** rows from the end at which the next page is asked for */
+const NEARLY_ALL = 20;
+
+type RunEntry = Extract<Item, { kind: 'run' }>;
+
+export interface SidebarProps {
+  service: IRunService;
+  execute: (command: string, args: { runId?: string; runIds?: string[] }) => void;
+}
+
+export function Sidebar({ service, execute }: SidebarProps): ReactElement {
+  const { words, panelWords, language } = service;
+  const runs = useRuns(service.runs);
+  const { theme } = useLook();
+  const scroller = useRef<HTMLDivElement>(null);
+  const [scrolled, setScrolled] = useState(0);
+  const [height, setHeight] = useState(600);
+  const [currentId, setCurrentId] = useState<string | null>(null);
+  const [selected, setSelected] = useState<ReadonlySet<string>>(new Set());
+  const [search, setSearch] = useState(runs.search);
+  const prefix = useId();
+  const rows = runs.rows;
+  const seconds = useSeconds(
+    unixNow,
+    rows.some(row => row.live),
+  );
+  const minute = Math.floor(seconds / 60) * 60;
+  const list = useMemo(() => listing(rows, minute * 1000, words, language), [rows, minute, words, language]);
+  const entries = useMemo(() => list.items.filter((item): item is RunEntry => item.kind === 'run'), [list]);
+  const at = entries.findIndex(({ row }) => row.runId === currentId);
+  const current = entries[at]?.row ?? null;
+
+  useLayoutEffect(() => {
+    const element = scroller.current;
+    if (!element || typeof ResizeObserver === 'undefined') {
+      return;
+    }
+    const observer = new ResizeObserver(() => element.clientHeight && setHeight(element.clientHeight));
+    observer.observe(element);
+    return () => observer.disconnect();
+  }, [runs.state]);
+
+  const shown = inView(list, scrolled, height);
+  const last = shown.at(-1);
+  const nearEnd = last?.kind === 'run' && last.position >= entries.length - NEARLY_ALL;
+  useEffect(() => {
+    if (nearEnd && runs.hasMore) {
+      void runs.more();
+    }
+  }, [nearEnd, runs, runs.version, runs.hasMore]);
+
+  const moveTo = (position: number): void => {
+    const entry = entries[Math.max(0, Math.min(entries.length - 1, position))];
+    const element = scroller.current;
+    if (!entry || !element) {
+      return;
+    }
+    setCurrentId(entry.row.runId);
+    setSelected(new Set([entry.row.runId]));
+    if (entry.top < element.scrollTop) {
+      element.scrollTop = entry.top;
+    } else if (entry.top + entry.height > element.scrollTop + element.clientHeight) {
+      element.scrollTop = entry.top + entry.height - element.clientHeight;
+    }
+  };
+  const toggle = useCallback((runId: string): void => {
+    setSelected(chosen => {
+      const next = new Set(chosen);
+      return next.delete(runId) ? next : next.add(runId);
+    });
+  }, []);
+  const key = (event: KeyboardEvent): void => {
+    const page = Math.max(1, Math.floor(height / 60));
+    const steps: Record<string, number> = {
+      ArrowDown: at + 1,
+      ArrowUp: at - 1,
+      Home: 0,
+      End: entries.length,
+    };
+    const to = steps[event.key] ?? { PageDown: at + page, PageUp: at - page }[event.key];
+    if (to !== undefined) {
+      moveTo(to);
+    } else if (event.key === 'Enter' && current) {
+      execute(COMMANDS.open, { runId: current.runId });
+    } else if (event.key === ' ' && current) {
+      toggle(current.runId);
+    } else if (event.key === 'Delete' && current) {
+      execute(COMMANDS.remove, { runId: current.runId });
+    } else {
+      return;
+    }
+    event.preventDefault();
+    event.stopPropagation();
+  };
+  const click = useCallback(
+    (row: RunRow, event: MouseEvent): void => {
+      setCurrentId(row.runId);
+      if (event.ctrlKey || event.metaKey || event.shiftKey) {
+        toggle(row.runId);
+      } else {
+        setSelected(new Set([row.runId]));
+        execute(COMMANDS.open, { runId: row.runId });
+      }
+    },
+    [execute, toggle],
+  );
+
+  const chosen = entries.filter(({ row }) => selected.has(row.runId)).map(({ row }) => row);
+  return (
+    <section className="nbdist nbdist-sidebar" data-theme={theme} aria-label={words.title}>
+      <header className="nbdist-side-head">
+        <h2>{words.title}</h2>
+        <span className="nbdist-space" />
+        <LabButton icon="refresh" label={words.refresh} bare onClick={() => void runs.refresh()} />
+      </header>
+      {runs.state === 'absent' ? (
+        <Absent words={words} onTry={() => void runs.refresh()} />
+      ) : (
+        <>
+          <label className="nbdist-side-search">
+            <LabIcon name="search" />
+            <input
+              type="search"
+              data-first-focus
+              placeholder={words.filter}
+              aria-label={words.filter}
+              value={search}
+              onChange={event => {
+                setSearch(event.currentTarget.value);
+                runs.find(event.currentTarget.value);
+              }}
+            />
+          </label>
+          {runs.state === 'offline' && <p className="nbdist-note nbdist-calm">{words.offline}</p>}
+          {entries.length === 0 && <Nothing runs={runs} words={words} />}
+          <div
+            ref={scroller}
+            className="nbdist-side-list"
+            role="listbox"
+            aria-label={words.title}
+            aria-multiselectable="true"
+            aria-activedescendant={current ? `${prefix}-${current.runId}` : undefined}
+            tabIndex={0}
+            hidden={entries.length === 0}
+            onScroll={event => setScrolled(event.currentTarget.scrollTop)}
+            onKeyDown={key}
+            onFocus={() => current === null && entries[0] && setCurrentId(entries[0].row.runId)}
+          >
+            <div role="presentation" style={{ height: list.height, position: 'relative' }}>
+              {shown.map(item =>
+                item.kind === 'heading' ? (
+                  <div
+                    key={item.title}
+                    role="presentation"
+                    className="nbdist-side-group"
+                    style={{ top: item.top, height: item.height }}
+                  >
+                    {item.title}
+                    <span className="nbdist-space" />
+                    {item.count}
+                  </div>
+                ) : (
+                  <RunItem
+                    key={item.row.runId}
+                    id={`${prefix}-${item.row.runId}`}
+                    row={item.row}
+                    top={item.top}
+                    height={item.height}
+                    position={item.position}
+                    count={entries.length}
+                    current={item.row.runId === currentId}
+                    selected={selected.has(item.row.runId)}
+                    now={item.row.live ? seconds : minute + 60}
+                    words={words}
+                    panelWords={panelWords}
+                    onClick={click}
+                  />
+                ),
+              )}
+            </div>
+          </div>
+          <RunActions
+            chosen={chosen}
+            words={words}
+            execute={execute}
+            onClear={() => setSelected(new Set())}
+          />
+        </>
+      )}
+    </section>
+  );
+}
+
+function Nothing({ runs, words }: Pick<IRunService, 'runs' | 'words'>): ReactElement {
+  if (runs.state === 'unknown' || runs.searching) {
+    return <p className="nbdist-empty">{words.loading}</p>;
+  }
+  return runs.search ? (
+    <p className="nbdist-empty">{words.noneFound(runs.search)}</p>
+  ) : (
+    <p className="nbdist-empty">
+      {words.noRuns} <code>%%distributed</code> {words.noRunsThen}
+    </p>
+  );
+}

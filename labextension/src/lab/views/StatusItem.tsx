@@ -1,0 +1,94 @@
+/** In the status bar: how many ranks run, and how busy the GPUs are. */
+import '../styles/lab.css';
+import { useEffect, useState, type ReactElement } from 'react';
+
+import { bytesOf, percent } from '../../numbers';
+import type { Devices, Gpu } from '../rows';
+import type { IRunService } from '../tokens';
+import type { LabWords } from '../words';
+import { useRuns } from './look';
+
+/** milliseconds between two looks at the GPUs while something runs, and while nothing does */
+const BUSY = 3000;
+const IDLE = 20_000;
+
+interface StatusProps {
+  service: IRunService;
+  gpus: boolean;
+  onOpen: () => void;
+}
+
+export function StatusItem({ service, gpus, onOpen }: StatusProps): ReactElement | null {
+  const { words } = service;
+  const runs = useRuns(service.runs);
+  const live = runs.liveRows;
+  const ready = runs.state === 'ready';
+  const devices = useDevices(service, ready && gpus, live.length > 0 ? BUSY : IDLE);
+  if (!ready) {
+    return null;
+  }
+  const stalled = sum(live.filter(row => row.stalled).map(row => row.worldSize));
+  const running = sum(live.map(row => row.worldSize)) - stalled;
+  const text = live.length
+    ? words.statusRunning(running) + (stalled ? words.statusStalled(stalled) : '')
+    : words.statusIdle;
+  return (
+    <button type="button" className="nbdist-statusbar" title={words.showRuns} onClick={onOpen}>
+      <span>{text}</span>
+      {devices && devices.gpus.length > 0 && <GpuStrip gpus={devices.gpus} words={words} />}
+    </button>
+  );
+}
+
+function GpuStrip({ gpus, words }: { gpus: readonly Gpu[]; words: LabWords }): ReactElement {
+  const used = gpus.filter(gpu => gpu.holders.length > 0 || (gpu.utilisation ?? 0) > 0).length;
+  return (
+    <span className="nbdist-gpus" role="img" aria-label={words.gpusInUse(used, gpus.length)}>
+      {gpus.map(gpu => (
+        <i key={gpu.index} title={words.gpu(gpu.index, gpu.name, aboutUse(gpu, words))}>
+          <b style={{ height: percent(fullness(gpu) * 100).replace(' ', '') }} />
+        </i>
+      ))}
+      <span>{words.gpusInUse(used, gpus.length)}</span>
+    </span>
+  );
+}
+
+/** How full a GPU is: of work or of memory, whichever is more. */
+function fullness({ utilisation, memory, memoryTotal }: Gpu): number {
+  return Math.max((utilisation ?? 0) / 100, memory !== null && memoryTotal ? memory / memoryTotal : 0);
+}
+
+function aboutUse(gpu: Gpu, words: LabWords): string {
+  const parts = [
+    gpu.utilisation === null ? '' : percent(gpu.utilisation),
+    gpu.memory !== null && gpu.memoryTotal ? bytesOf(gpu.memory, gpu.memoryTotal).join('/') : '',
+    gpu.holders.length
+      ? words.heldBy(gpu.holders.map(({ name, pid, runId }) => runId ?? `${name} (${pid})`).join(', '))
+      : words.free,
+  ];
+  return parts.filter(Boolean).join(', ');
+}
+
+function useDevices({ client }: IRunService, on: boolean, period: number): Devices | null {
+  const [devices, setDevices] = useState<Devices | null>(null);
+  useEffect(() => {
+    if (!on) {
+      return;
+    }
+    const look = (): void => {
+      if (!document.hidden) {
+        // a machine that does not answer has nothing new
+        client.devices().then(setDevices, () => undefined);
+      }
+    };
+    look();
+    const timer = setInterval(look, period);
+    return () => clearInterval(timer);
+  }, [client, on, period]);
+  return devices;
+}
+
+function sum(numbers: readonly number[]): number {
+  return numbers.reduce((all, number) => all + number, 0);
+}

@@ -1,0 +1,407 @@
+"""The extension in JupyterLab and Notebook 7, driven as a user would: the list of runs, a run's dashboard,
+and what a notebook's cells get."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lab import TOKEN, LabPage, LabServer, new_page
+from playwright.sync_api import Browser, Locator, Page, Route, expect
+
+pytestmark = pytest.mark.browser
+
+AXE = Path(__file__).parents[2] / "labextension/node_modules/axe-core/axe.min.js"
+
+TRAINING = """%%distributed -n 2 --name NAME
+import os, time, nbdist
+rank = int(os.environ["RANK"])
+for step in range(5000):
+    print(f"step {step} of rank {rank} loss {1 / (step + 1 + rank):.4f}", flush=True)
+    nbdist.log(step=step, total=5000, loss=1 / (step + 1 + rank), acc=1 - 1 / (step + 2))
+    time.sleep(0.05)
+"""
+
+SHORT = """%%distributed -n 2 --name NAME
+import nbdist
+for step in range(30):
+    nbdist.log(step=step, loss=FACTOR / (step + 1))
+print("done")
+"""
+
+BROKEN = """%%distributed -n 2 --name broken
+import os, time
+def load():
+    if os.environ["RANK"] == "1":
+        raise ValueError("label 10 is out of range")
+    time.sleep(60)
+load()
+"""
+
+
+TWO_GPUS = {
+    "gpus": [
+        {
+            "index": at,
+            "name": "NVIDIA H200",
+            "memory": 70_000_000_000 * at,
+            "memory_total": 141_000_000_000,
+            "utilisation": 80.0 * at,
+            "temperature": 40.0,
+            "holders": [{"pid": 4711, "memory": 70_000_000_000, "name": "python", "run_id": None}] * at,
+        }
+        for at in (0, 1)
+    ],
+    "machine": {"cores": 16, "cpu": 5.0, "memory": 1, "memory_total": 2},
+}
+
+
+def show_runs(page: Page) -> Locator:
+    """The sidebar, once it has asked the server."""
+    page.evaluate("() => window.jupyterapp.commands.execute('nbdist:show-runs')")
+    sidebar = page.locator(".nbdist-sidebar")
+    sidebar.wait_for()
+    return sidebar
+
+
+def run_named(sidebar: Locator, name: str) -> Locator:
+    """The newest run of that name."""
+    return sidebar.get_by_role("option").filter(has_text=re.compile(rf"{name}-\w{{4}}")).first
+
+
+def open_run(page: Page, name: str) -> Locator:
+    """Its dashboard."""
+    run = run_named(show_runs(page), name)
+    expect(run).to_be_visible(timeout=15_000)
+    run.click()
+    dashboard = page.locator(".nbdist-dash:visible")
+    expect(dashboard).to_contain_text(name, timeout=15_000)
+    return dashboard
+
+
+def editor_selection(page: Page) -> str:
+    return str(page.evaluate("() => window.getSelection().toString()"))
+
+
+def problems_of(page: Page, place: str) -> list[str]:
+    page.evaluate(AXE.read_text())
+    found = page.evaluate(
+        "place => axe.run(place, { resultTypes: ['violations'] }).then(result => result.violations)", place
+    )
+    return [f"{each['id']}: {node['html'][:160]}" for each in found for node in each["nodes"]]
+
+
+def test_a_run_is_watched_and_stopped_while_its_cell_keeps_the_kernel_busy(
+    lab_server: LabServer, browser: Browser, pictures: Path
+) -> None:
+    notebook = lab_server.write_notebook(
+        "watched.ipynb", "%load_ext nbdist", TRAINING.replace("NAME", "watched")
+    )
+    with new_page(browser, width=1280, height=800) as page:
+        lab = LabPage(lab_server, page, notebook)
+        lab.run_and_wait(0)
+        lab.run(1)
+        dashboard = open_run(page, "watched")
+        expect(dashboard.get_by_role("log")).to_contain_text("of rank 1", timeout=20_000)
+        expect(dashboard.locator(".nbdist-table tbody tr")).to_have_count(2)
+        expect(dashboard.locator(".nbdist-dash-curves canvas")).to_have_count(2, timeout=15_000)
+        expect(page.get_by_role("button", name="Ranks: 2 running")).to_be_visible()
+        page.screenshot(path=pictures / "dashboard-light.png")
+        assert problems_of(page, ".nbdist-dash") == []
+        assert problems_of(page, ".nbdist-sidebar") == []
+
+        dashboard.get_by_role("tab", name="Stacks").click()
+        expect(dashboard.locator(".nbdist-stacks")).to_contain_text("time.sleep(0.05)", timeout=15_000)
+        dashboard.get_by_role("tab", name="Rank 1").click()
+        expect(dashboard.get_by_role("link", name="Whole log")).to_have_attribute(
+            "href", re.compile(r"/ranks/1/log\?download=1$")
+        )
+        dashboard.get_by_role("button", name="Stop", exact=True).click()
+        expect(dashboard.locator(".nbdist-pill")).to_have_text("Stopped", timeout=20_000)
+        expect(run_named(page.locator(".nbdist-sidebar"), "watched")).to_contain_text("Stopped")
+        page.get_by_role("tab", name="watched.ipynb").click()
+        lab.wait_for_end(1)
+
+
+def test_a_run_goes_on_without_its_kernel_and_is_attached_again(
+    lab_server: LabServer, browser: Browser
+) -> None:
+    cell = TRAINING.replace("NAME", "detached").replace("-n 2", "-n 2 -d")
+    notebook = lab_server.write_notebook("again.ipynb", "%load_ext nbdist", cell)
+    with new_page(browser) as page:
+        lab = LabPage(lab_server, page, notebook)
+        lab.run_and_wait(0)
+        lab.run_and_wait(1)
+        page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()")
+        lab.wait_until_ready()
+        run = run_named(show_runs(page), "detached")
+        run.click(modifiers=["Control"])
+        page.locator(".nbdist-sidebar").get_by_role("button", name="Attach").click()
+
+        attached = page.locator(".jp-Cell").filter(has_text=re.compile(r"%dist_attach detached-"))
+        expect(attached.locator(".nbdist").get_by_role("log")).to_contain_text("of rank 1", timeout=20_000)
+        page.locator(".nbdist-sidebar").get_by_role("button", name="Stop").click()
+        expect(run).to_contain_text("Stopped", timeout=20_000)
+        page.locator(".nbdist-sidebar").get_by_role("button", name="Delete").click()
+        page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+        expect(run).to_have_count(0, timeout=10_000)
+
+
+def test_a_failure_leads_to_the_line_of_its_cell(
+    lab_server: LabServer, browser: Browser, pictures: Path
+) -> None:
+    notebook = lab_server.write_notebook("broken.ipynb", "%load_ext nbdist", BROKEN, "print('other')")
+    with new_page(browser, width=1280, height=800) as page:
+        lab = LabPage(lab_server, page, notebook)
+        lab.run_and_wait(0)
+        lab.run_and_wait(1)
+        expect(page.locator(".Toastify")).to_contain_text("failed: rank 1 failed first", timeout=10_000)
+        lab.cell(1).locator(".jp-OutputArea").get_by_role("button", name="line 4 of the cell").first.click()
+        expect(lab.cell(1).locator(".jp-Editor.jp-mod-focused, .cm-focused").first).to_be_visible()
+        assert editor_selection(page).strip().startswith("raise ValueError")
+
+        page.locator(".jp-Cell").nth(2).click()
+        dashboard = open_run(page, "broken")
+        expect(dashboard.get_by_role("alert")).to_contain_text("ValueError")
+        page.screenshot(path=pictures / "dashboard-failed-light.png")
+        dashboard.get_by_role("button", name="Line 4 of the cell").click()
+        page.wait_for_function("() => window.getSelection().toString().includes('raise ValueError')")
+        expect(lab.cell(1).locator(".cm-focused")).to_be_visible()
+
+
+def test_runs_are_compared_and_visualdl_shows_them(
+    lab_server: LabServer, browser: Browser, pictures: Path
+) -> None:
+    cells = [SHORT.replace("NAME", f"pair{at}").replace("FACTOR", str(at)) for at in (1, 2)]
+    notebook = lab_server.write_notebook("pairs.ipynb", "%load_ext nbdist", *cells)
+    with new_page(browser, width=1280, height=800) as page:
+        lab = LabPage(lab_server, page, notebook)
+        for index in range(3):
+            lab.run_and_wait(index)
+        sidebar = show_runs(page)
+        for name in ("pair1", "pair2"):
+            run_named(sidebar, name).click(modifiers=["Control"])
+        sidebar.get_by_role("button", name="Compare 2 runs").click()
+        comparison = page.get_by_role("region", name="Compare runs")
+        expect(comparison.locator(".nbdist-legend li")).to_have_count(2)
+        expect(comparison.locator("canvas").first).to_be_visible(timeout=15_000)
+        page.screenshot(path=pictures / "compare-light.png")
+        assert problems_of(page, ".nbdist-dash:not([hidden])") == []
+
+        dashboard = open_run(page, "pair1")
+        dashboard.get_by_role("tab", name="VisualDL").click()
+        frame = dashboard.frame_locator("iframe")
+        expect(frame.get_by_text("loss").first).to_be_visible(timeout=40_000)
+        page.screenshot(path=pictures / "dashboard-visualdl-light.png")
+
+
+def test_options_are_completed_and_explained(lab_server: LabServer, browser: Browser, pictures: Path) -> None:
+    notebook = lab_server.write_notebook("options.ipynb", "%load_ext nbdist", "%%distributed -n 2")
+    with new_page(browser) as page:
+        lab = LabPage(lab_server, page, notebook)
+        lab.run_and_wait(0)
+        editor = lab.cell(1).locator(".cm-content")
+        editor.click()
+        page.keyboard.press("Control+End")
+        page.keyboard.type(" --det")
+        page.keyboard.press("Tab")
+        completer = page.locator(".jp-Completer:visible")
+        expect(editor.or_(completer).filter(has_text="--detach").first).to_be_visible(timeout=10_000)
+        if completer.count():
+            page.keyboard.press("Enter")
+        expect(editor).to_have_text("%%distributed -n 2 --detach")
+        page.keyboard.type(" --")
+        page.keyboard.press("Tab")
+        expect(completer).to_contain_text("--framework NAME", timeout=10_000)
+        expect(completer).not_to_contain_text("--nproc")
+        page.screenshot(path=pictures / "completion-light.png")
+        page.keyboard.press("Escape")
+
+        hovered = page.evaluate(
+            """() => {
+                const range = document.createRange();
+                const editor = document.querySelectorAll('.jp-Cell .cm-content')[1];
+                const walker = document.createTreeWalker(editor, NodeFilter.SHOW_TEXT);
+                for (let node = walker.nextNode(); node; node = walker.nextNode()) {
+                    const at = node.nodeValue.indexOf('detach');
+                    if (at >= 0) {
+                        range.setStart(node, at);
+                        range.setEnd(node, at + 3);
+                        const { x, y, width, height } = range.getBoundingClientRect();
+                        return [x + width / 2, y + height / 2];
+                    }
+                }
+            }"""
+        )
+        page.mouse.move(*hovered)
+        expect(page.locator(".nbdist-help")).to_contain_text("return at once", timeout=10_000)
+
+
+def test_the_form_in_the_cell_s_toolbar_writes_the_first_line_and_runs_it(
+    lab_server: LabServer, browser: Browser, pictures: Path
+) -> None:
+    notebook = lab_server.write_notebook(
+        "form.ipynb", "%load_ext nbdist", "import os\nprint('rank', os.environ['RANK'])"
+    )
+    with new_page(browser) as page:
+        lab = LabPage(lab_server, page, notebook)
+        page.route("**/nbdist/api/devices*", lambda route: route.fulfill(json=TWO_GPUS))
+        lab.run_and_wait(0)
+        lab.cell(1).locator(".cm-content").click()
+        lab.cell(1).locator(".jp-cell-toolbar").get_by_title("Run this cell on several").click()
+        form = page.locator(".nbdist-form")
+        form.get_by_label("On GPUs").check()
+        # GPU 1 is somebody else's, so it is not chosen
+        expect(form.locator("output")).to_have_text("%%distributed --gpus 0")
+        form.get_by_label("GPU 1").check()
+        expect(form.locator("output")).to_have_text("%%distributed --gpus 0,1")
+        page.screenshot(path=pictures / "form-gpus-light.png")
+        form.get_by_label("On the CPU").check()
+        form.get_by_label("Ranks").fill("3")
+        form.get_by_label("Name").fill("formed")
+        expect(form.locator("output")).to_have_text("%%distributed -n 3 --name formed")
+        page.screenshot(path=pictures / "form-light.png")
+        assert problems_of(page, ".nbdist-form") == []
+        page.get_by_role("dialog").get_by_role("button", name="Write and run").click()
+
+        lab.wait_for_end(1)
+        expect(lab.cell(1).locator(".cm-content")).to_contain_text("%%distributed -n 3 --name formed")
+        expect(lab.cell(1).locator(".nbdist-summary")).to_contain_text("3 ranks")
+
+
+@contextmanager
+def notebook_7_page(browser: Browser) -> Iterator[Page]:
+    """As ``new_page``; but Notebook 7 has errors of its own while it starts, with any extension or none."""
+    context = browser.new_context(viewport={"width": 1280, "height": 800})
+    page = context.new_page()
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(error.stack or str(error)))
+    try:
+        yield page
+    finally:
+        context.close()
+    assert not [error for error in errors if "extensions/nbdist" in error], errors
+
+
+def test_notebook_7_has_the_list_and_the_dashboard(
+    lab_server: LabServer, browser: Browser, pictures: Path
+) -> None:
+    notebook = lab_server.write_notebook("seven.ipynb", "%load_ext nbdist", TRAINING.replace("NAME", "seven"))
+    with notebook_7_page(browser) as page:
+        lab = LabPage(lab_server, page, notebook, "notebooks")
+        lab.run_and_wait(0)
+        lab.run(1)
+        dashboard = open_run(page, "seven")
+        expect(dashboard.get_by_role("log")).to_contain_text("of rank 1", timeout=20_000)
+        page.screenshot(path=pictures / "dashboard-notebook7-light.png")
+        dashboard.get_by_role("button", name="Stop", exact=True).click()
+        expect(dashboard.locator(".nbdist-pill")).to_have_text("Stopped", timeout=20_000)
+        lab.wait_for_end(1)
+
+
+def go(server: LabServer, page: Page) -> None:
+    page.goto(f"{server.url}lab?token={TOKEN}&reset")
+    page.wait_for_function("() => window.jupyterapp?.shell.currentWidget", timeout=60_000)
+
+
+def test_without_the_server_s_side_the_page_says_what_to_install(
+    lab_server: LabServer, browser: Browser, pictures: Path
+) -> None:
+    with new_page(browser) as page:
+        page.route("**/nbdist/api/**", lambda route: route.fulfill(status=404, body="<html>not here</html>"))
+        go(lab_server, page)
+        sidebar = show_runs(page)
+        expect(sidebar).to_contain_text("pip install nbdist", timeout=10_000)
+        expect(sidebar.get_by_role("searchbox")).to_have_count(0)
+        expect(page.locator(".nbdist-statusbar")).to_have_count(0)
+        page.screenshot(path=pictures / "absent-light.png")
+
+
+def _thousand() -> list[dict[str, Any]]:
+    now = time.time()
+    return [
+        {
+            "run_id": f"20261120-141503-lenet-{at:04}",
+            "name": "lenet",
+            "label": f"lenet-{at:04}",
+            "state": "succeeded",
+            "live": False,
+            "stalled": False,
+            "reason": "",
+            "created": now - 3600 * at,
+            "started": now - 3600 * at + 1,
+            "ended": now - 3600 * at + 61,
+            "world_size": 4,
+            "devices": ["CPU"],
+            "framework": "torch",
+            "notebook": "lenet.ipynb",
+            "cell_index": 3,
+            "progress": None,
+            "headline": "loss 0.05",
+            "spark": {"tag": "loss", "values": [1 / (step + 1) for step in range(40)]},
+            "detached": False,
+        }
+        for at in range(1000)
+    ]
+
+
+def test_a_thousand_runs_open_at_once(lab_server: LabServer, browser: Browser) -> None:
+    def answer(route: Route) -> None:
+        route.fulfill(json={"runs": _thousand(), "next": None, "live": 0})
+
+    with new_page(browser) as page:
+        page.route("**/nbdist/api/runs?*", answer)
+        page.route_web_socket("**/nbdist/api/stream*", lambda socket: None)
+        go(lab_server, page)
+        took = page.evaluate(
+            """async () => {
+                const begun = performance.now();
+                await window.jupyterapp.commands.execute('nbdist:show-runs');
+                while (document.querySelectorAll('.nbdist-run').length < 5) {
+                    await new Promise(requestAnimationFrame);
+                }
+                return performance.now() - begun;
+            }"""
+        )
+        rows = page.locator(".nbdist-run")
+        assert rows.count() < 60
+        page.get_by_role("listbox", name="Distributed runs").focus()
+        page.keyboard.press("End")
+        expect(rows.last).to_contain_text("lenet-0999")
+        print(f"1,000 runs: {took:.0f} ms")
+        assert took < 900, "300 ms on a quiet machine"
+
+
+@pytest.mark.parametrize("width", [1280, 700], ids=["wide", "narrow"])
+def test_dark_and_chinese(lab_server: LabServer, browser: Browser, pictures: Path, width: int) -> None:
+    name = f"dark{width}"
+    cell = TRAINING.replace("NAME", name).replace("-n 2", "-n 2 -d")
+    notebook = lab_server.write_notebook(f"{name}.ipynb", "%load_ext nbdist", cell)
+    folder = lab_server.root / "config/lab/user-settings/@jupyterlab/translation-extension"
+    folder.mkdir(parents=True, exist_ok=True)
+    language = folder / "plugin.jupyterlab-settings"
+    language.write_text(json.dumps({"locale": "zh_CN"}))
+    lab_server.set_up("themes", {"theme": "JupyterLab Dark"})
+    try:
+        with new_page(browser, width=width, height=800) as page:
+            lab = LabPage(lab_server, page, notebook)
+            lab.run_and_wait(0)
+            lab.run_and_wait(1)
+            dashboard = open_run(page, name)
+            expect(dashboard.locator(".nbdist-pill")).to_have_text("运行中", timeout=20_000)
+            expect(dashboard.get_by_role("log")).to_contain_text("of rank 1", timeout=20_000)
+            expect(page.get_by_role("searchbox", name="按名称")).to_be_visible()
+            page.screenshot(path=pictures / f"dashboard-dark-zh-{width}.png")
+            assert problems_of(page, ".nbdist-dash") == []
+            assert problems_of(page, ".nbdist-sidebar") == []
+            dashboard.get_by_role("button", name="停止", exact=True).click()
+            expect(dashboard.locator(".nbdist-pill")).to_have_text("已停止", timeout=20_000)
+    finally:
+        language.unlink()
+        lab_server.set_up("themes", {"theme": "JupyterLab Light"})
