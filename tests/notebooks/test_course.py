@@ -1,0 +1,181 @@
+"""The course: every notebook runs, says what it promises, and is the same in both languages."""
+
+from __future__ import annotations
+
+import io
+import re
+import tokenize
+from importlib.util import find_spec
+from typing import Any
+
+import pytest
+
+from tests.notebooks.course import CHINESE, COURSE, FOLDER, LIMIT, PATIENCE, executed, read, tags
+
+pytestmark = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
+
+FAILING = "06-when-it-goes-wrong"
+EVERY = pytest.mark.parametrize("name", COURSE)
+WORDS = (tokenize.COMMENT, tokenize.STRING, tokenize.NL, getattr(tokenize, "FSTRING_MIDDLE", -1))
+
+
+def code_of(notebook: Any) -> list[Any]:
+    return [cell for cell in notebook.cells if cell.cell_type == "code"]
+
+
+def without_words(source: str) -> list[str]:
+    """A cell's commands as they are, and its program without comments and strings."""
+    lines = source.splitlines(keepends=True)
+    commands = [line for line in lines if line.startswith(("%", "!"))]
+    program = "".join(line for line in lines if not line.startswith(("%", "!")))
+    tokens = tokenize.generate_tokens(io.StringIO(program).readline)
+    return commands + [token.string for token in tokens if token.type not in WORDS]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(PATIENCE)
+@EVERY
+def test_a_notebook_runs_from_top_to_bottom(name: str) -> None:
+    result = executed(name)
+
+    assert not result.error
+    assert result.seconds < LIMIT * result.crowd
+    assert not result.left
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(PATIENCE)
+@EVERY
+def test_every_run_of_a_notebook_ends_as_its_cell_is_tagged(name: str) -> None:
+    result = executed(name)
+
+    for cell in result.cells:
+        if found := re.search(r"^%%distributed .*--name (\S+)", cell.source):
+            run = result.runs.get(found[1])
+            expected = "succeeded"
+            if "raises-exception" in tags(cell):
+                expected = "failed"
+            elif "--hang-after" in cell.source:
+                expected = "cancelled"
+            # a cell that is refused before the launch has no run
+            if run is not None or expected == "succeeded":
+                assert run is not None, found[1]
+                assert run.status == expected, run.logs(0)
+
+
+REPORTS = [
+    pytest.param(
+        "devices", ("at line 6 of the cell", "model and data are on different devices"), id="devices"
+    ),
+    pytest.param("iterable", ("at line 17 of the cell", "takes no sampler"), id="an iterable with a sampler"),
+    pytest.param("device-ids", ("at line 9 of the cell", "leave device_ids out"), id="the wrong GPU"),
+    pytest.param(
+        "only-rank-0",
+        ("rank 1 failed first", "at line 10 of the cell", "on every rank and not only on rank 0"),
+        id="only rank 0 initialises",
+    ),
+    pytest.param("shuffle", ("at line 7 of the cell", "drop shuffle=True"), id="shuffle and a sampler"),
+    pytest.param("world-size", ("at line 7 of the cell", "leave world_size out"), id="no GPU to count"),
+    pytest.param(
+        "undefined",
+        ("line 1 of the cell uses learning_rate", "= 0.1  into this cell"),
+        id="a name of another cell",
+    ),
+    pytest.param("fluid", ("line 2 of the cell", "removed in 2.5", "paddle.nn.Conv2D"), id="paddle.fluid"),
+    pytest.param("apex", ("line 4 of the cell", "torch.amp"), id="apex"),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(PATIENCE)
+@pytest.mark.parametrize(("run", "expected"), REPORTS)
+def test_a_failing_cell_says_which_rank_which_line_and_what_to_change(
+    run: str, expected: tuple[str, ...]
+) -> None:
+    if run == "fluid" and find_spec("paddle") is None:
+        pytest.skip("paddle is not installed")
+    result = executed(FAILING)
+
+    shown = result.shown(result.cell_of(f"--name {run}\n"))
+
+    assert not [words for words in expected if words not in shown], shown
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(PATIENCE)
+def test_a_run_that_hangs_says_who_is_behind() -> None:
+    result = executed(FAILING)
+
+    assert "rank 1 is in time.sleep at line 9; rank 0 waits in all_reduce" in result.shown(
+        result.cell_of("%dist_stacks")
+    )
+    assert "cancelled: 2 processes ended" in result.shown(result.cell_of("%dist_stop"))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(PATIENCE)
+def test_a_machine_that_does_not_come_is_named() -> None:
+    result = executed("07-several-machines")
+
+    shown = result.shown(result.cell_of("--name alone"))
+
+    assert "node 0 did not come to 127.0.0.1:295" in shown
+    assert "within 2 s" in shown
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(PATIENCE)
+def test_a_command_line_and_the_way_back_to_it() -> None:
+    result = executed("02-from-torchrun")
+
+    assert "rank 1 of 2: the sum is 3, arguments ['--nproc_per_node=7']" in result.shown(
+        result.cell_of("%distributed torchrun")
+    )
+    assert "torchrun --standalone --nproc-per-node=2" in result.shown(result.cell_of("%dist_export"))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(PATIENCE)
+def test_the_ranks_keep_parts_and_compute_as_one_would() -> None:
+    runs = executed("08-beyond-data-parallel").runs
+
+    for rank in (0, 1):
+        fsdp = re.search(r"keeps (\d+) of (\d+) parameters; .*as on one rank: True", runs["fsdp"].logs(rank))
+        assert fsdp is not None, runs["fsdp"].logs(rank)
+        assert abs(int(fsdp[1]) - int(fsdp[2]) / 2) <= 1
+        divided = runs["tensor-parallel"].logs(rank)
+        assert "0.weight (128, 64) of (256, 64)" in divided
+        assert "as on one rank: outputs True, gradients True" in divided
+        assert "3 layers" in runs["pipeline-parallel"].logs(rank)
+    losses = [float(loss) for loss in re.findall(r"loss (\d\.\d+)", runs["pipeline-parallel"].logs(1))]
+    assert len(losses) == 4
+    assert losses[-1] < losses[0]
+
+
+@EVERY
+def test_both_languages_have_the_same_code(name: str) -> None:
+    english, chinese = code_of(read(name)), code_of(read(name + CHINESE))
+
+    assert [without_words(cell.source) for cell in chinese] == [
+        without_words(cell.source) for cell in english
+    ]
+    assert [tags(cell) for cell in chinese] == [tags(cell) for cell in english]
+
+
+@EVERY
+def test_both_languages_have_the_same_parts(name: str) -> None:
+    english, chinese = read(name), read(name + CHINESE)
+
+    assert [cell.cell_type for cell in chinese.cells] == [cell.cell_type for cell in english.cells]
+    texts = [cell.source for cell in chinese.cells if cell.cell_type == "markdown"]
+    assert all(re.search(r"[一-鿿]", text) for text in texts)
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.ipynb")), ids=lambda path: path.stem)
+def test_a_notebook_is_kept_without_output_and_its_links_lead_somewhere(path: Any) -> None:
+    notebook = read(path.stem)
+
+    assert not [cell for cell in code_of(notebook) if cell.outputs or cell.execution_count is not None]
+    text = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
+    links = re.findall(r"\]\((?!https?:|#)([^)#]+)", text)
+    assert not [link for link in links if not (FOLDER / link).exists()]

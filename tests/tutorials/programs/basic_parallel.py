@@ -1,0 +1,34 @@
+import paddle
+import paddle.distributed as dist  # the first of three changes
+from digits_for_paddle import MNIST  # paddle.vision.datasets.MNIST, without a network
+from paddle.vision.transforms import ToTensor
+
+train_dataset = MNIST(mode="train", transform=ToTensor())
+train_loader = paddle.io.DataLoader(train_dataset, batch_size=64, shuffle=True)
+
+
+def train():
+    dist.init_parallel_env()  # the second
+    net = paddle.DataParallel(paddle.vision.models.LeNet())  # the third
+    epochs = 1
+    adam = paddle.optimizer.Adam(learning_rate=0.001, parameters=net.parameters())
+    for epoch in range(epochs):
+        for batch_id, data in enumerate(train_loader()):
+            x_data = data[0]
+            y_data = data[1]
+            predicts = net(x_data)
+            acc = paddle.metric.accuracy(predicts, y_data, k=2)
+            avg_acc = paddle.mean(acc)
+            loss = paddle.nn.functional.cross_entropy(predicts, y_data, reduction="mean")
+            loss.backward()
+            if batch_id % 40 == 0:
+                print(
+                    "epoch: {}, batch_id: {}, loss is: {}, acc is: {}".format(
+                        epoch, batch_id, loss.numpy(), avg_acc.numpy()
+                    )
+                )
+            adam.step()
+            adam.clear_grad()
+
+
+train()

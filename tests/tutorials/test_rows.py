@@ -1,0 +1,250 @@
+"""Every system of the tutorials, as its users paste it, and what they see."""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from nbdist.runner import RunHandle
+from nbdist.store import RunStore
+from tests.magics.conftest import Kernel
+from tests.notebooks.course import FOLDER, PATIENCE, executed, read
+from tests.tutorials.rows import FLEET, LAUNCH, NOTED, PASTED, PROGRAMS, Row
+
+# a notebook whose cells of torch fail is not run to its end
+pytestmark = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
+
+ROOT = Path(__file__).parents[2]
+SHOW = "import os, sys\nprint('rank', os.environ['RANK'], 'of', os.environ['WORLD_SIZE'], sys.argv[1:])"
+
+
+@pytest.fixture(scope="module")
+def kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernel]:
+    """One kernel for all rows, as a user has one; the data sets lie where it can import them."""
+    kernel = Kernel(tmp_path_factory.mktemp("rows") / "home")
+    kernel.run(f"import sys\nsys.path.insert(0, {str(FOLDER)!r})")
+    (kernel.home.parent / "show.py").write_text(SHOW)
+    yield kernel
+    kernel.close()
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+def pasted(row: Row) -> str:
+    """The program of a row, with what is swapped in it."""
+    text = (PROGRAMS / f"{row.program}.py").read_text()
+    for old, new in row.swaps:
+        assert old in text
+        text = text.replace(old, new.replace("{port}", str(free_port())))
+    return text
+
+
+def needs(row: Row) -> None:
+    if find_spec(row.framework) is None:
+        pytest.skip(f"{row.framework} is not installed")
+
+
+def check(row: Row, run: RunHandle) -> None:
+    assert run.status == "succeeded", run.logs(0)
+    logs = {rank.rank: run.logs(rank.rank) for rank in run.run.spec.here}
+    for pattern in row.each:
+        for rank, log in logs.items():
+            assert re.search(pattern.replace("{r}", str(rank)), log), (pattern, log)
+    first = logs.pop(0, "")
+    for pattern in row.first:
+        assert re.search(pattern, first), (pattern, first)
+        assert not any(re.search(pattern, log) for log in logs.values()), pattern
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(PATIENCE)
+@pytest.mark.parametrize("row", [pytest.param(row, id=row.name) for row in NOTED])
+def test_a_system_of_the_tutorials_runs_in_its_notebook(row: Row) -> None:
+    needs(row)
+
+    result = executed(row.notebook)
+
+    assert row.run in result.runs, result.error
+    check(row, result.runs[row.run])
+
+
+@pytest.mark.parametrize("row", [pytest.param(row, id=row.name) for row in NOTED if row.program])
+def test_the_cell_of_a_notebook_is_the_program_of_its_row(row: Row) -> None:
+    begin = rf"%%writefile {row.written}$" if row.written else rf"%%.* --name {row.run}(\s|$)"
+    (cell,) = [c.source for c in read(row.notebook).cells if re.match(begin, c.source, re.MULTILINE)]
+
+    line, _, program = cell.partition("\n")
+
+    assert program.rstrip("\n") == pasted(row).rstrip("\n")
+    assert row.written or row.line in line
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(PATIENCE)
+@pytest.mark.parametrize("row", [pytest.param(row, id=row.name) for row in PASTED])
+def test_a_system_of_the_tutorials_runs_when_it_is_pasted(row: Row, kernel: Kernel) -> None:
+    needs(row)
+
+    reply = kernel.run(f"%%distributed {row.line}\n{pasted(row)}", limit=PATIENCE)
+
+    assert reply.status == "ok", reply.traceback + reply.stderr
+    check(row, RunHandle(RunStore(kernel.home).directories()[0]))
+
+
+NO_GPU = pytest.mark.skipif(Path("/dev/nvidia0").exists(), reason="this machine has a GPU")
+# what cannot run today, or not here: what nbdist says
+REFUSED = [
+    pytest.param(
+        "%%distributed --selected_gpus 0,1\npass", ("write  -n 2",), id="selected GPUs", marks=NO_GPU
+    ),
+    pytest.param("%%distributed --gpus=0,1,2,3\npass", ("write  -n 4",), id="four GPUs", marks=NO_GPU),
+    pytest.param("%distributed fleetrun --gpus=0 show.py", ("write  -n 1",), id="fleetrun", marks=NO_GPU),
+    pytest.param(
+        "%%distributed -n 2\n!python -m paddle.distributed.launch hapitrain.py",
+        ("line 1 of the cell", "%distributed python -m paddle.distributed.launch hapitrain.py"),
+        id="a launcher's command line inside the cell",
+    ),
+    pytest.param(
+        "%%distributed\n!CUDA_VISIABLE_DEVICES='0,1' && python -m paddle.distributed.launch train.py",
+        ("line 1 of the cell", "%%distributed --gpus 0,1"),
+        id="a misspelt variable before a command line",
+    ),
+    pytest.param(
+        "%%distributed -n 2\n%%writefile normal_fleet.py\nimport paddle",
+        ("line 1 of the cell", "%%writefile"),
+        id="a second magic inside the cell",
+    ),
+    pytest.param(
+        "%%distributed -n 2 --servers=127.0.0.1:8000\nimport paddle",
+        ("--servers", "fleet.init(is_collective=True)"),
+        id="parameter servers",
+    ),
+]
+
+
+@pytest.mark.parametrize(("cell", "expected"), REFUSED)
+def test_what_cannot_run_here_is_answered_with_what_to_type(
+    cell: str, expected: tuple[str, ...], kernel: Kernel
+) -> None:
+    reply = kernel.run(cell)
+
+    assert reply.status == "error"
+    assert not [words for words in expected if words not in reply.stderr], reply.stderr
+
+
+def test_the_misspelt_variable_is_named(kernel: Kernel) -> None:
+    reply = kernel.run("%%distributed -n 1\nimport os\nos.environ['CUDA_VISIABLE_DEVICES'] = '0,1'")
+
+    assert reply.status == "ok"
+    assert "CUDA_VISIABLE_DEVICES" in reply.stdout
+    assert "CUDA_VISIBLE_DEVICES" in reply.stdout
+
+
+LINES = [
+    "python -m paddle.distributed.launch --nproc_per_node=2 --log_dir ./mylog show.py --lr 0.1",
+    'fleetrun --ips="127.0.0.1" --nproc_per_node=2 show.py --lr 0.1',
+    "torchrun --nproc_per_node=2 show.py --lr 0.1",
+]
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_a_command_line_of_a_tutorial_gets_the_same_run(line: str, kernel: Kernel) -> None:
+    reply = kernel.run(f"%distributed {line}")
+
+    assert reply.status == "ok", reply.stderr
+    assert "[0] rank 0 of 2 ['--lr', '0.1']\n" in reply.stdout
+    assert "[1] rank 1 of 2 ['--lr', '0.1']\n" in reply.stdout
+
+
+@pytest.mark.skipif(find_spec("paddle") is None, reason="paddle is not installed")
+def test_the_misspelt_option_of_spawn_is_named(kernel: Kernel) -> None:
+    program = pasted(next(row for row in PASTED if row.name == "spawn on every device"))
+    cell = program.replace("dist.spawn(train)", "dist.spawn(train, nprocs=2, selelcted_gpus='4,5')")
+
+    reply = kernel.run(f"%%distributed -n 1\n{cell}")
+
+    assert "at line 35 of the cell" in reply.traceback
+    assert "selelcted_gpus" in reply.traceback
+
+
+OLD = [
+    pytest.param("fluid", "paddle", ("paddle.fluid", "paddle.nn"), id="paddle.fluid"),
+    pytest.param("apex_amp", "torch", ("apex", "torch.amp"), id="apex"),
+]
+
+
+@pytest.mark.parametrize(("program", "framework", "expected"), OLD)
+def test_a_program_of_a_removed_library_gets_its_port(
+    program: str, framework: str, expected: tuple[str, ...], kernel: Kernel
+) -> None:
+    if find_spec(framework) is None:
+        pytest.skip(f"{framework} is not installed")
+
+    reply = kernel.run(f"%%distributed -n 2\n{(PROGRAMS / program).with_suffix('.py').read_text()}")
+
+    assert reply.status == "error"
+    said = reply.stdout + reply.stderr + reply.traceback
+    assert not [words for words in expected if words not in said], said
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(PATIENCE)
+@pytest.mark.skipif(find_spec("paddle") is None, reason="paddle is not installed")
+def test_the_callback_of_paddle_is_opened_in_visualdl() -> None:
+    result = executed(FLEET)
+
+    assert "/scalar" in result.shown(result.cell_of("%dist_board fleet-hapi"))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(PATIENCE)
+@pytest.mark.skipif(find_spec("paddle") is None, reason="paddle is not installed")
+def test_the_report_to_share_is_one_file_with_the_curves() -> None:
+    report = (executed(FLEET).path / "report.html").read_text(encoding="utf-8")
+
+    assert "fleet-hapi" in report
+    assert "train/loss" in report
+    assert not re.search(r"""(?:src|href)=["']https?://""", report)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(PATIENCE)
+@pytest.mark.skipif(find_spec("paddle") is None, reason="paddle is not installed")
+def test_workerlogs_are_what_the_ranks_wrote() -> None:
+    result = executed(LAUNCH)
+
+    for rank in (0, 1):
+        written = (result.path / "mylog" / f"workerlog.{rank}").read_text()
+        assert written == result.runs["logs"].logs(rank)
+
+
+PAGES = [
+    pytest.param(f"docs/from-the-tutorials{language}.md", id=language or "en") for language in ("", ".zh-CN")
+]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_page_has_every_row_and_names_tests_that_exist(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+
+    named = set(re.findall(r"`\[([^\]`]+)\]`", text))
+
+    assert named >= {row.name for row in (*NOTED, *PASTED)}
+    tests = set(re.findall(r"`(tests/[\w/.]+)(?:::(\w+))?`", text))
+    missing = [
+        (path, test)
+        for path, test in tests
+        if not (ROOT / path).exists() or (test and f"def {test}(" not in (ROOT / path).read_text())
+    ]
+    assert not missing
+    links = re.findall(r"\]\((?!https?:|#)([^)#]+)", text)
+    assert not [link for link in links if not ((ROOT / page).parent / link).exists()]
