@@ -12,7 +12,7 @@ STATIC := nbdist/panel/static/panel.js
 PADDLE := paddlepaddle==3.3.1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo lab test test-faults test-diagnosis check format browser bench-launch bench-panel bench-diagnosis bench-faults bench-metrics clean
+.PHONY: help demo lab test test-faults test-diagnosis check format browser hosts bench-launch bench-panel bench-diagnosis bench-faults bench-metrics bench-server fuzz-server clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -25,9 +25,12 @@ $(VENV)/.ready: pyproject.toml Makefile
 	SKIP_JUPYTER_BUILDER=1 $(PIP) install --quiet --editable . --group test --group check
 	@$(PIP) install --quiet "$(PADDLE)" || \
 	  echo "*** $(PADDLE) could not be installed: everything about PaddlePaddle is NOT shown and NOT tested ***"
+	@# pip copies the page's extension as it is now; a link follows what is built later
+	@rm -rf $(VENV)/share/jupyter/labextensions/nbdist && mkdir -p $(VENV)/share/jupyter/labextensions
+	@ln -s "$(CURDIR)/nbdist/labextension" $(VENV)/share/jupyter/labextensions/nbdist
 	@touch $@
 
-# The panel is TypeScript, bundled by Node: the machine's own where it is new enough, else PyPI's wheel.
+# The panel and the JupyterLab extension are TypeScript, bundled by Node: the machine's own where it is new enough, else PyPI's wheel.
 NPM := PATH="$(CURDIR)/.venv-node/bin:$$PATH" npm --prefix labextension --silent
 
 labextension/node_modules/.ready: labextension/package.json labextension/package-lock.json
@@ -36,7 +39,7 @@ labextension/node_modules/.ready: labextension/package.json labextension/package
 	$(NPM) ci
 	@touch $@
 
-$(STATIC): labextension/node_modules/.ready labextension/build.mjs $(shell find labextension/src -type f)
+$(STATIC): labextension/node_modules/.ready labextension/build.mjs labextension/build-lab.mjs labextension/rspack.config.cjs $(shell find labextension/src labextension/schema -type f)
 	$(NPM) run build
 
 demo: $(VENV)/.ready $(STATIC)  ## run notebooks/01-quickstart.ipynb in a real kernel
@@ -50,7 +53,7 @@ lab: $(VENV)/.ready $(STATIC)  ## open the notebooks in JupyterLab
 NBDIST_PROGRAMS ?= $(firstword $(wildcard ../*/seed-programs))
 export NBDIST_PROGRAMS
 
-test: $(VENV)/.ready $(STATIC) browser check  ## check and test everything
+test: $(VENV)/.ready $(STATIC) browser hosts check  ## check and test everything
 	@[ -n "$(NBDIST_PROGRAMS)" ] || echo "*** NBDIST_PROGRAMS is not set: the tutorials' programs are NOT run ***"
 	NBDIST_DIAGNOSIS=all $(BIN)/python -m pytest $(PYTEST_ARGS)
 
@@ -82,6 +85,20 @@ browser:
 	  echo "*** no Chromium and no right to install it: the browser tests are NOT run ***"; \
 	fi
 
+# The tests behind hosts need JupyterHub's proxy, which is Node's, and nginx.
+hosts: tests/hosted/node_modules/.ready
+	@if command -v nginx >/dev/null || [ -x /usr/sbin/nginx ]; then :; \
+	elif command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
+	  apt-get -qq update && apt-get -qq install -y --no-install-recommends nginx-light >/dev/null; \
+	else \
+	  echo "*** no nginx and no right to install it: the test behind it is NOT run ***"; \
+	fi
+
+tests/hosted/node_modules/.ready: tests/hosted/package.json tests/hosted/package-lock.json labextension/node_modules/.ready
+	@PATH="$(CURDIR)/.venv-node/bin:$$PATH" npm --prefix tests/hosted --silent ci || \
+	  echo "*** JupyterHub's proxy could not be installed: the test in a JupyterHub is NOT run ***"
+	@mkdir -p $(@D) && touch $@
+
 .venv-bench/.ready: benchmarks/requirements.txt pyproject.toml
 	$(PYTHON) -m venv .venv-bench
 	.venv-bench/bin/python -m pip --disable-pip-version-check install --quiet --upgrade pip
@@ -104,5 +121,11 @@ bench-faults: .venv-bench/.ready  ## what is left behind when something ends a r
 bench-metrics: .venv-bench/.ready  ## what a scalar costs a rank, against other writers
 	.venv-bench/bin/python benchmarks/metrics.py $(BENCH_ARGS)
 
+bench-server: $(VENV)/.ready  ## what the server extension costs a Jupyter server, and how soon it answers
+	$(BIN)/python benchmarks/server.py $(BENCH_ARGS)
+
+fuzz-server: $(VENV)/.ready  ## ask the server extension what its openapi.yaml allows and what it does not
+	NBDIST_FUZZ_EXAMPLES=300 $(BIN)/python -m pytest tests/server/test_fuzz.py --timeout 3600 -p no:cacheprovider
+
 clean:  ## remove what the other targets made
-	rm -rf $(VENV) .venv-bench .venv-node build labextension/node_modules nbdist/panel/static .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf $(VENV) .venv-bench .venv-node build labextension/node_modules nbdist/panel/static nbdist/labextension .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

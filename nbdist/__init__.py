@@ -87,3 +87,10 @@ def unload_ipython_extension(shell: InteractiveShell) -> None:
     from nbdist.magics import unload
 
     unload(shell)
+
+
+def _jupyter_server_extension_points() -> list[dict[str, object]]:
+    """What a Jupyter server asks that has nbdist among its extensions."""
+    from nbdist.server.app import NbdistApp
+
+    return [{"module": "nbdist.server.app", "app": NbdistApp}]

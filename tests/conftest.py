@@ -1,4 +1,4 @@
-"""Real runs of real cells, each in a home of its own: for every test that asks for one."""
+"""Real runs of real cells, each in a home of its own, and a Chromium: for every test that asks for one."""
 
 from __future__ import annotations
 
@@ -7,11 +7,15 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from nbdist import options, processes, runner
 from nbdist.errors import UnknownRun
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 RunCell = Callable[..., runner.RunHandle]
 
@@ -65,3 +69,30 @@ def leaves_nothing(home: Path) -> Iterator[None]:
         with contextlib.suppress(ProcessLookupError):
             os.kill(process.pid, 9)
     assert not left
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """A Chromium. Not for the whole session: Playwright keeps the thread's event loop as its own while it
+    is open, and other tests need one, too."""
+    from playwright.sync_api import sync_playwright
+
+    from tests.browser.lab import CHROMIUM_FLAGS, chromium
+
+    executable = chromium()
+    if executable is None:
+        if os.environ.get("CI"):
+            pytest.fail("there is no Chromium, and in CI the browser tests must run")
+        pytest.skip("there is no Chromium")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=executable, args=CHROMIUM_FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="session")
+def pictures() -> Path:
+    """Where screenshots are kept: NBDIST_PICTURES, else build/pictures."""
+    folder = Path(os.environ.get("NBDIST_PICTURES", "build/pictures"))
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder

@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import nbdist
-from nbdist.cli import looking, running
+from nbdist.cli import boards, exporting, looking, running, stacks
+from nbdist.cli import doctor as doctors
 from nbdist.cli.exits import INTERRUPTED, OUTPUT_CLOSED, USAGE
 from nbdist.cli.terminal import complain, discard_output
 from nbdist.errors import NbdistError, UsageMistake
@@ -51,11 +52,35 @@ COMMANDS = {
         run=looking.stop,
         help=lambda: looking.STOP_HELP,
     ),
+    "stacks": Command(
+        usage=stacks.STACKS_USAGE,
+        about="where every rank of a run is now",
+        run=stacks.stacks,
+        help=lambda: stacks.STACKS_HELP,
+    ),
     "attach": Command(
         usage=running.ATTACH_USAGE,
         about="follow a run; Ctrl-C leaves it running",
         run=running.attach,
         help=lambda: running.ATTACH_HELP,
+    ),
+    "board": Command(
+        usage=boards.BOARD_USAGE,
+        about="the curves of runs in VisualDL, or a report of them as a file",
+        run=boards.board,
+        help=lambda: boards.BOARD_HELP,
+    ),
+    "doctor": Command(
+        usage=doctors.DOCTOR_USAGE,
+        about="what works on this machine, what does not, and how to mend it",
+        run=doctors.doctor,
+        help=lambda: doctors.DOCTOR_HELP,
+    ),
+    "export": Command(
+        usage=exporting.EXPORT_USAGE,
+        about="a run as a script, for torchrun, paddle's launcher or Slurm",
+        run=exporting.export,
+        help=lambda: exporting.EXPORT_HELP,
     ),
 }
 

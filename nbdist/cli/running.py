@@ -6,7 +6,7 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from nbdist import config, runner
 from nbdist.cli.exits import INTERRUPTED, OUTPUT_CLOSED, exit_code
@@ -14,11 +14,19 @@ from nbdist.cli.terminal import Output, note, report
 from nbdist.errors import LaunchError, UnknownRun, UsageMistake
 from nbdist.model import Run, RunState
 from nbdist.options import LineParser, help_text, parse_words, split_program
-from nbdist.panel import Terminal, UsageWatch, follow, on_text_screen, run_report, summary_text
+from nbdist.panel import (
+    Terminal,
+    UsageWatch,
+    follow,
+    on_text_screen,
+    only_ranks,
+    run_report,
+    summary_text,
+)
 
 RUN_USAGE = "nbdist run [options] train.py [arguments] or nbdist run [options] -m package.module [arguments]"
 # what a terminal has no use for
-_LEFT_OUT = ("args", "panel")
+_LEFT_OUT = ("args", "panel", "warm")
 
 ATTACH_USAGE = "nbdist attach [RUN]"
 ATTACH_HELP = """\
@@ -46,6 +54,7 @@ def own_words(words: Sequence[str]) -> list[str]:
 def run(words: Sequence[str]) -> int:
     own, program = split_program(words)
     options = parse_words(own)
+    show_ranks = options.show_ranks
     if options.args:
         raise UsageMistake("--args: arguments stand behind the script: write  nbdist run train.py --lr 0.1")
     stopper = _Stopper()
@@ -53,16 +62,17 @@ def run(words: Sequence[str]) -> int:
     plan = runner.plan_script(options, program, cwd=os.getcwd())
     if (code := stopper.code()) is not None:
         return code
+    warnings = runner.check_program(plan, language=config.language()) if options.check else ()
     pruned = runner.prune(runner.store())
     handle = runner.start(plan)
-    for said in (*plan.notes, *filter(None, [pruned])):
+    for said in (*warnings, *plan.notes, *filter(None, [pruned])):
         note(str(said))
     if options.detach:
         print(handle.run_id)
         note(f"{handle.run.label} runs by itself; nbdist status shows it")
         return 0
     stopper.stops(handle)
-    ended = _watch(handle, Output(stopper.output_closed))
+    ended = _watch(handle, Output(stopper.output_closed), show_ranks)
     runner.collect_supervisors()
     if ended.state is RunState.CANCELLED and (code := stopper.code()) is not None:
         return code
@@ -82,15 +92,20 @@ def attach(words: Sequence[str]) -> int:
     return exit_code(ended, handle.directory)
 
 
-def _watch(handle: runner.RunHandle, output: Output) -> Run:
-    """Show the run until it ends, and then how it ended."""
+def _watch(handle: runner.RunHandle, output: Output, show_ranks: Collection[int] | None = None) -> Run:
+    """Show the run until it ends, and then how it ended. ``show_ranks`` are the local ones to show."""
     watch, language = UsageWatch(), config.language()
     screen = on_text_screen(
         output.write, Terminal(sys.stdout), language=language, logs="nbdist logs", limit=sys.maxsize
     )
     try:
         with screen as surface:
-            ended = follow(handle.directory, surface, watch=watch, whole=True)
+            ended = follow(
+                handle.directory,
+                only_ranks(surface, handle.run.spec, show_ranks),
+                watch=watch,
+                whole=True,
+            )
     except UnknownRun as gone:
         raise LaunchError(str(gone)) from None
     output.write(summary_text(ended, handle.directory, language, watch.report(language)) + "\n")

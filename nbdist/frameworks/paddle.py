@@ -17,7 +17,7 @@ class Paddle:
     extra = "paddle"
 
     def environment(self, place: Placement, backend: str) -> Mapping[str, str]:
-        endpoints = [f"{{host}}:{{port+{rank + 1}}}" for rank in range(place.world_size)]
+        endpoints = [_endpoint(place, rank) for rank in range(place.world_size)]
         environment = {
             "PADDLE_TRAINER_ID": str(place.rank),
             "PADDLE_TRAINERS_NUM": str(place.world_size),
@@ -39,3 +39,10 @@ class Paddle:
         elif not place.gpus:
             environment["PADDLE_DISTRI_BACKEND"] = "gloo"
         return environment
+
+
+def _endpoint(place: Placement, rank: int) -> str:
+    if place.nodes == 1:
+        return f"{{host}}:{{port+{rank + 1}}}"
+    # behind the port of nbdist's own
+    return f"{{host{rank // place.local_world_size}}}:{{port+{rank % place.local_world_size + 2}}}"

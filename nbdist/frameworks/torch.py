@@ -23,6 +23,10 @@ class Torch:
             "LOCAL_RANK": str(place.local_rank),
             "LOCAL_WORLD_SIZE": str(place.local_world_size),
             "GROUP_RANK": str(place.node_rank),
+            "GROUP_WORLD_SIZE": str(place.nodes),
+            "ROLE_NAME": "default",
+            "ROLE_RANK": str(place.rank),
+            "ROLE_WORLD_SIZE": str(place.world_size),
             "MASTER_ADDR": "{host}",
             "MASTER_PORT": "{port}",
         }

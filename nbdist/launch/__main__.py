@@ -1,4 +1,5 @@
-"""The supervisor's process: ``python nbdist/launch/__main__.py RUN_DIR [LIFELINE_FD]``.
+"""The supervisor's process: ``python nbdist/launch/__main__.py RUN_DIR [LIFELINE_FD]``,
+or of a run that is not known yet: ``… --standby FD``.
 
 Run by path with ``-I -S`` where that is enough, which starts sooner; ``-m`` works, too.
 """
@@ -12,6 +13,9 @@ if __name__ == "__main__":
             0,
             os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))),
         )
-    from nbdist.launch.supervisor import main
+    if sys.argv[1] == "--standby":
+        from nbdist.launch.standby import main
+    else:
+        from nbdist.launch.supervisor import main
 
     sys.exit(main(sys.argv[1:]))

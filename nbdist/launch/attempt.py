@@ -8,8 +8,10 @@ from __future__ import annotations
 import os
 import selectors
 import signal
+import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nbdist import processes
@@ -17,6 +19,8 @@ from nbdist.launch.course import Course
 from nbdist.launch.log_watch import LogWatch
 from nbdist.launch.rank_process import RankCommand, RankProcess
 from nbdist.launch.rendezvous import port_was_taken
+from nbdist.launch.stack_taker import Asked, StackTaker
+from nbdist.launch.stall_watch import StallWatch
 from nbdist.model import RankSpec, Rendezvous, RunSpec
 from nbdist.store.log_stream import LogStream
 from nbdist.store.paths import RunDirectory, make_private
@@ -24,8 +28,12 @@ from nbdist.worker.order import ERRORED, Order
 
 if TYPE_CHECKING:
     from nbdist.launch.meters import Meters
+    from nbdist.launch.worker_logs import WorkerLogs
 
 _ERROR_TAIL = 65_536
+
+_PENSIVE = 5.0
+"""Seconds without a sign of life after which it is worth knowing where a rank was when it was ended."""
 
 
 class Attempt:
@@ -52,20 +60,27 @@ class Attempt:
         self._oom_kills = processes.oom_kills()
         self._logs = LogWatch()
         self._meters: Meters | None = None
+        self._copies: WorkerLogs | None = None
+        self._taker = StackTaker(directory, number, wall_clock=time.time)
+        # a machine that waits for another one looks like one that has stalled
+        limit = spec.hang_after if spec.nodes == 1 else None
+        self._stalls = StallWatch(limit or float("inf"))
+        self._last_look = False
 
     def start(self, rendezvous: Rendezvous) -> None:
         """Start every rank. Raises OSError when one cannot be started; others may then run."""
         self._course.attempt_started(self._number, rendezvous.host, rendezvous.port, time.monotonic())
-        for rank in self._spec.ranks:
+        for rank in self._spec.here:
             files = self._directory.rank(rank.rank, self._number)
             make_private(files.path)
-            started = self._spawn(_command(self._directory, self._spec, rank, self._number, rendezvous))
+            started = self._spawn(rank_command(self._directory, self._spec, rank, self._number, rendezvous))
             self._ranks[rank.rank] = started
             self._rank_of[started.process.pid] = rank.rank
             self._selector.register(started.channel, selectors.EVENT_READ, lambda r=rank.rank: self._hear(r))
             self._course.rank_started(rank.rank, started.process)
             self._logs.add(rank.rank, files)
         self._meter()
+        self._copy_logs()
 
     @property
     def quiet(self) -> bool:
@@ -75,11 +90,33 @@ class Attempt:
     def tick(self, now: float) -> None:
         """Record what is to be seen of the ranks, if it is time."""
         self._logs.tick(now)
-        if self._meters is not None:
-            self._meters.tick(now)
+        if self._copies is not None:
+            self._copies.tick(now)
+        self._stalls.tick(now)
+        if self._logs.grew:
+            self._stalls.did(now)
+        if self._meters is not None and self._meters.tick(now) and self._course.goes_on:
+            self._judge(now)
+        # whoever reads of a stall is to find the stacks
+        if self._taker.tick(now) and self._stalls.stalled and self._course.run.stalled is None:
+            self._tell_stall(now)
 
-    def exited(self, pid: int, status: int) -> None:
-        """A child has been collected, which need not be a rank."""
+    def take_stacks(self, name: str, now: float) -> None:
+        """Find out where the ranks are, for the request of this name; of ranks that were told to end,
+        where they had been."""
+        if self._last_look:
+            self._taker.repeat(name)
+            return
+        self._stalls.pardon()
+        self._taker.take(self._asked(), now, name=name)
+
+    def interrupt(self, rank: int) -> None:
+        """Send a rank what Ctrl-C sends."""
+        if rank in self._ranks and not self._course.run.ranks[rank].state.terminal:
+            self._ranks[rank].send(signal.SIGINT)
+
+    def exited(self, pid: int, status: int, memory: int) -> None:
+        """A child has been collected, which need not be a rank. ``memory``: the most bytes that it held."""
         rank = self._rank_of.pop(pid, None)
         if rank is None:
             return
@@ -90,9 +127,12 @@ class Attempt:
         self._logs.look_at(rank)
         if self._meters is not None:
             self._meters.remove(rank)
-        self._course.rank_exited(rank, code, time.monotonic(), oom=oom)
+        self._stalls.did(time.monotonic())
+        self._course.rank_exited(rank, code, time.monotonic(), oom=oom, memory=memory)
 
     def send(self, rank: int, number: signal.Signals) -> None:
+        if number is signal.SIGINT:
+            self._look_once_more(time.monotonic())
         if (started := self._ranks.get(rank)) is not None:
             started.send(number)
 
@@ -110,6 +150,7 @@ class Attempt:
 
         Returns the pids of what was started here and could not be ended, which is no rank.
         """
+        self._taker.tick(float("inf"))
         for rank in self._ranks.values():
             if rank.channel.fileno() >= 0:
                 self._selector.unregister(rank.channel)
@@ -121,16 +162,57 @@ class Attempt:
     def close(self) -> None:
         """Record what the logs hold, now that nothing is left that may write to them."""
         self._logs.close()
+        if self._copies is not None:
+            self._copies.close()
+
+    def _copy_logs(self) -> None:
+        if self._spec.log_dir:
+            from nbdist.launch.worker_logs import WorkerLogs  # most runs have none
+
+            logs = [(r.local_rank, self._directory.rank(r.rank, self._number).log) for r in self._spec.here]
+            self._copies = WorkerLogs(Path(self._spec.log_dir), logs, report=complain)
 
     def _meter(self) -> None:
         """Begin to measure what the ranks use."""
         from nbdist.launch.meters import Meters  # no rank has to wait for these 6 ms
 
-        self._meters = Meters()
-        for rank in self._spec.ranks:
+        self._meters = Meters(stalls=self._stalls)
+        for rank in self._spec.here:
             files = self._directory.rank(rank.rank, self._number)
             process = self._ranks[rank.rank].process
             self._meters.add(rank.rank, process, rank.device, files, time.monotonic())
+
+    def _judge(self, now: float) -> None:
+        """After the ranks have been measured: say that they have stalled, or go on."""
+        if not self._stalls.judge(now):
+            return
+        if self._stalls.stalled:
+            self._taker.take(self._asked(), now)
+            if not self._taker.busy:
+                self._tell_stall(now)
+        elif self._course.run.stalled is not None:
+            self._course.resumed()
+
+    def _tell_stall(self, now: float) -> None:
+        if self._course.goes_on:
+            self._course.stalled(now - self._stalls.active)
+
+    def _look_once_more(self, now: float) -> None:
+        """Before the first rank is told to end: of a run that hangs, its report says where it hung. What is
+        known of a stall is not asked again."""
+        if self._last_look:
+            return
+        self._last_look = True
+        quiet = now - self._stalls.active > _PENSIVE
+        if self._course.run.stalled is None and (self._course.timed_out or quiet):
+            self._taker.take(self._asked(), now, ending=True)
+
+    def _asked(self) -> list[Asked]:
+        return [
+            Asked(rank, started.process, self._directory.rank(rank, self._number), started.channel.send)
+            for rank, started in self._ranks.items()
+            if not self._course.run.ranks[rank].state.terminal
+        ]
 
     def _hear(self, rank: int) -> None:
         """Hear what a rank says about itself, unless its socket has been closed."""
@@ -154,9 +236,10 @@ class Attempt:
                 self._course.rank_finished(rank)
 
 
-def _command(
+def rank_command(
     directory: RunDirectory, spec: RunSpec, rank: RankSpec, attempt: int, rendezvous: Rendezvous
 ) -> RankCommand:
+    """What the process of a rank is made from, with the environment of this process."""
     files = directory.rank(rank.rank, attempt)
     environment = dict(os.environ)
     environment |= {key: rendezvous.fill(value) for key, value in rank.environment.items()}
@@ -182,3 +265,8 @@ def _command(
             error_file=str(files.error),
         ),
     )
+
+
+def complain(message: str) -> None:
+    """Say something in the supervisor's own log."""
+    print(f"nbdist: {message}", file=sys.stderr)

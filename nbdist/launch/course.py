@@ -24,14 +24,17 @@ from nbdist.model import (
     Escalated,
     Event,
     ProcessId,
+    Rank,
     RankErrored,
     RankExited,
     RankFinished,
     RankStarted,
     RankState,
+    Resumed,
     Run,
     RunSpec,
     RunState,
+    Stalled,
     StopRequested,
 )
 
@@ -68,6 +71,10 @@ class Course:
         self._stop_reason: str | None = None
         self._failed = False
         self._timed_out = False
+        # what went wrong on another machine, and whether it did before anything did here
+        self.peer_failure: str | None = None
+        self._peer_first = False
+        self._hopeless = False
 
     def next_attempt(self, reason: str, leftover: int) -> None:
         """Forget the attempt that failed; the time limit and a stop are the run's and stay."""
@@ -78,12 +85,19 @@ class Course:
         self._told.clear()
         self._cut_short = False
         self._failed = False
+        self.peer_failure = None
+
+    @property
+    def stop_reason(self) -> str | None:
+        """Why somebody wants the run to end; None when nobody does."""
+        return self._stop_reason
 
     @property
     def may_be_tried_again(self) -> bool:
         """Whether the attempt ended by the failure of a rank alone, and nobody wants the run to end."""
-        stuck = any(rank.state is RankState.RUNNING for rank in self.run.ranks)
-        return self._failed and self._stop_reason is None and not self._timed_out and not stuck
+        stuck = bool(self._running())
+        wanted = self._stop_reason is None and not self._timed_out and not self._hopeless
+        return self._failed and wanted and not stuck
 
     def record(self, event: Event) -> None:
         """Let the run take one more event, and the journal with it."""
@@ -115,14 +129,44 @@ class Course:
         self._escalations.setdefault(rank, Escalation(ON_OWN_ERROR, now))
         self._fail(now)
 
-    def rank_exited(self, rank: int, code: int, now: float, *, oom: bool = False) -> None:
+    def rank_exited(self, rank: int, code: int, now: float, *, oom: bool = False, memory: int = 0) -> None:
         sent = self._told.get(rank, set())
         # a SIGKILL that we never sent came from outside, whatever else we sent
         ended = bool(sent) and (code != -signal.SIGKILL or signal.SIGKILL in sent)
-        self.record(RankExited(time=self._wall_clock(), rank=rank, code=code, ended=ended, oom=oom))
+        self.record(
+            RankExited(time=self._wall_clock(), rank=rank, code=code, ended=ended, oom=oom, memory=memory)
+        )
         self._escalations.pop(rank, None)
         if self.run.ranks[rank].state is RankState.FAILED:
             self._fail(now)
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether all ranks run and nobody wants them to end."""
+        return self.run.state is RunState.RUNNING and bool(self._running())
+
+    @property
+    def timed_out(self) -> bool:
+        """Whether the time limit ends the run."""
+        return self._timed_out
+
+    def stalled(self, quiet: float) -> None:
+        """Nothing has happened for so many seconds."""
+        now = self._wall_clock()
+        self.record(Stalled(time=now, since=now - quiet))
+
+    def resumed(self) -> None:
+        """Something happens again."""
+        self.record(Resumed(time=self._wall_clock()))
+
+    def peer_failed(self, reason: str, now: float, *, final: bool) -> None:
+        """Another machine's ranks have failed, or it has gone. ``final``: there is no next attempt."""
+        if self.peer_failure is None:
+            self.peer_failure, self._peer_first = reason, not self._failed
+        elif reason.startswith(self.peer_failure):
+            self.peer_failure = reason  # the same, and now with what it was
+        self._hopeless |= final
+        self._fail(now)
 
     def stop(self, reason: str, now: float) -> None:
         """Somebody wants the run to end: a rank that is on its way out gets its next step at once."""
@@ -179,12 +223,14 @@ class Course:
                 state=RunState.FAILED,
                 reason=f"the time limit of {limit:g} s was reached",
             )
+        if self._failed and self.peer_failure is not None and self._peer_first:
+            return Outcome(state=RunState.FAILED, reason=self.peer_failure)
         # a program that was done before anybody told it to end has succeeded
-        if not self._cut_short and all(rank.state is RankState.SUCCEEDED for rank in self.run.ranks):
+        if not self._cut_short and all(rank.state is RankState.SUCCEEDED for rank in self._here()):
             return Outcome(state=RunState.SUCCEEDED, reason="")
         if self._stop_reason is not None and not self._failed:
             return Outcome(state=RunState.CANCELLED, reason=self._stop_reason)
-        failed = [rank.rank for rank in self.run.ranks if rank.state is RankState.FAILED]
+        failed = [rank.rank for rank in self._here() if rank.state is RankState.FAILED]
         ranks = ", ".join(map(str, failed)) or "?"
         return Outcome(state=RunState.FAILED, reason=f"rank{'s' if len(failed) > 1 else ''} {ranks} failed")
 
@@ -204,4 +250,9 @@ class Course:
         return list(self._each_running())
 
     def _each_running(self) -> Iterator[int]:
-        return (rank.rank for rank in self.run.ranks if rank.state is RankState.RUNNING)
+        return (rank.rank for rank in self._here() if rank.state is RankState.RUNNING)
+
+    def _here(self) -> Iterator[Rank]:
+        """The ranks of this machine; on those of others nothing can be done from here."""
+        node = self.run.spec.node_rank
+        return (rank for rank in self.run.ranks if rank.spec.node_rank == node)

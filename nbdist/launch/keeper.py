@@ -36,12 +36,22 @@ def keep(directory: RunDirectory, supervise: Callable[[], None]) -> int:
         die_with_parent(keeper, signal.SIGTERM)
         supervise()
         return 0
+    return watch_over(supervisor, lambda: directory)
+
+
+def watch_over(supervisor: int, find: Callable[[], RunDirectory | None]) -> int:
+    """Wait for the child ``supervisor``, and clean up after it. ``find`` says of which run it was.
+
+    Returns the exit status of this process: 0 when the run's end is recorded, by whomever.
+    """
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda received, _: _pass_on(supervisor, received))
     status = _wait_for(supervisor)
     if status == 0:
         return 0
     leftover = end_descendants(_reap, patience=0.0)
+    if (directory := find()) is None:
+        return 0  # it was of none yet
     how = f"was killed by {signal.Signals(-status).name}" if status < 0 else f"failed ({status})"
     reason = f"its supervisor (pid {supervisor}) {how}"
     try:

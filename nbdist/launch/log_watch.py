@@ -93,6 +93,8 @@ class LogWatch:
         self._busy: deque[_Log] = deque()
         self._quiet: deque[_Log] = deque()
         self._due = 0.0
+        self.grew = False
+        """Whether a log has grown at the last look at some of them."""
 
     def add(self, rank: int, files: RankDirectory) -> None:
         log = _Log(files, self._clock(), keep=len(self._logs) < _KEPT_OPEN)
@@ -111,8 +113,11 @@ class LogWatch:
         self._due = now + PERIOD
         moment = self._clock()
         turn = [*_some(self._busy, _BUSY_LOOKS), *_some(self._quiet, _QUIET_LOOKS)]
+        self.grew = False
         for log in turn:
-            (self._busy if log.look(moment) else self._quiet).append(log)
+            grew = log.look(moment)
+            self.grew |= grew
+            (self._busy if grew else self._quiet).append(log)
 
     def look_at(self, rank: int) -> None:
         """Record the length that the log of this rank has now: it has exited."""

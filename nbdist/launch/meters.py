@@ -2,7 +2,9 @@
 
 ``cpu`` is in percent of one core since the last point, ``memory`` and ``memory_total`` in bytes; with a
 GPU ``gpu`` is its utilisation in percent, ``gpu_memory`` and ``gpu_memory_total`` are in bytes, ``power``
-in watts and ``temperature`` in degrees Celsius. What cannot be known is left out.
+in watts and ``temperature`` in degrees Celsius, ``throttled`` 1 while heat or power slow it down. ``wait``
+is how much of its time the rank waited for others, ``starved`` how much its main thread waited for a core,
+both in percent. What cannot be known is left out.
 """
 
 from __future__ import annotations
@@ -19,8 +21,10 @@ from nbdist.devices.gpu_load import GpuLoad
 from nbdist.devices.memory import memory_total
 from nbdist.devices.trees import ProcessTrees, TreeUse
 from nbdist.launch.gpu_probe import GpuProbe
+from nbdist.launch.stall_watch import StallWatch
 from nbdist.model import Device, ProcessId
 from nbdist.store.paths import RankDirectory, append_whole, open_to_append
+from nbdist.worker.stacks import WAITS
 
 FIRST = 1.0
 PERIOD = 2.0
@@ -39,9 +43,15 @@ _LEAD = 0.25
 @dataclass(slots=True)
 class _Metered:
     file: str
+    metrics: str
+    waits: str
+    schedule: str
     device: Device
     since: float
     cpu: float = 0.0
+    looks: int = 0
+    waited: int = 0
+    delay: float | None = None
 
 
 class Meters:
@@ -50,11 +60,13 @@ class Meters:
     def __init__(
         self,
         *,
+        stalls: StallWatch | None = None,
         trees: ProcessTrees | None = None,
         probe: Callable[[Iterable[int]], GpuProbe] = GpuProbe,
         wall_clock: Callable[[], float] = time.time,
         effort: Callable[[], float] = time.process_time,
     ) -> None:
+        self._stalls = stalls
         self._trees = trees or ProcessTrees()
         self._make_probe = probe
         self._probe: GpuProbe | None = None
@@ -64,13 +76,21 @@ class Meters:
         self._ranks: dict[int, _Metered] = {}
         self._memory_total = memory_total()
         self._due: float | None = None
-        self._period = PERIOD
+        self._least = PERIOD if stalls is None else min(PERIOD, stalls.period)
+        self._period = self._least
         self._measured = 0.0
         self._spent = 0.0
         self._unwritten: deque[tuple[str, bytes]] = deque()
 
     def add(self, rank: int, process: ProcessId, device: Device, files: RankDirectory, now: float) -> None:
-        self._ranks[rank] = _Metered(str(files.system), device, now)
+        self._ranks[rank] = _Metered(
+            str(files.system),
+            str(files.metrics),
+            str(files.waits),
+            f"{self._trees.proc}/{process.pid}/schedstat",
+            device,
+            now,
+        )
         self._trees.add(rank, process)
         if self._due is None:
             self._due = now + FIRST
@@ -79,31 +99,34 @@ class Meters:
         """The rank has exited."""
         if self._ranks.pop(rank, None) is not None:
             self._trees.remove(rank)
+            if self._stalls is not None:
+                self._stalls.remove(rank)
 
-    def tick(self, now: float) -> None:
-        """Measure, if it is time. ``now`` is monotonic seconds."""
+    def tick(self, now: float) -> bool:
+        """Measure, if it is time; whether it was. ``now`` is monotonic seconds."""
         if self._due is None or not self._ranks:
-            return
+            return False
         if not self._probed:
             self._start_probe()
         if now < self._due - _LEAD:
-            return
+            return False
         if now < self._due:
             if self._probe is not None:
                 self._probe.ask()
-            return
+            return False
         begun = self._effort()
-        if not self._unwritten:
+        if measures := not self._unwritten:
             self._measure(now)
         self._write(_AT_ONCE)
         self._spent += self._effort() - begun
         if not self._unwritten:
             self._pace()
+        return measures
 
     def _pace(self) -> None:
         """Set the time of the next points by what these have cost. The time between them may double and
         not more: the first look at a large machine says little about the second."""
-        self._period = max(PERIOD, min(self._spent / _SHARE, 2 * self._period))
+        self._period = max(self._least, min(self._spent / _SHARE, 2 * self._period))
         self._due = self._measured + self._period
 
     def close(self) -> frozenset[int]:
@@ -133,6 +156,8 @@ class Meters:
             metered.since, metered.cpu = now, use.cpu
             point = {"t": round(self._wall_clock(), 3), "v": values}
             self._unwritten.append((metered.file, json.dumps(point).encode() + b"\n"))
+            if self._stalls is not None:
+                self._stalls.saw(rank, use.cpu, use.pids, metered.metrics, now)
 
     def _write(self, most: int) -> None:
         """Append some of the points to their files, the oldest first."""
@@ -142,7 +167,39 @@ class Meters:
     def _values(self, metered: _Metered, use: TreeUse, now: float) -> dict[str, float]:
         seconds = max(now - metered.since, 0.01)
         values = {"cpu": round(100 * (use.cpu - metered.cpu) / seconds, 1), "memory": use.memory}
-        return values if self._memory_total is None else values | {"memory_total": self._memory_total}
+        if self._memory_total is not None:
+            values["memory_total"] = self._memory_total
+        return values | _delays(metered, seconds)
+
+
+def _delays(metered: _Metered, seconds: float) -> dict[str, float]:
+    """How much of the time since the last point the rank waited, as far as that can be known."""
+    found: dict[str, float] = {}
+    if len(data := _read(metered.waits)) == WAITS.size:
+        looks, waited = WAITS.unpack(data)
+        if looks > metered.looks:
+            found["wait"] = round(100 * (waited - metered.waited) / (looks - metered.looks), 1)
+        metered.looks, metered.waited = looks, waited
+    # nanoseconds on a core and in wait for one, of the main thread (proc(5))
+    if len(fields := _read(metered.schedule).split()) == 3:
+        delay = int(fields[1]) / 1e9
+        if metered.delay is not None:
+            found["starved"] = round(100 * (delay - metered.delay) / seconds, 1)
+        metered.delay = delay
+    return found
+
+
+def _read(path: str) -> bytes:
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    try:
+        return os.read(handle, 256)
+    except OSError:
+        return b""
+    finally:
+        os.close(handle)
 
 
 def _append(path: str, line: bytes) -> None:
@@ -166,5 +223,6 @@ def _gpu_values(load: GpuLoad | None, use: TreeUse) -> dict[str, float]:
         "gpu_memory_total": load.memory_total,
         "power": load.power,
         "temperature": load.temperature,
+        "throttled": load.throttled,
     }
     return {tag: value for tag, value in known.items() if value is not None}

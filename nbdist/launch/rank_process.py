@@ -9,11 +9,15 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from nbdist.launch.lifetime import become_child
 from nbdist.model.process import ProcessId
 from nbdist.processes import identify, send
 from nbdist.worker.order import CHANNEL, Order
+
+if TYPE_CHECKING:
+    from nbdist.worker.engagement import Preload
 
 WORKER = Path(__file__).parent.parent / "worker" / "__main__.py"
 
@@ -28,7 +32,7 @@ class RankCommand:
     cwd: str
     environment: Mapping[str, str]
     log: Path
-    order: Order
+    order: Order | Preload
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,13 +18,20 @@ class Reservation:
     bind and listen. Everybody else is refused, and no outgoing connection is given the port.
     """
 
-    def __init__(self, host: str = LOOPBACK) -> None:
-        """Raises LaunchError when the machine has no free port."""
+    def __init__(self, host: str = LOOPBACK, port: int = 0) -> None:
+        """``port`` is 0 for any. Raises LaunchError when it, or every one, is taken."""
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         try:
-            self._socket.bind((host, 0))
+            if port:
+                # the end of the last run that met here may still be remembered (TIME_WAIT)
+                self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            self._socket.bind((host, port))
         except OSError as error:
             self._socket.close()
+            if port:
+                raise LaunchError(
+                    f"--master {host}:{port}: {error.strerror}: give another port, the same on every node"
+                ) from error
             raise LaunchError(f"no free port on {host}: {error}") from error
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self.rendezvous = Rendezvous(host=host, port=self._socket.getsockname()[1])

@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from nbdist import processes
 from nbdist.errors import LaunchError
@@ -24,14 +25,19 @@ from nbdist.launch.lifetime import Lifeline, become_subreaper, end_descendants
 from nbdist.launch.rank_process import RankCommand, RankProcess, start_rank
 from nbdist.launch.rendezvous import Reservation
 from nbdist.launch.wakeup import Wakeup
-from nbdist.model import ProcessId, RunEnded, RunSpec, SupervisorStarted
+from nbdist.model import Event, ProcessId, RunEnded, RunSpec, SupervisorStarted
 from nbdist.model.states import RunState
-from nbdist.store.control import take_requests
+from nbdist.store.control import InterruptRequest, StacksRequest, StopRequest, take_requests
 from nbdist.store.journal import Journal
 from nbdist.store.paths import RunDirectory
 
+if TYPE_CHECKING:
+    from nbdist.launch.together import Together
+
 _THEFTS = 3
 """How often a run is started again, unasked, because somebody else took its port."""
+
+_MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1024  # getrusage(2)
 
 _TICK = 0.05
 _QUIET_TICK = 0.065
@@ -49,7 +55,9 @@ class Supervisor:
         *,
         spawn: Callable[[RankCommand], RankProcess] = start_rank,
         reserve: Callable[[], Reservation] = Reservation,
+        attempts: int = 0,
     ) -> None:
+        """``attempts`` were made before, by others."""
         self._directory = directory
         self._spec = spec
         self._lifeline = lifeline
@@ -57,12 +65,13 @@ class Supervisor:
         self._reserve = reserve
         self._journal = Journal(directory.journal, report=_complain)
         self._attempt: Attempt | None = None
-        self._attempts = 0
+        self._attempts = attempts
         self._retries = spec.retries
         self._thefts = 0
         self._spared: frozenset[int] = frozenset()
         self._selector = selectors.DefaultSelector()
-        self._course = Course(spec, record=self._journal.append, send=self._send, wall_clock=time.time)
+        self._course = Course(spec, record=self._record, send=self._send, wall_clock=time.time)
+        self._together: Together | None = None
 
     def run(self) -> RunState:
         """From the first event to the last. Returns how the run ended."""
@@ -80,6 +89,10 @@ class Supervisor:
             )
         )
         self._watch_owner()
+        try:
+            self._join_others()
+        except LaunchError as error:
+            return self._end(Outcome(state=RunState.FAILED, reason=str(error)))
         outcome = self._try()
         while self._tries_again():
             self._course.next_attempt(outcome.reason, self._clean_up())
@@ -88,10 +101,17 @@ class Supervisor:
 
     def _try(self) -> Outcome:
         """Start every rank and wait until all have exited."""
+        together = self._together
         try:
-            reservation = self._reserve()
+            reservation = self._reserve() if together is None else together.reservation()
         except LaunchError as error:
             return Outcome(state=RunState.FAILED, reason=str(error))
+        rendezvous = reservation.rendezvous
+        if together is not None:
+            if (outcome := together.gather(self._attempts + 1)) is not None:
+                reservation.release()
+                return outcome
+            rendezvous = together.complete(rendezvous)
         self._attempts += 1
         attempt = self._attempt = Attempt(
             self._directory,
@@ -102,7 +122,7 @@ class Supervisor:
             spawn=self._spawn,
         )
         try:
-            attempt.start(reservation.rendezvous)
+            attempt.start(rendezvous)
         except OSError as error:
             reason = f"a rank could not be started: {error}"
             self._course.stop(reason, time.monotonic())
@@ -110,7 +130,8 @@ class Supervisor:
             return Outcome(state=RunState.FAILED, reason=reason)
         else:
             self._wait(attempt)
-            return self._course.outcome()
+            outcome = self._course.outcome()
+            return outcome if together is None else together.settle(outcome, lambda: self._look(attempt))
         finally:
             reservation.release()
             self._spared |= attempt.forget()
@@ -119,7 +140,7 @@ class Supervisor:
         """Whether the attempt that is over is followed by another."""
         if self._attempt is None or not self._course.may_be_tried_again:
             return False
-        if self._thefts < _THEFTS and self._attempt.port_was_taken():
+        if self._together is None and self._thefts < _THEFTS and self._attempt.port_was_taken():
             self._thefts += 1
             return True
         if self._retries > 0:
@@ -130,19 +151,56 @@ class Supervisor:
     def _wait(self, attempt: Attempt) -> None:
         """Until every rank has exited."""
         while not self._course.over(time.monotonic()):
-            ready = self._selector.select(self._patience(_QUIET_TICK if attempt.quiet else _TICK))
-            # first who has exited: a peer may already complain that the connection is closed
-            self._reap()
-            for key, _ in ready:
-                key.data()
-            self._reap()
-            for request in take_requests(self._directory):
-                self._course.stop(request.reason, time.monotonic())
-            if not self._directory.path.is_dir():
-                self._course.stop("the directory of the run was deleted", time.monotonic())
-            self._course.tick(time.monotonic())
+            self._look(attempt)
+
+    def _look(self, attempt: Attempt | None) -> None:
+        """Wait a moment, and take what has come."""
+        quiet = attempt is None or attempt.quiet
+        ready = self._selector.select(self._patience(_QUIET_TICK if quiet else _TICK))
+        # first who has exited: a peer may already complain that the connection is closed
+        self._reap()
+        for key, _ in ready:
+            key.data()
+        self._reap()
+        self._serve(attempt)
+        if not self._directory.path.is_dir():
+            self._course.stop("the directory of the run was deleted", time.monotonic())
+        if self._together is not None:
+            self._together.tick(time.monotonic())
+        self._course.tick(time.monotonic())
+        if attempt is not None:
             attempt.tick(time.monotonic())
-            self._journal.flush()
+        self._journal.flush()
+
+    def _record(self, event: Event) -> None:
+        self._journal.append(event)
+        if self._together is not None:
+            self._together.local_event(event)
+
+    def _join_others(self) -> None:
+        """Of a run on several machines: reach them. Raises LaunchError where that is impossible here."""
+        if self._spec.nodes == 1:
+            return
+        from nbdist.launch.nodes import Nodes  # hmac and its like: most runs are on one machine
+        from nbdist.launch.together import LINK_KEY, Together
+
+        # the ranks inherit this environment, and have no business with it
+        nodes = Nodes(self._spec, os.environ.pop(LINK_KEY, ""), self._selector)
+        nodes.open()
+        self._together = Together(
+            self._spec, self._course, nodes, self._directory, look=lambda: self._look(None)
+        )
+
+    def _serve(self, attempt: Attempt | None) -> None:
+        """Do what somebody has asked for."""
+        for request in take_requests(self._directory):
+            match request:
+                case StopRequest():
+                    self._course.stop(request.reason, time.monotonic())
+                case StacksRequest() if attempt is not None:
+                    attempt.take_stacks(request.name, time.monotonic())
+                case InterruptRequest() if attempt is not None:
+                    attempt.interrupt(request.rank)
 
     def _patience(self, tick: float) -> float:
         deadline = self._course.next_deadline()
@@ -152,13 +210,13 @@ class Supervisor:
         """Collect exited children: ranks, and orphans that became ours. Whether others are left."""
         while True:
             try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
+                pid, status, used = os.wait4(-1, os.WNOHANG)
             except ChildProcessError:
                 return False
             if pid == 0:
                 return True
             if self._attempt is not None:
-                self._attempt.exited(pid, status)
+                self._attempt.exited(pid, status, used.ru_maxrss * _MAXRSS_UNIT)
 
     def _send(self, rank: int, number: signal.Signals) -> None:
         if self._attempt is not None:
@@ -182,6 +240,8 @@ class Supervisor:
 
     def _take_signals(self) -> None:
         for number in self._wakeup.requests_to_end():
+            if number is signal.SIGURG and self._course.stop_reason is not None:
+                continue  # another node was faster to say it: no reason to hasten the end
             self._course.stop(f"the supervisor got {number.name}", time.monotonic())
 
     def _clean_up(self) -> int:
@@ -193,6 +253,8 @@ class Supervisor:
 
     def _end(self, outcome: Outcome) -> RunState:
         leftover = self._clean_up()
+        if self._together is not None:
+            outcome = self._together.close(outcome)
         self._course.record(
             RunEnded(
                 time=time.time(),
@@ -212,6 +274,11 @@ def main(arguments: Sequence[str]) -> int:
     spec = RunSpec.from_dict(json.loads(directory.spec.read_text(encoding="utf-8")))
     descriptor = int(arguments[1]) if len(arguments) > 1 else None
     owner: ProcessId | None = None if spec.detached else spec.owner
+
+    if spec.engine:
+        from nbdist.launch.watch import watch  # most runs are here
+
+        return watch(directory, spec, Lifeline(owner, descriptor))
 
     def supervise() -> None:
         Supervisor(directory, spec, Lifeline(owner, descriptor)).run()

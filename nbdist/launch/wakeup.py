@@ -6,7 +6,8 @@ import signal
 import socket
 from collections.abc import Iterator
 
-_NUMBERS = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+# SIGURG is how an engine tells a supervisor alone: whoever does not listen to it ignores it
+_NUMBERS = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGURG)
 
 
 class Wakeup:

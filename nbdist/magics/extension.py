@@ -4,19 +4,27 @@ from __future__ import annotations
 
 from IPython.core.interactiveshell import InteractiveShell
 
+from nbdist.magics.boards import BoardMagics
 from nbdist.magics.distributed import DistributedMagics
+from nbdist.magics.doctor import DoctorMagics
+from nbdist.magics.export import ExportMagics
 from nbdist.magics.runs import RunMagics
+from nbdist.magics.stacks import StackMagics
+from nbdist.magics.warm import WarmMagics
+
+MAGICS = (DistributedMagics, RunMagics, ExportMagics, BoardMagics, StackMagics, DoctorMagics, WarmMagics)
+"""Every class of magics."""
 
 
 def load(shell: InteractiveShell) -> None:
     """Register the magics."""
-    shell.register_magics(DistributedMagics)
-    shell.register_magics(RunMagics)
+    for magics in MAGICS:
+        shell.register_magics(magics)
 
 
 def unload(shell: InteractiveShell) -> None:
     """Take the magics away again. Runs go on; they belong to their supervisors."""
-    for magics in (DistributedMagics, RunMagics):
+    for magics in MAGICS:
         for kind, names in magics.magics.items():
             for name in names:
                 shell.magics_manager.magics[kind].pop(name, None)

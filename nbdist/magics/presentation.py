@@ -81,3 +81,16 @@ def draws_widgets(shell: InteractiveShell) -> bool:
     # jupyter_client says "username", too, where USER is not set
     answers = parent.get("content", {}).get("allow_stdin")
     return bool(user == "username" and answers and os.environ.get("USER"))
+
+
+def widgets_reach_outputs(shell: InteractiveShell) -> bool:
+    """Whether a widget's script finds the other outputs of the notebook in its page.
+
+    In JupyterLab, Notebook 7 and nbclassic it does; VS Code (whose cells are called by their URI) and Colab
+    keep outputs in frames, and load no widget that is not an output itself.
+    """
+    kernel = getattr(shell, "kernel", None)
+    if kernel is None or "google.colab" in sys.modules:
+        return False
+    parent: dict[str, Any] = kernel.get_parent() or {}
+    return not str(parent.get("metadata", {}).get("cellId", "")).startswith("vscode")

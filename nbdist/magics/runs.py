@@ -1,11 +1,10 @@
-"""The line magics about runs: status, logs, stop, attach, board."""
+"""The line magics about runs: status, logs, stop, attach."""
 
 from __future__ import annotations
 
 import shlex
 
 from IPython.core.magic import Magics, line_magic, magics_class
-from IPython.display import IFrame, display
 
 from nbdist import config, panel, runner
 from nbdist.magics.presentation import as_usage_errors, draws_widgets
@@ -31,6 +30,8 @@ class RunMagics(Magics):
             handles = runner.chosen_runs(shlex.split(line))
         assert self.shell is not None, "magics that are called belong to a shell"
         self._status.show([handle.directory for handle in handles], live=draws_widgets(self.shell))
+        for said in runner.describe_warm(runner.warm_ranks.state()):
+            print(f"[nbdist] {said}")
 
     @line_magic
     def dist_logs(self, line: str) -> None:
@@ -85,16 +86,3 @@ class RunMagics(Magics):
             return
         if run.state is not RunState.SUCCEEDED:
             print(panel.run_report(run, handle.directory, config.language()))
-
-    @line_magic
-    def dist_board(self, line: str) -> None:
-        """VisualDL over a run (the latest) or several: ``%dist_board [RUN …] [--height 700]``."""
-        parser = LineParser("%dist_board [RUN …] [--height PIXELS]")
-        parser.add_argument("run", nargs="*")
-        parser.add_argument("--height", type=int, default=700)
-        with as_usage_errors():
-            asked = parser.parse_args(shlex.split(line))
-            handles = [runner.attach(word) for word in asked.run] or [runner.attach()]
-            url = runner.board_url(handles)
-        display(IFrame(url, width="100%", height=asked.height))
-        print(f"[nbdist] VisualDL: {url}")

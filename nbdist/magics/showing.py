@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,20 +15,25 @@ from IPython.display import DisplayHandle, display
 
 from nbdist import config, panel, runner
 from nbdist.errors import UnknownRun
-from nbdist.magics.presentation import kernel_id
+from nbdist.magics.presentation import kernel_id, widgets_reach_outputs
 from nbdist.model import Run
+from nbdist.store.control import request_interrupt, request_stacks
 
 if TYPE_CHECKING:
     from nbdist.panel.charts import Charts
     from nbdist.panel.widget import WidgetSurface
 
 _REPEAT_PERIOD = 0.25
+_BACKLOG_PERIOD = 0.1
 
 
-def show_as_text(handle: runner.RunHandle, *, plain: bool = False) -> Run:
+def show_as_text(
+    handle: runner.RunHandle, *, plain: bool = False, show_ranks: Collection[int] | None = None
+) -> Run:
     """Follow the run in text until it ends; how it ended. Raises UnknownRun.
 
     On a terminal a block below the lines says how the run stands, unless ``plain`` asks for lines alone.
+    ``show_ranks`` are the local ranks whose lines are shown.
     """
     watch, language = panel.UsageWatch(), config.language()
     # IPython's own setting holds for what its magics show, too
@@ -36,7 +41,8 @@ def show_as_text(handle: runner.RunHandle, *, plain: bool = False) -> Run:
     terminal = panel.Terminal(sys.stdout, colours=colours, plain=plain)
     with panel.on_text_screen(_write, terminal, language=language) as surface:
         # a notebook must stay small, and a terminal has room for every line
-        run = panel.follow(handle.directory, surface, watch=watch, whole=terminal.drawable)
+        shown = panel.only_ranks(surface, handle.run.spec, show_ranks)
+        run = panel.follow(handle.directory, shown, watch=watch, whole=terminal.drawable)
     print(panel.summary_text(run, handle.directory, language, watch.report(language)))
     return run
 
@@ -71,7 +77,8 @@ class _EndedPanel:
     """A run that has ended, in a panel that stays: every line, searchable, and its charts.
 
     The page keeps what it got. One that came late, or was loaded again, asks for all of it, and gets it
-    from disk. In a notebook that was saved, the static summary stands in for the panel.
+    from disk. The output is the static summary, which is what a notebook keeps; where the page allows it,
+    the panel takes its place there.
     """
 
     def __init__(self, shell: InteractiveShell, handle: runner.RunHandle) -> None:
@@ -80,9 +87,10 @@ class _EndedPanel:
         self._sending = False
         self._asked = threading.Event()
         run, language = handle.run, config.language()
-        self._surface = _surface(shell, handle, foreground=False, pulled=self.wanted)
+        placed = widgets_reach_outputs(shell)
+        self._surface = surface = _surface(shell, handle, foreground=False, placed=placed, pulled=self.wanted)
         summary = panel.summary_bundle(run, handle.directory, language)
-        display(self._surface.bundle(summary), raw=True)
+        display(surface.placed(summary) if placed else surface.bundle(summary), raw=True)
 
     def wanted(self) -> None:
         """Send everything to the page, for the first time or again."""
@@ -98,11 +106,19 @@ class _EndedPanel:
             try:
                 charts = _charts(self._handle)
                 self._surface.begin(charts)
-                panel.follow(self._handle.directory, self._surface, charts=charts, room=self._surface.room)
+                panel.follow(
+                    self._handle.directory,
+                    self._surface,
+                    charts=charts,
+                    room=self._surface.room,
+                    bite=lambda: self._surface.bite,
+                )
             except UnknownRun:
                 continue  # deleted meanwhile: the page keeps what it has
             # the page may only now have loaded the widget, and then knows of nothing to ask for
-            while self._surface.early and not self._asked.wait(_REPEAT_PERIOD):
+            while (waits := self._surface.waiting) or self._surface.early:
+                if self._asked.wait(_BACKLOG_PERIOD if waits else _REPEAT_PERIOD):
+                    break
                 self._surface.repeat()
 
     def _go_on(self) -> bool:
@@ -127,6 +143,7 @@ def _surface(
     handle: runner.RunHandle,
     *,
     foreground: bool,
+    placed: bool = False,
     pulled: Callable[[], None] = lambda: None,
 ) -> WidgetSurface:
     # the widget stack takes a while to import and is not needed for text
@@ -138,13 +155,21 @@ def _surface(
             runner.request_stop_of(handle, "stopped from the panel")
 
     return WidgetSurface(
-        PanelWidget(kernel_id=kernel_id(shell), foreground=foreground),
+        PanelWidget(kernel_id=kernel_id(shell), foreground=foreground, placed=placed),
         stop=stop,
         board=lambda: runner.board_url([handle]),
         charts=_charts(handle),
         cell=_program(handle),
         pulled=pulled,
+        stacks=lambda: _ask(lambda: request_stacks(handle.directory)),
+        interrupt=lambda rank: _ask(lambda: request_interrupt(handle.directory, rank)),
     )
+
+
+def _ask(request: Callable[[], object]) -> None:
+    # a run whose directory was deleted is stopped by its supervisor
+    with contextlib.suppress(OSError):
+        request()
 
 
 def _charts(handle: runner.RunHandle) -> Charts:
@@ -175,6 +200,7 @@ def _follow_in_panel(handle: runner.RunHandle, surface: WidgetSurface, output: D
             watch=watch,
             charts=surface.charts,
             room=surface.room,
+            bite=lambda: surface.bite,
             finish=False,
         )
     finally:

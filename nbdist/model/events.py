@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Union
 
 from nbdist.model.process import ProcessId
-from nbdist.model.states import RunState
+from nbdist.model.states import RankState, RunState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +69,8 @@ class RankExited:
     """``code`` is the exit code, or the negative number of the signal that ended the process.
 
     ``ended`` says that nbdist had told this rank to end before it failed or exited by itself, ``oom``
-    that the system's out-of-memory killer struck during the attempt.
+    that the system's out-of-memory killer struck during the attempt. ``memory`` is the most that the
+    process has held at once, in bytes of resident memory; 0 when nobody knows.
     """
 
     time: float
@@ -77,6 +78,52 @@ class RankExited:
     code: int
     ended: bool
     oom: bool = False
+    memory: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stalled:
+    """No rank has written, logged or computed anything since ``since`` (Unix seconds)."""
+
+    time: float
+    since: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resumed:
+    """A run that had stalled goes on."""
+
+    time: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteRank:
+    """What is known of a rank on another machine: its state there, and its exit code once it has one."""
+
+    time: float
+    rank: int
+    state: RankState
+    code: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodesAwaited:
+    """Other machines of the run are waited for until ``until``; none when all have come, and ``hosts`` are
+    the addresses of all."""
+
+    time: float
+    nodes: tuple[int, ...]
+    until: float
+    hosts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Queued:
+    """The run waits in the queue of an engine, as its job ``job``; ``reason`` says in words why."""
+
+    time: float
+    job: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +175,11 @@ Event = Union[
     RankFinished,
     RankErrored,
     RankExited,
+    Stalled,
+    Resumed,
+    RemoteRank,
+    NodesAwaited,
+    Queued,
     StopRequested,
     Escalated,
     AttemptFailed,
@@ -144,6 +196,11 @@ _KINDS: dict[str, type[Event]] = {
         RankFinished,
         RankErrored,
         RankExited,
+        Stalled,
+        Resumed,
+        RemoteRank,
+        NodesAwaited,
+        Queued,
         StopRequested,
         Escalated,
         AttemptFailed,
@@ -182,6 +239,11 @@ def decode_event(line: str) -> Event | None:
             known["state"] = RunState(known["state"])
         if cls is Escalated:
             known["ranks"] = tuple(known["ranks"])
+        if cls is RemoteRank:
+            known["state"] = RankState(known["state"])
+        if cls is NodesAwaited:
+            known["nodes"] = tuple(known["nodes"])
+            known["hosts"] = tuple(known.get("hosts", ()))
         event = cls(**known)
     except (KeyError, TypeError) as error:
         raise ValueError(f"no {cls.__name__}: {error}") from error

@@ -12,12 +12,17 @@ from nbdist.model.events import (
     AttemptStarted,
     Escalated,
     Event,
+    NodesAwaited,
+    Queued,
     RankErrored,
     RankExited,
     RankFinished,
     RankStarted,
+    RemoteRank,
+    Resumed,
     RunEnded,
     RunLost,
+    Stalled,
     StopRequested,
     SupervisorStarted,
 )
@@ -43,6 +48,7 @@ class Rank:
     exited: float | None = None
     code: int | None = None
     oom: bool = False
+    memory: int = 0
 
     @property
     def rank(self) -> int:
@@ -51,9 +57,11 @@ class Rank:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """A run at one moment. ``supervisor_host`` is the machine whose pids the processes are;
-    ``failures`` says why each attempt before this one failed; ``leftover`` counts processes that the
-    ranks had left behind and that were ended.
+    """A run at one moment. ``supervisor_host`` is the machine whose pids the processes are; ``stalled``
+    since when nothing has happened (Unix seconds), None while something does; it stays when the run ends
+    so. ``failures`` says why each attempt before this one failed; ``leftover`` counts processes that the
+    ranks had left behind and that were ended. ``awaited`` are the machines that have not come yet, ``hosts``
+    the addresses of all. ``job`` is what the engine calls the run, ``queued`` why it waits in its queue.
     """
 
     spec: RunSpec
@@ -66,8 +74,13 @@ class Run:
     ended: float | None = None
     reason: str = ""
     stop_reason: str = ""
+    stalled: float | None = None
     leftover: int = 0
     failures: tuple[str, ...] = ()
+    awaited: tuple[int, ...] = ()
+    hosts: tuple[str, ...] = ()
+    job: str = ""
+    queued: str = ""
     ranks: tuple[Rank, ...] = ()
 
     @classmethod
@@ -105,8 +118,10 @@ class Run:
         """The run after one more event."""
         match event:
             case SupervisorStarted():
+                # of a run on an engine the one who watches may be replaced
+                fresh = self.state is RunState.PENDING and not self.job
                 return self._move(
-                    RunState.STARTING,
+                    RunState.STARTING if fresh else self.state,
                     supervisor=event.process,
                     supervisor_host=event.host,
                 )
@@ -116,6 +131,8 @@ class Run:
                     attempt=event.attempt,
                     port=event.port,
                     started=event.time if self.started is None else self.started,
+                    stalled=None,
+                    queued="",
                     ranks=tuple(Rank(spec=rank) for rank in self.spec.ranks),
                 )
             case RankStarted():
@@ -125,7 +142,7 @@ class Run:
                     process=event.process,
                     started=event.time,
                 )
-                all_started = all(rank.started is not None for rank in run.ranks)
+                all_started = all(run.ranks[rank.rank].started is not None for rank in self.spec.here)
                 starting = run.state is RunState.STARTING
                 return run._move(RunState.RUNNING) if all_started and starting else run
             case RankFinished():
@@ -134,7 +151,32 @@ class Run:
                 return self._with_rank(event.rank, errored=event.time)
             case RankExited():
                 state = exit_state(self._rank(event.rank), event)
-                return self._with_rank(event.rank, state, exited=event.time, code=event.code, oom=event.oom)
+                return self._with_rank(
+                    event.rank,
+                    state,
+                    exited=event.time,
+                    code=event.code,
+                    oom=event.oom,
+                    memory=event.memory,
+                )
+            case Stalled():
+                return replace(self, stalled=event.since)
+            case Resumed():
+                return replace(self, stalled=None)
+            case RemoteRank():
+                over = event.time if event.state.terminal else None
+                begun = self._rank(event.rank).started or event.time
+                return self._with_rank(event.rank, event.state, started=begun, exited=over, code=event.code)
+            case NodesAwaited():
+                return replace(self, awaited=event.nodes, hosts=event.hosts or self.hosts)
+            case Queued():
+                return self._move(
+                    RunState.PENDING,
+                    job=event.job,
+                    queued=event.reason,
+                    stalled=None,
+                    ranks=tuple(Rank(spec=rank) for rank in self.spec.ranks),
+                )
             case StopRequested():
                 return self._move(RunState.STOPPING, stop_reason=event.reason)
             case Escalated():

@@ -11,18 +11,24 @@ from nbdist.model.process import ProcessId
 
 FORMAT = 1
 _PORT = re.compile(r"\{port(?:\+(\d+))?\}")
+_HOST = re.compile(r"\{host(\d+)\}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rendezvous:
-    """Where the ranks of one attempt meet. Only ``port`` itself is ever bound."""
+    """Where the ranks of one attempt meet. Only ``port`` itself is ever bound.
+
+    ``hosts`` are the addresses of the nodes of a run on several.
+    """
 
     host: str
     port: int
+    hosts: tuple[str, ...] = ()
 
     def fill(self, template: str) -> str:
-        """``template`` with ``{host}``, ``{port}`` and ``{port+K}`` put in."""
+        """``template`` with ``{host}``, ``{hostN}`` of node N, ``{port}`` and ``{port+K}`` put in."""
         text = template.replace("{host}", self.host)
+        text = _HOST.sub(lambda match: self.hosts[int(match[1])], text)
         return _PORT.sub(lambda match: str(self.port + int(match[1] or 0)), text)
 
 
@@ -55,9 +61,17 @@ class RunSpec:
     ``program`` is the file that every rank runs as ``__main__``, ``module`` its name where it is run as
     ``python -m`` would; ``python_path`` is what ``sys.path`` is in a rank (empty: what the interpreter
     makes it). Times are Unix seconds, durations seconds.
+    ``hang_after`` is how long nothing may happen before the run is called stalled; None for never.
     ``environment`` is what the user asked to be set, with values that look like secrets masked: the
     ranks inherit the real ones from process to process, never through a file. ``scrape``: numbers that the
-    ranks print become curves.
+    ranks print become curves. ``log_dir`` is where each rank's log is written besides.
+
+    Of a run on several machines each has a directory of its own. ``ranks`` are all of its ranks, ``here``
+    those of this machine, node ``node_rank``; ``master`` is where the ranks meet, ``addresses`` are the
+    nodes' as far as they were given, ``host`` is this machine's own where it was chosen.
+
+    Where an ``engine`` (slurm) places the run, its nodes share the directory, and nothing is elsewhere;
+    ``engine_options`` are what the user told the engine, each ``key=value`` or a bare ``key``.
     """
 
     run_id: str
@@ -75,8 +89,18 @@ class RunSpec:
     environment: Mapping[str, str] = field(default_factory=dict)
     detached: bool = False
     timeout: float | None = None
+    hang_after: float | None = None
     retries: int = 0
     scrape: bool = True
+    log_dir: str = ""
+    nodes: int = 1
+    node_rank: int = 0
+    master: str = ""
+    addresses: tuple[str, ...] = ()
+    host: str = ""
+    wait: float = 600.0
+    engine: str = ""
+    engine_options: tuple[str, ...] = ()
     owner: ProcessId | None = None
     notebook: str = ""
     format: int = FORMAT
@@ -84,6 +108,15 @@ class RunSpec:
     @property
     def world_size(self) -> int:
         return len(self.ranks)
+
+    @property
+    def here(self) -> tuple[RankSpec, ...]:
+        """The ranks of this machine."""
+        return tuple(rank for rank in self.ranks if self.is_here(rank))
+
+    def is_here(self, rank: RankSpec) -> bool:
+        """Whether the files of a rank are to be found in this directory."""
+        return bool(self.engine) or rank.node_rank == self.node_rank
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -98,6 +131,8 @@ class RunSpec:
         known["ranks"] = tuple(_rank_from(rank) for rank in data["ranks"])
         known["args"] = tuple(data.get("args", ()))
         known["python_path"] = tuple(data.get("python_path", ()))
+        known["addresses"] = tuple(data.get("addresses", ()))
+        known["engine_options"] = tuple(data.get("engine_options", ()))
         owner = data.get("owner")
         known["owner"] = ProcessId(**_known(ProcessId, owner)) if owner else None
         return cls(**known)

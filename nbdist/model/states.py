@@ -49,11 +49,12 @@ class RankState(str, Enum):
 _R = RunState
 _ENDS = frozenset({_R.SUCCEEDED, _R.FAILED, _R.CANCELLED, _R.LOST})
 RUN_TRANSITIONS: Mapping[RunState, frozenset[RunState]] = {
-    _R.PENDING: frozenset({_R.STARTING, _R.FAILED, _R.CANCELLED, _R.LOST}),
-    _R.STARTING: frozenset({_R.RUNNING, _R.STOPPING}) | _ENDS,
+    _R.PENDING: frozenset({_R.STARTING, _R.STOPPING, _R.FAILED, _R.CANCELLED, _R.LOST}),
+    # back to PENDING: an engine has put it into its queue, or there again
+    _R.STARTING: frozenset({_R.PENDING, _R.RUNNING, _R.STOPPING}) | _ENDS,
     # a run that is tried again goes back to STARTING, as the next attempt
-    _R.RUNNING: frozenset({_R.STARTING, _R.STOPPING}) | _ENDS,
-    _R.STOPPING: frozenset({_R.STARTING}) | _ENDS,
+    _R.RUNNING: frozenset({_R.PENDING, _R.STARTING, _R.STOPPING}) | _ENDS,
+    _R.STOPPING: frozenset({_R.PENDING, _R.STARTING}) | _ENDS,
     **{end: frozenset() for end in _ENDS},
 }
 

@@ -1,5 +1,7 @@
 """Starts runs and hands them out: the only place that joins store, frameworks, devices and schedulers."""
 
+from nbdist.runner.boards import board_url, reach_board, stop_the_board
+from nbdist.runner.checking import check_program
 from nbdist.runner.choosing import (
     chosen_runs,
     line_count,
@@ -10,19 +12,28 @@ from nbdist.runner.choosing import (
     rank_numbers,
     stop_runs,
 )
+from nbdist.runner.exporting import Export, export, export_text
 from nbdist.runner.handle import RunHandle, attach, request_stop_of, runs, store
-from nbdist.runner.launching import board_url, collect_supervisors, start
+from nbdist.runner.launching import collect_supervisors, start
 from nbdist.runner.planning import Plan, plan, plan_script
 from nbdist.runner.pruning import Pruned, prune
+from nbdist.runner.warm import WarmState, describe_warm
+from nbdist.runner.warm import ranks as warm_ranks
 
 __all__ = [
+    "Export",
     "Plan",
     "Pruned",
     "RunHandle",
+    "WarmState",
     "attach",
     "board_url",
+    "check_program",
     "chosen_runs",
     "collect_supervisors",
+    "describe_warm",
+    "export",
+    "export_text",
     "line_count",
     "live_run",
     "live_runs",
@@ -32,9 +43,12 @@ __all__ = [
     "plan_script",
     "prune",
     "rank_numbers",
+    "reach_board",
     "request_stop_of",
     "runs",
     "start",
     "stop_runs",
+    "stop_the_board",
     "store",
+    "warm_ranks",
 ]

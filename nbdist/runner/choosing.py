@@ -52,10 +52,10 @@ def _goes_on(handle: RunHandle) -> bool:
 
 
 def rank_numbers(handle: RunHandle, rank: int | None) -> Sequence[int]:
-    """``rank`` alone, or every rank of the run. Raises UsageMistake when it has no such rank."""
+    """``rank`` alone, or every rank of this machine. Raises UsageMistake when its log is not here."""
     if rank is None:
-        return range(handle.run.spec.world_size)
-    handle.check_rank(rank)
+        return [spec.rank for spec in handle.run.spec.here]
+    handle.check_log(rank)
     return [rank]
 
 

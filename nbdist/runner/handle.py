@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import signal
+import subprocess
 import time
 from collections.abc import Iterator
 
 from nbdist import config, processes
-from nbdist.errors import UnknownRun, UsageMistake
+from nbdist.errors import LaunchError, UnknownRun, UsageMistake
 from nbdist.model import Run
+from nbdist.schedulers import local
 from nbdist.store import (
     LogLines,
     LogStream,
@@ -18,16 +22,23 @@ from nbdist.store import (
     last_values,
     request_stop,
 )
+from nbdist.store.custody import in_custody
 
 _POLL = 0.05
+_WATCHED = 3.0
 
 
 class RunHandle:
-    """A run, live or ended, in this or any other process. Everything is read from its directory."""
+    """A run, live or ended, in this or any other process. Everything is read from its directory.
 
-    def __init__(self, directory: RunDirectory) -> None:
+    ``started_cold`` says why no ranks that waited were used, where that was to be expected.
+    """
+
+    def __init__(self, directory: RunDirectory, *, started_cold: str = "") -> None:
         self.directory = directory
+        self.started_cold = started_cold
         self._reader = RunReader(directory)
+        self._watched = 0.0
 
     @property
     def run_id(self) -> str:
@@ -39,6 +50,9 @@ class RunHandle:
         run = self._reader.look()
         if run is None:
             raise UnknownRun(f"the directory of run {self.run_id} is gone or cannot be read")
+        if run.spec.engine and not run.state.terminal and time.monotonic() - self._watched > _WATCHED:
+            self._watched = time.monotonic()
+            watch_again(self.directory, run)
         return run
 
     @property
@@ -85,12 +99,36 @@ class RunHandle:
             last = self.run.spec.world_size - 1
             raise UsageMistake(f"run {self.run.label} has no rank {rank}: it has 0 to {last}")
 
+    def check_log(self, rank: int) -> None:
+        """Raises UsageMistake when the rank ran on another machine, where its log is."""
+        self.check_rank(rank)
+        run = self.run
+        node = run.spec.ranks[rank].node_rank
+        if not run.spec.is_here(run.spec.ranks[rank]):
+            address = f" ({run.hosts[node]})" if run.hosts else ""
+            raise UsageMistake(
+                f"rank {rank} of {run.label} ran on node {node}{address}, and its log is there"
+            )
+
     def __repr__(self) -> str:
         try:
             status = self.status
         except UnknownRun:
             status = "cannot be read"
         return f"<nbdist run {self.run_id}: {status}>"
+
+
+def watch_again(directory: RunDirectory, run: Run) -> None:
+    """Let somebody watch a run on an engine whose watcher has gone: it may have ended long ago."""
+    here = run.spec.detached or run.supervisor_host in ("", os.uname().nodename)
+    if here and directory.job.exists() and not in_custody(directory):
+        with contextlib.suppress(LaunchError):
+            submitted = local.submit(directory, os.environ, run.spec.python, detached=True)
+            _watchers.append(submitted.process)
+    _watchers[:] = [watcher for watcher in _watchers if watcher.poll() is None]
+
+
+_watchers: list[subprocess.Popen[bytes]] = []
 
 
 def store() -> RunStore:

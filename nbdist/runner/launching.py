@@ -2,31 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
 
+from nbdist.errors import LaunchError
+from nbdist.runner.engines import submit_job
 from nbdist.runner.handle import RunHandle, store
 from nbdist.runner.planning import Plan
+from nbdist.runner.warm import ranks
 from nbdist.schedulers import local
 
 
-def start(plan: Plan) -> RunHandle:
-    """Start the run. Raises LaunchError, with nothing running."""
+def start(plan: Plan, *, warm: bool | None = None) -> RunHandle:
+    """Start the run: with ranks that wait where there are such and ``warm`` is not False. Raises
+    LaunchError, with nothing running."""
     collect_supervisors()
+    _make_log_dir(plan.spec.log_dir)
+    standby, cold = ranks.engage(plan, warm=warm)
     directory = store().create(plan.spec, plan.cell)
+    if plan.spec.engine:
+        submit_job(directory, plan)
+    if standby is not None:
+        _children.append(standby.submitted)
+        if standby.go(directory, plan.environment):
+            return RunHandle(directory)
     submitted = local.submit(directory, plan.environment, plan.spec.python, detached=plan.spec.detached)
     _children.append(submitted)
-    return RunHandle(directory)
+    return RunHandle(directory, started_cold=cold)
 
 
-def board_url(handles: Sequence[RunHandle]) -> str:
-    """Where a browser on this machine sees the curves of these runs; starts VisualDL where it must.
-
-    Raises LaunchError when it does not start.
-    """
-    # its HTTP client takes a while to import, and most runs never ask for curves
-    from nbdist.board import ensure_board
-
-    return ensure_board(store().home).url([handle.run_id for handle in handles])
+def _make_log_dir(path: str) -> None:
+    if path:
+        try:
+            os.makedirs(path, exist_ok=True)
+        except OSError as error:
+            raise LaunchError(f"--log-dir {path}: {error.strerror}: name a directory of yours") from None
 
 
 # Supervisors that this process started: kept until they have been waited for, or each would stay a
@@ -36,6 +45,7 @@ _children: list[local.Submitted] = []
 
 def collect_supervisors() -> None:
     """Wait for the supervisors that have ended."""
+    ranks.collect()
     for submitted in list(_children):
         if submitted.process.poll() is not None:
             if submitted.lifeline is not None:

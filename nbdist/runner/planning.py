@@ -25,11 +25,17 @@ from nbdist.frameworks import (
     is_installed,
     rank_environment,
 )
+from nbdist.frameworks.launchers import cpu_count
 from nbdist.model import Device, RankSpec, RunSpec
 from nbdist.options import Options
+from nbdist.runner.engines import check_shared, engine_devices, unplaced_environment
+from nbdist.runner.nodes import LINK_KEY, TOKEN, Nodes, find_nodes, link_key
 from nbdist.runner.scripts import Script, find_script
 
 _ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
+MASKED = "•••"
+"""What stands in a run's files for a value that looks like a secret."""
+
 _SECRET = re.compile(r"TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|API_?KEY|ACCESS_?KEY|PRIVATE", re.I)
 
 
@@ -92,13 +98,21 @@ def _plan(
 ) -> Plan:
     """The plan for ``source``: a cell, or the text of ``script``. The ranks run in ``folder``."""
     framework, used = _framework(options, source)
-    devices, notes = _devices(options, environ)
+    engine = "" if options.engine == "local" else options.engine
+    devices, notes = engine_devices(options) if engine else _devices(options, environ)
+    nodes = Nodes(count=options.nodes or 1) if engine else find_nodes(options)
     _check_env(options)
     environment = inherited(environ, len(devices)) | dict(options.env)
+    environment.pop(TOKEN, None)
+    if nodes.count > 1 and not engine:
+        environment[LINK_KEY] = link_key(environ, source)
+        notes.append(_meeting(nodes, options.wait))
     if "OMP_NUM_THREADS" in environment.keys() - environ.keys() - dict(options.env).keys():
         notes.append("OMP_NUM_THREADS=1 in each rank; --env OMP_NUM_THREADS=4 for more")
     home = config.home(environ)
     _check_disk(home)
+    if engine:
+        check_shared(home, environ)
     _check_modules(used)
     name, created = options.name or (script.name if script else framework) or "run", time.time()
     run_id = _run_id(name, created)
@@ -109,7 +123,7 @@ def _plan(
         program=script.program if script else str(home / "runs" / run_id / "cell.py"),
         python=sys.executable,
         cwd=str(folder),
-        ranks=_ranks(devices, options.backend),
+        ranks=_ranks(devices, options.backend, nodes, placed=not engine),
         framework=framework or "none",
         backend=options.backend,
         args=script.args if script else options.args,
@@ -118,39 +132,66 @@ def _plan(
         environment={key: _masked(key, value) for key, value in options.env},
         detached=options.detach,
         timeout=options.timeout,
+        hang_after=options.hang_after or None,
         retries=options.retries,
         scrape=options.scrape,
+        log_dir=str(folder / Path(options.log_dir).expanduser()) if options.log_dir else "",
+        nodes=nodes.count,
+        node_rank=nodes.rank,
+        master=nodes.master,
+        addresses=nodes.addresses,
+        host=options.host,
+        wait=options.wait,
+        engine=engine,
+        engine_options=options.slurm,
         owner=None if options.detach else processes.identify(os.getpid()),
         notebook=notebook,
     )
+    notes += options.notes
     return Plan(spec=spec, cell=None if script else source, environment=environment, notes=tuple(notes))
 
 
-def _ranks(devices: Sequence[Device], backend: str) -> tuple[RankSpec, ...]:
-    """A rank for each device, all on this machine. Raises UsageMistake."""
+def _meeting(nodes: Nodes, wait: float) -> str:
+    others = "the other node" if nodes.count == 2 else f"the {nodes.count - 1} others"
+    return (
+        f"this is node {nodes.rank} of {nodes.count}; at {nodes.master} it waits up to {wait:g} s for "
+        f"{others} (run the same there)"
+    )
+
+
+def _ranks(
+    devices: Sequence[Device], backend: str, nodes: Nodes, *, placed: bool = True
+) -> tuple[RankSpec, ...]:
+    """A rank for each device, on each machine alike. Raises UsageMistake.
+
+    Unless ``placed``, it is somebody else who says by the environment which GPUs there are.
+    """
     gpus = tuple(device.index for device in devices if device.kind == "gpu")
+    environment = rank_environment if placed or not gpus else unplaced_environment
     if backend == "nccl" and not gpus:
         raise UsageMistake("--backend nccl needs GPUs and this machine has none: leave it out")
     count = len(devices)
     return tuple(
         RankSpec(
-            rank=rank,
-            local_rank=rank,
+            rank=node * count + local_rank,
+            local_rank=local_rank,
+            node_rank=node,
             device=device,
-            environment=rank_environment(
+            environment=environment(
                 Placement(
-                    rank=rank,
-                    world_size=count,
-                    local_rank=rank,
+                    rank=node * count + local_rank,
+                    world_size=nodes.count * count,
+                    local_rank=local_rank,
                     local_world_size=count,
-                    node_rank=0,
-                    nodes=1,
+                    node_rank=node,
+                    nodes=nodes.count,
                     gpus=gpus,
                 ),
                 backend,
             ),
         )
-        for rank, device in enumerate(devices)
+        for node in range(nodes.count)
+        for local_rank, device in enumerate(devices)
     )
 
 
@@ -197,6 +238,8 @@ def _check_modules(modules: Sequence[str]) -> None:
 
 def _devices(options: Options, environ: Mapping[str, str]) -> tuple[list[Device], list[str]]:
     """A device for each rank, and what to say about the choice. Raises UsageMistake."""
+    if options.any_device:
+        return _any_devices(options.nproc, environ)
     if options.gpus is None and options.nproc is not None:
         return [Device()] * options.nproc, []
     gpus = list_gpus(environ.get("CUDA_VISIBLE_DEVICES"))
@@ -230,6 +273,17 @@ def _devices(options: Options, environ: Mapping[str, str]) -> tuple[list[Device]
     return [Device(kind="gpu", index=index) for index in wanted], []
 
 
+def _any_devices(count: int | None, environ: Mapping[str, str]) -> tuple[list[Device], list[str]]:
+    """Devices as torchrun's --nproc_per_node and paddle's take them: GPUs where there are enough."""
+    there = [gpu.index for gpu in list_gpus(environ.get("CUDA_VISIBLE_DEVICES"))]
+    if count is None:
+        count = len(there) or cpu_count()
+    if len(there) >= count:
+        return [Device(kind="gpu", index=index) for index in there[:count]], []
+    said = f"{len(there)} GPU{'s' if len(there) > 1 else ''} here: {count} ranks on the CPU"
+    return [Device()] * count, [said] if there else []
+
+
 def _check_disk(
     home: Path, free_bytes: Callable[[Path], int] = lambda path: shutil.disk_usage(path).free
 ) -> None:
@@ -260,4 +314,4 @@ def _run_id(name: str, created: float) -> str:
 
 
 def _masked(key: str, value: str) -> str:
-    return "•••" if _SECRET.search(key) else value
+    return MASKED if _SECRET.search(key) else value

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import pkgutil
+import re
+import shutil
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +15,7 @@ from importlib.util import decode_source
 from pathlib import Path
 
 from nbdist.errors import UsageMistake
-from nbdist.options import MODULE_FLAGS, slug
+from nbdist.options import COMMAND_FLAGS, MODULE_FLAGS, slug
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +33,7 @@ class Script:
 
 
 def find_script(words: Sequence[str], *, cwd: Path, folder: Path, python_path: str = "") -> Script:
-    """The program in ``train.py --lr 0.1`` or ``-m package.train --lr 0.1``.
+    """The program in ``train.py --lr 0.1``, ``-m package.train --lr 0.1`` or ``--no-python ./train.sh``.
 
     A script is looked for from ``cwd``, where it was typed; a module from ``folder``, where the ranks
     will run, then on ``python_path`` (the variable's value). Raises UsageMistake, with the line for a
@@ -38,18 +41,47 @@ def find_script(words: Sequence[str], *, cwd: Path, folder: Path, python_path: s
     """
     if not words:
         raise UsageMistake("no script to run: write  nbdist run -n 2 train.py  or  -m package.train")
+    words = _without_interpreter(words, cwd)
     if words[0] in MODULE_FLAGS:
         if len(words) == 1:
             raise UsageMistake(f"{words[0]} needs a module: write  nbdist run -n 2 -m package.train")
         above = [folder / entry for entry in python_path.split(os.pathsep) if entry]
         name, program = _module(words[1], [str(path) for path in (folder, *above)] + sys.path)
         return _script(program, words[2:], title=words[1].rpartition(".")[2], module=name)
+    if words[0] in COMMAND_FLAGS:
+        return _command(words[1:], folder)
     return _script(_file(words[0], cwd), words[1:], title=Path(words[0]).stem)
+
+
+def _without_interpreter(words: Sequence[str], cwd: Path) -> Sequence[str]:
+    """``python train.py``, as it stands in many a tutorial, is ``train.py``: ranks run this Python."""
+    if not re.fullmatch(r"python[\d.]*", words[0]) or (cwd / words[0]).exists():
+        return words
+    behind = list(itertools.dropwhile(lambda word: word in ("-u", "-B"), words[1:]))
+    if not behind:
+        raise UsageMistake(f"{words[0]} alone is no program: write  nbdist run -n 2 train.py")
+    return behind
 
 
 def _script(program: Path, args: Sequence[str], *, title: str, module: str = "") -> Script:
     source = _source(program)
     return Script(program=str(program), source=source, args=tuple(args), name=slug(title), module=module)
+
+
+EXECUTE = Path(__file__).parent.parent / "worker" / "execute.py"
+"""What a rank runs whose program is not Python's."""
+
+
+def _command(words: Sequence[str], folder: Path) -> Script:
+    """A program that is not Python's, which the worker's ``execute`` puts in the place of a rank."""
+    if not words:
+        raise UsageMistake("--no-python needs a program: write  nbdist run -n 2 --no-python ./train.sh")
+    found = shutil.which(words[0] if os.sep not in words[0] else str(folder / words[0]))
+    if found is None:
+        raise UsageMistake(
+            f"--no-python {words[0]}: no program of this name that can be run: name a file with  chmod +x"
+        )
+    return _script(EXECUTE, [found, *words[1:]], title=Path(words[0]).stem)
 
 
 def _file(asked: str, cwd: Path) -> Path:

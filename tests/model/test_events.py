@@ -7,7 +7,7 @@ from typing import get_args
 
 import pytest
 
-from nbdist.model import Event, RunState, decode_event, encode_event
+from nbdist.model import Event, RankState, RunState, decode_event, encode_event
 from tests.fakes import runs
 
 ONE_OF_EACH: tuple[Event, ...] = (
@@ -17,6 +17,10 @@ ONE_OF_EACH: tuple[Event, ...] = (
     runs.finished(0),
     runs.errored(1),
     runs.exited(1, -9, ended=True),
+    runs.stalled(),
+    runs.resumed(),
+    runs.remote_rank(1, RankState.FAILED, 1),
+    runs.nodes_awaited(1, 2),
     runs.stop_requested("stopped by Ada: 够了\n\u2028"),
     runs.escalated(0, 1, signal="SIGINT"),
     runs.attempt_failed(1, "rank 0 failed", leftover=1),

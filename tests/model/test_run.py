@@ -20,8 +20,10 @@ from tests.fakes.runs import (
     finished,
     process_of,
     rank_started,
+    resumed,
     run_ended,
     run_lost,
+    stalled,
     stop_requested,
     supervisor_started,
 )
@@ -243,3 +245,11 @@ def test_the_next_attempt_has_its_own_port_and_number() -> None:
 
 def test_the_label_is_the_name_and_the_end_of_the_id() -> None:
     assert Run.of(a_spec()).label == "lenet-k3f9"
+
+
+def test_a_run_that_has_stalled_still_runs_until_it_goes_on() -> None:
+    run = Run.of(a_spec(), [*STARTED, stalled(since=CREATED + 10)])
+
+    assert (run.state, run.stalled) == (RunState.RUNNING, CREATED + 10)
+    assert run.after(resumed()).stalled is None
+    assert run.after(stop_requested()).stalled == CREATED + 10

@@ -60,8 +60,8 @@ def test_a_line_is_understood(line: str, given: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("line", "given"),
     [
-        pytest.param("--nproc_per_node 2", {"nproc": 2}, id="torch.distributed.launch"),
-        pytest.param("--nproc-per-node=2", {"nproc": 2}, id="torchrun"),
+        pytest.param("--nproc_per_node 2", {"nproc": 2, "any_device": True}, id="torch.distributed.launch"),
+        pytest.param("--nproc-per-node=2", {"nproc": 2, "any_device": True}, id="torchrun"),
         pytest.param("--selected_gpus 0,1", {"gpus": (0, 1)}, id="paddle.distributed.spawn"),
         pytest.param("--devices 0,1", {"gpus": (0, 1)}, id="paddle.distributed.launch"),
     ],
@@ -74,6 +74,24 @@ def test_words_are_taken_as_a_shell_hands_them_over() -> None:
     options = parse_words(["-n", "2", "--args", "--title 'two words'", "--env", "A=b c"])
 
     assert options == Options(nproc=2, args=("--title", "two words"), env=(("A", "b c"),))
+
+
+@pytest.mark.parametrize(
+    ("line", "given"),
+    [
+        pytest.param("-n 2 # two of them", {"nproc": 2}, id="a comment"),
+        pytest.param("-n 2 # don't", {"nproc": 2}, id="a comment with an apostrophe"),
+        pytest.param("# -n 3", {}, id="a comment alone"),
+        pytest.param("-n 2 --name a#b", {"nproc": 2, "name": "a-b"}, id="inside a word"),
+        pytest.param("--args '# x' -n 2", {"nproc": 2, "args": ()}, id="in quotes"),
+        pytest.param(r"--env A=\\# -n 2", {"nproc": 2, "env": (("A", "\\#"),)}, id="behind a backslash"),
+    ],
+)
+def test_a_comment_may_end_the_line(line: str, given: dict[str, Any]) -> None:
+    if "args" in given:
+        given = given | {"args": ("#", "x")}
+
+    assert parse(line) == Options(**given)
 
 
 @pytest.mark.parametrize(
@@ -120,7 +138,7 @@ MISTAKES = [
     pytest.param("-n two", "-n two: that is not a number of ranks: write  -n 2", id="ranks as a word"),
     pytest.param("-n 1.5", "-n 1.5: that is not a number of ranks: write  -n 2", id="half a rank"),
     pytest.param("-n", "-n needs a value: write  -n N", id="ranks without a number"),
-    pytest.param("--nproc_per_node", "-n needs a value: write  -n N", id="an alias without a number"),
+    pytest.param("--nproc_per_node", "--nproc_per_node needs a value: write  --", id="another's flag"),
     pytest.param("--gpus", "--gpus needs a value: write  --gpus 0,1|all", id="GPUs without ids"),
     pytest.param("--gpus -d", "--gpus needs a value: write  --gpus 0,1|all", id="an option for a value"),
     pytest.param("--gpus x", "--gpus x: give GPU ids as nvidia-smi shows them:  --gpus 0,1", id="GPU x"),
@@ -149,7 +167,16 @@ MISTAKES = [
     pytest.param("--detatch", "no option --detatch: did you mean --detach?", id="misspelt"),
     pytest.param("--gpu 0", "no option --gpu: did you mean --gpus?", id="one letter short"),
     pytest.param("--time=5", "no option --time: did you mean --timeout?", id="half an option"),
-    pytest.param("--nnodes 2", "no option --nnodes: there are --nproc, --gpus, ", id="what is not there"),
+    pytest.param("--nnodes 2", "--nodes 2 need to meet: add  --master HOST:PORT  of node 0", id="no master"),
+    pytest.param("--nodes no", "--nodes no: write a number of machines, for example  --nodes 2", id="nodes"),
+    pytest.param("--nodes 2 --node-rank 2", "numbered from 0: write  --nodes 3  or a lower", id="a node"),
+    pytest.param("--node-rank -1", "--node-rank -1: number the machines from 0", id="a node below zero"),
+    pytest.param("--master x:y", "--master x:y: write the address of node 0:  --master 10", id="an address"),
+    pytest.param("--nodes 2 --master a:0", "several machines need a port that each knows", id="no port"),
+    pytest.param("--ips a,a", "--ips a,a: write each machine's address once", id="an address twice"),
+    pytest.param("--ips a,b --nodes 3", "--nodes 3 and --ips with 2 disagree: leave out", id="more nodes"),
+    pytest.param("--wait long", "--wait long: write a time such as  --wait 90s", id="a time to wait"),
+    pytest.param("--show-ranks x", "--show-ranks x: write ranks of this machine:", id="ranks to show"),
     pytest.param("--zero 3", "no option --zero: there are --nproc, --gpus, ", id="somebody else's"),
 ]  # fmt: skip
 
@@ -173,7 +200,11 @@ def test_a_beginning_of_an_option_is_not_taken_for_it() -> None:
 
 
 def test_every_option_fills_a_field_of_its_own() -> None:
-    assert [option.field for option in OPTIONS] == [field.name for field in fields(Options)]
+    # what is no option of its own, and comes from the words of other launchers
+    made = {"any_device", "notes"}
+
+    assert {option.field for option in OPTIONS} == {field.name for field in fields(Options)} - made
+    assert len({option.field for option in OPTIONS}) == len(OPTIONS)
 
 
 def test_no_spelling_means_two_options() -> None:
@@ -206,6 +237,18 @@ def test_the_help_shows_no_alias() -> None:
         pytest.param("--nproc=2 --env A=1 x", "--nproc=2 --env A=1", "x", id="an equals sign"),
         pytest.param("--nproc_per_node 2 x y", "--nproc_per_node 2", "x y", id="another launcher's option"),
         pytest.param("-n 2 -m job.train -d", "-n 2", "-m job.train -d", id="a module"),
+        pytest.param("-m -n 2 job.train -d", "-n 2", "-m job.train -d", id="a module, said early"),
+        pytest.param("--no-python -n 2 ./t.sh -x", "-n 2", "--no-python ./t.sh -x", id="a program"),
+        pytest.param("-t 3 -r3 --standalone x -n 1", "-t 3 -r3 --standalone", "x -n 1", id="torchrun's own"),
+        pytest.param("torchrun --nnodes 1 x -n 1", "--nnodes 1", "x -n 1", id="torchrun itself"),
+        pytest.param(
+            "python3 -u -m paddle.distributed.launch --log_dir l x --log_dir m",
+            "--log_dir l",
+            "x --log_dir m",
+            id="paddle's launcher",
+        ),
+        pytest.param("A=1 /bin/fleetrun --gpus=0 x", "--env A=1 --gpus=0", "x", id="a variable before it"),
+        pytest.param("python -m job.train x", "", "python -m job.train x", id="no launcher"),
         pytest.param("-n 2 -- -odd.py -d", "-n 2", "-odd.py -d", id="behind two dashes"),
         pytest.param("train.py -- -d", "", "train.py -- -d", id="two dashes of the script"),
         pytest.param("--ranks 2 x", "--ranks", "2 x", id="an option that is none"),

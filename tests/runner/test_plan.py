@@ -8,6 +8,7 @@ import pytest
 
 from nbdist import options, runner
 from nbdist.errors import LaunchError, UsageMistake
+from nbdist.frameworks.launchers import cpu_count
 from nbdist.runner.planning import _check_disk
 
 
@@ -67,3 +68,23 @@ def test_what_is_printed_becomes_curves_unless_that_is_not_wanted(
     tmp_path: Path, line: str, scrape: bool
 ) -> None:
     assert plan(line, tmp_path).spec.scrape is scrape
+
+
+def test_ranks_of_which_nobody_says_where_are_on_the_cpu_where_there_are_too_few_gpus(tmp_path: Path) -> None:
+    spec = plan("--nproc_per_node 3", tmp_path).spec
+
+    assert [str(rank.device) for rank in spec.ranks] == ["CPU"] * 3
+
+
+def test_what_another_launcher_means_by_auto_is_a_rank_for_each_processor(tmp_path: Path) -> None:
+    assert plan("--nproc_per_node=auto", tmp_path).spec.world_size == cpu_count()
+
+
+def test_what_has_no_effect_of_a_pasted_line_is_said(tmp_path: Path) -> None:
+    assert any("--tee has no effect" in note for note in plan("-n 1 --tee 3", tmp_path).notes)
+
+
+def test_a_directory_for_logs_is_taken_from_where_the_ranks_run(tmp_path: Path) -> None:
+    (tmp_path / "below").mkdir()
+
+    assert plan("-n 1 --log-dir logs --cwd below", tmp_path).spec.log_dir == str(tmp_path / "below/logs")

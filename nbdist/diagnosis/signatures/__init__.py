@@ -7,6 +7,7 @@ the first failure alone, and tested against the logs of runs that went well.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from nbdist.diagnosis.signatures import (
     cuda,
@@ -35,8 +36,23 @@ SIGNATURES: tuple[Signature, ...] = (
 )
 
 
+# what an error is stands in front, and behind what it passes on; between them native stacks have 45 KB
+_HEAD, _TAIL = 4_096, 1_024
+
+
 def match(text: str, source: Source = Source.ERROR) -> tuple[Signature, re.Match[str]] | None:
-    """The signature of an error's (or an exit's) text and where it matched; None for an unknown one."""
+    """The signature of an error's (or an exit's) text and where it matched; None for an unknown one.
+
+    Of a long text only both ends are searched.
+    """
+    if len(text) > _HEAD + _TAIL:
+        text = f"{text[:_HEAD]}\n{text[-_TAIL:]}"
+    return _match(text, source)
+
+
+# hundreds of ranks say the same
+@lru_cache(maxsize=64)
+def _match(text: str, source: Source) -> tuple[Signature, re.Match[str]] | None:
     for signature in SIGNATURES:
         if signature.source is source and (found := re.search(signature.pattern, text)) is not None:
             return signature, found

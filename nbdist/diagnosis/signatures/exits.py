@@ -8,7 +8,7 @@ SIGNATURES = (
     Signature(
         name="exit-out-of-memory",
         source=Source.EXIT,
-        pattern=r"^SIGKILL \(the system's out-of-memory killer\)",
+        pattern=r"^SIGKILL \(killed for want of memory",
         cause="the machine ran out of memory, and the system chose this rank to free some",
         fix=(
             "smaller batches, fewer DataLoader workers or ranks; do not load the whole data set on every rank"

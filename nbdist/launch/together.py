@@ -1,0 +1,211 @@
+"""A run on several machines: what this one does with what the others say, and where it waits for them."""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+import sys
+import time
+from collections.abc import Callable, MutableMapping
+from dataclasses import replace
+from typing import TypeVar
+
+from nbdist.launch.course import Course, Outcome
+from nbdist.launch.nodes import Nodes
+from nbdist.launch.rendezvous import Reservation
+from nbdist.model import Event, NodesAwaited, RankExited, RankState, RemoteRank, Rendezvous, RunSpec
+from nbdist.model.states import RunState
+from nbdist.store.paths import RunDirectory
+from nbdist.store.reports import read_error
+
+LINK_KEY = "NBDIST_LINK_KEY"
+
+_PATIENCE = 1.0
+"""Seconds that machines which start together may be apart before it is said who is awaited."""
+
+_ERROR_ROOM = 200
+
+_LAST_WORDS = 5.0
+"""Seconds in which the others may still say how their ranks ended, after a failure."""
+
+_SIOCGIFADDR = 0x8915  # netdevice(7)
+_T = TypeVar("_T")
+
+
+class Together:
+    """Couples the course of this machine's ranks with those of the others.
+
+    ``look`` lets the supervisor do what it does all the time, once, while no rank runs; it calls ``tick``.
+    """
+
+    def __init__(
+        self,
+        spec: RunSpec,
+        course: Course,
+        nodes: Nodes,
+        directory: RunDirectory,
+        *,
+        look: Callable[[], None],
+    ) -> None:
+        self._spec = spec
+        self._course = course
+        self._nodes = nodes
+        self._directory = directory
+        self._look = look
+        self._obeying = False
+
+    def reservation(self) -> Reservation | Elsewhere:
+        """Where the ranks will meet. Raises LaunchError where node 0 cannot have the port."""
+        host, _, port = self._spec.master.rpartition(":")
+        here = self._spec.node_rank == 0
+        return Reservation(host, int(port)) if here else Elsewhere(Rendezvous(host=host, port=int(port)))
+
+    def gather(self, attempt: int) -> Outcome | None:
+        """Wait until every machine is ready for the attempt. The outcome where that will not be."""
+        self._nodes.ready(attempt)
+        begin = time.monotonic()
+        said: tuple[int, ...] = ()
+        while not self._nodes.gathered:
+            if (ended := self._ended()) is not None:
+                return ended
+            waited = time.monotonic() - begin
+            if waited > self._spec.wait:
+                reason = self._nodes.missing(self._spec.wait)
+                self._nodes.fail(reason)
+                return Outcome(state=RunState.FAILED, reason=reason)
+            if waited > _PATIENCE and self._nodes.awaited != said:
+                said = self._nodes.awaited
+                self._await(said, self._spec.wait - waited)
+            self._look()
+        self._course.record(NodesAwaited(time=time.time(), nodes=(), until=0.0, hosts=self._nodes.hosts))
+        self._choose_interface(os.environ)
+        return None
+
+    def complete(self, rendezvous: Rendezvous) -> Rendezvous:
+        """With the addresses of all machines."""
+        return replace(rendezvous, hosts=self._nodes.hosts)
+
+    def settle(self, outcome: Outcome, look: Callable[[], None]) -> Outcome:
+        """The ranks of this machine are over: how the run ended, for which the others' count, too."""
+        if outcome.state is not RunState.SUCCEEDED:
+            return outcome
+        self._nodes.succeeded()
+        while not self._nodes.all_succeeded:
+            if (ended := self._ended()) is not None:
+                return ended
+            look()
+        return outcome
+
+    def local_event(self, event: Event) -> None:
+        """Something has happened here."""
+        if not self._obeying:
+            self._nodes.local_event(event, self._course.run, self._error_of(event))
+
+    def _error_of(self, event: Event) -> str:
+        """The exception of a rank that has exited, in a line: the others see neither its log nor this."""
+        if not isinstance(event, RankExited):
+            return ""
+        report = read_error(self._directory.rank(event.rank, self._course.run.attempt).error)
+        return "" if report is None else f"{report.type}: {report.message}".splitlines()[0][:_ERROR_ROOM]
+
+    def tick(self, now: float) -> None:
+        """Let time pass, and do what the others say."""
+        self._nodes.tick()
+        told = self._nodes.told
+        self._obeying = True
+        for rank, state, code in _taken(told.events):
+            self._record(rank, state, code)
+        for reason in _taken(told.stops):
+            # a second stop would hasten the end, and this may be an echo
+            if self._course.stop_reason is None:
+                self._course.stop(reason, now)
+        for reason, final in _taken(told.failures):
+            self._course.peer_failed(reason, now, final=final)
+        self._obeying = False
+
+    def close(self, outcome: Outcome) -> Outcome:
+        """The run is over here: hear how the others' ranks end, for a moment, and say good-bye.
+
+        The outcome, with what was heard last.
+        """
+        deadline = time.monotonic() + _LAST_WORDS
+        while not self._nodes.alone and not self._all_over() and time.monotonic() < deadline:
+            if outcome.state is RunState.SUCCEEDED:
+                break
+            self._look()
+        self._nodes.close(outcome.state.value)
+        known = self._course.peer_failure or ""
+        return replace(outcome, reason=known) if known.startswith(outcome.reason or "-") else outcome
+
+    def _all_over(self) -> bool:
+        ranks = self._course.run.ranks
+        return all(rank.state.terminal or rank.state is RankState.PENDING for rank in ranks)
+
+    def _ended(self) -> Outcome | None:
+        """The outcome, where there is no reason to wait any longer."""
+        if self._nodes.problem:
+            return Outcome(state=RunState.FAILED, reason=self._nodes.problem)
+        if self._course.stop_reason is not None:
+            return Outcome(state=RunState.CANCELLED, reason=self._course.stop_reason)
+        if self._course.peer_failure is not None:
+            return Outcome(state=RunState.FAILED, reason=self._course.peer_failure)
+        return None
+
+    def _await(self, nodes: tuple[int, ...], seconds: float) -> None:
+        now = time.time()
+        self._course.record(NodesAwaited(time=now, nodes=nodes, until=now + seconds))
+
+    def _record(self, rank: int, state: RankState, code: int | None) -> None:
+        """Write down what became of a rank elsewhere; of one here, nobody else knows better."""
+        if not 0 <= rank < len(self._course.run.ranks):
+            return
+        known = self._course.run.ranks[rank]
+        if known.spec.node_rank == self._spec.node_rank or known.state.terminal or state is known.state:
+            return
+        if known.state is RankState.PENDING and state is not RankState.LOST:
+            self._course.record(RemoteRank(time=time.time(), rank=rank, state=RankState.RUNNING))
+        if state is not RankState.RUNNING:
+            self._course.record(RemoteRank(time=time.time(), rank=rank, state=state, code=code))
+
+    def _choose_interface(self, environment: MutableMapping[str, str]) -> None:
+        """Let gloo use the network by which the machines reach each other, unless the user chose one.
+
+        By itself it takes the one that the machine's name leads to, often a loopback address.
+        """
+        address = self._nodes.hosts[self._spec.node_rank]
+        if "GLOO_SOCKET_IFNAME" not in environment and (name := interface_of(address)):
+            environment["GLOO_SOCKET_IFNAME"] = name
+
+
+class Elsewhere:
+    """The port where the ranks meet, on another machine: nothing to hold here."""
+
+    def __init__(self, rendezvous: Rendezvous) -> None:
+        self.rendezvous = rendezvous
+
+    def release(self) -> None:
+        """Nothing was held."""
+
+
+def interface_of(address: str) -> str:
+    """The network interface that has this IPv4 address; empty where that cannot be found out."""
+    if sys.platform != "linux":
+        return ""
+    import fcntl
+
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+        for _, name in socket.if_nameindex():
+            try:
+                found = fcntl.ioctl(asked.fileno(), _SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
+            except OSError:
+                continue  # it has none
+            if socket.inet_ntoa(found[20:24]) == address:
+                return name
+    return ""
+
+
+def _taken(what: list[_T]) -> list[_T]:
+    taken = what[:]
+    what.clear()
+    return taken

@@ -1,0 +1,73 @@
+"""How a run on an engine ended: from what its nodes say, what the engine says, and what was asked. Pure."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Mapping
+
+from nbdist.launch.course import Outcome
+from nbdist.model import RankState, Run, RunEnded, RunLost, RunState
+from nbdist.schedulers.engine import JobStatus, Phase
+
+# what an engine sends to each process of a job that it ends
+_FROM_OUTSIDE = frozenset({-signal.SIGTERM, -signal.SIGKILL, -signal.SIGINT})
+
+
+def outcome_of_nodes(run: Run, ends: Mapping[int, RunEnded | RunLost]) -> Outcome | None:
+    """What the nodes say. Of several, that counts on which a rank failed first; None where none has said."""
+    if not ends:
+        return None
+    first = ends[_culprit(run, ends)]
+    if isinstance(first, RunLost):
+        return Outcome(state=RunState.FAILED, reason=first.reason)
+    return Outcome(state=first.state, reason=first.reason)
+
+
+def is_doubtful(run: Run, outcome: Outcome) -> bool:
+    """Whether the engine may know better, because it or the machine has ended the ranks."""
+    if outcome.state is RunState.SUCCEEDED or run.timed_out:
+        return False
+    failed = [rank for rank in run.ranks if rank.state is RankState.FAILED]
+    return all(rank.errored is None and rank.code in _FROM_OUTSIDE for rank in failed)
+
+
+def conclude(
+    run: Run,
+    ends: Mapping[int, RunEnded | RunLost],
+    job: JobStatus,
+    *,
+    asked: str | None,
+    last_words: str = "",
+) -> Outcome:
+    """How the run ended, now that nothing is waited for any more.
+
+    ``asked`` is why somebody wanted it to end, ``last_words`` what the job itself has said.
+    """
+    known = outcome_of_nodes(run, ends)
+    if known is not None and not is_doubtful(run, known):
+        return known
+    if asked is not None:
+        return Outcome(state=RunState.CANCELLED, reason=asked)
+    if job.phase is Phase.OVER and job.outcome is not None:
+        return Outcome(state=job.outcome, reason=job.reason)
+    if known is not None:
+        return known
+    if job.phase is Phase.OVER:
+        words = f": {last_words}" if last_words else f" ({job.reason})"
+        when = "before its ranks had started" if run.started is None else "without a word of its ranks"
+        return Outcome(state=RunState.FAILED, reason=f"the job ended {when}{words}")
+    return Outcome(state=RunState.LOST, reason=f"{run.spec.engine} no longer knows the job {run.job}")
+
+
+def _culprit(run: Run, ends: Mapping[int, RunEnded | RunLost]) -> int:
+    failed = [
+        (rank.errored or rank.exited or 0.0, rank.spec.node_rank)
+        for rank in run.ranks
+        if rank.state is RankState.FAILED and rank.spec.node_rank in ends
+    ]
+    if failed:
+        return min(failed)[1]
+    # who says that it failed knows more than who was told to end
+    order = {RunState.FAILED: 0, RunState.CANCELLED: 1, RunState.SUCCEEDED: 2}
+    states = {node: end.state if isinstance(end, RunEnded) else RunState.FAILED for node, end in ends.items()}
+    return min(ends, key=lambda node: (order.get(states[node], 0), node))

@@ -1,0 +1,248 @@
+"""A run as files that need no nbdist to be started: its script, and what starts it with torchrun, with
+paddle's launcher or under Slurm."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from nbdist.errors import UsageMistake
+from nbdist.model import RunSpec
+from nbdist.runner.handle import RunHandle
+from nbdist.runner.nodes import DEFAULT_PORT
+from nbdist.runner.planning import MASKED
+from nbdist.runner.scripts import EXECUTE
+
+_TORCHRUN, _PADDLE, _SBATCH = "torchrun", "fleetrun", "sbatch"
+# places in a command line that a job fills, of characters that no shell minds
+_MASTER, _NODE = "@master@", "@node@"
+
+_MODULE = '''"""Runs the module {module} as python -m does: this launcher takes a file."""
+import runpy
+
+runpy.run_module({module!r}, run_name="__main__", alter_sys=True)
+'''
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Export:
+    """What was written. ``lines`` are a launcher's name and the command line that starts the run by it;
+    ``remarks`` say what the lines cannot."""
+
+    folder: Path
+    files: tuple[Path, ...]
+    lines: tuple[tuple[str, str], ...]
+    remarks: tuple[str, ...]
+
+
+def export(handle: RunHandle, folder: Path) -> Export:
+    """Write the run into ``folder``. Raises UsageMistake, with nothing written, when it cannot be."""
+    spec = handle.run.spec
+    folder = folder.expanduser().absolute()
+    program = _Program(spec, folder)
+    texts = dict(program.files(handle))
+    lines = []
+    for launcher, command in program.commands():
+        lines.append((launcher, program.line(launcher, command)))
+        texts[folder / f"{launcher}.sh"] = program.shell_script(launcher, command)
+    texts[folder / "job.sbatch"] = program.batch_script()
+    lines.append((_SBATCH, f"sbatch {shlex.quote(str(folder / 'job.sbatch'))}"))
+    _write(folder, texts)
+    return Export(folder=folder, files=tuple(texts), lines=tuple(lines), remarks=tuple(program.remarks()))
+
+
+def export_text(exported: Export) -> list[str]:
+    """What is said of it, line by line."""
+    names = ", ".join(path.name for path in exported.files)
+    lines = [f"[nbdist] {exported.folder}: {names}"]
+    for launcher, command in exported.lines:
+        lines += ["", f"# {launcher}", command]
+    return [*lines, *([""] if exported.remarks else []), *(f"# {remark}" for remark in exported.remarks)]
+
+
+class _Program:
+    """How the program of a run is started elsewhere."""
+
+    def __init__(self, spec: RunSpec, folder: Path) -> None:
+        self._spec = spec
+        self._folder = folder
+        self._ranks = len(spec.here)
+        self._is_cell = Path(spec.program).parts[-1:] == ("cell.py",) and spec.run_id in spec.program
+        self._is_command = Path(spec.program) == EXECUTE
+        self._script = folder / f"{spec.name}.py"
+
+    def files(self, handle: RunHandle) -> Iterator[tuple[Path, str]]:
+        """The program itself, where it is in no file of the user's."""
+        if self._is_cell:
+            try:
+                yield self._script, handle.directory.cell.read_text(encoding="utf-8")
+            except OSError as error:
+                raise UsageMistake(f"the cell of {handle.run_id} cannot be read: {error.strerror}") from None
+        elif self._spec.module and self._spec.framework != "torch":
+            yield self._script, _MODULE.format(module=self._spec.module)
+
+    def commands(self) -> Iterator[tuple[str, list[str]]]:
+        """The launchers that fit the program, and their command lines."""
+        if self._spec.framework != "paddle":
+            yield _TORCHRUN, self._torchrun()
+        if self._spec.framework != "torch":
+            yield _PADDLE, self._fleetrun()
+
+    def remarks(self) -> Iterator[str]:
+        if self._spec.framework == "torch":
+            yield f"{_PADDLE}: not for a program of torch, to which it says nothing of its ranks"
+        if self._spec.framework == "paddle":
+            yield f"{_TORCHRUN}: not for a program of paddle, to which it says nothing of its ranks"
+        if self._spec.backend != "auto" and self._spec.framework != "paddle":
+            backend = self._spec.backend
+            yield f"--backend {backend}: say it in the program:  init_process_group({backend!r})"
+        for name, value in self._spec.environment.items():
+            if value == MASKED:
+                yield f"{name} was not kept, since it looks like a secret: set it before you start the run"
+
+    def line(self, launcher: str, command: list[str]) -> str:
+        """All of it in one line of a shell."""
+        found = self._environment(launcher).items()
+        unset = [f"-u {name}" for name, value in found if value is None]
+        variables = " ".join([*unset, *(f"{name}={value}" for name, value in found if value is not None)])
+        return f"cd {shlex.quote(self._spec.cwd)} && env {variables} {shlex.join(command)}"
+
+    def shell_script(self, launcher: str, command: list[str]) -> str:
+        head = self._head(launcher)
+        return "\n".join(["#!/bin/bash", "set -e", *head, f"exec {shlex.join(command)}", ""])
+
+    def batch_script(self) -> str:
+        """A job of Slurm. The launcher runs once on each node."""
+        spec = self._spec
+        launcher = _PADDLE if spec.framework == "paddle" else _TORCHRUN
+        gpus = [f"#SBATCH --gpus-per-node={self._ranks}"] if self._gpus() else []
+        limit = [f"#SBATCH --time={max(1, round(spec.timeout / 60))}"] if spec.timeout else []
+        return "\n".join(
+            [
+                "#!/bin/bash",
+                f"#SBATCH --job-name={spec.name}",
+                f"#SBATCH --nodes={spec.nodes}",
+                "#SBATCH --ntasks-per-node=1",
+                f"#SBATCH --cpus-per-task={self._ranks}",
+                *gpus,
+                *limit,
+                "#SBATCH --output=%x-%j.out",
+                "set -e",
+                # Slurm says which GPUs they are
+                *self._head(launcher, but="CUDA_VISIBLE_DEVICES" if gpus else ""),
+                *self._steps(),
+                "",
+            ]
+        )
+
+    def _steps(self) -> Iterator[str]:
+        make = self._fleetrun if self._spec.framework == "paddle" else self._torchrun
+        if self._spec.nodes == 1:
+            yield f"exec srun --kill-on-bad-exit=1 {shlex.join(make())}"
+            return
+        command = shlex.join(make(_MASTER, _NODE)).replace(_MASTER, "$1").replace(_NODE, "$SLURM_NODEID")
+        yield 'head=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)'
+        # by its address: the name may lead elsewhere on another node
+        yield "master=$(srun --nodes=1 --ntasks=1 -w \"$head\" hostname -i | awk '{print $1}')"
+        yield f'exec srun --kill-on-bad-exit=1 bash -c {shlex.quote(f"exec {command}")} node "$master"'
+
+    def _head(self, launcher: str, *, but: str = "") -> list[str]:
+        lines = [
+            f"unset {name}" if value is None else f"export {name}={value}"
+            for name, value in self._environment(launcher).items()
+            if name != but
+        ]
+        return [*lines, f"cd {shlex.quote(self._spec.cwd)}"]
+
+    def _torchrun(self, master: str = "", node: str = "") -> list[str]:
+        spec = self._spec
+        command = [*_launcher(spec.python, _TORCHRUN, "torch.distributed.run")]
+        if spec.nodes == 1:
+            command.append("--standalone")
+        else:
+            host, _, port = spec.master.rpartition(":")
+            command += [
+                f"--nnodes={spec.nodes}",
+                f"--node-rank={node or spec.node_rank}",
+                f"--master-addr={master or host}",
+                f"--master-port={port or DEFAULT_PORT}",
+            ]
+        command.append(f"--nproc-per-node={self._ranks}")
+        if spec.retries:
+            command.append(f"--max-restarts={spec.retries}")
+        if spec.module:
+            return [*command, "-m", spec.module, *spec.args]
+        return [*command, *(["--no-python"] if self._is_command else []), *self._words()]
+
+    def _fleetrun(self, master: str = "", node: str = "") -> list[str]:
+        spec = self._spec
+        command = [*_launcher(spec.python, _PADDLE, "paddle.distributed.launch")]
+        if spec.nodes > 1:
+            host, _, port = spec.master.rpartition(":")
+            command += [
+                f"--nnodes={spec.nodes}",
+                f"--rank={node or spec.node_rank}",
+                f"--master={master or host}:{port or DEFAULT_PORT}",
+            ]
+        log_dir = spec.log_dir or str(self._folder / "log")
+        command += [f"--nproc_per_node={self._ranks}", f"--log_dir={log_dir}"]
+        return [*command, *([str(self._script), *spec.args] if spec.module else self._words())]
+
+    def _words(self) -> list[str]:
+        """The program with its arguments."""
+        if self._is_command:
+            return list(self._spec.args)
+        return [str(self._script) if self._is_cell else self._spec.program, *self._spec.args]
+
+    def _gpus(self) -> list[str]:
+        return [str(rank.device.index) for rank in self._spec.here if rank.device.kind == "gpu"]
+
+    def _environment(self, launcher: str) -> Mapping[str, str | None]:
+        """What is set for the launcher, each value as a word of a shell; None for what must not be set."""
+        spec = self._spec
+        path = [str(Path(spec.python).parent), '"$PATH"']
+        found: dict[str, str | None] = {"PATH": ":".join([shlex.quote(path[0]), path[1]])}
+        if self._is_cell or spec.module:
+            found["PYTHONPATH"] = shlex.quote(":".join(self._python_path())) + '"${PYTHONPATH:+:$PYTHONPATH}"'
+        # paddle's launcher takes an empty list for one of GPUs
+        on_cpu = None if launcher == _PADDLE else "''"
+        found["CUDA_VISIBLE_DEVICES"] = ",".join(self._gpus()) or on_cpu
+        if self._gpus():
+            found["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
+        if self._ranks > 1:
+            found["OMP_NUM_THREADS"] = '"${OMP_NUM_THREADS:-1}"'
+        if spec.framework != "torch" and (spec.backend != "auto" or not self._gpus()):
+            found["PADDLE_DISTRI_BACKEND"] = spec.backend if spec.backend != "auto" else "gloo"
+        for name, value in spec.environment.items():
+            found[name] = f'"${name}"' if value == MASKED else shlex.quote(value)
+        return found
+
+    def _python_path(self) -> list[str]:
+        """Where the cell found its modules: the notebook's folder, and what is no part of the
+        interpreter."""
+        own = (sys.prefix, sys.base_prefix)
+        entries = [entry or self._spec.cwd for entry in self._spec.python_path] or [self._spec.cwd]
+        return list(dict.fromkeys(entry for entry in entries if not entry.startswith(own)))
+
+
+def _launcher(python: str, name: str, module: str) -> list[str]:
+    """The launcher beside the interpreter; where it is not there, the module that it is."""
+    return [name] if os.access(Path(python).parent / name, os.X_OK) else [Path(python).name, "-m", module]
+
+
+def _write(folder: Path, texts: Mapping[Path, str]) -> None:
+    for path, text in texts.items():
+        if path.exists() and path.read_text(encoding="utf-8", errors="replace") != text:
+            raise UsageMistake(f"{path} is there already, and another: write  --to  and a folder of its own")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for path, text in texts.items():
+            path.write_text(text, encoding="utf-8", errors="surrogatepass")
+    except OSError as error:
+        raise UsageMistake(
+            f"{folder} cannot be written ({error.strerror}): write  --to  and another"
+        ) from None

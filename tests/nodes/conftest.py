@@ -1,0 +1,168 @@
+"""Two machines in one: network namespaces with an address and a home each, joined by a switch.
+
+They need root. Where that is refused the tests are skipped, and say so.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from nbdist import processes
+from nbdist.runner.handle import RunHandle
+from nbdist.store import RunStore
+
+NBDIST = (sys.executable, "-m", "nbdist")
+MASTER = "10.213.77.1:29400"
+
+
+def ip(*words: str) -> None:
+    subprocess.run(["ip", *words], check=True, capture_output=True, text=True)
+
+
+def until(condition: Callable[[], object], limit: float = 40.0) -> None:
+    """Wait for a condition; fails the test when it does not come."""
+    deadline = time.monotonic() + limit
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.05)
+
+
+class Machine:
+    """One machine: ``number`` counts from 0, as nodes do."""
+
+    def __init__(self, number: int, switch: str, folder: Path) -> None:
+        self.number = number
+        self.address = f"10.213.77.{number + 1}"
+        self.folder = folder / f"machine{number}"
+        self.folder.mkdir()
+        self.home = self.folder / "home"
+        self._switch = switch
+        self._name = f"{switch[:-1]}{number}"
+        self._started: list[subprocess.Popen[str]] = []
+
+    def build(self) -> None:
+        ip("netns", "add", self._name)
+        cable = ["peer", "name", f"v{self.number}", "netns", self._switch]
+        ip("-n", self._name, "link", "add", "eth0", "type", "veth", *cable)
+        ip("-n", self._switch, "link", "set", f"v{self.number}", "master", "br0", "up")
+        ip("-n", self._name, "addr", "add", f"{self.address}/24", "dev", "eth0")
+        for device in ("lo", "eth0"):
+            ip("-n", self._name, "link", "set", device, "up")
+
+    def demolish(self) -> None:
+        for process in self._started:
+            process.kill()
+            process.communicate()
+        subprocess.run(["ip", "netns", "del", self._name], capture_output=True)
+
+    def unplug(self) -> None:
+        """Take the cable out: nothing arrives any more, and nobody is told."""
+        ip("-n", self._switch, "link", "set", f"v{self.number}", "down")
+
+    def plug(self) -> None:
+        ip("-n", self._switch, "link", "set", f"v{self.number}", "up")
+
+    def script(self, text: str) -> None:
+        (self.folder / "train.py").write_text(text)
+
+    def start(self, *words: str, **variables: str) -> subprocess.Popen[str]:
+        """Start ``nbdist run`` with these words here."""
+        environment = os.environ | {"NBDIST_HOME": str(self.home), "LANG": "C.UTF-8"} | variables
+        process = subprocess.Popen(
+            ["ip", "netns", "exec", self._name, *NBDIST, "run", *words],
+            cwd=self.folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self._started.append(process)
+        return process
+
+    @property
+    def run(self) -> RunHandle:
+        """The only run."""
+        until(lambda: RunStore(self.home).directories())
+        (directory,) = RunStore(self.home).directories()
+        until(directory.spec.exists)
+        return RunHandle(directory)
+
+    def until_ready(self) -> None:
+        """Until each rank that runs here has printed "ready"."""
+        handle = self.run
+        here = [rank.rank for rank in handle.run.spec.here]
+        until(lambda: all("ready" in handle.logs(rank) for rank in here))
+
+    def kill_supervisor(self) -> None:
+        supervisor = self.run.run.supervisor
+        assert supervisor is not None, "the run goes on"
+        processes.send(supervisor, signal.SIGKILL)
+
+
+class Cluster:
+    """Both machines."""
+
+    def __init__(self, machines: list[Machine]) -> None:
+        self.machines = machines
+
+    def script(self, text: str) -> None:
+        for machine in self.machines:
+            machine.script(text)
+
+    def start(self, *words: str) -> list[subprocess.Popen[str]]:
+        """The same command on each."""
+        return [machine.start(*words, "train.py") for machine in self.machines]
+
+    def finish(self, running: list[subprocess.Popen[str]], limit: float = 60.0) -> list[tuple[int, str]]:
+        """How each ended, and all that it said."""
+        ends = [process.communicate(timeout=limit) for process in running]
+        return [(process.returncode, out + err) for process, (out, err) in zip(running, ends, strict=True)]
+
+    def states(self) -> list[str]:
+        return [machine.run.wait(10) for machine in self.machines]
+
+    def left(self) -> list[int]:
+        """Processes of the runs that are still there."""
+        runs = [run for machine in self.machines for run in RunStore(machine.home).directories()]
+        return [p.pid for run in runs for p in processes.marked("NBDIST_RUN_DIR", str(run.path))]
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    switch = f"nb{os.getpid() % 100_000}s"
+    machines = [Machine(number, switch, tmp_path) for number in range(2)]
+    if sys.platform != "linux" or shutil.which("ip") is None:
+        pytest.skip("NOT TESTED: two machines need Linux and the ip command (iproute2)")
+    try:
+        ip("netns", "add", switch)
+        ip("-n", switch, "link", "add", "br0", "type", "bridge")
+        ip("-n", switch, "link", "set", "br0", "up")
+        for machine in machines:
+            machine.build()
+    except subprocess.CalledProcessError as refused:
+        _demolish(machines, switch)
+        pytest.skip(f"NOT TESTED: two machines need network namespaces: {refused.stderr.strip()}")
+    both = Cluster(machines)
+    try:
+        yield both
+        until(lambda: not both.left(), limit=15)
+    finally:
+        _demolish(machines, switch)
+
+
+def _demolish(machines: list[Machine], switch: str) -> None:
+    for machine in machines:
+        machine.demolish()
+    with contextlib.suppress(OSError):
+        subprocess.run(["ip", "netns", "del", switch], capture_output=True)

@@ -1,0 +1,221 @@
+"""A run on two machines: the same command on each, and what happens when one of them fails."""
+
+from __future__ import annotations
+
+import signal
+import time
+
+import pytest
+
+from nbdist.errors import UsageMistake
+from nbdist.launch.nodes import SILENCE
+from tests.nodes.conftest import MASTER, Cluster
+
+pytestmark = pytest.mark.cluster
+
+ADDRESS = MASTER.partition(":")[0]
+TWO = ("--nodes", "2", "--master", MASTER, "--wait", "40")
+
+TORCH = """
+import os, torch, torch.distributed as dist
+dist.init_process_group("gloo")
+total = torch.tensor([dist.get_rank() + 1.0])
+dist.all_reduce(total)
+names = ["MASTER_ADDR", "MASTER_PORT", "RANK", "LOCAL_RANK", "GROUP_RANK", "WORLD_SIZE", "NBDIST_LINK_KEY"]
+print("sum", total.item(), *[os.environ.get(name) for name in names], flush=True)
+"""
+
+PADDLE = """
+import os, paddle, paddle.distributed as dist
+dist.init_parallel_env()
+total = paddle.to_tensor([dist.get_rank() + 1.0])
+dist.all_reduce(total)
+print("sum", total.item(), os.environ["PADDLE_TRAINER_ENDPOINTS"], os.environ["PADDLE_CURRENT_ENDPOINT"],
+      flush=True)
+"""
+
+# a rank does not have to use the network for its machine to be missed
+ENDLESS = "import time\nprint('ready', flush=True)\ntime.sleep(600)\n"
+
+
+def test_ranks_of_torch_on_two_machines_compute_together(cluster: Cluster) -> None:
+    pytest.importorskip("torch")
+    cluster.script(TORCH)
+
+    ends = cluster.finish(cluster.start(*TWO, "-n", "2"), 120)
+
+    assert [code for code, _ in ends] == [0, 0], ends
+    for node, (_, said) in enumerate(ends):
+        for local_rank in range(2):
+            rank = 2 * node + local_rank
+            assert f"[{rank}] sum 10.0 {ADDRESS} 29400 {rank} {local_rank} {node} 4 None" in said
+        assert f"this is node {node} of 2" in said
+    assert cluster.states() == ["succeeded", "succeeded"]
+    # what became of the others' ranks is known, and their logs are where they ran
+    for node, machine in enumerate(cluster.machines):
+        others = [rank for rank in machine.run.run.ranks if rank.spec.node_rank != node]
+        assert [rank.state.value for rank in others] == ["succeeded"] * 2
+        with pytest.raises(
+            UsageMistake, match=rf"ran on node {1 - node} \(10\.213\.77\.\d\), and its log is"
+        ):
+            machine.run.check_log(others[0].rank)
+
+
+def test_ranks_of_paddle_meet_by_a_list_of_addresses_pasted_from_fleetrun(cluster: Cluster) -> None:
+    pytest.importorskip("paddle")
+    cluster.script(PADDLE)
+    ips = ",".join(machine.address for machine in cluster.machines)
+
+    ends = cluster.finish(cluster.start("fleetrun", f"--ips={ips}", "--nproc_per_node=1"), 120)
+
+    assert [code for code, _ in ends] == [0, 0], ends
+    endpoints = [f"{machine.address}:29502" for machine in cluster.machines]
+    for node, (_, said) in enumerate(ends):
+        assert f"[{node}] sum 3.0 {','.join(endpoints)} {endpoints[node]}" in said
+
+
+@pytest.mark.parametrize("dead", [0, 1])
+def test_a_machine_whose_supervisor_dies_ends_the_others_at_once(cluster: Cluster, dead: int) -> None:
+    cluster.script(ENDLESS)
+    running = cluster.start(*TWO, "-n", "1")
+    for machine in cluster.machines:
+        machine.until_ready()
+    died = time.monotonic()
+
+    cluster.machines[dead].kill_supervisor()
+    ends = cluster.finish(running)
+
+    assert time.monotonic() - died < SILENCE
+    _, said = ends[1 - dead]
+    address = cluster.machines[dead].address
+    assert f"node {dead} ({address}) has gone: its nbdist ended without a word" in said
+    assert [cluster.states()[node] for node in (dead, 1 - dead)] == ["lost", "failed"]
+
+
+def test_a_machine_without_a_cable_ends_the_run_on_both_sides_in_time(cluster: Cluster) -> None:
+    cluster.script(ENDLESS)
+    running = cluster.start(*TWO, "-n", "1")
+    for machine in cluster.machines:
+        machine.until_ready()
+    unplugged = time.monotonic()
+
+    cluster.machines[1].unplug()
+    ends = cluster.finish(running)
+
+    assert time.monotonic() - unplugged < SILENCE + 15
+    for node, (code, said) in enumerate(ends):
+        other = cluster.machines[1 - node]
+        assert code == 1
+        assert f"node {other.number} ({other.address}) has gone: nothing came from it for 10 s" in said
+
+
+def test_a_rank_that_fails_ends_the_ranks_of_the_other_machine(cluster: Cluster) -> None:
+    cluster.script(
+        "import os, time\nif os.environ['RANK'] == '1':\n    raise ValueError('bad data')\ntime.sleep(600)\n"
+    )
+
+    ends = cluster.finish(cluster.start(*TWO, "-n", "1"))
+
+    assert [code for code, _ in ends] == [1, 1]
+    address = cluster.machines[1].address
+    assert f"rank 1 on node 1 ({address}) failed: ValueError: bad data" in ends[0][1]
+    assert "rank 1 failed first: ValueError at line 3 of train.py" in ends[1][1]
+
+
+def test_a_stop_on_one_machine_stops_both(cluster: Cluster) -> None:
+    cluster.script(ENDLESS)
+    running = cluster.start(*TWO, "-n", "1")
+    for machine in cluster.machines:
+        machine.until_ready()
+
+    cluster.machines[1].run.stop("enough")
+    ends = cluster.finish(running)
+
+    assert cluster.states() == ["cancelled", "cancelled"]
+    assert "enough (node 1)" in ends[0][1]
+
+
+def test_a_failure_is_followed_by_another_attempt_on_both(cluster: Cluster) -> None:
+    cluster.script(
+        "import os, pathlib\n"
+        "print('attempt', os.environ['RANK'], flush=True)\n"
+        "if os.environ['RANK'] == '1' and not pathlib.Path('been').exists():\n"
+        "    pathlib.Path('been').touch()\n"
+        "    raise ValueError('once')\n"
+    )
+
+    ends = cluster.finish(cluster.start(*TWO, "-n", "1", "--retries", "1"))
+
+    assert [code for code, _ in ends] == [0, 0], ends
+    assert [machine.run.run.attempt for machine in cluster.machines] == [2, 2]
+
+
+@pytest.mark.parametrize("missing", [0, 1])
+def test_a_machine_that_does_not_come_is_named_when_the_wait_is_over(cluster: Cluster, missing: int) -> None:
+    cluster.script("print('never')\n")
+    words = (*TWO[:-1], "1s", "-n", "1", "train.py")
+
+    ((code, said),) = cluster.finish([cluster.machines[1 - missing].start(*words)])
+
+    assert code == 1
+    assert f"node {missing} did not come to {ADDRESS}:29401 within 1 s" in said
+    assert "start the same there" in said
+    assert "[0] never" not in said
+
+
+def test_a_wait_can_be_interrupted(cluster: Cluster) -> None:
+    cluster.script("print('never')\n")
+    running = cluster.machines[0].start(*TWO, "-n", "1", "train.py")
+    until_waiting = cluster.machines[0].run
+    deadline = time.monotonic() + 30
+    while not until_waiting.run.awaited and time.monotonic() < deadline:
+        time.sleep(0.05)
+
+    assert until_waiting.run.awaited == (1,)
+    until_waiting.stop("changed my mind")
+
+    ((code, _),) = cluster.finish([running])
+    assert (code, until_waiting.status) == (128 + signal.SIGINT, "cancelled")
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "text"),
+    [
+        pytest.param(
+            {}, {"text": "print(2)\n"}, "another program, or has another NBDIST_TOKEN", id="program"
+        ),
+        pytest.param(
+            {"NBDIST_TOKEN": "a"},
+            {"NBDIST_TOKEN": "b"},
+            "another program, or has another NBDIST_TOKEN",
+            id="token",
+        ),
+        pytest.param({}, {"ranks": "2"}, "node 1 was asked for 2 nodes of 2 ranks, node 0", id="ranks"),
+    ],
+)
+def test_machines_that_do_not_fit_together_say_so(
+    cluster: Cluster, first: dict[str, str], second: dict[str, str], text: str
+) -> None:
+    cluster.script("print(1)\n")
+    one, two = cluster.machines
+    if "text" in second:
+        two.script(second.pop("text"))
+    ranks = second.pop("ranks", "1")
+    words = (*TWO[:-1], "3s", "train.py")
+
+    running = [one.start("-n", "1", *words, **first), two.start("-n", ranks, *words, **second)]
+    ends = cluster.finish(running)
+
+    assert [code for code, _ in ends] == [1, 1]
+    assert text in ends[1][1]
+
+
+def test_one_token_holds_machines_with_different_programs_together(cluster: Cluster) -> None:
+    cluster.script("print('one')\n")
+    cluster.machines[1].script("import os\nprint('two', 'NBDIST_TOKEN' in os.environ)\n")
+    words = (*TWO, "-n", "1", "train.py")
+
+    ends = cluster.finish([machine.start(*words, NBDIST_TOKEN="s") for machine in cluster.machines])
+
+    assert [code for code, _ in ends] == [0, 0], ends
+    assert "[1] two False" in ends[1][1]

@@ -1,0 +1,196 @@
+"""What people paste from other launchers: each flag of the installed ones is an option here, or is refused
+with what to use instead."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nbdist.errors import UsageMistake
+from nbdist.frameworks.launchers import FLAGS, FLEETRUN, PADDLE, TORCHRUN, Flag, flag_of
+from nbdist.options import COMMAND_FLAGS, MODULE_FLAGS, OPTIONS, Options, instead_of, parse, split_program
+
+SOURCES = {
+    TORCHRUN: ("torch", "distributed/run.py"),
+    PADDLE: ("paddle", "distributed/launch/context/args_envs.py"),
+    FLEETRUN: ("paddle", "distributed/fleet/launch.py"),
+}
+SWITCHES = {"check_env", "store_true", "store_false"}
+
+
+def real_flags(launcher: str) -> dict[str, bool]:
+    """Every spelling that the installed launcher knows, and whether it takes a value: read from the calls
+    of ``add_argument`` in its source, since importing it takes seconds."""
+    package, path = SOURCES[launcher]
+    spec = importlib.util.find_spec(package)
+    if spec is None or spec.origin is None:
+        pytest.skip(f"{package} is not installed")
+    tree = ast.parse((Path(spec.origin).parent / path).read_text(encoding="utf-8"))
+    flags: dict[str, bool] = {}
+    for call in ast.walk(tree):
+        if isinstance(call, ast.Call) and getattr(call.func, "attr", "") == "add_argument":
+            spellings = [arg.value for arg in call.args if isinstance(arg, ast.Constant)]
+            action = next((ast.unparse(k.value).strip("'\"") for k in call.keywords if k.arg == "action"), "")
+            flags |= {str(flag): action not in SWITCHES for flag in spellings if str(flag).startswith("-")}
+    assert len(flags) > 15, "this is not where the launcher's flags are"
+    return flags
+
+
+def known_here(flag: str) -> bool | None:
+    """Whether the flag takes a value here; None when it is not known at all."""
+    if flag in (*MODULE_FLAGS, *COMMAND_FLAGS):
+        return False
+    if (foreign := flag_of(flag)) is not None:
+        return foreign.valued
+    own = [option for option in OPTIONS if flag in (*option.flags, *option.aliases)]
+    return bool(own[0].metavar) if own else None
+
+
+@pytest.mark.parametrize("launcher", SOURCES)
+def test_every_flag_of_the_installed_launcher_is_known_here(launcher: str) -> None:
+    real = real_flags(launcher)
+
+    assert {flag: known_here(flag) for flag in real} == real
+
+
+@pytest.mark.parametrize("flag", [flag for flag in FLAGS if flag.name != "--use-env"], ids=lambda f: f.name)
+def test_every_flag_that_is_known_here_is_one_of_an_installed_launcher(flag: Flag) -> None:
+    for launcher in flag.of:
+        spellings = {name.replace("_", "-") for name in real_flags(launcher)}
+        assert flag.name in spellings
+        assert not flag.short or flag.short in spellings
+
+
+@pytest.mark.parametrize(
+    ("line", "given"),
+    [
+        pytest.param("--nnodes 1 --nproc-per-node 2", {"nodes": 1, "nproc": 2, "any_device": True}, id="one"),
+        pytest.param("--nnodes=1:1", {"nodes": 1}, id="one at least and at most"),
+        pytest.param("--standalone --nproc_per_node=gpu", {"gpus": "all"}, id="all GPUs"),
+        pytest.param("--nproc_per_node auto", {"any_device": True}, id="what there is"),
+        pytest.param("--max-restarts 3", {"retries": 3}, id="torchrun's restarts"),
+        pytest.param("--max_restart=3", {"retries": 3}, id="paddle's restarts"),
+        pytest.param("--local-ranks-filter 0,2", {"show_ranks": (0, 2)}, id="lines of some ranks"),
+        pytest.param("--log_dir=mylog", {"log_dir": "mylog"}, id="paddle's logs"),
+        pytest.param("--log-dir mylog", {"log_dir": "mylog"}, id="torchrun's logs"),
+        pytest.param("--job_id lenet", {"name": "lenet"}, id="a job"),
+        pytest.param("--job_id default --run_mode collective", {}, id="what is so anyway"),
+        pytest.param("--legacy false --sort_ip=0 --elastic_level -1", {}, id="what is off"),
+        pytest.param("--gpus '0,1' --selected_gpus=0,1", {"gpus": (0, 1)}, id="paddle's GPUs"),
+        pytest.param(
+            "--nnodes 2 --node_rank 1 --master_addr 10.0.0.1 --master_port 29400",
+            {"nodes": 2, "node_rank": 1, "master": "10.0.0.1:29400"},
+            id="torchrun on two machines",
+        ),
+        pytest.param(
+            "--nnodes 2 --rdzv-backend c10d --rdzv-endpoint node0:29400 --rdzv-conf join_timeout=30",
+            {"nodes": 2, "master": "node0:29400", "wait": 30.0},
+            id="torchrun by c10d",
+        ),
+        pytest.param(
+            "--nnodes 2 --rank 0 --master http://10.0.0.1:8090 --host 10.0.0.1",
+            {"nodes": 2, "node_rank": 0, "master": "10.0.0.1:8090", "host": "10.0.0.1"},
+            id="paddle on two machines",
+        ),
+        pytest.param(
+            "--ips='10.0.0.1,10.0.0.2' --start_port 6170",
+            {"ips": ("10.0.0.1", "10.0.0.2"), "master": ":6170"},
+            id="fleetrun on two machines",
+        ),
+        pytest.param("torchrun --nnodes 1", {"nodes": 1}, id="with the launcher's name"),
+        pytest.param("python -m torch.distributed.run --nnodes 1", {"nodes": 1}, id="as a module"),
+    ],
+)
+def test_what_is_pasted_is_the_same_run(line: str, given: dict[str, Any]) -> None:
+    assert parse(line) == Options(**given)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "--tee 3 -r 3 -t3",
+        "--monitor-interval 5 --start-method spawn",
+        "--rdzv-id 7 --role trainer",
+        "--signals-to-handle SIGTERM --shutdown-timeout 9 --event-log-handler null",
+        "--log_level DEBUG --log_overwrite true --enable_gpu_log 1 --elastic_timeout 30",
+        "--run-path --use_env",
+    ],
+)
+def test_what_has_no_effect_is_said_with_the_reason(line: str) -> None:
+    options = parse(line)
+
+    names = {word.partition("=")[0] for word in line.split() if word.startswith("--")}
+    assert options == Options(notes=options.notes)
+    for name in names:
+        assert any(
+            note.startswith(f"{name.replace('_', '-')} has no effect here: ") for note in options.notes
+        )
+
+
+VALUES = {"--nnodes": "2:4", "--rdzv-backend": "etcd", "--master": "etcd://x", "--nproc-per-node": "xpu"}
+
+
+@pytest.mark.parametrize("flag", FLAGS, ids=lambda flag: flag.name)
+def test_what_is_refused_says_what_to_use_instead(flag: Flag) -> None:
+    words = [flag.name, *([VALUES.get(flag.name, "2")] if flag.valued else [])]
+    try:
+        parse(" ".join(words))
+    except UsageMistake as mistake:
+        said = str(mistake)
+        assert "\n" not in said
+        assert any(
+            word in said
+            for word in (
+                "write  ",
+                "use  ",
+                "leave it out",
+                "filter ",
+                "call  ",
+                "%dist_",
+                "number ",
+                "are in ",
+            )
+        )
+
+
+@pytest.mark.parametrize(
+    "line", ["--servers a:1", "--trainers a:1", "--worker_num 2", "--server_num=2", "--run_mode ps"]
+)
+def test_parameter_servers_are_refused_with_the_reason(line: str) -> None:
+    with pytest.raises(UsageMistake, match=r"every process is a rank; .*fleet\.init\(is_collective=True\)"):
+        parse(line)
+
+
+def test_a_command_line_with_a_script_above_a_cell_says_how_each_of_the_two_runs() -> None:
+    with pytest.raises(UsageMistake) as raised:
+        parse("torchrun --nproc_per_node 2 train.py --lr 0.1")
+
+    assert "leave out  train.py --lr 0.1 " in str(raised.value)
+    assert "%distributed torchrun --nproc_per_node 2 train.py --lr 0.1" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("command", "instead"),
+    [
+        pytest.param("torchrun --nnodes 1 t.py", "%distributed torchrun --nnodes 1 t.py", id="torchrun"),
+        pytest.param(
+            "python -m paddle.distributed.launch t.py",
+            "%distributed python -m paddle.distributed.launch t.py",
+            id="paddle's launcher",
+        ),
+        pytest.param("pip install x", "", id="anything else"),
+        pytest.param("echo 'half", "", id="no words"),
+    ],
+)
+def test_a_pasted_command_is_told_what_to_type(command: str, instead: str) -> None:
+    assert instead_of(command) == instead
+
+
+def test_arguments_of_a_script_are_never_parsed() -> None:
+    words = ["--nproc_per_node", "2", "train.py", "--nproc_per_node", "3", "--servers", "x", "--help", "-m"]
+
+    assert split_program(words) == (words[:2], words[2:])

@@ -1,0 +1,218 @@
+"""A run as files: what they say, and that they give the same result without nbdist."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nbdist import options, runner
+from nbdist.errors import UsageMistake
+from nbdist.model import Device, RankSpec
+from nbdist.runner.exporting import Export, export, export_text
+from nbdist.runner.handle import RunHandle
+from nbdist.store import RunStore
+from tests.conftest import RunCell
+from tests.fakes.runs import a_spec
+
+TORCH = """
+import os, sys
+import torch, torch.distributed as dist
+import beside
+import nbdist
+
+dist.init_process_group("gloo")
+total = torch.tensor([dist.get_rank() + 1.0])
+dist.all_reduce(total)
+nbdist.log(step=1, total=3, loss=total.item())
+writer = nbdist.SummaryWriter()
+writer.add_scalar("loss", total.item(), 1)
+writer.close()
+print(f"rank {dist.get_rank()} of {dist.get_world_size()}: {total.item()} {sys.argv[1:]} "
+      f"{os.environ['COLOUR']} {os.getcwd()} {beside.VALUE} {__name__} over", flush=True)
+dist.destroy_process_group()
+"""
+
+PADDLE = """
+import os, sys
+import paddle, paddle.distributed as dist
+import nbdist
+
+dist.init_parallel_env()
+total = paddle.to_tensor([dist.get_rank() + 1.0])
+dist.all_reduce(total)
+nbdist.log(step=1, loss=total)
+print(f"rank {dist.get_rank()} of {dist.get_world_size()}: {total.item()} {sys.argv[1:]} "
+      f"{os.environ['COLOUR']} {os.getcwd()} over", flush=True)
+"""
+
+
+def said(text: str) -> list[str]:
+    """What the ranks have said, whichever was first. torchrun lets their lines run into each other."""
+    return sorted(re.findall(r"rank \d of .*? over", text))
+
+
+def shell(command: str, folder: Path, **variables: str) -> str:
+    """What a command line prints, run in a shell that knows nothing of this environment."""
+    environment = {"PATH": "/usr/bin:/bin", "HOME": str(folder), **variables}
+    done = subprocess.run(
+        ["bash", "-c", command], cwd=folder, env=environment, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def the_line(exported: Export, launcher: str) -> str:
+    return dict(exported.lines)[launcher]
+
+
+def test_a_cell_of_torch_gives_the_same_by_torchrun(run_cell: RunCell, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    (tmp_path / "beside.py").write_text("VALUE = 7\n")
+    line = "-n 2 --env COLOUR='dark red' --args \"--lr 0.1 'two words'\" --name lenet"
+    handle = run_cell(line, TORCH)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+
+    exported = export(handle, elsewhere / "lenet")
+
+    here = said("\n".join(handle.logs(rank) for rank in range(2)))
+    assert len(here) == 2
+    assert said(shell(the_line(exported, "torchrun"), elsewhere)) == here
+    assert (elsewhere / "lenet/lenet.py").read_text() == TORCH
+
+
+def test_a_cell_of_paddle_gives_the_same_by_fleetrun(run_cell: RunCell, tmp_path: Path) -> None:
+    pytest.importorskip("paddle")
+    handle = run_cell("-n 2 --env COLOUR=red --args x --name lenet", PADDLE)
+
+    exported = export(handle, tmp_path / "lenet")
+
+    shell(the_line(exported, "fleetrun"), tmp_path)
+    outside = "\n".join(path.read_text() for path in (tmp_path / "lenet/log").glob("workerlog.*"))
+    here = said("\n".join(handle.logs(rank) for rank in range(2)))
+    assert len(here) == 2
+    assert said(outside) == here
+
+
+def stored(tmp_path: Path, **asked: Any) -> RunHandle:
+    """A run that is on disk and was never started."""
+    directory = RunStore(tmp_path / "home").create(replace(a_spec(), **asked), "print(1)\n")
+    return RunHandle(directory)
+
+
+def text_of(tmp_path: Path, **asked: Any) -> str:
+    exported = export(stored(tmp_path, **asked), tmp_path / "out")
+    return "\n".join([*export_text(exported), *(path.read_text() for path in exported.files)])
+
+
+def test_a_script_stays_where_it_is(tmp_path: Path) -> None:
+    text = text_of(tmp_path, program="/home/ada/my train.py", args=("-v",), retries=2)
+
+    assert "--max-restarts=2 '/home/ada/my train.py' -v" in text
+    assert not (tmp_path / "out/lenet.py").exists()
+
+
+def test_a_module_is_one_for_torchrun_and_a_file_for_fleetrun(tmp_path: Path) -> None:
+    text = text_of(tmp_path, program="/home/ada/job/train.py", module="job.train", framework="none")
+
+    assert "--nproc-per-node=2 -m job.train" in text
+    assert f"{tmp_path}/out/lenet.py" in text
+    assert "run_module('job.train'" in text
+    assert "PYTHONPATH=/home/ada" in text
+
+
+def test_gpus_are_those_of_the_run_and_in_a_job_those_that_it_is_given(tmp_path: Path) -> None:
+    ranks = tuple(
+        RankSpec(rank=rank, local_rank=rank, device=Device(kind="gpu", index=index))
+        for rank, index in enumerate((3, 5))
+    )
+
+    text = text_of(tmp_path, ranks=ranks, timeout=5400.0)
+
+    assert "CUDA_VISIBLE_DEVICES=3,5 CUDA_DEVICE_ORDER=PCI_BUS_ID" in text
+    job = (tmp_path / "out/job.sbatch").read_text()
+    assert "#SBATCH --gpus-per-node=2" in job
+    assert "#SBATCH --time=90" in job
+    assert "export CUDA_VISIBLE_DEVICES" not in job
+
+
+@pytest.mark.parametrize(
+    ("framework", "line"),
+    [
+        pytest.param("torch", "--node-rank=1 --master-addr=10.0.0.1 --master-port=29400", id="torch"),
+        pytest.param("paddle", "--rank=1 --master=10.0.0.1:29400 --nproc_per_node=1", id="paddle"),
+    ],
+)
+def test_several_machines_are_written_as_they_are_and_a_job_finds_its_own(
+    tmp_path: Path, framework: str, line: str
+) -> None:
+    ranks = tuple(RankSpec(rank=rank, local_rank=0, node_rank=rank) for rank in range(2))
+    asked = {"ranks": ranks, "nodes": 2, "node_rank": 1, "master": "10.0.0.1:29400", "framework": framework}
+
+    text = text_of(tmp_path, **asked)
+
+    assert f"--nnodes=2 {line}" in text
+    job = (tmp_path / "out/job.sbatch").read_text()
+    assert "#SBATCH --nodes=2" in job
+    assert "10.0.0.1" not in job
+    assert "$SLURM_NODEID" in job
+
+
+def test_what_looks_like_a_secret_is_in_no_file_and_asked_for(tmp_path: Path) -> None:
+    environ = {"NBDIST_HOME": str(tmp_path / "home"), "PATH": "/usr/bin"}
+    planned = runner.plan(
+        options.parse("-n 1 --env API_TOKEN=hunter2"), cell="pass", cwd=str(tmp_path), environ=environ
+    )
+    directory = RunStore(tmp_path / "home").create(planned.spec, planned.cell)
+
+    exported = export(RunHandle(directory), tmp_path / "out")
+
+    everything = "\n".join([*export_text(exported), *(path.read_text() for path in exported.files)])
+    assert "hunter2" not in everything
+    assert 'API_TOKEN="$API_TOKEN"' in everything
+    assert "API_TOKEN was not kept" in everything
+
+
+def test_a_job_starts_what_the_command_line_starts(tmp_path: Path) -> None:
+    for name, text in {
+        "torchrun": 'printf "%s|" "$PWD" "$CUDA_VISIBLE_DEVICES" "$@"',
+        "srun": 'shift; exec "$@"',
+    }.items():
+        (tmp_path / name).write_text(f"#!/bin/bash\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    asked = {"python": str(tmp_path / "python3"), "cwd": str(tmp_path), "args": ("--title", "two words")}
+    exported = export(stored(tmp_path, **asked), tmp_path / "out")
+
+    by_hand = shell(the_line(exported, "torchrun"), tmp_path)
+
+    assert by_hand.endswith("|--title|two words|")
+    assert shell(f"bash {tmp_path}/out/job.sbatch", tmp_path) == by_hand
+    assert shell(f"bash {tmp_path}/out/torchrun.sh", tmp_path) == by_hand
+
+
+def test_a_file_that_is_there_is_not_overwritten(tmp_path: Path) -> None:
+    handle = stored(tmp_path)
+    exported = export(handle, tmp_path / "out")
+    export(handle, tmp_path / "out")
+    exported.files[0].write_text("mine\n")
+
+    with pytest.raises(UsageMistake, match="is there already, and another: write  --to"):
+        export(handle, tmp_path / "out")
+
+    assert exported.files[0].read_text() == "mine\n"
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="no bash")
+def test_every_script_is_one_that_a_shell_can_read(tmp_path: Path) -> None:
+    for number, framework in enumerate(("torch", "paddle", "none")):
+        exported = export(stored(tmp_path / str(number), framework=framework), tmp_path / framework)
+        for path in exported.files:
+            if path.suffix != ".py":
+                assert subprocess.run(["bash", "-n", os.fspath(path)]).returncode == 0
