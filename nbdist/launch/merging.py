@@ -118,7 +118,8 @@ class NodeJournals:
             case SupervisorStarted():
                 return
             case RunEnded() | RunLost():
-                self.ends[node.number] = event
+                # a supervisor that is killed on its very last steps has its end recorded twice
+                self.ends.setdefault(node.number, event)
                 return
             case AttemptStarted(attempt=attempt):
                 node.attempt = attempt

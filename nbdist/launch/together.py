@@ -78,6 +78,8 @@ class Together:
                 said = self._nodes.awaited
                 self._await(said, self._spec.wait - waited)
             self._look()
+        if self._course.stop_reason is not None:  # the others were ready at once
+            return Outcome(state=RunState.CANCELLED, reason=self._course.stop_reason)
         self._course.record(NodesAwaited(time=time.time(), nodes=(), until=0.0, hosts=self._nodes.hosts))
         self._choose_interface(os.environ)
         return None

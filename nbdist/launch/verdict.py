@@ -51,12 +51,21 @@ def conclude(
     if job.phase is Phase.OVER and job.outcome is not None:
         return Outcome(state=job.outcome, reason=job.reason)
     if known is not None:
-        return known
+        return _from_outside(known)
     if job.phase is Phase.OVER:
         words = f": {last_words}" if last_words else f" ({job.reason})"
         when = "before its ranks had started" if run.started is None else "without a word of its ranks"
         return Outcome(state=RunState.FAILED, reason=f"the job ended {when}{words}")
     return Outcome(state=RunState.LOST, reason=f"{run.spec.engine} no longer knows the job {run.job}")
+
+
+def _from_outside(known: Outcome) -> Outcome:
+    """Of a run that was told to end, and not by anybody who looks after it."""
+    if known.state is not RunState.CANCELLED:
+        return known
+    if "SIGURG" in known.reason:
+        return Outcome(state=RunState.CANCELLED, reason="the machine where it was started has gone")
+    return Outcome(state=RunState.FAILED, reason=f"it was ended from outside: {known.reason}")
 
 
 def _culprit(run: Run, ends: Mapping[int, RunEnded | RunLost]) -> int:

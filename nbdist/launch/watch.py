@@ -63,14 +63,14 @@ _AGAIN = 3.0
 _KINDNESS = config.INTERRUPT_GRACE + config.TERMINATE_GRACE + 6.0
 """Seconds after which a run that was asked to end is ended by the engine."""
 
-_OTHERS = 6.0
+_OTHERS = 3.0
 """Seconds that the other nodes have, once one has said how the run ended."""
 
-_ENGINE = 12.0
+_ENGINE = 6.0
 """Seconds that the engine has, to say what it knows of an end that came from outside."""
 
 _FORGOTTEN = 20.0
-_HOPELESS = 5.0
+_HOPELESS = 3.0
 _TAIL = 2000
 
 
@@ -81,7 +81,9 @@ class Watch:
         self._directory = directory
         self._spec = spec
         self._lifeline = lifeline
-        self._job = str(json.loads(directory.job.read_text(encoding="utf-8"))["job"])
+        about = json.loads(directory.job.read_text(encoding="utf-8"))
+        self._job = str(about["job"])
+        os.environ.update(about.get("environment", {}))
         self._journal = Journal(directory.journal, report=_complain)
         known = read_events(directory.journal)
         self._run = _replay(spec, known)
@@ -232,7 +234,11 @@ class Watch:
             self._queued(job.reason)
 
     def _queued(self, reason: str) -> None:
-        if reason and self._asked is None and (self._run.state is not RunState.PENDING or self._run.queued != reason):
+        if (
+            reason
+            and self._asked is None
+            and (self._run.state is not RunState.PENDING or self._run.queued != reason)
+        ):
             self._record(Queued(time=time.time(), job=self._job, reason=reason))
 
     def _requeued(self) -> None:

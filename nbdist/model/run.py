@@ -174,6 +174,7 @@ class Run:
                     RunState.PENDING,
                     job=event.job,
                     queued=event.reason,
+                    stop_reason="",
                     stalled=None,
                     ranks=tuple(Rank(spec=rank) for rank in self.spec.ranks),
                 )

@@ -19,6 +19,8 @@ from nbdist.store.paths import RunDirectory, make_private, write_private
 if TYPE_CHECKING:
     from nbdist.runner.planning import Plan
 
+_WHERE = ("SLURM_CONF",)
+
 
 def engine_devices(options: Options) -> tuple[list[Device], list[str]]:
     """A device for each rank of a node, and what to say about the choice."""
@@ -52,4 +54,7 @@ def submit_job(directory: RunDirectory, plan: Plan) -> None:
     except LaunchError:
         shutil.rmtree(directory.path, ignore_errors=True)
         raise
-    write_private(directory.job, json.dumps({"engine": plan.spec.engine, "job": job}))
+    # whoever watches the run one day may have another environment
+    where = {key: plan.environment[key] for key in _WHERE if key in plan.environment}
+    about = {"engine": plan.spec.engine, "job": job, "environment": where}
+    write_private(directory.job, json.dumps(about))

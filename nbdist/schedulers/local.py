@@ -61,3 +61,25 @@ def submit(
         ours.close()
         return Submitted(process, None)
     return Submitted(process, ours)
+
+
+def stand_by(environment: Mapping[str, str], python: str) -> Submitted:
+    """Start a supervisor of a run that is not known yet (``launch.standby``). Raises LaunchError."""
+    ours, theirs = socket.socketpair()
+    try:
+        process = subprocess.Popen(
+            [python, *_FLAGS, str(SUPERVISOR), "--standby", str(theirs.fileno())],
+            env=dict(environment),
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            pass_fds=(theirs.fileno(),),
+        )
+    except OSError as error:
+        ours.close()
+        raise LaunchError(f"no supervisor could be started with {python}: {error}") from error
+    finally:
+        theirs.close()
+    return Submitted(process, ours)

@@ -1,0 +1,59 @@
+"""What an engine is to nbdist: it takes a job, says how it stands, and ends it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+from nbdist.errors import LaunchError
+from nbdist.model import RunSpec, RunState
+from nbdist.store.paths import RunDirectory
+
+
+class Phase(Enum):
+    """Where a job is. UNKNOWN: the engine did not answer, or has forgotten the job."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    OVER = "over"
+    FORGOTTEN = "forgotten"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobStatus:
+    """How a job stands. ``reason`` says in words why it waits, or what ended it where that was not the run
+    itself, which then came to ``outcome``; ``hopeless`` that it will never be started."""
+
+    phase: Phase
+    reason: str = ""
+    outcome: RunState | None = None
+    nodes: str = ""
+    hopeless: bool = False
+
+
+class Engine(Protocol):
+    """Everything may take seconds, and asks programs or servers."""
+
+    name: str
+
+    def submit(self, directory: RunDirectory, spec: RunSpec, environment: Mapping[str, str]) -> str:
+        """Hand the run to the engine; what it calls the job. Raises LaunchError, with nothing submitted."""
+        ...
+
+    def status(self, job: str, spec: RunSpec) -> JobStatus: ...
+
+    def stop(self, job: str, *, kindly: bool) -> bool:
+        """End the job: ``kindly`` tells the supervisors to end their ranks. Whether it could be said."""
+        ...
+
+
+def engine_by_name(name: str) -> Engine:
+    """Raises LaunchError for one that this version does not know."""
+    if name == "slurm":
+        from nbdist.schedulers.slurm import Slurm
+
+        return Slurm()
+    raise LaunchError(f"no engine {name}: this version knows slurm")

@@ -1,0 +1,239 @@
+"""A Slurm of our own on this machine: one controller and several nodes, in one directory, with no privilege.
+
+``python -m tests.schedulers.cluster COMMAND …`` runs a command with it, and takes it down again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scancel", "scontrol", "sinfo", "srun")
+_PATH = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
+_UP = 60.0
+
+
+class NoSlurm(Exception):
+    """It cannot be had here; the message says why."""
+
+
+def program(name: str) -> str:
+    found = shutil.which(name, path=_PATH)
+    if found is None:
+        raise NoSlurm(f"no {name}: install slurm-wlm, slurm-client and munge")
+    return found
+
+
+class Cluster:
+    """``nodes`` machines with ``cpus`` cores and ``gpus`` GPUs each, as Slurm believes."""
+
+    def __init__(self, folder: Path, *, nodes: int = 2, cpus: int = 4, gpus: int = 2) -> None:
+        self.folder = folder
+        self.names = [f"n{number}" for number in range(1, nodes + 1)]
+        self._cpus, self._gpus = cpus, gpus
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+
+    @property
+    def configuration(self) -> Path:
+        return self.folder / "slurm.conf"
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """What makes Slurm's commands talk to this one."""
+        return {"SLURM_CONF": str(self.configuration)}
+
+    def up(self) -> None:
+        """Start it, and wait until every node can be used. Raises NoSlurm."""
+        for name in PROGRAMS:
+            program(name)
+        for name in ("state", "log", "run"):
+            (self.folder / name).mkdir(parents=True, exist_ok=True)
+        self.folder.chmod(0o755)
+        self._configure()
+        self._start_munge()
+        self.start_controller()
+        for name in self.names:
+            self.start_node(name)
+        self.wait_for_nodes()
+
+    def down(self) -> None:
+        """End it, and the jobs with it."""
+        with contextlib.suppress(subprocess.SubprocessError, OSError):
+            if "slurmctld" in self._running:
+                self.call("scancel", "--user", str(os.getuid()), limit=5)
+        for process in reversed(list(self._running.values())):
+            process.terminate()
+        for process in self._running.values():
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+    def start_controller(self) -> None:
+        self._start("slurmctld", "-D", "-f", str(self.configuration))
+
+    def start_node(self, name: str) -> None:
+        (self.folder / f"spool.{name}").mkdir(exist_ok=True)
+        self._start("slurmd", "-D", "-f", str(self.configuration), "-N", name, key=name)
+
+    def kill(self, key: str) -> None:
+        """SIGKILL for a node, or for ``slurmctld``."""
+        process = self._running.pop(key)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+
+    def wait_for_nodes(self) -> None:
+        """Until every node is idle."""
+        count = str(len(self.names))
+        self._until(lambda: self.call("sinfo", "-h", "-t", "idle", "-o", "%D") == count, "no idle nodes")
+
+    def call(self, *words: str, limit: float = 20) -> str:
+        """What one of Slurm's commands writes."""
+        done = subprocess.run(
+            [program(words[0]), *words[1:]],
+            env=os.environ | self.environment,
+            capture_output=True,
+            text=True,
+            timeout=limit,
+        )
+        return done.stdout.strip()
+
+    def _start(self, name: str, *words: str, key: str = "") -> None:
+        with open(self.folder / "log" / f"{key or name}.out", "ab") as log:
+            self._running[key or name] = subprocess.Popen(
+                [program(name), *words],
+                env=os.environ | self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def _start_munge(self) -> None:
+        key = self.folder / "munge.key"
+        key.write_bytes(os.urandom(1024))
+        key.chmod(0o600)
+        run, log = self.folder / "run", self.folder / "log"
+        self._start(
+            *("munged", "--foreground", "--force", f"--key-file={key}", "--num-threads=2"),
+            *(f"--socket={run}/munge.sock", f"--pid-file={run}/munged.pid"),
+            *(f"--log-file={log}/munged.log", f"--seed-file={run}/munge.seed"),
+        )
+        self._until((run / "munge.sock").exists, "munged did not start")
+
+    def _until(self, condition: object, failed: str, limit: float = _UP) -> None:
+        deadline = time.monotonic() + limit
+        while not condition():  # type: ignore[operator]
+            if time.monotonic() > deadline or any(p.poll() is not None for p in self._running.values()):
+                raise NoSlurm(f"{failed}: see {self.folder / 'log'}")
+            time.sleep(0.1)
+
+    def _configure(self) -> None:
+        folder, user, host = self.folder, _user(), socket.gethostname().partition(".")[0]
+        ports = _free_ports(1 + len(self.names))
+        nodes = "\n".join(
+            f"NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs={self._cpus} "
+            f"RealMemory=3000 Gres=gpu:{self._gpus} State=UNKNOWN"
+            for name, port in zip(self.names, ports[1:], strict=True)
+        )
+        devices = []
+        for number in range(self._gpus):
+            device = folder / "run" / f"gpu{number}"
+            if not device.exists():
+                device.symlink_to("/dev/null")
+            devices += [f"NodeName={name} Name=gpu File={device}" for name in self.names]
+        (folder / "gres.conf").write_text("\n".join(devices) + "\n")
+        (folder / "cgroup.conf").write_text("CgroupAutomount=no\n")
+        self.configuration.write_text(
+            f"""ClusterName=nbdist
+SlurmctldHost={host}(127.0.0.1)
+SlurmctldPort={ports[0]}
+SlurmUser={user}
+SlurmdUser={user}
+AuthType=auth/munge
+AuthInfo=socket={folder}/run/munge.sock
+CredType=cred/munge
+MpiDefault=none
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SwitchType=switch/none
+CommunicationParameters=NoCtldInAddrAny,NoInAddrAny
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+SchedulerType=sched/backfill
+SchedulerParameters=sched_interval=1,batch_sched_delay=0,bf_interval=1
+GresTypes=gpu
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool.%n
+SlurmctldPidFile={folder}/run/slurmctld.pid
+SlurmdPidFile={folder}/run/slurmd.%n.pid
+SlurmctldLogFile={folder}/log/slurmctld.log
+SlurmdLogFile={folder}/log/slurmd.%n.log
+ReturnToService=2
+SlurmctldTimeout=30
+SlurmdTimeout=30
+KillWait=5
+MinJobAge=300
+JobAcctGatherType=jobacct_gather/none
+JobCompType=jobcomp/none
+AccountingStorageType=accounting_storage/none
+PropagateResourceLimits=NONE
+SlurmdParameters=config_overrides
+{nodes}
+PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe=NO
+PartitionName=closed Nodes=ALL MaxTime=INFINITE State=DOWN OverSubscribe=NO
+"""
+        )
+
+
+def _user() -> str:
+    import pwd
+
+    return pwd.getpwuid(os.getuid()).pw_name
+
+
+def _free_ports(count: int) -> list[int]:
+    held = [socket.socket() for _ in range(count)]
+    try:
+        for each in held:
+            each.bind(("127.0.0.1", 0))
+        return [int(each.getsockname()[1]) for each in held]
+    finally:
+        for each in held:
+            each.close()
+
+
+@contextlib.contextmanager
+def slurm(**sizes: int) -> Iterator[Cluster]:
+    """A Slurm for as long as it is needed. Raises NoSlurm."""
+    # sockets have short names: not below a test's own long path
+    with tempfile.TemporaryDirectory(prefix="nbslurm", ignore_cleanup_errors=True) as folder:
+        cluster = Cluster(Path(folder), **sizes)
+        try:
+            cluster.up()
+            yield cluster
+        finally:
+            cluster.down()
+
+
+def main() -> int:
+    try:
+        with slurm() as cluster:
+            return subprocess.run(sys.argv[1:], env=os.environ | cluster.environment).returncode
+    except NoSlurm as why:
+        print(f"*** {why}: NOT shown ***", file=sys.stderr)
+        return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,149 @@
+"""A Slurm for the whole session, and a home and a folder of its own for each test."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from nbdist import processes
+from nbdist.runner.handle import RunHandle
+from nbdist.store import RunStore
+from tests.schedulers.cluster import Cluster, NoSlurm, slurm
+
+NBDIST = (sys.executable, "-m", "nbdist")
+
+
+def until(condition: Callable[[], object], limit: float = 40.0) -> None:
+    """Wait for a condition; fails the test when it does not come."""
+    deadline = time.monotonic() + limit
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.05)
+
+
+class Login:
+    """A login node of the cluster: what is typed there, and what comes of it."""
+
+    def __init__(self, cluster: Cluster, folder: Path) -> None:
+        self.cluster = cluster
+        self.folder = folder
+        self.home = folder / "home"
+        self._started: list[subprocess.Popen[str]] = []
+
+    @property
+    def environment(self) -> dict[str, str]:
+        more = {"NBDIST_HOME": str(self.home), "LANG": "C.UTF-8"}
+        return dict(os.environ) | dict(self.cluster.environment) | more
+
+    def script(self, text: str, name: str = "train.py") -> None:
+        (self.folder / name).write_text(text)
+
+    def start(self, *words: str, before: tuple[str, ...] = (), **variables: str) -> subprocess.Popen[str]:
+        """Start ``nbdist`` with these words."""
+        process = subprocess.Popen(
+            [*before, *NBDIST, *words],
+            cwd=self.folder,
+            env=self.environment | variables,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self._started.append(process)
+        return process
+
+    def run(self, *words: str, limit: float = 60, **variables: str) -> tuple[int, str]:
+        """``nbdist run --on slurm`` with these words: the exit code, and all that it said."""
+        return self.finish(self.begin(*words, **variables), limit)
+
+    def begin(self, *words: str, **variables: str) -> subprocess.Popen[str]:
+        return self.start("run", "--on", "slurm", *words, **variables)
+
+    def finish(self, process: subprocess.Popen[str], limit: float = 60) -> tuple[int, str]:
+        out, err = process.communicate(timeout=limit)
+        return process.returncode, out + err
+
+    @property
+    def handle(self) -> RunHandle:
+        """The only run."""
+        until(lambda: any(run.job.exists() for run in RunStore(self.home).directories()))
+        (directory,) = RunStore(self.home).directories()
+        return RunHandle(directory)
+
+    @property
+    def job(self) -> str:
+        """Slurm's number of the only run."""
+        until(lambda: self.handle.run.job)
+        return self.handle.run.job
+
+    def until_ready(self) -> None:
+        """Until every rank has printed "ready"."""
+        handle = self.handle
+        until(lambda: all("ready" in handle.logs(rank) for rank in range(handle.run.spec.world_size)))
+
+    def supervisors(self, node: int) -> list[processes.ProcessId]:
+        """The supervisor of a node and the process above it."""
+        name = f"/launch/node.py\0{self.handle.directory.path}\0".encode()
+        found = []
+        for pid in (int(entry) for entry in os.listdir("/proc") if entry.isdigit()):
+            try:
+                here = Path(f"/proc/{pid}/cmdline").read_bytes()
+                environment = Path(f"/proc/{pid}/environ").read_bytes()
+            except OSError:
+                continue
+            if name in here and f"\0SLURM_NODEID={node}\0".encode() in environment:
+                found.append(processes.identify(pid))
+        return [process for process in found if process is not None]
+
+    def left(self) -> list[int]:
+        """Processes of the ranks that are still there."""
+        runs = RunStore(self.home).directories()
+        return [p.pid for run in runs for p in processes.marked("NBDIST_RUN_DIR", str(run.path))]
+
+    def jobs(self) -> str:
+        return self.cluster.call("squeue", "-h", "-o", "%i|%T|%r")
+
+    def close(self) -> None:
+        for process in self._started:
+            process.terminate()
+            try:
+                process.communicate(timeout=20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.communicate()
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Cluster]:
+    try:
+        with slurm() as up:
+            yield up
+    except NoSlurm as why:
+        pytest.skip(f"NOT TESTED: {why}")
+
+
+@pytest.fixture
+def login(cluster: Cluster, tmp_path: Path) -> Iterator[Login]:
+    there = Login(cluster, tmp_path)
+    yield there
+    there.close()
+    until(lambda: not there.left() and not there.jobs(), limit=20)
+
+
+@pytest.fixture
+def breakable(tmp_path: Path) -> Iterator[Login]:
+    """The login node of a cluster of the test's own, which may break it."""
+    try:
+        with slurm() as up:
+            there = Login(up, tmp_path)
+            yield there
+            there.close()
+            until(lambda: not there.left(), limit=20)
+    except NoSlurm as why:
+        pytest.skip(f"NOT TESTED: {why}")

@@ -1,0 +1,358 @@
+"""Runs on a real Slurm of two nodes: from the queue to the end, and all that may go wrong on the way."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from nbdist import processes
+from nbdist.model import RunState
+from nbdist.store import RunStore
+from tests.schedulers.conftest import Login, until
+
+pytestmark = pytest.mark.cluster
+
+TWO = ("--nodes", "2", "-n", "1")
+PLAIN = (*TWO, "--framework", "none")
+
+TORCH = """
+import os, nbdist, torch, torch.distributed as dist
+dist.init_process_group("gloo")
+total = torch.tensor([dist.get_rank() + 1.0])
+dist.all_reduce(total)
+nbdist.log(step=1, mean=total.item())
+names = ["RANK", "LOCAL_RANK", "GROUP_RANK", "WORLD_SIZE"]
+names += ["SLURMD_NODENAME", "SLURM_PROCID", "NBDIST_LINK_KEY"]
+print("sum", total.item(), *[os.environ.get(name) for name in names], flush=True)
+"""
+
+PADDLE = """
+import paddle, paddle.distributed as dist
+dist.init_parallel_env()
+total = paddle.to_tensor([dist.get_rank() + 1.0])
+dist.all_reduce(total)
+print("sum", total.item(), flush=True)
+"""
+
+SLEEP = """
+import time
+print("ready", flush=True)
+time.sleep(600)
+"""
+
+SAVES = """
+import time
+print("ready", flush=True)
+try:
+    time.sleep(600)
+except KeyboardInterrupt:
+    time.sleep(0.5)
+    print("saved", flush=True)
+"""
+
+FAILS_ON_RANK_1 = """
+import os, time
+print("ready", flush=True)
+if os.environ["RANK"] == "1":
+    raise ValueError("boom")
+time.sleep(600)
+"""
+
+FAILS_ONCE = """
+import os, sys
+print(os.environ["NBDIST_RANK_DIR"], flush=True)
+sys.exit(3 if "attempt" not in os.environ["NBDIST_RANK_DIR"] and os.environ["RANK"] == "1" else 0)
+"""
+
+WHERE = """
+import os
+print(os.environ["CUDA_VISIBLE_DEVICES"], os.environ["LOCAL_RANK"], os.environ["FLAGS_selected_gpus"])
+"""
+
+
+def test_torch_trains_on_two_nodes_and_all_logs_are_here(login: Login) -> None:
+    login.script(TORCH)
+
+    code, said = login.run("--nodes", "2", "-n", "2", "train.py")
+
+    assert code == 0, said
+    assert "[nbdist] queued: submitted as job" in said
+    handle = login.handle
+    # gloo may abort when it is torn down, and says much then
+    lines = [handle.logs(rank).splitlines()[0].split() for rank in range(4)]
+    assert [line[:2] for line in lines] == [["sum", "10.0"]] * 4
+    assert [line[2:6] for line in lines] == [[str(r), str(r % 2), str(r // 2), "4"] for r in range(4)]
+    assert [line[6] for line in lines] == ["n1", "n1", "n2", "n2"]
+    # Slurm is not to be taken for the launcher, and the key of the supervisors is nobody's business
+    assert [line[7:] for line in lines] == [["None", "None"]] * 4
+    assert handle.metrics() == {"mean": 10.0}
+    assert {rank.state.value for rank in handle.run.ranks} == {"succeeded"}
+
+
+@pytest.mark.skipif(importlib.util.find_spec("paddle") is None, reason="paddle is not installed")
+def test_paddle_trains_on_two_nodes(login: Login) -> None:
+    login.script(PADDLE)
+
+    code, said = login.run(*TWO, "train.py")
+
+    assert code == 0, said
+    assert [login.handle.logs(rank).splitlines()[-1] for rank in range(2)] == ["sum 3.0"] * 2
+
+
+def test_each_rank_has_a_gpu_of_those_that_slurm_gave(login: Login) -> None:
+    login.script(WHERE)
+
+    code, said = login.run("--gpus", "2", "--framework", "none", "train.py")
+
+    assert code == 0, said
+    assert [login.handle.logs(rank).split() for rank in range(2)] == [["0,1", "0", "0"], ["0,1", "1", "1"]]
+
+
+def test_a_run_starts_from_within_a_job(login: Login) -> None:
+    login.script("import os; print(os.environ['SLURM_JOB_ID'], os.environ['SLURM_JOB_NUM_NODES'])")
+    inside = ("srun", "-N1", "-n1", "--job-name=outer")
+
+    outer = login.start("run", "--on", "slurm", *PLAIN, "train.py", before=inside)
+    code, said = login.finish(outer)
+
+    assert code == 0, said
+    job, nodes = login.handle.logs(1).split()
+    assert (job, nodes) == (login.job, "2")
+
+
+def test_a_rank_that_fails_ends_the_others_on_all_nodes(login: Login) -> None:
+    login.script(FAILS_ON_RANK_1)
+
+    code, said = login.run(*PLAIN, "train.py")
+
+    assert code == 1
+    assert "rank 1 failed first: ValueError at line 5 of train.py" in said
+    assert [rank.state.value for rank in login.handle.run.ranks] == ["ended", "failed"]
+
+
+def test_a_run_is_tried_again(login: Login) -> None:
+    login.script(FAILS_ONCE)
+
+    code, said = login.run(*PLAIN, "--retries", "1", "train.py")
+
+    assert code == 0, said
+    assert login.handle.run.attempt == 2
+    assert [login.handle.logs(rank).strip().endswith("attempt-2") for rank in range(2)] == [True, True]
+
+
+def test_the_time_limit_ends_a_run(login: Login) -> None:
+    login.script(SLEEP)
+
+    code, said = login.run(*PLAIN, "--timeout", "1s", "train.py")
+
+    assert (code, login.handle.status) == (124, "failed")
+    assert "the time limit of 1 s was reached" in said
+
+
+def test_a_run_that_is_stopped_may_save_its_work(login: Login) -> None:
+    login.script(SAVES)
+    running = login.begin(*PLAIN, "train.py")
+    login.until_ready()
+
+    running.send_signal(signal.SIGINT)
+    code, said = login.finish(running)
+
+    assert code == 130
+    assert "interrupted" in said
+    assert login.handle.run.state is RunState.CANCELLED
+    # one SIGINT a rank, and none in the middle of what it does about that
+    assert ["saved" in login.handle.logs(rank) for rank in range(2)] == [True, True]
+
+
+def test_a_detached_run_is_followed_from_elsewhere(login: Login) -> None:
+    login.script(SLEEP)
+    code, said = login.run(*PLAIN, "-d", "train.py")
+    assert code == 0, said
+    login.until_ready()
+
+    following = login.start("attach")
+    until(lambda: login.handle.run.state is RunState.RUNNING)
+    code, said = login.finish(login.start("stop"))
+    code, followed = login.finish(following)
+
+    assert "stopped by nbdist stop" in followed
+    assert followed.count("ready") == 2
+
+
+def test_a_run_waits_for_what_another_one_has_and_says_so(login: Login) -> None:
+    login.script("print('done')")
+    login.cluster.call("sbatch", "--exclusive", "-N2", "--output=/dev/null", "--wrap", "sleep 600")
+    until(lambda: "RUNNING" in login.jobs())
+    running = login.begin(*PLAIN, "train.py")
+
+    until(lambda: login.handle.run.queued.startswith("it is next, and waits for nodes"))
+    assert login.handle.status == "pending"
+    login.cluster.call("scancel", "--state=RUNNING", "--user", str(os.getuid()))
+    code, said = login.finish(running)
+
+    assert code == 0, said
+    assert "queued: it is next" in said
+
+
+def test_a_run_that_waits_in_the_queue_is_stopped(login: Login) -> None:
+    login.script(SLEEP)
+    running = login.begin(*PLAIN, "--slurm", "partition=closed", "train.py")
+    until(lambda: "the partition closed is down" in login.handle.run.queued)
+
+    running.send_signal(signal.SIGINT)
+    code, said = login.finish(running)
+
+    assert code == 130, said
+    assert login.handle.run.reason == "interrupted"
+
+
+def test_a_run_that_slurm_can_never_start_ends_and_says_why(login: Login) -> None:
+    login.script(SLEEP)
+
+    code, said = login.run("--nodes", "3", "-n", "1", "--framework", "none", "train.py")
+
+    assert code == 1
+    assert "slurm cannot run it: asks for 3 nodes, the partition main has 2" in said
+
+
+def test_a_job_that_is_refused_leaves_no_run(login: Login) -> None:
+    login.script(SLEEP)
+
+    code, said = login.run(*PLAIN, "--slurm", "partition=nope", "train.py")
+
+    assert code == 1
+    assert "Slurm refused the job: invalid partition specified: nope" in said
+    assert "there are closed, main" in said
+    assert not RunStore(login.home).directories()
+
+
+def test_a_job_that_the_administrator_cancels_says_so(login: Login) -> None:
+    login.script(SLEEP)
+    running = login.begin(*PLAIN, "train.py")
+    login.until_ready()
+
+    login.cluster.call("scancel", login.job)
+    said = login.finish(running)[1]
+
+    assert login.handle.run.state is RunState.CANCELLED
+    assert f"Slurm's job {login.job} was cancelled, and not from here" in said
+
+
+def test_a_job_that_is_put_into_the_queue_again_begins_another_attempt(login: Login) -> None:
+    login.script(SLEEP)
+    login.run(*PLAIN, "-d", "--retries", "1", "train.py")
+    login.until_ready()
+    job = login.job
+
+    login.cluster.call("scontrol", "requeue", job)
+    until(lambda: login.handle.status == "pending")
+    # Slurm lets it wait for two minutes
+    until(lambda: "PENDING" in login.jobs())
+    login.cluster.call("scontrol", "update", f"jobid={job}", "StartTime=now")
+    until(lambda: login.handle.status == "running")
+
+    run = login.handle.run
+    assert run.attempt > 1
+    assert "ready" in (login.handle.directory.rank(1, 1).log).read_text()
+    login.finish(login.start("stop"))
+    assert login.handle.status == "cancelled"
+
+
+def test_a_node_that_dies_ends_the_run_on_the_others(breakable: Login) -> None:
+    breakable.script(SLEEP)
+    running = breakable.begin(*PLAIN, "train.py")
+    breakable.until_ready()
+    child, parent = sorted(breakable.supervisors(1), key=lambda process: -process.pid)
+
+    # it says nothing more, as a machine without power
+    processes.send(parent, signal.SIGSTOP)
+    breakable.cluster.kill("n2")
+    processes.send(child, signal.SIGKILL)
+    processes.send(parent, signal.SIGKILL)
+    code, said = breakable.finish(running)
+
+    assert code == 1
+    assert "node 1 (127.0.0.1) has gone" in said
+
+
+def test_a_run_outlives_the_controller(breakable: Login) -> None:
+    breakable.script("import time; print('ready', flush=True); time.sleep(3)")
+    running = breakable.begin(*PLAIN, "train.py")
+    breakable.until_ready()
+
+    breakable.cluster.kill("slurmctld")
+    code, said = breakable.finish(running)
+
+    assert code == 0, said
+
+
+def test_a_run_ends_with_the_process_that_waits_for_it(login: Login) -> None:
+    login.script(SLEEP)
+    running = login.begin(*PLAIN, "train.py")
+    login.until_ready()
+
+    running.kill()
+    running.wait()
+
+    assert login.handle.wait(20) == "cancelled"
+    assert login.handle.run.reason == "the process that started it ended"
+
+
+def test_who_looks_at_a_run_watches_it_again(login: Login) -> None:
+    login.script(SAVES)
+    login.run(*PLAIN, "-d", "train.py")
+    login.until_ready()
+    watcher = login.handle.run.supervisor
+    assert watcher is not None
+    above = processes.identify(parent_of(watcher.pid))
+    assert above is not None
+
+    processes.send(above, signal.SIGKILL)
+    processes.send(watcher, signal.SIGKILL)
+    until(lambda: not processes.alive(watcher))
+    _, said = login.finish(login.start("stop"))
+
+    assert "cancelled" in said
+    assert login.handle.run.supervisor != watcher
+
+
+def parent_of(pid: int) -> int:
+    with open(f"/proc/{pid}/stat") as file:
+        return int(file.read().rpartition(")")[2].split()[1])
+
+
+def test_no_value_reaches_a_shell(login: Login) -> None:
+    login.script("print('done')", "a $(touch evil); b.py")
+    evil = "comment=$(touch evil);touch evil `touch evil` 'a' \"b\""
+
+    code, said = login.run(*PLAIN, "--slurm", evil, "a $(touch evil); b.py")
+
+    assert code == 0, said
+    assert [path.name for path in login.folder.rglob("evil*")] == []
+
+
+CELL = """
+import os
+from IPython.core.interactiveshell import InteractiveShell
+shell = InteractiveShell.instance()
+shell.run_line_magic("load_ext", "nbdist")
+shell.run_cell_magic("distributed", "--on slurm --nodes 2 -n 1 --no-panel --framework none",
+                     "import os\\nprint('node', os.environ['SLURMD_NODENAME'])")
+"""
+
+
+def test_a_cell_runs_on_two_nodes(login: Login) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", CELL], env=login.environment, cwd=login.folder, capture_output=True, text=True
+    )
+
+    assert "[0] node n1" in done.stdout, done.stderr
+    assert "[1] node n2" in done.stdout
+    spec = json.loads(login.handle.directory.spec.read_text())
+    assert (spec["engine"], spec["nodes"]) == ("slurm", 2)
