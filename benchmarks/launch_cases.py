@@ -297,6 +297,15 @@ class SplitOnFirstRun(ServedKernel):
         return asked
 
 
+def warm(framework: str) -> str:
+    """Ranks that wait, before the clock starts."""
+    return (
+        f"%load_ext nbdist\n%dist_warm {RANKS} --framework {framework}\n"
+        "from nbdist import runner\nassert runner.warm_ranks.wait_until_ready(120)"
+    )
+
+
+WARM = "nbdist warm"
 PADDLE_LIMIT, PADDLE_LAUNCHER = "bare Popen (paddle)", "!paddle.distributed.launch"
 
 CASES = (
@@ -308,6 +317,7 @@ CASES = (
         later=nbdist_torch,
         needs=("torch", "nbdist"),
     ),
+    Case(name=WARM, prepare=warm("torch"), first=nbdist_torch, needs=("torch", "nbdist")),
     Case(name="!torchrun", first=torchrun),
     Case(
         name="notebook_launcher",
@@ -348,6 +358,14 @@ CASES = (
         prepare="%load_ext nbdist",
         first=nbdist_paddle,
         later=nbdist_paddle,
+        needs=("paddle", "nbdist"),
+        limit=PADDLE_LIMIT,
+        launcher=PADDLE_LAUNCHER,
+    ),
+    Case(
+        name="nbdist warm (paddle)",
+        prepare=warm("paddle"),
+        first=nbdist_paddle,
         needs=("paddle", "nbdist"),
         limit=PADDLE_LIMIT,
         launcher=PADDLE_LAUNCHER,

@@ -16,9 +16,8 @@ class Freshness:
 
     def __init__(self, files: Mapping[str, Sequence[int]], path: Sequence[str], cwd: str) -> None:
         self._files = {file: tuple(stamp) for file, stamp in files.items()}
-        self._names = {os.path.basename(file).partition(".")[0] for file in files}
-        self._names |= {part for file in files for part in _packages(file)}
         places = [entry or cwd for entry in path]
+        self._names = {_top(file, places) for file in files}
         self._installed = [place for place in places if _installed(place)]
         self._others = [place for place in places if place not in self._installed]
         self._then = self._seen()
@@ -45,12 +44,18 @@ class Freshness:
             return _stamp(place)
         except OSError:
             return None
-        return sorted(name for name in names if name.partition(".")[0] in self._names)
+        return sorted(name for name in names if _importable(name) and name.partition(".")[0] in self._names)
 
 
-def _packages(file: str) -> list[str]:
-    """The directories above a module that may be packages."""
-    return [part for part in os.path.dirname(file).split(os.sep)[-6:] if part.isidentifier()]
+def _top(file: str, places: Sequence[str]) -> str:
+    """The name by which what is in the file is imported, up to the first dot."""
+    inside = [os.path.relpath(file, place) for place in places if file.startswith(os.path.join(place, ""))]
+    below = min(inside, key=len, default=os.path.basename(file))
+    return below.partition(os.sep)[0].partition(".")[0]
+
+
+def _importable(name: str) -> bool:
+    return name.endswith((".py", ".pyc", ".so")) or "." not in name
 
 
 def _installed(place: str) -> bool:

@@ -26,6 +26,7 @@ from nbdist.store.custody import in_custody
 
 _POLL = 0.05
 _WATCHED = 3.0
+_STARTING = 20.0
 
 
 class RunHandle:
@@ -120,6 +121,8 @@ class RunHandle:
 
 def watch_again(directory: RunDirectory, run: Run) -> None:
     """Let somebody watch a run on an engine whose watcher has gone: it may have ended long ago."""
+    if run.supervisor is None and time.time() - run.spec.created < _STARTING:
+        return  # the first one is on its way
     here = run.spec.detached or run.supervisor_host in ("", os.uname().nodename)
     if here and directory.job.exists() and not in_custody(directory):
         with contextlib.suppress(LaunchError):
@@ -138,7 +141,7 @@ def store() -> RunStore:
 
 def runs() -> list[RunHandle]:
     """Every run of this user, the newest first."""
-    return [RunHandle(directory) for directory in store().directories()]
+    return [_looked_after(directory) for directory in store().directories()]
 
 
 def attach(run: str | None = None) -> RunHandle:
@@ -147,11 +150,20 @@ def attach(run: str | None = None) -> RunHandle:
     Raises UnknownRun.
     """
     if run is not None:
-        return RunHandle(store().find(run))
+        return _looked_after(store().find(run))
     latest = next(iter(store().directories()), None)
     if latest is None:
         raise UnknownRun("there are no runs yet: start one with  %%distributed -n 2")
-    return RunHandle(latest)
+    return _looked_after(latest)
+
+
+def _looked_after(directory: RunDirectory) -> RunHandle:
+    """The run in hand, and somebody who watches it where it is elsewhere."""
+    handle = RunHandle(directory)
+    if directory.job.exists():
+        with contextlib.suppress(UnknownRun):
+            handle.run  # noqa: B018 - looking is enough
+    return handle
 
 
 def request_stop_of(handle: RunHandle, reason: str) -> None:

@@ -29,6 +29,16 @@ if TYPE_CHECKING:
 # that is ignored by default
 SIGNAL = int(signal.SIGRTMIN) + 7 if hasattr(signal, "SIGRTMIN") else 29
 
+# all but ours, and but those that a thread brings upon itself
+_OF_THE_PROGRAM = signal.valid_signals() - {
+    SIGNAL,
+    signal.SIGABRT,
+    signal.SIGBUS,
+    signal.SIGFPE,
+    signal.SIGILL,
+    signal.SIGSEGV,
+}
+
 WAITS = struct.Struct("=QQ")
 """The file of waits: how often was looked at the main thread, and how often it waited for other ranks."""
 
@@ -61,11 +71,16 @@ def listen(directory: str) -> None:
         return
     _introduce(_file, 0)
     _allow_forks()
+    listener = _Listener(directory, _file)
+    # what the program holds back in its own threads is not to come in by this one, which inherits the mask
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _OF_THE_PROGRAM)
     try:
-        _thread.start_new_thread(_Listener(directory, _file).run, ())
+        _thread.start_new_thread(listener.run, ())
     except RuntimeError:
         # no room for another thread: the main thread takes the signal
         return
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _introduce(file: int, thread: int) -> None:

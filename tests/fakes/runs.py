@@ -11,6 +11,7 @@ from nbdist.model import (
     Escalated,
     NodesAwaited,
     ProcessId,
+    Queued,
     RankErrored,
     RankExited,
     RankFinished,
@@ -107,6 +108,10 @@ def resumed(*, time: float = CREATED + 80) -> Resumed:
 
 def remote_rank(rank: int, state: RankState, code: int | None = None) -> RemoteRank:
     return RemoteRank(time=CREATED + 1.0, rank=rank, state=state, code=code)
+
+
+def queued(reason: str, job: str = "7") -> Queued:
+    return Queued(time=CREATED + 1.0, job=job, reason=reason)
 
 
 def nodes_awaited(*nodes: int, hosts: tuple[str, ...] = ()) -> NodesAwaited:

@@ -1,0 +1,210 @@
+"""Ranks that wait for the next run: when some are made ready, when they are used, when they are let go.
+
+There is at most one standby for a kernel. It is used for one run; the next is made when that has ended.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from nbdist import config
+from nbdist.devices.memory import memory_available
+from nbdist.errors import LaunchError, UsageMistake
+from nbdist.frameworks import is_installed
+from nbdist.frameworks.preload import PRELOADED
+from nbdist.options import Options
+from nbdist.runner.fitting import Shape, difference, shape_of
+from nbdist.runner.planning import Plan, plan
+from nbdist.runner.standbys import Standby
+from nbdist.schedulers.local import Submitted
+from nbdist.worker.engagement import ROOM
+
+AUTO, OFF, ALWAYS = "auto", "off", "always"
+MODES = (AUTO, OFF, ALWAYS)
+DEFAULT = OFF
+
+_IMPORTS = 60.0
+"""Seconds that a run waits for ranks that are still importing: they began before it would."""
+
+_MEMORY_A_RANK = 600 << 20
+"""Bytes that must be free for each rank before any is made ready unasked."""
+
+_IDLE = 900.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WarmState:
+    """What there is: ``ranks`` of ``framework`` wait, or why none do. Memory in bytes."""
+
+    mode: str
+    ranks: int = 0
+    framework: str = ""
+    ready: bool = False
+    shared: int = 0
+    private: int = 0
+    reason: str = ""
+
+
+class WarmRanks:
+    """The standby of this process. ``mode`` is what ``%dist_warm`` or NBDIST_WARM has said."""
+
+    def __init__(
+        self, environ: Mapping[str, str] = os.environ, *, stand_by: Callable[..., Standby] = Standby
+    ) -> None:
+        said = environ.get("NBDIST_WARM", DEFAULT)
+        self.mode = said if said in MODES else DEFAULT
+        self._stand_by = stand_by
+        self._standby: Standby | None = None
+        self._asked: tuple[int, str] | None = None
+        self._hopeless: Shape | None = None
+        self._left: list[Submitted] = []
+        self._reason = ""
+
+    def engage(self, planned: Plan, *, warm: bool | None) -> tuple[Standby | None, str]:
+        """Ranks that wait and are those of this run. None where there are none, and why, in words."""
+        if warm is False:
+            return None, ""
+        always = self.mode == ALWAYS
+        if problem := unsuited(planned, idle_too=always):
+            return None, problem if warm or always or self._standby is not None else ""
+        if self._standby is None and always:
+            self._make(planned)
+        standby = self._standby
+        if standby is None:
+            return None, self._reason if warm else ""
+        if problem := self._mismatch(standby, planned):
+            # what was asked for stays; what was only guessed goes
+            if self._asked is None:
+                self.release()
+            return None, problem
+        self._standby = None
+        return standby, ""
+
+    def after(self, planned: Plan, *, warm: bool | None) -> None:
+        """A run has ended: make ranks ready for the next."""
+        if self.mode == OFF and not warm:
+            return
+        if self._standby is not None and not self._standby.gone:
+            return
+        if self._asked is not None:
+            planned = _plan_for(*self._asked)
+        elif self.mode == ALWAYS:
+            return
+        if problem := unsuited(planned):
+            self._reason = problem
+        elif not self._hopeless or difference(self._hopeless, shape_of(planned), frozenset()):
+            self._make(planned)
+
+    def keep(self, count: int, framework: str) -> None:
+        """Keep so many ranks ready from now on. Raises UsageMistake or LaunchError."""
+        planned = _plan_for(count, framework)
+        self.release()
+        self.mode, self._asked = AUTO, (count, framework)
+        self._make(planned)
+
+    def choose(self, mode: str) -> None:
+        """Make ranks ready after a run (auto), or never (off)."""
+        self.mode, self._asked, self._reason = mode, None, ""
+        if mode == OFF:
+            self.release()
+
+    def release(self) -> None:
+        """Let what waits go."""
+        if self._standby is not None:
+            self._standby.leave()
+            self._left.append(self._standby.submitted)
+            self._standby = None
+
+    def wait_until_ready(self, limit: float) -> bool:
+        """Whether there are ranks that wait, now or within ``limit`` seconds."""
+        return self._standby is not None and self._standby.wait_until_ready(limit)
+
+    def collect(self) -> None:
+        """Wait for the processes of standbys that have ended."""
+        self._left = [submitted for submitted in self._left if submitted.process.poll() is None]
+        if self._standby is not None:
+            self._standby.look()
+            if self._standby.gone:
+                self._reason = self._standby.gone
+                # they would end in the same way again
+                self._hopeless = None if self._standby.ready else self._standby.shape
+                self.release()
+
+    def state(self) -> WarmState:
+        self.collect()
+        mode = self.mode if self._asked is None else str(self._asked[0])
+        if self._standby is None:
+            return WarmState(mode=mode, reason=self._reason)
+        shared, private = self._standby.memory()
+        return WarmState(
+            mode=mode,
+            ranks=len(self._standby.shape.ranks),
+            framework=self._standby.shape.framework,
+            ready=self._standby.ready,
+            shared=shared,
+            private=private,
+        )
+
+    def _make(self, planned: Plan) -> None:
+        self.release()
+        available = memory_available()
+        need = _MEMORY_A_RANK * len(planned.spec.ranks)
+        if self._asked is None and available is not None and available < need:
+            self._reason = f"only {available >> 20} MB of memory are free"
+            return
+        self._reason = ""
+        try:
+            self._standby = self._stand_by(planned, idle=_IDLE)
+        except (LaunchError, OSError) as error:
+            self._reason = str(error)
+
+    def _mismatch(self, standby: Standby, planned: Plan) -> str:
+        """Why the ranks that wait cannot be those of this run; empty when they can."""
+        wanted = shape_of(planned)
+        if problem := difference(standby.shape, wanted, frozenset()):
+            return problem
+        if not standby.wait_until_ready(_IMPORTS):
+            return standby.gone or "the ranks that wait are still importing"
+        return difference(standby.shape, wanted, standby.reads) or standby.check()
+
+
+def unsuited(planned: Plan, *, idle_too: bool = False) -> str:
+    """Why a run of this kind starts cold; empty when it need not. ``idle_too``: also where there is nothing
+    to import ahead, and so nothing to gain."""
+    spec = planned.spec
+    if sys.platform != "linux" or not hasattr(os, "pidfd_open"):
+        return "only Linux can keep ranks waiting"
+    if any(rank.device.kind != "cpu" for rank in spec.ranks):
+        return "ranks on GPUs start cold: waiting is not proven with CUDA"
+    if spec.nodes > 1 or spec.engine:
+        return "a run on other machines starts cold"
+    if len(os.fsencode(str(config.home()))) > ROOM // 2:
+        return "the path of the runs is too long"
+    if spec.framework not in PRELOADED and not idle_too:
+        return "the program imports neither torch nor paddle"
+    return ""
+
+
+def _plan_for(count: int, framework: str) -> Plan:
+    """A run of no program: what its ranks are before they have one."""
+    name = framework or next((name for name in PRELOADED if is_installed(name)), "")
+    if not name or not is_installed(name):
+        raise UsageMistake(
+            f"{name or 'neither torch nor paddle'} is not installed: nothing can be kept ready"
+        )
+    return plan(Options(nproc=count, framework=name), cell="", cwd=os.getcwd(), python_path=sys.path)
+
+
+ranks = WarmRanks()
+
+
+def describe_warm(state: WarmState) -> list[str]:
+    """The state in a line, or none where nothing is to be said."""
+    if state.ranks:
+        doing = "wait" if state.ready else "are importing"
+        cost = f"{state.shared >> 20} MB of memory, {state.private >> 20} MB of them private"
+        return [f"warm: {state.ranks} ranks of {state.framework} {doing} for the next run ({cost})"]
+    return [f"warm: no ranks wait: {state.reason}"] if state.reason and state.mode != OFF else []

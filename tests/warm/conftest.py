@@ -1,0 +1,71 @@
+"""Ranks that wait, as a kernel would keep them, and the cells that they run."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from nbdist import options, processes, runner
+from nbdist.runner.planning import Plan
+from nbdist.runner.standbys import Standby
+
+MakePlan = Callable[..., Plan]
+
+
+@pytest.fixture
+def make_plan(home: Path, tmp_path: Path) -> MakePlan:
+    """The plan of a cell; ``environ`` is set besides what there is."""
+
+    def make(line: str, cell: str = "import torch", cwd: Path = tmp_path, **environ: str) -> Plan:
+        return runner.plan(
+            options.parse(line),
+            cell=cell,
+            cwd=str(cwd),
+            python_path=["", *sys.path],
+            environ={**os.environ, "OMP_NUM_THREADS": "1", **environ},
+        )
+
+    return make
+
+
+@pytest.fixture
+def stand_by() -> Iterator[Callable[[Plan], Standby]]:
+    """Ranks that wait, ready; those that are left at the end are let go."""
+    made: list[Standby] = []
+
+    def make(plan: Plan, idle: float = 900.0) -> Standby:
+        made.append(Standby(plan, idle=idle))
+        assert made[-1].wait_until_ready(90.0), made[-1].gone
+        return made[-1]
+
+    yield make
+    for standby in made:
+        with contextlib.suppress(OSError):
+            standby.leave()
+        standby.submitted.process.wait(20)
+
+
+@pytest.fixture
+def run_on(stand_by: Callable[[Plan], Standby]) -> Callable[[Standby, Plan], runner.RunHandle]:
+    """Start a run with ranks that wait."""
+
+    def run(standby: Standby, plan: Plan) -> runner.RunHandle:
+        directory = runner.store().create(plan.spec, plan.cell)
+        assert standby.check() == ""
+        assert standby.go(directory, plan.environment)
+        return runner.RunHandle(directory)
+
+    return run
+
+
+def processes_of(standby: Standby) -> list[processes.ProcessId]:
+    """Keeper, supervisor and ranks of a standby."""
+    pid = standby.submitted.process.pid
+    keeper = processes.identify(pid)
+    assert keeper is not None
+    return [keeper, *processes.descendants(pid)]

@@ -1,0 +1,107 @@
+"""What a program can see of itself, as JSON: the same in a rank that is started and in one that waited."""
+
+import inspect
+import json
+import multiprocessing
+import os
+import pickle
+import random
+import resource
+import signal
+import sys
+import threading
+import traceback
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch.utils.data import DataLoader, Dataset
+
+
+class Squares(Dataset):
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, index):
+        return index * index
+
+
+def double(value):
+    return 2 * value
+
+
+def loaded(context):
+    return [
+        int(x)
+        for batch in DataLoader(Squares(), 4, num_workers=1, multiprocessing_context=context)
+        for x in batch
+    ]
+
+
+def lines():
+    try:
+        raise ValueError("seen")
+    except ValueError:
+        return [line for line in traceback.format_exc().splitlines() if "runs" not in line]
+
+
+def main():
+    here = sys.modules["__main__"]
+    seen = {
+        "name": [
+            __name__,
+            os.path.basename(__file__),
+            os.path.basename(here.__file__),
+            here.__dict__ is globals(),
+        ],
+        "dunders": [
+            repr(__spec__),
+            repr(__package__),
+            repr(__doc__),
+            repr(__cached__),
+            type(__loader__).__name__,
+        ],
+        "argv": sys.argv[1:],
+        "flags": repr(sys.flags),
+        "path": sys.path,
+        "source": [inspect.getsource(double), inspect.getsource(Squares)],
+        "pickled": [pickle.loads(pickle.dumps(double))(4), Squares.__module__],
+        "lines": lines(),
+        "cwd": os.getcwd(),
+        "environment": {
+            key: value
+            for key, value in sorted(os.environ.items())
+            if "PORT" not in key and not key.startswith("NBDIST_R") and not key.startswith("PADDLE")
+        },
+        "signals": {
+            n.name: str(signal.getsignal(n)) for n in sorted(signal.valid_signals()) if hasattr(n, "name")
+        },
+        "blocked": sorted(map(str, signal.pthread_sigmask(signal.SIG_BLOCK, ()))),
+        "limits": [
+            resource.getrlimit(getattr(resource, n)) for n in dir(resource) if n.startswith("RLIMIT_")
+        ],
+        "umask": [line for line in Path("/proc/self/status").read_text().splitlines() if "Umask" in line],
+        "session": [os.getsid(0) == os.getpid(), os.getpgrp() == os.getpid()],
+        "files": sorted(
+            os.path.basename(os.readlink(f"/proc/self/fd/{fd}")).split("[")[0]
+            for fd in os.listdir("/proc/self/fd")
+            if os.path.exists(f"/proc/self/fd/{fd}")
+        ),
+        "streams": [
+            [s.encoding, s.errors, s.line_buffering, s.write_through, s.isatty(), type(s.buffer).__name__]
+            for s in (sys.stdin, sys.stdout, sys.stderr)
+        ],
+        "hooks": [sys.excepthook is sys.__excepthook__, sys.displayhook is sys.__displayhook__],
+        "threads": [threading.active_count(), torch.get_num_threads()],
+        "method": multiprocessing.get_start_method(allow_none=True),
+        "loaders": {context: loaded(context) for context in ("fork", "spawn", "forkserver")},
+        "compiled": torch.compile(double, backend="eager")(torch.ones(1)).item(),
+        "group": dist.is_initialized(),
+        "run": os.environ["NBDIST_RUN_DIR"].encode() in Path("/proc/self/environ").read_bytes(),
+    }
+    print("SEEN", json.dumps(seen))
+    print("RANDOM", random.random(), torch.rand(1).item(), torch.initial_seed())
+
+
+if __name__ == "__main__":
+    main()

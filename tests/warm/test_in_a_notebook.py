@@ -1,0 +1,72 @@
+"""Warm ranks as whoever types sees them."""
+
+from __future__ import annotations
+
+import re
+import sys
+
+import pytest
+
+from nbdist import processes
+from tests.magics.conftest import Kernel, kernel, leaves_nothing_in
+from tests.programs import until
+
+__all__ = ["kernel", "leaves_nothing_in"]
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="ranks wait on Linux alone")
+
+# what waited has more imported than the program asks for
+CELL = "{}\nimport sys\nprint('waited', 'torch._dynamo' in sys.modules)\nimport torch"
+
+
+def waited(kernel: Kernel, line: str) -> tuple[set[str], str]:
+    """Whether the ranks of a cell had waited, and all that was said."""
+    reply = kernel.run(CELL.format(f"%%distributed {line} --no-panel"))
+    assert reply.status == "ok", reply.traceback
+    return set(re.findall(r"waited (\w+)", reply.stdout)), reply.stdout
+
+
+def until_ready(kernel: Kernel) -> str:
+    said = ""
+
+    def ready() -> bool:
+        nonlocal said
+        said = kernel.run("%dist_warm").stdout
+        return "wait for the next run" in said
+
+    until(ready, 60.0)
+    return said
+
+
+def test_after_the_first_run_the_next_one_finds_its_ranks_ready(kernel: Kernel) -> None:
+    assert "no ranks wait" in kernel.run("%dist_warm auto").stdout
+    assert waited(kernel, "-n 2")[0] == {"False"}
+
+    said = until_ready(kernel)
+    assert re.search(r"2 ranks of torch .* \((\d+) MB of memory, (\d+) MB of them private", said)
+    assert said.strip() in kernel.run("%dist_status").stdout
+
+    assert waited(kernel, "-n 2")[0] == {"True"}
+
+    until_ready(kernel)
+    ranks, output = waited(kernel, "-n 2 --env KINETO_LOG_LEVEL=5")
+    assert ranks == {"False"}
+    assert "cold start: KINETO_LOG_LEVEL is not what it was when torch was imported" in output
+
+    until_ready(kernel)
+    assert waited(kernel, "-n 2 --cold")[0] == {"False"}
+    kernel.run("import nbdist.runner.warm as w; pid = w.ranks._standby.submitted.process.pid")
+    pid = int(kernel.run("print(pid)").stdout)
+    there = [processes.identify(pid), *processes.descendants(pid)]
+    assert len(there) == 4
+
+    assert "no ranks wait" in kernel.run("%dist_warm off").stdout
+
+    until(lambda: not [one for one in there if one is not None and processes.alive(one)])
+    assert waited(kernel, "-n 2")[0] == {"False"}
+    assert "no ranks wait" in kernel.run("%dist_warm").stdout
+
+
+@pytest.mark.parametrize("line", ["many", "0", "2 --framework jax"])
+def test_a_mistake_is_answered_with_how_it_is_written(kernel: Kernel, line: str) -> None:
+    assert "%dist_warm [N|auto|off]" in kernel.run(f"%dist_warm {line}").stderr

@@ -1,0 +1,138 @@
+"""When ranks are made ready, used and let go."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from functools import partial
+
+import pytest
+
+from nbdist import runner
+from nbdist.devices.memory import memory_available
+from nbdist.model import Device
+from nbdist.runner.warm import WarmRanks
+from tests.fakes.standbys import FakeStandby
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="ranks wait on Linux alone")
+
+
+def pool(mode: str = "auto", **more: object) -> WarmRanks:
+    return WarmRanks({"NBDIST_WARM": mode}, stand_by=partial(FakeStandby, **more))
+
+
+def test_after_a_run_as_many_ranks_are_ready_for_the_next(make_plan) -> None:
+    ranks = pool()
+    assert ranks.engage(make_plan("-n 2"), warm=None) == (None, "")
+
+    ranks.after(make_plan("-n 2"), warm=None)
+    state = ranks.state()
+    standby, cold = ranks.engage(make_plan("-n 2"), warm=None)
+
+    assert (state.ranks, state.framework, state.ready) == (2, "torch", True)
+    assert (standby is not None, cold) == (True, "")
+    assert ranks.engage(make_plan("-n 2"), warm=None) == (None, "")
+
+
+def test_unless_somebody_says_otherwise_no_ranks_are_made_ready() -> None:
+    assert WarmRanks({}).mode == WarmRanks({"NBDIST_WARM": "nonsense"}).mode == "off"
+
+
+def test_off_makes_nothing_ready_and_lets_go_of_what_is(make_plan) -> None:
+    ranks = pool("off")
+    ranks.after(make_plan("-n 2"), warm=None)
+    assert ranks.state().ranks == 0
+
+    ranks.after(make_plan("-n 2"), warm=True)
+    assert ranks.state().ranks == 2
+    ranks.choose("off")
+    assert ranks.state().ranks == 0
+
+
+def test_cold_uses_nothing_and_keeps_what_waits(make_plan) -> None:
+    ranks = pool()
+    ranks.after(make_plan("-n 2"), warm=None)
+
+    assert ranks.engage(make_plan("-n 2"), warm=False) == (None, "")
+    assert ranks.state().ranks == 2
+
+
+def test_ranks_that_do_not_fit_are_let_go_and_the_reason_is_said(make_plan) -> None:
+    ranks = pool()
+    ranks.after(make_plan("-n 2"), warm=None)
+
+    standby, cold = ranks.engage(make_plan("-n 3"), warm=None)
+
+    assert (standby, cold) == (None, "-n 2 is what waits")
+    assert ranks.state().ranks == 0
+
+
+def test_what_was_asked_for_stays_when_another_run_comes(make_plan, home) -> None:
+    ranks = pool()
+    ranks.keep(2, "torch")
+
+    assert ranks.engage(make_plan("-n 3"), warm=None)[1] == "-n 2 is what waits"
+    ranks.after(make_plan("-n 3"), warm=None)
+
+    assert ranks.state().ranks == 2
+
+
+def test_a_check_that_fails_means_a_cold_start(make_plan) -> None:
+    ranks = pool(problem="numpy has changed since it was imported")
+    ranks.after(make_plan("-n 2"), warm=None)
+
+    assert ranks.engage(make_plan("-n 2"), warm=None) == (None, "numpy has changed since it was imported")
+
+
+def test_what_cannot_be_imported_is_not_tried_after_every_run(make_plan) -> None:
+    ranks = pool(gone="rank 0 has 2 threads", ready=False)
+    ranks.after(make_plan("-n 2"), warm=None)
+    assert ranks.state().reason == "rank 0 has 2 threads"
+
+    ranks.after(make_plan("-n 2"), warm=None)
+    assert ranks._standby is None
+
+    ranks.after(make_plan("-n 3"), warm=None)
+    assert ranks._standby is not None
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        pytest.param("gpu", "GPU", id="a GPU"),
+        pytest.param("none", "neither torch nor paddle", id="no framework"),
+    ],
+)
+def test_what_starts_cold_says_so_where_warm_was_asked_for(make_plan, change: str, reason: str) -> None:
+    planned = make_plan("-n 1", "print(1)" if change == "none" else "import torch")
+    if change == "gpu":
+        on_gpu = replace(planned.spec.ranks[0], device=Device(kind="gpu"))
+        planned = replace(planned, spec=replace(planned.spec, ranks=(on_gpu,)))
+
+    assert reason in pool().engage(planned, warm=True)[1]
+    assert pool().engage(planned, warm=None) == (None, "")
+
+
+def test_what_there_is_is_said_in_a_line(make_plan) -> None:
+    ranks = pool()
+    assert runner.describe_warm(ranks.state()) == []
+
+    ranks.after(make_plan("-n 2"), warm=None)
+
+    said = "warm: 2 ranks of torch wait for the next run (500 MB of memory, 400 MB of them private)"
+    assert runner.describe_warm(ranks.state()) == [said]
+
+
+def test_memory_is_what_the_control_group_leaves(tmp_path) -> None:
+    group = tmp_path / "sys/fs/cgroup/box"
+    group.mkdir(parents=True)
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/meminfo").write_text("MemTotal: 9 kB\nMemAvailable: 4000 kB\n")
+    assert memory_available(tmp_path) == 4_096_000
+
+    (tmp_path / "proc/self/cgroup").write_text("0::/box\n")
+    (group / "memory.max").write_text("3000\n")
+    (group / "memory.current").write_text("2500\n")
+    (group / "memory.stat").write_text("anon 1\ninactive_file 400\n")
+
+    assert memory_available(tmp_path) == 900

@@ -1,0 +1,187 @@
+"""A program cannot tell ranks that waited from ranks that were started for it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nbdist import processes, runner
+from tests.programs import FAMILY, MEMBERS, family_of, left_of, until, until_ready
+from tests.warm.conftest import processes_of
+
+pytestmark = [
+    pytest.mark.usefixtures("leaves_nothing"),
+    pytest.mark.skipif(sys.platform != "linux", reason="ranks wait on Linux alone"),
+]
+
+PROBE = (Path(__file__).parent / "probe.py").read_text()
+RANDOM = """
+import random, torch
+print(random.random(), torch.rand(1).item())
+"""
+
+
+def told(handle: runner.RunHandle, rank: int = 0) -> dict:
+    lines = [line for line in handle.logs(rank).splitlines() if line.startswith("SEEN ")]
+    assert lines, handle.logs(rank)
+    return json.loads(lines[0][5:])
+
+
+def test_a_program_sees_the_same_warm_and_cold(make_plan, stand_by, run_on) -> None:
+    plan = make_plan('-n 2 --args "--lr 0.1" --env LR=3', PROBE)
+    standby = stand_by(make_plan("-n 2", "import torch"))
+
+    warm = run_on(standby, plan)
+    warm.wait(90)
+    cold = runner.start(make_plan('-n 2 --args "--lr 0.1" --env LR=3', PROBE), warm=False)
+    cold.wait(90)
+
+    assert (warm.status, cold.status) == ("succeeded", "succeeded"), warm.logs(0) + cold.logs(0)
+    for rank in (0, 1):
+        seen, expected = told(warm, rank), told(cold, rank)
+        # children are found by it; of a process that waited it is written there later
+        assert seen["run"]
+        assert seen == expected
+
+
+def test_no_two_ranks_draw_the_same_numbers(make_plan, stand_by, run_on) -> None:
+    plan = make_plan("-n 2", RANDOM)
+
+    handle = run_on(stand_by(plan), plan)
+
+    assert handle.wait(60) == "succeeded"
+    drawn = [number for rank in (0, 1) for number in handle.logs(rank).split()]
+    assert len(set(drawn)) == len(drawn) == 4
+
+
+def test_what_a_framework_says_while_it_is_imported_is_in_the_log(
+    make_plan, stand_by, run_on, tmp_path
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text("import sys\nprint('hello from the start', file=sys.stderr)\n")
+    plan = make_plan("-n 1", "print('and then')", PYTHONPATH=str(tmp_path))
+
+    handle = run_on(stand_by(plan), plan)
+
+    assert handle.wait(60) == "succeeded"
+    assert handle.logs(0).split("\n")[:2] == ["hello from the start", "and then"]
+
+
+@pytest.mark.parametrize(
+    ("cell", "code"),
+    [
+        pytest.param("import atexit, sys\natexit.register(print, 'flushed')\nsys.exit(7)", 7, id="exit"),
+        pytest.param("import atexit\natexit.register(print, 'flushed')\n1/0", 1, id="exception"),
+        pytest.param(
+            "import torch\nclass A:\n    def __del__(self): print('flushed')\na = A(); a.me = a",
+            0,
+            id="cycle",
+        ),
+        pytest.param("import os\nprint('flushed')\nos.kill(os.getpid(), 9)", -9, id="signal"),
+    ],
+)
+def test_the_end_of_a_rank_is_whole(make_plan, stand_by, run_on, cell: str, code: int) -> None:
+    plan = make_plan("-n 1", cell)
+
+    handle = run_on(stand_by(plan), plan)
+
+    handle.wait(60)
+    assert handle.run.ranks[0].code == code
+    assert "flushed" in handle.logs(0)
+
+
+def test_a_retry_gets_new_processes(make_plan, stand_by, run_on) -> None:
+    plan = make_plan("-n 2 --retries 1", "import os\nassert 'attempt-2' in os.environ['NBDIST_RANK_DIR']")
+    standby = stand_by(plan)
+    waited = {process.pid for process in processes_of(standby)}
+
+    handle = run_on(standby, plan)
+
+    assert handle.wait(60) == "succeeded"
+    assert not waited & {rank.process.pid for rank in handle.run.ranks}
+
+
+def test_a_kernel_that_is_killed_leaves_no_ranks_that_wait(home: Path, tmp_path: Path) -> None:
+    program = """
+import os, sys
+from nbdist import options, runner
+from nbdist.runner.standbys import Standby
+standby = Standby(runner.plan(options.parse("-n 2"), cell="pass", cwd=".", python_path=sys.path), idle=900.0)
+print(standby.submitted.process.pid, standby.wait_until_ready(90), flush=True)
+os.fork() or os.setsid()  # what holds its sockets open
+sys.stdin.read()
+"""
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    owner = subprocess.Popen(
+        [sys.executable, "-c", program],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
+    )
+    assert owner.stdin is not None
+    assert owner.stdout is not None
+    pid, ready = owner.stdout.readline().split()
+    there = [processes.identify(int(pid)), *processes.descendants(int(pid))]
+    assert (ready, len(there)) == ("True", 4)
+
+    owner.kill()
+    owner.wait()
+
+    until(lambda: not [one for one in there if one is not None and processes.alive(one)])
+    owner.stdin.close()
+    owner.stdout.close()
+
+
+@pytest.mark.parametrize("victim", [0, 1, 2], ids=["keeper", "supervisor", "rank"])
+def test_a_standby_that_dies_is_no_standby(make_plan, stand_by, victim: int) -> None:
+    standby = stand_by(make_plan("-n 2", "pass"))
+    there = processes_of(standby)
+
+    processes.send(there[victim], signal.SIGKILL)
+    until(lambda: not processes.alive(there[victim]) and (standby.look() or standby.gone))
+
+    assert standby.check() != ""
+    standby.submitted.process.wait(20)
+    until(lambda: not [one for one in there if processes.alive(one)])
+
+
+def test_a_warm_run_whose_supervisor_is_killed_leaves_nothing(make_plan, stand_by, run_on) -> None:
+    plan = make_plan("-n 2", FAMILY)
+    standby = stand_by(plan)
+    handle = run_on(standby, plan)
+    until_ready(handle)
+    known = family_of(handle)
+    assert len(known) == 2 + 2 * MEMBERS
+
+    supervisor = handle.run.supervisor
+    assert supervisor is not None
+    processes.send(supervisor, signal.SIGKILL)
+
+    assert handle.wait(20) == "lost"
+    until(lambda: not left_of(handle, known))
+
+
+def test_a_warm_run_that_lost_everybody_is_mended(make_plan, stand_by, run_on) -> None:
+    plan = make_plan(
+        "-n 1", "import os, time\nif os.fork() == 0:\n    os.setsid()\nprint('ready')\ntime.sleep(600)"
+    )
+    standby = stand_by(plan)
+    handle = run_on(standby, plan)
+    until_ready(handle)
+
+    keeper, *_ = there = processes_of(standby)
+    supervisor = handle.run.supervisor
+    assert supervisor is not None
+    processes.send(keeper, signal.SIGSTOP)
+    processes.send(supervisor, signal.SIGKILL)
+    processes.send(keeper, signal.SIGKILL)
+
+    until(lambda: handle.status == "lost")
+    until(lambda: not [one for one in there if processes.alive(one)])
+    assert processes.marked("NBDIST_RUN_DIR", str(handle.directory.path)) == []
