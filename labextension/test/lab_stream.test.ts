@@ -121,7 +121,7 @@ test('rows are handed on, nonsense is not, and a run that has gone says why', ()
   expect(stream.problemOf(RUN)).toBe('it was removed');
 });
 
-test('of a short log all older lines are asked for, of a long one what the reader comes to', () => {
+test('of a short log all older lines are asked for, of a long one what the reader comes to', async () => {
   const { server, stream, make } = fakeService();
   const model = stream.watch(RUN, make);
   const socket = server.lastSocket;
@@ -143,7 +143,43 @@ test('of a short log all older lines are asked for, of a long one what the reade
   expect(pulls).toHaveLength(5);
 
   older.wanted(null);
+  expect(pulls).toHaveLength(5); // those that have come are not all in their places
+  await new Promise<void>(placed => model.log.subscribe(() => model.log.placing || placed()));
+  older.wanted(null);
   older.wanted(null);
   expect(pulls).toHaveLength(6);
   expect(pulls.at(-1)).toEqual([9_000_000 - 6 * 4000, 4000]);
+});
+
+test('lines that are renumbered are pulled by their own numbers', () => {
+  const { server, stream, make } = fakeService();
+  const model = stream.watch(RUN, make);
+  const pulls: number[] = [];
+  const older = new OlderLines(model, (_rank, first) => pulls.push(first) > 0);
+  server.lastSocket.onopen!();
+  server.lastSocket.receive(...update(5_000_000, ['the', 'end'], { provisional: [0] }));
+  older.advance();
+  older.wanted(null);
+  expect(pulls).toEqual([]);
+
+  server.lastSocket.receive(...update(40_002, ['more'], { provisional: [], moved: [[0, -4_960_000]] }));
+  older.advance();
+
+  expect(pulls).toEqual([36_000]);
+  expect([model.log.rank(0).line(40_000), model.log.rank(0).next]).toEqual(['the', 40_003]);
+});
+
+test('lines that nobody will renumber are forgotten with the socket they came over', async () => {
+  const { server, stream, clock, make } = fakeService();
+  const model = stream.watch(RUN, make);
+  server.lastSocket.onopen!();
+  server.lastSocket.receive(...update(5_000_000, ['the', 'end'], { provisional: [0] }));
+
+  server.lastSocket.close();
+  await clock.pass(1000);
+  server.lastSocket.onopen!();
+  expect(server.lastSocket.sent).toContainEqual({ kind: 'watch', run_id: RUN, from: 'tail' });
+  server.lastSocket.receive(...update(40_000, ['the', 'end']));
+
+  expect([model.log.rank(0).line(40_001), model.log.rank(0).lines]).toEqual(['end', 2]);
 });

@@ -98,6 +98,10 @@ class RankFollower:
         """Bytes of the log that were not read yet."""
         return max(0, self._stream.size - self._stream.offset)
 
+    def renumber(self, by: int) -> None:
+        """The next line has a number that is greater by so much."""
+        self._count += by
+
     def skip(self, keep: int) -> None:
         """Go on ``keep`` bytes before the end; the next delta says how much was passed over."""
         if passed := self._stream.skip_to_tail(keep):

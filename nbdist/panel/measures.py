@@ -33,6 +33,8 @@ _BACKLOG = 2_000  # points in one look, after which the next one looks again
 _MESSAGE = 500
 
 _PRINTED_BYTES = 16 * 1024  # of a log, in one go
+_PRINTED_MOST = 512 * 1024  # of a log without numbers, in one go
+_PRINTED_ROOM = 16 * 1024 * 1024  # at the ends of all logs: what stands before is not looked through
 _PRINTED_TURN = 0.01  # seconds of a core at a look, after which the other ranks wait for the next one
 _PRINTED_SHARE = 0.05  # of a core, at most, for numbers that are only printed: a log may hold nothing else
 _PRINTED_LIMIT = 3.0  # seconds for those of a run that has ended
@@ -64,8 +66,9 @@ class Measures:
         self.behind = False
         """Whether the run has ended and more of its points are to be read."""
 
-    def look(self, run: Run, deltas: Iterable[LogDelta], now: float) -> None:
-        """Take what is new. Where there is much, and once the run has ended, every look reads on."""
+    def look(self, run: Run, deltas: Iterable[LogDelta], now: float, *, prints: bool = True) -> None:
+        """Take what is new. Where there is much, and once the run has ended, every look reads on. Without
+        ``prints`` logs are not looked through for numbers: the next look does it."""
         if run.attempt != self._attempt:
             self._begin_attempt(run)
         for delta in deltas:
@@ -77,12 +80,12 @@ class Measures:
             # what a process that was left behind goes on to write is not waited for
             self._looks_left -= 1
             self.behind = self._read() > 0 and self._looks_left > 0
-            self.behind |= self._take_printed(self._prints.rest())
-        elif not 0 <= now - self._looked < _PERIOD:
-            if self._read() < _BACKLOG:
-                self._looked = now
-            self._take_printed(self._prints.next(now))
-        elif self._prints.begun:
+            self.behind |= not prints or self._take_printed(self._prints.rest())
+            return
+        due = not 0 <= now - self._looked < _PERIOD
+        if due and self._read() < _BACKLOG and prints:
+            self._looked = now
+        if prints and (due or self._prints.begun):
             self._take_printed(self._prints.next(now))
 
     def needs(self, run: Run) -> bool:
@@ -168,6 +171,8 @@ class Prints:
     def begin(self, files: Mapping[int, RankDirectory]) -> None:
         """Read the logs of another attempt."""
         self._logs = {rank: ScrapedMetrics(f.log, LogTimes(f.log_times)) for rank, f in files.items()}
+        for log in self._logs.values():
+            log.skip_to_tail(_PRINTED_ROOM // len(files))
         self._recorded = {rank: set() for rank in files}
         self._due = []
 
@@ -192,7 +197,11 @@ class Prints:
         spent = 0.0
         self._due = self._due or list(self._logs)
         while self._due and spent < _PRINTED_TURN:
-            yield from self._read(self._due.pop(0))
+            rank = self._due.pop(0)
+            if found := self._read(rank):
+                yield rank, found
+            elif self._logs[rank].waiting:
+                self._due.append(rank)
             spent = self._clock() - started
         self._spent += spent
         if not self._due:
@@ -203,13 +212,14 @@ class Prints:
         """What a run that has ended still has to say, of each rank a part; nothing when it took too long."""
         if self._left > 0:
             started = self._clock()
-            for rank in self._logs:
-                yield from self._read(rank)
+            for rank, log in self._logs.items():
+                if (found := self._read(rank)) or log.waiting:
+                    yield rank, found
             self._left -= self._clock() - started
 
-    def _read(self, rank: int) -> Iterator[tuple[int, list[MetricPoint]]]:
-        if found := self._logs[rank].read(_PRINTED_BYTES):
-            yield rank, merge_points([], found, tags=self._recorded[rank])
+    def _read(self, rank: int) -> list[MetricPoint]:
+        found = self._logs[rank].read(_PRINTED_BYTES, most=_PRINTED_MOST)
+        return merge_points([], found, tags=self._recorded[rank])
 
 
 class FailureWatch:

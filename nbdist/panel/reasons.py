@@ -43,8 +43,10 @@ _ZH: tuple[tuple[str, str], ...] = (
     (r"Slurm's job (.+) was cancelled, and not from here", r"Slurm 作业 \1 已被取消(并非在此处取消)"),
     (r"the job's time is over: (\S+ \S+) asks Slurm for more", r"作业的时限已到:可用 \1 申请更长时间"),
     (r"a node of the job failed(.*)", r"作业的一个节点出现故障\1"),
-    (r"slurm cannot run it: asks for (\d+) nodes, the partition (.+) has (\d+)",
-     r"Slurm 无法运行:需要 \1 个节点,而分区 \2 只有 \3 个"),
+    (
+        r"slurm cannot run it: asks for (\d+) nodes, the partition (.+) has (\d+)",
+        r"Slurm 无法运行:需要 \1 个节点,而分区 \2 只有 \3 个",
+    ),
     (r"slurm put the job into its queue again", "Slurm 已将作业重新排队"),
 )
 _PATTERNS = [(re.compile(english, re.DOTALL), chinese) for english, chinese in _ZH]

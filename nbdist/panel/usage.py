@@ -39,6 +39,8 @@ class UsageWatch:
 
     def look(self, run: Run) -> Mapping[int, RankUsage]:
         """What each live rank on this machine uses now."""
+        if run.spec.engine:
+            return {}  # its machines are others, and so are their GPUs
         self._gpus = frozenset(r.spec.device.index for r in run.ranks if r.spec.device.kind == "gpu")
         holders = self._holders() if self._gpus else []
         found: dict[int, RankUsage] = {}

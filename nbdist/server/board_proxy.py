@@ -7,10 +7,12 @@ import re
 from dataclasses import dataclass
 from http.client import parse_headers
 from io import BytesIO
+from urllib.parse import urlsplit
 
 from jupyter_server.auth.decorator import authorized
 from jupyter_server.base.handlers import JupyterHandler
 from tornado import web
+from tornado.httputil import HTTPServerRequest
 from tornado.iostream import StreamClosedError
 
 from nbdist.board import BoardRoute
@@ -71,11 +73,11 @@ class BoardProxy(JupyterHandler):
         await self._hand_on()
 
     def check_xsrf_cookie(self) -> None:
-        """The page is VisualDL's and knows no such token, but a browser says where a POST comes from. There
-        is nothing that it could change."""
-        known = getattr(self, "_jupyter_current_user", None) is not None  # else it is asked too early
+        """The page is VisualDL's and knows no such token, which JupyterHub wants even of what only reads.
+        But a browser says where a request comes from, and there is nothing that it could change."""
+        known = getattr(self, "_jupyter_current_user", None) is not None  # else it is asked early
         sent = self.request.method == "POST" and "Origin" in self.request.headers
-        if known and sent and self.check_origin():
+        if _of_own_page(self.request) or (known and sent and self.check_origin()):
             return
         super().check_xsrf_cookie()
 
@@ -152,6 +154,14 @@ class BoardProxy(JupyterHandler):
             return  # the browser has gone
         except (asyncio.TimeoutError, OSError):
             self.detach().close()  # half an answer must not look like a whole one
+
+
+def _of_own_page(request: HTTPServerRequest) -> bool:
+    """Whether a page of this very server asks, as the browser says and no script can."""
+    if (site := request.headers.get("Sec-Fetch-Site")) is not None:
+        return site == "same-origin"
+    # a browser says it over https, or to its own machine, alone
+    return urlsplit(request.headers.get("Origin", "")).netloc.lower() == request.host.lower()
 
 
 async def _read_head(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Answer:

@@ -58,7 +58,20 @@ class Pause:
     paused: bool
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Numbering:
+    """The lines of ``provisional`` ranks have numbers that are too great, for all lines before them are not
+    counted yet. ``moved``: ranks whose lines have been counted since; the numbers of those that were sent
+    change by so much, before the lines of this update come."""
+
+    provisional: tuple[int, ...] = ()
+    moved: tuple[tuple[int, int], ...] = ()
+
+
 Said = Union[WatchRun, Unwatch, Ack, Pull, WatchList, UnwatchList, Pause]
+
+
+NUMBERED = Numbering()
 
 
 def frame(header: Mapping[str, Any], buffers: Sequence[bytes] = ()) -> bytes:
@@ -67,9 +80,12 @@ def frame(header: Mapping[str, Any], buffers: Sequence[bytes] = ()) -> bytes:
     return b"".join((_HEADER.pack(len(text)), text, *buffers))
 
 
-def update_frame(run_id: str, update: Update, *, pulled: bool = False) -> bytes:
+def update_frame(
+    run_id: str, update: Update, numbering: Numbering = NUMBERED, *, pulled: bool = False
+) -> bytes:
     content, buffers = encode(update)
-    return frame({**content, "run_id": run_id, "pulled": pulled}, buffers)
+    about = {"provisional": numbering.provisional, "moved": numbering.moved}
+    return frame({**content, **about, "run_id": run_id, "pulled": pulled}, buffers)
 
 
 def split_frame(data: bytes) -> tuple[dict[str, Any], list[bytes]]:

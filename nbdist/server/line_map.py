@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
+from collections.abc import Callable
 from pathlib import Path
 
 from nbdist.store import LogLines, LogStream
@@ -32,6 +33,19 @@ class LineMap:
             pass
         at = bisect_right(self._offsets, offset) - 1
         return self._offsets[at], self._numbers[at]
+
+    def count_to(self, offset: float, time_up: Callable[[], bool]) -> bool:
+        """Count to the byte ``offset``, or to the end; False when there was not time enough."""
+        while self._offsets[-1] < offset and self._go_on():
+            if time_up():
+                return False
+        return True
+
+    def number_at(self, offset: int) -> int:
+        """The number of the line that begins at ``offset``, where a line does begin."""
+        begin, number = self.before(offset)
+        data = LogStream(self._path, begin).read(offset - begin)
+        return number + _count(data, len(data))
 
     def near(self, offset: int) -> tuple[int, int]:
         """The last begin of a line at or before ``offset``; one further back among lines that are long."""
@@ -70,9 +84,7 @@ class LineMap:
             return self._pass_long_line(data)
         if not end:
             return False
-        long = _has_long_line(data, end)
-        count = len(LogLines().feed(data[:end])) if long else data.count(b"\n", 0, end)
-        self._note(start + end, count)
+        self._note(start + end, _count(data, end))
         return True
 
     def _pass_long_line(self, data: bytes) -> bool:
@@ -90,6 +102,12 @@ class LineMap:
     def _note(self, offset: int, count: int) -> None:
         self._offsets.append(offset)
         self._numbers.append(self._numbers[-1] + count)
+
+
+def _count(data: bytes, end: int) -> int:
+    """The lines in ``data`` up to ``end``, which is the end of one."""
+    long = _has_long_line(data, end)
+    return len(LogLines().feed(data[:end])) if long else data.count(b"\n", 0, end)
 
 
 def _has_long_line(data: bytes, end: int) -> bool:

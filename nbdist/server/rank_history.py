@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from nbdist.panel.following import LogDelta, RankFollower
 from nbdist.panel.protocol import LogChunk
 from nbdist.server.line_map import LineMap
-from nbdist.store import LogTimes, RankDirectory, RunDirectory
+from nbdist.store import LogStream, LogTimes, RankDirectory, RunDirectory
 
 _BITE = 64 * 1024
 
@@ -43,6 +45,19 @@ class RankHistory:
             self.parts.append(
                 Part(len(self.parts) + 1, base, files, LineMap(files.log), LogTimes(files.log_times))
             )
+
+    def reach_in_turns(self, attempt: int, time_up: Callable[[], bool]) -> bool:
+        """``reach`` in several calls; False while there was not time enough."""
+        while len(self.parts) < attempt:
+            if not self.parts[-1].lines.count_to(math.inf, time_up):
+                return False
+            self.reach(len(self.parts) + 1)
+        return True
+
+    def bytes_before(self, attempt: int) -> int:
+        """Bytes in the logs of the attempts before this one."""
+        logs = (self._directory.rank(self.rank, before).log for before in range(1, attempt))
+        return sum(LogStream(log).size for log in logs)
 
     def follower(self, part: Part, offset: int, first: int) -> RankFollower:
         """A reader from the byte ``offset`` on, which is the begin of the line ``first`` of all."""

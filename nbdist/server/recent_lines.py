@@ -32,6 +32,11 @@ class RecentLines:
         self.next = number
         self.partial = ""
 
+    def renumber(self, by: int) -> None:
+        """Every line has a number that is greater by so much."""
+        self._chunks = deque(replace(chunk, first=chunk.first + by) for chunk in self._chunks)
+        self.next += by
+
     @property
     def first(self) -> int:
         """The number of the first line that is here."""

@@ -20,6 +20,7 @@ from nbdist.store.run_store import RUN_ID
 
 _END = 4096  # bytes of a journal, in which its last event is
 _ROWS = 1000
+_SETTLED = 3.0  # seconds after which the directory of runs shows by its time that it has changed again
 _FRESH = 2.0  # seconds for which the row of a run that goes on is true enough
 
 
@@ -54,6 +55,8 @@ class RunList:
         self._clock = clock
         self._lock = threading.Lock()
         self._known: OrderedDict[str, _Known] = OrderedDict()
+        self._all: list[RunDirectory] = []
+        self._changed: float | None = None
 
     def directory(self, run_id: str) -> RunDirectory | None:
         """The directory of a run; None when there is none, or when it is another user's."""
@@ -70,7 +73,7 @@ class RunList:
         """The first runs that have ended, those older than ``before``; without it, all that go on first."""
         words = search.lower().split()
         with self._lock:
-            directories = [directory for directory in self._store.directories() if self._ours(directory)]
+            directories = self._directories()
             run_ids = frozenset(directory.run_id for directory in directories)
             self._forget_others(run_ids)
             live = [directory for directory in directories if self._goes_on(directory)]
@@ -90,6 +93,19 @@ class RunList:
     def row(self, directory: RunDirectory, run: Run) -> RunRow:
         """The row of a run that stands so now."""
         return row_of(run, directory, self._clock())
+
+    def _directories(self) -> list[RunDirectory]:
+        """Those of all runs of this user, the newest first; looked up again when one has come or gone."""
+        try:
+            changed = os.stat(self._store.runs).st_mtime
+        except OSError:
+            return []
+        if changed != self._changed:
+            self._all = [directory for directory in self._store.directories() if self._ours(directory)]
+            # what has come just now may not be written yet, and another may come in the same moment
+            settled = self._clock() - changed > _SETTLED
+            self._changed = changed if settled else None
+        return self._all
 
     def _ours(self, directory: RunDirectory) -> bool:
         return self.directory(directory.run_id) is not None

@@ -13,8 +13,7 @@ from nbdist.panel.measures import FailureWatch, Measures
 from nbdist.panel.protocol import LogChunk
 from nbdist.panel.stalling import StallReader
 from nbdist.panel.view import RunView, view_of
-from nbdist.server.rank_history import RankHistory
-from nbdist.server.recent_lines import RecentLines
+from nbdist.server.rank_tail import RankTail
 from nbdist.store import RunDirectory, RunReader
 
 # bytes of the logs of all ranks
@@ -25,59 +24,7 @@ _ENDS = _LOOK_BYTES // 2  # what a look begins with where it passes over the res
 _LEAST = 16 * 1024
 _MANY_RANKS = 16  # above, a view is made once a second
 _VIEW_PERIOD = 1.0
-
-
-class RankTail:
-    """The end of one rank's log: what was written lately is in memory, what came before can be read."""
-
-    def __init__(self, rank: int, directory: RunDirectory, *, created: float, room: int) -> None:
-        self.rank = rank
-        self.recent = RecentLines(rank, room)
-        self.last_line = ""
-        self.behind = False
-        """Whether more was waiting than the last look took."""
-        self.history = RankHistory(rank, directory, created=created)
-        self._follower = self.history.follower(self.history.parts[0], 0, 0)
-
-    @property
-    def waiting(self) -> int:
-        return self._follower.waiting
-
-    def begin(self, attempt: int) -> None:
-        """Read this attempt's log from its start on; what came before is history."""
-        self.history.reach(attempt)
-        part = self.history.parts[-1]
-        self._follower = self.history.follower(part, 0, part.base)
-        self.recent.begin(part.base)
-
-    def skip(self, keep: int) -> None:
-        """Go on about ``keep`` bytes before the end."""
-        if self.waiting <= keep:
-            return
-        part = self.history.parts[-1]
-        offset, number = part.lines.near(self._follower.offset + self.waiting - keep)
-        if offset > self._follower.offset:
-            self._follower = self.history.follower(part, offset, part.base + number)
-            self.recent.begin(part.base + number)
-
-    def go_on(self, attempt: int, moment: float) -> list[LogDelta]:
-        """The next attempt has begun: the rest of the last log, and a line that parts the two. When there
-        was an attempt between them, it is history."""
-        if attempt > self.history.parts[-1].attempt + 1:
-            self.begin(attempt)
-            return []
-        self.history.reach(attempt)
-        delta = self._follower.go_on(self.history.parts[-1].files, attempt, moment)
-        self.recent.add(delta)
-        return [delta]
-
-    def read(self, limit: int, moment: float, *, final: bool) -> LogDelta | None:
-        delta = self._follower.read(limit, moment, final=final)
-        if delta is not None:
-            self.recent.add(delta)
-            self.last_line = self._follower.last_line or self.last_line
-            self.behind = delta.behind
-        return delta
+_COUNT_TURN = 0.05  # seconds of a core at a look, in which the lines before the ends are counted
 
 
 class RunTail:
@@ -106,7 +53,7 @@ class RunTail:
         with self.lock:
             run = self._look_at_run()
             if run is not None and self._measures is not None:
-                self._measures.look(run, [], self._clock())
+                self._measures.look(run, [], self._clock(), prints=False)
                 self._make_view(run, self._measures)
             return run
 
@@ -116,18 +63,22 @@ class RunTail:
             run = self._look_at_run()
             if run is None or self._measures is None:
                 return False
-            now = self._clock()
+            now, first = self._clock(), not self.ranks
             deltas, behind = self._read_logs(run, now if run.ended is None else min(now, run.ended))
-            self._measures.look(run, deltas, now)
+            self._measures.look(run, deltas, now, prints=not first)
             self._make_view(run, self._measures)
-            self.done = run.state.terminal and not behind and not self._measures.behind
+            # the ends are to be seen before they are numbered
+            counted = not self._uncounted if first else self._count()
+            self.done = run.state.terminal and not behind and not self._measures.behind and counted
             return True
 
     def lines(self, rank: int, first: int, count: int, room: int) -> list[LogChunk]:
         """Lines from disk: up to ``count`` from ``first`` on, in about ``room`` bytes; none when there are
-        no such lines, or no such rank."""
+        no such lines, or no such rank, or while its lines are still being counted."""
         with self.lock:
             if rank not in self.ranks or self.run is None:
+                return []
+            if self.ranks[rank].provisional:
                 return []
             ended = self.run.state.terminal
             return self.ranks[rank].history.read(first, count, room, self._clock(), ended=ended)
@@ -157,6 +108,15 @@ class RunTail:
                 deltas.append(delta)
         return deltas, behind
 
+    @property
+    def _uncounted(self) -> list[RankTail]:
+        return [tail for tail in self.ranks.values() if tail.provisional]
+
+    def _count(self) -> bool:
+        """Go on to count lines; whether all are counted."""
+        end = time.thread_time() + _COUNT_TURN
+        return all(tail.count(lambda: time.thread_time() >= end) for tail in self._uncounted)
+
     def _begin_attempt(self, run: Run, moment: float) -> list[LogDelta]:
         self._attempt = run.attempt
         if self.ranks:
@@ -164,8 +124,7 @@ class RunTail:
         room = max(_LEAST, _KEPT // max(1, len(run.ranks)))
         for rank in run.ranks:
             tail = RankTail(rank.rank, self.directory, created=run.spec.created, room=room)
-            tail.begin(run.attempt)
-            tail.skip(max(_LEAST, _ENDS // max(1, len(run.ranks))))
+            tail.begin_at_end(run.attempt, max(_LEAST, _ENDS // max(1, len(run.ranks))))
             self.ranks[rank.rank] = tail
         return []
 

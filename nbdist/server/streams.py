@@ -247,4 +247,4 @@ def _timed_look(tail: RunTail) -> tuple[bool, float]:
 
 def _next_frame(watcher: Watcher) -> bytes | None:
     update = watcher.watch.update(time.monotonic())
-    return None if update is None else update_frame(watcher.run_id, update)
+    return None if update is None else update_frame(watcher.run_id, update, watcher.watch.numbering)

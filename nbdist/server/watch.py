@@ -6,7 +6,9 @@ from collections.abc import Mapping
 
 from nbdist.panel.protocol import LogChunk, Update
 from nbdist.panel.queues import ChartQueue, ViewQueue
-from nbdist.server.run_tail import RankTail, RunTail
+from nbdist.server.frames import Numbering
+from nbdist.server.rank_tail import RankTail
+from nbdist.server.run_tail import RunTail
 
 UNDER_WAY = 2
 """Updates that a page may have got without saying that it has taken them in."""
@@ -28,8 +30,11 @@ class Watch:
         """As in the last update."""
         self.more = False
         """Whether there was more to send than the last update holds."""
+        self.numbering = Numbering()
+        """Of the lines in the last update."""
         self._cell: str | None = cell
         self._next = dict(have or {})
+        self._provisional: set[int] = set()
         self._partials: dict[int, str] = {}
         self._times: dict[int, float] = {}
         self._views = ViewQueue()
@@ -56,7 +61,7 @@ class Watch:
             view = self._views.take(tail.view, now, again=False)
             charts = self._charts.take(now, again=first)
             chunks = self._chunks()
-        if view is None and not charts and not chunks:
+        if view is None and not charts and not chunks and not self.numbering.moved:
             return None
         cell, self._cell = self._cell, None
         return Update(view=view, chunks=chunks, complete_until=self.complete_until, charts=charts, cell=cell)
@@ -66,14 +71,30 @@ class Watch:
         chunks: list[LogChunk] = []
         unsent: list[float] = []
         self.more = False
+        moved = self._renumber(tails)
         for tail in tails:
+            if tail.provisional and tail.rank not in self._provisional:
+                if tail.rank in self._next:
+                    # the page has numbers that will not change: these would not go with them
+                    unsent.append(self._times.get(tail.rank, 0.0))
+                    continue
+                self._provisional.add(tail.rank)
             chunks += self._of_rank(tail, len(tails))
             left = self._next[tail.rank] < tail.recent.next
             self.more |= left
             if left or tail.behind:
                 unsent.append(self._times.get(tail.rank, 0.0))
         self.complete_until = min(unsent, default=None)
+        self.numbering = Numbering(provisional=tuple(self._provisional), moved=moved)
         return chunks
+
+    def _renumber(self, tails: list[RankTail]) -> tuple[tuple[int, int], ...]:
+        """By how much the lines that the page has of some ranks are to be renumbered."""
+        counted = [tail for tail in tails if tail.rank in self._provisional and not tail.provisional]
+        for tail in counted:
+            self._provisional.discard(tail.rank)
+            self._next[tail.rank] += tail.moved
+        return tuple((tail.rank, tail.moved) for tail in counted)
 
     def _of_rank(self, tail: RankTail, ranks: int) -> list[LogChunk]:
         recent = tail.recent

@@ -6,6 +6,8 @@ import codecs
 import os
 from pathlib import Path
 
+_BITE = 16 * 1024
+
 
 class LogStream:
     """The bytes of one log, read forward from ``offset``. The file may not exist yet, or any more."""
@@ -38,11 +40,14 @@ class LogStream:
         before, size = self.offset, self.size
         if size - self.offset <= length:
             return 0
-        self.offset = size - length
-        data = self.read(length)
-        # not the newline that ends the log: a last line longer than the tail is shown by its end
-        start = data.find(b"\n", 0, -1) + 1
-        self.offset = size - length + start
+        self.offset = start = size - length
+        while data := self.read(min(_BITE, size - self.offset)):
+            if end := data.find(b"\n") + 1:
+                found = self.offset - len(data) + end
+                # not the newline that ends the log: a last line longer than the tail is shown by its end
+                start = found if found < size else start
+                break
+        self.offset = start
         return self.offset - before
 
 

@@ -87,16 +87,25 @@ class ScrapedMetrics:
         self._stream.skip_to_tail(length)
         self._start = self._stream.offset
 
-    def read(self, limit: int = 1 << 20) -> list[MetricPoint]:
+    @property
+    def waiting(self) -> int:
+        """Bytes of the log that were not read yet."""
+        return max(0, self._stream.size - self._stream.offset)
+
+    def read(self, limit: int = 1 << 20, *, most: float = math.inf) -> list[MetricPoint]:
         """The points that are new since the last call, from at most about ``limit`` bytes of the log.
 
-        Empty when there are none yet. A bar's state is a point when the bar has moved on, and a line when
-        it has ended; what stays as it is counts when the log did not grow between two calls.
+        Empty when there are none yet, or none in about ``most`` bytes. A bar's state is a point when the bar
+        has moved on, and a line when it has ended; what stays as it is counts when the log did not grow
+        between two calls.
         """
+        begun = self._stream.offset
         while data := self._stream.read(limit):
             self._look_at_clock()
             if points := self._take(self._tail + data):
                 return points
+            if self._stream.offset - begun >= most:
+                return []
         size = self._start + len(self._tail)
         waited, self._idle_at = self._idle_at == size, size
         return self._wait_no_longer() if waited else []

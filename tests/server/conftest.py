@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,7 @@ class Page:
         self.lists: list[dict[str, Any]] = []
         self.others: list[dict[str, Any]] = []
         self.acknowledges = True
+        self.provisional: set[int] = set()
 
     async def say(self, kind: str, **more: Any) -> None:
         await self.socket.write_message(json.dumps({"kind": kind, **more}))
@@ -61,12 +63,26 @@ class Page:
         if header["kind"] == "update":
             update = decode(header, buffers)
             assert isinstance(update, Update)
+            if not header["pulled"]:
+                self._renumber(dict(header["moved"]))
+                self.provisional = set(header["provisional"])
             (self.pulled if header["pulled"] else self.updates).append(update)
             if self.acknowledges and not header["pulled"]:
                 await self.say("ack", run_id=header["run_id"])
         else:
             (self.lists if header["kind"] == "runs" else self.others).append(header)
         return header
+
+    def _renumber(self, moved: dict[int, int]) -> None:
+        self.updates = [
+            replace(
+                update,
+                chunks=[
+                    replace(chunk, first=chunk.first + moved.get(chunk.rank, 0)) for chunk in update.chunks
+                ],
+            )
+            for update in self.updates
+        ]
 
     async def until(self, condition: Callable[[], object], limit: float = 30.0) -> None:
         async def listen() -> None:

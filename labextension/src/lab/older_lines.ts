@@ -31,6 +31,9 @@ export class OlderLines {
 
   /** The reader looks at a place where lines are missing, of this rank or of any. */
   wanted(selected: number | null): void {
+    if (this.run.log.placing) {
+      return; // what has come is to stand in its place before more comes, or it never would
+    }
     const ranks = selected === null ? this.run.log.ranks : [selected];
     ranks.forEach(rank => this.ask(rank));
   }
@@ -57,7 +60,10 @@ export class OlderLines {
   }
 
   private lastGap(rank: number): { end: number; missing: number } | null {
-    const { blocks } = this.run.log.rank(rank);
+    const { blocks, provisional } = this.run.log.rank(rank);
+    if (provisional) {
+      return null;
+    }
     for (let at = blocks.length - 1; at >= 0; at--) {
       const { first, missing } = blocks[at]!;
       if (missing > 0) {

@@ -49,6 +49,7 @@ export class Runs {
   private cancelPoll: (() => void) | null = null;
   private cancelSearch: (() => void) | null = null;
   private asleep = false;
+  private begun = false;
   private loading = false;
   private cached: { version: number; rows: readonly RunRow[] } = { version: -1, rows: [] };
 
@@ -99,10 +100,18 @@ export class Runs {
     return this.known.get(runId);
   }
 
+  /** Ask for the first page, unless somebody has. */
+  async begin(): Promise<void> {
+    if (!this.begun) {
+      await this.refresh();
+    }
+  }
+
   /** Ask for the first page. What the stream brings afterwards is added to it. */
   async refresh(): Promise<void> {
     this.cancelPoll?.();
     this.cancelPoll = null;
+    this.begun = true;
     const { search } = this;
     try {
       const page = await this.client.runs({ limit: PAGE, search });

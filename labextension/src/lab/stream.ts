@@ -50,6 +50,10 @@ export function readFrame(frame: ArrayBuffer): { header: Record<string, unknown>
   return { header, buffers };
 }
 
+const numbers = (list: unknown): number[] => (Array.isArray(list) ? list.map(Number) : []);
+const pairs = (list: unknown): [number, number][] =>
+  Array.isArray(list) ? list.map(pair => numbers(pair) as [number, number]) : [];
+
 export class Stream {
   /** whether the server is being heard */
   open = false;
@@ -203,7 +207,9 @@ export class Stream {
     const watch = this.watches.get(runId);
     const message = decode(header, buffers);
     if (watch && message) {
+      pairs(header['moved']).forEach(([rank, by]) => watch.model.log.renumber(rank, by));
       watch.model.receive(message);
+      numbers(header['provisional']).forEach(rank => (watch.model.log.rank(rank).provisional = true));
     }
     if (header['pulled'] !== true) {
       this.send({ kind: 'ack', run_id: runId });
@@ -220,7 +226,13 @@ export class Stream {
 
   private sendWatch(runId: string, watch: Watch): void {
     const { log } = watch.model;
-    const known = log.ranks.map(rank => [rank, log.rank(rank).next] as const);
+    if (log.provisional) {
+      // numbers of another connection: nobody will say what they become
+      log.forget();
+    }
+    const known = log.ranks
+      .filter(rank => log.rank(rank).next > 0)
+      .map(rank => [rank, log.rank(rank).next] as const);
     watch.gone = null;
     this.send({
       kind: 'watch',

@@ -43,6 +43,10 @@ export class EntryRows {
     if (!block || number < block.first) {
       return { kind: 'dropped', rank: log.rank, line: number, ranks: null, time: NaN, text: '', amount: 1 };
     }
+    if (bits & MISSING && !block.missing) {
+      // lines have come in between and are not in their places yet
+      return { ...log.placeholder(block, -1), kind: 'missing', amount: log.missingBefore(number) };
+    }
     if (bits & ~SET) {
       return log.placeholder(block, bits & SKIPPED || !block.skipped ? -1 : -2);
     }

@@ -43,6 +43,15 @@ export class Entries {
     }
   }
 
+  /** The lines of a rank have numbers that differ by `by`. */
+  renumber(rank: number, by: number): void {
+    for (let at = 0; at < this.length; at++) {
+      if (this.rank.items[at] === rank) {
+        this.line.items[at]! += by;
+      }
+    }
+  }
+
   dropFront(count: number): void {
     this.rank.splice(0, count, []);
     this.line.splice(0, count, []);

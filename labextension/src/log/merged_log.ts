@@ -109,6 +109,26 @@ export class MergedLog implements LogRows {
     this.place(Number.MAX_VALUE, () => false);
   }
 
+  /** The lines of a rank have numbers that differ by `by` from those before. */
+  renumber(rank: number, by: number): void {
+    const { main, mending } = this;
+    main.entries.renumber(rank, by);
+    mending?.merge.entries.renumber(rank, by);
+  }
+
+  /** Begin again: the ranks have forgotten their lines. */
+  forget(): void {
+    const { entries, cursors } = this.main;
+    const rows = this.count;
+    entries.dropFront(entries.length);
+    entries.firstError = -1;
+    this.shown.dropped = this.leftOut = 0;
+    this.mending = null;
+    const begins = cursors.map(({ log }) => cursorAt(log, 0));
+    this.main = new Merge(entries, new Fold(entries, this.sets), begins, this.unpacked);
+    this.watchers.tell(0, rows, 0);
+  }
+
   /** Forget entries whose lines have been dropped, at the front. */
   dropFront(): void {
     const { rank, line, length } = this.main.entries;

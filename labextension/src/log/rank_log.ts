@@ -28,6 +28,8 @@ export class RankLog implements LogRows {
   next = 0;
   /** lines known to be missing */
   missing = 0;
+  /** whether lines have numbers that are too great: how many come before them is not known yet */
+  provisional = false;
   /** rows of blocks that changed: as `watch`, not counting the row of dropped lines */
   onSplice: RowsListener = () => undefined;
   private announced = 0;
@@ -44,6 +46,34 @@ export class RankLog implements LogRows {
     /** a block will not grow any more */
     private readonly onClosed: (block: Block) => void,
   ) {}
+
+  /** Lines get numbers that differ by `by`, which are theirs for good: those before them have been counted. */
+  renumber(by: number): void {
+    this.provisional = false;
+    for (const block of this.blocks) {
+      block.first += by;
+    }
+    this.next += by;
+    this.announced += by;
+    this.skippedAhead.line += by;
+    this.firstErrorLine += this.firstErrorLine < 0 ? 0 : by;
+    const oldest = this.blocks[0];
+    if (oldest) {
+      oldest.missing += by;
+      this.missing += by;
+    }
+  }
+
+  /** Forget all lines: they come again, with other numbers. */
+  forget(): void {
+    const rows = this.count;
+    this.blocks.splice(0).forEach(block => this.unpacked.forget(block));
+    this.first = this.next = this.announced = this.missing = this.known = this.errors = 0;
+    this.firstErrorLine = this.skippedAhead.line = -1;
+    this.partial = '';
+    this.provisional = this.inTraceback = false;
+    this.watchers.tell(0, rows, 0);
+  }
 
   get incomplete(): boolean {
     return this.missing > 0 || this.announced > this.next;
@@ -125,8 +155,17 @@ export class RankLog implements LogRows {
       ranks: this.sets.single(this.rank),
       time: NaN,
       text: '',
-      amount: skipped ? block.skipped : block.missing,
+      amount: skipped ? block.skipped : this.provisional ? NaN : block.missing,
     };
+  }
+
+  /** Lines missing in the last gap before a line. */
+  missingBefore(line: number): number {
+    let at = this.indexOfLine(line);
+    while (at >= 0 && !this.blocks[at]?.missing) {
+      at--;
+    }
+    return this.blocks[at]?.missing ?? 0;
   }
 
   locate(at: number, place: Place): void {

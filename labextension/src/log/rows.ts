@@ -3,7 +3,7 @@ import type { Block } from './block';
 import type { RankSet } from './rank_sets';
 
 /**
- * `missing`: `amount` lines have not come. `skipped`: `amount` bytes of the log were passed over.
+ * `missing`: `amount` lines have not come, NaN or 0 when that is not known (yet). `skipped`: `amount` bytes of the log were passed over.
  * `dropped`: `amount` lines had to go again to bound the page's memory.
  */
 export interface LogRow {

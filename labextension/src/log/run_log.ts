@@ -21,6 +21,8 @@ export interface RunLogOptions {
 
 export class RunLog {
   readonly all: MergedLog;
+  /** whether lines that have come are being put in their places */
+  placing = false;
   /** long work over this log: packing, merging, searching */
   readonly slices: Slices;
   private readonly logs = new Map<number, RankLog>();
@@ -47,6 +49,28 @@ export class RunLog {
       this.inbox.receive(deltas, completeUntil, timeUp);
       return this.merge(timeUp);
     }, this.merge);
+  }
+
+  /** Lines that have come of a rank have numbers that differ by `by`. */
+  renumber(rank: number, by: number): void {
+    this.inbox.readOn(() => false);
+    this.rank(rank).renumber(by);
+    this.all.renumber(rank, by);
+  }
+
+  /** Whether lines have come that are still to be renumbered. */
+  get provisional(): boolean {
+    return [...this.logs.values()].some(log => log.provisional);
+  }
+
+  /** Forget all lines: they come again. */
+  forget(): void {
+    this.inbox.readOn(() => false);
+    this.closed.length = 0;
+    this.logs.forEach(log => log.forget());
+    this.packed = 0;
+    this.all.forget();
+    this.notify();
   }
 
   /** The log of a rank; empty while none of its lines has come. */
@@ -96,6 +120,7 @@ export class RunLog {
     const read = this.inbox.readOn(timeUp);
     this.all.limit = this.inbox.limit;
     const done = this.all.advance(timeUp) && read;
+    this.placing = !done;
     const now = this.turns.now();
     // what is merged in many turns is not drawn after each of them
     if (done || now - this.notified >= BETWEEN_DRAWINGS) {

@@ -54,7 +54,9 @@ export const en: LogWords = {
   lines: (count, folded) => `${number(count)} line${s(count)}${folded ? `, ${number(folded)} folded` : ''}`,
   newLines: count => `${number(count)} new`,
   missing: count =>
-    `… ${number(count)} line${s(count)} ${count === 1 ? 'has' : 'have'} not reached this page; %dist_logs has them`,
+    !count
+      ? '… lines have not reached this page; %dist_logs has them'
+      : `… ${number(count)} line${s(count)} ${count === 1 ? 'has' : 'have'} not reached this page; %dist_logs has them`,
   skipped: bytes => `… ${number(bytes)} bytes are not shown here; %dist_logs has them`,
   dropped: count =>
     `… ${number(count)} earlier line${s(count)} ${count === 1 ? 'is' : 'are'} no longer in this page; %dist_logs has them`,
@@ -85,7 +87,10 @@ export const zh: LogWords = {
   noDifferences: '所有进程的输出相同。',
   lines: (count, folded) => `${number(count)} 行${folded ? `,${number(folded)} 行已折叠` : ''}`,
   newLines: count => `${number(count)} 行新输出`,
-  missing: count => `… 有 ${number(count)} 行未到达此页面;用 %dist_logs 查看`,
+  missing: count =>
+    !count
+      ? '… 有若干行未到达此页面;用 %dist_logs 查看'
+      : `… 有 ${number(count)} 行未到达此页面;用 %dist_logs 查看`,
   skipped: bytes => `… 此处略过 ${number(bytes)} 字节;用 %dist_logs 查看`,
   dropped: count => `… 较早的 ${number(count)} 行已不在此页面;用 %dist_logs 查看`,
   more: characters => `… 还有 ${number(characters)} 个字符`,

@@ -5,6 +5,7 @@ import { ITranslator } from '@jupyterlab/translation';
 
 import { languageOf, WORDS, type Language } from '../../words';
 import { Client, type Server } from '../client';
+import { whenIdle } from '../idle';
 import { Runs } from '../runs';
 import { Stream } from '../stream';
 import { IRunService } from '../tokens';
@@ -22,8 +23,8 @@ const plugin: JupyterFrontEndPlugin<IRunService> = {
     const runs = new Runs(client, stream);
     const language = spoken(translator);
     document.addEventListener('visibilitychange', () => runs.sleep(document.hidden));
-    // the page's own start comes first
-    void app.restored.then(() => runs.refresh());
+    // the page's own start comes first; a view that is seen earlier asks itself
+    void whenIdle(app).then(() => runs.begin());
     return { client, stream, runs, language, words: LAB_WORDS[language], panelWords: WORDS[language] };
   },
 };

@@ -31,6 +31,7 @@ const plugin: JupyterFrontEndPlugin<void> = {
   ): void => {
     addCommands(app, service);
     const sidebar = new ViewWidget(async () => {
+      void service.runs.begin();
       const { Sidebar } = await import('../views/Sidebar');
       const execute = (command: string, args: object): void =>
         void app.commands.execute(command, { ...args });

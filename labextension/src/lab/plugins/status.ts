@@ -4,6 +4,7 @@ import { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { IStatusBar } from '@jupyterlab/statusbar';
 import { createElement } from 'react';
 
+import { whenIdle } from '../idle';
 import { COMMANDS, IRunService } from '../tokens';
 import { ViewWidget } from './view_widget';
 
@@ -31,7 +32,7 @@ const plugin: JupyterFrontEndPlugin<void> = {
     });
     item.removeClass('nbdist-place');
     // the page's own start comes first
-    void app.restored.then(() => bar.registerStatusItem('nbdist:status', { item, align: 'left', rank: 80 }));
+    void whenIdle(app).then(() => bar.registerStatusItem('nbdist:status', { item, align: 'left', rank: 80 }));
   },
 };
 
