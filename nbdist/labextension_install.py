@@ -1,4 +1,4 @@
-"""Puts the page's extension where this user's Jupyter looks for it.
+"""Puts the page's extension, and those that draw widgets, where this user's Jupyter looks for them.
 
 For a Jupyter server that runs in another environment than nbdist, and whose environment this user cannot
 change: the page then has the extension after it is loaded again, without a restart of the server.
@@ -10,13 +10,18 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from nbdist.errors import UsageMistake
 
+WIDGETS = ("@jupyter-widgets/jupyterlab-manager", "anywidget")
+"""The page's extensions without which it draws no widget; pip brings them beside nbdist."""
+
 _NAME = "nbdist"
 _BUILT = Path(__file__).parent / "labextension"
+# the latter: pip install --target
+_PREFIXES = (Path(sys.prefix), Path(__file__).parents[1])
 
 
 def jupyter_data(environment: Mapping[str, str] = os.environ) -> Path:
@@ -46,12 +51,31 @@ def install(data: Path | None = None) -> Path:
     """
     if not (_BUILT / "package.json").is_file():
         raise UsageMistake("this checkout of nbdist has no built page: run  make  in it")
-    folder = (data or jupyter_data()) / "labextensions"
-    place = folder / _NAME
-    folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{_NAME}-", dir=folder) as beside:
-        shutil.copytree(_BUILT, Path(beside) / "new")
+    place = (data or jupyter_data()) / "labextensions" / _NAME
+    _replace(place, _BUILT)
+    return place
+
+
+def install_widgets(data: Path | None = None, prefixes: Sequence[Path] = _PREFIXES) -> list[Path]:
+    """Copies what draws widgets from this environment into ``data``; where they are now.
+
+    Raises UsageMistake where this environment has none, and OSError where ``data`` cannot be written.
+    """
+    places = []
+    for name in WIDGETS:
+        found = [prefix / "share/jupyter/labextensions" / name for prefix in prefixes]
+        built = next((path for path in found if (path / "package.json").is_file()), None)
+        if built is None:
+            raise UsageMistake(f"this environment has no {name}: %pip install jupyterlab_widgets anywidget")
+        places.append((data or jupyter_data()) / "labextensions" / name)
+        _replace(places[-1], built)
+    return places
+
+
+def _replace(place: Path, built: Path) -> None:
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{place.name}-", dir=place.parent) as beside:
+        shutil.copytree(built, Path(beside) / "new")
         if place.is_symlink() or place.exists():
             place.rename(Path(beside) / "old")
         (Path(beside) / "new").rename(place)
-    return place

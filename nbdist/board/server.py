@@ -34,6 +34,10 @@ READY = b"ready\n"
 _ANSWER_SECONDS = 2.0
 _VIEWER_SECONDS = 30.0
 _LOG_TAIL = 2000  # characters
+_MAIN = """\
+import os, runpy, sys
+sys.path += [entry for entry in sys.argv.pop(1).split(os.pathsep) if entry not in sys.path]
+runpy.run_module("nbdist.board", run_name="__main__", alter_sys=True)"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,14 +221,17 @@ def _private_directory(home: Path) -> BoardDirectory:
 
 
 def _start(home: Path, directory: BoardDirectory, idle_seconds: float) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "nbdist.board", str(home.absolute())]
+    # nbdist may lie where only this notebook's sys.path.append() leads; behind everything else, so that it
+    # hides nothing
+    path = os.pathsep.join(entry for entry in sys.path if os.path.isabs(entry))
+    command = [sys.executable, "-c", _MAIN, path, str(home.absolute())]
     command += ["--idle-seconds", str(idle_seconds)]
     environment = {k: v for k, v in os.environ.items() if k != "VISUALDL_RUN_PREFIX"}
     log = os.open(directory.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
         started = subprocess.Popen(
             command,
-            # python -m looks for modules here first, and a notebook's folder may hold a random.py
+            # python -c looks for modules here first, and a notebook's folder may hold a random.py
             cwd=directory.path,
             env=environment,
             stdin=subprocess.DEVNULL,

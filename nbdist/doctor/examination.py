@@ -13,7 +13,7 @@ from nbdist.doctor.gpus import examine_gpus
 from nbdist.doctor.host import examine_host
 from nbdist.doctor.machine import examine_machine
 from nbdist.doctor.network import examine_host_name, examine_loopback, examine_settings
-from nbdist.doctor.notebook import examine_notebook, examine_server
+from nbdist.doctor.notebook import examine_notebook, examine_page, examine_server
 from nbdist.doctor.packages import IMPORT_SECONDS, examine_framework, examine_python
 from nbdist.doctor.report import SECTIONS, Entry, Level, Report
 from nbdist.doctor.smoke import LIMIT, examine_board_start, examine_runs
@@ -52,6 +52,7 @@ def probes() -> list[Probe]:
         Probe(section="network", title="settings", look=examine_settings),
         Probe(section="notebook", title="extensions", look=examine_notebook),
         Probe(section="notebook", title="server", look=examine_server),
+        Probe(section="notebook", title="the server's JupyterLab", look=examine_page, limit=15.0),
         Probe(section="board", title="VisualDL", look=examine_board),
     ]
 

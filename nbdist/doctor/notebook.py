@@ -15,8 +15,10 @@ from nbdist import processes
 from nbdist.diagnosis.checks.builds import version_of
 from nbdist.diagnosis.checks.removed import at_least
 from nbdist.doctor.report import Entry, Level
+from nbdist.labextension_install import WIDGETS as EXTENSIONS_OF_WIDGETS
 
 LABEXTENSION = "labextension"
+WIDGETS = "widgets"
 """What ``--fix`` can copy, see ``repairs``."""
 
 _ANSWER_SECONDS = 2.0
@@ -121,13 +123,7 @@ def examine_server(
     ask: Callable[[str, str], int] | None = None,
 ) -> Iterator[Entry]:
     """The Jupyter server of this kernel, or those of this user: base URL, whether nbdist is loaded."""
-    if runtime is None:
-        from jupyter_core.paths import jupyter_runtime_dir
-
-        runtime = Path(jupyter_runtime_dir())
-    servers = list(_servers(runtime))
-    parent = environ.get("JPY_PARENT_PID", "")
-    servers = [one for one in servers if str(one.get("pid")) == parent] or servers
+    servers = _own_servers(environ, runtime)
     if not servers:
         yield Entry(
             section="notebook",
@@ -137,8 +133,57 @@ def examine_server(
             what_zh="这里没有发现本用户正在运行的 Jupyter 服务",
         )
         return
-    for server in servers[:3]:
+    for server in servers:
         yield _server(server, ask or _status_of)
+
+
+def examine_page(
+    environ: Mapping[str, str] = os.environ,
+    *,
+    runtime: Path | None = None,
+    ask: Callable[[str, str], int] | None = None,
+) -> Iterator[Entry]:
+    """What the server's JupyterLab lacks: it may run in another environment than this kernel."""
+    ask = ask or _status_of
+    for server in _own_servers(environ, runtime):
+        lab, token = f"{str(server.get('url', '')).rstrip('/')}/lab", str(server.get("token", ""))
+        if ask(lab, token) != 200:
+            continue
+        if ask(f"{lab}/extensions/nbdist/package.json", token) == 404:
+            yield _lacking(
+                "no nbdist: the sidebar and the dashboard are missing",
+                "没有 nbdist：缺少侧栏和总览页",
+                LABEXTENSION,
+            )
+        if any(ask(f"{lab}/extensions/{name}/package.json", token) == 404 for name in EXTENSIONS_OF_WIDGETS):
+            yield _lacking("it draws no widgets: panels are missing", "不能显示组件：没有面板", WIDGETS)
+
+
+def _lacking(what: str, what_zh: str, repair: str) -> Entry:
+    return Entry(
+        section="notebook",
+        title="the server's JupyterLab",
+        level=Level.WARNING,
+        what=f"{what}; it runs in another environment than this Python",
+        what_zh=f"{what_zh}；它运行在另一个环境中",
+        fix="nbdist doctor --fix , then reload the page",
+        fix_zh="nbdist doctor --fix，然后刷新页面",
+        repair=repair,
+    )
+
+
+def _own_servers(environ: Mapping[str, str], runtime: Path | None) -> list[dict[str, object]]:
+    """The server of this kernel, else the first of this user's, each with a token that lets us in."""
+    if runtime is None:
+        from jupyter_core.paths import jupyter_runtime_dir
+
+        runtime = Path(jupyter_runtime_dir())
+    servers = list(_servers(runtime))
+    parent = environ.get("JPY_PARENT_PID", "")
+    servers = [one for one in servers if str(one.get("pid")) == parent] or servers
+    # a hub's server has no token of its own
+    hub = environ.get("JUPYTERHUB_API_TOKEN", "")
+    return [one | {"token": one.get("token") or hub} for one in servers[:3]]
 
 
 def _servers(runtime: Path) -> Iterator[dict[str, object]]:
@@ -158,7 +203,8 @@ def _server(server: Mapping[str, object], ask: Callable[[str, str], int]) -> Ent
     if status == 200:
         level, more, fix = Level.OK, "; nbdist is loaded", ""
     elif status == 404:
-        level, more, fix = Level.WARNING, "; nbdist is not loaded", "restart the Jupyter server"
+        level, more = Level.WARNING, "; nbdist is not loaded"
+        fix = "pip install nbdist  in the server's environment, and restart the server"
     else:
         level, more, fix = Level.INFO, "", ""
     zh = {"; nbdist is loaded": "；已加载 nbdist", "; nbdist is not loaded": "；没有加载 nbdist"}.get(
@@ -171,7 +217,7 @@ def _server(server: Mapping[str, object], ask: Callable[[str, str], int]) -> Ent
         what=said + more,
         what_zh=f"base URL {base}，端口 {server.get('port')}，pid {server.get('pid')}{zh}",
         fix=fix,
-        fix_zh="重启 Jupyter 服务" if fix else "",
+        fix_zh="在服务器的环境中执行  pip install nbdist，然后重启服务器" if fix else "",
     )
 
 

@@ -63,7 +63,9 @@ def _code(fix: str) -> str:
 _SHEET = sheet(
     "nbdist-doctor",
     """
-& table { border-collapse: collapse; font: inherit; color: inherit; margin: 4px 0 0; border: 0; width: 100%; }
+& table { border-collapse: collapse; font: inherit; color: inherit; margin: 4px 0 0; border: 0; width: 100%;
+  table-layout: auto; }
+& td:last-child { width: 100%; }
 & th, & td { text-align: left; padding: 2px 12px 2px 0; border: 0; vertical-align: baseline; max-width: none;
   font-weight: 400; white-space: normal; overflow-wrap: anywhere; }
 & tr { background: none; }

@@ -1,11 +1,11 @@
-"""What ``--fix`` can do by itself: put the page's extension where this user's Jupyter looks."""
+"""What ``--fix`` can do by itself: put the page's extensions where this user's Jupyter looks."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
 from nbdist import labextension_install
-from nbdist.doctor.notebook import LABEXTENSION
+from nbdist.doctor.notebook import LABEXTENSION, WIDGETS
 from nbdist.doctor.report import Report
 from nbdist.errors import LaunchError
 
@@ -19,7 +19,16 @@ def install_labextension() -> str:
     return f"the JupyterLab extension is in {place}: reload the page"
 
 
-REPAIRS: Mapping[str, Callable[[], str]] = {LABEXTENSION: install_labextension}
+def install_widgets() -> str:
+    """Install what draws widgets, and say what to do next. Raises LaunchError where it cannot be written."""
+    try:
+        places = labextension_install.install_widgets()
+    except OSError as error:
+        raise LaunchError(f"what draws widgets could not be copied: {error}") from None
+    return f"what draws widgets is in {places[-1].parent}: reload the page"
+
+
+REPAIRS: Mapping[str, Callable[[], str]] = {LABEXTENSION: install_labextension, WIDGETS: install_widgets}
 
 
 def repair(report: Report, repairs: Mapping[str, Callable[[], str]] = REPAIRS) -> list[str]:

@@ -31,6 +31,7 @@ SECTIONS = {
 """In the order of the page."""
 
 TITLES_ZH = {
+    "the server's JupyterLab": "服务器的 JupyterLab",
     "system": "系统",
     "container": "容器",
     "Slurm job": "Slurm 作业",

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from dashboard import open_run, run_named, show_runs
 from lab import TOKEN, LabPage, LabServer, new_page
-from playwright.sync_api import Browser, Locator, Page, Route, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 pytestmark = pytest.mark.browser
 
@@ -60,29 +61,6 @@ TWO_GPUS = {
     ],
     "machine": {"cores": 16, "cpu": 5.0, "memory": 1, "memory_total": 2},
 }
-
-
-def show_runs(page: Page) -> Locator:
-    """The sidebar, once it has asked the server."""
-    page.evaluate("() => window.jupyterapp.commands.execute('nbdist:show-runs')")
-    sidebar = page.locator(".nbdist-sidebar")
-    sidebar.wait_for()
-    return sidebar
-
-
-def run_named(sidebar: Locator, name: str) -> Locator:
-    """The newest run of that name."""
-    return sidebar.get_by_role("option").filter(has_text=re.compile(rf"{name}-\w{{4}}")).first
-
-
-def open_run(page: Page, name: str) -> Locator:
-    """Its dashboard."""
-    run = run_named(show_runs(page), name)
-    expect(run).to_be_visible(timeout=15_000)
-    run.click()
-    dashboard = page.locator(".nbdist-dash:visible")
-    expect(dashboard).to_contain_text(name, timeout=15_000)
-    return dashboard
 
 
 def editor_selection(page: Page) -> str:

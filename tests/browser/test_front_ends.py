@@ -31,8 +31,8 @@ def test_the_panel_lives_and_its_stop_works(
     opened: Callable[[LabServer, Page, Path], LabPage],
 ) -> None:
     notebook = lab_server.write_notebook(f"{opened.__name__}.ipynb", "%load_ext nbdist", CELL)
-    # Notebook 7.6 itself stumbles over a setting while it loads, before any cell has run
-    with new_page(browser, known="(reading 'schema')") as page:
+    # Notebook 7.6 itself stumbles over a setting and a command while it loads, before any cell has run
+    with new_page(browser, known="static/notebook/notebook_core") as page:
         front = opened(lab_server, page, notebook)
         front.run_and_wait(0)
         front.run(1)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -57,7 +59,7 @@ def test_lines_of_both_ranks_are_seen_while_they_run_and_stop_stops_them(
         expect(lab.cell(1).locator(".nbdist-summary")).to_contain_text("Stopped")
     run = snapshot(RunStore(lab_server.home).directories()[0])
     assert run is not None
-    assert (run.state.value, run.reason) == ("cancelled", "the kernel was interrupted")
+    assert (run.state.value, run.reason) == ("cancelled", "stopped from the page")
 
 
 def test_what_stays_in_the_saved_notebook_is_static(
@@ -162,7 +164,7 @@ def test_a_detached_run_is_shown_while_other_cells_run_and_its_stop_works(
         expect(panel.get_by_role("log")).to_contain_text("of rank 1", timeout=10_000)
         panel.get_by_role("button", name="Stop").click()
         expect(lab.cell(1).locator(".nbdist-summary")).to_contain_text("Stopped", timeout=15_000)
-        expect(lab.cell(1).locator(".nbdist-summary")).to_contain_text("stopped from the panel")
+        expect(lab.cell(1).locator(".nbdist-summary")).to_contain_text("stopped from the page")
 
 
 def test_a_run_is_shown_again_after_its_kernel_was_restarted(lab_server: LabServer, browser: Browser) -> None:
@@ -181,6 +183,26 @@ def test_a_run_is_shown_again_after_its_kernel_was_restarted(lab_server: LabServ
         expect(panel.get_by_role("log")).to_contain_text("of rank 1", timeout=15_000)
         panel.get_by_role("button", name="Stop").click()
         expect(lab.cell(2).locator(".nbdist-summary")).to_contain_text("Stopped", timeout=15_000)
+
+
+def test_stop_works_when_the_kernel_is_dead(lab_server: LabServer, browser: Browser) -> None:
+    cell = training(6000).replace("-n 2", "-n 2 -d")
+    notebook = lab_server.write_notebook(
+        "dead.ipynb", "%load_ext nbdist", cell, "import os; print(os.getpid())"
+    )
+    with new_page(browser) as page:
+        lab = LabPage(lab_server, page, notebook)
+        for index in range(3):
+            lab.run_and_wait(index)
+        panel = lab.cell(1).locator(".nbdist")
+        expect(panel.get_by_role("log")).to_contain_text("of rank 1", timeout=15_000)
+        handle = RunHandle(RunStore(lab_server.home).directories()[0])
+        os.kill(int(lab.cell(2).locator("pre").last.inner_text()), signal.SIGKILL)
+        assert not handle.run.state.terminal
+
+        panel.get_by_role("button", name="Stop").click()
+        assert handle.wait(20) == "cancelled"
+        assert handle.run.reason == "stopped from the page"
 
 
 def test_closing_the_page_ends_nothing(lab_server: LabServer, browser: Browser) -> None:

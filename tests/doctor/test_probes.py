@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -13,9 +14,10 @@ from nbdist.doctor.gpus import examine_gpus
 from nbdist.doctor.host import examine_host
 from nbdist.doctor.machine import examine_machine
 from nbdist.doctor.network import examine_host_name, examine_loopback, examine_settings
-from nbdist.doctor.notebook import examine_notebook, examine_server
+from nbdist.doctor.notebook import examine_notebook, examine_page, examine_server
 from nbdist.doctor.packages import examine_framework, examine_python
 from nbdist.doctor.report import Entry, Level
+from nbdist.labextension_install import WIDGETS as EXTENSIONS_OF_WIDGETS
 from tests.fakes.nvml import FakeGpu, FakeNvml, FakeProcess
 
 GB = 1 << 30
@@ -240,8 +242,6 @@ def test_the_extensions_are_found_where_jupyter_looks(
 def test_the_server_of_this_kernel_is_asked_and_its_token_not_shown(
     tmp_path: Path, status: int, level: str
 ) -> None:
-    import os
-
     for pid, port in ((os.getpid(), 8888), (os.getppid(), 9999)):
         facts = {
             "pid": pid,
@@ -257,6 +257,33 @@ def test_the_server_of_this_kernel_is_asked_and_its_token_not_shown(
     assert entry.level.value == level
     assert "/user/eva/, port 8888" in entry.what
     assert "t0k3n" not in repr(entry)
+
+
+@pytest.mark.parametrize(
+    ("there", "repairs"),
+    [
+        pytest.param({"nbdist", *EXTENSIONS_OF_WIDGETS}, [], id="everything"),
+        pytest.param(set(EXTENSIONS_OF_WIDGETS), ["labextension"], id="no nbdist"),
+        pytest.param({"nbdist", "anywidget"}, ["widgets"], id="half of what draws widgets"),
+        pytest.param(None, [], id="a server without JupyterLab"),
+    ],
+)
+def test_what_the_server_s_jupyterlab_lacks_can_be_mended(
+    tmp_path: Path, there: set[str] | None, repairs: list[str]
+) -> None:
+    facts = {"pid": os.getpid(), "port": 8888, "base_url": "/", "url": "http://127.0.0.1:1/", "token": ""}
+    (tmp_path / f"jpserver-{os.getpid()}.json").write_text(json.dumps(facts))
+
+    def ask(url: str, token: str) -> int:
+        assert token == "of-the-hub"
+        path = url.removeprefix("http://127.0.0.1:1/")
+        known = {f"lab/extensions/{name}/package.json" for name in there or ()} | {"lab"}
+        return 200 if there is not None and path in known else 404
+
+    variables = {"JPY_PARENT_PID": str(os.getpid()), "JUPYTERHUB_API_TOKEN": "of-the-hub"}
+    found = list(examine_page(variables, runtime=tmp_path, ask=ask))
+
+    assert [entry.repair for entry in found] == repairs
 
 
 @pytest.mark.parametrize(

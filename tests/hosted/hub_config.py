@@ -14,7 +14,7 @@ c.JupyterHub.authenticator_class = "dummy"
 c.Authenticator.allow_all = True
 c.JupyterHub.spawner_class = "simple"
 c.SimpleLocalProcessSpawner.home_dir_template = f"{folder}/homes/{{username}}"
-c.Spawner.args = ["--allow-root"]
+c.Spawner.args = ["--allow-root", "--LabApp.expose_app_in_browser=True", "--LabApp.news_url=None"]
 c.Spawner.env_keep = ["PATH", "LANG", "VIRTUAL_ENV", "PYTHONPATH"]
 c.Spawner.http_timeout = c.Spawner.start_timeout = 120
 c.JupyterHub.db_url = f"sqlite:///{folder}/hub.sqlite"

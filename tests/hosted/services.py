@@ -18,8 +18,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
-from tests.server.real_server import TOKEN, real_server
+from playwright.sync_api import Page
+
+from tests.browser.lab import TOKEN, LabServer, write_notebook, write_settings
 
 HERE = Path(__file__).parent
 HUB_PROXY = HERE / "node_modules/.bin/configurable-http-proxy"
@@ -49,14 +52,35 @@ http {{
 
 @dataclass(frozen=True)
 class Host:
-    """One user's server as a browser reaches it: ``address`` ends with a slash."""
+    """One user's server as a browser reaches it: ``url`` ends with a slash, notebooks are in ``folder``."""
 
-    address: str
+    url: str
     token: str
+    folder: Path
+    user: str = ""
+    """Who logs in at a hub; empty where the token lets a browser in."""
+
+    @property
+    def entry(self) -> str:
+        """What an address of a page ends with."""
+        return "reset" if self.user else f"token={self.token}&reset"
+
+    def write_notebook(self, name: str, *cells: str) -> Path:
+        return write_notebook(self.folder / name, *cells)
+
+    def log_in(self, page: Page) -> None:
+        """At a hub, as people do; elsewhere the first address does it."""
+        if self.user:
+            hub = self.url.partition("user/")[0] + "hub/"
+            page.goto(f"{hub}login?next={urlsplit(hub).path}home")
+            page.locator("#username_input").fill(self.user)
+            page.locator("#password_input").fill("any")
+            page.locator("#login_submit").click()
+            page.wait_for_url("**/hub/home")
 
     def ask(self, path: str, method: str = "GET", body: object = None) -> tuple[int, bytes]:
         """The status and the body of an answer."""
-        return ask(f"{self.address}{path}", self.token, method, body)
+        return ask(f"{self.url}{path}", self.token, method, body)
 
 
 def ask(url: str, token: str, method: str = "GET", body: object = None) -> tuple[int, bytes]:
@@ -84,16 +108,20 @@ def until(condition: Callable[[], Any], limit: float = LIMIT) -> Any:
 
 @contextlib.contextmanager
 def behind_nginx(folder: Path) -> Iterator[Host]:
-    """A Jupyter server of which nginx forwards one port, under a prefix."""
+    """A JupyterLab of which nginx forwards one port, under a prefix."""
     assert NGINX is not None
-    with real_server(folder, base_url="/behind/ada/") as server:
+    server = LabServer(folder, base_url="/behind/ada/")
+    try:
+        server.wait_until_up()
         port = free_ports(1)[0]
         config = folder / "nginx.conf"
         config.write_text(NGINX_CONFIG.format(folder=folder, port=port, inner=server.port))
         with running([NGINX, "-c", str(config), "-p", str(folder)], folder / "nginx.log"):
-            host = Host(f"http://127.0.0.1:{port}/behind/ada/", TOKEN)
+            host = Host(f"http://127.0.0.1:{port}/behind/ada/", TOKEN, server.notebooks)
             until(lambda: host.ask("api/status")[0] == 200, 20)
             yield host
+    finally:
+        server.close()
 
 
 @contextlib.contextmanager
@@ -101,7 +129,9 @@ def hub(folder: Path, *users: str) -> Iterator[list[Host]]:
     """A JupyterHub with a server of each of these users, who have logged in."""
     port = free_ports(3)[0]
     token = secrets.token_hex(16)
-    (folder / "homes").mkdir(parents=True)
+    for user in users:
+        news = {"fetchNews": "false", "checkForUpdates": False}
+        write_settings(folder / "homes" / user / ".jupyter", "notification", news)
     environment = {
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "HOME": str(folder),
@@ -118,19 +148,19 @@ def hub(folder: Path, *users: str) -> Iterator[list[Host]]:
     with running(command, folder / "hub.log", environment, folder):
         api = f"{root}hub/api/"
         until(lambda: ask(api, token)[0] == 200)
-        yield [_server_of(user, root, token) for user in users]
+        # both at once, and the hub ends them when it ends
         for user in users:
-            ask(f"{api}users/{user}/server", token, "DELETE")
+            assert ask(f"{api}users/{user}", token, "POST")[0] in (201, 409)
+            assert ask(f"{api}users/{user}/server", token, "POST")[0] in (201, 202)
+        yield [_server_of(user, root, token, folder / "homes" / user) for user in users]
 
 
-def _server_of(user: str, root: str, token: str) -> Host:
+def _server_of(user: str, root: str, token: str, home: Path) -> Host:
     api = f"{root}hub/api/users/{user}"
-    assert ask(api, token, "POST")[0] in (201, 409)
-    assert ask(f"{api}/server", token, "POST")[0] in (201, 202)
     scopes = [f"access:servers!user={user}"]
     status, body = ask(f"{api}/tokens", token, "POST", {"scopes": scopes, "note": "a browser"})
     assert status == 201, body
-    host = Host(f"{root}user/{user}/", json.loads(body)["token"])
+    host = Host(f"{root}user/{user}/", json.loads(body)["token"], home, user)
     until(lambda: host.ask("nbdist/api/status")[0] == 200)
     return host
 

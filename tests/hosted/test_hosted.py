@@ -1,169 +1,94 @@
-"""The same story behind every host: a cell runs, is watched, stopped while the kernel is busy, and nobody
+"""The same stories behind every host: a cell runs, is watched, stopped while the kernel is busy, and nobody
 else sees it. Everything goes through the one port that the host forwards."""
 
 from __future__ import annotations
 
-import contextlib
-import json
-import time
-import uuid
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import pytest
 import websocket
+from playwright.sync_api import Browser, Page
 
-from nbdist.server.frames import split_frame
-from tests.hosted.services import HUB_PROXY, NGINX, Host, ask, behind_nginx, hub, until
+from tests.browser.dashboard import show_runs
+from tests.browser.lab import LabPage, new_page
+from tests.hosted.connections import a_run_is_watched_and_stopped_while_its_kernel_is_busy, runs_of, socket_to
+from tests.hosted.services import HUB_PROXY, NGINX, Host, ask, behind_nginx, hub
+from tests.hosted.stories import a_morning_in_a_notebook
 
-if TYPE_CHECKING:
-    from typing_extensions import Self
+pytestmark = pytest.mark.browser
 
-CELL = """%%distributed -n 2 --name hosted --no-check
-import os, time, nbdist
-for step in range(100_000):
-    print("rank", os.environ["RANK"], "step", step, flush=True)
-    nbdist.log(step=step, loss=1 / (step + 1))
-    time.sleep(0.05)
-"""
-
-
-def socket_to(host: Host, path: str) -> websocket.WebSocket:
-    url = host.address.replace("http", "ws", 1) + path
-    return websocket.create_connection(url, header=[f"Authorization: token {host.token}"], timeout=60)
+in_a_hub = pytest.mark.skipif(
+    not HUB_PROXY.exists(), reason="configurable-http-proxy: npm ci --prefix tests/hosted"
+)
+with_nginx = pytest.mark.skipif(NGINX is None, reason="nginx is not installed")
 
 
-class Connection:
-    """Closes its socket at the end of a block."""
-
-    socket: websocket.WebSocket
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.socket.close()
-
-
-class Kernel(Connection):
-    """A kernel of a user's server, asked as a notebook asks it."""
-
-    def __init__(self, host: Host) -> None:
-        status, body = host.ask("api/kernels", "POST", {"name": "python3"})
-        assert status == 201, body
-        self.host = host
-        self.id = json.loads(body)["id"]
-        self.socket = socket_to(host, f"api/kernels/{self.id}/channels")
-
-    def submit(self, code: str) -> str:
-        """Send a cell; do not wait for it."""
-        message = uuid.uuid4().hex
-        whole = {
-            "header": {"msg_id": message, "msg_type": "execute_request", "session": "s", "version": "5.3"},
-            "parent_header": {},
-            "metadata": {},
-            "content": {"code": code, "silent": False, "store_history": True, "allow_stdin": False},
-            "channel": "shell",
-        }
-        self.socket.send(json.dumps(whole))
-        return message
-
-    def reply(self, message: str) -> dict[str, Any]:
-        """The answer to a cell, when it is done."""
-        while True:
-            data = self.socket.recv()
-            got = json.loads(data) if isinstance(data, str) else {}
-            if got.get("msg_type") == "execute_reply" and got["parent_header"].get("msg_id") == message:
-                return dict(got["content"])
-
-    def run(self, code: str) -> dict[str, Any]:
-        return self.reply(self.submit(code))
-
-
-class Stream(Connection):
-    """A page's end of the stream."""
-
-    def __init__(self, host: Host) -> None:
-        self.socket = socket_to(host, "nbdist/api/stream")
-        self.lines = 0
-        self.state = ""
-
-    def watch(self, run_id: str) -> None:
-        self.socket.send(json.dumps({"kind": "watch", "run_id": run_id}))
-
-    def until(self, condition: Callable[[], bool], limit: float = 60.0) -> None:
-        deadline = time.monotonic() + limit
-        while not condition():
-            assert time.monotonic() < deadline
-            header, _buffers = split_frame(self.socket.recv())
-            self.lines += sum(delta["count"] for delta in header.get("deltas", ()))
-            self.state = (header.get("view") or {}).get("state", self.state)
-            self.socket.send(json.dumps({"kind": "ack", "run_id": header["run_id"]}))
-
-
-def runs_of(host: Host) -> list[dict[str, Any]]:
-    status, body = host.ask("nbdist/api/runs")
-    assert status == 200, body
-    return list(json.loads(body)["runs"])
-
-
-def a_run_is_watched_and_stopped_while_its_kernel_is_busy(host: Host) -> str:
-    with contextlib.ExitStack() as opened:
-        return _the_story(host, opened)
-
-
-def _the_story(host: Host, opened: contextlib.ExitStack) -> str:
-    kernel = opened.enter_context(Kernel(host))
-    assert kernel.run("%load_ext nbdist")["status"] == "ok"
-    cell = kernel.submit(CELL)
-    run_id = str(until(lambda: runs_of(host))[0]["run_id"])
-    page = opened.enter_context(Stream(host))
-    page.watch(run_id)
-    page.until(lambda: page.lines > 20 and page.state == "running")
-
-    # another page, as after a reload
-    again = opened.enter_context(Stream(host))
-    again.watch(run_id)
-    again.until(lambda: again.lines > 20)
-    status, log = host.ask(f"nbdist/api/runs/{run_id}/ranks/1/log")
-    assert (status, log.split(b"\n")[0]) == (200, b"rank 1 step 0")
-
-    status, body = host.ask("nbdist/api/board", "POST", {"run_ids": [run_id]})
-    assert status == 200, body
-    below = json.loads(body)["url"].split("/nbdist/", 1)[1]
-    status, board = host.ask(f"nbdist/{below}")
-    assert (status, b"VisualDL" in board) == (200, True)
-
-    assert host.ask(f"nbdist/api/runs/{run_id}/stop", "POST", {"reason": "enough"})[0] == 202
-    page.until(lambda: page.state == "cancelled")
-    # the cell is done, and the kernel is free again
-    kernel.reply(cell)
-    assert kernel.run("1 + 1")["status"] == "ok"
-    host.ask(f"api/kernels/{kernel.id}", "DELETE")
-    return run_id
-
-
-@pytest.mark.browser
-@pytest.mark.skipif(not HUB_PROXY.exists(), reason="configurable-http-proxy: npm ci --prefix tests/hosted")
-def test_in_a_jupyterhub_two_users_see_their_own_runs_alone(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def users(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Host]]:
+    """Ada and Bob, of one JupyterHub."""
     pytest.importorskip("jupyterhub")
-    with hub(tmp_path, "ada", "bob@example.org") as (ada, bob):
-        run_id = a_run_is_watched_and_stopped_while_its_kernel_is_busy(ada)
+    with hub(tmp_path_factory.mktemp("hub"), "ada", "bob@example.org") as hosts:
+        yield hosts
 
-        assert [row["run_id"] for row in runs_of(ada)] == [run_id]
-        assert runs_of(bob) == []
-        assert bob.ask(f"nbdist/api/runs/{run_id}")[0] == 404
+
+@pytest.fixture(scope="module")
+def one_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+    with behind_nginx(tmp_path_factory.mktemp("nginx")) as host:
+        yield host
+
+
+@contextmanager
+def logged_in(browser: Browser, host: Host) -> Iterator[Page]:
+    with new_page(browser, width=1280, height=800) as page:
+        host.log_in(page)
+        yield page
+
+
+@in_a_hub
+def test_in_a_jupyterhub_two_users_see_their_own_runs_alone(users: list[Host]) -> None:
+    ada, bob = users
+    run_id = a_run_is_watched_and_stopped_while_its_kernel_is_busy(ada)
+
+    assert run_id in [row["run_id"] for row in runs_of(ada)]
+    assert runs_of(bob) == []
+    assert bob.ask(f"nbdist/api/runs/{run_id}")[0] == 404
+    # nor by the other's address, with one's own login
+    for path in (f"nbdist/api/runs/{run_id}", "nbdist/api/runs", f"nbdist/visualdl/{run_id}/scalar"):
+        assert ask(f"{ada.url}{path}", bob.token)[0] == 403
+    with pytest.raises(websocket.WebSocketBadStatusException, match="403"):
+        socket_to(Host(ada.url, bob.token, bob.folder), "nbdist/api/stream")
+    assert ask(f"{ada.url}nbdist/api/runs/{run_id}", bob.token, "DELETE")[0] == 403
+
+
+@in_a_hub
+def test_a_page_of_a_jupyterhub(users: list[Host], browser: Browser, pictures: Path) -> None:
+    ada, bob = users
+    with logged_in(browser, ada) as page:
+        a_morning_in_a_notebook(ada, page, pictures, "hub")
+    with logged_in(browser, bob) as page:
+        notebook = bob.write_notebook("bob.ipynb", "%load_ext nbdist", "%dist_status")
+        lab = LabPage(bob, page, notebook)
+        lab.run_and_wait(0)
+        lab.run_and_wait(1)
+        assert "second" not in lab.cell(1).inner_text()
+        sidebar = show_runs(page)
+        sidebar.get_by_text("No runs yet").wait_for()
+        page.screenshot(path=pictures / "hub-another-user.png")
         # nor by the other's address, with one's own login
-        for path in (f"nbdist/api/runs/{run_id}", "nbdist/api/runs", f"nbdist/visualdl/{run_id}/scalar"):
-            assert ask(f"{ada.address}{path}", bob.token)[0] == 403
-        with pytest.raises(websocket.WebSocketBadStatusException, match="403"):
-            socket_to(Host(ada.address, bob.token), "nbdist/api/stream")
-        assert ask(f"{ada.address}nbdist/api/runs/{run_id}", bob.token, "DELETE")[0] == 403
+        assert page.goto(f"{ada.url}lab").status == 403
+        assert page.request.get(f"{ada.url}nbdist/api/runs").status == 403
 
 
-@pytest.mark.browser
-@pytest.mark.skipif(NGINX is None, reason="nginx is not installed")
-def test_behind_a_web_server_that_forwards_one_port(tmp_path: Path) -> None:
-    with behind_nginx(tmp_path) as host:
-        a_run_is_watched_and_stopped_while_its_kernel_is_busy(host)
+@with_nginx
+def test_behind_a_web_server_that_forwards_one_port(one_port: Host) -> None:
+    a_run_is_watched_and_stopped_while_its_kernel_is_busy(one_port)
+
+
+@with_nginx
+def test_a_page_behind_a_web_server_that_forwards_one_port(
+    one_port: Host, browser: Browser, pictures: Path
+) -> None:
+    with logged_in(browser, one_port) as page:
+        a_morning_in_a_notebook(one_port, page, pictures, "nginx")

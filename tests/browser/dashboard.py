@@ -1,0 +1,30 @@
+"""The extension's own parts of a JupyterLab page: the list of runs at the left, and a run's dashboard."""
+
+from __future__ import annotations
+
+import re
+
+from playwright.sync_api import Locator, Page, expect
+
+
+def show_runs(page: Page) -> Locator:
+    """The sidebar, once it has asked the server."""
+    page.evaluate("() => window.jupyterapp.commands.execute('nbdist:show-runs')")
+    sidebar = page.locator(".nbdist-sidebar")
+    sidebar.wait_for()
+    return sidebar
+
+
+def run_named(sidebar: Locator, name: str) -> Locator:
+    """The newest run of that name."""
+    return sidebar.get_by_role("option").filter(has_text=re.compile(rf"{name}-\w{{4}}")).first
+
+
+def open_run(page: Page, name: str) -> Locator:
+    """Its dashboard."""
+    run = run_named(show_runs(page), name)
+    expect(run).to_be_visible(timeout=15_000)
+    run.click()
+    dashboard = page.locator(".nbdist-dash:visible")
+    expect(dashboard).to_contain_text(name, timeout=15_000)
+    return dashboard
