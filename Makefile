@@ -12,7 +12,7 @@ STATIC := nbdist/panel/static/panel.js
 PADDLE := paddlepaddle==3.3.1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo lab test test-faults test-diagnosis check format browser hosts bench-launch bench-panel bench-diagnosis bench-faults bench-metrics bench-server fuzz-server clean
+.PHONY: help demo lab test test-faults test-diagnosis check format browser hosts slurm cluster-demo bench-launch bench-panel bench-diagnosis bench-faults bench-metrics bench-server fuzz-server clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -53,9 +53,12 @@ lab: $(VENV)/.ready $(STATIC)  ## open the notebooks in JupyterLab
 NBDIST_PROGRAMS ?= $(firstword $(wildcard ../*/seed-programs))
 export NBDIST_PROGRAMS
 
-test: $(VENV)/.ready $(STATIC) browser hosts check  ## check and test everything
+# Ranks wait more than they compute: two tests at once take little longer than one, also on two cores.
+TEST_JOBS ?= 2
+
+test: $(VENV)/.ready $(STATIC) browser hosts slurm check  ## check and test everything
 	@[ -n "$(NBDIST_PROGRAMS)" ] || echo "*** NBDIST_PROGRAMS is not set: the tutorials' programs are NOT run ***"
-	NBDIST_DIAGNOSIS=all $(BIN)/python -m pytest $(PYTEST_ARGS)
+	NBDIST_DIAGNOSIS=all $(BIN)/python -m pytest -n $(TEST_JOBS) --no-loadscope-reorder $(PYTEST_ARGS)
 
 test-faults: $(VENV)/.ready $(STATIC)  ## break runs in every way that is known, 20 times each
 	NBDIST_FAULT_ROUNDS=20 $(BIN)/python -m pytest tests/faults -p no:cacheprovider $(PYTEST_ARGS)
@@ -84,6 +87,20 @@ browser:
 	else \
 	  echo "*** no Chromium and no right to install it: the browser tests are NOT run ***"; \
 	fi
+
+# The tests of Slurm bring up one of their own, as an ordinary user, from the system's packages.
+slurm:
+	@if command -v sbatch >/dev/null && { command -v slurmctld || [ -x /usr/sbin/slurmctld ]; } >/dev/null; then :; \
+	elif command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
+	  apt-get -qq update && apt-get -qq install -y --no-install-recommends slurm-wlm slurm-client munge >/dev/null; \
+	elif command -v apt-get >/dev/null && sudo -n true 2>/dev/null; then \
+	  sudo apt-get -qq update && sudo apt-get -qq install -y --no-install-recommends slurm-wlm slurm-client munge >/dev/null; \
+	else \
+	  echo "*** no Slurm and no right to install it: runs on Slurm are NOT tested ***"; \
+	fi
+
+cluster-demo: $(VENV)/.ready slurm  ## a training on two nodes of a Slurm that it brings up itself
+	$(BIN)/python -m tests.schedulers.cluster $(BIN)/python -m tests.schedulers.demo
 
 # The tests behind hosts need JupyterHub's proxy, which is Node's, and nginx.
 hosts: tests/hosted/node_modules/.ready

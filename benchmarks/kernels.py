@@ -320,6 +320,8 @@ def surroundings(scratch: Path, mark: str) -> dict[str, str]:
         "PATH": os.pathsep.join([scripts, os.environ.get("PATH", os.defpath)]),
         "OMP_NUM_THREADS": "1",
         "NBDIST_HOME": str(scratch / "nbdist"),
+        # ranks that are made ready beside what is measured would disturb it
+        "NBDIST_WARM": "off",
         "IPYTHONDIR": str(scratch / "ipython"),
         "JUPYTER_CONFIG_DIR": str(scratch / "config"),
         "JUPYTER_DATA_DIR": str(scratch / "data"),

@@ -48,7 +48,8 @@ NOTES = (
     "tab watches all of them and acknowledges what it gets.",
     f"list is GET nbdist/api/runs with {RUNS} runs on disk: first by a server that has never read them, "
     "then again.",
-    "1 GB log: from the watch to the first lines of its end, numbered; and the last 64 KiB by a byte range.",
+    "1 GB log: from the watch to the first lines of its end, which get their numbers a little later; and the "
+    "last 64 KiB by a byte range.",
 )
 
 

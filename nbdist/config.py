@@ -1,7 +1,8 @@
 """Settings that come from the environment, and the figures that hold everywhere.
 
 ``NBDIST_HOME`` names the directory of the runs, ``NBDIST_PANEL`` (auto, widget, text) how a run is
-shown, ``NBDIST_LANG`` (en, zh) the language of what is shown.
+shown, ``NBDIST_LANG`` (en, zh) the language of what is shown, ``NBDIST_WARM`` (auto, off; always: for
+tests, every run on ranks that have waited) whether ranks are kept ready (``runner.warm``).
 """
 
 from __future__ import annotations

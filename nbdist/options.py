@@ -359,7 +359,7 @@ OPTIONS: tuple[Option, ...] = (
         field="engine",
         metavar="ENGINE",
         choices=("local", "slurm"),
-        help="local: here; slurm: as a job, N nodes with --nodes N, -n or --gpus as many ranks on each",
+        help="local: here; slurm: as a job, on --nodes N, each with -n or --gpus ranks",
     ),
     Option(
         flags=("--slurm",),
@@ -380,6 +380,7 @@ OPTIONS: tuple[Option, ...] = (
         flags=("--warm", "--cold"),
         field="warm",
         help="use ranks that wait with their imports done, or start new ones",
+        rare=True,
     ),
     Option(
         flags=("--show-ranks",),

@@ -17,7 +17,20 @@ from nbdist.errors import UnknownRun
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
+# ranks that wait are made beside whatever comes next; tests/warm asks for them by itself
+os.environ.setdefault("NBDIST_WARM", "off")
+
 RunCell = Callable[..., runner.RunHandle]
+
+
+# a file of them takes minutes: where several processes share the tests, these are not to be the last
+_LONGEST = ("notebooks", "tutorials", "browser", "schedulers", "hosted")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what takes longest."""
+    root = Path(__file__).parent
+    items.sort(key=lambda item: item.path.relative_to(root).parts[0] not in _LONGEST)
 
 
 @pytest.fixture

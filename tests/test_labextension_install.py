@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from nbdist import labextension_install
-from nbdist.labextension_install import install, installed, jupyter_data
+from nbdist.errors import UsageMistake
+from nbdist.labextension_install import WIDGETS, install, install_widgets, installed, jupyter_data
 
 BUILT = Path(labextension_install.__file__).parent / "labextension"
 
@@ -53,6 +54,22 @@ def test_a_link_of_a_developer_is_replaced_and_not_followed(tmp_path: Path) -> N
 
     assert not place.is_symlink()
     assert list(target.iterdir()) == []
+
+
+def test_what_draws_widgets_comes_from_this_environment(tmp_path: Path) -> None:
+    for name in WIDGETS:
+        (tmp_path / "env/share/jupyter/labextensions" / name).mkdir(parents=True)
+        (tmp_path / "env/share/jupyter/labextensions" / name / "package.json").write_text(name)
+
+    places = install_widgets(tmp_path / "data", [tmp_path, tmp_path / "env"])
+
+    assert places == [tmp_path / "data/labextensions" / name for name in WIDGETS]
+    assert [(place / "package.json").read_text() for place in places] == list(WIDGETS)
+
+
+def test_where_nothing_draws_widgets_it_is_said_what_to_install(tmp_path: Path) -> None:
+    with pytest.raises(UsageMistake, match="pip install jupyterlab_widgets anywidget"):
+        install_widgets(tmp_path / "data", [tmp_path])
 
 
 def test_jupyter_s_own_variable_comes_first() -> None:

@@ -87,7 +87,7 @@ def _frame(url: str, height: int, charts: str) -> str:
         'allowfullscreen title="VisualDL"></iframe>'
     )
     if not charts:
-        return frame
+        return f"<div>{frame}</div>"  # IPython warns about what is an iframe alone
     name = f"nbdist-board-{secrets.token_hex(4)}"
     away = _AWAY[config.language() == "zh"]
     return (

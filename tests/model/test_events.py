@@ -21,6 +21,7 @@ ONE_OF_EACH: tuple[Event, ...] = (
     runs.resumed(),
     runs.remote_rank(1, RankState.FAILED, 1),
     runs.nodes_awaited(1, 2),
+    runs.queued("asks for 3 nodes, the partition main has 2"),
     runs.stop_requested("stopped by Ada: 够了\n\u2028"),
     runs.escalated(0, 1, signal="SIGINT"),
     runs.attempt_failed(1, "rank 0 failed", leftover=1),
