@@ -27,6 +27,9 @@ def is_doubtful(run: Run, outcome: Outcome) -> bool:
     """Whether the engine may know better, because it or the machine has ended the ranks."""
     if outcome.state is RunState.SUCCEEDED or run.timed_out:
         return False
+    if outcome.state is RunState.CANCELLED:
+        # whatever the ranks did when they were told to end
+        return True
     failed = [rank for rank in run.ranks if rank.state is RankState.FAILED]
     return all(rank.errored is None and rank.code in _FROM_OUTSIDE for rank in failed)
 

@@ -224,7 +224,9 @@ class Watch:
             return
         self._answers = self._clerk.count
         if job.phase is Phase.WAITING:
-            if self._run.state not in (RunState.PENDING, RunState.STOPPING) and self._nodes.numbers:
+            # a run that nobody asked to end is stopping because the engine has told its nodes so
+            waits = self._run.state is RunState.PENDING
+            if not waits and self._asked is None and self._nodes.numbers:
                 self._nodes.forget_life()
                 self._requeued()
             self._queued(job.reason)

@@ -138,6 +138,8 @@ def test_a_failure_leads_to_the_line_of_its_cell(
     with new_page(browser, width=1280, height=800) as page:
         lab = LabPage(lab_server, page, notebook)
         lab.run_and_wait(0)
+        # a run that has ended before the page first asks is history, not news
+        expect(page.locator(".nbdist-statusbar")).to_be_visible(timeout=10_000)
         lab.run_and_wait(1)
         expect(page.locator(".Toastify")).to_contain_text("failed: rank 1 failed first", timeout=10_000)
         lab.cell(1).locator(".jp-OutputArea").get_by_role("button", name="line 4 of the cell").first.click()

@@ -197,7 +197,7 @@ export class Runs {
 
   private hear(news: RunNews): void {
     const fresh = news.runs.filter(row => !this.known.has(row.runId));
-    this.remember(news.runs);
+    this.remember(news.runs, this.newest());
     const removed = news.first ? this.missingIn(news.runs) : news.removed;
     removed.forEach(id => this.known.delete(id));
     this.liveCount = news.live;
@@ -224,7 +224,7 @@ export class Runs {
 
   private takeFirst(page: RunPage): void {
     const before = JSON.stringify(page.runs.map(row => this.known.get(row.runId)));
-    this.remember(page.runs);
+    this.remember(page.runs, this.state === 'ready' ? this.newest() : Infinity);
     this.liveCount = page.live;
     const pages = this.search ? this.found : this.all;
     const longer = pages.ids.length > page.runs.length && !this.search;
@@ -246,11 +246,17 @@ export class Runs {
     }
   }
 
-  private remember(rows: readonly RunRow[]): void {
+  /** When the last of the known runs was made, in Unix seconds. */
+  private newest(): number {
+    return Math.max(...[...this.known.values()].map(({ created }) => created));
+  }
+
+  /** A run that was made after `newest` and has ended may never have been seen alive: that is news, too. */
+  private remember(rows: readonly RunRow[], newest = Infinity): void {
     for (const row of rows) {
       const before = this.known.get(row.runId);
       this.known.set(row.runId, row);
-      if (before?.live && !row.live) {
+      if (!row.live && (before ? before.live : row.created > newest)) {
         this.eventListeners.forEach(listener => listener({ kind: 'ended', row }));
       } else if (before && !before.stalled && row.stalled && row.live) {
         this.eventListeners.forEach(listener => listener({ kind: 'stalled', row }));
