@@ -17,6 +17,8 @@ from nbdist.errors import UnknownRun
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
+    from tests.notebooks.course import Executing
+
 # ranks that wait are made beside whatever comes next; tests/warm asks for them by itself
 os.environ.setdefault("NBDIST_WARM", "off")
 
@@ -82,6 +84,18 @@ def leaves_nothing(home: Path) -> Iterator[None]:
         with contextlib.suppress(ProcessLookupError):
             os.kill(process.pid, 9)
     assert not left
+
+
+@pytest.fixture(scope="session")
+def executed(tmp_path_factory: pytest.TempPathFactory) -> Executing:
+    """Runs a notebook of the course, or takes it from the process that has run it already."""
+    from tests.notebooks import course
+
+    base = tmp_path_factory.getbasetemp()
+    # processes that share the tests have their folders beside each other
+    root = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "course"
+    root.mkdir(exist_ok=True)
+    return lambda name: course.executed(name, root)
 
 
 @pytest.fixture(scope="module")

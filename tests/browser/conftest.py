@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from nbdist.runner import RunHandle
+from nbdist.store import RunStore
+
 sys.path.insert(0, str(Path(__file__).parent))
 
 from lab import LabServer
@@ -21,3 +24,11 @@ def lab_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabServer]:
         yield server
     finally:
         server.close()
+
+
+@pytest.fixture(autouse=True)
+def no_run_is_left_to_the_next_test(request: pytest.FixtureRequest) -> Iterator[None]:
+    yield
+    if "lab_server" in request.fixturenames:
+        for directory in RunStore(request.getfixturevalue("lab_server").home).directories():
+            RunHandle(directory).stop("the test is over")

@@ -60,7 +60,13 @@ def test_each_log_is_written_to_a_directory_besides_and_a_further_run_is_appende
 
 
 def test_a_program_that_is_not_pythons_is_a_rank_like_any_other(shell: Shell) -> None:
-    shell.script("train.sh", '#!/bin/sh\necho "rank $RANK of $WORLD_SIZE: $*"\nexit "$RANK"\n').chmod(0o755)
+    # the first failure ends the other rank: it waits until that one has said its line
+    program = """#!/bin/sh
+echo "rank $RANK of $WORLD_SIZE: $*"
+if [ "$RANK" = 0 ]; then touch said; else until [ -e said ]; do sleep 0.05; done; fi
+exit "$RANK"
+"""
+    shell.script("train.sh", program).chmod(0o755)
 
     done = shell.run("run", "-n", "2", "--no-python", "./train.sh", "--lr", "0.1")
 

@@ -1,18 +1,21 @@
-"""The notebooks as "Run all" runs them: each once per session, in a real kernel with a home of its own."""
+"""The notebooks as "Run all" runs them: each once, in a real kernel with a home of its own."""
 
 from __future__ import annotations
 
-import functools
 import importlib.util
+import json
 import os
+import re
 import shutil
-import tempfile
+import socket
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import nbformat
+from filelock import FileLock
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
@@ -36,6 +39,8 @@ LIMIT = 120.0
 """Seconds that a notebook may take; on two free cores each takes less than 40."""
 PATIENCE = 900
 """Seconds that a test may take which runs a notebook on a machine that is busy with other things."""
+FIXED_PORTS = ("22222", "29531", "29535")
+"""The ports that the notebooks' programs name, as those of the tutorials do."""
 
 
 def read(name: str) -> Any:
@@ -48,19 +53,21 @@ def tags(cell: Any) -> list[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Executed:
-    """A notebook with its output. ``crowd`` is how many wanted each core meanwhile, 1 when they were free."""
+    """A notebook with its output. ``crowd`` is how many wanted each core meanwhile, 1 when they were free;
+    ``left`` are the processes of its runs that were still there at its end."""
 
     cells: list[Any]
     error: str
     seconds: float
     crowd: float
-    runs: dict[str, RunHandle]
-    left: list[processes.ProcessId]
-    folder: tempfile.TemporaryDirectory[str]
+    left: list[str]
+    path: Path
 
     @property
-    def path(self) -> Path:
-        return Path(self.folder.name)
+    def runs(self) -> dict[str, RunHandle]:
+        """The runs by their names."""
+        directories = RunStore(self.path / "home").directories()
+        return {handle.run.spec.name: handle for handle in map(RunHandle, directories)}
 
     def shown(self, cell: Any) -> str:
         """The text that a cell wrote, its error included."""
@@ -77,18 +84,34 @@ class Executed:
         return next(c for c in self.cells if c.cell_type == "code" and words in c.source)
 
 
-@functools.cache
-def executed(name: str) -> Executed:
-    """Run a notebook in a copy of its folder, without the cells of a framework that is missing."""
-    folder: tempfile.TemporaryDirectory[str] = tempfile.TemporaryDirectory(prefix="nbdist-course-")
+Executing = Callable[[str], Executed]
+"""Takes the name of a notebook."""
+
+
+def executed(name: str, root: Path) -> Executed:
+    """A notebook, run in a copy of its folder under ``root`` by whichever process asks for it first.
+
+    Several processes that share the tests share ``root`` and with it what was executed.
+    """
+    path = root / name
+    with FileLock(root / f"{name}.lock"):
+        if not (path / "executed.json").exists():
+            _execute(name, path)
+    notebook = nbformat.read(path / "executed.ipynb", as_version=4)
+    return Executed(cells=notebook.cells, path=path, **json.loads((path / "executed.json").read_text()))
+
+
+def _execute(name: str, folder: Path) -> None:
+    """Run a notebook, without the cells of a framework that is missing."""
+    folder.mkdir()
     for module in FOLDER.glob("*.py"):
-        shutil.copy(module, folder.name)
-    home = Path(folder.name, "home")
-    notebook = read(name)
+        shutil.copy(module, folder)
+    home = folder / "home"
+    notebook = _on_free_ports(read(name))
     if importlib.util.find_spec("paddle") is None:
         notebook.cells = [cell for cell in notebook.cells if "needs-paddle" not in tags(cell)]
     client = NotebookClient(
-        notebook, timeout=PATIENCE, kernel_name="python3", resources={"metadata": {"path": folder.name}}
+        notebook, timeout=PATIENCE, kernel_name="python3", resources={"metadata": {"path": str(folder)}}
     )
     begin, error = time.monotonic(), ""
     try:
@@ -97,25 +120,34 @@ def executed(name: str) -> Executed:
         error = str(failed)
     seconds = time.monotonic() - begin
     stop_board(home)
-    handles = {handle.run.spec.name: handle for handle in map(RunHandle, RunStore(home).directories())}
-    return Executed(
-        cells=notebook.cells,
-        error=error,
-        seconds=seconds,
-        crowd=max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1)),
-        runs=handles,
-        left=_left(handles),
-        folder=folder,
-    )
+    nbformat.write(notebook, folder / "executed.ipynb")
+    outcome = {
+        "error": error,
+        "seconds": seconds,
+        "crowd": max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1)),
+        "left": _left(home),
+    }
+    (folder / "executed.json").write_text(json.dumps(outcome))
 
 
-def _left(handles: dict[str, RunHandle], limit: float = 10.0) -> list[processes.ProcessId]:
-    """The processes of the runs that are still there some time after the kernel has ended."""
-    paths = [str(handle.directory.path) for handle in handles.values()]
+def _on_free_ports(notebook: Any) -> Any:
+    """The notebook with free ports in place of those that it names: other tests name the same ones."""
+    for port in FIXED_PORTS:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            free = probe.getsockname()[1]
+        for cell in notebook.cells:
+            cell.source = re.sub(rf"\b{port}\b", str(free), cell.source)
+    return notebook
+
+
+def _left(home: Path, limit: float = 10.0) -> list[str]:
+    """The processes of the runs that are still there some time after the kernel has ended; they are killed."""
+    paths = [str(directory.path) for directory in RunStore(home).directories()]
     deadline = time.monotonic() + limit
     while left := [process for path in paths for process in processes.marked("NBDIST_RUN_DIR", path)]:
         if time.monotonic() > deadline:
             processes.send_all(left, 9)
-            return left
+            return [str(process) for process in left]
         time.sleep(0.05)
     return []

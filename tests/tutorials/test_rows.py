@@ -13,7 +13,7 @@ import pytest
 from nbdist.runner import RunHandle
 from nbdist.store import RunStore
 from tests.magics.conftest import Kernel
-from tests.notebooks.course import FOLDER, PATIENCE, executed, read
+from tests.notebooks.course import FOLDER, PATIENCE, Executing, read
 from tests.tutorials.rows import FLEET, LAUNCH, NOTED, PASTED, PROGRAMS, Row
 
 # a notebook whose cells of torch fail is not run to its end
@@ -68,7 +68,7 @@ def check(row: Row, run: RunHandle) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(PATIENCE)
 @pytest.mark.parametrize("row", [pytest.param(row, id=row.name) for row in NOTED])
-def test_a_system_of_the_tutorials_runs_in_its_notebook(row: Row) -> None:
+def test_a_system_of_the_tutorials_runs_in_its_notebook(row: Row, executed: Executing) -> None:
     needs(row)
 
     result = executed(row.notebook)
@@ -199,7 +199,7 @@ def test_a_program_of_a_removed_library_gets_its_port(
 @pytest.mark.slow
 @pytest.mark.timeout(PATIENCE)
 @pytest.mark.skipif(find_spec("paddle") is None, reason="paddle is not installed")
-def test_the_callback_of_paddle_is_opened_in_visualdl() -> None:
+def test_the_callback_of_paddle_is_opened_in_visualdl(executed: Executing) -> None:
     result = executed(FLEET)
 
     assert "/scalar" in result.shown(result.cell_of("%dist_board fleet-hapi"))
@@ -208,7 +208,7 @@ def test_the_callback_of_paddle_is_opened_in_visualdl() -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(PATIENCE)
 @pytest.mark.skipif(find_spec("paddle") is None, reason="paddle is not installed")
-def test_the_report_to_share_is_one_file_with_the_curves() -> None:
+def test_the_report_to_share_is_one_file_with_the_curves(executed: Executing) -> None:
     report = (executed(FLEET).path / "report.html").read_text(encoding="utf-8")
 
     assert "fleet-hapi" in report
@@ -219,7 +219,7 @@ def test_the_report_to_share_is_one_file_with_the_curves() -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(PATIENCE)
 @pytest.mark.skipif(find_spec("paddle") is None, reason="paddle is not installed")
-def test_workerlogs_are_what_the_ranks_wrote() -> None:
+def test_workerlogs_are_what_the_ranks_wrote(executed: Executing) -> None:
     result = executed(LAUNCH)
 
     for rank in (0, 1):
