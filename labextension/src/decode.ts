@@ -168,6 +168,7 @@ function rank(fields: Fields): RankView {
     cpu: numberOrNull(fields['cpu']),
     gpu: numberOrNull(fields['gpu']),
     rate: numberOrNull(fields['rate']),
+    wait: numberOrNull(fields['wait']),
     exit: text(fields['exit'] ?? ''),
     elapsed: number(fields['elapsed'] ?? 0),
     lastLine: text(fields['last_line'] ?? ''),

@@ -1,6 +1,6 @@
 /** What has arrived of a run, and when. Any number of views draw one model; it draws nothing itself. */
 import { RunLog } from './log/run_log';
-import { utilisation } from './numbers';
+import { smoothed, utilisation } from './numbers';
 import type { BoardAnswer, Chart, Message, RankView, RunView } from './protocol';
 
 /** Looks at what a rank uses are two seconds apart: two minutes of them. */
@@ -30,6 +30,8 @@ export class RunModel {
   charts: ReadonlyMap<string, Chart> = new Map();
   /** of each rank, the last samples in percent */
   utilisation: ReadonlyMap<number, readonly number[]> = new Map();
+  /** of each rank that runs, the percentage of its time that it waited for others lately */
+  waits: ReadonlyMap<number, number> = new Map();
   readonly log = new RunLog();
   /** counts what came; equal means that nothing has changed */
   version = 0;
@@ -105,6 +107,7 @@ export class RunModel {
       }
     }
     this.utilisation = samples;
+    this.waits = waitsOf(view.ranks, this.waits);
   }
 
   private notify(): void {
@@ -121,6 +124,17 @@ export class RunModel {
 /** A program may log a tag that is also the name of something measured. */
 export function keyOf(chart: Chart): string {
   return `${chart.group}/${chart.tag}`;
+}
+
+/** What ranks waited lately; one that was not looked at this time keeps what is known of it. */
+function waitsOf(ranks: readonly RankView[], before: ReadonlyMap<number, number>): Map<number, number> {
+  const known = ranks
+    .filter(({ state }) => state === 'running')
+    .map(
+      ({ rank, wait }) =>
+        [rank, wait === null ? before.get(rank) : smoothed(before.get(rank), wait)] as const,
+    );
+  return new Map(known.filter((each): each is [number, number] => each[1] !== undefined));
 }
 
 /** The new ranks, those that did not change being the old ones: a view draws only what is another object.

@@ -65,6 +65,30 @@ export function utilisation(rank: RankView): number | null {
   return rank.gpu ?? rank.cpu;
 }
 
+/** How much of a new sample counts: a look at what a rank waits sees some 16 moments, which chance moves. */
+const WEIGHT = 0.2;
+
+export function smoothed(before: number | undefined, sample: number): number {
+  return before === undefined ? sample : before + WEIGHT * (sample - before);
+}
+
+/** A step in ms: the rank's own time, and what it waited for others (`wait` in percent). Null when unknown. */
+export function stepParts(
+  rate: number | null,
+  wait: number | undefined,
+): { own: number; waiting: number } | null {
+  if (!rate || wait === undefined) {
+    return null;
+  }
+  const waiting = (10 * wait) / rate;
+  return { own: 1000 / rate - waiting, waiting };
+}
+
+/** Milliseconds: `12,345`, `118`, `8.4`, `0.3`, `0` */
+export function milliseconds(value: number): string {
+  return value >= 10 ? Math.round(value).toLocaleString('en') : value < 0.05 ? '0' : value.toFixed(1);
+}
+
 /** `CPU`, `GPU 1` */
 export function device(name: string): string {
   return name.replace(/^(cpu|gpu)\b/, word => word.toUpperCase());

@@ -31,6 +31,8 @@ export interface RankView {
   cpu: number | null;
   gpu: number | null;
   rate: number | null;
+  /** percent of its time that it waited for other ranks */
+  wait: number | null;
   /** "exit 1", "killed by SIGKILL"; empty while it runs */
   exit: string;
   elapsed: number;

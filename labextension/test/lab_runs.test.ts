@@ -83,6 +83,41 @@ test('an end and a stall are told once, and not of runs that had ended before', 
   ]);
 });
 
+test.each(['the stream', 'a look at the list'])(
+  'a run that began and ended before it was first seen is told of, by %s',
+  async way => {
+    const { server, runs, clock } = service();
+    const ended: string[] = [];
+    runs.onEvent(({ kind, row: { label } }) => kind === 'ended' && ended.push(label));
+    const known = row('a-1', { created: 10 });
+    server.answers['GET nbdist/api/runs'] = page([known]);
+    await runs.refresh();
+    const brief = [row('b-2', { created: 20, state: 'failed' }), known, row('z-0', { created: 5 })];
+
+    if (way === 'the stream') {
+      server.lastSocket.onopen!();
+      server.lastSocket.receive({ kind: 'runs', runs: brief, removed: [], live: 0 });
+    } else {
+      server.answers['GET nbdist/api/runs'] = page(brief);
+      await clock.pass(60_000);
+    }
+
+    expect(ended).toEqual(['b-2']);
+  },
+);
+
+test('runs that had ended before the page was opened are not told of', async () => {
+  const { server, runs } = service();
+  const events: RunEvent[] = [];
+  runs.onEvent(event => events.push(event));
+  server.answers['GET nbdist/api/runs'] = page([row('c-3', { created: 30 })], 'token');
+  await runs.refresh();
+  server.answers['GET nbdist/api/runs'] = page([row('b-2', { created: 20 }), row('a-1', { created: 40 })]);
+  await runs.more();
+
+  expect(events).toEqual([]);
+});
+
 test('a server without nbdist is not asked again by itself', async () => {
   const { server, runs, clock } = service();
   await runs.refresh();

@@ -35,6 +35,29 @@ test('the newest lines of a backlog are shown while those before them are on the
   expect(log.settled).toBe(true);
 });
 
+test('what all ranks wrote at the same time is folded, though a page had no time to read it at once', () => {
+  const turns = new FakeTurns(4);
+  const log = new RunLog({ turns });
+  const times = [[40, 3.1]] as const;
+  const texts = Array.from({ length: 40 }, (_, at) => at);
+
+  log.receive(
+    RANKS.map(rank =>
+      delta(
+        rank,
+        0,
+        texts.map(at => (at % 2 ? `epoch ${at}` : `loss ${at} of ${rank}`)),
+        { times },
+      ),
+    ),
+    null,
+  );
+  turns.all();
+
+  expect(log.all.folded).toBe(2 * 20);
+  expect(log.settled).toBe(true);
+});
+
 test.each([1, 2, 3, 4, 5, 6, 7, 8])(
   'a backlog is shown in order in the end, whatever came first: %i',
   seed => {

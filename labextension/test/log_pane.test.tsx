@@ -139,6 +139,38 @@ test('a pause counts what comes, and following again shows it', async () => {
   expect(lines().at(-1)).toContain('new two');
 });
 
+test('a pause does not count older lines that are put in their places', async () => {
+  const log = makeLog();
+  log.receive([delta(0, 4000, numbered(100, 4000))], null);
+  show(log, { selected: 0 });
+  await frame();
+
+  fireEvent.click(button('Pause'));
+  log.receive([delta(0, 3900, numbered(100, 3900))], null);
+  await frame();
+  expect(button('Follow').textContent).not.toContain('new');
+
+  log.renumber(0, -1000);
+  log.receive([delta(0, 2800, numbered(100, 2800)), delta(0, 3100, ['new one'])], null);
+  await frame();
+  expect(button('Follow').textContent).toContain('1 new');
+});
+
+test('a pause before the first line counts from what comes first', async () => {
+  const log = makeLog();
+  show(log, { selected: 0 });
+  await frame();
+
+  fireEvent.click(button('Pause'));
+  log.receive([delta(0, 4000, numbered(100, 4000))], null);
+  await frame();
+  expect(button('Follow').textContent).not.toContain('new');
+  log.receive([delta(0, 4100, ['new one'])], null);
+  await frame();
+
+  expect(button('Follow').textContent).toContain('1 new');
+});
+
 test('a line of the cell in a traceback is a way to the cell', async () => {
   const log = makeLog();
   const onCellLine = jest.fn();

@@ -1,4 +1,16 @@
-import { bytes, bytesOf, clock, device, figure, median, rate, tick } from '../src/numbers';
+import {
+  bytes,
+  bytesOf,
+  clock,
+  device,
+  figure,
+  median,
+  milliseconds,
+  rate,
+  smoothed,
+  stepParts,
+  tick,
+} from '../src/numbers';
 
 test.each([
   [0, '0:00'],
@@ -46,4 +58,27 @@ test('small things', () => {
   expect([rate(7.94), rate(126.4), rate(0.314)]).toEqual(['7.9', '126', '0.31']);
   expect([device('gpu 1'), device('cpu')]).toEqual(['GPU 1', 'CPU']);
   expect([median([3, 1, 2]), median([4, 1]), median([])]).toEqual([2, 2.5, null]);
+});
+
+test('a step is a rank’s own time and what it waits for others', () => {
+  expect(stepParts(8, 20)).toEqual({ own: 100, waiting: 25 });
+  expect(stepParts(8, 0)).toEqual({ own: 125, waiting: 0 });
+  expect(stepParts(null, 20)).toBeNull();
+  expect(stepParts(0, 20)).toBeNull();
+  expect(stepParts(8, undefined)).toBeNull();
+});
+
+test('one look at what a rank waits is not believed at once', () => {
+  expect(smoothed(undefined, 50)).toBe(50);
+  expect(smoothed(20, 70)).toBe(30);
+});
+
+test.each([
+  [118.4, '118'],
+  [8.42, '8.4'],
+  [0.314, '0.3'],
+  [0, '0'],
+  [12_345, '12,345'],
+])('%p ms are written %s', (value, text) => {
+  expect(milliseconds(value)).toBe(text);
 });

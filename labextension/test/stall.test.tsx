@@ -5,7 +5,7 @@ import { fireEvent, render, screen } from '@testing-library/preact';
 import { createElement } from 'react';
 import { decode } from '../src/decode';
 import type { RunView, Update } from '../src/protocol';
-import { heldRanks, hangs, split, Stall, type StallActions } from '../src/views/Stall';
+import { heldRanks, hangs, split, Stacks, StallBanner, type StallActions } from '../src/views/Stall';
 import { WORDS } from '../src/words';
 import { sample } from './samples';
 
@@ -16,18 +16,17 @@ function stalled(): RunView {
 
 function shown(actions: StallActions, chinese = false): RunView {
   const view = stalled();
-  render(
-    createElement(Stall, {
-      view,
-      stall: view.stall!,
-      viewAt: 10,
-      now: () => 10,
-      words: WORDS[chinese ? 'zh' : 'en'],
-      chinese,
-      actions,
-      onCellLine: () => undefined,
-    }),
-  );
+  const props = {
+    view,
+    stall: view.stall!,
+    viewAt: 10,
+    now: () => 10,
+    words: WORDS[chinese ? 'zh' : 'en'],
+    chinese,
+    actions,
+    onCellLine: () => undefined,
+  };
+  render(createElement('div', null, createElement(StallBanner, props), createElement(Stacks, props)));
   return view;
 }
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import json
+from array import array
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,8 +12,9 @@ import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
 from nbdist.model import Run
-from nbdist.panel.following import LogDelta
+from nbdist.panel.charts import Chart
 from nbdist.panel.protocol import LogChunk, Update, encode
+from nbdist.panel.rank_log import LogDelta
 from nbdist.panel.view import view_of
 from nbdist.panel.widget import PanelWidget
 from tests.fakes.runs import CREATED, STARTED, a_spec
@@ -20,43 +23,87 @@ pytestmark = pytest.mark.browser
 
 # A host as small as anywidget's description of one: a model, an element, and nothing of the page's.
 HOST = """<!doctype html><meta charset="utf-8"><link rel="stylesheet" href="/panel.css">
-<body><div id="output"></div><script type="module">
-const state = STATE, listeners = new Set();
+<body><div id="output"></div><div id="second"></div><script type="module" src="/host.js"></script>"""
+
+HOST_MODULE = """
+const state = {panel_id: "p1", kernel_id: "", foreground: true}, listeners = new Set();
 window.requests = [];
+const sends = {
+  takes: content => { window.requests.push(content); },
+  closed: () => { throw new Error('the comm is closed'); },
+  late: () => Promise.reject(new Error('nobody answers')),
+};
 const model = {
   get: name => state[name],
   set: (name, value) => { state[name] = value; },
   save_changes: () => {},
   on: (event, listener) => { if (event === 'msg:custom') listeners.add(listener); },
   off: (event, listener) => { listeners.delete(listener); },
-  send: content => { window.requests.push(content); },
 };
+let how = 'SENDS';
+window.asked = 0;
+window.sending = other => { how = other; };
+Object.defineProperty(model, 'send', { get: () => { window.asked++; return sends[how]; } });
 window.message = (content, buffers) => {
   const parts = buffers.map(part => new DataView(Uint8Array.from(atob(part), c => c.charCodeAt(0)).buffer));
   for (const listener of listeners) listener(content, parts);
 };
 const { default: widget } = await import('/panel.js');
-const ended = await widget.initialize?.({ model });
-const el = document.getElementById('output');
+const ended = INITIALIZES ? await widget.initialize?.({ model }) : null;
+let el = document.getElementById('output');
+if (SHADOW) {
+  const root = el.attachShadow({ mode: 'open' });
+  const style = document.querySelector('link').cloneNode();
+  el = document.createElement('div');
+  root.append(style, el);
+}
 const removed = await widget.render({ model, el });
+window.renderAgain = async () => {
+  window.removeSecond = await widget.render({ model, el: document.getElementById('second') });
+};
 window.remove = () => { removed?.(); ended?.(); };
+window.listening = () => listeners.size;
+window.sends = 'SENDS';
 window.ready = true;
-</script>"""
+"""
+
+# as strict as VS Code's: scripts and styles by address alone, and nobody to ask
+POLICY = "default-src 'none'; script-src 'self'; style-src 'self'; img-src data: blob:; base-uri 'none'"
 
 
-@pytest.fixture
-def page(browser: Browser) -> Iterator[Page]:
+def host(
+    browser: Browser,
+    *,
+    initializes: bool = True,
+    shadow: bool = False,
+    sends: str = "takes",
+    policy: str = "",
+) -> Iterator[Page]:
+    """A page with the panel; ``sends`` says what becomes of what the panel sends: ``takes`` it, ``closed``,
+    ``late`` (a promise that is broken), or ``nothing`` where there is no way to send."""
     context = browser.new_context(viewport={"width": 900, "height": 700})
     page = context.new_page()
     errors: list[str] = []
     page.on("pageerror", lambda error: errors.append(str(error)))
+    page.on("console", lambda said: errors.append(said.text) if said.type == "error" else None)
+    module = (
+        HOST_MODULE.replace("INITIALIZES", json.dumps(initializes))
+        .replace("SHADOW", json.dumps(shadow))
+        .replace("SENDS", sends)
+    )
 
     def serve(route: Route) -> None:
-        host = HOST.replace("STATE", '{"panel_id": "p1", "kernel_id": "", "foreground": true}')
-        bodies = {"panel.js": str(PanelWidget._esm), "panel.css": str(PanelWidget._css)}
-        types = {"panel.js": "text/javascript", "panel.css": "text/css"}
+        scripts = {"panel.js": str(PanelWidget._esm), "host.js": module}
         name = route.request.url.rpartition("/")[2]
-        route.fulfill(body=bodies.get(name, host), content_type=types.get(name, "text/html"))
+        headers = {"content-security-policy": policy} if policy else {}
+        if name in scripts:
+            route.fulfill(body=scripts[name], content_type="text/javascript", headers=headers)
+        elif name == "panel.css":
+            route.fulfill(body=str(PanelWidget._css), content_type="text/css", headers=headers)
+        elif name == "favicon.ico":
+            route.fulfill(status=204)
+        else:
+            route.fulfill(body=HOST, content_type="text/html", headers=headers)
 
     page.route("http://panel.test/**", serve)
     page.goto("http://panel.test/")
@@ -64,6 +111,25 @@ def page(browser: Browser) -> Iterator[Page]:
     yield page
     context.close()
     assert not errors
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    yield from host(browser)
+
+
+@pytest.fixture(
+    params=[
+        pytest.param({"initializes": False}, id="that only draws"),
+        pytest.param({"shadow": True}, id="that draws in a shadow"),
+        pytest.param({"policy": POLICY}, id="with a strict policy"),
+        pytest.param({"sends": "closed"}, id="whose connection is closed"),
+        pytest.param({"sends": "late"}, id="that breaks its promise to send"),
+        pytest.param({"sends": "nothing"}, id="that cannot send"),
+    ]
+)
+def other_page(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Page]:
+    yield from host(browser, **request.param)
 
 
 def tell(page: Page, update: Update) -> None:
@@ -75,6 +141,11 @@ def tell(page: Page, update: Update) -> None:
 def a_chunk(rank: int, *lines: str) -> LogChunk:
     times: Any = ((len(lines), 1.0),)
     return LogChunk.of(LogDelta(rank=rank, first=0, lines=lines, partial="", times=times))
+
+
+def a_curve() -> Chart:
+    columns = tuple(array("f", [float(row) for row in range(5)]) for _ in range(5))
+    return Chart(tag="loss", kind="band", group="metric", unit="", ranks=(), columns=columns)
 
 
 def test_lines_are_shown_found_and_stop_is_asked_for_and_explained(page: Page) -> None:
@@ -109,3 +180,56 @@ def test_nothing_of_the_header_is_cut_off_where_there_is_little_room(page: Page,
         assert box is not None
         assert box["x"] >= panel["x"]
         assert box["x"] + box["width"] <= panel["x"] + panel["width"]
+
+
+def test_every_host_shows_lines_curves_and_says_how_to_stop(other_page: Page) -> None:
+    page = other_page
+    view = view_of(Run.of(a_spec(), STARTED), now=CREATED + 2)
+    if page.evaluate("window.sends") != "takes":
+        # nothing has come, so the panel asks for it, in vain
+        page.wait_for_function("window.asked > 0")
+
+    tell(page, Update(view=view, chunks=[a_chunk(0, "\x1b[31mhello\x1b[0m of 0"), a_chunk(1, "both")]))
+    tell(page, Update(charts=[a_curve()]))
+
+    panel = page.locator(".nbdist")
+    expect(panel.locator(".nbdist-pill")).to_have_text("Running")
+    expect(panel.get_by_role("log")).to_contain_text("hello of 0")
+    # the stylesheet has come along, and colours fall back on the panel's own
+    assert panel.evaluate("panel => getComputedStyle(panel).backgroundColor") == "rgb(255, 255, 255)"
+    assert panel.locator(".nbdist-strip").evaluate("strip => getComputedStyle(strip).display") == "grid"
+    panel.get_by_role("tab", name="All").focus()
+    page.keyboard.press("1")
+    expect(panel.get_by_role("tab", name="Rank 1")).to_be_focused()
+    page.keyboard.press("m")
+    expect(panel.locator("canvas").first).to_be_visible()
+    panel.get_by_role("button", name="Stop").click()
+    expect(panel).to_contain_text("Press the interrupt button")
+
+
+def test_a_panel_in_two_outputs_goes_on_in_the_one_that_stays(page: Page) -> None:
+    view = view_of(Run.of(a_spec(), STARTED), now=CREATED + 2)
+    tell(page, Update(view=view, chunks=[a_chunk(0, "early")]))
+
+    page.evaluate("window.renderAgain()")
+    panels = page.locator(".nbdist")
+    expect(panels).to_have_count(2)
+    expect(panels.nth(1).get_by_role("log")).to_contain_text("early")
+    page.evaluate("window.removeSecond()")
+    expect(panels).to_have_count(1)
+    tell(page, Update(chunks=[a_chunk(1, "late")]))
+
+    expect(panels.get_by_role("log")).to_contain_text("late")
+
+
+def test_a_connection_that_is_closed_later_leaves_what_came(page: Page) -> None:
+    view = view_of(Run.of(a_spec(), STARTED), now=CREATED + 2)
+    tell(page, Update(view=view, chunks=[a_chunk(0, "before")]))
+    page.evaluate("window.sending('closed')")
+
+    panel = page.locator(".nbdist")
+    panel.get_by_role("button", name="Run menu").click()
+    panel.get_by_role("menuitem", name="VisualDL").click()
+
+    expect(panel).to_contain_text("%dist_board")
+    expect(panel.get_by_role("log")).to_contain_text("before")

@@ -5,6 +5,7 @@
  */
 import { NoExtension, Offline, type Client } from './client';
 import type { RunNews, RunPage, RunRow } from './rows';
+import { matches, newestFirst, RunPages } from './run_pages';
 import { BROWSER_CLOCK, type Clock, type Stream } from './stream';
 
 /** milliseconds between two looks while something runs; each look without news makes it longer */
@@ -24,13 +25,6 @@ export interface RunEvent {
   row: RunRow;
 }
 
-interface Pages {
-  ids: readonly string[];
-  next: string | null;
-}
-
-const NOTHING: Pages = { ids: [], next: null };
-
 export class Runs {
   state: ListState = 'unknown';
   /** what is looked for, and whether the answer is still under way */
@@ -40,8 +34,8 @@ export class Runs {
   version = 0;
 
   private readonly known = new Map<string, RunRow>();
-  private all: Pages = NOTHING;
-  private found: Pages = NOTHING;
+  private readonly all = new RunPages();
+  private readonly found = new RunPages();
   private liveCount = 0;
   private readonly listeners = new Set<() => void>();
   private readonly eventListeners = new Set<(event: RunEvent) => void>();
@@ -76,8 +70,7 @@ export class Runs {
   /** The runs to show: those that go on, then the others, the newest first. */
   get rows(): readonly RunRow[] {
     if (this.cached.version !== this.version) {
-      const { ids } = this.search ? this.found : this.all;
-      const rows = ids.flatMap(id => this.known.get(id) ?? []);
+      const rows = this.shown.ids.flatMap(id => this.known.get(id) ?? []);
       this.cached = { version: this.version, rows: [...rows].sort(newestFirst) };
     }
     return this.cached.rows;
@@ -93,7 +86,7 @@ export class Runs {
   }
 
   get hasMore(): boolean {
-    return (this.search ? this.found : this.all).next !== null;
+    return this.shown.next !== null;
   }
 
   row(runId: string): RunRow | undefined {
@@ -135,7 +128,7 @@ export class Runs {
 
   /** The next page of the list that is shown. */
   async more(): Promise<void> {
-    const pages = this.search ? this.found : this.all;
+    const pages = this.shown;
     if (this.loading || pages.next === null) {
       return;
     }
@@ -145,8 +138,8 @@ export class Runs {
       const page = await this.client.runs({ limit: LATER_PAGE, before: pages.next, search });
       if (search === this.search) {
         this.remember(page.runs);
-        const grown = { ids: joined(pages.ids, page.runs), next: page.next };
-        this.put(grown);
+        pages.add(page.runs);
+        pages.next = page.next;
         this.changed();
       }
     } catch (problem) {
@@ -166,7 +159,8 @@ export class Runs {
     this.search = wanted;
     this.searching = wanted !== '';
     // what is here already is shown at once, the rest when the server has answered
-    this.found = { ids: this.all.ids.filter(id => matches(this.known.get(id), wanted)), next: null };
+    this.found.ids = this.all.ids.filter(id => matches(this.known.get(id), wanted));
+    this.found.next = null;
     this.cancelSearch?.();
     this.cancelSearch = this.clock.after(TYPING, () => {
       void this.refresh().finally(() => {
@@ -201,14 +195,8 @@ export class Runs {
     const removed = news.first ? this.missingIn(news.runs) : news.removed;
     removed.forEach(id => this.known.delete(id));
     this.liveCount = news.live;
-    this.all = { ...this.all, ids: joined(this.all.ids, fresh) };
-    this.found = {
-      ...this.found,
-      ids: joined(
-        this.found.ids,
-        fresh.filter(row => matches(row, this.search)),
-      ),
-    };
+    this.all.add(fresh);
+    this.found.add(fresh.filter(row => matches(row, this.search)));
     this.setState('ready');
     this.changed();
   }
@@ -226,24 +214,14 @@ export class Runs {
     const before = JSON.stringify(page.runs.map(row => this.known.get(row.runId)));
     this.remember(page.runs, this.state === 'ready' ? this.newest() : Infinity);
     this.liveCount = page.live;
-    const pages = this.search ? this.found : this.all;
-    const longer = pages.ids.length > page.runs.length && !this.search;
-    // further pages stay: only what is new comes in front of them
-    this.put({
-      ids: longer ? joined(pages.ids, page.runs) : page.runs.map(row => row.runId),
-      next: longer ? pages.next : page.next,
-    });
+    this.shown.takeFirst(page, !this.search);
     const same = before === JSON.stringify(page.runs);
     this.period = same && !page.live ? Math.min(1.5 * this.period, LONGEST_PERIOD) : PERIOD;
     this.changed();
   }
 
-  private put(pages: Pages): void {
-    if (this.search) {
-      this.found = pages;
-    } else {
-      this.all = pages;
-    }
+  private get shown(): RunPages {
+    return this.search ? this.found : this.all;
   }
 
   /** When the last of the known runs was made, in Unix seconds. */
@@ -294,24 +272,4 @@ export class Runs {
     this.version += 1;
     this.listeners.forEach(listener => listener());
   }
-}
-
-function joined(ids: readonly string[], rows: readonly RunRow[]): readonly string[] {
-  return [...new Set([...ids, ...rows.map(row => row.runId)])];
-}
-
-function newestFirst(one: RunRow, other: RunRow): number {
-  return Number(other.live) - Number(one.live) || other.created - one.created;
-}
-
-/** As the server searches: every word is somewhere in what a row shows. */
-export function matches(row: RunRow | undefined, search: string): boolean {
-  if (!row) {
-    return false;
-  }
-  const text = [row.runId, row.name, row.notebook, row.state, row.reason].join('\n').toLowerCase();
-  return search
-    .toLowerCase()
-    .split(/\s+/)
-    .every(word => text.includes(word));
 }

@@ -36,10 +36,11 @@ export class Inbox {
     return this.waiting.length === 0;
   }
 
-  /** Lines are complete until then: what waits here is as what has not come. */
+  /** Lines are complete until then: what waits here is as what has not come, and what others wrote at the same
+   * time waits with it, since equal lines are to come together. */
   get limit(): number {
     return this.waiting.reduce(
-      (limit, { times }) => Math.min(limit, times.length ? Math.fround(times[0]![1]) : limit),
+      (limit, { times }) => Math.min(limit, times.length ? justBefore(Math.fround(times[0]![1])) : limit),
       this.completeUntil,
     );
   }
@@ -48,4 +49,9 @@ export class Inbox {
   get complete(): boolean {
     return this.completeUntil === Number.MAX_VALUE && this.waiting.length === 0;
   }
+}
+
+/** Less than `time`, and more than any earlier time in single precision that a log has. */
+function justBefore(time: number): number {
+  return time - 1e-9 * Math.max(1, Math.abs(time));
 }

@@ -3,6 +3,7 @@
  * reader is, and goes from match to match. Everything here is drawn by hand, at most once a frame.
  */
 import { DrawnRows } from './drawn_rows';
+import { Finding } from './finding';
 import { drawLiveLines } from './live_lines';
 import { Mark } from './mark';
 import { PaneWidth } from './pane_width';
@@ -10,27 +11,24 @@ import type { Drawing } from './row_nodes';
 import type { LogRow, LogRows } from './rows';
 import type { RunLog } from './run_log';
 import { BEFORE_DRAWING, type ScreenLook, type ScreenNodes, type ScreenState } from './screen_state';
-import { LogSearch } from './search';
+import { SeenLines } from './seen_lines';
 import { ViewPlace } from './view_place';
 import { WholeLine } from './whole_line';
 
-export { BEFORE_DRAWING, type ScreenLook, type ScreenNodes, type ScreenState } from './screen_state';
-
 export class LogScreen {
   private rows: LogRows;
-  private search: LogSearch;
+  /** the rank whose log is shown, null for all */
+  private rank: number | null = null;
+  private readonly finding: Finding;
   private unwatch: () => void = () => undefined;
   private readonly viewed: ViewPlace;
   private readonly width: PaneWidth;
   private following = true;
   private wrapped = false;
-  private query = '';
-  /** a search has begun and no match has been gone to yet */
-  private seeking = false;
-  private current: Mark | null = null;
   /** the row that was asked for, to be seen among the others */
   private pointed: Mark | null = null;
-  private seen = 0;
+  /** what had come when following ended; null while nothing is here */
+  private seen: SeenLines | null = null;
   private readonly whole: WholeLine;
   private readonly drawn: DrawnRows;
   private generation = 0;
@@ -50,7 +48,7 @@ export class LogScreen {
     this.width = new PaneWidth(nodes);
     this.drawn = new DrawnRows(nodes.rows);
     this.whole = new WholeLine(nodes.detail, () => this.closeDetail());
-    this.search = new LogSearch(this.rows, log.slices, () => this.request());
+    this.finding = new Finding(this.rows, log.slices, () => this.request());
     nodes.scroller.addEventListener('scroll', this.scrolled);
     document.addEventListener('selectionchange', this.selected);
     if (typeof ResizeObserver !== 'undefined') {
@@ -63,34 +61,29 @@ export class LogScreen {
   end(): void {
     this.unsubscribe();
     this.unwatch();
-    this.search.end();
+    this.finding.end();
     this.sizes?.disconnect();
     this.nodes.scroller.removeEventListener('scroll', this.scrolled);
     document.removeEventListener('selectionchange', this.selected);
     cancelAnimationFrame(this.frame);
   }
 
-  /** Show other rows, from their end. `live`: the ranks whose growing lines are shown, null for all. */
-  show(rows: LogRows, live: number | null): void {
+  /** Show other rows, of a rank or (null) of all, from their end. */
+  show(rows: LogRows, rank: number | null): void {
     this.unwatch();
-    this.search.end();
     this.rows = rows;
-    this.live = live;
-    this.search = new LogSearch(rows, this.log.slices, () => this.request());
+    this.rank = rank;
+    this.finding.show(rows);
     this.unwatch = rows.watch((at, removed, added) => this.changed(at, removed, added));
-    this.current = this.pointed = this.whole.row = null;
-    this.seeking = false;
+    this.pointed = this.whole.row = this.seen = null;
     this.viewed.clear();
     this.width.clear();
     this.measurePane();
     this.setHeights();
     this.following = true;
     this.drawn.forget();
-    this.search.look(this.query);
     this.draw();
   }
-
-  private live: number | null = null;
 
   dress(look: ScreenLook): void {
     this.look = look;
@@ -100,12 +93,10 @@ export class LogScreen {
 
   follow(following: boolean): void {
     if (this.following && !following) {
-      this.seen = this.rows.count;
+      this.see();
     }
     this.following = following;
-    if (following) {
-      this.pointed = null;
-    }
+    this.pointed = following ? null : this.pointed;
     this.request();
   }
 
@@ -123,25 +114,14 @@ export class LogScreen {
 
   /** Look for text; the nearest match below becomes the current one, or the last when following. */
   find(query: string): void {
-    this.query = query.toLowerCase();
     this.generation++;
-    this.seeking = query !== '';
-    if (!query) {
-      this.current = null;
-    }
-    this.search.look(query);
+    this.finding.look(query);
     this.request();
   }
 
   /** Go to the next match, or back to the one before. */
   step(step: 1 | -1): void {
-    const { search } = this;
-    if (!search.count) {
-      return;
-    }
-    const row = this.current?.row ?? this.viewed.anchor?.row ?? 0;
-    const next = step > 0 ? search.from(row + 1) : search.from(row) - 1;
-    this.goToMatch((next + search.count) % search.count);
+    this.goTo(this.finding.step(step, this.viewed.anchor?.row ?? 0));
   }
 
   jumpToFirstError(): void {
@@ -177,23 +157,16 @@ export class LogScreen {
   draw(): void {
     cancelAnimationFrame(this.frame);
     this.frame = 0;
-    this.seekMatch();
+    this.goTo(this.finding.first(this.viewed.anchor?.row ?? 0, this.following));
     this.viewed.bring(this.rows, this.following);
     this.drawRows();
     if (this.wrapped && this.viewed.correctHeights()) {
       this.viewed.bring(this.rows, this.following);
       this.drawRows();
     }
-    drawLiveLines(
-      this.nodes.live,
-      this.log,
-      this.live,
-      this.drawing(() => undefined),
-    );
-    this.whole.draw(
-      this.generation,
-      this.drawing(() => undefined),
-    );
+    const whole = this.drawing(() => undefined);
+    drawLiveLines(this.nodes.live, this.log, this.rank, whole);
+    this.whole.draw(this.generation, whole);
     this.tell();
   }
 
@@ -227,8 +200,12 @@ export class LogScreen {
 
   private changed(at: number, removed: number, added: number): void {
     this.viewed.changed(this.rows, at, removed, added);
-    this.current?.changed(this.rows, at, removed, added);
+    this.finding.changed(at, removed, added);
     this.pointed?.changed(this.rows, at, removed, added);
+    if (!this.rows.count) {
+      // all lines come again, with other numbers
+      this.seen = null;
+    }
     this.request();
   }
 
@@ -250,33 +227,10 @@ export class LogScreen {
     this.viewed.heights.set(this.rows, this.wrapped ? this.width.columns : 0);
   }
 
-  /** Go to the match that a new search is to show first. */
-  private seekMatch(): void {
-    const { search } = this;
-    if (!this.seeking || (this.following && !search.complete)) {
+  private goTo(at: number | null): void {
+    if (at === null) {
       return;
     }
-    const row = this.current?.row ?? this.viewed.anchor?.row ?? 0;
-    const match = this.following ? search.count - 1 : search.from(row);
-    if (match >= 0 && match < search.count) {
-      this.goToMatch(match);
-    } else if (search.complete) {
-      this.seeking = false;
-      this.current = null;
-      if (search.count) {
-        this.goToMatch(search.count - 1);
-      }
-    }
-  }
-
-  private goToMatch(match: number): void {
-    const at = this.search.matches.items[match]!;
-    this.seeking = false;
-    this.current = Mark.at(this.rows, at);
-    this.goTo(at);
-  }
-
-  private goTo(at: number): void {
     this.follow(false);
     this.viewed.goTo(this.rows, at);
     this.request();
@@ -293,7 +247,7 @@ export class LogScreen {
     this.drawn.draw(this.rows, first, last, {
       drawing: this.drawing(row => this.showWhole(row)),
       generation: this.generation,
-      current: this.query === '' ? -1 : (this.current?.row ?? -1),
+      current: this.finding.row,
       pointed: this.pointed?.row ?? -1,
       empty: this.look.empty,
     });
@@ -307,24 +261,30 @@ export class LogScreen {
   private drawing(onMore: (row: LogRow) => void): Drawing {
     return {
       words: this.look.words,
-      query: this.query,
+      query: this.finding.query,
       onCellLine: line => this.look.onCellLine(line),
       onMore,
     };
   }
 
+  /** All that is here has been seen; of nothing at all it cannot be said what came before it. */
+  private see(): void {
+    this.seen = this.rows.count ? new SeenLines(this.log, this.rank) : null;
+  }
+
   /** Tell the toolbar, when there is news. */
   private tell(): void {
-    const { rows, search } = this;
-    const position = this.current ? search.from(this.current.row) : -1;
-    const isMatch = position >= 0 && search.matches.items[position] === this.current?.row;
+    const { rows, finding } = this;
+    if (!this.following && !this.seen) {
+      this.see();
+    }
     const state: ScreenState = {
       following: this.following,
-      unseen: this.following ? 0 : Math.max(0, rows.count - this.seen),
+      unseen: this.following ? 0 : (this.seen?.later ?? 0),
       wrapped: this.wrapped,
-      searching: this.query !== '',
-      current: isMatch && position < search.count ? position + 1 : 0,
-      matches: search.count,
+      searching: finding.query !== '',
+      current: finding.position,
+      matches: finding.count,
       lines: rows.lines,
       folded: rows.folded,
       failed: rows.firstError >= 0,

@@ -4,7 +4,7 @@ import type { LogWords } from './words';
 /** What the toolbar shows. */
 export interface ScreenState {
   readonly following: boolean;
-  /** rows that came since following ended */
+  /** lines that were written since following ended */
   readonly unseen: number;
   readonly wrapped: boolean;
   readonly searching: boolean;

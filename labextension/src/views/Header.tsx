@@ -35,11 +35,6 @@ export const Header = memo(function Header(props: HeaderProps): ReactElement {
           {view.label}
         </span>
         {!narrow && <span className="nbdist-quiet nbdist-count-of-ranks">{sizeOf(view, words)}</span>}
-        {view.state === 'pending' && view.reason && (
-          <span className="nbdist-quiet nbdist-progress-text" title={view.reason}>
-            {view.reason}
-          </span>
-        )}
         <span className="nbdist-space" />
         {!narrow && progress}
         {!narrow && <StoppedAt view={view} words={words} />}
@@ -53,6 +48,11 @@ export const Header = memo(function Header(props: HeaderProps): ReactElement {
         <RunMenu label={view.label} words={words} onCopy={props.onCopy} onBoard={props.onBoard} />
       </div>
       {narrow && progress && <div className="nbdist-head-progress">{progress}</div>}
+      {view.state === 'pending' && view.reason && (
+        <div className="nbdist-note nbdist-calm" role="status">
+          {view.reason}
+        </div>
+      )}
     </>
   );
 });

@@ -44,6 +44,7 @@ export function LivePanel({ run, host }: { run: RunModel; host: Host }): ReactEl
       cell={run.cell}
       charts={run.charts}
       utilisation={run.utilisation}
+      waits={run.waits}
       log={run.log}
       errors={errors}
       foreground={foreground}

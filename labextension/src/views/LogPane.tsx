@@ -6,7 +6,8 @@ import { copy as toClipboard } from '../clipboard';
 import { Differences } from '../log/differences';
 import { fileOf, lastRows } from '../log/export';
 import type { RunLog } from '../log/run_log';
-import { BEFORE_DRAWING, LogScreen, type ScreenLook } from '../log/screen';
+import { LogScreen } from '../log/screen';
+import { BEFORE_DRAWING, type ScreenLook } from '../log/screen_state';
 import type { LogWords } from '../log/words';
 import { LogToolbar } from './LogToolbar';
 

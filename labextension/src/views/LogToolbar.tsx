@@ -1,7 +1,7 @@
 /** The toolbar over the log: search, following, and what can be done with the log. */
 import type { KeyboardEvent, RefObject } from 'react';
 
-import type { ScreenState } from '../log/screen';
+import type { ScreenState } from '../log/screen_state';
 import type { LogWords } from '../log/words';
 import { LogIcon, type LogIconName } from './LogIcons';
 

@@ -1,5 +1,7 @@
 /** What a rank uses, in the little room it has: a bar, a line of the last two minutes. */
 import { memo, type ReactElement } from 'react';
+import { milliseconds } from '../numbers';
+import type { Words } from '../words';
 
 export function Bar({ fraction }: { fraction: number }): ReactElement {
   return (
@@ -40,4 +42,31 @@ export const Sparkline = memo(function Sparkline({ samples, full }: SparklinePro
 /** The top of a line of utilisation: all of a GPU, or as many cores as were ever used. */
 export function fullUse(samples: readonly number[]): number {
   return Math.max(100, ...samples);
+}
+
+interface StepBarProps {
+  /** milliseconds */
+  step: { own: number; waiting: number };
+  /** the figures alone */
+  figures: boolean;
+  words: Words;
+}
+
+/** A step: the rank's own time, then, hatched, what it waits for the others. */
+export function StepBar({ step, figures, words }: StepBarProps): ReactElement {
+  const [own, waiting] = [milliseconds(step.own), milliseconds(step.waiting)];
+  const share = (100 * step.own) / (step.own + step.waiting);
+  return (
+    <span className="nbdist-row" title={words.ownAndWaiting(own, waiting)}>
+      {!figures && (
+        <span className="nbdist-step" aria-hidden="true">
+          <i style={{ width: `${share}%` }} />
+          <i className="nbdist-step-waiting" />
+        </span>
+      )}
+      <span className="nbdist-step-figures">
+        {own} <span className="nbdist-quiet">{words.andMilliseconds(waiting)}</span>
+      </span>
+    </span>
+  );
 }

@@ -5,7 +5,6 @@ import {
   useCallback,
   useEffect,
   useId,
-  useLayoutEffect,
   useMemo,
   useRef,
   useState,
@@ -17,6 +16,7 @@ import type { LogWords } from '../log/words';
 import type { BoardAnswer, Chart, RunView } from '../protocol';
 import type { Theme } from '../theme';
 import { WORDS, type Words } from '../words';
+import { showBoard } from './board';
 import { CellPane } from './Code';
 import { useSize } from './clocks';
 import { Failure } from './Failure';
@@ -24,13 +24,11 @@ import { Header } from './Header';
 import { LogPane, type LogPaneHandle } from './LogPane';
 import { Metrics } from './Metrics';
 import { Note, Silence, type Notice } from './Notes';
-import { RankGrid } from './RankGrid';
-import { RankStrip } from './RankStrip';
-import { hangs, heldRanks, Stall, type StallActions } from './Stall';
+import { focusById, leave, useAfterDrawing } from './panel_focus';
+import { FEW, Ranks } from './Ranks';
+import { hangs, Stacks, StallBanner, type StallActions, type StallProps } from './Stall';
 import { Tabs, type Tab } from './Tabs';
 
-/** Up to here each rank has a cell and a tab. */
-const FEW = 8;
 const BRIEFLY = 5000;
 const NONE: readonly number[] = [];
 
@@ -43,6 +41,8 @@ export interface PanelProps {
   cell: string | null;
   charts: ReadonlyMap<string, Chart>;
   utilisation: ReadonlyMap<number, readonly number[]>;
+  /** percent of its time that a rank waits for others */
+  waits: ReadonlyMap<number, number>;
   log: RunLog;
   /** error lines of the ranks that have any */
   errors: ReadonlyMap<number, number>;
@@ -72,7 +72,7 @@ export function Panel(props: PanelProps): ReactElement {
   const [stopping, setStopping] = useState(false);
   const [cannotStop, setCannotStop] = useState(false);
   const [notice, setNotice] = useState<Notice | null>(null);
-  const later = useRef<(() => void) | null>(null);
+  const afterDrawing = useAfterDrawing();
   const prefix = useId();
 
   const { onStop, onBoard } = props;
@@ -83,13 +83,6 @@ export function Panel(props: PanelProps): ReactElement {
   // the first failure is what one wants to see, until something else is chosen
   const selected = picked === undefined ? (failed ?? view?.ranks[0]?.rank ?? null) : picked;
 
-  // what needs the next view to be there: the search field of a log that was hidden. Before anything else
-  // happens: later, it would take the focus from where the next key has put it
-  useLayoutEffect(() => {
-    const act = later.current;
-    later.current = null;
-    act?.();
-  });
   useEffect(() => {
     if (!notice?.brief) {
       return;
@@ -115,9 +108,9 @@ export function Panel(props: PanelProps): ReactElement {
   const open = useCallback(
     (rank: number) => {
       select(rank);
-      later.current = () => pane.current?.focusLog();
+      afterDrawing(() => pane.current?.focusLog());
     },
-    [select],
+    [select, afterDrawing],
   );
   const goToLine = useCallback((to: number) => {
     setLine(to);
@@ -144,15 +137,15 @@ export function Panel(props: PanelProps): ReactElement {
     const toLog = (then: (log: LogPaneHandle) => void): void => {
       if (tab === 'metrics' || tab === 'cell') {
         select(shownLog ?? 'all');
-        later.current = () => pane.current && then(pane.current);
+        afterDrawing(() => pane.current && then(pane.current));
       } else if (pane.current) {
-        later.current = null;
+        afterDrawing(null);
         then(pane.current);
       }
     };
     const toTab = (to: Tab): void => {
       select(to);
-      later.current = () => document.getElementById(tabId(to))?.focus({ preventScroll: true });
+      afterDrawing(() => focusById(root.current, tabId(to)));
     };
     switch (action.kind) {
       case 'search':
@@ -192,8 +185,20 @@ export function Panel(props: PanelProps): ReactElement {
     }
     return selected === null ? NONE : [selected];
   }, [few, view?.ranks, selected]);
-  const held = useMemo(() => (view ? heldRanks(view) : new Map()), [view]);
   const logTab = tab === 'all' || typeof tab === 'number';
+  const stall: StallProps | null =
+    view?.stall && hangs(view)
+      ? {
+          view,
+          stall: view.stall,
+          viewAt: props.viewAt,
+          now: props.now,
+          words,
+          chinese: words === WORDS.zh,
+          actions: props.stall,
+          onCellLine: goToLine,
+        }
+      : null;
 
   return (
     <section
@@ -231,43 +236,20 @@ export function Panel(props: PanelProps): ReactElement {
         now={props.now}
         words={words}
       />
-      {view &&
-        (few ? (
-          <RankStrip
-            ranks={view.ranks}
-            live={view.live}
-            failedFirst={failed}
-            held={held}
-            slow={view.slow}
-            utilisation={props.utilisation}
-            size={size}
-            words={words}
-            onOpen={open}
-          />
-        ) : (
-          <RankGrid
-            ranks={view.ranks}
-            selected={selected}
-            failedFirst={failed}
-            samples={(selected !== null && props.utilisation.get(selected)) || NONE}
-            narrow={narrow}
-            words={words}
-            onSelect={setPicked}
-            onOpen={open}
-          />
-        ))}
-      {view?.stall && hangs(view) && (
-        <Stall
+      {stall && <StallBanner {...stall} />}
+      {view && (
+        <Ranks
           view={view}
-          stall={view.stall}
-          viewAt={props.viewAt}
-          now={props.now}
+          selected={selected}
+          utilisation={props.utilisation}
+          waits={props.waits}
+          size={size}
           words={words}
-          chinese={words === WORDS.zh}
-          actions={props.stall}
-          onCellLine={goToLine}
+          onSelect={setPicked}
+          onOpen={open}
         />
       )}
+      {stall && <Stacks {...stall} />}
       {view?.failure && (
         <Failure failure={view.failure} cell={props.cell} words={words} onCellLine={goToLine} onOpen={open} />
       )}
@@ -312,41 +294,4 @@ export function Panel(props: PanelProps): ReactElement {
       )}
     </section>
   );
-}
-
-/** Opens the board, and what there is to say about it. */
-function showBoard(answer: BoardAnswer | null, label: string, words: Words): Notice {
-  if (answer === null) {
-    return { text: words.boardLater(label) };
-  }
-  const url = webAddress(answer.url);
-  if (answer.problem || url === null) {
-    return { text: words.boardProblem(answer.problem || answer.url) };
-  }
-  const opened = window.open(url, '_blank');
-  if (opened === null) {
-    return { text: words.boardBlocked, link: url };
-  }
-  opened.opener = null;
-  return { text: words.boardAt, brief: true };
-}
-
-/** The whole address, null for what is no page (`javascript:`). */
-function webAddress(url: string): string | null {
-  try {
-    const whole = new URL(url, location.href);
-    return url && /^https?:$/.test(whole.protocol) ? whole.href : null;
-  } catch {
-    return null;
-  }
-}
-
-/** Give the focus back to the notebook: to the cell that the panel is in. */
-function leave(root: HTMLElement | null): void {
-  const cell = root?.closest<HTMLElement>('.jp-Cell, .jp-Notebook');
-  if (cell && cell.tabIndex >= 0) {
-    cell.focus({ preventScroll: true });
-  } else if (document.activeElement instanceof HTMLElement) {
-    document.activeElement.blur();
-  }
 }

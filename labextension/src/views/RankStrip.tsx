@@ -1,7 +1,17 @@
 /** Up to eight ranks, each with a cell; where it is narrow, each with a line. */
 import { memo, useRef, useState, type KeyboardEvent, type ReactElement } from 'react';
 import { moved } from '../keys';
-import { bytes, bytesOf, device, memory, percent, rate, utilisation } from '../numbers';
+import {
+  bytes,
+  bytesOf,
+  device,
+  memory,
+  milliseconds,
+  percent,
+  rate,
+  stepParts,
+  utilisation,
+} from '../numbers';
 import type { RankView, SlowView } from '../protocol';
 import type { Words } from '../words';
 import type { Size } from './clocks';
@@ -16,6 +26,7 @@ interface StripProps {
   held: ReadonlyMap<number, Held>;
   slow: SlowView | null;
   utilisation: ReadonlyMap<number, readonly number[]>;
+  waits: ReadonlyMap<number, number>;
   size: Size;
   words: Words;
   onOpen: (rank: number) => void;
@@ -61,6 +72,7 @@ export const RankStrip = memo(function RankStrip(props: StripProps): ReactElemen
           held={props.held.get(rank.rank)}
           slow={props.slow?.rank === rank.rank ? props.slow : null}
           samples={props.utilisation.get(rank.rank) ?? NONE}
+          wait={props.waits.get(rank.rank)}
           focusable={index === Math.min(current, ranks.length - 1)}
           words={words}
           onOpen={onOpen}
@@ -82,6 +94,7 @@ interface CellProps {
   held: Held | undefined;
   slow: SlowView | null;
   samples: readonly number[];
+  wait: number | undefined;
   focusable: boolean;
   words: Words;
   onOpen: (rank: number) => void;
@@ -151,7 +164,7 @@ const RankCell = memo(function RankCell(props: CellProps): ReactElement {
         <span className="nbdist-space" />
         {!running && <span className="nbdist-quiet">{word}</span>}
         {running && slow && (
-          <span className="nbdist-quiet" title={slow.reason}>
+          <span className="nbdist-slow" title={slow.reason}>
             {word} {overText(slow, words)}
           </span>
         )}
@@ -168,9 +181,10 @@ const RankCell = memo(function RankCell(props: CellProps): ReactElement {
 });
 
 /** Text in the first row, what it looks like in the second; what is unknown takes no room. */
-function Meters({ rank, samples, words }: CellProps): ReactElement | null {
+function Meters({ rank, samples, wait, words }: CellProps): ReactElement | null {
   const used = memory(rank);
   const use = utilisation(rank);
+  const step = stepParts(rank.rate, wait);
   if (used === null && use === null && rank.rate === null) {
     return null;
   }
@@ -182,14 +196,16 @@ function Meters({ rank, samples, words }: CellProps): ReactElement | null {
           {used.total !== null && <Bar fraction={used.used / used.total} />}
         </div>
       )}
-      {(use !== null || rank.rate !== null) && (
+      {use !== null && (
         <div className="nbdist-meter">
-          <div className="nbdist-row">
-            {use !== null && <span>{percent(use)}</span>}
-            <span className="nbdist-space" />
-            {rank.rate !== null && <span>{words.rate(rate(rank.rate))}</span>}
-          </div>
-          {use !== null && <Sparkline samples={samples} full={fullUse(samples)} />}
+          <span>{percent(use)}</span>
+          <Sparkline samples={samples} full={fullUse(samples)} />
+        </div>
+      )}
+      {rank.rate !== null && (
+        <div className="nbdist-meter nbdist-steps">
+          <span>{words.rate(rate(rank.rate))}</span>
+          {step && <span className="nbdist-quiet">{words.own(milliseconds(step.own))}</span>}
         </div>
       )}
     </div>

@@ -12,7 +12,7 @@ export interface StallActions {
   interrupt: ((rank: number) => void) | null;
 }
 
-interface StallProps {
+export interface StallProps {
   view: RunView;
   stall: StallView;
   viewAt: number;
@@ -23,73 +23,81 @@ interface StallProps {
   onCellLine: (line: number) => void;
 }
 
-export const Stall = memo(function Stall(props: StallProps): ReactElement {
-  const { view, stall, words, chinese, actions } = props;
+/** The sentence, until the reader wants to wait on. */
+export const StallBanner = memo(function StallBanner(props: StallProps): ReactElement | null {
+  const { stall, words, chinese, actions } = props;
   const [kept, setKept] = useState<number | null>(null);
-  const [threads, setThreads] = useState(false);
   const held = stall.groups.filter(group => group.kind === 'held').flatMap(group => group.ranks);
+  // another stall is said again
+  if (kept === stall.since) {
+    return null;
+  }
+  return (
+    <div className="nbdist-stall-banner" role="alert">
+      <Icon name="warning" />
+      <div className="nbdist-stall-text">
+        <Quiet {...props} />
+        <Sentence text={chinese ? stall.textZh : stall.text} groups={stall.groups} />
+        {behindOf(stall, chinese) && <div className="nbdist-quiet">{behindOf(stall, chinese)}</div>}
+      </div>
+      <button type="button" className="nbdist-button" onClick={() => setKept(stall.since)}>
+        {words.keepWaiting}
+      </button>
+      {held.length === 1 && actions.interrupt && (
+        <button type="button" className="nbdist-button" onClick={() => actions.interrupt?.(held[0]!)}>
+          {words.interrupt(held[0]!)}
+        </button>
+      )}
+    </div>
+  );
+});
+
+/** Where the ranks are. */
+export const Stacks = memo(function Stacks(props: StallProps): ReactElement | null {
+  const { view, stall, words, chinese, actions } = props;
+  const [threads, setThreads] = useState(false);
+  if (stall.groups.length === 0) {
+    return null;
+  }
   return (
     <div className="nbdist-stall">
-      {/* another stall is said again */}
-      {kept !== stall.since && (
-        <div className="nbdist-stall-banner" role="alert">
-          <Icon name="warning" />
-          <div className="nbdist-stall-text">
-            <Quiet {...props} />
-            <Sentence text={chinese ? stall.textZh : stall.text} groups={stall.groups} />
-            {behindOf(stall, chinese) && <div className="nbdist-quiet">{behindOf(stall, chinese)}</div>}
-          </div>
-          <button type="button" className="nbdist-button" onClick={() => setKept(stall.since)}>
-            {words.keepWaiting}
+      <div className="nbdist-tools nbdist-stall-tools">
+        <b>{words.stacks}</b>
+        <span className="nbdist-quiet">
+          {words.stacksTaken(clock(stall.taken ?? 0), stall.groups.length)}
+        </span>
+        <span className="nbdist-space" />
+        {actions.again && (
+          <button type="button" className="nbdist-button" onClick={actions.again}>
+            <Icon name="again" />
+            {words.takeAgain}
           </button>
-          {held.length === 1 && actions.interrupt && (
-            <button type="button" className="nbdist-button" onClick={() => actions.interrupt?.(held[0]!)}>
-              {words.interrupt(held[0]!)}
-            </button>
-          )}
-        </div>
-      )}
-      {stall.groups.length > 0 && (
-        <>
-          <div className="nbdist-tools nbdist-stall-tools">
-            <b>{words.stacks}</b>
-            <span className="nbdist-quiet">
-              {words.stacksTaken(clock(stall.taken ?? 0), stall.groups.length)}
-            </span>
-            <span className="nbdist-space" />
-            {actions.again && (
-              <button type="button" className="nbdist-button" onClick={actions.again}>
-                <Icon name="again" />
-                {words.takeAgain}
-              </button>
-            )}
-            {stall.groups.some(group => group.threads.length > 0) && (
-              <button
-                type="button"
-                className="nbdist-button"
-                aria-pressed={threads}
-                onClick={() => setThreads(!threads)}
-              >
-                {words.allThreads}
-              </button>
-            )}
-            <a className="nbdist-button" download={`${view.label}-stacks.txt`} href={saved(stall)}>
-              <Icon name="download" />
-              {words.download}
-            </a>
-          </div>
-          {stall.groups.map(group => (
-            <Group
-              key={group.ranks.join()}
-              group={group}
-              threads={threads}
-              words={words}
-              chinese={chinese}
-              onCellLine={props.onCellLine}
-            />
-          ))}
-        </>
-      )}
+        )}
+        {stall.groups.some(group => group.threads.length > 0) && (
+          <button
+            type="button"
+            className="nbdist-button"
+            aria-pressed={threads}
+            onClick={() => setThreads(!threads)}
+          >
+            {words.allThreads}
+          </button>
+        )}
+        <a className="nbdist-button" download={`${view.label}-stacks.txt`} href={saved(stall)}>
+          <Icon name="download" />
+          {words.download}
+        </a>
+      </div>
+      {stall.groups.map(group => (
+        <Group
+          key={group.ranks.join()}
+          group={group}
+          threads={threads}
+          words={words}
+          chinese={chinese}
+          onCellLine={props.onCellLine}
+        />
+      ))}
     </div>
   );
 });
@@ -148,12 +156,12 @@ export function Group({ group, threads, words, chinese, onCellLine }: GroupProps
         {group.ranks.length > SHOWN && <span>…</span>}
         <span className="nbdist-quiet">{chinese ? group.roleZh : group.role}</span>
       </summary>
-      <Rows rows={group.rows} onCellLine={onCellLine} />
+      <Rows rows={group.rows} words={words} onCellLine={onCellLine} />
       {threads &&
         group.threads.map((rows, index) => (
           <div key={index}>
             <div className="nbdist-quiet nbdist-stack-thread">{words.thread(index + 1)}</div>
-            <Rows rows={rows} onCellLine={onCellLine} />
+            <Rows rows={rows} words={words} onCellLine={onCellLine} />
           </div>
         ))}
     </details>
@@ -162,9 +170,11 @@ export function Group({ group, threads, words, chinese, onCellLine }: GroupProps
 
 function Rows({
   rows,
+  words,
   onCellLine,
 }: {
   rows: readonly StackRow[];
+  words: Words;
   onCellLine: (line: number) => void;
 }): ReactElement {
   return (
@@ -175,15 +185,19 @@ function Rows({
           <div key={index} className="nbdist-stack-row" data-here={row.here}>
             <span className="nbdist-cut">{row.function}</span>
             {line === null ? (
-              <span className="nbdist-quiet nbdist-cut">{row.place}</span>
+              <span className="nbdist-quiet nbdist-cut">
+                {row.place === 'built-in' ? words.builtIn : row.place}
+              </span>
             ) : (
               <button type="button" className="nbdist-stack-place" onClick={() => onCellLine(line)}>
-                {row.place}
+                {words.cellLine(line)}
               </button>
             )}
-            <span className="nbdist-cut" title={row.source}>
-              {row.source}
-            </span>
+            {row.source && (
+              <span className="nbdist-cut nbdist-stack-source" title={row.source}>
+                {row.source}
+              </span>
+            )}
           </div>
         );
       })}

@@ -1,8 +1,8 @@
-/** All and the ranks at the left, Metrics and Cell at the right. Arrow keys select. */
-import { memo, useId, useRef, useState, type InputEvent, type KeyboardEvent, type ReactElement } from 'react';
-import { moved } from '../keys';
+/** The panel's tabs: all and the ranks at the left, Metrics and Cell at the right; of many ranks a field picks one. */
+import { memo, useId, useMemo, useState, type InputEvent, type ReactElement } from 'react';
 import type { Words } from '../words';
-import { Icon, rankColour } from './Marks';
+import { Icon } from './Marks';
+import { TabRow, type Page } from './TabRow';
 
 /** What is shown: the log of all ranks, of one, the curves, or the program. */
 export type Tab = 'all' | 'metrics' | 'cell' | number;
@@ -22,68 +22,20 @@ interface TabsProps {
 }
 
 export const Tabs = memo(function Tabs(props: TabsProps): ReactElement {
-  const { ranks, current, errors, narrow, words, onSelect } = props;
-  const list = useRef<HTMLDivElement>(null);
-  const order: readonly Tab[] = ['all', ...ranks, 'metrics', 'cell'];
-
-  const key = (event: KeyboardEvent): void => {
-    const to = moved(event.key, order.indexOf(current), order.length);
-    if (to !== null && event.key !== 'ArrowUp' && event.key !== 'ArrowDown') {
-      onSelect(order[to]!);
-      list.current?.querySelectorAll<HTMLElement>('[role=tab]')[to]?.focus();
-      event.preventDefault();
-    }
-  };
-  const common = (tab: Tab): object => ({
-    type: 'button',
-    role: 'tab',
-    id: props.tabId(tab),
-    'aria-selected': tab === current,
-    'aria-controls': props.panelId(tab),
-    tabIndex: tab === current ? 0 : -1,
-    onClick: () => onSelect(tab),
-  });
-
+  const { pick, words, onSelect } = props;
+  const pages = useMemo(
+    () =>
+      (['metrics', 'cell'] as const).map((tab): Page<Tab> => ({
+        tab,
+        name: words[tab],
+        icon: <Icon name={tab} />,
+      })),
+    [words],
+  );
   return (
-    <div className="nbdist-tabs" data-pick={props.pick > 0}>
-      <div role="tablist" aria-label={words.views} className="nbdist-tablist" ref={list} onKeyDown={key}>
-        <button className="nbdist-tab" {...common('all')}>
-          {words.all}
-        </button>
-        {ranks.map(rank => {
-          const count = errors.get(rank) ?? 0;
-          const name = words.rankNumber(rank) + (count ? `, ${words.errors(count)}` : '');
-          return (
-            <button
-              className={`nbdist-tab ${rankColour(rank)}`}
-              key={rank}
-              aria-label={name}
-              {...common(rank)}
-            >
-              <span className="nbdist-dot" />
-              {rank}
-              {count > 0 && (
-                <span className="nbdist-tab-errors" title={words.errors(count)}>
-                  {count > 99 ? '99+' : count}
-                </span>
-              )}
-            </button>
-          );
-        })}
-        {(['metrics', 'cell'] as const).map(tab => (
-          <button
-            className="nbdist-tab nbdist-tab-end"
-            key={tab}
-            aria-label={words[tab]}
-            title={narrow ? words[tab] : undefined}
-            {...common(tab)}
-          >
-            <Icon name={tab} />
-            {!narrow && words[tab]}
-          </button>
-        ))}
-      </div>
-      {props.pick > 0 && <RankPicker count={props.pick} words={words} onPick={onSelect} />}
+    <div className="nbdist-tabs" data-pick={pick > 0}>
+      <TabRow<Tab> {...props} pages={pages} />
+      {pick > 0 && <RankPicker count={pick} words={words} onPick={onSelect} />}
     </div>
   );
 });

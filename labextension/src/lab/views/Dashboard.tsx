@@ -4,7 +4,6 @@ import '../styles/lab.css';
 import {
   useCallback,
   useId,
-  useLayoutEffect,
   useMemo,
   useRef,
   useState,
@@ -21,7 +20,8 @@ import { Failure } from '../../views/Failure';
 import { LogPane, type LogPaneHandle } from '../../views/LogPane';
 import { ChartView } from '../../views/Metrics';
 import { Note } from '../../views/Notes';
-import { hangs, Stall } from '../../views/Stall';
+import { useAfterDrawing } from '../../views/panel_focus';
+import { hangs, Stacks, StallBanner, type StallProps } from '../../views/Stall';
 import { COMMANDS, type IRunService } from '../tokens';
 import { DashboardHead } from './DashboardHead';
 import { DashboardPage } from './DashboardPage';
@@ -67,7 +67,7 @@ export function Dashboard({ runId, model, service, execute }: DashboardProps): R
   const [tab, setTab] = useState<DashboardTab>('all');
   const [shownLog, setShownLog] = useState<number | null>(null);
   const [line, setLine] = useState<number | null>(null);
-  const later = useRef<(() => void) | null>(null);
+  const afterDrawing = useAfterDrawing();
   const prefix = useId();
   const problem = useSyncExternalStore(
     changed => stream.onState(changed),
@@ -78,11 +78,6 @@ export function Dashboard({ runId, model, service, execute }: DashboardProps): R
   const logTab = tab === 'all' || typeof tab === 'number';
   const label = view?.label ?? service.runs.row(runId)?.label ?? runId;
 
-  useLayoutEffect(() => {
-    const act = later.current;
-    later.current = null;
-    act?.();
-  });
   useOlderLines(root, runId, model, stream, shownLog, version);
 
   const tabId = useCallback((of: DashboardTab) => `${prefix}-tab-${of}`, [prefix]);
@@ -99,9 +94,9 @@ export function Dashboard({ runId, model, service, execute }: DashboardProps): R
   const open = useCallback(
     (rank: number) => {
       select(rank);
-      later.current = () => pane.current?.focusLog();
+      afterDrawing(() => pane.current?.focusLog());
     },
-    [select],
+    [select, afterDrawing],
   );
   const goToLine = useCallback(
     (to: number) => {
@@ -130,7 +125,7 @@ export function Dashboard({ runId, model, service, execute }: DashboardProps): R
     } else if (inLog) {
       // a log that is not shown cannot take the focus
       select(shownLog ?? 'all');
-      later.current = () => inLog(pane.current);
+      afterDrawing(() => inLog(pane.current));
     }
     event.preventDefault();
     event.stopPropagation();
@@ -147,6 +142,20 @@ export function Dashboard({ runId, model, service, execute }: DashboardProps): R
     [model.charts],
   );
   const tabs = ranks.length <= TABS ? ranks.map(({ rank }) => rank) : shownLog === null ? NONE : [shownLog];
+
+  const stall: StallProps | null =
+    view?.stall && hangs(view)
+      ? {
+          view,
+          stall: view.stall,
+          viewAt: model.viewAt,
+          now: pageNow,
+          words: panelWords,
+          chinese: language === 'zh',
+          actions: stallActions,
+          onCellLine: goToLine,
+        }
+      : null;
 
   return (
     <section
@@ -167,6 +176,7 @@ export function Dashboard({ runId, model, service, execute }: DashboardProps): R
           stopping={stopping}
           words={panelWords}
           labWords={words}
+          roomy={size === 'wide'}
           onStop={stop}
           onCopy={copyText}
           onBoard={board}
@@ -181,10 +191,12 @@ export function Dashboard({ runId, model, service, execute }: DashboardProps): R
         <div className="nbdist-note nbdist-calm">{words.disconnected}</div>
       )}
       {notice && <Note notice={notice} />}
+      {stall && <StallBanner {...stall} />}
       {view && (
         <DashboardRanks
           view={view}
           utilisation={model.utilisation}
+          waits={model.waits}
           size={size}
           words={words}
           panelWords={panelWords}
@@ -200,18 +212,9 @@ export function Dashboard({ runId, model, service, execute }: DashboardProps): R
           onOpen={open}
         />
       )}
-      {view?.stall && hangs(view) && (
+      {stall && (
         <div className="nbdist-dash-stall">
-          <Stall
-            view={view}
-            stall={view.stall}
-            viewAt={model.viewAt}
-            now={pageNow}
-            words={panelWords}
-            chinese={language === 'zh'}
-            actions={stallActions}
-            onCellLine={goToLine}
-          />
+          <Stacks {...stall} />
         </div>
       )}
       {curves.length > 0 && logTab && (

@@ -16,6 +16,7 @@ const NONE: readonly number[] = [];
 interface RanksProps {
   view: RunView;
   utilisation: ReadonlyMap<number, readonly number[]>;
+  waits: ReadonlyMap<number, number>;
   size: Size;
   words: LabWords;
   panelWords: Words;
@@ -23,7 +24,7 @@ interface RanksProps {
 }
 
 export function DashboardRanks(props: RanksProps): ReactElement {
-  const { view, utilisation, size, words, panelWords, onOpen } = props;
+  const { view, utilisation, waits, size, words, panelWords, onOpen } = props;
   const [picked, setPicked] = useState<number | null>(null);
   const held = useMemo(() => heldRanks(view), [view]);
   const { ranks } = view;
@@ -36,6 +37,7 @@ export function DashboardRanks(props: RanksProps): ReactElement {
         held={held}
         failedFirst={failed}
         utilisation={utilisation}
+        waits={waits}
         narrow={size === 'narrow' || size === 'medium'}
         words={words}
         panelWords={panelWords}

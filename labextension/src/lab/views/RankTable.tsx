@@ -1,10 +1,10 @@
 /** The ranks of a run, a row for each. */
 import { memo, type ReactElement } from 'react';
 
-import { device, median, memory, percent, rate, utilisation } from '../../numbers';
+import { device, median, memory, percent, rate, stepParts, utilisation } from '../../numbers';
 import type { RankView, SlowView } from '../../protocol';
 import { Badge, rankColour, RankMark } from '../../views/Marks';
-import { Bar, fullUse, Sparkline } from '../../views/Meters';
+import { Bar, fullUse, Sparkline, StepBar } from '../../views/Meters';
 import { Memory, stateWord } from '../../views/RankStrip';
 import type { heldRanks } from '../../views/Stall';
 import type { Words } from '../../words';
@@ -19,6 +19,7 @@ interface TableProps {
   held: ReturnType<typeof heldRanks>;
   failedFirst: number | null;
   utilisation: ReadonlyMap<number, readonly number[]>;
+  waits: ReadonlyMap<number, number>;
   narrow: boolean;
   words: LabWords;
   panelWords: Words;
@@ -31,10 +32,11 @@ export const RankTable = memo(function RankTable(props: TableProps): ReactElemen
   const { ranks, narrow, words, panelWords, onOpen } = props;
   const behind = props.slow?.rank ?? slowestOf(ranks);
   const gpus = ranks.some(rank => rank.gpuMemory !== null);
+  const steps = ranks.some(rank => stepParts(rank.rate, props.waits.get(rank.rank)));
   return (
     // a region that scrolls can be reached with the keyboard
     <div className="nbdist-table-frame" role="region" aria-label={words.ranksTable} tabIndex={0}>
-      <table className="nbdist-table">
+      <table className="nbdist-table" data-narrow={narrow}>
         <thead>
           <tr>
             <th scope="col">{panelWords.rank}</th>
@@ -42,6 +44,7 @@ export const RankTable = memo(function RankTable(props: TableProps): ReactElemen
             <th scope="col">{words.device}</th>
             <th scope="col">{gpus ? words.gpuMemory : words.memory}</th>
             <th scope="col">{words.utilisation}</th>
+            {steps && <th scope="col">{narrow ? words.stepColumnShort : words.stepColumn}</th>}
             <th scope="col" className="nbdist-end">
               {words.rateColumn}
             </th>
@@ -58,6 +61,8 @@ export const RankTable = memo(function RankTable(props: TableProps): ReactElemen
               held={props.held.get(rank.rank)?.kind === 'held'}
               over={props.slow?.rank === rank.rank ? props.slow.over : null}
               samples={props.utilisation.get(rank.rank) ?? NONE}
+              steps={steps}
+              wait={props.waits.get(rank.rank)}
               narrow={narrow}
               words={words}
               panelWords={panelWords}
@@ -90,6 +95,10 @@ interface RowProps {
   /** milliseconds that its step takes longer than the others' */
   over: number | null;
   samples: readonly number[];
+  /** whether the table says what steps take */
+  steps: boolean;
+  /** percent of its time that the rank waits for others */
+  wait: number | undefined;
   narrow: boolean;
   words: LabWords;
   panelWords: Words;
@@ -100,6 +109,7 @@ const Row = memo(function Row(props: RowProps): ReactElement {
   const { rank, over, samples, narrow, panelWords, onOpen } = props;
   const found = memory(rank);
   const use = utilisation(rank);
+  const step = stepParts(rank.rate, props.wait);
   return (
     <tr className={rankColour(rank.rank)} onClick={() => onOpen(rank.rank)}>
       <th scope="row">
@@ -122,16 +132,17 @@ const Row = memo(function Row(props: RowProps): ReactElement {
       <td>{device(rank.device)}</td>
       <td>
         <span className="nbdist-row">
-          {found?.total ? <Bar fraction={found.used / found.total} /> : null}
+          {!narrow && found?.total ? <Bar fraction={found.used / found.total} /> : null}
           <Memory rank={rank} />
         </span>
       </td>
       <td>
         <span className="nbdist-row">
-          {use !== null && <Sparkline samples={samples} full={fullUse(samples)} />}
+          {use !== null && !narrow && <Sparkline samples={samples} full={fullUse(samples)} />}
           {use !== null && <span className="nbdist-number">{percent(use)}</span>}
         </span>
       </td>
+      {props.steps && <td>{step && <StepBar step={step} figures={narrow} words={panelWords} />}</td>}
       <td className="nbdist-end">{rank.rate !== null && panelWords.rate(rate(rank.rate))}</td>
       {!narrow && <td className="nbdist-table-last">{rank.lastLine.replace(ESCAPES, '')}</td>}
     </tr>
