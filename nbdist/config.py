@@ -2,7 +2,8 @@
 
 ``NBDIST_HOME`` names the directory of the runs, ``NBDIST_PANEL`` (auto, widget, text) how a run is
 shown, ``NBDIST_LANG`` (en, zh) the language of what is shown, ``NBDIST_WARM`` (auto, off; always: for
-tests, every run on ranks that have waited) whether ranks are kept ready (``runner.warm``).
+tests, every run on ranks that have waited) whether ranks are kept ready (``runner.warm``),
+``NBDIST_ENGINE_SILENCE`` (seconds) how long an engine may say nothing.
 """
 
 from __future__ import annotations
@@ -25,6 +26,10 @@ EXIT_GRACE = 8.0
 
 MIN_FREE_DISK = 64 * 1024 * 1024
 """Bytes that must be free where the runs lie before a run is started."""
+
+ENGINE_SILENCE = 600.0
+"""Seconds after which a run counts as lost whose engine does not answer and whose nodes leave no trace: six
+times as many for a run that waits in a queue, and a tenth for one that was asked to end."""
 
 _NETWORK_FILESYSTEMS = frozenset(
     {
@@ -53,6 +58,14 @@ def home(environ: Mapping[str, str] = os.environ) -> Path:
     if filesystem_of(Path(state)) in _NETWORK_FILESYSTEMS:
         return Path("/tmp") / f"nbdist-{os.getuid()}"
     return Path(state) / "nbdist"
+
+
+def engine_silence(environ: Mapping[str, str] = os.environ) -> float:
+    """ENGINE_SILENCE, or the seconds in NBDIST_ENGINE_SILENCE."""
+    try:
+        return float(environ["NBDIST_ENGINE_SILENCE"])
+    except (KeyError, ValueError):
+        return ENGINE_SILENCE
 
 
 def filesystem_of(path: Path, mounts: str | None = None) -> str:

@@ -70,6 +70,21 @@ def read_stat(pid: int) -> ProcessStat | None:
     )
 
 
+def read_at_once(path: str) -> bytes:
+    """The first 4 KiB of a file in one read, as /proc's are meant to be read; empty when it cannot be."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    try:
+        return os.read(handle, 4096)
+    except OSError:
+        # the process has ended since
+        return b""
+    finally:
+        os.close(handle)
+
+
 def process_table() -> Iterator[ProcessStat]:
     """Every process that can be seen."""
     for pid in _pids():

@@ -77,11 +77,12 @@ def _serve(home: Path, idle_seconds: float, output: int) -> int:
         # these import VisualDL, 0.8 s, and only the process that has the lock needs it
         from werkzeug.serving import WSGIRequestHandler, make_server
 
-        from nbdist.board import patches
         from nbdist.board.app import BoardApp
+        from nbdist.board.patches import PATCHES
+        from nbdist.board.patching import apply
     except ImportError as error:
         sys.exit(f"VisualDL cannot be imported by {sys.executable}: {error}")
-    patches.apply()
+    apply(PATCHES)
 
     class QuietHandler(WSGIRequestHandler):
         timeout = 60.0  # seconds that a connection may do nothing, and keep its thread

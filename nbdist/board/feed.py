@@ -15,7 +15,9 @@ may work on a home; the board server's lock sees to that.
 
 from __future__ import annotations
 
+import heapq
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -26,9 +28,10 @@ from nbdist.board.followers import Follower, PrintedFollower
 from nbdist.board.sources import SPREAD, Source, sources
 from nbdist.board.spread import Spread
 from nbdist.store import RunDirectory, RunReader
-from nbdist.store.scrape import tag_of
+from nbdist.store.scraped import tag_of
 
 _LATE = 2.0  # seconds in which what happened is surely in its file
+_MOST_UNTOLD = 20_000  # points that are held before they are written, and told of all ranks together
 log = logging.getLogger("nbdist.board")
 
 
@@ -75,15 +78,24 @@ class _RunFeed:
         found = list(sources(self._run, printed=state is not None and state.spec.scrape))
         latest = max((source.attempt for source in found), default=1)
         over = state is not None and state.state.terminal
-        reading = [follower for source in found if (follower := self._follower(source)) is not None]
+        followers = [follower for source in found if (follower := self._follower(source)) is not None]
+        reading = [(follower.seconds, place, follower) for place, follower in enumerate(followers)]
+        heapq.heapify(reading)
+        untold = 0
         while reading:
             # the one that is behind in time: what the ranks say of one step is then soon complete
-            follower = min(reading, key=lambda one: one.seconds)
-            if not self._read(follower):
-                reading.remove(follower)
-            horizon = min([self._clock() - _LATE, *(one.seconds for one in reading)])
-            self._tell(ranks, horizon, ended=())
-            self._write()
+            _, place, follower = reading[0]
+            if read := self._read(follower):
+                heapq.heapreplace(reading, (follower.seconds, place, follower))
+            else:
+                heapq.heappop(reading)
+            untold += read
+            if untold > _MOST_UNTOLD:
+                # all curves are gone through: not after every chunk of every rank
+                untold = 0
+                behind = reading[0][0] if reading else math.inf
+                self._tell(ranks, min(self._clock() - _LATE, behind), ended=())
+                self._write()
         ended = [attempt for attempt in self._spreads if over or attempt < latest]
         self._tell(ranks, self._clock() - _LATE, ended=ended)
         self._write()
@@ -114,8 +126,8 @@ class _RunFeed:
             self._curves[name] = CurveFile(self._run.board / name, f"{self._run.run_id}/{name}")
         return self._curves[name]
 
-    def _read(self, follower: Follower | PrintedFollower) -> bool:
-        """Take one chunk further; False where there is none, or it cannot be done now."""
+    def _read(self, follower: Follower | PrintedFollower) -> int:
+        """Take one chunk further; its points and one more, 0 where there is none or it cannot be done."""
         source = follower.source
         try:
             points = follower.advance()
@@ -125,12 +137,12 @@ class _RunFeed:
             if source.path not in self._stuck:
                 log.warning("%s does not reach VisualDL: %s", source.path, error)
             self._stuck.add(source.path)
-            return False
+            return 0
         self._stuck.discard(source.path)
         spread = self._spreads.setdefault(source.attempt, Spread())
         for milliseconds, tag, step, value in points or ():
             spread.add(source.rank, milliseconds, tag, step, value)
-        return points is not None
+        return 0 if points is None else len(points) + 1
 
     def _tell(self, ranks: int | None, horizon: float, ended: Iterable[int]) -> None:
         """Add what the ranks say together."""

@@ -1,7 +1,7 @@
-"""What we change in VisualDL's server (2.5.3, frozen upstream), and why. Nothing else touches it.
+"""What we change in VisualDL's server (2.5.3, frozen upstream), and why. Nothing else changes it.
 
-Only the board's own process imports this. Each change is a row of ``PATCHES``; ``apply`` refuses to
-start a VisualDL in which a name has disappeared, rather than serve one that is patched by halves.
+Only the board's own process imports this. Each change is a row of ``PATCHES``, each edit of its page one
+of ``_PAGE_EDITS``. A change of a few lines stands here, too; a larger one is a module of its own.
 
 Two things need no patch because ``create_app`` takes them as arguments, see ``board_arguments``:
 telemetry, which is on by default, and a cache of 20 s.
@@ -9,24 +9,15 @@ telemetry, which is on by default, and a cache of 20 s.
 
 from __future__ import annotations
 
-import array
-import csv
-import importlib
-import io
 import logging
-import mimetypes
 import os
-import re
 import signal
-import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
-from flask import Response, abort
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from visualdl.proto.record_pb2 import Record
 from visualdl.reader import reader as vdl_reader
@@ -35,10 +26,13 @@ from visualdl.server import data_manager
 from visualdl.server import lib as vdl_lib
 from visualdl.server.args import ParseArgs
 from visualdl.utils.string_util import decode_tag
-from werkzeug.security import safe_join
 
-from nbdist.board.records import split
-from nbdist.errors import LaunchError
+from nbdist.board import embeddings
+from nbdist.board.curve_names import curve_name, natural
+from nbdist.board.frame_reader import FrameReader
+from nbdist.board.kept_points import EvenBucket
+from nbdist.board.page_files import PageFiles
+from nbdist.board.patching import Patch
 
 POLL_SECONDS = 2
 """How often an open page asks for new points."""
@@ -46,34 +40,7 @@ POLL_SECONDS = 2
 LOAD_SECONDS = 0.2
 """How long one look at the files serves all the requests of a page."""
 
-_LARGEST_RECORD = 1 << 28  # bytes; a length beyond it was never written as one
-
 log = logging.getLogger("nbdist.board")
-
-
-class VisualDLChangedError(LaunchError):
-    """The installed VisualDL lacks something that we change; nbdist knows 2.5.3."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Patch:
-    """``module``.``name`` becomes ``replacement``, because of ``reason``."""
-
-    module: str
-    name: str
-    replacement: object
-    reason: str
-
-
-def apply(patches: tuple[Patch, ...] | None = None) -> None:
-    """Change VisualDL in this process.
-
-    :raises VisualDLChangedError: when one of the names is not there; then nothing was changed.
-    """
-    found = [(_owner(patch), patch) for patch in (PATCHES if patches is None else patches)]
-    for owner, patch in found:
-        setattr(owner, patch.name.rpartition(".")[2], patch.replacement)
-    logging.getLogger("vdl_logger").setLevel(logging.CRITICAL)  # it logs every refresh of a cache
 
 
 def board_arguments(logdirs: list[str], public_path: str) -> Any:
@@ -87,74 +54,21 @@ def board_arguments(logdirs: list[str], public_path: str) -> Any:
     )
 
 
-def _owner(patch: Patch) -> object:
-    path, _, name = patch.name.rpartition(".")
-    try:
-        owner: object = importlib.import_module(patch.module)
-        for part in filter(None, path.split(".")):
-            owner = getattr(owner, part)
-        getattr(owner, name)
-    except (ImportError, AttributeError) as error:
-        raise VisualDLChangedError(f"{patch.module} has no {patch.name} here: {error}") from error
-    return owner
-
-
 # Reading records.
 
 
-class Boards(list[str]):
-    """The directories that VisualDL reads, and may be more later. ``named`` are those among which their
-    curves have names."""
-
-    def __init__(self, *, named: list[str]) -> None:
-        super().__init__()
-        self.named = named
-        self.changed = False  # since it was last read
-
-    def add(self, directory: str) -> None:
-        if directory not in self:
-            self.append(directory)
-            self.changed = True
+_init_log_reader = vdl_reader.LogReader.__init__
 
 
-class FrameReader:
-    """Stands for ``RecordReader``: keeps its place in a file, and leaves a torn tail for later."""
-
-    def __init__(self, filepath: str, dir: str | None = None) -> None:
-        self.dir = dir
-        self._path = filepath
-        self._offset = 0
-        self._size = 0  # of the file when it was last read
-
-    def get_remain(self) -> list[bytes]:
-        """The messages that have been completed since the last call."""
-        try:
-            with open(self._path, "rb") as file:
-                size = os.fstat(file.fileno()).st_size
-                if size == self._size:
-                    return []
-                self._size = size
-                file.seek(self._offset)
-                tail = file.read()
-        except OSError:  # the run was deleted; what was read from it stays on the screen
-            return []
-        whole = list(split(tail))
-        end = whole[-1][1] if whole else 0
-        self._offset += end
-        torn = tail[end : end + 8]
-        if len(torn) == 8 and int.from_bytes(torn, "little") > _LARGEST_RECORD:
-            log.warning(
-                "%s is damaged at byte %d and is read no further",
-                self._path,
-                self._offset,
-            )
-            self._offset = 1 << 62
-        return [message for message, _ in whole]
+def init_log_reader(reader: Any, *args: Any, **kwargs: Any) -> None:
+    """Stands for ``LogReader.__init__``, with points of its own. One thread at a time may call it."""
+    vdl_reader.default_data_manager = data_manager.DataManager()
+    _init_log_reader(reader, *args, **kwargs)
 
 
 def add_remain(reader: Any) -> None:
     """Stands for ``LogReader.add_remain``: a record that cannot be shown is left out."""
-    for source in sorted(reader.readers.values(), key=lambda source: _natural(source.dir)):
+    for source in sorted(reader.readers.values(), key=lambda source: natural(source.dir)):
         reader.reader = source
         name = curve_name(source.dir, getattr(reader.dir, "named", reader.dir))
         reader.name2tags[name], reader.tags2name[source.dir] = source.dir, name
@@ -171,34 +85,6 @@ def add_remain(reader: Any) -> None:
 
 def keep_name(_reader: object, _record: object) -> None:
     """Stands for ``LogReader.update_meta_data``; ``add_remain`` names the curves."""
-
-
-def curve_name(directory: str, logdirs: list[str]) -> str:
-    """How the curves of a directory are called: ``rank0``, and with several runs ``lenet-k3f9/rank0``.
-
-    ``logdirs`` are the boards of the runs, ``…/<run_id>/board``. Names differ whenever directories
-    do; what a program called itself would not, and VisualDL merges what has the same name.
-    """
-    logdir = next(d for d in logdirs if directory == d or directory.startswith(d + os.sep))
-    below = os.path.relpath(directory, logdir)
-    run_ids = [Path(d).parent.name for d in logdirs]
-    run_id = Path(logdir).parent.name
-    if len(logdirs) == 1:
-        return run_id if below == os.curdir else below
-    short = _without_time(run_id)
-    run = short if [_without_time(other) for other in run_ids].count(short) == 1 else run_id
-    return run if below == os.curdir else f"{run}/{below}"
-
-
-def _natural(path: str) -> list[tuple[int, str]]:
-    """Sorts rank2 before rank10; VisualDL shows curves in the order in which it met them."""
-    return [(int(part), "") if part.isdigit() else (0, part) for part in re.split(r"(\d+)", path)]
-
-
-def _without_time(run_id: str) -> str:
-    date, _, rest = run_id.partition("-")
-    clock, _, name = rest.partition("-")
-    return name if name and date.isdigit() and clock.isdigit() else run_id
 
 
 _load_new_data = vdl_reader.LogReader.load_new_data
@@ -239,99 +125,7 @@ def get_hparam_list(reader: Any) -> list[dict[str, Any]]:
     return [item | {"name": reader.tags2name.get(item["name"], item["name"])} for item in items]
 
 
-def get_embeddings_list(reader: Any) -> list[dict[str, Any]]:
-    """Stands for ``lib.get_embeddings_list``: those of this reader, by the names of their curves."""
-    listed = vdl_lib.get_logs(reader, "embeddings")
-    found = []
-    for run, tags in zip(listed["runs"], listed["tags"], strict=True):
-        for tag in tags:
-            rows = _embedding(reader, f"{run}/{tag}", (run, tag)).embeddings
-            shape = [len(rows), len(rows[0].vectors) if rows else 0]
-            found.append({"name": f"{run}/{tag}", "shape": shape, "path": f"{run}/{tag}"})
-    return found
-
-
-def get_embedding_labels(reader: Any, name: str) -> str:
-    """Stands for ``lib.get_embedding_labels``: a row for each point, below the names of the columns."""
-    shown = _embedding(reader, name)
-    rows = [list(shown.label_meta)] if shown.label_meta else []
-    rows += [list(row.label) for row in shown.embeddings]
-    with io.StringIO() as text:
-        csv.writer(text, delimiter="\t").writerows(rows)
-        return text.getvalue()
-
-
-def get_embedding_tensors(reader: Any, name: str) -> bytes:
-    """Stands for ``lib.get_embedding_tensors``: little-endian float32, row after row."""
-    values = array.array("f", (value for row in _embedding(reader, name).embeddings for value in row.vectors))
-    if sys.byteorder == "big":
-        values.byteswap()
-    return values.tobytes()
-
-
-def _embedding(reader: Any, name: str, parts: tuple[str, str] | None = None) -> Any:
-    """The embedding of a curve and a tag, either of which may have slashes."""
-    run, tag = parts or next(
-        (run, name[len(run) + 1 :]) for run in sorted(reader.name2tags, key=len) if name.startswith(f"{run}/")
-    )
-    bucket = reader.data_manager.get_reservoir("embeddings")
-    return bucket.get_items(reader.name2tags.get(run, run), decode_tag(tag))[0].embeddings
-
-
-# Keeping points.
-
-
-class EvenBucket(data_manager._ReservoirBucket):  # type: ignore[misc]
-    """The points of one curve: every n-th, the lowest, the highest, and always the last."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self._items: list[Any]
-        self._numbers: list[int] = []  # which point each of _items is
-        self._stride = 1
-        self._lowest = self._highest = (0, float("nan"))
-
-    def add_scalar_item(self, item: Any) -> None:
-        is_scalar = item.WhichOneof("one_value") == "value"
-        value = item.value if is_scalar else item.tag_value.value
-        with self._mutex:
-            number = self._num_items_index
-            self._num_items_index += 1
-            if not value >= self._lowest[1]:  # also when there is none yet: NaN
-                self._lowest = (number, value)
-            if not value <= self._highest[1]:
-                self._highest = (number, value)
-            if self._numbers and not self._stays(self._numbers[-1]):
-                self._numbers.pop()
-                self._items.pop()
-            self._numbers.append(number)
-            self._items.append(item)
-            while 0 < self._max_size < len(self._items):
-                self._stride *= 2
-                kept = [i for i, n in enumerate(self._numbers) if n == number or self._stays(n)]
-                self._numbers = [self._numbers[i] for i in kept]
-                self._items = [self._items[i] for i in kept]
-
-    add_scalars_item = add_scalar_item
-
-    def _stays(self, number: int) -> bool:
-        return number % self._stride == 0 or number in (
-            self._lowest[0],
-            self._highest[0],
-        )
-
-
-_init_log_reader = vdl_reader.LogReader.__init__
-
-
-def init_log_reader(reader: Any, *args: Any, **kwargs: Any) -> None:
-    """Stands for ``LogReader.__init__``, with points of its own. One thread at a time may call it."""
-    vdl_reader.default_data_manager = data_manager.DataManager()
-    _init_log_reader(reader, *args, **kwargs)
-
-
 # Answering.
-
 
 # A browser may deny storage to a frame of another site (JupyterLab is often at localhost, the board
 # at 127.0.0.1), and the page stays blank when the mere name of it raises.
@@ -358,33 +152,6 @@ _PAGE_EDITS = {
     # it goes to where it is already, and on the way forgets which curves it was asked for
     "_dist_/components/Navbar.js": ("a.push(r)", "a.location.pathname===r||a.push(r)"),
 }
-
-
-class PageFiles:
-    """Stands for ``Template``: the files of the page, for one address, polling at our pace."""
-
-    def __init__(self, path: str, **context: str) -> None:
-        self._root = path
-        self._context = {"API_TOKEN_KEY": "", **context}
-        for name, (old, _) in _PAGE_EDITS.items():
-            if old not in Path(path, name).read_text(encoding="utf-8"):
-                raise VisualDLChangedError(f"{name} has no {old}")
-
-    def render(self, name: str) -> Response:
-        path = safe_join(self._root, name)
-        if path is None or not os.path.isfile(path):
-            abort(404)
-        content = Path(path).read_bytes()
-        if path.endswith((".html", ".js", ".css")):
-            text = content.decode("utf-8").replace(*_PAGE_EDITS.get(name, ("", "")))
-            for key, value in self._context.items():
-                text = text.replace("{{" + key + "}}", value)
-            content = text.encode("utf-8")
-        kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
-        response = Response(content, mimetype=kind)
-        if not name.endswith(".html"):
-            response.cache_control.max_age = 3600  # the address changes with every server
-        return response
 
 
 def call_once(_times: int, function: Callable[..., Any], _pause: float, *args: Any, **kwargs: Any) -> Any:
@@ -472,26 +239,26 @@ PATCHES = (
     Patch(
         module="visualdl.server.lib",
         name="get_embeddings_list",
-        replacement=get_embeddings_list,
+        replacement=embeddings.get_embeddings_list,
         reason="one list for all readers of a process, in which paths are names; an absolute path is also "
         "the whole key of a cache, so that labels are answered for vectors",
     ),
     Patch(
         module="visualdl.server.lib",
         name="get_embedding_labels",
-        replacement=get_embedding_labels,
+        replacement=embeddings.get_embedding_labels,
         reason="it looks names up in that list",
     ),
     Patch(
         module="visualdl.server.lib",
         name="get_embedding_tensors",
-        replacement=get_embedding_tensors,
+        replacement=embeddings.get_embedding_tensors,
         reason="it looks names up in that list",
     ),
     Patch(
         module="visualdl.server.app",
         name="Template",
-        replacement=PageFiles,
+        replacement=partial(PageFiles, _PAGE_EDITS),
         reason="the page polls each 15 s, and stays blank in a frame without storage; "
         "and all apps of a process share one address",
     ),

@@ -27,9 +27,10 @@ from tensorboard.backend.event_processing.data_ingester import (
 from tensorboard.backend.event_processing.data_provider import MultiplexerDataProvider
 from tensorboard.backend.event_processing.plugin_event_multiplexer import EventMultiplexer
 
+from nbdist.board.curve_names import curve_name
 from nbdist.board.event_files import FILE_NAME, event_frames, first_frame, values_of
 from nbdist.board.feed import Feed
-from nbdist.board.patches import FrameReader, curve_name
+from nbdist.board.frame_reader import FrameReader
 from nbdist.board.records import RecordFile
 from nbdist.store import RunDirectory
 from nbdist.store.paths import make_private

@@ -15,9 +15,10 @@ from werkzeug.http import parse_accept_header
 from werkzeug.test import run_wsgi_app
 from werkzeug.wrappers import Response
 
-from nbdist.board import patches
 from nbdist.board.asleep import Asleep, curve_of
+from nbdist.board.curve_names import Boards, curve_name
 from nbdist.board.feed import Feed
+from nbdist.board.patches import LOAD_SECONDS, board_arguments
 from nbdist.board.sources import shown_first
 from nbdist.store import RunDirectory
 
@@ -47,9 +48,9 @@ class View:
         self._awake = runs[:AWAKE_AT_FIRST]
         self._asleep = Asleep(runs[AWAKE_AT_FIRST:], self._name)
         self._advanced = 0.0
-        self._read = patches.Boards(named=self._boards)
+        self._read = Boards(named=self._boards)
         self._advance()
-        self._app: Any = visualdl_app.create_app(patches.board_arguments(self._read, public_path))
+        self._app: Any = visualdl_app.create_app(board_arguments(self._read, public_path))
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         _speak_a_language_of_the_page(environ)
@@ -77,14 +78,12 @@ class View:
             names = [f"{self._name(run)}/{curve_of(run)}" for run in shown]
         else:
             names = [
-                patches.curve_name(str(run.board / name), self._boards)
-                for run in shown
-                for name in shown_first(run)
+                curve_name(str(run.board / name), self._boards) for run in shown for name in shown_first(run)
             ]
         return "scalar?" + urlencode({"runs": ",".join(names)})
 
     def _name(self, run: RunDirectory) -> str:
-        return patches.curve_name(str(run.board), self._boards)
+        return curve_name(str(run.board), self._boards)
 
     def _wake_for(self, asked: str, curves: list[str], environ: WSGIEnvironment) -> None:
         """Let VisualDL know of the runs whose curves are asked for."""
@@ -110,7 +109,7 @@ class View:
     def _advance(self) -> None:
         now = time.monotonic()
         # the requests of one page come together
-        if now - self._advanced >= patches.LOAD_SECONDS:
+        if now - self._advanced >= LOAD_SECONDS:
             for run in self._awake:
                 self._advance_run(run)
             self._advanced = time.monotonic()

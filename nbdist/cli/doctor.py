@@ -7,9 +7,10 @@ from collections.abc import Sequence
 
 from nbdist import config
 from nbdist.cli.terminal import in_a_shell, note
+from nbdist.errors import UsageMistake
 from nbdist.options import LineParser
 
-DOCTOR_USAGE = "nbdist doctor [--smoke] [--fix] [--json]"
+DOCTOR_USAGE = "nbdist doctor [--smoke] [--fix] [--json] [--on slurm|ray [--nodes N] [--slurm KEY=VALUE,…]]"
 DOCTOR_HELP = """\
 Look at Python, frameworks, GPUs, memory, disk, network, notebook and VisualDL, and say what to type
 where something is missing. Frameworks that are installed are asked in processes of their own.
@@ -17,6 +18,13 @@ where something is missing. Frameworks that are installed are asked in processes
   --smoke  start a run of two ranks for each framework, and VisualDL, and say how long they take
   --fix    mend what can be mended: copy the JupyterLab extension to where this user's JupyterLab looks
   --json   one object, with a list of entries
+
+  --on slurm|ray  look at the cluster instead: its commands, partition and account, and by a small job
+                  whether its nodes see the same files, have the same packages and reach each other
+  --nodes N       on so many nodes (2)
+  --slurm K=V,…   options of sbatch, as for a run:  --slurm partition=gpu,account=NAME
+  --ray URL       the head of a Ray cluster:  --ray http://head:8265
+  --wait TIME     so long may the job stand in the queue (60s)
 
 Exit code: 0, or 1 where something does not work."""
 
@@ -26,10 +34,13 @@ def doctor(words: Sequence[str]) -> int:
     parser.add_argument("--smoke", action="store_true")
     parser.add_argument("--fix", action="store_true")
     parser.add_argument("--json", action="store_true")
-    asked = parser.parse_args(words)
-    from nbdist.doctor import examine, repair, report_text
+    from nbdist.doctor import add_cluster_options, asked_of, examine, examine_cluster, repair, report_text
 
-    report = examine(smoke=asked.smoke)
+    add_cluster_options(parser)
+    asked = parser.parse_args(words)
+    if (cluster := asked_of(asked)) is not None and (asked.smoke or asked.fix):
+        raise UsageMistake("--smoke and --fix are about this machine: leave --on out")
+    report = examine(smoke=asked.smoke) if cluster is None else examine_cluster(cluster)
     if asked.fix:
         done = repair(report)
         for line in done or ["there is nothing that --fix can mend"]:

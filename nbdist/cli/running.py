@@ -65,7 +65,7 @@ def run(words: Sequence[str]) -> int:
     warnings = runner.check_program(plan, language=config.language()) if options.check else ()
     pruned = runner.prune(runner.store())
     handle = runner.start(plan)
-    for said in (*warnings, *plan.notes, *filter(None, [pruned])):
+    for said in (*warnings, *plan.notes, *filter(None, [pruned, handle.placed])):
         note(str(said))
     if options.detach:
         print(handle.run_id)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nbdist.model import ProcessId
-from nbdist.processes import PROC
+from nbdist.processes import PROC, read_at_once
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -194,7 +194,7 @@ class ProcessTrees:
 
     def _row(self, pid: int) -> _Row | None:
         # as in processes.read_stat; the numbers of the fields are those of proc(5) less three
-        fields = _read(f"{self._proc}/{pid}/stat").rpartition(b")")[2].split()
+        fields = read_at_once(f"{self._proc}/{pid}/stat").rpartition(b")")[2].split()
         if len(fields) < 22:
             return None
         return _Row(
@@ -209,21 +209,7 @@ class ProcessTrees:
 
 
 def _pss(path: str) -> int | None:
-    for line in _read(path).splitlines():
+    for line in read_at_once(path).splitlines():
         if line.startswith(b"Pss:"):
             return int(line.split()[1]) * 1024
     return None
-
-
-def _read(path: str) -> bytes:
-    try:
-        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return b""
-    try:
-        return os.read(handle, 4096)
-    except OSError:
-        # it has ended since
-        return b""
-    finally:
-        os.close(handle)

@@ -6,7 +6,6 @@ import os
 import signal
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from nbdist.diagnosis.exits import describe_exit
 from nbdist.diagnosis.hints import Hint
@@ -163,7 +162,7 @@ def _with_source(complaint: Complaint | None, cell: str, directory: RunDirectory
     if complaint is None or all(frame.source for frame in complaint.root.frames if frame.file == cell):
         return complaint
     try:
-        path = directory.cell if directory.is_cell(cell) else Path(cell)
+        path = directory.program(cell)
         source = path.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return complaint

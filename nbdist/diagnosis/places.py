@@ -11,7 +11,6 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 
 from nbdist.store import RunDirectory
 from nbdist.store.stacks import Call
@@ -37,7 +36,7 @@ _PENDING = frozenset({"dist", "distributed", "pg", "work", "works", "task", "han
 # of several calls on one line, what most likely does not come back
 _BLOCKING = frozenset(
     {"sleep", "acquire", "wait", "join", "get", "put", "recv", "accept", "select", "poll", "read"}
-)
+) | {"item", "synchronize"}
 _LIMIT = 1 << 21
 
 
@@ -45,13 +44,15 @@ _LIMIT = 1 << 21
 class Place:
     """``line`` of the program, where the stack comes through it, and ``what`` is called there ("" when
     that is not known). ``waits`` says that the rank waits for other ranks, ``loads`` for its own DataLoader.
-    ``built_in``: the call is in native code, which has no frame."""
+    ``built_in``: the call is in native code, which has no frame. ``on_device``: it waits for its device,
+    which waits for those of the others."""
 
     line: int | None = None
     what: str = ""
     waits: bool = False
     loads: bool = False
     built_in: bool = False
+    on_device: bool = False
 
 
 class Sources:
@@ -59,7 +60,7 @@ class Sources:
 
     def __init__(self, program: str, directory: RunDirectory) -> None:
         self._program = program
-        self._path = directory.cell if directory.is_cell(program) else Path(program)
+        self._path = directory.program(program)
 
     def is_own(self, file: str) -> bool:
         return file == self._program

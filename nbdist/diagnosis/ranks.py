@@ -12,13 +12,14 @@ def rank_names(ranks: Sequence[int], language: str = "en") -> str:
     if not ranks:
         return ""
     zh = language == "zh"
-    listed = ", ".join(map(str, ranks)) if len(ranks) <= _FEW and not zh else _ranges(ranks)
+    listed = ", ".join(map(str, ranks)) if len(ranks) <= _FEW and not zh else rank_ranges(ranks)
     if zh:
         return f"进程 {listed}"
     return f"rank {listed}" if len(ranks) == 1 else f"ranks {listed}"
 
 
-def _ranges(ranks: Sequence[int]) -> str:
+def rank_ranges(ranks: Sequence[int]) -> str:
+    """``0–3, 6``: rising numbers, with what follows one another in one."""
     parts: list[list[int]] = []
     for rank in ranks:
         if parts and rank == parts[-1][-1] + 1:

@@ -15,7 +15,12 @@ from nbdist.store.control import request_stacks
 from nbdist.store.stacks import Call, Collective, RankAnswer, TakenStacks, ThreadStack, read_stacks
 
 _POLL = 0.01
+_FARTHER = 6.0
+"""More seconds for an answer that comes from other machines, by the files that they share."""
+
 _ALL_GROUPS = "0"
+_DEVICE_WAITS = frozenset({"item", "tolist", "cpu", "numpy", "synchronize", "float", "int", "bool", "print"})
+"""Calls that wait for what a device is to do, and with it for other ranks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +76,8 @@ def take_stacks(
     clock: Callable[[], float] = time.monotonic,
 ) -> StackReport:
     """Where the ranks of a run are now; of a run that has ended, or whose supervisor does not answer
-    within ``timeout`` seconds, where they were last. Never raises for what is on disk."""
+    within ``timeout`` seconds (more from other machines), where they were last. Never raises for what is on
+    disk."""
     run = snapshot(directory)
     if run is None:
         return StackReport(label=directory.run_id, problem="none", live=False)
@@ -81,7 +87,7 @@ def take_stacks(
         name = request_stacks(directory)
     except OSError:
         return replace(_report(read_stacks(directory), run, directory), problem="no answer")
-    deadline = clock() + timeout
+    deadline = clock() + timeout + (_FARTHER if run.spec.engine else 0.0)
     while True:
         taken = read_stacks(directory)
         if taken is not None and name in taken.asked:
@@ -135,20 +141,28 @@ def _group(answers: Sequence[RankAnswer], sources: Sources, script: str) -> Stac
     first = answers[0]
     threads = first.threads
     calls = threads[0].calls if threads else ()
+    collective = _last_begun(first)
     place = place_of(calls, sources)
+    if collective is not None and not collective.over and _waits_for_device(place):
+        place = replace(place, waits=True, on_device=True)
     return StackGroup(
         ranks=tuple(answer.rank for answer in answers),
         place=place,
         rows=_rows(calls, place, sources, script),
         problem=first.problem,
         blocked=first.blocked,
-        collective=_last_begun(first),
+        collective=collective,
         threads=tuple(_rows(thread.calls, None, sources, script) for thread in _others(threads)),
     )
 
 
 def _others(threads: Sequence[ThreadStack]) -> list[ThreadStack]:
     return [thread for thread in threads if not thread.main and thread.calls]
+
+
+def _waits_for_device(place: Place) -> bool:
+    """Whether a rank that has a collective under way waits there for it: a computation would not."""
+    return not place.waits and place.what.rpartition(".")[2] in _DEVICE_WAITS
 
 
 def _last_begun(answer: RankAnswer) -> Collective | None:

@@ -155,11 +155,12 @@ def _that_matter(report: StackReport) -> list[StackGroup]:
 def _call(group: StackGroup) -> str:
     """``all_reduce #7``: the collective with its number, where that is known."""
     one = group.collective
-    if one is None or one.over or not one.name:
+    if one is None or one.over:
         return group.place.what
-    name = group.place.what if group.place.what not in ("backward", "") else one.name
-    said = f"{name} #{one.number}"
-    return f"{said} in backward" if group.place.what == "backward" else said
+    what = group.place.what
+    within = what == "backward" or group.place.on_device
+    said = f"{(one.name or 'collective') if within or not what else what} #{one.number}"
+    return f"{said} in {what}" if within else said
 
 
 def _where_zh(place: Place, script: str) -> str:

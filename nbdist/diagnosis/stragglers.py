@@ -1,8 +1,9 @@
 """The rank that holds the others up at each step, from its own time: the step without waiting. Pure.
 
 In synchronous training all ranks do the same number of steps a second, so only that tells them apart. The
-share of its time that a rank waits is measured by looks at its main thread (``worker.stacks``), the rate
-by the steps that it logs or prints. Where either is not known of every rank, nothing is said.
+share of its time that a rank waits is measured by looks at its main thread (``worker.stacks``) and, where
+none of these waits, at the collectives that are under way; the rate by the steps that it logs or prints.
+Where either is not known of every rank, nothing is said.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ _SHARE = 0.1
 """A rank is slow when it took so many times the others' own time, over so many steps, and when the
 difference is this part of a step; less is within what chance makes of the looks."""
 
+_HARDLY = 0.05
 _STARVED = 0.1
 _FULL = 0.92
 
@@ -34,10 +36,12 @@ _FULL_TEXT = ("its memory is nearly full", "它的内存几乎用尽")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """One rank, lately: the share of the time that it waited for others, and that its main thread waited
-    for a core, each 0 to 1; whether its GPU was slowed down; how full its memory is."""
+    """One rank, lately: the share of the time that it waited for others, that it did so or had a collective
+    under way beside its program, and that its main thread waited for a core, each 0 to 1; whether its GPU
+    was slowed down; how full its memory is."""
 
     waited: float
+    exchanged: float = 0.0
     starved: float = 0.0
     throttled: bool = False
     full: float = 0.0
@@ -78,6 +82,7 @@ class Paces:
         throttled = sum(point.values.get("throttled", 0.0) for point in points)
         return Pace(
             waited=_mean(points, "wait") / 100,
+            exchanged=_mean(points, "exchange") / 100,
             starved=_mean(points, "starved") / 100,
             throttled=throttled > len(points) / 2,
             full=last.get("memory", 0.0) / total if total else 0.0,
@@ -97,7 +102,10 @@ def slowest(paces: Mapping[int, Pace], rates: Mapping[int, float]) -> Slow | Non
     if len(paces) < 2 or (rates and min(rates.values()) * _WINDOW < _STEPS):
         return None
     step = {rank: 1 / rates[rank] if rates else 1.0 for rank in paces}
-    own = {rank: (1 - pace.waited) * step[rank] for rank, pace in paces.items()}
+    # where no main thread waits, what goes on beside it tells: in a stream of a GPU, or in another thread
+    beside = all(pace.waited < _HARDLY for pace in paces.values())
+    waited = {rank: pace.exchanged if beside else pace.waited for rank, pace in paces.items()}
+    own = {rank: (1 - waited[rank]) * step[rank] for rank in paces}
     last = max(own, key=lambda rank: own[rank])
     others = median(seconds for rank, seconds in own.items() if rank != last)
     over = own[last] - others

@@ -27,6 +27,9 @@ SECTIONS = {
     "notebook": ("Notebook", "笔记本"),
     "board": ("Curves", "曲线"),
     "smoke": ("Trial run", "试运行"),
+    "slurm": ("Slurm", "Slurm"),
+    "ray": ("Ray", "Ray"),
+    "nodes": ("Nodes", "节点"),
 }
 """In the order of the page."""
 
@@ -49,6 +52,26 @@ TITLES_ZH = {
     "JupyterLab extension": "JupyterLab 扩展",
     "server extension": "服务器扩展",
     "server": "Jupyter 服务",
+    "GPUs": "GPU",
+    "commands": "命令",
+    "controller": "控制器",
+    "partition": "分区",
+    "account": "账户",
+    "job": "检查作业",
+    "Python there": "节点上的 Python",
+    "nbdist there": "节点上的 nbdist",
+    "torch there": "节点上的 torch",
+    "paddle there": "节点上的 paddle",
+    "shared directory": "共享目录",
+    "late files": "文件延迟",
+    "folder": "工作目录",
+    "names": "主机名解析",
+    "ports": "端口",
+    "GPUs there": "节点上的 GPU",
+    "clocks": "时钟",
+    "address": "地址",
+    "token": "令牌",
+    "version": "版本",
 }
 """What has a name of its own, as AI Studio, keeps it."""
 

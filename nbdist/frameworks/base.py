@@ -9,7 +9,7 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
-    """Where one rank stands among the others. ``gpus`` are the physical ids of the run, "" on CPU."""
+    """Where one rank stands among the others. ``gpus`` are the physical ids of the run, none on the CPU."""
 
     rank: int
     world_size: int

@@ -1,5 +1,6 @@
 """The supervisor's process: ``python nbdist/launch/__main__.py RUN_DIR [LIFELINE_FD]``,
-or of a run that is not known yet: ``… --standby FD``.
+of one whose ranks start before it does: ``… --ahead FD RUN_DIR [LIFELINE_FD]``,
+or of a run that is not known yet: ``… --standby FD``. What looks after an allocation: ``… --allocation DIR``.
 
 Run by path with ``-I -S`` where that is enough, which starts sooner; ``-m`` works, too.
 """
@@ -15,6 +16,10 @@ if __name__ == "__main__":
         )
     if sys.argv[1] == "--standby":
         from nbdist.launch.standby import main
+    elif sys.argv[1] == "--allocation":
+        from nbdist.launch.caretaker import main
+    elif sys.argv[1] == "--ahead":
+        from nbdist.launch.vanguard import main
     else:
         from nbdist.launch.supervisor import main
 

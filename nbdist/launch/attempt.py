@@ -17,17 +17,18 @@ from typing import TYPE_CHECKING
 from nbdist import processes
 from nbdist.launch.course import Course
 from nbdist.launch.log_watch import LogWatch
-from nbdist.launch.rank_process import RankCommand, RankProcess
+from nbdist.launch.rank_process import RankCommand, RankProcess, rank_command
 from nbdist.launch.rendezvous import port_was_taken
 from nbdist.launch.stack_taker import Asked, StackTaker
 from nbdist.launch.stall_watch import StallWatch
-from nbdist.model import RankSpec, Rendezvous, RunSpec
+from nbdist.model import Rendezvous, RunSpec
 from nbdist.store.log_stream import LogStream
 from nbdist.store.paths import RunDirectory, make_private
-from nbdist.worker.order import ERRORED, Order
+from nbdist.worker.order import ERRORED
 
 if TYPE_CHECKING:
     from nbdist.launch.meters import Meters
+    from nbdist.launch.stalls_together import StallsTogether
     from nbdist.launch.worker_logs import WorkerLogs
 
 _ERROR_TAIL = 65_536
@@ -48,6 +49,7 @@ class Attempt:
         course: Course,
         selector: selectors.BaseSelector,
         spawn: Callable[[RankCommand], RankProcess],
+        others: StallsTogether | None = None,
     ) -> None:
         self._directory = directory
         self._spec = spec
@@ -61,10 +63,12 @@ class Attempt:
         self._logs = LogWatch()
         self._meters: Meters | None = None
         self._copies: WorkerLogs | None = None
-        self._taker = StackTaker(directory, number, wall_clock=time.time)
-        # a machine that waits for another one looks like one that has stalled
-        limit = spec.hang_after if spec.nodes == 1 else None
-        self._stalls = StallWatch(limit or float("inf"))
+        self._taker = StackTaker(directory, number, wall_clock=time.time, others=others)
+        self._limit = spec.hang_after or float("inf")
+        self._stalls = StallWatch(self._limit)
+        self._others = others
+        if others is not None:
+            others.next_attempt()
         self._last_look = False
 
     def start(self, rendezvous: Rendezvous) -> None:
@@ -79,6 +83,7 @@ class Attempt:
             self._selector.register(started.channel, selectors.EVENT_READ, lambda r=rank.rank: self._hear(r))
             self._course.rank_started(rank.rank, started.process)
             self._logs.add(rank.rank, files)
+            self._stalls.add(rank.rank, started.process.pid)
         self._meter()
         self._copy_logs()
 
@@ -97,9 +102,15 @@ class Attempt:
             self._stalls.did(now)
         if self._meters is not None and self._meters.tick(now) and self._course.goes_on:
             self._judge(now)
-        # whoever reads of a stall is to find the stacks
-        if self._taker.tick(now) and self._stalls.stalled and self._course.run.stalled is None:
-            self._tell_stall(now)
+        if self._others is not None and self._others.was_asked() and not self._last_look:
+            self._stalls.pardon()
+            self._taker.take(self._asked(), now, told=False)
+        if self._taker.tick(now):
+            if self._taker.last is not None:
+                self._stalls.took(self._taker.last, now)
+            # whoever reads of a stall is to find the stacks
+            if self._stalls.stalled and self._course.run.stalled is None:
+                self._tell_stall(now)
 
     def take_stacks(self, name: str, now: float) -> None:
         """Find out where the ranks are, for the request of this name; of ranks that were told to end,
@@ -128,7 +139,8 @@ class Attempt:
         if self._meters is not None:
             self._meters.remove(rank)
         self._stalls.did(time.monotonic())
-        self._course.rank_exited(rank, code, time.monotonic(), oom=oom, memory=memory)
+        log = LogStream(self._directory.rank(rank, self._number).log).size
+        self._course.rank_exited(rank, code, time.monotonic(), oom=oom, memory=memory, log=log)
 
     def send(self, rank: int, number: signal.Signals) -> None:
         if number is signal.SIGINT:
@@ -184,7 +196,11 @@ class Attempt:
 
     def _judge(self, now: float) -> None:
         """After the ranks have been measured: say that they have stalled, or go on."""
-        if not self._stalls.judge(now):
+        if self._others is not None:
+            self._others.tell(self._stalls.stillness(now), self._limit, now)
+        if not self._stalls.judge(now, () if self._others is None else self._others.elsewhere(now)):
+            if self._stalls.wants_look:
+                self._taker.glance(self._asked(), now)
             return
         if self._stalls.stalled:
             self._taker.take(self._asked(), now)
@@ -234,37 +250,6 @@ class Attempt:
                 self._course.rank_errored(rank, time.monotonic())
             else:
                 self._course.rank_finished(rank)
-
-
-def rank_command(
-    directory: RunDirectory, spec: RunSpec, rank: RankSpec, attempt: int, rendezvous: Rendezvous
-) -> RankCommand:
-    """What the process of a rank is made from, with the environment of this process."""
-    files = directory.rank(rank.rank, attempt)
-    environment = dict(os.environ)
-    environment |= {key: rendezvous.fill(value) for key, value in rank.environment.items()}
-    environment |= {
-        "NBDIST_RUN_ID": spec.run_id,
-        "NBDIST_RUN_DIR": str(directory.path),
-        "NBDIST_RANK_DIR": str(files.path),
-        "NBDIST_RANK": str(rank.rank),
-        "NBDIST_BACKEND": spec.backend,
-    }
-    return RankCommand(
-        run_id=spec.run_id,
-        rank=rank.rank,
-        python=spec.python,
-        cwd=spec.cwd,
-        environment=environment,
-        log=files.log,
-        order=Order(
-            program=spec.program,
-            args=list(spec.args),
-            python_path=list(spec.python_path),
-            module=spec.module,
-            error_file=str(files.error),
-        ),
-    )
 
 
 def complain(message: str) -> None:

@@ -24,6 +24,7 @@ class Clerk:
     """A thread of its own. ``status`` is what the engine said last, ``count`` how often it has answered."""
 
     def __init__(self, engine: Engine, job: str, spec: RunSpec) -> None:
+        self.signals, self.linger = engine.signals, engine.linger
         self._engine = engine
         self._job = job
         self._spec = spec

@@ -104,12 +104,19 @@ class Course:
         self.run = self.run.after(event)
         self._record_to(event)
 
+    def know(self, event: Event) -> None:
+        """Take an event that has been recorded."""
+        self.run = self.run.after(event)
+
     def attempt_started(self, attempt: int, host: str, port: int, now: float) -> None:
-        self.record(AttemptStarted(time=self._wall_clock(), attempt=attempt, host=host, port=port))
+        if (self.run.attempt, self.run.port) != (attempt, port):
+            self.record(AttemptStarted(time=self._wall_clock(), attempt=attempt, host=host, port=port))
         if self.run.spec.timeout is not None and attempt == 1:
             self._timeout_at = now + self.run.spec.timeout
 
     def rank_started(self, rank: int, process: ProcessId) -> None:
+        if self.run.ranks[rank].process == process:
+            return
         self.record(
             RankStarted(
                 time=self._wall_clock(),
@@ -129,12 +136,16 @@ class Course:
         self._escalations.setdefault(rank, Escalation(ON_OWN_ERROR, now))
         self._fail(now)
 
-    def rank_exited(self, rank: int, code: int, now: float, *, oom: bool = False, memory: int = 0) -> None:
+    def rank_exited(
+        self, rank: int, code: int, now: float, *, oom: bool = False, memory: int = 0, log: int = 0
+    ) -> None:
         sent = self._told.get(rank, set())
         # a SIGKILL that we never sent came from outside, whatever else we sent
         ended = bool(sent) and (code != -signal.SIGKILL or signal.SIGKILL in sent)
         self.record(
-            RankExited(time=self._wall_clock(), rank=rank, code=code, ended=ended, oom=oom, memory=memory)
+            RankExited(
+                time=self._wall_clock(), rank=rank, code=code, ended=ended, oom=oom, memory=memory, log=log
+            )
         )
         self._escalations.pop(rank, None)
         if self.run.ranks[rank].state is RankState.FAILED:

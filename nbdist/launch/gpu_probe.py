@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from nbdist.devices.gpu_load import GpuLoad, decode_loads
-from nbdist.launch.lifetime import become_child
+from nbdist.launch.binding import become_child
 from nbdist.model import ProcessId
 from nbdist.processes import identify, send
 

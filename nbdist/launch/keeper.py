@@ -2,22 +2,27 @@
 
 A killed supervisor cannot end anything. Its ranks die by their parent-death signal, but what they had
 started does not; those orphans fall to the nearest child subreaper, which is this process. It ends
-them and writes the last event.
+them and writes the last event. What that needs is imported when the ranks have begun (``_get_ready``).
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import time
-from collections.abc import Callable
 
-from nbdist.launch.lifetime import become_subreaper, die_with_parent, end_descendants
-from nbdist.model import RunLost
-from nbdist.store.custody import take_custody
-from nbdist.store.journal import Journal
-from nbdist.store.paths import RunDirectory
+from nbdist.launch.binding import REQUESTS_TO_END, become_subreaper, die_with_parent
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from nbdist.store.paths import RunDirectory
+
+_BEGIN = 1000
+"""Milliseconds in which the ranks need the processors more than this process does."""
 
 
 def keep(directory: RunDirectory, supervise: Callable[[], None]) -> int:
@@ -25,10 +30,17 @@ def keep(directory: RunDirectory, supervise: Callable[[], None]) -> int:
 
     Returns the exit status of this process: 0 when the run's end is recorded, by whomever.
     """
-    become_subreaper()
+    from nbdist.store.custody import take_custody
+
     with contextlib.suppress(OSError):
         # without it, whoever looks while this process cleans up may say LOST first, and not know why
         take_custody(directory)
+    return keep_over(supervise, lambda: directory)
+
+
+def keep_over(supervise: Callable[[], None], find: Callable[[], RunDirectory | None]) -> int:
+    """The same of a run that is in custody: ``find`` says which it is."""
+    become_subreaper()
     keeper = os.getpid()
     supervisor = os.fork()
     if supervisor == 0:
@@ -36,7 +48,7 @@ def keep(directory: RunDirectory, supervise: Callable[[], None]) -> int:
         die_with_parent(keeper, signal.SIGTERM)
         supervise()
         return 0
-    return watch_over(supervisor, lambda: directory)
+    return watch_over(supervisor, find)
 
 
 def watch_over(supervisor: int, find: Callable[[], RunDirectory | None]) -> int:
@@ -44,11 +56,34 @@ def watch_over(supervisor: int, find: Callable[[], RunDirectory | None]) -> int:
 
     Returns the exit status of this process: 0 when the run's end is recorded, by whomever.
     """
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    for number in REQUESTS_TO_END:
         signal.signal(number, lambda received, _: _pass_on(supervisor, received))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, REQUESTS_TO_END)
+    _get_ready(supervisor)
     status = _wait_for(supervisor)
-    if status == 0:
-        return 0
+    return 0 if status == 0 else _clean_up(supervisor, status, find)
+
+
+def _get_ready(supervisor: int) -> None:
+    """Import what the last event takes, before somebody installs another version; but not at first."""
+    if hasattr(os, "pidfd_open"):
+        with contextlib.suppress(OSError):
+            handle = os.pidfd_open(supervisor)
+            ended = select.poll()
+            ended.register(handle, select.POLLIN)
+            over = ended.poll(_BEGIN)
+            os.close(handle)
+            if over:
+                return
+    import nbdist.launch.lifetime
+    import nbdist.store.journal  # noqa: F401
+
+
+def _clean_up(supervisor: int, status: int, find: Callable[[], RunDirectory | None]) -> int:
+    from nbdist.launch.lifetime import end_descendants
+    from nbdist.model import RunLost
+    from nbdist.store.journal import Journal
+
     leftover = end_descendants(_reap, patience=0.0)
     if (directory := find()) is None:
         return 0  # it was of none yet

@@ -3,51 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import signal
 import socket
-import sys
 import time
 from collections.abc import Callable
 
 from nbdist import processes
+from nbdist.launch.binding import become_child, become_subreaper, die_with_parent
 from nbdist.model import ProcessId
 
-_PR_SET_PDEATHSIG = 1  # prctl(2)
-_PR_SET_CHILD_SUBREAPER = 36
-_libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
-
-
-def become_subreaper() -> None:
-    """Let orphans among our descendants become our children, so that none leaves the tree."""
-    if _libc is not None:
-        _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-
-
-def die_with_parent(parent: int, number: signal.Signals) -> None:
-    """Let this process get a signal when ``parent`` ends, or end now if it already has.
-
-    It survives exec, and not fork. Elsewhere than on Linux there is no such thing.
-    """
-    if _libc is None:
-        return
-    _libc.prctl(_PR_SET_PDEATHSIG, int(number), 0, 0, 0)
-    if os.getppid() != parent:
-        # it died between the fork and the call
-        os._exit(127)
-
-
-def become_child(parent: int) -> None:
-    """In a forked child of ``parent``, before exec: a session of its own, no signal handlers of ours, and
-    an end with its parent."""
-    signal.set_wakeup_fd(-1)
-    os.setsid()
-    die_with_parent(parent, signal.SIGKILL)
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD, signal.SIGPIPE):
-        # ignored signals would be inherited through exec; python ignores SIGPIPE by itself
-        signal.signal(number, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+__all__ = ["Lifeline", "become_child", "become_subreaper", "die_with_parent", "end_descendants"]
 
 
 class Lifeline:
@@ -55,9 +21,11 @@ class Lifeline:
 
     A pidfd of the owner where the system has them: a socket alone would stay open in whatever the
     owner forked. Otherwise the owner's end of a socket pair, whose closing means the same.
+    ``name`` is what the owner is called where it is neither a kernel nor a command.
     """
 
-    def __init__(self, owner: ProcessId | None, descriptor: int | None) -> None:
+    def __init__(self, owner: ProcessId | None, descriptor: int | None, name: str = "") -> None:
+        self.name = name
         self._socket: socket.socket | None = None
         if descriptor is not None:
             self._socket = socket.socket(fileno=descriptor)

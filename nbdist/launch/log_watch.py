@@ -22,6 +22,9 @@ _BUSY_LOOKS = 10
 _QUIET_LOOKS = 8
 """How many logs are looked at each time: of those that grew at their last look, and of the others."""
 
+_BEFORE = 1.0
+"""Seconds that a log may have been written to before it is watched."""
+
 _RATE = 10.0
 """Entries a second that a log may have in the long run; a burst of 100 has room besides."""
 
@@ -43,7 +46,8 @@ class _Log:
         self._keep = keep
         self._handle: int | None = None
         self._recorded = 0
-        self._looked = self._written = now
+        # its rank may have begun a moment before
+        self._looked = self._written = now - _BEFORE
         self._allowance = _BURST
 
     def look(self, now: float, *, last: bool = False) -> bool:

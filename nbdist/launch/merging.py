@@ -18,10 +18,12 @@ from nbdist.model import (
     NodesAwaited,
     RankState,
     RemoteRank,
+    Resumed,
     Run,
     RunEnded,
     RunLost,
     RunState,
+    Stalled,
     StopRequested,
     SupervisorStarted,
     decode_event,
@@ -140,6 +142,11 @@ class NodeJournals:
             case RemoteRank(rank=rank, state=state):
                 # it knows no better than the node itself, unless that has gone
                 if state is not RankState.LOST or self._run().ranks[rank].state.terminal:
+                    return
+            case Stalled() | Resumed():
+                # each node says so
+                known = self._run().stalled is not None
+                if node.attempt != self._attempt or known is isinstance(event, Stalled):
                     return
             case _:
                 if node.attempt != self._attempt:

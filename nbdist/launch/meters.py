@@ -3,8 +3,9 @@
 ``cpu`` is in percent of one core since the last point, ``memory`` and ``memory_total`` in bytes; with a
 GPU ``gpu`` is its utilisation in percent, ``gpu_memory`` and ``gpu_memory_total`` are in bytes, ``power``
 in watts and ``temperature`` in degrees Celsius, ``throttled`` 1 while heat or power slow it down. ``wait``
-is how much of its time the rank waited for others, ``starved`` how much its main thread waited for a core,
-both in percent. What cannot be known is left out.
+is how much of its time the rank waited for others, ``exchange`` how much it did that or had a collective
+under way beside its program, ``starved`` how much its main thread waited for a core, all in percent. What
+cannot be known is left out.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from nbdist.devices.trees import ProcessTrees, TreeUse
 from nbdist.launch.gpu_probe import GpuProbe
 from nbdist.launch.stall_watch import StallWatch
 from nbdist.model import Device, ProcessId
+from nbdist.processes import read_at_once
 from nbdist.store.paths import RankDirectory, append_whole, open_to_append
 from nbdist.worker.stacks import WAITS
 
@@ -51,6 +53,7 @@ class _Metered:
     cpu: float = 0.0
     looks: int = 0
     waited: int = 0
+    under_way: int = 0
     delay: float | None = None
 
 
@@ -175,31 +178,19 @@ class Meters:
 def _delays(metered: _Metered, seconds: float) -> dict[str, float]:
     """How much of the time since the last point the rank waited, as far as that can be known."""
     found: dict[str, float] = {}
-    if len(data := _read(metered.waits)) == WAITS.size:
-        looks, waited = WAITS.unpack(data)
+    if len(data := read_at_once(metered.waits)) == WAITS.size:
+        looks, waited, under_way = WAITS.unpack(data)
         if looks > metered.looks:
             found["wait"] = round(100 * (waited - metered.waited) / (looks - metered.looks), 1)
-        metered.looks, metered.waited = looks, waited
+            found["exchange"] = round(100 * (under_way - metered.under_way) / (looks - metered.looks), 1)
+        metered.looks, metered.waited, metered.under_way = looks, waited, under_way
     # nanoseconds on a core and in wait for one, of the main thread (proc(5))
-    if len(fields := _read(metered.schedule).split()) == 3:
+    if len(fields := read_at_once(metered.schedule).split()) == 3:
         delay = int(fields[1]) / 1e9
         if metered.delay is not None:
             found["starved"] = round(100 * (delay - metered.delay) / seconds, 1)
         metered.delay = delay
     return found
-
-
-def _read(path: str) -> bytes:
-    try:
-        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return b""
-    try:
-        return os.read(handle, 256)
-    except OSError:
-        return b""
-    finally:
-        os.close(handle)
 
 
 def _append(path: str, line: bytes) -> None:

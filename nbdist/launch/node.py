@@ -23,6 +23,8 @@ from nbdist.launch.supervisor import Supervisor
 from nbdist.model import RunSpec
 from nbdist.store.paths import NodeDirectory, RunDirectory, make_private, open_to_append, write_private
 
+_OWNER = "the engine's process on this node"
+
 # a rank that sees these takes Slurm for its launcher (Lightning does), or waits for an MPI that is not there
 _MISLEADING = ("SLURM_NTASKS", "SLURM_NPROCS", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_TASK", "PMI_", "PMIX_")
 
@@ -44,8 +46,11 @@ def main(arguments: Sequence[str]) -> int:
     _write_into(directory.supervisor_log)
     hide_engine(os.environ)
 
+    line = _lifeline(os.environ)
+
     def supervise() -> None:
-        Supervisor(directory, spec, Lifeline(None, None), attempts=int(attempts)).run()
+        lifeline = Lifeline(None, line, _OWNER)
+        Supervisor(directory, spec, lifeline, attempts=int(attempts)).run()
 
     return keep(directory, supervise)
 
@@ -56,6 +61,15 @@ def spec_of_node(spec: RunSpec, node: int, master: str) -> RunSpec:
     if log_dir and spec.nodes > 1:
         log_dir = os.path.join(log_dir, f"node-{node}")  # local ranks have the same names on each
     return replace(spec, engine="", node_rank=node, master=master, log_dir=log_dir, owner=None, detached=True)
+
+
+def _lifeline(environment: MutableMapping[str, str]) -> int | None:
+    """The descriptor that turns readable when the engine's process on this node has gone, where the engine
+    gave one; this process is that one's child then, and becomes nobody's."""
+    given = environment.pop("NBDIST_LIFELINE", "")
+    if given and os.fork():
+        os._exit(0)
+    return int(given) if given else None
 
 
 def hide_engine(environment: MutableMapping[str, str]) -> None:

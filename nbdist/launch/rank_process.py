@@ -1,4 +1,4 @@
-"""The process of one rank: started in its own session, its output straight into its log."""
+"""The process of one rank: what it is made from, and what is known of it once it has been started."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nbdist.launch.lifetime import become_child
+from nbdist.launch.binding import start_process
+from nbdist.model import RankSpec, Rendezvous, RunSpec
 from nbdist.model.process import ProcessId
 from nbdist.processes import identify, send
-from nbdist.worker.order import CHANNEL, Order
+from nbdist.store.paths import RunDirectory
+from nbdist.worker.order import Order
 
 if TYPE_CHECKING:
     from nbdist.worker.engagement import Preload
@@ -34,6 +36,10 @@ class RankCommand:
     log: Path
     order: Order | Preload
 
+    @property
+    def arguments(self) -> list[str]:
+        return [self.python, "-u", str(WORKER), self.run_id, str(self.rank)]
+
 
 @dataclass(frozen=True, slots=True)
 class RankProcess:
@@ -47,57 +53,57 @@ class RankProcess:
 
 
 def start_rank(command: RankCommand) -> RankProcess:
-    """Start the process of a rank and tell it what to run. Raises OSError when it cannot be made.
+    """Start the process of a rank and tell it what to run. Raises OSError when it cannot be made."""
+    pid, channel = start_process(
+        command.arguments,
+        environment=command.environment,
+        cwd=command.cwd,
+        log=str(command.log),
+    )
+    return tell_rank(command, pid, channel)
 
-    It is forked here, in a process with one thread, and not by ``subprocess``: the parent-death
-    signal has to be armed between fork and exec, and belongs to the thread that forked.
-    """
-    ours, theirs = socket.socketpair()
-    parent = os.getpid()
-    with contextlib.closing(theirs):
-        log = os.open(command.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        # until it has its own handlers, a signal to the child would run ours, and tell us of it
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-        try:
-            pid = os.fork()
-            if pid == 0:
-                _become_rank(command, log, theirs.fileno(), parent)
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-            os.close(log)
+
+def tell_rank(command: RankCommand, pid: int, channel: socket.socket) -> RankProcess:
+    """Tell a rank what to run that has been started, and waits for it."""
     process = identify(pid) or ProcessId(pid=pid, start_time=0, boot_id="")
     with contextlib.suppress(OSError):
         # a rank that died before it was told is found by its exit
-        ours.sendall(command.order.encode())
-    ours.setblocking(False)
-    return RankProcess(process, ours)
+        channel.sendall(command.order.encode())
+    channel.setblocking(False)
+    return RankProcess(process, channel)
 
 
-def _become_rank(command: RankCommand, log: int, channel: int, parent: int) -> None:
-    """In the child: never returns."""
-    try:
-        become_child(parent)
-        null = os.open(os.devnull, os.O_RDONLY)
-        saved = os.dup2(channel, _above(CHANNEL, channel), inheritable=False)
-        os.dup2(null, 0)
-        os.dup2(log, 1)
-        os.dup2(log, 2)
-        os.dup2(saved, CHANNEL)
-        os.chdir(command.cwd)
-        arguments = [
-            command.python,
-            "-u",
-            str(WORKER),
-            command.run_id,
-            str(command.rank),
-        ]
-        os.execve(command.python, arguments, dict(command.environment))
-    except BaseException as error:  # noqa: BLE001 - the top of a process: said in its log
-        os.write(log, f"nbdist: rank {command.rank} could not be started: {error}\n".encode())
-    finally:
-        os._exit(127)
-
-
-def _above(low: int, other: int) -> int:
-    """A descriptor that neither the standard streams nor ``low`` will overwrite."""
-    return max(low, other) + 64
+def rank_command(
+    directory: RunDirectory,
+    spec: RunSpec,
+    rank: RankSpec,
+    attempt: int,
+    rendezvous: Rendezvous,
+    inherited: Mapping[str, str] = os.environ,
+) -> RankCommand:
+    """What the process of a rank is made from, with the environment of this process."""
+    files = directory.rank(rank.rank, attempt)
+    environment = dict(inherited)
+    environment |= {key: rendezvous.fill(value) for key, value in rank.environment.items()}
+    environment |= {
+        "NBDIST_RUN_ID": spec.run_id,
+        "NBDIST_RUN_DIR": str(directory.path),
+        "NBDIST_RANK_DIR": str(files.path),
+        "NBDIST_RANK": str(rank.rank),
+        "NBDIST_BACKEND": spec.backend,
+    }
+    return RankCommand(
+        run_id=spec.run_id,
+        rank=rank.rank,
+        python=spec.python,
+        cwd=spec.cwd,
+        environment=environment,
+        log=files.log,
+        order=Order(
+            program=spec.program,
+            args=list(spec.args),
+            python_path=list(spec.python_path),
+            module=spec.module,
+            error_file=str(files.error),
+        ),
+    )

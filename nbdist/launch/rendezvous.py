@@ -36,6 +36,17 @@ class Reservation:
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self.rendezvous = Rendezvous(host=host, port=self._socket.getsockname()[1])
 
+    @classmethod
+    def inherited(cls, descriptor: int, host: str, port: int) -> Reservation:
+        """One that another process has made, and gave to this one."""
+        reservation = cls.__new__(cls)
+        reservation._socket = socket.socket(fileno=descriptor)
+        reservation.rendezvous = Rendezvous(host=host, port=port)
+        return reservation
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
     def release(self) -> None:
         self._socket.close()
 

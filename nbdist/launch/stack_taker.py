@@ -9,28 +9,27 @@ under a reader in another thread. A rank that does not take the signal is never 
 from __future__ import annotations
 
 import contextlib
-import ctypes
-import itertools
 import json
 import os
-import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from nbdist.launch.asking import find, send
 from nbdist.model import ProcessId
-from nbdist.processes import PROC, alive
+from nbdist.processes import alive
 from nbdist.store.paths import RankDirectory, RunDirectory
 from nbdist.store.stacks import RankAnswer, TakenStacks, collectives_from, is_whole, write_stacks
-from nbdist.worker.order import COLLECTIVES
-from nbdist.worker.stacks import SIGNAL
+from nbdist.worker.order import COLLECTIVES, NUMBERS
+
+if TYPE_CHECKING:
+    from nbdist.launch.stalls_together import StallsTogether
 
 _LIMIT = 1.0
 """Seconds that a rank has to answer."""
 
 _MOST_BYTES = 1 << 20
-
-_libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +47,8 @@ class _Pending:
     asked: Asked
     begin: int
     """Where in the file the answer begins."""
+    named: bool = True
+    """Whether the names of the collectives were asked for, too."""
     size: int = 0
     done: bool = False
     answer: RankAnswer | None = None
@@ -56,8 +57,18 @@ class _Pending:
 class StackTaker:
     """Takes the stacks of one attempt. ``now`` is monotonic seconds."""
 
-    def __init__(self, directory: RunDirectory, attempt: int, *, wall_clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        directory: RunDirectory,
+        attempt: int,
+        *,
+        wall_clock: Callable[[], float],
+        others: StallsTogether | None = None,
+    ) -> None:
+        """``others`` are the machines that have ranks of the run, too."""
         self._directory = directory
+        self._others = others
+        self._asked_at = 0.0
         self._attempt = attempt
         self._wall_clock = wall_clock
         self._names: list[str] = []
@@ -65,37 +76,65 @@ class StackTaker:
         self._deadline = 0.0
         self._taken_at = 0.0
         self._last: TakenStacks | None = None
+        self._written: TakenStacks | None = None
+        self._glances = self._asks = False
 
     @property
     def busy(self) -> bool:
         """Whether ranks have been asked and not all have answered."""
         return bool(self._pending)
 
-    def take(self, ranks: Iterable[Asked], now: float, *, name: str = "", ending: bool = False) -> None:
+    @property
+    def last(self) -> TakenStacks | None:
+        """What was taken last."""
+        return self._last
+
+    def take(
+        self,
+        ranks: Iterable[Asked],
+        now: float,
+        *,
+        name: str = "",
+        ending: bool = False,
+        words: bytes = COLLECTIVES,
+        told: bool = True,
+    ) -> None:
         """Ask these ranks. ``ending``: they are about to be told to end, so their main threads are asked,
-        who then cannot run on before they have answered. ``name`` is that of the request."""
+        who then cannot run on before they have answered. ``name`` is that of the request; ``words`` is
+        what they are asked about collectives; ``told``: the other machines are asked, too."""
         if name:
             self._names.append(name)
-        if self._pending:
+        if self._pending and not self._glances:
             return
+        self._glances = words == NUMBERS
+        self._asked_at = now
+        self._asks = told and not ending and not self._glances and self._others is not None
+        if self._asks and self._others is not None:
+            self._others.ask()
         self._taken_at, self._deadline = self._wall_clock(), now + _LIMIT
-        self._pending = [_ask(asked, ending=ending) for asked in ranks]
+        self._pending = [_ask(asked, words, ending=ending) for asked in ranks]
+
+    def glance(self, ranks: Iterable[Asked], now: float) -> None:
+        """Ask these ranks, at little cost to them, for ``last`` alone; unless they are being asked."""
+        if not self._pending:
+            self.take(ranks, now, words=NUMBERS)
 
     def repeat(self, name: str) -> None:
         """Answer the request with what was taken last, or is being taken."""
         self._names.append(name)
-        if not self._pending and self._last is not None:
-            self._put(self._last)
+        if not self._pending and self._written is not None:
+            self._put(self._written)
 
     def tick(self, now: float) -> bool:
         """Collect what has been answered; whether all stacks have now been written down."""
         if not self._pending:
+            self._take_news()
             return False
         for pending in self._pending:
             if not pending.done:
                 _collect(pending)
         late = now >= self._deadline
-        if not late and not all(pending.done for pending in self._pending):
+        if not late and not (all(pending.done for pending in self._pending) and self._all_answered()):
             return False
         self._write()
         return True
@@ -103,19 +142,35 @@ class StackTaker:
     def _write(self) -> None:
         answers = tuple(_answer(pending) for pending in self._pending)
         self._pending = []
-        self._put(TakenStacks(time=self._taken_at, attempt=self._attempt, ranks=answers))
+        self._last = TakenStacks(time=self._taken_at, attempt=self._attempt, ranks=answers)
+        if self._glances:
+            return
+        if self._others is not None:
+            self._others.tell_stacks(answers)
+        self._put(self._last)
+
+    def _take_news(self) -> None:
+        """Another machine was late."""
+        if self._others is not None and self._others.has_news() and self._written is not None:
+            self._put(self._written)
+
+    def _all_answered(self) -> bool:
+        return not self._asks or self._others is None or self._others.all_answered(self._asked_at)
 
     def _put(self, taken: TakenStacks) -> None:
-        self._last = replace(taken, asked=tuple(self._names))
+        known = {} if self._others is None else {one.rank: one for one in self._others.answers()}
+        known |= {answer.rank: answer for answer in taken.ranks}
+        answers = tuple(answer for _, answer in sorted(known.items()))
+        self._written = replace(taken, ranks=answers, asked=tuple(self._names) or taken.asked)
         self._names = []
         with contextlib.suppress(OSError):
             # a disk that is full, or a directory that was deleted, costs this answer alone
-            write_stacks(self._directory, self._last)
+            write_stacks(self._directory, self._written)
 
 
-def _ask(asked: Asked, *, ending: bool) -> _Pending:
-    target = _find(asked)
-    pending = _Pending(asked, 0)
+def _ask(asked: Asked, words: bytes, *, ending: bool) -> _Pending:
+    target = find(asked.process, asked.files)
+    pending = _Pending(asked, 0, named=words == COLLECTIVES)
     if target.problem:
         pending.done, pending.answer = True, RankAnswer(rank=asked.rank, problem=target.problem)
         return pending
@@ -124,12 +179,13 @@ def _ask(asked: Asked, *, ending: bool) -> _Pending:
         # what was answered before goes; the first line says whom to ask
         os.truncate(asked.files.stacks, target.begin)
     pending.begin = pending.size = target.begin
+    for file in (asked.files.collectives, _numbers(asked.files)):
+        with contextlib.suppress(OSError):
+            file.unlink()
     with contextlib.suppress(OSError):
-        asked.files.collectives.unlink()
-    with contextlib.suppress(OSError):
-        asked.say(COLLECTIVES)
+        asked.say(words)
     to_main = ending or target.state == "R" or not target.thread
-    if not _send(asked.process, asked.process.pid if to_main else target.thread):
+    if not send(asked.process, asked.process.pid if to_main else target.thread):
         pending.done, pending.answer = True, RankAnswer(rank=asked.rank, problem="ended")
     return pending
 
@@ -141,8 +197,9 @@ def _collect(pending: _Pending) -> None:
     still = bool(text) and size == pending.size
     pending.size = size
     whole = is_whole(text.decode(errors="replace"))
-    asked_collectives = pending.asked.files.collectives.exists() or still
-    pending.done = (whole and asked_collectives) or (still and text.endswith(b"\n"))
+    files = pending.asked.files
+    told = files.collectives if pending.named else _numbers(files)
+    pending.done = (whole and (told.exists() or still)) or (still and text.endswith(b"\n"))
 
 
 def _answer(pending: _Pending) -> RankAnswer:
@@ -154,10 +211,19 @@ def _answer(pending: _Pending) -> RankAnswer:
     if not text:
         problem = "silent" if alive(pending.asked.process) else "ended"
         return replace(answer, problem=problem)
+    files = pending.asked.files
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
-        told = json.loads(pending.asked.files.collectives.read_bytes())
+        told = json.loads(_numbers(files).read_bytes())
+        answer = replace(answer, collectives=collectives_from(told["groups"]), beats=int(told["beats"]))
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
+        told = json.loads(files.collectives.read_bytes())
         answer = replace(answer, collectives=collectives_from(told))
     return replace(answer, text=text)
+
+
+def _numbers(files: RankDirectory) -> Path:
+    """The numbers of the collectives, which come before their names."""
+    return files.collectives.with_name("collectives.numbers")
 
 
 def _read(pending: _Pending) -> bytes:
@@ -168,89 +234,3 @@ def _read(pending: _Pending) -> bytes:
         finally:
             os.close(handle)
     return b""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Target:
-    """Whom of a rank's process to ask: a thread (0: any), how its main thread stands, where in the file
-    the answer will begin; or why nobody can be asked."""
-
-    thread: int = 0
-    state: str = ""
-    begin: int = 0
-    problem: str = ""
-
-
-def _find(asked: Asked) -> _Target:
-    pid = asked.process.pid
-    if not alive(asked.process):
-        return _Target(problem="ended")
-    try:
-        thread, descriptor, begin = _introduction(asked.files)
-    except (OSError, ValueError, KeyError, TypeError):
-        return _Target(problem="not ready")
-    if not PROC.is_dir():
-        return _Target(begin=begin)
-    state = _state(pid)
-    if state in ("T", "t"):
-        return _Target(problem="stopped")
-    if not os.path.exists(PROC / str(pid) / "task" / str(thread)):
-        thread = 0
-    if not _listens(pid, thread or pid) or not _same_file(asked.files, pid, descriptor):
-        return _Target(problem="replaced")
-    return _Target(thread=thread, state=state, begin=begin)
-
-
-def _introduction(files: RankDirectory) -> tuple[int, int, int]:
-    """What the rank has said of itself at the begin of the file: which thread to ask, the number of the
-    file there; and where that ends. Raises OSError, ValueError, KeyError or TypeError."""
-    with open(files.stacks, "rb") as file:
-        begin = file.read(400)
-    lines = itertools.takewhile(lambda line: line.startswith(b"{"), begin.splitlines(keepends=True))
-    said = [line for line in lines if line.endswith(b"\n")]
-    told = json.loads(said[-1] if said else b"")
-    return int(told["thread"]), int(told["fd"]), sum(map(len, said))
-
-
-def _state(pid: int) -> str:
-    """The letter of proc(5) for how the main thread stands."""
-    try:
-        return (PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()[0].decode()
-    except (OSError, IndexError):
-        return ""
-
-
-def _listens(pid: int, thread: int) -> bool:
-    """Whether the process has a handler for the signal, and this thread does not hold it back."""
-    bit = 1 << (SIGNAL - 1)
-    masks = dict(_masks(PROC / str(pid) / "task" / str(thread) / "status"))
-    return bool(masks.get("SigCgt", 0) & bit) and not masks.get("SigBlk", 0) & bit
-
-
-def _masks(path: Path) -> Iterator[tuple[str, int]]:
-    with contextlib.suppress(OSError, ValueError):
-        for line in path.read_text().splitlines():
-            name, _, value = line.partition(":")
-            if name in ("SigCgt", "SigBlk"):
-                yield name, int(value, 16)
-
-
-def _same_file(files: RankDirectory, pid: int, descriptor: int) -> bool:
-    """Whether the handler would write where it is meant to: a program may close all its files and open
-    others, which then get their numbers."""
-    try:
-        theirs, ours = os.stat(PROC / str(pid) / "fd" / str(descriptor)), os.stat(files.stacks)
-    except OSError:
-        return False
-    return (theirs.st_dev, theirs.st_ino) == (ours.st_dev, ours.st_ino)
-
-
-def _send(process: ProcessId, thread: int) -> bool:
-    """Send the signal to one thread of a child that has not been collected, so the pid is still its own."""
-    if _libc is not None and hasattr(_libc, "tgkill"):
-        return bool(_libc.tgkill(process.pid, thread, SIGNAL) == 0)
-    try:
-        os.kill(process.pid, SIGNAL)
-    except OSError:
-        return False
-    return True

@@ -20,15 +20,15 @@ from pathlib import Path
 from typing import Any
 
 from nbdist.devices.memory import memory_total
-from nbdist.launch.attempt import rank_command
+from nbdist.launch.binding import become_subreaper, die_with_parent
 from nbdist.launch.freshness import Freshness
 from nbdist.launch.keeper import watch_over
-from nbdist.launch.lifetime import Lifeline, become_subreaper, die_with_parent, end_descendants
+from nbdist.launch.lifetime import Lifeline, end_descendants
 from nbdist.launch.patience import IDLE_LIMIT, LEAST_MEMORY, Patience
-from nbdist.launch.rank_process import RankCommand, RankProcess, start_rank
+from nbdist.launch.rank_process import RankCommand, RankProcess, rank_command, start_rank
 from nbdist.launch.rendezvous import Reservation
 from nbdist.launch.supervisor import Supervisor
-from nbdist.launch.waiting_rank import Waiting, unfit
+from nbdist.launch.waiting_rank import Waiting, problem_of
 from nbdist.launch.wakeup import Wakeup
 from nbdist.model import RunSpec
 from nbdist.store.custody import take_custody
@@ -120,8 +120,7 @@ class Standby:
             return
         self._ready = True
         facts = [one.facts for one in self._ranks.values() if one.facts is not None]
-        problems = [str(one["problem"]) or unfit(pid) for one, pid in zip(facts, self._pids(), strict=True)]
-        self._over = next(filter(None, problems), "")
+        self._over = next(filter(None, map(problem_of, self._ranks.values())), "")
         if self._over:
             return
         self._freshness = Freshness(facts[0]["files"], facts[0]["path"], self._spec.cwd)
@@ -162,7 +161,7 @@ class Standby:
         if self._freshness is None:
             return "the ranks are not ready"
         for rank, waiting in self._ranks.items():
-            if problem := unfit(waiting.started.process.pid):
+            if problem := problem_of(waiting):
                 return f"rank {rank} {problem}"
         return self._freshness.changed()
 

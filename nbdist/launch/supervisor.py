@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING
 from nbdist import processes
 from nbdist.errors import LaunchError
 from nbdist.launch.attempt import Attempt
+from nbdist.launch.binding import become_subreaper
 from nbdist.launch.course import Course, Outcome
 from nbdist.launch.keeper import keep
-from nbdist.launch.lifetime import Lifeline, become_subreaper, end_descendants
+from nbdist.launch.lifetime import Lifeline, end_descendants
 from nbdist.launch.rank_process import RankCommand, RankProcess, start_rank
 from nbdist.launch.rendezvous import Reservation
 from nbdist.launch.wakeup import Wakeup
@@ -29,7 +30,7 @@ from nbdist.model import Event, ProcessId, RunEnded, RunSpec, SupervisorStarted
 from nbdist.model.states import RunState
 from nbdist.store.control import InterruptRequest, StacksRequest, StopRequest, take_requests
 from nbdist.store.journal import Journal
-from nbdist.store.paths import RunDirectory
+from nbdist.store.paths import NodeDirectory, RunDirectory
 
 if TYPE_CHECKING:
     from nbdist.launch.together import Together
@@ -56,8 +57,9 @@ class Supervisor:
         spawn: Callable[[RankCommand], RankProcess] = start_rank,
         reserve: Callable[[], Reservation] = Reservation,
         attempts: int = 0,
+        begun: Sequence[Event] = (),
     ) -> None:
-        """``attempts`` were made before, by others."""
+        """``attempts`` were made before, by others. ``begun`` is what is in the journal already."""
         self._directory = directory
         self._spec = spec
         self._lifeline = lifeline
@@ -71,6 +73,8 @@ class Supervisor:
         self._spared: frozenset[int] = frozenset()
         self._selector = selectors.DefaultSelector()
         self._course = Course(spec, record=self._record, send=self._send, wall_clock=time.time)
+        for event in begun:
+            self._course.know(event)
         self._together: Together | None = None
 
     def run(self) -> RunState:
@@ -79,15 +83,16 @@ class Supervisor:
         become_subreaper()
         myself = processes.identify(os.getpid())
         assert myself is not None, "a running process is in the process table"
-        self._course.record(
-            SupervisorStarted(
-                time=time.time(),
-                pid=myself.pid,
-                start_time=myself.start_time,
-                boot_id=myself.boot_id,
-                host=os.uname().nodename,
+        if self._course.run.supervisor != myself:
+            self._course.record(
+                SupervisorStarted(
+                    time=time.time(),
+                    pid=myself.pid,
+                    start_time=myself.start_time,
+                    boot_id=myself.boot_id,
+                    host=os.uname().nodename,
+                )
             )
-        )
         self._watch_owner()
         try:
             self._join_others()
@@ -120,6 +125,7 @@ class Supervisor:
             course=self._course,
             selector=self._selector,
             spawn=self._spawn,
+            others=None if together is None else together.stalls,
         )
         try:
             attempt.start(rendezvous)
@@ -196,6 +202,8 @@ class Supervisor:
         for request in take_requests(self._directory):
             match request:
                 case StopRequest():
+                    if isinstance(self._directory, NodeDirectory) and self._course.stop_reason is not None:
+                        continue  # another node was faster to say it: no reason to hasten the end
                     self._course.stop(request.reason, time.monotonic())
                 case StacksRequest() if attempt is not None:
                     attempt.take_stacks(request.name, time.monotonic())
@@ -231,7 +239,7 @@ class Supervisor:
             self._selector.unregister(descriptor)
         of_a_cell = self._directory.is_cell(self._spec.program)
         owner = "the notebook's kernel" if of_a_cell else "the process that started it"
-        self._course.stop(f"{owner} ended", time.monotonic())
+        self._course.stop(f"{self._lifeline.name or owner} ended", time.monotonic())
 
     def _watch_signals(self) -> None:
         """Wake up for exits of children, and stop the run when told to end."""
@@ -280,10 +288,10 @@ def main(arguments: Sequence[str]) -> int:
 
         return watch(directory, spec, Lifeline(owner, descriptor))
 
-    def supervise() -> None:
+    def begin() -> None:
         Supervisor(directory, spec, Lifeline(owner, descriptor)).run()
 
-    return keep(directory, supervise)
+    return keep(directory, begin)
 
 
 def _complain(message: str) -> None:

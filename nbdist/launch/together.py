@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import struct
@@ -14,9 +15,10 @@ from typing import TypeVar
 from nbdist.launch.course import Course, Outcome
 from nbdist.launch.nodes import Nodes
 from nbdist.launch.rendezvous import Reservation
+from nbdist.launch.stalls_together import StallsTogether
 from nbdist.model import Event, NodesAwaited, RankExited, RankState, RemoteRank, Rendezvous, RunSpec
 from nbdist.model.states import RunState
-from nbdist.store.paths import RunDirectory
+from nbdist.store.paths import NodeDirectory, RunDirectory
 from nbdist.store.reports import read_error
 
 LINK_KEY = "NBDIST_LINK_KEY"
@@ -54,6 +56,8 @@ class Together:
         self._directory = directory
         self._look = look
         self._obeying = False
+        shared = isinstance(directory, NodeDirectory)
+        self.stalls = StallsTogether(spec, nodes.say, lambda: course.run, shared=shared)
 
     def reservation(self) -> Reservation | Elsewhere:
         """Where the ranks will meet. Raises LaunchError where node 0 cannot have the port."""
@@ -122,6 +126,9 @@ class Together:
             # a second stop would hasten the end, and this may be an echo
             if self._course.stop_reason is None:
                 self._course.stop(reason, now)
+        for message in _taken(told.words):
+            with contextlib.suppress(KeyError, TypeError, ValueError, AttributeError):
+                self.stalls.hear(message)
         for reason, final in _taken(told.failures):
             self._course.peer_failed(reason, now, final=final)
         self._obeying = False

@@ -62,6 +62,13 @@ def conclude(
     return Outcome(state=RunState.LOST, reason=f"{run.spec.engine} no longer knows the job {run.job}")
 
 
+def given_up(run: Run, job: JobStatus) -> str:
+    """Why nobody waits any longer for a run of which nothing is heard."""
+    why = job.reason or f"{run.spec.engine} does not answer"
+    nodes = "nothing has come from its nodes" if run.started is not None else "it had not begun"
+    return f"{why}, and {nodes}: nobody watches job {run.job} any longer, which may still be there"
+
+
 def _from_outside(known: Outcome) -> Outcome:
     """Of a run that was told to end, and not by anybody who looks after it."""
     if known.state is not RunState.CANCELLED:

@@ -32,8 +32,15 @@ class Waiting:
         return True
 
 
-def unfit(pid: int) -> str:
-    """What a process has that a rank may not have before its program runs; empty when there is nothing."""
+def problem_of(waiting: Waiting) -> str:
+    """Why a rank that has done its imports cannot be used; empty when it can."""
+    facts = waiting.facts or {}
+    return str(facts["problem"]) or unfit(waiting.started.process.pid, int(facts["threads"]))
+
+
+def unfit(pid: int, allowed: int = 1) -> str:
+    """What a process has that a rank may not have before its program runs; empty when there is nothing.
+    ``allowed`` are the threads that it has when it has imported what computes, and nothing else."""
     try:
         threads = len(os.listdir(f"/proc/{pid}/task"))
         files = [os.readlink(entry.path) for entry in os.scandir(f"/proc/{pid}/fd")]
@@ -42,7 +49,7 @@ def unfit(pid: int) -> str:
         stat = None
     if stat is None:
         return "is gone"
-    if threads != 1:
-        return f"has {threads} threads after its imports (OMP_NUM_THREADS=1 keeps it at one)"
+    if threads != allowed:
+        return f"has {threads} threads after its imports, not {allowed}"
     device = next((path for path in files if path.startswith("/dev/nvidia")), "")
     return f"has opened {device}" if device else ""

@@ -6,6 +6,8 @@ import signal
 import socket
 from collections.abc import Iterator
 
+from nbdist.launch.binding import REQUESTS_TO_END
+
 # SIGURG is how an engine tells a supervisor alone: whoever does not listen to it ignores it
 _NUMBERS = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGURG)
 
@@ -21,6 +23,8 @@ class Wakeup:
         for number in _NUMBERS:
             # the handler does nothing: the wake-up descriptor carries the number
             signal.signal(number, lambda *_: None)
+        # what has come before
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, REQUESTS_TO_END)
 
     def requests_to_end(self) -> Iterator[signal.Signals]:
         """What has come but SIGCHLD, which only wakes up."""

@@ -16,15 +16,20 @@ import selectors
 import signal
 import sys
 import time
+from pathlib import Path
 
-from nbdist import config, processes
+from nbdist import processes
 from nbdist.errors import IllegalTransition
+from nbdist.launch.allocated import Allocated
+from nbdist.launch.binding import die_with_parent
 from nbdist.launch.clerk import Clerk
 from nbdist.launch.course import Outcome
-from nbdist.launch.lifetime import Lifeline, die_with_parent
+from nbdist.launch.judge import Judge
+from nbdist.launch.lifetime import Lifeline
 from nbdist.launch.merging import NodeJournals
-from nbdist.launch.verdict import conclude, is_doubtful, outcome_of_nodes
+from nbdist.launch.node_requests import NodeRequests
 from nbdist.launch.wakeup import Wakeup
+from nbdist.launch.wish import Wish
 from nbdist.model import (
     AttemptFailed,
     Event,
@@ -40,38 +45,19 @@ from nbdist.model import (
     SupervisorStarted,
 )
 from nbdist.schedulers.engine import Engine, Phase, engine_by_name
-from nbdist.store.control import (
-    InterruptRequest,
-    StacksRequest,
-    StopRequest,
-    request_interrupt,
-    request_stop,
-    take_requests,
-)
+from nbdist.store.allocations import AllocationDirectory
+from nbdist.store.control import InterruptRequest, StacksRequest, StopRequest, take_requests
 from nbdist.store.custody import take_custody
 from nbdist.store.journal import Journal, read_events
 from nbdist.store.paths import RunDirectory
 
 _TICK = 0.05
 _PULSE = 10.0
+_LAST_ORDERS = 40.0
+"""Seconds in which the engine may take the last order: longer than it may take to refuse one."""
+
 _LIVES = 5
 """How often a watcher that was killed is replaced before somebody has to look at the run."""
-
-_AGAIN = 3.0
-"""Seconds after which the supervisors are told again to end the run: they may not have listened yet."""
-
-_KINDNESS = config.INTERRUPT_GRACE + config.TERMINATE_GRACE + 6.0
-"""Seconds after which a run that was asked to end is ended by the engine."""
-
-_OTHERS = 3.0
-"""Seconds that the other nodes have, once one has said how the run ended."""
-
-_ENGINE = 6.0
-"""Seconds that the engine has, to say what it knows of an end that came from outside."""
-
-_FORGOTTEN = 20.0
-_HOPELESS = 3.0
-_TAIL = 2000
 
 
 class Watch:
@@ -83,17 +69,21 @@ class Watch:
         self._lifeline = lifeline
         about = json.loads(directory.job.read_text(encoding="utf-8"))
         self._job = str(about["job"])
+        # in an allocation there is no queue to wait in
+        self._submitted = "" if "allocation" in about else f"submitted as job {self._job}"
         os.environ.update(about.get("environment", {}))
         self._journal = Journal(directory.journal, report=_complain)
         known = read_events(directory.journal)
         self._run = _replay(spec, known)
         self._nodes = NodeJournals(directory, run=lambda: self._run, record=self._record, known=known)
         self._clerk = Clerk(engine, self._job, spec)
+        self._wish = Wish(self._run.stop_reason or None, self._clerk, self._nodes)
+        self._requests = NodeRequests(directory, spec, self._nodes)
+        self._judge = Judge(
+            directory, spec, run=lambda: self._run, clerk=self._clerk, nodes=self._nodes, wish=self._wish
+        )
         self._selector = selectors.DefaultSelector()
-        self._asked = self._run.stop_reason or None
-        self._asked_at = self._told_at = self._refused_at = 0.0
         self._pulsed = 0.0
-        self._since: dict[str, float] = {}
         self._answers = 0
 
     def watch(self) -> None:
@@ -125,7 +115,7 @@ class Watch:
             )
         )
         if fresh:
-            self._queued(f"submitted as job {self._job}")
+            self._record(Queued(time=time.time(), job=self._job, reason=self._submitted))
         if self._lifeline.gone:
             self._stop_for_owner()
 
@@ -138,14 +128,14 @@ class Watch:
         if not self._directory.path.is_dir():
             self._clerk.stop(kindly=False)
             return Outcome(state=RunState.CANCELLED, reason="the directory of the run was deleted")
+        self._requests.tick(now)
         if self._nodes.poll():
             self._requeued()
         self._beat(now)
         self._follow()
-        if self._asked is not None:
-            self._press(now)
+        self._wish.press(now)
         self._journal.flush()
-        return self._decide(now)
+        return self._judge.decide(now)
 
     # what is asked for
 
@@ -155,49 +145,13 @@ class Watch:
                 case StopRequest(reason=reason):
                     self._stop(reason, now)
                 case InterruptRequest(rank=rank):
-                    self._pass_on_interrupt(rank)
-                case StacksRequest():
-                    pass
-
-    def _pass_on_interrupt(self, rank: int) -> None:
-        if 0 <= rank < self._spec.world_size:
-            name = f"{self._nodes.life}-{self._spec.ranks[rank].node_rank}"
-            for node in self._nodes.directories():
-                if node.name == name:
-                    with contextlib.suppress(OSError):
-                        request_interrupt(node, rank)
+                    self._requests.interrupt(rank)
+                case StacksRequest(name=name):
+                    self._requests.stacks(name, now)
 
     def _stop(self, reason: str, now: float) -> None:
-        if self._asked is None:
-            self._asked, self._asked_at = reason, now
+        if self._wish.express(reason, now):
             self._record(StopRequested(time=time.time(), reason=reason))
-        else:
-            self._asked_at = now - _KINDNESS  # somebody is in a hurry
-
-    def _press(self, now: float) -> None:
-        """See to it that the engine ends the job."""
-        job = self._clerk.status
-        if not self._asked_at:
-            self._asked_at = now
-        if job.phase is Phase.OVER:
-            return
-        self._clerk.hurry()
-        late = now - self._asked_at >= _KINDNESS
-        if job.phase is Phase.WAITING or late:
-            if now - self._refused_at > _KINDNESS or not self._refused_at:
-                self._refused_at = now
-                self._clerk.stop(kindly=False)
-        elif not self._told_at or (now - self._told_at > _AGAIN and not self._nodes.stopping):
-            if job.phase is Phase.UNKNOWN and self._told_at:
-                self._tell_nodes()
-            self._told_at = now
-            self._clerk.stop(kindly=True)
-
-    def _tell_nodes(self) -> None:
-        """By the file system: the engine does not answer."""
-        for node in self._nodes.directories():
-            with contextlib.suppress(OSError):
-                request_stop(node, self._asked or "")
 
     def _take_signals(self, wakeup: Wakeup) -> None:
         for number in wakeup.requests_to_end():
@@ -226,7 +180,7 @@ class Watch:
         if job.phase is Phase.WAITING:
             # a run that nobody asked to end is stopping because the engine has told its nodes so
             waits = self._run.state is RunState.PENDING
-            if not waits and self._asked is None and self._nodes.numbers:
+            if not waits and self._wish.reason is None and self._nodes.numbers:
                 self._nodes.forget_life()
                 self._requeued()
             self._queued(job.reason)
@@ -238,14 +192,14 @@ class Watch:
     def _queued(self, reason: str) -> None:
         if (
             reason
-            and self._asked is None
+            and self._wish.reason is None
             and (self._run.state is not RunState.PENDING or self._run.queued != reason)
         ):
             self._record(Queued(time=time.time(), job=self._job, reason=reason))
 
     def _requeued(self) -> None:
         """The job begins again, from the queue."""
-        self._since.clear()
+        self._judge.forget()
         self._clerk.relax()
         if self._run.started is not None:
             reason = f"{self._spec.engine} put the job into its queue again"
@@ -254,47 +208,9 @@ class Watch:
 
     # how the run ends
 
-    def _decide(self, now: float) -> Outcome | None:
-        """The outcome, once there is nothing left to wait for."""
-        job, ends = self._clerk.status, self._nodes.ends
-        every = len(ends) == self._spec.nodes
-        known = outcome_of_nodes(self._run, ends)
-        if every and known is not None and not self._is_open(known):
-            return known
-        if job.phase is Phase.WAITING:
-            if job.hopeless and self._lasts("hopeless", now) > _HOPELESS and self._asked is None:
-                self._clerk.stop(kindly=False)
-                return Outcome(
-                    state=RunState.FAILED, reason=f"{self._spec.engine} cannot run it: {job.reason}"
-                )
-            return None
-        over = job.phase in (Phase.OVER, Phase.FORGOTTEN)
-        if over:
-            # what the nodes have written may be on its way
-            patience = 1.0 if job.phase is Phase.OVER else _FORGOTTEN
-            if every or self._lasts("over", now) > patience:
-                return self._conclude()
-        if ends:
-            self._clerk.hurry()
-            if self._lasts("ended", now) > (_ENGINE if every else _OTHERS + _ENGINE):
-                return self._conclude()
-        return None
-
-    def _is_open(self, known: Outcome) -> bool:
-        """Whether the engine may have to say something about this end. What was asked for is known."""
-        return self._asked is None and is_doubtful(self._run, known)
-
-    def _conclude(self) -> Outcome:
-        words = _last_line(self._directory)
-        return conclude(self._run, self._nodes.ends, self._clerk.status, asked=self._asked, last_words=words)
-
-    def _lasts(self, what: str, now: float) -> float:
-        """Seconds since this was first so."""
-        return now - self._since.setdefault(what, now)
-
     def _end(self, outcome: Outcome) -> None:
-        if outcome.state is RunState.CANCELLED and self._asked is not None:
-            outcome = Outcome(state=outcome.state, reason=self._asked)
+        if outcome.state is RunState.CANCELLED and self._wish.reason is not None:
+            outcome = Outcome(state=outcome.state, reason=self._wish.reason)
         if len(self._nodes.ends) < self._spec.nodes and self._clerk.status.phase is not Phase.OVER:
             self._clerk.stop(kindly=False)  # what has not ended by itself
         for rank in self._run.ranks:
@@ -307,7 +223,7 @@ class Watch:
             self._record(
                 RunEnded(time=time.time(), state=outcome.state, reason=outcome.reason, leftover=leftover)
             )
-        self._clerk.close(30.0)
+        self._clerk.close(_LAST_ORDERS)
         self._journal.flush()
         self._journal.close()
 
@@ -336,13 +252,21 @@ def watch(directory: RunDirectory, spec: RunSpec, lifeline: Lifeline) -> int:
         child = os.fork()
         if child == 0:
             die_with_parent(keeper, signal.SIGTERM)
-            Watch(directory, spec, lifeline, engine_by_name(spec.engine)).watch()
+            Watch(directory, spec, lifeline, _engine(directory, spec)).watch()
             return 0
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, functools.partial(_pass_on, child))
         if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0:
             return 0
     return 1
+
+
+def _engine(directory: RunDirectory, spec: RunSpec) -> Engine:
+    """Who placed the run: an engine, by its queue, or one of its allocations that are kept warm."""
+    about = json.loads(directory.job.read_text(encoding="utf-8"))
+    if place := about.get("allocation"):
+        return Allocated(AllocationDirectory(Path(place)), directory)
+    return engine_by_name(spec.engine, spec.engine_options)
 
 
 def _pass_on(child: int, number: int, _: object) -> None:
@@ -356,21 +280,6 @@ def _replay(spec: RunSpec, events: list[Event]) -> Run:
         with contextlib.suppress(IllegalTransition):
             run = run.after(event)
     return run
-
-
-def _last_line(directory: RunDirectory) -> str:
-    """What the job said last about itself, where that tells why it ended."""
-    try:
-        text = directory.job_log.read_bytes()[-_TAIL:].decode("utf-8", errors="replace")
-    except OSError:
-        return (
-            f"it left no {directory.job_log}: can the nodes see that directory? choose one that all machines "
-            "share with  %env NBDIST_HOME=~/nbdist"
-        )
-    lines = [
-        line.strip() for line in text.splitlines() if line.strip() and not line.startswith("nbdist: job")
-    ]
-    return lines[-1] if lines else ""
 
 
 def _complain(message: str) -> None:

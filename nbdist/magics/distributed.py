@@ -44,7 +44,7 @@ class DistributedMagics(Magics):
             pruned = runner.prune(runner.store())
             handle = runner.start(planned, warm=chosen.warm)
         cold = f"cold start: {handle.started_cold}" if handle.started_cold else ""
-        for note in (*warnings, *planned.notes, *filter(None, [cold, pruned])):
+        for note in (*warnings, *planned.notes, *filter(None, [cold, pruned, handle.placed])):
             print(f"[nbdist] {note}")
         shell = _shell(self)
         as_panel = chosen.panel and draws_widgets(shell)

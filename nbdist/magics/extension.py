@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from IPython.core.interactiveshell import InteractiveShell
 
+from nbdist.magics.alloc import AllocationMagics
 from nbdist.magics.boards import BoardMagics
 from nbdist.magics.distributed import DistributedMagics
 from nbdist.magics.doctor import DoctorMagics
@@ -12,7 +13,16 @@ from nbdist.magics.runs import RunMagics
 from nbdist.magics.stacks import StackMagics
 from nbdist.magics.warm import WarmMagics
 
-MAGICS = (DistributedMagics, RunMagics, ExportMagics, BoardMagics, StackMagics, DoctorMagics, WarmMagics)
+MAGICS = (
+    DistributedMagics,
+    RunMagics,
+    ExportMagics,
+    BoardMagics,
+    StackMagics,
+    DoctorMagics,
+    WarmMagics,
+    AllocationMagics,
+)
 """Every class of magics."""
 
 

@@ -30,7 +30,7 @@ class RunMagics(Magics):
             handles = runner.chosen_runs(shlex.split(line))
         assert self.shell is not None, "magics that are called belong to a shell"
         self._status.show([handle.directory for handle in handles], live=draws_widgets(self.shell))
-        for said in runner.describe_warm(runner.warm_ranks.state()):
+        for said in (*runner.describe_warm(runner.warm_ranks.state()), *runner.describe_allocations()):
             print(f"[nbdist] {said}")
 
     @line_magic

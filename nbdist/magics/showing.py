@@ -6,7 +6,6 @@ import contextlib
 import sys
 import threading
 from collections.abc import Callable, Collection
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from IPython.core.getipython import get_ipython
@@ -182,8 +181,7 @@ def _charts(handle: runner.RunHandle) -> Charts:
 
 def _program(handle: runner.RunHandle) -> str:
     """The cell, or the script that the run is of; empty when it cannot be read."""
-    program = handle.run.spec.program
-    path = handle.directory.cell if handle.directory.is_cell(program) else Path(program)
+    path = handle.directory.program(handle.run.spec.program)
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:

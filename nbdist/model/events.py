@@ -16,6 +16,8 @@ from nbdist.model.states import RankState, RunState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SupervisorStarted:
+    """Somebody looks after the run: the first event of most."""
+
     time: float
     pid: int
     start_time: int
@@ -29,6 +31,8 @@ class SupervisorStarted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptStarted:
+    """The ranks are about to be started, and meet at this host and port."""
+
     time: float
     attempt: int
     host: str
@@ -37,6 +41,8 @@ class AttemptStarted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankStarted:
+    """The process of a rank is there."""
+
     time: float
     rank: int
     pid: int
@@ -70,7 +76,8 @@ class RankExited:
 
     ``ended`` says that nbdist had told this rank to end before it failed or exited by itself, ``oom``
     that the system's out-of-memory killer struck during the attempt. ``memory`` is the most that the
-    process has held at once, in bytes of resident memory; 0 when nobody knows.
+    process has held at once, in bytes of resident memory; 0 when nobody knows. ``log`` is how many bytes
+    its log has: another machine may see them later than this event.
     """
 
     time: float
@@ -79,6 +86,7 @@ class RankExited:
     ended: bool
     oom: bool = False
     memory: int = 0
+    log: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +136,8 @@ class Queued:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopRequested:
+    """Somebody wants the run to end."""
+
     time: float
     reason: str
 
@@ -163,6 +173,8 @@ class RunEnded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunLost:
+    """The supervisor has gone without a word. ``leftover`` as in RunEnded."""
+
     time: float
     reason: str
     leftover: int = 0

@@ -49,6 +49,7 @@ class Rank:
     code: int | None = None
     oom: bool = False
     memory: int = 0
+    log: int = 0
 
     @property
     def rank(self) -> int:
@@ -142,9 +143,7 @@ class Run:
                     process=event.process,
                     started=event.time,
                 )
-                all_started = all(run.ranks[rank.rank].started is not None for rank in self.spec.here)
-                starting = run.state is RunState.STARTING
-                return run._move(RunState.RUNNING) if all_started and starting else run
+                return run._move(RunState.RUNNING) if run._all_started() else run
             case RankFinished():
                 return self._with_rank(event.rank, finished=event.time)
             case RankErrored():
@@ -158,6 +157,7 @@ class Run:
                     code=event.code,
                     oom=event.oom,
                     memory=event.memory,
+                    log=event.log,
                 )
             case Stalled():
                 return replace(self, stalled=event.since)
@@ -219,6 +219,13 @@ class Run:
 
     def _move(self, to: RunState, **changes: Any) -> Run:
         return replace(self, state=move_run(self.state, to), **changes)
+
+    def _all_started(self) -> bool:
+        """Whether an attempt that is starting has all ranks of this machine. The last ones are looked at
+        first: they are what is missing, and this is asked at each."""
+        return self.state is RunState.STARTING and all(
+            rank.started is not None or not self.spec.is_here(rank.spec) for rank in reversed(self.ranks)
+        )
 
     def _rank(self, rank: int) -> Rank:
         if not 0 <= rank < len(self.ranks):

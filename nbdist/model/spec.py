@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
@@ -119,7 +119,13 @@ class RunSpec:
         return bool(self.engine) or rank.node_rank == self.node_rank
 
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        """For a file. What all ranks have in their environment is written once: with each rank the list of
+        all ranks would make it grow with their square."""
+        data = asdict(self)
+        common = _common([rank["environment"] for rank in data["ranks"]])
+        for rank in data["ranks"]:
+            rank["environment"] = {k: v for k, v in rank["environment"].items() if k not in common}
+        return data | {"rank_environment": common}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> RunSpec:
@@ -128,7 +134,8 @@ class RunSpec:
         Raises KeyError or TypeError when ``data`` is not a spec.
         """
         known = _known(cls, data)
-        known["ranks"] = tuple(_rank_from(rank) for rank in data["ranks"])
+        common = data.get("rank_environment", {})
+        known["ranks"] = tuple(_rank_from(rank, common) for rank in data["ranks"])
         known["args"] = tuple(data.get("args", ()))
         known["python_path"] = tuple(data.get("python_path", ()))
         known["addresses"] = tuple(data.get("addresses", ()))
@@ -138,8 +145,17 @@ class RunSpec:
         return cls(**known)
 
 
-def _rank_from(data: Mapping[str, Any]) -> RankSpec:
+def _common(environments: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """What is the same in all of several; of one alone nothing."""
+    if len(environments) < 2:
+        return {}
+    first, *others = environments
+    return {key: value for key, value in first.items() if all(each.get(key) == value for each in others)}
+
+
+def _rank_from(data: Mapping[str, Any], common: Mapping[str, str]) -> RankSpec:
     known = _known(RankSpec, data)
+    known["environment"] = {**common, **data.get("environment", {})}
     known["device"] = Device(**_known(Device, data.get("device", {})))
     return RankSpec(**known)
 

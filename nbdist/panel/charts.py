@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from nbdist.panel.chart_rows import SAMPLING, Band, Lines
 from nbdist.store import MetricPoint
 
-ROWS = 400
 TAGS = 50
 SINGLE_RANKS = 8  # up to here, a system chart has a line for each rank
 
-_SAMPLING = 2.0  # seconds between two looks of the supervisor
 _FORGOTTEN = 60.0  # seconds without a point, after which a tag gives way to a new one
 _NAN = math.nan
 _INFINITE = math.inf
@@ -42,19 +41,6 @@ class ChartKey:
 
     group: str
     tag: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LastRow:
-    """Where a tag stands: ``value`` is the lowest rank's last; mean, low and high are over what each
-    rank logged last, NaN when none of that is finite."""
-
-    tag: str
-    step: int
-    value: float
-    mean: float
-    low: float
-    high: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,8 +89,8 @@ class Charts:
                 last = metric.last
                 at = step
                 if at is None:
-                    at = last[rank][0] + 1 if rank in last else 0
-                last[rank] = (at, value)
+                    at = last[rank] + 1 if rank in last else 0
+                last[rank] = at
                 metric.time, metric.mark = time, mark
                 if -_INFINITE < value < _INFINITE:
                     metric.band.add(at, time, value)
@@ -144,10 +130,6 @@ class Charts:
     def all(self) -> list[Chart]:
         return [self.chart(key) for key in self.marks]
 
-    def last_rows(self) -> list[LastRow]:
-        """Where each metric stands, in order of first appearance."""
-        return [metric.last_row(tag) for tag, metric in self._metrics.items()]
-
     def _metric(self, tag: str, time: float) -> _Metric | None:
         """A chart for a tag that has none; None when there is no room for it."""
         if len(self._metrics) >= TAGS:
@@ -163,76 +145,13 @@ class Charts:
 
 
 class _Metric:
-    """One tag: its band, and what each rank logged last."""
+    """One tag: its band, and the step that each rank logged last."""
 
     def __init__(self) -> None:
-        self.band = _Band(1)
-        self.last: dict[int, tuple[int, float]] = {}
+        self.band = Band(1)
+        self.last: dict[int, int] = {}
         self.time = 0.0
         self.mark = 0
-
-    def last_row(self, tag: str) -> LastRow:
-        values = [value for _, value in self.last.values() if math.isfinite(value)]
-        return LastRow(
-            tag=tag,
-            step=max(step for step, _ in self.last.values()),
-            value=self.last[min(self.last)][1],
-            mean=math.fsum(values) / len(values) if values else _NAN,
-            low=min(values, default=_NAN),
-            high=max(values, default=_NAN),
-        )
-
-
-class _Band:
-    """Mean, least and greatest along ``x``, in at most ROWS rows.
-
-    Rows are ``width`` of ``x`` wide; when there are too many, neighbours become one. So points may come
-    in any order, and what came early weighs as much as what comes late.
-    """
-
-    def __init__(self, width: float) -> None:
-        self._width = width
-        self._rows: dict[float, _Row] = {}
-
-    def add(self, x: float, time: float, value: float) -> None:
-        key = x // self._width
-        row = self._rows.get(key)
-        if row is None:
-            self._rows[key] = [x, time, 1, value, value, value]
-            if len(self._rows) > ROWS:
-                self._rows, self._width = _narrowed(self._rows, self._width, _merge)
-            return
-        if x > row[0]:
-            row[0] = x
-        if time > row[1]:
-            row[1] = time
-        row[2] += 1
-        row[3] += value
-        if value < row[4]:
-            row[4] = value
-        elif value > row[5]:
-            row[5] = value
-
-    def columns(self) -> list[array[float]]:
-        rows = [self._rows[key] for key in sorted(self._rows)]
-        return [
-            array("f", [row[0] for row in rows]),
-            array("f", [row[1] for row in rows]),
-            array("f", [row[3] / row[2] for row in rows]),
-            array("f", [row[4] for row in rows]),
-            array("f", [row[5] for row in rows]),
-        ]
-
-
-# x and time of its last point, count, sum, least, greatest
-_Row = list[float]
-
-
-def _merge(row: _Row, other: _Row) -> None:
-    row[0], row[1] = max(row[0], other[0]), max(row[1], other[1])
-    row[2] += other[2]
-    row[3] += other[3]
-    row[4], row[5] = min(row[4], other[4]), max(row[5], other[5])
 
 
 class _System:
@@ -243,10 +162,10 @@ class _System:
         self.kind = "ranks" if single else "band"
         self.ranks = ranks if single else ()
         self.mark = 0
-        self._lines: _Band | _Lines = _Lines(ranks) if single else _Band(_SAMPLING)
+        self._lines: Band | Lines = Lines(ranks) if single else Band(SAMPLING)
 
     def add(self, rank: int, time: float, value: float) -> None:
-        if isinstance(self._lines, _Band):
+        if isinstance(self._lines, Band):
             self._lines.add(time, time, value)
         else:
             self._lines.add(rank, time, value)
@@ -254,62 +173,6 @@ class _System:
     def columns(self) -> list[array[float]]:
         columns = self._lines.columns()
         return [array("f", [_NAN]) * len(columns[1]), *columns[1:]]
-
-
-class _Lines:
-    """A value of each rank along the time, in at most ROWS rows; values that share a row are averaged."""
-
-    def __init__(self, ranks: tuple[int, ...]) -> None:
-        self._places = {rank: 2 * place + 1 for place, rank in enumerate(ranks)}
-        self._width = _SAMPLING
-        self._rows: dict[float, _Row] = {}
-
-    def add(self, rank: int, time: float, value: float) -> None:
-        place = self._places.get(rank)
-        if place is None:
-            return
-        key = time // self._width
-        row = self._rows.get(key)
-        if row is None:
-            # the time of its last point, then sum and count of each rank
-            row = self._rows[key] = [time] + [0.0] * (2 * len(self._places))
-        row[0] = max(row[0], time)
-        row[place] += value
-        row[place + 1] += 1
-        if len(self._rows) > ROWS:
-            self._rows, self._width = _narrowed(self._rows, self._width, _add_up)
-
-    def columns(self) -> list[array[float]]:
-        rows = [self._rows[key] for key in sorted(self._rows)]
-        times = array("f", [row[0] for row in rows])
-        return [
-            times,
-            times,
-            *(
-                array("f", [row[at] / row[at + 1] if row[at + 1] else _NAN for row in rows])
-                for at in self._places.values()
-            ),
-        ]
-
-
-def _add_up(row: _Row, other: _Row) -> None:
-    row[0] = max(row[0], other[0])
-    row[1:] = [one + two for one, two in zip(row[1:], other[1:], strict=True)]
-
-
-def _narrowed(
-    rows: dict[float, _Row], width: float, merge: Callable[[_Row, _Row], None]
-) -> tuple[dict[float, _Row], float]:
-    """The rows in wider ones, as few as it takes to be under the bound, and their width."""
-    while len(rows) > ROWS:
-        width *= 2
-        wider: dict[float, _Row] = {}
-        for key, row in rows.items():
-            there = wider.setdefault(key // 2, row)
-            if there is not row:
-                merge(there, row)
-        rows = wider
-    return rows, width
 
 
 def _chart(

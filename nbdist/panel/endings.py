@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from nbdist.diagnosis import describe_exit
+from nbdist.diagnosis.ranks import rank_ranges
 from nbdist.model import Rank, RankState
 from nbdist.panel.facts import Facts
-from nbdist.panel.labels import exit_text, rank_ranges, state_mark, state_word, word
+from nbdist.panel.labels import exit_text, state_mark, state_word, word
 
 _EACH = 8
 

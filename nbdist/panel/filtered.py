@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from nbdist.model import RunSpec
-from nbdist.panel.following import LogDelta, Surface
+from nbdist.panel.following import Surface
+from nbdist.panel.rank_log import LogDelta
 from nbdist.panel.view import RunView
 
 

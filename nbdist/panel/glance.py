@@ -11,7 +11,7 @@ from nbdist.diagnosis.stragglers import Paces
 from nbdist.model import Rank, Run
 from nbdist.panel.ansi import strip_ansi
 from nbdist.panel.points import last_points
-from nbdist.panel.progress import Progress, RankProgress, slowest
+from nbdist.panel.progress import Progress, RankProgress, furthest_behind
 from nbdist.panel.slow import SlowView, slow_view
 from nbdist.store import LogLines, LogStream, MetricPoint, RunDirectory
 
@@ -52,7 +52,7 @@ def glance(run: Run, directory: RunDirectory, now: float) -> Glance:
         last_lines=last_lines,
         system=system,
         rates=rates,
-        progress=slowest(progresses),
+        progress=furthest_behind(progresses),
         slow=slow_view(paces, run, rates, now),
     )
 

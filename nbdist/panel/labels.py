@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from nbdist.diagnosis import Failure, describe_exit, failure_headline
 from nbdist.model import Rank, RankState, RunState
 
@@ -139,17 +137,6 @@ def ranks_text(count: int, language: str) -> str:
     if language == "zh":
         return f"{count} 个进程"
     return f"{count} rank{'' if count == 1 else 's'}"
-
-
-def rank_ranges(ranks: Sequence[int]) -> str:
-    """``0–3, 6``: rising numbers, with what follows one another in one."""
-    parts: list[list[int]] = []
-    for rank in ranks:
-        if parts and rank == parts[-1][-1] + 1:
-            parts[-1] = [parts[-1][0], rank]
-        else:
-            parts.append([rank])
-    return ", ".join("–".join(map(str, part)) for part in parts)
 
 
 def state_word(state: RunState | RankState, language: str) -> str:

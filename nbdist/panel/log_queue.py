@@ -10,8 +10,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 
-from nbdist.panel.following import LogDelta, level
+from nbdist.panel.logs import level
 from nbdist.panel.protocol import LogChunk
+from nbdist.panel.rank_log import LogDelta
 from nbdist.panel.tail import Tail
 
 # Bytes of all ranks, in one message: what is sent while the page may still be loading has to be sent again,

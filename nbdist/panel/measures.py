@@ -10,7 +10,7 @@ from nbdist.diagnosis import Failure, failure_headline, first_failure
 from nbdist.diagnosis.stragglers import Paces
 from nbdist.model import RankState, Run
 from nbdist.panel.charts import Charts
-from nbdist.panel.progress import Progress, RankProgress, slowest
+from nbdist.panel.progress import Progress, RankProgress, furthest_behind
 from nbdist.panel.slow import SlowView, slow_view
 from nbdist.panel.view import FailureView
 from nbdist.store import (
@@ -24,7 +24,7 @@ from nbdist.store import (
 from nbdist.store.scraped import ScrapedMetrics, merge_points
 
 if TYPE_CHECKING:
-    from nbdist.panel.following import LogDelta
+    from nbdist.panel.rank_log import LogDelta
 
 _PERIOD = 1.0
 _LOOK_BYTES = 1024 * 1024  # of all ranks, in one look
@@ -94,7 +94,7 @@ class Measures:
 
     def progress(self, now: float) -> Progress | None:
         """How far the run is: as far as its slowest rank."""
-        return slowest(rank.progress(now) for rank in self._progress.values())
+        return furthest_behind(rank.progress(now) for rank in self._progress.values())
 
     def rates(self, now: float) -> dict[int, float | None]:
         """Steps a second of each rank."""

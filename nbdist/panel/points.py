@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from nbdist.store import LogStream, MetricPoint
+from nbdist.store.metrics import points_of
 
 _WHOLE = 512 * 1024
 _END = 65_536
@@ -19,10 +19,10 @@ _SAMPLE = 2_048
 def last_points(path: Path, room: int) -> list[MetricPoint]:
     """The points in about the last ``room`` bytes; the last one says of how many steps, if any did."""
     stream = LogStream(path)
-    begin = next((p.total for p in _points(stream.read(_BEGIN)) if p.total), None)
+    begin = next((p.total for p in points_of(stream.read(_BEGIN).splitlines()) if p.total), None)
     stream.offset = 0
     stream.skip_to_tail(room)
-    points = list(_points(stream.read(room)))
+    points = points_of(stream.read(room).splitlines())
     total = next((point.total for point in reversed(points) if point.total), begin)
     return [*points[:-1], replace(points[-1], total=total)] if points else []
 
@@ -32,25 +32,11 @@ def sampled_points(path: Path) -> Iterator[MetricPoint]:
     stream = LogStream(path)
     size = stream.size
     if size <= _WHOLE:
-        yield from _points(stream.read(_WHOLE))
+        yield from points_of(stream.read(_WHOLE).splitlines())
         return
     between = size - 2 * _END
     samples = ((_END + between * number // _SAMPLES, _SAMPLE) for number in range(_SAMPLES))
     for offset, length in ((0, _END), *samples, (size - _END, _END)):
         stream.offset = offset
-        yield from _points(stream.read(length))
-
-
-def _points(data: bytes) -> Iterator[MetricPoint]:
-    for line in data.splitlines():
-        try:
-            point = json.loads(line)
-            step, total = point.get("step"), point.get("total")
-            yield MetricPoint(
-                time=float(point["t"]),
-                step=None if step is None else int(step),
-                values={str(tag): float(value) for tag, value in point["v"].items()},
-                total=None if total is None else int(total),
-            )
-        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
-            continue  # a torn line, or one that a piece begins or ends in
+        # a piece begins and ends within lines, which are none then
+        yield from points_of(stream.read(length).splitlines())

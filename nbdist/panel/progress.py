@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 from nbdist.panel.ansi import strip_ansi
+from nbdist.panel.bars import BAR, Steps, counted, steps_of
+from nbdist.panel.pace import QUIET, Pace, left_of
 from nbdist.store import MetricPoint
 
-_WINDOW = 60.0
-_SPACING = 0.5  # between two samples of a pace
-_SPAN = 2.0  # what is measured over less than this says little
-_QUIET = 10.0  # a pace that nothing confirms for this long, and for as long as it was measured, is over
 _LINES = 6  # at the end of what is new: a bar, the bar around it, and some words between them
 _SAMPLES = 100
+_EPOCH = re.compile(r"\bepochs?\b[\s:=#\[(]*(\d+)\s*(?:/|of)\s*(\d+)", re.IGNORECASE)
+_EPOCHS = re.compile(r"\bepochs?\W*$", re.IGNORECASE)
+_FIGURE = re.compile(r"\d")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +27,7 @@ class Progress:
     text: str
 
 
-def slowest(progresses: Iterable[Progress | None]) -> Progress | None:
+def furthest_behind(progresses: Iterable[Progress | None]) -> Progress | None:
     """That of the rank that is behind all others; a run is as far as its slowest rank."""
     known = [progress for progress in progresses if progress is not None]
     return min(known, key=lambda progress: progress.fraction, default=None)
@@ -42,8 +41,8 @@ class RankProgress:
 
     def __init__(self) -> None:
         self._printed = _Printed()
-        self._steps = _Pace()
-        self._done = _Pace()
+        self._steps = Pace()
+        self._done = Pace()
         self._first: int | None = None
         self._step = 0
         self._total = 0
@@ -91,66 +90,14 @@ class RankProgress:
         return self._printed.rate(now) if logged is None and not self._step else logged
 
 
-class _Pace:
-    """How fast a number grows, over the recent past."""
-
-    def __init__(self) -> None:
-        self._samples: deque[tuple[float, float]] = deque()
-
-    def note(self, time: float, value: float) -> None:
-        samples = self._samples
-        if samples and value < samples[-1][1]:
-            samples.clear()
-        if samples and value == samples[-1][1]:
-            return
-        if len(samples) > 1 and time - samples[-2][0] < _SPACING:
-            samples.pop()
-        samples.append((time, value))
-        while len(samples) > 2 and time - samples[1][0] >= _WINDOW:
-            samples.popleft()
-
-    def rate(self, now: float) -> float | None:
-        """A second's growth; None while too little is known, or when nothing has come for long."""
-        if len(self._samples) < 2:
-            return None
-        (begun, low), (last, high) = self._samples[0], self._samples[-1]
-        span = last - begun
-        if span < _SPAN or now - last > max(_QUIET, span):
-            return None
-        return (high - low) / span
-
-    def remaining(self, rest: float, now: float) -> float | None:
-        """Seconds until the number has grown by ``rest`` more than it had at the last sample."""
-        rate = self.rate(now)
-        return None if rate is None else _left(rest / rate, now - self._samples[-1][0])
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Steps:
-    """A count of steps on the screen, with what its own bar says of the rate and of the time left."""
-
-    done: float
-    total: float
-    rate: float | None = None
-    left: float | None = None
-
-    @property
-    def fraction(self) -> float:
-        return min(1.0, self.done / self.total)
-
-    @property
-    def text(self) -> str:
-        return f"step {self.done:.0f}/{self.total:.0f}"
-
-
 class _Printed:
     """What the progress bars on a rank's screen say, read line by line."""
 
     def __init__(self) -> None:
         self._epochs: tuple[int, int] | None = None  # done, of how many
         self._shown = ""  # the epoch as the program calls it
-        self._outer: _Steps | None = None  # a bar over epochs
-        self._steps: _Steps | None = None  # of the epoch, or of all
+        self._outer: Steps | None = None  # a bar over epochs
+        self._steps: Steps | None = None  # of the epoch, or of all
         self._from_zero = False
         self._after: bool | None = None  # whether epochs are named at their end; None: not known yet
         self._guessed_end = False
@@ -177,7 +124,7 @@ class _Printed:
         steps = self._steps
         if steps is None:
             outer = self._outer
-            return None if outer is None or outer.left is None else _left(outer.left, now - self._time)
+            return None if outer is None or outer.left is None else left_of(outer.left, now - self._time)
         if steps.left is None or self.starts_again:
             return None
         later = 0.0
@@ -186,21 +133,21 @@ class _Printed:
             if epochs and not steps.rate:
                 return None
             later = epochs * steps.total / steps.rate if steps.rate else 0.0
-        return _left(steps.left + later, now - self._time)
+        return left_of(steps.left + later, now - self._time)
 
     def rate(self, now: float) -> float | None:
         rate = self._steps.rate if self._steps is not None else None
-        if not rate or now - self._time > max(_QUIET, 5 / rate):
+        if not rate or now - self._time > max(QUIET, 5 / rate):
             return None
         return rate
 
     def see(self, line: str, time: float) -> bool:
         """Read one line; whether it said anything of progress."""
         line = strip_ansi(line)
-        bar = _BAR.search(line)
+        bar = BAR.search(line)
         before = line[: bar.start()] if bar is not None else line
         epoch = _EPOCH.search(before)
-        steps = _steps_of(bar) if bar is not None else _counted(line)
+        steps = steps_of(bar) if bar is not None else counted(line)
         if epoch is not None:
             self._see_epoch(epoch, steps, before)
         elif steps is None:
@@ -212,7 +159,7 @@ class _Printed:
         self._time = time
         return True
 
-    def _see_epoch(self, epoch: re.Match[str], steps: _Steps | None, line: str) -> None:
+    def _see_epoch(self, epoch: re.Match[str], steps: Steps | None, line: str) -> None:
         number, total = int(epoch[1]), max(1, int(epoch[2]))
         self._from_zero = self._from_zero or number == 0
         done = number if self._from_zero else number - 1
@@ -229,7 +176,7 @@ class _Printed:
         self._epochs = (min(done, total), total)
         self._shown = f"epoch {number}/{total}"
 
-    def _see_outer(self, epochs: _Steps) -> None:
+    def _see_outer(self, epochs: Steps) -> None:
         done, total = int(epochs.done), max(1, int(epochs.total))
         if self._epochs != (done, total):
             self._steps = None
@@ -237,7 +184,7 @@ class _Printed:
         self._shown = f"epoch {min(done + 1, total)}/{total}"
         self.starts_again = False
 
-    def _see_steps(self, steps: _Steps) -> None:
+    def _see_steps(self, steps: Steps) -> None:
         before, self._steps = self._steps, steps
         if self._epochs is None:
             if before is not None and steps.done < before.done:
@@ -247,74 +194,3 @@ class _Printed:
             self._after = False
             if self._guessed_end:
                 self._epochs = (self._epochs[0] - 1, self._epochs[1])
-
-
-def _left(seconds: float, age: float) -> float | None:
-    """Of a time that was told ``age`` seconds ago, what is left; None when it is over and was wrong."""
-    left = seconds - max(0.0, age)
-    if seconds == 0:
-        return 0.0
-    return float(round(left)) if left >= 0 else None
-
-
-# " 48%|████▊     | 129/268 [00:16<00:17,  7.9it/s, loss=0.06]": the format of tqdm's bars
-_BAR = re.compile(
-    r"\d{1,3}%\|[^|]*\|\s*([\d.]+)([kMGT]?)/([\d.]+)([kMGT]?)"
-    r"\s*\[[\d:]+<([\d:]+|\?),\s*([\d.]+|\?)\s*([kMGT]?)([^\s,\]]+)"
-)
-_EPOCH = re.compile(r"\bepochs?\b[\s:=#\[(]*(\d+)\s*(?:/|of)\s*(\d+)", re.IGNORECASE)
-_EPOCHS = re.compile(r"\bepochs?\W*$", re.IGNORECASE)
-_COUNT = re.compile(
-    r"\b(?:step|batch|iter(?:ation)?)(?:s|es)?\b[\s:=#\[(]*(\d+)\s*(?:/|of)\s*(\d+)"
-    # "400/938 [=====>....]", "400/938 ━━━━━━": the bars of Keras
-    r"|^\s*(\d+)/(\d+)\s+(?:\[[=>.]|━|╸)",
-    re.IGNORECASE,
-)
-_STEP_TIME = re.compile(r"([\d.]+)\s*(us|µs|ms|s)/(?:step|batch|it)\b")
-_FIGURE = re.compile(r"\d")
-_SCALES = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
-_SECONDS = {"us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0}
-
-
-def _steps_of(bar: re.Match[str]) -> _Steps | None:
-    """What a bar says; None for one that counts bytes: a download is not the run."""
-    done, done_scale, total, total_scale, left, rate, rate_scale, unit = bar.groups()
-    if unit.endswith("B/s") or (unit.startswith("s/") and unit.endswith("B")):
-        return None
-    of = _number(total) * _SCALES[total_scale]
-    if of <= 0:
-        return None
-    pace = _number(rate) * _SCALES[rate_scale]
-    if unit.startswith("s/"):
-        pace = 1 / pace if pace else 0.0
-    return _Steps(
-        done=_number(done) * _SCALES[done_scale], total=of, rate=pace or None, left=_clock_seconds(left)
-    )
-
-
-def _counted(line: str) -> _Steps | None:
-    match = _COUNT.search(line)
-    if match is None:
-        return None
-    done, total = (int(group) for group in islice(filter(None, match.groups()), 2))
-    if total <= 0:
-        return None
-    took = _STEP_TIME.search(line, match.end())
-    seconds = _number(took[1]) * _SECONDS[took[2]] if took is not None else 0.0
-    return _Steps(done=done, total=total, rate=1 / seconds if seconds else None)
-
-
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:  # "?", or dots that only look like a number
-        return 0.0
-
-
-def _clock_seconds(text: str) -> float | None:
-    """``00:17``, ``1:02:03``; None for ``?``."""
-    try:
-        parts = [int(part) for part in text.split(":")]
-    except ValueError:
-        return None
-    return float(sum(part * 60**power for power, part in enumerate(reversed(parts))))

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from nbdist.panel.charts import Chart
-from nbdist.panel.following import LogDelta
 from nbdist.panel.plain_lines import PlainLines
+from nbdist.panel.rank_log import LogDelta
 from nbdist.panel.view import RunView
 
 _LAST_LINES = 8  # ranks; above, the strip has no room for lines, and the page has the log

@@ -48,6 +48,31 @@ _ZH: tuple[tuple[str, str], ...] = (
         r"Slurm 无法运行:需要 \1 个节点,而分区 \2 只有 \3 个",
     ),
     (r"slurm put the job into its queue again", "Slurm 已将作业重新排队"),
+    (r"the allocation (\S+) was released: (.+)", r"保留的节点(作业 \1)已释放:\2"),
+    (
+        r"(.+), and nothing has come from its nodes: nobody watches job (\S+) any longer, .+",
+        r"\1,各节点也没有任何动静:不再跟踪作业 \2,它可能仍然存在",
+    ),
+    (
+        r"(.+), and it had not begun: nobody watches job (\S+) any longer, .+",
+        r"\1,运行也尚未开始:不再跟踪作业 \2,它可能仍然存在",
+    ),
+    (r"Ray has not started it yet", "Ray 尚未启动它"),
+    (r"Ray looks for nodes", "Ray 正在寻找节点"),
+    (
+        r"it waits for (\d+) nodes? with (\S+) (\w+?)s?(?: each)? to become free",
+        r"正在等待 \1 个节点空闲(每个节点需要 \2 个 \3)",
+    ),
+    (
+        r"asks for (\d+) nodes? with (\S+) (\w+?)s?(?: each)?, and Ray has (\d+) such of (\d+)",
+        r"需要 \1 个节点(每个节点 \2 个 \3),而 Ray 的 \5 个节点中有 \4 个符合",
+    ),
+    (r"Ray lost the node (\S+) of the run", r"Ray 失去了运行所在的节点 \1"),
+    (r"Ray lost the node (\S+) of the run, and it begins again", r"Ray 失去了运行所在的节点 \1,将重新开始"),
+    (r"Ray's job (.+) was stopped, and not from here", r"Ray 作业 \1 已被停止(并非在此处停止)"),
+    (r"Ray at (\S+) did not answer in (\S+) s", r"\1 上的 Ray 在 \2 秒内没有应答"),
+    (r"no Ray answers at (\S+) \((.*)\): .*", r"\1 上没有 Ray 应答(\2)"),
+    (r"ray put the job into its queue again", "Ray 已将作业重新排队"),
 )
 _PATTERNS = [(re.compile(english, re.DOTALL), chinese) for english, chinese in _ZH]
 

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from nbdist.diagnosis.ranks import rank_ranges
 from nbdist.model import Run
-from nbdist.panel.labels import phrase, rank_ranges
+from nbdist.panel.labels import phrase
 from nbdist.store import RunDirectory
 from nbdist.store.stacks import stacks_stamp
 

@@ -10,6 +10,7 @@ import time
 from collections.abc import Sequence
 
 from nbdist.diagnosis import Diagnosis, Failure, Group, Hint
+from nbdist.diagnosis.ranks import rank_ranges
 from nbdist.diagnosis.report import traceback_lines
 from nbdist.model import Run, RunState
 from nbdist.panel.ansi import ansi_html, printable
@@ -23,7 +24,6 @@ from nbdist.panel.labels import (
     failure_title,
     leftover_text,
     phrase,
-    rank_ranges,
     ranks_text,
     state_mark,
     state_word,

@@ -7,8 +7,8 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from nbdist.panel.following import LogDelta
 from nbdist.panel.protocol import LogChunk
+from nbdist.panel.rank_log import LogDelta
 
 _WHOLE = 4_096  # bytes; smaller chunks are joined with what comes next
 

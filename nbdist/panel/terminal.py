@@ -8,13 +8,15 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from nbdist.diagnosis.ranks import rank_ranges
 from nbdist.model import RankState
 from nbdist.panel.ansi import colours_alone, printable
 from nbdist.panel.block import Block, Line, Terminal
 from nbdist.panel.columns import cut, pad, width
 from nbdist.panel.figures import memory_text, progress_text, rate_text, slowest, use_text
-from nbdist.panel.following import LogDelta, Surface
-from nbdist.panel.labels import phrase, rank_ranges, ranks_text, state_mark, state_word, word
+from nbdist.panel.following import Surface
+from nbdist.panel.labels import phrase, ranks_text, state_mark, state_word, word
+from nbdist.panel.rank_log import LogDelta
 from nbdist.panel.status import held_text, rank_state_text, run_state_text
 from nbdist.panel.text import (
     LINES_LIMIT,

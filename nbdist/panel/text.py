@@ -7,8 +7,8 @@ from collections import deque
 from collections.abc import Callable, Collection
 
 from nbdist.panel.figures import progress_text
-from nbdist.panel.following import LogDelta
 from nbdist.panel.labels import phrase, ranks_text
+from nbdist.panel.rank_log import LogDelta
 from nbdist.panel.stalling import stall_sentence
 from nbdist.panel.view import RunView, duration
 

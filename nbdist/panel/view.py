@@ -25,7 +25,8 @@ _STALE = 10.0
 class RankView:
     """One rank in the strip. ``memory`` in bytes of the rank's process tree, of ``memory_total`` that the
     machine has (the GPU, for ``gpu_memory``); ``cpu`` in percent of one core, ``gpu`` of its GPU;
-    ``rate`` in steps a second. None when unknown."""
+    ``rate`` in steps a second; ``wait`` the percentage of its time that it waited for other ranks. None
+    when unknown."""
 
     rank: int
     state: str
@@ -42,6 +43,7 @@ class RankView:
     cpu: float | None = None
     gpu: float | None = None
     rate: float | None = None
+    wait: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,6 +157,7 @@ def _rank_view(
         cpu=used.cpu,
         gpu=used.gpu,
         rate=rate if running else None,
+        wait=used.wait,
         exit=""
         if rank.code is None
         else describe_exit(rank.code, oom=rank.oom, ended=rank.state is RankState.ENDED, memory=rank.memory),
@@ -173,6 +176,7 @@ class _Used:
     gpu_memory_total: int | None = None
     cpu: float | None = None
     gpu: float | None = None
+    wait: float | None = None
 
 
 def _used(rank: Rank, now: float, point: MetricPoint | None, usage: RankUsage | None) -> _Used:
@@ -188,6 +192,7 @@ def _used(rank: Rank, now: float, point: MetricPoint | None, usage: RankUsage | 
             gpu_memory_total=_count(values, "gpu_memory_total"),
             cpu=_finite(values, "cpu"),
             gpu=_finite(values, "gpu"),
+            wait=_finite(values, "wait"),
         )
     if usage is not None:
         return _Used(memory=usage.memory, gpu_memory=usage.gpu_memory)

@@ -15,10 +15,10 @@ import traitlets
 
 from nbdist.errors import LaunchError, UsageMistake
 from nbdist.panel.charts import Charts
-from nbdist.panel.following import LogDelta
 from nbdist.panel.log_queue import LogQueue
 from nbdist.panel.protocol import BoardAnswer, Update, encode
 from nbdist.panel.queues import ChartQueue, ViewQueue
+from nbdist.panel.rank_log import LogDelta
 from nbdist.panel.view import RunView
 
 _STATIC = Path(__file__).parent / "static"

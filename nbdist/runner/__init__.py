@@ -1,5 +1,11 @@
 """Starts runs and hands them out: the only place that joins store, frameworks, devices and schedulers."""
 
+from nbdist.runner.allocations import (
+    allocate,
+    await_allocation,
+    collect_caretakers,
+    release_allocations,
+)
 from nbdist.runner.boards import board_url, reach_board, stop_the_board
 from nbdist.runner.checking import check_program
 from nbdist.runner.choosing import (
@@ -14,6 +20,8 @@ from nbdist.runner.choosing import (
 )
 from nbdist.runner.exporting import Export, export, export_text
 from nbdist.runner.handle import RunHandle, attach, request_stop_of, runs, store
+from nbdist.runner.held import describe_allocations
+from nbdist.runner.held import held as held_allocations
 from nbdist.runner.launching import collect_supervisors, start
 from nbdist.runner.planning import Plan, plan, plan_script
 from nbdist.runner.pruning import Pruned, prune
@@ -26,14 +34,19 @@ __all__ = [
     "Pruned",
     "RunHandle",
     "WarmState",
+    "allocate",
     "attach",
+    "await_allocation",
     "board_url",
     "check_program",
     "chosen_runs",
+    "collect_caretakers",
     "collect_supervisors",
+    "describe_allocations",
     "describe_warm",
     "export",
     "export_text",
+    "held_allocations",
     "line_count",
     "live_run",
     "live_runs",
@@ -44,6 +57,7 @@ __all__ = [
     "prune",
     "rank_numbers",
     "reach_board",
+    "release_allocations",
     "request_stop_of",
     "runs",
     "start",

@@ -13,13 +13,17 @@ from nbdist.errors import LaunchError, UsageMistake
 from nbdist.frameworks import Placement, rank_environment
 from nbdist.model import Device
 from nbdist.options import Options
-from nbdist.schedulers.engine import engine_by_name
+from nbdist.schedulers.engine import Engine, engine_by_name
+from nbdist.schedulers.ray_address import find_address
+from nbdist.schedulers.ray_engine import address_option
+from nbdist.store.allocations import AllocationDirectory
 from nbdist.store.paths import RunDirectory, make_private, write_private
 
 if TYPE_CHECKING:
     from nbdist.runner.planning import Plan
 
-_WHERE = ("SLURM_CONF",)
+_WHERE = ("SLURM_CONF", "RAY_AUTH_TOKEN_PATH", "RAY_AUTH_MODE")
+"""What whoever looks after a run later needs of the environment. A token is not among it."""
 
 
 def engine_devices(options: Options) -> tuple[list[Device], list[str]]:
@@ -37,6 +41,13 @@ def unplaced_environment(place: Placement, backend: str) -> dict[str, str]:
     return environment
 
 
+def engine_options(options: Options, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """What the engine is told, as the run's spec keeps it. Raises UsageMistake."""
+    if options.engine == "ray":
+        return (address_option(find_address(options.ray, environ)),)
+    return options.slurm
+
+
 def check_shared(home: Path, environ: Mapping[str, str]) -> None:
     """Refuse a place for the runs that was chosen because no other machine sees it. Raises UsageMistake."""
     if not environ.get("NBDIST_HOME") and home.parts[:2] == ("/", "tmp"):
@@ -46,15 +57,26 @@ def check_shared(home: Path, environ: Mapping[str, str]) -> None:
         )
 
 
-def submit_job(directory: RunDirectory, plan: Plan) -> None:
-    """Hand the run to its engine. Raises LaunchError, with nothing submitted and nothing left on disk."""
+def submit_job(directory: RunDirectory, plan: Plan, allocation: AllocationDirectory | None = None) -> None:
+    """Hand the run to its engine, or begin it in one of its allocations. Raises LaunchError, with nothing
+    submitted and nothing left on disk."""
+    spec = plan.spec
+    engine: Engine
+    if allocation is not None:
+        from nbdist.launch.allocated import Allocated  # most runs are elsewhere
+
+        engine = Allocated(allocation, directory)
+    else:
+        engine = engine_by_name(spec.engine, spec.engine_options)
     try:
         make_private(directory.nodes)
-        job = engine_by_name(plan.spec.engine).submit(directory, plan.spec, plan.environment)
+        job = engine.submit(directory, plan.spec, plan.environment)
     except LaunchError:
         shutil.rmtree(directory.path, ignore_errors=True)
         raise
     # whoever watches the run one day may have another environment
     where = {key: plan.environment[key] for key in _WHERE if key in plan.environment}
-    about = {"engine": plan.spec.engine, "job": job, "environment": where}
+    about: dict[str, object] = {"engine": plan.spec.engine, "job": job, "environment": where}
+    if allocation is not None:
+        about["allocation"] = str(allocation.path)
     write_private(directory.job, json.dumps(about))

@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 
 from nbdist.errors import LaunchError
+from nbdist.launch.ahead import ahead_of
+from nbdist.runner.allocations import collect_caretakers
 from nbdist.runner.engines import submit_job
 from nbdist.runner.handle import RunHandle, store
+from nbdist.runner.held import choose_allocation
 from nbdist.runner.planning import Plan
 from nbdist.runner.warm import ranks
 from nbdist.schedulers import local
+from nbdist.store.paths import RunDirectory
 
 
 def start(plan: Plan, *, warm: bool | None = None) -> RunHandle:
@@ -19,15 +23,31 @@ def start(plan: Plan, *, warm: bool | None = None) -> RunHandle:
     _make_log_dir(plan.spec.log_dir)
     standby, cold = ranks.engage(plan, warm=warm)
     directory = store().create(plan.spec, plan.cell)
+    placed = ""
     if plan.spec.engine:
-        submit_job(directory, plan)
+        allocation, placed = choose_allocation(plan.spec)
+        submit_job(directory, plan, allocation)
     if standby is not None:
         _children.append(standby.submitted)
         if standby.go(directory, plan.environment):
             return RunHandle(directory)
-    submitted = local.submit(directory, plan.environment, plan.spec.python, detached=plan.spec.detached)
-    _children.append(submitted)
-    return RunHandle(directory, started_cold=cold)
+    _children.append(_submit(directory, plan))
+    return RunHandle(directory, started_cold=cold, placed=placed)
+
+
+def _submit(directory: RunDirectory, plan: Plan) -> local.Submitted:
+    ahead = ahead_of(directory, plan.spec, plan.environment)
+    try:
+        return local.submit(
+            directory,
+            plan.environment,
+            plan.spec.python,
+            detached=plan.spec.detached,
+            ahead=ahead.descriptors if ahead is not None else (),
+        )
+    finally:
+        if ahead is not None:
+            ahead.close()
 
 
 def _make_log_dir(path: str) -> None:
@@ -46,6 +66,7 @@ _children: list[local.Submitted] = []
 def collect_supervisors() -> None:
     """Wait for the supervisors that have ended."""
     ranks.collect()
+    collect_caretakers()
     for submitted in list(_children):
         if submitted.process.poll() is not None:
             if submitted.lifeline is not None:

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nbdist import config, processes
-from nbdist.devices import list_gpus
 from nbdist.errors import LaunchError, UsageMistake
 from nbdist.frameworks import (
     FRAMEWORKS,
@@ -25,10 +24,10 @@ from nbdist.frameworks import (
     is_installed,
     rank_environment,
 )
-from nbdist.frameworks.launchers import cpu_count
 from nbdist.model import Device, RankSpec, RunSpec
 from nbdist.options import Options
-from nbdist.runner.engines import check_shared, engine_devices, unplaced_environment
+from nbdist.runner.devices import choose_devices
+from nbdist.runner.engines import check_shared, engine_devices, engine_options, unplaced_environment
 from nbdist.runner.nodes import LINK_KEY, TOKEN, Nodes, find_nodes, link_key
 from nbdist.runner.scripts import Script, find_script
 
@@ -99,7 +98,7 @@ def _plan(
     """The plan for ``source``: a cell, or the text of ``script``. The ranks run in ``folder``."""
     framework, used = _framework(options, source)
     engine = "" if options.engine == "local" else options.engine
-    devices, notes = engine_devices(options) if engine else _devices(options, environ)
+    devices, notes = engine_devices(options) if engine else choose_devices(options, environ)
     nodes = Nodes(count=options.nodes or 1) if engine else find_nodes(options)
     _check_env(options)
     environment = inherited(environ, len(devices)) | dict(options.env)
@@ -110,7 +109,7 @@ def _plan(
     if "OMP_NUM_THREADS" in environment.keys() - environ.keys() - dict(options.env).keys():
         notes.append("OMP_NUM_THREADS=1 in each rank; --env OMP_NUM_THREADS=4 for more")
     home = config.home(environ)
-    _check_disk(home)
+    check_disk(home)
     if engine:
         check_shared(home, environ)
     _check_modules(used)
@@ -143,7 +142,7 @@ def _plan(
         host=options.host,
         wait=options.wait,
         engine=engine,
-        engine_options=options.slurm,
+        engine_options=engine_options(options, environ),
         owner=None if options.detach else processes.identify(os.getpid()),
         notebook=notebook,
     )
@@ -236,55 +235,7 @@ def _check_modules(modules: Sequence[str]) -> None:
             )
 
 
-def _devices(options: Options, environ: Mapping[str, str]) -> tuple[list[Device], list[str]]:
-    """A device for each rank, and what to say about the choice. Raises UsageMistake."""
-    if options.any_device:
-        return _any_devices(options.nproc, environ)
-    if options.gpus is None and options.nproc is not None:
-        return [Device()] * options.nproc, []
-    gpus = list_gpus(environ.get("CUDA_VISIBLE_DEVICES"))
-    there = [gpu.index for gpu in gpus]
-    if options.gpus is None:
-        if there:
-            return [Device(kind="gpu", index=index) for index in there], []
-        return [Device()] * 2, ["no GPU here: 2 ranks on the CPU; -n 4 for another number"]
-    if options.gpus == "all":
-        if not there:
-            raise UsageMistake("--gpus all: this machine has no GPU: write  -n 2  for 2 CPU ranks")
-        wanted = there
-    else:
-        wanted = [int(index) for index in options.gpus]
-    missing = [index for index in wanted if index not in there]
-    if not there:
-        count = options.nproc or len(wanted)
-        ids = ",".join(map(str, wanted))
-        raise UsageMistake(
-            f"--gpus {ids}: this machine has no GPU that can be used: write  -n {count}  for "
-            f"{count} CPU rank{'s' if count > 1 else ''}"
-        )
-    if missing:
-        known = ", ".join(map(str, there))
-        raise UsageMistake(
-            f"no GPU {', '.join(map(str, missing))}: this machine has {known}: write  "
-            f"--gpus {','.join(map(str, there))}"
-        )
-    if options.nproc is not None and options.nproc != len(wanted):
-        raise UsageMistake(f"-n {options.nproc} and {len(wanted)} GPUs disagree: leave out -n")
-    return [Device(kind="gpu", index=index) for index in wanted], []
-
-
-def _any_devices(count: int | None, environ: Mapping[str, str]) -> tuple[list[Device], list[str]]:
-    """Devices as torchrun's --nproc_per_node and paddle's take them: GPUs where there are enough."""
-    there = [gpu.index for gpu in list_gpus(environ.get("CUDA_VISIBLE_DEVICES"))]
-    if count is None:
-        count = len(there) or cpu_count()
-    if len(there) >= count:
-        return [Device(kind="gpu", index=index) for index in there[:count]], []
-    said = f"{len(there)} GPU{'s' if len(there) > 1 else ''} here: {count} ranks on the CPU"
-    return [Device()] * count, [said] if there else []
-
-
-def _check_disk(
+def check_disk(
     home: Path, free_bytes: Callable[[Path], int] = lambda path: shutil.disk_usage(path).free
 ) -> None:
     """Raises LaunchError when the runs cannot be written, or there is no room for them."""

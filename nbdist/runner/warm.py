@@ -24,7 +24,7 @@ from nbdist.worker.engagement import ROOM
 
 AUTO, OFF, ALWAYS = "auto", "off", "always"
 MODES = (AUTO, OFF, ALWAYS)
-DEFAULT = OFF
+DEFAULT = AUTO
 
 _IMPORTS = 60.0
 """Seconds that a run waits for ranks that are still importing: they began before it would."""

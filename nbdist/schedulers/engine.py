@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
@@ -25,19 +25,27 @@ class Phase(Enum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobStatus:
     """How a job stands. ``reason`` says in words why it waits, or what ended it where that was not the run
-    itself, which then came to ``outcome``; ``hopeless`` that it will never be started."""
+    itself, which then came to ``outcome``; ``hopeless`` that it will never be started;
+    ``completed`` that the engine calls its end a good one."""
 
     phase: Phase
     reason: str = ""
     outcome: RunState | None = None
     nodes: str = ""
     hopeless: bool = False
+    completed: bool = False
 
 
 class Engine(Protocol):
     """Everything may take seconds, and asks programs or servers."""
 
     name: str
+
+    signals: bool
+    """Whether ``stop`` can be kind. Where not, the supervisors are told by the files of the run."""
+
+    linger: float
+    """Seconds that the supervisors may go on for once the job is over."""
 
     def submit(self, directory: RunDirectory, spec: RunSpec, environment: Mapping[str, str]) -> str:
         """Hand the run to the engine; what it calls the job. Raises LaunchError, with nothing submitted."""
@@ -50,10 +58,15 @@ class Engine(Protocol):
         ...
 
 
-def engine_by_name(name: str) -> Engine:
-    """Raises LaunchError for one that this version does not know."""
+def engine_by_name(name: str, options: Sequence[str] = ()) -> Engine:
+    """The engine of a run, whose ``engine_options`` may be needed. Raises LaunchError for one that this
+    version does not know."""
     if name == "slurm":
         from nbdist.schedulers.slurm import Slurm
 
         return Slurm()
-    raise LaunchError(f"no engine {name}: this version knows slurm")
+    if name == "ray":
+        from nbdist.schedulers.ray_engine import Ray
+
+        return Ray(options)
+    raise LaunchError(f"no engine {name}: this version knows slurm and ray")

@@ -6,7 +6,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,10 +33,15 @@ def submit(
     python: str,
     *,
     detached: bool,
+    ahead: Sequence[int] = (),
 ) -> Submitted:
-    """Start the supervisor of a run with what its ranks are to inherit. Raises LaunchError."""
+    """Start the supervisor of a run with what its ranks are to inherit. Raises LaunchError.
+
+    ``ahead`` are descriptors of what is said of its ranks beforehand (``launch.ahead``).
+    """
     ours, theirs = socket.socketpair()
-    command = [python, *_FLAGS, str(SUPERVISOR), str(directory.path)]
+    said = ["--ahead", str(ahead[0])] if ahead else []
+    command = [python, *_FLAGS, str(SUPERVISOR), *said, str(directory.path)]
     descriptors = () if detached else (theirs.fileno(),)
     command += [str(descriptor) for descriptor in descriptors]
     log = os.open(directory.supervisor_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -49,7 +54,7 @@ def submit(
             stdout=log,
             stderr=log,
             start_new_session=True,
-            pass_fds=descriptors,
+            pass_fds=(*descriptors, *ahead),
         )
     except OSError as error:
         ours.close()

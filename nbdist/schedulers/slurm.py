@@ -31,7 +31,7 @@ _SCRUBBED = (
     "PMIX_",
 )
 _PATIENCE = 30.0
-_SCRIPT = '#!/bin/sh\nexec "$@"\n'
+SCRIPT = '#!/bin/sh\nexec "$@"\n'
 _FORMAT = "%T|%r|%N|%M|%P|%D"
 
 _WAITING = frozenset(
@@ -49,43 +49,58 @@ class Slurm:
     """An engine (``Engine``)."""
 
     name = "slurm"
+    signals = True
+    linger = 1.0
 
     def submit(self, directory: RunDirectory, spec: RunSpec, environment: Mapping[str, str]) -> str:
-        write_private(directory.job_script, _SCRIPT)
+        write_private(directory.job_script, SCRIPT)
         words = [*_sbatch(directory, spec), str(directory.job_script)]
         # the interpreter of the ranks is there, and isolated it needs nothing else
         words += [spec.python, "-I", "-S", str(BATCH), str(directory.path)]
-        done = _call(words, scrubbed(environment), cwd=directory.path)
+        done = call(words, scrubbed(environment), cwd=directory.path)
         if done.returncode:
-            raise LaunchError(refusal(done.stderr, spec.engine_options, self._partitions))
+            raise LaunchError(refusal(done.stderr, spec.engine_options, self.partitions))
         return done.stdout.strip().partition(";")[0]
 
     def status(self, job: str, spec: RunSpec) -> JobStatus:
-        done = _call(["squeue", "-h", "-t", "all", "-j", job, "-o", _FORMAT])
+        return self.look(job, spec.nodes)
+
+    def look(self, job: str, nodes: int) -> JobStatus:
+        """How a job stands that asks for so many nodes."""
+        done = call(["squeue", "-h", "-t", "all", "-j", job, "-o", _FORMAT])
         lines = done.stdout.strip().splitlines()
         if done.returncode == 0 and lines:
-            return self._read(lines[0], job, spec)
+            return self._read(lines[0], job, nodes)
         if done.returncode and "invalid job id" not in done.stderr.lower():
             return JobStatus(phase=Phase.UNKNOWN, reason="the controller of Slurm does not answer")
-        done = _call(["sacct", "-nPX", "-j", job, "-o", "State,ExitCode,NodeList"])
-        lines = done.stdout.strip().splitlines()
-        if done.returncode == 0 and lines:
-            state, exit_code, nodes, *_ = (*lines[-1].split("|"), "", "")
-            return self._phase(state, f"exit code {exit_code}", nodes, job)
-        return JobStatus(phase=Phase.FORGOTTEN)
+        done = call(["sacct", "-nPX", "-j", job, "-o", "State,ExitCode,NodeList"])
+        return self.recorded(done.stdout, job) if done.returncode == 0 else JobStatus(phase=Phase.FORGOTTEN)
+
+    def recorded(self, said: str, job: str) -> JobStatus:
+        """How a job has ended that the controller has forgotten, as ``sacct -nPX -o State,ExitCode,NodeList``
+        says: ``COMPLETED|0:0|n[1-2]``."""
+        lines = said.strip().splitlines()
+        if not lines:
+            return JobStatus(phase=Phase.FORGOTTEN)
+        state, exit_code, nodes, *_ = (*lines[-1].split("|"), "", "")
+        status = self._phase(state, f"exit code {exit_code}", nodes, job)
+        if status.phase is not Phase.OVER:
+            # the controller knows better that it has ended
+            return JobStatus(phase=Phase.UNKNOWN, reason="Slurm's accounting has not recorded its end")
+        return status
 
     def stop(self, job: str, *, kindly: bool) -> bool:
         words = ["scancel", f"--signal={URGENT}", job] if kindly else ["scancel", job]
-        done = _call(words)
+        done = call(words)
         return done.returncode == 0
 
-    def _read(self, line: str, job: str, spec: RunSpec) -> JobStatus:
+    def _read(self, line: str, job: str, nodes_wanted: int) -> JobStatus:
         """``PENDING|Resources||0:00|main|3``."""
         state, reason, nodes, _, partition, _ = (*line.split("|"), *[""] * 6)[:6]
         if state not in _WAITING:
             return self._phase(state, reason, nodes, job)
         asked = self._partition(partition) if reason != "None" else None
-        words, hopeless = waiting(reason, spec.nodes, asked)
+        words, hopeless = waiting(reason, nodes_wanted, asked)
         return JobStatus(phase=Phase.WAITING, reason=words, hopeless=hopeless)
 
     def _phase(self, state: str, reason: str, nodes: str, job: str) -> JobStatus:
@@ -96,14 +111,15 @@ class Slurm:
         if state in _RUNNING or not state:
             return JobStatus(phase=Phase.RUNNING, nodes=nodes)
         outcome, words = finished(state, reason, nodes, job)
-        return JobStatus(phase=Phase.OVER, reason=words, outcome=outcome, nodes=nodes)
+        completed = state == "COMPLETED"
+        return JobStatus(phase=Phase.OVER, reason=words, outcome=outcome, nodes=nodes, completed=completed)
 
     def _partition(self, name: str) -> Partition | None:
-        done = _call(["sinfo", "-h", "-p", name, "-o", "%F|%a|%l"])
+        done = call(["sinfo", "-h", "-p", name, "-o", "%F|%a|%l"])
         return Partition.read(name, done.stdout) if done.returncode == 0 else None
 
-    def _partitions(self) -> list[str]:
-        done = _call(["sinfo", "-h", "-o", "%R"])
+    def partitions(self) -> list[str]:
+        done = call(["sinfo", "-h", "-o", "%R"])
         return sorted(set(done.stdout.split()))
 
 
@@ -119,16 +135,21 @@ def scrubbed(environment: Mapping[str, str]) -> dict[str, str]:
 def _sbatch(directory: RunDirectory, spec: RunSpec) -> list[str]:
     per_node = len(spec.ranks) // spec.nodes
     gpus = any(rank.device.kind == "gpu" for rank in spec.ranks)
-    # a percent sign stands for something in a name of sbatch's
-    log = str(directory.job_log).replace("%", "%%")
-    words = ["sbatch", "--parsable", f"--job-name=nbdist-{spec.name}", f"--nodes={spec.nodes}"]
-    words += ["--ntasks-per-node=1", f"--output={log}", "--open-mode=append", "--export=ALL"]
+    words = request(f"nbdist-{spec.name}", spec.nodes, per_node, gpus=gpus, log=directory.job_log)
     words += [f"--chdir={directory.path}", "--requeue" if spec.retries else "--no-requeue"]
-    words += [f"--gpus-per-node={per_node}"] if gpus else [f"--cpus-per-task={per_node}"]
     return words + [f"--{option}" for option in spec.engine_options]
 
 
-def _call(
+def request(name: str, nodes: int, per_node: int, *, gpus: bool, log: Path) -> list[str]:
+    """What asks sbatch for nodes with so many ranks each."""
+    # a percent sign stands for something in a name of sbatch's
+    output = str(log).replace("%", "%%")
+    words = ["sbatch", "--parsable", f"--job-name={name}", f"--nodes={nodes}"]
+    words += ["--ntasks-per-node=1", f"--output={output}", "--open-mode=append", "--export=ALL"]
+    return [*words, f"--gpus-per-node={per_node}" if gpus else f"--cpus-per-task={per_node}"]
+
+
+def call(
     words: Sequence[str], environment: Mapping[str, str] | None = None, cwd: Path | None = None
 ) -> subprocess.CompletedProcess[str]:
     """Run one of Slurm's commands. Raises LaunchError where there is none."""

@@ -9,7 +9,6 @@ import contextlib
 import json
 import os
 import secrets
-import socket
 import subprocess
 import sys
 import time
@@ -18,14 +17,14 @@ from pathlib import Path
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from nbdist.model import RunEnded, RunSpec, RunState
+from nbdist.model import RunEnded, RunLost, RunSpec, RunState
+from nbdist.schedulers.slurm_places import address_of, free_ports, hosts_of, own_address
 from nbdist.store.journal import read_events
 from nbdist.store.paths import NodeDirectory, RunDirectory
 
 NODE = Path(__file__).parent.parent / "launch" / "node.py"
 LINK_KEY = "NBDIST_LINK_KEY"
 
-_FIRST_PORT, _PORTS = 20_000, 10_000
 _FORSAKEN = 180.0
 """Seconds without a pulse after which nobody is left who waits for a run that is not detached."""
 
@@ -34,12 +33,15 @@ def main(arguments: list[str]) -> int:
     directory = RunDirectory(Path(arguments[0]))
     spec = RunSpec.from_dict(json.loads(directory.spec.read_text(encoding="utf-8")))
     job, life = os.environ["SLURM_JOB_ID"], int(os.environ.get("SLURM_RESTART_COUNT") or 0)
-    hosts = _output("scontrol", "show", "hostnames", os.environ["SLURM_JOB_NODELIST"]).split()
+    hosts = hosts_of(os.environ["SLURM_JOB_NODELIST"])
     master = ""
     if spec.nodes > 1:
-        address = own_address(_address_of(hosts[1]))
+        address = own_address(address_of(hosts[1]))
         master = f"{address}:{free_ports(address, int(job))}"
     print(f"nbdist: job {job} on {', '.join(hosts)}, life {life}, meeting at {master or 'home'}", flush=True)
+    if any(isinstance(event, (RunEnded, RunLost)) for event in read_events(directory.journal)):
+        print("nbdist: the run was given up while this job waited", flush=True)
+        return 0
     words = ["srun", "--kill-on-bad-exit=1", "--wait=60", "--export=ALL", "--mpi=none"]
     words += [f"--nodes={spec.nodes}", f"--ntasks={spec.nodes}", "--ntasks-per-node=1"]
     if cpus := os.environ.get("SLURM_CPUS_PER_TASK"):
@@ -53,49 +55,11 @@ def main(arguments: list[str]) -> int:
     return code or _verdict(directory, f"{life}-0")
 
 
-def own_address(other: str) -> str:
-    """The address of this node by which ``other`` reaches it. Names lead to a loopback address too often."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
-        # nothing is sent: the route says it
-        asked.connect((other, 9))
-        return str(asked.getsockname()[0])
-
-
-def free_ports(address: str, job: int) -> int:
-    """A port that is free here, and so is the next: the ranks' and the supervisors'."""
-    for attempt in range(200):
-        port = _FIRST_PORT + (2 * job + 2 * attempt) % _PORTS
-        if all(_is_free(address, each) for each in (port, port + 1)):
-            return port
-    raise SystemExit(f"nbdist: no two free ports in a row on {address} from {_FIRST_PORT} on")
-
-
 def attempts_before(directory: RunDirectory) -> int:
     """How many attempts earlier lives of this job have made: no log is written twice."""
     ranks = directory.path / "ranks"
     later = (int(path.name.partition("-")[2]) for path in ranks.glob("*/attempt-*"))
     return max([*later, *(1 for _ in ranks.glob("*/log"))], default=0)
-
-
-def _is_free(address: str, port: int) -> bool:
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as asked:
-        try:
-            asked.bind((address, port))
-        except OSError:
-            return False
-    return True
-
-
-def _address_of(node: str) -> str:
-    """The address of a node: Slurm may know one that its name does not lead to."""
-    for word in _output("scontrol", "-o", "show", "node", node).split():
-        if word.startswith("NodeAddr="):
-            node = word.partition("=")[2]
-    return str(socket.getaddrinfo(node, None, socket.AF_INET, socket.SOCK_STREAM)[0][4][0])
-
-
-def _output(*words: str) -> str:
-    return subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
 def _wait(step: subprocess.Popen[bytes], directory: RunDirectory, spec: RunSpec, job: str) -> int:

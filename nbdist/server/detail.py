@@ -28,6 +28,7 @@ def detail_of(directory: RunDirectory, now: float) -> dict[str, Any] | None:
         progress=seen.progress,
         failure=FailureWatch(directory).look(run),
         stall=StallReader(directory).look(run),
+        slow=seen.slow,
     )
     return {
         "row": row_of(run, directory, now).to_dict(),

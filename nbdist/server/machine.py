@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 
-from nbdist.devices import list_gpus
+from nbdist.devices import cpu_count, list_gpus
 from nbdist.devices.gpus import open_loads
 from nbdist.devices.memory import memory_total
 from nbdist.store.run_store import RUN_ID
@@ -114,7 +114,7 @@ class Machine:
         limit = memory_total()
         return MachineState(
             gpus=self._gpus,
-            cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+            cores=cpu_count(),
             # psutil's first answer is about nothing
             cpu=None if first else cpu,
             memory=memory.total - memory.available,

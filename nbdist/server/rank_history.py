@@ -7,8 +7,8 @@ from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from nbdist.panel.following import LogDelta, RankFollower
 from nbdist.panel.protocol import LogChunk
+from nbdist.panel.rank_log import LogDelta, RankFollower
 from nbdist.server.line_map import LineMap
 from nbdist.store import LogStream, LogTimes, RankDirectory, RunDirectory
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from nbdist.panel.following import LogDelta, RankFollower
+from nbdist.panel.rank_log import LogDelta, RankFollower
 from nbdist.server.rank_history import RankHistory
 from nbdist.server.recent_lines import RecentLines
 from nbdist.store import LogStream, RunDirectory

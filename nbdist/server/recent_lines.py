@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import replace
 
-from nbdist.panel.following import LogDelta
 from nbdist.panel.protocol import LogChunk
+from nbdist.panel.rank_log import LogDelta
 from nbdist.panel.tail import end_of
 
 _LINES = 1 << 60

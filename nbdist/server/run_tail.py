@@ -8,9 +8,10 @@ from collections.abc import Callable
 
 from nbdist.model import Run
 from nbdist.panel.charts import Charts
-from nbdist.panel.following import LogDelta, level
+from nbdist.panel.logs import level
 from nbdist.panel.measures import FailureWatch, Measures
 from nbdist.panel.protocol import LogChunk
+from nbdist.panel.rank_log import LogDelta
 from nbdist.panel.stalling import StallReader
 from nbdist.panel.view import RunView, view_of
 from nbdist.server.rank_tail import RankTail
@@ -144,4 +145,5 @@ class RunTail:
             progress=measures.progress(now),
             failure=self._failures.look(run),
             stall=self._stalls.look(run),
+            slow=measures.slow(run, now),
         )

@@ -10,7 +10,6 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Protocol
 
 from nbdist.panel.protocol import LogChunk, Update
@@ -232,7 +231,7 @@ def program_of(directory: RunDirectory) -> str:
     """The run's program as far as a page shows it; empty when it cannot be read."""
     try:
         spec = json.loads(directory.spec.read_bytes())
-        path = directory.cell if directory.is_cell(str(spec["program"])) else Path(str(spec["program"]))
+        path = directory.program(str(spec["program"]))
         with open(path, "rb") as file:
             return file.read(_CELL_LIMIT).decode("utf-8", "replace")
     except (OSError, ValueError, KeyError, TypeError):

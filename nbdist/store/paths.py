@@ -77,6 +77,10 @@ class RunDirectory:
         """Whether a run's program is its cell, and not a script. The runs may have been moved since."""
         return Path(program).parts[-2:] == self.cell.parts[-2:]
 
+    def program(self, program: str) -> Path:
+        """Where a run's program is to be read: its cell, which may have moved with the run, or the script."""
+        return self.cell if self.is_cell(program) else Path(program)
+
     @property
     def journal(self) -> Path:
         return self.path / "events.jsonl"
@@ -120,6 +124,11 @@ class RunDirectory:
     def job_log(self) -> Path:
         """What the engine and the job itself had to say; the ranks write into their own logs."""
         return self.path / "job.log"
+
+    @property
+    def job_environment(self) -> Path:
+        """What the ranks are to inherit, sealed, until the job has taken it (``schedulers.ray_sealing``)."""
+        return self.path / "job.environment"
 
     @property
     def pulse(self) -> Path:

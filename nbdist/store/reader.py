@@ -46,6 +46,8 @@ class RunReader:
 
     def _left_alone(self, run: Run) -> bool:
         """Whether a run that goes on has lost its supervisor, which changes no file."""
-        if run.state.terminal:
-            return False
+        if run.state.terminal or run.spec.engine:
+            return False  # an engine's run goes on without
+        if run.supervisor is not None and run.supervisor_host != os.uname().nodename:
+            return False  # nothing can be known of it here
         return run.supervisor is None or not self._alive(run.supervisor)

@@ -8,7 +8,7 @@ import math
 import os
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 from nbdist import processes
@@ -73,12 +73,6 @@ class RunStore:
         raise UnknownRun(
             f"no run {wanted}: " + (f"the latest are {known}" if known else "there are no runs yet")
         )
-
-    def snapshots(self) -> Iterator[Run]:
-        """How every run stands that can be read, the newest first."""
-        for directory in self.directories():
-            if (run := snapshot(directory)) is not None:
-                yield run
 
 
 def snapshot(

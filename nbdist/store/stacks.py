@@ -43,13 +43,15 @@ class ThreadStack:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collective:
-    """What a rank last did in a process group: the name of the collective, its number among the group's,
-    whether it is over, and when it was begun (Unix seconds)."""
+    """What a rank last did in a process group: the name of the collective ("" when it is not known), its
+    number among the group's, whether it is over, and when it was begun (Unix seconds). ``last`` is the
+    number of the last one that the rank has begun in the group."""
 
     name: str
     number: int
     over: bool
     begun: float = 0.0
+    last: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +60,8 @@ class RankAnswer:
 
     ``not ready`` (it has not come to its program), ``replaced`` (its program has taken the signal, or
     closed the file), ``stopped`` (by a signal, until SIGCONT), ``silent`` (no answer in time), ``ended``.
-    ``blocked`` says that its main thread sits in an uninterruptible call of the kernel.
+    ``blocked`` says that its main thread sits in an uninterruptible call of the kernel. ``beats``, which is
+    not kept, grows between two glances when the main thread executes Python; None where that is not known.
     """
 
     rank: int
@@ -66,6 +69,7 @@ class RankAnswer:
     problem: str = ""
     blocked: bool = False
     collectives: Mapping[str, Collective] = field(default_factory=dict)
+    beats: int | None = None
 
     @property
     def threads(self) -> tuple[ThreadStack, ...]:
@@ -132,7 +136,13 @@ def write_stacks(run: RunDirectory, taken: TakenStacks) -> None:
                 "problem": answer.problem,
                 "blocked": answer.blocked,
                 "collectives": {
-                    group: {"name": one.name, "number": one.number, "over": one.over, "begun": one.begun}
+                    group: {
+                        "name": one.name,
+                        "number": one.number,
+                        "over": one.over,
+                        "begun": one.begun,
+                        "last": one.last,
+                    }
                     for group, one in answer.collectives.items()
                 },
             }
@@ -183,6 +193,7 @@ def collectives_from(data: Mapping[str, Any]) -> dict[str, Collective]:
             number=int(one["number"]),
             over=bool(one["over"]),
             begun=float(one["begun"]),
+            last=int(one.get("last", 0)),
         )
         for group, one in data.items()
     }

@@ -1,23 +1,18 @@
 """What a rank shows besides numbers: pictures, sounds, text, distributions, curves, embeddings.
 
-Each becomes a record of VisualDL under the run's ``board/``, in a directory of its kind and of the
-process that writes it: VisualDL shows one file of a directory, and one kind of a tag. A record is one
-append of a whole frame to a file that is opened for it: nothing is buffered, no lock is held and no
-thread runs, so that none is lost with a killed rank and a forked child can go on.
-
-What is wrong with an argument raises a TypeError that names the tag. What is wrong with the machine
-(no numpy, no space) is said once, and the program goes on. Outside a run all of this does nothing.
+Each becomes a record of VisualDL (``board_records``). What is wrong with an argument raises a TypeError
+that names the tag. What is wrong with the machine (no numpy, no space) is said once, and the program goes
+on. Outside a run all of this does nothing.
 """
 
 from __future__ import annotations
 
-import errno
-import os
 import sys
 import time
 from collections.abc import Sequence
 
-from nbdist.worker import arrays, records
+from nbdist.worker import arrays, pictures, records
+from nbdist.worker.board_records import append_record, board
 from nbdist.worker.metrics import whole_number
 
 TYPE_CHECKING = False
@@ -26,8 +21,6 @@ if TYPE_CHECKING:
 
 LARGEST = 1 << 27
 """Bytes of a record; the board takes a length much beyond it for a damaged file."""
-
-_OWN_NAMES = 10_000
 
 
 def log_image(
@@ -46,7 +39,7 @@ def log_image(
     """
 
     def encode(step: int, milliseconds: int) -> bytes:
-        png = arrays.to_png(image, dataformats)
+        png = pictures.to_png(image, dataformats)
         return records.encode_image(tag=tag, step=step, png=png, milliseconds=milliseconds)
 
     _write("image", tag, step, walltime, encode)
@@ -203,45 +196,6 @@ def log_embedding(
     _write("embeddings", name, step, walltime, encode)
 
 
-def own_directory(kind: str) -> str:
-    """The directory under the run's board where this process alone writes its records of a kind.
-
-    Made when it is first asked for. Raises OSError when the run is gone, or the disk is full.
-    """
-    process = os.getpid()
-    if (process, kind) not in _directories:
-        name = _rank_name()
-        for number in range(1, _OWN_NAMES):
-            directory = os.path.join(_board(), f"{name}.{kind}" + (f"-{number}" if number > 1 else ""))
-            try:
-                # whoever makes it has it: a forked child, a spawned one, another rank that thinks it is this
-                os.mkdir(directory, mode=0o700)
-            except FileExistsError:
-                continue
-            _directories[process, kind] = directory
-            break
-    return _directories[process, kind]
-
-
-def append_record(kind: str, frame: bytes) -> None:
-    """Append a whole frame to the records of a kind. Raises OSError."""
-    directory = own_directory(kind)
-    path = os.path.join(directory, records.FILE_NAME)
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-    try:
-        size = os.fstat(handle).st_size
-        if not size:
-            name = os.path.basename(directory)
-            frame = records.encode_name(name, milliseconds=round(time.time() * 1000)) + frame
-        if os.write(handle, frame) < len(frame):
-            # half a frame would make what follows unreadable
-            os.ftruncate(handle, size)
-            raise OSError(errno.ENOSPC, "no space left")
-    finally:
-        os.close(handle)
-
-
-_directories: dict[tuple[int, str], str] = {}
 _counts: dict[tuple[str, str], int] = {}
 _said: set[str] = set()
 
@@ -250,7 +204,7 @@ def _write(
     kind: str, tag: str, step: object, walltime: float | None, encode: Callable[[int, int], bytes]
 ) -> None:
     """Encode a record and append it; ``encode`` gets the step and the time in milliseconds."""
-    if not _board():
+    if not board():
         return
     if not isinstance(tag, str) or not tag:  # type: ignore[redundant-expr]
         raise TypeError(f"nbdist.log_{kind}(…): a tag is a text that is not empty, not {tag!r}")
@@ -305,16 +259,3 @@ def _histogram(
     tag: str, step: int, counts: Sequence[float], edges: Sequence[float], milliseconds: int
 ) -> bytes:
     return records.encode_histogram(tag=tag, step=step, counts=counts, edges=edges, milliseconds=milliseconds)
-
-
-def _board() -> str:
-    """Where VisualDL looks for the records of this run; empty outside a run."""
-    run = os.environ.get("NBDIST_RUN_DIR")
-    return os.path.join(run, "board") if run and "NBDIST_RANK" in os.environ else ""
-
-
-def _rank_name() -> str:
-    """``rank0``, and in a later attempt ``rank0.attempt-2``, as the board calls this rank's scalars."""
-    attempt = os.path.basename(os.environ.get("NBDIST_RANK_DIR", ""))
-    suffix = f".{attempt}" if attempt.startswith("attempt-") else ""
-    return f"rank{os.environ['NBDIST_RANK']}{suffix}"

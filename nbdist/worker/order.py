@@ -2,12 +2,12 @@
 
 The same socket carries back what the supervisor cannot see from outside: that the program's last
 statement is done, or that an exception left it. It is read and written as a plain file descriptor,
-since ``import socket`` alone would cost a rank 8 ms.
+since ``import socket`` alone would cost a rank 8 ms. json is imported where it is used: who starts
+ranks before anything else (``launch.vanguard``) needs this module and not that one.
 """
 
 from __future__ import annotations
 
-import json
 import os
 
 CHANNEL = 3
@@ -18,6 +18,9 @@ ERRORED = b"E"
 
 COLLECTIVES = b"C"
 """What the supervisor asks on the same socket: which collectives the rank has begun (``worker.stacks``)."""
+
+NUMBERS = b"N"
+"""The same without their names: a look that costs the rank nothing."""
 
 
 class Order:
@@ -46,6 +49,8 @@ class Order:
 
     def encode(self) -> bytes:
         """The order as one line."""
+        import json
+
         return json.dumps({name: getattr(self, name) for name in self.__slots__}).encode() + b"\n"
 
 
@@ -59,6 +64,8 @@ class Channel:
 
     def receive(self) -> Order:
         """Wait for the order. Raises EOFError when the supervisor has gone."""
+        import json
+
         return Order(**json.loads(self.receive_line()))
 
     def receive_line(self) -> bytes:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 
-from nbdist.worker import arrays, media, metrics
+from nbdist.worker import media, metrics, pictures
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ class SummaryWriter:
         """The image with the outlines of its boxes; neither rescaled nor labelled."""
         if metrics.rank_file() is None:
             return
-        pixels = arrays.outline(img_tensor, box_tensor, dataformats)
+        pixels = pictures.outline(img_tensor, box_tensor, dataformats)
         self.add_image(tag, pixels, global_step, walltime, "HWC")
 
     def add_figure(
@@ -156,13 +156,14 @@ class SummaryWriter:
         walltime: float | None = None,
     ) -> None:
         if isinstance(figure, (list, tuple)):
-            pixels = [arrays.figure_pixels(one) for one in figure] if metrics.rank_file() is not None else []
+            shown = metrics.rank_file() is not None
+            pixels = [pictures.figure_pixels(one) for one in figure] if shown else []
             self.add_image(tag, pixels, global_step, walltime, "NHWC")
         else:
             media.log_image(self._prefix + tag, figure, global_step, walltime=walltime)
         if close:
             for one in figure if isinstance(figure, (list, tuple)) else (figure,):
-                arrays.close_figure(one)
+                pictures.close_figure(one)
 
     def add_audio(
         self,
@@ -275,10 +276,7 @@ class SummaryWriter:
     ) -> None:
         _not_shown("custom layouts (add_custom_scalars…)")
 
-    def add_custom_scalars_marginchart(
-        self, tags: Sequence[str], category: str = "default", title: str = "untitled"
-    ) -> None:
-        _not_shown("custom layouts (add_custom_scalars…)")
+    add_custom_scalars_marginchart = add_custom_scalars_multilinechart
 
     def add_custom_scalars(self, layout: Mapping[str, object]) -> None:
         _not_shown("custom layouts (add_custom_scalars…)")

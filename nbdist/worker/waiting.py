@@ -13,14 +13,18 @@ import json
 import os
 import sys
 import time
+from importlib import util
 
 from nbdist.worker import bootstrap
-from nbdist.worker.engagement import PLACE, ROOM, Engagement, Preload
+from nbdist.worker.engagement import PLACE, ROOM, WAIT, Engagement, Preload
 from nbdist.worker.order import Channel
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+_ARRAYS = "numpy"
+"""What the frameworks import first, and what starts OpenBLAS's threads where OMP_NUM_THREADS is not 1."""
 
 
 def main() -> None:
@@ -42,7 +46,10 @@ def main() -> None:
 def _prepare(modules: list[str]) -> dict[str, object]:
     """Import the modules. What was read, by name: variables, and files with time and size."""
     begun = time.time_ns()
-    reads, problem = import_recorded(modules)
+    reads, problem = import_recorded([_ARRAYS] if util.find_spec(_ARRAYS) and modules else [])
+    pool = _threads()
+    more, problem = import_recorded(modules) if not problem else (set(), problem)
+    reads |= more
     files = _files()
     changed = [path for path, (time_ns, _) in files.items() if time_ns >= begun]
     if changed and not problem:
@@ -50,7 +57,15 @@ def _prepare(modules: list[str]) -> dict[str, object]:
     # what the imports made stays: the collector of the program, and the end of the interpreter, need not
     # go through it again and again
     gc.freeze()
-    return {"reads": sorted(reads), "files": files, "path": sys.path, "problem": problem}
+    return {"reads": sorted(reads), "files": files, "path": sys.path, "problem": problem, "threads": pool}
+
+
+def _threads() -> int:
+    """The threads of this process, if Python knows of one alone: the others are those of a native library
+    that computes. They wait for work, a fork leaves them behind, and a cold start has them, too."""
+    threading = sys.modules.get("threading")
+    alone = threading is None or threading.active_count() == 1
+    return len(os.listdir("/proc/self/task")) if alone else 1
 
 
 def import_recorded(modules: list[str]) -> tuple[set[str], str]:
@@ -104,6 +119,7 @@ def _become(engagement: Engagement) -> None:
     _mark(engagement.environment[PLACE])
     os.environ.clear()
     os.environ.update(engagement.environment)
+    sys.orig_argv[sys.orig_argv.index(WAIT)] = engagement.environment["NBDIST_RUN_ID"]
     _write_to(engagement.log)
     os.chdir(engagement.cwd)
     importlib.invalidate_caches()

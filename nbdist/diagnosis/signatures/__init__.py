@@ -18,6 +18,7 @@ from nbdist.diagnosis.signatures import (
     torch_data,
     torch_parallel,
     torch_ranks,
+    torch_tensors,
     torch_training,
 )
 from nbdist.diagnosis.signatures.signature import Role, Signature, Source
@@ -28,6 +29,7 @@ SIGNATURES: tuple[Signature, ...] = (
     *torch_ranks.SIGNATURES,
     *torch_parallel.SIGNATURES,
     *torch_data.SIGNATURES,
+    *torch_tensors.SIGNATURES,
     *torch_training.SIGNATURES,
     *cuda.SIGNATURES,
     *paddle.SIGNATURES,

@@ -71,6 +71,11 @@ def galleries(run: Run, directory: RunDirectory) -> list[Gallery]:
     ]
 
 
+def too_large(directory: RunDirectory) -> int:
+    """How many files of records are too large to be read for a report."""
+    return sum(_size(path) > _FILE_ROOM for path in _record_files(directory.board))
+
+
 def read_hparams(run: Run, directory: RunDirectory) -> dict[str, str]:
     """The hyperparameters that the lowest rank recorded last."""
     for rank in run.ranks:
@@ -103,10 +108,17 @@ def _record_files(board: Path) -> list[Path]:
     )
 
 
-def _values(path: Path) -> Iterator[Shown]:
+def _size(path: Path) -> int:
     try:
-        if path.stat().st_size > _FILE_ROOM:
-            return
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def _values(path: Path) -> Iterator[Shown]:
+    if _size(path) > _FILE_ROOM:
+        return
+    try:
         content = path.read_bytes()
     except OSError:
         return

@@ -66,14 +66,20 @@ def report_html(
     *,
     version: str,
     now: float,
+    left_out: Sequence[str] = (),
 ) -> str:
-    """The whole page. ``privacy`` sees every text of it; the logs it has seen already."""
+    """The whole page. ``privacy`` sees every text of it; the logs it has seen already. ``left_out`` says
+    what is not in it."""
     room = Room(MEDIA_ROOM)
     title = _title(sections, language)
     alone = sections[0] if len(sections) == 1 else None
     # of one run, first how it ended; several are first laid side by side
     first = _outcome(alone, language) if alone else _table(sections, language)
-    body = [_clean(privacy, first), _clean(privacy, _charts(drawings, language))]
+    body = [
+        _clean(privacy, _missing(left_out, language)),
+        _clean(privacy, first),
+        _clean(privacy, _charts(drawings, language)),
+    ]
     for section in sections:
         if section is not alone:
             body.append(_clean(privacy, _outcome(section, language, titled=True)))
@@ -124,6 +130,13 @@ def _header(title: str, language: str, masked: int, *, version: str, now: float)
         f'<header><h1>{html.escape(title)}</h1><span class="n-muted">{html.escape(" · ".join(said))}</span>'
         f'<button id="r-theme" type="button">{html.escape(word("theme", language))}</button></header>'
     )
+
+
+def _missing(left_out: Sequence[str], language: str) -> Iterable[str]:
+    if left_out:
+        items = "".join(f"<li>{html.escape(text)}</li>" for text in left_out)
+        title = html.escape(word("not in it", language))
+        yield f'<aside class="r-missing"><b>{title}</b><ul>{items}</ul></aside>'
 
 
 def _table(sections: Sequence[Section], language: str) -> Iterable[str]:

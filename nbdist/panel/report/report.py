@@ -12,11 +12,13 @@ from pathlib import Path
 from nbdist.errors import LaunchError, UsageMistake
 from nbdist.model import Run
 from nbdist.panel.facts import facts_of
+from nbdist.panel.report.left_out import LeftOut, left_out_texts
 from nbdist.panel.report.logs import ROOM, packed_logs
-from nbdist.panel.report.media import galleries, read_hparams
+from nbdist.panel.report.media import galleries, read_hparams, too_large
 from nbdist.panel.report.page import MARK, Section, report_html
 from nbdist.panel.report.privacy import Privacy
-from nbdist.panel.report.series import drawings, read_charts
+from nbdist.panel.report.series import drawings, read_charts, unread_prints
+from nbdist.panel.report.tags import MOST_TAGS
 from nbdist.store import RunDirectory
 
 MOST_RUNS = 32
@@ -32,6 +34,7 @@ class Report:
     size: int
     replaced: bool
     masked: int
+    left_out: Sequence[str] = ()
 
     @property
     def said(self) -> str:
@@ -40,13 +43,19 @@ class Report:
         text = f"{self.path} {done}: {max(self.size, 50_000) / 1e6:.1f} MB, opens without a network"
         if self.masked:
             text += f"; {self.masked} values that look like secrets are masked"
-        return text
+        return "\n".join([text, *(f"not in it: {what}" for what in self.left_out)])
 
 
 def write_report(
-    runs: Sequence[tuple[Run, RunDirectory]], path: Path, language: str, *, room: int = ROOM
+    runs: Sequence[tuple[Run, RunDirectory]],
+    path: Path,
+    language: str,
+    *,
+    room: int = ROOM,
+    tags: int = MOST_TAGS,
 ) -> Report:
-    """Write the runs, at least one, to one HTML file that needs nothing else. ``room``: bytes of logs.
+    """Write the runs, at least one, to one HTML file that needs nothing else. ``room``: bytes of logs,
+    ``tags``: how many of each run are drawn.
 
     Raises UsageMistake when there is no place for it at ``path``, LaunchError when it cannot be written.
     """
@@ -69,12 +78,37 @@ def write_report(
         )
         for run, directory in runs
     ]
-    drawn = drawings([(run.label, read_charts(run, directory)) for run, directory in runs])
-    page = report_html(sections, drawn, language, privacy, version=_version(), now=now).encode(
-        "utf-8", "replace"
-    )
+    charts = [read_charts(run, directory, most=tags) for run, directory in runs]
+    drawn = drawings([(run.label, one) for (run, _), one in zip(runs, charts, strict=True)])
+    left_out = [
+        LeftOut(
+            label=run.label,
+            tags=one.count,
+            dropped=one.dropped,
+            logs=section.logs,
+            records=too_large(directory),
+            unread=unread_prints(run, directory),
+            program=not section.program and _has_program(run, directory),
+        )
+        for (run, directory), one, section in zip(runs, charts, sections, strict=True)
+    ]
+    page = report_html(
+        sections,
+        drawn,
+        language,
+        privacy,
+        version=_version(),
+        now=now,
+        left_out=left_out_texts(left_out, language),
+    ).encode("utf-8", "replace")
     _put(place, page, path)
-    return Report(path=path, size=len(page), replaced=replaced, masked=privacy.masked)
+    return Report(
+        path=path,
+        size=len(page),
+        replaced=replaced,
+        masked=privacy.masked,
+        left_out=left_out_texts(left_out, "en"),
+    )
 
 
 def _check(path: Path, place: Path, label: str) -> bool:
@@ -136,8 +170,16 @@ def _homes(runs: Sequence[tuple[Run, RunDirectory]]) -> list[tuple[str, str]]:
     return found
 
 
+def _has_program(run: Run, directory: RunDirectory) -> bool:
+    """Whether there is one, which is not empty."""
+    try:
+        return directory.program(run.spec.program).stat().st_size > 0
+    except OSError:
+        return False
+
+
 def _program(run: Run, directory: RunDirectory) -> str:
-    path = directory.cell if directory.is_cell(run.spec.program) else Path(run.spec.program)
+    path = directory.program(run.spec.program)
     try:
         if path.stat().st_size > _PROGRAM_ROOM:
             return ""

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nbdist.model import Run
-from nbdist.panel.charts import Chart, Charts
-from nbdist.store import MetricsReader, RunDirectory
+from nbdist.panel.charts import Chart
+from nbdist.panel.report.tags import MOST_TAGS, TagCharts
+from nbdist.store import LogStream, MetricsReader, RunDirectory
 from nbdist.store.scraped import merge_points, printed_points
 
 _PRINTED_ROOM = 64 << 20  # bytes at the ends of all logs that are looked through for numbers
@@ -37,9 +38,9 @@ class Drawing:
     lines: tuple[Line, ...]
 
 
-def read_charts(run: Run, directory: RunDirectory) -> Charts:
-    """What the ranks logged, printed and used, in the last attempt."""
-    charts = Charts(created=run.spec.created, ranks=[rank.rank for rank in run.spec.ranks])
+def read_charts(run: Run, directory: RunDirectory, *, most: int = MOST_TAGS) -> TagCharts:
+    """What the ranks logged, printed and used, in the last attempt; of ``most`` tags."""
+    charts = TagCharts(most=most, created=run.spec.created, ranks=[rank.rank for rank in run.spec.ranks])
     for rank in run.ranks:
         files = directory.rank(rank.rank, run.attempt)
         logged: set[str] = set()
@@ -56,7 +57,14 @@ def read_charts(run: Run, directory: RunDirectory) -> Charts:
     return charts
 
 
-def drawings(runs: Sequence[tuple[str, Charts]]) -> list[Drawing]:
+def unread_prints(run: Run, directory: RunDirectory, *, room: int = _PRINTED_ROOM) -> int:
+    """Bytes at the begin of the logs that are not looked through for numbers."""
+    share = room // len(run.ranks)
+    sizes = (LogStream(directory.rank(rank.rank, run.attempt).log).size for rank in run.ranks)
+    return sum(max(0, size - share) for size in sizes) if run.spec.scrape else 0
+
+
+def drawings(runs: Sequence[tuple[str, TagCharts]]) -> list[Drawing]:
     """A chart for each tag of any of the runs, given by their labels; of one run with its band or its
     ranks, of several with a line for each."""
     if len(runs) == 1:

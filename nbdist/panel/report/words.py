@@ -51,6 +51,28 @@ _WORDS = {
         "—— {size} MB are left out here; the whole log: nbdist logs {label} --rank {rank} ——",
         "—— 此处省略 {size} MB;完整日志:nbdist logs {label} --rank {rank} ——",
     ),
+    "not in it": ("Not in this report", "本报告未收录"),
+    "tags out": (
+        "{label}: {count} of {all} metrics ({names}); all of them: nbdist board {label}",
+        "{label}:{all} 项指标中的 {count} 项({names});全部指标:nbdist board {label}",
+    ),
+    "logs out": (
+        "{label}: {size} MB from the middle of the logs (rank {ranks}); the whole log: "
+        "nbdist logs {label} --rank {rank}",
+        "{label}:日志中部的 {size} MB(进程 {ranks});完整日志:nbdist logs {label} --rank {rank}",
+    ),
+    "prints out": (
+        "{label}: curves of what is only printed, from the first {size} MB of the logs",
+        "{label}:日志开头 {size} MB 中仅由打印输出得到的曲线",
+    ),
+    "records out": (
+        "{label}: {count} files of pictures and the like, each above 256 MB; all: nbdist board {label}",
+        "{label}:{count} 个超过 256 MB 的图像等记录文件;全部内容:nbdist board {label}",
+    ),
+    "program out": (
+        "{label}: its program, which is larger than 1 MB",
+        "{label}:程序(超过 1 MB)",
+    ),
     "attempts": (
         "Attempt {count} of {count}; the logs of the others are with the run.",
         "第 {count} 次尝试(共 {count} 次);其余尝试的日志保留在运行目录中。",

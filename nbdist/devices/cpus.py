@@ -1,0 +1,12 @@
+"""The CPUs of this machine."""
+
+from __future__ import annotations
+
+import os
+
+
+def cpu_count() -> int:
+    """Those that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

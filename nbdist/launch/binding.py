@@ -1,0 +1,111 @@
+"""What binds a process to the one that starts it, and the start of a rank's.
+
+Imports next to nothing: ranks are started before their supervisor has what it needs itself (``vanguard``).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import socket
+import sys
+
+from nbdist.worker.order import CHANNEL
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+REQUESTS_TO_END = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+_PR_SET_PDEATHSIG = 1  # prctl(2)
+_PR_SET_CHILD_SUBREAPER = 36
+_libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
+
+
+def become_subreaper() -> None:
+    """Let orphans among our descendants become our children, so that none leaves the tree."""
+    if _libc is not None:
+        _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def die_with_parent(parent: int, number: signal.Signals) -> None:
+    """Let this process get a signal when ``parent`` ends, or end now if it already has.
+
+    It survives exec, and not fork. Elsewhere than on Linux there is no such thing.
+    """
+    if _libc is None:
+        return
+    _libc.prctl(_PR_SET_PDEATHSIG, int(number), 0, 0, 0)
+    if os.getppid() != parent:
+        # it died between the fork and the call
+        os._exit(127)
+
+
+def become_child(parent: int) -> None:
+    """In a forked child of ``parent``, before exec: a session of its own, no signal handlers of ours, and
+    an end with its parent."""
+    signal.set_wakeup_fd(-1)
+    os.setsid()
+    die_with_parent(parent, signal.SIGKILL)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD, signal.SIGPIPE):
+        # ignored signals would be inherited through exec; python ignores SIGPIPE by itself
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+def start_process(
+    arguments: Sequence[str], *, environment: Mapping[str, str], cwd: str, log: str
+) -> tuple[int, socket.socket]:
+    """Start the process of a rank, in a session of its own with its output straight into its log.
+
+    Returns its pid and our end of its socket, at whose other end it waits for its order. Raises OSError.
+
+    It is forked here, in a process with one thread, and not by ``subprocess``: the parent-death
+    signal has to be armed between fork and exec, and belongs to the thread that forked.
+    """
+    ours, theirs = socket.socketpair()
+    parent = os.getpid()
+    try:
+        output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        # until it has its own handlers, a signal to the child would run ours, and tell us of it
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        try:
+            pid = os.fork()
+            if pid == 0:
+                _become(arguments, environment, cwd, output, theirs.fileno(), parent)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+            os.close(output)
+    except BaseException:
+        ours.close()
+        raise
+    finally:
+        theirs.close()
+    return pid, ours
+
+
+def _become(
+    arguments: Sequence[str], environment: Mapping[str, str], cwd: str, log: int, channel: int, parent: int
+) -> None:
+    """In the child: never returns."""
+    try:
+        become_child(parent)
+        null = os.open(os.devnull, os.O_RDONLY)
+        saved = os.dup2(channel, _above(CHANNEL, channel), inheritable=False)
+        os.dup2(null, 0)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        os.dup2(saved, CHANNEL)
+        os.chdir(cwd)
+        os.execve(arguments[0], [*arguments], dict(environment))
+    except BaseException as error:  # noqa: BLE001 - the top of a process: said in its log
+        os.write(log, f"nbdist: rank {arguments[-1]} could not be started: {error}\n".encode())
+    finally:
+        os._exit(127)
+
+
+def _above(low: int, other: int) -> int:
+    """A descriptor that neither the standard streams nor ``low`` will overwrite."""
+    return max(low, other) + 64

@@ -1,0 +1,108 @@
+"""What stands behind one option, read. Each raises UsageMistake, which says how the value is written."""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+from nbdist.errors import UsageMistake
+
+_MOST_RANKS = 1024
+
+
+def nproc(text: str) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        raise UsageMistake(f"-n {text}: that is not a number of ranks: write  -n 2") from None
+    if number > _MOST_RANKS:
+        raise UsageMistake(f"-n {number}: one machine gets at most {_MOST_RANKS} ranks: write  -n 2")
+    if number < 1:
+        raise UsageMistake(f"-n {number} starts no rank: write  -n 1  or more")
+    return number
+
+
+def gpus(text: str) -> tuple[int, ...] | str:
+    if text == "all":
+        return "all"
+    try:
+        ids = tuple(int(part) for part in text.strip("\"'").split(",") if part.strip())
+    except ValueError:
+        ids = ()
+    if not ids or min(ids) < 0:
+        raise UsageMistake(
+            f"--gpus {text}: give GPU ids as nvidia-smi shows them:  --gpus 0,1  or  --gpus all"
+        )
+    if len(set(ids)) < len(ids):
+        raise UsageMistake(f"--gpus {text} names a GPU twice: give each id once")
+    return ids
+
+
+_UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def parse_duration(text: str) -> float:
+    """Seconds in ``90``, ``90s``, ``5m``, ``1.5h`` or ``1h30m``. Raises UsageMistake."""
+    parts = re.findall(r"(\d+(?:\.\d+)?)([smhd]?)", text)
+    seconds = sum(float(number) * _UNITS[unit] for number, unit in parts)
+    if "".join(number + unit for number, unit in parts) != text or seconds <= 0:
+        raise UsageMistake(f"--timeout {text}: write a time such as  --timeout 90s, 5m  or  1h30m")
+    return seconds
+
+
+def hang_after(text: str) -> float:
+    """Seconds; 0 for ``off``."""
+    if text in ("off", "0"):
+        return 0.0
+    try:
+        return parse_duration(text)
+    except UsageMistake:
+        raise UsageMistake(
+            f"--hang-after {text}: write a time such as  --hang-after 90s  or 5m; --hang-after off for never"
+        ) from None
+
+
+def retries(text: str) -> int:
+    if not text.isdigit():
+        raise UsageMistake(f"--retries {text}: write a number of times, for example  --retries 2")
+    return int(text)
+
+
+def env(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", key):
+        raise UsageMistake(f"--env {text}: write  --env NAME=VALUE")
+    return key, value
+
+
+def args(text: str) -> tuple[str, ...]:
+    try:
+        return tuple(shlex.split(text))
+    except ValueError as error:
+        raise UsageMistake(f'--args {text!r}: {error}; write  --args "--lr 0.1"') from None
+
+
+def wait(text: str) -> float:
+    try:
+        return parse_duration(text)
+    except UsageMistake:
+        raise UsageMistake(f"--wait {text}: write a time such as  --wait 90s, 5m  or  1h30m") from None
+
+
+def ranks_to_show(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise UsageMistake(f"--show-ranks {text}: write ranks of this machine:  --show-ranks 0,1") from None
+
+
+def slug(text: str) -> str:
+    """``text`` as the name of a run, which is part of a path; empty when nothing of it can be."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:40].strip("-")
+
+
+def name(text: str) -> str:
+    given = slug(text)
+    if not given:
+        raise UsageMistake(f"--name {text!r}: a name needs a letter or digit:  --name lenet")
+    return given

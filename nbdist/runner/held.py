@@ -1,0 +1,180 @@
+"""Allocations in hand: which there are, how each stands in words, and whether a run fits into one."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from dataclasses import dataclass
+
+from nbdist import config, processes
+from nbdist.errors import LaunchError
+from nbdist.model import RunSpec
+from nbdist.schedulers import slurm_alloc
+from nbdist.schedulers.engine import Phase
+from nbdist.schedulers.slurm_alloc import Standing
+from nbdist.store.allocations import Allocation, AllocationDirectory, allocations
+
+_ANSWER = 2.0
+# what Slurm says of a job without a limit of time
+_FOR_EVER = re.compile(r"UNLIMITED|NOT_SET|INVALID|36\d-")
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """An allocation of this user that is not over, as far as its files say."""
+
+    directory: AllocationDirectory
+    about: Allocation
+
+    @property
+    def job(self) -> str:
+        return self.directory.number()
+
+    @property
+    def ours(self) -> bool:
+        """Whether runs of this process may begin in it: it has made it, or it is nobody's."""
+        return self.about.owner is None or self.about.owner == processes.identify(os.getpid())
+
+    @property
+    def ready(self) -> bool:
+        """Whether its nodes are there, and wait."""
+        return all(self.directory.place(node) is not None for node in range(self.about.nodes))
+
+    @property
+    def size(self) -> str:
+        """``2 nodes of 1 CPU rank``."""
+        kind = f"GPU{'s' if self.about.per_node > 1 else ''}" if self.about.gpus else "CPU"
+        ranks = kind if self.about.gpus else f"{kind} rank{'s' if self.about.per_node > 1 else ''}"
+        return f"{count_nodes(self.about.nodes)} of {self.about.per_node} {ranks}"
+
+
+def held() -> list[Held]:
+    """Every allocation of this user that nobody has ended, the newest first."""
+    found = []
+    for directory in allocations(config.home()):
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            if not directory.why_over() and directory.number():
+                found.append(Held(directory, directory.read()))
+    return found
+
+
+def choose_allocation(spec: RunSpec) -> tuple[AllocationDirectory | None, str]:
+    """Where a run begins at once. None where it goes to the queue, and why, where that is a question."""
+    if spec.engine != "slurm":
+        return None, ""
+    said = ""
+    for one in held():
+        if not one.ours:
+            continue
+        if not (problem := mismatch(one.about, spec) or _unready(one)):
+            return one.directory, f"begins in the allocation {one.job}"
+        said = said or f"not in the allocation {one.job}: {problem}; the run goes to Slurm's queue"
+    return None, said
+
+
+def mismatch(about: Allocation, spec: RunSpec) -> str:
+    """Why a run does not fit into an allocation, and what to type instead; empty when it does."""
+    gpus = any(rank.device.kind == "gpu" for rank in spec.ranks)
+    per_node = len(spec.ranks) // spec.nodes
+    if spec.nodes > about.nodes:
+        asked = count_nodes(spec.nodes)
+        return f"it asks for {asked}, the allocation has {about.nodes} (--nodes {about.nodes} fits)"
+    if gpus and not about.gpus:
+        return "it asks for GPUs, the allocation has none (-n instead of --gpus fits)"
+    if per_node > about.per_node:
+        flag = "--gpus" if gpus else "-n"
+        return (
+            f"it asks for {per_node} {'GPUs' if gpus else 'ranks'} on each node, the allocation has "
+            f"{about.per_node} ({flag} {about.per_node} fits)"
+        )
+    if other := [option for option in spec.engine_options if option not in about.options]:
+        return f"it asks for --slurm {','.join(other)}, the allocation was not made so (leave it out)"
+    if spec.python != about.python:
+        return f"it runs {spec.python}, the allocation {about.python}"
+    return ""
+
+
+def describe_allocations() -> list[str]:
+    """Each allocation of this user in a line."""
+    said = []
+    for one in held():
+        try:
+            standing = slurm_alloc.stand(one.job, one.about.nodes)
+        except LaunchError as error:
+            said.append(f"allocation {one.job}: {error}")
+            continue
+        if standing.status.phase in (Phase.OVER, Phase.FORGOTTEN):
+            note_end(one, standing)
+            said.append(f"allocation {one.job} has ended: {one.directory.why_over()}")
+        else:
+            said.append(_describe(one, standing))
+    return said
+
+
+def note_end(one: Held, standing: Standing) -> None:
+    with contextlib.suppress(OSError):
+        one.directory.end(standing.status.reason or "Slurm no longer knows it")
+
+
+def _describe(one: Held, standing: Standing) -> str:
+    status, about = standing.status, one.about
+    whose = "" if one.ours else ", of another notebook"
+    kept = ", kept when the kernel ends" if about.owner is None else ""
+    rules = f"released after {_duration(about.idle)} without a run{kept}{whose}"
+    if status.phase is Phase.WAITING:
+        why = status.reason or "no reason given"
+        return f"allocation {one.job}: {one.size}, waits in the queue: {why}; {rules}"
+    if status.phase is Phase.UNKNOWN:
+        return f"allocation {one.job}: {one.size}; {status.reason}"
+    since = f" since {standing.since.replace('T', ' ')}" if standing.since else ""
+    left = f", time left {standing.left}" if standing.left and not _FOR_EVER.match(standing.left) else ""
+    return f"allocation {one.job}: {one.size} ({status.nodes}){since}{left}; {_use(one)}; {rules}"
+
+
+def _use(one: Held) -> str:
+    try:
+        there, idle = _tenants(one)
+    except LaunchError:
+        return "its nodes are getting ready" if not one.ready else "its nodes do not answer"
+    return f"runs {', '.join(there)}" if there else f"idle for {_duration(idle)}"
+
+
+def _unready(one: Held) -> str:
+    """Why no run can begin in it now."""
+    if one.ready:
+        try:
+            names, _ = _tenants(one)
+        except LaunchError as error:
+            problem = str(error)
+        else:
+            return f"it is busy with {', '.join(names)}" if names else ""
+    else:
+        problem = "its nodes are getting ready"
+    standing = slurm_alloc.stand(one.job, one.about.nodes)
+    if standing.status.phase in (Phase.OVER, Phase.FORGOTTEN):
+        note_end(one, standing)
+        return f"it has ended ({one.directory.why_over()})"
+    if standing.status.phase is Phase.WAITING:
+        return f"it waits in the queue ({standing.status.reason})"
+    return problem
+
+
+def _tenants(one: Held) -> tuple[list[str], float]:
+    """The names of the runs in it, and for how many seconds there have been none. Raises LaunchError."""
+    from nbdist.launch.allocated import ask  # most notebooks have no allocation
+
+    answer = ask(one.directory, 0, {"kind": "tenants"}, limit=_ANSWER)
+    # behind the date and the time
+    names = [os.path.basename(str(tenant["run"])).split("-", 2)[-1] for tenant in answer["tenants"]]
+    return names, float(answer["idle"])
+
+
+def count_nodes(count: int) -> str:
+    return f"{count} node{'s' if count > 1 else ''}"
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:g} h"

@@ -1,0 +1,131 @@
+"""Ray, by its Jobs API alone: no package of Ray's is needed here, nor in the Python of the ranks.
+
+A job is one process on Ray's side (``ray_driver``) that takes the nodes and starts a supervisor on each. What
+it is asked to do stands in a shell line, as Ray wants it; every word of that is quoted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from nbdist import config
+from nbdist.errors import LaunchError
+from nbdist.model import RunSpec
+from nbdist.schedulers.engine import JobStatus, Phase
+from nbdist.schedulers.ray_address import find_token
+from nbdist.schedulers.ray_api import RayApi, RayUnreachable
+from nbdist.schedulers.ray_sealing import fresh_key, seal
+from nbdist.schedulers.ray_words import TROUBLE, last_said, status_of
+from nbdist.store.paths import RunDirectory, write_private
+
+DRIVER = Path(__file__).parent / "ray_driver.py"
+SEAL = "NBDIST_SEAL"
+
+_ADDRESS = "address="
+_CHECK = (
+    "import sys,importlib.metadata as m;sys.exit(m.version('ray')!=sys.argv[1] or sys.version_info<(3,10))"
+)
+_SHARE = "the machines have to share it at the same path, for example  %env NBDIST_HOME=~/nbdist"
+
+# what tells of this machine or of who works at it, and what another engine or a Jupyter has set here
+_STAYS = frozenset(
+    {"CUDA_VISIBLE_DEVICES", "DISPLAY", "HOME", "HOSTNAME", "LOGNAME", "OLDPWD", "PWD", "SHELL", "SHLVL"}
+    | {"TERM", "TMPDIR", "USER", "_"}
+)
+_STAYS_ALL = ("RAY_", "SLURM", "SBATCH_", "SRUN_", "PMI_", "PMIX_", "JPY_", "JUPYTER", "SSH_", "XDG_")
+
+
+class Ray:
+    """An engine (``Engine``). ``options`` hold its address."""
+
+    name = "ray"
+    signals = False
+    linger = config.INTERRUPT_GRACE + config.TERMINATE_GRACE + 6.0
+
+    def __init__(self, options: Sequence[str] = ()) -> None:
+        found = [option for option in options if option.startswith(_ADDRESS)]
+        if not found:
+            raise LaunchError("the run does not say which Ray it is on")
+        self._address = found[0].removeprefix(_ADDRESS)
+        self._starts = ""
+
+    def submit(self, directory: RunDirectory, spec: RunSpec, environment: Mapping[str, str]) -> str:
+        api = RayApi(self._address, find_token(environment))
+        version = api.version()
+        job, key = f"nbdist-{directory.run_id}", fresh_key()
+        # Ray shows everybody on its dashboard what a job is given: what may be secret goes another way
+        write_private(directory.job_environment, seal(carried(environment, spec.environment), key))
+        try:
+            api.submit(job, entrypoint(directory, spec, version), {SEAL: key})
+        except RayUnreachable:
+            # it may have heard all of it
+            with contextlib.suppress(LaunchError):
+                if api.job(job) is not None:
+                    return job
+            raise
+        return job
+
+    def status(self, job: str, spec: RunSpec) -> JobStatus:
+        api = self._api()
+        answer = api.job(job)
+        if answer is None:
+            return JobStatus(phase=Phase.FORGOTTEN)
+        # a job that has its nodes has no more to say, unless it may wait for nodes again
+        log = self._starts if answer.get("status") == "RUNNING" and not spec.retries else ""
+        if not log and answer.get("status") in ("RUNNING", "FAILED"):
+            log = api.log(job)
+        status = status_of(answer, log, job)
+        if status.phase is Phase.RUNNING:
+            self._starts = "".join(last_said(log))
+        return status
+
+    def stop(self, job: str, *, kindly: bool) -> bool:
+        """Ray ends a job within three seconds; the supervisors then end by themselves."""
+        return not kindly and self._api().stop(job)
+
+    def _api(self) -> RayApi:
+        return RayApi(self._address, find_token(os.environ))
+
+
+def address_option(address: str) -> str:
+    """How a run's spec keeps where its Ray is."""
+    return f"{_ADDRESS}{address}"
+
+
+def carried(environment: Mapping[str, str], asked: Mapping[str, str]) -> dict[str, str]:
+    """What goes to the nodes of the environment here: not what belongs to this machine, nor what lets one in
+    at Ray's, unless the user ``asked`` for it."""
+    return {
+        name: value
+        for name, value in environment.items()
+        if name in asked or not (name in _STAYS or name.startswith(_STAYS_ALL))
+    }
+
+
+def entrypoint(directory: RunDirectory, spec: RunSpec, version: str) -> str:
+    """The shell line that Ray runs: the first Python that has its own Ray runs the driver."""
+    return "; ".join(
+        [
+            _need(directory.spec, f"Ray's head does not see the run's directory, {directory.path}: {_SHARE}"),
+            _need(DRIVER, f"Ray's head does not see nbdist, {DRIVER.parents[1]}: {_SHARE}"),
+            f"for python in python3 python {shlex.quote(spec.python)}",
+            f'do if "$python" -c {shlex.quote(_CHECK)} {shlex.quote(version)} 2>/dev/null',
+            f'then exec "$python" -u {shlex.quote(str(DRIVER))} {shlex.quote(str(directory.path))}',
+            "fi",
+            "done",
+            _say(f"no python3 or python on Ray's head has ray {version}, nor has {spec.python}"),
+            "exit 1",
+        ]
+    )
+
+
+def _need(path: Path, words: str) -> str:
+    return f"[ -r {shlex.quote(str(path))} ] || {{ {_say(words)}; exit 1; }}"
+
+
+def _say(words: str) -> str:
+    return f"echo {shlex.quote(TROUBLE + words)}"

@@ -1,0 +1,168 @@
+"""Allocations that are kept warm: nodes of an engine which wait for runs. The only place that knows their
+files, below ``<home>/allocations/<id>/``, which the nodes see, too."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from nbdist.model import ProcessId
+from nbdist.store.paths import make_private, write_private
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allocation:
+    """What was asked for: on each of ``nodes`` nodes ``per_node`` ranks, each with a GPU where ``gpus``.
+
+    ``idle`` is after how many seconds without a run it is released. It is released with ``owner``, a process
+    of ``host``, unless it is nobody's. ``options`` are what the user told the engine.
+    """
+
+    engine: str
+    nodes: int
+    per_node: int
+    gpus: bool
+    idle: float
+    python: str
+    created: float
+    options: tuple[str, ...] = ()
+    owner: ProcessId | None = None
+    host: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodePlace:
+    """Where the attendant of a node listens, and the address by which the other nodes reach it."""
+
+    node: int
+    host: str
+    address: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class AllocationDirectory:
+    """The files of one allocation."""
+
+    path: Path
+
+    @property
+    def about(self) -> Path:
+        return self.path / "allocation.json"
+
+    @property
+    def job(self) -> Path:
+        """What the engine calls it: there once it was asked for."""
+        return self.path / "job.json"
+
+    @property
+    def key(self) -> Path:
+        """By which the attendants know who may start a run: a secret of this user."""
+        return self.path / "key"
+
+    @property
+    def places(self) -> Path:
+        """One file a node, when its attendant listens."""
+        return self.path / "nodes"
+
+    @property
+    def over(self) -> Path:
+        """Why it is over: there as soon as somebody has decided that."""
+        return self.path / "over.json"
+
+    @property
+    def pulse(self) -> Path:
+        """Touched again and again while its owner lives."""
+        return self.path / "pulse"
+
+    @property
+    def job_script(self) -> Path:
+        return self.path / "job.sh"
+
+    @property
+    def job_log(self) -> Path:
+        return self.path / "job.log"
+
+    @property
+    def log(self) -> Path:
+        """What the process that looks after it had to say."""
+        return self.path / "caretaker.log"
+
+    def read(self) -> Allocation:
+        """Raises OSError, ValueError, KeyError or TypeError when it is none."""
+        data = json.loads(self.about.read_text(encoding="utf-8"))
+        known = _known(Allocation, data)
+        known["options"] = tuple(data.get("options", ()))
+        owner = data.get("owner")
+        known["owner"] = ProcessId(**owner) if owner else None
+        return Allocation(**known)
+
+    def number(self) -> str:
+        """What the engine calls it; empty before it was asked for."""
+        try:
+            return str(json.loads(self.job.read_text(encoding="utf-8"))["job"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return ""
+
+    def environment(self) -> dict[str, str]:
+        """What leads to the engine that has it."""
+        try:
+            found = json.loads(self.job.read_text(encoding="utf-8"))["environment"]
+        except (OSError, ValueError, KeyError, TypeError):
+            return {}
+        return {str(key): str(value) for key, value in found.items()}
+
+    def put_job(self, job: str, environment: Mapping[str, str]) -> None:
+        """Raises OSError."""
+        write_private(self.job, json.dumps({"job": job, "environment": dict(environment)}))
+
+    def place(self, node: int) -> NodePlace | None:
+        """Where a node can be reached; None before its attendant listens."""
+        try:
+            return NodePlace(**json.loads((self.places / f"{node}.json").read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError):
+            return None
+
+    def put_place(self, place: NodePlace) -> None:
+        """Raises OSError."""
+        write_private(self.places / f"{place.node}.json", json.dumps(asdict(place)))
+
+    def why_over(self) -> str:
+        """Why it was released; empty while nobody has."""
+        try:
+            return str(json.loads(self.over.read_text(encoding="utf-8"))["reason"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return ""
+
+    def end(self, reason: str) -> None:
+        """Say why it is over, unless somebody has said so before. Raises OSError."""
+        if not self.why_over():
+            write_private(self.over, json.dumps({"reason": reason}))
+
+
+def make_allocation(home: Path, name: str, about: Allocation) -> AllocationDirectory:
+    """A new one, with a key of its own. Raises OSError."""
+    directory = AllocationDirectory(home / "allocations" / name)
+    make_private(directory.places)
+    write_private(directory.key, os.urandom(32).hex())
+    write_private(directory.about, json.dumps(asdict(about)))
+    directory.pulse.touch(mode=0o600)
+    return directory
+
+
+def allocations(home: Path) -> list[AllocationDirectory]:
+    """All that are there, the newest first."""
+    try:
+        names = sorted(os.listdir(home / "allocations"), reverse=True)
+    except OSError:
+        return []
+    return [AllocationDirectory(home / "allocations" / name) for name in names]
+
+
+def _known(cls: type, data: Mapping[str, Any]) -> dict[str, Any]:
+    names = {field.name for field in fields(cls)}
+    return {name: value for name, value in data.items() if name in names}

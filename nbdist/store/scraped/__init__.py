@@ -1,0 +1,8 @@
+"""The metrics that a rank only prints, read from its log as points: same values as ``nbdist.log``'s."""
+
+from nbdist.store.scraped.line import lines_with_cues, read_line
+from nbdist.store.scraped.log import ScrapedMetrics
+from nbdist.store.scraped.names import tag_of
+from nbdist.store.scraped.points import merge_points, printed_points
+
+__all__ = ["ScrapedMetrics", "lines_with_cues", "merge_points", "printed_points", "read_line", "tag_of"]

@@ -1,0 +1,177 @@
+"""What a line of a training log says: its metrics, and where training stands.
+
+A line is read where it names a metric (``loss``, ``acc``, ``ppl``, …) and a number behind it. A setting
+(``lr``, ``grad_norm``, throughput, …: COMPANIONS) is read beside a metric or behind a step; any other
+name only in a progress bar's postfix, a dict, or a list joined by " - " or " | ", and only where a metric
+stands in it too. What looks like a configuration, a call or source code says nothing. In doubt: nothing.
+
+A line or bar that says whose numbers it has passes that on: ``Test set: Average loss`` is
+``test_average_loss``, ``val Loss: 0.2 Acc: 0.9`` is ``val_loss`` and ``val_acc``.
+
+Nothing here remembers a line; steps are counted in ``position``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from nbdist.store.scraped.names import has_metric, is_companion, may_be_listed, tag_of
+from nbdist.store.scraped.pairs import ITEM, PAIR, metrics_in, number
+from nbdist.store.scraped.phases import PHASE, in_phase, phase_before
+from nbdist.store.scraped.place import EPOCH, Place, place_in
+
+CUES = (b"loss", b"acc", b"epoch", b"step", b"iter", b"eval", b"ppl", b"auc", b"reward", "损失".encode())
+"""A line without any of these, in small letters, is not looked at: what makes ordinary lines cheap."""
+
+_LONGEST = 4096
+_CHINESE = (
+    ("训练", " train "),
+    ("验证", " val "),
+    ("测试", " test "),
+    ("损失", " loss "),
+    ("准确率", " acc "),
+    ("学习率", " lr "),
+    ("轮次", " epoch "),
+    ("\uff1a", ":"),
+    ("\uff0c", ","),
+)
+_DICT = re.compile(r"\{[^{}]*\}")
+_LISTED = re.compile(r" - | \| ")
+_BAR = re.compile(
+    r"(?P<about>[^\r\n|]*?)(?::\s+|^\s*)(?:\d+%\|[^|]*\|\s*|\|[^|]*\|\s*)?"
+    r"(?P<at>\d+)(?:/(?P<of>\d+|\?)|[a-z]+)\s+\[(?:\d+:)?\d+:\d+(?:<[^,\]]*)?,\s*[^,\]]*"
+    r"(?:,\s*(?P<postfix>(?:[^\[\]]|\[[^\[\]]*\])*))?\]",
+)
+"""tqdm's bar, Lightning's and Hugging Face's with it."""
+
+_ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x08+")
+_CALL = re.compile(r"\w\((?<!tensor\()(?<!array\()\w+=")
+_CODE = re.compile(r"\s*(?:file \"|>>>|def |class |import |from |print\(|return\b)")
+# a line without any of these has no metric, whatever stands in it
+_NAMED = re.compile(
+    r"loss|acc|f1|auc|auroc|ppl|perplexity|map|iou|top[15]|rmse|mse|mae|bleu|rouge|wer|nll|psnr|reward"
+    r"|err(?:or)?_rate|lr|learning|gnorm|norm"
+)
+_CONFIGURED = re.compile(
+    r"(?<![\w-])(?:(?:batch|hidden|world|vocab|image|patch|block)[_-](?:size|dim)|num[_-]\w+|weight[_-]decay"
+    r"|momentum|seed|dropout|optimizer|epochs|max[_-]\w+|warmup\w*|gradient_accumulation\w*|save_\w+|log_\w+"
+    r"|output_dir|resume|device|dtype|betas|eps|n_\w+|cosine\w*|fp16|bf16)['\"]?\s*[:=](?!=)",
+)
+_IN_CIFAR = re.compile(r"accuracy of the (?:network|model) on the [\d,]+ test images:\s*(\d+(?:\.\d+)?)\s*%")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """What one line says. ``phase`` is "val", "test" or "eval" where its numbers are not training's.
+
+    ``bar`` is the description of a progress bar, whose next state replaces this one; None for a line.
+    """
+
+    values: Mapping[str, float]
+    place: Place = field(default_factory=Place)
+    phase: str = ""
+    bar: str | None = None
+
+
+def lines_with_cues(data: bytes) -> list[tuple[int, int]]:
+    """Where the lines of ``data`` lie that may say something: start and end, without the newline."""
+    small = data.lower()
+    found: dict[int, int] = {}
+    for cue in CUES:
+        at = small.find(cue)
+        while at >= 0:
+            end = small.find(b"\n", at)
+            if end < 0:
+                end = len(data)
+            found[small.rfind(b"\n", 0, at) + 1] = end
+            at = small.find(cue, end)
+    return sorted(found.items())
+
+
+def read_line(line: str, *, phase: str = "") -> Reading | None:
+    """What ``line`` says; None when that is nothing. ``phase`` is that of the lines before it.
+
+    A line with an epoch and no metric is a Reading without values.
+    """
+    if len(line) > _LONGEST:
+        return None
+    text = _plain(line).lower()
+    if "[" in text and ("/s" in text or "s/" in text) and (bar := _BAR.match(text)) is not None:
+        return _of_bar(bar, phase)
+    named = _NAMED.search(text) is not None
+    if not named and "epoch" not in text:
+        return None
+    if _CODE.match(text) or ("=" in text and "(" in text and _CALL.search(text)):
+        return None
+    place = place_in(text)
+    values: Mapping[str, float] = {}
+    if named and (items := _DICT.search(text)) is not None:
+        values = _of_dict(text, items[0])
+        phase = phase or phase_before(text[: items.start()])
+    elif named:
+        values, phase = _of_text(text, place, phase)
+    if not values and place.epoch is None:
+        return None
+    return Reading(values=in_phase(values, phase), place=place, phase=phase)
+
+
+def _plain(line: str) -> str:
+    if "\x1b" in line or "\x08" in line:
+        line = _ANSI.sub("", line)
+    if not line.isascii():
+        for chinese, english in _CHINESE:
+            line = line.replace(chinese, english)
+    return line
+
+
+def _of_bar(bar: re.Match[str], phase: str) -> Reading | None:
+    about = bar["about"].strip()
+    named = EPOCH.search(about)
+    place = Place(
+        epoch=float(named["epoch"]) if named else None,
+        epochs=int(named["epochs"]) if named and named["epochs"] else None,
+        at=int(bar["at"]),
+        of=int(bar["of"]) if (bar["of"] or "?") != "?" else None,
+        unit="bar",
+    )
+    phase = phase_before(about) or phase
+    # the description may hold the metrics too: "loss 0.0612:  48%|…"
+    values = dict(metrics_in(f"{about}, {bar['postfix'] or ''}", listed=True))
+    if not has_metric(values):
+        values = {}
+    return Reading(values=in_phase(values, phase), place=place, phase=phase, bar=about)
+
+
+def _of_dict(text: str, items: str) -> dict[str, float]:
+    if _CONFIGURED.search(text):
+        return {}
+    pairs = ((tag_of(found["name"]), number(found)) for found in ITEM.finditer(items))
+    values = {tag: value for tag, value in pairs if value is not None and may_be_listed(tag)}
+    return values if has_metric(values) else {}
+
+
+def _of_text(text: str, place: Place, phase: str) -> tuple[dict[str, float], str]:
+    """The metrics of a line of words, and whose they are."""
+    counted = place.at is not None
+    told = counted or place.epoch is not None
+    if (found := _IN_CIFAR.search(text)) is not None:
+        return {"test_accuracy": float(found[1])}, phase or "test"
+    listed = len(_LISTED.findall(text)) > 1
+    values = dict(metrics_in(text, listed=listed, exact=not told))
+    if not has_metric(values):
+        # a step and a companion are enough, a name that nobody knows is not
+        values = {tag: value for tag, value in values.items() if counted and is_companion(tag)}
+    if not values:
+        return {}, phase
+    if (not counted and _CONFIGURED.search(text)) or (not told and _is_prose(text)):
+        return {}, phase
+    if not phase and PHASE.search(text) and (first := PAIR.search(text)) is not None:
+        phase = phase_before(text[: first.start()])
+    return values, phase
+
+
+def _is_prose(text: str) -> bool:
+    """Whether a line that tells no step is a sentence, or indented as the source under a traceback is."""
+    return text.startswith("    ") or len(re.findall(r"[a-z]{3,}", text)) > 12
