@@ -12,7 +12,7 @@ STATIC := nbdist/panel/static/panel.js
 PADDLE := paddlepaddle==3.3.1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo lab test test-faults test-diagnosis check format browser hosts slurm cluster-demo bench-launch bench-panel bench-diagnosis bench-faults bench-metrics bench-server fuzz-server clean
+.PHONY: help demo lab test test-warm test-faults test-diagnosis check format browser hosts slurm cluster-demo bench-launch bench-panel bench-diagnosis bench-faults bench-metrics bench-server bench-scale fuzz-server clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -59,6 +59,14 @@ TEST_JOBS ?= 2
 test: $(VENV)/.ready $(STATIC) browser hosts slurm check  ## check and test everything
 	@[ -n "$(NBDIST_PROGRAMS)" ] || echo "*** NBDIST_PROGRAMS is not set: the tutorials' programs are NOT run ***"
 	NBDIST_DIAGNOSIS=all $(BIN)/python -m pytest -n $(TEST_JOBS) --no-loadscope-reorder $(PYTEST_ARGS)
+	NBDIST_WARM=always $(BIN)/python -m pytest -n $(TEST_JOBS) -q $(WARM_ROUND)
+
+# Every run of these on ranks that have waited. What they test is the program's view, and how ranks end.
+WARM_ROUND := tests/runner/test_cells.py tests/runner/test_torch.py tests/faults/test_a_rank_dies.py
+WARM_TESTS := tests/runner tests/worker tests/magics tests/launch tests/diagnosis tests/faults tests/panel tests/tutorials
+
+test-warm: $(VENV)/.ready $(STATIC)  ## test every kind of run on ranks that have waited
+	NBDIST_WARM=always $(BIN)/python -m pytest -n $(TEST_JOBS) -p no:cacheprovider $(WARM_TESTS) $(PYTEST_ARGS)
 
 test-faults: $(VENV)/.ready $(STATIC)  ## break runs in every way that is known, 20 times each
 	NBDIST_FAULT_ROUNDS=20 $(BIN)/python -m pytest tests/faults -p no:cacheprovider $(PYTEST_ARGS)
@@ -89,17 +97,18 @@ browser:
 	fi
 
 # The tests of Slurm bring up one of their own, as an ordinary user, from the system's packages.
+SLURM_PACKAGES := slurm-wlm slurm-client munge slurmdbd mariadb-server-core mariadb-client-core
 slurm:
-	@if command -v sbatch >/dev/null && { command -v slurmctld || [ -x /usr/sbin/slurmctld ]; } >/dev/null; then :; \
+	@if PATH="$$PATH:/usr/sbin"; command -v sbatch >/dev/null && command -v slurmctld >/dev/null && command -v slurmdbd >/dev/null; then :; \
 	elif command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
-	  apt-get -qq update && apt-get -qq install -y --no-install-recommends slurm-wlm slurm-client munge >/dev/null; \
+	  apt-get -qq update && apt-get -qq install -y --no-install-recommends $(SLURM_PACKAGES) >/dev/null; \
 	elif command -v apt-get >/dev/null && sudo -n true 2>/dev/null; then \
-	  sudo apt-get -qq update && sudo apt-get -qq install -y --no-install-recommends slurm-wlm slurm-client munge >/dev/null; \
+	  sudo apt-get -qq update && sudo apt-get -qq install -y --no-install-recommends $(SLURM_PACKAGES) >/dev/null; \
 	else \
 	  echo "*** no Slurm and no right to install it: runs on Slurm are NOT tested ***"; \
 	fi
 
-cluster-demo: $(VENV)/.ready slurm  ## a training on two nodes of a Slurm that it brings up itself
+cluster-demo: $(VENV)/.ready slurm  ## run notebooks/07-several-machines.ipynb on a Slurm that it brings up itself
 	$(BIN)/python -m tests.schedulers.cluster $(BIN)/python -m tests.schedulers.demo
 
 # The tests behind hosts need JupyterHub's proxy, which is Node's, and nginx.
@@ -140,6 +149,9 @@ bench-metrics: .venv-bench/.ready  ## what a scalar costs a rank, against other 
 
 bench-server: $(VENV)/.ready  ## what the server extension costs a Jupyter server, and how soon it answers
 	$(BIN)/python benchmarks/server.py $(BENCH_ARGS)
+
+bench-scale: $(VENV)/.ready  ## what a run of up to 1,024 ranks costs those who look at it
+	$(BIN)/python benchmarks/scale.py $(BENCH_ARGS)
 
 fuzz-server: $(VENV)/.ready  ## ask the server extension what its openapi.yaml allows and what it does not
 	NBDIST_FUZZ_EXAMPLES=300 $(BIN)/python -m pytest tests/server/test_fuzz.py --timeout 3600 -p no:cacheprovider

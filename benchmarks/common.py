@@ -115,6 +115,12 @@ class Samples:
         ratios = self.ratios(case, metric, vs)
         return statistics.median(ratios) if ratios else None
 
+    def differences(self, case: str, metric: str, vs: str, vs_metric: str) -> list[float]:
+        """`case` - `vs` in every round that has both."""
+        mine = self._taken.get((case, metric), {})
+        theirs = self._taken.get((vs, vs_metric), {})
+        return [mine[n] - theirs[n] for n in mine.keys() & theirs.keys()]
+
     def rows(self, baselines: Mapping[str, Sequence[str]]) -> list[Row]:
         """`baselines`: for each case, the cases it is compared with."""
         return [

@@ -1,4 +1,4 @@
-"""The cases of launch.py: the programs that become two ranks, and how each launcher is used.
+"""The cases of launch.py: the programs that become ranks, and how each launcher is used.
 
 This module alone knows the peers. Each is used as its documentation says, in a fresh kernel, and
 given the best it can have: a free port, a script already written, a wait until it can listen.
@@ -78,14 +78,15 @@ for rank in ranks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """Where one cell of one round leaves its files, and the port it may use."""
+    """Where one cell of one round leaves its files, the port it may use, and how many ranks it becomes."""
 
     directory: Path
     port: int
+    ranks: int = RANKS
 
     @classmethod
-    def new(cls, directory: Path) -> Site:
-        site = cls(directory=directory, port=free_port())
+    def new(cls, directory: Path, ranks: int = RANKS) -> Site:
+        site = cls(directory=directory, port=free_port(), ranks=ranks)
         site.stamps.mkdir(parents=True)
         return site
 
@@ -95,11 +96,11 @@ class Site:
 
     def torch(self, *, keep_group: bool = False) -> str:
         """`keep_group`: in a session that lives on, later cells use the same process group."""
-        program = TORCH.format(stamps=self.stamps, ranks=RANKS)
+        program = TORCH.format(stamps=self.stamps, ranks=self.ranks)
         return program if keep_group else program + "dist.destroy_process_group()\n"
 
     def paddle(self) -> str:
-        return PADDLE.format(stamps=self.stamps, ranks=RANKS)
+        return PADDLE.format(stamps=self.stamps, ranks=self.ranks)
 
     def script(self, program: str) -> str:
         path = self.directory / "program.py"
@@ -122,7 +123,7 @@ class Case:
     name: str
     first: Cells
     later: Cells | None = None
-    prepare: str | None = None
+    prepare: Callable[[int], str] | None = None
     needs: tuple[str, ...] = ("torch",)
     kernel: Callable[[Path], Kernel] = LocalKernel
     limit: str = "bare Popen"
@@ -142,6 +143,13 @@ class Case:
     def baselines(self) -> list[str]:
         return [self.limit, self.launcher]
 
+    def start(self, directory: Path, ranks: int) -> Kernel:
+        """A kernel for so many ranks."""
+        kernel = self.kernel(directory)
+        if isinstance(kernel, WaitsForWorkers | SplitOnFirstRun):
+            kernel.ranks = ranks
+        return kernel
+
     def missing(self) -> list[str]:
         return [module for module in self.needs if not importable(module)]
 
@@ -153,61 +161,61 @@ def importable(module: str) -> bool:
         return False
 
 
-def bare(script: str, environment: str) -> str:
-    return BARE.format(script=script, environment=environment, ranks=RANKS)
+def bare(site: Site, program: str, environment: str) -> str:
+    return BARE.format(script=site.script(program), environment=environment, ranks=site.ranks)
 
 
 def bare_torch(site: Site) -> Sequence[str]:
     environment = (
-        f'"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "{RANKS}", '
+        f'"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "{site.ranks}", '
         f'"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "{site.port}"'
     )
-    return [bare(site.script(site.torch()), environment)]
+    return [bare(site, site.torch(), environment)]
 
 
 def bare_paddle(site: Site) -> Sequence[str]:
     # paddle binds the first endpoint only: the others are names, and any number will do
-    endpoints = [f"127.0.0.1:{site.port + rank}" for rank in range(RANKS)]
+    endpoints = [f"127.0.0.1:{site.port + rank}" for rank in range(site.ranks)]
     environment = (
-        f'"PADDLE_TRAINER_ID": str(rank), "PADDLE_TRAINERS_NUM": "{RANKS}", '
+        f'"PADDLE_TRAINER_ID": str(rank), "PADDLE_TRAINERS_NUM": "{site.ranks}", '
         f'"PADDLE_TRAINER_ENDPOINTS": "{",".join(endpoints)}", '
         f'"PADDLE_CURRENT_ENDPOINT": {endpoints!r}[rank], '
         f'"PADDLE_MASTER": "{endpoints[0]}", "PADDLE_DISTRI_BACKEND": "gloo"'
     )
-    return [bare(site.script(site.paddle()), environment)]
+    return [bare(site, site.paddle(), environment)]
 
 
 def torchrun(site: Site) -> Sequence[str]:
     # its usual port is 29500, where someone else may be
     script = site.script(site.torch())
-    return [f"!torchrun --nproc-per-node {RANKS} --master-port {site.port} {script}"]
+    return [f"!torchrun --nproc-per-node {site.ranks} --master-port {site.port} {script}"]
 
 
 def paddle_launch(site: Site) -> Sequence[str]:
     script = site.script(site.paddle())
     logs = site.directory / "log"
-    launch = f"python -m paddle.distributed.launch --nproc_per_node {RANKS} --log_dir {logs}"
+    launch = f"python -m paddle.distributed.launch --nproc_per_node {site.ranks} --log_dir {logs}"
     return [f"!{launch} {script}"]
 
 
 def nbdist_torch(site: Site) -> Sequence[str]:
-    return [f"%%distributed -n {RANKS}\n{site.torch()}"]
+    return [f"%%distributed -n {site.ranks}\n{site.torch()}"]
 
 
 def nbdist_paddle(site: Site) -> Sequence[str]:
-    return [f"%%distributed -n {RANKS}\n{site.paddle()}"]
+    return [f"%%distributed -n {site.ranks}\n{site.paddle()}"]
 
 
 def notebook_launcher(site: Site) -> Sequence[str]:
     return [
         "from accelerate import notebook_launcher\n"
         f"def train():\n{textwrap.indent(site.torch(), '    ')}\n"
-        f'notebook_launcher(train, num_processes={RANKS}, use_port="{site.port}")'
+        f'notebook_launcher(train, num_processes={site.ranks}, use_port="{site.port}")'
     ]
 
 
 def nbdistributed_first(site: Site) -> Sequence[str]:
-    return [f"%dist_init -n {RANKS}", *nbdistributed_later(site)]
+    return [f"%dist_init -n {site.ranks}", *nbdistributed_later(site)]
 
 
 def nbdistributed_later(site: Site) -> Sequence[str]:
@@ -218,14 +226,14 @@ def ipyparallel_first(site: Site) -> Sequence[str]:
     # engines know nothing of torch: the rank and the address are the user's to hand out
     start = f'''\
 import ipyparallel
-client = ipyparallel.Cluster(n={RANKS}).start_and_connect_sync(activate=True)
+client = ipyparallel.Cluster(n={site.ranks}).start_and_connect_sync(activate=True)
 def become(rank):
     import os
     os.environ |= {{
-        "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "{RANKS}",
+        "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "{site.ranks}",
         "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "{site.port}",
     }}
-client[:].map_sync(become, range({RANKS}))
+client[:].map_sync(become, range({site.ranks}))
 '''
     return [start, *ipyparallel_later(site)]
 
@@ -246,6 +254,8 @@ class WaitsForWorkers(LocalKernel):
     is dropped without a word and times out after 30 s, so `Run All` seldom works.
     """
 
+    ranks = RANKS
+
     def run(self, cells: Sequence[str], *, seconds: float, submitted: float | None = None) -> Finished:
         *start, program = cells
         if start:
@@ -257,10 +267,10 @@ class WaitsForWorkers(LocalKernel):
     def _wait(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
-            if sum(map(is_connected_worker, self.processes())) == RANKS:
+            if sum(map(is_connected_worker, self.processes())) == self.ranks:
                 return
             time.sleep(0.02)  # it tells nobody; the sockets are all there is to see
-        raise CellFailed(f"no {RANKS} connected workers after {seconds:g} s")
+        raise CellFailed(f"no {self.ranks} connected workers after {seconds:g} s")
 
 
 def is_connected_worker(process: psutil.Process) -> bool:
@@ -281,6 +291,7 @@ def is_connected_worker(process: psutil.Process) -> bool:
 class SplitOnFirstRun(ServedKernel):
     """jupyter-distributed: the first cell waits until the server has made the kernel two."""
 
+    ranks = RANKS
     _split = False
 
     def run(self, cells: Sequence[str], *, seconds: float, submitted: float | None = None) -> Finished:
@@ -293,16 +304,20 @@ class SplitOnFirstRun(ServedKernel):
         """What the Processes field of its toolbar does; returns when it was asked."""
         asked = time.time()
         path = f"jupyter-distributed/kernels/{self.kernel_id}"
-        self.post(path, {"world_size": RANKS}, seconds=seconds)
+        self.post(path, {"world_size": self.ranks}, seconds=seconds)
         return asked
 
 
-def warm(framework: str) -> str:
+def warm(framework: str) -> Callable[[int], str]:
     """Ranks that wait, before the clock starts."""
-    return (
-        f"%load_ext nbdist\n%dist_warm {RANKS} --framework {framework}\n"
+    return lambda ranks: (
+        f"%load_ext nbdist\n%dist_warm {ranks} --framework {framework}\n"
         "from nbdist import runner\nassert runner.warm_ranks.wait_until_ready(120)"
     )
+
+
+def loaded(extension: str) -> Callable[[int], str]:
+    return lambda _: f"%load_ext {extension}"
 
 
 WARM = "nbdist warm"
@@ -312,7 +327,7 @@ CASES = (
     Case(name="bare Popen", first=bare_torch),
     Case(
         name="nbdist",
-        prepare="%load_ext nbdist",
+        prepare=loaded("nbdist"),
         first=nbdist_torch,
         later=nbdist_torch,
         needs=("torch", "nbdist"),
@@ -327,7 +342,7 @@ CASES = (
     ),
     Case(
         name="nbdistributed",
-        prepare="%load_ext nbdistributed",
+        prepare=loaded("nbdistributed"),
         first=nbdistributed_first,
         later=nbdistributed_later,
         kernel=WaitsForWorkers,
@@ -355,7 +370,7 @@ CASES = (
     ),
     Case(
         name="nbdist (paddle)",
-        prepare="%load_ext nbdist",
+        prepare=loaded("nbdist"),
         first=nbdist_paddle,
         later=nbdist_paddle,
         needs=("paddle", "nbdist"),

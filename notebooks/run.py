@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
+import subprocess
 import sys
 import urllib.parse
 import urllib.request
@@ -45,7 +46,8 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=Path("build"), help="where the result is saved")
     asked = parser.parse_args()
     notebook = nbformat.read(asked.notebook, as_version=4)
-    leave_out(notebook, "paddle")
+    leave_out(notebook, "paddle", there=importlib.util.find_spec("paddle") is not None)
+    leave_out(notebook, "slurm", there=slurm_answers())
     trainings = sum("accuracy" in tags(cell) for cell in notebook.cells)
     before = {run.run_id for run in nbdist.runs()}
     # as in JupyterLab: the data sets lie beside the notebooks
@@ -62,11 +64,20 @@ def main() -> int:
     return conclude(result, before, trainings, failed=failed)
 
 
-def leave_out(notebook: Any, framework: str) -> None:
-    """Drop the cells that need a framework which is not installed, and say so."""
-    if importlib.util.find_spec(framework) is None:
-        print(f"*** {framework} is not installed: its cells are left out ***")
-        notebook.cells = [c for c in notebook.cells if f"needs-{framework}" not in tags(c)]
+def leave_out(notebook: Any, name: str, *, there: bool) -> None:
+    """Drop the cells that need what is not there, and say so."""
+    kept = [cell for cell in notebook.cells if there or f"needs-{name}" not in tags(cell)]
+    if len(kept) < len(notebook.cells):
+        print(f"*** there is no {name} here: its cells are left out ***")
+        notebook.cells = kept
+
+
+def slurm_answers() -> bool:
+    """Whether a cell can be sent to a Slurm from here."""
+    try:
+        return subprocess.run(["squeue", "-h", "--me"], capture_output=True, timeout=10).returncode == 0
+    except (OSError, subprocess.TimeoutExpired):
+        return False
 
 
 def tags(cell: Any) -> list[str]:

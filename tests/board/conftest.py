@@ -48,10 +48,11 @@ class Visitor:
     """Somebody who has the token, at the board's application in this process."""
 
     def __init__(self, home: Home) -> None:
-        from nbdist.board import patches
         from nbdist.board.app import BoardApp
+        from nbdist.board.patches import PATCHES
+        from nbdist.board.patching import apply
 
-        patches.apply()
+        apply(PATCHES)
         self._client = Client(BoardApp(home.path / "runs", TOKEN, home.path / "scratch"))
 
     def get(

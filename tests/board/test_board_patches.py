@@ -18,7 +18,9 @@ from visualdl.utils.update_util import PbUpdater
 
 from nbdist.board import patches
 from nbdist.board.app import MAX_VIEWS
-from nbdist.board.patches import PATCHES, Patch, VisualDLChangedError
+from nbdist.board.page_files import PageFiles
+from nbdist.board.patches import PATCHES
+from nbdist.board.patching import Patch, VisualDLChangedError, apply
 from nbdist.store import RunDirectory
 
 if TYPE_CHECKING:
@@ -65,14 +67,14 @@ def eventually(get_value: Callable[[], object], expected: object) -> None:
 
 @pytest.mark.parametrize("patch", PATCHES, ids=lambda patch: f"{patch.module}.{patch.name}")
 def test_visualdl_still_has_what_is_changed(patch: Patch) -> None:
-    patches.apply((patch,))
+    apply((patch,))
 
 
 def test_a_visualdl_that_lacks_a_name_is_not_started() -> None:
     gone = Patch(module="visualdl.server.lib", name="gone.away", replacement=None, reason="")
 
     with pytest.raises(VisualDLChangedError, match=r"visualdl\.server\.lib has no gone\.away"):
-        patches.apply((gone,))
+        apply((gone,))
 
 
 def test_telemetry_is_off(visitor: Visitor, home: Home) -> None:
@@ -296,7 +298,7 @@ def test_a_page_that_has_changed_is_not_served(tmp_path: Path) -> None:
     (tmp_path / "index.html").write_text("<html><head></head></html>")
 
     with pytest.raises(VisualDLChangedError, match=r"useRequest\.js has no 15\*1e3"):
-        patches.PageFiles(str(tmp_path))
+        PageFiles({"_dist_/hooks/useRequest.js": ("15*1e3", "2*1e3")}, str(tmp_path))
 
 
 def test_a_view_starts_no_thread(visitor: Visitor, home: Home) -> None:

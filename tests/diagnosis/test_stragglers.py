@@ -15,6 +15,11 @@ def paces(*waited: float, starved: float = 0.0) -> dict[int, Pace]:
     }
 
 
+def beside(*shares: float) -> dict[int, Pace]:
+    """Ranks whose main threads hardly wait, and whose collectives go on beside them."""
+    return {rank: Pace(waited=0.01, exchanged=share) for rank, share in enumerate(shares)}
+
+
 @pytest.mark.parametrize(
     ("found", "rates", "slow"),
     [
@@ -27,6 +32,8 @@ def paces(*waited: float, starved: float = 0.0) -> dict[int, Pace]:
         pytest.param(paces(0.97, 0.94, 0.97), {}, None, id="nearly all the time goes into communication"),
         pytest.param(paces(0.5, 0.0), {0: 0.1, 1: 0.1}, None, id="too few steps"),
         pytest.param(paces(0.0), {}, None, id="one rank"),
+        pytest.param(beside(0.6, 0.1, 0.6), {}, (1, 2.25, None), id="the others wait beside their programs"),
+        pytest.param(beside(1.0, 1.0, 1.0), {}, None, id="collectives are queued on all the time"),
     ],
 )
 def test_the_rank_that_waits_least_is_named_when_it_is_clear(

@@ -119,7 +119,8 @@ def test_a_run_on_gpus_whose_driver_is_missing_goes_on_without_their_loads(
 
 SPARES = """
 import os, time
-from nbdist.launch.lifetime import become_subreaper, end_descendants
+from nbdist.launch.binding import become_subreaper
+from nbdist.launch.lifetime import end_descendants
 become_subreaper()
 spared = os.fork()
 if spared == 0:

@@ -102,7 +102,7 @@ def executed(name: str, root: Path) -> Executed:
 
 
 def _execute(name: str, folder: Path) -> None:
-    """Run a notebook, without the cells of a framework that is missing."""
+    """Run a notebook, without the cells of a framework that is missing, and those for a cluster."""
     folder.mkdir()
     for module in FOLDER.glob("*.py"):
         shutil.copy(module, folder)
@@ -110,6 +110,8 @@ def _execute(name: str, folder: Path) -> None:
     notebook = _on_free_ports(read(name))
     if importlib.util.find_spec("paddle") is None:
         notebook.cells = [cell for cell in notebook.cells if "needs-paddle" not in tags(cell)]
+    # on a Slurm that it brings up itself, make cluster-demo runs those
+    notebook.cells = [cell for cell in notebook.cells if "needs-slurm" not in tags(cell)]
     client = NotebookClient(
         notebook, timeout=PATIENCE, kernel_name="python3", resources={"metadata": {"path": str(folder)}}
     )

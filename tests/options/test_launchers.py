@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from nbdist.errors import UsageMistake
-from nbdist.frameworks.launchers import FLAGS, FLEETRUN, PADDLE, TORCHRUN, Flag, flag_of
+from nbdist.frameworks.launcher_flags import FLAGS, FLEETRUN, PADDLE, TORCHRUN, Flag
+from nbdist.frameworks.launchers import flag_of
 from nbdist.options import COMMAND_FLAGS, MODULE_FLAGS, OPTIONS, Options, instead_of, parse, split_program
 
 SOURCES = {

@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from nbdist.panel.charts import ROWS, TAGS, Chart, Charts
+from nbdist.panel.chart_rows import ROWS
+from nbdist.panel.charts import TAGS, Chart, Charts
 from nbdist.store import MetricPoint
 
 CREATED = 1_000.0
@@ -172,24 +173,6 @@ def test_the_steps_of_a_new_attempt_begin_again() -> None:
 
     assert rows_of(charts.all()[0])[0][0] == 0
     assert all(mark > before[key] for key, mark in charts.marks.items())
-
-
-def test_last_rows_say_where_each_tag_stands() -> None:
-    charts = charts_of(
-        {1: [a_point(0, loss=3.0), a_point(2, loss=2.0)], 0: [a_point(1, loss=1.0, acc=math.nan)]}
-    )
-
-    loss, acc = charts.last_rows()
-
-    assert (loss.tag, loss.step, loss.value, loss.mean, loss.low, loss.high) == (
-        "loss",
-        2,
-        1.0,
-        1.5,
-        1.0,
-        2.0,
-    )
-    assert (acc.tag, math.isnan(acc.value), math.isnan(acc.mean)) == ("acc", True, True)
 
 
 def test_what_float32_cannot_hold_does_not_fail() -> None:

@@ -15,7 +15,8 @@ from nbdist.errors import UnknownRun
 from nbdist.model import Run, RunState
 from nbdist.panel import UsageWatch, follow
 from nbdist.panel.charts import Charts
-from nbdist.panel.following import LogDelta, RankFollower, level
+from nbdist.panel.logs import level
+from nbdist.panel.rank_log import LogDelta, RankFollower
 from nbdist.panel.view import RunView
 from nbdist.processes import identify
 from nbdist.store import RankDirectory

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from nbdist.diagnosis import Failure, describe_exit
+from nbdist.diagnosis.ranks import rank_ranges
 from nbdist.model import Rank, RankState, RunState
 from nbdist.panel import labels
-from nbdist.panel.labels import exit_text, failure_title, rank_ranges, state_mark, state_word
+from nbdist.panel.labels import exit_text, failure_title, state_mark, state_word
 from nbdist.panel.reasons import reason_text
 from nbdist.store import ErrorFrame, ErrorReport
 from tests.fakes.runs import a_spec

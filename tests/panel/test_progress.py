@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from nbdist.panel.progress import Progress, RankProgress, slowest
+from nbdist.panel.progress import Progress, RankProgress, furthest_behind
 from nbdist.store import MetricPoint
 
 NOW = 1_000.0
@@ -325,5 +325,5 @@ def test_what_is_logged_counts_more_than_what_is_printed() -> None:
 def test_a_run_is_as_far_as_its_slowest_rank() -> None:
     near, far = (Progress(fraction=fraction, remaining=1.0, text="") for fraction in (0.25, 0.5))
 
-    assert slowest([far, None, near]) == near
-    assert slowest([None]) is None
+    assert furthest_behind([far, None, near]) == near
+    assert furthest_behind([None]) is None

@@ -13,9 +13,9 @@ import pytest
 
 from nbdist.model import Run
 from nbdist.panel.charts import Chart
-from nbdist.panel.following import LogDelta
 from nbdist.panel.progress import Progress
 from nbdist.panel.protocol import BoardAnswer, LogChunk, Update, decode, encode, for_the_strip
+from nbdist.panel.rank_log import LogDelta
 from nbdist.panel.view import FailureView, view_of
 from tests.fakes.runs import CREATED, STARTED, a_spec
 

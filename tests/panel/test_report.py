@@ -155,6 +155,41 @@ def test_a_long_log_is_cut_with_a_line_that_says_where_all_of_it_is(run: Written
     assert f"nbdist logs {run.run.label} --rank 1" in cut
 
 
+def test_more_tags_than_a_panel_keeps_are_drawn(run: WrittenRun, tmp_path: Path) -> None:
+    with run.directory.rank(0).metrics.open("a") as file:
+        for step in (0, 1):
+            values = {f"layer{number}": number + step for number in range(70)}
+            file.write(json.dumps({"t": CREATED + step, "step": step, "v": values}) + "\n")
+
+    page = written(run, tmp_path / "report.html")
+
+    assert [number for number in range(70) if f'r-tag">layer{number}</span>' not in page] == []
+    assert "r-missing" not in page.partition("<body>")[2]
+
+
+@pytest.mark.parametrize(
+    ("language", "tags", "logs"),
+    [
+        ("en", "1 of 2 metrics (val_loss)", "0.5 MB from the middle of the logs (rank 1)"),
+        ("zh", "2 项指标中的 1 项(val_loss)", "日志中部的 0.5 MB(进程 1)"),
+    ],
+)
+def test_what_has_no_room_in_a_report_is_said_where_it_begins(
+    run: WrittenRun, tmp_path: Path, language: str, tags: str, logs: str
+) -> None:
+    run.printed(1, "".join(f"line {number}\n" for number in range(60_000)))
+    path = tmp_path / "report.html"
+
+    report = write_report([(run.run, run.directory)], path, language, room=100_000, tags=1)
+
+    (missing,) = re.findall(r'<aside class="r-missing">(.*?)</aside>', path.read_text())
+    assert tags in missing
+    assert logs in missing
+    assert f"nbdist logs {run.run.label} --rank 1" in missing
+    assert "not in it" in report.said
+    assert "1 of 2 metrics" in report.said
+
+
 def test_a_report_replaces_an_older_one_and_is_open_to_others(run: WrittenRun, tmp_path: Path) -> None:
     path = tmp_path / "report.html"
     runs = [(run.run, run.directory)]

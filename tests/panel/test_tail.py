@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from nbdist.panel.following import LogDelta
 from nbdist.panel.protocol import LogChunk
+from nbdist.panel.rank_log import LogDelta
 from nbdist.panel.tail import Tail, end_of
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from nbdist.panel.block import Block, Line, Terminal
 from nbdist.panel.columns import width
-from nbdist.panel.following import LogDelta
+from nbdist.panel.rank_log import LogDelta
 from nbdist.panel.terminal import TerminalSurface, folded, on_text_screen
 from nbdist.panel.text import TextSurface
 from nbdist.panel.view import RunView

@@ -9,7 +9,7 @@ import pytest
 
 from nbdist.model import Device, Event, Run
 from nbdist.panel import LogSurface, TextSurface
-from nbdist.panel.following import LogDelta
+from nbdist.panel.rank_log import LogDelta
 from nbdist.panel.view import RunView, view_of
 from tests.fakes.runs import CREATED, STARTED, a_spec, stop_requested
 from tests.fakes.views import a_run, so_far

@@ -104,6 +104,7 @@ MEASURED = MetricPoint(
         "gpu_memory_total": 8e10,
         "power": 250.0,
         "temperature": 61.0,
+        "wait": 21.0,
     },
 )
 
@@ -116,7 +117,7 @@ def test_what_the_supervisor_measured_counts_more_than_what_is_seen_from_here() 
     first, second = view.ranks
     assert (first.memory, first.memory_total) == (600_000_000, 64_000_000_000)
     assert (first.gpu_memory, first.gpu_memory_total) == (15_000_000_000, 80_000_000_000)
-    assert (first.cpu, first.gpu, first.rate) == (103.5, 87.0, 2.5)
+    assert (first.cpu, first.gpu, first.rate, first.wait) == (103.5, 87.0, 2.5, 21.0)
     assert (second.memory, second.cpu, second.rate) == (500_000_001, None, None)
 
 
@@ -135,7 +136,7 @@ def test_a_rank_that_has_ended_uses_nothing() -> None:
     view = view_of(run, now=CREATED + 41, usage=USAGE, system={0: MEASURED}, rates={0: 2.5})
 
     rank = view.ranks[0]
-    assert (rank.memory, rank.cpu, rank.gpu, rank.gpu_memory, rank.rate) == (None,) * 5
+    assert (rank.memory, rank.cpu, rank.gpu, rank.gpu_memory, rank.rate, rank.wait) == (None,) * 6
 
 
 def test_a_run_that_has_ended_is_as_far_as_it_came_and_has_no_time_left() -> None:

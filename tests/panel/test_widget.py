@@ -11,8 +11,8 @@ import pytest
 from nbdist.errors import LaunchError, UsageMistake
 from nbdist.model import Run
 from nbdist.panel.charts import Charts
-from nbdist.panel.following import LogDelta
 from nbdist.panel.protocol import BoardAnswer, Update
+from nbdist.panel.rank_log import LogDelta
 from nbdist.panel.view import FailureView, RunView, view_of
 from nbdist.panel.widget import PanelWidget, WidgetSurface
 from nbdist.store import MetricPoint

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from nbdist import options, runner
+from nbdist.devices import cpu_count
 from nbdist.errors import LaunchError, UsageMistake
-from nbdist.frameworks.launchers import cpu_count
-from nbdist.runner.planning import _check_disk
+from nbdist.runner.planning import check_disk
 
 
 def plan(line: str, tmp_path: Path, cell: str = "pass") -> runner.Plan:
@@ -25,7 +25,7 @@ def test_a_plan_writes_nothing(tmp_path: Path) -> None:
 
 def test_a_full_disk_is_named_with_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(LaunchError, match=r"only 3 MB are free .*%env NBDIST_HOME="):
-        _check_disk(tmp_path, free_bytes=lambda _: 3 << 20)
+        check_disk(tmp_path, free_bytes=lambda _: 3 << 20)
 
 
 def test_two_cpu_ranks_are_chosen_where_there_is_no_gpu_and_it_is_said(tmp_path: Path) -> None:

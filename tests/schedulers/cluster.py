@@ -14,8 +14,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import TypeVar
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scancel", "scontrol", "sinfo", "srun")
 _PATH = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
@@ -67,9 +68,10 @@ class Cluster:
 
     def down(self) -> None:
         """End it, and the jobs with it."""
-        with contextlib.suppress(subprocess.SubprocessError, OSError):
+        with contextlib.suppress(subprocess.SubprocessError, OSError, NoSlurm):
             if "slurmctld" in self._running:
                 self.call("scancel", "--user", str(os.getuid()), limit=5)
+                self._until(lambda: not self.call("squeue", "-h", limit=5), "jobs do not end", limit=10)
         for process in reversed(list(self._running.values())):
             process.terminate()
         for process in self._running.values():
@@ -78,9 +80,21 @@ class Cluster:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+        for pid in self._step_daemons():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
-    def start_controller(self) -> None:
-        self._start("slurmctld", "-D", "-f", str(self.configuration))
+    def _step_daemons(self) -> Iterator[int]:
+        """Those that outlived their node's daemon, because a test killed it: they wait for it for ever."""
+        for entry in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                if "slurmstepd" in (entry / "cmdline").read_text():
+                    links = [os.readlink(link) for link in (entry / "fd").iterdir()]
+                    if any(link.startswith(f"{self.folder}/") for link in links):
+                        yield int(entry.name)
+
+    def start_controller(self, *words: str) -> None:
+        self._start("slurmctld", "-D", "-f", str(self.configuration), *words)
 
     def start_node(self, name: str) -> None:
         (self.folder / f"spool.{name}").mkdir(exist_ok=True)
@@ -131,16 +145,16 @@ class Cluster:
         )
         self._until((run / "munge.sock").exists, "munged did not start")
 
-    def _until(self, condition: object, failed: str, limit: float = _UP) -> None:
+    def _until(self, condition: Callable[[], object], failed: str, limit: float = _UP) -> None:
         deadline = time.monotonic() + limit
-        while not condition():  # type: ignore[operator]
+        while not condition():
             if time.monotonic() > deadline or any(p.poll() is not None for p in self._running.values()):
                 raise NoSlurm(f"{failed}: see {self.folder / 'log'}")
             time.sleep(0.1)
 
     def _configure(self) -> None:
-        folder, user, host = self.folder, _user(), socket.gethostname().partition(".")[0]
-        ports = _free_ports(1 + len(self.names))
+        folder, user, host = self.folder, user_name(), host_name()
+        ports = free_ports(1 + len(self.names))
         nodes = "\n".join(
             f"NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs={self._cpus} "
             f"RealMemory=3000 Gres=gpu:{self._gpus} State=UNKNOWN"
@@ -196,13 +210,17 @@ PartitionName=closed Nodes=ALL MaxTime=INFINITE State=DOWN OverSubscribe=NO
         )
 
 
-def _user() -> str:
+def host_name() -> str:
+    return socket.gethostname().partition(".")[0]
+
+
+def user_name() -> str:
     import pwd
 
     return pwd.getpwuid(os.getuid()).pw_name
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     held = [socket.socket() for _ in range(count)]
     try:
         for each in held:
@@ -213,12 +231,22 @@ def _free_ports(count: int) -> list[int]:
             each.close()
 
 
+_Kind = TypeVar("_Kind", bound=Cluster)
+
+
 @contextlib.contextmanager
 def slurm(**sizes: int) -> Iterator[Cluster]:
     """A Slurm for as long as it is needed. Raises NoSlurm."""
+    with running(Cluster, **sizes) as cluster:
+        yield cluster
+
+
+@contextlib.contextmanager
+def running(kind: type[_Kind], **sizes: int) -> Iterator[_Kind]:
+    """The same, of a kind of its own."""
     # sockets have short names: not below a test's own long path
     with tempfile.TemporaryDirectory(prefix="nbslurm", ignore_cleanup_errors=True) as folder:
-        cluster = Cluster(Path(folder), **sizes)
+        cluster = kind(Path(folder), **sizes)
         try:
             cluster.up()
             yield cluster

@@ -15,6 +15,7 @@ from nbdist import processes
 from nbdist.runner.handle import RunHandle
 from nbdist.store import RunStore
 from tests.schedulers.cluster import Cluster, NoSlurm, slurm
+from tests.schedulers.notebook import Notebook
 
 NBDIST = (sys.executable, "-m", "nbdist")
 
@@ -35,6 +36,13 @@ class Login:
         self.folder = folder
         self.home = folder / "home"
         self._started: list[subprocess.Popen[str]] = []
+        self._notebooks: list[Notebook] = []
+
+    def notebook(self, **variables: str) -> Notebook:
+        """Open a notebook."""
+        notebook = Notebook(self.environment | variables, self.folder)
+        self._notebooks.append(notebook)
+        return notebook
 
     @property
     def environment(self) -> dict[str, str]:
@@ -110,6 +118,8 @@ class Login:
         return self.cluster.call("squeue", "-h", "-o", "%i|%T|%r")
 
     def close(self) -> None:
+        for notebook in self._notebooks:
+            notebook.close()
         for process in self._started:
             process.terminate()
             try:
@@ -117,6 +127,11 @@ class Login:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.communicate()
+
+
+def parent_of(pid: int) -> int:
+    with open(f"/proc/{pid}/stat") as file:
+        return int(file.read().rpartition(")")[2].split()[1])
 
 
 @pytest.fixture(scope="session")

@@ -1,36 +1,39 @@
-"""A cell that trains on two nodes of a Slurm, as a notebook has it: for ``make cluster-demo``."""
+"""The notebook about several machines, on the Slurm that this process finds: for ``make cluster-demo``.
+
+``python -m tests.schedulers.demo`` exits 0 when every cell went well and every run on the cluster succeeded.
+"""
 
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
 import sys
-import tempfile
+from pathlib import Path
 
-from IPython.core.interactiveshell import InteractiveShell
+from nbdist.board import stop_board
+from nbdist.runner import RunHandle
+from nbdist.store import RunStore
 
-CELL = """
-import os, torch, torch.distributed as dist, nbdist
-dist.init_process_group("gloo")
-model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 1))
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-for step in range(20):
-    inputs = torch.randn(64, 4)
-    loss = (model(inputs) - inputs.sum(1, keepdim=True)).pow(2).mean()
-    optimizer.zero_grad(); loss.backward(); optimizer.step()
-    nbdist.log(step=step, loss=loss.item())
-print(f"rank {dist.get_rank()} on {os.environ['SLURMD_NODENAME']}: loss {loss:.4f}")
-dist.destroy_process_group()
-"""
+ROOT = Path(__file__).parents[2]
+NOTEBOOK = ROOT / "notebooks" / "07-several-machines.ipynb"
+ON_SLURM = {"on-slurm", "overnight"}
+"""The runs of the notebook's cells that are tagged ``needs-slurm``."""
 
 
 def main() -> int:
-    with tempfile.TemporaryDirectory(prefix="nbdist-demo") as home:
-        os.environ.setdefault("NBDIST_HOME", home)
-        shell = InteractiveShell.instance()
-        shell.run_line_magic("load_ext", "nbdist")
-        done = shell.run_cell(f"%%distributed --on slurm --nodes 2 -n 1 --name demo\n{CELL}")
-        shell.run_line_magic("dist_status", "demo")
-    return 0 if done.success else 1
+    folder = ROOT / "build" / "cluster-demo"
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(NOTEBOOK.parent, folder, ignore=shutil.ignore_patterns(".ipynb_checkpoints", "data"))
+    home = folder / "home"
+    words = [sys.executable, "run.py", NOTEBOOK.name, "--out", str(folder / "executed")]
+    done = subprocess.run(words, cwd=folder, env=os.environ | {"NBDIST_HOME": str(home)})
+    stop_board(home)
+    runs = [RunHandle(directory).run for directory in RunStore(home).directories()]
+    ended = {run.spec.name: run.state.value for run in runs if run.spec.engine == "slurm"}
+    print(f"on Slurm: {', '.join(f'{name} {state}' for name, state in sorted(ended.items())) or 'nothing'}")
+    well = set(ended) >= ON_SLURM and set(ended.values()) == {"succeeded"}
+    return 0 if done.returncode == 0 and well else 1
 
 
 if __name__ == "__main__":

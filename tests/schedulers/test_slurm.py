@@ -14,7 +14,7 @@ import pytest
 from nbdist import processes
 from nbdist.model import RunState
 from nbdist.store import RunStore
-from tests.schedulers.conftest import Login, until
+from tests.schedulers.conftest import Login, parent_of, until
 
 pytestmark = pytest.mark.cluster
 
@@ -82,7 +82,7 @@ def test_torch_trains_on_two_nodes_and_all_logs_are_here(login: Login) -> None:
     code, said = login.run("--nodes", "2", "-n", "2", "train.py")
 
     assert code == 0, said
-    assert "[nbdist] queued: submitted as job" in said
+    assert "[nbdist] queued: " in said
     handle = login.handle
     # gloo may abort when it is torn down, and says much then
     lines = [handle.logs(rank).splitlines()[0].split() for rank in range(4)]
@@ -183,6 +183,20 @@ def test_a_detached_run_is_followed_from_elsewhere(login: Login) -> None:
 
     assert "stopped by nbdist stop" in followed
     assert followed.count("ready") == 2
+
+
+def test_it_is_said_where_the_ranks_of_all_nodes_are(login: Login) -> None:
+    login.script(SLEEP)
+    login.run(*PLAIN, "-d", "train.py")
+    login.until_ready()
+
+    code, said = login.finish(login.start("stacks"))
+    login.finish(login.start("stop"))
+    after = login.finish(login.start("stacks"))[1]
+
+    assert code == 0, said
+    assert "ranks 0, 1 are in time.sleep at line 4 of train.py" in said
+    assert "ranks 0, 1" in after
 
 
 def test_a_run_waits_for_what_another_one_has_and_says_so(login: Login) -> None:
@@ -292,6 +306,29 @@ def test_a_run_outlives_the_controller(breakable: Login) -> None:
     assert code == 0, said
 
 
+def test_a_run_whose_slurm_is_gone_for_good_is_given_up(breakable: Login) -> None:
+    breakable.script(SLEEP)
+    breakable.run(*PLAIN, "-d", "train.py", NBDIST_ENGINE_SILENCE="3")
+    breakable.until_ready()
+    watcher = breakable.handle.run.supervisor
+    assert watcher is not None
+    nodes = [process for node in range(2) for process in breakable.supervisors(node)]
+    with open(breakable.cluster.configuration, "a") as file:
+        file.write("MessageTimeout=3\n")  # how long a command tries to reach the controller
+
+    # all at once, as when the power goes
+    for process in nodes:
+        processes.send(process, signal.SIGSTOP)
+    for name in ("slurmctld", "n1", "n2"):
+        breakable.cluster.kill(name)
+    for process in nodes:
+        processes.send(process, signal.SIGKILL)
+    until(lambda: breakable.handle.run.state is RunState.LOST, limit=90)
+
+    assert "does not answer, and nothing has come from its nodes" in breakable.handle.run.reason
+    until(lambda: not processes.alive(watcher), limit=90)
+
+
 def test_a_run_ends_with_the_process_that_waits_for_it(login: Login) -> None:
     login.script(SLEEP)
     running = login.begin(*PLAIN, "train.py")
@@ -320,11 +357,6 @@ def test_who_looks_at_a_run_watches_it_again(login: Login) -> None:
 
     assert "cancelled" in said
     assert login.handle.run.supervisor != watcher
-
-
-def parent_of(pid: int) -> int:
-    with open(f"/proc/{pid}/stat") as file:
-        return int(file.read().rpartition(")")[2].split()[1])
 
 
 def test_no_value_reaches_a_shell(login: Login) -> None:

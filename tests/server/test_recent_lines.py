@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from nbdist.panel.following import LogDelta
+from nbdist.panel.rank_log import LogDelta
 from nbdist.server.recent_lines import RecentLines
 
 

@@ -1,7 +1,10 @@
 """What a program can see of itself, as JSON: the same in a rank that is started and in one that waited."""
 
+import faulthandler
+import gc
 import inspect
 import json
+import locale
 import multiprocessing
 import os
 import pickle
@@ -62,6 +65,12 @@ def main():
             type(__loader__).__name__,
         ],
         "argv": sys.argv[1:],
+        "command": [word for word in sys.orig_argv if word != os.environ["NBDIST_RUN_ID"]],
+        "collector": [gc.isenabled(), gc.get_threshold(), gc.get_debug()],
+        "interpreter": [sys.getrecursionlimit(), sys.getswitchinterval(), faulthandler.is_enabled()],
+        "machine": [sorted(os.sched_getaffinity(0)), os.nice(0), locale.setlocale(locale.LC_ALL, None)],
+        "timers": [signal.getitimer(which) for which in (signal.ITIMER_REAL, signal.ITIMER_PROF)],
+        "modules": [sys.modules["__main__"] is here, "nbdist" in sys.modules],
         "flags": repr(sys.flags),
         "path": sys.path,
         "source": [inspect.getsource(double), inspect.getsource(Squares)],
@@ -92,7 +101,7 @@ def main():
             for s in (sys.stdin, sys.stdout, sys.stderr)
         ],
         "hooks": [sys.excepthook is sys.__excepthook__, sys.displayhook is sys.__displayhook__],
-        "threads": [threading.active_count(), torch.get_num_threads()],
+        "threads": [threading.active_count(), torch.get_num_threads(), len(os.listdir("/proc/self/task"))],
         "method": multiprocessing.get_start_method(allow_none=True),
         "loaders": {context: loaded(context) for context in ("fork", "spawn", "forkserver")},
         "compiled": torch.compile(double, backend="eager")(torch.ones(1)).item(),

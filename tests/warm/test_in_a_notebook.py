@@ -44,7 +44,8 @@ def test_after_the_first_run_the_next_one_finds_its_ranks_ready(kernel: Kernel) 
 
     said = until_ready(kernel)
     assert re.search(r"2 ranks of torch .* \((\d+) MB of memory, (\d+) MB of them private", said)
-    assert said.strip() in kernel.run("%dist_status").stdout
+    # what they cost changes from look to look
+    assert said.partition("(")[0] in kernel.run("%dist_status").stdout
 
     assert waited(kernel, "-n 2")[0] == {"True"}
 

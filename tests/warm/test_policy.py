@@ -34,8 +34,8 @@ def test_after_a_run_as_many_ranks_are_ready_for_the_next(make_plan) -> None:
     assert ranks.engage(make_plan("-n 2"), warm=None) == (None, "")
 
 
-def test_unless_somebody_says_otherwise_no_ranks_are_made_ready() -> None:
-    assert WarmRanks({}).mode == WarmRanks({"NBDIST_WARM": "nonsense"}).mode == "off"
+def test_unless_somebody_says_otherwise_ranks_are_made_ready_after_a_run() -> None:
+    assert WarmRanks({}).mode == WarmRanks({"NBDIST_WARM": "nonsense"}).mode == "auto"
 
 
 def test_off_makes_nothing_ready_and_lets_go_of_what_is(make_plan) -> None:

@@ -34,12 +34,14 @@ def told(handle: runner.RunHandle, rank: int = 0) -> dict:
 
 
 def test_a_program_sees_the_same_warm_and_cold(make_plan, stand_by, run_on) -> None:
-    plan = make_plan('-n 2 --args "--lr 0.1" --env LR=3', PROBE)
-    standby = stand_by(make_plan("-n 2", "import torch"))
+    # two threads, so that there are those of OpenBLAS
+    line, threads = '-n 2 --args "--lr 0.1" --env LR=3', {"OMP_NUM_THREADS": "2"}
+    plan = make_plan(line, PROBE, **threads)
+    standby = stand_by(make_plan("-n 2", "import torch", **threads))
 
     warm = run_on(standby, plan)
     warm.wait(90)
-    cold = runner.start(make_plan('-n 2 --args "--lr 0.1" --env LR=3', PROBE), warm=False)
+    cold = runner.start(make_plan(line, PROBE, **threads), warm=False)
     cold.wait(90)
 
     assert (warm.status, cold.status) == ("succeeded", "succeeded"), warm.logs(0) + cold.logs(0)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nbdist.store.scrape import lines_with_cues, read_line, tag_of
+from nbdist.store.scraped import lines_with_cues, read_line, tag_of
 
 SAMPLES = Path(__file__).parent / "samples"
 

@@ -1,0 +1,72 @@
+"""Ranks that are started before their supervisor has imported what it is."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+import pytest
+
+from nbdist import options, processes, runner
+from nbdist.launch.ahead import ahead_of, line
+from nbdist.launch.vanguard import _filled
+from nbdist.model import RankStarted, decode_event
+from nbdist.schedulers import local
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the supervisor comes first")
+
+WHO = """
+import json, os
+lines = open(os.environ["NBDIST_RUN_DIR"] + "/events.jsonl").read().splitlines()
+events = [json.loads(line) for line in lines]
+print(json.dumps([os.getpid(), os.getppid(), events]))
+"""
+
+
+def test_the_journal_names_everybody_before_a_program_begins(run_cell) -> None:
+    handle = run_cell("-n 2", WHO)
+
+    for rank in (0, 1):
+        pid, parent, events = json.loads(handle.logs(rank))
+        by_kind = {event["kind"]: event for event in events}
+        assert by_kind["SupervisorStarted"]["pid"] == parent
+        assert pid in [event["pid"] for event in events if event["kind"] == "RankStarted"]
+    assert len({event["kind"] for event in events}) == 3
+
+
+def test_a_line_is_filled_with_who_it_is() -> None:
+    template = line(RankStarted(time=0.0, rank=1, pid=0, start_time=0, boot_id=processes.boot_id()))
+
+    event = decode_event(_filled(template, os.getpid()).rstrip("\n"))
+
+    assert isinstance(event, RankStarted)
+    assert event.time > 0
+    assert event.process == processes.identify(os.getpid())
+
+
+def test_the_ranks_of_a_second_attempt_are_the_supervisors_own(run_cell) -> None:
+    handle = run_cell("-n 2 --retries 1", "import os\nassert 'attempt-2' in os.environ['NBDIST_RANK_DIR']")
+
+    assert handle.status == "succeeded"
+    assert handle.run.attempt == 2
+
+
+def test_without_room_for_the_journals_begin_the_supervisor_begins_the_run(home, tmp_path) -> None:
+    planned = runner.plan(options.parse("-n 2"), cell="print('here')", cwd=str(tmp_path), python_path=[""])
+    directory = runner.store().create(planned.spec, planned.cell)
+    directory.journal.touch()  # somebody has begun it
+    ahead = ahead_of(directory, planned.spec, planned.environment)
+    assert ahead is not None
+    submitted = local.submit(
+        directory, planned.environment, planned.spec.python, detached=False, ahead=ahead.descriptors
+    )
+    ahead.close()
+
+    handle = runner.RunHandle(directory)
+
+    assert handle.wait(60) == "succeeded"
+    assert [handle.logs(rank).strip() for rank in (0, 1)] == ["here", "here"]
+    submitted.process.wait(20)
+    assert submitted.lifeline is not None
+    submitted.lifeline.close()

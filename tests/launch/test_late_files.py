@@ -1,0 +1,137 @@
+"""A run on an engine whose files are seen late: the end is believed when all that was written is there."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from nbdist.launch.judge import Judge
+from nbdist.launch.late_logs import LATE, LateLogs
+from nbdist.launch.merging import NodeJournals
+from nbdist.launch.wish import Wish
+from nbdist.model import Event, RankExited, Run, RunEnded, RunState, encode_event
+from nbdist.schedulers.engine import JobStatus, Phase
+from nbdist.store.paths import NodeDirectory
+from tests.fakes.directories import WrittenRun
+from tests.fakes.runs import STARTED, a_spec, exited, run_ended
+
+SAID = b"step 1\nthe last line\n"
+
+
+class KnowingClerk:
+    """In the place of the one that asks an engine: it knows one answer, and takes orders."""
+
+    signals, linger = True, 1.0
+
+    def __init__(self, **status: object) -> None:
+        self.status = JobStatus(**status)  # type: ignore[arg-type]
+        self.orders: list[bool] = []
+
+    def hurry(self) -> None:
+        pass
+
+    def stop(self, *, kindly: bool) -> None:
+        self.orders.append(kindly)
+
+
+class Watched:
+    """A run of two ranks on two nodes, which is looked at by its watcher's judge."""
+
+    def __init__(self, home: Path, clerk: KnowingClerk) -> None:
+        spec = a_spec()
+        ranks = tuple(dataclasses.replace(rank, node_rank=rank.rank, local_rank=0) for rank in spec.ranks)
+        spec = dataclasses.replace(spec, engine="slurm", nodes=2, ranks=ranks)
+        self.written = WrittenRun(home, spec)
+        self.directory = self.written.directory
+        self.run = Run.of(spec)
+        self.nodes = NodeJournals(self.directory, run=lambda: self.run, record=self._record)
+        wish = Wish(None, clerk, self.nodes)  # type: ignore[arg-type]
+        self.judge = Judge(
+            self.directory,
+            spec,
+            run=lambda: self.run,
+            clerk=clerk,  # type: ignore[arg-type]
+            nodes=self.nodes,
+            wish=wish,
+        )
+
+    def _record(self, event: Event) -> None:
+        self.run = self.run.after(event)
+
+    def wrote(self, node: int, *, log: int) -> None:
+        """The journal of a node comes to be seen, from its start to its end."""
+        own = NodeDirectory(self.directory.path, f"0-{node}")
+        own.own.mkdir(parents=True)
+        mine: list[Event] = [event for event in STARTED if getattr(event, "rank", node) == node]
+        mine += [dataclasses.replace(exited(node), log=log), run_ended(RunState.SUCCEEDED)]
+        own.journal.write_text("".join(encode_event(event) + "\n" for event in mine))
+
+    def outcome(self, now: float) -> str:
+        self.nodes.poll()
+        decided = self.judge.decide(now)
+        return "" if decided is None else decided.state.value
+
+
+@pytest.fixture
+def watched(tmp_path: Path) -> Watched:
+    return Watched(tmp_path, KnowingClerk(phase=Phase.OVER, reason="it completed", completed=True))
+
+
+def test_journals_that_are_seen_after_the_job_is_over_are_waited_for(watched: Watched) -> None:
+    assert watched.outcome(100.0) == ""
+    assert watched.outcome(130.0) == ""
+
+    watched.wrote(0, log=0)
+    watched.wrote(1, log=0)
+
+    assert watched.outcome(131.0) == "succeeded"
+    assert all(rank.state.terminal for rank in watched.run.ranks)
+
+
+def test_the_last_lines_of_a_node_are_waited_for(watched: Watched) -> None:
+    for node in (0, 1):
+        watched.wrote(node, log=len(SAID))
+    watched.written.printed(0, SAID)
+
+    assert watched.outcome(100.0) == ""
+    watched.written.printed(1, SAID[:7])
+    assert watched.outcome(110.0) == ""
+    watched.written.printed(1, SAID[7:])
+
+    assert watched.outcome(111.0) == "succeeded"
+
+
+def test_what_does_not_come_is_not_waited_for_for_ever(watched: Watched) -> None:
+    for node in (0, 1):
+        watched.wrote(node, log=len(SAID))
+
+    assert watched.outcome(100.0) == ""
+    assert watched.outcome(100.0 + LATE - 1) == ""
+    assert watched.outcome(100.0 + LATE + 1) == "succeeded"
+
+
+def test_a_job_that_ended_badly_without_a_word_is_believed_soon(tmp_path: Path) -> None:
+    watched = Watched(tmp_path, KnowingClerk(phase=Phase.OVER, reason="exit code 1:0"))
+
+    assert watched.outcome(100.0) == ""
+    assert watched.outcome(103.0) == "failed"
+
+
+def test_who_wants_an_end_waits_a_moment_alone(tmp_path: Path) -> None:
+    run = WrittenRun(tmp_path).happened(
+        *STARTED, RankExited(time=0.0, rank=0, code=0, ended=True, log=5), exited(1)
+    )
+    late = LateLogs(run.directory)
+
+    assert late.awaited(run.run, 100.0, hurry=True)
+    assert not late.awaited(run.run, 106.0, hurry=True)
+
+
+def test_a_run_without_a_word_about_its_logs_is_not_waited_for(tmp_path: Path) -> None:
+    run = WrittenRun(tmp_path).happened(
+        *STARTED, exited(0), exited(1), RunEnded(time=0.0, state=RunState.SUCCEEDED, reason="", leftover=0)
+    )
+
+    assert not LateLogs(run.directory).awaited(run.run, 100.0, hurry=False)

@@ -1,0 +1,55 @@
+"""A run on two machines hangs when nothing happens on any of them, and each says where all ranks are."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from nbdist.diagnosis.stacks import last_stacks, take_stacks
+from nbdist.diagnosis.stalls import sentence
+from nbdist.runner.handle import RunHandle
+from tests.nodes.conftest import MASTER, Cluster, until
+
+pytestmark = pytest.mark.cluster
+
+# node 0 waits from the beginning, node 1 works for longer than the limit first
+SCRIPT = """
+import os, threading, time
+print("ready", flush=True)
+if os.environ["RANK"] == "0":
+    threading.Event().wait()
+end = time.time() + 6
+while time.time() < end:
+    sum(range(10_000))
+open("worked", "w").write(str(time.time()))
+time.sleep(600)
+"""
+SAID = "rank 0 is in wait at line 5 of train.py; rank 1 is in time.sleep at line 10 of train.py"
+
+
+def said(handle: RunHandle) -> str:
+    report = last_stacks(handle.run, handle.directory)
+    return "" if report is None else sentence(report)
+
+
+def test_a_run_that_hangs_on_both_machines_says_where_all_ranks_are(cluster: Cluster) -> None:
+    cluster.script(SCRIPT)
+    words = ("--nodes", "2", "--master", MASTER, "--wait", "40", "--hang-after", "3s", "-n", "1")
+    running = cluster.start(*words)
+    for machine in cluster.machines:
+        machine.until_ready()
+    handles = [machine.run for machine in cluster.machines]
+
+    until(lambda: all(handle.run.stalled is not None for handle in handles), limit=90)
+
+    worked = float((cluster.machines[1].folder / "worked").read_text())
+    for handle in handles:
+        until(lambda handle=handle: said(handle) == SAID)
+        assert (handle.run.stalled or 0.0) > worked - 2  # node 0 alone has waited for long
+    asked = time.time()
+    report = take_stacks(handles[0].directory, timeout=10)
+    assert (sentence(report), report.problem, report.time >= asked) == (SAID, "", True)
+
+    handles[0].stop("seen")
+    cluster.finish(running)

@@ -1,0 +1,67 @@
+"""A Slurm with accounting: what the controller has forgotten, sacct knows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nbdist import processes
+from nbdist.model import RunState
+from tests.schedulers.accounting import AccountedCluster
+from tests.schedulers.cluster import NoSlurm, running
+from tests.schedulers.conftest import Login, parent_of, until
+
+pytestmark = pytest.mark.cluster
+
+SLEEP = "import time; print('ready', flush=True); time.sleep(600)"
+
+
+@pytest.fixture(scope="module")
+def accounted() -> Iterator[AccountedCluster]:
+    try:
+        with running(AccountedCluster) as up:
+            yield up
+    except NoSlurm as why:
+        pytest.skip(f"NOT TESTED: {why}")
+
+
+@pytest.fixture
+def login(accounted: AccountedCluster, tmp_path: Path) -> Iterator[Login]:
+    there = Login(accounted, tmp_path)
+    yield there
+    there.close()
+    until(lambda: not there.left() and not there.jobs(), limit=20)
+
+
+def test_the_end_of_a_job_that_the_controller_forgot_is_in_the_accounting(
+    login: Login, accounted: AccountedCluster
+) -> None:
+    login.script(SLEEP)
+    login.run("--nodes", "2", "-n", "1", "--framework", "none", "-d", "train.py")
+    login.until_ready()
+    job, watcher = login.job, login.handle.run.supervisor
+    assert watcher is not None
+    above = processes.identify(parent_of(watcher.pid))
+    assert above is not None
+    processes.send(above, 9)
+    processes.send(watcher, 9)
+    until(lambda: not processes.alive(watcher))
+
+    accounted.call("scancel", job)
+    until(lambda: "CANCELLED" in accounted.call("sacct", "-nPX", "-j", job, "-o", "State"))
+    accounted.forget()
+    assert login.handle.wait(30) == "cancelled"
+
+    run = login.handle.run
+    assert run.state is RunState.CANCELLED
+    assert run.reason == f"Slurm's job {job} was cancelled, and not from here"
+
+
+def test_a_run_on_a_slurm_with_accounting_ends_as_on_any(login: Login) -> None:
+    login.script("print('done')")
+
+    code, said = login.run("--nodes", "2", "-n", "1", "--framework", "none", "train.py")
+
+    assert code == 0, said

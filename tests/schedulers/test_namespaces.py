@@ -1,0 +1,114 @@
+"""A Slurm whose nodes have a network, a name and an address each: what one machine cannot show."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nbdist.model import RunState
+from tests.schedulers.cluster import NoSlurm
+from tests.schedulers.conftest import Login, until
+from tests.schedulers.namespaces import NetworkedCluster, networked
+
+pytestmark = pytest.mark.cluster
+
+TRAINS = """
+import os, socket, nbdist, torch, torch.distributed as dist
+dist.init_process_group("gloo")
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(3):
+    loss = model(torch.ones(8, 4) * (dist.get_rank() + 1)).pow(2).mean()
+    optimizer.zero_grad(); loss.backward(); optimizer.step()
+    nbdist.log(step=step, loss=loss.item())
+weights = [p.detach().clone() for p in model.parameters()]
+for weight in weights:
+    dist.all_reduce(weight)
+same = all(torch.allclose(w / 2, p) for w, p in zip(weights, model.parameters()))
+print("host", socket.gethostname(), "master", os.environ["MASTER_ADDR"], "same", same, flush=True)
+dist.destroy_process_group()
+"""
+
+
+@pytest.fixture(scope="module")
+def machines() -> Iterator[NetworkedCluster]:
+    try:
+        with networked() as up:
+            yield up
+    except NoSlurm as why:
+        pytest.skip(f"NOT TESTED: {why}")
+
+
+class LoginNode(Login):
+    """The first of the machines."""
+
+    cluster: NetworkedCluster
+
+    def start(self, *words: str, before: tuple[str, ...] = (), **variables: str) -> Any:
+        return super().start(*words, before=(*self.cluster.inside("n1"), *before), **variables)
+
+
+@pytest.fixture
+def node(machines: NetworkedCluster, tmp_path: Path) -> Iterator[LoginNode]:
+    there = LoginNode(machines, tmp_path)
+    yield there
+    there.close()
+    until(lambda: not there.left() and not there.jobs(), limit=20)
+
+
+def examined(node: LoginNode, *words: str, **variables: str) -> tuple[int, dict[str, Any]]:
+    asking = node.start("doctor", "--on", "slurm", "--json", *words, **variables)
+    out, err = asking.communicate(timeout=150)
+    assert out, err
+    return asking.returncode, {each["title"]: each for each in json.loads(out)["entries"]}
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
+def test_a_cell_trains_on_two_machines(node: LoginNode) -> None:
+    node.script(TRAINS)
+
+    code, said = node.run("--nodes", "2", "-n", "1", "train.py", limit=120)
+
+    assert code == 0, said
+    # torch has warnings of its own
+    lines = [line for rank in range(2) for line in node.handle.logs(rank).splitlines()]
+    logs = [line.split() for line in lines if line.startswith("host ")]
+    assert sorted(words[1] for words in logs) == ["n1", "n2"]
+    assert [words[3] for words in logs] == ["10.213.78.1"] * 2
+    assert [words[5] for words in logs] == ["True"] * 2
+    assert node.handle.run.state is RunState.SUCCEEDED
+
+
+def test_machines_that_are_well_find_each_other(node: LoginNode) -> None:
+    code, found = examined(node)
+
+    assert code == 0, found
+    seen = {title: entry["level"] for title, entry in found.items()}
+    assert [seen[title] for title in ("shared directory", "names", "ports", "job")] == ["ok"] * 4, found
+
+
+def test_a_directory_of_each_machine_is_not_taken_for_shared(node: LoginNode) -> None:
+    code, found = examined(node, NBDIST_HOME=str(node.cluster.own / "home"))
+
+    assert code == 1
+    # the first machine sees it as little: what a login mounts is its own
+    assert "is not seen on n1, n2" in found["shared directory"]["what"]
+    assert "NBDIST_HOME" in found["shared directory"]["fix"]
+
+
+def test_machines_that_do_not_reach_each_other_are_named(node: LoginNode) -> None:
+    node.cluster.separate("n2", "n3")
+    try:
+        code, found = examined(node, "--nodes", "3")
+    finally:
+        node.cluster.join("n2", "n3")
+
+    assert code == 1
+    assert found["shared directory"]["level"] == "ok", found
+    assert "n2 does not reach a port of n3" in found["ports"]["what"]
+    assert "and 1 more" in found["ports"]["what"]
