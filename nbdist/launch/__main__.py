@@ -15,9 +15,9 @@ if __name__ == "__main__":
             os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))),
         )
     if sys.argv[1] == "--standby":
-        from nbdist.launch.standby import main
+        from nbdist.launch.warm.standby import main
     elif sys.argv[1] == "--allocation":
-        from nbdist.launch.caretaker import main
+        from nbdist.launch.jobs.caretaker import main
     elif sys.argv[1] == "--ahead":
         from nbdist.launch.vanguard import main
     else:

@@ -19,8 +19,8 @@ from nbdist.launch.course import Course
 from nbdist.launch.log_watch import LogWatch
 from nbdist.launch.rank_process import RankCommand, RankProcess, rank_command
 from nbdist.launch.rendezvous import port_was_taken
-from nbdist.launch.stack_taker import Asked, StackTaker
-from nbdist.launch.stall_watch import StallWatch
+from nbdist.launch.stalls.stack_taker import Asked, StackTaker
+from nbdist.launch.stalls.stall_watch import StallWatch
 from nbdist.model import Rendezvous, RunSpec
 from nbdist.store.log_stream import LogStream
 from nbdist.store.paths import RunDirectory, make_private
@@ -28,7 +28,7 @@ from nbdist.worker.order import ERRORED
 
 if TYPE_CHECKING:
     from nbdist.launch.meters import Meters
-    from nbdist.launch.stalls_together import StallsTogether
+    from nbdist.launch.stalls.stalls_together import StallsTogether
     from nbdist.launch.worker_logs import WorkerLogs
 
 _ERROR_TAIL = 65_536

@@ -22,7 +22,7 @@ from nbdist.devices.gpu_load import GpuLoad
 from nbdist.devices.memory import memory_total
 from nbdist.devices.trees import ProcessTrees, TreeUse
 from nbdist.launch.gpu_probe import GpuProbe
-from nbdist.launch.stall_watch import StallWatch
+from nbdist.launch.stalls.stall_watch import StallWatch
 from nbdist.model import Device, ProcessId
 from nbdist.processes import read_at_once
 from nbdist.store.paths import RankDirectory, append_whole, open_to_append

@@ -33,7 +33,7 @@ from nbdist.store.journal import Journal
 from nbdist.store.paths import NodeDirectory, RunDirectory
 
 if TYPE_CHECKING:
-    from nbdist.launch.together import Together
+    from nbdist.launch.machines.together import Together
 
 _THEFTS = 3
 """How often a run is started again, unasked, because somebody else took its port."""
@@ -187,8 +187,8 @@ class Supervisor:
         """Of a run on several machines: reach them. Raises LaunchError where that is impossible here."""
         if self._spec.nodes == 1:
             return
-        from nbdist.launch.nodes import Nodes  # hmac and its like: most runs are on one machine
-        from nbdist.launch.together import LINK_KEY, Together
+        from nbdist.launch.machines.nodes import Nodes  # hmac and its like: most runs are on one machine
+        from nbdist.launch.machines.together import LINK_KEY, Together
 
         # the ranks inherit this environment, and have no business with it
         nodes = Nodes(self._spec, os.environ.pop(LINK_KEY, ""), self._selector)
@@ -284,7 +284,7 @@ def main(arguments: Sequence[str]) -> int:
     owner: ProcessId | None = None if spec.detached else spec.owner
 
     if spec.engine:
-        from nbdist.launch.watch import watch  # most runs are here
+        from nbdist.launch.jobs.watch import watch  # most runs are here
 
         return watch(directory, spec, Lifeline(owner, descriptor))
 

@@ -63,7 +63,7 @@ def submit_job(directory: RunDirectory, plan: Plan, allocation: AllocationDirect
     spec = plan.spec
     engine: Engine
     if allocation is not None:
-        from nbdist.launch.allocated import Allocated  # most runs are elsewhere
+        from nbdist.launch.jobs.allocated import Allocated  # most runs are elsewhere
 
         engine = Allocated(allocation, directory)
     else:

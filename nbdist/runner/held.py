@@ -162,7 +162,7 @@ def _unready(one: Held) -> str:
 
 def _tenants(one: Held) -> tuple[list[str], float]:
     """The names of the runs in it, and for how many seconds there have been none. Raises LaunchError."""
-    from nbdist.launch.allocated import ask  # most notebooks have no allocation
+    from nbdist.launch.jobs.allocated import ask  # most notebooks have no allocation
 
     answer = ask(one.directory, 0, {"kind": "tenants"}, limit=_ANSWER)
     # behind the date and the time

@@ -69,7 +69,7 @@ def submit(
 
 
 def stand_by(environment: Mapping[str, str], python: str) -> Submitted:
-    """Start a supervisor of a run that is not known yet (``launch.standby``). Raises LaunchError."""
+    """Start a supervisor of a run that is not known yet (``launch.warm.standby``). Raises LaunchError."""
     ours, theirs = socket.socketpair()
     try:
         process = subprocess.Popen(

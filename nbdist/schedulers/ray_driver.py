@@ -30,7 +30,7 @@ from nbdist.schedulers.slurm_batch import attempts_before
 from nbdist.store.journal import read_events
 from nbdist.store.paths import NodeDirectory, RunDirectory, append_whole, open_to_append
 
-NODE = Path(__file__).resolve().parent.parent / "launch" / "node.py"
+NODE = Path(__file__).resolve().parent.parent / "launch" / "jobs" / "node.py"
 
 _FORSAKEN = 180.0
 """Seconds without a pulse after which nobody is left who waits for a run that is not detached."""
@@ -38,7 +38,7 @@ _FORSAKEN = 180.0
 _OTHERS = 20.0
 """Seconds that the other nodes have to end by themselves, once Ray has lost one."""
 
-# what a supervisor says whose line to Ray's process on its node has ended (``launch.node``)
+# what a supervisor says whose line to Ray's process on its node has ended (``launch.jobs.node``)
 _CUT_OFF = "the engine's process on this node ended"
 _GONE = re.compile(r"node \d+( \(.*\))? has gone")
 _NICE = "RAY_worker_niceness"

@@ -14,7 +14,7 @@ from nbdist.schedulers.slurm_words import refusal
 from nbdist.store.allocations import Allocation, AllocationDirectory
 from nbdist.store.paths import write_private
 
-ATTENDANT = Path(__file__).parent.parent / "launch" / "attendant.py"
+ATTENDANT = Path(__file__).parent.parent / "launch" / "jobs" / "attendant.py"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

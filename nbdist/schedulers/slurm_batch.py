@@ -22,7 +22,7 @@ from nbdist.schedulers.slurm_places import address_of, free_ports, hosts_of, own
 from nbdist.store.journal import read_events
 from nbdist.store.paths import NodeDirectory, RunDirectory
 
-NODE = Path(__file__).parent.parent / "launch" / "node.py"
+NODE = Path(__file__).parent.parent / "launch" / "jobs" / "node.py"
 LINK_KEY = "NBDIST_LINK_KEY"
 
 _FORSAKEN = 180.0

@@ -2,7 +2,7 @@
 
 On ``SIGNAL`` the C handler of ``faulthandler`` appends the stacks of all threads to a file, also while
 native code holds the interpreter. A handler interrupts sleeps and polls of native code, so the signal
-goes to a thread that is only there for it, unless the program computes (``launch.stack_taker`` decides).
+goes to a thread that is only there for it, unless the program computes: ``launch.stalls`` decides.
 That thread also answers on the rank's socket what torch's Flight Recorder knows, and notes several times
 a second whether the program waits for other ranks: ``stragglers`` of the diagnosis reads that.
 """

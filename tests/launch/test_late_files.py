@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.launch.judge import Judge
-from nbdist.launch.late_logs import LATE, LateLogs
-from nbdist.launch.merging import NodeJournals
-from nbdist.launch.wish import Wish
+from nbdist.launch.jobs.judge import Judge
+from nbdist.launch.jobs.late_logs import LATE, LateLogs
+from nbdist.launch.jobs.merging import NodeJournals
+from nbdist.launch.jobs.wish import Wish
 from nbdist.model import Event, RankExited, Run, RunEnded, RunState, encode_event
 from nbdist.schedulers.engine import JobStatus, Phase
 from nbdist.store.paths import NodeDirectory

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from nbdist.launch.link import Link, LinkClosed, Message, WrongKey
+from nbdist.launch.machines.link import Link, LinkClosed, Message, WrongKey
 
 KEY = "the key of a run"
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.launch.spin_watch import SpinWatch
-from nbdist.launch.stall_watch import StallWatch
+from nbdist.launch.stalls.spin_watch import SpinWatch
+from nbdist.launch.stalls.stall_watch import StallWatch
 from nbdist.store.stacks import Collective, RankAnswer, TakenStacks
 
 LIMIT = 60.0

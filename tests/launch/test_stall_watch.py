@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.launch.stall_watch import StallWatch
+from nbdist.launch.stalls.stall_watch import StallWatch
 
 LIMIT = 60.0
 

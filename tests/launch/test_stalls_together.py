@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.launch.link import Message
-from nbdist.launch.stall_watch import StallWatch, Stillness
-from nbdist.launch.stalls_together import StallsTogether
+from nbdist.launch.machines.link import Message
+from nbdist.launch.stalls.stall_watch import StallWatch, Stillness
+from nbdist.launch.stalls.stalls_together import StallsTogether
 from nbdist.model import Run
 from nbdist.store.stacks import Collective, RankAnswer
 from tests.fakes.runs import STARTED, a_spec

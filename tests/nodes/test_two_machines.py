@@ -8,7 +8,7 @@ import time
 import pytest
 
 from nbdist.errors import UsageMistake
-from nbdist.launch.lines import SILENCE
+from nbdist.launch.machines.lines import SILENCE
 from tests.nodes.conftest import MASTER, Cluster
 
 pytestmark = pytest.mark.cluster

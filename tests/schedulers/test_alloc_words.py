@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from nbdist.errors import LaunchError
-from nbdist.launch.attendant import environment_of
-from nbdist.launch.calling import call
-from nbdist.launch.last_words import last_line
-from nbdist.launch.merging import NodeJournals
-from nbdist.launch.node_requests import NodeRequests
-from nbdist.launch.reception import Reception
-from nbdist.launch.silence import Silence
+from nbdist.launch.jobs.attendant import environment_of
+from nbdist.launch.jobs.last_words import last_line
+from nbdist.launch.jobs.merging import NodeJournals
+from nbdist.launch.jobs.node_requests import NodeRequests
+from nbdist.launch.jobs.silence import Silence
+from nbdist.launch.machines.calling import call
+from nbdist.launch.machines.reception import Reception
 from nbdist.model import Device, RankSpec, Run, RunSpec, RunState
 from nbdist.runner.held import mismatch
 from nbdist.schedulers.engine import Phase

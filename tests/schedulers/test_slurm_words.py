@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nbdist.errors import UsageMistake
-from nbdist.launch.verdict import conclude
+from nbdist.launch.jobs.verdict import conclude
 from nbdist.model import Event, Queued, RankExited, RankSpec, RankStarted, Run, RunEnded, RunSpec, RunState
 from nbdist.options import parse
 from nbdist.schedulers.engine import JobStatus, Phase

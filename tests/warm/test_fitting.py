@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from nbdist.frameworks.preload import read_at_import
-from nbdist.launch.freshness import Freshness
-from nbdist.launch.patience import Patience
-from nbdist.launch.waiting_rank import unfit
+from nbdist.launch.warm.freshness import Freshness
+from nbdist.launch.warm.patience import Patience
+from nbdist.launch.warm.waiting_rank import unfit
 from nbdist.model import Device, RankSpec
 from nbdist.runner.fitting import Shape, difference, surroundings
 

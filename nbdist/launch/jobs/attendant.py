@@ -19,14 +19,14 @@ from pathlib import Path
 from typing import Any
 
 if __name__ == "__main__" and not __package__:
-    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+    sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from nbdist import processes
-from nbdist.launch import node
+from nbdist.launch.jobs import node
 from nbdist.launch.lifetime import become_subreaper, die_with_parent, end_descendants
-from nbdist.launch.link import Message
-from nbdist.launch.reception import Reception
-from nbdist.launch.together import LINK_KEY
+from nbdist.launch.machines.link import Message
+from nbdist.launch.machines.reception import Reception
+from nbdist.launch.machines.together import LINK_KEY
 from nbdist.launch.wakeup import Wakeup
 from nbdist.model import ProcessId
 from nbdist.schedulers.slurm_places import address_of, free_ports, hosts_of, own_address

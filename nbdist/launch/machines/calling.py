@@ -8,7 +8,7 @@ import socket
 import time
 
 from nbdist.errors import LaunchError
-from nbdist.launch.link import Link, LinkClosed, Message, WrongKey
+from nbdist.launch.machines.link import Link, LinkClosed, Message, WrongKey
 
 _PIECE = 16_000
 """Characters of a question that are said at once: a line takes no message of any length."""

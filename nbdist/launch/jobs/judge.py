@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from nbdist.launch.clerk import Clerk
 from nbdist.launch.course import Outcome
-from nbdist.launch.last_words import last_words
-from nbdist.launch.late_logs import LATE, LateLogs
-from nbdist.launch.merging import NodeJournals
-from nbdist.launch.silence import Silence
-from nbdist.launch.verdict import conclude, given_up, is_doubtful, outcome_of_nodes
-from nbdist.launch.wish import Wish
+from nbdist.launch.jobs.clerk import Clerk
+from nbdist.launch.jobs.last_words import last_words
+from nbdist.launch.jobs.late_logs import LATE, LateLogs
+from nbdist.launch.jobs.merging import NodeJournals
+from nbdist.launch.jobs.silence import Silence
+from nbdist.launch.jobs.verdict import conclude, given_up, is_doubtful, outcome_of_nodes
+from nbdist.launch.jobs.wish import Wish
 from nbdist.model import Run, RunSpec, RunState
 from nbdist.schedulers.engine import Phase
 from nbdist.store.paths import RunDirectory

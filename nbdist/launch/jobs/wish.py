@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 
 from nbdist import config
-from nbdist.launch.clerk import Clerk
-from nbdist.launch.merging import NodeJournals
+from nbdist.launch.jobs.clerk import Clerk
+from nbdist.launch.jobs.merging import NodeJournals
 from nbdist.schedulers.engine import Phase
 from nbdist.store.control import request_stop
 

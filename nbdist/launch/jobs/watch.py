@@ -20,16 +20,16 @@ from pathlib import Path
 
 from nbdist import processes
 from nbdist.errors import IllegalTransition
-from nbdist.launch.allocated import Allocated
 from nbdist.launch.binding import die_with_parent
-from nbdist.launch.clerk import Clerk
 from nbdist.launch.course import Outcome
-from nbdist.launch.judge import Judge
+from nbdist.launch.jobs.allocated import Allocated
+from nbdist.launch.jobs.clerk import Clerk
+from nbdist.launch.jobs.judge import Judge
+from nbdist.launch.jobs.merging import NodeJournals
+from nbdist.launch.jobs.node_requests import NodeRequests
+from nbdist.launch.jobs.wish import Wish
 from nbdist.launch.lifetime import Lifeline
-from nbdist.launch.merging import NodeJournals
-from nbdist.launch.node_requests import NodeRequests
 from nbdist.launch.wakeup import Wakeup
-from nbdist.launch.wish import Wish
 from nbdist.model import (
     AttemptFailed,
     Event,

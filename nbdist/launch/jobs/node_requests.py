@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 from dataclasses import dataclass, field, replace
 
-from nbdist.launch.merging import NodeJournals
+from nbdist.launch.jobs.merging import NodeJournals
 from nbdist.model import RunSpec
 from nbdist.store.control import request_interrupt, request_stacks
 from nbdist.store.paths import NodeDirectory, RunDirectory

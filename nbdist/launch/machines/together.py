@@ -13,9 +13,9 @@ from dataclasses import replace
 from typing import TypeVar
 
 from nbdist.launch.course import Course, Outcome
-from nbdist.launch.nodes import Nodes
+from nbdist.launch.machines.nodes import Nodes
 from nbdist.launch.rendezvous import Reservation
-from nbdist.launch.stalls_together import StallsTogether
+from nbdist.launch.stalls.stalls_together import StallsTogether
 from nbdist.model import Event, NodesAwaited, RankExited, RankState, RemoteRank, Rendezvous, RunSpec
 from nbdist.model.states import RunState
 from nbdist.store.paths import NodeDirectory, RunDirectory

@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nbdist.launch.link import Message
-from nbdist.launch.stall_watch import Stillness
+from nbdist.launch.machines.link import Message
+from nbdist.launch.stalls.stall_watch import Stillness
 from nbdist.model import Run, RunSpec
 from nbdist.store.stacks import Collective, RankAnswer, collectives_from
 

@@ -13,8 +13,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from nbdist.launch.lines import HEARTBEAT, Ears, Lines, Peer
-from nbdist.launch.link import Message
+from nbdist.launch.machines.lines import HEARTBEAT, Ears, Lines, Peer
+from nbdist.launch.machines.link import Message
 from nbdist.model import Event, RankErrored, RankExited, RankStarted, RankState, Run, RunSpec, StopRequested
 
 

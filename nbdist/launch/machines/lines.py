@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from nbdist.errors import LaunchError
-from nbdist.launch.link import Link, LinkClosed, Message, WrongKey
+from nbdist.launch.machines.link import Link, LinkClosed, Message, WrongKey
 
 SILENCE = 10.0
 """Seconds without a word after which a machine counts as gone."""

@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 if __name__ == "__main__" and not __package__:
-    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+    sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from nbdist.launch.keeper import keep
 from nbdist.launch.lifetime import Lifeline

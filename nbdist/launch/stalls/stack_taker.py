@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nbdist.launch.asking import find, send
+from nbdist.launch.stalls.asking import find, send
 from nbdist.model import ProcessId
 from nbdist.processes import alive
 from nbdist.store.paths import RankDirectory, RunDirectory
@@ -24,7 +24,7 @@ from nbdist.store.stacks import RankAnswer, TakenStacks, collectives_from, is_wh
 from nbdist.worker.order import COLLECTIVES, NUMBERS
 
 if TYPE_CHECKING:
-    from nbdist.launch.stalls_together import StallsTogether
+    from nbdist.launch.stalls.stalls_together import StallsTogether
 
 _LIMIT = 1.0
 """Seconds that a rank has to answer."""

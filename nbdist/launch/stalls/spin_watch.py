@@ -17,7 +17,7 @@ import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from nbdist.launch.waiting_calls import waits
+from nbdist.launch.stalls.waiting_calls import waits
 from nbdist.processes import PROC
 from nbdist.store.stacks import RankAnswer, TakenStacks, ThreadStack
 

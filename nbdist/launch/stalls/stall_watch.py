@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from nbdist.launch.spin_watch import SpinWatch, moved_by
+from nbdist.launch.stalls.spin_watch import SpinWatch, moved_by
 from nbdist.processes import PROC
 from nbdist.store.stacks import TakenStacks
 

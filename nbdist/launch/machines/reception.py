@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from nbdist.launch.link import Link, LinkClosed, Message, WrongKey
+from nbdist.launch.machines.link import Link, LinkClosed, Message, WrongKey
 
 _MANNERS = 10.0
 """Seconds that somebody who has connected may take for his question."""

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from nbdist import config
-from nbdist.launch.merging import NodeJournals
+from nbdist.launch.jobs.merging import NodeJournals
 from nbdist.model import Run
 from nbdist.store.paths import RunDirectory
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from nbdist import processes
 from nbdist.errors import LaunchError
-from nbdist.launch.allocated import ask
+from nbdist.launch.jobs.allocated import ask
 from nbdist.launch.lifetime import Lifeline
 from nbdist.model import ProcessId
 from nbdist.schedulers import slurm_alloc

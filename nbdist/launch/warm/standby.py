@@ -21,15 +21,15 @@ from typing import Any
 
 from nbdist.devices.memory import memory_total
 from nbdist.launch.binding import become_subreaper, die_with_parent
-from nbdist.launch.freshness import Freshness
 from nbdist.launch.keeper import watch_over
 from nbdist.launch.lifetime import Lifeline, end_descendants
-from nbdist.launch.patience import IDLE_LIMIT, LEAST_MEMORY, Patience
 from nbdist.launch.rank_process import RankCommand, RankProcess, rank_command, start_rank
 from nbdist.launch.rendezvous import Reservation
 from nbdist.launch.supervisor import Supervisor
-from nbdist.launch.waiting_rank import Waiting, problem_of
 from nbdist.launch.wakeup import Wakeup
+from nbdist.launch.warm.freshness import Freshness
+from nbdist.launch.warm.patience import IDLE_LIMIT, LEAST_MEMORY, Patience
+from nbdist.launch.warm.waiting_rank import Waiting, problem_of
 from nbdist.model import RunSpec
 from nbdist.store.custody import take_custody
 from nbdist.store.paths import RunDirectory

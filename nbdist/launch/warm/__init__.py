@@ -1,0 +1,1 @@
+"""Ranks that wait for a run, and whether a run may have them."""
