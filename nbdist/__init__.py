@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import _thread
+import os
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
@@ -55,13 +58,21 @@ _HOMES = {
     "runs": "nbdist.runner",
 }
 
+# A module that one thread imports while another forks would stay locked in the child for ever.
+_importing = _thread.RLock()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_importing.acquire, after_in_parent=_importing.release, after_in_child=_importing.release
+    )
+
 
 def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module 'nbdist' has no attribute {name!r}")
-    from importlib import import_module
+    with _importing:
+        from importlib import import_module
 
-    value: object = getattr(import_module(_HOMES[name]), name)
+        value: object = getattr(import_module(_HOMES[name]), name)
     globals()[name] = value
     return value
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 
 # ranks that wait are made beside whatever comes next; tests/warm asks for them by itself
 os.environ.setdefault("NBDIST_WARM", "off")
+
+# shells start what is to run in the background with interrupts ignored, and children inherit that
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 RunCell = Callable[..., runner.RunHandle]
 

@@ -31,8 +31,9 @@ from nbdist.model.spec import RankSpec, RunSpec
 from nbdist.model.states import RankState, RunState, move_rank, move_run
 
 # Signals that a correct program can die of after its last statement, while the interpreter and the
-# framework tear down (torch's gloo aborts so in about 2 % of correct runs).
-_TEARDOWN_SIGNALS = frozenset({-6, -11})
+# framework tear down (torch's gloo aborts so in about 2 % of correct runs; the report of the abort may then
+# meet a thread that is no more: SIGBUS or SIGSEGV).
+_TEARDOWN_SIGNALS = frozenset({-6, -7, -11})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -139,6 +139,13 @@ def test_everything_in_the_run_directory_is_private(run_cell) -> None:
         pytest.param("import ctypes; ctypes.string_at(0)", -11, "failed", id="a segmentation fault"),
         pytest.param("import os; os.abort()", -6, "failed", id="abort before the end"),
         pytest.param("import atexit, os; atexit.register(os.abort)", -6, "succeeded", id="abort at exit"),
+        pytest.param("import os; os.kill(os.getpid(), 7)", -7, "failed", id="bus error before the end"),
+        pytest.param(
+            "import atexit, os; atexit.register(os.kill, os.getpid(), 7)",
+            -7,
+            "succeeded",
+            id="bus error at exit",
+        ),
     ],
 )
 def test_exit_codes_are_those_of_the_program(run_cell, statement: str, code: int, state: str) -> None:
