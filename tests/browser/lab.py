@@ -19,6 +19,8 @@ from typing import Protocol
 import nbformat
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
 
+from nbdist.board import stop_board
+
 CHROMIUM_FLAGS = [
     "--headless",
     "--no-sandbox",
@@ -129,6 +131,8 @@ class LabServer:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        # VisualDL's server would go by itself, after a quarter of an hour
+        stop_board(self.home)
 
     @property
     def pid(self) -> int:
