@@ -12,7 +12,7 @@ STATIC := nbdist/panel/static/panel.js
 PADDLE := paddlepaddle==3.3.1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo lab test test-warm test-faults test-diagnosis check format browser hosts slurm cluster-demo bench-launch bench-panel bench-diagnosis bench-faults bench-metrics bench-server bench-scale fuzz-server clean
+.PHONY: help demo lab test test-warm test-faults test-diagnosis check format browser hosts slurm cluster-demo bench-launch bench-panel bench-diagnosis bench-faults bench-metrics bench-screen bench-server bench-scale fuzz-server clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -146,6 +146,9 @@ bench-faults: .venv-bench/.ready  ## what is left behind when something ends a r
 
 bench-metrics: .venv-bench/.ready  ## what a scalar costs a rank, against other writers
 	.venv-bench/bin/python benchmarks/metrics.py $(BENCH_ARGS)
+
+bench-screen: .venv-bench/.ready browser  ## how soon a logged point is on the screen, against VisualDL as it ships
+	.venv-bench/bin/python benchmarks/screen.py $(BENCH_ARGS)
 
 bench-server: $(VENV)/.ready  ## what the server extension costs a Jupyter server, and how soon it answers
 	$(BIN)/python benchmarks/server.py $(BENCH_ARGS)

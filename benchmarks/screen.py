@@ -1,0 +1,187 @@
+"""How soon a point that a rank has logged is on the screen: nbdist's board, and VisualDL as it ships.
+
+    python benchmarks/screen.py [--points N] [--quick]
+
+In a real Chromium. A point counts as seen when the picture of its chart has changed. VisualDL as it ships is
+given what its own writer has flushed to the file, so its time is that of its server and page alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import math
+import random
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from common import Goal, Machine, NotMeasured, Samples, spread, table, write_results
+from playwright.sync_api import Error, Page, sync_playwright
+
+from nbdist.board import ensure_board, stop_board
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests/browser"))
+
+from lab import CHROMIUM_FLAGS, chromium
+
+SEEN = "point_to_screen"
+NBDIST, SHIPPED = "nbdist", "visualdl as it ships"
+LEAST_POINTS = 5
+SHIPPED_POINTS = 3
+"""Of VisualDL as it ships: it asks for what is new every 15 s."""
+
+LIMIT = 90.0
+PICTURE = "document.querySelector('canvas')?.toDataURL()"
+RUN = "20260101-000000-screen-aaaa"
+
+Add = Callable[[int, float], None]
+
+
+@contextlib.contextmanager
+def nbdist_board(folder: Path) -> Iterator[tuple[str, Add]]:
+    """The address of a page with the curves of a run, and what appends a point as ``nbdist.log`` does."""
+    metrics = folder / "runs" / RUN / "ranks" / "0" / "metrics.jsonl"
+    metrics.parent.mkdir(parents=True)
+
+    def add(step: int, value: float) -> None:
+        with metrics.open("a") as file:
+            file.write(json.dumps({"t": time.time(), "step": step, "v": {"loss": value}}) + "\n")
+
+    warm_up(add)
+    try:
+        yield ensure_board(folder).url([RUN]), add
+    finally:
+        stop_board(folder)
+
+
+@contextlib.contextmanager
+def shipped_server(folder: Path) -> Iterator[tuple[str, Add]]:
+    """The same with VisualDL's own writer and server."""
+    from visualdl import LogWriter
+
+    writer = LogWriter(logdir=str(folder / "log"))
+
+    def add(step: int, value: float) -> None:
+        writer.add_scalar(tag="loss", step=step, value=value)
+        writer.flush()
+
+    warm_up(add)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = ["visualdl", "--logdir", str(folder / "log"), "--host", "127.0.0.1", "--port", str(port)]
+    server = subprocess.Popen(
+        [str(Path(sys.executable).with_name(command[0])), *command[1:]],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        address = f"http://127.0.0.1:{port}/app/scalar"
+        wait_for(address)
+        yield address, add
+    finally:
+        server.terminate()
+        server.wait()
+
+
+CASES = {NBDIST: nbdist_board, SHIPPED: shipped_server}
+
+
+def warm_up(add: Add) -> None:
+    for step in range(100):
+        add(step, math.exp(-step / 30))
+
+
+def wait_for(address: str) -> None:
+    deadline = time.monotonic() + LIMIT
+    while True:
+        try:
+            # without a language VisualDL's page is an error
+            asked = urllib.request.Request(address, headers={"Accept-Language": "en"})
+            urllib.request.urlopen(asked, timeout=5).close()
+            return
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.2)
+
+
+def seconds_to_screen(page: Page, add: Add, points: int) -> Iterator[float]:
+    """Seconds from each point to the changed picture; the points come at any moment of the page's round."""
+    page.wait_for_function(f"!!({PICTURE})")
+    page.wait_for_timeout(5_000)
+    for number in range(points):
+        page.wait_for_timeout(1_000 + random.random() * 2_000)
+        before = page.evaluate(PICTURE)
+        begin = time.monotonic()
+        add(200 + 20 * number, 0.5 + number % 2)
+        page.wait_for_function(f"before => {PICTURE} !== before", arg=before, polling=20)
+        yield time.monotonic() - begin
+
+
+def measure(points: int, scratch: Path) -> tuple[Samples, list[NotMeasured]]:
+    samples, missing = Samples(), []
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium(), args=CHROMIUM_FLAGS)
+        for number, (name, case) in enumerate(CASES.items()):
+            folder = scratch / str(number)
+            folder.mkdir()
+            page = browser.new_page(viewport={"width": 1200, "height": 760})
+            page.set_default_timeout(LIMIT * 1_000)
+            try:
+                with case(folder) as (address, add):
+                    page.goto(address)
+                    asked = points if name == NBDIST else min(points, SHIPPED_POINTS)
+                    for taken, seconds in enumerate(seconds_to_screen(page, add, asked)):
+                        samples.add(name, SEEN, taken, seconds)
+            except (Error, OSError, ImportError) as why:
+                missing.append(NotMeasured(case=name, reason=str(why).splitlines()[0]))
+            page.close()
+        browser.close()
+    return samples, missing
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--points", type=int, default=20, help="of nbdist; default: 20")
+    parser.add_argument("--quick", action="store_true", help="two points, for a look")
+    asked = parser.parse_args(arguments)
+    points = 2 if asked.quick else asked.points
+    machine = Machine.now(("nbdist", "visualdl"))
+    with tempfile.TemporaryDirectory(prefix="bench-screen-") as scratch:
+        samples, missing = measure(points, Path(scratch))
+    seen = samples.values(NBDIST, SEEN)
+    goal = Goal(
+        goal="a point reaches the screen within 2 s (median)",
+        holds=statistics.median(seen) <= 2 if seen else None,
+        seen=f"{spread(seen)} s",
+    )
+    lines = [[name, spread(samples.values(name, SEEN))] for name in CASES]
+    print(f"{machine.header()}\n\n{table(['median (min-max)', 'point to screen [s]'], lines)}\n\n{goal}")
+    for one in missing:
+        print(f"not measured: {one.case}: {one.reason}")
+    if len(seen) < LEAST_POINTS:
+        print("\nnot written: a look, not a measurement")
+        return 0
+    path = write_results(
+        "screen",
+        machine,
+        samples.rows({NBDIST: [SHIPPED]}),
+        settings={"points": points},
+        not_measured=missing,
+        goals=[goal],
+    )
+    print(f"\nwritten: benchmarks/results/{path.name}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
