@@ -10,22 +10,9 @@ from nbdist.diagnosis.stacks import last_stacks, take_stacks
 from nbdist.diagnosis.stalls import sentence
 from nbdist.runner.handle import RunHandle
 from tests.nodes.conftest import MASTER, Cluster, until
+from tests.schedulers.programs import HANGS, HANGS_AT
 
 pytestmark = pytest.mark.cluster
-
-# node 0 waits from the beginning, node 1 works for longer than the limit first
-SCRIPT = """
-import os, threading, time
-print("ready", flush=True)
-if os.environ["RANK"] == "0":
-    threading.Event().wait()
-end = time.time() + 6
-while time.time() < end:
-    sum(range(10_000))
-open("worked", "w").write(str(time.time()))
-time.sleep(600)
-"""
-SAID = "rank 0 is in wait at line 5 of train.py; rank 1 is in time.sleep at line 10 of train.py"
 
 
 def said(handle: RunHandle) -> str:
@@ -34,7 +21,7 @@ def said(handle: RunHandle) -> str:
 
 
 def test_a_run_that_hangs_on_both_machines_says_where_all_ranks_are(cluster: Cluster) -> None:
-    cluster.script(SCRIPT)
+    cluster.script(HANGS)
     words = ("--nodes", "2", "--master", MASTER, "--wait", "40", "--hang-after", "3s", "-n", "1")
     running = cluster.start(*words)
     for machine in cluster.machines:
@@ -45,11 +32,11 @@ def test_a_run_that_hangs_on_both_machines_says_where_all_ranks_are(cluster: Clu
 
     worked = float((cluster.machines[1].folder / "worked").read_text())
     for handle in handles:
-        until(lambda handle=handle: said(handle) == SAID)
+        until(lambda handle=handle: said(handle) == HANGS_AT)
         assert (handle.run.stalled or 0.0) > worked - 2  # node 0 alone has waited for long
     asked = time.time()
     report = take_stacks(handles[0].directory, timeout=10)
-    assert (sentence(report), report.problem, report.time >= asked) == (SAID, "", True)
+    assert (sentence(report), report.problem, report.time >= asked) == (HANGS_AT, "", True)
 
     handles[0].stop("seen")
     cluster.finish(running)

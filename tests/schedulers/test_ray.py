@@ -15,6 +15,7 @@ import pytest
 from nbdist.model import RunState
 from nbdist.store import RunStore
 from tests.schedulers.conftest import Login, until
+from tests.schedulers.programs import FAILS_ON_RANK_1, SAVES
 from tests.schedulers.ray_cluster import NoRay, RayCluster, ray
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
@@ -34,24 +35,6 @@ nbdist.log(step=1, mean=total.item())
 where = [os.environ[name] for name in ("GROUP_RANK", "CUDA_VISIBLE_DEVICES")]
 print("sum", total.item(), *where, os.nice(0), flush=True)
 print(os.environ["API_KEY"], sorted(name for name in os.environ if name.startswith("RAY_")), flush=True)
-"""
-
-SAVES = """
-import time
-print("ready", flush=True)
-try:
-    time.sleep(600)
-except KeyboardInterrupt:
-    time.sleep(0.5)
-    print("saved", flush=True)
-"""
-
-FAILS_ON_RANK_1 = """
-import os, time
-print("ready", flush=True)
-if os.environ["RANK"] == "1":
-    raise ValueError("boom")
-time.sleep(600)
 """
 
 

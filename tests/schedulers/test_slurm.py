@@ -15,6 +15,7 @@ from nbdist import processes
 from nbdist.model import RunState
 from nbdist.store import RunStore
 from tests.schedulers.conftest import Login, parent_of, until
+from tests.schedulers.programs import FAILS_ON_RANK_1, SAVES
 
 pytestmark = pytest.mark.cluster
 
@@ -43,24 +44,6 @@ print("sum", total.item(), flush=True)
 SLEEP = """
 import time
 print("ready", flush=True)
-time.sleep(600)
-"""
-
-SAVES = """
-import time
-print("ready", flush=True)
-try:
-    time.sleep(600)
-except KeyboardInterrupt:
-    time.sleep(0.5)
-    print("saved", flush=True)
-"""
-
-FAILS_ON_RANK_1 = """
-import os, time
-print("ready", flush=True)
-if os.environ["RANK"] == "1":
-    raise ValueError("boom")
 time.sleep(600)
 """
 

@@ -7,26 +7,13 @@ import pytest
 from nbdist.diagnosis.stacks import last_stacks
 from nbdist.diagnosis.stalls import sentence
 from tests.schedulers.conftest import Login, until
+from tests.schedulers.programs import HANGS, HANGS_AT
 
 pytestmark = pytest.mark.cluster
 
-# rank 0 waits from the beginning, rank 1 works for longer than the limit first
-SCRIPT = """
-import os, threading, time
-print("ready", flush=True)
-if os.environ["RANK"] == "0":
-    threading.Event().wait()
-end = time.time() + 6
-while time.time() < end:
-    sum(range(10_000))
-open("worked", "w").write(str(time.time()))
-time.sleep(600)
-"""
-SAID = "rank 0 is in wait at line 5 of train.py; rank 1 is in time.sleep at line 10 of train.py"
-
 
 def test_a_run_that_hangs_on_both_nodes_says_where_all_ranks_are(login: Login) -> None:
-    login.script(SCRIPT)
+    login.script(HANGS)
     words = ("--nodes", "2", "-n", "1", "--framework", "none", "--hang-after", "3s")
     login.begin(*words, "train.py")
     login.until_ready()
@@ -39,7 +26,7 @@ def test_a_run_that_hangs_on_both_nodes_says_where_all_ranks_are(login: Login) -
         report = last_stacks(handle.run, handle.directory)
         return "" if report is None else sentence(report)
 
-    until(lambda: said() == SAID)
+    until(lambda: said() == HANGS_AT)
     assert (handle.run.stalled or 0.0) > worked - 2
     assert handle.directory.journal.read_text().count('"Stalled"') == 1
     handle.stop("seen")

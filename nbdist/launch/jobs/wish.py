@@ -25,6 +25,7 @@ class Wish:
         self._clerk = clerk
         self._nodes = nodes
         self._since = self._told_at = self._refused_at = 0.0
+        self._answers = 0
 
     def express(self, reason: str, now: float) -> bool:
         """Somebody wants the run to end; whether nobody did before. A second one is in a hurry."""
@@ -41,12 +42,13 @@ class Wish:
             return
         if not self._since:
             self._since = now
+        self._answers = self._answers or self._clerk.count
         phase = self._clerk.status.phase
         if phase is Phase.OVER:
             return
         self._clerk.hurry()
         late = now - self._since >= KINDNESS
-        if phase is Phase.WAITING or late:
+        if self._waits(phase) or late:
             if now - self._refused_at > KINDNESS or not self._refused_at:
                 self._refused_at = now
                 self._clerk.stop(kindly=False)
@@ -55,6 +57,11 @@ class Wish:
                 self._tell_nodes()
             self._told_at = now
             self._clerk.stop(kindly=True)
+
+    def _waits(self, phase: Phase) -> bool:
+        """Whether the job has no ranks to be asked. Its nodes may have begun since the engine answered: where
+        they have, the second answer after the wish is believed, the first may have been on its way."""
+        return phase is Phase.WAITING and (not self._nodes.numbers or self._clerk.count > self._answers + 1)
 
     def _tell_nodes(self) -> None:
         """By the file system: the engine does not answer, or has no such word."""
