@@ -35,6 +35,7 @@ _STARTED = 60.0
 _LOOKED = 60.0
 _GROWN = 80.0
 _ASK = 1.0
+_RESIDUE = 2.0
 # Slurm kills it after that many minutes, whatever becomes of us
 _MINUTES = 6
 _SHELL = 'test -x "$0" || { echo "nbdist-no-python ${SLURMD_NODENAME}"; exit 0; }; exec "$0" -c "$1" "$2"'
@@ -64,6 +65,7 @@ class NodeJob:
         self._shared = home / "doctor" / self._token[:8]
         self._lines: queue.Queue[str | None] = queue.Queue()
         self._noise: list[str] = []
+        self._readers: list[threading.Thread] = []
         self._result = JobWords()
 
     @property
@@ -111,7 +113,7 @@ class NodeJob:
 
     def _listen(self, process: subprocess.Popen[str]) -> None:
         def read(stream: Any, take: Callable[[str], None], *, last: bool) -> None:
-            with contextlib.suppress(ValueError, OSError):
+            with contextlib.suppress(ValueError, OSError), stream:
                 for line in stream:
                     take(line.rstrip("\n"))
             if last:
@@ -122,7 +124,9 @@ class NodeJob:
             (process.stdout, self._lines.put, True),
             (process.stderr, self._noise.append, False),
         ):
-            threading.Thread(target=read, args=(stream, take), kwargs={"last": last}, daemon=True).start()
+            thread = threading.Thread(target=read, args=(stream, take), kwargs={"last": last}, daemon=True)
+            thread.start()
+            self._readers.append(thread)
 
     def _begun(self, process: subprocess.Popen[str], begun: float) -> bool:
         """Wait for the first word of every node; whether all came that have a Python."""
@@ -152,6 +156,8 @@ class NodeJob:
     def _over(self, process: subprocess.Popen[str]) -> None:
         """It ended before all had spoken."""
         code = process.wait()
+        for thread in self._readers:  # what it said last may not be read yet
+            thread.join(_RESIDUE)
         self._result.noise = said = "\n".join(self._noise[-12:])
         if code and not self._result.nodes:
             causes = re.findall(r"^srun: (?:error|fatal): (?:Unable to .*?: )?(.*)$", said, re.MULTILINE)

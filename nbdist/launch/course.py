@@ -189,13 +189,19 @@ class Course:
             self._end_ranks(ON_STOP, now)
         self.tick(now)
 
+    def time_is_up(self, now: float) -> None:
+        """The time limit is reached, by the clock of this machine or of another one. Where an attempt is
+        about to follow, it is not begun."""
+        self._timeout_at = None
+        done = all(rank.state is RankState.SUCCEEDED for rank in self._here())
+        if not done and self._stop_reason is None and not self._failed:
+            self._timed_out = True
+            self._end_ranks(ON_STOP, now)
+
     def tick(self, now: float) -> None:
         """Let time pass: limits and the next steps of escalations."""
         if self._timeout_at is not None and now >= self._timeout_at:
-            self._timeout_at = None
-            self._timed_out = bool(self._running()) and self._stop_reason is None and not self._failed
-            if self._timed_out:
-                self._end_ranks(ON_STOP, now)
+            self.time_is_up(now)
         due: dict[signal.Signals, list[int]] = {}
         for rank, escalation in self._escalations.items():
             step = escalation.due(now)
@@ -229,11 +235,7 @@ class Course:
             ranks = ", ".join(map(str, stuck))
             return Outcome(state=RunState.FAILED, reason=f"SIGKILL did not end rank {ranks}")
         if self._timed_out:
-            limit = self.run.spec.timeout
-            return Outcome(
-                state=RunState.FAILED,
-                reason=f"the time limit of {limit:g} s was reached",
-            )
+            return Outcome(state=RunState.FAILED, reason=self.run.spec.timeout_reason)
         if self._failed and self.peer_failure is not None and self._peer_first:
             return Outcome(state=RunState.FAILED, reason=self.peer_failure)
         # a program that was done before anybody told it to end has succeeded

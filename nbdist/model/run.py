@@ -105,10 +105,8 @@ class Run:
     @property
     def timed_out(self) -> bool:
         """Whether its time limit ended it, and not the failure of a rank."""
-        limit = self.spec.timeout
-        by_itself = any(rank.state in (RankState.FAILED, RankState.RUNNING) for rank in self.ranks)
-        late = limit is not None and self.elapsed(0) >= limit
-        return self.state is RunState.FAILED and late and not by_itself
+        limited = self.spec.timeout is not None
+        return limited and self.state is RunState.FAILED and self.reason == self.spec.timeout_reason
 
     def elapsed(self, now: float) -> float:
         """Seconds since the ranks were started, until ``now`` or until the end."""

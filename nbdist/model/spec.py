@@ -114,6 +114,11 @@ class RunSpec:
         """The ranks of this machine."""
         return tuple(rank for rank in self.ranks if self.is_here(rank))
 
+    @property
+    def timeout_reason(self) -> str:
+        """Why a run ended that its time limit has ended; empty without a limit."""
+        return "" if self.timeout is None else f"the time limit of {self.timeout:g} s was reached"
+
     def is_here(self, rank: RankSpec) -> bool:
         """Whether the files of a rank are to be found in this directory."""
         return bool(self.engine) or rank.node_rank == self.node_rank

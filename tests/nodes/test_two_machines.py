@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from nbdist.cli.exits import TIME_LIMIT
 from nbdist.errors import UsageMistake
 from nbdist.launch.machines.lines import SILENCE
 from tests.nodes.conftest import MASTER, Cluster
@@ -133,6 +134,30 @@ def test_a_stop_on_one_machine_stops_both(cluster: Cluster) -> None:
 
     assert cluster.states() == ["cancelled", "cancelled"]
     assert "enough (node 1)" in ends[0][1]
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_time_limit_is_that_of_the_run_though_a_clock_is_behind(cluster: Cluster, first: int) -> None:
+    cluster.script(ENDLESS)
+    limits = {first: "2s", 1 - first: "60s"}
+
+    ends = cluster.finish(
+        [
+            machine.start(*TWO, "-n", "1", "--timeout", limits[machine.number], "train.py")
+            for machine in cluster.machines
+        ]
+    )
+
+    assert [code for code, _ in ends] == [TIME_LIMIT, TIME_LIMIT]
+    assert all("failed: the time limit of" in said for _, said in ends), ends
+
+
+def test_a_time_limit_ends_those_who_have_done_their_part(cluster: Cluster) -> None:
+    cluster.script("import os, time\nif os.environ['RANK'] == '1':\n    time.sleep(600)\n")
+
+    ends = cluster.finish(cluster.start(*TWO, "-n", "1", "--timeout", "2s"))
+
+    assert [code for code, _ in ends] == [TIME_LIMIT, TIME_LIMIT], ends
 
 
 def test_a_failure_is_followed_by_another_attempt_on_both(cluster: Cluster) -> None:

@@ -25,7 +25,8 @@ def outcome_of_nodes(run: Run, ends: Mapping[int, RunEnded | RunLost]) -> Outcom
 
 def is_doubtful(run: Run, outcome: Outcome) -> bool:
     """Whether the engine may know better, because it or the machine has ended the ranks."""
-    if outcome.state is RunState.SUCCEEDED or run.timed_out:
+    at_its_limit = run.spec.timeout is not None and outcome.reason == run.spec.timeout_reason
+    if outcome.state is RunState.SUCCEEDED or at_its_limit:
         return False
     if outcome.state is RunState.CANCELLED:
         # whatever the ranks did when they were told to end

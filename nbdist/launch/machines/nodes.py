@@ -25,6 +25,7 @@ class Told:
     events: list[tuple[int, RankState, int | None]] = field(default_factory=list)
     failures: list[tuple[str, bool]] = field(default_factory=list)
     stops: list[str] = field(default_factory=list)
+    time_is_up: bool = False
     words: list[Message] = field(default_factory=list)
     """About ranks that do nothing (``stalls_together``)."""
 
@@ -214,7 +215,7 @@ class Nodes:
             self.problem = str(message["reason"])
         if peer.node is None:
             return
-        if self._hub and kind in ("rank", "failed", "stop", "still", "stacks", "where"):
+        if self._hub and kind in ("rank", "failed", "stop", "time is up", "still", "stacks", "where"):
             self._lines.tell(message, but=peer)
         self._obey(peer, message)
 
@@ -230,6 +231,8 @@ class Nodes:
                 self.told.words.append(message)
             case "stop":
                 self.told.stops.append(str(message["reason"]))
+            case "time is up":
+                self.told.time_is_up = True
             case "lost":
                 self._gone_node(int(message["node"]), str(message["how"]))
             case "ready":

@@ -56,6 +56,7 @@ class Together:
         self._directory = directory
         self._look = look
         self._obeying = False
+        self._said_time_is_up = False
         shared = isinstance(directory, NodeDirectory)
         self.stalls = StallsTogether(spec, nodes.say, lambda: course.run, shared=shared)
 
@@ -106,7 +107,15 @@ class Together:
     def local_event(self, event: Event) -> None:
         """Something has happened here."""
         if not self._obeying:
+            self._tell_time()
             self._nodes.local_event(event, self._course.run, self._error_of(event))
+
+    def _tell_time(self) -> None:
+        """The time limit is reached by this machine's clock, and those of the others may be behind: they hear
+        it before they hear how these ranks end, which is no failure."""
+        if self._course.timed_out and not self._said_time_is_up:
+            self._said_time_is_up = True
+            self._nodes.say({"kind": "time is up"})
 
     def _error_of(self, event: Event) -> str:
         """The exception of a rank that has exited, in a line: the others see neither its log nor this."""
@@ -126,12 +135,22 @@ class Together:
             # a second stop would hasten the end, and this may be an echo
             if self._course.stop_reason is None:
                 self._course.stop(reason, now)
+        if told.time_is_up:
+            told.time_is_up = False
+            self._time_is_up(now)
         for message in _taken(told.words):
             with contextlib.suppress(KeyError, TypeError, ValueError, AttributeError):
                 self.stalls.hear(message)
         for reason, final in _taken(told.failures):
             self._course.peer_failed(reason, now, final=final)
         self._obeying = False
+
+    def _time_is_up(self, now: float) -> None:
+        """By another machine's clock, which need not say so again."""
+        self._said_time_is_up = True
+        self._course.time_is_up(now)
+        if not self._course.timed_out:  # the ranks of this machine are done
+            self._course.peer_failed(self._spec.timeout_reason, now, final=True)
 
     def close(self, outcome: Outcome) -> Outcome:
         """The run is over here: hear how the others' ranks end, for a moment, and say good-bye.
@@ -157,6 +176,8 @@ class Together:
             return Outcome(state=RunState.FAILED, reason=self._nodes.problem)
         if self._course.stop_reason is not None:
             return Outcome(state=RunState.CANCELLED, reason=self._course.stop_reason)
+        if self._course.timed_out:
+            return Outcome(state=RunState.FAILED, reason=self._spec.timeout_reason)
         if self._course.peer_failure is not None:
             return Outcome(state=RunState.FAILED, reason=self._course.peer_failure)
         return None
