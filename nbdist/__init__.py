@@ -58,18 +58,20 @@ _HOMES = {
     "runs": "nbdist.runner",
 }
 
-# A module that one thread imports while another forks would stay locked in the child for ever.
-_importing = _thread.RLock()
+importing = _thread.RLock()
+"""Held while a thread of a rank imports: a module that another thread's fork meets half imported would stay
+locked in the child for ever."""
+
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
-        before=_importing.acquire, after_in_parent=_importing.release, after_in_child=_importing.release
+        before=importing.acquire, after_in_parent=importing.release, after_in_child=importing.release
     )
 
 
 def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module 'nbdist' has no attribute {name!r}")
-    with _importing:
+    with importing:
         from importlib import import_module
 
         value: object = getattr(import_module(_HOMES[name]), name)

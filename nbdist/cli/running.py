@@ -63,8 +63,9 @@ def run(words: Sequence[str]) -> int:
     if (code := stopper.code()) is not None:
         return code
     warnings = runner.check_program(plan, language=config.language()) if options.check else ()
-    pruned = runner.prune(runner.store())
+    limits = runner.keeping()
     handle = runner.start(plan)
+    pruned = runner.prune(runner.store(), limits)
     for said in (*warnings, *plan.notes, *filter(None, [pruned, handle.placed])):
         note(str(said))
     if options.detach:

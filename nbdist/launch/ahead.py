@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import marshal
 import os
 import sys
@@ -54,7 +53,6 @@ class Ahead:
             supervisor = SupervisorStarted(time=0.0, pid=0, start_time=0, boot_id=boot, host=host)
             attempt = AttemptStarted(time=0.0, attempt=1, host=point.host, port=point.port)
             said = {
-                "spec": json.dumps(spec.to_dict()),
                 "ranks": ranks,
                 "held": held,
                 "port": (held[0], point.host, point.port),

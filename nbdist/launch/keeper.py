@@ -7,19 +7,20 @@ them and writes the last event. What that needs is imported when the ranks have 
 
 from __future__ import annotations
 
-import contextlib
 import os
 import select
-import signal
 import time
 
 from nbdist.launch.binding import REQUESTS_TO_END, become_subreaper, die_with_parent
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import signal
     from collections.abc import Callable
 
     from nbdist.store.paths import RunDirectory
+else:
+    import _signal as signal  # the same without enums, which cost a process that begins 5 ms
 
 _BEGIN = 1000
 """Milliseconds in which the ranks need the processors more than this process does."""
@@ -32,9 +33,11 @@ def keep(directory: RunDirectory, supervise: Callable[[], None]) -> int:
     """
     from nbdist.store.custody import take_custody
 
-    with contextlib.suppress(OSError):
+    try:
         # without it, whoever looks while this process cleans up may say LOST first, and not know why
         take_custody(directory)
+    except OSError:
+        pass
     return keep_over(supervise, lambda: directory)
 
 
@@ -67,8 +70,11 @@ def watch_over(supervisor: int, find: Callable[[], RunDirectory | None]) -> int:
 def _get_ready(supervisor: int) -> None:
     """Import what the last event takes, before somebody installs another version; but not at first."""
     if hasattr(os, "pidfd_open"):
-        with contextlib.suppress(OSError):
+        try:
             handle = os.pidfd_open(supervisor)
+        except OSError:
+            pass
+        else:
             ended = select.poll()
             ended.register(handle, select.POLLIN)
             over = ended.poll(_BEGIN)
@@ -80,6 +86,8 @@ def _get_ready(supervisor: int) -> None:
 
 
 def _clean_up(supervisor: int, status: int, find: Callable[[], RunDirectory | None]) -> int:
+    from signal import Signals
+
     from nbdist.launch.lifetime import end_descendants
     from nbdist.model import RunLost
     from nbdist.store.journal import Journal
@@ -87,7 +95,7 @@ def _clean_up(supervisor: int, status: int, find: Callable[[], RunDirectory | No
     leftover = end_descendants(_reap, patience=0.0)
     if (directory := find()) is None:
         return 0  # it was of none yet
-    how = f"was killed by {signal.Signals(-status).name}" if status < 0 else f"failed ({status})"
+    how = f"was killed by {Signals(-status).name}" if status < 0 else f"failed ({status})"
     reason = f"its supervisor (pid {supervisor}) {how}"
     try:
         journal = Journal(directory.journal)
@@ -99,8 +107,10 @@ def _clean_up(supervisor: int, status: int, find: Callable[[], RunDirectory | No
 
 
 def _pass_on(supervisor: int, number: int) -> None:
-    with contextlib.suppress(ProcessLookupError):
+    try:
         os.kill(supervisor, number)
+    except ProcessLookupError:
+        pass
 
 
 def _wait_for(supervisor: int) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import socket
+from _socket import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,7 +46,7 @@ class RankProcess:
     """A started rank. ``channel`` is the supervisor's end of its socket; the supervisor reaps it."""
 
     process: ProcessId
-    channel: socket.socket
+    channel: socket
 
     def send(self, number: signal.Signals) -> None:
         send(self.process, number)
@@ -63,7 +63,7 @@ def start_rank(command: RankCommand) -> RankProcess:
     return tell_rank(command, pid, channel)
 
 
-def tell_rank(command: RankCommand, pid: int, channel: socket.socket) -> RankProcess:
+def tell_rank(command: RankCommand, pid: int, channel: socket) -> RankProcess:
     """Tell a rank what to run that has been started, and waits for it."""
     process = identify(pid) or ProcessId(pid=pid, start_time=0, boot_id="")
     with contextlib.suppress(OSError):

@@ -8,11 +8,8 @@ module imports no more than that takes.
 
 from __future__ import annotations
 
-import contextlib
 import marshal
 import os
-import signal
-import socket
 import time
 
 from nbdist.launch.binding import REQUESTS_TO_END, become_subreaper, start_process
@@ -20,10 +17,14 @@ from nbdist.launch.keeper import keep_over
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import signal
+    from _socket import socket
     from collections.abc import Sequence
     from typing import Any
 
     from nbdist.store.paths import RunDirectory
+else:
+    import _signal as signal  # the same without enums, which cost a process that begins 5 ms
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -46,16 +47,14 @@ def _supervise(ahead: dict[str, Any], path: str, lifeline: list[str]) -> None:
     from nbdist.launch.adopting import adopt
 
     descriptor = int(lifeline[0]) if lifeline else None
-    adopt(
-        _directory(path), ahead["spec"], descriptor, started=started, lines=lines, port=tuple(ahead["port"])
-    )
+    adopt(_directory(path), descriptor, started=started, lines=lines, port=tuple(ahead["port"]))
 
 
-def _start(ranks: Sequence[dict[str, Any]]) -> dict[str, tuple[int, socket.socket]]:
+def _start(ranks: Sequence[dict[str, Any]]) -> dict[str, tuple[int, socket]]:
     """Start the ranks; pid and channel of each by its directory. Of one that cannot be started nothing
     is said here: the supervisor tries again, and says what it is told."""
     started = {}
-    with contextlib.suppress(OSError):
+    try:
         for rank in ranks:
             os.makedirs(rank["place"], 0o700, exist_ok=True)
             started[rank["place"]] = start_process(
@@ -64,10 +63,12 @@ def _start(ranks: Sequence[dict[str, Any]]) -> dict[str, tuple[int, socket.socke
                 cwd=rank["cwd"],
                 log=rank["log"],
             )
+    except OSError:
+        pass
     return started
 
 
-def _record(ahead: dict[str, Any], started: dict[str, tuple[int, socket.socket]]) -> list[str]:
+def _record(ahead: dict[str, Any], started: dict[str, tuple[int, socket]]) -> list[str]:
     """Begin the journal: whoever reads it finds there by whom a program is run. The lines; none when they
     cannot be written, and then no program begins before the supervisor says so."""
     lines = [_filled(ahead["begin"][0], os.getpid()), _filled(ahead["begin"][1])]
@@ -100,12 +101,13 @@ def _start_time(pid: int) -> int:
         return int(file.read().rpartition(b")")[2].split()[19])
 
 
-def _tell(ranks: Sequence[dict[str, Any]], started: dict[str, tuple[int, socket.socket]]) -> None:
+def _tell(ranks: Sequence[dict[str, Any]], started: dict[str, tuple[int, socket]]) -> None:
     for rank in ranks:
         channel = started[rank["place"]][1]
-        with contextlib.suppress(OSError):
-            # one that has died is found by its exit
+        try:
             channel.sendall(rank["order"])
+        except OSError:
+            pass  # one that has died is found by its exit
         channel.setblocking(False)
 
 

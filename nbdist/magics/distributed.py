@@ -41,8 +41,10 @@ class DistributedMagics(Magics):
         with as_usage_errors():
             chosen, planned = _plan_script(line) if cell is None else _plan_cell(line, cell)
             warnings = check_planned(_shell(self), planned) if chosen.check else ()
-            pruned = runner.prune(runner.store())
+            limits = runner.keeping()
             handle = runner.start(planned, warm=chosen.warm)
+            # it looks at every file of every run, for which no rank has to wait
+            pruned = runner.prune(runner.store(), limits)
         cold = f"cold start: {handle.started_cold}" if handle.started_cold else ""
         for note in (*warnings, *planned.notes, *filter(None, [cold, pruned, handle.placed])):
             print(f"[nbdist] {note}")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
+
 from IPython.core.interactiveshell import InteractiveShell
 
+from nbdist import options
 from nbdist.magics.alloc import AllocationMagics
 from nbdist.magics.boards import BoardMagics
 from nbdist.magics.distributed import DistributedMagics
@@ -25,11 +28,21 @@ MAGICS = (
 )
 """Every class of magics."""
 
+_FOR_A_FIRST_CELL = ("nbdist.diagnosis.checks.builds", "nbdist.panel.terminal", "nbdist.panel.summary")
+
 
 def load(shell: InteractiveShell) -> None:
     """Register the magics."""
     for magics in MAGICS:
         shell.register_magics(magics)
+    _get_ready()
+
+
+def _get_ready() -> None:
+    """Do now what the first cell would do before it starts its ranks."""
+    for module in _FOR_A_FIRST_CELL:
+        importlib.import_module(module)
+    options.get_ready()
 
 
 def unload(shell: InteractiveShell) -> None:

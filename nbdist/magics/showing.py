@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from nbdist.panel.widget import WidgetSurface
 
 _REPEAT_PERIOD = 0.25
-_BACKLOG_PERIOD = 0.1
+_BACKLOG_PERIOD = 0.05
 
 
 def show_as_text(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import functools
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -49,6 +50,11 @@ def parse_words(words: Sequence[str]) -> Options:
     return options
 
 
+def get_ready() -> None:
+    """Make what every line needs, which is made once."""
+    _parser()
+
+
 def _joined(words: Sequence[str]) -> list[str]:
     """``--args --lr=0.1`` as one word: argparse would take the value for an option of its own."""
     known = {flag for option in OPTIONS for flag in (*option.flags, *option.aliases)}
@@ -61,6 +67,7 @@ def _joined(words: Sequence[str]) -> list[str]:
     return joined
 
 
+@functools.cache
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="%%distributed", add_help=False, allow_abbrev=False, argument_default=None)
     for option in OPTIONS:

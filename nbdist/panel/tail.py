@@ -66,7 +66,7 @@ class Tail:
         rest = self._news
         self._news = []
         while rest and room > 0:
-            head, left = _split(rest.pop(0), room)
+            head, left = split(rest.pop(0), room)
             room -= len(head.text) + 1
             taken.append(head)
             if left is not None:
@@ -125,7 +125,7 @@ def _ends(chunks: Sequence[LogChunk], lines: int, room: int) -> list[LogChunk]:
     return ends
 
 
-def _split(chunk: LogChunk, room: int) -> tuple[LogChunk, LogChunk | None]:
+def split(chunk: LogChunk, room: int) -> tuple[LogChunk, LogChunk | None]:
     """As many of the chunk's first lines as make ``room`` bytes, one at least; and the others."""
     text = chunk.text
     if len(text) <= room:

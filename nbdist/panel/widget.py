@@ -121,8 +121,8 @@ class WidgetSurface:
 
     @property
     def waiting(self) -> bool:
-        """Whether lines were not sent yet: ``repeat`` sends some of them."""
-        return self._logs is not None and self._logs.waiting > 0
+        """Whether lines were not sent yet, or are sent again: ``repeat`` sends some of them."""
+        return self._logs is not None and (self._logs.waiting > 0 or self._logs.repeating)
 
     @property
     def bite(self) -> int | None:
@@ -143,7 +143,7 @@ class WidgetSurface:
         again = wanted or now >= self._keyframe_at
         shown = self._views.take(view, now, again=again)
         charts = self._charts.take(now, again=again)
-        if not (again or deltas or charts or shown is not None or logs.waiting):
+        if not (again or deltas or charts or shown is not None or self.waiting):
             return
         age = now - self._opened
         chunks = logs.again(age, whole=wanted or self.early) if again else logs.next(age)

@@ -6,6 +6,7 @@ from nbdist.runner.allocations import (
     collect_caretakers,
     release_allocations,
 )
+from nbdist.runner.asking import Wanted, wanted_nodes
 from nbdist.runner.boards import board_url, reach_board, stop_the_board
 from nbdist.runner.checking import check_program
 from nbdist.runner.choosing import (
@@ -20,11 +21,11 @@ from nbdist.runner.choosing import (
 )
 from nbdist.runner.exporting import Export, export, export_text
 from nbdist.runner.handle import RunHandle, attach, request_stop_of, runs, store
-from nbdist.runner.held import describe_allocations
+from nbdist.runner.held import allocation_views, describe_allocations
 from nbdist.runner.held import held as held_allocations
 from nbdist.runner.launching import collect_supervisors, start
 from nbdist.runner.planning import Plan, plan, plan_script
-from nbdist.runner.pruning import Pruned, prune
+from nbdist.runner.pruning import Pruned, keeping, prune
 from nbdist.runner.warm import WarmState, describe_warm
 from nbdist.runner.warm import ranks as warm_ranks
 
@@ -33,8 +34,10 @@ __all__ = [
     "Plan",
     "Pruned",
     "RunHandle",
+    "Wanted",
     "WarmState",
     "allocate",
+    "allocation_views",
     "attach",
     "await_allocation",
     "board_url",
@@ -47,6 +50,7 @@ __all__ = [
     "export",
     "export_text",
     "held_allocations",
+    "keeping",
     "line_count",
     "live_run",
     "live_runs",
@@ -64,5 +68,6 @@ __all__ = [
     "stop_runs",
     "stop_the_board",
     "store",
+    "wanted_nodes",
     "warm_ranks",
 ]

@@ -32,13 +32,16 @@ class Pruned:
         )
 
 
-def prune(store: RunStore, environ: Mapping[str, str] = os.environ) -> Pruned | None:
-    """Remove the oldest ended runs beyond what is kept; None when nothing had to go.
+def keeping(environ: Mapping[str, str] = os.environ) -> tuple[int, float]:
+    """How many runs are kept, and how many GB of them. Raises UsageMistake when NBDIST_KEEP_RUNS or
+    NBDIST_KEEP_GB is no number."""
+    runs = _number(environ, "NBDIST_KEEP_RUNS", KEEP_RUNS)
+    return int(runs), _number(environ, "NBDIST_KEEP_GB", KEEP_GB)
 
-    Raises UsageMistake when NBDIST_KEEP_RUNS or NBDIST_KEEP_GB is no number.
-    """
-    keep_runs = int(_number(environ, "NBDIST_KEEP_RUNS", KEEP_RUNS))
-    keep_gb = _number(environ, "NBDIST_KEEP_GB", KEEP_GB)
+
+def prune(store: RunStore, limits: tuple[int, float]) -> Pruned | None:
+    """Remove the oldest ended runs beyond ``limits`` (``keeping``); None when nothing had to go."""
+    keep_runs, keep_gb = limits
     removed: list[str] = []
     freed, kept_size = 0, 0
     for position, directory in enumerate(store.directories()):

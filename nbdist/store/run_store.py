@@ -45,7 +45,7 @@ class RunStore:
                 make_private(run.rank(rank.rank).path)
             if cell is not None:
                 write_private(run.cell, cell)
-            write_private(run.spec, json.dumps(spec.to_dict(), indent=1))
+            write_private(run.spec, json.dumps(spec.to_dict()))
         except OSError as error:
             raise LaunchError(
                 f"the run directory {run.path} cannot be written ({error.strerror}): set NBDIST_HOME "

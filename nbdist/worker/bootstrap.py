@@ -9,18 +9,10 @@ from __future__ import annotations
 import builtins
 import faulthandler
 import os
-import signal
 import sys
 from _frozen_importlib_external import SourceFileLoader  # importlib.machinery's, a millisecond sooner
 
-# ``metrics`` is imported now and not with the first point: a thread that imports it while another one
-# forks would leave the child a lock that nobody holds
-from nbdist.worker import (
-    lasting,
-    metrics,  # noqa: F401
-    stacks,
-    whole_lines,
-)
+from nbdist.worker import lasting, stacks, whole_lines
 from nbdist.worker.backend import prefer_backend
 from nbdist.worker.import_hooks import after_import
 from nbdist.worker.order import ERRORED, FINISHED, Channel, Order
@@ -28,8 +20,11 @@ from nbdist.worker.paddle_store import wait_for_master
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import signal
     from collections.abc import Callable
     from types import CodeType, ModuleType, TracebackType
+else:
+    import _signal as signal  # the same without enums, which cost a process that begins 5 ms
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _ROOT = os.path.dirname(os.path.dirname(_HERE))

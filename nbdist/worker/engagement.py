@@ -45,7 +45,7 @@ class Engagement:
     def encode(self) -> bytes:
         """As one line."""
         told = {"environment": self.environment, "cwd": self.cwd, "log": self.log}
-        return json.dumps(told | {"order": json.loads(self.order.encode())}).encode() + b"\n"
+        return json.dumps(told | {"order": self.order.to_dict()}).encode() + b"\n"
 
     @classmethod
     def decode(cls, line: bytes) -> Engagement:

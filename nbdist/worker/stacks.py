@@ -11,19 +11,21 @@ from __future__ import annotations
 
 import _thread
 import faulthandler
-import json
 import os
 import select
-import signal
 import struct
 import sys
 
+from nbdist import importing
 from nbdist.worker.order import CHANNEL, COLLECTIVES, NUMBERS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import signal
     from types import CodeType, FrameType
     from typing import Any
+else:
+    import _signal as signal  # the same without enums, which cost a process that begins 5 ms
 
 # not SIGUSR1 or SIGUSR2, which Slurm and programs use; where there is no such signal (macOS), the one
 # that is ignored by default
@@ -171,7 +173,7 @@ class _Listener:
         try:
             handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
             try:
-                os.write(handle, json.dumps(found).encode())
+                os.write(handle, _json().dumps(found).encode())
             finally:
                 os.close(handle)
             os.replace(draft, path)
@@ -219,6 +221,14 @@ class _Listener:
             return False
 
 
+def _json() -> Any:
+    """The module, which not every program needs."""
+    with importing:
+        import json
+
+    return json
+
+
 def _kind(code: CodeType) -> int:
     """1 for code in which a rank waits when it sleeps, else 0."""
     return int(code.co_name == _BACKWARD or any(package in code.co_filename for package in _PACKAGES))
@@ -237,10 +247,10 @@ def collectives(*, names: bool = True) -> dict[str, Any]:
         if dump is None:
             continue
         try:
-            found = _groups(json.loads(dump(includeCollectives=False)))
+            found = _groups(_json().loads(dump(includeCollectives=False)))
             # NCCL's list holds what is not over alone, and its numbers come a tenth of a second late
             if found and (names or "nccl" in name):
-                _add_entries(found, json.loads(dump(onlyActive=True)))
+                _add_entries(found, _json().loads(dump(onlyActive=True)))
         except Exception:  # noqa: BLE001 - it is another project's, and only asked
             continue
         if found:
@@ -256,12 +266,12 @@ def under_way() -> bool:
     c10d: Any = sys.modules.get("torch._C._distributed_c10d")
     try:
         if (dump := getattr(c10d, "_dump_nccl_trace_json", None)) is not None:
-            entries = json.loads(dump(onlyActive=True)).get("entries", ())
+            entries = _json().loads(dump(onlyActive=True)).get("entries", ())
             if any(entry.get("state") == "started" for entry in entries):
                 return True
         if (dump := getattr(c10d, "_dump_fr_trace_json", None)) is not None:
             return any(
-                not one["over"] for one in _groups(json.loads(dump(includeCollectives=False))).values()
+                not one["over"] for one in _groups(_json().loads(dump(includeCollectives=False))).values()
             )
     except Exception:  # noqa: BLE001 - it is another project's, and only asked
         pass

@@ -139,7 +139,7 @@ def shows_both_ranks_and_grows(page: Page, frame: Frame, home: Home, run: RunDir
     home.log(run, home.point(400, t=time.time(), loss=2.0))
     frame.wait_for_function("before => " + FIRST_CHART + " !== before", arg=before)
 
-    assert time.monotonic() - start < 5  # unchanged, a point takes up to 35 s
+    assert time.monotonic() - start < 20  # unchanged, a point takes up to 35 s
     drawn(page, frame)
 
 

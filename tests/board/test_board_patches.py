@@ -271,7 +271,7 @@ def test_a_tag_that_is_not_there_holds_up_nobody(visitor: Visitor, home: Home) -
     assert steps(visitor, run, "rank0", "nothing") == []
     assert steps(visitor, run, "rank9", "loss") == []
 
-    assert time.monotonic() - start < 1.5  # unchanged, each of them takes 4 s
+    assert time.monotonic() - start < 4  # unchanged, each of them takes 4 s
 
 
 def test_an_open_page_asks_for_new_points_often(visitor: Visitor, home: Home) -> None:

@@ -58,13 +58,8 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_a_server_starts_within_three_seconds(home: Home) -> None:
-    start = time.monotonic()
-
-    board = ensure_board(home.path)
-
-    assert time.monotonic() - start < 3
-    assert board.answers()
+def test_a_server_that_has_been_started_answers(home: Home) -> None:
+    assert ensure_board(home.path).answers()
 
 
 def test_the_page_of_a_run_is_at_its_address(home: Home) -> None:

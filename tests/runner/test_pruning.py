@@ -8,7 +8,7 @@ import pytest
 
 from nbdist.errors import UsageMistake
 from nbdist.model import RunState, encode_event
-from nbdist.runner import prune
+from nbdist.runner import keeping, prune
 from nbdist.store import RunStore
 from tests.fakes import runs
 
@@ -38,7 +38,7 @@ def test_nothing_is_removed_below_the_limits(store: RunStore) -> None:
     for day in (1, 2, 3):
         write_run(store, day)
 
-    assert prune(store, {}) is None
+    assert prune(store, keeping({})) is None
     assert kept(store) == ["03", "02", "01"]
 
 
@@ -46,7 +46,7 @@ def test_the_oldest_go_first_and_it_is_said(store: RunStore) -> None:
     for day in (1, 2, 3, 4):
         write_run(store, day)
 
-    pruned = prune(store, {"NBDIST_KEEP_RUNS": "2"})
+    pruned = prune(store, keeping({"NBDIST_KEEP_RUNS": "2"}))
 
     assert kept(store) == ["04", "03"]
     assert str(pruned).startswith("removed 2 old runs (0 MB): the latest 2 runs and 20 GB are kept")
@@ -56,7 +56,7 @@ def test_runs_go_by_size_too(store: RunStore) -> None:
     for day in (1, 2, 3):
         write_run(store, day, size=400_000)
 
-    pruned = prune(store, {"NBDIST_KEEP_GB": "0.001"})
+    pruned = prune(store, keeping({"NBDIST_KEEP_GB": "0.001"}))
 
     assert kept(store) == ["03", "02"]
     assert pruned is not None
@@ -68,11 +68,11 @@ def test_a_run_that_goes_on_is_never_removed(store: RunStore) -> None:
     write_run(store, 2)
     write_run(store, 3)
 
-    prune(store, {"NBDIST_KEEP_RUNS": "1"})
+    prune(store, keeping({"NBDIST_KEEP_RUNS": "1"}))
 
     assert kept(store) == ["03", "01"]
 
 
-def test_a_limit_that_is_no_number_is_a_mistake(store: RunStore) -> None:
+def test_a_limit_that_is_no_number_is_a_mistake() -> None:
     with pytest.raises(UsageMistake, match="NBDIST_KEEP_RUNS=many: write a number above 0"):
-        prune(store, {"NBDIST_KEEP_RUNS": "many"})
+        keeping({"NBDIST_KEEP_RUNS": "many"})

@@ -55,7 +55,7 @@ def conclude(
     if job.phase is Phase.OVER and job.outcome is not None:
         return Outcome(state=job.outcome, reason=job.reason)
     if known is not None:
-        return _from_outside(known)
+        return _from_outside(known, job)
     if job.phase is Phase.OVER:
         words = f": {last_words}" if last_words else f" ({job.reason})"
         when = "before its ranks had started" if run.started is None else "without a word of its ranks"
@@ -70,13 +70,14 @@ def given_up(run: Run, job: JobStatus) -> str:
     return f"{why}, and {nodes}: nobody watches job {run.job} any longer, which may still be there"
 
 
-def _from_outside(known: Outcome) -> Outcome:
+def _from_outside(known: Outcome, job: JobStatus) -> Outcome:
     """Of a run that was told to end, and not by anybody who looks after it."""
     if known.state is not RunState.CANCELLED:
         return known
     if "SIGURG" in known.reason:
         return Outcome(state=RunState.CANCELLED, reason="the machine where it was started has gone")
-    return Outcome(state=RunState.FAILED, reason=f"it was ended from outside: {known.reason}")
+    silent = f"; {job.reason}" if job.phase is Phase.UNKNOWN and job.reason else ""
+    return Outcome(state=RunState.FAILED, reason=f"it was ended from outside: {known.reason}{silent}")
 
 
 def _culprit(run: Run, ends: Mapping[int, RunEnded | RunLost]) -> int:
