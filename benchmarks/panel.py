@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import signal
 import statistics
@@ -80,6 +81,8 @@ UNITS = {
 }
 
 NOTES = (
+    "The browser has half of the processors, the server, the kernels and the ranks of every case the other "
+    "half: a user's page shares none with them. Else a task of 20 ms takes 200 ms where 8 ranks print.",
     "bulk: 8 ranks print 100,000 lines each as fast as they can. stream: 2 ranks print 500 lines a second "
     "each for 20 s.",
     "reachable: lines that the page can show, of those printed: nbdist's by its Download button, the others' "
@@ -280,6 +283,11 @@ def measure(settings: Settings, outcome: Outcome, scratch: Path) -> None:
         scratch, f"--ServerApp.jpserver_extensions={rival}=False", without=[rival.replace("_", "-")]
     )
     server.wait_until_up()
+    of_the_page, others = halves()
+    for task in psutil.Process(server.pid).threads():
+        os.sched_setaffinity(task.id, others)  # its kernels and their ranks inherit it
+    # the browser inherits it
+    os.sched_setaffinity(0, of_the_page)
     try:
         with sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=chromium(), args=CHROMIUM_FLAGS)
@@ -291,6 +299,13 @@ def measure(settings: Settings, outcome: Outcome, scratch: Path) -> None:
             browser.close()
     finally:
         server.close()
+
+
+def halves() -> tuple[set[int], set[int]]:
+    """The processors of the page, and those of all else."""
+    own = sorted(os.sched_getaffinity(0))
+    half = len(own) // 2
+    return (set(own[:half]), set(own[half:])) if half else (set(own), set(own))
 
 
 def take(
