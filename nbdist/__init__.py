@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import _thread
-import os
+from nbdist.importing import import_lock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -58,20 +57,11 @@ _HOMES = {
     "runs": "nbdist.runner",
 }
 
-importing = _thread.RLock()
-"""Held while a thread of a rank imports: a module that another thread's fork meets half imported would stay
-locked in the child for ever."""
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=importing.acquire, after_in_parent=importing.release, after_in_child=importing.release
-    )
-
 
 def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module 'nbdist' has no attribute {name!r}")
-    with importing:
+    with import_lock:
         from importlib import import_module
 
         value: object = getattr(import_module(_HOMES[name]), name)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import nbdist
-from nbdist.cli import boards, exporting, looking, running, stacks
+from nbdist.cli import alloc, boards, exporting, looking, running, stacks
 from nbdist.cli import doctor as doctors
 from nbdist.cli.exits import INTERRUPTED, OUTPUT_CLOSED, USAGE
 from nbdist.cli.terminal import complain, discard_output
@@ -69,6 +69,12 @@ COMMANDS = {
         about="the curves of runs in VisualDL, or a report of them as a file",
         run=boards.board,
         help=lambda: boards.BOARD_HELP,
+    ),
+    "alloc": Command(
+        usage=alloc.ALLOC_USAGE,
+        about="nodes of Slurm that are kept for the next runs",
+        run=alloc.alloc,
+        help=lambda: alloc.ALLOC_HELP,
     ),
     "doctor": Command(
         usage=doctors.DOCTOR_USAGE,

@@ -29,10 +29,11 @@ from nbdist.panel.view import RunView
 
 STATUS_USAGE = "nbdist status [RUN ...] [--watch | --json]"
 STATUS_HELP = """\
-The latest ten runs, or these, with their ranks: state, device, pid, memory, use, step/s, age, last line.
+The latest ten runs, or these, with their ranks: state, device, pid, memory, use, step/s, age, last line;
+and the nodes of Slurm that are kept (nbdist alloc).
 
   --watch  keep the table up to date until all have ended; Ctrl-C leaves it
-  --json   a list with one object a run"""
+  --json   a list with one object a run; without RUN one an allocation, too ("allocation": its job)"""
 
 LOGS_USAGE = "nbdist logs [RUN] [--rank R] [--tail N] [--grep PATTERN] [-f]"
 LOGS_HELP = """\
@@ -66,11 +67,15 @@ def status(words: Sequence[str]) -> int:
         return 0
     views = reader.look(time.time())
     if asked.json:
-        print(json.dumps([view.to_dict() for view in views], indent=1))
-    elif views:
-        print(status_text(views, config.language()))
-    else:
-        print(in_a_shell(status_text(views, config.language())))
+        objects: list[dict[str, object]] = [view.to_dict() for view in views]
+        if not asked.run:
+            objects += [view.to_dict() for view in runner.allocation_views()]
+        print(json.dumps(objects, indent=1))
+        return 0
+    text = status_text(views, config.language())
+    print(text if views else in_a_shell(text))
+    for line in runner.describe_allocations():
+        print(in_a_shell(line))
     return 0
 
 

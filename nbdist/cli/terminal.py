@@ -14,6 +14,9 @@ _IN_A_SHELL = (
     ("%env ", "export "),
     ("%pip ", "pip "),
     ("  and restart the kernel", ""),
+    (", of another notebook", ", of a notebook"),
+    (", kept when the kernel ends", ""),
+    ("  !", "  "),
 )
 
 

@@ -219,7 +219,7 @@ class Attempt:
         if self._last_look:
             return
         self._last_look = True
-        quiet = now - self._stalls.active > _PENSIVE
+        quiet = self._stalls.quiet(now) > _PENSIVE
         if self._course.run.stalled is None and (self._course.timed_out or quiet):
             self._taker.take(self._asked(), now, ending=True)
 

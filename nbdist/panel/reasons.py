@@ -71,7 +71,12 @@ _ZH: tuple[tuple[str, str], ...] = (
     (r"Ray lost the node (\S+) of the run, and it begins again", r"Ray 失去了运行所在的节点 \1,将重新开始"),
     (r"Ray's job (.+) was stopped, and not from here", r"Ray 作业 \1 已被停止(并非在此处停止)"),
     (r"Ray at (\S+) did not answer in (\S+) s", r"\1 上的 Ray 在 \2 秒内没有应答"),
-    (r"no Ray answers at (\S+) \((.*)\): .*", r"\1 上没有 Ray 应答(\2)"),
+    (r"no Ray answers at (\S+) \((.*?)\)(?:: .*)?", r"\1 上没有 Ray 应答(\2)"),
+    (
+        r"it was ended from outside: the engine's process on this node ended(?: \(node \d+\))?"
+        r"; no Ray answers at (\S+) \((.*)\)",
+        r"Ray 在节点上的进程已结束,运行随之结束;\1 上没有 Ray 应答(\2)",
+    ),
     (r"ray put the job into its queue again", "Ray 已将作业重新排队"),
 )
 _PATTERNS = [(re.compile(english, re.DOTALL), chinese) for english, chinese in _ZH]

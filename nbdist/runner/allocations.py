@@ -97,13 +97,18 @@ def await_allocation(one: Held, *, wait: float, say: Callable[[str], None]) -> N
         time.sleep(_POLL)
 
 
-def release_allocations() -> list[str]:
-    """Give back those of this process, and what was kept; what to say of each. Raises LaunchError."""
+def release_allocations(job: str = "", *, by: str = "%dist_alloc off") -> list[str]:
+    """Give back those of this process, and what was kept, or the one of this number, whosever; what to say of
+    each. Raises UsageMistake or LaunchError."""
     said = []
-    for one in held():
-        if one.ours:
+    there = held()
+    if job and job not in [one.job for one in there]:
+        known = ", ".join(one.job for one in there)
+        raise UsageMistake(f"no allocation {job}: " + (f"there is {known}" if known else "none is kept"))
+    for one in there:
+        if one.job == job if job else one.ours:
             with contextlib.suppress(OSError):
-                one.directory.end("%dist_alloc off")
+                one.directory.end(by)
             _give_back(one)
             said.append(f"allocation {one.job} is released: {count_nodes(one.about.nodes)} given back")
     return said

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 
 from nbdist import config, processes
 from nbdist.errors import LaunchError
@@ -95,21 +95,89 @@ def mismatch(about: Allocation, spec: RunSpec) -> str:
     return ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllocationView:
+    """An allocation as a person and a program see it: ``text`` is all of it in a line. ``hosts``, ``since``
+    and ``left`` are Slurm's words, ``runs`` the names of those in it, ``idle`` and ``idle_limit`` seconds."""
+
+    allocation: str
+    state: str
+    """``waiting``, ``starting``, ``ready``, ``ended`` or ``unknown``: Slurm does not answer."""
+
+    text: str
+    nodes: int
+    per_node: int
+    gpus: bool
+    kept: bool
+    ours: bool
+    idle_limit: float
+    idle: float | None = None
+    runs: tuple[str, ...] = ()
+    hosts: str = ""
+    since: str = ""
+    left: str = ""
+    reason: str = ""
+
+    def to_dict(self) -> dict[str, object]:
+        return asdict(self)
+
+
 def describe_allocations() -> list[str]:
     """Each allocation of this user in a line."""
-    said = []
-    for one in held():
-        try:
-            standing = slurm_alloc.stand(one.job, one.about.nodes)
-        except LaunchError as error:
-            said.append(f"allocation {one.job}: {error}")
-            continue
-        if standing.status.phase in (Phase.OVER, Phase.FORGOTTEN):
-            note_end(one, standing)
-            said.append(f"allocation {one.job} has ended: {one.directory.why_over()}")
-        else:
-            said.append(_describe(one, standing))
-    return said
+    return [view.text for view in allocation_views()]
+
+
+def allocation_views() -> list[AllocationView]:
+    """Each allocation of this user, the newest first."""
+    return [_look_at(one) for one in held()]
+
+
+def _look_at(one: Held) -> AllocationView:
+    about = one.about
+    view = AllocationView(
+        allocation=one.job,
+        state="unknown",
+        text="",
+        nodes=about.nodes,
+        per_node=about.per_node,
+        gpus=about.gpus,
+        kept=about.owner is None,
+        ours=one.ours,
+        idle_limit=about.idle,
+    )
+    try:
+        standing = slurm_alloc.stand(one.job, about.nodes)
+    except LaunchError as error:
+        return replace(view, text=f"allocation {one.job}: {error}", reason=str(error))
+    reason = standing.status.reason
+    if standing.status.phase in (Phase.OVER, Phase.FORGOTTEN):
+        note_end(one, standing)
+        reason = one.directory.why_over()
+        return replace(view, state="ended", text=f"allocation {one.job} has ended: {reason}", reason=reason)
+    rules = _rules(one)
+    if standing.status.phase is Phase.WAITING:
+        text = f"allocation {one.job}: {one.size}, waits in the queue: {reason or 'no reason given'}; {rules}"
+        return replace(view, state="waiting", text=text, reason=reason)
+    if standing.status.phase is Phase.UNKNOWN:
+        return replace(view, text=f"allocation {one.job}: {one.size}; {reason}", reason=reason)
+    return _look_into(one, view, standing)
+
+
+def _look_into(one: Held, view: AllocationView, standing: Standing) -> AllocationView:
+    """Of one whose nodes Slurm has given, with what its attendants say."""
+    try:
+        runs, idle = _tenants(one)
+    except LaunchError:
+        use = "its nodes are getting ready" if not one.ready else "its nodes do not answer"
+        view = replace(view, state="starting" if not one.ready else "unknown", reason=use)
+    else:
+        use = f"runs {', '.join(runs)}" if runs else f"idle for {_duration(idle)}"
+        view = replace(view, state="ready", runs=tuple(runs), idle=None if runs else idle)
+    since = standing.since.replace("T", " ")
+    left = "" if _FOR_EVER.match(standing.left) else standing.left
+    said = (f" since {since}" if since else "") + (f", time left {left}" if left else "")
+    text = f"allocation {one.job}: {one.size} ({standing.status.nodes}){said}; {use}; {_rules(one)}"
+    return replace(view, text=text, hosts=standing.status.nodes, since=standing.since, left=left)
 
 
 def note_end(one: Held, standing: Standing) -> None:
@@ -117,27 +185,10 @@ def note_end(one: Held, standing: Standing) -> None:
         one.directory.end(standing.status.reason or "Slurm no longer knows it")
 
 
-def _describe(one: Held, standing: Standing) -> str:
-    status, about = standing.status, one.about
+def _rules(one: Held) -> str:
     whose = "" if one.ours else ", of another notebook"
-    kept = ", kept when the kernel ends" if about.owner is None else ""
-    rules = f"released after {_duration(about.idle)} without a run{kept}{whose}"
-    if status.phase is Phase.WAITING:
-        why = status.reason or "no reason given"
-        return f"allocation {one.job}: {one.size}, waits in the queue: {why}; {rules}"
-    if status.phase is Phase.UNKNOWN:
-        return f"allocation {one.job}: {one.size}; {status.reason}"
-    since = f" since {standing.since.replace('T', ' ')}" if standing.since else ""
-    left = f", time left {standing.left}" if standing.left and not _FOR_EVER.match(standing.left) else ""
-    return f"allocation {one.job}: {one.size} ({status.nodes}){since}{left}; {_use(one)}; {rules}"
-
-
-def _use(one: Held) -> str:
-    try:
-        there, idle = _tenants(one)
-    except LaunchError:
-        return "its nodes are getting ready" if not one.ready else "its nodes do not answer"
-    return f"runs {', '.join(there)}" if there else f"idle for {_duration(idle)}"
+    kept = ", kept when the kernel ends" if one.about.owner is None else ""
+    return f"released after {_duration(one.about.idle)} without a run{kept}{whose}"
 
 
 def _unready(one: Held) -> str:

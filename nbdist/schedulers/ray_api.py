@@ -18,13 +18,25 @@ from nbdist.schedulers.ray_address import DASHBOARD_PORT, TOKEN
 _MOST = 4_000_000
 """Bytes of an answer. The log of a job has some lines: the ranks write elsewhere."""
 
+_NO_AGENT = (b"No available agent", b"Failed to get head node agent")
+"""What the dashboard says while the process on the head that is to start the job is not there."""
+
 _GIVE_TOKEN = f"%env {TOKEN}=…  (on the head,  ray get-auth-token  shows it)"
 
 Answer = dict[str, Any]
 
 
 class RayUnreachable(LaunchError):
-    """It gave no answer, and may yet have heard what was asked."""
+    """It gave no answer, and may yet have heard what was asked. ``what`` is that alone, without ``advice``
+    for somebody who has just written an address."""
+
+    def __init__(self, what: str, advice: str = "") -> None:
+        super().__init__(f"{what}{advice}")
+        self.what = what
+
+
+class RayNotReady(LaunchError):
+    """It takes no jobs yet: it has begun a moment ago, or is busy."""
 
 
 class RayApi:
@@ -87,7 +99,7 @@ class RayApi:
                 self._check(error)
             return None
         except (OSError, http.client.HTTPException) as error:
-            raise RayUnreachable(self._unreachable(error)) from None
+            raise self._unreachable(error) from None
         except ValueError:
             raise LaunchError(f"{self.address} answers, and not as Ray's dashboard does") from None
         return found if isinstance(found, dict) else None
@@ -105,19 +117,23 @@ class RayApi:
                 to = error.headers.get("Location", "elsewhere")
                 what = f"leads on to {to}: write that behind  --ray  if you trust it with the token"
             case _:
-                what = f"refused it: {_cause(error.read(_MOST))} (HTTP {error.code})"
+                said = error.read(_MOST)
+                kind = RayNotReady if any(words in said for words in _NO_AGENT) else LaunchError
+                raise kind(f"Ray at {self.address} refused it: {_cause(said)} (HTTP {error.code})")
         raise LaunchError(f"Ray at {self.address} {what}")
 
-    def _unreachable(self, error: Exception) -> str:
+    def _unreachable(self, error: Exception) -> RayUnreachable:
         reason = getattr(error, "reason", error)
         if isinstance(reason, TimeoutError) or "timed out" in str(reason):
-            return f"Ray at {self.address} did not answer in {self._patience:g} s"
+            return RayUnreachable(f"Ray at {self.address} did not answer in {self._patience:g} s")
         if isinstance(reason, ssl.SSLError):
-            return f"Ray at {self.address} cannot be trusted: {reason.reason or reason}: is it  http://  ?"
+            what = f"Ray at {self.address} cannot be trusted: {reason.reason or reason}"
+            return RayUnreachable(what, ": is it  http://  ?")
         said = getattr(reason, "strerror", None) or str(reason) or type(reason).__name__
-        return (
-            f"no Ray answers at {self.address} ({said}): write the address of its dashboard as this machine "
-            f"reaches it:  --ray http://head:{DASHBOARD_PORT}"
+        return RayUnreachable(
+            f"no Ray answers at {self.address} ({said})",
+            ": write the address of its dashboard as this machine reaches it:  "
+            f"--ray http://head:{DASHBOARD_PORT}",
         )
 
 

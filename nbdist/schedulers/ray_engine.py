@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -17,13 +18,18 @@ from nbdist.errors import LaunchError
 from nbdist.model import RunSpec
 from nbdist.schedulers.engine import JobStatus, Phase
 from nbdist.schedulers.ray_address import find_token
-from nbdist.schedulers.ray_api import RayApi, RayUnreachable
+from nbdist.schedulers.ray_api import RayApi, RayNotReady, RayUnreachable
 from nbdist.schedulers.ray_sealing import fresh_key, seal
 from nbdist.schedulers.ray_words import TROUBLE, last_said, status_of
 from nbdist.store.paths import RunDirectory, write_private
 
 DRIVER = Path(__file__).parent / "ray_driver.py"
 SEAL = "NBDIST_SEAL"
+
+_READY = 60.0
+"""Seconds that a Ray has which takes no jobs yet."""
+
+_AGAIN = 0.5
 
 _ADDRESS = "address="
 _CHECK = (
@@ -60,7 +66,7 @@ class Ray:
         # Ray shows everybody on its dashboard what a job is given: what may be secret goes another way
         write_private(directory.job_environment, seal(carried(environment, spec.environment), key))
         try:
-            api.submit(job, entrypoint(directory, spec, version), {SEAL: key})
+            _submit(api, job, entrypoint(directory, spec, version), {SEAL: key})
         except RayUnreachable:
             # it may have heard all of it
             with contextlib.suppress(LaunchError):
@@ -70,6 +76,13 @@ class Ray:
         return job
 
     def status(self, job: str, spec: RunSpec) -> JobStatus:
+        try:
+            return self._ask(job, spec)
+        except RayUnreachable as error:
+            # the address is right: it was, when the job was submitted
+            return JobStatus(phase=Phase.UNKNOWN, reason=error.what)
+
+    def _ask(self, job: str, spec: RunSpec) -> JobStatus:
         api = self._api()
         answer = api.job(job)
         if answer is None:
@@ -89,6 +102,18 @@ class Ray:
 
     def _api(self) -> RayApi:
         return RayApi(self._address, find_token(os.environ))
+
+
+def _submit(api: RayApi, job: str, line: str, environment: Mapping[str, str]) -> None:
+    """As soon as Ray takes jobs."""
+    deadline = time.monotonic() + _READY
+    while True:
+        try:
+            return api.submit(job, line, environment)
+        except RayNotReady:
+            if time.monotonic() > deadline:
+                raise
+        time.sleep(_AGAIN)
 
 
 def address_option(address: str) -> str:

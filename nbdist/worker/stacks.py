@@ -16,7 +16,7 @@ import select
 import struct
 import sys
 
-from nbdist import importing
+from nbdist.worker.collectives import collectives, json_module, under_way
 from nbdist.worker.order import CHANNEL, COLLECTIVES, NUMBERS
 
 TYPE_CHECKING = False
@@ -134,13 +134,14 @@ class _Listener:
 
     def run(self) -> None:
         _introduce(self._file, _thread.get_native_id())
-        poll, period = select.poll(), 0
+        poll, period, rests = select.poll(), 0, False
         poll.register(CHANNEL, select.POLLIN)
         while self._has_socket():
             # a walk through all the numbers below 71
             period = (period * 7 + 11) % _SPREAD
             alone = not any(name in sys.modules for name in _DISTRIBUTED)
-            if poll.poll(_IDLE if alone else _PERIOD + period):
+            if poll.poll(_IDLE if alone or rests else _PERIOD + period):
+                rests = True
                 try:
                     asked = os.read(CHANNEL, 1) if self._has_socket() else b""
                 except OSError:
@@ -149,6 +150,7 @@ class _Listener:
                     return
                 self._tell_collectives(names=asked == COLLECTIVES)
             elif not alone:
+                rests = False
                 self._look()
 
     def _has_socket(self) -> bool:
@@ -173,7 +175,7 @@ class _Listener:
         try:
             handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
             try:
-                os.write(handle, _json().dumps(found).encode())
+                os.write(handle, json_module().dumps(found).encode())
             finally:
                 os.close(handle)
             os.replace(draft, path)
@@ -221,88 +223,6 @@ class _Listener:
             return False
 
 
-def _json() -> Any:
-    """The module, which not every program needs."""
-    with importing:
-        import json
-
-    return json
-
-
 def _kind(code: CodeType) -> int:
     """1 for code in which a rank waits when it sleeps, else 0."""
     return int(code.co_name == _BACKWARD or any(package in code.co_filename for package in _PACKAGES))
-
-
-def collectives(*, names: bool = True) -> dict[str, Any]:
-    """What torch's Flight Recorder knows: by process group the collective that is not over, with its
-    number, else the number of the last one. Empty without torch, or where it records nothing.
-
-    Without ``names`` in 10 µs. With them in 0.1 ms; after 2000 collectives of gloo, whose entries never
-    count as completed, in 80 ms and more.
-    """
-    c10d: Any = sys.modules.get("torch._C._distributed_c10d")
-    for name in ("_dump_nccl_trace_json", "_dump_fr_trace_json"):
-        dump = getattr(c10d, name, None)
-        if dump is None:
-            continue
-        try:
-            found = _groups(_json().loads(dump(includeCollectives=False)))
-            # NCCL's list holds what is not over alone, and its numbers come a tenth of a second late
-            if found and (names or "nccl" in name):
-                _add_entries(found, _json().loads(dump(onlyActive=True)))
-        except Exception:  # noqa: BLE001 - it is another project's, and only asked
-            continue
-        if found:
-            return found
-    return {}
-
-
-def under_way() -> bool:
-    """Whether the rank waits in a collective that goes on beside its program: one of gloo that is not over,
-    one of NCCL that has begun on the device, which is known where TORCH_NCCL_ENABLE_TIMING is 1. One that
-    is queued behind computations waits for these.
-    """
-    c10d: Any = sys.modules.get("torch._C._distributed_c10d")
-    try:
-        if (dump := getattr(c10d, "_dump_nccl_trace_json", None)) is not None:
-            entries = _json().loads(dump(onlyActive=True)).get("entries", ())
-            if any(entry.get("state") == "started" for entry in entries):
-                return True
-        if (dump := getattr(c10d, "_dump_fr_trace_json", None)) is not None:
-            return any(
-                not one["over"] for one in _groups(_json().loads(dump(includeCollectives=False))).values()
-            )
-    except Exception:  # noqa: BLE001 - it is another project's, and only asked
-        pass
-    return False
-
-
-def _groups(trace: dict[str, Any]) -> dict[str, Any]:
-    groups: dict[str, Any] = {}
-    for group, status in trace.get("pg_status", {}).items():
-        last = max(0, int(status["last_enqueued_collective"]))
-        done = max(0, int(status.get("last_completed_collective", last)))
-        number = min(last, done + 1)
-        groups[str(group)] = {
-            "name": "",
-            "number": number,
-            "over": done >= last,
-            "begun": 0.0,
-            "last": last,
-        }
-    return groups
-
-
-def _add_entries(groups: dict[str, Any], trace: dict[str, Any]) -> None:
-    # of several that are not over the first is what is waited for
-    for entry in reversed(trace.get("entries", ())):
-        if not entry.get("retired") and entry.get("state") != "completed":
-            group = str(entry["pg_id"])
-            groups[group] = {
-                "name": str(entry["profiling_name"]).rpartition(":")[2],
-                "number": int(entry["p2p_seq_id" if entry["is_p2p"] else "collective_seq_id"]),
-                "over": False,
-                "begun": int(entry["time_created_ns"]) / 1e9,
-                "last": groups.get(group, {}).get("last", 0),
-            }

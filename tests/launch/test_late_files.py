@@ -13,7 +13,8 @@ from nbdist.launch.jobs.merging import NodeJournals
 from nbdist.launch.jobs.wish import Wish
 from nbdist.model import Event, RankExited, Run, RunEnded, RunState, encode_event
 from nbdist.schedulers.engine import JobStatus, Phase
-from nbdist.store.paths import NodeDirectory
+from nbdist.store.control import StopRequest, take_requests
+from nbdist.store.paths import NodeDirectory, make_private
 from tests.fakes.directories import WrittenRun
 from tests.fakes.runs import STARTED, a_spec, exited, run_ended
 
@@ -135,3 +136,17 @@ def test_a_run_without_a_word_about_its_logs_is_not_waited_for(tmp_path: Path) -
     )
 
     assert not LateLogs(run.directory).awaited(run.run, 100.0, hurry=False)
+
+
+def test_nodes_that_are_there_after_all_are_told_that_the_run_was_given_up(tmp_path: Path) -> None:
+    watched = Watched(tmp_path, KnowingClerk(phase=Phase.UNKNOWN, reason="no Ray answers"))
+    own = NodeDirectory(watched.directory.path, "0-1")
+    make_private(own.control)
+    own.journal.write_text("".join(encode_event(event) + "\n" for event in STARTED))
+
+    decided = [watched.outcome(now) for now in (100.0, 130.0, 699.0, 701.0)]
+
+    assert decided == ["", "", "", "lost"]
+    (request,) = take_requests(own)
+    assert isinstance(request, StopRequest)
+    assert request.reason.startswith("no Ray answers, and nothing has come from its nodes")

@@ -367,4 +367,4 @@ def test_old_runs_are_pruned_and_it_is_said(kernel) -> None:
 
     assert "removed 1 old run " in reply.stdout
     names = {path.name.split("-")[2] for path in (kernel.home / "runs").iterdir()}
-    assert names == {"second", "third"}
+    assert names == {"third"}

@@ -152,6 +152,13 @@ def test_a_failure_has_a_title(failure: Failure, english: str, chinese: str) -> 
         ("ranks 0, 3 failed", "进程 0, 3 失败"),
         ("the time limit of 5 s was reached", "已达到 5 秒的时限"),
         ("its supervisor (pid 77) was killed by SIGKILL", "其监督进程(pid 77)被 SIGKILL 结束"),
+        ("no Ray answers at http://h:1 (refused): write", "http://h:1 上没有 Ray 应答(refused)"),
+        ("no Ray answers at http://h:1 (refused)", "http://h:1 上没有 Ray 应答(refused)"),
+        (
+            "it was ended from outside: the engine's process on this node ended (node 1)"
+            "; no Ray answers at http://h:1 (x)",
+            "Ray 在节点上的进程已结束,运行随之结束;http://h:1 上没有 Ray 应答(x)",
+        ),
         ("because I say so", "because I say so"),
         ("", ""),
     ],

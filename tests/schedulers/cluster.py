@@ -18,9 +18,11 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TypeVar
 
+from tests.schedulers.ports import free_ports
+
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scancel", "scontrol", "sinfo", "srun")
 _PATH = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
-_UP = 60.0
+_UP = 150.0
 
 
 class NoSlurm(Exception):
@@ -111,7 +113,7 @@ class Cluster:
         count = str(len(self.names))
         self._until(lambda: self.call("sinfo", "-h", "-t", "idle", "-o", "%D") == count, "no idle nodes")
 
-    def call(self, *words: str, limit: float = 20) -> str:
+    def call(self, *words: str, limit: float = 60) -> str:
         """What one of Slurm's commands writes."""
         done = subprocess.run(
             [program(words[0]), *words[1:]],
@@ -218,17 +220,6 @@ def user_name() -> str:
     import pwd
 
     return pwd.getpwuid(os.getuid()).pw_name
-
-
-def free_ports(count: int) -> list[int]:
-    held = [socket.socket() for _ in range(count)]
-    try:
-        for each in held:
-            each.bind(("127.0.0.1", 0))
-        return [int(each.getsockname()[1]) for each in held]
-    finally:
-        for each in held:
-            each.close()
 
 
 _Kind = TypeVar("_Kind", bound=Cluster)

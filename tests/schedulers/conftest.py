@@ -20,7 +20,7 @@ from tests.schedulers.notebook import Notebook
 NBDIST = (sys.executable, "-m", "nbdist")
 
 
-def until(condition: Callable[[], object], limit: float = 40.0) -> None:
+def until(condition: Callable[[], object], limit: float = 90.0) -> None:
     """Wait for a condition; fails the test when it does not come."""
     deadline = time.monotonic() + limit
     while not condition():
@@ -73,7 +73,7 @@ class Login:
     def begin(self, *words: str, **variables: str) -> subprocess.Popen[str]:
         return self.start("run", "--on", "slurm", *words, **variables)
 
-    def finish(self, process: subprocess.Popen[str], limit: float = 60) -> tuple[int, str]:
+    def finish(self, process: subprocess.Popen[str], limit: float = 120) -> tuple[int, str]:
         out, err = process.communicate(timeout=limit)
         return process.returncode, out + err
 
@@ -123,7 +123,7 @@ class Login:
         for process in self._started:
             process.terminate()
             try:
-                process.communicate(timeout=20)
+                process.communicate(timeout=60)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.communicate()
@@ -148,7 +148,7 @@ def login(cluster: Cluster, tmp_path: Path) -> Iterator[Login]:
     there = Login(cluster, tmp_path)
     yield there
     there.close()
-    until(lambda: not there.left() and not there.jobs(), limit=20)
+    until(lambda: not there.left() and not there.jobs())
 
 
 @pytest.fixture
@@ -159,6 +159,6 @@ def breakable(tmp_path: Path) -> Iterator[Login]:
             there = Login(up, tmp_path)
             yield there
             there.close()
-            until(lambda: not there.left(), limit=20)
+            until(lambda: not there.left())
     except NoSlurm as why:
         pytest.skip(f"NOT TESTED: {why}")

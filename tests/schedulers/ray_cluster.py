@@ -22,6 +22,8 @@ from pathlib import Path
 
 import psutil
 
+from tests.schedulers.ports import free_ports
+
 _UP = 150.0
 _QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -30,6 +32,8 @@ _QUIET = {
     "RAY_prestart_worker_first_driver": "0",
     "RAY_enable_worker_prestart": "0",
     "RAY_memory_monitor_refresh_ms": "0",
+    # seconds, of 60: how long a node believes that a head which has gone comes back
+    "RAY_gcs_rpc_server_reconnect_timeout_s": "6",
 }
 
 
@@ -38,12 +42,16 @@ class NoRay(Exception):
 
 
 class RayCluster:
-    """``nodes`` machines with ``cpus`` cores and ``gpus`` GPUs each, as Ray believes."""
+    """``nodes`` machines with ``cpus`` cores and ``gpus`` GPUs each, as Ray believes. The head may have
+    fewer cores: ``head_cpus``."""
 
-    def __init__(self, folder: Path, *, nodes: int = 2, cpus: int = 2, gpus: int = 2) -> None:
+    def __init__(
+        self, folder: Path, *, nodes: int = 2, cpus: int = 2, gpus: int = 2, head_cpus: int | None = None
+    ) -> None:
         self.folder = folder
         self.token = secrets.token_hex(24)
         self._nodes, self._cpus, self._gpus = nodes, cpus, gpus
+        self._head_cpus = cpus if head_cpus is None else head_cpus
         self._port, self._dashboard = free_ports(2)
         self._running: dict[int, subprocess.Popen[bytes]] = {}
 
@@ -55,6 +63,16 @@ class RayCluster:
     def environment(self) -> Mapping[str, str]:
         """What lets nbdist in."""
         return {"RAY_AUTH_TOKEN": self.token}
+
+    @property
+    def headless(self) -> bool:
+        """Whether its head is not there."""
+        return 0 not in self._running
+
+    @property
+    def broken(self) -> bool:
+        """Whether a part of it has ended by itself."""
+        return any(process.poll() is not None for process in self._running.values())
 
     def up(self) -> None:
         """Start it, and wait until every node has joined. Raises NoRay."""
@@ -88,6 +106,10 @@ class RayCluster:
         trees = [_tree(process.pid) for process in self._running.values()]
         for process in reversed(list(self._running.values())):
             process.terminate()
+        if self.headless:  # who is left would look for it
+            for each in (each for tree in trees for each in tree):
+                with contextlib.suppress(psutil.Error):
+                    each.kill()
         left = [each for tree in trees for each in tree]
         _, left = psutil.wait_procs(left, timeout=10)
         for each in left:
@@ -111,7 +133,7 @@ class RayCluster:
             *words,
             "--block",
             f"--node-ip-address=127.0.0.{node + 1}",
-            f"--num-cpus={self._cpus}",
+            f"--num-cpus={self._cpus if node else self._head_cpus}",
             f"--num-gpus={self._gpus}",
             "--object-store-memory=80000000",
             # nodes that share one would clean up each other's files
@@ -155,24 +177,13 @@ class RayCluster:
     def _until(self, condition: Callable[[], bool], failed: str) -> None:
         deadline = time.monotonic() + _UP
         while not condition():
-            if time.monotonic() > deadline or any(p.poll() is not None for p in self._running.values()):
+            if time.monotonic() > deadline or self.broken:
                 raise NoRay(f"{failed}: {self._last_words()}")
             time.sleep(0.1)
 
     def _last_words(self) -> str:
         logs = [path.read_text(errors="replace")[-1000:] for path in sorted(self.folder.glob("*.out"))]
         return "\n".join(logs)
-
-
-def free_ports(count: int) -> list[int]:
-    held = [socket.socket() for _ in range(count)]
-    try:
-        for each in held:
-            each.bind(("", 0))
-        return [int(each.getsockname()[1]) for each in held]
-    finally:
-        for each in held:
-            each.close()
 
 
 def _tree(pid: int) -> list[psutil.Process]:
@@ -195,14 +206,24 @@ def _session(pid: int) -> int:
 @contextlib.contextmanager
 def ray(**sizes: int) -> Iterator[RayCluster]:
     """A Ray for as long as it is needed. Raises NoRay."""
+    with contextlib.ExitStack() as stack:
+        yield _brought_up(stack, sizes, tries=2)
+
+
+def _brought_up(stack: contextlib.ExitStack, sizes: Mapping[str, int], tries: int) -> RayCluster:
+    """Once more, on other ports, when a part of it ends at once: somebody may have been faster."""
     # sockets have short names: not below a test's own long path
-    with tempfile.TemporaryDirectory(prefix="nbray", ignore_cleanup_errors=True) as folder:
-        cluster = RayCluster(Path(folder), **sizes)
-        try:
-            cluster.up()
-            yield cluster
-        finally:
-            cluster.down()
+    folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="nbray", ignore_cleanup_errors=True))
+    cluster = RayCluster(Path(folder), **sizes)
+    stack.callback(cluster.down)
+    try:
+        cluster.up()
+    except NoRay:
+        if not cluster.broken or tries == 1:
+            raise
+        cluster.down()
+        return _brought_up(stack, sizes, tries - 1)
+    return cluster
 
 
 def main() -> int:

@@ -32,7 +32,7 @@ def login(accounted: AccountedCluster, tmp_path: Path) -> Iterator[Login]:
     there = Login(accounted, tmp_path)
     yield there
     there.close()
-    until(lambda: not there.left() and not there.jobs(), limit=20)
+    until(lambda: not there.left() and not there.jobs())
 
 
 def test_the_end_of_a_job_that_the_controller_forgot_is_in_the_accounting(
@@ -52,7 +52,7 @@ def test_the_end_of_a_job_that_the_controller_forgot_is_in_the_accounting(
     accounted.call("scancel", job)
     until(lambda: "CANCELLED" in accounted.call("sacct", "-nPX", "-j", job, "-o", "State"))
     accounted.forget()
-    assert login.handle.wait(30) == "cancelled"
+    assert login.handle.wait(90) == "cancelled"
 
     run = login.handle.run
     assert run.state is RunState.CANCELLED

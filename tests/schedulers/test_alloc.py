@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 
@@ -90,7 +91,7 @@ def test_a_detached_run_outlives_the_kernel_of_its_allocation(login: Login) -> N
     notebook.kill()
     go.touch()
 
-    assert login.handle.wait(30) == "succeeded"
+    assert login.handle.wait(90) == "succeeded"
     assert login.handle.run.job == job
     until(lambda: not login.jobs())
 
@@ -104,6 +105,27 @@ def test_an_allocation_that_is_kept_serves_another_kernel(login: Login) -> None:
     second.run("%dist_alloc off")
 
     assert f"[0] job {job} n1" in said
+    until(lambda: not login.jobs())
+
+
+def test_nodes_that_a_terminal_keeps_serve_runs_and_cells(login: Login) -> None:
+    login.script(WHERE)
+    two = ("--nodes", "2", "-n", "1")
+
+    asked, said = login.finish(login.start("alloc", *two))
+    job = number_of(said)
+    code, ran = login.run(*two, "--framework", "none", "train.py")
+    cell = login.notebook().run(f"{CELL}\n{WHERE}")
+    _, status = login.finish(login.start("status", "--json"))
+    _, off = login.finish(login.start("alloc", "off"))
+
+    assert (asked, code) == (0, 0), said + ran
+    assert f"begins in the allocation {job}" in ran
+    assert [f"[{rank}] job {job} n{rank + 1}" in ran + cell for rank in range(2)] == [True, True]
+    assert f"[0] job {job} n1" in cell
+    view = json.loads(status)[-1]
+    assert (view["allocation"], view["state"], view["hosts"]) == (job, "ready", "n[1-2]")
+    assert f"allocation {job} is released: 2 nodes given back" in off
     until(lambda: not login.jobs())
 
 

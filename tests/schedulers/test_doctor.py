@@ -62,7 +62,7 @@ def test_a_queue_that_does_not_start_the_look_is_not_waited_for(login: Login) ->
     assert code == 1
     assert "it is next, and waits for nodes" in found["nodes/job"]["what"]
     assert "--wait 10m" in found["nodes/job"]["fix"]
-    until(lambda: len(login.jobs().splitlines()) == 1, limit=20)
+    until(lambda: len(login.jobs().splitlines()) == 1)
     login.cluster.call("scancel", "--user", str(os.getuid()))
 
 
@@ -75,7 +75,7 @@ def test_an_interrupt_takes_the_job_back(login: Login) -> None:
     asking.send_signal(signal.SIGINT)
     asking.communicate(timeout=60)
 
-    until(lambda: "PENDING" not in login.jobs(), limit=20)
+    until(lambda: "PENDING" not in login.jobs())
     login.cluster.call("scancel", "--user", str(os.getuid()))
 
 

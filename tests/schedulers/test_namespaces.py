@@ -58,7 +58,7 @@ def node(machines: NetworkedCluster, tmp_path: Path) -> Iterator[LoginNode]:
     there = LoginNode(machines, tmp_path)
     yield there
     there.close()
-    until(lambda: not there.left() and not there.jobs(), limit=20)
+    until(lambda: not there.left() and not there.jobs())
 
 
 def examined(node: LoginNode, *words: str, **variables: str) -> tuple[int, dict[str, Any]]:

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib.util
 import json
+import os
 import re
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from nbdist.model import RunState
-from nbdist.store import RunStore
+from nbdist import processes
+from nbdist.model import ProcessId, RunState
+from nbdist.runner.handle import RunHandle
+from nbdist.store import RunDirectory, RunStore
 from tests.schedulers.conftest import Login, until
-from tests.schedulers.programs import FAILS_ON_RANK_1, SAVES
+from tests.schedulers.programs import SAVES
 from tests.schedulers.ray_cluster import NoRay, RayCluster, ray
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
@@ -38,12 +43,51 @@ print(os.environ["API_KEY"], sorted(name for name in os.environ if name.startswi
 """
 
 
+PADDLE = """
+import os, sys, time
+if "attempt" not in os.environ["NBDIST_RANK_DIR"]:
+    sys.exit(3) if os.environ["RANK"] == "1" else time.sleep(600)
+import paddle, paddle.distributed as dist
+dist.init_parallel_env()
+total = paddle.to_tensor([dist.get_rank() + 1.0])
+dist.all_reduce(total)
+print("sum", total.item(), flush=True)
+while not all(os.path.exists(f"saw-{rank}") for rank in range(2)):
+    open(f"saw-{dist.get_rank()}", "w").close()
+if dist.get_rank() == 1:
+    raise ValueError("boom")
+time.sleep(600)
+"""
+
+
 class RayLogin(Login):
     """A machine that reaches Ray's dashboard, and sees the nodes' files."""
 
     def __init__(self, cluster: RayCluster, folder: Path) -> None:
         self.ray = cluster
         super().__init__(cluster, folder)  # type: ignore[arg-type]
+
+    def detach(self, *words: str, **variables: str) -> subprocess.Popen[str]:
+        """Start a run that nobody waits for."""
+        return self.begin(*words, "-d", "train.py", **variables)
+
+    def ready(self, detached: subprocess.Popen[str]) -> RunHandle:
+        """That run, once every rank has printed "ready"."""
+        code, said = self.finish(detached)
+        assert code == 0, said
+        handle = RunHandle(RunDirectory(self.home / "runs" / said.split()[0]))
+        until(lambda: all("ready" in handle.logs(rank.spec.rank) for rank in handle.run.ranks), LIMIT)
+        return handle
+
+    def supervisors_of(self, handle: RunHandle) -> list[ProcessId]:
+        """Those of all nodes, and the processes above them."""
+        name = f"/launch/jobs/node.py\0{handle.directory.path}\0".encode()
+        found = []
+        for entry in filter(str.isdigit, os.listdir("/proc")):
+            with contextlib.suppress(OSError):
+                if name in Path(f"/proc/{entry}/cmdline").read_bytes():
+                    found.append(processes.identify(int(entry)))
+        return [process for process in found if process is not None]
 
     def begin(self, *words: str, **variables: str) -> subprocess.Popen[str]:
         return self.start("run", "--on", "ray", "--ray", self.ray.address, *words, **variables)
@@ -60,7 +104,7 @@ class RayLogin(Login):
 
     def over(self) -> bool:
         """Whether no job is left on Ray."""
-        return all(
+        return self.ray.headless or all(
             job["status"] not in ("PENDING", "RUNNING") for job in json.loads(self.ray.ask("/api/jobs/"))
         )
 
@@ -68,7 +112,7 @@ class RayLogin(Login):
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[RayCluster]:
     try:
-        with ray() as up:
+        with ray(head_cpus=2, cpus=4) as up:
             yield up
     except NoRay as why:
         pytest.skip(f"NOT TESTED: {why}")
@@ -111,29 +155,50 @@ def _nothing_is_told(login: RayLogin) -> None:
     assert [path.name for path in login.folder.rglob("evil*")] == []
 
 
-@pytest.mark.slow
-def test_a_rank_that_fails_ends_the_others_on_all_nodes(login: RayLogin) -> None:
-    login.script(FAILS_ON_RANK_1)
+@pytest.mark.skipif(importlib.util.find_spec("paddle") is None, reason="paddle is not installed")
+def test_paddle_trains_on_two_nodes_and_a_rank_that_fails_ends_the_other(login: RayLogin) -> None:
+    login.script(PADDLE)
 
-    code, said = login.run(*PLAIN, "train.py")
+    code, said = login.run("--nodes", "2", "-n", "1", "--retries", "1", "train.py")
 
     assert code == 1
-    assert "rank 1 failed first: ValueError at line 5 of train.py" in said
+    assert "—— attempt 2 ——" in said
+    assert "rank 1 failed first: ValueError at line 13 of train.py" in said
+    assert ["sum 3.0" in login.handle.logs(rank) for rank in range(2)] == [True, True]
     assert [rank.state.value for rank in login.handle.run.ranks] == ["ended", "failed"]
 
 
-def test_a_detached_run_is_followed_and_stopped_from_elsewhere(login: RayLogin) -> None:
+def test_the_time_limit_ends_a_run(login: RayLogin) -> None:
     login.script(SAVES)
-    code, said = login.run(*PLAIN, "-d", "train.py")
-    assert code == 0, said
-    login.until_ready()
 
+    code, said = login.run(*PLAIN, "--timeout", "1s", "train.py")
+
+    assert (code, login.handle.status) == (124, "failed"), said
+    assert login.handle.run.reason == "the time limit of 1 s was reached"
+    assert "the time limit of 1 s was reached" in said
+
+
+def test_a_detached_run_outlives_its_notebook_and_is_seen_from_elsewhere(login: RayLogin) -> None:
+    first, second = (login.notebook(RAY_ADDRESS=login.ray.address) for _ in range(2))
+    first.run(f"%%distributed --on ray {' '.join(PLAIN)} --no-panel -d\n{SAVES}")
+    login.until_ready()
+    imported = first.run("import sys; print('ray' in sys.modules)")
+    first.kill()
+
+    stacks = second.run("%dist_stacks")
     following = login.start("attach")
-    until(lambda: login.handle.run.state is RunState.RUNNING)
-    login.finish(login.start("stop"))
+    with ThreadPoolExecutor(1) as pool:
+        attached = pool.submit(second.run, "%dist_attach")
+        until(lambda: login.handle.run.state is RunState.RUNNING)
+        login.finish(login.start("stop"))
+        shown = attached.result(LIMIT)
     _, followed = login.finish(following)
 
+    assert imported == "False\n"
+    assert (login.handle.run.spec.engine, login.handle.run.spec.nodes) == ("ray", 2)
+    assert "ranks 0, 1 are in time.sleep" in stacks
     assert "stopped by nbdist stop" in followed
+    assert ["[0] ready" in shown, "[1] ready" in shown] == [True, True]
     # one SIGINT a rank, and none in the middle of what it does about that
     assert ["saved" in login.handle.logs(rank) for rank in range(2)] == [True, True]
 
@@ -153,9 +218,9 @@ def test_a_job_that_is_stopped_at_ray_says_so(login: RayLogin) -> None:
 
 def test_a_run_that_waits_for_nodes_says_why_and_is_stopped(login: RayLogin) -> None:
     login.script(SAVES)
-    running = login.begin("--nodes", "2", "-n", "3", "--framework", "none", "train.py")
+    running = login.begin("--nodes", "2", "-n", "5", "--framework", "none", "train.py")
 
-    until(lambda: "asks for 2 nodes with 3 CPUs each, and Ray has 0" in login.handle.run.queued, LIMIT)
+    until(lambda: "asks for 2 nodes with 5 CPUs each, and Ray has 0" in login.handle.run.queued, LIMIT)
     running.send_signal(signal.SIGINT)
     code, said = login.finish(running)
 
@@ -173,42 +238,52 @@ def test_a_token_that_ray_does_not_know_leaves_no_run(login: RayLogin) -> None:
     assert not RunStore(login.home).directories()
 
 
-CELL = """
-from IPython.core.interactiveshell import InteractiveShell
-shell = InteractiveShell.instance()
-shell.run_line_magic("load_ext", "nbdist")
-shell.run_cell_magic("distributed", "--on ray --nodes 2 -n 1 --no-panel --framework none",
-                     "import os\\nprint('node', os.environ['GROUP_RANK'])")
-import sys
-assert "ray" not in sys.modules
-"""
-
-
-@pytest.mark.slow
-def test_a_cell_runs_on_two_nodes(login: RayLogin) -> None:
-    environment = login.environment | {"RAY_ADDRESS": login.ray.address}
-    done = subprocess.run(
-        [sys.executable, "-c", CELL], env=environment, cwd=login.folder, capture_output=True, text=True
-    )
-
-    assert done.returncode == 0, done.stderr
-    assert ["[0] node 0" in done.stdout, "[1] node 1" in done.stdout] == [True, True], done.stderr
-    spec = json.loads(login.handle.directory.spec.read_text())
-    assert (spec["engine"], spec["nodes"]) == ("ray", 2)
-
-
-def test_a_run_begins_again_when_a_node_dies(login: RayLogin) -> None:
-    """The last one: Ray has lost a node afterwards."""
+def test_a_node_that_dies_ends_a_run_and_one_that_may_begins_again(login: RayLogin) -> None:
+    """From here on Ray has lost a node."""
     login.script(SAVES)
     login.ray.start_node(2)
-    login.run(*PLAIN, "-d", "--retries", "1", "train.py")
-    login.until_ready()
-    handle = login.handle
-    taken = handle.directory.job_log.read_text().splitlines()[-1]
+    login.ray.wait_for_nodes()
+    starting = login.detach("--nodes", "3", "-n", "1", "--framework", "none")
+    again = login.ready(login.detach(*PLAIN, "--retries", "1"))
+    ended = login.ready(starting)
+    (taken,) = re.findall("nbdist: starting on (.*)", again.directory.job_log.read_text())
     lost = int(re.findall(r"127\.0\.0\.([2-9])", taken)[-1]) - 1
 
     login.ray.kill(lost)
-    until(lambda: handle.run.attempt > 1 and handle.status == "running", LIMIT)
-
+    assert ended.wait(LIMIT) == "failed"
+    until(lambda: again.run.attempt > 1 and again.status == "running", LIMIT)
     login.finish(login.start("stop"))
-    assert handle.status == "cancelled"
+
+    assert re.search(r"Ray lost the node \S+ of the run|node \d.* has gone", ended.run.reason), (
+        ended.run.reason
+    )
+    assert {rank.state.terminal for rank in ended.run.ranks} == {True}
+    assert again.status == "cancelled"
+
+
+def test_runs_whose_head_is_gone_for_good_end_and_leave_nothing(login: RayLogin) -> None:
+    """The last one: Ray has no head afterwards."""
+    login.script(SAVES)
+    starting = login.detach("--nodes", "1", "-n", "3", "--framework", "none")  # too much for the head
+    silent = login.ready(login.detach(*PLAIN, NBDIST_ENGINE_SILENCE="8"))
+    ended = login.ready(starting)
+    stopped = login.supervisors_of(silent)
+    watchers = [handle.run.supervisor for handle in (ended, silent)]
+
+    for process in stopped:
+        processes.send(process, signal.SIGSTOP)  # they say nothing more
+    login.ray.kill(0)
+    states = [ended.wait(LIMIT), silent.wait(LIMIT)]
+    for process in stopped:
+        processes.send(process, signal.SIGCONT)
+
+    assert states == ["failed", "lost"]
+    gone = f"no Ray answers at {login.ray.address}"
+    assert f"the engine's process on this node ended; {gone}" in ended.run.reason
+    assert silent.run.reason.startswith(gone)
+    assert "and nothing has come from its nodes" in silent.run.reason
+    until(lambda: not any(watcher and processes.alive(watcher) for watcher in watchers), LIMIT)
+    until(
+        lambda: not login.left() and not login.supervisors_of(ended) and not login.supervisors_of(silent),
+        LIMIT,
+    )

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ from nbdist.schedulers.ray_sealing import fresh_key, seal, unseal
 from nbdist.schedulers.ray_words import STARTS, TROUBLE, WAITS, status_of, why_it_waits
 from nbdist.store.paths import RunDirectory
 from tests.fakes.ray_head import RayHead, ray_head
+from tests.schedulers.conftest import until
 
 TOKEN = "0123456789abcdef"
 
@@ -320,9 +322,30 @@ def test_a_job_is_told_no_secret(tmp_path: Path) -> None:
     assert directory.job_environment.stat().st_mode & 0o077 == 0
 
 
+def test_a_ray_that_takes_no_jobs_yet_is_asked_again(tmp_path: Path) -> None:
+    with ray_head() as head, ThreadPoolExecutor(1) as pool:
+        head.says("/api/jobs/", "No available agent to submit job, please try again later.", 500)
+        submitted = pool.submit(on(head).submit, run_directory(tmp_path), spec(), {})
+        until(lambda: any(path == "POST /api/jobs/" for path, _, _ in head.heard))
+        head.says("/api/jobs/", {"submission_id": "j"})
+
+        assert submitted.result(60).startswith("nbdist-")
+
+
 def test_a_job_that_ray_has_forgotten_is_known_to_be() -> None:
     with ray_head() as head:
         assert on(head).status("j", spec()).phase is Phase.FORGOTTEN
+
+
+def test_a_ray_that_has_gone_is_no_mistake_in_the_address() -> None:
+    with ray_head() as head:
+        engine = on(head)
+
+    status = engine.status("j", spec())
+
+    assert status.phase is Phase.UNKNOWN
+    assert status.reason.startswith(f"no Ray answers at {head.address} (")
+    assert "--ray" not in status.reason
 
 
 def test_a_job_that_has_its_nodes_is_not_asked_again_for_what_it_says() -> None:

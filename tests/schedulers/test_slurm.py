@@ -320,7 +320,7 @@ def test_a_run_ends_with_the_process_that_waits_for_it(login: Login) -> None:
     running.kill()
     running.wait()
 
-    assert login.handle.wait(20) == "cancelled"
+    assert login.handle.wait(90) == "cancelled"
     assert login.handle.run.reason == "the process that started it ended"
 
 

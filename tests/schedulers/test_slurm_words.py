@@ -157,6 +157,23 @@ def test_a_failure_before_the_stop_stays_a_failure() -> None:
     assert conclude(run, ends, OVER, asked="stopped from Python").state is RunState.FAILED
 
 
+@pytest.mark.parametrize(
+    ("job", "said"),
+    [
+        pytest.param(JobStatus(phase=Phase.UNKNOWN, reason="no Ray answers"), "; no Ray answers", id="gone"),
+        pytest.param(JobStatus(phase=Phase.FORGOTTEN), "; slurm no longer knows the job 7", id="forgetful"),
+        pytest.param(JobStatus(phase=Phase.RUNNING), "", id="there"),
+    ],
+)
+def test_a_run_that_was_ended_from_outside_tells_of_its_engine(job: JobStatus, said: str) -> None:
+    ends = {node: ended(RunState.CANCELLED, "its line was cut") for node in range(2)}
+
+    outcome = conclude(run_after(started(0), started(1)), ends, job, asked=None)
+
+    assert outcome.state is RunState.FAILED
+    assert outcome.reason == f"it was ended from outside: its line was cut{said}"
+
+
 def test_a_job_that_nobody_knows_any_more_is_lost() -> None:
     outcome = conclude(run_after(), {}, JobStatus(phase=Phase.FORGOTTEN), asked=None)
 

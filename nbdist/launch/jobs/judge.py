@@ -59,6 +59,8 @@ class Judge:
         outcome = self._decide(now)
         if outcome is None or self._logs.awaited(self._run(), now, hurry=self._wish.reason is not None):
             return None
+        if outcome.state is RunState.LOST:
+            self._wish.tell_nodes(outcome.reason)  # whoever is there after all has nobody left to run for
         return outcome
 
     def _decide(self, now: float) -> Outcome | None:

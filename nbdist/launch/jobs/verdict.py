@@ -55,12 +55,12 @@ def conclude(
     if job.phase is Phase.OVER and job.outcome is not None:
         return Outcome(state=job.outcome, reason=job.reason)
     if known is not None:
-        return _from_outside(known, job)
+        return _from_outside(run, known, job)
     if job.phase is Phase.OVER:
         words = f": {last_words}" if last_words else f" ({job.reason})"
         when = "before its ranks had started" if run.started is None else "without a word of its ranks"
         return Outcome(state=RunState.FAILED, reason=f"the job ended {when}{words}")
-    return Outcome(state=RunState.LOST, reason=f"{run.spec.engine} no longer knows the job {run.job}")
+    return Outcome(state=RunState.LOST, reason=_forgotten(run))
 
 
 def given_up(run: Run, job: JobStatus) -> str:
@@ -70,14 +70,20 @@ def given_up(run: Run, job: JobStatus) -> str:
     return f"{why}, and {nodes}: nobody watches job {run.job} any longer, which may still be there"
 
 
-def _from_outside(known: Outcome, job: JobStatus) -> Outcome:
-    """Of a run that was told to end, and not by anybody who looks after it."""
+def _forgotten(run: Run) -> str:
+    return f"{run.spec.engine} no longer knows the job {run.job}"
+
+
+def _from_outside(run: Run, known: Outcome, job: JobStatus) -> Outcome:
+    """Of a run that was told to end, and not by anybody who looks after it: most often its engine has gone,
+    or come back without it."""
     if known.state is not RunState.CANCELLED:
         return known
     if "SIGURG" in known.reason:
         return Outcome(state=RunState.CANCELLED, reason="the machine where it was started has gone")
-    silent = f"; {job.reason}" if job.phase is Phase.UNKNOWN and job.reason else ""
-    return Outcome(state=RunState.FAILED, reason=f"it was ended from outside: {known.reason}{silent}")
+    of_engine = {Phase.UNKNOWN: job.reason, Phase.FORGOTTEN: _forgotten(run)}.get(job.phase)
+    reason = f"it was ended from outside: {known.reason}" + (f"; {of_engine}" if of_engine else "")
+    return Outcome(state=RunState.FAILED, reason=reason)
 
 
 def _culprit(run: Run, ends: Mapping[int, RunEnded | RunLost]) -> int:

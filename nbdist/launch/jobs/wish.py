@@ -54,7 +54,7 @@ class Wish:
                 self._clerk.stop(kindly=False)
         elif not self._told_at or (now - self._told_at > _AGAIN and not self._nodes.stopping):
             if not self._clerk.signals or (phase is Phase.UNKNOWN and self._told_at):
-                self._tell_nodes()
+                self.tell_nodes(self.reason)
             self._told_at = now
             self._clerk.stop(kindly=True)
 
@@ -63,8 +63,8 @@ class Wish:
         they have, the second answer after the wish is believed, the first may have been on its way."""
         return phase is Phase.WAITING and (not self._nodes.numbers or self._clerk.count > self._answers + 1)
 
-    def _tell_nodes(self) -> None:
+    def tell_nodes(self, reason: str) -> None:
         """By the file system: the engine does not answer, or has no such word."""
         for node in self._nodes.directories():
             with contextlib.suppress(OSError):
-                request_stop(node, self.reason or "")
+                request_stop(node, reason)

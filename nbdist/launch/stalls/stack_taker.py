@@ -4,6 +4,10 @@ A rank's own handler writes its stacks (``worker.stacks``); here it is decided w
 end sleeps and polls of native code early, so it goes to the rank's thread that is there for it. Only while
 the main thread computes does it go there: nothing is interrupted then, and its frames cannot change
 under a reader in another thread. A rank that does not take the signal is never sent it: it would die.
+
+The rank's thread that answers about collectives must not run meanwhile either: it is asked first, and rests
+when it has answered. A rank that is about to be told to end is asked afterwards, since its main thread must
+not run on before.
 """
 
 from __future__ import annotations
@@ -29,6 +33,9 @@ if TYPE_CHECKING:
 _LIMIT = 1.0
 """Seconds that a rank has to answer."""
 
+_HUSH = 0.5
+"""Seconds that the thread which answers about collectives has for that, before the stacks are taken."""
+
 _MOST_BYTES = 1 << 20
 
 
@@ -45,13 +52,31 @@ class Asked:
 @dataclass(slots=True)
 class _Pending:
     asked: Asked
-    begin: int
-    """Where in the file the answer begins."""
-    named: bool = True
-    """Whether the names of the collectives were asked for, too."""
+    words: bytes
+    """What it is asked about collectives."""
+    ending: bool
+    begin: int = 0
+    """Where in the file the stacks begin."""
     size: int = 0
+    signalled: bool = False
+    said: bool = False
     done: bool = False
     answer: RankAnswer | None = None
+
+    @property
+    def told(self) -> Path:
+        """What it writes last about its collectives."""
+        files = self.asked.files
+        return files.collectives if self.words == COLLECTIVES else _numbers(files)
+
+    def say(self) -> None:
+        if not self.said:
+            self.said = True
+            with contextlib.suppress(OSError):
+                self.asked.say(self.words)
+
+    def fail(self, problem: str) -> None:
+        self.done, self.answer = True, RankAnswer(rank=self.asked.rank, problem=problem)
 
 
 class StackTaker:
@@ -112,7 +137,7 @@ class StackTaker:
         if self._asks and self._others is not None:
             self._others.ask()
         self._taken_at, self._deadline = self._wall_clock(), now + _LIMIT
-        self._pending = [_ask(asked, words, ending=ending) for asked in ranks]
+        self._pending = [_ask(_Pending(asked, words, ending)) for asked in ranks]
 
     def glance(self, ranks: Iterable[Asked], now: float) -> None:
         """Ask these ranks, at little cost to them, for ``last`` alone; unless they are being asked."""
@@ -132,7 +157,7 @@ class StackTaker:
             return False
         for pending in self._pending:
             if not pending.done:
-                _collect(pending)
+                _collect(pending, hushed=now - self._asked_at >= _HUSH)
         late = now >= self._deadline
         if not late and not (all(pending.done for pending in self._pending) and self._all_answered()):
             return False
@@ -168,43 +193,58 @@ class StackTaker:
             write_stacks(self._directory, self._written)
 
 
-def _ask(asked: Asked, words: bytes, *, ending: bool) -> _Pending:
+def _ask(pending: _Pending) -> _Pending:
+    """Begin: with the stacks of a rank that is about to be told to end, else with its collectives."""
+    files = pending.asked.files
+    for file in (files.collectives, _numbers(files)):
+        with contextlib.suppress(OSError):
+            file.unlink()
+    if pending.ending:
+        _signal(pending)
+    elif problem := find(pending.asked.process, files).problem:
+        pending.fail(problem)
+    else:
+        pending.say()
+    return pending
+
+
+def _signal(pending: _Pending) -> None:
+    """Ask for the stacks."""
+    pending.signalled = True
+    asked = pending.asked
     target = find(asked.process, asked.files)
-    pending = _Pending(asked, 0, named=words == COLLECTIVES)
     if target.problem:
-        pending.done, pending.answer = True, RankAnswer(rank=asked.rank, problem=target.problem)
-        return pending
+        pending.fail(target.problem)
+        return
     pending.answer = RankAnswer(rank=asked.rank, blocked=target.state == "D")
     with contextlib.suppress(OSError):
         # what was answered before goes; the first line says whom to ask
         os.truncate(asked.files.stacks, target.begin)
     pending.begin = pending.size = target.begin
-    for file in (asked.files.collectives, _numbers(asked.files)):
-        with contextlib.suppress(OSError):
-            file.unlink()
-    with contextlib.suppress(OSError):
-        asked.say(words)
-    to_main = ending or target.state == "R" or not target.thread
+    to_main = pending.ending or target.state == "R" or not target.thread
     if not send(asked.process, asked.process.pid if to_main else target.thread):
-        pending.done, pending.answer = True, RankAnswer(rank=asked.rank, problem="ended")
-    return pending
+        pending.fail("ended")
 
 
-def _collect(pending: _Pending) -> None:
-    """Whether the rank has answered: its words end as they should, or have not become more of late."""
+def _collect(pending: _Pending, *, hushed: bool) -> None:
+    """Whether the rank has answered: its words end as they should, or have not become more of late.
+    ``hushed``: its collectives are not waited for any longer."""
+    if not pending.signalled:
+        if hushed or pending.told.exists():
+            _signal(pending)
+        return
     text = _read(pending)
     size = pending.begin + len(text)
     still = bool(text) and size == pending.size
     pending.size = size
     whole = is_whole(text.decode(errors="replace"))
-    files = pending.asked.files
-    told = files.collectives if pending.named else _numbers(files)
-    pending.done = (whole and (told.exists() or still)) or (still and text.endswith(b"\n"))
+    if whole or still:
+        pending.say()
+    pending.done = (whole and (pending.told.exists() or still)) or (still and text.endswith(b"\n"))
 
 
 def _answer(pending: _Pending) -> RankAnswer:
-    answer = pending.answer
-    assert answer is not None, "every rank has one from the start"
+    answer = pending.answer or RankAnswer(rank=pending.asked.rank)
     if answer.problem:
         return answer
     text = _read(pending).decode(errors="replace")

@@ -85,6 +85,10 @@ class StallWatch:
         """When something last happened."""
         return self._since if self.stalled else self._active or 0.0
 
+    def quiet(self, now: float) -> float:
+        """Seconds since something last happened; 0 while that is not known."""
+        return 0.0 if self._active is None else now - self.active
+
     @property
     def wants_look(self) -> bool:
         """After ``judge``: whether it is time to see where the ranks are, in ``took``."""

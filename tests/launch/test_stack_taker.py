@@ -1,0 +1,110 @@
+"""When a rank is asked for its stacks, and when about its collectives: never for both at once."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from nbdist import processes
+from nbdist.launch.stalls.stack_taker import Asked, StackTaker
+from nbdist.store.paths import RankDirectory, RunDirectory
+from nbdist.worker.order import COLLECTIVES
+
+RANK = """
+import os, sys, time
+os.dup2(int(sys.argv[1]), 3)
+from nbdist.worker import stacks
+stacks.listen(sys.argv[2])
+print("ready", flush=True)
+time.sleep(600)
+"""
+
+
+class Rank:
+    """A process that can be asked. What is said to it does not reach it."""
+
+    def __init__(self, path: Path) -> None:
+        self.files = RankDirectory(path)
+        path.mkdir()
+        self._ours, theirs = socket.socketpair()
+        command = [sys.executable, "-c", RANK, str(theirs.fileno()), str(path)]
+        self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()], stdout=subprocess.PIPE)
+        theirs.close()
+        assert self._process.stdout is not None
+        assert self._process.stdout.readline() == b"ready\n"
+        self.said: list[bytes] = []
+
+    @property
+    def asked(self) -> Asked:
+        process = processes.identify(self._process.pid)
+        assert process is not None
+        return Asked(0, process, self.files, self.said.append)
+
+    @property
+    def has_answered(self) -> bool:
+        return b"most recent call first" in self.files.stacks.read_bytes()
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.communicate()
+        self._ours.close()
+
+
+@pytest.fixture
+def rank(tmp_path: Path) -> Iterator[Rank]:
+    rank = Rank(tmp_path / "rank-0")
+    yield rank
+    rank.close()
+
+
+@pytest.fixture
+def taker(tmp_path: Path) -> StackTaker:
+    return StackTaker(RunDirectory(tmp_path), 1, wall_clock=time.time)
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come to that"
+
+
+def test_a_rank_that_answers_about_its_collectives_is_left_alone_meanwhile(
+    rank: Rank, taker: StackTaker
+) -> None:
+    taker.take([rank.asked], 100.0)
+    taker.tick(100.2)
+    before = rank.said, rank.has_answered
+
+    rank.files.collectives.write_text("{}")
+    taker.tick(100.3)
+
+    assert before == ([COLLECTIVES], False)
+    until(lambda: rank.has_answered)
+    until(lambda: taker.tick(100.4))
+    assert taker.last is not None
+    assert 'File "<string>", line 7' in taker.last.ranks[0].text
+
+
+def test_a_rank_that_does_not_answer_is_not_waited_for(rank: Rank, taker: StackTaker) -> None:
+    taker.take([rank.asked], 100.0)
+
+    taker.tick(100.6)
+
+    until(lambda: rank.has_answered)
+
+
+def test_a_rank_that_is_about_to_be_ended_says_first_where_it_is(rank: Rank, taker: StackTaker) -> None:
+    taker.take([rank.asked], 100.0, ending=True)
+    before = list(rank.said)
+
+    until(lambda: rank.has_answered)
+    until(lambda: taker.tick(100.1) or bool(rank.said))
+
+    assert before == []
+    assert rank.said == [COLLECTIVES]
