@@ -1,10 +1,11 @@
 """Lets the supervisor see where this rank is, whatever it does: its stacks, its collectives, its waits.
 
-On ``SIGNAL`` the C handler of ``faulthandler`` appends the stacks of all threads to a file, also while
-native code holds the interpreter. A handler interrupts sleeps and polls of native code, so the signal
-goes to a thread that is only there for it, unless the program computes: ``launch.stalls`` decides.
-That thread also answers on the rank's socket what torch's Flight Recorder knows, and notes several times
-a second whether the program waits for other ranks: ``stragglers`` of the diagnosis reads that.
+A thread that is only there for it answers what is asked on the rank's socket: it appends the stacks of all
+threads to a file, while the interpreter is its own and no other can run on, and writes down what torch's
+Flight Recorder knows. Where native code keeps the interpreter for itself, the C handler of ``faulthandler``
+does the first of the two, on ``SIGNAL``. A handler interrupts sleeps and polls of native code, so the signal
+goes to that thread, unless the program computes: ``launch.stalls`` decides. Several times a second the thread
+notes whether the program waits for other ranks: ``stragglers`` of the diagnosis reads that.
 """
 
 from __future__ import annotations
@@ -148,6 +149,7 @@ class _Listener:
                     return
                 if asked not in (COLLECTIVES, NUMBERS):
                     return
+                faulthandler.dump_traceback(self._file)
                 self._tell_collectives(names=asked == COLLECTIVES)
             elif not alone:
                 rests = False

@@ -1,4 +1,4 @@
-"""When a rank is asked for its stacks, and when about its collectives: never for both at once."""
+"""Who of a rank is asked for its stacks, and when."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ time.sleep(600)
 
 
 class Rank:
-    """A process that can be asked. What is said to it does not reach it."""
+    """A process that can be asked. What is said to it reaches it where it ``hears``."""
 
     def __init__(self, path: Path) -> None:
         self.files = RankDirectory(path)
@@ -38,13 +38,21 @@ class Rank:
         theirs.close()
         assert self._process.stdout is not None
         assert self._process.stdout.readline() == b"ready\n"
+        # the second line is its thread's
+        until(lambda: self.files.stacks.read_bytes().count(b"\n") == 2)
         self.said: list[bytes] = []
+        self.hears = False
 
     @property
     def asked(self) -> Asked:
         process = processes.identify(self._process.pid)
         assert process is not None
-        return Asked(0, process, self.files, self.said.append)
+        return Asked(0, process, self.files, self._say)
+
+    def _say(self, words: bytes) -> None:
+        self.said.append(words)
+        if self.hears:
+            self._ours.sendall(words)
 
     @property
     def has_answered(self) -> bool:
@@ -74,28 +82,26 @@ def until(condition: Callable[[], bool]) -> None:
         assert time.monotonic() < deadline, "it did not come to that"
 
 
-def test_a_rank_that_answers_about_its_collectives_is_left_alone_meanwhile(
+def test_a_rank_answers_by_its_thread(rank: Rank, taker: StackTaker) -> None:
+    rank.hears = True
+
+    taker.take([rank.asked], 100.0)
+
+    until(lambda: taker.tick(100.1))
+    assert taker.last is not None
+    assert 'File "<string>", line 7' in taker.last.ranks[0].text
+
+
+def test_a_rank_whose_thread_does_not_answer_is_sent_the_signal_when_its_time_is_over(
     rank: Rank, taker: StackTaker
 ) -> None:
     taker.take([rank.asked], 100.0)
     taker.tick(100.2)
     before = rank.said, rank.has_answered
 
-    rank.files.collectives.write_text("{}")
-    taker.tick(100.3)
-
-    assert before == ([COLLECTIVES], False)
-    until(lambda: rank.has_answered)
-    until(lambda: taker.tick(100.4))
-    assert taker.last is not None
-    assert 'File "<string>", line 7' in taker.last.ranks[0].text
-
-
-def test_a_rank_that_does_not_answer_is_not_waited_for(rank: Rank, taker: StackTaker) -> None:
-    taker.take([rank.asked], 100.0)
-
     taker.tick(100.6)
 
+    assert before == ([COLLECTIVES], False)
     until(lambda: rank.has_answered)
 
 

@@ -1,13 +1,14 @@
 """Finds out where the ranks of an attempt are, without stopping them and without waiting for them.
 
-A rank's own handler writes its stacks (``worker.stacks``); here it is decided who gets the signal. Handlers
-end sleeps and polls of native code early, so it goes to the rank's thread that is there for it. Only while
-the main thread computes does it go there: nothing is interrupted then, and its frames cannot change
+A rank's own thread writes its stacks when it is asked (``worker.stacks``). Where it does not answer, native
+code keeps the interpreter, and a handler of the rank writes them; here it is decided who gets the signal.
+Handlers end sleeps and polls of native code early, so it goes to the rank's thread that is there for it. Only
+while the main thread computes does it go there: nothing is interrupted then, and its frames cannot change
 under a reader in another thread. A rank that does not take the signal is never sent it: it would die.
 
-The rank's thread that answers about collectives must not run meanwhile either: it is asked first, and rests
-when it has answered. A rank that is about to be told to end is asked afterwards, since its main thread must
-not run on before.
+A rank that is about to be told to end gets the signal at once, in its main thread, which must not run on
+before it has answered; it is asked about its collectives afterwards, since a handler must not read the frames
+of a thread that runs.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nbdist.launch.stalls.asking import find, send
+from nbdist.launch.stalls.asking import Target, find, send
 from nbdist.model import ProcessId
 from nbdist.processes import alive
 from nbdist.store.paths import RankDirectory, RunDirectory
@@ -33,8 +34,8 @@ if TYPE_CHECKING:
 _LIMIT = 1.0
 """Seconds that a rank has to answer."""
 
-_HUSH = 0.5
-"""Seconds that the thread which answers about collectives has for that, before the stacks are taken."""
+_PATIENCE = 0.5
+"""Seconds that a rank's thread has to begin to answer, before its handler is asked."""
 
 _MOST_BYTES = 1 << 20
 
@@ -157,7 +158,7 @@ class StackTaker:
             return False
         for pending in self._pending:
             if not pending.done:
-                _collect(pending, hushed=now - self._asked_at >= _HUSH)
+                _collect(pending, silent=now - self._asked_at >= _PATIENCE)
         late = now >= self._deadline
         if not late and not (all(pending.done for pending in self._pending) and self._all_answered()):
             return False
@@ -194,46 +195,43 @@ class StackTaker:
 
 
 def _ask(pending: _Pending) -> _Pending:
-    """Begin: with the stacks of a rank that is about to be told to end, else with its collectives."""
-    files = pending.asked.files
-    for file in (files.collectives, _numbers(files)):
-        with contextlib.suppress(OSError):
-            file.unlink()
-    if pending.ending:
-        _signal(pending)
-    elif problem := find(pending.asked.process, files).problem:
-        pending.fail(problem)
-    else:
-        pending.say()
-    return pending
-
-
-def _signal(pending: _Pending) -> None:
-    """Ask for the stacks."""
-    pending.signalled = True
+    """Begin: with the signal to a rank that is about to be told to end, else with the words to its thread."""
     asked = pending.asked
     target = find(asked.process, asked.files)
     if target.problem:
         pending.fail(target.problem)
-        return
+        return pending
     pending.answer = RankAnswer(rank=asked.rank, blocked=target.state == "D")
     with contextlib.suppress(OSError):
         # what was answered before goes; the first line says whom to ask
         os.truncate(asked.files.stacks, target.begin)
     pending.begin = pending.size = target.begin
+    for file in (asked.files.collectives, _numbers(asked.files)):
+        with contextlib.suppress(OSError):
+            file.unlink()
+    if pending.ending or not target.thread:
+        _signal(pending, target)
+    else:
+        pending.say()
+    return pending
+
+
+def _signal(pending: _Pending, target: Target) -> None:
+    """Let its handler answer."""
+    pending.signalled = True
+    process = pending.asked.process
     to_main = pending.ending or target.state == "R" or not target.thread
-    if not send(asked.process, asked.process.pid if to_main else target.thread):
-        pending.fail("ended")
+    if target.problem or not send(process, process.pid if to_main else target.thread):
+        pending.fail(target.problem or "ended")
 
 
-def _collect(pending: _Pending, *, hushed: bool) -> None:
+def _collect(pending: _Pending, *, silent: bool) -> None:
     """Whether the rank has answered: its words end as they should, or have not become more of late.
-    ``hushed``: its collectives are not waited for any longer."""
-    if not pending.signalled:
-        if hushed or pending.told.exists():
-            _signal(pending)
-        return
+    ``silent``: its thread has had its time."""
     text = _read(pending)
+    if not text and silent and not pending.signalled:
+        _signal(pending, find(pending.asked.process, pending.asked.files))
+        return
     size = pending.begin + len(text)
     still = bool(text) and size == pending.size
     pending.size = size
