@@ -33,7 +33,7 @@ The latest ten runs, or these, with their ranks: state, device, pid, memory, use
 and the nodes of Slurm that are kept (nbdist alloc).
 
   --watch  keep the table up to date until all have ended; Ctrl-C leaves it
-  --json   a list with one object a run; without RUN one an allocation, too ("allocation": its job)"""
+  --json   a list with one object a run"""
 
 LOGS_USAGE = "nbdist logs [RUN] [--rank R] [--tail N] [--grep PATTERN] [-f]"
 LOGS_HELP = """\
@@ -67,10 +67,7 @@ def status(words: Sequence[str]) -> int:
         return 0
     views = reader.look(time.time())
     if asked.json:
-        objects: list[dict[str, object]] = [view.to_dict() for view in views]
-        if not asked.run:
-            objects += [view.to_dict() for view in runner.allocation_views()]
-        print(json.dumps(objects, indent=1))
+        print(json.dumps([view.to_dict() for view in views], indent=1))
         return 0
     text = status_text(views, config.language())
     print(text if views else in_a_shell(text))

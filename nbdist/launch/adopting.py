@@ -16,16 +16,18 @@ from nbdist.store.paths import RunDirectory
 
 def adopt(
     directory: RunDirectory,
+    asked: str,
     descriptor: int | None,
     *,
     started: dict[str, tuple[int, socket]],
     lines: Sequence[str],
     port: tuple[int, str, int],
 ) -> None:
-    """Be the supervisor of ranks that have been started (``vanguard``): by their directories, their pids
-    and our ends of their sockets. ``lines`` are those that the journal has begun with; there are none where
-    the ranks have not been told what to run. ``port`` is the socket that holds it, the host and the port."""
-    spec = RunSpec.from_dict(json.loads(directory.spec.read_text(encoding="utf-8")))
+    """Be the supervisor of ranks that have been started (``vanguard``) for the spec ``asked``: by their
+    directories, their pids and our ends of their sockets. ``lines`` are those that the journal has begun
+    with; there are none where the ranks have not been told what to run. ``port`` is the socket that holds
+    it, the host and the port."""
+    spec = RunSpec.from_dict(json.loads(asked))
     begun = [event for event in map(decode_event, lines) if event is not None]
     known = {event.pid: event.process for event in begun if isinstance(event, RankStarted)}
     reservations = [Reservation.inherited(*port)]

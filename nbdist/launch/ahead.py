@@ -53,6 +53,8 @@ class Ahead:
             supervisor = SupervisorStarted(time=0.0, pid=0, start_time=0, boot_id=boot, host=host)
             attempt = AttemptStarted(time=0.0, attempt=1, host=point.host, port=point.port)
             said = {
+                # the file may go in the meantime
+                "spec": directory.spec.read_text(encoding="utf-8"),
                 "ranks": ranks,
                 "held": held,
                 "port": (held[0], point.host, point.port),

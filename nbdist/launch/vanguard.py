@@ -47,7 +47,9 @@ def _supervise(ahead: dict[str, Any], path: str, lifeline: list[str]) -> None:
     from nbdist.launch.adopting import adopt
 
     descriptor = int(lifeline[0]) if lifeline else None
-    adopt(_directory(path), descriptor, started=started, lines=lines, port=tuple(ahead["port"]))
+    adopt(
+        _directory(path), ahead["spec"], descriptor, started=started, lines=lines, port=tuple(ahead["port"])
+    )
 
 
 def _start(ranks: Sequence[dict[str, Any]]) -> dict[str, tuple[int, socket]]:

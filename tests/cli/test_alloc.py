@@ -80,7 +80,8 @@ def test_nodes_outlive_the_terminal_until_they_are_given_back(shell: Shell, slur
     again = shell.run(*TWO)
     there = shell.run("alloc")
     status = shell.run("status")
-    (view,) = json.loads(shell.run("status", "--json").stdout)
+    (view,) = json.loads(shell.run("alloc", "--json").stdout)
+    runs = json.loads(shell.run("status", "--json").stdout)
     off = shell.run("alloc", "off")
 
     assert asked.returncode == 0, asked.stderr
@@ -90,6 +91,7 @@ def test_nodes_outlive_the_terminal_until_they_are_given_back(shell: Shell, slur
     assert status.stdout.endswith(there.stdout)
     assert (again.returncode, "give it back with  nbdist alloc off" in again.stderr) == (2, True)
     assert (view["allocation"], view["state"], view["kept"], view["nodes"]) == ("7", "waiting", True, 2)
+    assert runs == []
     assert off.stdout == "allocation 7 is released: 2 nodes given back\n"
     assert not slurm.has_job
     assert "no nodes are kept" in shell.run("alloc").stderr

@@ -56,11 +56,14 @@ class Kernel(Connection):
     def submit(self, code: str) -> str:
         """Send a cell; do not wait for it."""
         message = uuid.uuid4().hex
+        content = {"code": code, "silent": False, "store_history": True, "allow_stdin": False}
+        # for a moment after an error the kernel would drop what comes next
+        content["stop_on_error"] = False
         whole = {
             "header": {"msg_id": message, "msg_type": "execute_request", "session": "s", "version": "5.3"},
             "parent_header": {},
             "metadata": {},
-            "content": {"code": code, "silent": False, "store_history": True, "allow_stdin": False},
+            "content": content,
             "channel": "shell",
         }
         self.socket.send(json.dumps(whole))
