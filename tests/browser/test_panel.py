@@ -139,7 +139,7 @@ while True:
         panel.get_by_role("searchbox").press("Shift+Enter")
         expect(panel.locator(".nbdist-toolbar [role=status]")).to_have_text("4/5")
         expect(log).to_contain_text("needle 307")
-        expect(panel.get_by_role("button", name="Follow")).to_contain_text("new", timeout=5_000)
+        expect(panel.get_by_role("button", name="Follow")).to_contain_text("new", timeout=20_000)
         page.screenshot(path=pictures / "search-light.png")
 
         panel.get_by_role("button", name="Follow").click()
@@ -235,7 +235,7 @@ time.sleep(600)
         assert page.locator(".nbdist-line").count() < 60
         page.locator(".nbdist").get_by_role("tab", name="Rank 0").click()
         log.evaluate("log => log.scrollTop = 0")
-        expect(log).to_contain_text("line 0", timeout=5_000)
+        expect(log).to_contain_text("line 0", timeout=20_000)
 
         page.locator(".nbdist").get_by_role("button", name="Stop").click()
         lab.wait_for_end(1, timeout=20)

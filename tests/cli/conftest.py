@@ -89,7 +89,7 @@ class Shell:
             process.kill()
             process.communicate()
         try:
-            until(lambda: not self.left(), limit=15)
+            until(lambda: not self.left(), limit=30)
         finally:
             for pid in self.left():
                 os.kill(pid, signal.SIGKILL)

@@ -82,7 +82,7 @@ def test_a_run_whose_disk_is_full_can_be_stopped(small_disk: Path, start_cell, c
 
     runner.request_stop_of(handle, "enough")
 
-    until(lambda: not any(processes.alive(rank) for rank in ranks), limit=15)
+    until(lambda: not any(processes.alive(rank) for rank in ranks), limit=30)
     assert handle.wait(10) == "cancelled"
     assert left_of(handle, ranks) == []
 
@@ -161,8 +161,8 @@ def test_a_run_whose_directory_is_deleted_ends_and_harms_no_other(start_cell) ->
 
     shutil.rmtree(handle.directory.path)
 
-    until(lambda: left_of(handle, family) == [], limit=15)
-    until(lambda: not processes.alive(supervisor), limit=5)
+    until(lambda: left_of(handle, family) == [], limit=30)
+    until(lambda: not processes.alive(supervisor), limit=10)
     with pytest.raises(UnknownRun, match=f"the directory of run {handle.run_id} is gone or cannot be read"):
         _ = handle.run
     assert [run.run_id for run in nbdist.runs()] == [other.run_id]
@@ -182,8 +182,8 @@ def test_a_run_that_loses_a_part_of_its_directory_ends_all_the_same(start_cell, 
         path.unlink()
     os.kill(supervisor.pid, signal.SIGTERM)
 
-    until(lambda: left_of(handle, family) == [], limit=15)
-    until(lambda: not processes.alive(supervisor), limit=5)
+    until(lambda: left_of(handle, family) == [], limit=30)
+    until(lambda: not processes.alive(supervisor), limit=10)
     ends = [event for event in read_events(handle.directory.journal) if isinstance(event, RunEnded)]
     assert [end.state.value for end in ends] == ["cancelled"]
 

@@ -128,7 +128,7 @@ time.sleep(600)
         assert handle.stop() == "cancelled"
     else:
         os.kill(handle.run.supervisor.pid, signal.SIGKILL)
-        until(lambda: b"RunLost" in handle.directory.journal.read_bytes(), limit=5)
+        until(lambda: b"RunLost" in handle.directory.journal.read_bytes(), limit=10)
 
     assert not is_locked(tmp_path / "lock")
 

