@@ -67,8 +67,10 @@ def measure(samples: Samples, browser: Browser, rounds: int, scratch: Path) -> N
                 for metric in (FIRST, AGAIN):
                     page = context.new_page()
                     samples.add(case, metric, number, opened(page, server))
-                    there = page.evaluate("window.jupyterapp.commands.hasCommand('nbdist:show-runs')")
-                    assert there is (case == WITH), "the extension is where it should be, and nowhere else"
+                    there = "window.jupyterapp.commands.hasCommand('nbdist:show-runs')"
+                    if case == WITH:
+                        page.wait_for_function(there)
+                    assert page.evaluate(there) is (case == WITH), "the extension is where it should be"
                     page.close()
             finally:
                 context.close()

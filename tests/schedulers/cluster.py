@@ -82,7 +82,7 @@ class Cluster:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-        for pid in self._step_daemons():
+        for pid in (*self._step_daemons(), *self._of_jobs()):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
@@ -94,6 +94,14 @@ class Cluster:
                     links = [os.readlink(link) for link in (entry / "fd").iterdir()]
                     if any(link.startswith(f"{self.folder}/") for link in links):
                         yield int(entry.name)
+
+    def _of_jobs(self) -> Iterator[int]:
+        """What ran in jobs whose controller has gone, and waits for it."""
+        mark = f"SLURM_CONF={self.configuration}".encode()
+        for entry in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                if int(entry.name) != os.getpid() and mark in (entry / "environ").read_bytes().split(b"\0"):
+                    yield int(entry.name)
 
     def start_controller(self, *words: str) -> None:
         self._start("slurmctld", "-D", "-f", str(self.configuration), *words)
