@@ -135,7 +135,7 @@ class Nodes:
 
     def fail(self, reason: str) -> None:
         """This machine ends the run for a reason that no rank has."""
-        self._lines.tell({"kind": "failed", "attempt": self._attempt, "reason": reason, "final": True})
+        self.say({"kind": "failed", "reason": reason, "final": True})
 
     def tick(self) -> None:
         """Let time pass."""
@@ -174,15 +174,13 @@ class Nodes:
             )
 
     def _tell_rank(self, rank: int, state: RankState, code: int | None) -> None:
-        self._lines.tell(
-            {"kind": "rank", "attempt": self._attempt, "rank": rank, "state": state.value, "code": code}
-        )
+        self.say({"kind": "rank", "rank": rank, "state": state.value, "code": code})
 
     def _tell_failure(self, rank: int, how: str = "") -> None:
         node = self._spec.node_rank
         where = f"on node {node} ({self.hosts[node]})" if self.hosts else f"on node {node}"
         reason = f"rank {rank} {where} failed{how}"
-        self._lines.tell({"kind": "failed", "attempt": self._attempt, "reason": reason, "final": False})
+        self.say({"kind": "failed", "reason": reason, "final": False})
 
     def _lost(self, peer: Peer, how: str) -> None:
         """The line to a machine has ended."""
