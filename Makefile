@@ -12,7 +12,7 @@ STATIC := nbdist/panel/static/panel.js
 PADDLE := paddlepaddle==3.3.1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo lab test test-warm test-faults test-diagnosis check format browser hosts slurm cluster-demo bench-launch bench-panel bench-diagnosis bench-faults bench-metrics bench-screen bench-server bench-lab bench-scale fuzz-server clean
+.PHONY: help demo lab test test-warm test-faults test-diagnosis check format browser hosts slurm cluster-demo bench-launch bench-panel bench-diagnosis bench-faults bench-metrics bench-screen bench-server bench-startup bench-scale fuzz-server clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -153,8 +153,8 @@ bench-screen: .venv-bench/.ready browser  ## how soon a logged point is on the s
 bench-server: $(VENV)/.ready  ## what the server extension costs a Jupyter server, and how soon it answers
 	$(BIN)/python benchmarks/server.py $(BENCH_ARGS)
 
-bench-lab: $(VENV)/.ready browser  ## what nbdist adds to the start of JupyterLab
-	$(BIN)/python benchmarks/lab.py $(BENCH_ARGS)
+bench-startup: $(VENV)/.ready browser  ## what nbdist adds to the start of JupyterLab
+	$(BIN)/python benchmarks/startup.py $(BENCH_ARGS)
 
 bench-scale: $(VENV)/.ready  ## what a run of up to 1,024 ranks costs those who look at it
 	$(BIN)/python benchmarks/scale.py $(BENCH_ARGS)

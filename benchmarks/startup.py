@@ -1,6 +1,6 @@
 """What nbdist adds to the start of JupyterLab: of its server, and of its page.
 
-    python benchmarks/lab.py [--rounds N] [--quick]
+    python benchmarks/startup.py [--rounds N] [--quick]
 
 Two JupyterLabs, one with nbdist's extensions and one with both turned off, are started in turns. Each page is
 opened twice: by a browser that has seen nothing, and by one that has it in its cache.
@@ -116,7 +116,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("\nnot written: a look, not a measurement")
         return 0
     path = write_results(
-        "lab",
+        "startup",
         machine,
         samples.rows({WITH: [WITHOUT]}),
         settings={"rounds": rounds},
