@@ -1,32 +1,55 @@
-"""The extension as the Jupyter server loads it."""
+"""The extension as the Jupyter server loads it: what answers requests is imported when the server is up."""
 
 from __future__ import annotations
 
+import asyncio
+import importlib
+from typing import TYPE_CHECKING, Any, ClassVar
+
 from jupyter_server.extension.application import ExtensionApp
 from jupyter_server.utils import url_path_join
+from tornado.web import RequestHandler
 
 from nbdist import config
-from nbdist.server import handlers
-from nbdist.server.backend import Backend
-from nbdist.server.board_proxy import VISUALDL, BoardProxy
-from nbdist.server.log_handler import LogHandler
-from nbdist.server.socket import StreamHandler
+
+if TYPE_CHECKING:
+    from jupyter_server.serverapp import ServerApp
+
+    from nbdist.server.backend import Backend
+
+VISUALDL = "visualdl"
 
 # What stands for a run or a rank is whatever is no slash: the handlers say what is wrong with it.
-ROUTES = (
-    ("api/status", handlers.StatusHandler),
-    ("api/runs", handlers.RunsHandler),
-    ("api/runs/([^/]+)", handlers.RunHandler),
-    ("api/runs/([^/]+)/stop", handlers.StopHandler),
-    ("api/runs/([^/]+)/stacks", handlers.StacksHandler),
-    ("api/runs/([^/]+)/ranks/([^/]+)/log", LogHandler),
-    ("api/runs/([^/]+)/ranks/([^/]+)/interrupt", handlers.InterruptHandler),
-    ("api/devices", handlers.DevicesHandler),
-    ("api/options", handlers.OptionsHandler),
-    ("api/board", handlers.BoardHandler),
-    ("api/stream", StreamHandler),
-    (f"{VISUALDL}/(.*)", BoardProxy),
-)
+ROUTES = {
+    "api/status": "handlers.StatusHandler",
+    "api/runs": "handlers.RunsHandler",
+    "api/runs/([^/]+)": "handlers.RunHandler",
+    "api/runs/([^/]+)/stop": "handlers.StopHandler",
+    "api/runs/([^/]+)/stacks": "handlers.StacksHandler",
+    "api/runs/([^/]+)/ranks/([^/]+)/log": "log_handler.LogHandler",
+    "api/runs/([^/]+)/ranks/([^/]+)/interrupt": "handlers.InterruptHandler",
+    "api/devices": "handlers.DevicesHandler",
+    "api/options": "handlers.OptionsHandler",
+    "api/board": "handlers.BoardHandler",
+    "api/stream": "socket.StreamHandler",
+    f"{VISUALDL}/(.*)": "board_proxy.BoardProxy",
+}
+
+
+def handler_named(name: str) -> type[RequestHandler]:
+    """The handler of a route, imported: ``module.Class`` of this package."""
+    module, _, title = name.partition(".")
+    handler: type[RequestHandler] = getattr(importlib.import_module(f"nbdist.server.{module}"), title)
+    return handler
+
+
+class _Deferred(RequestHandler):
+    """Stands for a handler that is not imported yet: what is made of it is that handler."""
+
+    named: ClassVar[str]
+
+    def __new__(cls, *args: Any, **more: Any) -> RequestHandler:  # type: ignore[misc]
+        return handler_named(cls.named)(*args, **more)
 
 
 class NbdistApp(ExtensionApp):
@@ -34,13 +57,29 @@ class NbdistApp(ExtensionApp):
 
     name = "nbdist"
     description = "Watch and stop runs of many ranks"
+    _made: Backend | None = None
 
     def initialize_settings(self) -> None:
-        base_url = self.serverapp.base_url if self.serverapp is not None else "/"
-        self.settings["nbdist"] = Backend(config.home(), url_path_join(base_url, self.name, VISUALDL))
+        self.settings["nbdist"] = self.backend
 
     def initialize_handlers(self) -> None:
-        self.handlers.extend((f"/{self.name}/{path}", handler) for path, handler in ROUTES)
+        for path, named in ROUTES.items():
+            deferred = type(named.partition(".")[2], (_Deferred,), {"named": named})
+            self.handlers.append((f"/{self.name}/{path}", deferred))
+
+    def backend(self) -> Backend:
+        """What the handlers share, made for the first of them. In the server's loop alone."""
+        if self._made is None:
+            from nbdist.server.backend import Backend
+
+            base_url = self.serverapp.base_url if self.serverapp is not None else "/"
+            self._made = Backend(config.home(), url_path_join(base_url, self.name, VISUALDL))
+        return self._made
+
+    async def _start_jupyter_server_extension(self, serverapp: ServerApp) -> None:
+        # nobody waits for a server that is up; a request that comes meanwhile waits as long as it would have
+        await asyncio.to_thread(lambda: [handler_named(named) for named in ROUTES.values()])
 
     async def stop_extension(self) -> None:
-        await self.settings["nbdist"].close()
+        if self._made is not None:
+            await self._made.close()

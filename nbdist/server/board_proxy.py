@@ -19,7 +19,6 @@ from nbdist.board import BoardRoute
 from nbdist.errors import LaunchError
 from nbdist.server.backend import Backend
 
-VISUALDL = "visualdl"
 _BITE = 128 * 1024
 _HEAD = 64 * 1024
 _PATIENCE = 60.0  # seconds that VisualDL may think, or a part of its answer may take
@@ -103,7 +102,7 @@ class BoardProxy(JupyterHandler):
 
     async def _ask(self) -> Answer:
         """Ask the server that is known, else the one that is there now."""
-        backend: Backend = self.settings["nbdist"]
+        backend: Backend = self.settings["nbdist"]()
         for fresh in (False, True):
             route = await backend.board_route(fresh=fresh)
             try:

@@ -34,7 +34,7 @@ class Api(APIHandler):
 
     @property
     def backend(self) -> Backend:
-        backend: Backend = self.settings["nbdist"]
+        backend: Backend = self.settings["nbdist"]()
         return backend
 
     def write_error(self, status_code: int, **more: Any) -> None:

@@ -47,7 +47,7 @@ class StreamHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):
 
     @property
     def backend(self) -> Backend:
-        backend: Backend = self.settings["nbdist"]
+        backend: Backend = self.settings["nbdist"]()
         return backend
 
     @authorized(action="execute")  # type: ignore[untyped-decorator]

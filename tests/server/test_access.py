@@ -12,7 +12,7 @@ import pytest
 from jupyter_server.auth import Authorizer
 from tornado.httpclient import HTTPClientError
 
-from nbdist.server.app import ROUTES
+from nbdist.server.app import ROUTES, handler_named
 from nbdist.store import RunStore
 from tests.fakes.directories import WrittenRun
 from tests.fakes.runs import RUN_ID, STARTED
@@ -60,10 +60,10 @@ def jp_server_config(jp_server_config: dict[str, Any]) -> dict[str, Any]:
 def test_every_verb_of_every_address_is_in_the_table() -> None:
     known = {(method.lower(), path) for method, path in VERBS}
     here = ("get", "head", "post", "put", "patch", "delete")
-    for route, handler in ROUTES:
+    for route, named in ROUTES.items():
         example = route.replace("runs/([^/]+)", f"runs/{RUN_ID}").replace("([^/]+)", "0")
         example = example.replace("(.*)", f"{RUN_ID}/scalar")
-        own = {verb for verb in here if verb in vars(handler)}
+        own = {verb for verb in here if verb in vars(handler_named(named))}
         assert own == {method for method, path in known if path == example}, route
 
 

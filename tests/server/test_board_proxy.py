@@ -82,7 +82,8 @@ class FakeBoard:
 @pytest.fixture
 def play(jp_web_app: Any, home: Path) -> Callable[[Any], None]:
     def play(find_board: Any) -> None:
-        jp_web_app.settings["nbdist"] = Backend(home, "/a%40b/nbdist/visualdl", find_board=find_board)
+        backend = Backend(home, "/a%40b/nbdist/visualdl", find_board=find_board)
+        jp_web_app.settings["nbdist"] = lambda: backend
 
     return play
 

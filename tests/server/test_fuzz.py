@@ -14,7 +14,7 @@ from pathlib import Path
 import yaml
 
 from nbdist.model import RunState
-from nbdist.server.app import ROUTES
+from nbdist.server.app import ROUTES, handler_named
 from tests.fakes.directories import WrittenRun
 from tests.fakes.runs import STARTED, a_spec, exited, run_ended
 from tests.server.real_server import TOKEN, real_server
@@ -39,9 +39,9 @@ def test_the_addresses_are_those_that_are_described() -> None:
     }
     served = {
         ("/" + re.sub(r"\([^)]*\)", "{}", route), verb)
-        for route, handler in ROUTES
+        for route, named in ROUTES.items()
         for verb in verbs
-        if verb in vars(handler)
+        if verb in vars(handler_named(named))
     }
 
     assert served == promised

@@ -6,6 +6,11 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nbdist.server.app import ROUTES, NbdistApp
 
 ROOT = Path(__file__).parents[2]
 HEAVY = ("anywidget", "ipywidgets", "torch", "paddle", "visualdl", "flask", "nbdist.runner", "nbdist.magics")
@@ -17,11 +22,27 @@ def loaded_after(statement: str) -> set[str]:
     return set(json.loads(out))
 
 
-def test_the_server_loads_nothing_that_it_does_not_need() -> None:
+def test_a_server_that_starts_loads_next_to_nothing_of_it() -> None:
     loaded = loaded_after("import nbdist; nbdist._jupyter_server_extension_points()")
 
-    assert "nbdist.server.app" in loaded
+    ours = {name for name in loaded if name.startswith("nbdist")}
+    assert ours == {"nbdist", "nbdist.importing", "nbdist.config", "nbdist.server", "nbdist.server.app"}
+
+
+def test_the_server_loads_nothing_that_it_does_not_need() -> None:
+    loaded = loaded_after("from nbdist.server.app import *; [handler_named(it) for it in ROUTES.values()]")
+
+    assert "nbdist.server.socket" in loaded
     assert loaded.isdisjoint(HEAVY)
+
+
+async def test_a_server_that_is_up_loads_the_rest(jp_serverapp: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr("nbdist.server.app.handler_named", asked.append)
+
+    await NbdistApp()._start_jupyter_server_extension(jp_serverapp)
+
+    assert asked == list(ROUTES.values())
 
 
 def test_a_rank_or_a_kernel_loads_no_server() -> None:

@@ -131,7 +131,7 @@ async def test_a_hidden_page_is_sent_nothing_and_nothing_is_read_for_it(
     await page.say("watch", run_id=RUN_ID)
     await page.say("runs")
     await page.until(lambda: page.updates and page.lists)
-    streams = jp_serverapp.web_app.settings["nbdist"].streams
+    streams = jp_serverapp.web_app.settings["nbdist"]().streams
     tail = streams._followed[RUN_ID].tail
 
     await page.say("pause")
@@ -153,7 +153,7 @@ async def test_many_pages_share_one_reader(open_page: OpenPage, home: Path, jp_s
     for page in pages:
         await page.say("watch", run_id=RUN_ID)
         await page.until(lambda page=page: page.lines(0))
-    streams = jp_serverapp.web_app.settings["nbdist"].streams
+    streams = jp_serverapp.web_app.settings["nbdist"]().streams
 
     run.printed(0, "after\n")
     for page in pages:
