@@ -57,9 +57,11 @@ def main(arguments: list[str]) -> int:
 
 def attempts_before(directory: RunDirectory) -> int:
     """How many attempts earlier lives of this job have made: no log is written twice."""
+    # listed, not asked for by name: what is not there yet would be denied to this node for a while
     ranks = directory.path / "ranks"
-    later = (int(path.name.partition("-")[2]) for path in ranks.glob("*/attempt-*"))
-    return max([*later, *(1 for _ in ranks.glob("*/log"))], default=0)
+    names = {name for rank in os.listdir(ranks) for name in os.listdir(ranks / rank)}
+    later = (int(name.partition("-")[2]) for name in names if name.startswith("attempt-"))
+    return max(later, default=int("log" in names))
 
 
 def _wait(step: subprocess.Popen[bytes], directory: RunDirectory, spec: RunSpec, job: str) -> int:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import codecs
-import os
 from pathlib import Path
+
+from nbdist.store.shared_files import FileStat, is_listed
 
 _BITE = 16 * 1024
 
@@ -15,17 +16,23 @@ class LogStream:
     def __init__(self, path: Path, offset: int = 0) -> None:
         self.path = path
         self.offset = offset
+        self._stat = FileStat(path)
+        self._seen = False
 
     @property
     def size(self) -> int:
         """Bytes in the log now."""
+        if not self._is_there():
+            return 0
         try:
-            return os.stat(self.path).st_size
+            return self._stat.look().st_size
         except OSError:
             return 0
 
     def read(self, limit: int = 1 << 20) -> bytes:
         """The next bytes, at most ``limit``; empty when there are none yet."""
+        if not self._is_there():
+            return b""
         try:
             with open(self.path, "rb") as file:
                 file.seek(self.offset)
@@ -34,6 +41,10 @@ class LogStream:
             return b""
         self.offset += len(data)
         return data
+
+    def _is_there(self) -> bool:
+        self._seen = self._seen or is_listed(self.path)
+        return self._seen
 
     def skip_to_tail(self, length: int) -> int:
         """Go on ``length`` bytes before the end, at a line's start; how many bytes were passed over."""

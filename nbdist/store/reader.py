@@ -10,6 +10,7 @@ from nbdist import processes
 from nbdist.model import ProcessId, Run
 from nbdist.store.mending import look
 from nbdist.store.paths import RunDirectory
+from nbdist.store.shared_files import FileStat
 
 
 class RunReader:
@@ -25,6 +26,7 @@ class RunReader:
         self._directory = directory
         self._alive = alive
         self._clock = clock
+        self._journal = FileStat(directory.journal)
         self._run: Run | None = None
         self._seen: tuple[int, ...] | None = None
 
@@ -39,7 +41,7 @@ class RunReader:
 
     def _stamp(self) -> tuple[int, ...] | None:
         try:
-            stat = os.stat(self._directory.journal)
+            stat = self._journal.look()
         except OSError:
             return None
         return stat.st_ino, stat.st_size, stat.st_mtime_ns

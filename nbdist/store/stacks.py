@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nbdist.store.paths import RunDirectory, write_private
+from nbdist.store.shared_files import is_listed
 
 FORMAT = 1
 
@@ -154,6 +155,8 @@ def write_stacks(run: RunDirectory, taken: TakenStacks) -> None:
 
 def read_stacks(run: RunDirectory) -> TakenStacks | None:
     """The stacks that were taken last; None where there are none, or they cannot be read."""
+    if not is_listed(run.stacks):
+        return None
     try:
         data = json.loads(run.stacks.read_text(encoding="utf-8", errors="replace"))
         return TakenStacks(
@@ -168,6 +171,8 @@ def read_stacks(run: RunDirectory) -> TakenStacks | None:
 
 def stacks_stamp(run: RunDirectory) -> tuple[int, int] | None:
     """What changes when other stacks have been taken; None while there are none."""
+    if not is_listed(run.stacks):
+        return None
     try:
         status = os.stat(run.stacks)
     except OSError:

@@ -15,12 +15,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.schedulers.cluster import Cluster, NoSlurm, program
+from tests.schedulers.views import Views
 
 _NETWORK = "10.213.78"
 # what is mounted is seen by this machine alone; not `ip netns exec`, which takes slurmd's cgroups away
 _ENTER = (
-    'mount --bind "$1" /etc/hosts && mount -t tmpfs -o mode=755 nbdist "$2" && hostname "$0" && '
-    'shift 2 && exec "$@"'
+    'mount --bind "$1" /etc/hosts && mount -t tmpfs -o mode=755 nbdist "$2" && mount --bind "$3" "$4" && '
+    'hostname "$0" && shift 4 && exec "$@"'
 )
 
 
@@ -29,11 +30,18 @@ def ip(*words: str) -> None:
 
 
 class NetworkedCluster(Cluster):
-    """The first machine is the login node, too, and has the controller."""
+    """The first machine is the login node, too, and has the controller. ``believes``: seconds that a machine
+    believes what it has seen of a directory that all share."""
 
-    def __init__(self, folder: Path, *, nodes: int = 3) -> None:
+    def __init__(self, folder: Path, *, nodes: int = 3, believes: float = 0) -> None:
         super().__init__(folder, nodes=nodes, cpus=4, gpus=0)
         self._mark = f"nbc{os.getpid() % 100_000}"
+        self.views = Views(self.shared, folder / "views", self.names, believes=believes) if believes else None
+
+    @property
+    def shared(self) -> Path:
+        """A directory that the machines share."""
+        return self.folder / "shared"
 
     @property
     def own(self) -> Path:
@@ -53,10 +61,15 @@ class NetworkedCluster(Cluster):
             "--mount",
             "--",
         )
-        return (*enter, "sh", "-c", _ENTER, name, str(self.folder / "hosts"), str(self.own))
+        shared = self.views.of(name) if self.views is not None else self.shared
+        mounts = (self.folder / "hosts", self.own, shared, self.shared)
+        return (*enter, "sh", "-c", _ENTER, name, *map(str, mounts))
 
     def up(self) -> None:
         self.own.mkdir()
+        self.shared.mkdir()
+        if self.views is not None:
+            self.views.up()
         (self.folder / "hosts").write_text(
             "127.0.0.1 localhost\n" + "".join(f"{self.address(name)} {name}\n" for name in self.names)
         )
@@ -71,6 +84,8 @@ class NetworkedCluster(Cluster):
         super().down()
         for name in ["sw", *self.names]:
             subprocess.run(["ip", "netns", "del", f"{self._mark}{name}"], capture_output=True)
+        if self.views is not None:
+            self.views.down()
 
     def separate(self, one: str, other: str) -> None:
         """Let the first find no way to the second, and back; each still has one to everybody else."""
@@ -146,12 +161,12 @@ class NetworkedCluster(Cluster):
 
 
 @contextlib.contextmanager
-def networked(nodes: int = 3) -> Iterator[NetworkedCluster]:
+def networked(nodes: int = 3, *, believes: float = 0) -> Iterator[NetworkedCluster]:
     """Such a Slurm for as long as it is needed. Raises NoSlurm."""
     if sys.platform != "linux" or any(shutil.which(name) is None for name in ("ip", "nsenter", "unshare")):
         raise NoSlurm("machines need Linux and the commands ip, nsenter and unshare")
     with tempfile.TemporaryDirectory(prefix="nbslurm", ignore_cleanup_errors=True) as folder:
-        cluster = NetworkedCluster(Path(folder), nodes=nodes)
+        cluster = NetworkedCluster(Path(folder), nodes=nodes, believes=believes)
         try:
             cluster.up()
             yield cluster
