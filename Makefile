@@ -97,9 +97,10 @@ browser:
 	fi
 
 # The tests of Slurm bring up one of their own, as an ordinary user, from the system's packages.
-SLURM_PACKAGES := slurm-wlm slurm-client munge slurmdbd mariadb-server-core mariadb-client-core
+SLURM_PACKAGES := slurm-wlm slurm-client munge slurmdbd mariadb-server-core mariadb-client-core bindfs
 slurm:
-	@if PATH="$$PATH:/usr/sbin"; command -v sbatch >/dev/null && command -v slurmctld >/dev/null && command -v slurmdbd >/dev/null; then :; \
+	@if PATH="$$PATH:/usr/sbin"; for name in sbatch slurmctld slurmdbd bindfs; do command -v $$name >/dev/null || missing=1; done; \
+	[ -z "$$missing" ]; then :; \
 	elif command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
 	  apt-get -qq update && apt-get -qq install -y --no-install-recommends $(SLURM_PACKAGES) >/dev/null; \
 	elif command -v apt-get >/dev/null && sudo -n true 2>/dev/null; then \

@@ -117,7 +117,7 @@ class RemoteRank:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodesAwaited:
     """Other machines of the run are waited for until ``until``; none when all have come, and ``hosts`` are
-    the addresses of all."""
+    the addresses of all. Once the ranks run: machines that are there, and whose nbdist waits for its disk."""
 
     time: float
     nodes: tuple[int, ...]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from nbdist import config
-from nbdist.model import Rank, Run
+from nbdist.model import Rank, RankState, Run
 
 _WORDS = {
     "log": ("its log is on node {node}{address}", "日志在节点 {node}{address} 上"),
     "awaited": ("node {node}{address} has not come yet", "节点 {node}{address} 尚未加入"),
+    "held": ("node {node}{address} waits for its disk", "节点 {node}{address} 正在等待磁盘"),
 }
 
 
@@ -19,11 +20,14 @@ def device_text(run: Run, rank: Rank) -> str:
 
 
 def log_place(run: Run, rank: Rank) -> str:
-    """Where the log of a rank on another machine is; empty for one that is here."""
-    if _is_here(run, rank):
-        return ""
+    """Where the log of a rank on another machine is, or why nothing comes of it; empty for one that is
+    here."""
     node = rank.spec.node_rank
-    key = "awaited" if node in run.awaited and not run.state.terminal else "log"
+    awaited = node in run.awaited and not run.state.terminal
+    held = awaited and rank.state is RankState.RUNNING
+    if _is_here(run, rank) and not held:
+        return ""
+    key = "held" if held else "awaited" if awaited else "log"
     known = run.hosts or run.spec.addresses
     address = f" ({known[node]})" if known else ""
     return _WORDS[key][config.language() == "zh"].format(node=node, address=address)

@@ -1,7 +1,7 @@
 """Files that another machine may write, on a file system that remembers what it has seen, as NFS does.
 
-Such a file system goes on denying a name that it was asked for too early, and ``os.stat`` tells how a file was,
-both for up to a minute. A list of a directory is as it is now, and so is what is opened and read.
+Such a file system goes on denying a name that it was asked for too early, and ``os.stat`` tells how a file
+was, both for up to a minute. A list of a directory is as it is now, and so is what is opened and read.
 """
 
 from __future__ import annotations

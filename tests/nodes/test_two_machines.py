@@ -7,10 +7,12 @@ import time
 
 import pytest
 
+from nbdist import processes
 from nbdist.cli.exits import TIME_LIMIT
 from nbdist.errors import UsageMistake
 from nbdist.launch.machines.lines import SILENCE
-from tests.nodes.conftest import MASTER, Cluster
+from nbdist.panel.elsewhere import log_place
+from tests.nodes.conftest import MASTER, Cluster, until
 
 pytestmark = pytest.mark.cluster
 
@@ -108,6 +110,28 @@ def test_a_machine_without_a_cable_ends_the_run_on_both_sides_in_time(cluster: C
         other = cluster.machines[1 - node]
         assert code == 1
         assert f"node {other.number} ({other.address}) has gone: nothing came from it for 10 s" in said
+
+
+def test_a_machine_that_waits_for_its_disk_is_waited_for(cluster: Cluster) -> None:
+    cluster.script("import time\nprint('ready', flush=True)\ntime.sleep(20)\nprint('done')\n")
+    running = cluster.start(*TWO, "-n", "1")
+    for machine in cluster.machines:
+        machine.until_ready()
+    waiting, other = (machine.run.run for machine in (cluster.machines[1], cluster.machines[0]))
+    assert waiting.supervisor is not None
+    assert not other.awaited
+
+    # as one whose write does not return
+    processes.send(waiting.supervisor, signal.SIGSTOP)
+    until(lambda: cluster.machines[0].run.run.awaited == (1,))
+    said = log_place(cluster.machines[0].run.run, cluster.machines[0].run.run.ranks[1])
+    time.sleep(SILENCE)
+    processes.send(waiting.supervisor, signal.SIGCONT)
+    until(lambda: not cluster.machines[0].run.run.awaited)
+    ends = cluster.finish(running)
+
+    assert said == f"node 1 ({cluster.machines[1].address}) waits for its disk"
+    assert [code for code, _ in ends] == [0, 0], ends
 
 
 def test_a_rank_that_fails_ends_the_ranks_of_the_other_machine(cluster: Cluster) -> None:

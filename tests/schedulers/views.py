@@ -1,7 +1,8 @@
 """One directory as several machines see it: a file system each, that believes what it has seen for a while.
 
-That is what NFS does. It is bindfs that does it here, by FUSE: a machine learns only after ``believes`` seconds
-that a file of another has grown, appeared or gone, and ``stall`` lets one wait as for a server that is away.
+That is what NFS does. It is bindfs that does it here, by FUSE: a machine learns only after ``believes``
+seconds that a file of another has grown, appeared or gone, and ``stall`` lets one wait as for a server that
+is away.
 """
 
 from __future__ import annotations

@@ -7,7 +7,6 @@ watcher must not wait for ever for one that will never come again.
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from nbdist import config
 from nbdist.launch.jobs.merging import NodeJournals
 from nbdist.model import Run
 from nbdist.store.paths import RunDirectory
+from nbdist.store.shared_files import FileStat, is_listed
 
 _LOOK = 2.0
 
@@ -59,8 +59,10 @@ class Silence:
         """The files that change while supervisors and ranks live: sizes and times, whosever clock."""
         found = set()
         for path in self._files(run):
+            if not is_listed(path):
+                continue
             with contextlib.suppress(OSError):
-                status = os.stat(path)
+                status = FileStat(path).look()
                 found.add((str(path), status.st_size, status.st_mtime_ns))
         return frozenset(found)
 

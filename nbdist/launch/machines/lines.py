@@ -12,13 +12,16 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from nbdist import config
 from nbdist.errors import LaunchError
 from nbdist.launch.machines.link import Link, LinkClosed, Message, WrongKey
 
 SILENCE = 10.0
-"""Seconds without a word after which a machine counts as gone."""
+"""Seconds without a word after which a machine counts as gone, unless its network still answers."""
 
 HEARTBEAT = 1.0
+_HELD = 3.0  # seconds without a word after which a machine that is there is said to wait for something
+_ANSWERS = 3.0  # seconds since the network of a machine has answered, at most
 _HANDSHAKE = 5.0
 _RETRY = 0.3
 _MOST_STRANGERS = 32
@@ -78,11 +81,20 @@ class Lines:
         self._clock = clock
         self._listener: socket.socket | None = None
         self._beat = self._retry = 0.0
+        self._ticked = clock()
+        self._patience = config.engine_silence()
 
     @property
     def named(self) -> list[Peer]:
         """Those that have proven and named themselves, and have not said good-bye."""
         return [peer for peer in self.peers if peer.node is not None and not peer.left]
+
+    def held(self) -> tuple[int, ...]:
+        """The machines whose network answers while their nbdist says nothing: it waits, for its disk as a
+        rule."""
+        now = self._clock()
+        silent = [peer for peer in self.named if now - peer.heard > _HELD]
+        return tuple(sorted(peer.node or 0 for peer in silent if peer.link.unheard() < _ANSWERS))
 
     def listen(self) -> None:
         """Take calls from now on. Raises LaunchError where the address or the port cannot be had."""
@@ -105,6 +117,11 @@ class Lines:
     def tick(self, *, calling: bool) -> None:
         """Let time pass. ``calling``: while there is no line, try to get one."""
         now = self._clock()
+        if now - self._ticked > _HELD:
+            # this machine has waited itself: what the others have said meanwhile is still to be read
+            for peer in self.peers:
+                peer.heard = now
+        self._ticked = now
         if calling and not self.peers and now >= self._retry:
             self._retry = now + _RETRY
             self._connect(now)
@@ -114,13 +131,18 @@ class Lines:
             elif peer.node is None:
                 if now - peer.since > _HANDSHAKE:
                     self.part(peer, f"{peer.link.address()} does not answer as nbdist does")
-            elif not peer.left and now - peer.heard > SILENCE:
-                self.lose(peer, f"nothing came from it for {SILENCE:g} s")
+            elif not peer.left and self._is_gone(peer, now - peer.heard):
+                self.lose(peer, f"nothing came from it for {int(now - peer.heard)} s")
         if now >= self._beat:
             self._beat = now + HEARTBEAT
             for peer in list(self.peers):
                 if peer.node is not None:
                     self.say(peer, {"kind": "alive"})
+
+    def _is_gone(self, peer: Peer, silent: float) -> bool:
+        if silent <= SILENCE:
+            return False
+        return silent > self._patience or peer.link.unheard() > _ANSWERS
 
     def say(self, peer: Peer, message: Message) -> None:
         """Say it to one, who may be lost over it."""
@@ -143,6 +165,13 @@ class Lines:
                 self._selector.unregister(peer.link)
             peer.link.close()
             self.last_trouble = trouble or self.last_trouble
+
+    def part_from_silent(self, node: int) -> None:
+        """Close a line of this machine over which nothing comes."""
+        now = self._clock()
+        for peer in list(self.peers):
+            if peer.node == node and now - peer.heard > _HELD:
+                self.part(peer, "")
 
     def lose(self, peer: Peer, how: str) -> None:
         """The line to a machine has ended."""

@@ -13,8 +13,10 @@ import contextlib
 import hashlib
 import hmac
 import json
+import math
 import os
 import socket
+import struct
 from typing import Any
 
 from nbdist.errors import NbdistError
@@ -22,6 +24,8 @@ from nbdist.errors import NbdistError
 _HELLO = b"nbdist 1 "
 _MOST = 65_536
 """Bytes of one message. Who sends more has no business here."""
+
+_LAST_ACK = struct.Struct("56xI")  # of struct tcp_info: tcpi_last_ack_recv
 
 Message = dict[str, Any]
 
@@ -81,6 +85,16 @@ class Link:
     def own_address(self) -> str:
         """This end's address, by which the other one can be reached from."""
         return str(self._socket.getsockname()[0])
+
+    def unheard(self) -> float:
+        """Seconds since the other machine has confirmed something, which its kernel does whatever becomes of
+        the program there; infinite where that is not known (tcp(7), Linux)."""
+        try:
+            told = self._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _LAST_ACK.size)
+            milliseconds: int = _LAST_ACK.unpack(told)[0]
+        except (OSError, AttributeError, struct.error):
+            return math.inf
+        return milliseconds / 1e3
 
     def send(self, message: Message) -> None:
         """Send a message as soon as that is possible. Raises LinkClosed."""

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from nbdist.launch.machines.lines import HEARTBEAT, Ears, Lines, Peer
+from nbdist.launch.machines.lines import Ears, Lines, Peer
 from nbdist.launch.machines.link import Message
 from nbdist.model import Event, RankErrored, RankExited, RankStarted, RankState, Run, RunSpec, StopRequested
 
@@ -49,7 +49,6 @@ class Nodes:
         self.problem = ""
         self.hosts: tuple[str, ...] = ()
         self._spec = spec
-        self._clock = clock
         host, _, port = spec.master.rpartition(":")
         self._place = (host, int(port) + 1)
         self._hub = spec.node_rank == 0
@@ -104,6 +103,11 @@ class Nodes:
     def all_succeeded(self) -> bool:
         """Whether those of the others have, too."""
         return self._finished == self._attempt
+
+    @property
+    def held(self) -> tuple[int, ...]:
+        """The machines that are there, and whose nbdist says nothing."""
+        return self._lines.held()
 
     @property
     def alone(self) -> bool:
@@ -254,7 +258,9 @@ class Nodes:
         node, ranks, nodes = int(message["node"]), int(message["ranks"]), int(message["nodes"])
         here = len(self._spec.here)
         reason = ""
-        self._forget_silent(node)
+        if not self._started:
+            # it may come again: its last line broke unseen
+            self._lines.part_from_silent(node)
         if (nodes, ranks) != (self._spec.nodes, here):
             reason = (
                 f"node {node} was asked for {nodes} nodes of {ranks} ranks, node 0 for {self._spec.nodes} of "
@@ -272,13 +278,6 @@ class Nodes:
             return
         peer.node = node
         self._known[node] = str(message["address"])
-
-    def _forget_silent(self, node: int) -> None:
-        """Before the run has begun, a machine may come again whose last line broke unseen."""
-        now = self._clock()
-        for peer in list(self._lines.peers):
-            if not self._started and peer.node == node and now - peer.heard > 3 * HEARTBEAT:
-                self._lines.part(peer, "")
 
     def _consider(self) -> None:
         """Node 0: begin or end an attempt when all are as far."""

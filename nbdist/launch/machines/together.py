@@ -57,6 +57,7 @@ class Together:
         self._look = look
         self._obeying = False
         self._said_time_is_up = False
+        self._held: tuple[int, ...] = ()
         shared = isinstance(directory, NodeDirectory)
         self.stalls = StallsTogether(spec, nodes.say, lambda: course.run, shared=shared)
 
@@ -144,6 +145,9 @@ class Together:
         for reason, final in _taken(told.failures):
             self._course.peer_failed(reason, now, final=final)
         self._obeying = False
+        if self._nodes.gathered and self._nodes.held != self._held:
+            self._held = self._nodes.held
+            self._course.record(NodesAwaited(time=time.time(), nodes=self._held, until=0.0))
 
     def _time_is_up(self, now: float) -> None:
         """By another machine's clock, which need not say so again."""

@@ -1,0 +1,166 @@
+"""Machines whose shared directory is shown late, and machines that it does not answer for a while."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nbdist.launch.machines.lines import SILENCE
+from nbdist.model import NodesAwaited, RunState
+from nbdist.store.journal import read_events
+from tests.schedulers.cluster import NoSlurm
+from tests.schedulers.conftest import until
+from tests.schedulers.namespaces import NetworkedCluster, networked
+from tests.schedulers.test_namespaces import LoginNode
+
+pytestmark = pytest.mark.cluster
+
+BELIEVES = 40.0
+"""Seconds. What is seen much sooner was not found by waiting."""
+
+# the login node has no rank, as it should be
+RUN = ("run", "--on", "slurm", "--slurm", "nodelist=n[2-3]", "--nodes", "2", "-n", "1", "--framework", "none")
+
+SAYS_WHEN = """
+import time, nbdist
+print("ready", flush=True)
+for step in range(8):
+    time.sleep(0.3)
+    nbdist.log(step=step, loss=1.0 / (step + 1))
+    print("at", time.time(), flush=True)
+"""
+
+FAILS_ONCE = (
+    SAYS_WHEN
+    + """
+import os, sys
+time.sleep(1)  # nobody is ended before it has said all
+sys.exit(3 if "attempt" not in os.environ["NBDIST_RANK_DIR"] and os.environ["RANK"] == "1" else 0)
+"""
+)
+
+GOES_ON = """
+import time, nbdist
+print("ready", flush=True)
+for step in range(200):
+    time.sleep(0.1)
+    print("line", step, flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def machines() -> Iterator[NetworkedCluster]:
+    try:
+        with networked(believes=BELIEVES) as up:
+            yield up
+    except NoSlurm as why:
+        pytest.skip(f"NOT TESTED: {why}")
+
+
+@pytest.fixture
+def node(machines: NetworkedCluster) -> Iterator[LoginNode]:
+    there = LoginNode(machines, Path(tempfile.mkdtemp(dir=machines.shared)))
+    yield there
+    for name in machines.names:
+        machines.views.answer(name)
+    there.close()
+    until(lambda: not there.left() and not there.jobs())
+
+
+def shown(running: subprocess.Popen[str]) -> list[tuple[float, str]]:
+    """What is written until the end, and when each line came."""
+    assert running.stdout is not None
+    return [(time.time(), line) for line in running.stdout]
+
+
+def delays(lines: list[tuple[float, str]]) -> list[float]:
+    """Seconds from when a rank wrote a line until it was here."""
+    return [came - float(line.rpartition(" ")[2]) for came, line in lines if "] at " in line]
+
+
+def test_what_other_machines_write_is_shown_soon(node: LoginNode) -> None:
+    node.script(SAYS_WHEN)
+
+    lines = shown(running := node.start(*RUN, "train.py"))
+
+    assert running.wait() == 0
+    assert len(delays(lines)) == 16
+    assert max(delays(lines)) < BELIEVES / 4
+    assert node.handle.metrics() == {"loss": 0.125}
+
+
+def test_another_attempt_is_shown_as_soon(node: LoginNode) -> None:
+    node.script(FAILS_ONCE)
+
+    lines = shown(running := node.start(*RUN, "--retries", "1", "train.py"))
+
+    assert running.wait() == 0
+    assert node.handle.run.attempt == 2
+    assert len(delays(lines)) == 32
+    assert max(delays(lines)) < BELIEVES / 4
+
+
+def test_stacks_and_a_stop_arrive_soon(node: LoginNode) -> None:
+    node.script("import time\nprint('ready', flush=True)\ntime.sleep(600)\n")
+    node.start(*RUN, "-d", "train.py").communicate(timeout=60)
+    node.until_ready()
+
+    out, err = node.start("stacks").communicate(timeout=60)
+    stopping = time.monotonic()
+    node.start("stop").communicate(timeout=60)
+
+    assert "ranks 0, 1 are in time.sleep" in out, (out, err)
+    assert node.handle.wait(BELIEVES) == "cancelled"
+    assert time.monotonic() - stopping < BELIEVES / 2
+
+
+def test_a_node_whose_files_stall_is_waited_for_and_loses_nothing(node: LoginNode) -> None:
+    node.script(GOES_ON)
+    running = node.start(*RUN, "train.py")
+    node.until_ready()
+
+    node.cluster.views.stall("n3")
+    time.sleep(SILENCE + 4)  # longer than a machine may say nothing
+    node.cluster.views.answer("n3")
+    code, said = node.finish(running)
+
+    assert code == 0, said
+    assert [said.count(f"[{rank}] line ") for rank in range(2)] == [200, 200]
+    awaited = [
+        event for event in read_events(node.handle.directory.journal) if isinstance(event, NodesAwaited)
+    ]
+    assert [event.nodes for event in awaited] == [(), (1,), ()]
+
+
+def test_a_run_can_be_stopped_whose_node_waits_for_its_files(node: LoginNode) -> None:
+    node.script(GOES_ON)
+    running = node.start(*RUN, "train.py")
+    node.until_ready()
+
+    node.cluster.views.stall("n3")
+    until(lambda: node.handle.run.awaited == (1,))
+    node.start("stop").communicate(timeout=60)
+    code, said = node.finish(running)
+
+    assert code == 130, said
+    assert node.handle.run.state is RunState.CANCELLED
+    until(lambda: not node.left())  # while its files do not answer
+
+
+def test_where_the_login_node_waits_for_files_the_ranks_go_on(node: LoginNode) -> None:
+    node.script(GOES_ON)
+    running = node.start(*RUN, "train.py")
+    node.until_ready()
+
+    node.cluster.views.stall("n1")
+    until(lambda: all(node.handle.logs(rank).endswith("line 199\n") for rank in range(2)))
+    node.cluster.views.answer("n1")
+    code, said = node.finish(running)
+
+    assert code == 0, said
+    assert [said.count(f"[{rank}] line ") for rank in range(2)] == [200, 200]

@@ -1,0 +1,50 @@
+"""Files of other machines: a name that is not there is not asked for, and no stat is older than a second."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from nbdist.store.shared_files import FileStat, is_listed
+
+
+def test_what_a_directory_lists_is_there(tmp_path: Path) -> None:
+    before = is_listed(tmp_path / "log")
+    (tmp_path / "log").touch()
+
+    assert (before, is_listed(tmp_path / "log")) == (False, True)
+    assert not is_listed(tmp_path / "no directory" / "log")
+
+
+def test_nothing_is_asked_for_by_a_name_that_is_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    listdir = os.listdir
+    monkeypatch.setattr(os, "listdir", lambda path: asked.append(Path(path).name) or listdir(path))
+
+    assert not is_listed(tmp_path / "1" / "attempt-2" / "log")
+    (tmp_path / "1").mkdir()
+    assert not is_listed(tmp_path / "1" / "attempt-2" / "log")
+
+    assert asked == ["1", "1"]
+
+
+def test_a_file_is_opened_once_a_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now, opened = [5.0], []
+    really = os.open
+    monkeypatch.setattr(os, "open", lambda path, flags: opened.append(now[0]) or really(path, flags))
+    (tmp_path / "log").write_text("a")
+    stat = FileStat(tmp_path / "log", clock=lambda: now[0])
+
+    for now[0] in (5.0, 5.5, 5.9, 6.0, 6.5, 7.1):
+        assert stat.look().st_size == 1
+
+    assert opened == [5.0, 6.0, 7.1]
+
+
+def test_a_file_that_is_gone_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        FileStat(tmp_path / "log").look()
