@@ -47,7 +47,7 @@ sys.exit(3 if "attempt" not in os.environ["NBDIST_RANK_DIR"] and os.environ["RAN
 GOES_ON = """
 import time, nbdist
 print("ready", flush=True)
-for step in range(200):
+for step in range(60):
     time.sleep(0.1)
     print("line", step, flush=True)
 """
@@ -130,7 +130,7 @@ def test_a_node_whose_files_stall_is_waited_for_and_loses_nothing(node: LoginNod
     code, said = node.finish(running)
 
     assert code == 0, said
-    assert [said.count(f"[{rank}] line ") for rank in range(2)] == [200, 200]
+    assert [said.count(f"[{rank}] line ") for rank in range(2)] == [60, 60]
     awaited = [
         event for event in read_events(node.handle.directory.journal) if isinstance(event, NodesAwaited)
     ]
@@ -158,9 +158,9 @@ def test_where_the_login_node_waits_for_files_the_ranks_go_on(node: LoginNode) -
     node.until_ready()
 
     node.cluster.views.stall("n1")
-    until(lambda: all(node.handle.logs(rank).endswith("line 199\n") for rank in range(2)))
+    until(lambda: all(node.handle.logs(rank).endswith("line 59\n") for rank in range(2)))
     node.cluster.views.answer("n1")
     code, said = node.finish(running)
 
     assert code == 0, said
-    assert [said.count(f"[{rank}] line ") for rank in range(2)] == [200, 200]
+    assert [said.count(f"[{rank}] line ") for rank in range(2)] == [60, 60]
