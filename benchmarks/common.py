@@ -187,9 +187,13 @@ def write_results(
     not_measured: Sequence[NotMeasured] = (),
     notes: Sequence[str] = (),
     goals: Sequence[Goal] = (),
-    directory: Path = RESULTS,
-) -> Path:
-    """Write `directory/name.json` whole or not at all, and return its path."""
+    is_a_look: bool = False,
+) -> None:
+    """Write `results/name.json`, whole or not at all, and say so. `is_a_look`: some cases or rounds are no
+    measurement, and are not written."""
+    if is_a_look:
+        print("\nnot written: a look, not a measurement")
+        return
     results = {
         "benchmark": name,
         "measured": machine.measured,
@@ -204,11 +208,12 @@ def write_results(
         "notes": list(notes),
         "goals": [asdict(goal) for goal in goals],
     }
-    directory.mkdir(parents=True, exist_ok=True)
-    path = directory / f"{name}.json"
+    RESULTS.mkdir(exist_ok=True)
+    path = RESULTS / f"{name}.json"
     unfinished = path.with_suffix(".json.part")
     unfinished.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n", "utf-8")
-    return unfinished.replace(path)
+    unfinished.replace(path)
+    print(f"\nwritten: benchmarks/results/{path.name}")
 
 
 def table(headings: Sequence[str], lines: Sequence[Sequence[str]]) -> str:

@@ -316,10 +316,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(f"{machine.header()}\n\n{report(settings, outcome, goals)}")
     if not outcome.samples:
         return 1
-    if settings.is_a_look:
-        print("\nnot written: a look at some cases or rounds, not a measurement")
-        return 0
-    path = write_results(
+    write_results(
         "launch" if settings.ranks == RANKS else f"launch-{settings.ranks}-ranks",
         machine,
         outcome.samples.rows(settings.baselines),
@@ -327,8 +324,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         not_measured=outcome.not_measured(),
         notes=NOTES,
         goals=goals,
+        is_a_look=settings.is_a_look,
     )
-    print(f"\nwritten: benchmarks/results/{path.name}")
     return 0
 
 

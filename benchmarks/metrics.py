@@ -206,10 +206,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(f"{machine.header()}\n\n{report(outcome, goals)}")
     if not outcome.samples[CALL]:
         return 1
-    if settings.is_a_look:
-        print("\nnot written: a look at some cases or rounds, not a measurement")
-        return 0
-    path = write_results(
+    write_results(
         "metrics",
         machine,
         outcome.rows(),
@@ -217,8 +214,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         not_measured=outcome.not_measured(),
         notes=NOTES,
         goals=goals,
+        is_a_look=settings.is_a_look,
     )
-    print(f"\nwritten: benchmarks/results/{path.name}")
     return 0
 
 

@@ -24,7 +24,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from common import Goal, Machine, NotMeasured, Row, Samples, rounded, table, write_results
+from common import Goal, Machine, NotMeasured, Samples, rounded, table, write_results
 
 from nbdist.frameworks import Placement, rank_environment
 from nbdist.model import RankSpec, RunSpec
@@ -298,14 +298,16 @@ def main() -> int:
         print(goal)
     for each in missing:
         print(f"not measured: {each.case}: {each.reason}")
-    if asked.quick:
-        return 0
-    rows: list[Row] = [row for each in samples.values() for row in each.rows({})]
-    settings = {"seconds": seconds, "rounds": rounds, "ranks": counts}
-    path = write_results(
-        "scale", machine, rows, settings=settings, not_measured=missing, notes=NOTES, goals=said
+    write_results(
+        "scale",
+        machine,
+        [row for each in samples.values() for row in each.rows({})],
+        settings={"seconds": seconds, "rounds": rounds, "ranks": counts},
+        not_measured=missing,
+        notes=NOTES,
+        goals=said,
+        is_a_look=asked.quick,
     )
-    print(f"written: {path.name}")
     return 0
 
 

@@ -168,18 +168,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(f"{machine.header()}\n\n{table(['median (min-max)', 'point to screen [s]'], lines)}\n\n{goal}")
     for one in missing:
         print(f"not measured: {one.case}: {one.reason}")
-    if len(seen) < LEAST_POINTS:
-        print("\nnot written: a look, not a measurement")
-        return 0
-    path = write_results(
+    write_results(
         "screen",
         machine,
         samples.rows({NBDIST: [SHIPPED]}),
         settings={"points": points},
         not_measured=missing,
         goals=[goal],
+        is_a_look=len(seen) < LEAST_POINTS,
     )
-    print(f"\nwritten: benchmarks/results/{path.name}")
     return 0
 
 
