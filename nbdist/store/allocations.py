@@ -12,6 +12,7 @@ from typing import Any
 
 from nbdist.model import ProcessId
 from nbdist.store.paths import make_private, write_private
+from nbdist.store.shared_files import is_listed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,8 +123,11 @@ class AllocationDirectory:
 
     def place(self, node: int) -> NodePlace | None:
         """Where a node can be reached; None before its attendant listens."""
+        path = self.places / f"{node}.json"
+        if not is_listed(path):
+            return None
         try:
-            return NodePlace(**json.loads((self.places / f"{node}.json").read_text(encoding="utf-8")))
+            return NodePlace(**json.loads(path.read_text(encoding="utf-8")))
         except (OSError, ValueError, TypeError):
             return None
 
@@ -133,6 +137,8 @@ class AllocationDirectory:
 
     def why_over(self) -> str:
         """Why it was released; empty while nobody has."""
+        if not is_listed(self.over):
+            return ""
         try:
             return str(json.loads(self.over.read_text(encoding="utf-8"))["reason"])
         except (OSError, ValueError, KeyError, TypeError):

@@ -15,9 +15,9 @@ _STALE = 1.0  # seconds
 
 
 def is_listed(path: Path) -> bool:
-    """Whether a file of a rank or of a node is there; it is not asked for by its name.
+    """Whether a file is there; it is not asked for by its name.
 
-    The directories of the first attempt are there before anybody asks.
+    Its directory is there before anybody asks, or is one of a rank's later attempts.
     """
     if path.parent.name.startswith("attempt-") and not is_listed(path.parent):
         return False
