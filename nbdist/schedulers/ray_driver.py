@@ -29,11 +29,9 @@ from nbdist.schedulers.ray_words import STARTS, TROUBLE, WAITS, why_it_waits
 from nbdist.schedulers.slurm_batch import attempts_before
 from nbdist.store.journal import read_events
 from nbdist.store.paths import NodeDirectory, RunDirectory, append_whole, open_to_append
+from nbdist.store.pulse import Pulse
 
 NODE = Path(__file__).resolve().parent.parent / "launch" / "jobs" / "node.py"
-
-_FORSAKEN = 180.0
-"""Seconds without a pulse after which nobody is left who waits for a run that is not detached."""
 
 _OTHERS = 20.0
 """Seconds that the other nodes have to end by themselves, once Ray has lost one."""
@@ -57,7 +55,7 @@ class Driver:
         self._spec = spec
         self._environment = environment
         self._said = self._lost = ""
-        self._pulse, self._since = self._look_at_pulse(), time.monotonic()
+        self._pulse = Pulse(directory.pulse)
 
     def run(self) -> int:
         """The exit code by which Ray is to remember the job. Raises Trouble."""
@@ -162,16 +160,8 @@ class Driver:
         return None
 
     def _leave_if_forsaken(self) -> None:
-        if (now := self._look_at_pulse()) != self._pulse:
-            self._pulse, self._since = now, time.monotonic()
-        elif not self._spec.detached and time.monotonic() - self._since > _FORSAKEN:
+        if not self._spec.detached and self._pulse.has_stopped():
             raise Trouble("whoever waited for this run has gone")
-
-    def _look_at_pulse(self) -> int:
-        try:
-            return self._directory.pulse.stat().st_mtime_ns
-        except OSError:
-            return 0
 
     def _say(self, kind: str, words: str) -> None:
         if kind + words != self._said:

@@ -11,7 +11,6 @@ import os
 import secrets
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 if __name__ == "__main__":
@@ -21,12 +20,10 @@ from nbdist.model import RunEnded, RunLost, RunSpec, RunState
 from nbdist.schedulers.slurm_places import address_of, free_ports, hosts_of, own_address
 from nbdist.store.journal import read_events
 from nbdist.store.paths import NodeDirectory, RunDirectory
+from nbdist.store.pulse import Pulse
 
 NODE = Path(__file__).parent.parent / "launch" / "jobs" / "node.py"
 LINK_KEY = "NBDIST_LINK_KEY"
-
-_FORSAKEN = 180.0
-"""Seconds without a pulse after which nobody is left who waits for a run that is not detached."""
 
 
 def main(arguments: list[str]) -> int:
@@ -66,23 +63,14 @@ def attempts_before(directory: RunDirectory) -> int:
 
 def _wait(step: subprocess.Popen[bytes], directory: RunDirectory, spec: RunSpec, job: str) -> int:
     """Until the supervisors have ended; of a run that somebody waits for, see to it that he still does."""
-    pulse, since = _pulse(directory), time.monotonic()
+    pulse = Pulse(directory.pulse)
     while True:
         with contextlib.suppress(subprocess.TimeoutExpired):
             return step.wait(10)
-        if (now := _pulse(directory)) != pulse:
-            pulse, since = now, time.monotonic()
-        elif not spec.detached and time.monotonic() - since > _FORSAKEN:
+        if not spec.detached and pulse.has_stopped():
             print("nbdist: whoever waited for this run has gone, and the run ends", flush=True)
             subprocess.run(["scancel", "--signal=URG", job], check=False)
-            since = time.monotonic()
-
-
-def _pulse(directory: RunDirectory) -> int:
-    try:
-        return directory.pulse.stat().st_mtime_ns
-    except OSError:
-        return 0
+            pulse = Pulse(directory.pulse)
 
 
 def _verdict(directory: RunDirectory, name: str) -> int:

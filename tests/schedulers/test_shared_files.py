@@ -169,6 +169,22 @@ def test_a_run_can_be_stopped_whose_node_waits_for_its_files(node: LoginNode) ->
     until(lambda: not node.left())  # while its files do not answer
 
 
+def test_a_run_outlives_files_that_answer_no_machine_for_a_while(node: LoginNode) -> None:
+    node.script(GOES_ON)
+    running = node.start(*RUN, "train.py")
+    node.until_ready()
+
+    for name in node.cluster.names:
+        node.cluster.views.stall(name)
+    time.sleep(SILENCE + 4)
+    for name in node.cluster.names:
+        node.cluster.views.answer(name)
+    code, said = node.finish(running)
+
+    assert code == 0, said
+    assert [said.count(f"[{rank}] line ") for rank in range(2)] == [60, 60]
+
+
 def test_where_the_login_node_waits_for_files_the_ranks_go_on(node: LoginNode) -> None:
     node.script(GOES_ON)
     running = node.start(*RUN, "train.py")

@@ -32,11 +32,9 @@ from nbdist.model import ProcessId
 from nbdist.schedulers.slurm_places import address_of, free_ports, hosts_of, own_address
 from nbdist.store.allocations import AllocationDirectory, NodePlace
 from nbdist.store.paths import RunDirectory
+from nbdist.store.pulse import Pulse
 
 _TICK = 1.0
-_FORSAKEN = 180.0
-"""Seconds without a pulse after which the machine of the owner counts as gone."""
-
 _KINDNESS = 8.0
 """Seconds that a run has to end itself when the allocation is over."""
 
@@ -50,9 +48,9 @@ class _Tenant:
 
     path: str
     pid: int
-    detached: bool
-    pulse: int = 0
-    beaten: float = 0.0
+    pulse: Pulse | None
+    """Of whoever waits for it; None for a run that is detached."""
+
     ending: bool = False
 
 
@@ -70,7 +68,7 @@ class Attendant:
         self._count = 0
         self._selector = selectors.DefaultSelector()
         self._idle_since = time.monotonic()
-        self._pulse, self._beaten = _pulse(directory.pulse), time.monotonic()
+        self._pulse = Pulse(directory.pulse)
         self._parent = os.getppid()
         self._over = ""
         self._ended_from_outside = False
@@ -132,7 +130,7 @@ class Attendant:
                 return {"told": self._stop(str(question["run"]), kindly=bool(question["kindly"]))}
             case "tenants":
                 idle = 0.0 if self._tenants else time.monotonic() - self._idle_since
-                there = [{"run": t.path, "detached": t.detached} for t in self._tenants.values()]
+                there = [{"run": t.path, "detached": t.pulse is None} for t in self._tenants.values()]
                 return {"tenants": there, "idle": idle}
             case other:
                 return {"problem": f"the nodes have another version of nbdist, which does not know {other}"}
@@ -149,7 +147,7 @@ class Attendant:
         pid = os.fork()
         if pid == 0:
             self._become_keeper(order, attendant)
-        self._tenants[pid] = _Tenant(path, pid, bool(order["detached"]), beaten=time.monotonic())
+        self._tenants[pid] = _Tenant(path, pid, None if order["detached"] else _pulse_of(path))
         self._codes.pop(path, None)
         return {"pid": pid}
 
@@ -223,14 +221,13 @@ class Attendant:
         if self._number:
             return
         for tenant in self._tenants.values():
-            self._look_after(tenant, now)
-        if (pulse := _pulse(self._directory.pulse)) != self._pulse:
-            self._pulse, self._beaten = pulse, now
+            self._look_after(tenant)
+        forsaken = self._pulse.has_stopped()
         if self._tenants:
             return
         if now - self._idle_since >= self._about.idle:
             self._over = f"nothing had run in it for {self._about.idle:g} s"
-        elif self._about.owner is not None and now - self._beaten > _FORSAKEN:
+        elif self._about.owner is not None and forsaken:
             self._over = "the machine of its notebook has gone"
 
     @property
@@ -238,12 +235,10 @@ class Attendant:
         """Whether what Slurm had started this process by has gone: it will end nothing any more."""
         return os.getppid() != self._parent
 
-    def _look_after(self, tenant: _Tenant, now: float) -> None:
+    def _look_after(self, tenant: _Tenant) -> None:
         """Of a run that somebody waits for, see to it that he still does."""
-        if (pulse := _pulse(RunDirectory(Path(tenant.path)).pulse)) != tenant.pulse:
-            tenant.pulse, tenant.beaten = pulse, now
-        elif not tenant.detached and now - tenant.beaten > _FORSAKEN:
-            tenant.beaten = now
+        if tenant.pulse is not None and tenant.pulse.has_stopped():
+            tenant.pulse = _pulse_of(tenant.path)
             self._stop(tenant.path, kindly=True)
 
     def _signalled(self, wakeup: Wakeup) -> None:
@@ -267,11 +262,8 @@ def environment_of(order: Mapping[str, Any], own: Mapping[str, str]) -> dict[str
     return environment
 
 
-def _pulse(path: Path) -> int:
-    try:
-        return path.stat().st_mtime_ns
-    except OSError:
-        return 0
+def _pulse_of(run: str) -> Pulse:
+    return Pulse(RunDirectory(Path(run)).pulse)
 
 
 def _job() -> int:
