@@ -67,7 +67,7 @@ def measure(samples: Samples, browser: Browser, rounds: int, scratch: Path) -> N
                 for metric in (FIRST, AGAIN):
                     page = context.new_page()
                     samples.add(case, metric, number, opened(page, server))
-                    there = "window.jupyterapp.commands.hasCommand('nbdist:show-runs')"
+                    there = "!!window.jupyterapp?.commands.hasCommand('nbdist:show-runs')"
                     if case == WITH:
                         page.wait_for_function(there)
                     assert page.evaluate(there) is (case == WITH), "the extension is where it should be"

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 
 VISUALDL = "visualdl"
 
+_LATER = 10.0
+"""Seconds after which the server and pages that were opened at once have started. A page of ours asks for
+nothing before that; where it does, its first request waits for the imports."""
+
 # What stands for a run or a rank is whatever is no slash: the handlers say what is wrong with it.
 ROUTES = {
     "api/status": "handlers.StatusHandler",
@@ -41,6 +45,11 @@ def handler_named(name: str) -> type[RequestHandler]:
     module, _, title = name.partition(".")
     handler: type[RequestHandler] = getattr(importlib.import_module(f"nbdist.server.{module}"), title)
     return handler
+
+
+def _import_handlers() -> None:
+    for named in ROUTES.values():
+        handler_named(named)
 
 
 class _Deferred(RequestHandler):
@@ -77,8 +86,8 @@ class NbdistApp(ExtensionApp):
         return self._made
 
     async def _start_jupyter_server_extension(self, serverapp: ServerApp) -> None:
-        # nobody waits for a server that is up; a request that comes meanwhile waits as long as it would have
-        await asyncio.to_thread(lambda: [handler_named(named) for named in ROUTES.values()])
+        loop = asyncio.get_running_loop()
+        loop.call_later(_LATER, loop.run_in_executor, None, _import_handlers)
 
     async def stop_extension(self) -> None:
         if self._made is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -37,10 +38,20 @@ def test_the_server_loads_nothing_that_it_does_not_need() -> None:
 
 
 async def test_a_server_that_is_up_loads_the_rest(jp_serverapp: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    done = asyncio.Event()
+    loop = asyncio.get_running_loop()
     asked: list[str] = []
-    monkeypatch.setattr("nbdist.server.app.handler_named", asked.append)
+
+    def handler_named(name: str) -> None:
+        asked.append(name)
+        if len(asked) == len(ROUTES):
+            loop.call_soon_threadsafe(done.set)
+
+    monkeypatch.setattr("nbdist.server.app.handler_named", handler_named)
+    monkeypatch.setattr("nbdist.server.app._LATER", 0.0)
 
     await NbdistApp()._start_jupyter_server_extension(jp_serverapp)
+    await asyncio.wait_for(done.wait(), 20)
 
     assert asked == list(ROUTES.values())
 
