@@ -12,7 +12,7 @@ STATIC := nbdist/panel/static/panel.js
 PADDLE := paddlepaddle==3.3.1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo lab test test-warm test-faults test-diagnosis check format browser hosts slurm cluster-demo bench-launch bench-panel bench-diagnosis bench-faults bench-metrics bench-screen bench-server bench-startup bench-scale fuzz-server clean
+.PHONY: help demo lab test test-warm test-faults test-diagnosis check bytecode format browser hosts slurm cluster-demo bench-launch bench-panel bench-diagnosis bench-faults bench-metrics bench-screen bench-server bench-startup bench-scale fuzz-server clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -56,7 +56,11 @@ export NBDIST_PROGRAMS
 # Ranks wait more than they compute: two tests at once take little longer than one, also on two cores.
 TEST_JOBS ?= 2
 
-test: $(VENV)/.ready $(STATIC) browser hosts slurm check  ## check and test everything
+# Where PYTHONDONTWRITEBYTECODE is set, each of some ten thousand processes would compile nbdist for itself.
+bytecode: $(VENV)/.ready
+	@$(BIN)/python -m compileall -q nbdist
+
+test: $(VENV)/.ready $(STATIC) browser hosts slurm check bytecode  ## check and test everything
 	@[ -n "$(NBDIST_PROGRAMS)" ] || echo "*** NBDIST_PROGRAMS is not set: the tutorials' programs are NOT run ***"
 	NBDIST_DIAGNOSIS=all $(BIN)/python -m pytest -n $(TEST_JOBS) --no-loadscope-reorder $(PYTEST_ARGS)
 	NBDIST_WARM=always $(BIN)/python -m pytest -n $(TEST_JOBS) -q $(WARM_ROUND)
@@ -65,13 +69,13 @@ test: $(VENV)/.ready $(STATIC) browser hosts slurm check  ## check and test ever
 WARM_ROUND := tests/runner/test_cells.py tests/runner/test_torch.py tests/faults/test_a_rank_dies.py
 WARM_TESTS := tests/runner tests/worker tests/magics tests/launch tests/diagnosis tests/faults tests/panel tests/tutorials
 
-test-warm: $(VENV)/.ready $(STATIC)  ## test every kind of run on ranks that have waited
+test-warm: $(VENV)/.ready $(STATIC) bytecode  ## test every kind of run on ranks that have waited
 	NBDIST_WARM=always $(BIN)/python -m pytest -n $(TEST_JOBS) -p no:cacheprovider $(WARM_TESTS) $(PYTEST_ARGS)
 
-test-faults: $(VENV)/.ready $(STATIC)  ## break runs in every way that is known, 20 times each
+test-faults: $(VENV)/.ready $(STATIC) bytecode  ## break runs in every way that is known, 20 times each
 	NBDIST_FAULT_ROUNDS=20 $(BIN)/python -m pytest tests/faults -p no:cacheprovider $(PYTEST_ARGS)
 
-test-diagnosis: $(VENV)/.ready $(STATIC)  ## run every broken program and check what its report names
+test-diagnosis: $(VENV)/.ready $(STATIC) bytecode  ## run every broken program and check what its report names
 	NBDIST_DIAGNOSIS=all $(BIN)/python -m pytest tests/diagnosis -p no:cacheprovider $(PYTEST_ARGS)
 
 check: $(VENV)/.ready $(STATIC)  ## style, types, layers, the page's unit tests

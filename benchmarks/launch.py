@@ -23,6 +23,7 @@ from common import (
     Machine,
     NotMeasured,
     Samples,
+    compile_nbdist,
     spread,
     table,
     times,
@@ -309,6 +310,7 @@ def parse(arguments: Sequence[str] | None) -> Settings:
 def main(arguments: Sequence[str] | None = None) -> int:
     settings = parse(arguments)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that kernels are ended first
+    compile_nbdist()
     machine = Machine.now(PACKAGES)
     with tempfile.TemporaryDirectory(prefix="bench-launch-") as scratch:
         outcome = measure(settings, Path(scratch))

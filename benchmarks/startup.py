@@ -16,7 +16,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from common import Goal, Machine, Samples, spread, table, times, write_results
+from common import Goal, Machine, Samples, compile_nbdist, spread, table, times, write_results
 from playwright.sync_api import Browser, Page, sync_playwright
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -97,6 +97,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help="one round, for a look")
     asked = parser.parse_args(arguments)
     rounds = 1 if asked.quick else asked.rounds
+    compile_nbdist()
     machine = Machine.now(("nbdist", "jupyterlab", "jupyter_server"))
     samples = Samples()
     with tempfile.TemporaryDirectory(prefix="bench-lab-") as scratch, sync_playwright() as playwright:
