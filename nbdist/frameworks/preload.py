@@ -14,7 +14,7 @@ PRELOADED: dict[str, tuple[str, ...]] = {
     "paddle": ("paddle", "paddle.distributed", "paddle.distributed.fleet"),
 }
 
-_READ_AT_IMPORT = (
+READ_UNSEEN = (
     # the interpreter and the C library
     "PYTHON",
     "LD_",
@@ -84,4 +84,4 @@ _READ_AT_IMPORT = (
 
 def read_at_import(name: str, seen: frozenset[str]) -> bool:
     """Whether a variable may have been read by an import; ``seen`` are those that Python code asked for."""
-    return name in seen or name.startswith(_READ_AT_IMPORT)
+    return name in seen or name.startswith(READ_UNSEEN)

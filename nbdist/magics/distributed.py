@@ -51,6 +51,7 @@ class DistributedMagics(Magics):
         shell = _shell(self)
         as_panel = chosen.panel and draws_widgets(shell)
         if chosen.detach:
+            runner.warm_ranks.after(planned, warm=chosen.warm, goes_on=True)
             if as_panel:
                 show_in_background(shell, handle)
             else:
@@ -65,7 +66,7 @@ class DistributedMagics(Magics):
         except UnknownRun as gone:
             raise without_frames(RunFailed(str(gone))) from None
         runner.collect_supervisors()
-        runner.warm_ranks.after(planned, warm=chosen.warm)
+        runner.warm_ranks.after(planned, warm=chosen.warm, directory=handle.directory)
         if run.state is not RunState.SUCCEEDED:
             text = panel.run_report(run, handle.directory, config.language())
             cancelled = run.state is RunState.CANCELLED

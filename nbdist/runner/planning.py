@@ -40,9 +40,11 @@ _SECRET = re.compile(r"TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|API_?KEY|ACCESS_?
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """A run that could start: its spec, its program, and what a person should know about it."""
+    """A run that could start: its spec, the text of its program (also as ``cell`` where it is one), and what
+    a person should know about it."""
 
     spec: RunSpec
+    source: str
     cell: str | None
     environment: Mapping[str, str]
     notes: tuple[str, ...]
@@ -147,7 +149,13 @@ def _plan(
         notebook=notebook,
     )
     notes += options.notes
-    return Plan(spec=spec, cell=None if script else source, environment=environment, notes=tuple(notes))
+    return Plan(
+        spec=spec,
+        source=source,
+        cell=None if script else source,
+        environment=environment,
+        notes=tuple(notes),
+    )
 
 
 def _meeting(nodes: Nodes, wait: float) -> str:

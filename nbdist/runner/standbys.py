@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from nbdist import processes
-from nbdist.frameworks.preload import PRELOADED
+from nbdist.frameworks.preload import PRELOADED, READ_UNSEEN
 from nbdist.runner.fitting import Shape, shape_of
 from nbdist.runner.planning import Plan
 from nbdist.schedulers import local
@@ -39,8 +39,12 @@ class Standby:
         offer = {
             # until it has a run it is this process's, also where its run will be nobody's
             "spec": replace(plan.spec, owner=processes.identify(os.getpid()), detached=False).to_dict(),
-            "modules": PRELOADED.get(plan.spec.framework, ()),
-            "first": self.shape.first,
+            "preload": {
+                "modules": PRELOADED.get(plan.spec.framework, ()),
+                "first": self.shape.first,
+                "python_path": self.shape.python_path,
+                "unseen": READ_UNSEEN,
+            },
             "idle": idle,
         }
         self._say(offer)

@@ -13,13 +13,15 @@ from dataclasses import dataclass
 from nbdist import config
 from nbdist.devices.memory import memory_available
 from nbdist.errors import LaunchError, UsageMistake
-from nbdist.frameworks import is_installed
-from nbdist.frameworks.preload import PRELOADED
+from nbdist.frameworks import imported_modules, is_installed
+from nbdist.frameworks.preload import PRELOADED, read_at_import
 from nbdist.options import Options
 from nbdist.runner.fitting import Shape, difference, shape_of
 from nbdist.runner.planning import Plan, plan
+from nbdist.runner.prologue import changed_early
 from nbdist.runner.standbys import Standby
 from nbdist.schedulers.local import Submitted
+from nbdist.store.paths import RunDirectory
 from nbdist.worker.engagement import ROOM
 
 AUTO, OFF, ALWAYS = "auto", "off", "always"
@@ -60,6 +62,7 @@ class WarmRanks:
         self._standby: Standby | None = None
         self._asked: tuple[int, str] | None = None
         self._hopeless: Shape | None = None
+        self._began_again: dict[frozenset[str], str] = {}
         self._left: list[Submitted] = []
         self._reason = ""
 
@@ -67,6 +70,8 @@ class WarmRanks:
         """Ranks that wait and are those of this run. None where there are none, and why, in words."""
         if warm is False:
             return None, ""
+        if warm:
+            self._began_again.pop(_imports(planned), None)
         always = self.mode == ALWAYS
         if problem := unsuited(planned, idle_too=always):
             return None, problem if warm or always or self._standby is not None else ""
@@ -74,7 +79,7 @@ class WarmRanks:
             self._make(planned)
         standby = self._standby
         if standby is None:
-            return None, self._reason if warm else ""
+            return None, (self._reason or "no ranks wait yet; after this run some will") if warm else ""
         if problem := self._mismatch(standby, planned):
             # what was asked for stays; what was only guessed goes
             if self._asked is None:
@@ -83,9 +88,21 @@ class WarmRanks:
         self._standby = None
         return standby, ""
 
-    def after(self, planned: Plan, *, warm: bool | None) -> None:
-        """A run has ended: make ranks ready for the next."""
+    def after(
+        self,
+        planned: Plan,
+        *,
+        warm: bool | None,
+        directory: RunDirectory | None = None,
+        goes_on: bool = False,
+    ) -> None:
+        """A run has ended, or goes on by itself: make ranks ready for the next."""
+        if directory is not None and (reason := _began_again(directory)):
+            self._began_again[_imports(planned)] = reason
         if self.mode == OFF and not warm:
+            return
+        if goes_on and self._asked is None:
+            # unasked, nothing takes the processors from a run
             return
         if self._standby is not None and not self._standby.gone:
             return
@@ -93,7 +110,7 @@ class WarmRanks:
             planned = _plan_for(*self._asked)
         elif self.mode == ALWAYS:
             return
-        if problem := unsuited(planned):
+        if problem := unsuited(planned) or self._too_early(planned, frozenset()):
             self._reason = problem
         elif not self._hopeless or difference(self._hopeless, shape_of(planned), frozenset()):
             self._make(planned)
@@ -168,7 +185,18 @@ class WarmRanks:
             return problem
         if not standby.wait_until_ready(_IMPORTS):
             return standby.gone or "the ranks that wait are still importing"
-        return difference(standby.shape, wanted, standby.reads) or standby.check()
+        return (
+            difference(standby.shape, wanted, standby.reads)
+            or self._too_early(planned, standby.reads)
+            or standby.check()
+        )
+
+    def _too_early(self, planned: Plan, reads: frozenset[str]) -> str:
+        """Why ranks that wait have imported before the program lets them; empty when that is no matter."""
+        name = next((name for name in changed_early(planned) if read_at_import(name, reads)), "")
+        if name:
+            return f"the program sets {name} before it imports {planned.spec.framework}"
+        return self._began_again.get(_imports(planned), "")
 
 
 def unsuited(planned: Plan, *, idle_too: bool = False) -> str:
@@ -186,6 +214,23 @@ def unsuited(planned: Plan, *, idle_too: bool = False) -> str:
     if spec.framework not in PRELOADED and not idle_too:
         return "the program imports neither torch nor paddle"
     return ""
+
+
+def _imports(planned: Plan) -> frozenset[str]:
+    """What a program imports: by that it is known again when a line of it has changed, and what made it
+    begin again is often done by a package."""
+    try:
+        return frozenset(imported_modules(planned.source))
+    except (SyntaxError, ValueError, RecursionError):
+        return frozenset()
+
+
+def _began_again(directory: RunDirectory) -> str:
+    """Why rank 0 of a run could not use what it had imported ahead; empty when it could."""
+    try:
+        return directory.rank(0).again.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
 
 
 def _plan_for(count: int, framework: str) -> Plan:

@@ -29,6 +29,11 @@ class RankDirectory:
         return self.path / "system.jsonl"
 
     @property
+    def again(self) -> Path:
+        """Why the rank has begun again without what it had imported ahead, if it has."""
+        return self.path / "again"
+
+    @property
     def error(self) -> Path:
         """The exception that left the program."""
         return self.path / "error.json"

@@ -12,6 +12,8 @@ if __name__ == "__main__":
     sys.path[: 0 if getattr(sys.flags, "safe_path", False) else 1] = [root]
     if sys.argv[1] == "--wait":
         from nbdist.worker.waiting import main
+    elif sys.argv[1] == "--again":
+        from nbdist.worker.again import main
     else:
         from nbdist.worker.bootstrap import main
 

@@ -36,8 +36,11 @@ def main() -> None:
     run(channel, channel.receive())
 
 
-def run(channel: Channel, order: Order) -> None:
-    """Run the program of this rank. Whatever leaves the program leaves this function, too."""
+def run(channel: Channel, order: Order, begin: Callable[[], None] = lambda: None) -> None:
+    """Run the program of this rank. Whatever leaves the program leaves this function, too.
+
+    ``begin`` is called right before its first statement.
+    """
     faulthandler.enable()
     stacks.listen(os.path.dirname(order.error_file))
     whole_lines.install()
@@ -55,6 +58,7 @@ def run(channel: Channel, order: Order) -> None:
     code = _compile(order.program)
     lasting.watch()
     module = _make_main(order.program)
+    begin()
     try:
         if order.module:
             _join_package(module, order)

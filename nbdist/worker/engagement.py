@@ -18,14 +18,16 @@ WAIT = "--wait"
 
 class Preload:
     """The first thing that a waiting rank is told. ``python_path`` is what sys.path is to be; where it is
-    empty, ``first`` is its first entry, as for a script in that directory."""
+    empty, ``first`` is its first entry, as for a script in that directory. ``unseen`` are the beginnings of
+    the variables that native code may read when the modules are imported."""
 
-    __slots__ = ("first", "modules", "python_path")
+    __slots__ = ("first", "modules", "python_path", "unseen")
 
-    def __init__(self, *, modules: list[str], first: str, python_path: list[str]) -> None:
+    def __init__(self, *, modules: list[str], first: str, python_path: list[str], unseen: list[str]) -> None:
         self.modules = modules
         self.first = first
         self.python_path = python_path
+        self.unseen = unseen
 
     def encode(self) -> bytes:
         return json.dumps({name: getattr(self, name) for name in self.__slots__}).encode() + b"\n"

@@ -7,6 +7,7 @@ may have read is known (``Facts``), and whoever engages it has compared that wit
 
 from __future__ import annotations
 
+import atexit
 import gc
 import importlib
 import json
@@ -16,12 +17,16 @@ import time
 from importlib import util
 
 from nbdist.worker import bootstrap
+from nbdist.worker.again import begin_again
 from nbdist.worker.engagement import PLACE, ROOM, WAIT, Engagement, Preload
+from nbdist.worker.gate import Gate
+from nbdist.worker.leaving import leave_directly
 from nbdist.worker.order import Channel
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import Any
 
 _ARRAYS = "numpy"
 """What the frameworks import first, and what starts OpenBLAS's threads where OMP_NUM_THREADS is not 1."""
@@ -30,20 +35,36 @@ _ARRAYS = "numpy"
 def main() -> None:
     """Import, say what that was made from, wait, and be the rank. Ends with the supervisor."""
     channel = Channel()
+    early = frozenset(sys.modules)
     preload = Preload(**json.loads(channel.receive_line()))
     # as bootstrap finds it when the program is known
     sys.path[:] = bootstrap.python_path(preload.python_path, preload.first)
-    channel.tell(json.dumps(_prepare(preload.modules)).encode() + b"\n")
+    facts = _prepare(preload.modules)
+    channel.tell(json.dumps(facts).encode() + b"\n")
     try:
         line = channel.receive_line()
     except EOFError:
         return
     engagement = Engagement.decode(line)
     _become(engagement)
-    bootstrap.run(channel, engagement.order)
+    leave_directly()
+    bootstrap.run(channel, engagement.order, lambda: _withhold(early, preload, facts, engagement))
 
 
-def _prepare(modules: list[str]) -> dict[str, object]:
+def _withhold(early: frozenset[str], preload: Preload, facts: dict[str, Any], engagement: Engagement) -> None:
+    """Let the program find what was imported when it imports it, and not before."""
+    reads, unseen = frozenset(facts["reads"]), tuple(preload.unseen)
+    gate = Gate(
+        early,
+        preload.modules,
+        reads=lambda name: name in reads or name.startswith(unseen),
+        differs=begin_again(engagement.order, engagement.environment, engagement.cwd),
+    )
+    # what the modules have registered for the end finds them as ever
+    atexit.register(gate.open)
+
+
+def _prepare(modules: list[str]) -> dict[str, Any]:
     """Import the modules. What was read, by name: variables, and files with time and size."""
     begun = time.time_ns()
     reads, problem = import_recorded([_ARRAYS] if util.find_spec(_ARRAYS) and modules else [])

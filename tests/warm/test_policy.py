@@ -12,6 +12,7 @@ from nbdist import runner
 from nbdist.devices.memory import memory_available
 from nbdist.model import Device
 from nbdist.runner.warm import WarmRanks
+from nbdist.store.paths import RunDirectory
 from tests.fakes.standbys import FakeStandby
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="ranks wait on Linux alone")
@@ -24,6 +25,7 @@ def pool(mode: str = "auto", **more: object) -> WarmRanks:
 def test_after_a_run_as_many_ranks_are_ready_for_the_next(make_plan) -> None:
     ranks = pool()
     assert ranks.engage(make_plan("-n 2"), warm=None) == (None, "")
+    assert ranks.engage(make_plan("-n 2"), warm=True)[1].startswith("no ranks wait yet")
 
     ranks.after(make_plan("-n 2"), warm=None)
     state = ranks.state()
@@ -77,11 +79,53 @@ def test_what_was_asked_for_stays_when_another_run_comes(make_plan, home) -> Non
     assert ranks.state().ranks == 2
 
 
+def test_beside_a_run_that_goes_on_only_what_was_asked_for_is_made_ready(make_plan, home) -> None:
+    ranks = pool()
+    ranks.after(make_plan("-n 2"), warm=None, goes_on=True)
+    assert ranks.state().ranks == 0
+
+    ranks.keep(2, "torch")
+    ranks.release()
+    ranks.after(make_plan("-n 2"), warm=None, goes_on=True)
+    assert ranks.state().ranks == 2
+
+
 def test_a_check_that_fails_means_a_cold_start(make_plan) -> None:
     ranks = pool(problem="numpy has changed since it was imported")
     ranks.after(make_plan("-n 2"), warm=None)
 
     assert ranks.engage(make_plan("-n 2"), warm=None) == (None, "numpy has changed since it was imported")
+
+
+def test_a_program_that_sets_what_the_import_reads_starts_cold(make_plan) -> None:
+    ranks = pool()
+    early = make_plan("-n 2", "import os\nos.environ['TORCH_LOGS'] = 'dynamo'\nimport torch")
+    late = make_plan("-n 2", "import os, torch\nos.environ['TORCH_LOGS'] = 'dynamo'")
+
+    ranks.after(early, warm=None)
+    assert ranks.state().reason == "the program sets TORCH_LOGS before it imports torch"
+    assert ranks.engage(early, warm=True) == (None, ranks.state().reason)
+
+    ranks.after(late, warm=None)
+    assert ranks.engage(early, warm=None)[1] == "the program sets TORCH_LOGS before it imports torch"
+    ranks.after(late, warm=None)
+    assert ranks.engage(late, warm=None)[0] is not None
+
+
+def test_a_program_that_began_again_starts_cold_the_next_time(make_plan, tmp_path) -> None:
+    ranks, directory = pool(), RunDirectory(tmp_path)
+    planned = make_plan("-n 2", "import sklearn\nimport torch")
+    directory.rank(0).path.mkdir(parents=True)
+    directory.rank(0).again.write_text("KMP_INIT_AT_FORK was set before the program imports torch")
+
+    ranks.after(planned, warm=None, directory=directory)
+    assert ranks.state().reason.startswith("KMP_INIT_AT_FORK was set")
+
+    ranks.after(make_plan("-n 2", "import torch"), warm=None)
+    changed = make_plan("-n 2", "import sklearn\nimport torch\nprint(1)")
+    assert ranks.engage(changed, warm=None)[1].startswith("KMP_INIT_AT_FORK was set")
+    ranks.after(make_plan("-n 2", "import torch"), warm=None)
+    assert ranks.engage(changed, warm=True)[0] is not None
 
 
 def test_what_cannot_be_imported_is_not_tried_after_every_run(make_plan) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -24,6 +25,29 @@ PROBE = (Path(__file__).parent / "probe.py").read_text()
 RANDOM = """
 import random, torch
 print(random.random(), torch.rand(1).item())
+"""
+
+COMPILED = """
+import torch
+from torch._dynamo.utils import counters
+
+def double(value):
+    return 2 * value + 1
+
+print(torch.compile(double)(torch.ones(4)).tolist())
+print("compiled before:", counters["inductor"]["fxgraph_cache_hit"])
+"""
+
+ENDS_IN_C = """
+import ctypes, sys, torch
+libc, streams = ctypes.CDLL(None), ctypes.CDLL("libstdc++.so.6")
+libc.strdup.restype = ctypes.c_void_p
+libc["__cxa_atexit"](libc.puts, ctypes.c_void_p(libc.strdup(b"by a handler")), None)
+libc.puts(b"by C")
+streams["_ZNSt8ios_base15sync_with_stdioEb"](False)
+cout = ctypes.c_char.in_dll(streams, "_ZSt4cout")
+streams["_ZNSo5writeEPKcl"](ctypes.byref(cout), b"by C++", 6)
+sys.exit(9)
 """
 
 
@@ -50,6 +74,25 @@ def test_a_program_sees_the_same_warm_and_cold(make_plan, stand_by, run_on) -> N
         # children are found by it; of a process that waited it is written there later
         assert seen["run"]
         assert seen == expected
+
+
+@pytest.mark.skipif(
+    not (shutil.which("g++") or shutil.which("clang++")), reason="torch.compile needs a compiler"
+)
+def test_what_a_program_has_compiled_warm_is_there_for_a_cold_one(
+    make_plan, stand_by, run_on, tmp_path
+) -> None:
+    cache = str(tmp_path / "compiled")
+    plan = make_plan("-n 1", COMPILED, TORCHINDUCTOR_CACHE_DIR=cache)
+
+    warm = run_on(stand_by(plan), plan)
+    assert warm.wait(120) == "succeeded", warm.logs(0)
+    cold = runner.start(make_plan("-n 1", COMPILED, TORCHINDUCTOR_CACHE_DIR=cache), warm=False)
+    assert cold.wait(120) == "succeeded", cold.logs(0)
+
+    # it would be compiled again if anything that it depends on was another
+    assert warm.logs(0).splitlines() == ["[3.0, 3.0, 3.0, 3.0]", "compiled before: 0"]
+    assert cold.logs(0).splitlines() == ["[3.0, 3.0, 3.0, 3.0]", "compiled before: 1"]
 
 
 def test_no_two_ranks_draw_the_same_numbers(make_plan, stand_by, run_on) -> None:
@@ -95,6 +138,16 @@ def test_the_end_of_a_rank_is_whole(make_plan, stand_by, run_on, cell: str, code
     handle.wait(60)
     assert handle.run.ranks[0].code == code
     assert "flushed" in handle.logs(0)
+
+
+def test_what_a_program_leaves_to_c_is_done_at_its_end(make_plan, stand_by, run_on) -> None:
+    plan = make_plan("-n 1", ENDS_IN_C)
+
+    handle = run_on(stand_by(plan), plan)
+
+    assert handle.wait(60) == "failed"
+    assert handle.logs(0) == "by C\nby a handler\nby C++"
+    assert handle.run.ranks[0].code == 9
 
 
 def test_a_retry_gets_new_processes(make_plan, stand_by, run_on) -> None:

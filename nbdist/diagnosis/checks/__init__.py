@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nbdist.diagnosis.checks.environment import check_environment
+from nbdist.diagnosis.checks.environment import assignments, check_environment
 from nbdist.diagnosis.checks.finding import Finding, Rule, where
 from nbdist.diagnosis.checks.machine import check_machine, missing_modules
 from nbdist.diagnosis.checks.names import check_names
@@ -19,7 +19,19 @@ from nbdist.diagnosis.checks.removed import check_removed
 from nbdist.diagnosis.checks.situation import Build, Holding, Origin, Situation
 from nbdist.diagnosis.checks.training import check_training
 
-__all__ = ["Build", "Finding", "Holding", "Origin", "Rule", "Situation", "check", "origin_of", "where"]
+__all__ = [
+    "Build",
+    "Finding",
+    "Holding",
+    "Origin",
+    "Program",
+    "Rule",
+    "Situation",
+    "assignments",
+    "check",
+    "origin_of",
+    "where",
+]
 
 # said better by others: fluid's own row, apex's own row, the frameworks before anything is started
 _SAID_ELSEWHERE = frozenset({"apex", "torch", "paddle", "nbdist"})

@@ -21,7 +21,7 @@ _MISSPELT = re.compile(r"\bCUDA_VIS(?!IBLE_DEVICES\b)\w*DEV\w*")
 
 def check_environment(program: Program, situation: Situation) -> Iterator[Finding]:
     spawns = any(call.name in SPAWNS for call in program.calls)
-    for key, value, node, place in _assignments(program):
+    for key, value, node, place in assignments(program):
         line = node.lineno
         if key == _VISIBLE and place.plain:
             if value not in ("", "-1") or situation.gpus:
@@ -60,7 +60,7 @@ def _misspelt(program: Program) -> Iterator[Finding]:
             return
 
 
-def _assignments(program: Program) -> Iterator[tuple[str, str | None, ast.stmt, Place]]:
+def assignments(program: Program) -> Iterator[tuple[str, str | None, ast.stmt, Place]]:
     """``os.environ["KEY"] = VALUE`` and its like; not ``setdefault``, which lets the launcher decide."""
     for node, place in list(program.places.items()):
         match node:

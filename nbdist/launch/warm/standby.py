@@ -51,9 +51,7 @@ class Standby:
         spawn: Callable[[RankCommand], RankProcess] = start_rank,
     ) -> None:
         self._spec = RunSpec.from_dict(offer["spec"])
-        self._preload = Preload(
-            modules=offer["modules"], first=offer["first"], python_path=list(self._spec.python_path)
-        )
+        self._preload = Preload(**offer["preload"])
         self._line = line
         self._keeper = keeper
         self._patience = patience
