@@ -169,7 +169,7 @@ class Supervisor:
             key.data()
         self._reap()
         self._serve(attempt)
-        if not self._directory.path.is_dir():
+        if self._directory.deleted:
             self._course.stop("the directory of the run was deleted", time.monotonic())
         if self._together is not None:
             self._together.tick(time.monotonic())

@@ -74,6 +74,19 @@ class RunDirectory:
         return self.path / "spec.json"
 
     @property
+    def deleted(self) -> bool:
+        """Whether the run was deleted: its spec, which nobody writes a second time, is not there any more.
+        What its processes write meanwhile may keep the directory itself. A file that cannot be asked for, as
+        on a server that is away, counts as there."""
+        try:
+            os.stat(self.spec)
+        except (FileNotFoundError, NotADirectoryError):
+            return True
+        except OSError:
+            return False
+        return False
+
+    @property
     def cell(self) -> Path:
         """The cell as it was given; tracebacks point here."""
         return self.path / "cell.py"

@@ -21,8 +21,7 @@ import os, sys, time
 os.dup2(int(sys.argv[1]), 3)
 from nbdist.worker import stacks
 stacks.listen(sys.argv[2])
-print("ready", flush=True)
-time.sleep(600)
+print("ready", flush=True); time.sleep(600)
 """
 
 
@@ -89,7 +88,7 @@ def test_a_rank_answers_by_its_thread(rank: Rank, taker: StackTaker) -> None:
 
     until(lambda: taker.tick(100.1))
     assert taker.last is not None
-    assert 'File "<string>", line 7' in taker.last.ranks[0].text
+    assert 'File "<string>", line 6' in taker.last.ranks[0].text
 
 
 def test_a_rank_whose_thread_does_not_answer_is_sent_the_signal_when_its_time_is_over(

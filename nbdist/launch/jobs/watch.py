@@ -125,7 +125,7 @@ class Watch:
             key.data()
         now = time.monotonic()
         self._serve(now)
-        if not self._directory.path.is_dir():
+        if self._directory.deleted:
             self._clerk.stop(kindly=False)
             return Outcome(state=RunState.CANCELLED, reason="the directory of the run was deleted")
         self._requests.tick(now)
