@@ -35,6 +35,7 @@ _OWN_SIGNALS = frozenset({-signal.SIGABRT, -signal.SIGSEGV, -signal.SIGBUS, -sig
 _PLAIN_TIMEOUTS = frozenset(
     {"gloo-timeout", "paddle-gloo-timeout", "nccl-timeout", "nccl-heartbeat", "store-wait-timeout"}
 )
+_MEETING = "gloo-connect"
 
 
 SAME_ERROR = "the same error"
@@ -217,16 +218,23 @@ def _hint(first: Failure, run: Run) -> Hint | None:
     }
     complaint = first.complaint
     if first.early_exits:
-        cut_short = any(run.ranks[rank].finished is None for rank in first.early_exits)
-        return Hint.of(named("left-early" if cut_short else "uneven-steps"), ranks, ranks_zh)
+        if any(run.ranks[rank].finished is None for rank in first.early_exits):
+            known = "left-early"
+        elif (
+            complaint is not None and complaint.signature is not None and complaint.signature.name == _MEETING
+        ):
+            known = "left-before-all-met"
+        else:
+            known = "uneven-steps"
+        return Hint.of(named(known), ranks, ranks_zh)
     if complaint is not None and complaint.signature is not None and complaint.found is not None:
         if first.absent and complaint.signature.name in _PLAIN_TIMEOUTS:
             return Hint.of(named("rank-did-not-come"), ranks, ranks_zh)
         return Hint.of(complaint.signature, complaint.found.groupdict())
     if first.code is None or (complaint is not None and complaint.root.text):
         return None
-    known = match(describe_exit(first.code, oom=first.oom), Source.EXIT)
-    return Hint.of(known[0], known[1].groupdict()) if known is not None else None
+    found = match(describe_exit(first.code, oom=first.oom), Source.EXIT)
+    return Hint.of(found[0], found[1].groupdict()) if found is not None else None
 
 
 def _groups(first: Failure, failures: Sequence[Failure], run: Run) -> tuple[Group, ...]:

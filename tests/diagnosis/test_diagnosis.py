@@ -24,6 +24,7 @@ from tests.fakes.runs import (
 )
 
 CLOSED = "[/gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:41632."
+MEETING = f"Gloo connectFullMesh failed with {CLOSED} This is typically caused by a remote worker crashing."
 LATE = "[/gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting 3000ms for recv operation to complete"
 TARGET = "Target 10 is out of bounds."
 PADDLE_ABORT = """\
@@ -147,6 +148,19 @@ def test_a_rank_that_ended_well_too_early_is_named(written: WrittenRun, has_said
     assert [note.en for note in diagnosis.notes] == [
         f"rank 0 ended with exit 0, {'2.0' if has_said_so else '1.5'} s before"
     ]
+
+
+def test_a_rank_that_ended_well_before_the_others_had_met_is_named(written: WrittenRun) -> None:
+    written.raised(0, "RuntimeError", MEETING, time=CREATED + 7.1)
+    written.happened(finished(1, time=CREATED + 7), errored(0), exited(1, 0), exited(0, 1))
+
+    diagnosis = diagnosis_of(written)
+
+    assert diagnosis.hint is not None
+    assert (diagnosis.early_exits, diagnosis.hint.signature) == ((1,), "left-before-all-met")
+    assert diagnosis.hint.cause_en.startswith(
+        "rank 1 destroyed its process group before rank 0 had joined it"
+    )
 
 
 def test_paddle_gives_up_in_native_code_when_another_rank_has_ended(written: WrittenRun) -> None:

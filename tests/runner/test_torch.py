@@ -80,6 +80,7 @@ def test_backend_is_what_a_program_that_names_none_gets(run_cell) -> None:
 import torch.distributed as dist
 dist.init_process_group()
 print(dist.distributed_c10d.Backend.default_device_backend_map)
+dist.barrier()
 dist.destroy_process_group()
 """
 

@@ -81,6 +81,14 @@ SIGNATURES = (
         fix_zh="让每个 rank 的批次数相同：DistributedSampler 或 drop_last=True；torch 也可用 model.join()",
     ),
     Signature(
+        name="left-before-all-met",
+        source=Source.SITUATION,
+        cause="{early} destroyed its process group before {late} had joined it: no call in it waits for all",
+        fix="dist.barrier()  before  dist.destroy_process_group()",
+        cause_zh="{late} 尚未加入进程组，{early} 就已将其销毁：其间没有等待所有 rank 的调用",
+        fix_zh="在  dist.destroy_process_group()  之前加  dist.barrier()",
+    ),
+    Signature(
         name="left-early",
         source=Source.SITUATION,
         cause="{early} left with exit code 0 before the end of the program (os._exit(0), say)",
