@@ -16,7 +16,7 @@ from nbdist.worker import lasting, stacks, whole_lines
 from nbdist.worker.backend import prefer_backend
 from nbdist.worker.import_hooks import after_import
 from nbdist.worker.order import ERRORED, FINISHED, Channel, Order
-from nbdist.worker.paddle_store import wait_for_master
+from nbdist.worker.stores import paddle_looks, torch_looks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,7 +49,8 @@ def run(channel: Channel, order: Order, begin: Callable[[], None] = lambda: None
     # could not say where a rank was; behind faulthandler's they still say what they have to
     after_import("paddle.base.core", lambda _: faulthandler.disable())
     after_import("paddle", lambda _: faulthandler.enable())
-    after_import("paddle.base.core", wait_for_master)
+    after_import("paddle.base.core", paddle_looks)
+    after_import("torch.distributed.rendezvous", torch_looks)
     after_import("torch.distributed.distributed_c10d", prefer_backend)
     after_import("visualdl.writer.writer", _copy_visualdl)
     sys.argv[:] = [order.program, *order.args]

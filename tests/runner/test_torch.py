@@ -75,6 +75,26 @@ mp.spawn(train, args=(2,), nprocs=2)
     assert sorted(handle.logs(0).splitlines()) == ["rank 0 of 2 2", "rank 1 of 2 2"]
 
 
+def test_a_rank_that_waits_for_its_store_in_vain_gets_the_error_of_torch_in_its_time(run_cell) -> None:
+    cell = """
+import os, time, torch.distributed as dist
+from datetime import timedelta
+if os.environ["RANK"] == "1":
+    began = time.monotonic()
+    try:
+        dist.init_process_group("gloo", timeout=timedelta(seconds=2))
+    except dist.DistError as error:
+        print(type(error).__name__, time.monotonic() - began)
+"""
+
+    handle = run_cell("-n 2", cell)
+
+    assert handle.status == "succeeded", handle.logs(1)
+    error, seconds = handle.logs(1).splitlines()[-1].split()
+    assert error in ("DistNetworkError", "DistStoreError")
+    assert 1.5 < float(seconds) < 10
+
+
 def test_backend_is_what_a_program_that_names_none_gets(run_cell) -> None:
     cell = """
 import torch.distributed as dist
