@@ -11,8 +11,11 @@ TORCH := torch==2.13.0
 STATIC := nbdist/panel/static/panel.js
 PADDLE := paddlepaddle==3.3.1
 
+# Half of setting up waits for a disk or for the network.
+MAKEFLAGS += --jobs=2
+
 .DEFAULT_GOAL := help
-.PHONY: help demo lab test test-warm test-faults test-diagnosis check bytecode format browser hosts slurm cluster-demo bench-launch bench-panel bench-diagnosis bench-faults bench-metrics bench-screen bench-server bench-startup bench-scale fuzz-server clean
+.PHONY: help demo lab test test-warm test-faults test-diagnosis check check-python check-page bytecode format browser hosts slurm cluster-demo bench-launch bench-panel bench-diagnosis bench-faults bench-metrics bench-screen bench-server bench-startup bench-scale fuzz-server clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -39,7 +42,8 @@ labextension/node_modules/.ready: labextension/package.json labextension/package
 	$(NPM) ci
 	@touch $@
 
-$(STATIC): labextension/node_modules/.ready labextension/build.mjs labextension/build-lab.mjs labextension/rspack.config.cjs $(shell find labextension/src labextension/schema -type f)
+# not while pip looks through what is built
+$(STATIC): labextension/node_modules/.ready labextension/build.mjs labextension/build-lab.mjs labextension/rspack.config.cjs $(shell find labextension/src labextension/schema -type f) | $(VENV)/.ready
 	$(NPM) run build
 
 demo: $(VENV)/.ready $(STATIC)  ## run notebooks/01-quickstart.ipynb in a real kernel
@@ -53,8 +57,8 @@ lab: $(VENV)/.ready $(STATIC)  ## open the notebooks in JupyterLab
 NBDIST_PROGRAMS ?= $(firstword $(wildcard ../*/seed-programs))
 export NBDIST_PROGRAMS
 
-# Ranks wait more than they compute: two tests at once take little longer than one, also on two cores.
-TEST_JOBS ?= 2
+# Ranks, browsers and schedulers wait: two cores are busy with three tests at once.
+TEST_JOBS ?= 3
 
 # Where PYTHONDONTWRITEBYTECODE is set, each of some ten thousand processes would compile nbdist for itself.
 bytecode: $(VENV)/.ready
@@ -78,11 +82,15 @@ test-faults: $(VENV)/.ready $(STATIC) bytecode  ## break runs in every way that 
 test-diagnosis: $(VENV)/.ready $(STATIC) bytecode  ## run every broken program and check what its report names
 	NBDIST_DIAGNOSIS=all $(BIN)/python -m pytest tests/diagnosis -p no:cacheprovider $(PYTEST_ARGS)
 
-check: $(VENV)/.ready $(STATIC)  ## style, types, layers, the page's unit tests
+check: check-python check-page  ## style, types, layers, the page's unit tests
+
+check-python: $(VENV)/.ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+check-page: $(STATIC)
 	$(NPM) run check
 	$(NPM) test
 
@@ -91,11 +99,14 @@ format: $(VENV)/.ready labextension/node_modules/.ready  ## write the code as th
 	$(BIN)/ruff format .
 	$(NPM) run format
 
+# Under a lock: a second apt-get at the same time would fail.
+APT_INSTALL := flock Makefile sh -c 'apt-get -qq update && apt-get -qq install -y --no-install-recommends "$$@" >/dev/null' apt
+
 # The browser tests need Chromium (and fonts to be looked at), which no Python package brings.
 browser:
 	@if command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null; then :; \
 	elif command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
-	  apt-get -qq update && apt-get -qq install -y --no-install-recommends chromium fonts-dejavu-core fonts-noto-cjk >/dev/null; \
+	  $(APT_INSTALL) chromium fonts-dejavu-core fonts-noto-cjk; \
 	else \
 	  echo "*** no Chromium and no right to install it: the browser tests are NOT run ***"; \
 	fi
@@ -106,9 +117,9 @@ slurm:
 	@if PATH="$$PATH:/usr/sbin"; for name in sbatch slurmctld slurmdbd bindfs; do command -v $$name >/dev/null || missing=1; done; \
 	[ -z "$$missing" ]; then :; \
 	elif command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
-	  apt-get -qq update && apt-get -qq install -y --no-install-recommends $(SLURM_PACKAGES) >/dev/null; \
+	  $(APT_INSTALL) $(SLURM_PACKAGES); \
 	elif command -v apt-get >/dev/null && sudo -n true 2>/dev/null; then \
-	  sudo apt-get -qq update && sudo apt-get -qq install -y --no-install-recommends $(SLURM_PACKAGES) >/dev/null; \
+	  sudo $(APT_INSTALL) $(SLURM_PACKAGES); \
 	else \
 	  echo "*** no Slurm and no right to install it: runs on Slurm are NOT tested ***"; \
 	fi
@@ -120,7 +131,7 @@ cluster-demo: $(VENV)/.ready slurm  ## run notebooks/07-several-machines.ipynb o
 hosts: tests/hosted/node_modules/.ready
 	@if command -v nginx >/dev/null || [ -x /usr/sbin/nginx ]; then :; \
 	elif command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
-	  apt-get -qq update && apt-get -qq install -y --no-install-recommends nginx-light >/dev/null; \
+	  $(APT_INSTALL) nginx-light; \
 	else \
 	  echo "*** no nginx and no right to install it: the test behind it is NOT run ***"; \
 	fi
