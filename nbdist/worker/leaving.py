@@ -2,15 +2,21 @@
 
 When the interpreter has ended, libc calls what was registered for the end (atexit(3)), the last first. Late
 among that are the destructors of torch's own C++ objects: for a tenth of a second they take table after table
-apart, and free memory that goes with the process anyway.
+apart, and free memory that goes with the process anyway. The interpreter's own end is of the same kind: much
+of it frees, one by one, the code of functions that the imports have brought.
 """
 
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
+import weakref
 from contextlib import suppress
+from types import FunctionType
 
+_OPERATORS = "torch.library"
+"""Takes each operator out of each of the dispatcher's tables, when the process ends."""
 _FLUSH = "_ZNSo5flushEv"
 _STREAMS = ("_ZSt4cout", "_ZSt4clog")
 """std::ostream::flush, std::cout and std::clog: libstdc++ flushes them later than this."""
@@ -32,3 +38,14 @@ def leave_directly() -> None:
         for name in _STREAMS:
             register(streams[_FLUSH], ctypes.byref(ctypes.c_char.in_dll(streams, name)), None)
     register(libc["fflush"], None, None)
+
+
+def keep_code() -> None:
+    """Let the code of every function there is outlive the interpreter, and the operators that torch.library
+    knows. Code refers to constants alone, so nothing of a later program is kept by it."""
+    code = [made.__code__ for made in gc.get_objects() if type(made) is FunctionType]
+    # one reference more than there will ever be somebody for
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(code))
+    for finalizer in list(getattr(weakref.finalize, "_registry", ())):
+        if (alive := finalizer.peek()) is not None and alive[1].__module__ == _OPERATORS:
+            finalizer.atexit = False

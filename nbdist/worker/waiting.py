@@ -20,7 +20,7 @@ from nbdist.worker import bootstrap
 from nbdist.worker.again import begin_again
 from nbdist.worker.engagement import PLACE, ROOM, WAIT, Engagement, Preload
 from nbdist.worker.gate import Gate
-from nbdist.worker.leaving import leave_directly
+from nbdist.worker.leaving import keep_code, leave_directly
 from nbdist.worker.order import Channel
 
 TYPE_CHECKING = False
@@ -75,6 +75,7 @@ def _prepare(modules: list[str]) -> dict[str, Any]:
     changed = [path for path, (time_ns, _) in files.items() if time_ns >= begun]
     if changed and not problem:
         problem = f"{changed[0]} changed while it was imported"
+    keep_code()
     # what the imports made stays: the collector of the program, and the end of the interpreter, need not
     # go through it again and again
     gc.freeze()
