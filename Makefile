@@ -71,7 +71,7 @@ test: $(VENV)/.ready $(STATIC) browser hosts slurm check bytecode  ## check and 
 
 # Every run of these on ranks that have waited. What they test is the program's view, and how ranks end.
 WARM_ROUND := tests/runner/test_cells.py tests/runner/test_torch.py tests/faults/test_a_rank_dies.py
-WARM_TESTS := tests/runner tests/worker tests/magics tests/launch tests/diagnosis tests/faults tests/panel tests/tutorials
+WARM_TESTS := tests/runner tests/worker tests/magics tests/launch tests/diagnosis tests/faults tests/panel tests/tutorials tests/libraries
 
 test-warm: $(VENV)/.ready $(STATIC) bytecode  ## test every kind of run on ranks that have waited
 	NBDIST_WARM=always $(BIN)/python -m pytest -n $(TEST_JOBS) -p no:cacheprovider $(WARM_TESTS) $(PYTEST_ARGS)
@@ -79,8 +79,8 @@ test-warm: $(VENV)/.ready $(STATIC) bytecode  ## test every kind of run on ranks
 test-faults: $(VENV)/.ready $(STATIC) bytecode  ## break runs in every way that is known, 20 times each
 	NBDIST_FAULT_ROUNDS=20 $(BIN)/python -m pytest tests/faults -p no:cacheprovider $(PYTEST_ARGS)
 
-test-diagnosis: $(VENV)/.ready $(STATIC) bytecode  ## run every broken program and check what its report names
-	NBDIST_DIAGNOSIS=all $(BIN)/python -m pytest tests/diagnosis -p no:cacheprovider $(PYTEST_ARGS)
+test-diagnosis: $(VENV)/.ready $(STATIC) bytecode  ## run every broken program and check what its report names; the checks over all that is installed
+	NBDIST_DIAGNOSIS=all NBDIST_CHECKS=all $(BIN)/python -m pytest tests/diagnosis -p no:cacheprovider $(PYTEST_ARGS)
 
 check: check-python check-page  ## style, types, layers, the page's unit tests
 

@@ -255,7 +255,6 @@ def cost(number: int, program: str, scratch: Path) -> tuple[float, float]:
         return spent / elapsed, memory / 1e6
     finally:
         handle.stop("measured", timeout=60)
-        runner.collect_supervisors()
 
 
 def wait_until(condition: Callable[[], bool], seconds: float) -> None:

@@ -3,7 +3,8 @@
 ``NBDIST_HOME`` names the directory of the runs, ``NBDIST_PANEL`` (auto, widget, text) how a run is
 shown, ``NBDIST_LANG`` (en, zh) the language of what is shown, ``NBDIST_WARM`` (auto, off; always: for
 tests, every run on ranks that have waited) whether ranks are kept ready (``runner.warm``),
-``NBDIST_ENGINE_SILENCE`` (seconds) how long an engine may say nothing.
+``NBDIST_ENGINE_SILENCE`` (seconds) how long an engine may say nothing, ``NBDIST_LOG_GB`` how long a log
+may become (0: as long as it wants).
 """
 
 from __future__ import annotations
@@ -31,6 +32,9 @@ ENGINE_SILENCE = 600.0
 """Seconds after which a run counts as lost whose engine does not answer and whose nodes leave no trace: six
 times as many for a run that waits in a queue, and a tenth for one that was asked to end."""
 
+LOG_GB = 5.0
+"""Gigabytes of disk that the log of one rank may take: some 50 million lines."""
+
 _NETWORK_FILESYSTEMS = frozenset(
     {
         "nfs",
@@ -56,8 +60,19 @@ def home(environ: Mapping[str, str] = os.environ) -> Path:
         return Path(chosen).expanduser().absolute()
     state = environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local/state")
     if filesystem_of(Path(state)) in _NETWORK_FILESYSTEMS:
-        return Path("/tmp") / f"nbdist-{os.getuid()}"
+        return local_home()
     return Path(state) / "nbdist"
+
+
+def machines_key(environ: Mapping[str, str] = os.environ) -> Path:
+    """The file of the key by which machines that have this home directory in common know each other."""
+    chosen = environ.get("XDG_CONFIG_HOME") or os.path.join(os.path.expanduser("~"), ".config")
+    return Path(chosen) / "nbdist" / "machines.key"
+
+
+def local_home() -> Path:
+    """A place for runs on a local disk that is this user's alone."""
+    return Path("/tmp") / f"nbdist-{os.getuid()}"
 
 
 def engine_silence(environ: Mapping[str, str] = os.environ) -> float:
@@ -66,6 +81,15 @@ def engine_silence(environ: Mapping[str, str] = os.environ) -> float:
         return float(environ["NBDIST_ENGINE_SILENCE"])
     except (KeyError, ValueError):
         return ENGINE_SILENCE
+
+
+def log_room(environ: Mapping[str, str] = os.environ) -> int | None:
+    """The bytes of disk that the log of one rank may take, by NBDIST_LOG_GB; None: as many as it wants."""
+    try:
+        gigabytes = float(environ["NBDIST_LOG_GB"])
+    except (KeyError, ValueError):
+        gigabytes = LOG_GB
+    return int(gigabytes * 1e9) if gigabytes > 0 else None
 
 
 def filesystem_of(path: Path, mounts: str | None = None) -> str:

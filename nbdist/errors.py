@@ -3,6 +3,7 @@
     NbdistError
     ├── UsageMistake       whoever typed the line: nothing was started, nothing was lost
     │   └── UnknownRun
+    │       └── NotPrivate   another user has filled the directory, or could have
     ├── LaunchError        the machine: no disk, no port, no interpreter
     ├── RunFailed          the program in the cell
     ├── RunCancelled       somebody stopped the run
@@ -18,6 +19,7 @@ __all__ = [
     "IllegalTransition",
     "LaunchError",
     "NbdistError",
+    "NotPrivate",
     "RunCancelled",
     "RunFailed",
     "UnknownRun",
@@ -35,6 +37,15 @@ class UsageMistake(NbdistError):
 
 class UnknownRun(UsageMistake):
     """No run has this id, name or ending of an id."""
+
+
+class NotPrivate(UnknownRun):
+    """A directory is not read, for another user has filled it, or could have. ``problem`` is what is wrong
+    with it, without its name and without what to type."""
+
+    def __init__(self, place: object, problem: str, remedy: str) -> None:
+        super().__init__(f"{place} {problem}: {remedy}")
+        self.problem = problem
 
 
 class LaunchError(NbdistError):

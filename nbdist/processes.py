@@ -70,6 +70,31 @@ def read_stat(pid: int) -> ProcessStat | None:
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Activity:
+    """What a process is doing: its ``state`` as proc(5) has it (R, S, D, T, …), how often it has had a
+    processor, and the signals that wait for it, as bits."""
+
+    state: str
+    turns: int
+    pending: int
+
+    def awaits(self, number: int) -> bool:
+        """Whether this signal waits to be taken."""
+        return bool(self.pending >> (number - 1) & 1)
+
+
+def activity(pid: int) -> Activity | None:
+    """What a process of one thread is doing; None when it has gone, or the system does not say."""
+    lines = read_at_once(f"/proc/{pid}/status").decode(errors="replace").splitlines()
+    fields = dict(line.partition(":")[::2] for line in lines)
+    try:
+        turns = int(fields["voluntary_ctxt_switches"]) + int(fields["nonvoluntary_ctxt_switches"])
+        return Activity(state=fields["State"].split()[0], turns=turns, pending=int(fields["ShdPnd"], 16))
+    except (KeyError, IndexError, ValueError):
+        return None
+
+
 def read_at_once(path: str) -> bytes:
     """The first 4 KiB of a file in one read, as /proc's are meant to be read; empty when it cannot be."""
     try:

@@ -65,7 +65,6 @@ def start_cell(home: Path, tmp_path: Path) -> Iterator[RunCell]:
     for handle in handles:
         with contextlib.suppress(UnknownRun):  # its directory was what the test deleted
             handle.stop("the test is over")
-    runner.collect_supervisors()
 
 
 @pytest.fixture

@@ -106,6 +106,9 @@ function failure(fields: Fields): FailureView {
     headline: text(fields['headline']),
     message: text(fields['message'] ?? ''),
     line: numberOrNull(fields['line']),
+    file: text(fields['file'] ?? ''),
+    fileLine: numberOrNull(fields['file_line'] ?? null),
+    source: text(fields['source'] ?? ''),
   };
 }
 

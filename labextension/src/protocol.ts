@@ -40,15 +40,19 @@ export interface RankView {
   lastLine: string;
 }
 
-/** The first failure, once it is known. `line` is a line of the cell (1 is its first), or null. */
+/** The first failure, once it is known. `line` is a line of the cell (1 is its first), or null. Where the
+ * traceback goes on into a module of the user's, `file`, `fileLine` and `source` are its innermost line. */
 export interface FailureView {
   rank: number;
   headline: string;
   message: string;
   line: number | null;
+  file: string;
+  fileLine: number | null;
+  source: string;
 }
 
-/** One line of a stack. `own` are those of the program, `here` is the innermost of them. */
+/** One line of a stack. `own` are those of the user's files, `here` is the innermost of them. */
 export interface StackRow {
   function: string;
   /** "cell line 9", "torch/distributed", "built-in" */

@@ -113,6 +113,7 @@ test.each([
   ['<div class="nbdist"><button class="nbdist-cell-link" title="Line 14 of the cell">x</button></div>', 14],
   ['<div class="nbdist"><button data-cell-line="3"><b>x</b></button></div>', 3],
   ['<div class="nbdist-summary"><pre><span class="n-at">▸   5  raise</span></pre></div>', 5],
+  ['<div class="nbdist-summary"><pre class="n-other"><i class="n-at">▸   5  raise</i></pre></div>', null],
   ['<div class="nbdist-summary"><b>rank 1 failed first: ValueError at line 4 of the cell</b></div>', 4],
   ['<div class="nbdist"><div class="nbdist-failure"><button>单元格第 12 行</button></div></div>', 12],
   ['<div class="other"><button title="Line 14 of the cell">x</button></div>', null],

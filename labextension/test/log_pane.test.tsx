@@ -214,6 +214,16 @@ test('lines that still grow are at the foot, one for each rank', async () => {
   expect(live()).toEqual(['150 %']);
 });
 
+test('rows of nested bars that still change are at the foot, one below the other', async () => {
+  const log = makeLog();
+  log.receive([delta(0, 0, ['done'], { partial: 'epochs 1/2\n\nsteps 3/5' }), delta(1, 0, [])], null);
+  show(log);
+  await frame();
+
+  const live = [...document.querySelectorAll('.nbdist-live-line')].map(row => row.textContent);
+  expect(live).toEqual(['0epochs 1/2', '0steps 3/5']);
+});
+
 test('the first error is a button when there is one', async () => {
   const log = makeLog();
   log.receive([delta(0, 0, numbered(500))], null);

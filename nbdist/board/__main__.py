@@ -29,6 +29,8 @@ from nbdist.board.server import (
     read_board,
     write_board,
 )
+from nbdist.errors import NotPrivate
+from nbdist.store import RunStore
 
 _LOOK_SECONDS = 1.0  # between two looks at whether to go on
 _LOCK_SECONDS = 5.0  # for a predecessor to be gone
@@ -39,6 +41,10 @@ def main() -> int:
     parser.add_argument("home", type=Path)
     parser.add_argument("--idle-seconds", type=float, default=IDLE_SECONDS)
     options = parser.parse_args()
+    try:
+        RunStore(options.home).check()
+    except NotPrivate as error:
+        sys.exit(str(error))
     directory = BoardDirectory(options.home / "board")
     lock = _lock(options.home, directory)
     if lock is None:

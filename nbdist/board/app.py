@@ -24,7 +24,9 @@ from nbdist.board.addresses import ALIVE, TENSORBOARD
 from nbdist.board.asked import Asked, Refused, read_request
 from nbdist.board.feed import Feed
 from nbdist.board.view import View
+from nbdist.errors import NotPrivate
 from nbdist.store import RunDirectory
+from nbdist.store.paths import check_private
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
@@ -94,7 +96,13 @@ class BoardApp:
         return self._view(asked)
 
     def _exists(self, run_id: str) -> bool:
-        return bool(_RUN_ID.fullmatch(run_id)) and (self._runs / run_id).is_dir()
+        if not _RUN_ID.fullmatch(run_id):
+            return False
+        try:
+            check_private(self._runs / run_id)
+        except (OSError, NotPrivate):
+            return False
+        return True
 
     def _view(self, asked: Asked) -> View | TensorBoardView:
         with self._lock:

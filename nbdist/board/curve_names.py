@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
+from typing import Any
 
 
 class Boards(list[str]):
@@ -15,6 +16,8 @@ class Boards(list[str]):
         super().__init__()
         self.named = named
         self.changed = False  # since it was last read
+        self.reader: Any = None  # VisualDL's, which reads them
+        self.behind = False  # whether more is known to be there than it has read
 
     def add(self, directory: str) -> None:
         if directory not in self:

@@ -43,8 +43,9 @@ class Feed:
         self._runs: dict[Path, _RunFeed] = {}
         self._lock = threading.Lock()
 
-    def advance(self, run: RunDirectory) -> None:
-        """Append what the ranks of ``run`` have logged since the last call.
+    def advance(self, run: RunDirectory, seconds: float = math.inf) -> bool:
+        """Append what the ranks of ``run`` have logged since the last call, for about so many ``seconds``;
+        whether that was all.
 
         What cannot be read or written now (a full disk, a directory that has gone) is left for the
         next call; the curves that are there stay.
@@ -53,10 +54,19 @@ class Feed:
             if run.path not in self._runs:
                 self._runs[run.path] = _RunFeed(run, self._clock)
             try:
-                self._runs[run.path].advance()
+                return self._runs[run.path].advance(time.monotonic() + seconds)
             except FileNotFoundError:
                 # deleted: the whole run, which stays so, or its records, which are made anew
                 del self._runs[run.path]
+                return True
+
+
+_Reading = list[tuple[float, int, Follower | PrintedFollower]]
+
+
+def _behind(reading: _Reading) -> float:
+    """The time up to which all has been read."""
+    return reading[0][0] if reading else math.inf
 
 
 class _RunFeed:
@@ -71,7 +81,8 @@ class _RunFeed:
         self._spreads: dict[int, Spread] = {}
         self._stuck: set[Path] = set()  # those of which the log knows
 
-    def advance(self) -> None:
+    def advance(self, end: float) -> bool:
+        """Whether all has been read before ``end`` (of the monotonic clock); something always is."""
         # the state first: what was written before the end is then read before the end is believed
         state = self._reader.look() if self._run.path.is_dir() else None
         ranks = None if state is None else len(state.ranks)
@@ -79,26 +90,27 @@ class _RunFeed:
         latest = max((source.attempt for source in found), default=1)
         over = state is not None and state.state.terminal
         followers = [follower for source in found if (follower := self._follower(source)) is not None]
-        reading = [(follower.seconds, place, follower) for place, follower in enumerate(followers)]
+        reading: _Reading = [(follower.seconds, place, follower) for place, follower in enumerate(followers)]
         heapq.heapify(reading)
-        untold = 0
-        while reading:
+        untold, begun = 0, False
+        while reading and not (begun and time.monotonic() >= end):
             # the one that is behind in time: what the ranks say of one step is then soon complete
             _, place, follower = reading[0]
             if read := self._read(follower):
                 heapq.heapreplace(reading, (follower.seconds, place, follower))
             else:
                 heapq.heappop(reading)
+            begun = begun or read > 0
             untold += read
             if untold > _MOST_UNTOLD:
                 # all curves are gone through: not after every chunk of every rank
                 untold = 0
-                behind = reading[0][0] if reading else math.inf
-                self._tell(ranks, min(self._clock() - _LATE, behind), ended=())
+                self._tell(ranks, min(self._clock() - _LATE, _behind(reading)), ended=())
                 self._write()
-        ended = [attempt for attempt in self._spreads if over or attempt < latest]
-        self._tell(ranks, self._clock() - _LATE, ended=ended)
+        ended = [attempt for attempt in self._spreads if (over or attempt < latest) and not reading]
+        self._tell(ranks, min(self._clock() - _LATE, _behind(reading)), ended=ended)
         self._write()
+        return not reading
 
     def _follower(self, source: Source) -> Follower | PrintedFollower | None:
         if source.path not in self._followers:

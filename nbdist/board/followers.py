@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from nbdist.board.curve_file import CurveFile
 from nbdist.board.sources import Source
+from nbdist.model.decoding import MALFORMED, as_time
 from nbdist.store import LogTimes
+from nbdist.store.json_files import open_plain
+from nbdist.store.metrics import decoded
 from nbdist.store.scraped import ScrapedMetrics
 
 SYSTEM = "system/"
@@ -18,7 +20,8 @@ SYSTEM = "system/"
 STEP_TIME = SYSTEM + "step_time"
 """Seconds that a rank took for a step: whoever is behind is slow here."""
 
-_CHUNK = 1 << 20  # bytes of metrics that become records in one go
+_CHUNK = 1 << 20  # bytes of metrics that become records in one go, if one line has so many
+_PIECE = 1 << 17  # and if it has not: a page that waits is not to wait for more
 _INT64 = 1 << 63
 
 Point = tuple[int, str, int, float]
@@ -66,7 +69,7 @@ class PrintedFollower:
         Raises OSError when what the curves have cannot be written.
         """
         self._curves.write()
-        found = self._scraped.read(_CHUNK)
+        found = self._scraped.read(_PIECE)
         if not found:
             return None
         recorded = self._recorded()
@@ -109,7 +112,7 @@ class Follower:
         if chunk is None:
             return None
         points: list[Point] = []
-        for entry in _entries(chunk.splitlines()):
+        for entry in decoded(chunk.splitlines()):
             points += self._points(entry)
         for point in points:
             self._curves.add(*point)
@@ -120,9 +123,11 @@ class Follower:
         """Whole lines; None where there are none."""
         if self.source.path.stat().st_size <= self._offset:
             return None
-        with self.source.path.open("rb") as file:
+        with open_plain(self.source.path) as file:
             file.seek(self._offset)
-            chunk = file.read(_CHUNK)
+            chunk = file.read(_PIECE)
+            while b"\n" not in chunk and len(chunk) < _CHUNK and (more := file.read(_PIECE)):
+                chunk += more
         end = chunk.rfind(b"\n") + 1
         if end == 0:
             # a line that is still being written; or one without end, which is no metric: what follows may be
@@ -132,11 +137,11 @@ class Follower:
     def _points(self, entry: Any) -> Iterator[Point]:
         """The points of one line. A line that is none has none."""
         try:
-            seconds = float(entry["t"])
+            seconds = as_time(entry["t"])
             milliseconds = round(seconds * 1000)
             values = entry["v"].items()
             step = _as_step(entry.get("step"))
-        except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
+        except MALFORMED:
             return
         self.seconds = max(self.seconds, seconds)
         if self.source.system:
@@ -190,22 +195,6 @@ class Follower:
         further.add_hparams(milliseconds, settings, tags)
         for point in points:
             further.add(*point)
-
-
-def _entries(lines: list[bytes]) -> Iterator[Any]:
-    """What the lines say. Read at once they take a third of the time, unless one of them is bad."""
-    try:
-        entries = json.loads(b"[" + b",".join(lines) + b"]")
-        if len(entries) == len(lines):
-            yield from entries
-            return
-    except (ValueError, RecursionError):
-        pass
-    for line in lines:
-        try:
-            yield json.loads(line)
-        except (ValueError, RecursionError):
-            continue
 
 
 def _as_step(given: object) -> int | None:

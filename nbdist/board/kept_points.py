@@ -13,35 +13,37 @@ class EvenBucket(data_manager._ReservoirBucket):  # type: ignore[misc]
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._items: list[Any]
+        self._num_items_index: int
         self._numbers: list[int] = []  # which point each of _items is
         self._stride = 1
         self._lowest = self._highest = (0, float("nan"))
 
     def add_scalar_item(self, item: Any) -> None:
         is_scalar = item.WhichOneof("one_value") == "value"
-        value = item.value if is_scalar else item.tag_value.value
+        self.add(item, item.value if is_scalar else item.tag_value.value)
+
+    add_scalars_item = add_scalar_item
+
+    def add(self, item: Any, value: float) -> None:
+        """Take an item, and what it is worth."""
         with self._mutex:
             number = self._num_items_index
-            self._num_items_index += 1
+            self._num_items_index = number + 1
             if not value >= self._lowest[1]:  # also when there is none yet: NaN
                 self._lowest = (number, value)
             if not value <= self._highest[1]:
                 self._highest = (number, value)
-            if self._numbers and not self._stays(self._numbers[-1]):
-                self._numbers.pop()
-                self._items.pop()
-            self._numbers.append(number)
-            self._items.append(item)
+            numbers = self._numbers
+            if numbers and not self._stays(numbers[-1]):
+                numbers[-1], self._items[-1] = number, item
+            else:
+                numbers.append(number)
+                self._items.append(item)
             while 0 < self._max_size < len(self._items):
                 self._stride *= 2
                 kept = [i for i, n in enumerate(self._numbers) if n == number or self._stays(n)]
                 self._numbers = [self._numbers[i] for i in kept]
                 self._items = [self._items[i] for i in kept]
 
-    add_scalars_item = add_scalar_item
-
     def _stays(self, number: int) -> bool:
-        return number % self._stride == 0 or number in (
-            self._lowest[0],
-            self._highest[0],
-        )
+        return not number % self._stride or number == self._lowest[0] or number == self._highest[0]

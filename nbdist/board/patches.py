@@ -28,7 +28,7 @@ from visualdl.server.args import ParseArgs
 from visualdl.utils.string_util import decode_tag
 
 from nbdist.board import embeddings
-from nbdist.board.curve_names import curve_name, natural
+from nbdist.board.curve_names import Boards, curve_name, natural
 from nbdist.board.frame_reader import FrameReader
 from nbdist.board.kept_points import EvenBucket
 from nbdist.board.page_files import PageFiles
@@ -39,6 +39,11 @@ POLL_SECONDS = 2
 
 LOAD_SECONDS = 0.2
 """How long one look at the files serves all the requests of a page."""
+
+READ_SECONDS = 1.0
+"""How long a request may wait while records are read. The rest is read while the page shows the first."""
+
+_ROOM = 1 << 16  # bytes of records that are taken from one file before the next has its turn
 
 log = logging.getLogger("nbdist.board")
 
@@ -63,24 +68,58 @@ _init_log_reader = vdl_reader.LogReader.__init__
 def init_log_reader(reader: Any, *args: Any, **kwargs: Any) -> None:
     """Stands for ``LogReader.__init__``, with points of its own. One thread at a time may call it."""
     vdl_reader.default_data_manager = data_manager.DataManager()
+    reader.nbdist_added = {}
     _init_log_reader(reader, *args, **kwargs)
+    if isinstance(reader.dir, Boards):
+        reader.dir.reader = reader
 
 
-def add_remain(reader: Any) -> None:
-    """Stands for ``LogReader.add_remain``: a record that cannot be shown is left out."""
-    for source in sorted(reader.readers.values(), key=lambda source: natural(source.dir)):
-        reader.reader = source
+def add_remain(reader: Any, seconds: float = READ_SECONDS) -> None:
+    """Stands for ``LogReader.add_remain``: a record that cannot be shown is left out, and what is not read
+    in so many ``seconds`` is left for the next time."""
+    end = time.monotonic() + seconds
+    sources = sorted(reader.readers.values(), key=lambda source: natural(source.dir))
+    for source in sources:
         name = curve_name(source.dir, getattr(reader.dir, "named", reader.dir))
         reader.name2tags[name], reader.tags2name[source.dir] = source.dir, name
-        left_out = []
-        for message in source.get_remain():
-            try:
-                component, run, tag, value = reader.parse_from_bin(message)
-                reader.data_manager.add_item(component, run, tag, value)
-            except (DecodeError, ValueError, TypeError, KeyError, IndexError) as error:
-                left_out.append(error)
-        if left_out:
-            log.warning("%d records in %s are left out: %s", len(left_out), source.dir, left_out[0])
+        _add(reader, source)
+    # a piece of each in turn: all curves of a page grow together
+    while (behind := [source for source in sources if source.behind]) and time.monotonic() < end:
+        for source in behind:
+            _add(reader, source)
+    if isinstance(reader.dir, Boards):
+        reader.dir.behind = bool(behind)
+
+
+def _add(reader: Any, source: FrameReader) -> None:
+    """Take the next records of a file."""
+    reader.reader = source
+    # by which the points of a tag are added, once it is known to be a scalar's
+    added: dict[str, Callable[[Any, float], None]] = reader.nbdist_added.setdefault(source.dir, {})
+    left_out = []
+    for message in source.get_remain():
+        try:
+            value = Record.FromString(message).values[0]
+            add = added.get(value.tag)
+            if add is not None and value.WhichOneof("one_value") == "value":
+                add(value, value.value)
+                continue
+            component, run, tag, value = reader.parse_from_bin(message)
+            reader.data_manager.add_item(component, run, tag, value)
+            if component == "scalar" and value.WhichOneof("one_value") == "value":
+                buckets = reader.data_manager.get_reservoir("scalar")._buckets
+                added[value.tag] = buckets[f"{run}/{tag}"].add
+        except (DecodeError, ValueError, TypeError, KeyError, IndexError) as error:
+            left_out.append(error)
+    if left_out:
+        log.warning("%d records in %s are left out: %s", len(left_out), source.dir, left_out[0])
+
+
+def read_on(boards: Boards, seconds: float) -> bool:
+    """Let VisualDL read what its files hold for about so long; whether it is at their ends."""
+    boards.reader.register_readers(update=True)
+    add_remain(boards.reader, seconds)
+    return not boards.behind
 
 
 def keep_name(_reader: object, _record: object) -> None:
@@ -92,6 +131,8 @@ _load_new_data = vdl_reader.LogReader.load_new_data
 
 def load_new_data(reader: Any, update: bool = True) -> None:
     """Stands for ``LogReader.load_new_data``, which every request for every tag calls."""
+    if getattr(reader.dir, "behind", False):
+        return  # what a page asks for is answered with what there is: the view reads on
     now = time.monotonic()
     changed = getattr(reader.dir, "changed", False)
     if changed or now - getattr(reader, "nbdist_loaded", -LOAD_SECONDS) >= LOAD_SECONDS:
@@ -185,8 +226,9 @@ PATCHES = (
     Patch(
         module="visualdl.reader.reader",
         name="RecordReader",
-        replacement=FrameReader,
-        reason="a torn last record shifts everything that comes after it",
+        replacement=partial(FrameReader, room=_ROOM),
+        reason="a torn last record shifts everything that comes after it, and a file is read to its end "
+        "before a page is answered",
     ),
     Patch(
         module="visualdl.reader.reader",

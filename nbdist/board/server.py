@@ -24,8 +24,10 @@ from pathlib import Path
 from nbdist import processes
 from nbdist.board.addresses import ALIVE, AUTHORIZATION, PUBLIC_PATH, encoded, page, proxied_token
 from nbdist.errors import LaunchError
+from nbdist.model.decoding import MALFORMED, as_int
 from nbdist.model.process import ProcessId
-from nbdist.store.paths import make_private, write_private
+from nbdist.store.json_files import load_object
+from nbdist.store.paths import check_home, make_private, write_private
 
 IDLE_SECONDS = 15 * 60.0
 READY = b"ready\n"
@@ -152,6 +154,7 @@ def ensure_board(home: Path, *, idle_seconds: float = IDLE_SECONDS, deadline: fl
     ``deadline`` is in seconds.
 
     :raises LaunchError: when it does not answer in time, or not at all; with what it said.
+    :raises NotPrivate: when another user has filled the home, or could have.
     """
     board = find_board(home)
     if board is not None:
@@ -180,19 +183,22 @@ def stop_board(home: Path, *, grace: float = 3.0) -> bool:
 
 
 def read_board(home: Path) -> Board | None:
-    """What the discovery file says; whether it is still true is another matter."""
+    """What the discovery file says; whether it is still true is another matter. Raises NotPrivate."""
+    directory = BoardDirectory(home / "board")
+    check_home(home)
+    check_home(directory.path)
     try:
-        entry = json.loads(BoardDirectory(home / "board").discovery.read_bytes())
+        entry = load_object(directory.discovery)
         return Board(
             process=ProcessId(
-                pid=int(entry["pid"]),
-                start_time=int(entry["start_time"]),
+                pid=as_int(entry["pid"]),
+                start_time=as_int(entry["start_time"]),
                 boot_id=str(entry["boot_id"]),
             ),
-            port=int(entry["port"]),
+            port=as_int(entry["port"]),
             token=str(entry["token"]),
         )
-    except (OSError, ValueError, TypeError, KeyError):
+    except (OSError, *MALFORMED):
         return None
 
 
@@ -212,8 +218,6 @@ def write_board(home: Path, board: Board) -> None:
 def _private_directory(home: Path) -> BoardDirectory:
     try:
         path = make_private(home / "board")
-        if path.stat().st_uid != os.getuid():
-            raise LaunchError(f"{path} belongs to another user; set NBDIST_HOME to a place of yours")
         path.chmod(0o700)
     except OSError as error:
         raise LaunchError(f"no place for the VisualDL server's files: {error}") from error

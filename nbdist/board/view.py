@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import logging
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlencode
 
@@ -18,7 +20,7 @@ from werkzeug.wrappers import Response
 from nbdist.board.asleep import Asleep, curve_of
 from nbdist.board.curve_names import Boards, curve_name
 from nbdist.board.feed import Feed
-from nbdist.board.patches import LOAD_SECONDS, board_arguments
+from nbdist.board.patches import LOAD_SECONDS, READ_SECONDS, board_arguments, read_on
 from nbdist.board.sources import shown_first
 from nbdist.store import RunDirectory
 
@@ -29,13 +31,22 @@ AWAKE_AT_FIRST = 4
 """Runs that a view reads before anyone asks for one of them."""
 
 _WAKING_SECONDS = 0.5  # of a request for something that a list cannot know of
+_QUIET = 0.1  # seconds without a request after which one is not expected at once
+_PATIENCE = 1.0  # seconds that pages which ask all the time can keep the rest from being read
+_PIECE_SECONDS = 0.1  # read at a time while no request waits; one may have to wait so long
 _LISTS = ("scalar/tags", "runs")
 # what asks for a curve by its name, or for nothing of a run
 _OF_SCALARS = ("scalar/", "runs", "tags", "component", "logs", "graph/", "profiler/")
 
+log = logging.getLogger("nbdist.board")
+
 
 class View:
-    """A WSGI application; threads may share it."""
+    """A WSGI application; threads may share it.
+
+    What is there is read for a moment before the first answer, and a thread reads the rest, while no request
+    waits: a page of millions of points comes up with the first of them, and asks for more as it always does.
+    """
 
     def __init__(self, runs: list[RunDirectory], public_path: str, feed: Feed) -> None:
         self._runs = runs
@@ -43,14 +54,20 @@ class View:
         self._api = public_path + "/api/"
         self._scalars = public_path + "/scalar"
         self._lock = threading.Lock()  # VisualDL's readers are made for one thread
+        self._asking = 0  # requests that wait for it, or have it
+        self._asked_last = 0.0
+        self._asked = threading.Condition()
+        self._reading: threading.Thread | None = None
         self._boards = [str(run.board) for run in runs]
         self._many = len(runs) > AWAKE_AT_FIRST
         self._awake = runs[:AWAKE_AT_FIRST]
         self._asleep = Asleep(runs[AWAKE_AT_FIRST:], self._name)
         self._advanced = 0.0
         self._read = Boards(named=self._boards)
-        self._advance()
+        fed = self._advance_all(READ_SECONDS)
         self._app: Any = visualdl_app.create_app(board_arguments(self._read, public_path))
+        self._read.behind |= not fed
+        self._read_on()
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         _speak_a_language_of_the_page(environ)
@@ -60,11 +77,52 @@ class View:
         if not path.startswith(self._api):
             return self._app(environ, start_response)  # type: ignore[no-any-return]
         asked = path[len(self._api) :]
-        with self._lock:
-            self._wake_for(asked, query.get("run", []), environ)
-            self._advance()
+        with self._waiting(), self._lock:
+            self._wake_for(asked, query.get("run", []))
+            if not self._read.behind:
+                self._advance()
             answer = self._listing if asked in _LISTS and self._many else self._app
-            return answer(environ, start_response)
+            said = answer(environ, start_response)
+            self._read_on()
+            return said
+
+    @contextlib.contextmanager
+    def _waiting(self) -> Iterator[None]:
+        """A request goes before what is read meanwhile."""
+        with self._asked:
+            self._asking += 1
+        try:
+            yield
+        finally:
+            with self._asked:
+                self._asking -= 1
+                self._asked_last = time.monotonic()
+                self._asked.notify()
+
+    def _read_on(self) -> None:
+        """Have the rest read, where there is one; with the lock held, or before anyone could ask."""
+        if self._read.behind and self._reading is None:
+            self._reading = threading.Thread(target=self._read_the_rest, name="read on", daemon=True)
+            self._reading.start()
+
+    def _read_the_rest(self) -> None:
+        try:
+            while self._read_a_piece():
+                pass
+        except Exception:
+            # the next request tries again, and answers with what it is told
+            log.exception("what is left of %s is not read", ", ".join(run.run_id for run in self._runs))
+            self._read.behind, self._reading = False, None
+
+    def _read_a_piece(self) -> bool:
+        """Whether there is more."""
+        self._wait_for_quiet()
+        with self._lock:
+            fed = self._advance_all(_PIECE_SECONDS)
+            self._read.behind = not (read_on(self._read, _PIECE_SECONDS) and fed)
+            if not self._read.behind:
+                self._reading = None
+            return self._read.behind
 
     def _first_page(self) -> str:
         """The page with some curves ticked; the others are in its list.
@@ -85,7 +143,17 @@ class View:
     def _name(self, run: RunDirectory) -> str:
         return curve_name(str(run.board), self._boards)
 
-    def _wake_for(self, asked: str, curves: list[str], environ: WSGIEnvironment) -> None:
+    def _wait_for_quiet(self) -> None:
+        """The requests of a page come together, some of them one after another."""
+        end = time.monotonic() + _PATIENCE
+        with self._asked:
+            while (now := time.monotonic()) < end:
+                left = end if self._asking else min(end, self._asked_last + _QUIET)
+                if left <= now:
+                    return
+                self._asked.wait(left - now)
+
+    def _wake_for(self, asked: str, curves: list[str]) -> None:
         """Let VisualDL know of the runs whose curves are asked for."""
         before = len(self._asleep)
         for curve in curves:
@@ -97,32 +165,36 @@ class View:
                 self._wake(self._asleep.wake_one())
         if len(self._asleep) < before:
             # it looks a curve up by its name before it reads what is new
-            run_wsgi_app(
-                self._app, {**environ, "PATH_INFO": f"{self._api}component_tabs", "QUERY_STRING": ""}
-            )
+            fed = not self._read.behind
+            self._read.behind = not (read_on(self._read, READ_SECONDS) and fed)
 
     def _wake(self, run: RunDirectory | None) -> None:
         if run is not None:
             self._awake.append(run)
-            self._advance_run(run)
+            self._read.behind |= not self._advance_run(run, READ_SECONDS)
 
     def _advance(self) -> None:
         now = time.monotonic()
         # the requests of one page come together
         if now - self._advanced >= LOAD_SECONDS:
-            for run in self._awake:
-                self._advance_run(run)
+            self._read.behind = not self._advance_all(READ_SECONDS)
             self._advanced = time.monotonic()
 
-    def _advance_run(self, run: RunDirectory) -> None:
-        self._feed.advance(run)
+    def _advance_all(self, seconds: float) -> bool:
+        """Whether all that the runs have logged was taken."""
+        whole = [self._advance_run(run, seconds / len(self._awake)) for run in self._awake]
+        return all(whole)
+
+    def _advance_run(self, run: RunDirectory, seconds: float) -> bool:
+        whole = self._feed.advance(run, seconds)
         if not self._many:
             self._read.add(str(run.board))
-            return
+            return whole
         # of many runs the whole and rank 0 are read: the other ranks are there when a run is looked at alone
         for name in shown_first(run):
             if not name.startswith(("min", "max")):
                 self._read.add(str(run.board / name))
+        return whole
 
     def _listing(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """VisualDL's own list, and behind it the runs that sleep."""

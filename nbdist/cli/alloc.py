@@ -9,6 +9,7 @@ from nbdist import runner
 from nbdist.cli.exits import INTERRUPTED
 from nbdist.cli.terminal import in_a_shell, note
 from nbdist.errors import UsageMistake
+from nbdist.panel.ansi import harmless
 
 ALLOC_USAGE = "nbdist alloc [options], nbdist alloc [--json] or nbdist alloc off [JOB]"
 ALLOC_HELP = """\
@@ -62,7 +63,7 @@ def _do(asked: runner.Wanted) -> None:
 def _show() -> None:
     there = runner.describe_allocations()
     for line in there:
-        print(in_a_shell(line))
+        print(harmless(in_a_shell(line)))
     if not there:
         note(f"no nodes are kept: {_EXAMPLE}")
 
@@ -70,7 +71,7 @@ def _show() -> None:
 def _give_back(job: str) -> int:
     released = runner.release_allocations(job, by="nbdist alloc off")
     for line in released:
-        print(line)
+        print(harmless(line))
     theirs = [one.job for one in runner.held_allocations()]
     for other in theirs:
         note(f"allocation {other} is a notebook's, and ends with it: nbdist alloc off {other}  ends it now")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import nbdist
 from nbdist.cli import alloc, boards, exporting, looking, running, stacks
 from nbdist.cli import doctor as doctors
-from nbdist.cli.exits import INTERRUPTED, OUTPUT_CLOSED, USAGE
+from nbdist.cli.exits import OUTPUT_CLOSED, USAGE
 from nbdist.cli.terminal import complain, discard_output
 from nbdist.errors import NbdistError, UsageMistake
 
@@ -92,7 +92,7 @@ COMMANDS = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; its exit code."""
+    """Run one command; its exit code. Raises KeyboardInterrupt."""
     if sys.platform == "win32":
         complain("nbdist needs Linux or macOS: on Windows, run it inside WSL")
         return 1
@@ -109,8 +109,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except NbdistError as error:
         complain(str(error))
         return 1
-    except KeyboardInterrupt:
-        return INTERRUPTED
     except BrokenPipeError:
         discard_output()
         return OUTPUT_CLOSED

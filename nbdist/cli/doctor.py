@@ -9,6 +9,7 @@ from nbdist import config
 from nbdist.cli.terminal import in_a_shell, note
 from nbdist.errors import UsageMistake
 from nbdist.options import LineParser
+from nbdist.panel.ansi import harmless
 
 DOCTOR_USAGE = "nbdist doctor [--smoke] [--fix] [--json] [--on slurm|ray [--nodes N] [--slurm KEY=VALUE,…]]"
 DOCTOR_HELP = """\
@@ -47,7 +48,7 @@ def doctor(words: Sequence[str]) -> int:
             note(line)
         report = examine() if done and not asked.smoke else report
     if asked.json:
-        print(json.dumps(report.to_dict(), indent=1, ensure_ascii=False))
+        print(harmless(json.dumps(report.to_dict(), indent=1, ensure_ascii=False)))
     else:
         print(in_a_shell(report_text(report, config.language())))
     return 0 if report.healthy else 1

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from nbdist import runner
 from nbdist.options import LineParser
+from nbdist.panel.ansi import harmless
 
 EXPORT_USAGE = "nbdist export [RUN] [--to DIR]"
 EXPORT_HELP = """\
@@ -23,5 +24,5 @@ def export(words: Sequence[str]) -> int:
     asked = parser.parse_args(words)
     handle = runner.attach(asked.run)
     exported = runner.export(handle, Path(asked.to or handle.run.label))
-    print("\n".join(runner.export_text(exported)))
+    print(harmless("\n".join(runner.export_text(exported))))
     return 0

@@ -6,6 +6,7 @@ import json
 import sys
 import time
 from collections.abc import Sequence
+from itertools import islice
 
 from nbdist import config, runner
 from nbdist.cli.terminal import complain, in_a_shell, note
@@ -23,9 +24,12 @@ from nbdist.panel import (
     stopped_text,
     watch_status,
 )
+from nbdist.panel.ansi import harmless
 from nbdist.panel.columns import cut
 from nbdist.panel.labels import phrase
 from nbdist.panel.view import RunView
+
+_LINES = 4096  # that are written at once
 
 STATUS_USAGE = "nbdist status [RUN ...] [--watch | --json]"
 STATUS_HELP = """\
@@ -71,8 +75,8 @@ def status(words: Sequence[str]) -> int:
         return 0
     text = status_text(views, config.language())
     print(text if views else in_a_shell(text))
-    for line in runner.describe_allocations():
-        print(in_a_shell(line))
+    for line in (*runner.describe_refused(), *runner.describe_allocations()):
+        print(harmless(in_a_shell(line)))
     return 0
 
 
@@ -131,8 +135,9 @@ def logs(words: Sequence[str]) -> int:
     count = handle.run.spec.world_size
     for rank in ranks:
         prefix = rank_prefix(rank, count) if prefixed else ""
-        for line in runner.matching_lines(handle, rank, pattern, asked.tail):
-            sys.stdout.write(f"{prefix}{line}\n")
+        found = (f"{prefix}{line}\n" for line in runner.matching_lines(handle, rank, pattern, asked.tail))
+        while text := "".join(islice(found, _LINES)):
+            sys.stdout.write(harmless(text))
     sys.stdout.flush()
     return 0
 

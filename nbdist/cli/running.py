@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import signal
 import sys
 from collections.abc import Collection, Sequence
@@ -13,7 +14,7 @@ from nbdist.cli.exits import INTERRUPTED, OUTPUT_CLOSED, exit_code
 from nbdist.cli.terminal import Output, note, report
 from nbdist.errors import LaunchError, UnknownRun, UsageMistake
 from nbdist.model import Run, RunState
-from nbdist.options import LineParser, help_text, parse_words, split_program
+from nbdist.options import LineParser, Options, help_text, parse_words, split_program
 from nbdist.panel import (
     Terminal,
     UsageWatch,
@@ -25,6 +26,10 @@ from nbdist.panel import (
 )
 
 RUN_USAGE = "nbdist run [options] train.py [arguments] or nbdist run [options] -m package.module [arguments]"
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_PRUNING = 0.5
+"""Seconds for old runs, of a command that may end at once."""
+
 # what a terminal has no use for
 _LEFT_OUT = ("args", "panel", "warm")
 
@@ -54,30 +59,82 @@ def own_words(words: Sequence[str]) -> list[str]:
 def run(words: Sequence[str]) -> int:
     own, program = split_program(words)
     options = parse_words(own)
-    show_ranks = options.show_ranks
     if options.args:
         raise UsageMistake("--args: arguments stand behind the script: write  nbdist run train.py --lr 0.1")
-    stopper = _Stopper()
-    stopper.listen()
+    with runner.Interrupts(_why, _SIGNALS, raises=False) as interrupts:
+        try:
+            return _run(options, own, program, interrupts)
+        except KeyboardInterrupt:
+            return _code(interrupts)
+
+
+def _run(options: Options, own: Sequence[str], program: Sequence[str], interrupts: runner.Interrupts) -> int:
     plan = runner.plan_script(options, program, cwd=os.getcwd())
-    if (code := stopper.code()) is not None:
-        return code
     warnings = runner.check_program(plan, language=config.language()) if options.check else ()
     limits = runner.keeping()
-    handle = runner.start(plan)
-    pruned = runner.prune(runner.store(), limits)
-    for said in (*warnings, *plan.notes, *filter(None, [pruned, handle.placed])):
-        note(str(said))
+    interrupts.begin()
+    handle = runner.start(plan, interrupted=interrupts.came)
+    interrupts.stop(handle)
+    runner.pruner.begin(runner.store(), limits, most=_PRUNING)
+    there = _command_there(plan.token, own, program) if plan.token else ""
+    for said in filter(None, (*warnings, *plan.notes, there, handle.placed)):
+        note(said)
     if options.detach:
-        print(handle.run_id)
-        note(f"{handle.run.label} runs by itself; nbdist status shows it")
-        return 0
-    stopper.stops(handle)
-    ended = _watch(handle, Output(stopper.output_closed), show_ranks)
-    runner.collect_supervisors()
-    if ended.state is RunState.CANCELLED and (code := stopper.code()) is not None:
-        return code
+        return _leave(handle, interrupts)
+    code = _follow(handle, interrupts, options.show_ranks)
+    _say_what_was_removed()
+    return code
+
+
+def _leave(handle: runner.RunHandle, interrupts: runner.Interrupts) -> int:
+    """Let the run go on by itself."""
+    print(handle.run_id, flush=True)
+    _say_what_was_removed()
+    if interrupts.came():
+        note(f"{handle.run.label} is stopped")
+        return _code(interrupts)
+    note(f"{handle.run.label} runs by itself; nbdist status shows it")
+    return 0
+
+
+def _follow(
+    handle: runner.RunHandle, interrupts: runner.Interrupts, show_ranks: Collection[int] | None
+) -> int:
+    """Show the run until it ends. An output whose reader has gone stops it, too."""
+    closed: list[int] = []
+
+    def output_closed(error: OSError) -> None:
+        if interrupts.came():
+            return  # Ctrl-C ends the reader, too: no reason to hasten the run
+        closed.append(OUTPUT_CLOSED if isinstance(error, BrokenPipeError) else 1)
+        # a run whose directory was deleted is stopped by its supervisor
+        with contextlib.suppress(UnknownRun):
+            runner.request_stop_of(handle, f"what it wrote could not be shown: {error.strerror}")
+
+    ended = _watch(handle, Output(output_closed), show_ranks)
+    if ended.state is RunState.CANCELLED and (interrupts.came() or closed):
+        return _code(interrupts) if interrupts.came() else closed[0]
     return exit_code(ended, handle.directory)
+
+
+def _command_there(token: str, own: Sequence[str], program: Sequence[str]) -> str:
+    # before the command, where other users of a machine do not see it
+    command = shlex.join([*runner.words_of_node_1(own), *program])
+    return f"on a machine with another home directory:  {runner.TOKEN}={token} nbdist run {command}"
+
+
+def _say_what_was_removed() -> None:
+    if (pruned := runner.pruner.removed(wait=2 * _PRUNING)) is not None:
+        note(str(pruned))
+
+
+def _why(number: signal.Signals) -> str:
+    return "interrupted" if number is signal.SIGINT else f"nbdist run got {number.name}"
+
+
+def _code(interrupts: runner.Interrupts) -> int:
+    """The exit code of what has stopped the run."""
+    return 128 + (interrupts.latest or signal.SIGINT)
 
 
 def attach(words: Sequence[str]) -> int:
@@ -113,52 +170,6 @@ def _watch(handle: runner.RunHandle, output: Output, show_ranks: Collection[int]
     if ended.state is not RunState.SUCCEEDED:
         report(run_report(ended, handle.directory, language))
     return ended
-
-
-class _Stopper:
-    """Turns signals, and an output that nobody reads, into requests to stop the run.
-
-    A second signal hastens the end.
-    """
-
-    def __init__(self) -> None:
-        self._code: int | None = None
-        self._handle: runner.RunHandle | None = None
-        self._reason = ""
-
-    def listen(self) -> None:
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            # nohup and the & of a shell's script ignore some on purpose
-            if signal.getsignal(number) is not signal.SIG_IGN:
-                signal.signal(number, lambda received, _: self._signalled(signal.Signals(received)))
-
-    def code(self) -> int | None:
-        """The exit code of what asked for the stop; None when nothing did."""
-        return self._code
-
-    def stops(self, handle: runner.RunHandle) -> None:
-        """From here on there is a run to stop; what came before is made up for."""
-        self._handle = handle
-        if self._code is not None:
-            self._ask()
-
-    def output_closed(self, error: OSError) -> None:
-        if self._code is not None:
-            return  # Ctrl-C ends the reader, too: no reason to hasten the run
-        self._code = OUTPUT_CLOSED if isinstance(error, BrokenPipeError) else 1
-        self._reason = f"what it wrote could not be shown: {error.strerror}"
-        self._ask()
-
-    def _signalled(self, number: signal.Signals) -> None:
-        self._code = 128 + number
-        self._reason = "interrupted" if number is signal.SIGINT else f"nbdist run got {number.name}"
-        self._ask()
-
-    def _ask(self) -> None:
-        if self._handle is not None:
-            # a run whose directory was deleted is stopped by its supervisor
-            with contextlib.suppress(UnknownRun):
-                runner.request_stop_of(self._handle, self._reason)
 
 
 def _raise(error: OSError) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from nbdist import config, runner
 from nbdist.options import LineParser
 from nbdist.panel import Terminal
+from nbdist.panel.ansi import harmless
 
 STACKS_USAGE = "nbdist stacks [RUN] [--threads] [--native] [--json]"
 STACKS_HELP = """\
@@ -46,9 +47,9 @@ def stacks(words: Sequence[str]) -> int:
     else:
         terminal = Terminal(sys.stdout)
         paint = terminal.paint if sys.stdout.isatty() else lambda text, _: text
-        print(stacks_text(report, language, all_threads=asked.threads, paint=paint))
+        print(harmless(stacks_text(report, language, all_threads=asked.threads, paint=paint)))
         for rank, text in native.items():
-            print(f"\n[{rank}] {text.rstrip()}")
+            print(harmless(f"\n[{rank}] {text.rstrip()}"))
     return 1 if report.problem else 0
 
 

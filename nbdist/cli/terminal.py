@@ -7,6 +7,8 @@ import os
 import sys
 from collections.abc import Callable
 
+from nbdist.panel.ansi import harmless
+
 # as messages are written for a notebook, and what a shell calls the same
 _IN_A_SHELL = (
     ("%%distributed -n 2", "nbdist run -n 2 train.py"),
@@ -45,7 +47,7 @@ def report(text: str) -> None:
 def _to_stderr(text: str) -> None:
     # a terminal that has gone takes nothing more, and there is nobody to tell
     with contextlib.suppress(OSError):
-        print(text, file=sys.stderr, flush=True)
+        print(harmless(text), file=sys.stderr, flush=True)
 
 
 class Output:

@@ -7,6 +7,8 @@ import os
 import pwd
 from pathlib import Path
 
+from nbdist.privacy import masked_words
+
 _LONG = 40
 
 
@@ -21,9 +23,11 @@ def describe_holder(pid: int, root: Path = Path("/proc")) -> str:
                 return f"run {entry.partition(b'=')[2].decode()} (pid {pid})"
     user, command = "", ""
     with contextlib.suppress(OSError):
-        words = (place / "cmdline").read_bytes().split(b"\0")
-        command = " ".join(os.path.basename(word.decode(errors="replace")) for word in words[:3]).strip()
+        words = [word.decode(errors="replace") for word in (place / "cmdline").read_bytes().split(b"\0")]
+        command = " ".join(map(os.path.basename, masked_words(words[:3]))).strip()
     with contextlib.suppress(OSError, KeyError):
         user = pwd.getpwuid(os.stat(place).st_uid).pw_name
     who = f"pid {pid}, user {user}" if user else f"pid {pid}"
-    return f"{command[:_LONG]} ({who})" if command else who
+    # any user names a process as they like, for a terminal to act on
+    shown = "".join(each if each.isprintable() else "?" for each in command[:_LONG])
+    return f"{shown} ({who})" if shown else who

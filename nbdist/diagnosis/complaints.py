@@ -80,7 +80,19 @@ def _of_report(report: ErrorReport, log: Sequence[str]) -> Complaint:
         said = _in_log(log[-_NEAR_THE_END:] if leaving else log, but=chain)
         if said is not None:
             return Complaint(root=said.root, outer=outer, signature=said.signature, found=said.found)
+    if complaint.signature is None or complaint.role is not Role.CAUSE:
+        return _of_workers(report, outer) or complaint
     return complaint
+
+
+def _of_workers(report: ErrorReport, outer: Raised) -> Complaint | None:
+    """What torch says of a DataLoader worker that a signal has ended, unless it sees less of that."""
+    for pid, code in report.workers:
+        name = signal.strsignal(-code) if code < 0 else None
+        known = match(f"DataLoader worker (pid {pid}) is killed by signal: {name}") if name else None
+        if known is not None:
+            return Complaint(root=outer, outer=outer, signature=known[0], found=known[1])
+    return None
 
 
 def _in_log(log: Sequence[str], but: Sequence[Raised] = ()) -> Complaint | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nbdist.diagnosis.failure import Failure, Group, end_of_log, first_failure, names
+from nbdist.diagnosis.failure import OF_DISKS, Failure, Group, end_of_log, first_failure, names
 from nbdist.diagnosis.hints import Hint
 from nbdist.model import Run
 from nbdist.store import RunDirectory
@@ -56,6 +56,8 @@ def diagnose(run: Run, directory: RunDirectory) -> Diagnosis | None:
 
 def _notes(failure: Failure, run: Run, directory: RunDirectory) -> list[Note]:
     notes = [_last_line(rank, run, directory) for rank in failure.absent]
+    if failure.full and (failure.hint is None or failure.hint.signature not in OF_DISKS):
+        notes.append(_full(failure))
     for rank in failure.early_exits:
         early = run.ranks[rank]
         before = failure.time - (early.finished or early.exited or failure.time)
@@ -68,6 +70,13 @@ def _notes(failure: Failure, run: Run, directory: RunDirectory) -> list[Note]:
             )
         )
     return notes
+
+
+def _full(failure: Failure) -> Note:
+    return Note(
+        en=f"{failure.full} was full when rank {failure.rank} ended: its log may lack its last lines",
+        zh=f"rank {failure.rank} 结束时 {failure.full} 已满，它的日志可能缺少最后几行",
+    )
 
 
 def _last_line(rank: int, run: Run, directory: RunDirectory) -> Note:

@@ -18,16 +18,24 @@ _MEANINGS = {
     signal.SIGINT: ("interrupted", "被中断"),
 }
 _NO_MEMORY = ("killed for want of memory", "系统内存不足,被强制结束")
+_OVER_LIMIT = ("out of its memory limit of {size}", "超出其 {size} 的内存限制,被强制结束")
 _REACHED = ("; it had reached {size}", ",当时已用 {size}")
 _PARENTHESES = (" ({})", "({})")
 
 
 def describe_exit(
-    code: int, *, oom: bool = False, ended: bool = False, memory: int = 0, language: str = "en"
+    code: int,
+    *,
+    oom: bool = False,
+    ended: bool = False,
+    memory: int = 0,
+    limit: int = 0,
+    language: str = "en",
 ) -> str:
     """``exit 1``, or for a negative code the signal: ``SIGSEGV (invalid memory access …)``.
 
     ``oom`` says that the out-of-memory killer was seen at work, ``ended`` that nbdist ended the rank.
+    ``limit`` is the memory limit, in bytes, that it was killed for (0: for none).
     ``memory`` is the most that it had held, in bytes (0: unknown), which SIGKILL makes interesting.
     """
     zh = language == "zh"
@@ -35,7 +43,7 @@ def describe_exit(
         return f"由 nbdist 结束({_name(code)})" if zh else f"ended by nbdist ({_name(code)})"
     if code >= 0:
         return f"退出码 {code}" if zh else f"exit {code}"
-    meaning = _meaning(code, oom=oom)[zh]
+    meaning = _OVER_LIMIT[zh].format(size=_size(limit)) if limit else _meaning(code, oom=oom)[zh]
     if code == -signal.SIGKILL and memory:
         meaning += _REACHED[zh].format(size=_size(memory))
     return _name(code) + (_PARENTHESES[zh].format(meaning) if meaning else "")

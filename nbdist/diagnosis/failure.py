@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from tempfile import gettempdir
 
 from nbdist.diagnosis.exits import describe_exit
 from nbdist.diagnosis.hints import Hint
+from nbdist.diagnosis.sources import Sources
 from nbdist.model import Rank, RankState, Run
 from nbdist.store import (
     ErrorFrame,
@@ -36,6 +39,17 @@ _PLAIN_TIMEOUTS = frozenset(
     {"gloo-timeout", "paddle-gloo-timeout", "nccl-timeout", "nccl-heartbeat", "store-wait-timeout"}
 )
 _MEETING = "gloo-connect"
+_WITHOUT_A_WORD = "exit-without-error"
+_OF_SHARED_MEMORY = frozenset(
+    {"shared-memory-full", "loader-worker-shm", "paddle-loader-shm", "exit-bus-error"}
+)
+OF_DISKS = frozenset({"disk-full", "exit-disk-full"}) | _OF_SHARED_MEMORY
+_OTHER_HOME = (
+    "; the runs are there, too: NBDIST_HOME=/another/disk",
+    "；运行记录也在其中：可设 NBDIST_HOME=/另一个磁盘",
+)
+# as Python ends an OSError's message
+_PATH = re.compile(r": '([^']+)'")
 
 
 SAME_ERROR = "the same error"
@@ -57,10 +71,9 @@ class Failure:
 
     ``report`` is the exception where one left the program, ``frames`` its frames; ``tail`` the last
     lines of the log where none did. ``complaint`` is the cause in what the rank said, ``hint`` what is
-    known about it. ``cell`` is the program's path, ``script`` its name where it is a file of the
-    user's and no cell. ``early_exits`` are ranks that ended well before this one complained of them,
-    ``absent`` those that did not come to what it waited in. ``groups`` is what is to be said of the
-    others.
+    known about it. ``sources`` tells the user's files from libraries. ``full`` is the disk that was full when
+    it failed. ``early_exits`` are ranks that ended well before this one complained of them, ``absent`` those
+    that did not come to what it waited in. ``groups`` is what is to be said of the others.
     """
 
     rank: int
@@ -69,10 +82,11 @@ class Failure:
     report: ErrorReport | None
     tail: tuple[str, ...]
     others: tuple[int, ...]
-    cell: str
-    script: str = ""
+    sources: Sources
     oom: bool = False
     memory: int = 0
+    limit: int = 0
+    full: str = ""
     complaint: Complaint | None = None
     hint: Hint | None = None
     early_exits: tuple[int, ...] = ()
@@ -88,12 +102,21 @@ class Failure:
 
     @property
     def line(self) -> int | None:
-        """The innermost line of the cell in the cause's traceback, else in that of what left it."""
+        """The innermost line of the program in the cause's traceback, else in that of what left it."""
+        frame = self._innermost(self.sources.is_program)
+        return None if frame is None else frame.line
+
+    @property
+    def place(self) -> ErrorFrame | None:
+        """The innermost frame in the program or in a module of the user's, of the same tracebacks."""
+        return self._innermost(self.sources.is_own)
+
+    def _innermost(self, wanted: Callable[[str], bool]) -> ErrorFrame | None:
         outer = self.report.frames if self.report is not None else ()
         for frames in (self.frames, outer):
-            lines = [frame.line for frame in frames if frame.file == self.cell]
-            if lines:
-                return lines[-1]
+            own = [frame for frame in frames if wanted(frame.file)]
+            if own:
+                return own[-1]
         return None
 
     @property
@@ -123,7 +146,10 @@ def first_failure(run: Run, directory: RunDirectory) -> Failure | None:
     if first.secondary:
         first = replace(first, early_exits=_early_exits(first, run))
         first = replace(first, absent=_absent(first, run))
-    return replace(first, hint=_hint(first, run), groups=_groups(first, failures, run))
+    hint = _hint(first, run)
+    if hint is not None and hint.signature in OF_DISKS:
+        hint = _with_disks(hint, first, run, directory)
+    return replace(first, hint=hint, groups=_groups(first, failures, run))
 
 
 def _failed(rank: Rank) -> bool:
@@ -143,33 +169,30 @@ def _failure(rank: Rank, run: Run, directory: RunDirectory) -> Failure:
 
     report = read_error(directory.rank(rank.rank, run.attempt).error)
     tail = end_of_log(rank.rank, run, directory)
+    sources = Sources.of(run, directory)
     return Failure(
         rank=rank.rank,
         code=rank.code,
         oom=rank.oom,
         memory=rank.memory,
+        limit=rank.limit,
+        full=", ".join(report.full) if report is not None and report.full else rank.full,
         time=report.time if report else rank.errored or rank.exited or 0.0,
         report=report,
-        complaint=_with_source(complaint_of(report, tail, rank.code), run.spec.program, directory),
+        complaint=_with_source(complaint_of(report, tail, rank.code), sources),
         tail=tuple(tail[-_TAIL_LINES:]),
         others=(),
-        cell=run.spec.program,
-        script="" if directory.is_cell(run.spec.program) else os.path.basename(run.spec.program),
+        sources=sources,
     )
 
 
-def _with_source(complaint: Complaint | None, cell: str, directory: RunDirectory) -> Complaint | None:
-    """The complaint with the cell's source in its frames: a signal's stack has only numbers."""
-    if complaint is None or all(frame.source for frame in complaint.root.frames if frame.file == cell):
-        return complaint
-    try:
-        path = directory.program(cell)
-        source = path.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return complaint
+def _with_source(complaint: Complaint | None, sources: Sources) -> Complaint | None:
+    """The complaint with the source in the user's frames: a signal's stack has only numbers."""
+    if complaint is None:
+        return None
     frames = tuple(
-        replace(frame, source=source[frame.line - 1].strip())
-        if frame.file == cell and not frame.source and 0 < frame.line <= len(source)
+        replace(frame, source=sources.line(frame.file, frame.line))
+        if not frame.source and sources.is_own(frame.file)
         else frame
         for frame in complaint.root.frames
     )
@@ -233,8 +256,39 @@ def _hint(first: Failure, run: Run) -> Hint | None:
         return Hint.of(complaint.signature, complaint.found.groupdict())
     if first.code is None or (complaint is not None and complaint.root.text):
         return None
-    found = match(describe_exit(first.code, oom=first.oom), Source.EXIT)
-    return Hint.of(found[0], found[1].groupdict()) if found is not None else None
+    found = match(describe_exit(first.code, oom=first.oom, limit=first.limit), Source.EXIT)
+    if found is None:
+        return None
+    if found[0].name == _WITHOUT_A_WORD:
+        if first.full:
+            return Hint.of(named("exit-disk-full"), {"disk": first.full})
+        if run.ranks[first.rank].errored is not None:
+            return Hint.of(named("exit-report-lost"), {})
+    return Hint.of(found[0], found[1].groupdict())
+
+
+def _with_disks(hint: Hint, first: Failure, run: Run, directory: RunDirectory) -> Hint:
+    """The hint with which disk is full, where the ranks ran here: of those that they may write to."""
+    from nbdist.devices.disks import SHARED_MEMORY, disks
+    from nbdist.diagnosis.signatures import named
+
+    if hint.signature == "disk-full" and first.full == SHARED_MEMORY:
+        hint = Hint.of(named("shared-memory-full"), {})
+    if run.spec.engine or run.spec.nodes > 1 or run.supervisor_host != os.uname().nodename:
+        return hint
+    message = first.complaint.root.message if first.complaint is not None else ""
+    own = [path for path in _PATH.findall(message) if os.path.isabs(path)]
+    own += [first.full] if first.full else []
+    own += [SHARED_MEMORY] if hint.signature in _OF_SHARED_MEMORY else [str(directory.path), run.spec.cwd]
+    known = disks([*own, str(directory.path), SHARED_MEMORY, gettempdir()])
+    full = [disk for disk in known if disk.full]
+    # once there is room again: the one that is likeliest
+    shown = full or known[:1]
+    return hint.known_here(
+        "; ".join(f"{disk.mount} now has {disk.room()}" for disk in shown),
+        "；".join(f"{disk.mount} 现在{disk.room('zh')}" for disk in shown),
+        *(_OTHER_HOME if any(disk.holds(directory.path) for disk in full) else ()),
+    )
 
 
 def _groups(first: Failure, failures: Sequence[Failure], run: Run) -> tuple[Group, ...]:
@@ -252,8 +306,10 @@ def _groups(first: Failure, failures: Sequence[Failure], run: Run) -> tuple[Grou
         how = how_zh = ""
         # after an exception, exit 1 says nothing new
         if rank.code is not None and not (kind and rank.code == 1):
-            how = describe_exit(rank.code, oom=rank.oom, ended=ended)
-            how_zh = describe_exit(rank.code, oom=rank.oom, ended=ended, language="zh")
+            how, how_zh = (
+                describe_exit(rank.code, oom=rank.oom, ended=ended, limit=rank.limit, language=language)
+                for language in ("en", "zh")
+            )
         groups.setdefault((kind, how, how_zh), []).append(rank.rank)
     return tuple(
         Group(ranks=tuple(ranks), kind=kind, exit=how, exit_zh=how_zh)

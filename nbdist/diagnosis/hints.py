@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,6 +36,16 @@ class Hint:
             fix_en=signature.fix.format_map(said),
             cause_zh=signature.cause_zh.format_map(said_zh),
             fix_zh=signature.fix_zh.format_map(said_zh),
+        )
+
+    def known_here(self, en: str, zh: str, fix_en: str = "", fix_zh: str = "") -> Hint:
+        """The hint with what is known of this machine behind the cause, and more that helps."""
+        return replace(
+            self,
+            cause_en=f"{self.cause_en}: {en}",
+            cause_zh=f"{self.cause_zh}：{zh}",
+            fix_en=self.fix_en + fix_en,
+            fix_zh=self.fix_zh + fix_zh,
         )
 
     def text(self, language: str = "en") -> str:

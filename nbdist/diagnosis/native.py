@@ -25,7 +25,9 @@ _CALL = re.compile(r'^  File "(?P<file>[^"]+)", line (?P<line>\d+) in (?P<functi
 _RUNTIME = re.compile(
     r"^(?:OMP: Error #\d+: .+|libgomp: .+|\S*: .+: Assertion `.+' failed\.|free\(\): .+|malloc\(\): .+"
     r"|double free or corruption.*|corrupted .+|munmap_chunk\(\): .+|\*\*\* stack smashing detected.*"
-    r"|ERROR: Unexpected (?:BUS|bus) error encountered in .+)$"
+    r"|ERROR: Unexpected (?:BUS|bus) error encountered in .+"
+    r"|Fatal Python error: \w+: .+|nbdist: rank \d+ could not be started: .+"
+    r"|\S.*: (?:No space left on device|Disk quota exceeded|Too many open files))$"
 )
 _RANK = re.compile(r"^\[rank\d+\]:? ?")
 _MESSAGE_LINES = 12

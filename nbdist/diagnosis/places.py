@@ -1,4 +1,4 @@
-"""What a stack says about where a rank is: a line of the program, and the call that it is in there.
+"""What a stack says about where a rank is: a line of the user's, and the call that it is in there.
 
 The stacks hold Python's frames alone. Of a call into native code (``time.sleep``, ``lock.acquire``) the
 line of the program says which it is.
@@ -9,10 +9,10 @@ from __future__ import annotations
 import ast
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from nbdist.store import RunDirectory
+from nbdist.diagnosis.sources import Sources
 from nbdist.store.stacks import Call
 
 _SEP = os.sep
@@ -37,69 +37,23 @@ _PENDING = frozenset({"dist", "distributed", "pg", "work", "works", "task", "han
 _BLOCKING = frozenset(
     {"sleep", "acquire", "wait", "join", "get", "put", "recv", "accept", "select", "poll", "read"}
 ) | {"item", "synchronize"}
-_LIMIT = 1 << 21
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """``line`` of the program, where the stack comes through it, and ``what`` is called there ("" when
-    that is not known). ``waits`` says that the rank waits for other ranks, ``loads`` for its own DataLoader.
-    ``built_in``: the call is in native code, which has no frame. ``on_device``: it waits for its device,
-    which waits for those of the others."""
+    """``line`` of the user's ``file`` ("" for the program), where the stack leaves the user's code, and
+    ``what`` is called there ("" when that is not known). ``waits`` says that the rank waits for other ranks,
+    ``loads`` for its own DataLoader. ``built_in``: the call is in native code, which has no frame.
+    ``on_device``: it waits for its device, which waits for those of the others.
+    """
 
     line: int | None = None
+    file: str = ""
     what: str = ""
     waits: bool = False
     loads: bool = False
     built_in: bool = False
     on_device: bool = False
-
-
-class Sources:
-    """The files that stacks go through: the program of a run, and libraries."""
-
-    def __init__(self, program: str, directory: RunDirectory) -> None:
-        self._program = program
-        self._path = directory.program(program)
-
-    def is_own(self, file: str) -> bool:
-        return file == self._program
-
-    def line(self, file: str, number: int) -> str:
-        """The source of a line without its indent; empty where it cannot be read."""
-        lines = self._lines(file)
-        return lines[number - 1].strip() if 0 < number <= len(lines) else ""
-
-    def text(self) -> str:
-        """The program."""
-        return "\n".join(self._lines(self._program))
-
-    def entry(self, calls: Sequence[Call]) -> Call:
-        """Of calls within libraries, innermost first, the one that the program has made."""
-        named = (call for call in reversed(calls) if call.function not in _WRAPPERS)
-        return next(named, calls[-1])
-
-    def package(self, file: str) -> str:
-        """``torch/distributed`` of a file in site-packages, else its name."""
-        _, found, inside = file.rpartition(f"{_SEP}site-packages{_SEP}")
-        if not found:
-            return os.path.basename(file)
-        folders = inside.split(_SEP)[:-1]
-        return "/".join(folders[:2]) or inside
-
-    def _lines(self, file: str) -> tuple[str, ...]:
-        path = str(self._path) if file == self._program else file
-        try:
-            return _read(path, os.stat(path).st_mtime_ns)
-        except OSError:
-            return ()
-
-
-@lru_cache(maxsize=64)
-def _read(path: str, _written: int) -> tuple[str, ...]:
-    """The lines of a file as it was when it was written last. Raises OSError."""
-    with open(path, encoding="utf-8", errors="replace") as file:
-        return tuple(file.read(_LIMIT).split("\n"))
 
 
 def place_of(calls: Sequence[Call], sources: Sources) -> Place:
@@ -108,12 +62,19 @@ def place_of(calls: Sequence[Call], sources: Sources) -> Place:
         return Place()
     at = next((number for number, call in enumerate(calls) if sources.is_own(call.file)), None)
     inside = calls[:at]
-    line = calls[at].line if at is not None else None
-    if not inside:
-        assert line is not None, "what is not a library's is the program's"
-        what = call_on_line(sources.text(), line)
-        return Place(line=line, what=what, waits=_is_wait(what), built_in=bool(what))
-    entry = sources.entry(inside)
+    if at is None:
+        return _within(inside, sources, "", None)
+    own = calls[at]
+    file = "" if sources.is_program(own.file) else sources.name(own.file)
+    if inside:
+        return replace(_within(inside, sources, sources.text(own.file), own.line), file=file)
+    what = call_on_line(sources.text(own.file), own.line)
+    return Place(line=own.line, file=file, what=what, waits=_is_wait(what), built_in=bool(what))
+
+
+def _within(inside: Sequence[Call], sources: Sources, text: str, line: int | None) -> Place:
+    """Where a thread is that has come to libraries from this line of a file with this ``text``."""
+    entry = entry_of(inside)
     if any(loader in call.file for loader in _LOADERS for call in inside):
         return Place(line=line, what="DataLoader", loads=True)
     if _in_package(inside[0]):
@@ -121,7 +82,22 @@ def place_of(calls: Sequence[Call], sources: Sources) -> Place:
         return Place(line=line, what=next(named, entry).function, waits=True)
     if inside[0].function in _BACKWARD or _is_paddle_backward(inside[0]):
         return Place(line=line, what="backward", waits=True)
-    return Place(line=line, what=_as_written(entry.function, line, sources))
+    return Place(line=line, what=_as_written(entry.function, line, text))
+
+
+def entry_of(calls: Sequence[Call]) -> Call:
+    """Of calls within libraries, innermost first, the one that the user's code has made."""
+    named = (call for call in reversed(calls) if call.function not in _WRAPPERS)
+    return next(named, calls[-1])
+
+
+def package_of(file: str) -> str:
+    """``torch/distributed`` of a file in site-packages, else its name."""
+    _, found, inside = file.rpartition(f"{_SEP}site-packages{_SEP}")
+    if not found:
+        return os.path.basename(file)
+    folders = inside.split(_SEP)[:-1]
+    return "/".join(folders[:2]) or inside
 
 
 def _is_wait(what: str) -> bool:
@@ -138,11 +114,11 @@ def _is_paddle_backward(call: Call) -> bool:
     return "backward" in call.function and any(part in call.file for part in _PADDLE_BACKWARD)
 
 
-def _as_written(function: str, line: int | None, sources: Sources) -> str:
-    """The name of a function of a library as the program has it: ``thread.join`` for ``join``."""
+def _as_written(function: str, line: int | None, text: str) -> str:
+    """The name of a function of a library as the user has it: ``thread.join`` for ``join``."""
     if line is None:
         return function
-    written = [name for name in _calls_on(sources.text(), line) if name.rpartition(".")[2] == function]
+    written = [name for name in _calls_on(text, line) if name.rpartition(".")[2] == function]
     return written[0] if len(set(written)) == 1 else function
 
 

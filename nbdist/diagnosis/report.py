@@ -15,13 +15,18 @@ from nbdist.store import ErrorFrame
 # torch's C++ stack, in the message of some exceptions
 _NATIVE_STACK = re.compile(r"\nException raised from .+", re.DOTALL)
 _SHOWN = 120
+_LONGEST_END = 4_000
+"""Characters of each end of an error's text: one may have a whole tensor in it."""
+# what many modules call their one exception
+_MODULES_OWN = frozenset({"error", "exception", "timeout", "empty", "full"})
 
 
 def failure_headline(failure: Failure, language: str = "en") -> str:
-    """``rank 1 failed first: ZeroDivisionError at line 9 of the cell``, or of ``train.py``."""
+    """``rank 1 failed first: ZeroDivisionError at line 9 of the cell``, or of ``pkg/models.py``."""
     if language == "zh":
         return _headline_zh(failure)
-    where = f" at line {failure.line} of {failure.script or 'the cell'}" if failure.line is not None else ""
+    at = failure.place
+    where = f" at line {at.line} of {failure.sources.name(at.file) or 'the cell'}" if at is not None else ""
     what = _kind(failure, language) + where
     late = names([failure.rank])
     if failure.early_exits:
@@ -32,7 +37,7 @@ def failure_headline(failure: Failure, language: str = "en") -> str:
 
 
 def _headline_zh(failure: Failure) -> str:
-    where = f",{failure.script or '单元格'} 第 {failure.line} 行" if failure.line is not None else ""
+    where = f",{_line(failure, failure.place, 'zh')}" if failure.place is not None else ""
     what = _kind(failure, "zh") + where
     late = rank_names([failure.rank], "zh")
     if failure.early_exits:
@@ -67,13 +72,20 @@ def _ranks(ranks: Sequence[int], language: str) -> str:
 def _kind(failure: Failure, language: str) -> str:
     """The exception, or else how the rank exited."""
     if failure.report is not None:
-        kind = failure.complaint.root.type if failure.complaint is not None else failure.report.type
-        return kind.rpartition(".")[2]
+        return _short_type(failure.complaint.root.type if failure.complaint else failure.report.type)
     if failure.code is None:
         return "尚未退出" if language == "zh" else "it has not exited"
     if failure.complaint is not None and failure.code > 0 and failure.complaint.root.frames:
-        return failure.complaint.root.type.rpartition(".")[2]
-    return describe_exit(failure.code, oom=failure.oom, memory=failure.memory, language=language)
+        return _short_type(failure.complaint.root.type)
+    return describe_exit(
+        failure.code, oom=failure.oom, memory=failure.memory, limit=failure.limit, language=language
+    )
+
+
+def _short_type(name: str) -> str:
+    """A class without its module, where it says enough so: not the ``error`` of ``struct.error``."""
+    last = name.rpartition(".")[2]
+    return name if last.lower() in _MODULES_OWN else last
 
 
 def _what_it_said(failure: Failure, language: str) -> list[str]:
@@ -94,16 +106,19 @@ def _what_it_said(failure: Failure, language: str) -> list[str]:
 
 
 def _error_lines(text: str) -> list[str]:
-    return _NATIVE_STACK.sub("", text).split("\n")
+    text = _NATIVE_STACK.sub("", text)
+    if len(text) > 2 * _LONGEST_END:
+        text = f"{text[:_LONGEST_END]}\n[…]\n{text[-_LONGEST_END:]}"
+    return text.split("\n")
 
 
 def _raised_again(failure: Failure, language: str) -> list[str]:
     """What left the program in the end, in one line, where it was not the cause itself."""
     report = failure.report
     assert report is not None
-    own = [frame.line for frame in report.frames if frame.file == failure.cell]
+    own = [frame for frame in report.frames if failure.sources.is_own(frame.file)]
     message = report.message.strip().split("\n")[0][:_SHOWN]
-    kind = report.type.rpartition(".")[2]
+    kind = _short_type(report.type)
     said = f"{kind}: {message}" if message else kind
     if language == "zh":
         return [f"(最终以 {said} 离开程序{f',{_line(failure, own[-1], language)}' if own else ''})"]
@@ -121,15 +136,15 @@ def _group_line(group: Group, language: str) -> str:
 
 
 def traceback_lines(failure: Failure, language: str = "en") -> list[str]:
-    """The traceback with the cell's frames whole and runs of others in one line each."""
+    """The traceback with the user's frames whole and runs of others in one line each."""
     lines: list[str] = []
     hidden: list[ErrorFrame] = []
     for frame in failure.frames:
-        if frame.file == failure.cell:
+        if failure.sources.is_own(frame.file):
             lines += _folded(hidden)
             hidden = []
             function = f", in {frame.function}" if frame.function else ""
-            lines.append(f"  {_line(failure, frame.line, language)}{function}")
+            lines.append(f"  {_line(failure, frame, language)}{function}")
             if frame.source:
                 lines.append(f"    {frame.source}")
         else:
@@ -137,11 +152,12 @@ def traceback_lines(failure: Failure, language: str = "en") -> list[str]:
     return lines + _folded(hidden)
 
 
-def _line(failure: Failure, line: int, language: str) -> str:
-    """``cell line 9``, ``train.py line 9``."""
+def _line(failure: Failure, frame: ErrorFrame, language: str) -> str:
+    """``cell line 9``, ``pkg/models.py line 9``."""
+    name = failure.sources.name(frame.file)
     if language == "zh":
-        return f"{failure.script or '单元格'} 第 {line} 行"
-    return f"{failure.script or 'cell'} line {line}"
+        return f"{name or '单元格'} 第 {frame.line} 行"
+    return f"{name or 'cell'} line {frame.line}"
 
 
 def _folded(frames: Sequence[ErrorFrame]) -> list[str]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from nbdist.diagnosis.places import Place, Sources, place_of
+from nbdist.diagnosis.places import Place, entry_of, package_of, place_of
+from nbdist.diagnosis.sources import Sources
 from nbdist.model import Run
 from nbdist.store import RunDirectory, snapshot
 from nbdist.store.control import request_stacks
@@ -25,8 +25,8 @@ _DEVICE_WAITS = frozenset({"item", "tolist", "cpu", "numpy", "synchronize", "flo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StackRow:
-    """One line of a stack as it is shown. ``own`` are those of the program; ``here`` is the innermost of
-    them. ``place`` is ``cell line 9``, ``torch/distributed`` or ``built-in``."""
+    """One line of a stack as it is shown. ``own`` are those of the user's files; ``here`` is the innermost of
+    them. ``place`` is ``cell line 9``, ``pkg/models.py line 3``, ``torch/distributed`` or ``built-in``."""
 
     function: str
     place: str
@@ -106,25 +106,22 @@ def last_stacks(run: Run, directory: RunDirectory) -> StackReport | None:
 
 
 def _report(taken: TakenStacks | None, run: Run, directory: RunDirectory) -> StackReport:
-    program = run.spec.program
-    script = "" if directory.is_cell(program) else os.path.basename(program)
-    live = not run.state.terminal
+    sources, live = Sources.of(run, directory), not run.state.terminal
     if taken is None:
-        return StackReport(label=run.label, script=script, live=live, problem="none")
-    sources = Sources(program, directory)
-    groups = _groups(taken, sources, script)
+        return StackReport(label=run.label, script=sources.script, live=live, problem="none")
+    groups = _groups(taken, sources)
     return StackReport(
         label=run.label,
         time=taken.time,
         after=max(0.0, taken.time - (run.started or taken.time)),
         groups=groups,
         behind=_behind(groups),
-        script=script,
+        script=sources.script,
         live=live,
     )
 
 
-def _groups(taken: TakenStacks, sources: Sources, script: str) -> tuple[StackGroup, ...]:
+def _groups(taken: TakenStacks, sources: Sources) -> tuple[StackGroup, ...]:
     """The ranks by their main threads; first those that hold the others up."""
     alike: dict[object, list[RankAnswer]] = {}
     for answer in taken.ranks:
@@ -133,11 +130,11 @@ def _groups(taken: TakenStacks, sources: Sources, script: str) -> tuple[StackGro
         number = _last_begun(answer)
         key = (answer.problem, answer.blocked, calls, number and (number.name, number.number))
         alike.setdefault(key, []).append(answer)
-    groups = [_group(answers, sources, script) for answers in alike.values()]
+    groups = [_group(answers, sources) for answers in alike.values()]
     return tuple(sorted(groups, key=lambda group: (group.place.waits, len(group.ranks), group.ranks)))
 
 
-def _group(answers: Sequence[RankAnswer], sources: Sources, script: str) -> StackGroup:
+def _group(answers: Sequence[RankAnswer], sources: Sources) -> StackGroup:
     first = answers[0]
     threads = first.threads
     calls = threads[0].calls if threads else ()
@@ -148,11 +145,11 @@ def _group(answers: Sequence[RankAnswer], sources: Sources, script: str) -> Stac
     return StackGroup(
         ranks=tuple(answer.rank for answer in answers),
         place=place,
-        rows=_rows(calls, place, sources, script),
+        rows=_rows(calls, place, sources),
         problem=first.problem,
         blocked=first.blocked,
         collective=collective,
-        threads=tuple(_rows(thread.calls, None, sources, script) for thread in _others(threads)),
+        threads=tuple(_rows(thread.calls, None, sources) for thread in _others(threads)),
     )
 
 
@@ -188,7 +185,7 @@ def _behind(groups: Sequence[StackGroup]) -> tuple[int, ...]:
     )
 
 
-def _rows(calls: Sequence[Call], place: Place | None, sources: Sources, script: str) -> tuple[StackRow, ...]:
+def _rows(calls: Sequence[Call], place: Place | None, sources: Sources) -> tuple[StackRow, ...]:
     """Innermost first; what libraries call among themselves is one row."""
     rows: list[StackRow] = []
     if place is not None and place.built_in:
@@ -204,7 +201,7 @@ def _rows(calls: Sequence[Call], place: Place | None, sources: Sources, script: 
         rows.append(
             StackRow(
                 function=call.function,
-                place=f"{script or 'cell'} line {call.line}",
+                place=f"{sources.name(call.file) or 'cell'} line {call.line}",
                 source=sources.line(call.file, call.line),
                 own=True,
                 here=here,
@@ -217,12 +214,12 @@ def _rows(calls: Sequence[Call], place: Place | None, sources: Sources, script: 
 def _folded(calls: Sequence[Call], sources: Sources) -> list[StackRow]:
     if not calls:
         return []
-    entry = sources.entry(calls)
+    entry = entry_of(calls)
     inner = calls[0]
     return [
         StackRow(
             function=entry.function,
-            place=sources.package(entry.file),
+            place=package_of(entry.file),
             source=sources.line(inner.file, inner.line),
         )
     ]

@@ -57,7 +57,8 @@ def clause(group: StackGroup, script: str, language: str = "en") -> str:
         doing = f"{'are' if many else 'is'} in {place.what}"
     else:
         doing = "are" if many else "is"
-    line = "" if place.line is None else f" at line {place.line}{f' of {script}' if script else ''}"
+    file = place.file or script
+    line = "" if place.line is None else f" at line {place.line}{f' of {file}' if file else ''}"
     return f"{who} {doing}{line or ('' if place.what else ' outside the program')}"
 
 
@@ -166,7 +167,8 @@ def _call(group: StackGroup) -> str:
 def _where_zh(place: Place, script: str) -> str:
     if place.line is None:
         return "" if place.what else "在程序之外"
-    return f"在{f' {script} ' if script else ''}第 {place.line} 行"
+    file = place.file or script
+    return f"在{f' {file} ' if file else ''}第 {place.line} 行"
 
 
 def _doing_zh(group: StackGroup) -> str:

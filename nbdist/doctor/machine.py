@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import resource
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from nbdist import config
+from nbdist import config, control_groups
 from nbdist.devices.memory import memory_total
 from nbdist.doctor.report import Entry, Level
 
@@ -26,14 +27,18 @@ def examine_machine(
     home: Path | None = None,
     size_of: Callable[[Path], tuple[int, int]] | None = None,
     file_limit: int | None = None,
+    no_group: str | None = None,
 ) -> Iterator[Entry]:
-    """``size_of`` tells the size and the free space of a file system in bytes."""
+    """``size_of`` tells the size and the free space of a file system in bytes, ``no_group`` why no control
+    group can be made (empty: one can)."""
     size_of = size_of or _size_of
     yield _cpus_and_memory()
     if shared.is_dir():
         yield _shared_memory(*size_of(shared))
     yield from _disk(config.home() if home is None else home, size_of)
     yield _files(resource.getrlimit(resource.RLIMIT_NOFILE)[0] if file_limit is None else file_limit)
+    if sys.platform == "linux":
+        yield _control_group(control_groups.problem() if no_group is None else no_group)
 
 
 def _size_of(path: Path) -> tuple[int, int]:
@@ -99,8 +104,8 @@ def _disk(home: Path, size_of: Callable[[Path], tuple[int, int]]) -> Iterator[En
             level=Level.WARNING,
             what=f"{home} lies on a network file system: logs and locks lag behind",
             what_zh=f"{home} 在网络文件系统上：日志和锁会滞后",
-            fix="choose a local disk with  %env NBDIST_HOME=/tmp/nbdist",
-            fix_zh="用  %env NBDIST_HOME=/tmp/nbdist  换到本地盘",
+            fix=f"choose a local disk with  %env NBDIST_HOME={config.local_home()}",
+            fix_zh=f"用  %env NBDIST_HOME={config.local_home()}  换到本地盘",
         )
 
 
@@ -115,4 +120,27 @@ def _files(limit: int) -> Entry:
         what_zh="没有限制" if unlimited else f"每个进程最多 {limit} 个",
         fix="" if fine else "ulimit -n 65536  before the server starts (DataLoader workers need many)",
         fix_zh="" if fine else "启动服务前执行  ulimit -n 65536（DataLoader 工作进程需要很多）",
+    )
+
+
+def _control_group(problem: str) -> Entry:
+    if not problem:
+        return Entry(
+            section="machine",
+            title="control groups",
+            level=Level.OK,
+            what="the ranks of a run are in a control group of their own, and what they start ends with it",
+            what_zh="一次运行的各个 rank 在自己的控制组中，它们启动的进程随之结束",
+        )
+    return Entry(
+        section="machine",
+        title="control groups",
+        level=Level.INFO,
+        what=f"a run has no control group ({problem}): what its ranks start is found by its parents and its "
+        "environment",
+        what_zh=f"运行没有控制组（{problem}）：各个 rank 启动的进程靠父进程和环境变量来找到",
+        fix="systemd-run --user --scope -p Delegate=yes jupyter lab  starts a server that may make them; a "
+        "container needs a cgroup namespace that it may write",
+        fix_zh="用  systemd-run --user --scope -p Delegate=yes jupyter lab  启动服务；"
+        "容器则需要可写的 cgroup 命名空间",
     )

@@ -46,6 +46,7 @@ TITLES_ZH = {
     "CPU, memory": "CPU、内存",
     "runs": "运行目录",
     "open files": "打开的文件",
+    "control groups": "控制组",
     "loopback": "回环地址",
     "host name": "主机名",
     "proxy": "代理",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nbdist.doctor.report import SECTIONS, Entry, Level, Report
+from nbdist.panel.ansi import harmless
 from nbdist.panel.columns import pad, width
 
 MARKS = {Level.OK: "✓", Level.INFO: "·", Level.WARNING: "!", Level.ERROR: "✕"}
@@ -18,7 +19,7 @@ def report_text(report: Report, language: str) -> str:
         entries = [entry for entry in report.entries if entry.section == section]
         if entries:
             lines += ["", zh if chinese else english, *_section(entries, language)]
-    return "\n".join([*lines[1:], "", verdict(report, language)])
+    return harmless("\n".join([*lines[1:], "", verdict(report, language)]))
 
 
 def _section(entries: Sequence[Entry], language: str) -> list[str]:

@@ -33,27 +33,41 @@ _DROPPED_PREFIXES = (
     "FLAGS_selected_",
     "TORCHELASTIC_",
     "MASTER_",
+    "JAX_COORDINATOR_",
     "PYDEVD_",
 )
+# A kernel makes its own children colour what they write, for its page. In a rank it would have each library
+# believe that it writes to a terminal, a page or a file as it thinks best.
+_KERNEL = "JPY_PARENT_PID"
+_FORCED_BY_KERNELS = ("FORCE_COLOR", "CLICOLOR", "CLICOLOR_FORCE")
 # ipykernel's plot backend draws into a notebook that a rank does not have
 _INLINE_BACKENDS = ("module://matplotlib_inline", "module://ipykernel")
 
 
-def inherited(environ: Mapping[str, str], world_size: int) -> dict[str, str]:
-    """What the ranks get of the environment of the process that starts the run.
+def inherited(environ: Mapping[str, str], world_size: int, *, gpus: bool = False) -> dict[str, str]:
+    """What the ranks get of the environment of the process that starts the run, and defaults beside it.
 
     Several ranks on one machine get one thread each unless the user chose (torchrun does the same):
-    each would otherwise start a thread per core.
+    each would otherwise start a thread per core. Hugging Face's accelerate and Trainer take CPU ranks for
+    single processes unless they are told that the CPU is meant.
     """
     kept = {
         key: value
         for key, value in environ.items()
         if key not in _DROPPED and not key.startswith(_DROPPED_PREFIXES)
     }
+    if _KERNEL in environ:
+        for key in _FORCED_BY_KERNELS:
+            kept.pop(key, None)
+    # rich draws its bars only where escape sequences are understood, as they are in a log of nbdist's
+    kept.setdefault("TTY_COMPATIBLE", "1")
     if kept.get("MPLBACKEND", "").startswith(_INLINE_BACKENDS):
         kept["MPLBACKEND"] = "agg"
     if world_size > 1:
         kept.setdefault("OMP_NUM_THREADS", "1")
+    kept.setdefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1")  # as torchrun does
+    if not gpus:
+        kept.setdefault("ACCELERATE_USE_CPU", "true")
     return kept
 
 

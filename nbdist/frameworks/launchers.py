@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 from nbdist.errors import UsageMistake
+from nbdist.frameworks import other_launchers
 from nbdist.frameworks.launcher_flags import FLAGS, FLEETRUN, PADDLE, TORCHRUN, Flag
+from nbdist.frameworks.other_launchers import without_prefix
 
 _MODULES = {
     "torch.distributed.run": TORCHRUN,
@@ -66,14 +68,17 @@ def translated(words: Sequence[str]) -> Translated:
 def behind_launcher(words: Sequence[str]) -> tuple[str, list[str]]:
     """Which launcher a pasted command line begins with ("" for none), and what stands behind it.
 
-    Variables in front of it become ``--env``. Raises UsageMistake for one that is an option here.
+    Variables in front of it become ``--env``, and what only surrounds it (``uv run``) is left out. Raises
+    UsageMistake for what is not done here.
     """
-    at, variables = 0, []
-    while at < len(words) and (match := re.fullmatch(r"([A-Za-z_]\w*)=(.*)", words[at], re.DOTALL)):
-        variables += _variable(match[1], match[2])
-        at += 1
-    name, length = _head(words[at:])
-    return (name, [*variables, *words[at + length :]]) if name else ("", list(words))
+    given, rest = without_prefix(words)
+    name, length = _head(rest)
+    own = rest[length:]
+    if not name:
+        name, own = other_launchers.read(rest)
+    if not name:
+        return "", list(words)
+    return name, [*(word for text in given for word in _variable(*text.split("=", 1))), *own]
 
 
 def _variable(name: str, value: str) -> list[str]:

@@ -12,6 +12,7 @@ PRELOADED: dict[str, tuple[str, ...]] = {
         "torch._dynamo",
     ),
     "paddle": ("paddle", "paddle.distributed", "paddle.distributed.fleet"),
+    "jax": ("jax", "jax.numpy", "jax.distributed", "jax.experimental.multihost_utils"),
 }
 
 READ_UNSEEN = (
@@ -63,6 +64,8 @@ READ_UNSEEN = (
     "CPU_NUM",
     "JIT_",
     "XLA_",
+    "JAX_",
+    "TF_",
     # devices and what connects them
     "CUDA",
     "CUDNN_",

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from nbdist.errors import UsageMistake
 from nbdist.frameworks.base import Framework
+from nbdist.frameworks.jax import Jax
 from nbdist.frameworks.paddle import Paddle
 from nbdist.frameworks.torch import Torch
 
-FRAMEWORKS: tuple[Framework, ...] = (Torch(), Paddle())
+FRAMEWORKS: tuple[Framework, ...] = (Torch(), Paddle(), Jax())
 
 
 def by_name(name: str) -> Framework:

@@ -1,7 +1,7 @@
-"""PyTorch: the variables of its ``env://`` rendezvous.
+"""PyTorch: the variables of its ``env://`` rendezvous, and those by which libraries see a launcher.
 
-Names and meanings: torch.distributed.run, "Environment Variables". ``TORCHELASTIC_*`` is not set:
-with ``TORCHELASTIC_USE_AGENT_STORE`` rank 0 would expect somebody else to hold the store.
+Names and meanings: torch.distributed.run, "Environment Variables". ``TORCHELASTIC_USE_AGENT_STORE`` is False:
+rank 0 opens the store itself. ``TORCHELASTIC_ERROR_FILE`` is left out: nbdist keeps the exception itself.
 """
 
 from __future__ import annotations
@@ -29,4 +29,8 @@ class Torch:
             "ROLE_WORLD_SIZE": str(place.world_size),
             "MASTER_ADDR": "{host}",
             "MASTER_PORT": "{port}",
+            "TORCHELASTIC_RUN_ID": "{run}",
+            "TORCHELASTIC_RESTART_COUNT": "{restarts}",
+            "TORCHELASTIC_MAX_RESTARTS": "{retries}",
+            "TORCHELASTIC_USE_AGENT_STORE": "False",
         }

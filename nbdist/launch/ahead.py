@@ -79,7 +79,7 @@ def line(event: Event) -> str:
 
 def ahead_of(directory: RunDirectory, spec: RunSpec, environment: Mapping[str, str]) -> Ahead | None:
     """What can be said of a run; None where its supervisor has to find out more before its ranks start."""
-    if sys.platform != "linux" or spec.nodes > 1 or spec.engine:
+    if sys.platform != "linux" or spec.nodes > 1 or spec.engine or spec.memory:
         return None
     try:
         return Ahead(directory, spec, environment)

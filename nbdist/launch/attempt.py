@@ -5,6 +5,7 @@ It is told when to look and what has exited; what follows from that is the cours
 
 from __future__ import annotations
 
+import contextlib
 import os
 import selectors
 import signal
@@ -14,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nbdist import processes
+from nbdist import config, processes
 from nbdist.launch.course import Course
 from nbdist.launch.log_watch import LogWatch
 from nbdist.launch.rank_process import RankCommand, RankProcess, rank_command
@@ -24,9 +25,10 @@ from nbdist.launch.stalls.stall_watch import StallWatch
 from nbdist.model import Rendezvous, RunSpec
 from nbdist.store.log_stream import LogStream
 from nbdist.store.paths import RunDirectory, make_private
-from nbdist.worker.order import ERRORED
+from nbdist.worker.order import ERRORED, FINISHED_ALONE
 
 if TYPE_CHECKING:
+    from nbdist.control_groups import ControlGroup
     from nbdist.launch.meters import Meters
     from nbdist.launch.stalls.stalls_together import StallsTogether
     from nbdist.launch.worker_logs import WorkerLogs
@@ -50,6 +52,7 @@ class Attempt:
         selector: selectors.BaseSelector,
         spawn: Callable[[RankCommand], RankProcess],
         others: StallsTogether | None = None,
+        group: ControlGroup | None = None,
     ) -> None:
         self._directory = directory
         self._spec = spec
@@ -57,10 +60,11 @@ class Attempt:
         self._course = course
         self._selector = selector
         self._spawn = spawn
+        self._group = group
         self._ranks: dict[int, RankProcess] = {}
         self._rank_of: dict[int, int] = {}
         self._oom_kills = processes.oom_kills()
-        self._logs = LogWatch()
+        self._logs = LogWatch(room=config.log_room(), report=complain)
         self._meters: Meters | None = None
         self._copies: WorkerLogs | None = None
         self._taker = StackTaker(directory, number, wall_clock=time.time, others=others)
@@ -139,8 +143,26 @@ class Attempt:
         if self._meters is not None:
             self._meters.remove(rank)
         self._stalls.did(time.monotonic())
-        log = LogStream(self._directory.rank(rank, self._number).log).size
-        self._course.rank_exited(rank, code, time.monotonic(), oom=oom, memory=memory, log=log)
+        files = self._directory.rank(rank, self._number)
+        with contextlib.suppress(OSError):
+            files.error_room.unlink()
+        log = LogStream(files.log).size
+        limit = self._limit_of(rank) if code == -signal.SIGKILL else 0
+        full = self._full() if code else ""
+        self._course.rank_exited(
+            rank, code, time.monotonic(), oom=oom, memory=memory, log=log, limit=limit, full=full
+        )
+
+    def _limit_of(self, rank: int) -> int:
+        """The memory limit that the rank has met; 0 where it has met none."""
+        return self._spec.memory or 0 if self._group is not None and self._group.ran_out(rank) else 0
+
+    def _full(self) -> str:
+        """The disk that is full now: the run's own, or shared memory. Others may hang, as those of a server
+        that is away do."""
+        from nbdist.devices.disks import SHARED_MEMORY, full_disks  # most ranks end well
+
+        return ", ".join(disk.mount for disk in full_disks([str(self._directory.path), SHARED_MEMORY]))
 
     def send(self, rank: int, number: signal.Signals) -> None:
         if number is signal.SIGINT:
@@ -249,7 +271,7 @@ class Attempt:
             if bytes([word]) == ERRORED:
                 self._course.rank_errored(rank, time.monotonic())
             else:
-                self._course.rank_finished(rank)
+                self._course.rank_finished(rank, joined=bytes([word]) != FINISHED_ALONE)
 
 
 def complain(message: str) -> None:

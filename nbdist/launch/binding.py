@@ -22,9 +22,32 @@ else:
 
 REQUESTS_TO_END = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
+_FILES, _FILES_OF_A_RANK = 48, 3
+"""How many files a supervisor has open at the most, and how many more for each rank."""
+
 _PR_SET_PDEATHSIG = 1  # prctl(2)
 _PR_SET_CHILD_SUBREAPER = 36
 _libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
+
+
+_given: int | None = None
+"""How many files this process might have open before it was allowed more."""
+
+
+def allow_files(ranks: int) -> None:
+    """Let this process have the files open that it needs for so many ranks, if it may. The ranks themselves
+    get the limit that the user has set."""
+    global _given
+    needed = _FILES + _FILES_OF_A_RANK * ranks
+    if needed <= (soft := os.sysconf("SC_OPEN_MAX")):
+        return
+    import resource  # seldom needed
+
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    most = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+    if most > soft:
+        _given = soft if _given is None else _given
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 def become_subreaper() -> None:
@@ -44,6 +67,12 @@ def die_with_parent(parent: int, number: int) -> None:
     if os.getppid() != parent:
         # it died between the fork and the call
         os._exit(127)
+
+
+def wake_with_parent() -> None:
+    """Let this process go on, had a signal stopped it, when the thread that forked it ends."""
+    if _libc is not None:
+        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGCONT, 0, 0, 0)
 
 
 def become_child(parent: int) -> None:
@@ -96,11 +125,12 @@ def _become(
     try:
         become_child(parent)
         null = os.open(os.devnull, os.O_RDONLY)
-        saved = os.dup2(channel, _above(CHANNEL, channel), inheritable=False)
+        saved = _above(CHANNEL, channel)
         os.dup2(null, 0)
         os.dup2(log, 1)
         os.dup2(log, 2)
         os.dup2(saved, CHANNEL)
+        _limit_files()
         os.chdir(cwd)
         os.execve(arguments[0], [*arguments], dict(environment))
     except BaseException as error:  # noqa: BLE001 - the top of a process: said in its log
@@ -109,6 +139,16 @@ def _become(
         os._exit(127)
 
 
-def _above(low: int, other: int) -> int:
-    """A descriptor that neither the standard streams nor ``low`` will overwrite."""
-    return max(low, other) + 64
+def _limit_files() -> None:
+    if _given is not None:
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_NOFILE, (_given, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+
+
+def _above(low: int, descriptor: int) -> int:
+    """The same file under a number that neither the standard streams nor ``low`` will overwrite: the lowest
+    that is free, since few may be allowed."""
+    while descriptor <= low:
+        descriptor = os.dup(descriptor)
+    return descriptor

@@ -127,8 +127,8 @@ class Course:
             )
         )
 
-    def rank_finished(self, rank: int) -> None:
-        self.record(RankFinished(time=self._wall_clock(), rank=rank))
+    def rank_finished(self, rank: int, *, joined: bool = True) -> None:
+        self.record(RankFinished(time=self._wall_clock(), rank=rank, joined=joined))
 
     def rank_errored(self, rank: int, now: float) -> None:
         """The program of a rank raised. The rank exits by itself; its peers need not wait for that."""
@@ -137,14 +137,31 @@ class Course:
         self._fail(now)
 
     def rank_exited(
-        self, rank: int, code: int, now: float, *, oom: bool = False, memory: int = 0, log: int = 0
+        self,
+        rank: int,
+        code: int,
+        now: float,
+        *,
+        oom: bool = False,
+        memory: int = 0,
+        log: int = 0,
+        limit: int = 0,
+        full: str = "",
     ) -> None:
         sent = self._told.get(rank, set())
         # a SIGKILL that we never sent came from outside, whatever else we sent
         ended = bool(sent) and (code != -signal.SIGKILL or signal.SIGKILL in sent)
         self.record(
             RankExited(
-                time=self._wall_clock(), rank=rank, code=code, ended=ended, oom=oom, memory=memory, log=log
+                time=self._wall_clock(),
+                rank=rank,
+                code=code,
+                ended=ended,
+                oom=oom,
+                memory=memory,
+                log=log,
+                limit=limit,
+                full=full,
             )
         )
         self._escalations.pop(rank, None)

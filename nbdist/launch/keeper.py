@@ -1,8 +1,9 @@
-"""The process above the supervisor: there only for the case that the supervisor is killed.
+"""The process above the supervisor: there only for the case that the supervisor is killed, or does not go on.
 
 A killed supervisor cannot end anything. Its ranks die by their parent-death signal, but what they had
 started does not; those orphans fall to the nearest child subreaper, which is this process. It ends
-them and writes the last event. What that needs is imported when the ranks have begun (``_get_ready``).
+them and writes the last event. One that does not go on is the watchdog's (``watchdog``). What all that
+needs is imported when the ranks have begun.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import os
 import select
 import time
 
-from nbdist.launch.binding import REQUESTS_TO_END, become_subreaper, die_with_parent
+from nbdist.launch.binding import REQUESTS_TO_END, become_subreaper, die_with_parent, wake_with_parent
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,6 +25,9 @@ else:
 
 _BEGIN = 1000
 """Milliseconds in which the ranks need the processors more than this process does."""
+
+_LOOK = 1000
+"""Milliseconds between two looks of the watchdog."""
 
 
 def keep(directory: RunDirectory, supervise: Callable[[], None]) -> int:
@@ -59,40 +63,59 @@ def watch_over(supervisor: int, find: Callable[[], RunDirectory | None]) -> int:
 
     Returns the exit status of this process: 0 when the run's end is recorded, by whomever.
     """
+    parent = os.getppid()
+    wake_with_parent()
     for number in REQUESTS_TO_END:
         signal.signal(number, lambda received, _: _pass_on(supervisor, received))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, REQUESTS_TO_END)
-    _get_ready(supervisor)
+    if _watch(supervisor, find, parent):
+        return 0
     status = _wait_for(supervisor)
     return 0 if status == 0 else _clean_up(supervisor, status, find)
 
 
-def _get_ready(supervisor: int) -> None:
-    """Import what the last event takes, before somebody installs another version; but not at first."""
-    if hasattr(os, "pidfd_open"):
-        try:
-            handle = os.pidfd_open(supervisor)
-        except OSError:
-            pass
-        else:
-            ended = select.poll()
-            ended.register(handle, select.POLLIN)
-            over = ended.poll(_BEGIN)
-            os.close(handle)
-            if over:
-                return
+def _watch(supervisor: int, find: Callable[[], RunDirectory | None], parent: int) -> bool:
+    """Until the supervisor has ended; whether the watchdog has ended the run in its place."""
+    handle = _open(supervisor)
+    if handle is not None and _ends_within(_BEGIN, handle):
+        return False
+    # what the last event takes, before a user installs another version
     import nbdist.launch.lifetime
     import nbdist.store.journal  # noqa: F401
+    from nbdist.launch.watchdog import Watchdog
+
+    if handle is None:
+        return False
+    watchdog = Watchdog(supervisor, find, parent)
+    while not _ends_within(_LOOK, handle):
+        if reason := watchdog.look():
+            watchdog.end_run(reason)
+            return True
+    return False
+
+
+def _open(supervisor: int) -> int | None:
+    """What turns readable when the supervisor ends; None where the system has no such thing."""
+    try:
+        return os.pidfd_open(supervisor)
+    except (AttributeError, OSError):
+        return None
+
+
+def _ends_within(limit: int, handle: int) -> bool:
+    ended = select.poll()
+    ended.register(handle, select.POLLIN)
+    return bool(ended.poll(limit))
 
 
 def _clean_up(supervisor: int, status: int, find: Callable[[], RunDirectory | None]) -> int:
     from signal import Signals
 
-    from nbdist.launch.lifetime import end_descendants
+    from nbdist.launch.lifetime import end_descendants, end_groups_of
     from nbdist.model import RunLost
     from nbdist.store.journal import Journal
 
-    leftover = end_descendants(_reap, patience=0.0)
+    leftover = end_descendants(_reap, patience=0.0) + end_groups_of(supervisor)
     if (directory := find()) is None:
         return 0  # it was of none yet
     how = f"was killed by {Signals(-status).name}" if status < 0 else f"failed ({status})"

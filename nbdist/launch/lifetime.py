@@ -10,10 +10,20 @@ import time
 from collections.abc import Callable
 
 from nbdist import processes
+from nbdist.control_groups import groups_of
 from nbdist.launch.binding import become_child, become_subreaper, die_with_parent
-from nbdist.model import ProcessId
+from nbdist.model import ProcessId, RunSpec
+from nbdist.store.paths import RunDirectory
 
-__all__ = ["Lifeline", "become_child", "become_subreaper", "die_with_parent", "end_descendants"]
+__all__ = [
+    "Lifeline",
+    "become_child",
+    "become_subreaper",
+    "die_with_parent",
+    "end_descendants",
+    "end_groups_of",
+    "owner_of",
+]
 
 
 class Lifeline:
@@ -44,6 +54,21 @@ class Lifeline:
         if self._handle is not None:
             return [self._handle]
         return [self._socket.fileno()] if self._socket is not None else []
+
+
+def end_groups_of(supervisor: int) -> int:
+    """End what is in the control groups of a supervisor that has gone, a child of this process; how many."""
+    ended = 0
+    for group in groups_of(supervisor):
+        ended += group.end()
+        group.remove()
+    return ended
+
+
+def owner_of(directory: RunDirectory, spec: RunSpec) -> str:
+    """What the owner of a run is called where its starter gave no name."""
+    of_a_cell = directory.is_cell(spec.program)
+    return "the notebook's kernel" if of_a_cell else "the process that started it"
 
 
 def end_descendants(

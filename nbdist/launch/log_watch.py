@@ -1,4 +1,5 @@
-"""Watches the logs of the ranks grow, and writes down beside each when it had which length.
+"""Watches the logs of the ranks grow, writes down beside each when it had which length, and leaves out the
+middle of one that grows too long.
 
 Nobody else can: the ranks write straight into their logs, and who reads them later sees bytes without
 times. The looks are rationed. What they cost does not grow with the number of ranks, and a log that
@@ -12,6 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 
+from nbdist.store.log_gap import LogGap
 from nbdist.store.log_times import RECORD
 from nbdist.store.paths import RankDirectory, append_whole, open_to_append
 
@@ -38,9 +40,20 @@ _KEPT_OPEN = 128
 class _Log:
     """One log: what its index says of it, and how many entries it may still have."""
 
-    __slots__ = ("_allowance", "_files", "_handle", "_keep", "_log", "_looked", "_recorded", "_written")
+    __slots__ = (
+        "_allowance", "_files", "_gap", "_handle", "_keep",
+        "_log", "_looked", "_recorded", "_report", "_written",
+    )  # fmt: skip
 
-    def __init__(self, files: RankDirectory, now: float, *, keep: bool) -> None:
+    def __init__(
+        self,
+        files: RankDirectory,
+        now: float,
+        *,
+        keep: bool,
+        gap: LogGap | None,
+        report: Callable[[str], None],
+    ) -> None:
         self._files = files
         self._log = str(files.log)
         self._keep = keep
@@ -49,6 +62,8 @@ class _Log:
         # its rank may have begun a moment before
         self._looked = self._written = now - _BEFORE
         self._allowance = _BURST
+        self._gap = gap
+        self._report = report
 
     def look(self, now: float, *, last: bool = False) -> bool:
         """Record a new length; whether there was one."""
@@ -59,6 +74,7 @@ class _Log:
             return False
         if status.st_size <= self._recorded:
             return False
+        self._shorten(status.st_size)
         self._allowance = min(_BURST, self._allowance + _RATE * max(0.0, now - self._written))
         self._written = now
         if self._allowance >= 1.0 or last:
@@ -75,6 +91,15 @@ class _Log:
             os.close(self._handle)
             self._handle = None
 
+    def _shorten(self, size: int) -> None:
+        if self._gap is None:
+            return
+        try:
+            self._gap.widen(size)
+        except OSError as error:
+            self._gap = None
+            self._report(f"{self._log} is too long, and is kept whole: {error.strerror}")
+
     def _append(self, record: bytes) -> bool:
         """A disk that is full, or a directory that was deleted, costs the entry alone."""
         try:
@@ -89,9 +114,19 @@ class _Log:
 
 
 class LogWatch:
-    """The logs of one attempt."""
+    """The logs of one attempt. One may have ``room`` bytes of disk; ``report`` is told where it has more."""
 
-    def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        *,
+        room: int | None = None,
+        report: Callable[[str], None] = lambda _: None,
+        gap: Callable[[str, int], LogGap] = LogGap,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._room = room
+        self._new_gap = gap
+        self._report = report
         self._clock = clock
         self._logs: dict[int, _Log] = {}
         self._busy: deque[_Log] = deque()
@@ -101,7 +136,9 @@ class LogWatch:
         """Whether a log has grown at the last look at some of them."""
 
     def add(self, rank: int, files: RankDirectory) -> None:
-        log = _Log(files, self._clock(), keep=len(self._logs) < _KEPT_OPEN)
+        keep = len(self._logs) < min(_KEPT_OPEN, os.sysconf("SC_OPEN_MAX") // 4)
+        gap = None if self._room is None else self._new_gap(str(files.log), self._room)
+        log = _Log(files, self._clock(), keep=keep, gap=gap, report=self._report)
         self._logs[rank] = log
         self._quiet.append(log)
 

@@ -19,6 +19,7 @@ from nbdist.store.paths import RunDirectory
 from nbdist.worker.order import Order
 
 if TYPE_CHECKING:
+    from nbdist.control_groups import ControlGroup
     from nbdist.worker.engagement import Preload
 
 WORKER = Path(__file__).parent.parent / "worker" / "__main__.py"
@@ -52,14 +53,17 @@ class RankProcess:
         send(self.process, number)
 
 
-def start_rank(command: RankCommand) -> RankProcess:
-    """Start the process of a rank and tell it what to run. Raises OSError when it cannot be made."""
+def start_rank(command: RankCommand, group: ControlGroup | None = None) -> RankProcess:
+    """Start the process of a rank, in ``group`` where there is one, and tell it what to run. Raises OSError
+    when it cannot be made."""
     pid, channel = start_process(
         command.arguments,
         environment=command.environment,
         cwd=command.cwd,
         log=str(command.log),
     )
+    if group is not None:
+        group.add(pid, command.rank)
     return tell_rank(command, pid, channel)
 
 
@@ -84,7 +88,12 @@ def rank_command(
     """What the process of a rank is made from, with the environment of this process."""
     files = directory.rank(rank.rank, attempt)
     environment = dict(inherited)
-    environment |= {key: rendezvous.fill(value) for key, value in rank.environment.items()}
+    # of a run on several machines by hand each has an id of its own
+    run = spec.run_id if spec.nodes == 1 or spec.engine else spec.master
+    environment |= {
+        key: rendezvous.fill(value, run=run, restarts=attempt - 1, retries=spec.retries)
+        for key, value in rank.environment.items()
+    }
     environment |= {
         "NBDIST_RUN_ID": spec.run_id,
         "NBDIST_RUN_DIR": str(directory.path),

@@ -6,23 +6,25 @@ them), its own session. What to do is decided in ``course``; this module waits a
 
 from __future__ import annotations
 
-import json
+import errno
 import os
 import selectors
 import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nbdist import processes
-from nbdist.errors import LaunchError
+from nbdist.control_groups import ControlGroup, make_group, memory_problem
+from nbdist.errors import LaunchError, UnknownRun
 from nbdist.launch.attempt import Attempt
-from nbdist.launch.binding import become_subreaper
+from nbdist.launch.binding import allow_files, become_subreaper
 from nbdist.launch.course import Course, Outcome
 from nbdist.launch.keeper import keep
-from nbdist.launch.lifetime import Lifeline, end_descendants
+from nbdist.launch.lifetime import Lifeline, end_descendants, owner_of
 from nbdist.launch.rank_process import RankCommand, RankProcess, start_rank
 from nbdist.launch.rendezvous import Reservation
 from nbdist.launch.wakeup import Wakeup
@@ -31,9 +33,10 @@ from nbdist.model.states import RunState
 from nbdist.store.control import InterruptRequest, StacksRequest, StopRequest, take_requests
 from nbdist.store.journal import Journal
 from nbdist.store.paths import NodeDirectory, RunDirectory
+from nbdist.store.run_store import read_spec
 
 if TYPE_CHECKING:
-    from nbdist.launch.machines.together import Together
+    from nbdist.launch.machines.coordinator import Coordinator
 
 _THEFTS = 3
 """How often a run is started again, unasked, because somebody else took its port."""
@@ -58,8 +61,10 @@ class Supervisor:
         reserve: Callable[[], Reservation] = Reservation,
         attempts: int = 0,
         begun: Sequence[Event] = (),
+        group: ControlGroup | None = None,
     ) -> None:
-        """``attempts`` were made before, by others. ``begun`` is what is in the journal already."""
+        """``attempts`` were made before, by others. ``begun`` is what is in the journal already, ``group``
+        what the ranks are in."""
         self._directory = directory
         self._spec = spec
         self._lifeline = lifeline
@@ -75,12 +80,14 @@ class Supervisor:
         self._course = Course(spec, record=self._record, send=self._send, wall_clock=time.time)
         for event in begun:
             self._course.know(event)
-        self._together: Together | None = None
+        self._together: Coordinator | None = None
+        self._group = group
 
     def run(self) -> RunState:
         """From the first event to the last. Returns how the run ended."""
         self._watch_signals()
         become_subreaper()
+        allow_files(len(self._spec.here))
         myself = processes.identify(os.getpid())
         assert myself is not None, "a running process is in the process table"
         if self._course.run.supervisor != myself:
@@ -126,11 +133,12 @@ class Supervisor:
             selector=self._selector,
             spawn=self._spawn,
             others=None if together is None else together.stalls,
+            group=self._group,
         )
         try:
             attempt.start(rendezvous)
         except OSError as error:
-            reason = f"a rank could not be started: {error}"
+            reason = f"a rank could not be started: {error}{_remedy(error)}"
             self._course.stop(reason, time.monotonic())
             self._wait(attempt)
             return Outcome(state=RunState.FAILED, reason=reason)
@@ -187,13 +195,14 @@ class Supervisor:
         """Of a run on several machines: reach them. Raises LaunchError where that is impossible here."""
         if self._spec.nodes == 1:
             return
-        from nbdist.launch.machines.nodes import Nodes  # hmac and its like: most runs are on one machine
-        from nbdist.launch.machines.together import LINK_KEY, Together
+        # hmac and its like: most runs are on one machine
+        from nbdist.launch.machines.coordinator import LINK_KEY, Coordinator
+        from nbdist.launch.machines.nodes import Nodes
 
         # the ranks inherit this environment, and have no business with it
-        nodes = Nodes(self._spec, os.environ.pop(LINK_KEY, ""), self._selector)
+        nodes = Nodes(self._spec, os.environ.pop(LINK_KEY).split(","), self._selector)
         nodes.open()
-        self._together = Together(
+        self._together = Coordinator(
             self._spec, self._course, nodes, self._directory, look=lambda: self._look(None)
         )
 
@@ -237,9 +246,8 @@ class Supervisor:
     def _owner_gone(self) -> None:
         for descriptor in self._lifeline.descriptors():
             self._selector.unregister(descriptor)
-        of_a_cell = self._directory.is_cell(self._spec.program)
-        owner = "the notebook's kernel" if of_a_cell else "the process that started it"
-        self._course.stop(f"{self._lifeline.name or owner} ended", time.monotonic())
+        owner = self._lifeline.name or owner_of(self._directory, self._spec)
+        self._course.stop(f"{owner} ended", time.monotonic())
 
     def _watch_signals(self) -> None:
         """Wake up for exits of children, and stop the run when told to end."""
@@ -255,12 +263,16 @@ class Supervisor:
     def _clean_up(self) -> int:
         """End what an attempt has left; how many processes that were."""
         leftover = end_descendants(self._reap, spared=self._spared)
+        if self._group is not None:
+            leftover += self._group.end()
         if self._attempt is not None:
             self._attempt.close()
         return leftover
 
     def _end(self, outcome: Outcome) -> RunState:
         leftover = self._clean_up()
+        if self._group is not None:
+            self._group.remove()
         if self._together is not None:
             outcome = self._together.close(outcome)
         self._course.record(
@@ -277,9 +289,14 @@ class Supervisor:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """The supervisor's process. Exits 0 when it has recorded how the run ended, however that was."""
+    """The supervisor's process. Exits 0 when it has recorded how the run ended, however that was; 2 when
+    there is no run of this user."""
     directory = RunDirectory(Path(arguments[0]).absolute())
-    spec = RunSpec.from_dict(json.loads(directory.spec.read_text(encoding="utf-8")))
+    try:
+        spec = read_spec(directory)
+    except UnknownRun as error:
+        _complain(str(error))
+        return 2
     descriptor = int(arguments[1]) if len(arguments) > 1 else None
     owner: ProcessId | None = None if spec.detached else spec.owner
 
@@ -289,9 +306,32 @@ def main(arguments: Sequence[str]) -> int:
         return watch(directory, spec, Lifeline(owner, descriptor))
 
     def begin() -> None:
-        Supervisor(directory, spec, Lifeline(owner, descriptor)).run()
+        group = group_for_ranks(spec.memory)
+        if group is None and spec.memory is not None:
+            spawn: Callable[[RankCommand], RankProcess] = _refuse
+        else:
+            spawn = partial(start_rank, group=group)
+        Supervisor(directory, spec, Lifeline(owner, descriptor), spawn=spawn, group=group).run()
 
     return keep(directory, begin)
+
+
+def _refuse(command: RankCommand) -> RankProcess:
+    raise OSError(memory_problem() or "its memory cannot be limited here")
+
+
+def group_for_ranks(memory: int | None = None) -> ControlGroup | None:
+    """A control group for what this process starts, where it may make one; each rank may have ``memory``."""
+    myself = processes.identify(os.getpid())
+    return None if myself is None else make_group(myself.pid, myself.start_time, memory)
+
+
+def _remedy(error: OSError) -> str:
+    """What to do about it, where that is not to be seen from the error."""
+    if error.errno != errno.EMFILE:
+        return ""
+    limit = os.sysconf("SC_OPEN_MAX")
+    return f" (the limit is {limit}): raise it with  ulimit -n 65536  before Jupyter starts"
 
 
 def _complain(message: str) -> None:

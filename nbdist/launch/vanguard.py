@@ -12,7 +12,8 @@ import marshal
 import os
 import time
 
-from nbdist.launch.binding import REQUESTS_TO_END, become_subreaper, start_process
+from nbdist.control_groups import make_group
+from nbdist.launch.binding import REQUESTS_TO_END, allow_files, become_subreaper, start_process
 from nbdist.launch.keeper import keep_over
 
 TYPE_CHECKING = False
@@ -40,7 +41,14 @@ def main(arguments: Sequence[str]) -> int:
 
 def _supervise(ahead: dict[str, Any], path: str, lifeline: list[str]) -> None:
     become_subreaper()
+    allow_files(len(ahead["ranks"]))
     started = _start(ahead["ranks"])
+    # before a program begins: what it starts is to be in there, too. The kernel takes up to 20 ms for it,
+    # and so does the interpreter of a rank to come up
+    group = make_group(os.getpid(), _start_time(os.getpid()))
+    if group is not None:
+        for pid, _ in started.values():
+            group.add(pid)
     lines = _record(ahead, started) if len(started) == len(ahead["ranks"]) else []
     if lines:
         _tell(ahead["ranks"], started)
@@ -48,7 +56,13 @@ def _supervise(ahead: dict[str, Any], path: str, lifeline: list[str]) -> None:
 
     descriptor = int(lifeline[0]) if lifeline else None
     adopt(
-        _directory(path), ahead["spec"], descriptor, started=started, lines=lines, port=tuple(ahead["port"])
+        _directory(path),
+        ahead["spec"],
+        descriptor,
+        started=started,
+        lines=lines,
+        port=tuple(ahead["port"]),
+        group=group,
     )
 
 

@@ -6,9 +6,13 @@ is appended to it (as there: paddle.distributed.launch, controllers/controller.p
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from collections.abc import Callable, Sequence
 from pathlib import Path
+
+from nbdist.store.log_gap import read_kept
 
 _PERIOD = 0.2
 _CHUNK = 1 << 18
@@ -50,6 +54,34 @@ class WorkerLogs:
                 self._report(f"--log-dir: {self._folder}/workerlog.{local_rank}: {error.strerror}")
 
 
+def check_log_dir(folder: Path, local_ranks: Sequence[int]) -> None:
+    """See whether the logs can be written: a directory of several users may hold what another one has put
+    there. Raises OSError, with the name of what is in the way."""
+    status = os.lstat(folder)
+    if stat.S_ISLNK(status.st_mode) and status.st_uid not in (0, os.geteuid()):
+        raise PermissionError(errno.EPERM, "it is a link of another user", str(folder))
+    for local_rank in local_ranks:
+        os.close(open_log(folder / f"workerlog.{local_rank}"))
+
+
+def open_log(path: Path) -> int:
+    """A log to append to, which is made where there is none. Raises OSError when a link is there, or anything
+    else that is no plain file of this user's alone."""
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        handle = os.open(path, flags, 0o666)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise PermissionError(errno.EPERM, "it is a link", str(path)) from None
+        raise
+    status = os.fstat(handle)
+    # a second name may be one that another user has given to any file of this one
+    if stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid() and status.st_nlink == 1:
+        return handle
+    os.close(handle)
+    raise PermissionError(errno.EPERM, "it is no file of yours alone", str(path))
+
+
 def _append(log: Path, copied: int, target: Path, most: int | None) -> int:
     """Append what ``log`` holds behind the first ``copied`` bytes; how many are copied then."""
     try:
@@ -58,10 +90,11 @@ def _append(log: Path, copied: int, target: Path, most: int | None) -> int:
         return copied
     if size <= copied and target.exists():
         return copied
-    with open(log, "rb") as source, open(target, "ab") as sink:
-        source.seek(copied)
+    with open(log, "rb") as source, open(open_log(target), "ab") as sink:
         end = size if most is None else min(size, copied + most)
-        while copied < end and (data := source.read(min(_CHUNK, end - copied))):
+        while copied < end:
+            data, copied = read_kept(source.fileno(), copied, min(_CHUNK, end - copied))
+            if not data:
+                break
             sink.write(data)
-            copied += len(data)
     return copied

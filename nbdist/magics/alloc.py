@@ -6,6 +6,7 @@ from IPython.core.magic import Magics, line_magic, magics_class
 
 from nbdist import options, runner
 from nbdist.magics.presentation import as_usage_errors
+from nbdist.panel.ansi import harmless
 
 _USAGE = "%dist_alloc --nodes 2 -n 1 [--gpus N] [--slurm K=V,…] [--idle 15m] [--keep]  or  %dist_alloc off"
 
@@ -46,7 +47,7 @@ def _do(line: str) -> None:
 
 
 def _say(text: str) -> None:
-    print(f"[nbdist] {text}", flush=True)
+    print(harmless(f"[nbdist] {text}"), flush=True)
 
 
 def _say_all(lines: list[str]) -> None:

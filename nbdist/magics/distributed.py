@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import sys
-import threading
 from collections.abc import Iterator
 
 from IPython.core.interactiveshell import InteractiveShell
@@ -18,6 +16,9 @@ from nbdist.magics.cell_check import check_cell, check_planned
 from nbdist.magics.presentation import as_usage_errors, draws_widgets, without_frames
 from nbdist.magics.showing import show_as_panel, show_as_text, show_in_background
 from nbdist.model import RunState
+from nbdist.panel.ansi import harmless
+
+_INTERRUPTED = "the kernel was interrupted"
 
 
 @magics_class
@@ -38,40 +39,79 @@ class DistributedMagics(Magics):
         if line.strip() in ("-h", "--help", "?"):
             print(options.help_text())
             return None
-        with as_usage_errors():
+        with as_usage_errors(), runner.Interrupts(lambda _: _INTERRUPTED, raises=True) as interrupts:
             chosen, planned = _plan_script(line) if cell is None else _plan_cell(line, cell)
             warnings = check_planned(_shell(self), planned) if chosen.check else ()
             limits = runner.keeping()
-            handle = runner.start(planned, warm=chosen.warm)
-            # it looks at every file of every run, for which no rank has to wait
-            pruned = runner.prune(runner.store(), limits)
-        cold = f"cold start: {handle.started_cold}" if handle.started_cold else ""
-        for note in (*warnings, *planned.notes, *filter(None, [cold, pruned, handle.placed])):
-            print(f"[nbdist] {note}")
-        shell = _shell(self)
-        as_panel = chosen.panel and draws_widgets(shell)
-        if chosen.detach:
-            runner.warm_ranks.after(planned, warm=chosen.warm, goes_on=True)
-            if as_panel:
-                show_in_background(shell, handle)
-            else:
-                print(f"[nbdist] {handle.run.label} runs by itself; %dist_status shows it")
-            return handle
-        try:
-            with _stops_on_interrupt(handle):
-                if as_panel:
-                    run = show_as_panel(shell, handle)
-                else:
-                    run = show_as_text(handle, plain=not chosen.panel, show_ranks=chosen.show_ranks)
-        except UnknownRun as gone:
-            raise without_frames(RunFailed(str(gone))) from None
-        runner.collect_supervisors()
-        runner.warm_ranks.after(planned, warm=chosen.warm, directory=handle.directory)
-        if run.state is not RunState.SUCCEEDED:
-            text = panel.run_report(run, handle.directory, config.language())
-            cancelled = run.state is RunState.CANCELLED
-            raise without_frames(RunCancelled(text) if cancelled else RunFailed(text))
-        return None
+            interrupts.begin()
+            handle = runner.start(planned, warm=chosen.warm, interrupted=interrupts.came)
+            interrupts.stop(handle)
+            with _stopped_with_its_cell(handle, interrupts):
+                _say(*warnings, *planned.notes, _elsewhere(planned), _cold(handle), handle.placed)
+                _say(runner.pruner.removed())
+                runner.pruner.begin(runner.store(), limits)
+                if not chosen.detach:
+                    _watch(_shell(self), handle, chosen, planned)
+                    return None
+                _show_detached(_shell(self), handle, chosen, planned)
+        return handle
+
+
+def _watch(
+    shell: InteractiveShell, handle: runner.RunHandle, chosen: options.Options, planned: runner.Plan
+) -> None:
+    """Show the run until it ends. Raises RunFailed or RunCancelled, as it ended."""
+    try:
+        if chosen.panel and draws_widgets(shell):
+            run = show_as_panel(shell, handle)
+        else:
+            run = show_as_text(handle, plain=not chosen.panel, show_ranks=chosen.show_ranks)
+    except UnknownRun as gone:
+        raise without_frames(RunFailed(str(gone))) from None
+    runner.warm_ranks.after(planned, warm=chosen.warm, directory=handle.directory)
+    _say(runner.pruner.removed())
+    if run.state is not RunState.SUCCEEDED:
+        text = panel.run_report(run, handle.directory, config.language())
+        cancelled = run.state is RunState.CANCELLED
+        raise without_frames(RunCancelled(text) if cancelled else RunFailed(text))
+
+
+def _show_detached(
+    shell: InteractiveShell, handle: runner.RunHandle, chosen: options.Options, planned: runner.Plan
+) -> None:
+    runner.warm_ranks.after(planned, warm=chosen.warm, goes_on=True)
+    if chosen.panel and draws_widgets(shell):
+        show_in_background(shell, handle)
+    else:
+        _say(f"{handle.run.label} runs by itself; %dist_status shows it")
+
+
+@contextlib.contextmanager
+def _stopped_with_its_cell(handle: runner.RunHandle, interrupts: runner.Interrupts) -> Iterator[None]:
+    """Stop the run when its cell ends early, whatever the reason: it would go on unseen."""
+    try:
+        yield
+    except BaseException:
+        if not interrupts.came():
+            with contextlib.suppress(UnknownRun):
+                runner.request_stop_of(handle, "it could not be shown")
+        raise
+
+
+def _say(*notes: object) -> None:
+    for note in filter(None, notes):
+        print(harmless(f"[nbdist] {note}"))
+
+
+def _elsewhere(planned: runner.Plan) -> str:
+    """How a machine that has another home directory learns the key of the run; empty where there is none."""
+    if not planned.token:
+        return ""
+    return f"on a machine with another home directory, before the cell:  %env {runner.TOKEN}={planned.token}"
+
+
+def _cold(handle: runner.RunHandle) -> str:
+    return f"cold start: {handle.started_cold}" if handle.started_cold else ""
 
 
 def _plan_cell(line: str, cell: str) -> tuple[options.Options, runner.Plan]:
@@ -101,29 +141,6 @@ def _plan_script(line: str) -> tuple[options.Options, runner.Plan]:
 def _shell(magics: Magics) -> InteractiveShell:
     assert magics.shell is not None, "magics that are called belong to a shell"
     return magics.shell
-
-
-@contextlib.contextmanager
-def _stops_on_interrupt(handle: runner.RunHandle) -> Iterator[None]:
-    """Let an interrupt of the kernel stop the run instead of the code that watches it.
-
-    A second one hastens the end. Off the main thread (a subshell) Python has no signals to catch:
-    there the interrupt reaches the main thread, and the panel's Stop reaches the run.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def stop(*_: object) -> None:
-        # a run whose directory was deleted is stopped by its supervisor
-        with contextlib.suppress(UnknownRun):
-            runner.request_stop_of(handle, "the kernel was interrupted")
-
-    previous = signal.signal(signal.SIGINT, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, previous)
 
 
 def _notebook() -> str:

@@ -10,6 +10,7 @@ from IPython.core.magic import Magics, line_magic, magics_class
 from nbdist import runner
 from nbdist.magics.presentation import as_usage_errors
 from nbdist.options import LineParser
+from nbdist.panel.ansi import harmless
 
 
 @magics_class
@@ -27,4 +28,4 @@ class ExportMagics(Magics):
             asked = parser.parse_args(shlex.split(line))
             handle = runner.attach(asked.run)
             exported = runner.export(handle, Path(asked.to or handle.run.label))
-        print("\n".join(runner.export_text(exported)))
+        print(harmless("\n".join(runner.export_text(exported))))

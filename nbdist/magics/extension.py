@@ -7,6 +7,7 @@ import importlib
 from IPython.core.interactiveshell import InteractiveShell
 
 from nbdist import options
+from nbdist.magics import peers
 from nbdist.magics.alloc import AllocationMagics
 from nbdist.magics.boards import BoardMagics
 from nbdist.magics.distributed import DistributedMagics
@@ -35,6 +36,7 @@ def load(shell: InteractiveShell) -> None:
     """Register the magics."""
     for magics in MAGICS:
         shell.register_magics(magics)
+    peers.register(shell)
     _get_ready()
 
 
@@ -51,3 +53,4 @@ def unload(shell: InteractiveShell) -> None:
         for kind, names in magics.magics.items():
             for name in names:
                 shell.magics_manager.magics[kind].pop(name, None)
+    peers.unregister(shell)

@@ -8,13 +8,16 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from IPython.core.error import UsageError
 from IPython.core.interactiveshell import InteractiveShell
 
 from nbdist import panel
-from nbdist.errors import LaunchError, RunCancelled, RunFailed, UsageMistake
+from nbdist.errors import LaunchError, UsageMistake
+from nbdist.panel.ansi import harmless
+
+AnError = TypeVar("AnError", bound=BaseException)
 
 _PANEL = Path(panel.__file__).parent / "static/panel.js"
 
@@ -25,10 +28,12 @@ def as_usage_errors() -> Iterator[None]:
     try:
         yield
     except (UsageMistake, LaunchError) as error:
-        raise UsageError(str(error)) from None
+        raise UsageError(harmless(str(error))) from None
+    except KeyboardInterrupt as error:
+        raise without_frames(error) from None
 
 
-def without_frames(error: RunFailed | RunCancelled) -> RunFailed | RunCancelled:
+def without_frames(error: AnError) -> AnError:
     """The same error, shown by IPython as its message alone: our own frames help nobody."""
 
     def render() -> list[str]:
@@ -37,7 +42,7 @@ def without_frames(error: RunFailed | RunCancelled) -> RunFailed | RunCancelled:
         return [f"\x1b[31m{name}\x1b[0m: {head}", *rest.splitlines()]
 
     # the hook of IPython.core.interactiveshell.showtraceback
-    error._render_traceback_ = render  # type: ignore[union-attr]
+    error._render_traceback_ = render  # type: ignore[attr-defined]
     return error
 
 

@@ -12,6 +12,7 @@ from nbdist.magics.showing import show_again, show_as_text
 from nbdist.magics.status_table import StatusTable
 from nbdist.model import RunState
 from nbdist.options import LineParser
+from nbdist.panel.ansi import harmless
 
 
 @magics_class
@@ -30,8 +31,10 @@ class RunMagics(Magics):
             handles = runner.chosen_runs(shlex.split(line))
         assert self.shell is not None, "magics that are called belong to a shell"
         self._status.show([handle.directory for handle in handles], live=draws_widgets(self.shell))
-        for said in (*runner.describe_warm(runner.warm_ranks.state()), *runner.describe_allocations()):
-            print(f"[nbdist] {said}")
+        with as_usage_errors():
+            others = (*runner.describe_refused(), *runner.describe_allocations())
+        for said in (*runner.describe_warm(runner.warm_ranks.state()), *others):
+            print(harmless(f"[nbdist] {said}"))
 
     @line_magic
     def dist_logs(self, line: str) -> None:
@@ -47,7 +50,7 @@ class RunMagics(Magics):
             pattern = runner.log_pattern(asked.grep)
             for rank in runner.rank_numbers(handle, asked.rank):
                 lines = runner.matching_lines(handle, rank, pattern, asked.tail)
-                print("\n".join(f"[{rank}] {text}" for text in lines))
+                print("\n".join(f"[{rank}] {harmless(text)}" for text in lines))
 
     @line_magic
     def dist_stop(self, line: str) -> None:

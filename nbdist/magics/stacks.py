@@ -9,6 +9,7 @@ from IPython.core.magic import Magics, line_magic, magics_class
 from nbdist import config, runner
 from nbdist.magics.presentation import as_usage_errors
 from nbdist.options import LineParser
+from nbdist.panel.ansi import harmless
 
 
 @magics_class
@@ -35,12 +36,12 @@ class StackMagics(Magics):
         from nbdist.diagnosis.stalls import stacks_text
 
         report = take_stacks(handle.directory)
-        print(stacks_text(report, config.language(), all_threads=asked.threads, paint=_paint))
+        print(harmless(stacks_text(report, config.language(), all_threads=asked.threads, paint=_paint)))
         if asked.native:
             from nbdist.diagnosis.native_stacks import native_stacks
 
             for rank, text in native_stacks(handle.run).items():
-                print(f"\n[{rank}] {text.rstrip()}")
+                print(harmless(f"\n[{rank}] {text.rstrip()}"))
 
 
 def _paint(text: str, shade: str) -> str:

@@ -11,7 +11,7 @@ from nbdist.errors import UsageMistake
 from nbdist.magics.presentation import as_usage_errors
 from nbdist.options import LineParser
 
-_USAGE = "%dist_warm [N|auto|off] [--framework torch|paddle]"
+_USAGE = "%dist_warm [N|auto|off] [--framework torch|paddle|jax]"
 
 
 @magics_class
@@ -28,7 +28,7 @@ class WarmMagics(Magics):
         """
         parser = LineParser(_USAGE)
         parser.add_argument("count", nargs="?", default="")
-        parser.add_argument("--framework", choices=("torch", "paddle"), default="")
+        parser.add_argument("--framework", choices=("torch", "paddle", "jax"), default="")
         with as_usage_errors():
             asked = parser.parse_args(shlex.split(line))
             _do(asked.count, asked.framework)

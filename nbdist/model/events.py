@@ -10,6 +10,7 @@ import json
 from dataclasses import asdict, dataclass, fields
 from typing import Union
 
+from nbdist.model.decoding import check_fields, loads
 from nbdist.model.process import ProcessId
 from nbdist.model.states import RankState, RunState
 
@@ -56,10 +57,12 @@ class RankStarted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankFinished:
-    """The last statement of the program is done; the process is on its way out."""
+    """The last statement of the program is done; the process is on its way out. ``joined`` says whether the
+    rank has been in a process group."""
 
     time: float
     rank: int
+    joined: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +80,9 @@ class RankExited:
     ``ended`` says that nbdist had told this rank to end before it failed or exited by itself, ``oom``
     that the system's out-of-memory killer struck during the attempt. ``memory`` is the most that the
     process has held at once, in bytes of resident memory; 0 when nobody knows. ``log`` is how many bytes
-    its log has: another machine may see them later than this event.
+    its log has: another machine may see them later than this event. ``limit``: the rank was killed because
+    it had more than so many bytes; 0 when it was not. ``full`` is the disk that was full then, of those
+    where the rank may have wanted to write why it ended.
     """
 
     time: float
@@ -87,6 +92,8 @@ class RankExited:
     oom: bool = False
     memory: int = 0
     log: int = 0
+    limit: int = 0
+    full: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,10 +229,6 @@ _KINDS: dict[str, type[Event]] = {
 }
 
 
-# of a field, by its annotation; JSON has one kind of number
-_TYPES: dict[str, type | tuple[type, ...]] = {"int": int, "float": (int, float), "str": str, "bool": bool}
-
-
 def encode_event(event: Event) -> str:
     """The line of the journal for ``event``, without its newline."""
     return json.dumps({"kind": type(event).__name__, **asdict(event)})
@@ -236,10 +239,7 @@ def decode_event(line: str) -> Event | None:
 
     Raises ValueError when the line is torn or no event at all.
     """
-    try:
-        data = json.loads(line)
-    except RecursionError:
-        raise ValueError(f"no event: {line[:80]!r}") from None
+    data = loads(line)
     if not isinstance(data, dict) or not isinstance(data.get("kind"), str):
         raise ValueError(f"no event: {line[:80]!r}")
     cls = _KINDS.get(data["kind"])
@@ -259,7 +259,5 @@ def decode_event(line: str) -> Event | None:
         event = cls(**known)
     except (KeyError, TypeError) as error:
         raise ValueError(f"no {cls.__name__}: {error}") from error
-    for f in fields(cls):
-        if not isinstance(getattr(event, f.name), _TYPES.get(str(f.type), object)):
-            raise ValueError(f"no {cls.__name__}: {f.name} is {getattr(event, f.name)!r:.40}")
+    check_fields(event)
     return event

@@ -45,12 +45,15 @@ class Rank:
     process: ProcessId | None = None
     started: float | None = None
     finished: float | None = None
+    joined: bool = True
     errored: float | None = None
     exited: float | None = None
     code: int | None = None
     oom: bool = False
     memory: int = 0
     log: int = 0
+    limit: int = 0
+    full: str = ""
 
     @property
     def rank(self) -> int:
@@ -144,7 +147,7 @@ class Run:
                 )
                 return run._move(RunState.RUNNING) if run._all_started() else run
             case RankFinished():
-                return self._with_rank(event.rank, finished=event.time)
+                return self._with_rank(event.rank, finished=event.time, joined=event.joined)
             case RankErrored():
                 return self._with_rank(event.rank, errored=event.time)
             case RankExited():
@@ -157,6 +160,8 @@ class Run:
                     oom=event.oom,
                     memory=event.memory,
                     log=event.log,
+                    limit=event.limit,
+                    full=event.full,
                 )
             case Stalled():
                 return replace(self, stalled=event.since)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
-from typing import Any
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any, TypeVar
 
+from nbdist.model.decoding import check_fields
 from nbdist.model.process import ProcessId
+
+T = TypeVar("T")
 
 FORMAT = 1
 _PORT = re.compile(r"\{port(?:\+(\d+))?\}")
@@ -25,9 +28,11 @@ class Rendezvous:
     port: int
     hosts: tuple[str, ...] = ()
 
-    def fill(self, template: str) -> str:
-        """``template`` with ``{host}``, ``{hostN}`` of node N, ``{port}`` and ``{port+K}`` put in."""
-        text = template.replace("{host}", self.host)
+    def fill(self, template: str, *, run: str = "", restarts: int = 0, retries: int = 0) -> str:
+        """``template`` with ``{host}``, ``{hostN}`` of node N, ``{port}`` and ``{port+K}`` put in, and with
+        ``{run}``, what all ranks call the run, how often it was started again, and how often it may be."""
+        text = template.replace("{host}", self.host).replace("{run}", run)
+        text = text.replace("{restarts}", str(restarts)).replace("{retries}", str(retries))
         text = _HOST.sub(lambda match: self.hosts[int(match[1])], text)
         return _PORT.sub(lambda match: str(self.port + int(match[1] or 0)), text)
 
@@ -62,9 +67,11 @@ class RunSpec:
     ``python -m`` would; ``python_path`` is what ``sys.path`` is in a rank (empty: what the interpreter
     makes it). Times are Unix seconds, durations seconds.
     ``hang_after`` is how long nothing may happen before the run is called stalled; None for never.
-    ``environment`` is what the user asked to be set, with values that look like secrets masked: the
-    ranks inherit the real ones from process to process, never through a file. ``scrape``: numbers that the
-    ranks print become curves. ``log_dir`` is where each rank's log is written besides.
+    ``memory`` is how many bytes each rank may have; None for no limit.
+    ``environment`` is what the user asked to be set, with a mask for each value that is not known to be
+    harmless (``privacy``): the ranks inherit the real ones from process to process, never through a file.
+    ``scrape``: numbers that the ranks print become curves. ``log_dir`` is where each rank's log is written
+    besides.
 
     Of a run on several machines each has a directory of its own. ``ranks`` are all of its ranks, ``here``
     those of this machine, node ``node_rank``; ``master`` is where the ranks meet, ``addresses`` are the
@@ -91,6 +98,7 @@ class RunSpec:
     timeout: float | None = None
     hang_after: float | None = None
     retries: int = 0
+    memory: int | None = None
     scrape: bool = True
     log_dir: str = ""
     nodes: int = 1
@@ -119,6 +127,17 @@ class RunSpec:
         """Why a run ended that its time limit has ended; empty without a limit."""
         return "" if self.timeout is None else f"the time limit of {self.timeout:g} s was reached"
 
+    def shown(self) -> RunSpec:
+        """The spec as it may leave the run's directory: what may be secret in it is masked."""
+        from nbdist import privacy  # a supervisor starts sooner without it
+
+        return replace(
+            self,
+            args=privacy.masked_words(self.args),
+            environment=privacy.without_values(self.environment),
+            engine_options=privacy.masked_words(self.engine_options),
+        )
+
     def is_here(self, rank: RankSpec) -> bool:
         """Whether the files of a rank are to be found in this directory."""
         return bool(self.engine) or rank.node_rank == self.node_rank
@@ -136,7 +155,7 @@ class RunSpec:
     def from_dict(cls, data: Mapping[str, Any]) -> RunSpec:
         """The spec in ``data``; what a newer version of nbdist added is left out.
 
-        Raises KeyError or TypeError when ``data`` is not a spec.
+        Raises KeyError, TypeError, ValueError or AttributeError when ``data`` is not a spec.
         """
         known = _known(cls, data)
         common = data.get("rank_environment", {})
@@ -146,8 +165,16 @@ class RunSpec:
         known["addresses"] = tuple(data.get("addresses", ()))
         known["engine_options"] = tuple(data.get("engine_options", ()))
         owner = data.get("owner")
-        known["owner"] = ProcessId(**_known(ProcessId, owner)) if owner else None
-        return cls(**known)
+        known["owner"] = _checked(ProcessId, owner) if owner else None
+        spec = cls(**known)
+        check_fields(spec)
+        if [rank.rank for rank in spec.ranks] != list(range(spec.world_size)):
+            raise ValueError("the ranks are not numbered from 0 on")
+        if any("\0" in path for path in (spec.program, spec.python, spec.cwd, spec.log_dir)):
+            raise ValueError("no path has a null character")
+        if not spec.name.isprintable():
+            raise ValueError("the name cannot be printed")
+        return spec
 
 
 def _common(environments: Sequence[Mapping[str, str]]) -> dict[str, str]:
@@ -161,8 +188,16 @@ def _common(environments: Sequence[Mapping[str, str]]) -> dict[str, str]:
 def _rank_from(data: Mapping[str, Any], common: Mapping[str, str]) -> RankSpec:
     known = _known(RankSpec, data)
     known["environment"] = {**common, **data.get("environment", {})}
-    known["device"] = Device(**_known(Device, data.get("device", {})))
-    return RankSpec(**known)
+    known["device"] = _checked(Device, data.get("device", {}))
+    rank = RankSpec(**known)
+    check_fields(rank)
+    return rank
+
+
+def _checked(cls: type[T], data: object) -> T:
+    value = cls(**_known(cls, data))
+    check_fields(value)
+    return value
 
 
 def _known(cls: type, data: object) -> dict[str, Any]:

@@ -10,7 +10,7 @@ class Options:
     """What was typed behind ``%%distributed``, checked for itself (not yet against the machine).
 
     ``gpus`` is None where the option is left out, "all", or ids. ``timeout``, ``hang_after`` (0: never)
-    and ``wait`` are in seconds.
+    and ``wait`` are in seconds, ``memory`` is what each rank may have in bytes.
     ``engine`` is where the run is started, ``slurm`` what Slurm is told, each ``key=value`` or ``key``,
     ``ray`` where a Ray is.
     ``master`` is "host:port", either of which may be missing. ``any_device``: as another launcher does,
@@ -26,6 +26,7 @@ class Options:
     timeout: float | None = None
     hang_after: float = 60.0
     retries: int = 0
+    memory: int | None = None
     env: tuple[tuple[str, str], ...] = ()
     args: tuple[str, ...] = ()
     cwd: str = ""

@@ -17,6 +17,7 @@ from nbdist.options.line import split_line
 from nbdist.options.options import Options
 from nbdist.options.program import split_program
 from nbdist.options.table import OPTIONS, Option
+from nbdist.privacy import masked_words
 
 
 def parse(line: str) -> Options:
@@ -26,11 +27,13 @@ def parse(line: str) -> Options:
 
 def parse_words(words: Sequence[str]) -> Options:
     """The options in ``words``, as nbdist or another launcher writes them. Raises UsageMistake."""
+    typed = words
     launcher, words = launchers.behind_launcher(words)
     if launcher and (program := split_program(words)[1]):
+        left_out, line = shlex.join(masked_words(program)), shlex.join(masked_words(typed))
         raise UsageMistake(
-            f"the program of %%distributed is the cell below it: leave out  {shlex.join(program)} , or run "
-            f"the script:  %distributed {launcher} {shlex.join(words)}"
+            f"the program of %%distributed is the cell below it: leave out  {left_out} , or run "
+            f"the script:  %distributed {line}"
         )
     foreign = launchers.translated(words)
     values, unknown = _parser().parse_known_args(_joined(foreign.words))

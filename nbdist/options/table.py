@@ -49,8 +49,8 @@ OPTIONS: tuple[Option, ...] = (
         flags=("--framework",),
         field="framework",
         metavar="NAME",
-        choices=("auto", "torch", "paddle", "none"),
-        help="auto (what the program imports), torch, paddle, none",
+        choices=("auto", "torch", "paddle", "jax", "none"),
+        help="auto (what the program imports), torch, paddle, jax, none",
     ),
     Option(
         flags=("--backend",),
@@ -92,6 +92,14 @@ OPTIONS: tuple[Option, ...] = (
         metavar="N",
         parse=values.retries,
         help="after a failure, run again up to N times",
+    ),
+    Option(
+        flags=("--memory",),
+        field="memory",
+        rare=True,
+        metavar="SIZE",
+        parse=values.memory,
+        help="end a rank that takes more memory than 16G; needs control groups",
     ),
     Option(
         flags=("--env",),

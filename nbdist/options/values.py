@@ -6,6 +6,7 @@ import re
 import shlex
 
 from nbdist.errors import UsageMistake
+from nbdist.privacy import MASK, masked_text
 
 _MOST_RANKS = 1024
 
@@ -68,18 +69,35 @@ def retries(text: str) -> int:
     return int(text)
 
 
+_BYTES = {"M": 1e6, "G": 1e9, "T": 1e12}
+
+
+def memory(text: str) -> int:
+    """Bytes in ``16G``, ``512M`` or ``1.5T``. Raises UsageMistake."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([MGT])B?", text.strip(), re.IGNORECASE)
+    if found is None or not float(found[1]):
+        raise UsageMistake(f"--memory {text}: write how much each rank may have:  --memory 16G  or  512M")
+    return int(float(found[1]) * _BYTES[found[2].upper()])
+
+
 def env(text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not equals or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", key):
-        raise UsageMistake(f"--env {text}: write  --env NAME=VALUE")
+        raise UsageMistake(f"--env {_without_value(text)}: write  --env NAME=VALUE")
     return key, value
+
+
+def _without_value(text: str) -> str:
+    """What was typed, without what may be the value: a message is kept with the notebook."""
+    name = re.match(r"[\w.\-]*", text)
+    return text if name is None or name[0] == text else f"{name[0]}{text[name.end()]}{MASK}"
 
 
 def args(text: str) -> tuple[str, ...]:
     try:
         return tuple(shlex.split(text))
     except ValueError as error:
-        raise UsageMistake(f'--args {text!r}: {error}; write  --args "--lr 0.1"') from None
+        raise UsageMistake(f'--args {masked_text(text)!r}: {error}; write  --args "--lr 0.1"') from None
 
 
 def wait(text: str) -> float:

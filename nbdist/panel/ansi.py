@@ -5,14 +5,26 @@ from __future__ import annotations
 import colorsys
 import html
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 # CSI sequences (colours, cursor), OSC sequences (titles, links), and the two-character escapes
 _SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 _COLOUR = re.compile(r"\x1b\[([0-9;:]*)m")
+_WITHIN = r"\[(?:[0-9;:]*m|\d*[CDGK])"  # colours, columns, "erase to the end"
+_WITHIN_A_LINE = re.compile(rf"\x1b{_WITHIN}")
 # A terminal acts on these, too: the C0 and C1 controls but the tab
 _CONTROLS = dict.fromkeys((*range(0x09), *range(0x0A, 0x20), *range(0x7F, 0xA0)))
+_BETWEEN_LINES = {code: None for code in _CONTROLS if chr(code) not in "\b\r"}
+# and by these it turns round what stands beside them (Unicode Bidirectional Algorithm, 2)
+_UNSEEN = _CONTROLS | dict.fromkeys((0x61C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)))
+_ACTED_ON = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f]")
+_ACTED_ON_BEYOND = re.compile(rf"[\0-\x07\x0b\x0c\x0e-\x1f\x7f-\x9f](?:(?<!\x1b)|(?!{_WITHIN}))")
+# a colour that is the last of its line, and no reset
+_LEFT_ON = re.compile(
+    r"\x1b\[(?!(?:[0-9;:]*;)?0*m)[0-9;:]*m[^\n\x1b]*(?:\x1b\[\d*[CDGK][^\n\x1b]*)*(?=\n|\Z)"
+)
+_PLAIN = bytes((0x09, 0x0A, *range(0x20, 0x7F)))
 _RESET = "\x1b[0m"
 
 # The hues of the colours 1 to 6 of a terminal, in degrees
@@ -27,7 +39,22 @@ def strip_ansi(text: str) -> str:
 def printable(text: str) -> str:
     """``text`` without anything that a terminal would act on; a tab becomes spaces."""
     plain = strip_ansi(text)
-    return plain if plain.isprintable() else plain.expandtabs().translate(_CONTROLS)
+    return plain if plain.isprintable() else plain.expandtabs().translate(_UNSEEN)
+
+
+def harmless(text: str) -> str:
+    """``text``, of any number of lines, with its colours and what moves within a line, and without anything
+    else that a terminal would act on: no title, no clipboard, no question that it answers. For all that is
+    written to a terminal as lines; as no line holds half a sequence, none can begin one for the next.
+
+    What a line sets ends with it.
+    """
+    # most logs hold nothing of it, or colours alone, which is seen at once for all lines
+    if (text.isascii() and not text.encode().translate(None, _PLAIN)) or not _ACTED_ON.search(text):
+        return text
+    if _ACTED_ON_BEYOND.search(text):
+        text = "\n".join(_filtered(line, _WITHIN_A_LINE, _BETWEEN_LINES) for line in text.split("\n"))
+    return _LEFT_ON.sub(rf"\g<0>{_RESET}", text)
 
 
 def colours_alone(text: str) -> str:
@@ -37,15 +64,21 @@ def colours_alone(text: str) -> str:
     """
     if text.isprintable():
         return text
+    kept = _filtered(text, _COLOUR, _CONTROLS)
+    return kept + (_RESET if "\x1b" in kept else "")
+
+
+def _filtered(text: str, allowed: re.Pattern[str], controls: Mapping[int, None]) -> str:
+    """``text`` with these sequences and without the others, and without ``controls``."""
     pieces = []
     end = 0
     for found in _SEQUENCE.finditer(text):
-        pieces.append(text[end : found.start()].translate(_CONTROLS))
-        if _COLOUR.fullmatch(found[0]):
+        pieces.append(text[end : found.start()].translate(controls))
+        if allowed.fullmatch(found[0]):
             pieces.append(found[0])
         end = found.end()
-    pieces.append(text[end:].translate(_CONTROLS))
-    return "".join(pieces) + (_RESET if "\x1b" in "".join(pieces) else "")
+    pieces.append(text[end:].translate(controls))
+    return "".join(pieces)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

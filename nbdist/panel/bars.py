@@ -11,6 +11,24 @@ BAR = re.compile(
     r"\d{1,3}%\|[^|]*\|\s*([\d.]+)([kMGT]?)/([\d.]+)([kMGT]?)"
     r"\s*\[[\d:]+<([\d:]+|\?),\s*([\d.]+|\?)\s*([kMGT]?)([^\s,\]]+)"
 )
+# "Epoch 0/4 ━━━━━━━ 20/20 0:00:01 • 0:00:05 25.3it/s": Lightning's with rich
+_RICH = re.compile(r"[━╸╺][━╸╺ ]*\s(\d+)/(\d+)\s+[\d:]+ • ([\d:]+|[-:]+)\s+([\d.]+)it/s")
+# "Epoch [1/2]: [10/20]  50%|█████     , loss=0.06 [00:01<00:01]": ignite's
+_IGNITE = re.compile(r"\[(\d+)/(\d+)\]\s+\d{1,3}%\|[^\[]*\[[\d:]+<([\d:]+|\?)\]")
+# what a bar counts before training begins, or the files of a network
+_PREPARES = re.compile(
+    r"\W*(?:map|filter|flatten|tokeniz|running tokenizer|generating|casting|sav(?:e|ing)|creating|sorting"
+    r"|packing|grouping|truncating|load|download|fetch|extract|resolv|import|convert|cach|preprocess|prepar"
+    r"|materializ)",
+    re.IGNORECASE,
+)
+# what a loop over a validation set is called; "val loss 0.25" is a number of the training's
+_EVALUATES = re.compile(
+    r"\b(?:val|valid|validat\w+|eval|evaluat\w+|test|testing|sanity|predict\w*)\b"
+    r"(?![\s\w]*[:=]?\s*\d*\.\d)",
+    re.IGNORECASE,
+)
+_TRAINS = re.compile(r"\btrain", re.IGNORECASE)
 _COUNT = re.compile(
     r"\b(?:step|batch|iter(?:ation)?)(?:s|es)?\b[\s:=#\[(]*(\d+)\s*(?:/|of)\s*(\d+)"
     # "400/938 [=====>....]", "400/938 ━━━━━━": the bars of Keras
@@ -40,10 +58,48 @@ class Steps:
         return f"step {self.done:.0f}/{self.total:.0f}"
 
 
-def steps_of(bar: re.Match[str]) -> Steps | None:
-    """What a bar says; None for one that counts bytes: a download is not the run."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bar:
+    """One state of a count. ``about`` is what stands in front of it, ``drawn`` whether it is a bar, and
+    ``to_last`` whether its epochs are counted from 0 to the last of them."""
+
+    about: str
+    steps: Steps
+    drawn: bool = True
+    to_last: bool = False
+
+    @property
+    def evaluates(self) -> bool:
+        """Whether it counts a validation, a test, or what comes before training to try the program."""
+        return _EVALUATES.search(self.about) is not None and _TRAINS.search(self.about) is None
+
+
+def read_bar(line: str) -> Bar | None:
+    """The count in a line; None for none, and for one of what only prepares the run."""
+    if (found := BAR.search(line)) is not None:
+        steps = _of_tqdm(found)
+    elif (found := _RICH.search(line)) is not None:
+        steps = _of_steps(found, rate=_number(found[4]) or None)
+    elif (found := _IGNITE.search(line)) is not None:
+        steps = _of_steps(found)
+    else:
+        return _counted(line)
+    about = line[: found.start()]
+    if steps is None or _PREPARES.match(about):
+        return None
+    return Bar(about=about, steps=steps, to_last=found.re is _RICH)
+
+
+def _of_steps(bar: re.Match[str], rate: float | None = None) -> Steps | None:
+    done, total = int(bar[1]), int(bar[2])
+    return Steps(done=done, total=total, rate=rate, left=_clock_seconds(bar[3])) if total else None
+
+
+def _of_tqdm(bar: re.Match[str]) -> Steps | None:
+    """What a bar says; None for one that counts bytes or examples: a download, or ``datasets.map``, is not
+    the run."""
     done, done_scale, total, total_scale, left, rate, rate_scale, unit = bar.groups()
-    if unit.endswith("B/s") or (unit.startswith("s/") and unit.endswith("B")):
+    if unit.endswith("B/s") or unit == "examples/s" or (unit.startswith("s/") and unit.endswith("B")):
         return None
     of = _number(total) * _SCALES[total_scale]
     if of <= 0:
@@ -56,7 +112,7 @@ def steps_of(bar: re.Match[str]) -> Steps | None:
     )
 
 
-def counted(line: str) -> Steps | None:
+def _counted(line: str) -> Bar | None:
     match = _COUNT.search(line)
     if match is None:
         return None
@@ -65,7 +121,8 @@ def counted(line: str) -> Steps | None:
         return None
     took = _STEP_TIME.search(line, match.end())
     seconds = _number(took[1]) * _SECONDS[took[2]] if took is not None else 0.0
-    return Steps(done=done, total=total, rate=1 / seconds if seconds else None)
+    steps = Steps(done=done, total=total, rate=1 / seconds if seconds else None)
+    return Bar(about=line[: match.start()], steps=steps, drawn=False)
 
 
 def _number(text: str) -> float:
@@ -76,7 +133,7 @@ def _number(text: str) -> float:
 
 
 def _clock_seconds(text: str) -> float | None:
-    """``00:17``, ``1:02:03``; None for ``?``."""
+    """``00:17``, ``1:02:03``; None for ``?`` and ``-:--:--``."""
     try:
         parts = [int(part) for part in text.split(":")]
     except ValueError:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TextIO
 
+from nbdist.panel.ansi import printable
 from nbdist.panel.columns import width
 
 _LEFT_OUT = frozenset({"", "dumb", "unknown"})
@@ -36,7 +37,8 @@ class Line:
         self.width = 0
 
     def add(self, text: str, shade: str = "") -> Line:
-        """Append ``text`` in one of the shades, "bold", or as it is."""
+        """Append ``text`` in one of the shades, "bold", or as it is, without what a terminal acts on."""
+        text = printable(text)
         self._pieces.append((text, shade))
         self.width += width(text)
         return self

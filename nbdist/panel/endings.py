@@ -9,7 +9,7 @@ from nbdist.diagnosis import describe_exit
 from nbdist.diagnosis.ranks import rank_ranges
 from nbdist.model import Rank, RankState
 from nbdist.panel.facts import Facts
-from nbdist.panel.labels import exit_text, state_mark, state_word, word
+from nbdist.panel.labels import exit_text, phrase, ranks_text, state_mark, state_word, word
 
 _EACH = 8
 
@@ -41,6 +41,13 @@ def _how(rank: Rank, facts: Facts, language: str) -> str:
     if rank.state is RankState.ENDED and rank.code is not None and rank.code < 0:
         return f"{state}, {describe_exit(rank.code).partition(' (')[0]}"
     return f"{state}, {exit_text(rank, language)}" if rank.code else state
+
+
+def alone_text(facts: Facts, language: str) -> str:
+    """What is asked where each rank may have done the whole work; empty where they shared it."""
+    if not facts.alone:
+        return ""
+    return phrase("alone", language).format(ranks=ranks_text(len(facts.run.ranks), language))
 
 
 def logs_title(ranks: Sequence[Rank], language: str) -> str:

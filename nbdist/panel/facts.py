@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from nbdist.diagnosis import Diagnosis, Failure, diagnose
+from nbdist.diagnosis.sources import Sources
 from nbdist.model import Rank, RankState, Run, RunState
 from nbdist.panel.curves import Curve, read_curves
 from nbdist.panel.glance import glance, log_end
@@ -17,15 +17,15 @@ from nbdist.panel.stalling import StallReader, StallView
 from nbdist.store import RunDirectory
 
 _LOGS = 8
+_SHARES = re.compile(r"RANK|WORLD_SIZE|TRAINER|_rank\b|_world_size\b|process_index|init_p\w+_(?:group|env)")
 _TAIL_BYTES = 16_384
 _TAIL_LINES = 15
 _AROUND = 2
-_PROGRAM_LIMIT = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodeLine:
-    """One line of the program. ``failing`` is where the failure came from."""
+    """One line of the user's file. ``failing`` is where the failure came from."""
 
     number: int
     text: str
@@ -38,7 +38,7 @@ class Facts:
     that failed; ``later`` says of each rank how many seconds after the first failure it ended; ``logs``
     are the ends of the logs of the ranks that matter: ranks that wrote the same share one. ``stall`` is
     where the ranks were, of a run that was ended while it hung, ``slow`` the rank that held up the others
-    towards the end."""
+    towards the end. ``alone``: no rank joined a process group, and the program asks for no rank's number."""
 
     run: Run
     curves: tuple[Curve, ...]
@@ -49,6 +49,7 @@ class Facts:
     logs: tuple[tuple[tuple[Rank, ...], tuple[str, ...]], ...]
     stall: StallView | None = None
     slow: SlowView | None = None
+    alone: bool = False
 
     @property
     def failure(self) -> Failure | None:
@@ -65,12 +66,21 @@ def facts_of(run: Run, directory: RunDirectory) -> Facts:
         curves=read_curves(run, directory),
         progress=None if succeeded else glance(run, directory, run.ended or 0.0).progress,
         diagnosis=diagnosis,
-        code=_code(failure, directory) if failure is not None else (),
+        code=_code(failure) if failure is not None else (),
         later=_later(failure, run) if failure is not None else {},
         logs=_logs(_that_matter(run, failure), run, directory),
         stall=None if succeeded else StallReader(directory).look(run),
         slow=ended_slow(run, directory),
+        alone=succeeded and _alone(run, directory),
     )
+
+
+def _alone(run: Run, directory: RunDirectory) -> bool:
+    """Whether each rank may have done the whole work. A program that asks which rank it is shares it out."""
+    if len(run.ranks) == 1 or any(rank.joined or rank.finished is None for rank in run.ranks):
+        return False
+    lines = Sources.of(run, directory).lines(run.spec.program)
+    return not any(_SHARES.search(line) for line in lines)
 
 
 def _that_matter(run: Run, failure: Failure | None) -> list[Rank]:
@@ -88,14 +98,13 @@ def _that_matter(run: Run, failure: Failure | None) -> list[Rank]:
     return sorted(sorted(run.ranks, key=weight)[:_LOGS], key=lambda rank: rank.rank)
 
 
-def _code(failure: Failure, directory: RunDirectory) -> tuple[CodeLine, ...]:
-    """The lines around the failure; of a script that was changed since, the line that failed alone."""
-    at = failure.line
-    if at is None:
+def _code(failure: Failure) -> tuple[CodeLine, ...]:
+    """The lines around the failure; of a file that was changed since, the line that failed alone."""
+    frame = failure.place
+    if frame is None:
         return ()
-    frames = (*(failure.report.frames if failure.report is not None else ()), *failure.frames)
-    source = next((f.source for f in reversed(frames) if f.file == failure.cell and f.line == at), "")
-    lines = _program(failure, directory)
+    at, source = frame.line, frame.source
+    lines = failure.sources.lines(frame.file)
     if not 1 <= at <= len(lines) or (source and lines[at - 1].strip() != source.strip()):
         return (CodeLine(number=at, text=source, failing=True),) if source else ()
     begin, end = max(1, at - _AROUND), min(len(lines), at + _AROUND)
@@ -105,16 +114,6 @@ def _code(failure: Failure, directory: RunDirectory) -> tuple[CodeLine, ...]:
         CodeLine(number=number, text=lines[number - 1], failing=number == at)
         for number in range(begin, end + 1)
     )
-
-
-def _program(failure: Failure, directory: RunDirectory) -> list[str]:
-    path = Path(failure.cell) if failure.script else directory.cell
-    try:
-        if os.stat(path).st_size > _PROGRAM_LIMIT:
-            return []
-        return path.read_text(encoding="utf-8", errors="replace").split("\n")
-    except OSError:
-        return []
 
 
 def _later(failure: Failure, run: Run) -> dict[int, float]:

@@ -88,6 +88,10 @@ PHRASES = {
         "1 process that the ranks had left behind was ended",
         "已结束各进程遗留的 1 个子进程",
     ),
+    "alone": (
+        "{ranks} ran, none joined a process group: did each do the whole work?",
+        "共运行 {ranks}，均未加入进程组：是否每个进程都重复做了全部工作？",
+    ),
     "no progress": ("No progress for {seconds} s", "{seconds} 秒没有进展"),
     "hung": ("Where the ranks were when it was ended", "结束时各进程的位置"),
     "slow": (
@@ -155,7 +159,9 @@ def exit_text(rank: Rank, language: str) -> str:
     if rank.code is None:
         return ""
     ended = rank.state is RankState.ENDED
-    return describe_exit(rank.code, oom=rank.oom, ended=ended, memory=rank.memory, language=language)
+    return describe_exit(
+        rank.code, oom=rank.oom, ended=ended, memory=rank.memory, limit=rank.limit, language=language
+    )
 
 
 def failure_title(failure: Failure, language: str) -> str:

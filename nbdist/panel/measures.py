@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from nbdist.diagnosis import Failure, failure_headline, first_failure
@@ -248,6 +249,10 @@ def _failure_view(failure: Failure) -> FailureView:
         said = failure.report.message
     else:
         said = next((line for line in reversed(failure.tail) if line.strip()), "")
-    return FailureView(
+    view = FailureView(
         rank=failure.rank, headline=failure_headline(failure), message=said[:_MESSAGE], line=failure.line
     )
+    at = failure.place
+    if at is None or failure.sources.is_program(at.file):
+        return view
+    return replace(view, file=failure.sources.name(at.file), file_line=at.line, source=at.source[:_MESSAGE])

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from nbdist.diagnosis import diagnose, failure_report
 from nbdist.model import Run, RunState
+from nbdist.panel.ansi import harmless
 from nbdist.panel.stalling import StallReader, hung_lines
 from nbdist.store import RunDirectory
 
 
 def run_report(run: Run, directory: RunDirectory, language: str = "en") -> str:
     """Why the run did not succeed: the first failure where a rank has failed, else its reason."""
+    return harmless(_report(run, directory, language))
+
+
+def _report(run: Run, directory: RunDirectory, language: str) -> str:
     diagnosis = diagnose(run, directory)
     if run.state is RunState.FAILED and diagnosis is not None and "rank" in run.reason:
         report = f"{run.label}: {failure_report(diagnosis, language)}"

@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import overload
 
+from nbdist.store import moves_up
+
 _WIDTH = 16_384
 """Characters of a line, as LogLines cuts them."""
 
 
 class PlainLines(Sequence[str]):
-    """ASCII lines with newlines between them: one at least, and none with a carriage return."""
+    """ASCII lines with newlines between them: one at least, and none that moves the cursor."""
 
     def __init__(self, text: bytes) -> None:
         self.text = text
@@ -20,7 +22,7 @@ class PlainLines(Sequence[str]):
     @classmethod
     def of(cls, data: bytes) -> PlainLines | None:
         """The lines of ``data``, whole ones all; None where reading them takes more care."""
-        if not data.endswith(b"\n") or not data.isascii() or b"\r" in data:
+        if not data.endswith(b"\n") or not data.isascii() or b"\r" in data or moves_up(data):
             return None
         start = 0
         while start < len(data):

@@ -7,13 +7,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from nbdist.panel.ansi import strip_ansi
-from nbdist.panel.bars import BAR, Steps, counted, steps_of
+from nbdist.panel.bars import Bar, Steps, read_bar
 from nbdist.panel.pace import QUIET, Pace, left_of
 from nbdist.store import MetricPoint
 
 _LINES = 6  # at the end of what is new: a bar, the bar around it, and some words between them
 _SAMPLES = 100
 _EPOCH = re.compile(r"\bepochs?\b[\s:=#\[(]*(\d+)\s*(?:/|of)\s*(\d+)", re.IGNORECASE)
+_EPOCH_ALONE = re.compile(r"\bepoch[\s:=#\[(]*(\d+)\b(?!\s*(?:/|of))", re.IGNORECASE)
 _EPOCHS = re.compile(r"\bepochs?\W*$", re.IGNORECASE)
 _FIGURE = re.compile(r"\d")
 
@@ -63,7 +64,7 @@ class RankProgress:
 
     def printed(self, lines: Sequence[str], partial: str, time: float) -> None:
         """What is new in the log. Only its end is looked at."""
-        counts = [line for line in (*lines[-_LINES:], partial) if "/" in line or " of " in line]
+        counts = [line for line in (*lines[-_LINES:], *partial.split("\n")) if "/" in line or " of " in line]
         seen = [self._printed.see(line, time) for line in counts]
         if any(seen) and self._printed.fraction is not None:
             self._done.note(time, self._printed.fraction)
@@ -96,9 +97,13 @@ class _Printed:
     def __init__(self) -> None:
         self._epochs: tuple[int, int] | None = None  # done, of how many
         self._shown = ""  # the epoch as the program calls it
+        self._named = ""  # an epoch whose total is not known
         self._outer: Steps | None = None  # a bar over epochs
         self._steps: Steps | None = None  # of the epoch, or of all
+        self._inner: Steps | None = None  # a loop within them
+        self._evaluates = False  # whether they are those of an evaluation, and nothing else was seen
         self._from_zero = False
+        self._to_last = False  # whether epochs are counted from 0 to the last of them
         self._after: bool | None = None  # whether epochs are named at their end; None: not known yet
         self._guessed_end = False
         self._time = 0.0
@@ -117,7 +122,7 @@ class _Printed:
     def text(self) -> str:
         if self._epochs is not None:
             return self._shown
-        return self._steps.text if self._steps is not None else ""
+        return f"{self._named}{self._steps.text}" if self._steps is not None else ""
 
     def remaining(self, now: float) -> float | None:
         """Seconds, by the bar's own figures."""
@@ -144,24 +149,38 @@ class _Printed:
     def see(self, line: str, time: float) -> bool:
         """Read one line; whether it said anything of progress."""
         line = strip_ansi(line)
-        bar = BAR.search(line)
-        before = line[: bar.start()] if bar is not None else line
-        epoch = _EPOCH.search(before)
-        steps = steps_of(bar) if bar is not None else counted(line)
-        if epoch is not None:
-            self._see_epoch(epoch, steps, before)
-        elif steps is None:
+        bar = read_bar(line)
+        before = bar.about if bar is not None and bar.drawn else line
+        if bar is not None and not self._counts(bar):
             return False
-        elif bar is not None and _EPOCHS.search(before):
-            self._see_outer(steps)
+        epoch = _EPOCH.search(before)
+        if epoch is not None:
+            if bar is not None and bar.to_last:
+                self._from_zero = self._to_last = True
+            self._see_epoch(epoch, bar.steps if bar is not None else None, before)
+        elif bar is None:
+            return False
+        elif bar.drawn and _EPOCHS.search(before):
+            self._see_outer(bar.steps)
         else:
-            self._see_steps(steps)
+            self._see_steps(bar.steps, _EPOCH_ALONE.search(before) if bar.drawn else None)
         self._time = time
+        return True
+
+    def _counts(self, bar: Bar) -> bool:
+        """Whether a bar is about the run, and not about an evaluation within it."""
+        if bar.evaluates:
+            self._evaluates = self._evaluates or (self._steps is None and self._epochs is None)
+            return self._evaluates
+        if self._evaluates:
+            self._evaluates, self._steps = False, None
         return True
 
     def _see_epoch(self, epoch: re.Match[str], steps: Steps | None, line: str) -> None:
         number, total = int(epoch[1]), max(1, int(epoch[2]))
         self._from_zero = self._from_zero or number == 0
+        self._to_last = self._to_last or (self._from_zero and number >= total)
+        total += self._to_last
         done = number if self._from_zero else number - 1
         self.starts_again = False
         if steps is not None:
@@ -174,7 +193,7 @@ class _Printed:
                 done += 1
             self._steps = None
         self._epochs = (min(done, total), total)
-        self._shown = f"epoch {number}/{total}"
+        self._shown = f"epoch {number}/{epoch[2]}"
 
     def _see_outer(self, epochs: Steps) -> None:
         done, total = int(epochs.done), max(1, int(epochs.total))
@@ -184,9 +203,14 @@ class _Printed:
         self._shown = f"epoch {min(done + 1, total)}/{total}"
         self.starts_again = False
 
-    def _see_steps(self, steps: Steps) -> None:
+    def _see_steps(self, steps: Steps, epoch: re.Match[str] | None) -> None:
+        if self._steps is not None and self._is_inner(self._steps, steps):
+            return
         before, self._steps = self._steps, steps
-        if self._epochs is None:
+        if epoch is not None:
+            # how many there are, it does not tell
+            self._named, self.starts_again = f"epoch {epoch[1]}, ", True
+        elif self._epochs is None:
             if before is not None and steps.done < before.done:
                 self.starts_again = True
         elif self._outer is None and self._after is None:
@@ -194,3 +218,16 @@ class _Printed:
             self._after = False
             if self._guessed_end:
                 self._epochs = (self._epochs[0] - 1, self._epochs[1])
+
+    def _is_inner(self, outer: Steps, steps: Steps) -> bool:
+        """Whether these are the steps of a loop within those, or of one that follows them in an epoch."""
+        if steps.total == outer.total:
+            self._inner = None
+            return False
+        if outer.done >= outer.total:
+            return self._epochs is not None
+        again = self._inner is not None and steps.done < self._inner.done
+        self._inner = steps
+        # a loop that begins again while the outer one stays as it is has taken its place
+        self.starts_again = self.starts_again or (again and self._epochs is None)
+        return steps.total < outer.total and not again

@@ -17,7 +17,8 @@ _ENDS = 6  # lines; one of them has text, as a rule
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogDelta:
     """New lines of a rank. ``first`` is the number of the first one, counted from 0 in what was
-    followed; ``skipped`` bytes were passed over before it. ``partial`` is the line still growing.
+    followed; ``skipped`` bytes were passed over before it. ``partial`` is the line still growing, or the
+    lines of which each may still change.
 
     ``times`` says how many of the lines were written by when, in seconds since the run was created;
     ``behind`` whether more of the log was waiting than was taken.
@@ -113,7 +114,7 @@ class RankFollower:
         taken = self._stream.offset
         if waiting >= _BULK and not final:
             data = self._read_whole_lines(limit)
-            plain = PlainLines.of(data) if self._at_line else None
+            plain = PlainLines.of(data) if self._at_line and not self._lines.moves else None
             if plain is not None:
                 lines = plain
                 self._time_lines(data, len(plain), moment, times)
@@ -134,7 +135,7 @@ class RankFollower:
             return None
         first, self._count, self._partial = self._count, self._count + len(lines), partial
         skipped, self._skipped = self._skipped, 0
-        self.last_line = partial or next(
+        self.last_line = partial[partial.rfind("\n") + 1 :] or next(
             (line for some in (lines[-_ENDS:], lines) for line in reversed(some) if line), self.last_line
         )
         return LogDelta(

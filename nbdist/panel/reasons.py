@@ -23,6 +23,18 @@ _ZH: tuple[tuple[str, str], ...] = (
     (r"its supervisor \(pid (\d+)\) has gone without a word", r"其监督进程(pid \1)无声消失"),
     (r"its supervisor \(pid (\d+)\) was killed by (\w+)", r"其监督进程(pid \1)被 \2 结束"),
     (r"its supervisor \(pid (\d+)\) failed \((\d+)\)", r"其监督进程(pid \1)失败(\2)"),
+    (
+        r"its supervisor \(pid (\d+)\) was stopped \(SIGSTOP\), and its keeper ended the run",
+        r"其监督进程(pid \1)被暂停(SIGSTOP),由上级进程结束了运行",
+    ),
+    (
+        r"its supervisor \(pid (\d+)\) was held by a debugger, and its keeper ended the run",
+        r"其监督进程(pid \1)被调试器挂住,由上级进程结束了运行",
+    ),
+    (
+        r"its supervisor \(pid (\d+)\) did not go on, and its keeper ended the run",
+        r"其监督进程(pid \1)没有继续运行,由上级进程结束了运行",
+    ),
     (r"the notebook's kernel ended", "笔记本的内核已结束"),
     (r"the process that started it ended", "启动它的进程已结束"),
     (r"the supervisor got (\w+)", r"监督进程收到 \1"),
@@ -86,6 +98,9 @@ def reason_text(reason: str, language: str) -> str:
     """``reason`` as it is read in "en" or "zh"; what is not known stays as it is."""
     if language != "zh":
         return reason
+    why, told, rest = reason.partition("; its supervisor")
+    if told:
+        return f"{reason_text(why, language)};{reason_text(told[2:] + rest, language)}"
     for pattern, chinese in _PATTERNS:
         if match := pattern.fullmatch(reason):
             return match.expand(chinese)

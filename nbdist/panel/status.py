@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from nbdist.model import RankState, RunState
+from nbdist.panel.ansi import printable
 from nbdist.panel.columns import pad, width
 from nbdist.panel.figures import memory_text, progress_text, rate_text, use_text
 from nbdist.panel.glance import glance
@@ -19,6 +20,7 @@ from nbdist.panel.stalling import StallReader, held_words, stall_sentence
 from nbdist.panel.usage import UsageWatch
 from nbdist.panel.view import RankView, RunView, duration, view_of
 from nbdist.store import RunDirectory, RunReader
+from nbdist.store.run_store import unreadable
 
 _PERIOD = 1.0
 _LIMIT = 3600.0
@@ -26,7 +28,8 @@ _LINE = 80
 
 
 class StatusReader:
-    """How these runs stand, as often as one asks. Directories that cannot be read are left out."""
+    """How these runs stand, as often as one asks. A run that cannot be read is shown as lost, with why;
+    directories that have gone are left out."""
 
     def __init__(self, directories: Sequence[RunDirectory]) -> None:
         self._runs = [
@@ -38,7 +41,7 @@ class StatusReader:
         """The views of the runs at the moment ``now`` (Unix seconds)."""
         views = []
         for directory, reader, watch, stalls in self._runs:
-            if (run := reader.look()) is None:
+            if (run := reader.look() or unreadable(directory)) is None:
                 continue
             seen = glance(run, directory, now)
             # where the supervisor measures, nobody needs to go through the processes again
@@ -60,7 +63,7 @@ class StatusReader:
 
 
 def status_views(directories: Sequence[RunDirectory], now: float) -> list[RunView]:
-    """How these runs stand at the moment ``now``; directories that cannot be read are left out."""
+    """How these runs stand at the moment ``now``."""
     return StatusReader(directories).look(now)
 
 
@@ -114,7 +117,7 @@ def status_text(views: Sequence[RunView], language: str) -> str:
     # what nothing is known of needs no column
     kept = [column for column in _COLUMNS if column not in _IF_KNOWN or any(row.get(column) for row in rows)]
     table = [[word(column, language) for column in kept]]
-    table += [[row.get(column, "") for column in kept] for row in rows]
+    table += [[printable(row.get(column, "")) for column in kept] for row in rows]
     widths = [max(map(width, column)) for column in zip(*table, strict=True)]
     return "\n".join("  ".join(map(pad, row, widths)).rstrip() for row in table)
 

@@ -9,7 +9,7 @@ from nbdist.diagnosis import failure_report
 from nbdist.model import Run, RunState
 from nbdist.panel.ansi import printable
 from nbdist.panel.columns import clipped, shortened
-from nbdist.panel.endings import logs_title, outcomes
+from nbdist.panel.endings import alone_text, logs_title, outcomes
 from nbdist.panel.facts import Facts, facts_of
 from nbdist.panel.figures import number_text
 from nbdist.panel.labels import failure_title, leftover_text, ranks_text, state_word, word
@@ -65,8 +65,8 @@ def _text(facts: Facts, language: str, notes: Sequence[str]) -> str:
         lines.append(failure_title(facts.failure, language))
     if facts.slow is not None:
         lines.append(slow_text(facts.slow, language))
-    lines += filter(None, (leftover_text(run.leftover, language), *notes))
-    return "\n".join(f"[nbdist] {line}" for line in lines)
+    lines += filter(None, (alone_text(facts, language), leftover_text(run.leftover, language), *notes))
+    return "\n".join(f"[nbdist] {printable(line)}" for line in lines)
 
 
 def _plain(facts: Facts, language: str, notes: Sequence[str]) -> str:

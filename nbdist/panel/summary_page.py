@@ -16,7 +16,7 @@ from nbdist.model import Run, RunState
 from nbdist.panel.ansi import ansi_html, printable
 from nbdist.panel.columns import clipped, shortened
 from nbdist.panel.curves import Curve, curve_svg
-from nbdist.panel.endings import logs_title, outcomes
+from nbdist.panel.endings import alone_text, logs_title, outcomes
 from nbdist.panel.facts import Facts
 from nbdist.panel.figures import number_text, percent
 from nbdist.panel.labels import (
@@ -58,7 +58,7 @@ def summary_page(facts: Facts, language: str, notes: Sequence[str]) -> str:
     if facts.curves:
         parts.append(_metrics(facts, language))
     slow = slow_text(facts.slow, language) if facts.slow is not None else ""
-    said = filter(None, (slow, leftover_text(run.leftover, language), *notes))
+    said = filter(None, (slow, alone_text(facts, language), leftover_text(run.leftover, language), *notes))
     parts += [f"<div>{html.escape(note)}</div>" for note in said]
     parts.append(_logs(facts, language))
     parts.append(_foot(facts, language))
@@ -173,7 +173,15 @@ def _code(facts: Facts) -> str:
         f"{line.number:>{places + 1}}  {_escaped(line.text, _LINE_ROOM)}</span>"
         for line in facts.code
     )
-    return f'<pre class="n-code">{lines}</pre>'
+    # only a line of the program is a link into the cell
+    other = "" if _in_program(facts) else " n-other"
+    return f'<pre class="n-code{other}">{lines}</pre>'
+
+
+def _in_program(facts: Facts) -> bool:
+    failure = facts.failure
+    at = failure.place if failure is not None else None
+    return failure is not None and at is not None and failure.sources.is_program(at.file)
 
 
 def _others(groups: Sequence[Group], run: Run, language: str) -> str:

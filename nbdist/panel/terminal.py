@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from nbdist.diagnosis.ranks import rank_ranges
 from nbdist.model import RankState
-from nbdist.panel.ansi import colours_alone, printable
+from nbdist.panel.ansi import colours_alone, harmless, printable
 from nbdist.panel.block import Block, Line, Terminal
 from nbdist.panel.columns import cut, pad, width
 from nbdist.panel.figures import memory_text, progress_text, rate_text, slowest, use_text
@@ -87,11 +87,11 @@ class TerminalSurface:
     def update(self, view: RunView, deltas: list[LogDelta]) -> None:
         above = []
         if not self._state:
-            above.append(introduction(view))
+            above.append(harmless(introduction(view)))
         above += self._lines(view, deltas)
         if view.state == "stopping" != self._state:
-            above.append(stopping_text(view))
-        above += [self._queue.note(view), self._stall.note(view)]
+            above.append(harmless(stopping_text(view)))
+        above += map(harmless, (self._queue.note(view), self._stall.note(view)))
         self._state = view.state
         for delta in deltas:
             self._growing[delta.rank] = delta.partial
@@ -211,7 +211,9 @@ class TerminalSurface:
     def _bars(self, view: RunView, room: int) -> Iterator[Line]:
         """The lines that still grow."""
         for rank in view.ranks:
-            if text := printable(self._growing.get(rank.rank, "")).strip():
+            for row in self._growing.get(rank.rank, "").split("\n"):
+                if not (text := printable(row).strip()):
+                    continue
                 prefix = rank_prefix(rank.rank, len(view.ranks))
                 yield Line().add(prefix, _rank_shade(rank.rank)).add(cut(text, room - len(prefix)))
 

@@ -6,6 +6,7 @@ import re
 from collections import deque
 from collections.abc import Callable, Collection
 
+from nbdist.panel.ansi import harmless
 from nbdist.panel.figures import progress_text
 from nbdist.panel.labels import phrase, ranks_text
 from nbdist.panel.rank_log import LogDelta
@@ -33,7 +34,7 @@ class TextSurface:
         logs: str = "%dist_logs",
         language: str = "en",
     ) -> None:
-        self._write = write
+        self._write = _screened(write)
         self._logs = logs
         self._language = language
         self._limit = self._room = limit
@@ -142,7 +143,7 @@ class LogSurface:
         tail: int | None,
         prefixed: bool,
     ) -> None:
-        self._write = write
+        self._write = _screened(write)
         self._ranks = ranks
         self._pattern = pattern
         self._prefixed = prefixed
@@ -165,6 +166,15 @@ class LogSurface:
         for lines in (held or {}).values():
             if lines:
                 self._write("".join(lines))
+
+
+def _screened(write: Callable[[str], object]) -> Callable[[str], object]:
+    """``write``, for what ranks and other machines have said."""
+
+    def screened(text: str) -> object:
+        return write(harmless(text))
+
+    return screened
 
 
 def rank_prefix(rank: int, ranks: int) -> str:

@@ -48,12 +48,16 @@ class RankView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailureView:
-    """The first failure. ``line`` is a line of the cell (1 is its first) where the traceback has one."""
+    """The first failure. ``line`` is a line of the cell (1 is its first) where the traceback has one. Where
+    it goes on into a module of the user's, ``file``, ``file_line`` and ``source`` are its innermost line."""
 
     rank: int
     headline: str
     message: str
     line: int | None
+    file: str = ""
+    file_line: int | None = None
+    source: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,7 +164,13 @@ def _rank_view(
         wait=used.wait,
         exit=""
         if rank.code is None
-        else describe_exit(rank.code, oom=rank.oom, ended=rank.state is RankState.ENDED, memory=rank.memory),
+        else describe_exit(
+            rank.code,
+            oom=rank.oom,
+            ended=rank.state is RankState.ENDED,
+            memory=rank.memory,
+            limit=rank.limit,
+        ),
         elapsed=_elapsed(rank, now),
         last_line=last_line[:200],
     )

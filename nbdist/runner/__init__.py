@@ -1,11 +1,6 @@
 """Starts runs and hands them out: the only place that joins store, frameworks, devices and schedulers."""
 
-from nbdist.runner.allocations import (
-    allocate,
-    await_allocation,
-    collect_caretakers,
-    release_allocations,
-)
+from nbdist.runner.allocations import allocate, await_allocation, release_allocations
 from nbdist.runner.asking import Wanted, wanted_nodes
 from nbdist.runner.boards import board_url, reach_board, stop_the_board
 from nbdist.runner.checking import check_program
@@ -20,19 +15,24 @@ from nbdist.runner.choosing import (
     stop_runs,
 )
 from nbdist.runner.exporting import Export, export, export_text
-from nbdist.runner.handle import RunHandle, attach, request_stop_of, runs, store
+from nbdist.runner.handle import RunHandle, attach, describe_refused, request_stop_of, runs, store
 from nbdist.runner.held import allocation_views, describe_allocations
 from nbdist.runner.held import held as held_allocations
-from nbdist.runner.launching import collect_supervisors, start
+from nbdist.runner.interrupts import Interrupts
+from nbdist.runner.launching import start
+from nbdist.runner.nodes import TOKEN, words_of_node_1
 from nbdist.runner.planning import Plan, plan, plan_script
-from nbdist.runner.pruning import Pruned, keeping, prune
+from nbdist.runner.pruning import Pruned, Pruner, keeping, prune, pruner
 from nbdist.runner.warm import WarmState, describe_warm
 from nbdist.runner.warm import ranks as warm_ranks
 
 __all__ = [
+    "TOKEN",
     "Export",
+    "Interrupts",
     "Plan",
     "Pruned",
+    "Pruner",
     "RunHandle",
     "Wanted",
     "WarmState",
@@ -43,9 +43,8 @@ __all__ = [
     "board_url",
     "check_program",
     "chosen_runs",
-    "collect_caretakers",
-    "collect_supervisors",
     "describe_allocations",
+    "describe_refused",
     "describe_warm",
     "export",
     "export_text",
@@ -59,6 +58,7 @@ __all__ = [
     "plan",
     "plan_script",
     "prune",
+    "pruner",
     "rank_numbers",
     "reach_board",
     "release_allocations",
@@ -70,4 +70,5 @@ __all__ = [
     "store",
     "wanted_nodes",
     "warm_ranks",
+    "words_of_node_1",
 ]

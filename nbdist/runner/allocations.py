@@ -17,7 +17,7 @@ from nbdist.runner.engines import check_shared
 from nbdist.runner.held import Held, count_nodes, held, note_end
 from nbdist.schedulers import slurm_alloc
 from nbdist.schedulers.engine import Phase
-from nbdist.schedulers.local import SUPERVISOR
+from nbdist.schedulers.local import SUPERVISOR, collect
 from nbdist.store.allocations import Allocation, AllocationDirectory, allocations, make_allocation
 from nbdist.store.paths import open_to_append
 
@@ -114,11 +114,6 @@ def release_allocations(job: str = "", *, by: str = "%dist_alloc off") -> list[s
     return said
 
 
-def collect_caretakers() -> None:
-    """Wait for the processes that looked after allocations and have ended."""
-    _caretakers[:] = [caretaker for caretaker in _caretakers if caretaker.poll() is None]
-
-
 def _alive(one: Held) -> bool:
     standing = slurm_alloc.stand(one.job, one.about.nodes)
     if standing.status.phase in (Phase.OVER, Phase.FORGOTTEN):
@@ -162,9 +157,6 @@ def _about(options: Options, *, idle: float, keep: bool) -> Allocation:
     )
 
 
-_caretakers: list[subprocess.Popen[bytes]] = []
-
-
 def _look_after(directory: AllocationDirectory, about: Allocation) -> None:
     log = open_to_append(directory.log)
     try:
@@ -178,7 +170,7 @@ def _look_after(directory: AllocationDirectory, about: Allocation) -> None:
         )
     finally:
         os.close(log)
-    _caretakers.append(caretaker)
+    collect(caretaker)
 
 
 def _forget_old() -> None:

@@ -4,22 +4,26 @@ paddle's launcher or under Slurm."""
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from nbdist.errors import UsageMistake
 from nbdist.model import RunSpec
+from nbdist.privacy import find_secrets, may_be_written
 from nbdist.runner.handle import RunHandle
 from nbdist.runner.nodes import DEFAULT_PORT
-from nbdist.runner.planning import MASKED
 from nbdist.runner.scripts import EXECUTE
+from nbdist.store.paths import write_private
 
 _TORCHRUN, _PADDLE, _SBATCH = "torchrun", "fleetrun", "sbatch"
 # places in a command line that a job fills, of characters that no shell minds
 _MASTER, _NODE = "@master@", "@node@"
+# a variable within a word: no argument has this character
+_VARIABLE = re.compile("\0(\\w+)\0")
 
 _MODULE = '''"""Runs the module {module} as python -m does: this launcher takes a file."""
 import runpy
@@ -70,6 +74,7 @@ class _Program:
     def __init__(self, spec: RunSpec, folder: Path) -> None:
         self._spec = spec
         self._folder = folder
+        self._args, self._asked = _without_secrets(spec.args)
         self._ranks = len(spec.here)
         self._is_cell = Path(spec.program).parts[-1:] == ("cell.py",) and spec.run_id in spec.program
         self._is_command = Path(spec.program) == EXECUTE
@@ -80,8 +85,8 @@ class _Program:
         if self._is_cell:
             try:
                 yield self._script, handle.directory.cell.read_text(encoding="utf-8")
-            except OSError as error:
-                raise UsageMistake(f"the cell of {handle.run_id} cannot be read: {error.strerror}") from None
+            except (OSError, UnicodeDecodeError) as error:
+                raise UsageMistake(f"the cell of {handle.run_id} cannot be read: {error}") from None
         elif self._spec.module and self._spec.framework != "torch":
             yield self._script, _MODULE.format(module=self._spec.module)
 
@@ -101,19 +106,21 @@ class _Program:
             backend = self._spec.backend
             yield f"--backend {backend}: say it in the program:  init_process_group({backend!r})"
         for name, value in self._spec.environment.items():
-            if value == MASKED:
-                yield f"{name} was not kept, since it looks like a secret: set it before you start the run"
+            if not may_be_written(name, value):
+                yield f"{name} was not kept, for it may be a secret: export it before you start the run"
+        for name in self._asked:
+            yield f"{name} stands for an argument that may be a secret: export it before you start the run"
 
     def line(self, launcher: str, command: list[str]) -> str:
         """All of it in one line of a shell."""
         found = self._environment(launcher).items()
         unset = [f"-u {name}" for name, value in found if value is None]
         variables = " ".join([*unset, *(f"{name}={value}" for name, value in found if value is not None)])
-        return f"cd {shlex.quote(self._spec.cwd)} && env {variables} {shlex.join(command)}"
+        return f"cd {shlex.quote(self._spec.cwd)} && env {variables} {_joined(command)}"
 
     def shell_script(self, launcher: str, command: list[str]) -> str:
         head = self._head(launcher)
-        return "\n".join(["#!/bin/bash", "set -e", *head, f"exec {shlex.join(command)}", ""])
+        return "\n".join(["#!/bin/bash", "set -e", *head, f"exec {_joined(command)}", ""])
 
     def batch_script(self) -> str:
         """A job of Slurm. The launcher runs once on each node."""
@@ -142,9 +149,9 @@ class _Program:
     def _steps(self) -> Iterator[str]:
         make = self._fleetrun if self._spec.framework == "paddle" else self._torchrun
         if self._spec.nodes == 1:
-            yield f"exec srun --kill-on-bad-exit=1 {shlex.join(make())}"
+            yield f"exec srun --kill-on-bad-exit=1 {_joined(make())}"
             return
-        command = shlex.join(make(_MASTER, _NODE)).replace(_MASTER, "$1").replace(_NODE, "$SLURM_NODEID")
+        command = _joined(make(_MASTER, _NODE)).replace(_MASTER, "$1").replace(_NODE, "$SLURM_NODEID")
         yield 'head=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)'
         # by its address: the name may lead elsewhere on another node
         yield "master=$(srun --nodes=1 --ntasks=1 -w \"$head\" hostname -i | awk '{print $1}')"
@@ -175,7 +182,7 @@ class _Program:
         if spec.retries:
             command.append(f"--max-restarts={spec.retries}")
         if spec.module:
-            return [*command, "-m", spec.module, *spec.args]
+            return [*command, "-m", spec.module, *self._args]
         return [*command, *(["--no-python"] if self._is_command else []), *self._words()]
 
     def _fleetrun(self, master: str = "", node: str = "") -> list[str]:
@@ -190,13 +197,13 @@ class _Program:
             ]
         log_dir = spec.log_dir or str(self._folder / "log")
         command += [f"--nproc_per_node={self._ranks}", f"--log_dir={log_dir}"]
-        return [*command, *([str(self._script), *spec.args] if spec.module else self._words())]
+        return [*command, *([str(self._script), *self._args] if spec.module else self._words())]
 
     def _words(self) -> list[str]:
         """The program with its arguments."""
         if self._is_command:
-            return list(self._spec.args)
-        return [str(self._script) if self._is_cell else self._spec.program, *self._spec.args]
+            return list(self._args)
+        return [str(self._script) if self._is_cell else self._spec.program, *self._args]
 
     def _gpus(self) -> list[str]:
         return [str(rank.device.index) for rank in self._spec.here if rank.device.kind == "gpu"]
@@ -218,7 +225,7 @@ class _Program:
         if spec.framework != "torch" and (spec.backend != "auto" or not self._gpus()):
             found["PADDLE_DISTRI_BACKEND"] = spec.backend if spec.backend != "auto" else "gloo"
         for name, value in spec.environment.items():
-            found[name] = f'"${name}"' if value == MASKED else shlex.quote(value)
+            found[name] = shlex.quote(value) if may_be_written(name, value) else _expanded(name)
         return found
 
     def _python_path(self) -> list[str]:
@@ -229,6 +236,40 @@ class _Program:
         return list(dict.fromkeys(entry for entry in entries if not entry.startswith(own)))
 
 
+def _without_secrets(args: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The arguments, with a variable in the place of each secret, and these variables."""
+    words = list(args)
+    names: list[str] = []
+    # from the end: what stands before a secret stays where it is
+    for secret in reversed(find_secrets(args)):
+        name = "ARG_" + (re.sub(r"[^A-Z0-9]+", "_", secret.name.upper()).strip("_") or "SECRET")
+        if name in names:
+            name += f"_{len(names) + 1}"
+        names.append(name)
+        word = words[secret.word]
+        words[secret.word] = f"{word[: secret.start]}\0{name}\0{word[secret.end :]}"
+    return words, names[::-1]
+
+
+def _joined(words: Sequence[str]) -> str:
+    """A command line, in which variables stand within words."""
+    return " ".join(map(_quoted, words))
+
+
+def _quoted(word: str) -> str:
+    if not _VARIABLE.search(word):
+        return shlex.quote(word)
+    pieces = _VARIABLE.split(word)
+    return "".join(
+        _expanded(piece) if odd % 2 else piece and shlex.quote(piece) for odd, piece in enumerate(pieces)
+    )
+
+
+def _expanded(name: str) -> str:
+    """The value of a variable, as a word of a shell that ends where it is not set."""
+    return f'"${{{name}?}}"'
+
+
 def _launcher(python: str, name: str, module: str) -> list[str]:
     """The launcher beside the interpreter; where it is not there, the module that it is."""
     return [name] if os.access(Path(python).parent / name, os.X_OK) else [Path(python).name, "-m", module]
@@ -236,12 +277,12 @@ def _launcher(python: str, name: str, module: str) -> list[str]:
 
 def _write(folder: Path, texts: Mapping[Path, str]) -> None:
     for path, text in texts.items():
-        if path.exists() and path.read_text(encoding="utf-8", errors="replace") != text:
+        if os.path.isfile(path) and path.read_text(encoding="utf-8", errors="replace") != text:
             raise UsageMistake(f"{path} is there already, and another: write  --to  and a folder of its own")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for path, text in texts.items():
-            path.write_text(text, encoding="utf-8", errors="surrogatepass")
+            write_private(path, text)
     except OSError as error:
         raise UsageMistake(
             f"{folder} cannot be written ({error.strerror}): write  --to  and another"

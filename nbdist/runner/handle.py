@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import subprocess
 import time
 from collections.abc import Iterator
 
@@ -22,7 +21,9 @@ from nbdist.store import (
     last_values,
     request_stop,
 )
+from nbdist.store.control import wake
 from nbdist.store.custody import in_custody
+from nbdist.store.run_store import read_spec, unreadable
 
 _POLL = 0.05
 _WATCHED = 3.0
@@ -49,10 +50,11 @@ class RunHandle:
 
     @property
     def run(self) -> Run:
-        """How the run stands now. Raises UnknownRun when its directory is gone."""
+        """How the run stands now. Raises UnknownRun when its directory is gone, or cannot be read."""
         run = self._reader.look()
         if run is None:
-            raise UnknownRun(f"the directory of run {self.run_id} is gone or cannot be read")
+            read_spec(self.directory)  # says why
+            raise UnknownRun(f"the directory of run {self.run_id} is gone")
         if run.spec.engine and not run.state.terminal and time.monotonic() - self._watched > _WATCHED:
             self._watched = time.monotonic()
             watch_again(self.directory, run)
@@ -128,12 +130,7 @@ def watch_again(directory: RunDirectory, run: Run) -> None:
     here = run.spec.detached or run.supervisor_host in ("", os.uname().nodename)
     if here and directory.job.exists() and not in_custody(directory):
         with contextlib.suppress(LaunchError):
-            submitted = local.submit(directory, os.environ, run.spec.python, detached=True)
-            _watchers.append(submitted.process)
-    _watchers[:] = [watcher for watcher in _watchers if watcher.poll() is None]
-
-
-_watchers: list[subprocess.Popen[bytes]] = []
+            local.submit(directory, os.environ, run.spec.python, detached=True)
 
 
 def store() -> RunStore:
@@ -159,6 +156,12 @@ def attach(run: str | None = None) -> RunHandle:
     return _looked_after(latest)
 
 
+def describe_refused() -> list[str]:
+    """Each run of which nothing is read, in a line."""
+    lost = filter(None, map(unreadable, store().refused()))
+    return [f"run {run.label} is {run.reason}" for run in lost]
+
+
 def _looked_after(directory: RunDirectory) -> RunHandle:
     """The run in hand, and somebody who watches it where it is elsewhere."""
     handle = RunHandle(directory)
@@ -178,3 +181,4 @@ def request_stop_of(handle: RunHandle, reason: str) -> None:
     except OSError:
         if run.supervisor is not None:
             processes.send(run.supervisor, signal.SIGTERM)
+    wake(run)

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from nbdist import config, processes
 from nbdist.errors import LaunchError
 from nbdist.model import RunSpec
+from nbdist.model.decoding import MALFORMED
 from nbdist.schedulers import slurm_alloc
 from nbdist.schedulers.engine import Phase
 from nbdist.schedulers.slurm_alloc import Standing
@@ -53,7 +54,7 @@ def held() -> list[Held]:
     """Every allocation of this user that nobody has ended, the newest first."""
     found = []
     for directory in allocations(config.home()):
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        with contextlib.suppress(OSError, *MALFORMED):
             if not directory.why_over() and directory.number():
                 found.append(Held(directory, directory.read()))
     return found

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from pathlib import Path
 
 from nbdist.errors import LaunchError
 from nbdist.launch.ahead import ahead_of
-from nbdist.runner.allocations import collect_caretakers
+from nbdist.model import RunSpec
 from nbdist.runner.engines import submit_job
 from nbdist.runner.handle import RunHandle, store
 from nbdist.runner.held import choose_allocation
@@ -16,29 +18,35 @@ from nbdist.schedulers import local
 from nbdist.store.paths import RunDirectory
 
 
-def start(plan: Plan, *, warm: bool | None = None) -> RunHandle:
-    """Start the run: with ranks that wait where there are such and ``warm`` is not False. Raises
-    LaunchError, with nothing running."""
-    collect_supervisors()
-    _make_log_dir(plan.spec.log_dir)
-    standby, cold = ranks.engage(plan, warm=warm)
+def start(
+    plan: Plan, *, warm: bool | None = None, interrupted: Callable[[], bool] = lambda: False
+) -> RunHandle:
+    """Start the run: with ranks that wait where there are such and ``warm`` is not False.
+
+    Raises LaunchError, with nothing running; KeyboardInterrupt, too, when ``interrupted`` says so before
+    there is anything to stop.
+    """
+    ranks.collect()
+    _make_log_dir(plan.spec)
+    standby, cold = ranks.engage(plan, warm=warm, interrupted=interrupted)
+    if standby is None and interrupted():
+        raise KeyboardInterrupt("nothing was started")
     directory = store().create(plan.spec, plan.cell)
     placed = ""
     if plan.spec.engine:
         allocation, placed = choose_allocation(plan.spec)
         submit_job(directory, plan, allocation)
-    if standby is not None:
-        _children.append(standby.submitted)
-        if standby.go(directory, plan.environment):
-            return RunHandle(directory)
-    _children.append(_submit(directory, plan))
+    if standby is not None and standby.go(directory, plan.environment):
+        local.look_after(standby.submitted, directory)
+        return RunHandle(directory)
+    _submit(directory, plan)
     return RunHandle(directory, started_cold=cold, placed=placed)
 
 
-def _submit(directory: RunDirectory, plan: Plan) -> local.Submitted:
+def _submit(directory: RunDirectory, plan: Plan) -> None:
     ahead = ahead_of(directory, plan.spec, plan.environment)
     try:
-        return local.submit(
+        local.submit(
             directory,
             plan.environment,
             plan.spec.python,
@@ -50,25 +58,15 @@ def _submit(directory: RunDirectory, plan: Plan) -> local.Submitted:
             ahead.close()
 
 
-def _make_log_dir(path: str) -> None:
-    if path:
-        try:
-            os.makedirs(path, exist_ok=True)
-        except OSError as error:
-            raise LaunchError(f"--log-dir {path}: {error.strerror}: name a directory of yours") from None
+def _make_log_dir(spec: RunSpec) -> None:
+    if not (path := spec.log_dir):
+        return
+    from nbdist.launch.worker_logs import check_log_dir  # most runs have none
 
-
-# Supervisors that this process started: kept until they have been waited for, or each would stay a
-# zombie, and its lifeline would close.
-_children: list[local.Submitted] = []
-
-
-def collect_supervisors() -> None:
-    """Wait for the supervisors that have ended."""
-    ranks.collect()
-    collect_caretakers()
-    for submitted in list(_children):
-        if submitted.process.poll() is not None:
-            if submitted.lifeline is not None:
-                submitted.lifeline.close()
-            _children.remove(submitted)
+    try:
+        os.makedirs(path, exist_ok=True)
+        # the nodes of an engine write into directories of their own
+        check_log_dir(Path(path), [] if spec.engine else [rank.local_rank for rank in spec.here])
+    except OSError as error:
+        what = f"{error.filename}: {error.strerror}" if error.filename not in (None, path) else error.strerror
+        raise LaunchError(f"--log-dir {path}: {what}: name a directory of yours") from None

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import base64
+import contextlib
 import hashlib
 import ipaddress
+import os
+import secrets
 import socket
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+from nbdist.config import machines_key
 from nbdist.errors import UsageMistake
 from nbdist.options import Options
+from nbdist.store.paths import make_private, write_private
 
 DEFAULT_PORT = 29500
+_RANK_FLAGS = ("--node-rank", "--node_rank", "--rank")
+_LEAST_SECRET = 32
+"""Characters of a key file: one that a full disk has cut off proves nothing."""
+
 TOKEN = "NBDIST_TOKEN"
 LINK_KEY = "NBDIST_LINK_KEY"
 
@@ -63,12 +74,63 @@ def find_nodes(
     return Nodes(count=count, rank=rank, host=address, port=int(port or DEFAULT_PORT), addresses=addresses)
 
 
-def link_key(environ: Mapping[str, str], source: str) -> str:
-    """What the machines of a run prove to each other: a token where there is one, else that they have the
-    same program."""
-    token = environ.get(TOKEN, "")
-    text = f"token\0{token}" if token else f"program\0{source}"
-    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
+def link_keys(environ: Mapping[str, str], source: str, token: str = "") -> tuple[str, ...]:
+    """The keys by which the machines of a run know each other: that of the token in ``environ``, else that of
+    the home directory with the same program, and on node 0 that of ``token``, which it has made.
+
+    Raises UsageMistake where there is none.
+    """
+    if chosen := environ.get(TOKEN):
+        return (_digest("token", chosen),)
+    keys = [_digest("home", secret, source)] if (secret := _secret_of_home(machines_key(environ))) else []
+    keys += [_digest("token", token)] if token else []
+    if not keys:
+        raise UsageMistake(
+            f"{machines_key(environ)} can be neither read nor made, and node 0 would not know this machine: "
+            f"put the  {TOKEN}=…  that node 0 has printed before the command"
+        )
+    return tuple(keys)
+
+
+def new_token() -> str:
+    """A token for one run, as a person can type it."""
+    letters = base64.b32encode(secrets.token_bytes(10)).decode()
+    return "-".join(letters[at : at + 4] for at in range(0, len(letters), 4))
+
+
+def words_of_node_1(words: Sequence[str]) -> list[str]:
+    """The words of node 0's command line with the number of node 1; without a number they are its own."""
+    changed: list[str] = []
+    for before, word in zip(("", *words), words, strict=False):
+        flag, _, value = word.partition("=")
+        if flag in _RANK_FLAGS and value == "0":
+            word = f"{flag}=1"
+        elif before in _RANK_FLAGS and word == "0":
+            word = "1"
+        changed.append(word)
+    return changed
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode(errors="surrogatepass")).hexdigest()
+
+
+def _secret_of_home(path: Path) -> str:
+    """What is in the key file, which is made where it is missing; empty where neither can be."""
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        # listed, not asked for by name: that would be denied here for a while (0018)
+        if path.name not in os.listdir(make_private(path.parent)):
+            draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+            write_private(draft, secrets.token_hex(32))
+            try:
+                # another machine may make it at the same moment: the first that is linked is everyone's
+                with contextlib.suppress(FileExistsError):
+                    os.link(draft, path)
+            finally:
+                draft.unlink()
+        secret = path.read_text(encoding="utf-8").strip()
+        return secret if len(secret) >= _LEAST_SECRET else ""
+    return ""
 
 
 def own_addresses() -> frozenset[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import secrets
 import shutil
 import sys
@@ -11,8 +10,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from resource import RLIM_INFINITY, RLIMIT_NOFILE, getrlimit
 
-from nbdist import config, processes
+from nbdist import config, control_groups, processes
 from nbdist.errors import LaunchError, UsageMistake
 from nbdist.frameworks import (
     FRAMEWORKS,
@@ -26,28 +26,35 @@ from nbdist.frameworks import (
 )
 from nbdist.model import Device, RankSpec, RunSpec
 from nbdist.options import Options
+from nbdist.privacy import without_values
 from nbdist.runner.devices import choose_devices
 from nbdist.runner.engines import check_shared, engine_devices, engine_options, unplaced_environment
-from nbdist.runner.nodes import LINK_KEY, TOKEN, Nodes, find_nodes, link_key
+from nbdist.runner.nodes import LINK_KEY, TOKEN, Nodes, find_nodes, link_keys, new_token
 from nbdist.runner.scripts import Script, find_script
+from nbdist.store.paths import check_home
+
+_STANDARD = 2
+_FILES = 24
+"""How many files a start of a run opens at once, or its supervisor before it starts a rank."""
 
 _ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
-MASKED = "•••"
-"""What stands in a run's files for a value that looks like a secret."""
-
-_SECRET = re.compile(r"TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|API_?KEY|ACCESS_?KEY|PRIVATE", re.I)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """A run that could start: its spec, the text of its program (also as ``cell`` where it is one), and what
-    a person should know about it."""
+    a person should know about it.
+
+    ``token`` is what other machines prove themselves by that have another home directory, where this one is
+    the first and was given none. It is good for this run alone, and in no file.
+    """
 
     spec: RunSpec
     source: str
     cell: str | None
     environment: Mapping[str, str]
     notes: tuple[str, ...]
+    token: str = ""
 
 
 def plan(
@@ -103,10 +110,16 @@ def _plan(
     devices, notes = engine_devices(options) if engine else choose_devices(options, environ)
     nodes = Nodes(count=options.nodes or 1) if engine else find_nodes(options)
     _check_env(options)
-    environment = inherited(environ, len(devices)) | dict(options.env)
+    _check_memory(options)
+    gpus = any(device.kind == "gpu" for device in devices)
+    environment = inherited(environ, len(devices), gpus=gpus) | dict(options.env)
     environment.pop(TOKEN, None)
+    token = ""
+    check_files(0 if engine else len(devices))
     if nodes.count > 1 and not engine:
-        environment[LINK_KEY] = link_key(environ, source)
+        given = environ | {key: value for key, value in options.env if key == TOKEN}
+        token = "" if nodes.rank or given.get(TOKEN) else new_token()
+        environment[LINK_KEY] = ",".join(link_keys(given, source, token))
         notes.append(_meeting(nodes, options.wait))
     if "OMP_NUM_THREADS" in environment.keys() - environ.keys() - dict(options.env).keys():
         notes.append("OMP_NUM_THREADS=1 in each rank; --env OMP_NUM_THREADS=4 for more")
@@ -130,11 +143,12 @@ def _plan(
         args=script.args if script else options.args,
         module=script.module if script else "",
         python_path=python_path,
-        environment={key: _masked(key, value) for key, value in options.env},
+        environment=without_values(options.env),
         detached=options.detach,
         timeout=options.timeout,
         hang_after=options.hang_after or None,
         retries=options.retries,
+        memory=options.memory,
         scrape=options.scrape,
         log_dir=str(folder / Path(options.log_dir).expanduser()) if options.log_dir else "",
         nodes=nodes.count,
@@ -155,6 +169,7 @@ def _plan(
         cell=None if script else source,
         environment=environment,
         notes=tuple(notes),
+        token=token,
     )
 
 
@@ -205,7 +220,7 @@ def _ranks(
 def _directory(asked: str, notebook: str) -> Path:
     """The ranks' working directory; ``asked`` is taken from the notebook's. Raises UsageMistake."""
     directory = Path(notebook) / Path(asked or notebook).expanduser()
-    if not directory.is_dir():
+    if not os.path.isdir(directory):
         raise UsageMistake(f"--cwd {asked or notebook}: there is no such directory")
     return directory.resolve()
 
@@ -234,6 +249,19 @@ def _check_env(options: Options) -> None:
             raise UsageMistake(f"--env {key}: nbdist sets {key} in each rank: leave it out")
 
 
+def _check_memory(options: Options) -> None:
+    """Raises UsageMistake where the memory of a rank cannot be limited."""
+    if options.memory is None:
+        return
+    if options.engine != "local":
+        raise UsageMistake(f"--memory: {options.engine} limits the memory of its jobs itself: leave it out")
+    if problem := control_groups.memory_problem():
+        raise UsageMistake(
+            f"--memory: {problem}: leave it out, or start the server with  systemd-run --user --scope "
+            "-p Delegate=yes jupyter lab"
+        )
+
+
 def _check_modules(modules: Sequence[str]) -> None:
     for framework in FRAMEWORKS:
         if framework.module in modules and not is_installed(framework.module):
@@ -246,18 +274,16 @@ def _check_modules(modules: Sequence[str]) -> None:
 def check_disk(
     home: Path, free_bytes: Callable[[Path], int] = lambda path: shutil.disk_usage(path).free
 ) -> None:
-    """Raises LaunchError when the runs cannot be written, or there is no room for them."""
+    """Raises LaunchError when the runs cannot be written, or there is no room for them; NotPrivate when
+    others could write them."""
+    check_home(home)
     existing = home
-    while not existing.exists() and existing != existing.parent:
+    while not os.path.exists(existing) and existing != existing.parent:
         existing = existing.parent
     if not os.access(existing, os.W_OK | os.X_OK) or not existing.is_dir():
         raise LaunchError(
             f"{existing} cannot be written, and the runs belong into {home}: choose another place, "
-            "for example  %env NBDIST_HOME=/tmp/nbdist"
-        )
-    if home.exists() and home.stat().st_uid != os.geteuid():
-        raise LaunchError(
-            f"{home} belongs to another user: choose another place with  %env NBDIST_HOME=/tmp/nbdist-mine"
+            f"for example  %env NBDIST_HOME={config.local_home()}"
         )
     free = free_bytes(existing)
     if free < config.MIN_FREE_DISK:
@@ -267,10 +293,31 @@ def check_disk(
         )
 
 
+def check_files(ranks: int) -> None:
+    """Raises LaunchError when this process may not open the files that a start takes, or a supervisor,
+    which inherits its limit, not those for so many ranks."""
+    opened: list[int] = []
+    try:
+        for _ in range(_FILES):
+            opened.append(os.open(os.devnull, os.O_RDONLY))
+    except OSError:
+        raise LaunchError(
+            f"this process has the {os.sysconf('SC_OPEN_MAX')} files open that it may have: close some, or "
+            "allow more, here with  resource.setrlimit  or before Jupyter starts with  ulimit -n 65536"
+        ) from None
+    finally:
+        for descriptor in opened:
+            # where stdin was closed its number stays taken: what got it later would be taken for stdin
+            if descriptor > _STANDARD:
+                os.close(descriptor)
+    most = getrlimit(RLIMIT_NOFILE)[1]
+    if most != RLIM_INFINITY and most < _FILES + ranks:
+        raise LaunchError(
+            f"{ranks} ranks take {_FILES + ranks} open files, and {most} are allowed: start fewer, or raise "
+            "the limit before Jupyter starts, with  ulimit -n 65536"
+        )
+
+
 def _run_id(name: str, created: float) -> str:
     stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(created))
     return f"{stamp}-{name}-{''.join(secrets.choice(_ALPHABET) for _ in range(4))}"
-
-
-def _masked(key: str, value: str) -> str:
-    return MASKED if _SECRET.search(key) else value

@@ -1,18 +1,32 @@
-"""Old runs make room for new ones: by number and by size, never one that goes on, never in silence."""
+"""Old runs make room for new ones: by number and by size, never one that goes on, never in silence.
+
+No cell waits for it: a thread looks through them while the new run goes on, for a few seconds at most, and
+goes on where it stopped with the next run. A run leaves the list by one rename before its files are deleted.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import shutil
-from collections.abc import Mapping
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from nbdist.errors import UsageMistake
-from nbdist.store import RunDirectory, RunStore, snapshot
+from nbdist.model import RunEnded, RunLost, decode_event
+from nbdist.store import RunDirectory, RunStore, look
+from nbdist.store.json_files import read_object
+from nbdist.store.paths import make_private, write_private
 
 KEEP_RUNS = 300
 KEEP_GB = 20.0
+
+_MOST = 5.0
+_LAST_LINE = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,26 +53,140 @@ def keeping(environ: Mapping[str, str] = os.environ) -> tuple[int, float]:
     return int(runs), _number(environ, "NBDIST_KEEP_GB", KEEP_GB)
 
 
-def prune(store: RunStore, limits: tuple[int, float]) -> Pruned | None:
-    """Remove the oldest ended runs beyond ``limits`` (``keeping``); None when nothing had to go."""
+class Pruner:
+    """Removes old runs beside whatever this process does. ``pause`` gets the seconds that a removal took: for
+    as long the processor and the disk are left to the new run."""
+
+    def __init__(
+        self,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._clock = clock
+        self._pause = pause
+        self._thread: threading.Thread | None = None
+        self._limits = (KEEP_RUNS, KEEP_GB)
+        self._removed: list[tuple[str, int]] = []
+
+    def begin(self, store: RunStore, limits: tuple[int, float], *, most: float = _MOST) -> None:
+        """Remove the oldest ended runs beyond ``limits`` (``keeping``) for ``most`` seconds."""
+        if self._thread is not None and self._thread.is_alive():
+            return
+        self._limits = limits
+        work = threading.Thread(target=self._work, args=(store, most), name="nbdist pruner", daemon=True)
+        self._thread = work
+        work.start()
+
+    def removed(self, *, wait: float = 0.0) -> Pruned | None:
+        """What has been removed since this was last asked, where anything has. ``wait`` so many seconds at
+        most for what is under way."""
+        if wait and self._thread is not None:
+            self._thread.join(wait)
+        removed, self._removed = self._removed, []
+        if not removed:
+            return None
+        keep_runs, keep_gb = self._limits
+        ids, sizes = zip(*removed, strict=True)
+        return Pruned(runs=ids, size=sum(sizes), keep_runs=keep_runs, keep_gb=keep_gb)
+
+    def _work(self, store: RunStore, most: float) -> None:
+        deadline = self._clock() + most
+        began = self._clock()
+        for removed in prune(store, self._limits, over=lambda: self._clock() >= deadline):
+            self._removed.append(removed)
+            self._pause(self._clock() - began)
+            began = self._clock()
+
+
+pruner = Pruner()
+
+
+def prune(
+    store: RunStore, limits: tuple[int, float], *, over: Callable[[], bool] = lambda: False
+) -> Iterator[tuple[str, int]]:
+    """Remove the oldest ended runs beyond ``limits`` (``keeping``) until all have gone or time is ``over``;
+    the id and the bytes of each as soon as it is in no list any more."""
     keep_runs, keep_gb = limits
-    removed: list[str] = []
-    freed, kept_size = 0, 0
-    for position, directory in enumerate(store.directories()):
+    kept_size = 0
+    _delete_the_rest(store, over)
+    with _Sizes(store) as sizes:
+        for position, directory in enumerate(store.directories()):
+            if over():
+                return
+            size, ended = sizes.of(directory)
+            if position < keep_runs and kept_size + size <= keep_gb * 1e9:
+                kept_size += size
+            elif ended and (moved := _take_out(store, directory)) is not None:
+                yield directory.run_id, size
+                shutil.rmtree(moved, ignore_errors=True)
+
+
+class _Sizes:
+    """Bytes of each run. That of a run that has ended does not change, and is remembered in a file."""
+
+    def __init__(self, store: RunStore) -> None:
+        self._file = store.sizes
+        self._runs = store.runs
+        self._known: dict[str, int] = {}
+        self._learned: dict[str, int] = {}
+
+    def __enter__(self) -> _Sizes:
+        known = read_object(self._file)
+        self._known = {run: size for run, size in known.items() if isinstance(size, int)}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with contextlib.suppress(OSError):
+            there = set(os.listdir(self._runs))
+            left = {run: size for run, size in (self._known | self._learned).items() if run in there}
+            if left != self._known:
+                write_private(self._file, json.dumps(left))
+
+    def of(self, directory: RunDirectory) -> tuple[int, bool]:
+        """The size of a run, and whether it has ended."""
+        run = directory.run_id
+        if run in self._known:
+            return self._known[run], True
+        # asked first: a run that ends meanwhile may still grow
+        ended = _has_ended(directory)
         size = _size(directory.path)
-        if position < keep_runs and kept_size + size <= keep_gb * 1e9:
-            kept_size += size
-        elif _has_ended(directory):
-            shutil.rmtree(directory.path, ignore_errors=True)
-            removed.append(directory.run_id)
-            freed += size
-    if not removed:
+        if ended:
+            self._learned[run] = size
+        return size, ended
+
+
+def _take_out(store: RunStore, directory: RunDirectory) -> Path | None:
+    """Where a run lies that has left the list; None where another process was faster, or the disk refuses."""
+    moved = store.removed / directory.run_id
+    try:
+        make_private(store.removed)
+        os.rename(directory.path, moved)
+    except OSError:
         return None
-    return Pruned(runs=tuple(removed), size=freed, keep_runs=keep_runs, keep_gb=keep_gb)
+    return moved
+
+
+def _delete_the_rest(store: RunStore, over: Callable[[], bool]) -> None:
+    """Delete what a process has left that ended in the middle of it."""
+    with contextlib.suppress(OSError):
+        for name in os.listdir(store.removed):
+            if over():
+                return
+            shutil.rmtree(store.removed / name, ignore_errors=True)
 
 
 def _has_ended(directory: RunDirectory) -> bool:
-    run = snapshot(directory)
+    """Whether a run is over. Of nearly all that are, the last line of the journal says so."""
+    try:
+        with directory.journal.open("rb") as journal:
+            journal.seek(max(0, os.fstat(journal.fileno()).st_size - _LAST_LINE))
+            last = decode_event(journal.read().rstrip(b"\n").rpartition(b"\n")[2].decode())
+    except (OSError, ValueError):
+        last = None
+    if isinstance(last, (RunEnded, RunLost)):
+        return True
+    run = look(directory)
     return run is not None and run.state.terminal
 
 
@@ -68,7 +196,9 @@ def _size(path: Path) -> int:
     for folder, _, names in os.walk(path):
         for name in names:
             try:
-                total += os.lstat(os.path.join(folder, name)).st_size
+                status = os.lstat(os.path.join(folder, name))
+                # what is left out of a long log takes no room
+                total += min(status.st_size, status.st_blocks * 512)
             except OSError:
                 continue
     return total

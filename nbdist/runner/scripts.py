@@ -55,7 +55,7 @@ def find_script(words: Sequence[str], *, cwd: Path, folder: Path, python_path: s
 
 def _without_interpreter(words: Sequence[str], cwd: Path) -> Sequence[str]:
     """``python train.py``, as it stands in many a tutorial, is ``train.py``: ranks run this Python."""
-    if not re.fullmatch(r"python[\d.]*", words[0]) or (cwd / words[0]).exists():
+    if not re.fullmatch(r"python[\d.]*", words[0]) or os.path.exists(cwd / words[0]):
         return words
     behind = list(itertools.dropwhile(lambda word: word in ("-u", "-B"), words[1:]))
     if not behind:
@@ -86,9 +86,9 @@ def _command(words: Sequence[str], folder: Path) -> Script:
 
 def _file(asked: str, cwd: Path) -> Path:
     path = Path(os.path.abspath(cwd / asked))
-    if path.is_dir():
+    if os.path.isdir(path):
         raise UsageMistake(f"{asked} is a directory: name the script in it, or a package with  -m")
-    if not path.exists():
+    if not os.path.exists(path):
         raise UsageMistake(f"no script {asked}: there is no file {path}")
     return path
 

@@ -7,7 +7,7 @@ import json
 import os
 import select
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from nbdist.schedulers import local
 from nbdist.store.paths import RunDirectory
 
 _ANSWER = 2.0
+_LOOK = 0.1
 _TAKE = 10.0
 
 
@@ -67,12 +68,13 @@ class Standby:
         for said in map(json.loads, lines):
             self._take(said)
 
-    def wait_until_ready(self, limit: float) -> bool:
-        """Whether its ranks have done their imports, now or within ``limit`` seconds."""
+    def wait_until_ready(self, limit: float, interrupted: Callable[[], bool] = lambda: False) -> bool:
+        """Whether its ranks have done their imports, now or within ``limit`` seconds; the wait is over soon
+        when it is ``interrupted``."""
         deadline = time.monotonic() + limit
         self.look()
-        while not self.ready and not self.gone and (left := deadline - time.monotonic()) > 0:
-            self.look(left)
+        while not (self.ready or self.gone or interrupted()) and (left := deadline - time.monotonic()) > 0:
+            self.look(min(left, _LOOK))
         return self.ready and not self.gone
 
     def check(self) -> str:

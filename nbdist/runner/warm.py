@@ -20,7 +20,6 @@ from nbdist.runner.fitting import Shape, difference, shape_of
 from nbdist.runner.planning import Plan, plan
 from nbdist.runner.prologue import changed_early
 from nbdist.runner.standbys import Standby
-from nbdist.schedulers.local import Submitted
 from nbdist.store.paths import RunDirectory
 from nbdist.worker.engagement import ROOM
 
@@ -63,11 +62,13 @@ class WarmRanks:
         self._asked: tuple[int, str] | None = None
         self._hopeless: Shape | None = None
         self._began_again: dict[frozenset[str], str] = {}
-        self._left: list[Submitted] = []
         self._reason = ""
 
-    def engage(self, planned: Plan, *, warm: bool | None) -> tuple[Standby | None, str]:
-        """Ranks that wait and are those of this run. None where there are none, and why, in words."""
+    def engage(
+        self, planned: Plan, *, warm: bool | None, interrupted: Callable[[], bool] = lambda: False
+    ) -> tuple[Standby | None, str]:
+        """Ranks that wait and are those of this run. None where there are none, and why, in words. Raises
+        KeyboardInterrupt, and keeps them, when ``interrupted`` says so while they are not ready yet."""
         if warm is False:
             return None, ""
         if warm:
@@ -80,7 +81,7 @@ class WarmRanks:
         standby = self._standby
         if standby is None:
             return None, (self._reason or "no ranks wait yet; after this run some will") if warm else ""
-        if problem := self._mismatch(standby, planned):
+        if problem := self._mismatch(standby, planned, interrupted):
             # what was asked for stays; what was only guessed goes
             if self._asked is None:
                 self.release()
@@ -132,7 +133,6 @@ class WarmRanks:
         """Let what waits go."""
         if self._standby is not None:
             self._standby.leave()
-            self._left.append(self._standby.submitted)
             self._standby = None
 
     def wait_until_ready(self, limit: float) -> bool:
@@ -140,8 +140,7 @@ class WarmRanks:
         return self._standby is not None and self._standby.wait_until_ready(limit)
 
     def collect(self) -> None:
-        """Wait for the processes of standbys that have ended."""
-        self._left = [submitted for submitted in self._left if submitted.process.poll() is None]
+        """Let go of a standby that has ended."""
         if self._standby is not None:
             self._standby.look()
             if self._standby.gone:
@@ -178,12 +177,14 @@ class WarmRanks:
         except (LaunchError, OSError) as error:
             self._reason = str(error)
 
-    def _mismatch(self, standby: Standby, planned: Plan) -> str:
+    def _mismatch(self, standby: Standby, planned: Plan, interrupted: Callable[[], bool]) -> str:
         """Why the ranks that wait cannot be those of this run; empty when they can."""
         wanted = shape_of(planned)
         if problem := difference(standby.shape, wanted, frozenset()):
             return problem
-        if not standby.wait_until_ready(_IMPORTS):
+        if not standby.wait_until_ready(_IMPORTS, interrupted):
+            if interrupted():
+                raise KeyboardInterrupt("nothing was started")
             return standby.gone or "the ranks that wait are still importing"
         return (
             difference(standby.shape, wanted, standby.reads)
@@ -209,10 +210,12 @@ def unsuited(planned: Plan, *, idle_too: bool = False) -> str:
         return "ranks on GPUs start cold: waiting is not proven with CUDA"
     if spec.nodes > 1 or spec.engine:
         return "a run on other machines starts cold"
+    if spec.memory is not None:
+        return "ranks with a memory limit start cold"
     if len(os.fsencode(str(config.home()))) > ROOM // 2:
         return "the path of the runs is too long"
     if spec.framework not in PRELOADED and not idle_too:
-        return "the program imports neither torch nor paddle"
+        return "the program imports neither torch nor paddle nor jax"
     return ""
 
 
@@ -238,7 +241,7 @@ def _plan_for(count: int, framework: str) -> Plan:
     name = framework or next((name for name in PRELOADED if is_installed(name)), "")
     if not name or not is_installed(name):
         raise UsageMistake(
-            f"{name or 'neither torch nor paddle'} is not installed: nothing can be kept ready"
+            f"{name or 'none of torch, paddle, jax'} is not installed: nothing can be kept ready"
         )
     return plan(Options(nproc=count, framework=name), cell="", cwd=os.getcwd(), python_path=sys.path)
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from nbdist.errors import LaunchError
+from nbdist.store.mending import note_end
 from nbdist.store.paths import RunDirectory
 
 SUPERVISOR = Path(__file__).parent.parent / "launch" / "__main__.py"
@@ -46,16 +50,17 @@ def submit(
     command += [str(descriptor) for descriptor in descriptors]
     log = os.open(directory.supervisor_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
-        process = subprocess.Popen(
-            command,
-            env=dict(environment),
-            cwd="/",
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-            pass_fds=(*descriptors, *ahead),
-        )
+        with _interrupts_wait():
+            process = subprocess.Popen(
+                command,
+                env=dict(environment),
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                pass_fds=(*descriptors, *ahead),
+            )
     except OSError as error:
         ours.close()
         raise LaunchError(f"the supervisor could not be started with {python}: {error}") from error
@@ -64,27 +69,61 @@ def submit(
         theirs.close()
     if detached:
         ours.close()
-        return Submitted(process, None)
-    return Submitted(process, ours)
+    submitted = Submitted(process, None if detached else ours)
+    look_after(submitted, directory)
+    return submitted
+
+
+def look_after(submitted: Submitted, directory: RunDirectory) -> None:
+    """Wait in a thread for the end of the process that is to keep a run, and let its line close no sooner.
+    Where it does not end well this process is the first to know, and writes down what that means."""
+
+    def ended(code: int) -> None:
+        if submitted.lifeline is not None:
+            submitted.lifeline.close()
+        # 0 is its own word that the run's end is recorded
+        if code:
+            note_end(directory, submitted.process.pid, code)
+
+    collect(submitted.process, ended)
+
+
+def collect(process: subprocess.Popen[bytes], then: Callable[[int], None] = lambda _: None) -> None:
+    """Wait for the end of a process in a thread, so that it stays no zombie; ``then`` gets its exit code."""
+    name = f"nbdist waits for {process.pid}"
+    threading.Thread(target=lambda: then(process.wait()), name=name, daemon=True).start()
 
 
 def stand_by(environment: Mapping[str, str], python: str) -> Submitted:
     """Start a supervisor of a run that is not known yet (``launch.warm.standby``). Raises LaunchError."""
     ours, theirs = socket.socketpair()
     try:
-        process = subprocess.Popen(
-            [python, *_FLAGS, str(SUPERVISOR), "--standby", str(theirs.fileno())],
-            env=dict(environment),
-            cwd="/",
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-            pass_fds=(theirs.fileno(),),
-        )
+        with _interrupts_wait():
+            process = subprocess.Popen(
+                [python, *_FLAGS, str(SUPERVISOR), "--standby", str(theirs.fileno())],
+                env=dict(environment),
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+                pass_fds=(theirs.fileno(),),
+            )
     except OSError as error:
         ours.close()
         raise LaunchError(f"no supervisor could be started with {python}: {error}") from error
     finally:
         theirs.close()
+    collect(process)
     return Submitted(process, ours)
+
+
+@contextlib.contextmanager
+def _interrupts_wait() -> Iterator[None]:
+    """Until it has a session of its own a new process is in this one's group, which an interrupt is sent to,
+    and would be killed by it. It listens to interrupts when it can do something about them."""
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT,))
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)

@@ -7,7 +7,6 @@ What it says on its output is read over HTTP by whoever watches the run (``ray_w
 from __future__ import annotations
 
 import importlib
-import json
 import os
 import re
 import secrets
@@ -21,6 +20,7 @@ if __name__ == "__main__":
     sys.path.pop(0)  # the folder of this file, which has names of its own
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from nbdist.errors import UnknownRun
 from nbdist.model import RunEnded, RunSpec, RunState, StopRequested
 from nbdist.schedulers import ray_node
 from nbdist.schedulers.ray_engine import SEAL
@@ -30,6 +30,7 @@ from nbdist.schedulers.slurm_batch import attempts_before
 from nbdist.store.journal import read_events
 from nbdist.store.paths import NodeDirectory, RunDirectory, append_whole, open_to_append
 from nbdist.store.pulse import Pulse
+from nbdist.store.run_store import read_spec
 
 NODE = Path(__file__).resolve().parent.parent / "launch" / "jobs" / "node.py"
 
@@ -183,7 +184,11 @@ def say(directory: RunDirectory, line: str) -> None:
 def main(arguments: list[str]) -> int:
     directory = RunDirectory(Path(arguments[0]))
     try:
-        spec = RunSpec.from_dict(json.loads(directory.spec.read_text(encoding="utf-8")))
+        spec = read_spec(directory)
+    except UnknownRun as error:
+        print(f"{TROUBLE}{error}", flush=True)  # what is another user's is not written into
+        return 1
+    try:
         environment = take_environment(directory)
         ray = connect()
         # Ray gives a job that it stops three seconds, and a supervisor needs no more than that this ends

@@ -24,6 +24,8 @@ class Node:
             if not os.access(path, os.R_OK):
                 return f"may not read {path}: it runs as user {os.getuid()}"
         folder = os.path.dirname(needed[0])
+        if os.stat(folder).st_uid != os.geteuid():
+            return f"runs as user {os.getuid()}, and {folder} belongs to user {os.stat(folder).st_uid}"
         if not os.access(folder, os.W_OK | os.X_OK):
             return f"may not write into {folder}: it runs as user {os.getuid()}"
         if not os.access(python, os.X_OK):

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import secrets
 import subprocess
@@ -21,6 +20,7 @@ from nbdist.schedulers.slurm_places import address_of, free_ports, hosts_of, own
 from nbdist.store.journal import read_events
 from nbdist.store.paths import NodeDirectory, RunDirectory
 from nbdist.store.pulse import Pulse
+from nbdist.store.run_store import read_spec
 
 NODE = Path(__file__).parent.parent / "launch" / "jobs" / "node.py"
 LINK_KEY = "NBDIST_LINK_KEY"
@@ -28,7 +28,7 @@ LINK_KEY = "NBDIST_LINK_KEY"
 
 def main(arguments: list[str]) -> int:
     directory = RunDirectory(Path(arguments[0]))
-    spec = RunSpec.from_dict(json.loads(directory.spec.read_text(encoding="utf-8")))
+    spec = read_spec(directory)
     job, life = os.environ["SLURM_JOB_ID"], int(os.environ.get("SLURM_RESTART_COUNT") or 0)
     hosts = hosts_of(os.environ["SLURM_JOB_NODELIST"])
     master = ""

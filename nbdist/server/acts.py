@@ -16,7 +16,7 @@ from nbdist.errors import LaunchError, UsageMistake
 from nbdist.model import Run
 from nbdist.panel.stalling import stall_view
 from nbdist.store import RunDirectory, look, request_stop
-from nbdist.store.control import request_interrupt
+from nbdist.store.control import request_interrupt, wake
 
 
 def stop(directory: RunDirectory, reason: str) -> Run | None:
@@ -33,6 +33,7 @@ def stop(directory: RunDirectory, reason: str) -> Run | None:
         here = run.supervisor is not None and run.supervisor_host == os.uname().nodename
         if not here or run.supervisor is None or not processes.send(run.supervisor, signal.SIGTERM):
             raise LaunchError(f"the run cannot be asked to end: {error.strerror}") from error
+    wake(run)
     return run
 
 

@@ -8,7 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
+from tornado import web
+
 from nbdist.board import BoardRoute, route_to_board
+from nbdist.errors import NotPrivate
 from nbdist.server.list_feed import ListFeed
 from nbdist.server.machine import Machine
 from nbdist.server.run_list import RunList
@@ -30,9 +33,12 @@ class Backend:
         visualdl_path: str,
         *,
         find_board: Callable[[Path, str], BoardRoute] = route_to_board,
+        board_patience: float = 60.0,
     ) -> None:
         self.home = home
         self._find_board = find_board
+        self.board_patience = board_patience
+        """Seconds that VisualDL may think, or a part of its answer may take."""
         self.visualdl_path = visualdl_path
         """Where browsers find VisualDL: ``/user/ann/nbdist/visualdl``."""
         self.runs = RunList(RunStore(home))
@@ -44,9 +50,12 @@ class Backend:
         self.feed = ListFeed(self.runs, self.run)
 
     async def run(self, work: Callable[P, T], *args: P.args, **more: P.kwargs) -> T:
-        """Do something that takes time in a thread."""
+        """Do something that takes time in a thread. Raises HTTPError where the home is not this user's."""
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._pool, lambda: work(*args, **more))
+        try:
+            return await loop.run_in_executor(self._pool, lambda: work(*args, **more))
+        except NotPrivate as refusal:
+            raise web.HTTPError(403, str(refusal)) from None
 
     async def board_route(self, *, fresh: bool = False) -> BoardRoute:
         """The way to VisualDL, which is started where it does not run; the one that was known last, unless

@@ -21,7 +21,12 @@ from nbdist.server.backend import Backend
 
 _BITE = 128 * 1024
 _HEAD = 64 * 1024
-_PATIENCE = 60.0  # seconds that VisualDL may think, or a part of its answer may take
+_AGAIN = 3  # seconds
+_BUSY = (
+    f'<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="{_AGAIN}">'
+    "<title>VisualDL</title>"
+    "<p>VisualDL is still reading the curves. This page asks again by itself.</p>"
+)
 _TARGET = re.compile(r"/[!-~]*")
 _STATUS = re.compile(rb"HTTP/1\.[01] (\d{3})[^\r\n]*\r\n")
 # neither cookies nor tokens go there, and none come back
@@ -93,12 +98,22 @@ class BoardProxy(JupyterHandler):
             answer = await self._ask()
         except LaunchError as error:
             raise web.HTTPError(503, str(error).replace("%", "")) from None
-        except (OSError, EOFError, ValueError, asyncio.TimeoutError):
+        except asyncio.TimeoutError:
+            self._ask_again()
+            return
+        except (OSError, EOFError, ValueError):
             raise web.HTTPError(502, "VisualDL does not answer") from None
         try:
             await self._give_back(answer)
         finally:
             answer.writer.close()
+
+    def _ask_again(self) -> None:
+        """It is there, and busy: the page asks again by itself."""
+        self.set_status(503)
+        self.set_header("Retry-After", str(_AGAIN))
+        self.set_header("Cache-Control", "no-store")
+        self.finish(_BUSY)
 
     async def _ask(self) -> Answer:
         """Ask the server that is known, else the one that is there now."""
@@ -114,7 +129,7 @@ class BoardProxy(JupyterHandler):
             try:
                 writer.write(self._request(route))
                 await writer.drain()
-                return await asyncio.wait_for(_read_head(reader, writer), _PATIENCE)
+                return await asyncio.wait_for(_read_head(reader, writer), backend.board_patience)
             except BaseException:
                 writer.close()
                 raise
@@ -140,12 +155,13 @@ class BoardProxy(JupyterHandler):
         for name in _ANSWERED:
             if name in answer.headers:
                 self.set_header(name, answer.headers[name])
+        patience = self.settings["nbdist"]().board_patience
         location = answer.headers.get("Location", "")
         if location and not location.startswith("//") and "://" not in location.partition("?")[0]:
             self.set_header("Location", location)
         try:
             if self.request.method != "HEAD" and answer.status not in _BODILESS:
-                while data := await asyncio.wait_for(answer.rest.read(_BITE), _PATIENCE):
+                while data := await asyncio.wait_for(answer.rest.read(_BITE), patience):
                     self.write(data)
                     await self.flush()
             await self.finish()

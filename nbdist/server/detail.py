@@ -34,5 +34,5 @@ def detail_of(directory: RunDirectory, now: float) -> dict[str, Any] | None:
         "row": row_of(run, directory, now).to_dict(),
         "view": view.to_dict(),
         "cell": program_of(directory),
-        "spec": run.spec.to_dict(),
+        "spec": run.spec.shown().to_dict(),
     }

@@ -1,7 +1,8 @@
 """Which line of a log begins at which byte. A log of a gigabyte is counted through in half a second.
 
 Lines are those that ``LogLines`` makes: a line that is too long is several. Where such a line is also
-drawn over by carriage returns, how many it makes depends on where its bytes were cut, and is a guess.
+drawn over by carriage returns, how many it makes depends on where its bytes were cut, and is a guess. Rows
+that a program moves among are counted once it has left them.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ from bisect import bisect_right
 from collections.abc import Callable
 from pathlib import Path
 
-from nbdist.store import LogLines, LogStream
+from nbdist.store import LogLines, LogStream, moves_up
 
 BLOCK = 256 * 1024
+_MOST_MOVING = 16 << 20  # bytes in which rows move; what comes after them is a guess
 _WIDTH = 16_384  # bytes: a line that has no more has no more characters either
 
 
@@ -52,7 +54,7 @@ class LineMap:
         begin, number = self.before(offset)
         data = LogStream(self._path, begin).read(min(offset - begin, BLOCK))
         end = data.rfind(b"\n") + 1
-        if not end or len(data) < offset - begin or _has_long_line(data, end):
+        if not end or len(data) < offset - begin or not _is_plain(data, end):
             return begin, number
         return begin + end, number + data.count(b"\n", 0, end)
 
@@ -84,7 +86,10 @@ class LineMap:
             return self._pass_long_line(data)
         if not end:
             return False
-        self._note(start + end, _count(data, end))
+        if moves_up(data):
+            return self._pass_moving_rows(data)
+        # not start + end: there may have been a gap before it
+        self._note(stream.offset - len(data) + end, _count(data, end))
         return True
 
     def _pass_long_line(self, data: bytes) -> bool:
@@ -99,6 +104,20 @@ class LineMap:
             data = self._stream.read(BLOCK)
         return False
 
+    def _pass_moving_rows(self, data: bytes) -> bool:
+        """Count on until no row is drawn again."""
+        lines, count, passed = LogLines(), 0, 0
+        while data:
+            end = data.rfind(b"\n") + 1 or len(data)
+            self._stream.offset -= len(data) - end
+            count += len(lines.feed(data[:end]))
+            passed += end
+            if not lines.moves or passed > _MOST_MOVING:
+                self._note(self._stream.offset, count)
+                return True
+            data = self._stream.read(BLOCK)
+        return False
+
     def _note(self, offset: int, count: int) -> None:
         self._offsets.append(offset)
         self._numbers.append(self._numbers[-1] + count)
@@ -106,8 +125,12 @@ class LineMap:
 
 def _count(data: bytes, end: int) -> int:
     """The lines in ``data`` up to ``end``, which is the end of one."""
-    long = _has_long_line(data, end)
-    return len(LogLines().feed(data[:end])) if long else data.count(b"\n", 0, end)
+    return data.count(b"\n", 0, end) if _is_plain(data, end) else len(LogLines().feed(data[:end]))
+
+
+def _is_plain(data: bytes, end: int) -> bool:
+    """Whether each newline in ``data`` up to ``end`` ends one line."""
+    return not moves_up(data) and not _has_long_line(data, end)
 
 
 def _has_long_line(data: bytes, end: int) -> bool:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+
+from tornado import web
 
 from nbdist.server.frames import frame
 from nbdist.server.rows import RunRow
@@ -98,6 +101,10 @@ class ListFeed:
                     await asyncio.wait_for(self._look.wait(), _PERIOD if awake else None)
                 except asyncio.TimeoutError:
                     continue
+        except web.HTTPError as refusal:
+            for watch in self._watches.values():
+                with contextlib.suppress(ConnectionError):
+                    await watch.page.send(frame({"kind": "problem", "message": refusal.log_message}))
         except Exception:
             log.exception("the list of runs cannot be followed")
         finally:

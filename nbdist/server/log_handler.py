@@ -14,6 +14,7 @@ from tornado.iostream import StreamClosedError
 from nbdist.server.handlers import Api
 from nbdist.server.ranges import Unsatisfiable, read_ranges
 from nbdist.store import RunDirectory, look
+from nbdist.store.log_gap import kept_parts
 
 _BITE = 256 * 1024
 _TEXT = "text/plain; charset=utf-8"
@@ -28,9 +29,15 @@ class OpenLog:
     size: int
     etag: str
     name: str
+    parts: tuple[tuple[int, int], ...] = ()
+    """Where its bytes lie in the file (``log_gap``); all of them together are what it has."""
 
     def read(self, offset: int, length: int) -> bytes:
-        return b"" if self.handle is None else os.pread(self.handle, length, offset)
+        for begin, end in self.parts:
+            if self.handle is not None and offset < end - begin:
+                return os.pread(self.handle, min(length, end - begin - offset), begin + offset)
+            offset -= end - begin
+        return b""
 
     def close(self) -> None:
         if self.handle is not None:
@@ -148,4 +155,8 @@ def open_log(directory: RunDirectory, rank: int, attempt: int | None) -> OpenLog
     if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
         os.close(handle)
         return None
-    return OpenLog(handle=handle, size=status.st_size, etag=f'"{status.st_ino:x}"', name=name)
+    parts = tuple(kept_parts(handle))
+    # what is left out of it may grow, and then it is another text
+    etag = "-".join(f"{number:x}" for number in (status.st_ino, *(begin for begin, _ in parts[1:])))
+    size = sum(end - begin for begin, end in parts)
+    return OpenLog(handle=handle, size=size, etag=f'"{etag}"', name=name, parts=parts)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
-import stat
 import threading
 import time
 from collections import OrderedDict
@@ -13,10 +11,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from nbdist.errors import UnknownRun
 from nbdist.model import Run, RunEnded, RunLost, decode_event
 from nbdist.server.rows import RunRow, row_of
 from nbdist.store import RunDirectory, RunReader, RunStore
-from nbdist.store.run_store import RUN_ID
+from nbdist.store.json_files import open_plain
+from nbdist.store.run_store import read_spec, unreadable
 
 _END = 4096  # bytes of a journal, in which its last event is
 _ROWS = 1000
@@ -56,21 +56,18 @@ class RunList:
         self._lock = threading.Lock()
         self._known: OrderedDict[str, _Known] = OrderedDict()
         self._all: list[RunDirectory] = []
+        self._refused: frozenset[str] = frozenset()
         self._changed: float | None = None
 
     def directory(self, run_id: str) -> RunDirectory | None:
-        """The directory of a run; None when there is none, or when it is another user's."""
-        if not RUN_ID.fullmatch(run_id):
-            return None
-        directory = RunDirectory(self._store.runs / run_id)
-        try:
-            status = directory.path.lstat()
-        except OSError:
-            return None
-        return directory if stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid() else None
+        """The directory of a run; None when there is none of this user. Raises NotPrivate."""
+        return self._store.directory(run_id)
 
     def page(self, *, limit: int, before: str | None = None, search: str = "") -> RunPage:
-        """The first runs that have ended, those older than ``before``; without it, all that go on first."""
+        """The first runs that have ended, those older than ``before``; without it, all that go on first.
+
+        Raises NotPrivate.
+        """
         words = search.lower().split()
         with self._lock:
             directories = self._directories()
@@ -95,20 +92,22 @@ class RunList:
         return row_of(run, directory, self._clock())
 
     def _directories(self) -> list[RunDirectory]:
-        """Those of all runs of this user, the newest first; looked up again when one has come or gone."""
+        """Those of all runs, the newest first; looked up again when one has come or gone."""
+        self._store.check()
         try:
             changed = os.stat(self._store.runs).st_mtime
         except OSError:
             return []
         if changed != self._changed:
-            self._all = [directory for directory in self._store.directories() if self._ours(directory)]
+            refused = self._store.refused()
+            self._refused = frozenset(directory.run_id for directory in refused)
+            self._all = self._store.directories()
+            if refused:
+                self._all = sorted((*self._all, *refused), key=lambda run: run.run_id[:15], reverse=True)
             # what has come just now may not be written yet, and another may come in the same moment
             settled = self._clock() - changed > _SETTLED
             self._changed = changed if settled else None
         return self._all
-
-    def _ours(self, directory: RunDirectory) -> bool:
-        return self.directory(directory.run_id) is not None
 
     def _forget_others(self, run_ids: frozenset[str]) -> None:
         for run_id in self._known.keys() - run_ids:
@@ -121,14 +120,18 @@ class RunList:
     def _about(self, directory: RunDirectory) -> _Known:
         known = self._known.get(directory.run_id)
         if known is None:
-            known = self._known[directory.run_id] = _Known(
-                reader=RunReader(directory), ended=_has_ended(directory)
-            )
+            known = self._known[directory.run_id] = self._seen_first(directory)
         if not known.ended:
             known.run = known.reader.look()
             # one that was found LOST has that written down, unless nobody had ever been named in it
             known.ended = known.run is not None and known.run.state.terminal
         return known
+
+    def _seen_first(self, directory: RunDirectory) -> _Known:
+        reader = RunReader(directory)
+        if directory.run_id in self._refused:
+            return _Known(reader=reader, ended=True, words=directory.run_id)
+        return _Known(reader=reader, ended=_has_ended(directory))
 
     def _row(self, directory: RunDirectory) -> RunRow | None:
         known, now = self._about(directory), self._clock()
@@ -136,8 +139,10 @@ class RunList:
         row = known.row
         if row is not None and (not row.live or (0 <= now - known.made < _FRESH and not known.ended)):
             return row
-        run = known.reader.look()
-        known.row, known.made = None if run is None else row_of(run, directory, now), now
+        if (run := known.reader.look()) is None:
+            lost = unreadable(directory)
+            return None if lost is None else row_of(lost, directory, now)
+        known.row, known.made = row_of(run, directory, now), now
         return known.row
 
     def _shed(self) -> None:
@@ -169,7 +174,7 @@ def _after(directories: list[RunDirectory], before: str) -> list[RunDirectory]:
 
 def _last_event(directory: RunDirectory) -> Any:
     try:
-        with open(directory.journal, "rb") as journal:
+        with open_plain(directory.journal) as journal:
             journal.seek(max(0, os.fstat(journal.fileno()).st_size - _END))
             lines = journal.read(_END).splitlines()
     except OSError:
@@ -188,9 +193,9 @@ def _has_ended(directory: RunDirectory) -> bool:
 def _words(directory: RunDirectory) -> str:
     """What a search looks in."""
     parts = [directory.run_id]
-    with contextlib.suppress(OSError, ValueError, AttributeError):
-        spec = json.loads(directory.spec.read_bytes())
-        parts += [str(spec.get("name", "")), str(spec.get("notebook", ""))]
+    with contextlib.suppress(UnknownRun):
+        spec = read_spec(directory)
+        parts += [spec.name, spec.notebook]
     event = _last_event(directory)
     if isinstance(event, RunEnded):
         parts += [event.state.value, event.reason]

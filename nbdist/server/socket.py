@@ -120,6 +120,8 @@ class StreamHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):
                 await self._do(said)
             except ConnectionError:
                 return
+            except web.HTTPError as refusal:
+                await self._send_or_leave(frame({"kind": "problem", "message": refusal.log_message}))
             except Exception:
                 log.exception("what a page asked for cannot be done")
                 await self._send_or_leave(

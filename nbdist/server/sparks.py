@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from nbdist.model import Run
+from nbdist.model.decoding import MALFORMED, loads
 from nbdist.store import LogStream, RunDirectory
 
 POINTS = 40
@@ -65,7 +65,7 @@ def _sampled(path: Path) -> Iterator[dict[str, float]]:
 def _values(data: bytes) -> Iterator[dict[str, float]]:
     for line in data.splitlines():
         try:
-            values = {str(tag): float(value) for tag, value in json.loads(line)["v"].items()}
-        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
+            values = {str(tag): float(value) for tag, value in loads(line)["v"].items()}
+        except MALFORMED:
             continue  # a torn line, or one that a piece begins or ends in
         yield {tag: value for tag, value in values.items() if math.isfinite(value)}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import time
 from collections import OrderedDict
@@ -12,12 +11,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from nbdist.errors import UnknownRun
 from nbdist.panel.protocol import LogChunk, Update
 from nbdist.server.frames import Pull, frame, update_frame
 from nbdist.server.run_list import RunList
 from nbdist.server.run_tail import RunTail
 from nbdist.server.watch import Watch
 from nbdist.store import RunDirectory
+from nbdist.store.run_store import read_spec
 
 _PERIOD = 0.1
 _TURN = 2.1  # what is sent seldom (charts, views of many ranks) has its turn once in so many seconds
@@ -230,11 +231,9 @@ def gone_frame(run_id: str) -> bytes:
 def program_of(directory: RunDirectory) -> str:
     """The run's program as far as a page shows it; empty when it cannot be read."""
     try:
-        spec = json.loads(directory.spec.read_bytes())
-        path = directory.program(str(spec["program"]))
-        with open(path, "rb") as file:
+        with open(directory.program(read_spec(directory).program), "rb") as file:
             return file.read(_CELL_LIMIT).decode("utf-8", "replace")
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, UnknownRun):
         return ""
 
 

@@ -9,6 +9,7 @@ from nbdist.store.log_stream import LogLines, LogStream
 from nbdist.store.log_times import LogTimes
 from nbdist.store.mending import look
 from nbdist.store.metrics import MetricPoint, MetricsReader, last_values
+from nbdist.store.moving_rows import moves_up
 from nbdist.store.paths import RankDirectory, RunDirectory
 from nbdist.store.reader import RunReader
 from nbdist.store.reports import ErrorFrame, ErrorReport, read_error
@@ -30,6 +31,7 @@ __all__ = [
     "StopRequest",
     "last_values",
     "look",
+    "moves_up",
     "read_error",
     "read_events",
     "request_stop",

@@ -10,8 +10,11 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from nbdist.errors import NotPrivate
 from nbdist.model import ProcessId
-from nbdist.store.paths import make_private, write_private
+from nbdist.model.decoding import MALFORMED, check_fields
+from nbdist.store.json_files import load_object, read_object
+from nbdist.store.paths import check_home, check_private, make_private, write_private
 from nbdist.store.shared_files import is_listed
 
 
@@ -94,28 +97,25 @@ class AllocationDirectory:
         return self.path / "caretaker.log"
 
     def read(self) -> Allocation:
-        """Raises OSError, ValueError, KeyError or TypeError when it is none."""
-        data = json.loads(self.about.read_text(encoding="utf-8"))
+        """Raises OSError, or one of MALFORMED, when it is none, and NotPrivate when it is not this user's."""
+        check_private(self.path)
+        data = load_object(self.about)
         known = _known(Allocation, data)
         known["options"] = tuple(data.get("options", ()))
         owner = data.get("owner")
         known["owner"] = ProcessId(**owner) if owner else None
-        return Allocation(**known)
+        about = Allocation(**known)
+        check_fields(about)
+        return about
 
     def number(self) -> str:
         """What the engine calls it; empty before it was asked for."""
-        try:
-            return str(json.loads(self.job.read_text(encoding="utf-8"))["job"])
-        except (OSError, ValueError, KeyError, TypeError):
-            return ""
+        return str(read_object(self.job).get("job", ""))
 
     def environment(self) -> dict[str, str]:
         """What leads to the engine that has it."""
-        try:
-            found = json.loads(self.job.read_text(encoding="utf-8"))["environment"]
-        except (OSError, ValueError, KeyError, TypeError):
-            return {}
-        return {str(key): str(value) for key, value in found.items()}
+        found = read_object(self.job).get("environment")
+        return {key: str(value) for key, value in found.items()} if isinstance(found, dict) else {}
 
     def put_job(self, job: str, environment: Mapping[str, str]) -> None:
         """Raises OSError."""
@@ -127,9 +127,11 @@ class AllocationDirectory:
         if not is_listed(path):
             return None
         try:
-            return NodePlace(**json.loads(path.read_text(encoding="utf-8")))
-        except (OSError, ValueError, TypeError):
+            place = NodePlace(**load_object(path))
+            check_fields(place)
+        except (OSError, *MALFORMED):
             return None
+        return place
 
     def put_place(self, place: NodePlace) -> None:
         """Raises OSError."""
@@ -139,10 +141,7 @@ class AllocationDirectory:
         """Why it was released; empty while nobody has."""
         if not is_listed(self.over):
             return ""
-        try:
-            return str(json.loads(self.over.read_text(encoding="utf-8"))["reason"])
-        except (OSError, ValueError, KeyError, TypeError):
-            return ""
+        return str(read_object(self.over).get("reason", ""))
 
     def end(self, reason: str) -> None:
         """Say why it is over, unless somebody has said so before. Raises OSError."""
@@ -161,12 +160,23 @@ def make_allocation(home: Path, name: str, about: Allocation) -> AllocationDirec
 
 
 def allocations(home: Path) -> list[AllocationDirectory]:
-    """All that are there, the newest first."""
+    """All of this user that are there, the newest first. Raises NotPrivate when the home is not his."""
+    above = home / "allocations"
+    check_home(home)
+    check_home(above)
     try:
-        names = sorted(os.listdir(home / "allocations"), reverse=True)
+        names = sorted(os.listdir(above), reverse=True)
     except OSError:
         return []
-    return [AllocationDirectory(home / "allocations" / name) for name in names]
+    return [AllocationDirectory(above / name) for name in names if _is_private(above / name)]
+
+
+def _is_private(path: Path) -> bool:
+    try:
+        check_private(path)
+    except (OSError, NotPrivate):
+        return False
+    return True
 
 
 def _known(cls: type, data: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-import stat
+import signal
 import time
 from dataclasses import dataclass
 from typing import Any, Union
 
+from nbdist import processes
+from nbdist.model.decoding import loads
+from nbdist.model.run import Run
+from nbdist.store.json_files import read_whole
 from nbdist.store.paths import RunDirectory, write_private
 
 _LIMIT = 4096
@@ -60,8 +65,19 @@ def _write(run: RunDirectory, kind: str, **values: object) -> None:
     write_private(run.control / name, json.dumps({"kind": kind, **values}))
 
 
-def take_requests(run: RunDirectory) -> list[Request]:
-    """The requests that wait, oldest first. They are removed; what is not ours or no request, too."""
+def wake(run: Run) -> None:
+    """Let the supervisor and its keeper go on, had a signal stopped them: what was asked is for them."""
+    if run.supervisor is None or run.supervisor_host != os.uname().nodename:
+        return
+    stat = processes.read_stat(run.supervisor.pid)
+    if stat is not None and stat.process == run.supervisor:
+        keeper = processes.identify(stat.parent)
+        processes.send_all([run.supervisor, *filter(None, [keeper])], signal.SIGCONT)
+
+
+def take_requests(run: RunDirectory, *, leave: bool = False) -> list[Request]:
+    """The requests that wait, oldest first. Unless they are to be left they are removed; what is not ours or
+    no request, too."""
     try:
         names = os.listdir(run.control)
     except OSError:
@@ -72,12 +88,12 @@ def take_requests(run: RunDirectory) -> list[Request]:
         if name.startswith("."):  # still being written
             continue
         path = run.control / name
+        text = b""
+        with contextlib.suppress(OSError):
+            text = read_whole(path, _LIMIT)
         try:
-            status = path.lstat()
-            # a link would lead elsewhere, and a pipe would hold us
-            ours = status.st_uid == os.geteuid() and stat.S_ISREG(status.st_mode)
-            text = path.read_bytes()[:_LIMIT] if ours else b""
-            path.unlink()
+            if not leave:
+                path.unlink()
         except OSError:
             continue
         if (request := _decode(text)) is not None:
@@ -87,8 +103,8 @@ def take_requests(run: RunDirectory) -> list[Request]:
 
 def _decode(text: bytes) -> Request | None:
     try:
-        data: Any = json.loads(text)
-    except (ValueError, RecursionError):
+        data: Any = loads(text)
+    except ValueError:
         return None
     if not isinstance(data, dict):
         return None

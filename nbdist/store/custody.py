@@ -24,6 +24,15 @@ def take_custody(directory: RunDirectory) -> int:
     return handle
 
 
+def wait_for_release(directory: RunDirectory) -> None:
+    """Wait until no process of this machine holds the lock. Raises OSError as ``take_custody`` does."""
+    handle = os.open(directory.spec, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH)
+    finally:
+        os.close(handle)
+
+
 def in_custody(directory: RunDirectory) -> bool:
     """Whether a process of this machine holds the lock. Runs of older versions are in nobody's."""
     try:

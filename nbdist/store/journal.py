@@ -10,9 +10,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from nbdist.model import Event, decode_event, encode_event
+from nbdist.store.json_files import read_whole
 
 _RESERVE = 256 * 1024
 """Bytes of disk that a journal takes ahead of its events: how a run ended can be written to a full disk."""
+
+_LONGEST = 1 << 30
+"""Bytes of a journal that can be read: no run has so many events."""
 
 _FALLOC_FL_KEEP_SIZE = 1  # fallocate(2)
 
@@ -76,7 +80,7 @@ def _take_room(handle: int) -> None:
 def read_events(path: Path) -> list[Event]:
     """The events of a journal. Lines that are torn or unknown are passed over; no file: no events."""
     try:
-        raw = path.read_bytes()
+        raw = read_whole(path, _LONGEST)
     except OSError:
         return []
     events = []

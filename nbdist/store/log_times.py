@@ -15,6 +15,7 @@ from pathlib import Path
 from nbdist.store.log_stream import LogStream
 
 RECORD = struct.Struct("<dQ")
+_LATEST = 1e15
 
 
 class LogTimes:
@@ -45,8 +46,8 @@ class LogTimes:
             torn = len(data) % RECORD.size
             self._file.offset -= torn
             for time, size in RECORD.iter_unpack(data[: len(data) - torn]):
-                # the search below relies on it, whoever wrote the file
-                if not self._sizes or size > self._sizes[-1]:
+                # the search below relies on it, whichever program wrote the file; and no time is NaN
+                if (not self._sizes or size > self._sizes[-1]) and 0.0 <= time < _LATEST:
                     self._times.append(time)
                     self._sizes.append(size)
             if torn:

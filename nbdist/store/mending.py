@@ -1,17 +1,20 @@
 """A run that has lost its supervisor: whoever looks at it next ends what is left and writes it down.
 
 The rule is the keeper's (``launch.keeper``), for the case that the keeper was killed, too, or the
-machine went down.
+machine went down. Whoever has started the keeper need not look: it is told (``note_end``).
 """
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import time
 from collections.abc import Callable
 
 from nbdist import processes
+from nbdist.control_groups import find_group
 from nbdist.model import ProcessId, Run, RunEnded, RunLost, RunState
+from nbdist.store.custody import wait_for_release
 from nbdist.store.journal import Journal, read_events
 from nbdist.store.paths import RunDirectory
 from nbdist.store.run_store import snapshot
@@ -30,20 +33,57 @@ def look(
     run = snapshot(directory, alive=alive, clock=clock)
     if run is None or run.state is not RunState.LOST or run.supervisor is None:
         return run
-    if _recorded(directory):
+    if _recorded(directory) or not _write_down(directory, run.reason, clock, run.supervisor):
         return run
+    return snapshot(directory, alive=alive, clock=clock)
+
+
+def note_end(directory: RunDirectory, pid: int, code: int, *, clock: Callable[[], float] = time.time) -> None:
+    """The process that was started to keep a run has ended, without its word that the run's end is recorded.
+    A run without a keeper is LOST, also where its journal names no supervisor yet.
+
+    ``code`` is its exit code, negative for a signal. A supervisor that it has left ends its run by itself,
+    and is waited for.
+    """
+    if directory.job.exists():
+        return  # it goes on elsewhere, watched or not
+    with contextlib.suppress(OSError):
+        wait_for_release(directory)
+    run = look(directory, clock=clock)
+    if run is None or run.state.terminal or run.supervisor is not None:
+        return
+    how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"failed ({code})"
+    _write_down(directory, f"its supervisor (pid {pid}) {how}", clock)
+
+
+def _write_down(
+    directory: RunDirectory, reason: str, clock: Callable[[], float], supervisor: ProcessId | None = None
+) -> bool:
+    """End what is left of a run that is lost, and record it once; whether that was possible."""
     try:
         journal = Journal(directory.journal)
     except OSError:
         # its keeper is at work, or the disk refuses: the next look will do
-        return run
+        return False
     try:
         if not _recorded(directory):
-            leftover = end_marked(directory)
-            journal.append(RunLost(time=clock(), reason=run.reason, leftover=leftover))
+            leftover = end_marked(directory) + _end_group(supervisor)
+            journal.append(RunLost(time=clock(), reason=reason, leftover=leftover))
     finally:
         journal.close()
-    return snapshot(directory, alive=alive, clock=clock)
+    return True
+
+
+def _end_group(supervisor: ProcessId | None) -> int:
+    """End what is left in the control group of the ranks; how many. It is where no environment says it."""
+    if supervisor is None or supervisor.boot_id != processes.boot_id():
+        return 0
+    group = find_group(supervisor.pid, supervisor.start_time)
+    if group is None:
+        return 0
+    ended = group.end()
+    group.remove()
+    return ended
 
 
 def end_marked(

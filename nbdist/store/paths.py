@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+import shlex
+import stat
 from dataclasses import dataclass
 from pathlib import Path
+
+from nbdist.errors import NotPrivate
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +41,11 @@ class RankDirectory:
     def error(self) -> Path:
         """The exception that left the program."""
         return self.path / "error.json"
+
+    @property
+    def error_room(self) -> Path:
+        """What keeps room for it on the disk while the program runs (``worker.error_report``)."""
+        return self.path / "error.json.room"
 
     @property
     def metrics(self) -> Path:
@@ -191,6 +200,81 @@ class NodeDirectory(RunDirectory):
     @property
     def supervisor_log(self) -> Path:
         return self.own / "supervisor.log"
+
+
+def check_home(path: Path) -> None:
+    """Refuse a directory of runs that another user has filled, or could have. It may be a link of this
+    user's own; one that is not there yet is fine. Raises NotPrivate."""
+    try:
+        link = os.lstat(path)
+    except OSError:
+        _check_parent(path, path.parent)
+        return
+    if stat.S_ISLNK(link.st_mode):
+        if link.st_uid != 0:  # or it is the administrator's, who may do worse
+            _check_owner(path, link)
+        _check_parent(path, path.parent)
+        path = Path(os.path.realpath(path))
+    _check_parent(path, path.parent)
+    try:
+        check_private(path)
+    except FileNotFoundError:
+        return  # the link leads nowhere yet
+
+
+def check_private(path: Path) -> None:
+    """Refuse a directory that another user has filled, or could have. Raises NotPrivate, or OSError where
+    it cannot be looked at."""
+    status = os.lstat(path)
+    _check_owner(path, status)
+    if not stat.S_ISDIR(status.st_mode):
+        raise NotPrivate(path, "is a link, or no directory", "put the directory itself in its place")
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise NotPrivate(path, "can be written by others", f"type  chmod -R go-w {shlex.quote(str(path))}")
+
+
+def _check_owner(path: Path, status: os.stat_result) -> None:
+    if status.st_uid == os.geteuid():
+        return
+    name = _user(status.st_uid)
+    if os.geteuid() == 0:
+        remedy = f"look as that user:  sudo -u {shlex.quote(name or f'#{status.st_uid}')} nbdist ..."
+    else:
+        remedy = "choose a directory of your own, for example  %env NBDIST_HOME=~/nbdist"
+    raise NotPrivate(path, f"belongs to user {name or status.st_uid}, not to you", remedy)
+
+
+def _check_parent(path: Path, parent: Path) -> None:
+    """Whoever may write a directory may put another one in the place of those in it, unless it is sticky.
+
+    A directory that only the user's own group may write counts as private: where each user has a group of
+    his own, all are made so.
+    """
+    try:
+        status = os.stat(parent)
+    except OSError:
+        if parent != parent.parent:
+            _check_parent(path, parent.parent)
+        return
+    others = status.st_mode & stat.S_IWOTH or (
+        status.st_mode & stat.S_IWGRP and status.st_gid != os.getegid()
+    )
+    if others and not status.st_mode & stat.S_ISVTX:
+        raise NotPrivate(
+            path,
+            f"can be replaced by others, who may write {parent}",
+            "choose a directory of your own, for example  %env NBDIST_HOME=~/nbdist",
+        )
+
+
+def _user(uid: int) -> str:
+    """The name of a user; empty where he has none."""
+    import pwd  # only who is refused needs it
+
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return ""
 
 
 def make_private(path: Path) -> Path:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
+
+from nbdist.model.decoding import MALFORMED, as_int, as_time
+from nbdist.store.json_files import load_object
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,33 +21,38 @@ class ErrorFrame:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorReport:
-    """``type`` is the exception's class (with its module unless built in), ``text`` the traceback."""
+    """``type`` is the exception's class (with its module unless built in), ``text`` the traceback. ``full``
+    are the disks that were full then, ``workers`` pid and exit code of DataLoader workers that had failed."""
 
     type: str
     message: str
     frames: tuple[ErrorFrame, ...]
     text: str
     time: float
+    full: tuple[str, ...] = ()
+    workers: tuple[tuple[int, int], ...] = ()
 
 
 def read_error(path: Path) -> ErrorReport | None:
     """The report at ``path``; None where there is none or it cannot be read."""
     try:
-        data = json.loads(path.read_text(encoding="utf-8", errors="replace"))
+        data = load_object(path)
         return ErrorReport(
             type=str(data["type"]),
             message=str(data["message"]),
             frames=tuple(
                 ErrorFrame(
                     file=str(file),
-                    line=int(line),
+                    line=as_int(line),
                     function=str(function),
                     source=str(source),
                 )
                 for file, line, function, source in data["frames"]
             ),
             text=str(data["text"]),
-            time=float(data["time"]),
+            time=as_time(data["time"]),
+            full=tuple(map(str, data.get("full", ()))),
+            workers=tuple((as_int(pid), as_int(code)) for pid, code in data.get("workers", ())),
         )
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, *MALFORMED):
         return None

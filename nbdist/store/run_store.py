@@ -9,32 +9,41 @@ import os
 import re
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
-from nbdist import processes
-from nbdist.errors import IllegalTransition, LaunchError, UnknownRun
-from nbdist.model import ProcessId, Run, RunLost, RunSpec
+from nbdist import config, processes
+from nbdist.errors import IllegalTransition, LaunchError, NotPrivate, UnknownRun
+from nbdist.model import ProcessId, Run, RunLost, RunSpec, RunState
+from nbdist.model.decoding import MALFORMED
 from nbdist.store.custody import in_custody
 from nbdist.store.journal import read_events
-from nbdist.store.paths import RunDirectory, make_private, write_private
+from nbdist.store.json_files import load_object
+from nbdist.store.paths import RunDirectory, check_home, check_private, make_private, write_private
 
 RUN_ID = re.compile(r"\d{8}-\d{6}-[a-z0-9][a-z0-9_-]{0,63}-[a-z0-9]{4}")
 _START_LIMIT = 30.0
+_SHOWN = 80  # characters of a name that is none
 
 
 class RunStore:
-    """The runs under one home directory. Every name and path in it is private to the user."""
+    """The runs under one home directory. Every name and path in it is private to the user: nothing is read
+    of a home, or a run, that another user has filled, or could have."""
 
     def __init__(self, home: Path) -> None:
         self.home = home
         self.runs = home / "runs"
+        # of what is pruned (``runner.pruning``): what is being deleted, and how large what has ended is
+        self.removed = home / "removed"
+        self.sizes = home / "sizes.json"
 
     def create(self, spec: RunSpec, cell: str | None) -> RunDirectory:
         """Make the directory of a run, with ``cell`` in it where the program is a cell.
 
-        Raises LaunchError when it cannot be written.
+        Raises LaunchError when it cannot be written, NotPrivate when others could write it, too.
         """
         run = RunDirectory(self.runs / spec.run_id)
+        self.check()
         try:
             make_private(self.home)
             make_private(self.runs)
@@ -49,30 +58,112 @@ class RunStore:
         except OSError as error:
             raise LaunchError(
                 f"the run directory {run.path} cannot be written ({error.strerror}): set NBDIST_HOME "
-                "to a directory that can, for example  %env NBDIST_HOME=/tmp/nbdist"
+                f"to a directory that can, for example  %env NBDIST_HOME={config.local_home()}"
             ) from error
         return run
 
+    def check(self) -> None:
+        """Raises NotPrivate when another user has filled this home, or could have."""
+        check_home(self.home)
+        check_home(self.runs)
+
     def directories(self) -> list[RunDirectory]:
-        """Every run, the newest first."""
+        """Every run of this user, the newest first. Raises NotPrivate."""
+        runs = [run for run in self._listed() if _refusal(run) is None]
+        # the id says the second; within one, the spec is the older the earlier it was written
+        return sorted(runs, key=lambda run: (run.run_id[:15], _written(run.spec)), reverse=True)
+
+    def refused(self) -> list[RunDirectory]:
+        """The runs of which nothing is read, the newest first. Raises NotPrivate."""
+        runs = [run for run in self._listed() if _refusal(run) is not None]
+        return sorted(runs, key=lambda run: run.run_id, reverse=True)
+
+    def directory(self, run_id: str) -> RunDirectory | None:
+        """The run with this id; None when there is none of this user. Raises NotPrivate."""
+        self.check()
+        run = RunDirectory(self.runs / run_id) if RUN_ID.fullmatch(run_id) else None
+        return run if run is not None and os.path.lexists(run.path) and _refusal(run) is None else None
+
+    def find(self, wanted: str) -> RunDirectory:
+        """The newest run whose id, name, label or end of the id is ``wanted``. Raises UnknownRun, and
+        NotPrivate when it is not this user's."""
+        mine = self.directories()
+        for run in (*mine, *self.refused()):
+            label = run.run_id.split("-", 2)[2]
+            if wanted in (run.run_id, label, label[:-5], label[-4:]):
+                if (refusal := _refusal(run)) is not None:
+                    raise refusal
+                return run
+        known = ", ".join(run.run_id.split("-", 2)[2] for run in mine[:5])
+        asked = wanted if len(wanted) <= _SHOWN and wanted.isprintable() else f"{wanted[:_SHOWN]!r} ..."
+        raise UnknownRun(
+            f"no run {asked}: " + (f"the latest are {known}" if known else "there are no runs yet")
+        )
+
+    def _listed(self) -> list[RunDirectory]:
+        self.check()
         try:
             names = os.listdir(self.runs)
         except OSError:
             return []
-        runs = [RunDirectory(self.runs / name) for name in names if RUN_ID.fullmatch(name)]
-        # the id says the second; within one, the spec is the older the earlier it was written
-        return sorted(runs, key=lambda run: (run.run_id[:15], _written(run.spec)), reverse=True)
+        return [RunDirectory(self.runs / name) for name in names if RUN_ID.fullmatch(name)]
 
-    def find(self, wanted: str) -> RunDirectory:
-        """The newest run whose id, name, label or end of the id is ``wanted``. Raises UnknownRun."""
-        for run in self.directories():
-            label = run.run_id.split("-", 2)[2]
-            if wanted in (run.run_id, label, label[:-5], label[-4:]):
-                return run
-        known = ", ".join(run.run_id.split("-", 2)[2] for run in self.directories()[:5])
-        raise UnknownRun(
-            f"no run {wanted}: " + (f"the latest are {known}" if known else "there are no runs yet")
-        )
+
+def read_spec(directory: RunDirectory) -> RunSpec:
+    """What was asked for. Raises NotPrivate when it is not this user's, UnknownRun when it cannot be read.
+
+    The only place that reads it: whatever is done with a run, or started for it, begins here.
+    """
+    try:
+        check_private(directory.path)
+        spec = RunSpec.from_dict(load_object(directory.spec, exact=True))
+        # by which it is found, whatever the file says
+        return spec if spec.run_id == directory.run_id else replace(spec, run_id=directory.run_id)
+    except (FileNotFoundError, NotADirectoryError):
+        raise UnknownRun(f"the directory of run {directory.run_id} is gone or cannot be read") from None
+    except OSError as error:
+        raise UnknownRun(f"run {directory.run_id} cannot be read: spec.json: {error.strerror}") from None
+    except MALFORMED:
+        raise UnknownRun(f"run {directory.run_id} cannot be read: spec.json is damaged") from None
+
+
+def unreadable(directory: RunDirectory) -> Run | None:
+    """A run that cannot be read, as one that is lost, and why; None when it can, or has gone."""
+    try:
+        read_spec(directory)
+        return None
+    except NotPrivate as refusal:
+        reason = f"not read: it {refusal.problem}"
+    except UnknownRun as problem:
+        if directory.deleted:
+            return None
+        reason = str(problem).removeprefix(f"run {directory.run_id} ")
+    created = 0.0
+    with contextlib.suppress(ValueError, OverflowError):
+        created = time.mktime(time.strptime(directory.run_id[:15], "%Y%m%d-%H%M%S"))
+    spec = RunSpec(
+        run_id=directory.run_id,
+        name=directory.run_id[16:-5],
+        created=created,
+        program="",
+        python="",
+        cwd="",
+        ranks=(),
+        framework="none",
+        backend="auto",
+    )
+    return Run(spec=spec, state=RunState.LOST, reason=reason)
+
+
+def _refusal(run: RunDirectory) -> NotPrivate | None:
+    """Why nothing is read of a run."""
+    try:
+        check_private(run.path)
+    except NotPrivate as refusal:
+        return refusal
+    except OSError:
+        return None  # it goes just now
+    return None
 
 
 def snapshot(
@@ -87,8 +178,8 @@ def snapshot(
     and is about to write it down. Nothing is written here.
     """
     try:
-        spec = RunSpec.from_dict(json.loads(directory.spec.read_text(encoding="utf-8")))
-    except (OSError, ValueError, KeyError, TypeError):
+        spec = read_spec(directory)
+    except UnknownRun:
         return None
     run = _replayed(spec, directory)
     if run.state.terminal or (reason := _lost(run, alive, clock())) is None or in_custody(directory):

@@ -39,7 +39,9 @@ class FileStat:
         """As ``os.stat``, at most a second old. Raises OSError."""
         if (now := self._clock()) - self._opened >= _STALE:
             self._opened = now
-            handle = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+            # a pipe would hold us, and a link lead elsewhere
+            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            handle = os.open(self._path, flags)
             try:
                 os.read(handle, 1)
             finally:

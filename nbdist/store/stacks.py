@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from nbdist.model.decoding import MALFORMED, as_int, as_time
+from nbdist.store.json_files import load_object
 from nbdist.store.paths import RunDirectory, write_private
 from nbdist.store.shared_files import is_listed
 
@@ -158,14 +160,14 @@ def read_stacks(run: RunDirectory) -> TakenStacks | None:
     if not is_listed(run.stacks):
         return None
     try:
-        data = json.loads(run.stacks.read_text(encoding="utf-8", errors="replace"))
+        data = load_object(run.stacks)
         return TakenStacks(
-            time=float(data["time"]),
-            attempt=int(data["attempt"]),
+            time=as_time(data["time"]),
+            attempt=as_int(data["attempt"]),
             asked=tuple(map(str, data["asked"])),
             ranks=tuple(map(_answer, data["ranks"])),
         )
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+    except (OSError, *MALFORMED):
         return None
 
 
@@ -182,7 +184,7 @@ def stacks_stamp(run: RunDirectory) -> tuple[int, int] | None:
 
 def _answer(data: Mapping[str, Any]) -> RankAnswer:
     return RankAnswer(
-        rank=int(data["rank"]),
+        rank=as_int(data["rank"]),
         text=str(data["text"]),
         problem=str(data["problem"]),
         blocked=bool(data["blocked"]),
@@ -191,14 +193,14 @@ def _answer(data: Mapping[str, Any]) -> RankAnswer:
 
 
 def collectives_from(data: Mapping[str, Any]) -> dict[str, Collective]:
-    """By process group, what the rank said. Raises KeyError, TypeError or ValueError."""
+    """By process group, what the rank said. Raises one of MALFORMED."""
     return {
         str(group): Collective(
             name=str(one["name"]),
-            number=int(one["number"]),
+            number=as_int(one["number"]),
             over=bool(one["over"]),
-            begun=float(one["begun"]),
-            last=int(one.get("last", 0)),
+            begun=as_time(one["begun"]),
+            last=as_int(one.get("last", 0)),
         )
         for group, one in data.items()
     }

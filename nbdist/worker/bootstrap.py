@@ -12,11 +12,12 @@ import os
 import sys
 from _frozen_importlib_external import SourceFileLoader  # importlib.machinery's, a millisecond sooner
 
-from nbdist.worker import lasting, stacks, whole_lines
+from nbdist.worker import error_report, lasting, stacks, whole_lines
 from nbdist.worker.backend import prefer_backend
 from nbdist.worker.import_hooks import after_import
-from nbdist.worker.order import ERRORED, FINISHED, Channel, Order
-from nbdist.worker.stores import paddle_looks, torch_looks
+from nbdist.worker.jax_cluster import join_cluster
+from nbdist.worker.order import ERRORED, FINISHED, FINISHED_ALONE, Channel, Order
+from nbdist.worker.stores import has_joined, paddle_looks, torch_looks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,6 +28,13 @@ else:
     import _signal as signal  # the same without enums, which cost a process that begins 5 ms
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
+_ADAPTED = (
+    "tqdm.notebook",
+    "torch.utils.tensorboard.writer",
+    "tensorboardX.writer",
+    "wandb.sdk.wandb_run",
+    "mlflow.tracking._tracking_service.client",
+)
 _ROOT = os.path.dirname(os.path.dirname(_HERE))
 
 
@@ -43,6 +51,7 @@ def run(channel: Channel, order: Order, begin: Callable[[], None] = lambda: None
     """
     faulthandler.enable()
     stacks.listen(os.path.dirname(order.error_file))
+    reserve = error_report.Reserve(order.error_file)
     whole_lines.install()
     after_import("multiprocessing.spawn", _install_definitions)
     # paddle puts handlers of its own for the same signals in the place of faulthandler's, which then
@@ -52,7 +61,10 @@ def run(channel: Channel, order: Order, begin: Callable[[], None] = lambda: None
     after_import("paddle.base.core", paddle_looks)
     after_import("torch.distributed.rendezvous", torch_looks)
     after_import("torch.distributed.distributed_c10d", prefer_backend)
+    after_import("jax._src.clusters.cluster", join_cluster)
     after_import("visualdl.writer.writer", _copy_visualdl)
+    for name in _ADAPTED:
+        after_import(name, _adapt)
     sys.argv[:] = [order.program, *order.args]
     first = os.getcwd() if order.module else os.path.dirname(order.program)
     sys.path[:] = python_path(order.python_path, first)
@@ -66,14 +78,14 @@ def run(channel: Channel, order: Order, begin: Callable[[], None] = lambda: None
         exec(code, module.__dict__)
     except SystemExit as leaving:
         if leaving.code in (None, 0):
-            channel.say(FINISHED)
+            channel.say(FINISHED if has_joined() else FINISHED_ALONE)
         else:
-            _report(channel, order, leaving)
+            _report(channel, order, reserve, leaving)
         raise
     except BaseException as error:
-        _report(channel, order, error, then=_hide_frames)
+        _report(channel, order, reserve, error, then=_hide_frames)
         raise
-    channel.say(FINISHED)
+    channel.say(FINISHED if has_joined() else FINISHED_ALONE)
 
 
 def python_path(given: list[str], first: str) -> list[str]:
@@ -93,6 +105,12 @@ def _copy_visualdl(writer: ModuleType) -> None:
     from nbdist.worker import log_writer
 
     log_writer.install(writer)
+
+
+def _adapt(library: ModuleType) -> None:
+    from nbdist.worker import adaptations
+
+    adaptations.ADAPTED[library.__name__](library)
 
 
 def _compile(program: str) -> CodeType:
@@ -126,7 +144,11 @@ def _join_package(main: ModuleType, order: Order) -> None:
 
 
 def _report(
-    channel: Channel, order: Order, error: BaseException, then: Callable[[], None] = lambda: None
+    channel: Channel,
+    order: Order,
+    reserve: error_report.Reserve,
+    error: BaseException,
+    then: Callable[[], None] = lambda: None,
 ) -> None:
     """Say that the program raised, then write down what.
 
@@ -136,9 +158,7 @@ def _report(
     mask = _hold_signals_back()
     try:
         channel.say(ERRORED)
-        from nbdist.worker import error_report
-
-        error_report.write(order.error_file, error, _strip(error.__traceback__))
+        error_report.write(order.error_file, error, _strip(error.__traceback__), reserve)
         then()
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)

@@ -1,47 +1,199 @@
 """Writes the exception that left the program to error.json, before the interpreter tears down.
 
-Printing and exiting take a framework a second or two; whoever waits for the cause need not.
+Printing and exiting take a framework a second or two; whoever waits for the cause need not. A program fails
+also because the disk is full or no file can be opened any more: what its report needs is taken beforehand.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import time
-from types import TracebackType
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Any
+
+ROOM = ".room"
+"""What stands behind the name of the report in that of the file that keeps room for it."""
+
+_LONGEST_TEXT = 200_000
+"""Characters of a message or a traceback: one may have a whole tensor in it."""
+
+_SIZE = 32 * 1024
+_LONGEST_MESSAGE, _LONGEST_LINE, _MOST_FRAMES = 2000, 100, 40
+"""Bytes of disk that are taken, and what fits in them."""
+
+_LOADERS = ("torch/utils/data/dataloader.py", "paddle/io/dataloader/dataloader_iter.py")
+_TRIES = 3
+"""How often a report is begun: a handler of the program may raise in it, as torch's does for a dead worker.
+Another thread takes the signals that the main thread blocks, and their handlers run in the main thread."""
+
+_DYING = 0.5
+"""Seconds in which a process that has closed its connections is dead."""
+
+_LEAST = 1 << 20
+"""Bytes that a disk has left which is full (``devices.disks``)."""
 
 
-def write(path: str, error: BaseException, trace: TracebackType | None) -> None:
-    """Write the report whole or not at all. A report that cannot be written costs only itself."""
+class Reserve:
+    """Room on the disk and a file descriptor, taken before the program begins. Its supervisor removes the
+    file when the rank has exited. Where there is no room even now, none is taken."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._owner = os.getpid()
+        self._descriptor = self._inode = -1
+        try:
+            file = os.open(path + ROOM, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            # kept open for its number: a report is written, and its modules are imported, with it
+            self._descriptor, self._inode = file, os.fstat(file).st_ino
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(file, 0, _SIZE)
+        except OSError:
+            return
+
+    def open_up(self) -> None:
+        """Let one more file be opened in this process."""
+        try:
+            # the program may have closed it, and have given its number to a file of its own
+            if os.fstat(self._descriptor).st_ino == self._inode:
+                os.close(self._descriptor)
+        except OSError:
+            return
+
+    def write(self, data: bytes) -> None:
+        """Make the report of the room that was kept: whole, or not at all. Raises OSError."""
+        if os.getpid() != self._owner:
+            return  # a fork of the rank
+        file = os.open(self._path + ROOM, os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            os.ftruncate(file, os.write(file, data))
+            whole = os.fstat(file).st_size == len(data)
+        finally:
+            os.close(file)
+        if whole:
+            os.replace(self._path + ROOM, self._path)
+
+
+def write(path: str, error: BaseException, trace: TracebackType | None, reserve: Reserve) -> None:
+    """Write the report whole or not at all. A report that cannot be written costs only itself, and the
+    traceback still goes to the log: whatever the program has done to what is needed here."""
+    for _ in range(_TRIES):
+        try:
+            _write(path, error, trace, reserve)
+            return
+        except BaseException:  # noqa: BLE001 - its own exception is what it is to end with
+            continue
+
+
+def _write(path: str, error: BaseException, trace: TracebackType | None, reserve: Reserve) -> None:
+    reserve.open_up()
+    # what the program had taken may be free again once it has ended
+    report = _report(error, trace)
+    report["full"] = _full_disks(os.path.dirname(path), ".", "/dev/shm")
+    report["workers"] = _failed_workers(error)
+    data = _encoded(report)
+    try:
+        _write_new(path, data)
+    except OSError:
+        reserve.write(data if len(data) <= _SIZE else _encoded(_shortened(report)))
+
+
+def _encoded(report: dict[str, Any]) -> bytes:
+    import json
+
+    return json.dumps(report, ensure_ascii=False).encode(errors="replace")
+
+
+def _report(error: BaseException, trace: TracebackType | None) -> dict[str, Any]:
+    import time
     import traceback
 
     summary = traceback.TracebackException(type(error), error, trace)
     kind = type(error)
-    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-    report = {
+    # as a traceback names it
+    plain = kind.__module__ in ("builtins", "__main__")
+    name = kind.__qualname__ if plain else f"{kind.__module__}.{kind.__qualname__}"
+    return {
         "type": name,
-        "message": _message(error),
+        "message": _cut(_message(error)),
         "frames": [[f.filename, f.lineno or 0, f.name, f.line or ""] for f in summary.stack],
-        "text": "".join(summary.format()),
+        "text": _cut("".join(summary.format())),
         "time": time.time(),
     }
+
+
+def _cut(text: str) -> str:
+    """Both ends of a text that is too long."""
+    if len(text) <= _LONGEST_TEXT:
+        return text
+    half = _LONGEST_TEXT // 2
+    return f"{text[:half]}\n[{len(text) - 2 * half} characters]\n{text[-half:]}"
+
+
+def _failed_workers(error: BaseException) -> list[tuple[int, int]]:
+    """Pid and exit code of DataLoader workers that had failed, where their loader raised. It may have seen
+    no more of it than a closed connection: a process that is killed loses these first, and then is dead."""
+    workers = [worker for loader in _loaders(error) for worker in loader._workers]
+    if workers and isinstance(error, (ConnectionError, EOFError)):
+        from multiprocessing.connection import wait
+
+        closed = wait([worker.sentinel for worker in workers], _DYING)
+        for worker in workers:
+            if worker.sentinel in closed:
+                worker.join(_DYING)
+    return [(worker.pid, worker.exitcode) for worker in workers if worker.exitcode]
+
+
+def _loaders(error: BaseException) -> list[Any]:
+    """The iterators of a DataLoader, torch's or paddle's, that the exception came through."""
+    found = []
+    trace = error.__traceback__
+    while trace is not None:
+        frame, trace = trace.tb_frame, trace.tb_next
+        if frame.f_code.co_filename.endswith(_LOADERS):
+            found.append(frame.f_locals.get("self"))
+    unlike = {id(loader): loader for loader in found if hasattr(loader, "_workers")}
+    return list(unlike.values())
+
+
+def _full_disks(*places: str) -> list[str]:
+    """The disks of these places that are full, each by where it begins."""
+    found = []
+    for place in places:
+        try:
+            space = os.statvfs(place)
+        except OSError:
+            continue
+        if space.f_bfree * space.f_frsize < _LEAST or (space.f_files and not space.f_ffree):
+            mount = os.path.realpath(place)
+            while not os.path.ismount(mount):
+                mount = os.path.dirname(mount)
+            found.append(mount)
+    return list(dict.fromkeys(found))
+
+
+def _shortened(report: dict[str, Any]) -> dict[str, Any]:
+    """What the room is enough for: the innermost frames, without what the exception was raised from."""
+    frames = [[*place, source[:_LONGEST_LINE]] for *place, source in report["frames"][-_MOST_FRAMES:]]
+    return report | {"message": report["message"][:_LONGEST_MESSAGE], "frames": frames, "text": ""}
+
+
+def _write_new(path: str, data: bytes) -> None:
     draft = f"{path}.{os.getpid()}"
     try:
-        with open(
-            os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600),
-            "w",
-            errors="replace",
-        ) as file:
-            json.dump(report, file)
+        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            file.write(data)
         os.replace(draft, path)
     except OSError:
-        # no disk: the traceback still goes to the log
-        return
+        if os.path.exists(draft):
+            os.unlink(draft)
+        raise
 
 
 def _message(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception as broken:  # noqa: BLE001
+    except BaseException as broken:  # noqa: BLE001
         # an exception whose own __str__ fails is still the one to report
         return f"<unprintable: {type(broken).__name__}>"

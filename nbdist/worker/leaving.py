@@ -36,7 +36,10 @@ def leave_directly() -> None:
     with suppress(OSError, AttributeError, ValueError):
         streams = ctypes.CDLL("libstdc++.so.6", mode=os.RTLD_NOLOAD)
         for name in _STREAMS:
-            register(streams[_FLUSH], ctypes.byref(ctypes.c_char.in_dll(streams, name)), None)
+            # as long as nothing that is loaded includes <iostream>, the libstdc++ of GCC 12 and before leaves
+            # them zeros; what makes them of these later is registered later, and flushes them itself
+            if ctypes.c_void_p.in_dll(streams, name).value is not None:
+                register(streams[_FLUSH], ctypes.byref(ctypes.c_char.in_dll(streams, name)), None)
     register(libc["fflush"], None, None)
 
 

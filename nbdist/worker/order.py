@@ -16,6 +16,9 @@ CHANNEL = 3
 _LENGTH = 4
 
 FINISHED = b"F"
+FINISHED_ALONE = b"A"
+"""The same of a rank that was in no process group."""
+
 ERRORED = b"E"
 
 COLLECTIVES = b"C"

@@ -46,6 +46,8 @@ FILE_NAME = "vdlrecords.0000000000.nbdist.log"
 _MAX_FLOAT32 = 3.4028235677973366e38  # from here on a double rounds to float32's infinity
 _INT64 = 1 << 63
 _LENGTH = struct.Struct("<Q")
+_SHORT = struct.Struct("<QBB")
+_FLOAT = struct.Struct("<Bf")
 
 
 def encode_scalar(*, tag: str, step: int, value: float, milliseconds: int) -> bytes:
@@ -53,7 +55,7 @@ def encode_scalar(*, tag: str, step: int, value: float, milliseconds: int) -> by
 
     Outside float32's range the value becomes an infinity, as protobuf has it.
     """
-    return _frame(step, tag, milliseconds, _float32(4, value))
+    return _frame(step, tag, milliseconds, _FLOAT.pack(4 << 3 | 5, _within_float32(value)))
 
 
 def encode_name(name: str, *, milliseconds: int) -> bytes:
@@ -171,11 +173,13 @@ def _frame(step: int, tag: str, milliseconds: int, one_value: bytes) -> bytes:
             one_value,
         )
     )
+    if len(value) < 0x80:  # the length of nearly all is one byte, and a board makes millions of them
+        return _SHORT.pack(2 + len(value), 0x0A, len(value)) + value
     length = _varint(len(value))
     return b"".join((_LENGTH.pack(1 + len(length) + len(value)), b"\x0a", length, value))
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1 << 14)
 def _tag(tag: str) -> bytes:
     return _text(2, tag.replace("%", "_")) if tag else b""  # inside VisualDL a % is the / of a tag
 
@@ -196,9 +200,12 @@ def _setting(value: int | float | str) -> bytes:
 
 
 def _float32(field: int, value: float) -> bytes:
-    if abs(value) >= _MAX_FLOAT32:  # struct would raise
-        value = math.copysign(math.inf, value)
-    return struct.pack("<Bf", field << 3 | 5, value)
+    return _FLOAT.pack(field << 3 | 5, _within_float32(value))
+
+
+def _within_float32(value: float) -> float:
+    # struct would raise
+    return math.copysign(math.inf, value) if abs(value) >= _MAX_FLOAT32 else value
 
 
 def _double(field: int, value: float) -> bytes:

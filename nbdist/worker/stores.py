@@ -1,4 +1,4 @@
-"""Lets a rank wait for its store by looking instead of by sleeping.
+"""Knows whether a rank has opened a store, and lets it wait for that by looking instead of by sleeping.
 
 Where rank 1 connects before rank 0 listens, torch tries again after some half a second (TCPStore.cpp),
 paddle 3 after a fixed three seconds (tcp_utils.cc). Which of the two comes first is chance, so every
@@ -8,6 +8,7 @@ other start took that much longer.
 from __future__ import annotations
 
 import os
+import sys
 import time
 
 TYPE_CHECKING = False
@@ -22,6 +23,19 @@ _LISTENS = "0A"
 # whether a port of another machine listens cannot be seen without connecting to it
 _HERE = ("127.0.0.1", "localhost")
 
+_opened: list[str] = []
+
+
+def has_joined() -> bool:
+    """Whether this process has been in a process group of torch, paddle or JAX, or may be one of MPI's."""
+    if _opened or "mpi4py.MPI" in sys.modules:
+        return True
+    torch, jax = sys.modules.get("torch.distributed"), sys.modules.get("jax._src.distributed")
+    # a store in a file, or one that the program has made, is not seen when it is opened
+    if torch is not None and torch.is_available() and torch.is_initialized():
+        return True
+    return getattr(getattr(jax, "global_state", None), "client", None) is not None
+
 
 def torch_looks(rendezvous: ModuleType) -> None:
     """Let the store of ``env://`` and ``tcp://`` of a rank other than 0 wait until rank 0 listens.
@@ -35,6 +49,7 @@ def torch_looks(rendezvous: ModuleType) -> None:
     def create_when_it_listens(
         host_name: str, port: int, *args: object, is_master: bool = False, **options: object
     ) -> object:
+        _opened.append("torch")
         timeout: timedelta | None = options.get("timeout")  # type: ignore[assignment]
         if not (is_master or args or timeout is None) and host_name in _HERE:
             # the other half is torch's, whose error it is when nobody comes
@@ -53,12 +68,14 @@ def paddle_looks(core: ModuleType) -> None:
     create = getattr(core, "create_or_get_global_tcp_store", None)
     master = os.environ.get("PADDLE_MASTER", "")
     host, _, port = master.rpartition(":")
-    if create is None or host not in _HERE or os.environ.get("PADDLE_TRAINER_ID") == "0":
+    if create is None:
         return
+    waits = host in _HERE and os.environ.get("PADDLE_TRAINER_ID") != "0"
 
     def create_when_it_listens() -> object:
+        _opened.append("paddle")
         # a program may have set other addresses in the meantime
-        if os.environ.get("PADDLE_MASTER") == master:
+        if waits and os.environ.get("PADDLE_MASTER") == master:
             _wait_until_it_listens(int(port), _LIMIT)
         return create()
 

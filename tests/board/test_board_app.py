@@ -119,3 +119,17 @@ def test_a_browser_may_speak_any_language(visitor: Visitor, home: Home, language
 
     assert answer.status_code == 200
     assert "Set-Cookie" not in answer.headers
+
+
+def test_a_name_longer_than_any_file_s_is_no_run(home: Home, visitor: Visitor) -> None:
+    assert visitor.get(f"{20_000 * 'a'}/scalar").status_code == 404
+    assert visitor.get(f"{20_000 * 'a'}/alive").status_code == 404
+
+
+def test_a_run_that_others_may_write_is_not_shown(home: Home, visitor: Visitor) -> None:
+    run = home.run()
+    assert visitor.get(f"{run.run_id}/alive").status_code == 204
+
+    run.path.chmod(0o777)
+
+    assert visitor.get(f"{run.run_id}/alive").status_code == 404

@@ -44,8 +44,11 @@ class Shell:
         return path
 
     def start(self, *words: str, **more: object) -> subprocess.Popen[str]:
+        return self.start_python("-m", "nbdist", *words, **more)
+
+    def start_python(self, *words: str, **more: object) -> subprocess.Popen[str]:
         process = subprocess.Popen(
-            [sys.executable, "-m", "nbdist", *words],
+            [sys.executable, *words],
             cwd=self.folder,
             env=self.environment,
             stdin=subprocess.DEVNULL,
@@ -99,7 +102,10 @@ class Shell:
 def shell(tmp_path: Path) -> Iterator[Shell]:
     """A shell whose runs have all gone at the end, or the test fails."""
     shell = Shell(tmp_path)
+    # the tests may run below nohup, whose wish the command would respect
+    previous = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     yield shell
+    signal.signal(signal.SIGHUP, previous)
     shell.close()
 
 

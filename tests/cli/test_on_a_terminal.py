@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import sys
 
@@ -17,13 +18,22 @@ import os, sys, time
 print("the same")
 for step in range(30):
     print("step", step, "of rank", os.environ["RANK"])
-    print("\\x1b[2A" + "█" * step, end="\\r", file=sys.stderr)
+    print("\\x1b[2;1H" + "█" * step, end="\\r", file=sys.stderr)
     time.sleep(0.05)
 """
 
 
-def on_terminal(shell: Shell, *words: str, columns: int = 80) -> pexpect.spawn:
-    environment = shell.environment | {"TERM": "xterm-256color", "NO_COLOR": "1", "LANG": "C.UTF-8"}
+HOSTILE = """
+import sys
+print("\\x1b[32mgreen\\x1b[0m \\x1b]52;c;aGk=\\x07 \\x1b]0;mine\\x1b\\\\ \\x1bP$q\\x1b\\\\ \\x9b2J \\x1b[5n")
+print("\\x1b]52;c;aGk=")
+raise ValueError("bad \\x1b]52;c;aGk=\\x07 \\x9d0;mine\\x9c \\x1b[2J")
+"""
+_ACTS = re.compile(r"\x1b[\]PX^_c]|\x1b\[[\d;?]*[nhl]|\x1b\[2J|[\x80-\x9f\x07]")
+
+
+def on_terminal(shell: Shell, *words: str, columns: int = 80, term: str = "xterm-256color") -> pexpect.spawn:
+    environment = shell.environment | {"TERM": term, "NO_COLOR": "1", "LANG": "C.UTF-8"}
     return pexpect.spawn(
         sys.executable,
         ["-m", "nbdist", *words],
@@ -117,3 +127,19 @@ def test_leaving_a_watched_status_leaves_the_runs(shell: Shell) -> None:
     assert child.exitstatus == 128 + signal.SIGINT
     assert handle.status == "running"
     handle.stop()
+
+
+@pytest.mark.parametrize("term", ["xterm-256color", "dumb"])
+def test_no_rank_reaches_the_terminal_but_with_its_colours(shell: Shell, term: str) -> None:
+    shell.script("train.py", HOSTILE)
+
+    run = whole(on_terminal(shell, "run", "-n", "1", "train.py", term=term))
+    others = {
+        command: whole(on_terminal(shell, command, term=term)) for command in ("logs", "attach", "status")
+    }
+
+    assert "\x1b[32mgreen\x1b[0m" in run
+    assert "\x1b[32mgreen\x1b[0m" in others["logs"]
+    assert "ValueError: bad" in run
+    for command, said in {"run": run, **others}.items():
+        assert _ACTS.findall(said) == [], command

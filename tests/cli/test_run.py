@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from nbdist import config
 from nbdist.model import StopRequested
-from nbdist.store import read_events
+from nbdist.runner import RunHandle
+from nbdist.store import RunStore, read_events
 from tests.cli.conftest import Shell, read_until, until
 
 SLEEP = "import time\nprint('ready', flush=True)\ntime.sleep(600)\n"
@@ -239,6 +241,63 @@ def test_a_second_interrupt_hastens_the_end(shell: Shell) -> None:
     (rank,) = handle.run.ranks
     assert (done.returncode, rank.code) == (130, -signal.SIGTERM)
     assert rank.exited - asked.time < config.INTERRUPT_GRACE
+
+
+# as the nbdist script begins; the moment is a function that it calls or leaves
+BEGIN = "import sys; from nbdist.cli import main; print('begins', flush=True); sys.exit(main(sys.argv[1:]))"
+BEGIN_INTERRUPTED = """
+import signal, sys
+def look(frame, event, _, wanted={!r}):
+    if (frame.f_code.co_filename.endswith(wanted[0]), frame.f_code.co_name, event) == (True, *wanted[1:]):
+        sys.setprofile(None)
+        signal.raise_signal(signal.SIGINT)
+from nbdist.cli import main
+sys.setprofile(look)
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("moment", "detached"),
+    [
+        pytest.param(("cli/commands.py", "<module>", "call"), False, id="its commands are imported"),
+        pytest.param(("runner/__init__.py", "<module>", "return"), False, id="the runner is imported"),
+        pytest.param(("cli/running.py", "run", "call"), False, id="its words are read"),
+        pytest.param(("runner/planning.py", "plan_script", "call"), False, id="the run is planned"),
+        pytest.param(("subprocess.py", "_execute_child", "return"), False, id="the first process is there"),
+        pytest.param(("runner/launching.py", "start", "return"), False, id="it is started"),
+        pytest.param(("runner/launching.py", "start", "return"), True, id="it is started to go on by itself"),
+        pytest.param(("panel/following.py", "follow", "call"), False, id="it is followed"),
+    ],
+)
+def test_an_interrupt_at_any_step_is_quiet_and_leaves_nothing(
+    shell: Shell, moment: tuple[str, str, str], detached: bool
+) -> None:
+    shell.script("train.py", SLEEP)
+    words = ["run", *(["-d"] if detached else []), "-n", "2", "train.py"]
+
+    done = shell.finish(shell.start_python("-c", BEGIN_INTERRUPTED.format(moment), *words))
+
+    assert done.returncode == 130, done.stderr
+    assert "Traceback" not in done.stderr
+    until(lambda: all(RunHandle(run).status == "cancelled" for run in RunStore(shell.home).directories()))
+    assert not shell.left()
+
+
+def test_an_interrupt_in_the_first_second_is_quiet_and_leaves_nothing(shell: Shell) -> None:
+    shell.script("train.py", SLEEP)
+    for step in range(12):
+        running = shell.start_python("-c", BEGIN, "run", "-n", "2", "train.py")
+        read_until(running, "begins")
+
+        # until main has begun it is Python that is interrupted
+        time.sleep(0.05 + step / 12)
+        running.send_signal(signal.SIGINT)
+        done = shell.finish(running)
+
+        assert done.returncode == 130, (step, done.stderr)
+        assert "KeyboardInterrupt" not in done.stderr, step
+        until(lambda: not shell.left())
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only /proc tells what a process ignores")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from nbdist.devices import Gpu, GpuUse, list_gpus, memory_by_pid
 from nbdist.devices.gpu_load import GpuLoad, decode_loads, encode_loads
 from nbdist.devices.gpus import open_loads
+from nbdist.devices.holders import describe_holder
 from tests.fakes.nvml import FakeGpu, FakeNvml, FakeProcess
 
 FOUR = [FakeGpu(f"GPU-{letter * 8}-1234") for letter in "abcd"]
@@ -156,3 +159,10 @@ def test_loads_survive_the_way_from_the_probe() -> None:
 def test_what_is_no_answer_is_refused(line: bytes) -> None:
     with pytest.raises(ValueError, match="not the loads of GPUs"):
         decode_loads(line)
+
+
+def test_who_holds_a_gpu_is_told_without_the_secrets_of_its_command_line(tmp_path: Path) -> None:
+    (tmp_path / "71").mkdir()
+    (tmp_path / "71/cmdline").write_bytes(b"/usr/bin/python\0/home/eva/train.py\0--token=hush\0")
+
+    assert describe_holder(71, tmp_path).startswith("python train.py --token=••• (pid 71")

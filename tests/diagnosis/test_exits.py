@@ -54,3 +54,12 @@ def test_a_killed_rank_says_how_much_memory_it_had(
     said = [describe_exit(-9, oom=oom, memory=memory, language=language) for language in ("en", "zh")]
 
     assert said == [english, chinese]
+
+
+def test_a_rank_that_met_its_memory_limit_says_so() -> None:
+    said = [describe_exit(-9, oom=True, limit=16_000_000_000, language=language) for language in ("en", "zh")]
+
+    assert said == [
+        "SIGKILL (out of its memory limit of 16.0 GB)",
+        "SIGKILL(超出其 16.0 GB 的内存限制,被强制结束)",
+    ]

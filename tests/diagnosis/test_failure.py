@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.diagnosis import Failure, first_failure
+from nbdist.diagnosis import Failure, failure_report, first_failure
 from nbdist.model import RunState
 from tests.fakes.directories import WrittenRun
 from tests.fakes.runs import CREATED, STARTED, a_spec, errored, escalated, exited, run_ended, stop_requested
@@ -204,4 +204,45 @@ def test_a_failure_points_at_the_innermost_line_of_the_cell(written: WrittenRun)
 def test_a_script_is_told_from_a_cell(tmp_path: Path, program: str, script: str) -> None:
     written = WrittenRun(tmp_path / "home", a_spec(program=program)).happened(*STARTED, exited(0, 1))
 
-    assert failure_of(written).script == script
+    assert failure_of(written).sources.script == script
+
+
+@pytest.mark.parametrize(
+    ("full", "signature"),
+    [
+        pytest.param(["/dev/shm"], "shared-memory-full", id="shared memory"),
+        pytest.param(["/data"], "disk-full", id="a disk"),
+        pytest.param([], "disk-full", id="a quota"),
+    ],
+)
+def test_what_was_full_is_what_the_rank_has_seen(
+    written: WrittenRun, full: list[str], signature: str
+) -> None:
+    written.raised(0, "OSError", "[Errno 28] No space left on device", full=full)
+    written.happened(errored(0), exited(0, 1))
+
+    failure = failure_of(written)
+
+    assert failure.hint is not None
+    assert failure.hint.signature == signature
+
+
+def test_a_rank_that_could_not_be_started_did_not_leave_by_itself(written: WrittenRun) -> None:
+    said = "nbdist: rank 0 could not be started: [Errno 2] No such file or directory: '/gone'"
+    written.printed(0, f"{said}\n").happened(exited(0, 127))
+
+    failure = failure_of(written)
+
+    assert failure.complaint is not None
+    assert failure.complaint.root.message == said
+    assert failure.hint is None
+
+
+def test_a_message_with_a_whole_tensor_in_it_is_shown_by_its_ends(written: WrittenRun) -> None:
+    written.raised(0, "ValueError", f"begin {'0.5 ' * 1_000_000} end").happened(errored(0), exited(0, 1))
+
+    report = failure_report(failure_of(written))
+
+    assert len(report) < 10_000
+    assert "ValueError: begin 0.5" in report
+    assert " end" in report

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from nbdist.diagnosis import Failure, Group, failure_headline, failure_report
-from nbdist.store import ErrorFrame, ErrorReport
+from nbdist.diagnosis.sources import Sources
+from nbdist.store import ErrorFrame, ErrorReport, RunDirectory
 
 CELL = "/home/ada/.local/state/nbdist/runs/20261120-141503-lenet-k3f9/cell.py"
+SCRIPT = "/home/ada/work/train.py"
+MODELS = "/home/ada/work/pkg/models.py"
+EDITABLE = "/home/ada/src/mylib/loss.py"
 TORCH = "/home/ada/venv/lib/python3.11/site-packages/torch"
 
 
@@ -26,11 +31,16 @@ IN_TORCH = (
 
 
 def a_failure(
-    *frames: ErrorFrame, kind: str = "ValueError", message: str = "bad batch", **changes: Any
+    *frames: ErrorFrame,
+    kind: str = "ValueError",
+    message: str = "bad batch",
+    program: str = CELL,
+    **changes: Any,
 ) -> Failure:
     report = ErrorReport(type=kind, message=message, frames=frames, text="", time=1.0)
     values: dict[str, Any] = {"rank": 1, "code": 1, "time": 1.0, "report": report, "tail": (), "others": ()}
-    return Failure(**(values | {"cell": CELL} | changes))
+    sources = Sources(program, RunDirectory(Path(CELL).parent), cwd="/home/ada/work")
+    return Failure(**(values | {"sources": sources} | changes))
 
 
 @pytest.mark.parametrize(
@@ -40,6 +50,25 @@ def a_failure(
             a_failure(*IN_TORCH),
             "rank 1 failed first: ValueError at line 9 of the cell",
             id="an exception in the cell",
+        ),
+        pytest.param(
+            a_failure(
+                frame(CELL, 3, "<module>", "train()"), frame(MODELS, 5, "forward", "raise"), *IN_TORCH[2:]
+            ),
+            "rank 1 failed first: ValueError at line 5 of pkg/models.py",
+            id="an exception in a module of the user's",
+        ),
+        pytest.param(
+            a_failure(
+                frame(SCRIPT, 3, "<module>", "train()"), frame(EDITABLE, 7, "f", "raise"), program=SCRIPT
+            ),
+            "rank 1 failed first: ValueError at line 7 of mylib/loss.py",
+            id="an exception in an editable install elsewhere",
+        ),
+        pytest.param(
+            a_failure(kind="struct.error"),
+            "rank 1 failed first: struct.error",
+            id="what a module calls its error",
         ),
         pytest.param(
             a_failure(kind="torch.distributed.DistNetworkError"),
@@ -98,7 +127,7 @@ def test_libraries_between_two_lines_of_the_cell_are_folded_where_they_stand() -
         "    return forward_call(*args)",
         "  cell line 7, in forward",
         "    return self.fc(x.view(3))",
-        "  (lenet/layers.py line 3, in view)",
+        "  lenet/layers.py line 3, in view",
         "ValueError: bad batch",
         "",
         "rank 0 failed after it",
@@ -137,7 +166,7 @@ def test_a_rank_that_wrote_nothing_leaves_only_how_it_went() -> None:
 
 
 def test_lines_of_a_script_are_named_by_its_file() -> None:
-    failure = a_failure(frame(CELL, 9, "train", "step()"), script="train.py")
+    failure = a_failure(frame(SCRIPT, 9, "train", "step()"), program=SCRIPT)
 
     report = failure_report(failure)
 

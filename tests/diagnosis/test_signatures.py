@@ -36,8 +36,10 @@ def sample_of(signature: Signature) -> str:
 
 def recognised(text: str) -> str | None:
     """The name of the signature that knows the text as the end of one rank."""
-    if (exit_code := re.fullmatch(r"exit (-?\d+)( oom)?\n", text)) is not None:
-        words = describe_exit(int(exit_code[1]), oom=exit_code[2] is not None)
+    if (exit_code := re.fullmatch(r"exit (-?\d+)( oom| limit)?\n", text)) is not None:
+        words = describe_exit(
+            int(exit_code[1]), oom=exit_code[2] == " oom", limit=1 if exit_code[2] == " limit" else 0
+        )
         known = match(words, Source.EXIT)
         return known[0].name if known is not None else None
     chain = parse(text)

@@ -156,6 +156,23 @@ def test_what_a_run_uses_up_is_measured(
     assert (found["/dev/shm"], found["runs"], found["open files"]) == expected
 
 
+@pytest.mark.parametrize(
+    ("problem", "level", "words"),
+    [
+        pytest.param("", "ok", "in a control group of their own", id="can be made"),
+        pytest.param("cgroup v2 is not mounted here", "info", "(cgroup v2 is not mounted here)", id="cannot"),
+    ],
+)
+def test_the_machine_says_whether_a_run_has_a_control_group(
+    tmp_path: Path, problem: str, level: str, words: str
+) -> None:
+    entries = list(examine_machine(home=tmp_path, size_of=lambda _: (GB, GB), no_group=problem))
+
+    entry = next(entry for entry in entries if entry.title == "control groups")
+    assert (entry.level.value, words in entry.what, bool(entry.fix)) == (level, True, bool(problem))
+    assert entry.what_zh
+
+
 def test_a_loopback_that_refuses_is_an_error() -> None:
     def refuse() -> None:
         raise OSError("Permission denied")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from nbdist.model import Event, Run, RunSpec, encode_event
 from nbdist.store import RunStore, snapshot
+from nbdist.store.log_gap import LogGap
 from tests.fakes.runs import CREATED, a_spec
 
 Frame = tuple[str, int, str, str]
@@ -36,6 +37,12 @@ class WrittenRun:
             log.write(output.encode() if isinstance(output, str) else output)
         return self
 
+    def shortened(self, rank: int, room: int) -> WrittenRun:
+        """As the supervisor does it with a log of more than ``room`` bytes."""
+        log = self.directory.rank(rank).log
+        LogGap(str(log), room).widen(log.stat().st_size)
+        return self
+
     def recorded(self, rank: int, **values: float) -> WrittenRun:
         with self.directory.rank(rank).metrics.open("a") as metrics:
             metrics.write(json.dumps({"t": CREATED, "v": values}) + "\n")
@@ -49,7 +56,8 @@ class WrittenRun:
         *,
         time: float = CREATED + 10,
         frames: Sequence[Frame] = (),
+        full: Sequence[str] = (),
     ) -> WrittenRun:
-        report = {"type": kind, "message": message, "frames": frames, "text": "", "time": time}
+        report = {"type": kind, "message": message, "frames": frames, "text": "", "time": time, "full": full}
         self.directory.rank(rank).error.write_text(json.dumps(report))
         return self

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from nbdist.runner.fitting import Shape, shape_of
@@ -37,7 +38,7 @@ class FakeStandby:
     def look(self) -> None:
         """Nothing is said."""
 
-    def wait_until_ready(self, limit: float) -> bool:
+    def wait_until_ready(self, limit: float, interrupted: Callable[[], bool] = lambda: False) -> bool:
         return self.ready and not self.gone
 
     def check(self) -> str:

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.model import Escalated
+from nbdist.diagnosis import failure_headline, failure_report, first_failure
+from nbdist.model import Escalated, RankExited
 from nbdist.store import read_events
 from tests.programs import SLEEP, rank_states, ranks_of, until, until_ready
 
@@ -131,12 +132,13 @@ MEMORY_GROUPS = Path("/sys/fs/cgroup/memory")
 
 @pytest.fixture
 def small_memory() -> Iterator[Path]:
-    """A control group whose processes have 128 MB. cgroup v1, where a test may make one."""
+    """A control group whose processes have 384 MB, of which nbdist needs a quarter. cgroup v1, where a
+    test may make one."""
     group = MEMORY_GROUPS / f"nbdist-test-{os.getpid()}"
     if os.geteuid() != 0 or not (MEMORY_GROUPS / "memory.limit_in_bytes").exists():
         pytest.skip("no memory control group can be made here: the out-of-memory killer is NOT tested")
     group.mkdir()
-    (group / "memory.limit_in_bytes").write_text(str(128 << 20))
+    (group / "memory.limit_in_bytes").write_text(str(384 << 20))
     yield group
     until(lambda: not (group / "cgroup.procs").read_text())
     group.rmdir()
@@ -158,7 +160,7 @@ time.sleep(600)
     script = f"open({str(small_memory / 'cgroup.procs')!r}, 'w').write('0')\n" + OWNER_OF_A_DETACHED_RUN
     owner = start_owner("-n 2 -d", cell, script=script, stderr=subprocess.DEVNULL, python=sys.executable)
 
-    assert owner.handle.wait(60) == "failed"
+    assert owner.handle.wait(60) == "failed", owner.handle.run.reason
     owner.kill()
     assert rank_states(owner.handle) == ["ended", "failed"]
     assert owner.handle.run.ranks[1].code == -signal.SIGKILL
@@ -203,8 +205,16 @@ for _ in batches:
 
 
 @TORCH
-def test_a_data_loader_worker_that_is_killed_fails_its_rank_alone(start_cell) -> None:
-    cell = """
+@pytest.mark.parametrize(
+    "told",
+    [
+        pytest.param("", id="torch is told of it"),
+        # as where the closed connection is seen before the end of the process
+        pytest.param("signal.signal(signal.SIGCHLD, signal.SIG_DFL)", id="torch sees its connection closed"),
+    ],
+)
+def test_a_data_loader_worker_that_is_killed_fails_its_rank_alone(start_cell, told: str) -> None:
+    cell = f"""
 import os, signal, torch, torch.distributed as dist
 from torch.utils.data import DataLoader, Dataset
 class Numbers(Dataset):
@@ -214,13 +224,67 @@ class Numbers(Dataset):
             os.kill(os.getpid(), signal.SIGKILL)
         return torch.tensor([index])
 dist.init_process_group("gloo")
-for _ in DataLoader(Numbers(), num_workers=2):
+batches = iter(DataLoader(Numbers(), num_workers=2))
+{told}
+for _ in batches:
     dist.all_reduce(torch.ones(1))
 """
 
     handle = start_cell("-n 2", cell)
 
     assert handle.wait(60) == "failed"
-    assert handle.run.ranks[0].state.value == "failed"
-    assert "is killed by signal: Killed" in handle.logs(0)
-    assert handle.run.ranks[1].exited - handle.run.ranks[0].errored < 1.0
+    assert [rank.state.value for rank in handle.run.ranks] == ["failed", "ended"]
+    failure = first_failure(handle.run, handle.directory)
+    assert failure is not None
+    assert failure.hint is not None
+    assert (failure.rank, failure.hint.signature) == (0, "loader-worker-killed")
+    assert "a signal (Killed)" in failure.hint.cause_en
+    # rank 1 would wait for half an hour: it is told to end when rank 0 has failed, and not when that is gone
+    events = read_events(handle.directory.journal)
+    told = next(event for event in events if isinstance(event, Escalated))
+    assert (told.ranks, told.signal) == ((1,), "SIGTERM")
+    assert not any(isinstance(event, RankExited) for event in events[: events.index(told)])
+
+
+TAMPERING = [
+    pytest.param("import os; os.closerange(3, 100)", id="closes every file"),
+    pytest.param("import json; json.dumps = None", id="breaks json"),
+    pytest.param("import traceback; traceback.TracebackException = None", id="breaks traceback"),
+    pytest.param("import sys; sys.modules.clear()", id="forgets every module"),
+    pytest.param("import sys; sys.path[:] = sys.meta_path[:] = []", id="imports nothing any more"),
+    pytest.param("import sys; sys.setrecursionlimit(60)", id="calls no deeper"),
+    pytest.param("import time; time.time = None", id="stops the clock"),
+]
+
+
+@pytest.mark.parametrize("tampering", TAMPERING)
+def test_whatever_a_program_breaks_its_own_exception_is_the_reason(run_cell, tampering: str) -> None:
+    handle = run_cell("-n 2", f"{tampering}\nraise ValueError('too wide')")
+
+    failure = first_failure(handle.run, handle.directory)
+    assert failure is not None
+    assert failure_headline(failure).endswith("failed first: ValueError at line 2 of the cell")
+
+
+def test_an_exception_of_which_nothing_could_be_written_is_known_to_have_been_one(run_cell) -> None:
+    cell = """
+import os
+place = os.environ["NBDIST_RANK_DIR"]
+os.rename(place, f"{place}-moved")
+raise ValueError("too wide")
+"""
+    handle = run_cell("-n 1", cell)
+
+    failure = first_failure(handle.run, handle.directory)
+    assert failure is not None
+    assert failure.hint is not None
+    assert failure.hint.signature == "exit-report-lost"
+
+
+def test_an_interpreter_that_cannot_begin_says_why(run_cell) -> None:
+    handle = run_cell("-n 1 --env PYTHONHASHSEED=often", "print('hello')")
+
+    failure = first_failure(handle.run, handle.directory)
+    assert failure is not None
+    assert "PYTHONHASHSEED must be" in failure_report(failure)
+    assert failure.hint is None

@@ -15,6 +15,7 @@ import pytest
 
 import nbdist
 from nbdist import processes, runner
+from nbdist.diagnosis import diagnose, failure_report
 from nbdist.errors import LaunchError, UnknownRun
 from nbdist.launch.course import Course
 from nbdist.model import RunEnded
@@ -69,13 +70,100 @@ def test_a_run_on_a_full_disk_is_not_started_and_it_is_said(small_disk: Path, st
         start_cell("-n 2", SLEEP)
 
 
+def report_of(handle: runner.RunHandle) -> str:
+    """What a person is shown of a run that has failed; nothing else is left of it than what it needs."""
+    assert handle.wait(60) == "failed"
+    for rank in handle.run.ranks:
+        folder = handle.directory.rank(rank.rank).path
+        assert [path.name for path in folder.glob("error.json*")] in ([], ["error.json"])
+        assert all(path.stat().st_size for path in folder.glob("error.json"))
+    found = diagnose(handle.run, handle.directory)
+    assert found is not None
+    return failure_report(found)
+
+
+FILL = """
+import os
+def fill(path):
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    for size in (1 << 20, 4096, 1):
+        try:
+            while os.write(file, b"x" * size):
+                pass
+        except OSError:
+            continue
+"""
+
+
 def test_a_rank_that_fills_the_disk_fails_and_says_so(small_disk: Path, start_cell) -> None:
     handle = start_cell("-n 2", "import os\nwhile True: print('x' * 1_000_000)")
 
-    assert handle.wait(60) == "failed"
+    report = report_of(handle)
 
-    assert set(handle.logs(0).strip()) <= {"x", "\n"}
+    assert "OSError at line 2 of the cell" in report
+    assert "[Errno 28] No space left on device" in report
+    assert f"is full: {small_disk} now has 0 MB of 80 MB free" in report
+    assert "NBDIST_HOME=/another/disk" in report
+    assert handle.logs(0)[:1_000_000] == "x" * 1_000_000
     assert left_of(handle, ranks_of(handle)) == []
+
+
+def test_a_checkpoint_that_has_no_room_is_the_disk_s_fault(small_disk: Path, start_cell) -> None:
+    cell = (
+        "import torch\nweights = torch.zeros(5_000_000)\n"
+        f"for step in range(9): torch.save(weights, f'{small_disk}/{{step}}.pt')"
+    )
+    handle = start_cell("-n 1", cell)
+
+    report = report_of(handle)
+
+    assert "at line 3 of the cell" in report
+    assert f"is full: {small_disk} now has 0 MB of 80 MB free" in report
+
+
+def test_an_exception_on_a_full_disk_is_still_the_reason(small_disk: Path, start_cell) -> None:
+    handle = start_cell("-n 2", f"{FILL}\nfill({str(small_disk / 'x')!r})\nraise ValueError('too wide')")
+
+    report = report_of(handle)
+
+    assert "ValueError at line 13 of the cell" in report
+    assert "ValueError: too wide" in report
+    assert f"{small_disk} was full when rank" in report
+
+
+def test_an_exception_that_no_room_was_kept_for_is_told_in_short(small_disk: Path, start_cell) -> None:
+    """Of a report that is longer than the room, the innermost frames and the begin of the message."""
+    deep = "def deep(n): return deep(n - 1) if n else 1 / 0"
+    cell = f"{FILL}\n{deep}\nfill({str(small_disk / 'x')!r})\ntry: deep(500)\n"
+    handle = start_cell("-n 1", f"{cell}except ZeroDivisionError: raise ValueError('不' * 50_000)")
+
+    report = report_of(handle)
+
+    assert "ValueError at line 15 of the cell" in report
+    assert "ValueError: 不不不" in report
+
+
+def test_a_command_that_a_full_disk_ends_did_not_leave_by_itself(small_disk: Path, start_cell) -> None:
+    command = "os.execvp('sh', ['sh', '-c', 'echo no room >&2; exit 3'])"
+    handle = start_cell("-n 1", f"{FILL}\nfill({str(small_disk / 'x')!r})\n{command}")
+
+    report = report_of(handle)
+
+    assert "os._exit()" not in report
+    assert f"{small_disk} was full when the rank ended, so it could not write why" in report
+
+
+def test_a_disk_that_can_hold_no_more_files_is_named(small_disk: Path, start_cell) -> None:
+    subprocess.run(["mount", "-o", "remount,nr_inodes=200", str(small_disk)], check=True)
+    handle = start_cell(
+        "-n 1",
+        f"import itertools\nfor number in itertools.count(): open(f'{small_disk}/{{number}}', 'w').close()",
+    )
+
+    report = report_of(handle)
+
+    assert f"OSError: [Errno 28] No space left on device: '{small_disk}/" in report
+    assert f"{small_disk} now has no inodes left, so no file can be made" in report
 
 
 @pytest.mark.parametrize("cell", [SLEEP, STUBBORN], ids=["willing", "unwilling"])

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 import nbdist
-from nbdist import runner
 from nbdist.store import RunDirectory
+from tests.faults.conftest import Owner
 from tests.programs import FAMILY, SLEEP, family_of, left_of, rank_states, ranks_of, until, until_ready
 
 pytestmark = pytest.mark.usefixtures("leaves_nothing")
@@ -167,16 +167,23 @@ def test_two_users_run_at_once_and_neither_touches_the_other(
 
     owner = start_owner("-n 2", SLEEP, python=python_of_another_user(), **as_nobody(another_user))
     directory = RunDirectory(another_user / ".local/state/nbdist/runs" / owner.run_id)
-    theirs = runner.RunHandle(directory)
-    until_ready(theirs)
+    until(lambda: "ready" in seen_by_them(another_user, owner, "handle.logs(1)"))
     assert directory.path.stat().st_uid == NOBODY
-    assert theirs.run.port != mine.run.port
+    assert seen_by_them(another_user, owner, "handle.run.port") != str(mine.run.port)
 
     assert mine.stop() == "cancelled"
     assert left_of(mine, family) == []
-    assert theirs.status == "running"
+    assert seen_by_them(another_user, owner, "handle.status") == "running"
     owner.kill()
-    assert theirs.wait(15) == "cancelled"
+    assert seen_by_them(another_user, owner, "handle.wait(15)") == "cancelled"
+
+
+def seen_by_them(home: Path, owner: Owner, expression: str) -> str:
+    """What the other user is told of a run: nobody else may look, not even root."""
+    program = f"import nbdist; handle = nbdist.attach({owner.run_id!r}); print({expression})"
+    command = [python_of_another_user(), "-c", program]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, **as_nobody(home))
+    return done.stdout.strip()
 
 
 def test_another_user_can_neither_read_nor_stop_nor_kill_a_run(start_cell, another_user: Path) -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
+import random
+import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,8 +17,12 @@ from pathlib import Path
 import pytest
 
 import nbdist
-from nbdist import processes, runner
+from nbdist import control_groups, options, processes, runner
+from nbdist.launch.ahead import ahead_of
 from nbdist.model import ProcessId, RankStarted
+from nbdist.runner.standbys import Standby
+from nbdist.schedulers import local
+from nbdist.store import RunDirectory
 from tests.fakes.directories import WrittenRun
 from tests.fakes.runs import a_spec, attempt_started, supervisor_started
 from tests.programs import (
@@ -33,6 +41,14 @@ from tests.programs import (
 pytestmark = pytest.mark.usefixtures("leaves_nothing")
 
 WAITS = f"{FAMILY}\ntime.sleep(600)"
+
+Kill = Callable[[local.Submitted], None]
+
+
+@pytest.fixture
+def make_plan(home: Path, tmp_path: Path) -> Callable[[str], runner.Plan]:
+    """The plan of a cell that does not end by itself."""
+    return lambda line: runner.plan(options.parse(line), cell=SLEEP, cwd=str(tmp_path), python_path=sys.path)
 
 
 def keeper_of(handle: runner.RunHandle) -> int:
@@ -110,12 +126,83 @@ def test_a_run_whose_keeper_is_killed_is_stopped_by_its_supervisor(start_cell) -
     assert handle.run.leftover == 2 * MEMBERS
 
 
-def test_whoever_looks_next_ends_what_is_left_when_keeper_and_supervisor_are_killed(start_cell) -> None:
-    handle = start_cell("-n 2", WAITS)
+@pytest.mark.parametrize(
+    ("word", "reason"),
+    [("kill -9 $$", "was killed by SIGKILL"), ("exit 3", "failed (3)")],
+    ids=["killed", "failed"],
+)
+def test_a_keeper_that_ends_before_its_first_line_is_known_at_once(
+    make_plan, tmp_path: Path, word: str, reason: str
+) -> None:
+    python = tmp_path / "python"
+    python.write_text(f"#!/bin/sh\n{word}\n")
+    python.chmod(0o755)
+    plan = make_plan("-n 2")
+
+    handle = runner.start(dataclasses.replace(plan, spec=dataclasses.replace(plan.spec, python=str(python))))
+
+    assert handle.wait(10) == "lost"
+    assert re.fullmatch(rf"its supervisor \(pid \d+\) {re.escape(reason)}", handle.run.reason)
+    # it is written down for whoever reads the files
+    assert handle.directory.journal.read_bytes().count(b"RunLost") == 1
+
+
+def start_cold(plan: runner.Plan, kill: Kill) -> RunDirectory:
+    directory = runner.store().create(plan.spec, plan.cell)
+    kill(local.submit(directory, plan.environment, plan.spec.python, detached=False))
+    return directory
+
+
+def start_ahead(plan: runner.Plan, kill: Kill) -> RunDirectory:
+    directory = runner.store().create(plan.spec, plan.cell)
+    ahead = ahead_of(directory, plan.spec, plan.environment)
+    assert ahead is not None
+    said = ahead.descriptors
+    kill(local.submit(directory, plan.environment, plan.spec.python, detached=False, ahead=said))
+    ahead.close()
+    return directory
+
+
+def start_warm(plan: runner.Plan, kill: Kill) -> RunDirectory | None:
+    """None where the ranks that wait have gone before they were told of the run."""
+    standby = Standby(plan, idle=60)
+    assert standby.wait_until_ready(30)
+    directory = runner.store().create(plan.spec, plan.cell)
+    kill(standby.submitted)
+    if not standby.go(directory, plan.environment):
+        standby.close()
+        return None
+    local.look_after(standby.submitted, directory)
+    return directory
+
+
+@pytest.mark.parametrize("start", [start_cold, start_ahead, start_warm])
+def test_a_keeper_that_is_killed_at_an_early_moment_leaves_neither_ranks_nor_a_run_that_never_ends(
+    make_plan, start: Callable[[runner.Plan, Kill], RunDirectory | None]
+) -> None:
+    for _ in range(8):
+        after = random.random() * (0.03 if start is start_warm else 0.15)
+
+        def kill(submitted: local.Submitted, after: float = after) -> None:
+            threading.Timer(after, submitted.process.kill).start()
+
+        directory = start(make_plan("-n 2"), kill)
+
+        if directory is not None:
+            handle = runner.RunHandle(directory)
+            assert handle.wait(15) in ("lost", "cancelled"), after
+            until(lambda handle=handle: left_of(handle, []) == [], limit=10)
+
+
+def test_whoever_looks_next_ends_what_is_left_when_keeper_and_supervisor_are_killed(start_owner) -> None:
+    owner = start_owner("-n 2 -d", WAITS)
+    handle = owner.handle
     until_ready(handle)
-    family = [process for process in family_of(handle) if has_environment(process)]
-    assert len(family) == 2 * MEMBERS
+    # the process that started it would know at once
+    owner.kill()
     ranks = ranks_of(handle)
+    family = [process for process in family_of(handle) if process not in ranks and can_be_found(process)]
+    assert len(family) == 2 * (MEMBERS if in_group() else MEMBERS - 1)
 
     kill_both(handle)
     until(lambda: not any(processes.alive(rank) for rank in ranks), limit=10)
@@ -124,16 +211,21 @@ def test_whoever_looks_next_ends_what_is_left_when_keeper_and_supervisor_are_kil
     assert run.state.value == "lost"
     assert "gone without a word" in run.reason
     assert left_of(handle, family) == []
-    assert run.leftover == 2 * (MEMBERS - 1)
+    assert run.leftover == len(family)
     # what was done is written down, and is not done again
     assert handle.directory.journal.read_bytes().count(b"RunLost") == 1
     assert nbdist.attach(handle.run_id).run.leftover == run.leftover
     end_those_without_a_mark(handle)
 
 
-def has_environment(process: ProcessId) -> bool:
-    """Whether a process still says whose it is: the one limit of what can be found without a parent."""
-    return bool(Path(f"/proc/{process.pid}/environ").read_bytes())
+def can_be_found(process: ProcessId) -> bool:
+    """Whether a process that has lost its parent still says whose it is, or its control group does."""
+    return in_group() or bool(Path(f"/proc/{process.pid}/environ").read_bytes())
+
+
+def in_group() -> bool:
+    """Whether this machine lets a run have a control group."""
+    return control_groups.problem() == ""
 
 
 def end_those_without_a_mark(handle: runner.RunHandle) -> None:

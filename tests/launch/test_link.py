@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from nbdist.launch.machines.link import Link, LinkClosed, Message, WrongKey
+from nbdist.launch.machines.link import Link, LinkClosed, WrongKey
+from nbdist.launch.machines.messages import Message
 
 KEY = "the key of a run"
 
@@ -115,7 +116,7 @@ def test_what_was_said_on_another_line_proves_nothing(ends: tuple[socket.socket,
     recorded = socket.socketpair()
     first = Link(recorded[0], KEY, caller=True)
     first.flush()
-    recorded[1].sendall(b"nbdist 1 " + b"0" * 32 + b"\n")
+    recorded[1].sendall(b"nbdist 2 " + b"0" * 32 + b"\n")
     first.receive()
     first.send({"kind": "stop"})
     said = recorded[1].recv(65_536)

@@ -18,8 +18,9 @@ from jupyter_client.manager import KernelManager, start_new_kernel
 
 @dataclass
 class Reply:
-    """What came back from one cell."""
+    """What came back from one cell. ``begun``: the kernel has said that it executes it."""
 
+    begun: bool = False
     status: str = ""
     error: str = ""
     stdout: str = ""
@@ -71,6 +72,8 @@ class Kernel:
             match message["msg_type"]:
                 case "stream":
                     setattr(reply, content["name"], getattr(reply, content["name"]) + content["text"])
+                case "execute_input":
+                    reply.begun = True
                 case "error":
                     reply.error = f"{content['ename']}: {content['evalue']}"
                     reply.traceback = "\n".join(content["traceback"])

@@ -236,7 +236,7 @@ def test_no_panel_asks_for_text(kernel) -> None:
         ),
         pytest.param("%%distributed -n 2 --env A\npass", "--env NAME=VALUE", id="env without a value"),
         pytest.param("%%distributed -n 2 --timeout soon\npass", "90s, 5m", id="no duration"),
-        pytest.param("%%distributed -n 2 --framework jax\npass", "auto, torch, paddle", id="no framework"),
+        pytest.param("%%distributed -n 2 --framework mxnet\npass", "auto, torch, paddle", id="no framework"),
         pytest.param("%%distributed -n 2 --backend nccl\npass", "needs GPUs", id="nccl on the CPU"),
         pytest.param("%dist_logs nothing", "there are no runs yet", id="no such run"),
         pytest.param("%dist_logs --rank x", "write  %dist_logs", id="bad argument of a line magic"),

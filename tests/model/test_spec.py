@@ -105,6 +105,7 @@ def test_what_is_no_spec_is_refused(data: Any) -> None:
         pytest.param("{port}", "29500", id="the port"),
         pytest.param("{port+3}", "29503", id="a port above it"),
         pytest.param("{host}:{port+1},{host}:{port+2}", "10.0.0.7:29501,10.0.0.7:29502", id="a list"),
+        pytest.param("{run}: {restarts} of {retries}", "lenet-k3f9: 1 of 3", id="the run and its attempts"),
         pytest.param("GPU {index} {}", "GPU {index} {}", id="other braces stay"),
         pytest.param("", "", id="nothing"),
     ],
@@ -112,7 +113,7 @@ def test_what_is_no_spec_is_refused(data: Any) -> None:
 def test_a_rendezvous_is_put_into_a_template(template: str, filled: str) -> None:
     rendezvous = Rendezvous(host="10.0.0.7", port=29_500)
 
-    assert rendezvous.fill(template) == filled
+    assert rendezvous.fill(template, run="lenet-k3f9", restarts=1, retries=3) == filled
 
 
 @pytest.mark.parametrize(

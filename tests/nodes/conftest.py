@@ -46,6 +46,8 @@ class Machine:
         self.folder = folder / f"machine{number}"
         self.folder.mkdir()
         self.home = self.folder / "home"
+        self.config = folder / "config"
+        """What machines with one home directory have in common."""
         self._switch = switch
         self._name = f"{switch[:-1]}{number}"
         self._started: list[subprocess.Popen[str]] = []
@@ -77,9 +79,14 @@ class Machine:
 
     def start(self, *words: str, **variables: str) -> subprocess.Popen[str]:
         """Start ``nbdist run`` with these words here."""
-        environment = os.environ | {"NBDIST_HOME": str(self.home), "LANG": "C.UTF-8"} | variables
+        return self.execute(*NBDIST, "run", *words, **variables)
+
+    def execute(self, *command: str, **variables: str) -> subprocess.Popen[str]:
+        """Start a program here."""
+        own = {"NBDIST_HOME": str(self.home), "XDG_CONFIG_HOME": str(self.config), "LANG": "C.UTF-8"}
+        environment = os.environ | own | variables
         process = subprocess.Popen(
-            ["ip", "netns", "exec", self._name, *NBDIST, "run", *words],
+            ["ip", "netns", "exec", self._name, *command],
             cwd=self.folder,
             env=environment,
             stdin=subprocess.DEVNULL,

@@ -10,7 +10,7 @@ import pytest
 from nbdist import processes
 from nbdist.cli.exits import TIME_LIMIT
 from nbdist.errors import UsageMistake
-from nbdist.launch.machines.lines import SILENCE
+from nbdist.launch.machines.connections import SILENCE
 from nbdist.panel.elsewhere import log_place
 from tests.nodes.conftest import MASTER, Cluster, until
 

@@ -117,7 +117,7 @@ def _execute(name: str, folder: Path) -> None:
     )
     begin, error = time.monotonic(), ""
     try:
-        client.execute(env=os.environ | {"NBDIST_HOME": str(home), "LANG": "en_US.UTF-8"})
+        client.execute(env=os.environ | {"NBDIST_HOME": str(home), "XDG_CONFIG_HOME": str(home), "LANG": "en_US.UTF-8"})
     except CellExecutionError as failed:
         error = str(failed)
     seconds = time.monotonic() - begin

@@ -71,7 +71,7 @@ REPORTS = [
     pytest.param("device-ids", ("at line 9 of the cell", "leave device_ids out"), id="the wrong GPU"),
     pytest.param(
         "only-rank-0",
-        ("rank 1 failed first", "at line 10 of the cell", "on every rank and not only on rank 0"),
+        ("rank 1 failed first", "at line 10 of the cell", "on every rank, not on rank 0 alone"),
         id="only rank 0 initialises",
     ),
     pytest.param("shuffle", ("at line 7 of the cell", "drop shuffle=True"), id="shuffle and a sampler"),
@@ -119,6 +119,17 @@ def test_a_machine_that_does_not_come_is_named(executed: Executing) -> None:
 
     assert re.search(r"node 0 did not come to 127\.0\.0\.1:\d+", shown)
     assert "within 2 s" in shown
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(PATIENCE)
+def test_the_first_machine_prints_what_one_with_another_home_needs(executed: Executing) -> None:
+    result = executed("07-several-machines")
+
+    first, second = (result.shown(result.cell_of(f"--name machine-{node}")) for node in (0, 1))
+
+    assert re.search(r"with another home directory, before the cell:  %env NBDIST_TOKEN=[A-Z2-7-]{19}\n", first)
+    assert "NBDIST_TOKEN" not in second
 
 
 @pytest.mark.slow

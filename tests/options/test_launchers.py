@@ -13,7 +13,16 @@ import pytest
 from nbdist.errors import UsageMistake
 from nbdist.frameworks.launcher_flags import FLAGS, FLEETRUN, PADDLE, TORCHRUN, Flag
 from nbdist.frameworks.launchers import flag_of
-from nbdist.options import COMMAND_FLAGS, MODULE_FLAGS, OPTIONS, Options, instead_of, parse, split_program
+from nbdist.options import (
+    COMMAND_FLAGS,
+    MODULE_FLAGS,
+    OPTIONS,
+    Options,
+    instead_of,
+    parse,
+    parse_words,
+    split_program,
+)
 
 SOURCES = {
     TORCHRUN: ("torch", "distributed/run.py"),
@@ -130,6 +139,100 @@ def test_what_has_no_effect_is_said_with_the_reason(line: str) -> None:
         assert any(
             note.startswith(f"{name.replace('_', '-')} has no effect here: ") for note in options.notes
         )
+
+
+@pytest.mark.parametrize(
+    ("line", "given", "program"),
+    [
+        pytest.param(
+            "accelerate launch --num_processes 4 --num_machines=2 --machine_rank 1 "
+            "--main_process_ip 10.0.0.1 --main_process_port 29500 --mixed_precision bf16 train.py --lr 0.1",
+            {
+                "nproc": 2,
+                "any_device": True,
+                "nodes": 2,
+                "node_rank": 1,
+                "master": "10.0.0.1:29500",
+                "env": (("ACCELERATE_MIXED_PRECISION", "bf16"),),
+            },
+            ["train.py", "--lr", "0.1"],
+            id="accelerate",
+        ),
+        pytest.param(
+            "accelerate launch --cpu --num_processes=3 t.py", {"nproc": 3}, ["t.py"], id="on the CPU"
+        ),
+        pytest.param("accelerate launch --multi_gpu -m pkg.t", {}, ["-m", "pkg.t"], id="a module"),
+        pytest.param(
+            "deepspeed --num_gpus 2 t.py --deepspeed",
+            {"nproc": 2, "any_device": True},
+            ["t.py", "--deepspeed"],
+            id="deepspeed",
+        ),
+        pytest.param(
+            "deepspeed --include localhost:0,2 t.py", {"gpus": (0, 2)}, ["t.py"], id="deepspeed's GPUs"
+        ),
+        pytest.param(
+            "fabric run --accelerator=cpu --devices=2 --strategy ddp t.py",
+            {
+                "nproc": 2,
+                "env": (
+                    ("LT_STRATEGY", "ddp"),
+                    ("LT_CLI_USED", "1"),
+                    ("LT_ACCELERATOR", "cpu"),
+                    ("LT_DEVICES", "2"),
+                ),
+            },
+            ["t.py"],
+            id="fabric",
+        ),
+        pytest.param("composer -n 2 t.py", {"nproc": 2, "any_device": True}, ["t.py"], id="composer"),
+        pytest.param(
+            "uv run torchrun --nproc_per_node 2 t.py", {"nproc": 2, "any_device": True}, ["t.py"], id="uv run"
+        ),
+        pytest.param(
+            "env A=b OMP_NUM_THREADS=2 nohup torchrun t.py",
+            {"env": (("A", "b"), ("OMP_NUM_THREADS", "2"))},
+            ["t.py"],
+            id="env",
+        ),
+    ],
+)
+def test_a_line_of_another_launcher_is_the_same_run(
+    line: str, given: dict[str, Any], program: list[str]
+) -> None:
+    own, behind = split_program(line.split())
+
+    assert behind == program
+    assert parse_words(own) == Options(**given)
+
+
+@pytest.mark.parametrize(
+    ("line", "instead"),
+    [
+        pytest.param("mpirun -np 4 python train.py --lr 1", "nbdist run -n 4 train.py --lr 1", id="mpirun"),
+        pytest.param("mpiexec -n 2 python train.py", "nbdist run -n 2 train.py", id="mpiexec"),
+        pytest.param("horovodrun -np 2 python train.py", "nbdist run -n 2 train.py", id="horovodrun"),
+        pytest.param("srun --ntasks=8 python t.py", "nbdist run -n 8 t.py , on other machines", id="srun"),
+        pytest.param("accelerate launch --config_file c.yaml t.py", "--num_processes 2", id="a file"),
+        pytest.param("accelerate launch --use_fsdp t.py", "FullyShardedDataParallelPlugin", id="FSDP"),
+        pytest.param(
+            "accelerate launch --fsdp_offload_params true t.py", "write it into the program", id="more"
+        ),
+        pytest.param("deepspeed --hostfile h t.py", "--nodes 2 --node-rank 0 --master", id="hosts"),
+        pytest.param("deepspeed --include worker-1:0 t.py", "write  --gpus 0,1", id="another machine's GPUs"),
+        pytest.param("deepspeed --autotuning run t.py", "deepspeed itself", id="tuning"),
+        pytest.param("composer --world_size 8 t.py", "--nodes 2", id="composer's world"),
+        pytest.param("fabric run --loops 2 t.py", "Fabric(", id="no flag of fabric's"),
+        pytest.param("uv run --with x torchrun t.py", "leave out  uv run", id="uv's own options"),
+        pytest.param("env -i torchrun t.py", "leave out  env", id="env's own options"),
+    ],
+)
+def test_what_another_launcher_does_besides_is_refused_with_what_to_type(line: str, instead: str) -> None:
+    with pytest.raises(UsageMistake) as raised:
+        split_program(line.split())
+
+    assert instead in str(raised.value)
+    assert "\n" not in str(raised.value)
 
 
 VALUES = {"--nnodes": "2:4", "--rdzv-backend": "etcd", "--master": "etcd://x", "--nproc-per-node": "xpu"}

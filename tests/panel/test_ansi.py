@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nbdist.panel.ansi import ansi_html, colours_alone, printable, strip_ansi
+from nbdist.panel.ansi import ansi_html, colours_alone, harmless, printable, strip_ansi
 
 
 @pytest.mark.parametrize(
@@ -43,6 +43,30 @@ def test_on_a_terminal_colours_are_kept_and_nothing_else_acts(text: str, kept: s
 
 def test_what_is_printable_takes_as_many_columns_as_it_has_characters() -> None:
     assert printable("\x1b[31ma\tb\x00\x1b[0m") == "a       b"
+    assert printable("a\u202eb\u2066c\x9b2Jd") == "abc2Jd"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        pytest.param("a\tb\n损失 0.5\n", None, id="plain lines"),
+        pytest.param("\x1b[31mred\x1b[0m", None, id="a colour"),
+        pytest.param("\x1b[1;31mred\x1b[0;39m on", "\x1b[1;31mred\x1b[0;39m on\x1b[0m", id="left with one"),
+        pytest.param("\x1b[31mred\nnext", "\x1b[31mred\x1b[0m\nnext", id="a colour ends with its line"),
+        pytest.param("50 %\r\x1b[K60 %\x1b[3D\x1b[12G\x1b[2C\b", None, id="moves within the line"),
+        pytest.param("\x1b[2A\x1b[2J\x1b[3;4Hx\x1b[6n\x1b[?1049h", "x", id="moves elsewhere and questions"),
+        pytest.param("a\x1b]52;c;aGk=\x07b\x1b]0;title\x1b\\c", "abc", id="clipboard and title"),
+        pytest.param("a\x1b]52;c;aGk=\nb\x07", "a52;c;aGk=\nb", id="one that does not end"),
+        pytest.param('\x1bP$q"p\x1b\\x', '$q"px', id="a device control string"),
+        pytest.param("\x1bPtmux;\x1b\x1b]52;c;aGk=\x07\x1b\\x", "tmux;x", id="one within another"),
+        pytest.param("\x1b\x1b]0;t\x07]52;c;aGk=\x07x", "]52;c;aGk=x", id="one that is made of what is left"),
+        pytest.param("\x9d52;c;aGk=\x9cx\x9b2J", "52;c;aGk=x2J", id="eight bits"),
+        pytest.param("\x1bcx\x1b(0y\x0ez\x0b\x7f", "cx(0yz", id="resets and alphabets"),
+        pytest.param("损\x1b]0;t\x07失", "损失", id="among other characters"),
+    ],
+)
+def test_lines_for_a_terminal_keep_colours_and_moves_within_them_alone(text: str, shown: str | None) -> None:
+    assert harmless(text) == (text if shown is None else shown)
 
 
 @pytest.mark.parametrize(

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 import string
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from nbdist.diagnosis import Failure, describe_exit
 from nbdist.diagnosis.ranks import rank_ranges
+from nbdist.diagnosis.sources import Sources
 from nbdist.model import Rank, RankState, RunState
 from nbdist.panel import labels
 from nbdist.panel.labels import exit_text, failure_title, state_mark, state_word
 from nbdist.panel.reasons import reason_text
-from nbdist.store import ErrorFrame, ErrorReport
+from nbdist.store import ErrorFrame, ErrorReport, RunDirectory
 from tests.fakes.runs import a_spec
 
 TABLES = {
@@ -94,7 +96,7 @@ def a_failure(**changes: object) -> Failure:
         "report": None,
         "tail": (),
         "others": (),
-        "cell": "/cell.py",
+        "sources": Sources("/cell.py", RunDirectory(Path("/"))),
     }
     return Failure(**(values | changes))
 
@@ -106,6 +108,7 @@ REPORT = ErrorReport(
     text="",
     time=0.0,
 )
+REPORT_OF_A_SCRIPT = replace(REPORT, frames=(replace(REPORT.frames[0], file="/train.py"),))
 
 
 @pytest.mark.parametrize(
@@ -118,7 +121,7 @@ REPORT = ErrorReport(
             id="an exception in the cell",
         ),
         pytest.param(
-            a_failure(report=REPORT, script="train.py"),
+            a_failure(report=REPORT_OF_A_SCRIPT, sources=Sources("/train.py", RunDirectory(Path("/")))),
             "rank 1 failed first: OutOfMemoryError at line 4 of train.py",
             "进程 1 最先失败:OutOfMemoryError,train.py 第 4 行",
             id="an exception in a script",
@@ -152,6 +155,10 @@ def test_a_failure_has_a_title(failure: Failure, english: str, chinese: str) -> 
         ("ranks 0, 3 failed", "进程 0, 3 失败"),
         ("the time limit of 5 s was reached", "已达到 5 秒的时限"),
         ("its supervisor (pid 77) was killed by SIGKILL", "其监督进程(pid 77)被 SIGKILL 结束"),
+        (
+            "the kernel was interrupted; its supervisor (pid 77) did not go on, and its keeper ended the run",
+            "内核被中断;其监督进程(pid 77)没有继续运行,由上级进程结束了运行",
+        ),
         ("no Ray answers at http://h:1 (refused): write", "http://h:1 上没有 Ray 应答(refused)"),
         ("no Ray answers at http://h:1 (refused)", "http://h:1 上没有 Ray 应答(refused)"),
         (

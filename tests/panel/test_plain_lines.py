@@ -20,6 +20,7 @@ from tests.fakes.runs import CREATED
         pytest.param(b"", id="nothing"),
         pytest.param(b"a\nb", id="half a line"),
         pytest.param(b" 10%\r 20%\n", id="a progress bar"),
+        pytest.param(b"outer\ninner\x1b[A\n", id="rows that are drawn again"),
         pytest.param("Ä\n".encode(), id="more than ASCII"),
         pytest.param(b"x" * 16_385 + b"\n", id="a line that is cut"),
         pytest.param(b"a\n" * 9_000 + b"x" * 16_385 + b"\nb\n", id="a line that is cut, among others"),
@@ -63,3 +64,20 @@ def test_a_log_reads_the_same_in_bulk_and_in_bits(tmp_path: Path, seed: int) -> 
         return lines
 
     assert all_lines(200_000) == all_lines(30_000) == LogLines().feed(text.encode())
+
+
+def test_rows_that_move_are_shown_as_one_block_and_kept_as_they_end(tmp_path: Path) -> None:
+    written = WrittenRun(tmp_path)
+    written.printed(0, "\repochs: 0/1\n\rsteps: 1/2\x1b[A")
+    follower = RankFollower(0, written.directory.rank(0, 1), created=CREATED)
+
+    begun = follower.read(1 << 20, CREATED)
+    # so much that whole lines would be taken as bytes
+    written.printed(0, "\n\rsteps: 2/2\x1b[A\repochs: 1/1\n" + "a line\n" * 20_000)
+    ended = follower.read(1 << 20, CREATED)
+
+    assert begun is not None
+    assert (begun.lines, begun.partial) == ((), "epochs: 0/1\nsteps: 1/2")
+    assert ended is not None
+    assert (list(ended.lines[:2]), ended.partial) == (["epochs: 1/1", "a line"], "")
+    assert follower.last_line == "a line"

@@ -251,6 +251,105 @@ def test_a_rank_that_has_long_done_nothing_has_no_rate() -> None:
         pytest.param(
             ["Epoch 1/4 lr 0.1", "step 20/40"], 0.125, None, "epoch 1/4", None, id="a heading with a number"
         ),
+        pytest.param(
+            ["Epoch 1:  75%|███████▌  | 15/20 [00:15<00:05, 1.0it/s, v_num=0, train_loss=0.25]"],
+            0.75,
+            None,
+            "epoch 1, step 15/20",
+            1.0,
+            id="Lightning, which does not tell how many epochs",
+        ),
+        pytest.param(
+            [
+                "Epoch 1: 100%|██████████| 20/20 [00:15<00:00, 1.0it/s, v_num=0]",
+                "Validation DataLoader 0:  25%|██▌       | 1/4 [00:01<00:03, 1.0it/s]",
+            ],
+            1.0,
+            None,
+            "epoch 1, step 20/20",
+            1.0,
+            id="Lightning's validation",
+        ),
+        pytest.param(
+            [
+                "\x1b[2KEpoch 1/1 \x1b[35m━━━━━╸━━━━\x1b[0m 10/20 0:00:10 • 0:00:10 1.00it/s v_num: 0",
+                "Validation ━━━━━╸━━━━ 1/4   0:00:00 • -:--:-- 0.00it/s",
+            ],
+            0.75,
+            9,
+            "epoch 1/1",
+            1.0,
+            id="Lightning with rich, the second of two epochs",
+        ),
+        pytest.param(
+            ["Epoch [1/2]: [10/20]  50%|█████     , loss=0.06 [00:01<00:01]"],
+            0.25,
+            None,
+            "epoch 1/2",
+            None,
+            id="ignite",
+        ),
+        pytest.param(
+            ["Epoch 0/1", "batch 5/10", "Epoch 1/1", "batch 5/10"],
+            0.75,
+            1.0,
+            "epoch 1/1",
+            None,
+            id="epochs from 0 to the last",
+        ),
+        pytest.param(
+            [
+                "Epochs:  25%|██▌       | 1/4 [00:20<01:00, 20.0s/it]",
+                "100%|██████████| 10/10 [00:10<00:00, 1.0it/s]",
+                " 50%|█████     | 1/2 [00:01<00:01, 1.0it/s]",
+            ],
+            0.5,
+            20,
+            "epoch 2/4",
+            1.0,
+            id="another loop after the steps of an epoch",
+        ),
+        pytest.param(
+            [
+                " 50%|█████     | 100/200 [00:10<00:10, 10.0it/s]",
+                "100%|██████████| 13/13 [00:01<00:00, 13.0it/s]",
+                " 50%|█████     | 101/200 [00:10<00:10, 10.0it/s]",
+                "  8%|▊         | 1/13 [00:00<00:01, 13.0it/s]",
+                " 15%|█▌        | 2/13 [00:00<00:01, 13.0it/s]",
+            ],
+            101 / 200,
+            10,
+            "step 101/200",
+            10.0,
+            id="Hugging Face's evaluation among its steps",
+        ),
+        pytest.param(
+            ["Testing:  50%|█████     | 5/10 [00:05<00:05, 1.0it/s]"],
+            0.5,
+            5,
+            "step 5/10",
+            1.0,
+            id="a test alone",
+        ),
+        pytest.param(
+            [
+                "Sanity Checking DataLoader 0: 100%|██████████| 2/2 [00:01<00:00, 2.0it/s]",
+                "train:  50%|█████     | 5/10 [00:05<00:05, 1.0it/s]",
+            ],
+            0.5,
+            5,
+            "step 5/10",
+            1.0,
+            id="training after an evaluation",
+        ),
+        pytest.param(
+            ["Epoch 1/2 val loss 0.25:  50%|█████     | 5/10 [00:05<00:05, 1.0it/s]"],
+            0.25,
+            15,
+            "epoch 1/2",
+            1.0,
+            id="a bar that tells what the last validation gave",
+        ),
         pytest.param(["iteration 30 of 60"], 0.5, None, "step 30/60", None, id="iterations"),
     ],
 )
@@ -271,6 +370,11 @@ def test_what_is_printed_says_how_far_it_is(
     "line",
     [
         pytest.param("model.bin:  48%|████▊     | 129M/268M [00:16<00:17, 7.9MB/s]", id="a download"),
+        pytest.param("Map: 100%|██████████| 1000/1000 [00:01<00:00, 800.51 examples/s]", id="datasets.map"),
+        pytest.param("Tokenizing:  50%|█████     | 5/10 [00:05<00:05, 1.0it/s]", id="what prepares data"),
+        pytest.param(
+            "Loading checkpoint shards: 100%|██████████| 3/3 [00:05<00:00, 1.7s/it]", id="a network"
+        ),
         pytest.param("see /data/2026/11", id="a path"),
         pytest.param("accuracy 8712/10000", id="a share"),
         pytest.param("step 3/0", id="of nothing"),
@@ -327,3 +431,28 @@ def test_a_run_is_as_far_as_its_slowest_rank() -> None:
 
     assert furthest_behind([far, None, near]) == near
     assert furthest_behind([None]) is None
+
+
+def test_a_bar_that_was_given_up_does_not_stand_for_the_run_for_ever() -> None:
+    progress = after_lines(
+        "  5%|▌         | 10/200 [00:10<03:10, 1.0it/s]",
+        *(f" 50%|█████     | {done}/20 [00:10<00:10, 1.0it/s]" for done in (10, 20, 10)),
+    )
+
+    found = progress.progress(NOW)
+
+    assert found is not None
+    assert (found.text, found.remaining) == ("step 10/20", None)
+
+
+def test_rows_of_nested_bars_are_read_together() -> None:
+    progress = RankProgress()
+
+    rows = (
+        "Epochs:  25%|██▌       | 1/4 [00:20<01:00, 20.0s/it]\n 50%|█████     | 5/10 [00:10<00:10, 0.5it/s]"
+    )
+    progress.printed([], rows, NOW)
+
+    found = progress.progress(NOW)
+    assert found is not None
+    assert (found.fraction, found.text) == (1.5 / 4, "epoch 2/4")

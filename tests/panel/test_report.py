@@ -15,7 +15,8 @@ import pytest
 from nbdist.errors import LaunchError, UsageMistake
 from nbdist.model import RunState
 from nbdist.panel.report import write_report
-from nbdist.panel.report.privacy import MASK, Privacy
+from nbdist.panel.report.privacy import Privacy
+from nbdist.privacy import MASK
 from nbdist.worker import records
 from nbdist.worker.records import FILE_NAME
 from tests.fakes.directories import WrittenRun
@@ -141,6 +142,22 @@ def test_what_looks_like_a_secret_is_masked_and_nothing_else(text: str, expected
     assert privacy.masked == (0 if expected is None else 1)
 
 
+def test_arguments_and_settings_that_look_like_secrets_are_masked(tmp_path: Path) -> None:
+    spec = a_spec(args=("--api-key", "hunter22", "db.password=swordfish"))
+    run = WrittenRun(tmp_path / "home", spec, cell="1\n")
+    run.happened(*STARTED, exited(0), exited(1), run_ended(RunState.SUCCEEDED))
+    run.printed(0, "Namespace(api_key='hunter22') swordfish\n")
+    with run.directory.rank(0).metrics.open("a") as file:
+        said = {"t": CREATED, "step": 0, "v": {}, "hparams": {"api_key": "hush", "lr": 0.1}}
+        file.write(json.dumps(said) + "\n")
+
+    page = written(run, tmp_path / "report.html")
+
+    everything = page + "".join(logs_in(page))
+    assert [word for word in ("hunter22", "swordfish", "hush") if word in everything] == []
+    assert "api_key" in page
+
+
 def test_a_long_log_is_cut_with_a_line_that_says_where_all_of_it_is(run: WrittenRun, tmp_path: Path) -> None:
     run.printed(1, "".join(f"line {number}\n" for number in range(100_000)))
 
@@ -226,7 +243,7 @@ def test_a_directory_that_is_missing_is_named(run: WrittenRun, tmp_path: Path) -
 
 def test_where_nothing_can_be_written_nothing_is_left(run: WrittenRun, tmp_path: Path) -> None:
     with pytest.raises(LaunchError, match="cannot be written: File name too long"):
-        write_report([(run.run, run.directory)], tmp_path / ("x" * 250), "en")
+        write_report([(run.run, run.directory)], tmp_path / ("x" * 256), "en")
     assert not list(tmp_path.glob(".x*"))
 
 

@@ -48,6 +48,17 @@ def test_what_is_not_known_of_any_rank_has_no_column() -> None:
     ]
 
 
+def test_names_and_last_lines_do_not_act_on_a_terminal_nor_turn_its_text_round() -> None:
+    rank = a_rank(0, device="GPU 0 · \x1b]0;x\x07n1\x9b2J", last_line="a\u202eb\x1b]52;c;aGk=")
+
+    text = status_text([a_run([rank], label="lenet\x9d0;x\u2066-k3f9")], "en")
+
+    assert text.replace("\n", "").isprintable()
+    assert "lenet0;x-k3f9" in text
+    assert "GPU 0 · n12J" in text
+    assert text.endswith("ab52;c;aGk=")
+
+
 def columns(text: str) -> int:
     """As a terminal counts."""
     return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in text)
@@ -247,6 +258,7 @@ def test_runs_are_read_from_their_directories(tmp_path: Path) -> None:
     assert [(view.label, view.state, view.reason) for view in views] == [
         ("lenet-aaaa", "running", ""),
         ("lenet-bbbb", "failed", "rank 0 failed"),
+        ("lenet-cccc", "lost", "cannot be read: spec.json is damaged"),
     ]
     assert [line.last_line for line in views[0].ranks] == ["step 2", " 20%"]
 

@@ -115,6 +115,12 @@ def test_folding_much_is_quick() -> None:
     assert sum(2 if rank is None else 1 for rank, _ in out) == 40_000
 
 
+def test_rows_that_move_are_live_lines_one_below_the_other() -> None:
+    screen = shown(Screen(), (a_run(), [lines(1, partial="epochs 1/2\n\nsteps 3/5")]))
+
+    assert foot(screen)[-2:] == ["[1] epochs 1/2", "[1] steps 3/5"]
+
+
 def test_a_growing_line_is_one_live_line_until_it_is_complete() -> None:
     view = a_run()
 

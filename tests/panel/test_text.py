@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from nbdist.model import Device, Event, Run
 from nbdist.panel import LogSurface, TextSurface
-from nbdist.panel.rank_log import LogDelta
+from nbdist.panel.rank_log import LogDelta, RankFollower
 from nbdist.panel.view import RunView, view_of
+from tests.fakes.directories import WrittenRun
 from tests.fakes.runs import CREATED, STARTED, a_spec, stop_requested
 from tests.fakes.views import a_run, so_far
 
@@ -201,6 +204,37 @@ def test_a_tail_is_counted_for_each_rank_in_what_was_there_and_all_that_follows_
     assert log_lines(*before, tail=2) == []
     assert log_lines(*before, None, tail=2) == ["[0] 2", "[0] 3", "[1] a"]
     assert log_lines(*before, None, lines(0, "4", "5", "6"), tail=0) == ["[0] 4", "[0] 5", "[0] 6"]
+
+
+def test_nothing_that_a_rank_writes_acts_on_the_terminal(tmp_path: Path) -> None:
+    run = WrittenRun(tmp_path)
+    follower = RankFollower(0, run.directory.rank(0), created=CREATED)
+    page, logs = Page(), list[str]()
+    surface = LogSurface(logs.append, ranks=[0], pattern=re.compile(""), tail=None, prefixed=False)
+
+    # in pieces, as one look after another finds them
+    for piece in (
+        b"a\x1b",
+        b"]52;c;aGk=\x07b \xc2",
+        b"\x9b2J \x1b[3",
+        b"1mred\n\x1b]52;c;aGk=\n",
+        b"end\x07\n",
+    ):
+        run.printed(0, piece)
+        if delta := follower.read(1 << 20, CREATED):
+            page.update(a_view(), delta)
+            surface.update(a_view(), [delta])
+
+    assert "".join(logs) == "ab 2J \x1b[31mred\x1b[0m\n52;c;aGk=\nend\n"
+    assert page.lines[1:] == ["[0] ab 2J \x1b[31mred\x1b[0m", "[0] 52;c;aGk=", "[0] end"]
+
+
+def test_what_is_said_of_a_run_does_not_act_on_the_terminal_either() -> None:
+    page = Page()
+
+    page.update(replace(a_run(), state="pending", reason="node\x1b]0;x\x07 a\x9b2J is down"))
+
+    assert page.lines[1] == "[nbdist] queued: node a2J is down"
 
 
 def test_where_the_rest_of_a_log_can_be_read_is_said_in_the_words_of_the_place() -> None:

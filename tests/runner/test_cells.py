@@ -64,8 +64,8 @@ def test_a_cell_cannot_tell_a_rank_from_plain_python(run_cell, tmp_path: Path) -
     handle = run_cell('-n 1 --args "--lr 0.1"', PROBE)
 
     expected, seen = json.loads(plain.stdout), json.loads(handle.logs(0))
-    # the socket to the supervisor, and the file for the stacks, are all that is more
-    expected["descriptors"] += 2
+    # the socket to the supervisor, and the files for the stacks and for a report, are all that is more
+    expected["descriptors"] += 3
     assert seen == expected
 
 

@@ -84,7 +84,7 @@ def test_a_cell_of_torch_gives_the_same_by_torchrun(run_cell: RunCell, tmp_path:
 
     here = said("\n".join(handle.logs(rank) for rank in range(2)))
     assert len(here) == 2
-    assert said(shell(the_line(exported, "torchrun"), elsewhere)) == here
+    assert said(shell(the_line(exported, "torchrun"), elsewhere, COLOUR="dark red")) == here
     assert (elsewhere / "lenet/lenet.py").read_text() == TORCH
 
 
@@ -94,7 +94,7 @@ def test_a_cell_of_paddle_gives_the_same_by_fleetrun(run_cell: RunCell, tmp_path
 
     exported = export(handle, tmp_path / "lenet")
 
-    shell(the_line(exported, "fleetrun"), tmp_path)
+    shell(the_line(exported, "fleetrun"), tmp_path, COLOUR="red")
     outside = "\n".join(path.read_text() for path in (tmp_path / "lenet/log").glob("workerlog.*"))
     here = said("\n".join(handle.logs(rank) for rank in range(2)))
     assert len(here) == 2
@@ -165,10 +165,13 @@ def test_several_machines_are_written_as_they_are_and_a_job_finds_its_own(
     assert "$SLURM_NODEID" in job
 
 
-def test_what_looks_like_a_secret_is_in_no_file_and_asked_for(tmp_path: Path) -> None:
+def test_a_variable_that_may_be_a_secret_is_in_no_file_and_asked_for(tmp_path: Path) -> None:
     environ = {"NBDIST_HOME": str(tmp_path / "home"), "PATH": "/usr/bin"}
     planned = runner.plan(
-        options.parse("-n 1 --env API_TOKEN=hunter2"), cell="pass", cwd=str(tmp_path), environ=environ
+        options.parse("-n 1 --env AUTH=hunter2 --env NCCL_DEBUG=INFO"),
+        cell="pass",
+        cwd=str(tmp_path),
+        environ=environ,
     )
     directory = RunStore(tmp_path / "home").create(planned.spec, planned.cell)
 
@@ -176,8 +179,59 @@ def test_what_looks_like_a_secret_is_in_no_file_and_asked_for(tmp_path: Path) ->
 
     everything = "\n".join([*export_text(exported), *(path.read_text() for path in exported.files)])
     assert "hunter2" not in everything
-    assert 'API_TOKEN="$API_TOKEN"' in everything
-    assert "API_TOKEN was not kept" in everything
+    assert 'AUTH="${AUTH?}"' in everything
+    assert "AUTH was not kept" in everything
+    assert "NCCL_DEBUG=INFO" in everything
+
+
+def test_a_value_that_an_older_run_kept_is_not_exported(tmp_path: Path) -> None:
+    text = text_of(tmp_path, environment={"DB_PASS": "hunter2"})
+
+    assert "hunter2" not in text
+
+
+def test_an_argument_that_may_be_a_secret_is_a_variable_of_each_script(tmp_path: Path) -> None:
+    for name, text in {"torchrun": 'printf "%s|" "$@"', "srun": 'shift; exec "$@"'}.items():
+        (tmp_path / name).write_text(f"#!/bin/bash\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    args = ("--api-key", "hunter 2", "--to=pg://ann:hunter2@host/x y", "db.password=it's hunter2")
+    asked = {"python": str(tmp_path / "python3"), "cwd": str(tmp_path), "args": args}
+    exported = export(stored(tmp_path, **asked), tmp_path / "out")
+    given = {"ARG_API_KEY": "hunter 2", "ARG_SECRET": "ann:hunter2", "ARG_DB_PASSWORD": "it's hunter2"}
+
+    by_hand = shell(the_line(exported, "torchrun"), tmp_path, **given)
+
+    assert by_hand.endswith("|".join([*args, ""]))
+    assert shell(f"bash {tmp_path}/out/job.sbatch", tmp_path, **given) == by_hand
+    assert shell(f"bash {tmp_path}/out/torchrun.sh", tmp_path, **given) == by_hand
+    everything = "\n".join([*export_text(exported), *(path.read_text() for path in exported.files)])
+    assert "hunter" not in everything
+    assert "ARG_DB_PASSWORD stands for an argument" in everything
+
+
+def test_on_several_nodes_a_job_has_the_argument_from_its_variable_too(tmp_path: Path) -> None:
+    ranks = tuple(RankSpec(rank=rank, local_rank=0, node_rank=rank) for rank in range(2))
+    asked = {"ranks": ranks, "nodes": 2, "master": "10.0.0.1:29400", "args": ("--token", "hunter2")}
+
+    text = text_of(tmp_path, **asked)
+
+    assert '--token "${ARG_TOKEN?}"' in text
+    assert "hunter2" not in text
+
+
+def test_what_is_not_set_is_missed_before_anything_starts(tmp_path: Path) -> None:
+    exported = export(stored(tmp_path, environment={"AUTH": "•••"}, cwd=str(tmp_path)), tmp_path / "out")
+
+    done = subprocess.run(["bash", "-c", the_line(exported, "torchrun")], capture_output=True, text=True)
+
+    assert done.returncode != 0
+    assert "AUTH: parameter" in done.stderr
+
+
+def test_every_exported_file_is_its_users_alone(tmp_path: Path) -> None:
+    exported = export(stored(tmp_path), tmp_path / "out")
+
+    assert {path.stat().st_mode & 0o777 for path in exported.files} == {0o600}
 
 
 def test_a_job_starts_what_the_command_line_starts(tmp_path: Path) -> None:

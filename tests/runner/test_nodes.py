@@ -8,7 +8,7 @@ import pytest
 
 from nbdist import options, runner
 from nbdist.errors import UsageMistake
-from nbdist.runner.nodes import LINK_KEY, Nodes, find_nodes, link_key
+from nbdist.runner.nodes import LINK_KEY, Nodes, find_nodes, link_keys, new_token, words_of_node_1
 
 HERE = {"127.0.0.1", "10.0.0.2", "192.168.7.5"}
 NAMES = {"node0": "10.0.0.1", "node1": "10.0.0.2"}
@@ -63,11 +63,58 @@ def test_a_machine_that_cannot_find_its_place_says_what_to_type(line: str, said:
     assert said in str(raised.value)
 
 
-def test_the_key_is_that_of_the_token_or_else_of_the_program() -> None:
-    token = {"NBDIST_TOKEN": "s"}
+def test_machines_with_one_home_directory_have_one_key_for_one_program(tmp_path: Path) -> None:
+    home, other = ({"XDG_CONFIG_HOME": str(tmp_path / name)} for name in ("home", "other"))
 
-    assert link_key({}, "a") != link_key({}, "b")
-    assert link_key(token, "a") == link_key(token, "b") != link_key({"NBDIST_TOKEN": "t"}, "a")
+    assert link_keys(home, "a") == link_keys(home, "a") != link_keys(home, "b")
+    assert link_keys(home, "a") != link_keys(other, "a")
+    assert (tmp_path / "home/nbdist/machines.key").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_token_is_the_only_key_whatever_the_program(tmp_path: Path) -> None:
+    token = {"NBDIST_TOKEN": "s", "XDG_CONFIG_HOME": str(tmp_path)}
+
+    assert link_keys(token, "a") == link_keys(token, "b") != link_keys(token | {"NBDIST_TOKEN": "t"}, "a")
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_token_that_node_0_makes_is_the_key_of_who_types_it(tmp_path: Path) -> None:
+    token = new_token()
+    home, other = ({"XDG_CONFIG_HOME": str(tmp_path / name)} for name in ("home", "other"))
+
+    accepted = link_keys(home, "a", token)
+
+    assert set(link_keys(home, "a")) < set(accepted)
+    assert set(link_keys(other | {"NBDIST_TOKEN": token}, "b")) < set(accepted)
+    assert len(token) == 19
+    assert token != new_token()
+
+
+def test_a_key_that_the_disk_has_cut_off_is_none(tmp_path: Path) -> None:
+    environ = {"XDG_CONFIG_HOME": str(tmp_path)}
+    (tmp_path / "nbdist").mkdir()
+    (tmp_path / "nbdist/machines.key").touch()
+
+    assert len(link_keys(environ, "a", "token")) == 1
+    with pytest.raises(UsageMistake, match="NBDIST_TOKEN=…  that node 0 has printed"):
+        link_keys(environ, "a")
+
+
+@pytest.mark.parametrize(
+    ("line", "there"),
+    [
+        ("--nodes 2 --node-rank 0 --master m -n 2", "--nodes 2 --node-rank 1 --master m -n 2"),
+        (
+            "torchrun --nnodes=2 --node_rank=0 --nproc_per_node=1",
+            "torchrun --nnodes=2 --node_rank=1 --nproc_per_node=1",
+        ),
+        ("--nnodes 2 --rank 0 -n 1", "--nnodes 2 --rank 1 -n 1"),
+        ("--ips 10.0.0.1,10.0.0.2 -n 1", "--ips 10.0.0.1,10.0.0.2 -n 1"),
+    ],
+    ids=["its own words", "torchrun's", "paddle's", "none"],
+)
+def test_the_command_line_for_node_1_has_its_number(line: str, there: str) -> None:
+    assert words_of_node_1(line.split()) == there.split()
 
 
 def test_every_machine_knows_all_ranks_and_the_key_is_in_no_file(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -88,3 +90,14 @@ def test_a_directory_for_logs_is_taken_from_where_the_ranks_run(tmp_path: Path) 
     (tmp_path / "below").mkdir()
 
     assert plan("-n 1 --log-dir logs --cwd below", tmp_path).spec.log_dir == str(tmp_path / "below/logs")
+
+
+def test_nothing_of_a_run_gets_the_number_of_a_closed_stdin() -> None:
+    program = (
+        "import os; os.close(0); from nbdist.runner.planning import check_files; check_files(2); "
+        "print(os.open(os.devnull, os.O_RDONLY) > 2)"
+    )
+
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert said.stdout == "True\n"

@@ -17,8 +17,8 @@ from nbdist.launch.jobs.last_words import last_line
 from nbdist.launch.jobs.merging import NodeJournals
 from nbdist.launch.jobs.node_requests import NodeRequests
 from nbdist.launch.jobs.silence import Silence
-from nbdist.launch.machines.calling import call
-from nbdist.launch.machines.reception import Reception
+from nbdist.launch.machines.client import call
+from nbdist.launch.machines.listener import Reception
 from nbdist.model import Device, RankSpec, Run, RunSpec, RunState
 from nbdist.runner.held import mismatch
 from nbdist.schedulers.engine import Phase

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.launch.machines.lines import SILENCE
+from nbdist.launch.machines.connections import SILENCE
 from nbdist.model import NodesAwaited, RunState
 from nbdist.store.journal import read_events
 from tests.schedulers.cluster import NoSlurm

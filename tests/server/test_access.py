@@ -208,7 +208,9 @@ async def test_a_link_in_the_place_of_a_run_leads_nowhere(ask: Callable[..., Any
     link.symlink_to(run.directory.path)
 
     assert (await ask(f"api/runs/{link.name}")).code == 404
-    assert len(json.loads((await ask("api/runs")).body)["runs"]) == 1
+    rows = {row["run_id"]: row for row in json.loads((await ask("api/runs")).body)["runs"]}
+    assert rows[link.name]["headline"] == "not read: it is a link, or no directory"
+    assert rows[link.name]["state"] == "lost"
 
 
 async def test_a_run_of_another_user_is_refused(ask: Callable[..., Any], home: Any) -> None:
@@ -220,7 +222,8 @@ async def test_a_run_of_another_user_is_refused(ask: Callable[..., Any], home: A
     answers = [await ask(path, method) for method, path in VERBS if f"api/runs/{RUN_ID}" in path]
 
     assert {answer.code for answer in answers} == {404}
-    assert json.loads((await ask("api/runs")).body)["runs"] == []
+    (row,) = json.loads((await ask("api/runs")).body)["runs"]
+    assert (row["state"], row["headline"]) == ("lost", "not read: it belongs to user nobody, not to you")
 
 
 async def test_a_log_that_is_a_link_is_not_followed(
@@ -234,3 +237,53 @@ async def test_a_log_that_is_a_link_is_not_followed(
     answer = await ask(f"api/runs/{RUN_ID}/ranks/0/log")
 
     assert b"secret" not in answer.body
+
+
+async def test_a_home_of_another_user_is_refused_whatever_is_asked(
+    ask: Callable[..., Any], open_page: Callable[..., Any], home: Any
+) -> None:
+    if os.geteuid():
+        pytest.skip("only root can give a directory to another user")
+    run = WrittenRun(home).happened(*STARTED)
+    os.chown(home, 12_345, 12_345)
+
+    answers = {path: await ask(path, method, **more) for method, path, more in ABOUT_RUNS}
+    page = await open_page()
+    await page.say("runs")
+    told = await page.hear()
+    await page.say("watch", run_id=RUN_ID, **{"from": "tail"})
+
+    assert {answer.code for answer in answers.values()} == {403}
+    said = json.loads(answers["api/runs"].body)["message"]
+    assert said.startswith(f"{home} belongs to user 12345, not to you: look as that user:")
+    assert told["kind"] == "problem"
+    assert "belongs to user 12345" in told["message"]
+    assert "belongs to user 12345" in (await page.hear())["message"]
+    assert not list(run.directory.control.iterdir())
+    assert not (home / "board").exists()
+
+
+ABOUT_RUNS = [
+    ("GET", "api/runs", {}),
+    ("GET", f"api/runs/{RUN_ID}", {}),
+    ("DELETE", f"api/runs/{RUN_ID}", {}),
+    ("POST", f"api/runs/{RUN_ID}/stop", {}),
+    ("POST", f"api/runs/{RUN_ID}/stacks", {}),
+    ("POST", f"api/runs/{RUN_ID}/ranks/0/interrupt", {}),
+    ("GET", f"api/runs/{RUN_ID}/ranks/0/log", {}),
+    ("POST", "api/board", {"body": {"run_ids": [RUN_ID]}}),
+    ("GET", f"visualdl/{RUN_ID}/", {}),
+]
+
+
+LONG = "20261120-141503-" + 20_000 * "a" + "-k3f9"
+
+
+@pytest.mark.parametrize("run_id", [LONG, "%00", RUN_ID + "%00", "%2e%2e", "a%2fb", RUN_ID + "%0a"])
+async def test_what_is_no_run_id_is_not_found(ask: Callable[..., Any], home: Any, run_id: str) -> None:
+    WrittenRun(home)
+
+    for method, path, _ in ABOUT_RUNS[1:7]:
+        assert (await ask(path.replace(RUN_ID, run_id), method)).code == 404
+    assert (await ask("api/board", "POST", body={"run_ids": [run_id]})).code == 400
+    assert (await ask("api/runs", params={"before": run_id})).code == 400

@@ -80,9 +80,9 @@ class FakeBoard:
 
 
 @pytest.fixture
-def play(jp_web_app: Any, home: Path) -> Callable[[Any], None]:
-    def play(find_board: Any) -> None:
-        backend = Backend(home, "/a%40b/nbdist/visualdl", find_board=find_board)
+def play(jp_web_app: Any, home: Path) -> Callable[..., None]:
+    def play(find_board: Any, **more: Any) -> None:
+        backend = Backend(home, "/a%40b/nbdist/visualdl", find_board=find_board, **more)
         jp_web_app.settings["nbdist"] = lambda: backend
 
     return play
@@ -145,6 +145,24 @@ async def test_what_is_no_answer_is_an_error(ask: Ask, play: Any, answer: bytes,
     async with FakeBoard(answer).serving() as board:
         play(board.route)
         assert (await ask("visualdl/run/scalar")).code == code
+
+
+async def test_a_board_that_is_busy_is_asked_again_by_the_page(ask: Ask, play: Any) -> None:
+    async def never(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    board = FakeBoard(b"")
+    server = await asyncio.start_server(never, "127.0.0.1", 0)
+    board.port = server.sockets[0].getsockname()[1]
+    play(board.route, board_patience=0.1)
+
+    got = await ask("visualdl/run/scalar")
+
+    server.close()
+    assert (got.code, got.headers["Retry-After"]) == (503, "3")
+    assert b"still reading" in got.body
+    assert b'http-equiv="refresh"' in got.body
 
 
 async def test_where_visualdl_does_not_start_the_page_says_why(ask: Ask, play: Any, home: Path) -> None:

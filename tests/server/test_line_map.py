@@ -15,6 +15,12 @@ LOGS = {
     "a line longer than a block": b"a\n" + b"y" * (2 * BLOCK + 77) + b"\nb\nc\n" + b"z\n" * 100_000,
     "no newline at the end": b"one\ntwo\nthree",
     "characters of several bytes": "训练 ✓\n".encode() * 50_000,
+    "nested bars among lines": b"".join(
+        b"line %d\n" % number * 50 + b"\router" + b"\n\rinner\x1b[A" * 40 + b"\router\n\rafter\nand\n"
+        for number in range(60)
+    )
+    + b"line\n" * 100_000,
+    "a nested bar that goes on": b"line\n" * 50 + b"\router" + b"\n\rinner\x1b[A" * 3_000,
     "nothing": b"",
 }
 

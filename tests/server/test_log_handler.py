@@ -41,6 +41,24 @@ async def test_a_part_is_its_bytes(ask: Ask, run: WrittenRun, asked: str, low: i
     assert answer.body == TEXT[low:high]
 
 
+async def test_of_a_log_that_was_too_long_what_is_kept_comes_and_nothing_else(ask: Ask, home: Path) -> None:
+    lines = b"".join(b"line %06d\n" % number for number in range(500_000))
+    run = WrittenRun(home).happened(*STARTED).printed(0, lines).shortened(0, 1_000_000)
+
+    answer = await ask(LOG)
+    end = await ask(LOG, headers={"Range": "bytes=-12"})
+
+    assert len(answer.body) == int(answer.headers["Content-Length"]) < 1_100_000
+    assert b"\0" not in answer.body
+    assert answer.body.startswith(b"line 000000\n")
+    assert answer.body.endswith(end.body)
+    assert end.body == b"line 499999\n"
+    assert answer.body.count(b"[nbdist: 5.2 MB of output left out here: NBDIST_LOG_GB=0.001]") == 1
+    # as more is left out it becomes another text
+    run.printed(0, lines).shortened(0, 1_000_000)
+    assert (await ask(LOG)).headers["Etag"] != answer.headers["Etag"]
+
+
 async def test_several_parts_come_as_one_answer(ask: Ask, run: WrittenRun) -> None:
     answer = await ask(LOG, headers={"Range": "bytes=0-4,10-19,-3"})
 

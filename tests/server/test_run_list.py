@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from nbdist.model import ProcessId, RunState
+from nbdist.server.detail import detail_of
 from nbdist.server.run_list import RunList
 from nbdist.store import RunStore
 from tests.fakes.directories import WrittenRun
@@ -103,12 +104,15 @@ def test_a_run_that_was_lost_is_found_out(home: Path, runs: RunList) -> None:
     assert (page.rows[0].state, page.live) == ("lost", 0)
 
 
-def test_what_cannot_be_read_is_left_out(home: Path, runs: RunList) -> None:
+def test_a_run_that_cannot_be_read_is_a_row_that_says_so(home: Path, runs: RunList) -> None:
     written(home, 0).happened(*ENDED)
     written(home, 1).directory.spec.write_text("{")
     (RunStore(home).runs / "not-a-run").mkdir()
 
-    assert ids(runs.page(limit=5)) == [run_id(0)]
+    page = runs.page(limit=5)
+
+    assert ids(page) == [run_id(1), run_id(0)]
+    assert (page.rows[0].state, page.rows[0].headline) == ("lost", "cannot be read: spec.json is damaged")
 
 
 def test_a_row_says_how_the_run_stands(home: Path, runs: RunList) -> None:
@@ -172,3 +176,14 @@ async def test_a_page_of_the_list_over_http(ask: Ask, home: Path) -> None:
 
     assert [row["run_id"] for row in (*first["runs"], *second["runs"])] == [run_id(n) for n in (2, 1, 0)]
     assert wrong == [400] * 4
+
+
+def test_what_is_asked_for_is_told_to_a_page_without_secrets(home: Path) -> None:
+    run = written(home, 0, args=("--api-key", "hush", "--lr", "1"), environment={"DB_PASS": "hush"})
+
+    detail = detail_of(run.directory, CREATED)
+
+    assert detail is not None
+    assert detail["spec"]["args"] == ("--api-key", "•••", "--lr", "1")
+    assert detail["spec"]["environment"] == {"DB_PASS": "•••"}
+    assert "hush" in run.directory.spec.read_text()

@@ -41,6 +41,8 @@ def cut_at_random(data: bytes, source: random.Random) -> Iterator[bytes]:
         pytest.param(b"half \xe6\x8d", ["half \ufffd"], id="a character that the log's end cuts"),
         pytest.param(b"\xff\xfe\x00binary\n", ["\ufffd\ufffd\x00binary"], id="what is no text"),
         pytest.param("a\u2028b\x0cc\x85d\n".encode(), ["a\u2028b\x0cc\x85d"], id="only \\n ends a line"),
+        pytest.param(b"\r 50%\r100%\r    \r", ["100%"], id="progress that is taken away at the end"),
+        pytest.param(b"\r100%\r    \rdone\n", ["done"], id="progress that gives way to text"),
         pytest.param(b"\x1b[31mred\x1b[0m\n", ["\x1b[31mred\x1b[0m"], id="colours are kept"),
     ],
 )
@@ -169,3 +171,70 @@ def test_a_closed_log_gives_its_last_line_once() -> None:
 
     assert lines.close() == ["the end"]
     assert lines.close() == []
+
+
+def frames_of_tqdm(inner: int) -> bytes:
+    """A bar over two epochs, and below it one over ``inner`` steps for each, which is taken away."""
+    frames = b""
+    for epoch in (0, 1):
+        frames += b"\repochs: %d/2" % epoch
+        frames += b"".join(b"\n\rstep %d/%d\x1b[A" % (step, inner) for step in range(inner + 1))
+        frames += b"\n\r          \r\x1b[A"
+    return frames + b"\repochs: 2/2\n"
+
+
+UP = b"\r\x1b[2K\x1b[1A\x1b[2K"
+RICH = (
+    b"\x1b[?25l\r\x1b[2Kepochs 0\r\x1b[2Kepochs 0\nsteps 0" + UP + b"epochs 0\nsteps 1" + UP + b"a word\n"
+    b"epochs 1\nsteps 1" + UP + b"epochs 2\n\x1b[?25h"
+)
+
+
+@pytest.mark.parametrize(
+    ("output", "lines"),
+    [
+        pytest.param(frames_of_tqdm(5), ["epochs: 2/2"], id="nested bars of tqdm"),
+        pytest.param(
+            frames_of_tqdm(5) + b"done\nand over\n", ["epochs: 2/2", "done", "and over"], id="and text"
+        ),
+        pytest.param(b"before\n" + RICH + b"done\n", ["before", "a word", "epochs 2", "done"], id="rich"),
+        pytest.param(b"a\nb\n\x1b[2A\x1b[Jc\n", ["c"], id="all below is erased"),
+        pytest.param(b"a\nb\n\x1b[1FB\x1b[1Ec\n", ["a", "B", "c"], id="to the start of a line"),
+        pytest.param(b"\x1b[3Aone\n\x1b[2B\ntwo\n", ["one", "two"], id="further than there are rows"),
+        pytest.param(b"one\ntwo\x1b[", ["one", "two\x1b["], id="half a sequence at the end"),
+        pytest.param(b"\x1b[?25h\x1b[2J\x1b[Bone\n", ["\x1b[?25h\x1b[2J\x1b[Bone"], id="no row moves"),
+    ],
+)
+def test_rows_that_are_drawn_again_are_lines_once(output: bytes, lines: list[str]) -> None:
+    assert lines_of([output]) == lines
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 60])
+@pytest.mark.parametrize(
+    "output", [frames_of_tqdm(300) + b"done\n", RICH * 40 + b"done\n"], ids=["tqdm", "rich"]
+)
+def test_where_a_read_ends_costs_one_line_of_a_moving_block_at_most(output: bytes, size: int) -> None:
+    whole = lines_of([output])
+
+    cut = lines_of(output[at : at + size] for at in range(0, len(output), size))
+
+    assert cut[-len(whole) :] == whole
+    assert len(cut) <= len(whole) + 1
+
+
+def test_rows_that_move_are_shown_together() -> None:
+    lines = LogLines()
+
+    done = lines.feed(b"\repochs: 0/2\n\rstep 1/5\x1b[A\n\rstep 2/5\x1b[A")
+
+    assert done == []
+    assert lines.partial == "epochs: 0/2\nstep 2/5"
+
+
+def test_a_program_that_moves_up_without_end_takes_little_memory() -> None:
+    lines = LogLines()
+
+    done = [line for at in range(2000) for line in lines.feed(b"\x1b[999999999Aline %d\n\n\n" % at)]
+
+    assert lines.partial.count("\n") <= 64
+    assert len(done) == 2000 - lines.partial.count("line")

@@ -20,6 +20,8 @@ import torch
 import torch.distributed as dist
 from torch.utils.data import DataLoader, Dataset
 
+OF_A_RUN = ("NBDIST_R", "PADDLE", "TORCHELASTIC_RUN_ID", "JAX_COORDINATOR")
+
 
 class Squares(Dataset):
     def __len__(self):
@@ -80,7 +82,7 @@ def main():
         "environment": {
             key: value
             for key, value in sorted(os.environ.items())
-            if "PORT" not in key and not key.startswith("NBDIST_R") and not key.startswith("PADDLE")
+            if "PORT" not in key and not key.startswith(OF_A_RUN)
         },
         "signals": {
             n.name: str(signal.getsignal(n)) for n in sorted(signal.valid_signals()) if hasattr(n, "name")

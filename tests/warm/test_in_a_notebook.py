@@ -68,6 +68,22 @@ def test_after_the_first_run_the_next_one_finds_its_ranks_ready(kernel: Kernel) 
     assert "no ranks wait" in kernel.run("%dist_warm").stdout
 
 
-@pytest.mark.parametrize("line", ["many", "0", "2 --framework jax"])
+def test_every_process_that_the_kernel_has_started_is_waited_for(kernel: Kernel) -> None:
+    def children() -> list[int]:
+        """Zombies, too."""
+        rows = processes.process_table()
+        return [row.process.pid for row in rows if row.parent == kernel.manager.provisioner.pid]
+
+    for page in ({}, {"cellId": "a1"}, {"cellId": "a1"}):
+        assert kernel.run("%%distributed -n 2\npass", metadata=page).status == "ok"
+    kernel.run("%dist_warm 2 --framework torch")
+    assert len(children()) >= 1
+
+    kernel.run("%dist_warm off")
+
+    until(lambda: not children())
+
+
+@pytest.mark.parametrize("line", ["many", "0", "2 --framework mxnet"])
 def test_a_mistake_is_answered_with_how_it_is_written(kernel: Kernel, line: str) -> None:
     assert "%dist_warm [N|auto|off]" in kernel.run(f"%dist_warm {line}").stderr

@@ -144,7 +144,7 @@ def test_what_cannot_be_imported_is_not_tried_after_every_run(make_plan) -> None
     ("change", "reason"),
     [
         pytest.param("gpu", "GPU", id="a GPU"),
-        pytest.param("none", "neither torch nor paddle", id="no framework"),
+        pytest.param("none", "neither torch nor paddle nor jax", id="no framework"),
     ],
 )
 def test_what_starts_cold_says_so_where_warm_was_asked_for(make_plan, change: str, reason: str) -> None:

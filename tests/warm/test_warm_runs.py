@@ -161,7 +161,8 @@ def test_a_retry_gets_new_processes(make_plan, stand_by, run_on) -> None:
     assert not waited & {rank.process.pid for rank in handle.run.ranks}
 
 
-def test_a_kernel_that_is_killed_leaves_no_ranks_that_wait(home: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("stopped", [False, True], ids=["awake", "stopped"])
+def test_a_kernel_that_is_killed_leaves_no_ranks_that_wait(home: Path, stopped: bool) -> None:
     program = """
 import os, sys
 from nbdist import options, runner
@@ -184,6 +185,9 @@ sys.stdin.read()
     pid, ready = owner.stdout.readline().split()
     there = [processes.identify(int(pid)), *processes.descendants(int(pid))]
     assert (ready, len(there)) == ("True", 4)
+    if stopped:
+        os.killpg(int(pid), signal.SIGSTOP)
+        until(lambda: processes.activity(int(pid)).state == "T")
 
     owner.kill()
     owner.wait()
@@ -220,6 +224,23 @@ def test_a_warm_run_whose_supervisor_is_killed_leaves_nothing(make_plan, stand_b
 
     assert handle.wait(20) == "lost"
     until(lambda: not left_of(handle, known))
+
+
+def test_a_warm_run_whose_supervisor_and_keeper_are_stopped_ends_when_it_is_told_to(
+    make_plan, stand_by, run_on
+) -> None:
+    plan = make_plan("-n 2", f"{FAMILY}\ntime.sleep(600)")
+    standby = stand_by(plan)
+    handle = run_on(standby, plan)
+    until_ready(handle)
+    known, keeper = family_of(handle), standby.submitted.process.pid
+    os.killpg(keeper, signal.SIGSTOP)
+    until(lambda: processes.activity(keeper).state == "T")
+
+    runner.request_stop_of(handle, "enough")
+
+    assert (handle.wait(15), handle.run.reason) == ("cancelled", "enough")
+    assert left_of(handle, known) == []
 
 
 def test_a_warm_run_that_lost_everybody_is_mended(make_plan, stand_by, run_on) -> None:

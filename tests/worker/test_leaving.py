@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes.util
 import subprocess
 import sys
+
+import pytest
 
 PROGRAM = """
 import weakref
@@ -43,3 +46,39 @@ def test_code_and_operators_stay_and_nothing_else() -> None:
         "taken out: an operator of the program",
         "taken out: something else",
     ]
+
+
+STREAMS = """
+import ctypes, os
+streams, libc = ctypes.CDLL("libstdc++.so.6"), ctypes.CDLL(None)
+from nbdist.worker.leaving import leave_directly
+
+def make():
+    # as the initialiser of a library that includes <iostream>
+    made = ctypes.create_string_buffer(1)
+    streams["_ZNSt8ios_base4InitC1Ev"](made)
+    libc["__cxa_atexit"](streams["_ZNSt8ios_base4InitD1Ev"], made, None)
+
+def write():
+    streams["_ZNSt8ios_base15sync_with_stdioEb"](False)
+    cout = ctypes.byref(ctypes.c_char.in_dll(streams, "_ZSt4cout"))
+    streams["_ZNSo5writeEPKcl"](cout, b"of C++", ctypes.c_long(6))
+    os.write(1, b"end ")
+"""
+
+
+@pytest.mark.skipif(ctypes.util.find_library("stdc++") is None, reason="there is no libstdc++ here")
+@pytest.mark.parametrize(
+    ("steps", "output"),
+    [
+        pytest.param("make(); leave_directly(); write()", "end of C++", id="there before"),
+        pytest.param("leave_directly(); make(); write()", "end of C++", id="made later"),
+        pytest.param("leave_directly(); print('end ', end='')", "end ", id="never made"),
+    ],
+)
+def test_a_rank_leaves_with_what_is_in_the_streams_of_cplusplus(steps: str, output: str) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", f"{STREAMS}\n{steps}"], capture_output=True, text=True, check=False
+    )
+
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, output, "")

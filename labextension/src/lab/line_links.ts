@@ -8,7 +8,7 @@ export function linkedLine(clicked: Element): number | null {
   if (link) {
     return Number(link.dataset['cellLine']);
   }
-  const code = clicked.closest('.nbdist-summary .n-at');
+  const code = clicked.closest('.nbdist-summary :not(.n-other) > .n-at');
   if (code) {
     return numberIn(/^\W*(\d+)/.exec(code.textContent ?? ''));
   }

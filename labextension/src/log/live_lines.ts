@@ -1,4 +1,4 @@
-/** The lines that still grow, at the foot of the log: one for each rank that has one. */
+/** The lines that still change, at the foot of the log: of most ranks one, of nested bars several. */
 import { plain } from './line_text';
 import { appendText, element, type Drawing } from './row_nodes';
 import type { RunLog } from './run_log';
@@ -7,7 +7,12 @@ import type { RunLog } from './run_log';
 export function drawLiveLines(into: HTMLElement, log: RunLog, only: number | null, drawing: Drawing): void {
   const lines = log.ranks
     .filter(rank => only === null || only === rank)
-    .map(rank => ({ rank, text: log.rank(rank).partial }))
+    .flatMap(rank =>
+      log
+        .rank(rank)
+        .partial.split('\n')
+        .map(text => ({ rank, text })),
+    )
     .filter(({ text }) => text)
     .map(({ rank, text }) => liveLine(rank, text, drawing));
   into.hidden = !lines.length;

@@ -9,9 +9,11 @@ interface CodeProps {
   line: number | null;
   /** how many lines around it; all when left out */
   around?: number;
+  /** the number of the source's first line, where it is a part of a file */
+  first?: number;
 }
 
-export function Code({ source, line, around }: CodeProps): ReactElement {
+export function Code({ source, line, around, first = 1 }: CodeProps): ReactElement {
   const lines = useMemo(() => linesOf(source), [source]);
   const from = around === undefined || line === null ? 0 : Math.max(0, line - 1 - around);
   const until = around === undefined || line === null ? lines.length : line + around;
@@ -20,9 +22,9 @@ export function Code({ source, line, around }: CodeProps): ReactElement {
       {lines.slice(from, until).map((pieces, index) => (
         <CodeLine
           key={from + index}
-          number={from + index + 1}
+          number={from + index + first}
           pieces={pieces}
-          marked={from + index + 1 === line}
+          marked={from + index + first === line}
         />
       ))}
     </div>

@@ -20,7 +20,7 @@ export const Failure = memo(function Failure({
   onCellLine,
   onOpen,
 }: FailureProps): ReactElement {
-  const { rank, line, message } = failure;
+  const { rank, line, message, file, fileLine, source } = failure;
   const kind = kindOf(failure.headline);
   return (
     <div className="nbdist-failure" role="alert">
@@ -30,10 +30,11 @@ export const Failure = memo(function Failure({
           {words.failureTitle(rank)}
           {kind && ' · '}
           {kind && <code>{kind}</code>}
-          {line !== null && ` ${words.atLine(line)}`}
+          {fileLine !== null ? ` ${words.atLine(fileLine, file)}` : line !== null && ` ${words.atLine(line)}`}
         </b>
       </div>
-      {cell !== null && line !== null && <Code source={cell} line={line} around={2} />}
+      {source && fileLine !== null && <Code source={source} line={fileLine} first={fileLine} />}
+      {!source && cell !== null && line !== null && <Code source={cell} line={line} around={2} />}
       {message && <p className="nbdist-error-line">{message}</p>}
       <div className="nbdist-row">
         {line !== null && (

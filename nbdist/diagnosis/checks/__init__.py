@@ -6,7 +6,10 @@ names, modules and calls that are not there. Whatever depends on ranks and devic
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+import os
+import traceback
+from collections.abc import Callable, Iterable, Sequence
 
 from nbdist.diagnosis.checks.environment import assignments, check_environment
 from nbdist.diagnosis.checks.finding import Finding, Rule, where
@@ -37,19 +40,54 @@ __all__ = [
 _SAID_ELSEWHERE = frozenset({"apex", "torch", "paddle", "nbdist"})
 
 
+_BROKEN = Rule(
+    name="check-broken",
+    what="nbdist's own check of {check} failed ({error}): the program starts without it",
+    instead="please report this line",
+    what_zh="nbdist 自己的检查（{check}）出错（{error}）：程序照常启动，未做这项检查",
+    instead_zh="请报告这一行",
+)
+
+_log = logging.getLogger(__name__)
+
+
 def check(source: str, situation: Situation, path: Sequence[str] = ()) -> list[Finding]:
     """Everything that is found, what is certain first, then by line. ``path`` is where ranks find modules.
 
-    Raises SyntaxError or ValueError for what is no Python.
+    Raises SyntaxError, ValueError or RecursionError for what is no Python, or cannot be read as such. A
+    check that fails is a finding itself: a defect of nbdist stops no program.
     """
-    program = Program.of(source)
-    findings = [
-        *check_names(program, situation, path),
-        *check_removed(program, situation),
-        *missing_modules(program, situation, _SAID_ELSEWHERE),
-        *check_environment(program, situation),
-        *check_placement(program, situation),
-        *check_training(program, situation),
-        *check_machine(program, situation),
-    ]
+    try:
+        program = Program.of(source)
+    except (SyntaxError, ValueError, RecursionError):
+        raise
+    except Exception as error:  # noqa: BLE001 - as below
+        return [_broken("the whole program", error)]
+    checks: dict[str, Callable[[], Iterable[Finding]]] = {
+        "names": lambda: check_names(program, situation, path),
+        "removed names": lambda: check_removed(program, situation),
+        "modules": lambda: missing_modules(program, situation, _SAID_ELSEWHERE),
+        "the environment": lambda: check_environment(program, situation),
+        "devices and ranks": lambda: check_placement(program, situation),
+        "the training loop": lambda: check_training(program, situation),
+        "the machine": lambda: check_machine(program, situation),
+    }
+    findings = [found for name, look in checks.items() for found in guarded(name, look)]
     return sorted(findings, key=lambda found: (not found.certain, found.line or 0))
+
+
+def guarded(name: str, look: Callable[[], Iterable[Finding]]) -> list[Finding]:
+    """What a check finds; where it fails, that it did, with its traceback in the log."""
+    try:
+        return list(look())
+    except RecursionError:
+        return []  # a program nested this deeply is left unchecked, as one that cannot be parsed
+    except Exception as error:  # noqa: BLE001 - whatever a check of ours does, the user's run starts
+        return [_broken(name, error)]
+
+
+def _broken(name: str, error: Exception) -> Finding:
+    _log.info("the check of %s failed", name, exc_info=error)
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    place = f"{type(error).__name__} in {os.path.basename(last.filename)}:{last.lineno}"
+    return Finding(rule=_BROKEN, values={"check": name, "error": place})

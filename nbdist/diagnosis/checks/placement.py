@@ -39,6 +39,10 @@ _OWN_CHOICE = (
     "Accelerator",
     "FLAGS_selected_gpus",
 )
+_NOTEBOOK_LAUNCHERS = frozenset({"notebook_launcher", "debug_launcher"})
+_NOTEBOOK_STRATEGIES = frozenset(
+    {"ddp_notebook", "ddp_fork", "ddp_spawn", "ddp_notebook_find_unused_parameters_true"}
+)
 # a program that asks which devices there are decides for itself
 _ASKS = ("is_available", "device_count", "is_compiled_with_cuda", "get_device", "current_accelerator")
 
@@ -47,6 +51,7 @@ def check_placement(program: Program, situation: Situation) -> list[Finding]:
     findings = [
         *_groups(program, situation),
         *_spawns(program, situation),
+        *_launches(program, situation),
         *_local_rank(program, situation),
     ]
     if not program.mentions(*_ASKS):
@@ -220,6 +225,28 @@ def _spawns(program: Program, situation: Situation) -> Iterator[Finding]:
                 call.line,
                 said=processes,
                 count=len(situation.gpus),
+            )
+
+
+def _launches(program: Program, situation: Situation) -> Iterator[Finding]:
+    """What starts ranks of its own, in each of several."""
+    if situation.world_size == 1:
+        return
+    for call in program.calls:
+        if _chosen_by_rank(call.place):
+            continue
+        what, instead = "", ""
+        if call.name.rpartition(".")[2] in _NOTEBOOK_LAUNCHERS:
+            function = call.argument("function", 0)
+            what, instead = call.name.rpartition(".")[2], program.dotted(function) if function else ""
+            instead = f"{instead or 'the function'}(*args)"
+        elif call.name == "ignite.distributed.Parallel" and call.argument("nproc_per_node") is not None:
+            what, instead = "idist.Parallel(nproc_per_node=…)", "idist.Parallel(backend=…)"
+        elif str(program.value(call.argument("strategy"))) in _NOTEBOOK_STRATEGIES:
+            what, instead = f'strategy="{program.value(call.argument("strategy"))}"', 'strategy="ddp"'
+        if what:
+            yield found(
+                "launches-in-ranks", call.line, what=what, count=situation.world_size, instead=instead
             )
 
 

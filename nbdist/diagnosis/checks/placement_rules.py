@@ -104,6 +104,13 @@ RULES = (
         instead_zh="用  -n 1  运行（此时程序就是父进程），或在每个 rank 里直接调用该函数",
     ),
     Rule(
+        name="launches-in-ranks",
+        what="starts ranks of its own with {what}, in each of {count} ranks",
+        instead="write  {instead} , or run with  -n 1",
+        what_zh="在 {count} 个 rank 里各自用 {what} 再启动一组 rank",
+        instead_zh="写  {instead}，或用  -n 1  运行",
+    ),
+    Rule(
         name="spawn-option",
         what="gives spawn an option that it does not know: {said}",
         instead="write  {near}",

@@ -100,9 +100,10 @@ class _Reader:
         self._found: list[Missing] = []
         self._waiting: list[tuple[ast.AST, list[_Scope]]] = []
         self._late_annotations = sys.version_info >= (3, 14) or any(
-            isinstance(node, ast.ImportFrom) and node.module == "__future__"
+            isinstance(node, ast.ImportFrom)
+            and node.module == "__future__"
+            and any(alias.name == "annotations" for alias in node.names)
             for node in body
-            if any(alias.name == "annotations" for alias in getattr(node, "names", ()))
         )
 
     def read(self) -> list[Missing]:

@@ -59,14 +59,19 @@ SIGNATURES = (
     ),
     Signature(
         name="cuda-no-driver",
-        pattern=(
-            r"Found no NVIDIA driver on your system"
-            r"|no CUDA-capable device is detected|No CUDA GPUs are available"
-        ),
-        cause="this rank sees no GPU: no driver, or an empty CUDA_VISIBLE_DEVICES (so it is for -n)",
-        fix="start with --gpus 0,1 instead of -n; do not set CUDA_VISIBLE_DEVICES in the cell",
-        cause_zh="本进程看不到 GPU：没有驱动，或 CUDA_VISIBLE_DEVICES 为空（用 -n 启动时就是这样）",
-        fix_zh="用 --gpus 0,1 代替 -n 启动；不要在单元里设置 CUDA_VISIBLE_DEVICES",
+        pattern=r"Found no NVIDIA driver on your system",
+        cause="this machine has no NVIDIA driver, and so no GPU that a rank could use",
+        fix="choose the device by what is there:  'cuda' if torch.cuda.is_available() else 'cpu'",
+        cause_zh="这台机器没有 NVIDIA 驱动，rank 没有可用的 GPU",
+        fix_zh="按实际情况选择设备：'cuda' if torch.cuda.is_available() else 'cpu'",
+    ),
+    Signature(
+        name="cuda-not-visible",
+        pattern=r"no CUDA-capable device is detected|No CUDA GPUs are available",
+        cause="this rank sees no GPU: CUDA_VISIBLE_DEVICES is empty, as it is for the CPU ranks of -n",
+        fix="start with --gpus 0,1 instead of -n; do not set CUDA_VISIBLE_DEVICES in the program",
+        cause_zh="本进程看不到 GPU：CUDA_VISIBLE_DEVICES 为空（用 -n 启动的 CPU rank 就是这样）",
+        fix_zh="用 --gpus 0,1 代替 -n 启动；不要在程序里设置 CUDA_VISIBLE_DEVICES",
     ),
     Signature(
         name="cuda-invalid-device",

@@ -11,10 +11,10 @@ SIGNATURES = (
         name="paddle-variable-missing",
         framework=_P,
         pattern=r"paddle\.distributed initialize error, environment variable (?P<variable>\w+) is needed",
-        cause="the environment variable {variable} is gone: the cell removes or empties what nbdist sets",
-        fix="do not touch the PADDLE_* variables in the cell; nbdist sets them for every rank",
-        cause_zh="环境变量 {variable} 不见了：单元里删除或清空了 nbdist 设好的变量",
-        fix_zh="不要在单元里改动 PADDLE_* 变量，nbdist 已为每个 rank 设好",
+        cause="the environment variable {variable} is gone: the program removes or empties what nbdist sets",
+        fix="do not touch the PADDLE_* variables in the program; nbdist sets them for every rank",
+        cause_zh="环境变量 {variable} 不见了：程序里删除或清空了 nbdist 设好的变量",
+        fix_zh="不要在程序里改动 PADDLE_* 变量，nbdist 已为每个 rank 设好",
     ),
     Signature(
         name="paddle-fluid-removed",
@@ -53,9 +53,9 @@ SIGNATURES = (
             r"PaddlePaddle is not compiled with CUDA"
             r"|\(InvalidArgument\) use wrong place|No available device found"
         ),
-        cause="the cell asks for a GPU, and this paddle is the build for CPU only",
+        cause="the program asks for a GPU, and this paddle is the build for CPU only",
         fix="drop paddle.set_device('gpu'), or install paddlepaddle-gpu",
-        cause_zh="单元要使用 GPU，但安装的是 CPU 版 paddle",
+        cause_zh="程序要使用 GPU，但安装的是 CPU 版 paddle",
         fix_zh="去掉 paddle.set_device('gpu')，或安装 paddlepaddle-gpu",
     ),
     Signature(

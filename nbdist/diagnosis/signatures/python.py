@@ -9,9 +9,9 @@ SIGNATURES = (
         name="spawn-main-attribute",
         pattern=r"Can't get attribute '(?P<name>\w+)' on <module '__(?:mp_)?main__'",
         cause="the started process does not find {name}: it is defined after or inside what starts it",
-        fix="define {name} at the top level of the cell, above the line that starts processes",
+        fix="define {name} at the top level of the program, above the line that starts processes",
         cause_zh="启动的子进程找不到 {name}：它定义在启动语句之后或内部",
-        fix_zh="把 {name} 定义在单元最外层，放在启动进程的语句之前",
+        fix_zh="把 {name} 定义在程序最外层，放在启动进程的语句之前",
     ),
     Signature(
         name="spawn-no-guard",
@@ -75,9 +75,9 @@ SIGNATURES = (
         name="syntax-error",
         pattern=r"^(?:SyntaxError|IndentationError|TabError): ",
         cause="a file that is imported is not valid Python; the last line of the traceback says where",
-        fix="mend that file; the cell itself is correct",
+        fix="mend that file; the program itself is correct",
         cause_zh="被导入的文件不是合法的 Python；回溯的最后一行指出了位置",
-        fix_zh="修正那个文件；单元本身没有问题",
+        fix_zh="修正那个文件；程序本身没有问题",
     ),
     Signature(
         name="numpy-versions",
@@ -122,19 +122,30 @@ SIGNATURES = (
     ),
     Signature(
         name="too-many-open-files",
-        pattern=r"Too many open files|received 0 items of ancdata",
-        cause="the limit on open files is reached: shared tensors of DataLoader workers each hold one",
-        fix="torch.multiprocessing.set_sharing_strategy('file_system'), or raise  ulimit -n",
-        cause_zh="打开的文件数达到上限：DataLoader 共享的每个张量都占一个",
-        fix_zh="torch.multiprocessing.set_sharing_strategy('file_system')，或调大  ulimit -n",
+        pattern=r"Too many open files|unable to open file descriptors|No file descriptors available",
+        cause="the rank has as many files, sockets and pipes open as it may have (ulimit -n)",
+        fix=(
+            "close them (with open(...) as file); or allow more:  ulimit -n 65536  before Jupyter, or"
+            "  resource.setrlimit  in the cell"
+        ),
+        cause_zh="该 rank 打开的文件、套接字和管道数达到上限（ulimit -n）",
+        fix_zh=(
+            "及时关闭（with open(...) as file）；或在启动 Jupyter 之前  ulimit -n 65536，"
+            "或在单元里用  resource.setrlimit"
+        ),
     ),
     Signature(
         name="disk-full",
-        pattern=r"\[Errno 28\]|No space left on device(?!.*torch_)|\[Errno 122\] Disk quota exceeded",
+        # the words of Python, the system, torch.save, numpy's tofile and SQLite
+        pattern=(
+            r"(?i)errno 28\]|No space left on device(?!.*torch_)|Disk quota exceeded"
+            r"|PytorchStreamWriter failed writing|inline_container\.cc:\d+\] \. unexpected pos \d+ vs"
+            r"|OSError: \d+ requested and \d+ written|database or disk is full"
+        ),
         cause="the disk (or the quota) is full",
-        fix="delete old checkpoints and runs; save to another disk",
+        fix="delete old checkpoints and runs (NBDIST_KEEP_GB=5 keeps fewer); save to another disk",
         cause_zh="磁盘（或配额）已满",
-        fix_zh="删除旧的检查点和运行；保存到其他磁盘",
+        fix_zh="删除旧的检查点和运行（NBDIST_KEEP_GB=5 可少留一些）；保存到其他磁盘",
     ),
     Signature(
         name="permission-denied",
@@ -204,14 +215,14 @@ SIGNATURES = (
         cause="the program refused its arguments (argparse)",
         fix='pass them as  %%distributed --args "--epochs 2" ; in a cell parse_args([]) takes the defaults',
         cause_zh="程序不接受给它的参数（argparse）",
-        fix_zh='用  %%distributed --args "--epochs 2"  传参；在单元里 parse_args([]) 会使用默认值',
+        fix_zh='用  %%distributed --args "--epochs 2"  传参；在程序里 parse_args([]) 会使用默认值',
     ),
     Signature(
         name="interrupted",
         pattern=r"^KeyboardInterrupt",
         cause="the rank was interrupted",
-        fix="nothing in the program is wrong: run the cell again when it should go on",
+        fix="nothing in the program is wrong: run the program again when it should go on",
         cause_zh="该 rank 被中断",
-        fix_zh="程序本身没有问题：需要时重新运行单元",
+        fix_zh="程序本身没有问题：需要时重新运行程序",
     ),
 )

@@ -6,6 +6,21 @@ from nbdist.diagnosis.signatures.signature import Role, Signature
 
 SIGNATURES = (
     Signature(
+        name="loader-open-files",
+        framework="torch",
+        pattern=(
+            r"Too many open files\. Communication with the workers is no longer possible"
+            r"|received 0 items of ancdata|torch_.*: Too many open files"
+        ),
+        cause="the limit on open files is reached: each tensor that a DataLoader worker hands over holds one",
+        fix="torch.multiprocessing.set_sharing_strategy('file_system'), or  ulimit -n 65536  before Jupyter",
+        cause_zh="打开的文件数达到上限：DataLoader 工作进程交来的每个张量都占一个",
+        fix_zh=(
+            "torch.multiprocessing.set_sharing_strategy('file_system')，"
+            "或在启动 Jupyter 之前  ulimit -n 65536"
+        ),
+    ),
+    Signature(
         name="loader-worker-shm",
         pattern=(
             r"DataLoader worker \(pid \d+\) is killed by signal: Bus error"
@@ -59,11 +74,11 @@ SIGNATURES = (
             "a started process is sent a lambda, a local function or an open resource; it cannot be pickled"
         ),
         fix=(
-            "define functions and classes at the top level of the cell; open files and connections in "
+            "define functions and classes at the top level of the program; open files and connections in "
             "the worker"
         ),
         cause_zh="要传给子进程的是 lambda、局部函数或打开的资源，无法 pickle",
-        fix_zh="把函数和类定义在单元的最外层；文件和连接在工作进程里打开",
+        fix_zh="把函数和类定义在程序的最外层；文件和连接在工作进程里打开",
     ),
     Signature(
         name="iterable-dataset-sampler",

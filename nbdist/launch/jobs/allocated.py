@@ -11,8 +11,8 @@ import secrets
 from collections.abc import Mapping
 
 from nbdist.errors import LaunchError
-from nbdist.launch.machines.calling import call
-from nbdist.launch.machines.link import Message
+from nbdist.launch.machines.client import call
+from nbdist.launch.machines.messages import Message
 from nbdist.model import RunSpec, RunState
 from nbdist.schedulers.engine import JobStatus, Phase
 from nbdist.schedulers.slurm import Slurm, scrubbed
@@ -33,7 +33,7 @@ class Allocated:
 
     def submit(self, directory: RunDirectory, spec: RunSpec, environment: Mapping[str, str]) -> str:
         """Begin at once. Raises LaunchError, with nothing begun."""
-        from nbdist.launch.machines.together import LINK_KEY  # most runs are elsewhere
+        from nbdist.launch.machines.coordinator import LINK_KEY  # most runs are elsewhere
 
         gpus = any(rank.device.kind == "gpu" for rank in spec.ranks)
         order = {

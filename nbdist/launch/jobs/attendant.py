@@ -24,14 +24,14 @@ if __name__ == "__main__" and not __package__:
 from nbdist import processes
 from nbdist.launch.jobs import node
 from nbdist.launch.lifetime import become_subreaper, die_with_parent, end_descendants
-from nbdist.launch.machines.link import Message
-from nbdist.launch.machines.reception import Reception
-from nbdist.launch.machines.together import LINK_KEY
+from nbdist.launch.machines.coordinator import LINK_KEY
+from nbdist.launch.machines.listener import Reception
+from nbdist.launch.machines.messages import Message
 from nbdist.launch.wakeup import Wakeup
 from nbdist.model import ProcessId
 from nbdist.schedulers.slurm_places import address_of, free_ports, hosts_of, own_address
 from nbdist.store.allocations import AllocationDirectory, NodePlace
-from nbdist.store.paths import RunDirectory
+from nbdist.store.paths import RunDirectory, check_private
 from nbdist.store.pulse import Pulse
 
 _TICK = 1.0
@@ -272,6 +272,7 @@ def _job() -> int:
 
 def main(arguments: Sequence[str]) -> int:
     directory = AllocationDirectory(Path(arguments[0]))
+    check_private(directory.path)
     hosts = hosts_of(os.environ["SLURM_JOB_NODELIST"])
     return Attendant(directory, int(os.environ["SLURM_NODEID"]), hosts).serve()
 

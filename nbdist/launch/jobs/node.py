@@ -22,6 +22,7 @@ from nbdist.launch.lifetime import Lifeline
 from nbdist.launch.supervisor import Supervisor
 from nbdist.model import RunSpec
 from nbdist.store.paths import NodeDirectory, RunDirectory, make_private, open_to_append, write_private
+from nbdist.store.run_store import read_spec
 
 _OWNER = "the engine's process on this node"
 
@@ -33,7 +34,7 @@ def main(arguments: Sequence[str]) -> int:
     """Exits 0 when it has recorded how the run ended here, however that was."""
     path, life, attempts, *rest = arguments
     run = RunDirectory(Path(path))
-    spec = RunSpec.from_dict(json.loads(run.spec.read_text(encoding="utf-8")))
+    spec = read_spec(run)
     node = int(os.environ.get("NBDIST_NODE") or os.environ["SLURM_NODEID"])
     master = rest[0] if rest else ""
     directory = NodeDirectory(run.path, f"{life}-{node}")

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import json
 import os
 import selectors
 import signal
@@ -49,6 +48,7 @@ from nbdist.store.allocations import AllocationDirectory
 from nbdist.store.control import InterruptRequest, StacksRequest, StopRequest, take_requests
 from nbdist.store.custody import take_custody
 from nbdist.store.journal import Journal, read_events
+from nbdist.store.json_files import load_object
 from nbdist.store.paths import RunDirectory
 
 _TICK = 0.05
@@ -67,7 +67,7 @@ class Watch:
         self._directory = directory
         self._spec = spec
         self._lifeline = lifeline
-        about = json.loads(directory.job.read_text(encoding="utf-8"))
+        about = load_object(directory.job)
         self._job = str(about["job"])
         # in an allocation there is no queue to wait in
         self._submitted = "" if "allocation" in about else f"submitted as job {self._job}"
@@ -263,7 +263,7 @@ def watch(directory: RunDirectory, spec: RunSpec, lifeline: Lifeline) -> int:
 
 def _engine(directory: RunDirectory, spec: RunSpec) -> Engine:
     """Who placed the run: an engine, by its queue, or one of its allocations that are kept warm."""
-    about = json.loads(directory.job.read_text(encoding="utf-8"))
+    about = load_object(directory.job)
     if place := about.get("allocation"):
         return Allocated(AllocationDirectory(Path(place)), directory)
     return engine_by_name(spec.engine, spec.engine_options)

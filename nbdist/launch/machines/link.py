@@ -3,8 +3,8 @@ of the run's key.
 
 Both ends say a nonce first. From the key and the two nonces both make the key of this connection, and
 every message carries its MAC over that, the direction and the message's number: nothing can be forged,
-replayed or left out by somebody who does not have the key. Nothing is secret on it, and nothing that
-comes from it is executed.
+replayed or left out by a machine without the key. The end that was called proves nothing until
+the caller has. Nothing is secret on it, and nothing that comes from it is executed.
 """
 
 from __future__ import annotations
@@ -15,23 +15,24 @@ import hmac
 import json
 import math
 import os
+import re
 import socket
 import struct
-from typing import Any
 
 from nbdist.errors import NbdistError
+from nbdist.launch.machines.messages import Message
 
-_HELLO = b"nbdist 1 "
+_HELLO = b"nbdist 2 "
+_NONCE = re.compile(rb"[0-9a-f]{32}")
+_DENIAL = b"another key\n"
 _MOST = 65_536
 """Bytes of one message. Who sends more has no business here."""
 
 _LAST_ACK = struct.Struct("56xI")  # of struct tcp_info: tcpi_last_ack_recv
 
-Message = dict[str, Any]
-
 
 class LinkClosed(NbdistError):
-    """The other end has closed, or the network gave up on it."""
+    """The other end has closed, the network gave up on it, or it does not speak as nbdist does."""
 
 
 class WrongKey(NbdistError):
@@ -41,22 +42,24 @@ class WrongKey(NbdistError):
 class Link:
     """One connection, never waiting: what cannot be sent yet is kept, and ``flush`` sends it.
 
-    ``caller`` is the end that connected. The key is a run's own (see ``runner.nodes``).
+    ``caller`` is the end that connected, and has one key (see ``runner.nodes``); the other takes any of its.
     """
 
-    def __init__(self, connection: socket.socket, key: str, *, caller: bool) -> None:
+    def __init__(self, connection: socket.socket, *keys: str, caller: bool, address: str = "") -> None:
         connection.setblocking(False)
         with contextlib.suppress(OSError):
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket = connection
-        self._key = key.encode()
+        self._keys = [key.encode() for key in keys]
         self._caller = caller
         self._nonce = os.urandom(16).hex().encode()
+        self._sessions: list[bytes] = []  # the keys that this connection may have
         self._session: bytes | None = None
         self._received = b""
         self._waiting = _HELLO + self._nonce + b"\n"
         self._early: list[Message] = []
         self._sent_count = self._received_count = 0
+        self._address = address
 
     @property
     def pending(self) -> bool:
@@ -79,8 +82,8 @@ class Link:
     def address(self) -> str:
         """The other end's address."""
         with contextlib.suppress(OSError):
-            return str(self._socket.getpeername()[0])
-        return ""
+            self._address = self._address or str(self._socket.getpeername()[0])
+        return self._address
 
     def own_address(self) -> str:
         """This end's address, by which the other one can be reached from."""
@@ -126,44 +129,72 @@ class Link:
         if not data:
             raise LinkClosed("its nbdist ended without a word")
         *lines, self._received = (self._received + data).split(b"\n")
-        if len(self._received) > _MOST:
+        if any(len(line) > _MOST for line in (*lines, self._received)):
             raise WrongKey("what came is no message")
         return [message for line in lines if (message := self._decode(line)) is not None]
+
+    def deny(self) -> None:
+        """Say that the other end has another key: what comes without proof tells it so."""
+        self._waiting += _DENIAL
+        with contextlib.suppress(LinkClosed):
+            self.flush()
 
     def close(self) -> None:
         self._socket.close()
 
     def _decode(self, line: bytes) -> Message | None:
-        if self._session is None:
-            self._begin(line)
+        if not self._sessions:
+            self._meet(line)
             return None
         mac, _, body = line.partition(b" ")
-        if not hmac.compare_digest(mac, self._mac(not self._caller, self._received_count, body)):
+        proven = [session for session in self._sessions if self._proves(mac, session, body)]
+        if not proven:
             raise WrongKey("what came was not sent with the key of this run")
         self._received_count += 1
-        message = json.loads(body)
-        if not isinstance(message, dict):
-            raise WrongKey("what came is no message")
-        return message
+        if self._session is None:
+            self._begin(proven[0])
+        return parsed(body)
 
-    def _begin(self, line: bytes) -> None:
-        if not line.startswith(_HELLO):
-            raise WrongKey("the other end is no nbdist of this version")
+    def _proves(self, mac: bytes, session: bytes, body: bytes) -> bool:
+        return hmac.compare_digest(mac, _mac(session, not self._caller, self._received_count, body))
+
+    def _meet(self, line: bytes) -> None:
         theirs = line.removeprefix(_HELLO)
+        if not line.startswith(_HELLO) or not _NONCE.fullmatch(theirs):
+            raise WrongKey("the other end is no nbdist of this version")
         nonces = [self._nonce, theirs] if self._caller else [theirs, self._nonce]
-        self._session = hmac.digest(self._key, b"session " + b" ".join(nonces), hashlib.sha256)
+        text = b"session " + b" ".join(nonces)
+        self._sessions = [hmac.digest(key, text, hashlib.sha256) for key in self._keys]
+        if self._caller:
+            self._begin(self._sessions[0])
+
+    def _begin(self, session: bytes) -> None:
+        """Send what was to be said, now that the connection has a key."""
+        self._session, self._sessions = session, [session]
         early, self._early = self._early, []
         for message in early:
             self._enqueue(message)
         self.flush()
 
     def _enqueue(self, message: Message) -> None:
+        assert self._session is not None, "it is kept until there is one"
         body = json.dumps(message).encode()
-        mac = self._mac(self._caller, self._sent_count, body)
+        mac = _mac(self._session, self._caller, self._sent_count, body)
         self._sent_count += 1
         self._waiting += mac + b" " + body + b"\n"
 
-    def _mac(self, from_caller: bool, count: int, body: bytes) -> bytes:
-        assert self._session is not None, "the nonces come before the messages"
-        text = b"%d %d %s" % (from_caller, count, body)
-        return hmac.new(self._session, text, hashlib.sha256).hexdigest().encode()
+
+def _mac(session: bytes, from_caller: bool, count: int, body: bytes) -> bytes:
+    text = b"%d %d %s" % (from_caller, count, body)
+    return hmac.new(session, text, hashlib.sha256).hexdigest().encode()
+
+
+def parsed(text: str | bytes) -> Message:
+    """The message that is written there. Raises LinkClosed."""
+    try:
+        message = json.loads(text)
+    except (ValueError, RecursionError):  # no JSON, a number of thousands of digits, brackets without end
+        message = None
+    if not isinstance(message, dict):
+        raise LinkClosed("what came is no message")
+    return message

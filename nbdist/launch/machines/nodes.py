@@ -8,13 +8,16 @@ ends, after ``SILENCE`` seconds when nothing comes from it any more (a cable, a 
 
 from __future__ import annotations
 
+import contextlib
+import os
 import selectors
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from nbdist.launch.machines.lines import Ears, Lines, Peer
-from nbdist.launch.machines.link import Message
+from nbdist.launch.machines.connections import Connections, Ears, Peer
+from nbdist.launch.machines.messages import Message, Nonsense, check, plain
 from nbdist.model import Event, RankErrored, RankExited, RankStarted, RankState, Run, RunSpec, StopRequested
 
 
@@ -40,11 +43,12 @@ class Nodes:
     def __init__(
         self,
         spec: RunSpec,
-        key: str,
+        keys: Sequence[str],
         selector: selectors.BaseSelector,
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """``keys`` are those that prove a machine to be one of the run; all but node 0 have one."""
         self.told = Told()
         self.problem = ""
         self.hosts: tuple[str, ...] = ()
@@ -52,24 +56,25 @@ class Nodes:
         host, _, port = spec.master.rpartition(":")
         self._place = (host, int(port) + 1)
         self._hub = spec.node_rank == 0
-        self._known: dict[int, str] = {}
+        self._instance = os.urandom(8).hex()
+        self._known = {0: host}
         # the last attempt that was called ready here, that all began, that is over here, that is over for all
         self._attempt = self._started = self._over = self._finished = 0
         self._gone = False
-        ears = Ears(
-            greet=self._greet, take=self._take_safely, stranger=self._refuse_stranger, lost=self._lost
+        ears = Ears(greet=self._join, take=self._take_safely, stranger=self._refuse_key, lost=self._lost)
+        self._connections = Connections(
+            self._place, keys, selector, ears, host=spec.host, clock=clock, report=_write_down
         )
-        self._lines = Lines(self._place, key, selector, ears, host=spec.host, clock=clock)
 
     def open(self) -> None:
         """Begin to listen, on node 0. Raises LaunchError where the address or the port cannot be had."""
         if self._hub:
-            self._lines.listen()
+            self._connections.listen()
 
     def ready(self, attempt: int) -> None:
         """This machine could start the ranks of the attempt."""
         self._attempt = attempt
-        self._lines.tell({"kind": "ready", "attempt": attempt})
+        self._connections.tell({"kind": "ready", "attempt": attempt})
         self._consider()
 
     @property
@@ -81,8 +86,8 @@ class Nodes:
     def awaited(self) -> tuple[int, ...]:
         """The machines that are not there yet, as far as this one can know."""
         if not self._hub:
-            return () if any(peer.node is not None for peer in self._lines.peers) else (0,)
-        there = {peer.node for peer in self._lines.peers if peer.ready >= self._attempt and not peer.left}
+            return () if self._connections.named else (0,)
+        there = {peer.node for peer in self._connections.named if peer.ready >= self._attempt}
         return tuple(node for node in range(1, self._spec.nodes) if node not in there)
 
     def missing(self, limit: float) -> str:
@@ -90,13 +95,13 @@ class Nodes:
         host, port = self._place
         nodes = ", ".join(map(str, self.awaited)) or "the others"
         where = f"node {nodes} did not come to {host}:{port} within {limit:g} s"
-        trouble = f" (last: {self._lines.last_trouble})" if self._lines.last_trouble else ""
+        trouble = f" (last: {self._connections.last_trouble})" if self._connections.last_trouble else ""
         return f"{where}{trouble}: start the same there, with its --node-rank; --wait 30m waits longer"
 
     def succeeded(self) -> None:
         """The ranks of this machine have all succeeded, in this attempt."""
         self._over = self._attempt
-        self._lines.tell({"kind": "over", "attempt": self._attempt})
+        self._connections.tell({"kind": "over", "attempt": self._attempt})
         self._consider()
 
     @property
@@ -107,12 +112,12 @@ class Nodes:
     @property
     def held(self) -> tuple[int, ...]:
         """The machines that are there, and whose nbdist says nothing."""
-        return self._lines.held()
+        return self._connections.held()
 
     @property
     def alone(self) -> bool:
         """Whether nobody is left to wait for."""
-        return not self._lines.named
+        return not self._connections.named
 
     def local_event(self, event: Event, run: Run, error: str = "") -> None:
         """Tell the others what has happened here. ``error`` is the exception of a rank that exited."""
@@ -129,52 +134,63 @@ class Nodes:
                 self._tell_rank(rank, state, code)
             case StopRequested(reason=reason):
                 if not self._gone:
-                    self._lines.tell({"kind": "stop", "reason": f"{reason} (node {self._spec.node_rank})"})
+                    self._connections.tell(
+                        {"kind": "stop", "reason": plain(f"{reason} (node {self._spec.node_rank})")}
+                    )
             case _:
                 pass
 
     def say(self, message: Message) -> None:
         """Tell the others something about the ranks of this attempt."""
-        self._lines.tell(message | {"attempt": self._attempt})
+        self._connections.tell(message | {"attempt": self._attempt})
 
     def fail(self, reason: str) -> None:
         """This machine ends the run for a reason that no rank has."""
-        self.say({"kind": "failed", "reason": reason, "final": True})
+        self.say({"kind": "failed", "reason": plain(reason), "final": True})
 
     def tick(self) -> None:
         """Let time pass."""
-        self._lines.tick(calling=not self._hub and not self._gone)
+        calling = not (self._hub or self._gone or self._started or self.problem)
+        self._connections.tick(calling=calling)
 
     def close(self, state: str) -> None:
         """Say good-bye, so that the end of the line means nothing bad."""
         self._gone = True
-        self._lines.tell({"kind": "bye", "state": state})
-        self._lines.close()
+        self._connections.tell({"kind": "bye", "state": state})
+        self._connections.close()
 
-    def _greet(self, peer: Peer) -> None:
-        """A line is there: node 0 waits for who it is, the others say it."""
-        if self._hub:
-            self._lines.say(peer, {"kind": "welcome"})
-            return
-        address = self._spec.host or peer.link.own_address()
-        node, nodes, ranks = self._spec.node_rank, self._spec.nodes, len(self._spec.here)
-        join = {"kind": "join", "node": node, "nodes": nodes, "ranks": ranks, "address": address}
-        self._lines.say(peer, join)
+    def _join(self, peer: Peer) -> None:
+        """A line to node 0 is there."""
+        self._connections.say(
+            peer,
+            {
+                "kind": "join",
+                "node": self._spec.node_rank,
+                "nodes": self._spec.nodes,
+                "ranks": len(self._spec.here),
+                "address": self._spec.host or peer.link.own_address(),
+                "instance": self._instance,
+            },
+        )
 
     def _take_safely(self, peer: Peer, message: Message) -> None:
         try:
-            self._take(peer, message)
-        except (KeyError, TypeError, ValueError, IndexError) as error:
-            # it has the key, and speaks differently
-            self._lines.lose(peer, f"its nbdist is of another version ({type(error).__name__})")
+            kind = check(message)
+            if peer.node is None:
+                self._take_from_stranger(peer, kind, message)
+            else:
+                self._take(peer, kind, message)
+        except Nonsense as error:
+            self._connections.lose(peer, f"it does not speak as this version of nbdist does ({error})")
 
-    def _refuse_stranger(self, peer: Peer) -> None:
+    def _refuse_key(self, peer: Peer) -> None:
         address = peer.link.address()
-        self._lines.part(peer, f"{address} has another program, or another NBDIST_TOKEN")
+        self._connections.part(peer, f"{address} has another program, or another NBDIST_TOKEN")
         if not self._hub:
             self.problem = (
                 f"node 0 at {address} runs another program, or has another NBDIST_TOKEN: start the same on "
-                "each node, or give all of them one NBDIST_TOKEN"
+                "each node; where this machine has another home directory, put the  NBDIST_TOKEN=…  that "
+                "node 0 has, or has printed, before the command here (in a notebook:  %env NBDIST_TOKEN=… )"
             )
 
     def _tell_rank(self, rank: int, state: RankState, code: int | None) -> None:
@@ -184,15 +200,12 @@ class Nodes:
         node = self._spec.node_rank
         where = f"on node {node} ({self.hosts[node]})" if self.hosts else f"on node {node}"
         reason = f"rank {rank} {where} failed{how}"
-        self.say({"kind": "failed", "reason": reason, "final": False})
+        self.say({"kind": "failed", "reason": plain(reason), "final": False})
 
     def _lost(self, peer: Peer, how: str) -> None:
-        """The line to a machine has ended."""
-        if peer.node is None or peer.left or self._gone:
-            return
-        if not self._started:
-            return  # it may come again: nothing has begun
-        self._gone_node(peer.node, how)
+        """The line to a machine has ended. Where nothing has begun, it may come again."""
+        if peer.node is not None and self._started and not self._gone:
+            self._gone_node(peer.node, how)
 
     def _gone_node(self, node: int, how: str) -> None:
         where = f" ({self.hosts[node]})" if self.hosts else ""
@@ -201,98 +214,110 @@ class Nodes:
             if rank.node_rank == node:
                 self.told.events.append((rank.rank, RankState.LOST, None))
         self.told.failures.append((reason, True))
-        self._lines.tell({"kind": "lost", "node": node, "how": how})
+        if self._hub:
+            self._connections.tell({"kind": "lost", "node": node, "how": how})
 
-    def _take(self, peer: Peer, message: Message) -> None:
-        kind = message.get("kind")
-        if kind == "join" and self._hub and peer.node is None:
-            self._welcome(peer, message)
-            return
-        if kind == "welcome" and not self._hub and peer.node is None:
+    def _take_from_stranger(self, peer: Peer, kind: str, message: Message) -> None:
+        """From one that has the key, and was not let in: nothing else that it says counts."""
+        if self._hub and kind == "join":
+            self._admit(peer, message)
+        elif not self._hub and kind == "welcome":
             peer.node = 0
             if self._attempt:
-                self._lines.say(peer, {"kind": "ready", "attempt": self._attempt})
-            return
-        if kind == "refused":
-            self.problem = str(message["reason"])
-        if peer.node is None:
-            return
-        if self._hub and kind in ("rank", "failed", "stop", "time is up", "still", "stacks", "where"):
-            self._lines.tell(message, but=peer)
-        self._obey(peer, message)
+                self._connections.say(peer, {"kind": "ready", "attempt": self._attempt})
+        elif not self._hub and kind == "refused":
+            self.problem = message["reason"]
+            self._connections.part(peer, self.problem)
+        else:
+            raise Nonsense(f"{kind} before it was let in")
 
-    def _obey(self, peer: Peer, message: Message) -> None:
+    def _take(self, peer: Peer, kind: str, message: Message) -> None:
+        if message.get("rank", 0) >= len(self._spec.ranks) or message.get("node", 0) >= self._spec.nodes:
+            raise Nonsense(f"{kind} of a rank or a node that does not exist")
+        if self._hub and kind in ("rank", "failed", "stop", "time is up", "still", "stacks", "where"):
+            self._connections.tell(message, but=peer)
+        self._obey(peer, kind, message)
+
+    def _obey(self, peer: Peer, kind: str, message: Message) -> None:
         late = message.get("attempt", self._attempt) != self._attempt
-        match message.get("kind"):
+        match kind:
             case "rank" if not late:
-                state = RankState(message["state"])
-                self.told.events.append((int(message["rank"]), state, message["code"]))
+                self.told.events.append((message["rank"], RankState(message["state"]), message["code"]))
             case "failed" if not late:
-                self.told.failures.append((str(message["reason"]), bool(message["final"])))
+                self.told.failures.append((message["reason"], message["final"]))
             case "still" | "stacks" | "where" if not late:
                 self.told.words.append(message)
             case "stop":
-                self.told.stops.append(str(message["reason"]))
+                self.told.stops.append(message["reason"])
             case "time is up":
                 self.told.time_is_up = True
-            case "lost":
-                self._gone_node(int(message["node"]), str(message["how"]))
+            case "lost" if not self._hub:
+                self._gone_node(message["node"], message["how"])
             case "ready":
-                peer.ready = int(message["attempt"])
+                peer.ready = message["attempt"]
                 self._consider()
             case "over":
-                peer.over = int(message["attempt"])
+                peer.over = message["attempt"]
                 self._consider()
-            case "start" if not self._hub:
+            case "start" if not self._hub and len(message["hosts"]) == self._spec.nodes:
                 self.hosts = tuple(message["hosts"])
-                self._started = int(message["attempt"])
+                self._started = message["attempt"]
             case "end" if not self._hub and not late:
                 self._finished = self._attempt
             case "bye":
-                peer.left = True
-                if message["state"] != "succeeded" and self._finished != self._attempt:
+                self._connections.part(peer, "")
+                if self._finished != self._attempt:
                     self.told.failures.append((f"node {peer.node} ended: {message['state']}", True))
 
-    def _welcome(self, peer: Peer, message: Message) -> None:
-        """Node 0: a machine that has the key says which one it is."""
-        node, ranks, nodes = int(message["node"]), int(message["ranks"]), int(message["nodes"])
+    def _admit(self, peer: Peer, join: Message) -> None:
+        """Node 0: a machine that has the key says which one it is. It comes in, or is told why not."""
+        node = join["node"]
+        for other in self._connections.named:
+            if (other.node, other.instance) == (node, join["instance"]) and not self._started:
+                self._connections.part(other, "")  # its last line broke unseen
+        if reason := self._objection(join):
+            self._connections.say(peer, {"kind": "refused", "reason": reason})
+            self._connections.part(peer, reason)
+            return
+        peer.node, peer.instance = node, join["instance"]
+        self._known[node] = join["address"]
+        self._connections.say(peer, {"kind": "welcome"})
+
+    def _objection(self, join: Message) -> str:
+        """Why a machine cannot take part; empty where it can."""
+        node, ranks, nodes = join["node"], join["ranks"], join["nodes"]
         here = len(self._spec.here)
-        reason = ""
-        if not self._started:
-            # it may come again: its last line broke unseen
-            self._lines.part_from_silent(node)
         if (nodes, ranks) != (self._spec.nodes, here):
-            reason = (
+            return (
                 f"node {node} was asked for {nodes} nodes of {ranks} ranks, node 0 for {self._spec.nodes} of "
                 f"{here}: write the same on each"
             )
-            self.problem = reason
-        elif node in {other.node for other in self._lines.peers} or node == 0:
-            reason = f"there is a node {node} already: give each machine a --node-rank of its own"
-        elif self._started:
-            reason = "the run has begun without it"
-        if reason:
-            peer.node = node
-            peer.left = True
-            self._lines.say(peer, {"kind": "refused", "reason": reason})
-            return
-        peer.node = node
-        self._known[node] = str(message["address"])
+        if not node < nodes:
+            return f"there is no node {node} of {nodes}: use a --node-rank from 1 to {nodes - 1}"
+        if node == 0 or node in {peer.node for peer in self._connections.named}:
+            return f"node {node} is already here ({self._known[node]}): use another --node-rank"
+        return "the run has begun without it: stop it, and start again on each node" if self._started else ""
 
     def _consider(self) -> None:
         """Node 0: begin or end an attempt when all are as far."""
         if not self._hub:
             return
-        others = self._lines.named
+        others = self._connections.named
         if len(others) < self._spec.nodes - 1:
             return
         if self._started < self._attempt and all(peer.ready == self._attempt for peer in others):
-            known = [self._place[0], *(self._known[node] for node in range(1, self._spec.nodes))]
-            self.hosts = self._spec.addresses or tuple(known)
+            known = tuple(self._known[node] for node in range(self._spec.nodes))
+            self.hosts = self._spec.addresses or known
             self._started = self._attempt
-            self._lines.tell({"kind": "start", "attempt": self._attempt, "hosts": list(self.hosts)})
+            self._connections.tell({"kind": "start", "attempt": self._attempt, "hosts": list(self.hosts)})
         if self._over == self._attempt == self._started and all(
             peer.over == self._attempt for peer in others
         ):
             self._finished = self._attempt
-            self._lines.tell({"kind": "end", "attempt": self._attempt})
+            self._connections.tell({"kind": "end", "attempt": self._attempt})
+
+
+def _write_down(trouble: str) -> None:
+    """Into supervisor.log. A full disk ends no run."""
+    with contextlib.suppress(OSError):
+        print(f"nbdist: {trouble}", file=sys.stderr, flush=True)

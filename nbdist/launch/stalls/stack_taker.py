@@ -14,7 +14,6 @@ of a thread that runs.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -23,7 +22,9 @@ from typing import TYPE_CHECKING
 
 from nbdist.launch.stalls.asking import Target, find, send
 from nbdist.model import ProcessId
+from nbdist.model.decoding import MALFORMED, as_int
 from nbdist.processes import alive
+from nbdist.store.json_files import load_object
 from nbdist.store.paths import RankDirectory, RunDirectory
 from nbdist.store.stacks import RankAnswer, TakenStacks, collectives_from, is_whole, write_stacks
 from nbdist.worker.order import COLLECTIVES, NUMBERS
@@ -250,11 +251,11 @@ def _answer(pending: _Pending) -> RankAnswer:
         problem = "silent" if alive(pending.asked.process) else "ended"
         return replace(answer, problem=problem)
     files = pending.asked.files
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
-        told = json.loads(_numbers(files).read_bytes())
-        answer = replace(answer, collectives=collectives_from(told["groups"]), beats=int(told["beats"]))
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
-        told = json.loads(files.collectives.read_bytes())
+    with contextlib.suppress(OSError, *MALFORMED):
+        told = load_object(_numbers(files))
+        answer = replace(answer, collectives=collectives_from(told["groups"]), beats=as_int(told["beats"]))
+    with contextlib.suppress(OSError, *MALFORMED):
+        told = load_object(files.collectives)
         answer = replace(answer, collectives=collectives_from(told))
     return replace(answer, text=text)
 

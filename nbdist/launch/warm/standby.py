@@ -16,16 +16,17 @@ import socket
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from nbdist.devices.memory import memory_total
-from nbdist.launch.binding import become_subreaper, die_with_parent
+from nbdist.launch.binding import REQUESTS_TO_END, allow_files, become_subreaper, die_with_parent
 from nbdist.launch.keeper import watch_over
 from nbdist.launch.lifetime import Lifeline, end_descendants
 from nbdist.launch.rank_process import RankCommand, RankProcess, rank_command, start_rank
 from nbdist.launch.rendezvous import Reservation
-from nbdist.launch.supervisor import Supervisor
+from nbdist.launch.supervisor import Supervisor, group_for_ranks
 from nbdist.launch.wakeup import Wakeup
 from nbdist.launch.warm.freshness import Freshness
 from nbdist.launch.warm.patience import IDLE_LIMIT, LEAST_MEMORY, Patience
@@ -33,6 +34,7 @@ from nbdist.launch.warm.waiting_rank import Waiting, problem_of
 from nbdist.model import RunSpec
 from nbdist.store.custody import take_custody
 from nbdist.store.paths import RunDirectory
+from nbdist.store.run_store import read_spec
 from nbdist.worker.engagement import PLACE, ROOM, WAIT, Engagement, Preload
 
 _TICK = 2.0
@@ -48,14 +50,15 @@ class Standby:
         keeper: socket.socket,
         *,
         patience: Patience,
-        spawn: Callable[[RankCommand], RankProcess] = start_rank,
+        spawn: Callable[[RankCommand], RankProcess] | None = None,
     ) -> None:
         self._spec = RunSpec.from_dict(offer["spec"])
         self._preload = Preload(**offer["preload"])
         self._line = line
         self._keeper = keeper
         self._patience = patience
-        self._spawn = spawn
+        self._group = group_for_ranks()
+        self._spawn = spawn or partial(start_rank, group=self._group)
         self._ranks: dict[int, Waiting] = {}
         self._selector = selectors.DefaultSelector()
         self._freshness: Freshness | None = None
@@ -67,6 +70,7 @@ class Standby:
     def stand_by(self) -> int:
         """Until there is a run, and through it. Returns the exit status of the process."""
         become_subreaper()
+        allow_files(len(self._spec.ranks))
         wakeup = Wakeup()
         self._selector.register(wakeup.socket, selectors.EVENT_READ, lambda: self._signalled(wakeup))
         self._line.setblocking(False)
@@ -82,11 +86,20 @@ class Standby:
             self._reap()
             self._look_at_the_clock()
         self._selector.close()
-        if self._go is None:
-            self._say({"gone": self._over})
-            end_descendants(self._collect, patience=0.0)
-            return 0
+        # what comes from here on is for the supervisor of the run, if there is to be one
+        signal.pthread_sigmask(signal.SIG_BLOCK, REQUESTS_TO_END)
+        self._signalled(wakeup)
+        if self._go is None or self._over:
+            return self._end()
         return self._supervise(self._go)
+
+    def _end(self) -> int:
+        self._say({"gone": self._over})
+        end_descendants(self._collect, patience=0.0)
+        if self._group is not None:
+            self._group.end()
+            self._group.remove()
+        return 0
 
     def _begin(self) -> None:
         """Start the ranks, each as it would be for the run that is awaited."""
@@ -165,16 +178,14 @@ class Standby:
 
     def _supervise(self, said: dict[str, Any]) -> int:
         """Be the supervisor of a run. It begins with an acknowledgement: without one it is not begun."""
-        self._line.setblocking(True)
-        if not self._say({"taken": True}):
-            end_descendants(self._collect, patience=0.0)
-            return 0
-        self._line.close()
         directory = RunDirectory(Path(said["go"]))
-        self._tell_keeper(directory)
+        # before it is acknowledged: what started the keeper looks for the lock when that has ended
+        if not self._tell_keeper(directory) or not self._say({"taken": True}):
+            return self._end()
+        self._line.close()
         os.environ.clear()
         os.environ.update(said["environment"])
-        spec = RunSpec.from_dict(json.loads(directory.spec.read_text(encoding="utf-8")))
+        spec = read_spec(directory)
         log = os.open(directory.supervisor_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         os.dup2(log, 1)
         os.dup2(log, 2)
@@ -186,6 +197,7 @@ class Standby:
             Lifeline(None if spec.detached else spec.owner, None),
             spawn=self._engage,
             reserve=lambda: reservations.pop() if reservations else Reservation(),
+            group=self._group,
         ).run()
         return 0
 
@@ -210,12 +222,17 @@ class Standby:
         channel.setblocking(False)
         return waiting.started
 
-    def _tell_keeper(self, directory: RunDirectory) -> None:
-        """Which run it is from now on; with the lock, so that it holds as long as one of the two lives."""
+    def _tell_keeper(self, directory: RunDirectory) -> bool:
+        """Which run it is from now on; with the lock, so that it holds as long as one of the two lives.
+        False when the keeper has gone."""
         held = []
         with contextlib.suppress(OSError):
             held.append(take_custody(directory))
-        socket.send_fds(self._keeper, [os.fsencode(directory.path)], held)
+        try:
+            socket.send_fds(self._keeper, [os.fsencode(directory.path)], held)
+        except OSError:
+            return False
+        return True
 
     def _say(self, what: dict[str, Any]) -> bool:
         try:
@@ -233,8 +250,9 @@ class Standby:
         self._over = self._over or "nobody wants it any more"
 
     def _signalled(self, wakeup: Wakeup) -> None:
-        for number in wakeup.requests_to_end():
-            self._over = f"it got {number.name}"
+        with contextlib.suppress(BlockingIOError):
+            for number in wakeup.requests_to_end():
+                self._over = f"it got {number.name}"
 
     def _reap(self) -> None:
         while True:
@@ -273,7 +291,7 @@ def main(arguments: Sequence[str]) -> int:
     # the kernel is to see the end of the one that it talks to
     line.close()
     theirs.close()
-    return watch_over(supervisor, lambda: _run_of(ours))
+    return watch_over(supervisor, _Told(ours).run)
 
 
 def _first_line(line: socket.socket) -> bytes:
@@ -286,11 +304,19 @@ def _first_line(line: socket.socket) -> bytes:
     return data
 
 
-def _run_of(told: socket.socket) -> RunDirectory | None:
-    """The run that the supervisor has taken, and its lock, for this process to hold."""
-    told.setblocking(False)
-    with contextlib.suppress(OSError):
-        path, _, _, _ = socket.recv_fds(told, 4096, 1)
-        if path:
-            return RunDirectory(Path(os.fsdecode(path)))
-    return None
+class _Told:
+    """What the keeper is told by the supervisor: the run that it has taken, with its lock, for this process
+    to hold."""
+
+    def __init__(self, line: socket.socket) -> None:
+        line.setblocking(False)
+        self._line = line
+        self._run: RunDirectory | None = None
+
+    def run(self) -> RunDirectory | None:
+        if self._run is None:
+            with contextlib.suppress(OSError):
+                path, _, _, _ = socket.recv_fds(self._line, 4096, 1)
+                if path:
+                    self._run = RunDirectory(Path(os.fsdecode(path)))
+        return self._run

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -11,6 +10,8 @@ from pathlib import Path
 
 from nbdist.board.decoding import Shown, shown_values
 from nbdist.model import Run
+from nbdist.model.decoding import MALFORMED, loads
+from nbdist.privacy import MASK, is_secret_name
 from nbdist.store import LogStream, RunDirectory
 
 _FILE_ROOM = 256 << 20  # bytes of a record file
@@ -95,10 +96,12 @@ def read_hparams(run: Run, directory: RunDirectory) -> dict[str, str]:
 
 def _settings(line: bytes) -> dict[str, str]:
     try:
-        said = json.loads(line)["hparams"]
-    except (ValueError, KeyError, TypeError, RecursionError):
+        said = loads(line)["hparams"]
+    except MALFORMED:
         return {}
-    return {str(name): str(value) for name, value in said.items()} if isinstance(said, Mapping) else {}
+    if not isinstance(said, Mapping):
+        return {}
+    return {str(name): MASK if is_secret_name(str(name)) else str(value) for name, value in said.items()}
 
 
 def _record_files(board: Path) -> list[Path]:

@@ -7,18 +7,9 @@ import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-MASK = "••••••"
+from nbdist.privacy import MASK, SHAPES, is_secret_name
 
-_SECRET_NAME = re.compile(r"TOKEN|SECRET|PASSW|APIKEY|API_KEY|ACCESS_KEY|PRIVATE_KEY|CREDENTIAL|COOKIE", re.I)
-_LEAST = 8  # characters; what is shorter stands in text for other reasons
-_SHAPES = re.compile(
-    r"\b(?:hf_|ghp_|gho_|ghs_|github_pat_|glpat-|sk-|xox[abpr]-|AKIA|ASIA|AIza|ya29\.|dckr_pat_|npm_|pypi-)"
-    r"[A-Za-z0-9_\-.]{12,}"
-    r"|\beyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]+"
-    r"|(?<=://)[^\s/:@'\"]{1,64}:[^\s/@'\"]{1,256}(?=@)"
-    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----.*?-----END [A-Z ]*PRIVATE KEY-----",
-    re.DOTALL,
-)
+_LEAST = 6  # characters; what is shorter stands in text for other reasons
 # the value goes, its name stays: "api_key=…", "'password': '…'", "Authorization: Bearer …"
 _NAMED = re.compile(
     r"(?P<name>\b[\w-]{0,40}(?:token|secret|passw(?:or)?d|api_?key|access_?key|authorization)"
@@ -32,9 +23,14 @@ class Privacy:
     """Takes out of a text what is nobody else's. ``masked`` counts the secrets."""
 
     def __init__(
-        self, *, homes: Iterable[tuple[str, str]] = (), environ: Mapping[str, str] | None = None
+        self,
+        *,
+        homes: Iterable[tuple[str, str]] = (),
+        environ: Mapping[str, str] | None = None,
+        secrets: Iterable[str] = (),
     ) -> None:
-        """``homes`` are paths and what stands for them."""
+        """``homes`` are paths and what stands for them; ``secrets`` are known besides those that the
+        environment holds."""
         known = os.environ if environ is None else environ
         user = [(str(Path.home()), "~"), (os.path.realpath(Path.home()), "~")]
         paths = {path.rstrip("/"): short for path, short in (*user, *homes) if path.strip("/")}
@@ -43,16 +39,15 @@ class Privacy:
         self._path = re.compile(
             "|".join(rf"{re.escape(path)}(?![\w.-])" for path, _ in self._paths) or r"(?!)"
         )
-        secrets = {
-            value for name, value in known.items() if _SECRET_NAME.search(name) and len(value) >= _LEAST
-        }
-        self._secret = re.compile("|".join(map(re.escape, sorted(secrets, key=len, reverse=True))) or r"(?!)")
+        named = (value for name, value in known.items() if is_secret_name(name))
+        long = {value for value in (*named, *secrets) if len(value) >= _LEAST}
+        self._secret = re.compile("|".join(map(re.escape, sorted(long, key=len, reverse=True))) or r"(?!)")
         self.masked = 0
 
     def clean(self, text: str) -> str:
         text = self._path.sub(lambda found: dict(self._paths)[found[0]], text)
         text = self._secret.sub(self._masked, text)
-        text = _SHAPES.sub(self._masked, text)
+        text = SHAPES.sub(self._masked, text)
         return _NAMED.sub(lambda found: found["name"] + self._masked(found), text)
 
     def _masked(self, _found: re.Match[str]) -> str:

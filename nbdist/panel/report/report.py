@@ -19,6 +19,7 @@ from nbdist.panel.report.page import MARK, Section, report_html
 from nbdist.panel.report.privacy import Privacy
 from nbdist.panel.report.series import drawings, read_charts, unread_prints
 from nbdist.panel.report.tags import MOST_TAGS
+from nbdist.privacy import secret_values
 from nbdist.store import RunDirectory
 
 MOST_RUNS = 32
@@ -63,7 +64,8 @@ def write_report(
         raise UsageMistake(f"{len(runs)} runs make no page that opens: name at most {MOST_RUNS}")
     place = Path(os.path.realpath(path.expanduser()))
     replaced = _check(path, place, runs[0][0].label)
-    privacy = Privacy(homes=_homes(runs))
+    told = [secret for run, _ in runs for secret in secret_values(run.spec.args)]
+    privacy = Privacy(homes=_homes(runs), secrets=told)
     now = time.time()
     # a run that goes on has taken so long until now
     runs = [(run if run.state.terminal else replace(run, ended=now), directory) for run, directory in runs]
@@ -113,11 +115,11 @@ def write_report(
 
 def _check(path: Path, place: Path, label: str) -> bool:
     """Whether a report is there that may be replaced. Raises UsageMistake for a place that is none."""
-    if place.is_dir():
+    if os.path.isdir(place):
         raise UsageMistake(
             f"--export {path}: that is a directory: write  --export {path / (label + '.html')}"
         )
-    if not place.parent.is_dir():
+    if not os.path.isdir(place.parent):
         raise UsageMistake(
             f"--export {path}: there is no directory {path.parent}: make it, or write  --export {path.name}"
         )

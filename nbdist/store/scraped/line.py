@@ -15,14 +15,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from nbdist.store.scraped.names import has_metric, is_companion, may_be_listed, tag_of
 from nbdist.store.scraped.pairs import ITEM, PAIR, metrics_in, number
 from nbdist.store.scraped.phases import PHASE, in_phase, phase_before
 from nbdist.store.scraped.place import EPOCH, Place, place_in
 
-CUES = (b"loss", b"acc", b"epoch", b"step", b"iter", b"eval", b"ppl", b"auc", b"reward", "损失".encode())
+CUES = tuple(
+    cue.encode()
+    for cue in "loss acc epoch step iter eval ppl auc reward mse psnr valid_ 损失".split()  # noqa: SIM905
+)
 """A line without any of these, in small letters, is not looked at: what makes ordinary lines cheap."""
 
 _LONGEST = 4096
@@ -37,6 +40,7 @@ _CHINESE = (
     ("\uff1a", ":"),
     ("\uff0c", ","),
 )
+_WRITTEN_OTHERWISE = (("avg. ", "avg "), ("cur metric,", "eval "))
 _DICT = re.compile(r"\{[^{}]*\}")
 _LISTED = re.compile(r" - | \| ")
 _BAR = re.compile(
@@ -47,6 +51,18 @@ _BAR = re.compile(
 """tqdm's bar, Lightning's and Hugging Face's with it."""
 
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x08+")
+_RICH_BAR = re.compile(
+    r"\s*(?P<about>[^━╸╺]*?)\s*[━╸╺ ]+(?P<at>\d+)/(?P<of>\d+)\s+\d+:\d\d:\d\d • [\d:-]+\s+[\d.]+it/s"
+    r"(?P<postfix>.*)"
+)
+"""Lightning's with rich; it counts epochs from 0, to the last of them."""
+_IGNITE_BAR = re.compile(
+    r"\s*(?P<about>[^|]*?)\[(?P<at>\d+)/(?P<of>\d+)\]\s+\d+%\|[^|,\[]*,?\s*(?P<postfix>[^\[]*)"
+    r"\[\d+:\d+<"
+)
+_WRAPPED = re.compile(r"\s{8,}(?:[a-z][\w/@.-]*:\s*[-+.\de]+\s*)+$")
+_BOOSTED = re.compile(r"\[\d+\]\t.*'s ")
+"""LightGBM: ``[10]	valid_0's auc: 0.9``."""
 _CALL = re.compile(r"\w\((?<!tensor\()(?<!array\()\w+=")
 _CODE = re.compile(r"\s*(?:file \"|>>>|def |class |import |from |print\(|return\b)")
 # a line without any of these has no metric, whatever stands in it
@@ -97,10 +113,16 @@ def read_line(line: str, *, phase: str = "") -> Reading | None:
     """
     if len(line) > _LONGEST:
         return None
-    text = _plain(line).lower()
-    if "[" in text and ("/s" in text or "s/" in text) and (bar := _BAR.match(text)) is not None:
+    text = plain(line).lower()
+    for written, meant in _WRITTEN_OTHERWISE:
+        text = text.replace(written, meant)
+    if (bar := _bar(text)) is not None:
         return _of_bar(bar, phase)
-    named = _NAMED.search(text) is not None
+    if _is_of_no_curve(text):
+        return None
+    if boosted := "'s " in text and _BOOSTED.match(text) is not None:
+        text = text.replace("'s ", "_")
+    named = boosted or _NAMED.search(text) is not None
     if not named and "epoch" not in text:
         return None
     if _CODE.match(text) or ("=" in text and "(" in text and _CALL.search(text)):
@@ -111,13 +133,31 @@ def read_line(line: str, *, phase: str = "") -> Reading | None:
         values = _of_dict(text, items[0])
         phase = phase or phase_before(text[: items.start()])
     elif named:
-        values, phase = _of_text(text, place, phase)
+        values, phase = _of_text(text, place, phase, boosted=boosted)
     if not values and place.epoch is None:
         return None
     return Reading(values=in_phase(values, phase), place=place, phase=phase)
 
 
-def _plain(line: str) -> str:
+def _is_of_no_curve(text: str) -> bool:
+    """W&B's closing summary; the best so far; the mean of an epoch among its steps; a bar of a program whose
+    tests look like its training."""
+    if text.startswith("wandb:") or "best metric" in text or "| tot: " in text:
+        return True
+    return "[avg]" in text and "[train]" in text
+
+
+def read_wrapped(line: str, above: Reading) -> Reading | None:
+    """What a line says that goes on with the bar above it, where rich had no more room."""
+    text = plain(line).lower()
+    if _WRAPPED.match(text) is None:
+        return None
+    values = dict(metrics_in(text, listed=True))
+    return replace(above, values=in_phase(values, above.phase), bar=f"{above.bar} …")
+
+
+def plain(line: str) -> str:
+    """``line`` without escape sequences, and in English."""
     if "\x1b" in line or "\x08" in line:
         line = _ANSI.sub("", line)
     if not line.isascii():
@@ -126,12 +166,20 @@ def _plain(line: str) -> str:
     return line
 
 
+def _bar(text: str) -> re.Match[str] | None:
+    if "[" in text and ("/s" in text or "s/" in text) and (bar := _BAR.match(text)) is not None:
+        return bar
+    if "%|" in text and (bar := _IGNITE_BAR.match(text)) is not None:
+        return bar
+    return _RICH_BAR.match(text) if "━" in text else None
+
+
 def _of_bar(bar: re.Match[str], phase: str) -> Reading | None:
     about = bar["about"].strip()
     named = EPOCH.search(about)
     place = Place(
         epoch=float(named["epoch"]) if named else None,
-        epochs=int(named["epochs"]) if named and named["epochs"] else None,
+        epochs=int(named["epochs"]) + (bar.re is _RICH_BAR) if named and named["epochs"] else None,
         at=int(bar["at"]),
         of=int(bar["of"]) if (bar["of"] or "?") != "?" else None,
         unit="bar",
@@ -152,15 +200,15 @@ def _of_dict(text: str, items: str) -> dict[str, float]:
     return values if has_metric(values) else {}
 
 
-def _of_text(text: str, place: Place, phase: str) -> tuple[dict[str, float], str]:
+def _of_text(text: str, place: Place, phase: str, *, boosted: bool) -> tuple[dict[str, float], str]:
     """The metrics of a line of words, and whose they are."""
     counted = place.at is not None
     told = counted or place.epoch is not None
     if (found := _IN_CIFAR.search(text)) is not None:
         return {"test_accuracy": float(found[1])}, phase or "test"
-    listed = len(_LISTED.findall(text)) > 1
+    listed = boosted or len(_LISTED.findall(text)) > 1
     values = dict(metrics_in(text, listed=listed, exact=not told))
-    if not has_metric(values):
+    if not has_metric(values) and not boosted:
         # a step and a companion are enough, a name that nobody knows is not
         values = {tag: value for tag, value in values.items() if counted and is_companion(tag)}
     if not values:
@@ -169,6 +217,8 @@ def _of_text(text: str, place: Place, phase: str) -> tuple[dict[str, float], str
         return {}, phase
     if not phase and PHASE.search(text) and (first := PAIR.search(text)) is not None:
         phase = phase_before(text[: first.start()])
+    if phase and counted and "(" in text:
+        values |= metrics_in(text, listed=listed, mean=True)
     return values, phase
 
 

@@ -10,20 +10,25 @@ import math
 import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from nbdist.store.log_stream import LogStream
 from nbdist.store.log_times import LogTimes
 from nbdist.store.metrics import MetricPoint
-from nbdist.store.scraped.line import CUES, Reading, lines_with_cues, read_line
+from nbdist.store.scraped.line import CUES, Reading, lines_with_cues, read_line, read_wrapped
 from nbdist.store.scraped.place import Place
 from nbdist.store.scraped.position import Position
+from nbdist.store.scraped.tables import Tables
 
 _EVERY = 1.0  # seconds between two states of a bar
 _LONGEST = 1 << 16  # bytes of a line; what is longer is no line of metrics
-_EVALUATION = re.compile(r"\s*eval (?:begin|samples)", re.I)
+_EVALUATION = re.compile(r"\s*(?:eval (?:begin|samples)|\*+ ?(?:running )?(?:evaluat|validat))", re.I)
+_STAR = re.compile(r"\s*\*\s+(?:acc|prec)@", re.I)
+"""How ImageNet's programs end an evaluation."""
+_REPEATED = "est iteration is:"
+"""What LightGBM says before it prints a line again."""
 _DIGITS = re.compile(r"\d[\d.]*(?:e[-+]?\d+)?")
 # Hugging Face prints its dict without a step, and at once its bar again, which has it
 _NEXT_BAR = re.compile(rb"\s*\d+%\|[^|\r\n]*\| (\d+)/(\d+) \[")
@@ -50,6 +55,10 @@ class ScrapedMetrics:
         self._position = Position()
         self._bars: dict[str, _Bar] = {}
         self._evaluating = False
+        self._repeated = False
+        self._evaluated = ""
+        self._above: Reading | None = None
+        self._tables = Tables()
 
     def skip_to_tail(self, length: int) -> None:
         """Go on ``length`` bytes before the end, at a line's start. Only before anything was read."""
@@ -71,6 +80,8 @@ class ScrapedMetrics:
         begun = self._stream.offset
         while data := self._stream.read(limit):
             self._look_at_clock()
+            # behind a gap it does not go on where it was
+            self._start = self._stream.offset - len(data) - len(self._tail)
             if points := self._take(self._tail + data):
                 return points
             if self._stream.offset - begun >= most:
@@ -97,12 +108,13 @@ class ScrapedMetrics:
         """The points of ``data``, of which a line that is not complete is kept unless ``final``."""
         points: list[MetricPoint] = []
         end = len(data) if final else max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
-        for start, stop in lines_with_cues(data[:end]):
+        for start, stop in self._lines(data[:end]):
             at = start
             for part in data[start:stop].split(b"\r"):
                 upto = at + len(part)
-                if part and any(cue in part.lower() for cue in CUES):
-                    reading = self._read(part)
+                cued = any(cue in part.lower() for cue in CUES)
+                if part and (cued or self._tables.is_open):
+                    reading = self._read(part) if cued else self._tables.read(_text(part))
                     if reading is not None and _has_epoch_alone(reading) and b"{" in part:
                         bar = _NEXT_BAR.match(data, upto)
                         if bar is None and not final and not _ENDED.match(data, upto):
@@ -112,6 +124,18 @@ class ScrapedMetrics:
                         self._add(reading, self._start + upto, points)
                 at = upto + 1
         return self._keep(data, end, points)
+
+    def _lines(self, data: bytes) -> Iterator[tuple[int, int]]:
+        """Where the lines lie that may say something; in a table that is all of them."""
+        at = 0
+        for start, stop in [*lines_with_cues(data), (len(data), len(data))]:
+            while self._tables.is_open and at < start:
+                end = data.find(b"\n", at, start)
+                yield at, start if end < 0 else end
+                at = start if end < 0 else end + 1
+            if at <= start < len(data):
+                yield start, stop
+                at = stop + 1
 
     def _keep(
         self, data: bytes, at: int, points: list[MetricPoint], *, is_state: bool | None = None
@@ -129,10 +153,27 @@ class ScrapedMetrics:
         return points
 
     def _read(self, part: bytes) -> Reading | None:
-        line = part.decode("utf-8", "replace")
+        line = _text(part)
+        above, self._above = self._above, None
+        if above is not None and (reading := read_wrapped(line, above)) is not None:
+            return reading
+        if (reading := self._tables.read(line)) is not None:
+            return reading
         if _EVALUATION.match(line):
             self._evaluating = True
             return None
+        if self._repeated or _REPEATED in line:
+            self._repeated = not self._repeated
+            return None
+        if "@" in line and _STAR.match(line):
+            return read_line(line, phase=self._evaluated or "val")
+        reading = self._read_line(line)
+        if reading is not None:
+            self._evaluated = reading.phase or self._evaluated
+            self._above = reading if reading.bar is not None else None
+        return reading
+
+    def _read_line(self, line: str) -> Reading | None:
         if not self._evaluating:
             return read_line(line)
         reading = read_line(line, phase="eval")
@@ -202,6 +243,10 @@ class _Bar:
     next: float = 0.0
     at: int = 0
     ended: bool = False
+
+
+def _text(part: bytes) -> str:
+    return part.decode("utf-8", "replace")
 
 
 def _has_epoch_alone(reading: Reading) -> bool:

@@ -1,8 +1,8 @@
 """The pairs of a name and a number in a line.
 
 Words in front of a name that qualify it stay: ``Avg Loss`` is ``avg_loss``. Of ``0.5 (0.6)`` the first is
-taken, an array is its mean, ``9870/10000`` of an accuracy is 0.987, a percentage stays as it is written, a
-number with a unit (``12ms``) is no metric.
+taken (in an evaluation the second, the mean), an array is its mean, ``9870/10000`` of an accuracy is 0.987, a
+percentage stays as it is written, a number with a unit (``12ms``) is no metric.
 """
 
 from __future__ import annotations
@@ -26,20 +26,24 @@ _VALUE = (
     r"(?:(?:np\.|numpy\.)?(?:tensor|array|float\d*|int\d*)\()?['\"]?"
     r"(?:(?P<deep>\[)?\[\s*(?P<many>[-+\d.e,\s]+?|[-+]?(?:nan|inf))\s*\](?(deep)\])"
     rf"|(?P<value>{_NUMBER}))(?:/(?P<of>\d+)\b)?"
-    r"(?![\w:/*]|\.\d|,\d{3}\b|;\s*$|\s*[*+]\s*\w|\s*(?:[kmg]i?b|ms)\b)"
+    r"(?![\w:/*]|\.\d|-\d|,\d{3}\b|;\s*$|\s*[*+]\s*\w|\s*(?:[kmg]i?b|ms)\b)"
 )
 PAIR = re.compile(
-    r"(?<![\w.\\/=-])(?P<name>@?[a-z][\w/-]*(?:@\d*\.?\d+)?)(?:\s?\(%\))?"
+    r"(?<![\w.\\/=-])(?<!::)(?P<name>@?[a-z][\w/-]*(?:@\d*\.?\d+)?)(?:\s?\(%\)|(?<=lr)\(\w+\))?"
     rf"(?P<by>\s*(?:=(?!=)|:|->|│)\s*|\s+(?:is|was)\s*:?\s*|\s+){_VALUE}",
 )
 ITEM = re.compile(rf"""['"](?P<name>[a-z][\w/@ .-]*)['"]\s*(?P<by>:)\s*{_VALUE}""")
+_MEAN = re.compile(r"\s*\(\s*(-?\d+\.?\d*(?:e[-+]?\d+)?)\)")
 _WORDS_BEFORE = re.compile(r"([a-z][\w-]*)\s+$")
 
 
-def metrics_in(text: str, *, listed: bool, exact: bool = False) -> Iterator[tuple[str, float]]:
+def metrics_in(
+    text: str, *, listed: bool, exact: bool = False, mean: bool = False
+) -> Iterator[tuple[str, float]]:
     """The pairs of a name and a number, in which ``listed`` lets names in that are not known.
 
-    ``exact``: a number behind nothing but a space needs a decimal point.
+    ``exact``: a number behind nothing but a space needs a decimal point. ``mean``: of ``0.5 (0.6)`` the
+    second is taken.
     """
     end, passed_on = 0, ""
     for found in PAIR.finditer(text):
@@ -47,7 +51,9 @@ def metrics_in(text: str, *, listed: bool, exact: bool = False) -> Iterator[tupl
         if not listed and not may_be_named(name):
             continue
         value = number(found)
-        if value is None or (exact and not found["by"].strip() and not _is_exact(found)):
+        if mean and (average := _MEAN.match(text, end)) is not None:
+            value = float(average[1])
+        if value is None or (exact and found["by"].strip() in ("", "is", "was") and not _is_exact(found)):
             continue
         # only a word that a space parts from the name can belong to it
         name, qualified = _with_words_before(name, before) if before.rstrip()[-1:].isalpha() else (name, "")

@@ -10,13 +10,16 @@ EPOCH = re.compile(
     r"(?:\s*(?:/|of)\s*(?P<epochs>\d+))?",
 )
 _COUNTER = re.compile(
-    r"(?<![\w.-])(?P<unit>global[_ ]step|num_updates|update|episode|step|iteration|iter"
+    r"(?<![\w./-])(?P<unit>global[_ ]step|num_updates|update|episode|step|iteration|iter"
     r"|batch(?:[_ ]?(?:idx|id|no))?)"
-    r"(?:\(\w+\))?['\"]?\s*[:=#]?\s*[\[(]?\s*(?P<at>\d+)(?![\d.]*[a-z%])(?:\s*/\s*(?P<of>\d+))?",
+    r"(?:\(\w+\))?['\"]?\s*[:=#]?\s*[\[(]?\s*(?P<at>\d+)(?![\d.]*[a-z%]|\d*\.\d)(?:\s*/\s*(?P<of>\d+))?",
 )
-# where no word names the counter: [epoch, batch], a line's start, [10/100]
+# where no word names the counter: [epoch, batch], [epoch/epochs][batch/batches], a line's start, [10/100]
 _COUNTERS = (
-    re.compile(r"^\s*\[(?P<epoch>\d+),\s*(?P<at>\d+)\]"),
+    re.compile(r"^\s*\[\s*(?P<epoch>\d+),\s*(?P<at>\d+)\]"),
+    re.compile(r"^\s*\[(?P<epoch>\d+)/(?P<epochs>\d+)\]\s*\[\s*(?P<at>\d+)/(?P<of>\d+)\]"),
+    re.compile(r"^\]?\((?P<at>\d+)/(?P<of>\d+)\)"),
+    re.compile(r"(?P<at>\d+)\s*/\s*(?P<of>\d+)\s+batches\b"),
     re.compile(r"^\s*(?P<at>\d+)/(?P<of>\d+)\s+(?:\[|\S*━|-\s|\d+m?s\s)"),
     re.compile(r"\[\s*(?P<at>\d+)\s*/\s*(?P<of>\d+)\s*(?:\]|\(\d)"),
     re.compile(r"^\s*\[(?P<at>\d+)\]\s+\S+[:=]"),
@@ -60,7 +63,7 @@ def place_in(text: str) -> Place:
             of = said.get("of")
             return Place(
                 epoch=float(said["epoch"]) if "epoch" in said else epoch,
-                epochs=epochs,
+                epochs=int(said["epochs"]) if "epochs" in said else epochs,
                 at=int(said["at"]),
                 of=int(of) if of else None,
                 unit="[]",

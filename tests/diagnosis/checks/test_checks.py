@@ -92,6 +92,25 @@ def rules(cell: str, **situation: object) -> list[tuple[str, int | None]]:
         ),
         pytest.param(PADDLE + "dist.spawn(print)", {}, ("spawn-in-ranks", 4), id="dist.spawn"),
         pytest.param(
+            "from accelerate import notebook_launcher\nnotebook_launcher(train, (1,), num_processes=2)\n"
+            "def train(): ...",
+            {},
+            ("launches-in-ranks", 2),
+            id="notebook_launcher",
+        ),
+        pytest.param(
+            "import ignite.distributed as idist\nwith idist.Parallel(nproc_per_node=2) as p:\n    p.run(f)",
+            {},
+            ("launches-in-ranks", 2),
+            id="idist.Parallel",
+        ),
+        pytest.param(
+            "import lightning as L\nL.Trainer(devices=2, strategy='ddp_notebook')",
+            {},
+            ("launches-in-ranks", 2),
+            id="ddp_notebook",
+        ),
+        pytest.param(
             PADDLE + "dist.spawn(print, selelcted_gpus='4')",
             {"world_size": 1},
             ("spawn-option", 4),

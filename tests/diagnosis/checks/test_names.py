@@ -26,6 +26,7 @@ def said(cell: str, **situation: object) -> list[tuple[str, str, int | None, boo
         pytest.param("print([i for i in range(3) if (last := i)], last)", id="walrus in a comprehension"),
         pytest.param("class A:\n    x = 1\n    y = [z for z in (x,)] if 0 else x", id="class body"),
         pytest.param("class A:\n    def f(self):\n        return __class__", id="__class__ in a method"),
+        pytest.param("global x\nx = 1\nprint(x)", id="global at the top level"),
         pytest.param("def f():\n    global made\n    made = 1\nf()\nprint(made)", id="made by global"),
         pytest.param("try:\n    unicode\nexcept NameError:\n    unicode = str", id="a NameError is expected"),
         pytest.param("if 'scaler' in dir():\n    print(scaler)", id="asked for by name"),

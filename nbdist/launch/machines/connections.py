@@ -9,12 +9,14 @@ import contextlib
 import selectors
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from nbdist import config
 from nbdist.errors import LaunchError
-from nbdist.launch.machines.link import Link, LinkClosed, Message, WrongKey
+from nbdist.launch.machines.link import Link, LinkClosed, WrongKey
+from nbdist.launch.machines.listener import PATIENCE, Listener
+from nbdist.launch.machines.messages import Message
 
 SILENCE = 10.0
 """Seconds without a word after which a machine counts as gone, unless its network still answers."""
@@ -22,34 +24,34 @@ SILENCE = 10.0
 HEARTBEAT = 1.0
 _HELD = 3.0  # seconds without a word after which a machine that is there is said to wait for something
 _ANSWERS = 3.0  # seconds since the network of a machine has answered, at most
-_HANDSHAKE = 5.0
 _RETRY = 0.3
-_MOST_STRANGERS = 32
 _FAREWELL = 1.0
+_MOST_TROUBLES = 100
+"""Lines about connections that came to nothing: a stranger could fill the disk with them."""
 
 
 @dataclass(slots=True)
 class Peer:
-    """The other end of one line. ``node`` is None until it has proven and named itself.
+    """The other end of one line. ``node`` is None until it has proven and named itself, and was let in:
+    nothing that it says before is acted on. ``instance`` is what its supervisor calls itself.
 
-    ``ready`` and ``over`` are the last attempts that it could start, and whose ranks succeeded there;
-    ``left``: it has said good-bye.
+    ``ready`` and ``over`` are the last attempts that it could start, and whose ranks succeeded there.
     """
 
     link: Link
     since: float
     heard: float
     node: int | None = None
+    instance: str = ""
     connecting: bool = False
     ready: int = 0
     over: int = 0
-    left: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ears:
-    """Who is told what becomes of a line: it is there, a message came, the other end does not have the key,
-    it has ended (and was parted from)."""
+    """Who is told what becomes of a line: one to node 0 is there, a message came, the other end does not have
+    the key, it has ended (and was parted from)."""
 
     greet: Callable[[Peer], None]
     take: Callable[[Peer, Message], None]
@@ -57,37 +59,41 @@ class Ears:
     lost: Callable[[Peer, str], None]
 
 
-class Lines:
+class Connections:
     """The lines that one machine has. ``place`` is where node 0 listens, ``host`` this machine's own address
     where it has several."""
 
     def __init__(
         self,
         place: tuple[str, int],
-        key: str,
+        keys: Sequence[str],
         selector: selectors.BaseSelector,
         ears: Ears,
         *,
         host: str = "",
         clock: Callable[[], float] = time.monotonic,
+        report: Callable[[str], None] = lambda _: None,
     ) -> None:
+        """``report`` takes what is to be known of connections that came to nothing."""
         self.peers: list[Peer] = []
         self.last_trouble = ""
         self._place = place
-        self._key = key
+        self._keys = keys
         self._selector = selector
         self._ears = ears
         self._host = host
         self._clock = clock
-        self._listener: socket.socket | None = None
+        self._report = report
+        self._troubles = 0
+        self._listener: Listener[Peer] | None = None
         self._beat = self._retry = 0.0
         self._ticked = clock()
         self._patience = config.engine_silence()
 
     @property
     def named(self) -> list[Peer]:
-        """Those that have proven and named themselves, and have not said good-bye."""
-        return [peer for peer in self.peers if peer.node is not None and not peer.left]
+        """Those that have proven and named themselves."""
+        return [peer for peer in self.peers if peer.node is not None]
 
     def held(self) -> tuple[int, ...]:
         """The machines whose network answers while their nbdist says nothing: it waits, for its disk as a
@@ -98,21 +104,20 @@ class Lines:
 
     def listen(self) -> None:
         """Take calls from now on. Raises LaunchError where the address or the port cannot be had."""
-        self._listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         try:
-            self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            self._listener.bind(self._place)
-            self._listener.listen(_MOST_STRANGERS)
+            self._listener = Listener(
+                self._place,
+                self._selector,
+                take=self._arrived,
+                strangers=self._strangers,
+                drop=self._make_room,
+            )
         except OSError as error:
-            self._listener.close()
-            self._listener = None
             host, port = self._place
             raise LaunchError(
                 f"node 0 cannot listen at {host}:{port}, the port behind --master's ({error.strerror}): "
                 f"give another port, the same on every node"
             ) from None
-        self._listener.setblocking(False)
-        self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
 
     def tick(self, *, calling: bool) -> None:
         """Let time pass. ``calling``: while there is no line, try to get one."""
@@ -129,15 +134,13 @@ class Lines:
             if peer.connecting:
                 self._finish_connecting(peer, now)
             elif peer.node is None:
-                if now - peer.since > _HANDSHAKE:
+                if now - peer.since > PATIENCE:
                     self.part(peer, f"{peer.link.address()} does not answer as nbdist does")
-            elif not peer.left and self._is_gone(peer, now - peer.heard):
+            elif self._is_gone(peer, now - peer.heard):
                 self.lose(peer, f"nothing came from it for {int(now - peer.heard)} s")
         if now >= self._beat:
             self._beat = now + HEARTBEAT
-            for peer in list(self.peers):
-                if peer.node is not None:
-                    self.say(peer, {"kind": "alive"})
+            self.tell({"kind": "alive"})
 
     def _is_gone(self, peer: Peer, silent: float) -> bool:
         if silent <= SILENCE:
@@ -164,14 +167,14 @@ class Lines:
             with contextlib.suppress(KeyError, ValueError):
                 self._selector.unregister(peer.link)
             peer.link.close()
-            self.last_trouble = trouble or self.last_trouble
+            if trouble:
+                self._complain(peer, trouble)
 
-    def part_from_silent(self, node: int) -> None:
-        """Close a line of this machine over which nothing comes."""
-        now = self._clock()
-        for peer in list(self.peers):
-            if peer.node == node and now - peer.heard > _HELD:
-                self.part(peer, "")
+    def _complain(self, peer: Peer, trouble: str) -> None:
+        new, self.last_trouble = trouble != self.last_trouble, trouble
+        self._troubles += new
+        if new and self._troubles <= _MOST_TROUBLES:
+            self._report(f"the connection with {peer.link.address()} was closed: {trouble}")
 
     def lose(self, peer: Peer, how: str) -> None:
         """The line to a machine has ended."""
@@ -191,24 +194,21 @@ class Lines:
         for peer in list(self.peers):
             self.part(peer, "")
         if self._listener is not None:
-            self._selector.unregister(self._listener)
             self._listener.close()
             self._listener = None
 
-    def _accept(self) -> None:
-        assert self._listener is not None, "it is registered while it is there"
-        try:
-            connection, _ = self._listener.accept()
-        except OSError:
-            return
-        strangers = [peer for peer in self.peers if peer.node is None]
-        if len(strangers) >= _MOST_STRANGERS:
-            connection.close()
-            return
+    def _arrived(self, connection: socket.socket, address: str) -> None:
         now = self._clock()
-        peer = Peer(Link(connection, self._key, caller=False), since=now, heard=now)
+        link = Link(connection, *self._keys, caller=False, address=address)
+        peer = Peer(link, since=now, heard=now)
         self.peers.append(peer)
         self._begin(peer)
+
+    def _strangers(self) -> list[Peer]:
+        return [peer for peer in self.peers if peer.node is None]
+
+    def _make_room(self, peer: Peer) -> None:
+        self.part(peer, f"{peer.link.address()} has opened too many connections, one was closed")
 
     def _connect(self, now: float) -> None:
         connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
@@ -223,24 +223,29 @@ class Lines:
             connection.close()
             self.last_trouble = error.strerror or str(error)
             return
-        link = Link(connection, self._key, caller=True)
+        link = Link(connection, *self._keys, caller=True)
         self.peers.append(Peer(link, since=now, heard=now, connecting=True))
 
     def _finish_connecting(self, peer: Peer, now: float) -> None:
         try:
             if not peer.link.connected():
-                if now - peer.since > _HANDSHAKE:
+                if now - peer.since > PATIENCE:
                     raise LinkClosed("no answer")
                 return
-            peer.connecting = False
-            peer.since = now
-            self._begin(peer)
         except LinkClosed as error:
             self.part(peer, str(error))
+            return
+        peer.connecting = False
+        peer.since = now
+        self._begin(peer)
+        self._ears.greet(peer)
 
     def _begin(self, peer: Peer) -> None:
         self._selector.register(peer.link, selectors.EVENT_READ, lambda: self._hear(peer))
-        self._ears.greet(peer)
+        try:
+            peer.link.flush()
+        except LinkClosed as error:
+            self.lose(peer, str(error))
 
     def _hear(self, peer: Peer) -> None:
         if peer not in self.peers:
@@ -248,8 +253,12 @@ class Lines:
         try:
             messages = peer.link.receive()
             peer.link.flush()
-        except WrongKey:
-            self._ears.stranger(peer)
+        except WrongKey as error:
+            if peer.node is None:
+                peer.link.deny()
+                self._ears.stranger(peer)
+            else:
+                self.lose(peer, str(error))
             return
         except LinkClosed as error:
             self.lose(peer, str(error))

@@ -8,7 +8,8 @@ import socket
 import time
 
 from nbdist.errors import LaunchError
-from nbdist.launch.machines.link import Link, LinkClosed, Message, WrongKey
+from nbdist.launch.machines.link import Link, LinkClosed, WrongKey
+from nbdist.launch.machines.messages import Message
 
 _PIECE = 16_000
 """Characters of a question that are said at once: a line takes no message of any length."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import socket
 import struct
@@ -35,7 +34,7 @@ _SIOCGIFADDR = 0x8915  # netdevice(7)
 _T = TypeVar("_T")
 
 
-class Together:
+class Coordinator:
     """Couples the course of this machine's ranks with those of the others.
 
     ``look`` lets the supervisor do what it does all the time, once, while no rank runs; it calls ``tick``.
@@ -140,8 +139,7 @@ class Together:
             told.time_is_up = False
             self._time_is_up(now)
         for message in _taken(told.words):
-            with contextlib.suppress(KeyError, TypeError, ValueError, AttributeError):
-                self.stalls.hear(message)
+            self.stalls.hear(message)
         for reason, final in _taken(told.failures):
             self._course.peer_failed(reason, now, final=final)
         self._obeying = False

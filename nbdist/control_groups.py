@@ -1,0 +1,250 @@
+"""Control groups (cgroup v2, cgroups(7)): what is started in one is in it, whichever its parent is by now.
+
+The ranks of a run are in one where this user may make one, below the group of their supervisor. It finds what
+has left their session, has lost its parent and has no environment any more. Imports next to nothing: ranks
+are started before their supervisor has what it needs itself (``launch.vanguard``).
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_PREFIX = "nbdist-"
+
+
+class ControlGroup:
+    """The group at ``path``, and those below it. Where each rank may have ``memory`` bytes alone, each has a
+    group of its own below it."""
+
+    def __init__(self, path: str, memory: int | None = None, mkdir: Callable[[str], None] = os.mkdir) -> None:
+        self.path = path
+        self._memory = memory
+        self._mkdir = mkdir
+
+    def add(self, pid: int, rank: int = 0) -> None:
+        """Take a rank in; what it starts from now on is in it, too. One that has ended is not missed.
+
+        Raises OSError where its memory cannot be limited."""
+        if self._memory is not None:
+            self._limit(rank, self._memory)
+        try:
+            _write(f"{self._place(rank)}/cgroup.procs", str(pid))
+        except OSError:
+            if self._memory is not None:
+                raise
+
+    def ran_out(self, rank: int) -> bool:
+        """Whether something of the rank was killed because it has no more memory than this."""
+        words = _words(f"{self._place(rank)}/memory.events") if self._memory is not None else []
+        counts = dict(zip(words[::2], map(int, words[1::2]), strict=True))
+        return counts.get("oom", 0) > 0 and counts.get("oom_kill", 0) > 0
+
+    def _limit(self, rank: int, memory: int) -> None:
+        place = self._place(rank)
+        if not os.path.isdir(place):
+            self._mkdir(place)
+        _write(f"{place}/memory.max", str(memory))
+        try:
+            # or it would go on in swap, and slowly
+            _write(f"{place}/memory.swap.max", "0")
+        except OSError:
+            pass  # a system without
+
+    def _place(self, rank: int) -> str:
+        return self.path if self._memory is None else f"{self.path}/rank-{rank}"
+
+    def members(self) -> list[int]:
+        """The pids of what is in it. What has ended and waits to be collected is not."""
+        return [int(pid) for path in self._groups() for pid in _words(f"{path}/cgroup.procs")]
+
+    def end(
+        self,
+        *,
+        limit: float = 2.0,
+        clock: Callable[[], float] = time.monotonic,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> int:
+        """SIGKILL for all that is in it until there is nothing left; how many there were."""
+        told: set[int] = set()
+        deadline = clock() + limit
+        while (left := self.members()) and clock() < deadline:
+            told.update(left)
+            self._kill(left)
+            pause(0.01)
+        return len(told)
+
+    def remove(
+        self,
+        *,
+        limit: float = 0.5,
+        clock: Callable[[], float] = time.monotonic,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """Give it up. One with something in it that not even SIGKILL ends stays."""
+        deadline = clock() + limit
+        # a process is in none of its lists any more a moment before it is out of it
+        while not self._is_removed() and not self.members() and clock() < deadline:
+            pause(0.005)
+
+    def _is_removed(self) -> bool:
+        for path in sorted(self._groups(), key=len, reverse=True):
+            try:
+                os.rmdir(path)
+            except OSError:
+                pass
+        return not os.path.exists(self.path)
+
+    def _kill(self, members: list[int]) -> None:
+        try:
+            # nothing can fork away from it, and what is frozen ends, too
+            _write(f"{self.path}/cgroup.kill", "1")
+        except OSError:
+            # Linux before 5.14
+            from signal import SIGKILL
+
+            for pid in members:
+                try:
+                    os.kill(pid, SIGKILL)
+                except OSError:
+                    pass
+
+    def _groups(self) -> Iterator[str]:
+        return (path for path, _, _ in os.walk(self.path))
+
+
+def make_group(
+    pid: int,
+    start_time: int,
+    memory: int | None = None,
+    *,
+    proc: str = "/proc/self",
+    mkdir: Callable[[str], None] = os.mkdir,
+) -> ControlGroup | None:
+    """A group for what this supervisor starts, of which each rank may have ``memory`` bytes; None where this
+    process may make none."""
+    parent = own_group(proc) if memory is None else _limiting_group(proc)
+    if parent is None:
+        return None
+    path = f"{parent}/{_name(pid, start_time)}"
+    try:
+        mkdir(path)
+        if memory is not None:
+            _write(f"{path}/cgroup.subtree_control", "+memory")
+    except OSError:
+        return None
+    return ControlGroup(path, memory, mkdir)
+
+
+def problem() -> str:
+    """Why this process can make no group; empty when it can."""
+    if (own := own_group()) is None:
+        return "cgroup v2 is not mounted here"
+    if not os.access(f"{own}/cgroup.procs", os.W_OK):
+        return f"{own} belongs to another user"
+    probe = f"{own}/{_PREFIX}probe-{os.getpid()}"
+    try:
+        os.mkdir(probe)
+        os.rmdir(probe)
+    except OSError as error:
+        return f"{own}: {error.strerror}"
+    return ""
+
+
+def memory_problem(proc: str = "/proc/self") -> str:
+    """Why this process cannot limit the memory of ranks; empty when it can."""
+    if own_group(proc) is None:
+        return "cgroup v2 is not mounted here"
+    if _limiting_group(proc) is None:
+        return "no control group above this process hands the memory controller down to this user"
+    return ""
+
+
+def _limiting_group(proc: str) -> str | None:
+    """The nearest group, of those that this process is in, whose members' memory this user may limit.
+
+    As a rule it is not the own one: a group with processes in it hands no controller down (cgroups(7))."""
+    for place in _own_groups(proc):
+        if "memory" in _words(f"{place}/cgroup.subtree_control"):
+            return place if _is_ours(place) else None
+    return None
+
+
+def _is_ours(place: str) -> bool:
+    return os.access(place, os.W_OK) and os.access(f"{place}/cgroup.procs", os.W_OK)
+
+
+def _own_groups(proc: str = "/proc/self") -> Iterator[str]:
+    """The group that this process is in, and those above it."""
+    points = {point for point, _ in _mounts(proc)}
+    place = own_group(proc)
+    while place is not None:
+        yield place
+        place = None if place in points else os.path.dirname(place)
+
+
+def groups_of(pid: int) -> list[ControlGroup]:
+    """The groups that the supervisor ``pid`` has made, as a process that is in the same group sees them."""
+    found = []
+    for place in _own_groups():
+        try:
+            names = os.listdir(place)
+        except OSError:
+            continue
+        found += [ControlGroup(f"{place}/{name}") for name in names if name.startswith(_name(pid, ""))]
+    return found
+
+
+def find_group(pid: int, start_time: int) -> ControlGroup | None:
+    """The group that a supervisor has made, wherever it was; None when there is none."""
+    for point, _ in _mounts():
+        for path, names, _ in os.walk(point):
+            if _name(pid, start_time) in names:
+                return ControlGroup(f"{path}/{_name(pid, start_time)}")
+    return None
+
+
+def own_group(proc: str = "/proc/self") -> str | None:
+    """The directory of the group that this process is in; None where version 2 is not mounted."""
+    for line in _lines(f"{proc}/cgroup"):
+        if line.startswith("0::/") and not line.startswith("0::/.."):
+            for point, root in _mounts(proc):
+                if root == "/" or f"{line[3:]}/".startswith(f"{root}/"):
+                    return f"{point}{line[3:].removeprefix(root.rstrip('/'))}".rstrip("/")
+    return None
+
+
+def _mounts(proc: str = "/proc/self") -> Iterator[tuple[str, str]]:
+    """Where version 2 is mounted, and which of its groups is there (proc(5))."""
+    for line in _lines(f"{proc}/mountinfo"):
+        fields = line.split()
+        if fields[fields.index("-") + 1] == "cgroup2":
+            yield fields[4], fields[3]
+
+
+def _name(pid: int, start_time: int | str) -> str:
+    return f"{_PREFIX}{pid}-{start_time}"
+
+
+def _lines(path: str) -> list[str]:
+    try:
+        with open(path, encoding="utf-8", errors="surrogateescape") as file:
+            return file.read().splitlines()
+    except OSError:
+        return []
+
+
+def _words(path: str) -> list[str]:
+    return [word for line in _lines(path) for word in line.split()]
+
+
+def _write(path: str, text: str) -> None:
+    handle = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(handle, text.encode())
+    finally:
+        os.close(handle)

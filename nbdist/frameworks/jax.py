@@ -1,0 +1,19 @@
+"""JAX: where its coordinator is. Count and number of a process come from the worker (``worker.jax_cluster``).
+
+Source: jax.distributed.initialize, "JAX_COORDINATOR_ADDRESS".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from nbdist.frameworks.base import Placement
+
+
+class Jax:
+    name = "jax"
+    module = "jax"
+    extra = "jax"
+
+    def environment(self, place: Placement, backend: str) -> Mapping[str, str]:
+        return {"JAX_COORDINATOR_ADDRESS": "{host}:{port}"}

@@ -1,0 +1,151 @@
+"""The keeper's look at a supervisor that does not go on: stopped by a signal, held by a debugger, frozen.
+
+The ranks do without it, and it may go on later. But it obeys no request: so the watchdog looks who wants the
+run to end, lets a stopped supervisor go on, and where that does not help ends the run in its place.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterable
+
+from nbdist import processes
+from nbdist.launch.binding import REQUESTS_TO_END
+from nbdist.launch.escalation import KILL, ON_STOP
+from nbdist.launch.lifetime import end_descendants, end_groups_of, owner_of
+from nbdist.model import ProcessId, RankExited, RankState, Run, RunEnded, RunState, StopRequested
+from nbdist.store.control import StopRequest, take_requests
+from nbdist.store.journal import Journal
+from nbdist.store.paths import RunDirectory
+from nbdist.store.run_store import snapshot
+
+_PATIENCE = 5.0
+"""Seconds that a supervisor has to begin with what it was asked. It looks each 65 ms whether it was."""
+
+_GOES_ON = "RD"
+"""Of the states of a process: it computes, or waits for a disk, where not even SIGKILL reaches it."""
+
+_HOW = {"T": "was stopped (SIGSTOP)", "t": "was held by a debugger"}
+
+
+class Watchdog:
+    """Of one supervisor, a child of this process. ``find`` says which run it has, ``parent`` is the pid of
+    what started this process."""
+
+    def __init__(
+        self,
+        supervisor: int,
+        find: Callable[[], RunDirectory | None],
+        parent: int,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._supervisor = supervisor
+        self._find = find
+        self._parent = parent
+        self._clock = clock
+        self._pause = pause
+        self._seen: processes.Activity | None = None
+        self._since: float | None = None
+        self._told: set[ProcessId] = set()
+        self._exits: dict[int, int] = {}
+
+    def look(self) -> str:
+        """Why this process has to end the run; empty as long as it has not."""
+        before, self._seen = self._seen, processes.activity(self._supervisor)
+        now = self._seen
+        if now is None or before is None or now.turns != before.turns or now.state in _GOES_ON:
+            self._since = None
+            return ""
+        if not (reason := self._wanted(now)):
+            return ""
+        if now.state == "T":
+            os.kill(self._supervisor, signal.SIGCONT)
+        if self._since is None:
+            self._since = self._clock()
+        return reason if self._clock() - self._since >= _PATIENCE else ""
+
+    def end_run(self, reason: str) -> None:
+        """End the ranks as the supervisor would have done, what they have started, and the supervisor."""
+        how = _HOW.get(self._seen.state if self._seen else "", "did not go on")
+        # it is not to go on in the midst of it
+        os.kill(self._supervisor, signal.SIGSTOP)
+        directory = self._find()
+        run = snapshot(directory) if directory is not None else None
+        if run is not None:
+            self._end_ranks([rank.process for rank in run.ranks if rank.process is not None])
+        supervisor = processes.identify(self._supervisor)
+        os.kill(self._supervisor, signal.SIGKILL)
+        self._wait(filter(None, [supervisor]), KILL.grace)
+        self._reap()
+        # a debugger that does not let go of it keeps it as a zombie
+        held = frozenset({self._supervisor} - self._exits.keys())
+        leftover = end_descendants(self._reap, spared=held, patience=0.0) + end_groups_of(self._supervisor)
+        if directory is not None and run is not None and not run.state.terminal:
+            text = f"{reason}; its supervisor (pid {self._supervisor}) {how}, and its keeper ended the run"
+            self._record(directory, run, text, leftover)
+
+    def _wanted(self, activity: processes.Activity) -> str:
+        """Why the run is to end; empty when there is no reason."""
+        directory = self._find()
+        run = snapshot(directory) if directory is not None else None
+        if directory is None or run is None:
+            return "its owner ended" if os.getppid() != self._parent else ""
+        for number in REQUESTS_TO_END:
+            if activity.awaits(number):
+                return f"the supervisor got {signal.Signals(number).name}"
+        for request in take_requests(directory, leave=True):
+            if isinstance(request, StopRequest):
+                return request.reason
+        if run.state is RunState.STOPPING:
+            return run.stop_reason or "a rank failed"
+        if not run.spec.detached and os.getppid() != self._parent:
+            return f"{owner_of(directory, run.spec)} ended"
+        return ""
+
+    def _end_ranks(self, ranks: list[ProcessId]) -> None:
+        for step in ON_STOP:
+            left = [rank for rank in ranks if processes.alive(rank)]
+            self._told.update(left)
+            if step.signal is not None:
+                processes.send_all(left, step.signal)
+                # a stopped process takes it only once it goes on
+                processes.send_all(left, signal.SIGCONT)
+            self._wait(left, step.grace)
+
+    def _wait(self, ending: Iterable[ProcessId], limit: float) -> None:
+        """Until these have ended, at most so many seconds."""
+        left, deadline = list(ending), self._clock() + limit
+        while any(map(processes.alive, left)) and self._clock() < deadline:
+            self._pause(0.02)
+
+    def _reap(self) -> bool:
+        """Collect what has exited; whether there is anything else. The ranks are this process's children
+        as soon as the supervisor has gone."""
+        try:
+            while (found := os.waitpid(-1, os.WNOHANG))[0]:
+                self._exits[found[0]] = os.waitstatus_to_exitcode(found[1])
+        except ChildProcessError:
+            return False
+        return True
+
+    def _record(self, directory: RunDirectory, run: Run, reason: str, leftover: int) -> None:
+        try:
+            journal = Journal(directory.journal)
+        except OSError:
+            return  # the directory has gone, or another process found the run lost and writes it down
+        now = time.time()
+        if run.state is not RunState.STOPPING:
+            journal.append(StopRequested(time=now, reason=reason))
+        for rank in run.ranks:
+            if rank.state is RankState.RUNNING and rank.process is not None:
+                code = self._exits.get(rank.process.pid, -signal.SIGKILL)
+                ended = rank.process in self._told
+                journal.append(RankExited(time=now, rank=rank.spec.rank, code=code, ended=ended))
+        failed = any(rank.state is RankState.FAILED for rank in run.ranks)
+        state = RunState.FAILED if failed else RunState.CANCELLED
+        journal.append(RunEnded(time=now, state=state, reason=reason, leftover=leftover))
+        journal.close()

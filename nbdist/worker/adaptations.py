@@ -1,0 +1,210 @@
+"""What other people's libraries do differently in a rank, from the moment a program has imported them. A
+version that lacks a name stays as it is.
+
+Numbers that a program writes for TensorBoard, Weights & Biases or MLflow go where it says, as ever, and
+besides the way of ``nbdist.log``: a program shows its curves without a changed line. A tag belongs to the
+writer that has it first, since programs often tell several of them the same.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+
+from nbdist.worker import metrics
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from types import ModuleType
+    from typing import Any
+
+
+def write_bars_as_text(notebook: ModuleType) -> None:
+    """Bars of ``tqdm.notebook`` are widgets, and a rank has no page to show them on."""
+    bar: Any = getattr(notebook, "tqdm_notebook", None)
+    if bar is None:
+        return
+    text_bar: Any = bar.__bases__[0]
+
+    class tqdm_notebook(text_bar):  # type: ignore[misc]  # noqa: N801 - the name that programs see
+        def __init__(self, *given: Any, display: bool = True, **named: Any) -> None:
+            super().__init__(*given, **named)
+
+    vars(notebook).update(tqdm_notebook=tqdm_notebook, tqdm=tqdm_notebook)
+
+
+def copy_summaries(writer: ModuleType) -> None:
+    """The scalars and hyperparameters of a ``SummaryWriter``."""
+    kind: Any = getattr(writer, "SummaryWriter", None)
+    if kind is None:
+        return
+    _copy_after(kind, "add_scalar", _scalar)
+    _copy_after(kind, "add_scalars", _scalars)
+    # it makes a writer of its own for what belongs to them
+    original = kind.add_hparams
+
+    @functools.wraps(original)
+    def add_hparams(self: Any, hparam_dict: Any, metric_dict: Any, *given: Any, **named: Any) -> Any:
+        with _Silence():
+            result = original(self, hparam_dict, metric_dict, *given, **named)
+        _try(metrics.log_hparams, hparam_dict, {str(tag): _number(v) for tag, v in metric_dict.items()})
+        return result
+
+    kind.add_hparams = add_hparams
+
+
+def copy_wandb(wandb_run: ModuleType) -> None:
+    """What ``wandb.log`` and ``run.log`` are told, whatever becomes of it there."""
+    kind: Any = getattr(wandb_run, "Run", None)
+    original: Callable[..., Any] | None = getattr(kind, "log", None)
+    if original is None:
+        return
+
+    @functools.wraps(original)
+    def log(run: Any, data: Any, *given: Any, **named: Any) -> Any:
+        counted = getattr(run, "_local_step", None)  # its property ``step`` asks another process
+        result = original(run, data, *given, **named)
+        step = given[0] if given else named.get("step")
+        if isinstance(data, dict):
+            _copy("wandb", dict(_flat(data)), counted if step is None else step)
+        return result
+
+    kind.log = log
+
+
+def copy_mlflow(client: ModuleType) -> None:
+    """What ``mlflow.log_metric``, ``log_metrics`` and clients of a tracking server log."""
+    kind: Any = getattr(client, "TrackingServiceClient", None)
+    if kind is not None:
+        _copy_after(kind, "log_metric", _metric)
+        _copy_after(kind, "log_batch", _batch)
+
+
+def _copy_after(kind: Any, name: str, copy: Callable[..., None]) -> None:
+    original = getattr(kind, name, None)
+    if original is None:
+        return
+
+    @functools.wraps(original)
+    def write_and_copy(self: Any, *given: Any, **named: Any) -> Any:
+        result = original(self, *given, **named)
+        _try(copy, self, *given, **named)
+        return result
+
+    setattr(kind, name, write_and_copy)
+
+
+def _scalar(
+    writer: Any,
+    tag: str,
+    scalar_value: object,
+    global_step: Any = None,
+    walltime: Any = None,
+    *_: Any,
+    **__: Any,
+) -> None:
+    _copy("summary", {_prefix(writer) + tag: scalar_value}, global_step, walltime)
+
+
+def _scalars(
+    writer: Any,
+    main_tag: str,
+    tag_scalar_dict: Mapping[str, object],
+    global_step: Any = None,
+    walltime: Any = None,
+) -> None:
+    prefix = f"{_prefix(writer)}{main_tag}/"
+    _copy("summary", {prefix + tag: v for tag, v in tag_scalar_dict.items()}, global_step, walltime)
+
+
+def _metric(
+    _: Any,
+    run_id: str,
+    key: str,
+    value: object,
+    timestamp: Any = None,
+    step: Any = None,
+    *__: Any,
+    **___: Any,
+) -> None:
+    _copy("mlflow", {key: value}, step, timestamp and timestamp / 1000)
+
+
+def _batch(_: Any, run_id: str, metrics: Iterable[Any] = (), *__: Any, **___: Any) -> None:
+    for metric in metrics:
+        # what it measures of the machine is no curve of the program
+        if not metric.key.startswith("system/"):
+            _copy("mlflow", {metric.key: metric.value}, metric.step, metric.timestamp / 1000)
+
+
+_STEPS = ("trainer/global_step", "train/global_step", "global_step", "_step")
+"""What Lightning and Hugging Face tell W&B beside the numbers."""
+_owners: dict[str, str] = {}
+_silent = 0
+
+
+class _Silence:
+    def __enter__(self) -> None:
+        global _silent
+        _silent += 1
+
+    def __exit__(self, *_: object) -> None:
+        global _silent
+        _silent -= 1
+
+
+def _copy(writer: str, values: Mapping[str, object], step: Any, walltime: float | None = None) -> None:
+    """Record what are numbers of ``values``. Nothing of what a library is told stops the program."""
+    if _silent or metrics.rank_file() is None:
+        return
+    told = next((values[name] for name in _STEPS if isinstance(values.get(name), int)), step)
+    scalars = {
+        tag: number
+        for tag, value in values.items()
+        if tag not in _STEPS
+        and (number := _number(value)) is not None
+        and _owners.setdefault(tag, writer) == writer
+    }
+    if scalars:
+        _try(metrics.log_at, walltime, told, scalars)
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, (bool, str, bytes)) or not hasattr(value, "__float__"):
+        return None
+    try:
+        return float(value)
+    except (TypeError, ValueError, RuntimeError, OverflowError):
+        return None  # a tensor of many, or one without a value
+
+
+def _flat(data: Mapping[Any, Any], before: str = "") -> Iterable[tuple[str, object]]:
+    """W&B's names for what is nested."""
+    for key, value in data.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{before}{key}.")
+        else:
+            yield f"{before}{key}", value
+
+
+def _prefix(writer: Any) -> str:
+    return metrics.prefix_of(os.path.abspath(getattr(writer, "log_dir", None) or writer.logdir))
+
+
+def _try(call: Callable[..., None], *given: Any, **named: Any) -> None:
+    try:
+        call(*given, **named)
+    except (TypeError, ValueError, AttributeError, OSError):
+        # the program has told its own library, which took it: that is what counts
+        return
+
+
+ADAPTED: Mapping[str, Callable[[ModuleType], None]] = {
+    "tqdm.notebook": write_bars_as_text,
+    "torch.utils.tensorboard.writer": copy_summaries,
+    "tensorboardX.writer": copy_summaries,
+    "wandb.sdk.wandb_run": copy_wandb,
+    "mlflow.tracking._tracking_service.client": copy_mlflow,
+}
+"""What is done once a module has been imported; a rank's bootstrap knows the names without this."""

@@ -1,0 +1,256 @@
+"""The supervisor is stopped or frozen, its keeper with it or not: whoever wants the run to end ends it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from nbdist import control_groups, processes, runner
+from nbdist.model import Escalated, RunEnded
+from nbdist.store import read_events
+from tests.faults.test_the_owner_goes import the_run
+from tests.faults.test_the_supervisor_goes import keeper_of
+from tests.magics.conftest import Kernel
+from tests.programs import FAMILY, MEMBERS, SLEEP, family_of, left_of, rank_states, until, until_ready
+
+FOREGROUND = f"%%distributed -n 2\n{FAMILY}\ntime.sleep(600)"
+WAITS = f"{FAMILY}\ntime.sleep(600)"
+
+LIMIT = 15.0
+"""Seconds in which a run is over that somebody wants to end: its ranks may take six of them."""
+
+FROZEN_LIMIT = LIMIT + 7.0
+"""The same where the supervisor cannot be let go on: five are for it."""
+
+
+def stop_supervisor(handle: runner.RunHandle) -> None:
+    os.kill(handle.run.supervisor.pid, signal.SIGSTOP)
+    until(lambda: is_stopped(handle.run.supervisor.pid))
+
+
+def stop_both(handle: runner.RunHandle) -> None:
+    """The whole process group, as a shell's job control does it."""
+    keeper = keeper_of(handle)
+    os.killpg(keeper, signal.SIGSTOP)
+    until(lambda: is_stopped(handle.run.supervisor.pid) and is_stopped(keeper))
+
+
+def is_stopped(pid: int) -> bool:
+    return processes.activity(pid).state == "T"
+
+
+def interrupt(kernel: Kernel, handle: runner.RunHandle) -> None:
+    kernel.interrupt()
+
+
+def ask(kernel: Kernel, handle: runner.RunHandle) -> None:
+    command = [sys.executable, "-m", "nbdist", "stop", handle.run_id]
+    subprocess.run(command, env=os.environ | {"NBDIST_HOME": str(kernel.home)}, check=True, timeout=60)
+
+
+def kill(kernel: Kernel, handle: runner.RunHandle) -> None:
+    os.kill(kernel.manager.provisioner.pid, signal.SIGKILL)
+
+
+ENDS = [
+    pytest.param(interrupt, "the kernel was interrupted", id="kernel interrupted"),
+    pytest.param(ask, "stopped by nbdist stop", id="nbdist stop"),
+    pytest.param(kill, "the notebook's kernel ended", id="kernel killed"),
+]
+
+
+@pytest.mark.parametrize("fault", [stop_supervisor, stop_both])
+@pytest.mark.parametrize(("end", "reason"), ENDS)
+def test_a_run_whose_supervisor_is_stopped_ends_when_it_is_wanted_to(
+    kernel: Kernel,
+    fault: Callable[[runner.RunHandle], None],
+    end: Callable[[Kernel, runner.RunHandle], None],
+    reason: str,
+) -> None:
+    kernel.submit(FOREGROUND)
+    handle = the_run(kernel.home)
+    family, keeper = family_of(handle), processes.identify(keeper_of(handle))
+    assert len(family) == 2 * (1 + MEMBERS)
+    fault(handle)
+
+    end(kernel, handle)
+
+    assert handle.wait(LIMIT) == "cancelled"
+    assert handle.run.reason == reason
+    assert left_of(handle, family) == []
+    until(lambda: not processes.alive(keeper), limit=5)
+
+
+@pytest.mark.parametrize("fault", [stop_supervisor, stop_both])
+def test_a_run_whose_supervisor_is_stopped_is_left_alone_as_long_as_its_end_is_not_asked_for(
+    start_cell, fault: Callable[[runner.RunHandle], None], tmp_path: Path, leaves_nothing
+) -> None:
+    handle = start_cell(
+        "-n 1", "import os, time\nprint('ready')\nwhile not os.path.exists('go'): time.sleep(0.01)"
+    )
+    until_ready(handle)
+    keeper = keeper_of(handle)
+    fault(handle)
+
+    # one that is let go on a little later, and two looks of its keeper lie between
+    assert handle.wait(2.5) == "running"
+    os.killpg(keeper, signal.SIGCONT)
+    (tmp_path / "go").touch()
+
+    assert handle.wait(LIMIT) == "succeeded"
+
+
+def test_a_detached_run_with_a_stopped_keeper_and_supervisor_goes_on_without_its_owner(
+    start_owner, leaves_nothing
+) -> None:
+    owner = start_owner("-n 1 -d", SLEEP)
+    until_ready(owner.handle)
+    keeper = keeper_of(owner.handle)
+    stop_both(owner.handle)
+
+    owner.kill()
+    until(lambda: not is_stopped(keeper))
+
+    assert owner.handle.wait(2.5) == "running"
+    owner.handle.stop("the test is over")
+    assert owner.handle.status == "cancelled"
+
+
+TRACER = """
+import ctypes, os, sys
+libc = ctypes.CDLL(None, use_errno=True)
+SEIZE, INTERRUPT = 0x4206, 0x4207
+pid = int(sys.argv[1])
+for request in (SEIZE, INTERRUPT):
+    if libc.ptrace(request, pid, None, None) != 0:
+        sys.exit(f"ptrace: {os.strerror(ctypes.get_errno())}")
+os.waitpid(pid, 0)
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def hold() -> Iterator[Callable[[int], None]]:
+    """Hold a process as a debugger does, where the machine lets one."""
+    tracers: list[subprocess.Popen[str]] = []
+
+    def start(pid: int) -> None:
+        tracers.append(
+            subprocess.Popen(
+                [sys.executable, "-c", TRACER, str(pid)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        )
+        if tracers[-1].stdout.readline() != "held\n":
+            pytest.skip(f"this machine lets no debugger in: {tracers[-1].stderr.read()}")
+
+    yield start
+    for tracer in tracers:
+        tracer.kill()
+        tracer.communicate()
+
+
+@pytest.mark.parametrize("cell", [WAITS, f"{FAMILY}\ndeaf()\ntime.sleep(600)"], ids=["willing", "unwilling"])
+def test_a_supervisor_that_cannot_be_let_go_on_is_replaced_by_its_keeper(
+    start_cell, hold, cell: str, leaves_nothing
+) -> None:
+    handle = start_cell("-n 2", cell)
+    until_ready(handle)
+    family, supervisor = family_of(handle), handle.run.supervisor
+    hold(supervisor.pid)
+
+    runner.request_stop_of(handle, "enough")
+
+    assert handle.wait(FROZEN_LIMIT) == "cancelled"
+    assert handle.run.reason == (
+        f"enough; its supervisor (pid {supervisor.pid}) was held by a debugger, and its keeper ended the run"
+    )
+    assert left_of(handle, family) == []
+    assert not processes.alive(supervisor)
+    assert rank_states(handle) == ["ended", "ended"]
+    assert isinstance(read_events(handle.directory.journal)[-1], RunEnded)
+    assert handle.run.leftover >= 2 * MEMBERS - 2
+
+
+needs_groups = pytest.mark.skipif(
+    control_groups.problem() != "", reason=f"no control group can be made here: {control_groups.problem()}"
+)
+
+
+@pytest.fixture
+def freeze() -> Iterator[Callable[[int], None]]:
+    """Freeze a process, as an agent of the machine does it: no signal lets it go on."""
+    group = Path(control_groups.own_group()) / f"frozen-{os.getpid()}"
+    group.mkdir()
+
+    def start(pid: int) -> None:
+        (group / "cgroup.procs").write_text(str(pid))
+        (group / "cgroup.freeze").write_text("1")
+        until(lambda: "frozen 1" in (group / "cgroup.events").read_text())
+
+    yield start
+    (group / "cgroup.freeze").write_text("0")
+    until(lambda: "populated 0" in (group / "cgroup.events").read_text())
+    group.rmdir()
+
+
+@needs_groups
+def test_a_frozen_supervisor_is_replaced_by_its_keeper(start_cell, freeze, leaves_nothing) -> None:
+    handle = start_cell("-n 2", WAITS)
+    until_ready(handle)
+    family, supervisor = family_of(handle), handle.run.supervisor
+    freeze(supervisor.pid)
+
+    runner.request_stop_of(handle, "enough")
+
+    assert handle.wait(FROZEN_LIMIT) == "cancelled"
+    assert handle.run.reason == (
+        f"enough; its supervisor (pid {supervisor.pid}) did not go on, and its keeper ended the run"
+    )
+    assert left_of(handle, family) == []
+    assert group_of(handle) is None
+
+
+@needs_groups
+def test_a_run_whose_ranks_are_frozen_ends_when_it_is_stopped(start_cell, leaves_nothing) -> None:
+    handle = start_cell("-n 2", WAITS)
+    until_ready(handle)
+    family, group = family_of(handle), Path(group_of(handle).path)
+    (group / "cgroup.freeze").write_text("1")
+    until(lambda: "frozen 1" in (group / "cgroup.events").read_text())
+
+    runner.request_stop_of(handle, "enough")
+
+    assert handle.wait(LIMIT) == "cancelled"
+    assert left_of(handle, family) == []
+    assert not group.exists()
+
+
+def group_of(handle: runner.RunHandle) -> control_groups.ControlGroup | None:
+    supervisor = handle.run.supervisor
+    return control_groups.find_group(supervisor.pid, supervisor.start_time)
+
+
+def test_a_supervisor_that_is_stopped_while_it_ends_its_ranks_ends_them_all_the_same(
+    start_cell, leaves_nothing
+) -> None:
+    handle = start_cell("-n 2", f"{FAMILY}\ndeaf()\ntime.sleep(600)")
+    until_ready(handle)
+    family = family_of(handle)
+    runner.request_stop_of(handle, "enough")
+    until(lambda: any(isinstance(event, Escalated) for event in read_events(handle.directory.journal)))
+
+    stop_supervisor(handle)
+
+    assert handle.wait(LIMIT) == "cancelled"
+    assert left_of(handle, family) == []

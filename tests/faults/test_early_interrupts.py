@@ -1,0 +1,94 @@
+"""The kernel is interrupted at any moment of a cell's first second: nothing of its run is left behind.
+
+A round are 36 interrupts; NBDIST_FAULT_ROUNDS=28 makes a thousand.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import random
+import signal
+import threading
+from pathlib import Path
+
+import pytest
+
+from nbdist import processes
+from nbdist.store import RunDirectory, RunStore, snapshot
+from tests.magics.conftest import Kernel, Reply
+from tests.programs import until
+
+LONG = "%%distributed -n 2\nimport time\ntime.sleep(600)"
+SHORT = "%%distributed -n 2\npass"
+PAGES = [{}, {"cellId": "a1"}]
+"""What asks for text, and what asks for a panel."""
+
+TIMES = 12
+DEAF = 6.0
+"""Seconds after which a cell is interrupted again: between two cells a kernel ignores it."""
+
+
+def interrupted(kernel: Kernel, after: float, *cells: str) -> Reply:
+    """Run the cells one after the other, with an interrupt so many seconds after the first has begun. What
+    the one says that it ends."""
+    # as kernel.interrupt() does it, which makes an event loop in each thread
+    group = os.getpgid(kernel.manager.provisioner.pid)
+    timer = threading.Timer(after, os.killpg, (group, signal.SIGINT))
+    for cell in cells:
+        message = kernel.submit(cell, random.choice(PAGES))
+        kernel.collect(message, until=lambda reply: reply.begun)
+        if cell is cells[0]:
+            timer.start()
+        reply = until_the_end(kernel, message)
+        if reply.status == "error":
+            break
+    timer.join()
+    return reply
+
+
+def until_the_end(kernel: Kernel, message: str) -> Reply:
+    """What a cell says; nothing where the interrupt has met ipykernel on its way to the answer."""
+    for limit in (DEAF, 20):
+        with contextlib.suppress(queue.Empty):
+            return kernel.collect(message, limit=limit)
+        kernel.interrupt()
+    return Reply()
+
+
+def not_over(home: Path) -> list[RunDirectory]:
+    runs = RunStore(home).directories()
+    return [run for run in runs if (found := snapshot(run)) is not None and not found.state.terminal]
+
+
+def keepers(home: Path) -> list[str]:
+    """The processes that keep runs, by their command lines: none has the mark of its ranks."""
+    found = []
+    for process in processes.process_table():
+        command = processes.read_at_once(f"/proc/{process.process.pid}/cmdline")
+        if b"nbdist/launch" in command and bytes(home) in command:
+            found.append(command.decode(errors="replace"))
+    return found
+
+
+@pytest.mark.parametrize("kind", ["cold", "warm", "again"])
+@pytest.mark.timeout(600)
+def test_an_interrupt_in_the_first_second_leaves_nothing(
+    kernel: Kernel, leaves_nothing_in, kind: str
+) -> None:
+    if kind == "warm":
+        kernel.run("from nbdist import runner\nrunner.warm_ranks.choose('always')")
+    cells = (SHORT, LONG) if kind == "again" else (LONG,)
+
+    for _ in range(TIMES):
+        after = random.random()
+        reply = interrupted(kernel, after, *cells)
+
+        if reply.status:
+            assert reply.error.startswith(("RunCancelled: ", "KeyboardInterrupt: ")), (after, reply)
+            assert not_over(kernel.home) == [], (after, reply)
+        until(lambda: not_over(kernel.home) == [])
+
+    leaves_nothing_in(kernel.home)
+    until(lambda: not keepers(kernel.home))

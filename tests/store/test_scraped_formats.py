@@ -1,0 +1,650 @@
+"""What sixty kinds of programs print, and which curves that makes: all of them, and no others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nbdist.store.metrics import MetricPoint
+from nbdist.store.scraped import ScrapedMetrics
+
+LATER = 4e9  # long after any of these logs was written
+
+Curves = dict[str, list[tuple[int | None, float]]]
+
+
+def curves_of(log: Path, text: str, size: int) -> Curves:
+    """Those of a log that grows by ``size`` bytes at a time."""
+    data, now = text.encode(), 0.0
+    log.write_bytes(b"")
+    scraped = ScrapedMetrics(log, clock=lambda: now)
+    points: list[MetricPoint] = []
+    with log.open("ab", buffering=0) as file:
+        for at in range(0, len(data), size):
+            file.write(data[at : at + size])
+            points += scraped.read()
+    now = LATER
+    for _ in range(3):
+        while more := scraped.read():
+            points += more
+    curves: Curves = {}
+    for point in points:
+        for tag, value in point.values.items():
+            curves.setdefault(tag, []).append((point.step, value))
+    return curves
+
+
+UP = "\r\x1b[2K\x1b[1A\x1b[2K"
+WRAPPED = " " * 60 + "\x1b[3mval_loss: {}  \x1b[0m"
+
+
+def rich(at: int, postfix: str) -> str:
+    """Lightning's bar as rich draws it, after ``at`` of two batches of the first epoch of two."""
+    time = "\x1b[2m0:00:00 • 0:00:01\x1b[0m \x1b[2;4m80.25it/s\x1b[0m"
+    return f"Epoch 0/1  \x1b[35m━━━━━\x1b[0m {at}/2 {time} \x1b[3m{postfix}\x1b[0m"
+
+
+FORMATS: dict[str, tuple[str, dict[str, Any]]] = {
+    "timm": (
+        "Train: 0 [   0/4 ( 25%)]  Loss: 2.31 (2.31)  Time: 0.512s,   62.50/s  (0.512s,   62.50/s)  "
+        "LR: 1.000e-05  Data: 0.101 (0.101)\n"
+        "Train: 0 [   3/4 (100%)]  Loss: 2.12 (2.20)  Time: 0.112s,  262.50/s  (0.212s,  162.50/s)  "
+        "LR: 1.000e-05  Data: 0.001 (0.026)\n"
+        "Test: [   0/1]  Time: 0.210 (0.210)  Loss:   2.250 ( 2.250)  Acc@1:  12.500 ( 12.500)\n"
+        "Test: [   1/1]  Time: 0.110 (0.160)  Loss:   2.150 ( 2.200)  Acc@1:  25.000 ( 18.750)\n"
+        "*** Best metric: 18.75 (epoch 0)\n"
+        "Train: 1 [   0/4 ( 25%)]  Loss: 2.01 (2.01)  Time: 0.112s,  262.50/s  (0.112s,  262.50/s)  "
+        "LR: 1.000e-03  Data: 0.001 (0.001)\n",
+        {
+            "loss": [(0, 2.31), (3, 2.12), (4, 2.01)],
+            "lr": [(0, 1e-5), (3, 1e-5), (4, 1e-3)],
+            "test_loss": [(3, 2.2)],
+            "test_acc_1": [(3, 18.75)],
+        },
+    ),
+    "pytorch's imagenet": (
+        "Epoch: [0][ 1/20]\tTime  0.512 ( 0.512)\tData  0.1 (  0.1)\tLoss 6.91e+00 (6.91e+00)\t"
+        "Acc@1   0.00 (  0.00)\tAcc@5   6.25 (  6.25)\n"
+        "Epoch: [0][11/20]\tTime  0.112 ( 0.212)\tData  0.0 (  0.0)\tLoss 6.81e+00 (6.85e+00)\t"
+        "Acc@1   6.25 (  1.00)\tAcc@5  12.50 (  7.00)\n"
+        "Test: [ 1/10]\tTime  0.210 ( 0.210)\tLoss 6.71e+00 (6.71e+00)\tAcc@1  12.50 ( 12.50)\t"
+        "Acc@5  25.00 ( 25.00)\n"
+        " *   Acc@1 4.500 Acc@5 19.250\n"
+        "Epoch: [1][ 1/20]\tTime  0.112 ( 0.212)\tData  0.0 (  0.0)\tLoss 6.61e+00 (6.61e+00)\t"
+        "Acc@1   9.25 (  9.25)\tAcc@5  18.50 ( 18.50)\n",
+        {
+            "loss": [(1, 6.91), (11, 6.81), (21, 6.61)],
+            "acc_1": [(1, 0.0), (11, 6.25), (21, 9.25)],
+            "acc_5": [(1, 6.25), (11, 12.5), (21, 18.5)],
+            "test_acc_1": [(11, 4.5)],
+            "test_acc_5": [(11, 19.25)],
+        },
+    ),
+    "an evaluation's star alone": (
+        " * Acc@1 71.25 Acc@5 90.5\n",
+        {"val_acc_1": [(0, 71.25)], "val_acc_5": [(0, 90.5)]},
+    ),
+    "pytorch's mnist": (
+        "Train Epoch: 1 [0/640 (0%)]\tLoss: 2.300024\nTrain Epoch: 1 [320/640 (50%)]\tLoss: 1.200024\n"
+        "\nTest set: Average loss: 0.0512, Accuracy: 98/100 (98%)\n\n",
+        {
+            "loss": [(0, 2.300024), (320, 1.200024)],
+            "test_average_loss": [(320, 0.0512)],
+            "test_accuracy": [(320, 0.98)],
+        },
+    ),
+    "pytorch's language model": (
+        "| epoch   1 |   200/ 2983 batches | lr 20.00 | ms/batch 50.11 | loss  7.62 | ppl  2041.05\n"
+        "| epoch   1 |   400/ 2983 batches | lr 20.00 | ms/batch 50.11 | loss  6.62 | ppl   750.25\n"
+        "| end of epoch   1 | time: 150.10s | valid loss  5.50 | valid ppl   244.70\n"
+        "| End of training | test loss  5.40 | test ppl   221.40\n",
+        {
+            "lr": [(200, 20.0), (400, 20.0)],
+            "loss": [(200, 7.62), (400, 6.62)],
+            "ppl": [(200, 2041.05), (400, 750.25)],
+            "valid_loss": [(400, 5.5)],
+            "valid_ppl": [(400, 244.7)],
+            "test_loss": [(400, 5.4)],
+            "test_ppl": [(400, 221.4)],
+        },
+    ),
+    "pytorch's DCGAN": (
+        "[0/2][0/30] Loss_D: 1.5 Loss_G: 4.25 D(x): 0.6 D(G(z)): 0.5 / 0.01\n"
+        "[0/2][20/30] Loss_D: 1.0 Loss_G: 4.0 D(x): 0.6 D(G(z)): 0.5 / 0.01\n"
+        "[1/2][10/30] Loss_D: 0.5 Loss_G: 3.25 D(x): 0.8 D(G(z)): 0.1 / 0.05\n",
+        {"loss_d": [(0, 1.5), (20, 1.0), (40, 0.5)], "loss_g": [(0, 4.25), (20, 4.0), (40, 3.25)]},
+    ),
+    "pytorch's VAE": (
+        "Train Epoch: 1 [0/600 (0%)]\tLoss: 550.5\n====> Epoch: 1 Average loss: 166.1\n"
+        "====> Test set loss: 125.25\n",
+        {"loss": [(0, 550.5)], "average_loss": [(0, 166.1)], "test_loss": [(0, 125.25)]},
+    ),
+    "pytorch's super resolution": (
+        "===> Epoch[1](10/50): Loss: 0.5000\n===> Epoch[1](20/50): Loss: 0.2500\n"
+        "===> Epoch 1 Complete: Avg. Loss: 0.3750\n===> Avg. PSNR: 20.5000 dB\n",
+        {"loss": [(10, 0.5), (20, 0.25)], "avg_loss": [(20, 0.375)], "avg_psnr": [(20, 20.5)]},
+    ),
+    "pytorch's reinforcement learning": (
+        "Episode 10\tLast reward: 25.00\tAverage reward: 14.50\n"
+        "Episode 20\tLast reward: 35.00\tAverage reward: 16.50\n",
+        {"reward": [(10, 25.0), (20, 35.0)], "average_reward": [(10, 14.5), (20, 16.5)]},
+    ),
+    "pytorch's transfer learning": (
+        "Epoch 0/1\n----------\ntrain Loss: 0.5500 Acc: 0.7200\nval Loss: 0.3500 Acc: 0.8500\n\n"
+        "Epoch 1/1\n----------\ntrain Loss: 0.4500 Acc: 0.8200\nval Loss: 0.2500 Acc: 0.9500\n",
+        {
+            "train_loss": [(0, 0.55), (1, 0.45)],
+            "train_acc": [(0, 0.72), (1, 0.82)],
+            "val_loss": [(0, 0.35), (1, 0.25)],
+            "val_acc": [(0, 0.85), (1, 0.95)],
+        },
+    ),
+    "torchvision's detection": (
+        "Epoch: [0]  [ 0/60]  eta: 0:01:00  lr: 0.000090  loss: 4.5000 (4.5000)  loss_mask: 3.5000 (3.5000)"
+        "  time: 1.0000  data: 0.1000  max mem: 3000\n"
+        "Epoch: [0]  [10/60]  eta: 0:00:30  lr: 0.000900  loss: 1.5000 (2.5000)  loss_mask: 0.5000 (1.5000)"
+        "  time: 0.5000  data: 0.0100  max mem: 3000\n"
+        "Test:  [ 0/50]  eta: 0:00:10  model_time: 0.2000 (0.2000)  evaluator_time: 0.0100 (0.0100)\n",
+        {
+            "lr": [(0, 9e-5), (10, 9e-4)],
+            "loss": [(0, 4.5), (10, 1.5)],
+            "loss_mask": [(0, 3.5), (10, 0.5)],
+        },
+    ),
+    "minGPT": (
+        "iter_dt 0.00ms; iter 0: train loss 10.83125\niter_dt 21.33ms; iter 100: train loss 5.25125\n",
+        {"train_loss": [(0, 10.83125), (100, 5.25125)]},
+    ),
+    "nanoGPT": (
+        "step 0: train loss 4.2874, val loss 4.2823\niter 0: loss 4.2600, time 3250.12ms, mfu -100.00%\n"
+        "iter 10: loss 3.1450, time 25.12ms, mfu 3.25%\n",
+        {
+            "train_loss": [(0, 4.2874)],
+            "val_loss": [(0, 4.2823)],
+            "loss": [(0, 4.26), (10, 3.145)],
+            "mfu": [(0, -100.0), (10, 3.25)],
+        },
+    ),
+    "DeepSpeed's CIFAR": (
+        "[ 1,    20] loss: 2.303\n[ 1,    40] loss: 2.203\n[ 2,    20] loss: 1.903\n",
+        {"loss": [(20, 2.303), (40, 2.203), (60, 1.903)]},
+    ),
+    "DeepSpeed's engine": (
+        "[2026-11-21 10:00:00,123] [INFO] [logging.py:128:log_dist] [Rank 0] step=10, skipped=0, "
+        "lr=[0.001], mom=[(0.9, 0.999)]\n"
+        "steps: 10 loss: 2.3125 iter time (s): 0.125 samples/sec: 300.5\n"
+        "[2026-11-21 10:00:01,123] [INFO] [timer.py:264:stop] "
+        "epoch=0/micro_step=10/global_step=10, RunningAvgSamplesPerSec=1300.1, "
+        "CurrSamplesPerSec=1310.2, MemAllocated=0.1GB, MaxMemAllocated=0.2GB\n",
+        {"lr": [(10, 0.001)], "loss": [(10, 2.3125)], "samples/sec": [(10, 300.5)]},
+    ),
+    "DeepSpeed-Chat": (
+        "***** Running training *****\n***** Evaluating perplexity, Epoch 0/2 *****\nppl: 4305.5, loss: "
+        "8.375\n"
+        "Beginning of Epoch 1/2, Total Micro Batches 20\n"
+        "Epoch: 0, Step: 0, Rank: 0, loss = 8.25\nEpoch: 0, Step: 1, Rank: 0, loss = 7.75\n"
+        "***** Evaluating perplexity, Epoch 1/2 *****\nppl: 1305.5, loss: 7.125\n",
+        {
+            "eval_ppl": [(0, 4305.5), (1, 1305.5)],
+            "eval_loss": [(0, 8.375), (1, 7.125)],
+            "loss": [(0, 8.25), (1, 7.75)],
+        },
+    ),
+    "Ultralytics' YOLO": (
+        "\n      Epoch    GPU_mem   box_loss   cls_loss   dfl_loss  Instances       Size\n"
+        "\r        1/2         0G      1.900      3.900      1.500         31        640:  50%|█    | 1/2 "
+        "[00:01<00:01,  1.0s/it]"
+        "\r        1/2         0G      1.234      3.456      1.456         12        640: 100%|█████| 2/2 "
+        "[00:02<00:00,  1.0s/it]\n"
+        "\r                 Class     Images  Instances      Box(P          R      mAP50  mAP50-95): "
+        "100%|█| 1/1 "
+        "[00:00<00:00,  2.0it/s]\n"
+        "                   all          4         17      0.625      0.525       0.58      0.415\n"
+        "\n      Epoch    GPU_mem   box_loss   cls_loss   dfl_loss  Instances       Size\n"
+        "\r        2/2         0G      1.134      3.356      1.356         13        640: 100%|█████| 2/2 "
+        "[00:02<00:00,  1.0s/it]\n",
+        {
+            "box_loss": [(1, 1.234), (2, 1.134)],
+            "cls_loss": [(1, 3.456), (2, 3.356)],
+            "dfl_loss": [(1, 1.456), (2, 1.356)],
+            "val_map50": [(1, 0.58)],
+            "val_map50_95": [(1, 0.415)],
+        },
+    ),
+    "Ultralytics' YOLO of today": (
+        "\n\x1b[K      Epoch    GPU_mem   box_loss   cls_loss   dfl_loss  Instances       Size\n"
+        "\r\x1b[K        1/2      1.25G      1.234      3.456      1.456         12        640: 100% "
+        "━━━━━━━━━━━━ "
+        "2/2 2.5it/s 0.8s\n"
+        "\r\x1b[K                 Class     Images  Instances      Box(P          R      mAP50  "
+        "mAP50-95): 100% "
+        "━━━━━━━━━━━━ 1/1 2.0it/s 0.5s\n"
+        "                   all          4         17      0.625      0.525       0.58      0.415\n",
+        {
+            "box_loss": [(1, 1.234)],
+            "cls_loss": [(1, 3.456)],
+            "dfl_loss": [(1, 1.456)],
+            "val_map50": [(1, 0.58)],
+            "val_map50_95": [(1, 0.415)],
+        },
+    ),
+    "LightGBM": (
+        "[LightGBM] [Info] Total Bins 2550\n[LightGBM] [Info] Start training from score 0.482041\n"
+        "[1]\ttraining's binary_logloss: 0.625\tvalid_0's binary_logloss: 0.645\tvalid_0's auc: 0.875\n"
+        "Training until validation scores don't improve for 5 rounds\n"
+        "[2]\ttraining's binary_logloss: 0.575\tvalid_0's binary_logloss: 0.605\tvalid_0's auc: 0.885\n"
+        "Early stopping, best iteration is:\n"
+        "[1]\ttraining's binary_logloss: 0.625\tvalid_0's binary_logloss: 0.645\tvalid_0's auc: 0.875\n",
+        {
+            "training_binary_logloss": [(1, 0.625), (2, 0.575)],
+            "valid_0_binary_logloss": [(1, 0.645), (2, 0.605)],
+            "valid_0_auc": [(1, 0.875), (2, 0.885)],
+        },
+    ),
+    "LightGBM's regression": (
+        "[10]\tvalid_0's l2: 0.25\tvalid_0's l1: 0.5\n[20]\tvalid_0's l2: 0.125\tvalid_0's l1: 0.25\n",
+        {"valid_0_l2": [(10, 0.25), (20, 0.125)], "valid_0_l1": [(10, 0.5), (20, 0.25)]},
+    ),
+    "XGBoost": (
+        "[0]\ttrain-rmse:1.25\ttest-rmse:1.375\n[1]\ttrain-rmse:1.125\ttest-rmse:1.25\n",
+        {"train_rmse": [(0, 1.25), (1, 1.125)], "test_rmse": [(0, 1.375), (1, 1.25)]},
+    ),
+    "scikit-learn's network": (
+        "Iteration 1, loss = 0.69314718\nIteration 2, loss = 0.58314718\n"
+        "Training loss did not improve more than tol=0.000100 for 10 consecutive epochs. Stopping.\n",
+        {"loss": [(1, 0.69314718), (2, 0.58314718)]},
+    ),
+    "PaddleClas": (
+        "[2026/11/21 10:00:00] ppcls INFO: [Train][Epoch 1/2][Iter: 0/4]lr(LinearWarmup): 0.00100000, "
+        "top1: 0.125, top5: 0.5, CELoss: 2.25, loss: 2.25, batch_cost: 0.51234s, reader_cost: 0.1, ips: "
+        "64.5 samples/s, "
+        "eta: 0:00:04\n"
+        "[2026/11/21 10:00:01] ppcls INFO: [Train][Epoch 1/2][Iter: 3/4]lr(LinearWarmup): 0.00200000, "
+        "top1: 0.25, top5: 0.625, CELoss: 2.125, loss: 2.125, batch_cost: 0.31234s, reader_cost: 0.1, "
+        "ips: 94.5 samples/s, "
+        "eta: 0:00:02\n"
+        "[2026/11/21 10:00:01] ppcls INFO: [Train][Epoch 1/2][Avg]top1: 0.19, top5: 0.56, CELoss: 2.19, "
+        "loss: 2.19\n"
+        "[2026/11/21 10:00:02] ppcls INFO: [Eval][Epoch 1][Iter: 0/2]CELoss: 2.5, loss: 2.5, top1: 0.1, "
+        "top5: 0.5, "
+        "batch_cost: 0.1s, reader_cost: 0.05, ips: 300.1 images/sec\n"
+        "[2026/11/21 10:00:02] ppcls INFO: [Eval][Epoch 1][Avg]CELoss: 2.375, loss: 2.375, top1: 0.15, "
+        "top5: 0.55\n"
+        "[2026/11/21 10:00:02] ppcls INFO: [Eval][Epoch 1][best metric: 0.15000000596046448]\n",
+        {
+            "lr": [(0, 0.001), (3, 0.002)],
+            "top1": [(0, 0.125), (3, 0.25)],
+            "top5": [(0, 0.5), (3, 0.625)],
+            "celoss": [(0, 2.25), (3, 2.125)],
+            "loss": [(0, 2.25), (3, 2.125)],
+            "ips": [(0, 64.5), (3, 94.5)],
+            "eval_celoss": [(3, 2.375)],
+            "eval_loss": [(3, 2.375)],
+            "eval_top1": [(3, 0.15)],
+            "eval_top5": [(3, 0.55)],
+        },
+    ),
+    "PaddleOCR": (
+        "[2026/11/21 10:00:00] ppocr INFO: epoch: [1/10], global_step: 10, lr: 0.001000, acc: 0.0, "
+        "loss: 5.25, "
+        "avg_reader_cost: 0.1 s, avg_batch_cost: 0.5 s, avg_samples: 64.0, ips: 128.5 samples/s, eta: "
+        "0:01:00\n"
+        "[2026/11/21 10:00:01] ppocr INFO: cur metric, acc: 0.5, norm_edit_dis: 0.625, fps: 1000.5\n"
+        "[2026/11/21 10:00:01] ppocr INFO: best metric, acc: 0.5, is_float16: False, norm_edit_dis: 0.625, "
+        "best_epoch: 1\n",
+        {
+            "lr": [(10, 0.001)],
+            "acc": [(10, 0.0)],
+            "loss": [(10, 5.25)],
+            "ips": [(10, 128.5)],
+            "eval_acc": [(10, 0.5)],
+        },
+    ),
+    "PaddleSeg": (
+        "2026-11-21 10:00:00 [INFO]\t[TRAIN] epoch: 1, iter: 10/100, loss: 1.2500, lr: 0.010000, "
+        "batch_cost: 0.5, "
+        "reader_cost: 0.01, ips: 8.0000 samples/sec | ETA 00:00:45\n"
+        "2026-11-21 10:00:09 [INFO]\t[EVAL] #Images: 50, mIoU: 0.5125, Acc: 0.8125, Kappa: 0.7, "
+        "Dice: 0.6125\n",
+        {
+            "loss": [(10, 1.25)],
+            "lr": [(10, 0.01)],
+            "ips": [(10, 8.0)],
+            "eval_miou": [(10, 0.5125)],
+            "eval_acc": [(10, 0.8125)],
+            "dice": [(10, 0.6125)],
+        },
+    ),
+    "PaddleNLP": (
+        "global step 10, epoch: 1, batch: 10, loss: 0.69315, accu: 0.50000, speed: 3.21 step/s\n"
+        "global step 20, epoch: 1, batch: 20, loss: 0.59315, accu: 0.62500, speed: 3.31 step/s\n"
+        "eval loss: 0.55, accu: 0.75\n",
+        {
+            "loss": [(10, 0.69315), (20, 0.59315)],
+            "accu": [(10, 0.5), (20, 0.625)],
+            "eval_loss": [(20, 0.55)],
+            "eval_accu": [(20, 0.75)],
+        },
+    ),
+    "Lightning's bar of rich": (
+        f"\x1b[?25l\r\x1b[2K{rich(1, 'train_loss: 3.250')}\n{WRAPPED.format('8.250')}"
+        f"{UP}{rich(2, 'train_loss: 2.250')}\n{WRAPPED.format('8.250')}\n"
+        f"Validation ━━━━━ 1/4   0:00:00 • -:--:-- 0.00it/s                   "
+        f"{UP}\x1b[1A\x1b[2K{rich(2, 'train_loss: 2.250')}\n{WRAPPED.format('0.220')}\n\x1b[?25h",
+        {"train_loss": [(1, 3.25), (2, 2.25)], "val_loss": [(1, 8.25), (2, 0.22)]},
+    ),
+    "Lightning's bar of rich, wide": (
+        f"\x1b[?25l\r\x1b[2K{rich(1, 'v_num: 0 train_loss: 3.250 val_loss: 8.250')}"
+        f"\r\x1b[2K{rich(2, 'v_num: 0 train_loss: 2.250 val_loss: 0.220')}\n\x1b[?25h",
+        {"train_loss": [(1, 3.25), (2, 2.25)], "val_loss": [(1, 8.25), (2, 0.22)]},
+    ),
+    "ignite's bars": (
+        "\rEpoch [1/2]: [1/4]  25%|██▌       , loss=1.5 [00:00<?]"
+        "\rEpoch [1/2]: [4/4] 100%|██████████, loss=0.25 [00:00<00:00]\r        \r"
+        "\rEpoch [2/2]: [1/4]  25%|██▌       , loss=0.5 [00:00<?]"
+        "\rEpoch [2/2]: [4/4] 100%|██████████, loss=0.125 [00:00<00:00]\r        \r",
+        {"loss": [(1, 1.5), (4, 0.25), (5, 0.5), (8, 0.125)]},
+    ),
+    "ignite's log": (
+        "Epoch[1] Iteration[10/20] Loss: 0.5000\nTraining Results - Epoch: 1  Avg accuracy: 0.90 Avg "
+        "loss: 0.30\n"
+        "Validation Results - Epoch: 1  Avg accuracy: 0.85 Avg loss: 0.35\n",
+        {
+            "loss": [(10, 0.5)],
+            "avg_accuracy": [(10, 0.9)],
+            "avg_loss": [(10, 0.3)],
+            "val_avg_accuracy": [(10, 0.85)],
+            "val_avg_loss": [(10, 0.35)],
+        },
+    ),
+    "Accelerate": (
+        "epoch 0: {'accuracy': 0.6875, 'f1': 0.8125}\nepoch 1: {'accuracy': 0.75, 'f1': 0.875}\n",
+        {"accuracy": [(0, 0.6875), (1, 0.75)], "f1": [(0, 0.8125), (1, 0.875)]},
+    ),
+    "LLaMA-Factory": (
+        "[INFO|2026-11-21 10:00:00] llamafactory.train.callbacks:143 >> {'loss': 1.25, 'learning_rate': "
+        "4e-05, "
+        "'epoch': 0.1, 'throughput': 512.5}\n",
+        {"loss": [(0, 1.25)], "learning_rate": [(0, 4e-5)], "throughput": [(0, 512.5)]},
+    ),
+    "fastai": (
+        "epoch     train_loss  valid_loss  accuracy  time    \n"
+        "0         0.612500    0.512500    0.725000  00:12     \n"
+        "1         0.512500    0.412500    0.825000  00:11     \n",
+        {
+            "train_loss": [(0, 0.6125), (1, 0.5125)],
+            "valid_loss": [(0, 0.5125), (1, 0.4125)],
+            "accuracy": [(0, 0.725), (1, 0.825)],
+        },
+    ),
+    "fairseq": (
+        "2026-11-21 10:00:00 | INFO | train_inner | epoch 001:     10 / 100 loss=5.25, ppl=38.05, "
+        "wps=1000.5, "
+        "ups=1.25, wpb=800, bsz=8, num_updates=10, lr=0.0001, gnorm=1.25, train_wall=8, wall=10\n"
+        "2026-11-21 10:00:09 | INFO | valid | epoch 001 | valid on 'valid' subset | loss 5.125 | ppl 34.9 | "
+        "wps 3000 | wpb 400 | bsz 4 | num_updates 100\n",
+        {
+            "loss": [(10, 5.25)],
+            "ppl": [(10, 38.05)],
+            "lr": [(10, 0.0001)],
+            "gnorm": [(10, 1.25)],
+            "wps": [(10, 1000.5)],
+            "ups": [(10, 1.25)],
+            "wpb": [(10, 800.0)],
+            "bsz": [(10, 8.0)],
+            "train_wall": [(10, 8.0)],
+            "wall": [(10, 10.0)],
+            "val_loss": [(10, 5.125)],
+            "val_ppl": [(10, 34.9)],
+        },
+    ),
+    "mmengine": (
+        "2026/11/21 10:00:00 - mmengine - INFO - Epoch(train)  [1][10/100]  lr: 1.0000e-03  eta: 0:01:00  "
+        "time: 0.5000  data_time: 0.1000  memory: 500  loss: 2.2500\n"
+        "2026/11/21 10:00:09 - mmengine - INFO - Epoch(val) [1][5/5]    accuracy/top1: 45.5000  "
+        "data_time: 0.1  "
+        "time: 0.2\n",
+        {"lr": [(10, 0.001)], "loss": [(10, 2.25)], "val_accuracy/top1": [(10, 45.5)]},
+    ),
+    "Detectron2": (
+        "[11/21 10:00:00 d2.utils.events]:  eta: 0:01:00  iter: 19  total_loss: 2.25  loss_cls: 1.25  "
+        "time: 0.5  last_time: 0.5  data_time: 0.1  lr: 0.0010  max_mem: 2000M\n",
+        {"total_loss": [(19, 2.25)], "loss_cls": [(19, 1.25)], "lr": [(19, 0.001)]},
+    ),
+    "SpeechBrain": (
+        "epoch: 1, lr: 1.00e-03 - train loss: 2.25 - valid loss: 2.125\n"
+        "epoch: 2, lr: 1.00e-03 - train loss: 1.25 - valid loss: 1.125\n",
+        {
+            "lr": [(1, 0.001), (2, 0.001)],
+            "train_loss": [(1, 2.25), (2, 1.25)],
+            "valid_loss": [(1, 2.125), (2, 1.125)],
+        },
+    ),
+    "OpenNMT": (
+        "[2026-11-21 10:00:00,123 INFO] Step 50/ 1000; acc: 10.5; ppl: 5000.25; xent: 8.5; lr: 0.0001; "
+        "3000/3200 tok/s;      10 sec;\n",
+        {"acc": [(50, 10.5)], "ppl": [(50, 5000.25)], "lr": [(50, 0.0001)]},
+    ),
+    "TensorFlow's estimators": (
+        "INFO:tensorflow:loss = 2.25, step = 0\nINFO:tensorflow:loss = 1.25, step = 100 (1.234 sec)\n",
+        {"loss": [(0, 2.25), (100, 1.25)]},
+    ),
+    "nnU-Net": (
+        "2026-11-21 10:00:00.123: Epoch 0\n2026-11-21 10:00:09.123: train_loss -0.1250\n"
+        "2026-11-21 10:00:09.124: val_loss -0.2500\n2026-11-21 10:00:10.123: Epoch 1\n"
+        "2026-11-21 10:00:19.123: train_loss -0.3750\n",
+        {"train_loss": [(0, -0.125), (1, -0.375)], "val_loss": [(0, -0.25)]},
+    ),
+    # what follows prints numbers and names, and no curve
+    "W&B's closing summary": (
+        "wandb: \nwandb: Run history:\nwandb:     epoch ▁▅█\nwandb:      loss █▄▁\nwandb: \nwandb: Run "
+        "summary:\n"
+        "wandb:     epoch 2\nwandb:      loss 0.125\nwandb:  val/loss 0.25\nwandb: train_acc 0.75\n"
+        "wandb: \nwandb: You can sync this run to the cloud by running:\n",
+        {},
+    ),
+    "W&B's closing summary in colours": (
+        "\x1b[1;34mwandb\x1b[0m: Run summary:\n\x1b[1;34mwandb\x1b[0m:     loss 0.125\n"
+        "\x1b[1;34mwandb\x1b[0m: val_acc 0.75\n",
+        {},
+    ),
+    "a bar of CIFAR whose training and test look alike": (
+        "\nEpoch: 0\n"
+        " [=====>...]  Step: 12ms | Tot: 1s45ms | Loss: 1.234 | Acc: 50.000% (64/128) 1/391 \r"
+        " [========>]  Step: 12ms | Tot: 9s45ms | Loss: 1.134 | Acc: 55.000% (70/128) 391/391 \n",
+        {},
+    ),
+    "Apex's loss scaler": (
+        "Gradient overflow.  Skipping step, loss scaler 0 reducing loss scale to 32768.0\n",
+        {},
+    ),
+    "DeepSpeed's loss scaler": (
+        "[2026-11-21 10:00:00,123] [INFO] [loss_scaler.py:190:update_scale] [deepspeed] OVERFLOW! Rank "
+        "0 Skipping "
+        "step. Attempted loss scale: 65536, but hysteresis is 2. Reducing hysteresis to 1\n"
+        "[Rank 0] Attempted loss scale: 65536.0, reducing to 32768.0\n",
+        {},
+    ),
+    "DeepSpeed's configuration": (
+        "[2026-11-21 10:00:00,123] [INFO] [config.py:1003:print]   initial_dynamic_scale ........ 65536\n"
+        "[2026-11-21 10:00:00,123] [INFO] [config.py:1003:print]   loss_scale ................... 0\n"
+        "[2026-11-21 10:00:00,123] [INFO] [config.py:1003:print]   optimizer_params ............. "
+        "{'lr': 0.001, 'betas': [0.8, 0.999]}\n",
+        {},
+    ),
+    "scikit-learn's report": (
+        "              precision    recall  f1-score   support\n\n"
+        "           0       0.97      0.98      0.98        88\n"
+        "    accuracy                           0.97       360\n"
+        "   macro avg       0.97      0.97      0.97       360\n",
+        {},
+    ),
+    "scikit-learn's search": (
+        "Fitting 5 folds for each of 2 candidates, totalling 10 fits\n"
+        "[CV 1/5] END .................C=1, gamma=0.1;, score=0.967 total time=   0.0s\n",
+        {},
+    ),
+    "Optuna": (
+        "[I 2026-11-21 10:00:00,123] Trial 0 finished with value: 0.9125 and parameters: {'lr': 0.01, "
+        "'layers': 2}. "
+        "Best is trial 0 with value: 0.9125.\n",
+        {},
+    ),
+    "CatBoost": (
+        "0:\tlearn: 0.6789\ttest: 0.6812\tbest: 0.6812 (0)\ttotal: 50.1ms\tremaining: 5.1s\n"
+        "bestTest = 0.5512\nbestIteration = 99\n",
+        {},
+    ),
+    "Stable-Baselines3": (
+        "----------------------------------\n| rollout/           |           |\n|    ep_rew_mean     | "
+        "20.1      |\n"
+        "| time/              |           |\n|    iterations      | 1         |\n|    "
+        "total_timesteps | 2048      |\n",
+        {},
+    ),
+    "the style transfer of pytorch": (
+        "Sat Nov 21 10:00:00 2026\tEpoch 1:\t[2000/83000]\tcontent: 1.25\tstyle: 3.5\ttotal: 4.75\n",
+        {},
+    ),
+    "Keras' checkpoints": (
+        "\nEpoch 1: val_loss improved from inf to 0.35125, saving model to best.keras\n"
+        "Epoch 2: val_loss did not improve from 0.35125\n"
+        "Epoch 3: ReduceLROnPlateau reducing learning rate to 0.0005.\nEpoch 4: early stopping\n",
+        {},
+    ),
+    "Lightning's callbacks": (
+        "Metric val_loss improved by 0.125 >= min_delta = 0.0. New best score: 0.375\n"
+        "Epoch 0, global step 100: 'val_loss' reached 0.37500 (best 0.37500), saving model to "
+        "'/tmp/a/epoch=0-step=100.ckpt' as top 1\n"
+        "Epoch 1, global step 200: 'val_loss' was not in top 1\n",
+        {},
+    ),
+    "Lightning's summary of a model": (
+        "  | Name  | Type             | Params | Mode  | FLOPs\n0 | model | Sequential       | 1.2 K  | "
+        "train | 0\n"
+        "1 | loss  | CrossEntropyLoss | 0      | train | 0\n2 | acc   | MulticlassAccuracy | 0      "
+        "| train | 0\n",
+        {},
+    ),
+    "Hugging Face's arguments": (
+        "***** Running training *****\n  Num examples = 1,000\n  Num Epochs = 3\n"
+        "  Instantaneous batch size per device = 8\n  Total optimization steps = 375\n"
+        "Loading weights: 100%|██████████| 201/201 [00:00<00:00, 1201.51it/s, Materializing "
+        "param=head.weight]\n",
+        {},
+    ),
+    "datasets": (
+        "\rMap:  50%|█████     | 500/1000 [00:00<00:00, 8000.51 examples/s]"
+        "\rMap: 100%|██████████| 1000/1000 [00:00<00:00, 8000.51 examples/s]\n"
+        "Generating train split: 100%|██████████| 8551/8551 [00:00<00:00, 90000.25 examples/s]\n",
+        {},
+    ),
+    "pip and downloads": (
+        "Collecting timm==1.0.9 (from accelerate)\n"
+        "   ━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━ 2.3/2.3 MB 25.1 MB/s eta 0:00:00\n"
+        "\rmodel.safetensors: 100%|██████████| 548M/548M [00:05<00:00, 101MB/s]\n",
+        {},
+    ),
+    "pytest": (
+        "tests/test_loss.py::test_accuracy PASSED                          [ 50%]\n"
+        "tests/test_loss.py::test_epoch[loss-0.5] PASSED                   [100%]\n"
+        "E       assert 0.25 == 0.5 +- 0.1\n============ 1 failed, 3 passed in 2.31s =============\n",
+        {},
+    ),
+    "torch's profiler": (
+        "aten::nll_loss         0.10%      10.000us         0.20%      20.000us      20.000us             1\n"
+        "Self CPU time total: 10.123ms\n",
+        {},
+    ),
+    "nvidia-smi": (
+        "|   0  NVIDIA H200          On  | 00000000:19:00.0 Off |                    0 |\n"
+        "| N/A   31C    P0    77W / 700W |   1024MiB / 143771MiB |      5%      Default |\n",
+        {},
+    ),
+    "NCCL": (
+        "node:1:1 [0] NCCL INFO Bootstrap: Using eth0:10.0.0.1<0>\n"
+        "node:1:1 [0] NCCL INFO ncclCommInitRank comm 0x5 rank 0 nranks 2 - Init COMPLETE in 0.25 s loss 0\n",
+        {},
+    ),
+    "torchrun": (
+        "W1121 10:00:00.123 torch/distributed/run.py:793] Setting OMP_NUM_THREADS environment variable "
+        "for each "
+        "process to be 1 in default\n",
+        {},
+    ),
+    "Ray Tune": (
+        "+--------------+----------+-----------+--------+------------+\n"
+        "| Trial name   | status   |        lr |   iter |   accuracy |\n"
+        "| train_0      | RUNNING  | 0.0010000 |      1 |       0.81 |\n",
+        {},
+    ),
+    "a search by hand": ("lr=0.1 wd=0.01\nlr=0.01 wd=0.01\nlearning rate 0.001, weight decay 0.1\n", {}),
+    "a scheduler": (
+        "Adjusting learning rate of group 0 to 1.0000e-03.\nlr_scheduler: step 0.1 gamma 0.5\n",
+        {},
+    ),
+    "a tokenizer's download": (
+        "\rtokenizer.json: 100%|██████████| 1.36M/1.36M [00:00<00:00, 21.1MB/s]\n"
+        "Some weights of Net were not initialized: ['classifier.bias', 'loss.weight']\n",
+        {},
+    ),
+    "torch's compiler": (
+        "[rank0]:V1121 10:00:00.123 torch/_dynamo/convert_frame.py:900] step 3: compile_loss.<locals>.f "
+        "0.25\n"
+        "AUTOTUNE mm(64x64, 64x64)\n  triton_mm_0 0.0051 ms 100.0%\n",
+        {},
+    ),
+    "torchinfo": (
+        "Total params: 1,200,010\nTotal mult-adds (M): 12.05\n"
+        "├─CrossEntropyLoss: 1-3                  --                        --\n",
+        {},
+    ),
+    "a traceback": (
+        'Traceback (most recent call last):\n  File "/home/ada/loss.py", line 12, in <module>\n'
+        "    loss = 0.5 * compute(acc=0.1)\nRuntimeError: loss was 3 at batch of size 4\n",
+        {},
+    ),
+    "git and docker": (
+        "Step 3/7 : RUN pip install loss==0.5\n ---> 1acc2f1e0\nHEAD is now at 1acc2f1 Epoch 3 loss fixes\n",
+        {},
+    ),
+    "timeit": ("The slowest run took 5.12 times longer\n10 loops, best of 5: 21.3 ms per loop of loss\n", {}),
+    "a reader's ETA": ("epoch 1: read 300/1000 files, ETA 0:10:00, 3.25 files/s, step time 0.25s\n", {}),
+    "names of checkpoints": (
+        "saved out/epoch=1-val_loss=0.25.ckpt\nLoading best model from runs/acc_0.91/step_100.pt\n"
+        "Removed checkpoint loss-0.75-epoch-3.pdparams\n",
+        {},
+    ),
+    "counts of parameters and data": (
+        "epoch size: 50000, steps: 391\ntrain: 45000 val: 5000 test: 10000\nvocab loss weight: none\n",
+        {},
+    ),
+    "packet loss": ("5 packets transmitted, 5 received, 0% packet loss, time 4004ms\n", {}),
+    "Prometheus": ('train_loss{job="a"} 0.5\n# HELP train_loss the loss\n# TYPE train_loss gauge\n', {}),
+    "a help text": (
+        "  --loss-weight 0.5   weight of the loss (default: 0.5)\n  --epochs 3  how many epochs\n"
+        "  --target-acc 0.9    stop at this accuracy\n",
+        {},
+    ),
+    "what a network's card says": (
+        "ImageNet accuracy: top-1 76.1, top-5 92.9 (V1), see /models/resnet50-0676ba61.pth\n"
+        "# Results: 76.13% accuracy after 90 epochs\n",
+        {},
+    ),
+}
+
+
+@pytest.mark.parametrize("size", [1 << 20, 90, 7], ids=["at once", "in large pieces", "in small pieces"])
+@pytest.mark.parametrize("name", FORMATS)
+def test_the_curves_are_those_that_were_printed(tmp_path: Path, name: str, size: int) -> None:
+    text, expected = FORMATS[name]
+
+    curves = curves_of(tmp_path / "log", text, size)
+
+    assert {tag: [step for step, _ in curve] for tag, curve in curves.items()} == {
+        tag: [step for step, _ in curve] for tag, curve in expected.items()
+    }
+    for tag, curve in expected.items():
+        assert [value for _, value in curves[tag]] == pytest.approx([value for _, value in curve])

@@ -1,0 +1,116 @@
+"""What a rank writes down of the exception that left its program."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sys
+import time
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from nbdist.store import read_error
+from nbdist.worker import error_report
+
+LOADER = """
+import os, signal
+class Iterator:
+    def __init__(self, worker):
+        self._workers = [worker]
+    def __next__(self):
+        os.kill(self._workers[0].pid, signal.SIGKILL)
+        raise ConnectionResetError(104, "Connection reset by peer")
+"""
+
+
+def written(folder: Path, error: BaseException):
+    path = str(folder / "error.json")
+    error_report.write(path, error, error.__traceback__, error_report.Reserve(path))
+    return read_error(Path(path))
+
+
+def raised(error: BaseException) -> BaseException:
+    try:
+        raise error
+    except BaseException as found:  # noqa: BLE001 - whatever a program may raise
+        return found
+
+
+def test_a_report_needs_no_more_than_was_kept_for_it(tmp_path: Path) -> None:
+    reserve = error_report.Reserve(str(tmp_path / "error.json"))
+    room = tmp_path / "error.json.room"
+
+    assert room.stat().st_blocks * 512 >= 32_768
+    reserve.write(b'{"type": "ValueError"}')
+
+    assert [path.name for path in tmp_path.iterdir()] == ["error.json"]
+    assert (tmp_path / "error.json").read_bytes() == b'{"type": "ValueError"}'
+
+
+def test_what_is_written_can_be_read(tmp_path: Path) -> None:
+    report = written(tmp_path, raised(ValueError("ein Täuschungsmanöver \udcff 错误")))
+
+    assert report is not None
+    assert (report.type, report.message) == ("ValueError", "ein Täuschungsmanöver ? 错误")
+    assert report.workers == ()
+
+
+def test_of_a_huge_message_both_ends_are_kept(tmp_path: Path) -> None:
+    report = written(tmp_path, raised(ValueError(f"begin {'0.5 ' * 1_000_000} end")))
+
+    assert report is not None
+    assert report.message.startswith("begin 0.5")
+    assert report.message.endswith(" end")
+    assert (tmp_path / "error.json").stat().st_size < 1_000_000
+
+
+def test_a_worker_that_was_killed_is_known_where_its_loader_saw_a_closed_connection(tmp_path: Path) -> None:
+    worker = multiprocessing.get_context("spawn").Process(target=time.sleep, args=(60,))
+    worker.start()
+    namespace: dict[str, Any] = {}
+    exec(compile(LOADER, f"{tmp_path}/torch/utils/data/dataloader.py", "exec"), namespace)
+
+    loader = namespace["Iterator"](worker)
+
+    with pytest.raises(ConnectionResetError) as caught:
+        next(loader)
+    report = written(tmp_path, caught.value)
+
+    assert report is not None
+    assert report.workers == ((worker.pid, -9),)
+    worker.join()
+
+
+def test_a_fork_of_a_rank_leaves_its_room_alone(tmp_path: Path) -> None:
+    reserve = error_report.Reserve(str(tmp_path / "error.json"))
+
+    child = os.fork()
+    if child == 0:
+        reserve.write(b"of the fork")
+        os._exit(0)
+    os.waitpid(child, 0)
+
+    assert [path.name for path in tmp_path.iterdir()] == ["error.json.room"]
+
+
+def test_a_handler_that_raises_while_a_report_is_written_costs_no_report(tmp_path: Path) -> None:
+    error = raised(ValueError("too wide"))
+    path, reserve = str(tmp_path / "error.json"), error_report.Reserve(str(tmp_path / "error.json"))
+    calls = []
+
+    def interrupt(frame: FrameType, event: str, _: object) -> None:
+        if frame.f_code.co_name == "_encoded" and not calls:
+            calls.append(event)
+            raise RuntimeError("DataLoader worker (pid 7) is killed by signal: Killed.")
+
+    sys.settrace(interrupt)
+    try:
+        error_report.write(path, error, error.__traceback__, reserve)
+    finally:
+        sys.settrace(None)
+
+    report = read_error(Path(path))
+    assert (len(calls), report is not None and report.message) == (1, "too wide")
