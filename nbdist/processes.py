@@ -159,20 +159,28 @@ def marked(name: str, value: str) -> list[ProcessId]:
     return found
 
 
-def oom_kills() -> int:
-    """How often the out-of-memory killer has struck in this process's control group, or anywhere on
-    this machine where the group does not say (cgroups(7), proc(5)); 0 where nobody counts.
+def oom_kills(proc: Path = Path("/proc"), groups: Path = Path("/sys/fs/cgroup")) -> int:
+    """How often the out-of-memory killer has struck in this process's control group (cgroups(7), version 2
+    or 1), or anywhere on this machine where the group does not say (proc(5)); 0 where nothing counts.
     """
-    with contextlib.suppress(OSError, StopIteration, ValueError):
-        group = next(
-            line[3:] for line in Path("/proc/self/cgroup").read_text().splitlines() if line.startswith("0::")
-        )
-        events = Path(f"/sys/fs/cgroup{group}/memory.events").read_text().split()
-        return int(events[events.index("oom_kill") + 1])
-    with contextlib.suppress(OSError, ValueError):
-        counters = Path("/proc/vmstat").read_text().split()
-        return int(counters[counters.index("oom_kill") + 1])
+    for counters in (*_memory_counters(proc, groups), proc / "vmstat"):
+        with contextlib.suppress(OSError, ValueError):
+            words = counters.read_text().split()
+            return int(words[words.index("oom_kill") + 1])
     return 0
+
+
+def _memory_counters(proc: Path, groups: Path) -> Iterator[Path]:
+    """Where the kernel may count for this process's control group. A container sees its own as the root."""
+    with contextlib.suppress(OSError):
+        for line in (proc / "self/cgroup").read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            if controllers == "":
+                yield groups / path.lstrip("/") / "memory.events"
+                yield groups / "memory.events"
+            elif "memory" in controllers.split(","):
+                yield groups / "memory" / path.lstrip("/") / "memory.oom_control"
+                yield groups / "memory/memory.oom_control"
 
 
 def send(process: ProcessId, number: int) -> bool:
