@@ -14,7 +14,7 @@ VERSION_1 = "oom_kill_disable 0\nunder_oom 0\noom_kill 4\n"
 
 
 @pytest.mark.parametrize(
-    "groups_of_process, files, expected",
+    ("groups_of_process", "files", "expected"),
     [
         ("0::/user/me", {"user/me/memory.events": VERSION_2}, 2),
         ("4:memory:/jobs/1\n0::/", {"memory/jobs/1/memory.oom_control": VERSION_1}, 4),
