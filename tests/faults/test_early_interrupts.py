@@ -1,6 +1,6 @@
 """The kernel is interrupted at any moment of a cell's first second: nothing of its run is left behind.
 
-A round are 36 interrupts; NBDIST_FAULT_ROUNDS=28 makes a thousand.
+A round are 48 interrupts; NBDIST_FAULT_ROUNDS=21 makes a thousand.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ from pathlib import Path
 import pytest
 
 from nbdist import processes
+from nbdist.model import RunState
 from nbdist.store import RunDirectory, RunStore, snapshot
+from tests.fakes.directories import WrittenRun
+from tests.fakes.runs import STARTED, a_spec, exited, run_ended
 from tests.magics.conftest import Kernel, Reply
 from tests.programs import until
 
@@ -62,6 +65,14 @@ def not_over(home: Path) -> list[RunDirectory]:
     return [run for run in runs if (found := snapshot(run)) is not None and not found.state.terminal]
 
 
+def write_old_runs(home: Path, count: int = 320) -> None:
+    """More than are kept: cells remove the oldest while they start their own."""
+    ended = (*STARTED, exited(0), exited(1), run_ended(RunState.SUCCEEDED))
+    for number in range(count):
+        run_id = f"20260101-{number // 60:02d}{number % 60:02d}00-old-{number:04d}"
+        WrittenRun(home, a_spec(run_id=run_id)).happened(*ended)
+
+
 def keepers(home: Path) -> list[str]:
     """The processes that keep runs, by their command lines: none has the mark of its ranks."""
     found = []
@@ -72,13 +83,15 @@ def keepers(home: Path) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("kind", ["cold", "warm", "again"])
+@pytest.mark.parametrize("kind", ["cold", "warm", "again", "among old runs"])
 @pytest.mark.timeout(600)
 def test_an_interrupt_in_the_first_second_leaves_nothing(
     kernel: Kernel, leaves_nothing_in, kind: str
 ) -> None:
     if kind == "warm":
         kernel.run("from nbdist import runner\nrunner.warm_ranks.choose('always')")
+    if kind == "among old runs":
+        write_old_runs(kernel.home)
     cells = (SHORT, LONG) if kind == "again" else (LONG,)
 
     for _ in range(TIMES):
