@@ -6,7 +6,7 @@
     │       └── NotPrivate   another user has filled the directory, or could have
     ├── LaunchError        the machine: no disk, no port, no interpreter
     ├── RunFailed          the program in the cell
-    ├── RunCancelled       somebody stopped the run
+    ├── RunCancelled       the run was stopped because that was asked for
     └── IllegalTransition  us
 
 A message says what was asked, what is there, and what to type instead. Only ``magics`` turns these
@@ -57,7 +57,7 @@ class RunFailed(NbdistError):
 
 
 class RunCancelled(NbdistError):
-    """A run ended because somebody stopped it."""
+    """A run was stopped because a person or a program asked for it."""
 
 
 class IllegalTransition(NbdistError):

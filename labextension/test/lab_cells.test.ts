@@ -1,7 +1,8 @@
-import { complete, firstLine, optionAt, wantedOf, withFirstLine } from '../src/lab/first_line';
+import { complete, firstLine, optionAt, usedMagic, wantedOf, withFirstLine } from '../src/lab/first_line';
 import { linkedLine, linkLines } from '../src/lab/line_links';
-import { cellOf, contentsPath, editorLine } from '../src/lab/places';
-import type { Option } from '../src/lab/rows';
+import { cellOf, contentsPath, editorLine, unsavedRuns } from '../src/lab/places';
+import { row, running } from './lab_fakes';
+import { runRow, type Option, type RunRow } from '../src/lab/rows';
 
 const option = (flags: string[], metavar = '', choices: string[] = []): Option => ({
   flags,
@@ -99,14 +100,46 @@ test.each([
   expect(contentsPath(notebook, root)).toBe(path);
 });
 
-test('a cell is found by its program, wherever it has gone, and else by its place', () => {
-  const cells = ['import torch', '%%distributed -n 2\ntrain()\n', '%%distributed -n 2\nother()'];
-  expect(cellOf(cells, 'train()', 7)).toBe(1);
-  expect(cellOf(cells, 'gone()', 2)).toBe(2);
-  expect(cellOf(cells, 'gone()', 0)).toBe(-1);
-  expect(cellOf([...cells, cells[1]!], 'train()', 3)).toBe(3);
-  expect(editorLine(cells[1]!, 1)).toBe(1);
+test('a cell is found by its program, wherever it has gone, and else by its id', () => {
+  const sources = ['import torch', '%%distributed -n 2\ntrain()\n', '%%distributed -n 2\nother()'];
+  const cells = sources.map((source, at) => ({ source, id: `c${at}` }));
+  expect(cellOf(cells, 'train()', 'c7')).toBe(1);
+  expect(cellOf(cells, 'train()', 'c2')).toBe(1);
+  expect(cellOf(cells, 'gone()', 'c2')).toBe(2);
+  expect(cellOf(cells, 'gone()', '')).toBe(-1);
+  const twice = [...cells, { source: sources[1]!, id: 'c3' }];
+  expect(cellOf(twice, 'train()', 'c1')).toBe(1);
+  expect(cellOf(twice, 'train()', '')).toBe(3);
+  expect(editorLine(sources[1]!, 1)).toBe(1);
   expect(editorLine('train()', 1)).toBe(0);
+});
+
+test.each([
+  ['%%distributed -n 2\ntrain()', { kind: 'cell', name: 'distributed' }],
+  ['\n%%distributed', { kind: 'cell', name: 'distributed' }],
+  ['x = 1\n%dist_status', { kind: 'line', name: 'dist_status' }],
+  ['run = %distributed -d -n 2 train.py', { kind: 'line', name: 'distributed' }],
+  ['for name in names:\n    %dist_logs {name}', { kind: 'line', name: 'dist_logs' }],
+  ['%%distributedly', null],
+  ['share = 7 %dist_status', null],
+  ['%load_ext nbdist', null],
+])('the magic of nbdist in %j is %j', (source, magic) => {
+  expect(usedMagic(source)).toEqual(magic);
+});
+
+test('the file of a notebook has nothing of runs that ended after it was saved, or go on', () => {
+  const of = (label: string, given: object): RunRow =>
+    runRow(row(label, { notebook: '/w/n.ipynb', ...given }));
+  const rows = [
+    of('ended-1', { created: 1, ended: 90 }),
+    of('later-2', { created: 2, ended: 110 }),
+    of('live-3', { ...running, created: 3 }),
+    of('other-4', { ...running, notebook: '/w/other.ipynb' }),
+    of('apart-5', { ...running, created: 50, detached: true }),
+    of('apart-6', { ...running, created: 120, detached: true }),
+  ];
+  const labels = unsavedRuns(rows, 'n.ipynb', 100).map(({ label }) => label);
+  expect(labels).toEqual(['apart-6', 'live-3', 'later-2']);
 });
 
 test.each([

@@ -154,7 +154,7 @@ export function row(label: string, given: object = {}): Record<string, unknown> 
     devices: ['CPU'],
     framework: 'torch',
     notebook: '/home/ada/lenet.ipynb',
-    cell_index: 3,
+    cell_id: 'a1',
     progress: null,
     headline: '',
     spark: null,

@@ -74,10 +74,14 @@ test('an end and a stall are told once, and not of runs that had ended before', 
 
   news({ ...running, stalled: true });
   news({ ...running, stalled: true });
+  news(running);
+  news({ ...running, stalled: true });
   news({ state: 'failed' });
   news({ state: 'failed' });
 
   expect(events).toEqual([
+    ['stalled', 'a-1'],
+    ['resumed', 'a-1'],
     ['stalled', 'a-1'],
     ['ended', 'a-1'],
   ]);

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import nbdist
-from nbdist.cli import alloc, boards, exporting, looking, running, stacks
+from nbdist.cli import alloc, autoload, boards, exporting, looking, running, stacks
 from nbdist.cli import doctor as doctors
 from nbdist.cli.exits import OUTPUT_CLOSED, USAGE
 from nbdist.cli.terminal import complain, discard_output
@@ -75,6 +75,12 @@ COMMANDS = {
         about="nodes of Slurm that are kept for the next runs",
         run=alloc.alloc,
         help=lambda: alloc.ALLOC_HELP,
+    ),
+    "autoload": Command(
+        usage=autoload.AUTOLOAD_USAGE,
+        about="every kernel begins with nbdist loaded, or no longer",
+        run=autoload.autoload,
+        help=lambda: autoload.AUTOLOAD_HELP,
     ),
     "doctor": Command(
         usage=doctors.DOCTOR_USAGE,

@@ -167,7 +167,8 @@ def _watch(handle: runner.RunHandle, output: Output, show_ranks: Collection[int]
     except UnknownRun as gone:
         raise LaunchError(str(gone)) from None
     output.write(summary_text(ended, handle.directory, language, watch.report(language)) + "\n")
-    if ended.state is not RunState.SUCCEEDED:
+    # the line above says all of a stop that was asked for
+    if ended.state is not RunState.SUCCEEDED and not ended.stopped_as_asked:
         report(run_report(ended, handle.directory, language))
     return ended
 

@@ -196,13 +196,13 @@ class Course:
         self._hopeless |= final
         self._fail(now)
 
-    def stop(self, reason: str, now: float) -> None:
-        """Somebody wants the run to end: a rank that is on its way out gets its next step at once."""
+    def stop(self, reason: str, now: float, *, requested: bool = True) -> None:
+        """The run is to end: a rank that is on its way out gets its next step at once."""
         for escalation in self._escalations.values():
             escalation.hasten(now)
         if self._stop_reason is None:
             self._stop_reason = reason
-            self.record(StopRequested(time=self._wall_clock(), reason=reason))
+            self.record(StopRequested(time=self._wall_clock(), reason=reason, requested=requested))
             self._end_ranks(ON_STOP, now)
         self.tick(now)
 

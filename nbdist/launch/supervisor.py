@@ -178,7 +178,7 @@ class Supervisor:
         self._reap()
         self._serve(attempt)
         if self._directory.deleted:
-            self._course.stop("the directory of the run was deleted", time.monotonic())
+            self._course.stop("the directory of the run was deleted", time.monotonic(), requested=False)
         if self._together is not None:
             self._together.tick(time.monotonic())
         self._course.tick(time.monotonic())
@@ -247,7 +247,7 @@ class Supervisor:
         for descriptor in self._lifeline.descriptors():
             self._selector.unregister(descriptor)
         owner = self._lifeline.name or owner_of(self._directory, self._spec)
-        self._course.stop(f"{owner} ended", time.monotonic())
+        self._course.stop(f"{owner} ended", time.monotonic(), requested=False)
 
     def _watch_signals(self) -> None:
         """Wake up for exits of children, and stop the run when told to end."""
@@ -258,7 +258,7 @@ class Supervisor:
         for number in self._wakeup.requests_to_end():
             if number is signal.SIGURG and self._course.stop_reason is not None:
                 continue  # another node was faster to say it: no reason to hasten the end
-            self._course.stop(f"the supervisor got {number.name}", time.monotonic())
+            self._course.stop(f"the supervisor got {number.name}", time.monotonic(), requested=False)
 
     def _clean_up(self) -> int:
         """End what an attempt has left; how many processes that were."""

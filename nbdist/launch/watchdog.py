@@ -139,7 +139,7 @@ class Watchdog:
             return  # the directory has gone, or another process found the run lost and writes it down
         now = time.time()
         if run.state is not RunState.STOPPING:
-            journal.append(StopRequested(time=now, reason=reason))
+            journal.append(StopRequested(time=now, reason=reason, requested=False))
         for rank in run.ranks:
             if rank.state is RankState.RUNNING and rank.process is not None:
                 code = self._exits.get(rank.process.pid, -signal.SIGKILL)

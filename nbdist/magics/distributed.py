@@ -11,9 +11,9 @@ from IPython.core.interactiveshell import InteractiveShell
 from IPython.core.magic import Magics, line_cell_magic, magics_class
 
 from nbdist import config, options, panel, runner
-from nbdist.errors import RunCancelled, RunFailed, UnknownRun, UsageMistake
+from nbdist.errors import RunFailed, UnknownRun, UsageMistake
 from nbdist.magics.cell_check import check_cell, check_planned
-from nbdist.magics.presentation import as_usage_errors, draws_widgets, without_frames
+from nbdist.magics.presentation import as_usage_errors, cell_id, draws_widgets, stopped, without_frames
 from nbdist.magics.showing import show_as_panel, show_as_text, show_in_background
 from nbdist.model import RunState
 from nbdist.panel.ansi import harmless
@@ -40,7 +40,7 @@ class DistributedMagics(Magics):
             print(options.help_text())
             return None
         with as_usage_errors(), runner.Interrupts(lambda _: _INTERRUPTED, raises=True) as interrupts:
-            chosen, planned = _plan_script(line) if cell is None else _plan_cell(line, cell)
+            chosen, planned = _plan(_shell(self), line, cell)
             warnings = check_planned(_shell(self), planned) if chosen.check else ()
             limits = runner.keeping()
             interrupts.begin()
@@ -61,8 +61,9 @@ def _watch(
     shell: InteractiveShell, handle: runner.RunHandle, chosen: options.Options, planned: runner.Plan
 ) -> None:
     """Show the run until it ends. Raises RunFailed or RunCancelled, as it ended."""
+    drawn = chosen.panel and draws_widgets(shell)
     try:
-        if chosen.panel and draws_widgets(shell):
+        if drawn:
             run = show_as_panel(shell, handle)
         else:
             run = show_as_text(handle, plain=not chosen.panel, show_ranks=chosen.show_ranks)
@@ -70,10 +71,12 @@ def _watch(
         raise without_frames(RunFailed(str(gone))) from None
     runner.warm_ranks.after(planned, warm=chosen.warm, directory=handle.directory)
     _say(runner.pruner.removed())
-    if run.state is not RunState.SUCCEEDED:
-        text = panel.run_report(run, handle.directory, config.language())
-        cancelled = run.state is RunState.CANCELLED
-        raise without_frames(RunCancelled(text) if cancelled else RunFailed(text))
+    if run.state is RunState.SUCCEEDED:
+        return
+    text = panel.run_report(run, handle.directory, config.language())
+    if run.stopped_as_asked:
+        raise stopped(text, shown=not drawn)
+    raise without_frames(RunFailed(text), brief=drawn)
 
 
 def _show_detached(
@@ -114,20 +117,16 @@ def _cold(handle: runner.RunHandle) -> str:
     return f"cold start: {handle.started_cold}" if handle.started_cold else ""
 
 
-def _plan_cell(line: str, cell: str) -> tuple[options.Options, runner.Plan]:
-    chosen = options.parse(line)
-    check_cell(cell)
-    planned = runner.plan(
-        chosen,
-        cell=cell,
-        cwd=os.getcwd(),
-        python_path=sys.path,
-        notebook=_notebook(),
-    )
-    return chosen, planned
-
-
-def _plan_script(line: str) -> tuple[options.Options, runner.Plan]:
+def _plan(shell: InteractiveShell, line: str, cell: str | None) -> tuple[options.Options, runner.Plan]:
+    # the path of the notebook, where the front end tells it (JupyterLab, Notebook 7)
+    notebook, at = os.environ.get("JPY_SESSION_NAME", ""), cell_id(shell)
+    if cell is not None:
+        chosen = options.parse(line)
+        check_cell(cell)
+        planned = runner.plan(
+            chosen, cell=cell, cwd=os.getcwd(), python_path=sys.path, notebook=notebook, cell_id=at
+        )
+        return chosen, planned
     own, program = options.split_program(options.split_line(line))
     if not program:
         raise UsageMistake(
@@ -135,14 +134,9 @@ def _plan_script(line: str) -> tuple[options.Options, runner.Plan]:
             "script:  %distributed -n 2 train.py"
         )
     chosen = options.parse_words(own)
-    return chosen, runner.plan_script(chosen, program, cwd=os.getcwd())
+    return chosen, runner.plan_script(chosen, program, cwd=os.getcwd(), notebook=notebook, cell_id=at)
 
 
 def _shell(magics: Magics) -> InteractiveShell:
     assert magics.shell is not None, "magics that are called belong to a shell"
     return magics.shell
-
-
-def _notebook() -> str:
-    """The notebook's path where the front end tells it (JupyterLab, Notebook 7)."""
-    return os.environ.get("JPY_SESSION_NAME", "")

@@ -13,6 +13,7 @@ from nbdist.magics.boards import BoardMagics
 from nbdist.magics.distributed import DistributedMagics
 from nbdist.magics.doctor import DoctorMagics
 from nbdist.magics.export import ExportMagics
+from nbdist.magics.presentation import forget_stops, show_stops_calmly
 from nbdist.magics.runs import RunMagics
 from nbdist.magics.stacks import StackMagics
 from nbdist.magics.warm import WarmMagics
@@ -37,6 +38,7 @@ def load(shell: InteractiveShell) -> None:
     for magics in MAGICS:
         shell.register_magics(magics)
     peers.register(shell)
+    show_stops_calmly(shell)
     _get_ready()
 
 
@@ -54,3 +56,4 @@ def unload(shell: InteractiveShell) -> None:
             for name in names:
                 shell.magics_manager.magics[kind].pop(name, None)
     peers.unregister(shell)
+    forget_stops(shell)

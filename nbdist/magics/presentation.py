@@ -14,7 +14,7 @@ from IPython.core.error import UsageError
 from IPython.core.interactiveshell import InteractiveShell
 
 from nbdist import panel
-from nbdist.errors import LaunchError, UsageMistake
+from nbdist.errors import LaunchError, RunCancelled, UsageMistake
 from nbdist.panel.ansi import harmless
 
 AnError = TypeVar("AnError", bound=BaseException)
@@ -33,17 +33,52 @@ def as_usage_errors() -> Iterator[None]:
         raise without_frames(error) from None
 
 
-def without_frames(error: AnError) -> AnError:
-    """The same error, shown by IPython as its message alone: our own frames help nobody."""
+def without_frames(error: AnError, *, brief: bool = False) -> AnError:
+    """The same error, shown by IPython as its message alone: our own frames help nobody. ``brief``: as the
+    first line of its message, since what stands above it has said the rest."""
 
     def render() -> list[str]:
         head, _, rest = str(error).partition("\n")
         name = type(error).__name__
-        return [f"\x1b[31m{name}\x1b[0m: {head}", *rest.splitlines()]
+        return [f"\x1b[31m{name}\x1b[0m: {head}", *([] if brief else rest.splitlines())]
 
     # the hook of IPython.core.interactiveshell.showtraceback
     error._render_traceback_ = render  # type: ignore[attr-defined]
     return error
+
+
+def show_stops_calmly(shell: InteractiveShell) -> None:
+    """Let a cell that raises RunCancelled end without an error on the screen: it still fails, and with it
+    what was to run after it, but its run did what it was asked to do."""
+    # IPython has room for one such handler, and another extension may have taken it
+    if not shell.custom_exceptions:
+        shell.set_custom_exc((RunCancelled,), _show_stop)
+
+
+def forget_stops(shell: InteractiveShell) -> None:
+    """Undo ``show_stops_calmly``."""
+    if shell.custom_exceptions == (RunCancelled,):
+        shell.set_custom_exc((), None)
+
+
+def stopped(text: str, *, shown: bool) -> RunCancelled:
+    """A stop that was asked for: one grey line, and none where what is ``shown`` above says the same."""
+    error = RunCancelled(text)
+    # 244 is read on white and on black alike
+    lines = [] if shown else [f"\x1b[38;5;244m{text}\x1b[0m"]
+    error._render_traceback_ = lambda: lines  # type: ignore[attr-defined]
+    return error
+
+
+def _show_stop(
+    shell: InteractiveShell, _kind: type, error: RunCancelled, _trace: object, tb_offset: int | None = None
+) -> list[str]:
+    lines: list[str] = error._render_traceback_()  # type: ignore[attr-defined]
+    for line in lines:
+        print(line)
+    # a kernel's reply carries the traceback of the last error that was shown
+    shell._last_traceback = lines  # type: ignore[attr-defined]
+    return lines
 
 
 def kernel_id(shell: InteractiveShell) -> str:
@@ -74,12 +109,11 @@ def draws_widgets(shell: InteractiveShell) -> bool:
     wanted = os.environ.get("NBDIST_PANEL", "auto")
     if wanted in ("widget", "text"):
         return wanted == "widget"
-    kernel = getattr(shell, "kernel", None)
-    if kernel is None:
+    if getattr(shell, "kernel", None) is None:
         return False
     if "google.colab" in sys.modules:
         return True
-    parent: dict[str, Any] = kernel.get_parent() or {}
+    parent = _request(shell)
     user = parent.get("header", {}).get("username")
     if "cellId" in parent.get("metadata", {}) or user == "":
         return True
@@ -94,8 +128,19 @@ def widgets_reach_outputs(shell: InteractiveShell) -> bool:
     In JupyterLab, Notebook 7 and nbclassic it does; VS Code (whose cells are called by their URI) and Colab
     keep outputs in frames, and load no widget that is not an output itself.
     """
-    kernel = getattr(shell, "kernel", None)
-    if kernel is None or "google.colab" in sys.modules:
+    if getattr(shell, "kernel", None) is None or "google.colab" in sys.modules:
         return False
-    parent: dict[str, Any] = kernel.get_parent() or {}
-    return not str(parent.get("metadata", {}).get("cellId", "")).startswith("vscode")
+    return not cell_id(shell).startswith("vscode")
+
+
+def cell_id(shell: InteractiveShell) -> str:
+    """The id of the cell that is run, as a notebook page tells it (JupyterLab, Notebook 7: the one in the
+    .ipynb; VS Code: a URI); empty where it does not."""
+    return str(_request(shell).get("metadata", {}).get("cellId", ""))
+
+
+def _request(shell: InteractiveShell) -> dict[str, Any]:
+    """The message that asked the kernel to run the cell; empty outside a kernel."""
+    kernel = getattr(shell, "kernel", None)
+    parent: dict[str, Any] | None = kernel.get_parent() if kernel is not None else None
+    return parent or {}

@@ -87,5 +87,5 @@ class RunMagics(Magics):
         except KeyboardInterrupt:
             print(f"[nbdist] {run.label} goes on; %dist_attach {run.label} shows it again")
             return
-        if run.state is not RunState.SUCCEEDED:
+        if run.state is not RunState.SUCCEEDED and not run.stopped_as_asked:
             print(panel.run_report(run, handle.directory, config.language()))

@@ -143,10 +143,11 @@ class Queued:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopRequested:
-    """Somebody wants the run to end."""
+    """The run is to end: because a person or a program asked for it, or else what it depends on has gone."""
 
     time: float
     reason: str
+    requested: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -79,6 +79,7 @@ class Run:
     ended: float | None = None
     reason: str = ""
     stop_reason: str = ""
+    stop_requested: bool = False
     stalled: float | None = None
     leftover: int = 0
     failures: tuple[str, ...] = ()
@@ -110,6 +111,11 @@ class Run:
         """Whether its time limit ended it, and not the failure of a rank."""
         limited = self.spec.timeout is not None
         return limited and self.state is RunState.FAILED and self.reason == self.spec.timeout_reason
+
+    @property
+    def stopped_as_asked(self) -> bool:
+        """Whether it was stopped because a person or a program asked for it: nothing went wrong."""
+        return self.state is RunState.CANCELLED and self.stop_requested
 
     def elapsed(self, now: float) -> float:
         """Seconds since the ranks were started, until ``now`` or until the end."""
@@ -179,11 +185,12 @@ class Run:
                     job=event.job,
                     queued=event.reason,
                     stop_reason="",
+                    stop_requested=False,
                     stalled=None,
                     ranks=tuple(Rank(spec=rank) for rank in self.spec.ranks),
                 )
             case StopRequested():
-                return self._move(RunState.STOPPING, stop_reason=event.reason)
+                return self._move(RunState.STOPPING, stop_reason=event.reason, stop_requested=event.requested)
             case Escalated():
                 return self._move(RunState.STOPPING)
             case AttemptFailed():

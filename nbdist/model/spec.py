@@ -111,6 +111,7 @@ class RunSpec:
     engine_options: tuple[str, ...] = ()
     owner: ProcessId | None = None
     notebook: str = ""
+    cell_id: str = ""
     format: int = FORMAT
 
     @property

@@ -105,6 +105,7 @@ PHRASES = {
     "goes on": ("{label} goes on after {seconds} s", "{label} 在 {seconds} 秒后继续运行"),
     "remaining": ("{time} left", "剩余 {time}"),
     "rate": ("{rate} step/s", "{rate} 步/秒"),
+    "ended early": ("{label} ended early: {reason}", "{label} 提前结束:{reason}"),
     "at": ("stopped at {progress}", "停在 {progress}"),
     "at time": ("at {time}", "发生于 {time}"),
     "as of": ("As of {time}", "截至 {time}"),

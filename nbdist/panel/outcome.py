@@ -5,12 +5,15 @@ from __future__ import annotations
 from nbdist.diagnosis import diagnose, failure_report
 from nbdist.model import Run, RunState
 from nbdist.panel.ansi import harmless
+from nbdist.panel.labels import phrase
+from nbdist.panel.reasons import reason_text
 from nbdist.panel.stalling import StallReader, hung_lines
 from nbdist.store import RunDirectory
 
 
 def run_report(run: Run, directory: RunDirectory, language: str = "en") -> str:
-    """Why the run did not succeed: the first failure where a rank has failed, else its reason."""
+    """Why the run did not succeed: the first failure where a rank has failed, else its reason. Of a run that
+    was stopped because that was asked for, one line."""
     return harmless(_report(run, directory, language))
 
 
@@ -19,6 +22,9 @@ def _report(run: Run, directory: RunDirectory, language: str) -> str:
     if run.state is RunState.FAILED and diagnosis is not None and "rank" in run.reason:
         report = f"{run.label}: {failure_report(diagnosis, language)}"
         return report if run.spec.nodes == 1 else f"{run.label} failed: {run.reason}\n{report}"
+    if run.stopped_as_asked:
+        reason = reason_text(run.reason, language)
+        return phrase("ended early", language).format(label=run.label, reason=reason)
     text = f"{run.label} {run.state.value}"
     if run.reason:
         text += f": {run.reason}"

@@ -65,15 +65,17 @@ def plan(
     python_path: Sequence[str] = (),
     environ: Mapping[str, str] | None = None,
     notebook: str = "",
+    cell_id: str = "",
 ) -> Plan:
     """What would be started for a cell. Raises UsageMistake or LaunchError; nothing is written then.
 
     ``cwd`` is the notebook's directory, ``python_path`` the ranks' sys.path, ``environ`` what they
-    inherit (this process's environment).
+    inherit (this process's environment). ``notebook`` is the notebook's path and ``cell_id`` the cell's id
+    in it; empty where they are not known.
     """
     environ = dict(os.environ if environ is None else environ)
     folder = _directory(options.cwd, cwd)
-    return _plan(options, cell, environ, folder, python_path=tuple(python_path), notebook=notebook)
+    return _plan(options, cell, environ, folder, python_path=tuple(python_path), place=(notebook, cell_id))
 
 
 def plan_script(
@@ -82,6 +84,8 @@ def plan_script(
     *,
     cwd: str,
     environ: Mapping[str, str] | None = None,
+    notebook: str = "",
+    cell_id: str = "",
 ) -> Plan:
     """What would be started for a script and its arguments, or for ``-m``, a module and its arguments.
 
@@ -91,7 +95,7 @@ def plan_script(
     folder = _directory(options.cwd, cwd)
     more = (environ | dict(options.env)).get("PYTHONPATH", "")
     script = find_script(words, cwd=Path(cwd), folder=folder, python_path=more)
-    return _plan(options, script.source, environ, folder, script=script)
+    return _plan(options, script.source, environ, folder, script=script, place=(notebook, cell_id))
 
 
 def _plan(
@@ -102,9 +106,11 @@ def _plan(
     *,
     script: Script | None = None,
     python_path: tuple[str, ...] = (),
-    notebook: str = "",
+    place: tuple[str, str] = ("", ""),
 ) -> Plan:
-    """The plan for ``source``: a cell, or the text of ``script``. The ranks run in ``folder``."""
+    """The plan for ``source``: a cell, or the text of ``script``. The ranks run in ``folder``; ``place`` is
+    the notebook and the cell."""
+    notebook, cell_id = place
     framework, used = _framework(options, source)
     engine = "" if options.engine == "local" else options.engine
     devices, notes = engine_devices(options) if engine else choose_devices(options, environ)
@@ -161,6 +167,7 @@ def _plan(
         engine_options=engine_options(options, environ),
         owner=None if options.detach else processes.identify(os.getpid()),
         notebook=notebook,
+        cell_id=cell_id,
     )
     notes += options.notes
     return Plan(

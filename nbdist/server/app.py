@@ -28,6 +28,7 @@ ROUTES = {
     "api/status": "handlers.StatusHandler",
     "api/runs": "handlers.RunsHandler",
     "api/runs/([^/]+)": "handlers.RunHandler",
+    "api/runs/([^/]+)/summary": "handlers.SummaryHandler",
     "api/runs/([^/]+)/stop": "handlers.StopHandler",
     "api/runs/([^/]+)/stacks": "handlers.StacksHandler",
     "api/runs/([^/]+)/ranks/([^/]+)/log": "log_handler.LogHandler",

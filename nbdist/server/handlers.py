@@ -14,7 +14,7 @@ from nbdist import __version__
 from nbdist.errors import LaunchError, UsageMistake
 from nbdist.server import acts
 from nbdist.server.backend import Backend
-from nbdist.server.detail import detail_of
+from nbdist.server.detail import LANGUAGES, detail_of, summary_of
 from nbdist.server.option_list import option_list
 from nbdist.store import RunDirectory
 from nbdist.store.run_store import RUN_ID
@@ -130,6 +130,23 @@ class RunHandler(Api):
         self.backend.feed.hurry()
         self.set_status(204)
         self.finish()
+
+
+class SummaryHandler(Api):
+    @web.authenticated
+    @authorized
+    async def get(self, run_id: str) -> None:
+        language = self.get_query_argument("language", "en")
+        if language not in LANGUAGES:
+            raise web.HTTPError(400, f"language is one of {', '.join(LANGUAGES)}")
+        directory = await self.directory(run_id)
+        try:
+            summary = await self.backend.run(summary_of, directory, language)
+        except UsageMistake as mistake:
+            raise web.HTTPError(409, str(mistake)) from None
+        if summary is None:
+            raise web.HTTPError(404, "the run cannot be read")
+        self.answer({"data": summary})
 
 
 class StopHandler(Api):

@@ -26,6 +26,7 @@ class RunRow:
     live: bool
     stalled: bool
     reason: str
+    stopped_as_asked: bool
     created: float
     started: float | None
     ended: float | None
@@ -33,7 +34,7 @@ class RunRow:
     devices: tuple[str, ...]
     framework: str
     notebook: str
-    cell_index: int | None
+    cell_id: str
     progress: Progress | None
     headline: str
     spark: Spark | None
@@ -55,6 +56,7 @@ def row_of(run: Run, directory: RunDirectory, now: float) -> RunRow:
         live=live,
         stalled=live and run.stalled is not None,
         reason=run.reason or run.stop_reason,
+        stopped_as_asked=run.stopped_as_asked,
         created=spec.created,
         started=run.started,
         ended=run.ended,
@@ -62,7 +64,7 @@ def row_of(run: Run, directory: RunDirectory, now: float) -> RunRow:
         devices=tuple(dict.fromkeys(str(rank.device) for rank in spec.ranks)),
         framework=spec.framework,
         notebook=spec.notebook,
-        cell_index=getattr(spec, "cell_index", None),
+        cell_id=spec.cell_id,
         progress=glance(run, directory, now).progress if live else None,
         headline=_headline(run, directory, spark),
         spark=spark,

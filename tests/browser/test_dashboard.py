@@ -140,8 +140,12 @@ def test_a_failure_leads_to_the_line_of_its_cell(
         lab.run_and_wait(0)
         # a run that has ended before the page first asks is history, not news
         expect(page.locator(".nbdist-statusbar")).to_be_visible(timeout=10_000)
-        lab.run_and_wait(1)
-        expect(page.locator(".Toastify")).to_contain_text("failed: rank 1 failed first", timeout=10_000)
+        # what is on the screen is not announced: another tab covers it
+        lab.run(1)
+        page.evaluate("() => { window.jupyterapp.commands.execute('launcher:create'); }")
+        expect(page.locator(".Toastify")).to_contain_text("failed: rank 1 failed first", timeout=20_000)
+        page.get_by_role("tab", name="broken.ipynb").click()
+        lab.wait_for_end(1)
         lab.cell(1).locator(".jp-OutputArea").get_by_role("button", name="line 4 of the cell").first.click()
         expect(lab.cell(1).locator(".jp-Editor.jp-mod-focused, .cm-focused").first).to_be_visible()
         assert editor_selection(page).strip().startswith("raise ValueError")
@@ -223,18 +227,30 @@ def test_options_are_completed_and_explained(lab_server: LabServer, browser: Bro
         expect(page.locator(".nbdist-help")).to_contain_text("return at once", timeout=10_000)
 
 
-def test_the_form_in_the_cell_s_toolbar_writes_the_first_line_and_runs_it(
+def test_the_form_in_the_cell_s_toolbar_writes_into_that_cell_and_runs_it_in_a_kernel_without_nbdist(
     lab_server: LabServer, browser: Browser, pictures: Path
 ) -> None:
-    notebook = lab_server.write_notebook(
-        "form.ipynb", "%load_ext nbdist", "import os\nprint('rank', os.environ['RANK'])"
-    )
+    notebook = lab_server.write_notebook("form.ipynb", "import os\nprint('rank', os.environ['RANK'])")
+    lab_server.write_notebook("other.ipynb", "print('another')")
     with new_page(browser) as page:
         lab = LabPage(lab_server, page, notebook)
         page.route("**/nbdist/api/devices*", lambda route: route.fulfill(json=TWO_GPUS))
-        lab.run_and_wait(0)
-        lab.cell(1).locator(".cm-content").click()
-        lab.cell(1).locator(".jp-cell-toolbar").get_by_title("Run this cell on several").click()
+        lab.cell(0).locator(".cm-content").click()
+        # a notebook that comes up beside it, as when a workspace is restored, is the page's current one
+        page.evaluate(
+            """async () => {
+                const { commands, shell } = window.jupyterapp;
+                const options = { mode: 'split-bottom' };
+                const other = await commands.execute('docmanager:open', { path: 'other.ipynb', options });
+                await other.context.ready;
+                shell.activateById(other.id);
+            }"""
+        )
+        other = page.locator(".jp-NotebookPanel").nth(1)
+        expect(other.locator(".jp-mod-active .cm-content")).to_contain_text("another", timeout=15_000)
+        # as a mouse does it would also make this notebook the current one
+        button = lab.cell(0).locator(".jp-cell-toolbar").get_by_title("Run this cell on several")
+        button.dispatch_event("click")
         form = page.locator(".nbdist-form")
         form.get_by_label("On GPUs").check()
         # GPU 1 is somebody else's, so it is not chosen
@@ -250,9 +266,11 @@ def test_the_form_in_the_cell_s_toolbar_writes_the_first_line_and_runs_it(
         assert problems_of(page, ".nbdist-form") == []
         page.get_by_role("dialog").get_by_role("button", name="Write and run").click()
 
-        lab.wait_for_end(1)
-        expect(lab.cell(1).locator(".cm-content")).to_contain_text("%%distributed -n 3 --name formed")
-        expect(lab.cell(1).locator(".nbdist-summary")).to_contain_text("3 ranks")
+        lab.wait_for_end(0)
+        expect(lab.cell(0).locator(".cm-content")).to_contain_text("%%distributed -n 3 --name formed")
+        expect(lab.cell(0).locator(".nbdist-summary")).to_contain_text("3 ranks")
+        expect(other.locator(".cm-content")).to_have_text("print('another')")
+        expect(other.locator(".jp-InputPrompt")).to_have_text("[ ]:")
 
 
 @contextmanager
@@ -321,7 +339,7 @@ def _thousand() -> list[dict[str, Any]]:
             "devices": ["CPU"],
             "framework": "torch",
             "notebook": "lenet.ipynb",
-            "cell_index": 3,
+            "cell_id": "a1",
             "progress": None,
             "headline": "loss 0.05",
             "spark": {"tag": "loss", "values": [1 / (step + 1) for step in range(40)]},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 from pathlib import Path
 
@@ -55,7 +56,9 @@ def test_lines_of_both_ranks_are_seen_while_they_run_and_stop_stops_them(
 
         panel.get_by_role("button", name="Stop").click()
         lab.wait_for_end(1, timeout=20)
-        expect(lab.cell(1)).to_contain_text("RunCancelled")
+        expect(lab.cell(1)).to_contain_text("ended early: stopped from the page")
+        expect(lab.cell(1).locator('.jp-RenderedText[data-mime-type$=".error"]')).to_have_count(0)
+        expect(page.locator(".Toastify__toast")).to_have_count(0)
         expect(lab.cell(1).locator(".nbdist-summary")).to_contain_text("Stopped")
     run = snapshot(RunStore(lab_server.home).directories()[0])
     assert run is not None
@@ -111,7 +114,10 @@ load()
         expect(lab.cell(1).locator(".nbdist-summary")).to_contain_text(
             "rank 1 failed first: ValueError at line 4 of the cell"
         )
-        expect(lab.cell(1).locator(".jp-OutputArea-output").last).to_contain_text("RunFailed")
+        error = lab.cell(1).locator(".jp-OutputArea-output").last
+        expect(error).to_have_text(
+            re.compile(r"^RunFailed: \S+: rank 1 failed first: ValueError at line \d of the cell\s*$")
+        )
         page.screenshot(path=pictures / "failure-light.png")
 
 
@@ -183,6 +189,50 @@ def test_a_run_is_shown_again_after_its_kernel_was_restarted(lab_server: LabServ
         expect(panel.get_by_role("log")).to_contain_text("of rank 1", timeout=15_000)
         panel.get_by_role("button", name="Stop").click()
         expect(lab.cell(2).locator(".nbdist-summary")).to_contain_text("Stopped", timeout=15_000)
+
+
+def test_after_a_reload_the_panel_of_a_cell_that_runs_is_back_and_its_end_is_kept(
+    lab_server: LabServer, browser: Browser, pictures: Path
+) -> None:
+    notebook = lab_server.write_notebook("reloaded.ipynb", "1/0", "print(40 + 2)")
+    with new_page(browser) as page:
+        lab = LabPage(lab_server, page, notebook)
+        lab.run_and_wait(0)
+        lab.save()
+        page.evaluate(
+            """source => {
+                const { content } = window.jupyterapp.shell.currentWidget;
+                content.widgets[0].model.sharedModel.setSource(source);
+            }""",
+            training(6000),
+        )
+        lab.save()
+        lab.run(0)
+        expect(page.locator(".nbdist").get_by_role("log")).to_contain_text("of rank 1", timeout=30_000)
+
+        page.reload()
+        panel = lab.cell(0).locator(".nbdist")
+        expect(panel.get_by_role("log")).to_contain_text("of rank 1", timeout=30_000)
+        expect(lab.cell(0).locator(lab.prompt)).to_have_text("[*]:")
+        expect(lab.cell(0).get_by_text("ZeroDivisionError").filter(visible=True)).to_have_count(0)
+        page.screenshot(path=pictures / "reloaded-light.png")
+        lab.run(1)
+        panel.get_by_role("button", name="Stop").click()
+        expect(panel.locator(".nbdist-pill")).to_have_text("Stopped", timeout=20_000)
+        expect(lab.cell(0).locator(lab.prompt)).to_have_text("[ ]:")
+        # the panel stays, and the notebook keeps the summary
+        expect(panel.get_by_role("log")).to_contain_text("of rank 1")
+        expect(lab.cell(0).locator(".nbdist-summary")).to_have_count(1)
+        lab.wait_for_end(1)
+        lab.save()
+        expect(page.locator(".jp-mod-dirty")).to_have_count(0)
+
+        page.reload()
+        expect(lab.cell(0).locator(".nbdist-summary")).to_contain_text("Stopped", timeout=30_000)
+        expect(lab.cell(0).locator(".nbdist")).to_have_count(0)
+    saved = json.loads(notebook.read_text())["cells"][0]["outputs"]
+    assert [output["output_type"] for output in saved] == ["display_data"]
+    assert "ZeroDivisionError" not in json.dumps(saved)
 
 
 def test_stop_works_when_the_kernel_is_dead(lab_server: LabServer, browser: Browser) -> None:

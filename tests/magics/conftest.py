@@ -80,17 +80,22 @@ class Kernel:
                 case "display_data" | "execute_result" | "update_display_data":
                     reply.data.append(content["data"])
                 case "status" if content["execution_state"] == "idle":
-                    reply.status = self._answer(message_id, deadline)
+                    answer = self._answer(message_id, deadline)
+                    reply.status = str(answer["status"])
+                    # what is an error to the queue need not be one on the screen
+                    if reply.status == "error" and not reply.error:
+                        reply.error = f"{answer['ename']}: {answer['evalue']}"
                     return reply
             if until(reply):
                 return reply
 
-    def _answer(self, message_id: str, deadline: float) -> str:
+    def _answer(self, message_id: str, deadline: float) -> dict[str, Any]:
         while True:
             answer = self.client.get_shell_msg(timeout=max(0.1, deadline - time.monotonic()))
             # a kernel that started slowly was asked twice how it is
             if answer["parent_header"].get("msg_id") == message_id:
-                return str(answer["content"]["status"])
+                content: dict[str, Any] = answer["content"]
+                return content
 
     def interrupt(self) -> None:
         self.manager.interrupt_kernel()

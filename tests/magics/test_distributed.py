@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from datetime import timedelta
 
 import pytest
@@ -70,6 +71,33 @@ def test_an_interrupted_cell_stops_its_run_and_fails(kernel) -> None:
     assert reply.status == "error"
     assert reply.error.startswith("RunCancelled: ")
     assert "the kernel was interrupted" in reply.error
+    assert reply.traceback == ""
+    assert "ended early" not in reply.stdout, "the summary has said it"
+
+
+def test_below_a_panel_a_failure_is_one_line(kernel) -> None:
+    reply = kernel.run("%%distributed -n 2\nraise ValueError('no data')", metadata={"cellId": "a1"})
+
+    assert reply.error.startswith("RunFailed: ")
+    assert "ValueError: no data" in reply.error, "who catches the exception has the whole report"
+    assert reply.traceback.endswith("failed first: ValueError at line 1 of the cell")
+    assert "\n" not in reply.traceback
+
+
+def test_below_a_panel_a_stop_that_was_asked_for_is_one_grey_line_and_fails_the_cell(kernel) -> None:
+    kernel.run("1/0")  # whose traceback is not to come back
+    message = kernel.submit("%%distributed -n 2\nimport time\ntime.sleep(600)", {"cellId": "a1"})
+    kernel.collect(message, until=lambda reply: bool(reply.data))
+
+    kernel.interrupt()
+    reply = kernel.collect(message, limit=20)
+
+    assert reply.status == "error"
+    assert reply.traceback == ""
+    assert reply.stderr == ""
+    assert re.fullmatch(
+        r"\x1b\[38;5;244mrun-\w{4} ended early: the kernel was interrupted\x1b\[0m\n", reply.stdout
+    )
 
 
 def test_a_second_interrupt_hastens_the_end(kernel) -> None:

@@ -21,6 +21,7 @@ VERBS = [
     ("GET", "api/status"),
     ("GET", "api/runs"),
     ("GET", f"api/runs/{RUN_ID}"),
+    ("GET", f"api/runs/{RUN_ID}/summary"),
     ("DELETE", f"api/runs/{RUN_ID}"),
     ("POST", f"api/runs/{RUN_ID}/stop"),
     ("POST", f"api/runs/{RUN_ID}/stacks"),
@@ -176,7 +177,14 @@ NO_IDS = (
     "20261120-141503-" + "x" * 200 + "-k3f9",
     quote("٢0261120-141503-lenet-k3f9"),
 )
-BELOW_A_RUN = (("GET", ""), ("DELETE", ""), ("POST", "/stop"), ("POST", "/stacks"), ("GET", "/ranks/0/log"))
+BELOW_A_RUN = (
+    ("GET", ""),
+    ("GET", "/summary"),
+    ("DELETE", ""),
+    ("POST", "/stop"),
+    ("POST", "/stacks"),
+    ("GET", "/ranks/0/log"),
+)
 
 
 async def test_what_is_no_id_of_a_run_leads_nowhere(

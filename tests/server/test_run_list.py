@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from nbdist.model import ProcessId, RunState
+from nbdist.model.events import RunEnded, StopRequested
 from nbdist.server.detail import detail_of
 from nbdist.server.run_list import RunList
 from nbdist.store import RunStore
@@ -187,3 +188,28 @@ def test_what_is_asked_for_is_told_to_a_page_without_secrets(home: Path) -> None
     assert detail["spec"]["args"] == ("--api-key", "•••", "--lr", "1")
     assert detail["spec"]["environment"] == {"DB_PASS": "•••"}
     assert "hush" in run.directory.spec.read_text()
+
+
+async def test_the_summary_of_a_run_is_what_a_notebook_keeps_of_it(ask: Ask, home: Path) -> None:
+    written(home, 1).happened(*ENDED)
+    written(home, 2).happened(*STARTED)
+
+    ended = await ask(f"api/runs/{run_id(1)}/summary", params={"language": "zh"})
+    live = await ask(f"api/runs/{run_id(2)}/summary")
+    unknown = await ask(f"api/runs/{run_id(1)}/summary", params={"language": "fr"})
+
+    data = json.loads(ended.body)["data"]
+    assert "nbdist-summary" in data["text/html"]
+    assert "已完成" in data["text/plain"]
+    assert (live.code, unknown.code) == (409, 400)
+
+
+@pytest.mark.parametrize("requested", [True, False], ids=["asked for", "its kernel ended"])
+def test_a_row_says_whether_a_stop_was_asked_for(home: Path, runs: RunList, requested: bool) -> None:
+    ended = RunEnded(time=CREATED + 9, state=RunState.CANCELLED, reason="stopped", leftover=0)
+    asked = StopRequested(time=CREATED + 8, reason="stopped", requested=requested)
+    written(home, 1, cell_id="a1").happened(*STARTED, asked, exited(0), exited(1), ended)
+
+    (row,) = runs.page(limit=1).rows
+
+    assert (row.stopped_as_asked, row.cell_id) == (requested, "a1")

@@ -64,6 +64,13 @@ export class Client {
     };
   }
 
+  /** What a notebook keeps of a run that has ended, by the type of its content. */
+  async summary(runId: string, language: string): Promise<Record<string, string>> {
+    const path = `api/runs/${encodeURIComponent(runId)}/summary?language=${language}`;
+    const data = object(object(await this.get(path))['data']);
+    return Object.fromEntries(Object.entries(data).map(([type, content]) => [type, text(content)]));
+  }
+
   async stop(runId: string, reason: string): Promise<void> {
     await this.send('POST', `api/runs/${encodeURIComponent(runId)}/stop`, { reason });
   }

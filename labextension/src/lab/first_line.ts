@@ -23,6 +23,21 @@ export function firstLine(source: string): string | null {
   return new RegExp(`^${MAGIC}(\\s|$)`).test(line) ? line : null;
 }
 
+/** A magic of nbdist. */
+export interface Magic {
+  kind: 'cell' | 'line';
+  name: string;
+}
+
+/** The magic by which a cell uses nbdist, null where it does not. */
+export function usedMagic(source: string): Magic | null {
+  if (new RegExp(`^\\s*${MAGIC}(\\s|$)`).test(source)) {
+    return { kind: 'cell', name: 'distributed' };
+  }
+  const line = /^\s*(?:[\w, ]+=\s*)?%(distributed|dist_\w+)\b/m.exec(source);
+  return line && { kind: 'line', name: line[1]! };
+}
+
 const COUNT = ['-n', '--nproc', '--nproc_per_node', '--nproc-per-node'];
 const GPUS = ['--gpus', '--selected_gpus', '--devices'];
 const NAME = ['--name'];

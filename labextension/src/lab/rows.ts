@@ -28,6 +28,8 @@ export interface RunRow {
   live: boolean;
   stalled: boolean;
   reason: string;
+  /** whether it was stopped because a person or a program asked for it */
+  stoppedAsAsked: boolean;
   created: number;
   started: number | null;
   ended: number | null;
@@ -35,7 +37,8 @@ export interface RunRow {
   devices: readonly string[];
   /** as the kernel knew it; empty where it did not */
   notebook: string;
-  cellIndex: number | null;
+  /** the cell's id in the notebook; empty where the kernel did not know it */
+  cellId: string;
   progress: Progress | null;
   /** the first failure, or where the main metric stands */
   headline: string;
@@ -93,13 +96,14 @@ export function runRow(value: unknown): RunRow {
     live: flag(fields['live']),
     stalled: flag(fields['stalled'] ?? false),
     reason: text(fields['reason'] ?? ''),
+    stoppedAsAsked: flag(fields['stopped_as_asked'] ?? false),
     created: number(fields['created']),
     started: numberOrNull(fields['started']),
     ended: numberOrNull(fields['ended']),
     worldSize: count(fields['world_size']),
     devices: list(fields['devices'] ?? []).map(text),
     notebook: text(fields['notebook'] ?? ''),
-    cellIndex: numberOrNull(fields['cell_index']),
+    cellId: text(fields['cell_id'] ?? ''),
     progress: absent(fields['progress']) ? null : progress(object(fields['progress'])),
     headline: text(fields['headline'] ?? ''),
     spark: absent(fields['spark']) ? null : spark(object(fields['spark'])),

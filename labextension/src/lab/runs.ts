@@ -21,7 +21,7 @@ export type ListState = 'unknown' | 'ready' | 'absent' | 'offline';
 
 /** What happened to a run while somebody could have been looking elsewhere. */
 export interface RunEvent {
-  kind: 'ended' | 'stalled';
+  kind: 'ended' | 'stalled' | 'resumed';
   row: RunRow;
 }
 
@@ -38,7 +38,7 @@ export class Runs {
   private readonly found = new RunPages();
   private liveCount = 0;
   private readonly listeners = new Set<() => void>();
-  private readonly eventListeners = new Set<(event: RunEvent) => void>();
+  private readonly eventListeners = new Set<(event: RunEvent) => unknown>();
   private period = PERIOD;
   private cancelPoll: (() => void) | null = null;
   private cancelSearch: (() => void) | null = null;
@@ -61,8 +61,8 @@ export class Runs {
     return () => this.listeners.delete(listener);
   };
 
-  /** Calls back for each run that ends or stalls from now on. */
-  onEvent(listener: (event: RunEvent) => void): () => void {
+  /** Calls back for each run that ends, stalls or goes on again from now on. */
+  onEvent(listener: (event: RunEvent) => unknown): () => void {
     this.eventListeners.add(listener);
     return () => this.eventListeners.delete(listener);
   }
@@ -82,7 +82,26 @@ export class Runs {
   }
 
   get liveRows(): readonly RunRow[] {
-    return [...this.known.values()].filter(row => row.live);
+    return this.knownRows.filter(row => row.live);
+  }
+
+  /** All that the page knows of, shown or not. */
+  get knownRows(): readonly RunRow[] {
+    return [...this.known.values()];
+  }
+
+  /** Until the list has come for the first time. */
+  get ready(): Promise<void> {
+    return new Promise(done => {
+      const look = (): void => {
+        if (this.state === 'ready') {
+          unsubscribe();
+          done();
+        }
+      };
+      const unsubscribe = this.subscribe(look);
+      look();
+    });
   }
 
   get hasMore(): boolean {
@@ -236,8 +255,9 @@ export class Runs {
       this.known.set(row.runId, row);
       if (!row.live && (before ? before.live : row.created > newest)) {
         this.eventListeners.forEach(listener => listener({ kind: 'ended', row }));
-      } else if (before && !before.stalled && row.stalled && row.live) {
-        this.eventListeners.forEach(listener => listener({ kind: 'stalled', row }));
+      } else if (before && before.stalled !== row.stalled && row.live) {
+        const kind = row.stalled ? 'stalled' : 'resumed';
+        this.eventListeners.forEach(listener => listener({ kind, row }));
       }
     }
   }

@@ -76,6 +76,8 @@ const en = {
   noticeFailed: (label: string, headline: string) => `${label} failed${headline && `: ${headline}`}`,
   noticeStopped: (label: string) => `${label} was stopped`,
   noticeStalled: (label: string) => `${label} does nothing any more`,
+  notInKernel:
+    'The kernel of this notebook has no nbdist. Run  %pip install nbdist  in a cell of its own, then this one again.',
   runOnRanks: 'Run on ranks…',
   runOnRanksHint: 'Run this cell on several processes or GPUs',
   formTitle: 'Run on ranks',
@@ -169,6 +171,8 @@ const zh: LabWords = {
   noticeFailed: (label, headline) => `${label} 失败${headline && `:${headline}`}`,
   noticeStopped: label => `${label} 已停止`,
   noticeStalled: label => `${label} 已停滞`,
+  notInKernel:
+    '此笔记本的内核没有安装 nbdist。请在单独的单元格中运行 %pip install nbdist,然后重新运行此单元格。',
   runOnRanks: '在多个进程上运行…',
   runOnRanksHint: '在多个进程或 GPU 上运行此单元格',
   formTitle: '在多个进程上运行',

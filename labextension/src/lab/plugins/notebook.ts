@@ -1,13 +1,15 @@
 /** From a run to its cell, from a cell to a run: reveal, attach, and the form that writes the first line. */
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
-import { Dialog, Notification, showDialog } from '@jupyterlab/apputils';
+import { Dialog, IToolbarWidgetRegistry, Notification, showDialog } from '@jupyterlab/apputils';
+import type { Cell } from '@jupyterlab/cells';
 import { PageConfig } from '@jupyterlab/coreutils';
 import { IDocumentManager } from '@jupyterlab/docmanager';
 import { INotebookTracker, NotebookActions, type NotebookPanel } from '@jupyterlab/notebook';
+import { ToolbarButton } from '@jupyterlab/ui-components';
 import { createElement } from 'react';
 
 import { wantedOf, withFirstLine, type Wanted } from '../first_line';
-import { cellOf, contentsPath } from '../places';
+import { cellOf, contentsPath, isNotebook, type CellPlace } from '../places';
 import type { Gpu } from '../rows';
 import { COMMANDS, IRunService } from '../tokens';
 import { showLine } from './cell_lines';
@@ -22,12 +24,13 @@ const plugin: JupyterFrontEndPlugin<void> = {
   description: 'Distributed runs from the cells of a notebook.',
   autoStart: true,
   requires: [IRunService, INotebookTracker],
-  optional: [IDocumentManager],
+  optional: [IDocumentManager, IToolbarWidgetRegistry],
   activate: (
     app: JupyterFrontEnd,
     service: IRunService,
     notebooks: INotebookTracker,
     documents: IDocumentManager | null,
+    toolbars: IToolbarWidgetRegistry | null,
   ): void => {
     const { words } = service;
     const meant = (args: { runId?: unknown }): string =>
@@ -62,14 +65,37 @@ const plugin: JupyterFrontEndPlugin<void> = {
         }
       },
     });
+    const chosen = (given: { menu?: unknown }): Cell | null =>
+      given.menu
+        ? cellAround(
+            notebooks,
+            app.contextMenuHitTest(node => node.classList.contains('jp-Cell')),
+          )
+        : notebooks.activeCell;
+    const isCode = (given: object): boolean => chosen(given)?.model.type === 'code';
+    const form = async (cell: Cell | null): Promise<void> => {
+      const problem = cell && (await runOnRanks(service, notebooks, cell));
+      if (problem) {
+        Notification.info(problem, { autoClose: 6000 });
+      }
+    };
     app.commands.addCommand(COMMANDS.runOnRanks, {
-      label: given => (given['toolbar'] ? '' : words.runOnRanks),
+      label: words.runOnRanks,
       caption: words.runOnRanksHint,
-      icon: given => (given['toolbar'] ? ranksIcon : undefined),
-      isEnabled: () => notebooks.activeCell?.model.type === 'code',
-      isVisible: () => notebooks.activeCell?.model.type === 'code',
-      describedBy: { args: { type: 'object', properties: { toolbar: { type: 'boolean' } } } },
-      execute: () => runOnRanks(service, notebooks),
+      isEnabled: isCode,
+      isVisible: isCode,
+      describedBy: { args: { type: 'object', properties: { menu: { type: 'boolean' } } } },
+      execute: given => form(chosen(given)),
+    });
+    // each button knows its cell: the page's current notebook may be another one than that which is clicked
+    toolbars?.addFactory<Cell>('Cell', 'nbdist-ranks', cell => {
+      const button = new ToolbarButton({
+        icon: ranksIcon,
+        tooltip: words.runOnRanksHint,
+        onClick: () => void form(cell),
+      });
+      button.setHidden(cell.model.type !== 'code');
+      return button;
     });
   },
 };
@@ -77,9 +103,8 @@ const plugin: JupyterFrontEndPlugin<void> = {
 export default plugin;
 
 async function attach(panel: NotebookPanel, label: string): Promise<void> {
-  const load = (await knowsMagics(panel)) ? '' : '%load_ext nbdist\n';
   NotebookActions.insertBelow(panel.content);
-  panel.content.activeCell?.model.sharedModel.setSource(`${load}%dist_attach ${label}`);
+  panel.content.activeCell?.model.sharedModel.setSource(`%dist_attach ${label}`);
   await NotebookActions.run(panel.content, panel.sessionContext);
 }
 
@@ -105,19 +130,6 @@ function becomesIdle({ sessionContext }: NotebookPanel): Promise<boolean> {
   });
 }
 
-/** Whether the kernel, which is idle, has nbdist's magics: after a restart it has not. */
-async function knowsMagics({ sessionContext }: NotebookPanel): Promise<boolean> {
-  const asked = sessionContext.session?.kernel?.requestExecute({
-    code: '',
-    silent: true,
-    store_history: false,
-    user_expressions: { known: "get_ipython().find_line_magic('dist_attach') is not None" },
-  });
-  const reply = await asked?.done;
-  const answers = reply?.content.status === 'ok' ? reply.content.user_expressions : {};
-  return JSON.stringify(answers['known'] ?? '').includes('True');
-}
-
 /** Goes to the cell of a run, and to a line of it (0 for none). What stands in the way, if anything. */
 async function reveal(
   { client, words }: IRunService,
@@ -135,8 +147,7 @@ async function reveal(
     return words.noCellFound(row.notebook);
   }
   await panel.revealed;
-  const sources = panel.content.widgets.map(({ model }) => model.sharedModel.getSource());
-  const at = cellOf(sources, cell, row.cellIndex);
+  const at = cellOf(cellsOf(panel), cell, row.cellId);
   const found = panel.content.widgets[at];
   if (!found) {
     return words.noCellFound(panel.context.path);
@@ -154,7 +165,7 @@ async function notebookOf(
   documents: IDocumentManager | null,
   notebook: string,
 ): Promise<NotebookPanel | null> {
-  const open = notebooks.find(({ context }) => `/${notebook}`.endsWith(`/${context.localPath}`));
+  const open = notebooks.find(({ context }) => isNotebook(notebook, context.localPath));
   if (open) {
     documents?.openOrReveal(open.context.path);
     return open;
@@ -168,12 +179,25 @@ async function notebookOf(
   return notebooks.find(panel => panel === (widget as unknown)) ?? null;
 }
 
-async function runOnRanks({ client, words }: IRunService, notebooks: INotebookTracker): Promise<void> {
-  const panel = notebooks.currentWidget;
-  const cell = notebooks.activeCell;
-  if (!panel || !cell) {
-    return;
-  }
+export function cellsOf({ content }: NotebookPanel): readonly CellPlace[] {
+  return content.widgets.map(({ model: { sharedModel } }) => ({
+    id: sharedModel.getId(),
+    source: sharedModel.getSource(),
+  }));
+}
+
+function cellAround(notebooks: INotebookTracker, node: HTMLElement | undefined): Cell | null {
+  const cells: Cell[] = [];
+  notebooks.forEach(({ content }) => cells.push(...content.widgets.filter(cell => cell.node === node)));
+  return cells[0] ?? null;
+}
+
+/** Asks which ranks, and writes them into this cell and no other. What stands in the way, if anything. */
+async function runOnRanks(
+  { client, words }: IRunService,
+  notebooks: INotebookTracker,
+  cell: Cell,
+): Promise<string> {
   // without the server's side the form still writes lines for the CPU
   const gpus: readonly Gpu[] = await client.devices().then(
     devices => devices.gpus,
@@ -198,10 +222,18 @@ async function runOnRanks({ client, words }: IRunService, notebooks: INotebookTr
     defaultButton: 2,
   });
   if (!button.accept || wanted === null) {
-    return;
+    return '';
   }
-  cell.model.sharedModel.setSource(withFirstLine(source, wanted));
+  const panel = notebooks.find(({ content }) => content.widgets.includes(cell));
+  if (!panel) {
+    return words.noCellFound('');
+  }
+  const { sharedModel } = cell.model;
+  sharedModel.setSource(withFirstLine(sharedModel.getSource(), wanted));
   if (button.label === words.formRun) {
+    panel.content.deselectAll();
+    panel.content.activeCellIndex = panel.content.widgets.indexOf(cell);
     await NotebookActions.run(panel.content, panel.sessionContext);
   }
+  return '';
 }

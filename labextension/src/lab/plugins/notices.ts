@@ -1,48 +1,58 @@
-/** Says so when a run ends or does nothing any more, wherever in the page one is. */
+/** Says so when a run ends or stalls, to a reader of the page who cannot see it in the run's cell. */
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { Notification } from '@jupyterlab/apputils';
+import { INotebookTracker } from '@jupyterlab/notebook';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
 
 import { clock } from '../../numbers';
+import { announcements, secondsOf, type Wish } from '../announcements';
+import { isNotebook } from '../places';
 import type { RunRow } from '../rows';
 import type { RunEvent } from '../runs';
 import { COMMANDS, IRunService } from '../tokens';
 import type { LabWords } from '../words';
-
-type Wish = 'all' | 'problems' | 'none';
-
-/** seconds: who starts a run that is shorter is still looking when it ends */
-const SHORT = 10;
 
 const plugin: JupyterFrontEndPlugin<void> = {
   id: 'nbdist:notices',
   description: 'Notices when a run ends or stalls.',
   autoStart: true,
   requires: [IRunService],
-  optional: [ISettingRegistry],
-  activate: (app: JupyterFrontEnd, service: IRunService, registry: ISettingRegistry | null): void => {
+  optional: [ISettingRegistry, INotebookTracker],
+  activate: (
+    app: JupyterFrontEnd,
+    service: IRunService,
+    registry: ISettingRegistry | null,
+    notebooks: INotebookTracker | null,
+  ): void => {
     // asked for when it is first needed: a registry that is still reading settings does not take it well
     const wishOf = async (): Promise<Wish> =>
       ((await registry?.load(plugin.id))?.get('notices').composite as Wish | undefined) ?? 'all';
-    service.runs.onEvent(event => {
-      const { kind, row } = event;
-      const problem = kind === 'stalled' || row.state === 'failed' || row.state === 'lost';
-      void wishOf().then(wish => {
-        if (problem ? wish !== 'none' : wish === 'all' && secondsOf(row) >= SHORT) {
-          notify(app, service.words, event);
-        }
-      });
-    });
+    service.runs.onEvent(
+      announcements({
+        wish: wishOf,
+        sees: row => notebooks !== null && isSeen(notebooks, row),
+        announce: event => notify(app, service.words, event),
+        withdraw: id => Notification.dismiss(id),
+      }),
+    );
   },
 };
 
 export default plugin;
 
-function secondsOf({ created, started, ended }: RunRow): number {
-  return (ended ?? created) - (started ?? created);
+/** Whether the run's cell, and so its panel, is on the screen. */
+function isSeen(notebooks: INotebookTracker, { notebook, cellId }: RunRow): boolean {
+  const panel = notebooks.find(each => each.isVisible && isNotebook(notebook, each.context.localPath));
+  const cell = panel?.content.widgets.find(({ model }) => model.sharedModel.getId() === cellId);
+  if (!panel || !cell?.isAttached || document.hidden) {
+    return false;
+  }
+  const page = panel.content.node.getBoundingClientRect();
+  const { top, bottom } = cell.node.getBoundingClientRect();
+  return bottom > page.top && top < page.bottom;
 }
 
-function notify(app: JupyterFrontEnd, words: LabWords, { kind, row }: RunEvent): void {
+function notify(app: JupyterFrontEnd, words: LabWords, { kind, row }: RunEvent): string {
   const { runId, label } = row;
   const act = (command: string) => () => void app.commands.execute(command, { runId });
   const actions = [
@@ -50,19 +60,16 @@ function notify(app: JupyterFrontEnd, words: LabWords, { kind, row }: RunEvent):
     ...(row.notebook ? [{ label: words.reveal, callback: act(COMMANDS.reveal) }] : []),
   ];
   if (kind === 'stalled') {
-    Notification.warning(words.noticeStalled(label), { actions, autoClose: false });
-    return;
+    return Notification.warning(words.noticeStalled(label), { actions, autoClose: false });
   }
   const took = clock(secondsOf(row));
   switch (row.state) {
     case 'succeeded':
-      Notification.success(words.noticeFinished(label, took), { actions, autoClose: 6000 });
-      break;
+      return Notification.success(words.noticeFinished(label, took), { actions, autoClose: 6000 });
     case 'cancelled':
-      Notification.info(words.noticeStopped(label), { actions, autoClose: 4000 });
-      break;
+      return Notification.info(words.noticeStopped(label), { actions, autoClose: 4000 });
     default:
-      Notification.error(words.noticeFailed(label, row.headline || row.reason), {
+      return Notification.error(words.noticeFailed(label, row.headline || row.reason), {
         actions,
         autoClose: 15_000,
       });

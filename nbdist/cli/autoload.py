@@ -1,0 +1,61 @@
+"""``nbdist autoload``: the magics in every kernel of this user, without ``%load_ext nbdist``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from nbdist.errors import LaunchError, UsageMistake
+from nbdist.options import LineParser
+
+AUTOLOAD_USAGE = "nbdist autoload [on|off] [--profile NAME]"
+AUTOLOAD_HELP = """\
+on: every kernel and every IPython of this user begins with nbdist loaded; in one whose environment has
+no nbdist nothing happens. off: as it was before. Neither: say which it is. Kernels that run keep what
+they have until they are restarted.
+
+It is one file in the startup folder of IPython's profile (default, or --profile NAME). JupyterLab and
+Notebook 7 do not need it: their page loads nbdist for the first cell that uses it."""
+
+_FILE = "50-nbdist.py"
+# no name is left in what is the notebook's own namespace
+_SCRIPT = """\
+# Written by "nbdist autoload on", removed by "nbdist autoload off": %%distributed in every kernel.
+try:
+    __import__("nbdist").load_ipython_extension(get_ipython())
+except ModuleNotFoundError as error:
+    if error.name != "nbdist":  # this environment has none
+        raise
+"""
+
+
+def autoload(words: Sequence[str]) -> int:
+    parser = LineParser(AUTOLOAD_USAGE)
+    parser.add_argument("wish", nargs="?", default="", metavar="on|off")
+    parser.add_argument("--profile", default="default")
+    asked = parser.parse_args(words)
+    script = _startup(asked.profile) / _FILE
+    try:
+        if asked.wish == "on":
+            script.parent.mkdir(parents=True, exist_ok=True)
+            script.write_text(_SCRIPT, encoding="utf-8")
+        elif asked.wish == "off":
+            script.unlink(missing_ok=True)
+        elif asked.wish:
+            raise UsageMistake(f"nbdist autoload {asked.wish}: write  {AUTOLOAD_USAGE}")
+    except OSError as error:
+        raise LaunchError(f"{script} cannot be changed: {error.strerror}") from error
+    if script.exists():
+        print(f"[nbdist] on: kernels that start from now on have %%distributed ({script})")
+    else:
+        print("[nbdist] off: a notebook begins with  %load_ext nbdist")
+    return 0
+
+
+def _startup(profile: str) -> Path:
+    # none of the other commands needs IPython
+    from IPython.paths import get_ipython_dir
+
+    if not profile or Path(profile).name != profile:
+        raise UsageMistake(f"--profile {profile}: the name of a profile of IPython, as in  --profile default")
+    return Path(get_ipython_dir()) / f"profile_{profile}" / "startup"
