@@ -40,7 +40,7 @@ export interface RankView {
   lastLine: string;
 }
 
-/** The first failure, once it is known. `line` is a line of the cell (1 is its first), or null. Where the
+/** The first failure, once it is known. `line` is a line of the cell (1 is the magic's), or null. Where the
  * traceback goes on into a module of the user's, `file`, `fileLine` and `source` are its innermost line. */
 export interface FailureView {
   rank: number;

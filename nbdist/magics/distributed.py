@@ -12,7 +12,7 @@ from IPython.core.magic import Magics, line_cell_magic, magics_class
 
 from nbdist import config, options, panel, runner
 from nbdist.errors import RunCancelled, RunFailed, UnknownRun, UsageMistake
-from nbdist.magics.cell_check import check_cell, check_planned
+from nbdist.magics.cell_check import as_in_editor, check_cell, check_planned
 from nbdist.magics.presentation import as_usage_errors, draws_widgets, without_frames
 from nbdist.magics.showing import show_as_panel, show_as_text, show_in_background
 from nbdist.model import RunState
@@ -40,7 +40,10 @@ class DistributedMagics(Magics):
             print(options.help_text())
             return None
         with as_usage_errors(), runner.Interrupts(lambda _: _INTERRUPTED, raises=True) as interrupts:
-            chosen, planned = _plan_script(line) if cell is None else _plan_cell(line, cell)
+            if cell is None:
+                chosen, planned = _plan_script(line)
+            else:
+                chosen, planned = _plan_cell(line, as_in_editor(_shell(self), cell))
             warnings = check_planned(_shell(self), planned) if chosen.check else ()
             limits = runner.keeping()
             interrupts.begin()

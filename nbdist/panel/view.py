@@ -48,7 +48,7 @@ class RankView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailureView:
-    """The first failure. ``line`` is a line of the cell (1 is its first) where the traceback has one. Where
+    """The first failure. ``line`` is a line of the cell (1 is the magic's) where the traceback has one. Where
     it goes on into a module of the user's, ``file``, ``file_line`` and ``source`` are its innermost line."""
 
     rank: int

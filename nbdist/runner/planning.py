@@ -119,7 +119,7 @@ def _plan(
     if nodes.count > 1 and not engine:
         given = environ | {key: value for key, value in options.env if key == TOKEN}
         token = "" if nodes.rank or given.get(TOKEN) else new_token()
-        environment[LINK_KEY] = ",".join(link_keys(given, source, token))
+        environment[LINK_KEY] = ",".join(link_keys(given, source.lstrip("\n"), token))
         notes.append(_meeting(nodes, options.wait))
     if "OMP_NUM_THREADS" in environment.keys() - environ.keys() - dict(options.env).keys():
         notes.append("OMP_NUM_THREADS=1 in each rank; --env OMP_NUM_THREADS=4 for more")

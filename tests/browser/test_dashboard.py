@@ -142,7 +142,7 @@ def test_a_failure_leads_to_the_line_of_its_cell(
         expect(page.locator(".nbdist-statusbar")).to_be_visible(timeout=10_000)
         lab.run_and_wait(1)
         expect(page.locator(".Toastify")).to_contain_text("failed: rank 1 failed first", timeout=10_000)
-        lab.cell(1).locator(".jp-OutputArea").get_by_role("button", name="line 4 of the cell").first.click()
+        lab.cell(1).locator(".jp-OutputArea").get_by_role("button", name="line 5 of the cell").first.click()
         expect(lab.cell(1).locator(".jp-Editor.jp-mod-focused, .cm-focused").first).to_be_visible()
         assert editor_selection(page).strip().startswith("raise ValueError")
 

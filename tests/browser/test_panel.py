@@ -109,7 +109,7 @@ load()
         lab.run_and_wait(1)
 
         expect(lab.cell(1).locator(".nbdist-summary")).to_contain_text(
-            "rank 1 failed first: ValueError at line 4 of the cell"
+            "rank 1 failed first: ValueError at line 5 of the cell"
         )
         expect(lab.cell(1).locator(".jp-OutputArea-output").last).to_contain_text("RunFailed")
         page.screenshot(path=pictures / "failure-light.png")

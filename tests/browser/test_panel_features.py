@@ -120,7 +120,7 @@ for step in range(6000):
         panel = panel_of(page)
         expect(panel.get_by_role("log")).to_contain_text("goes on 3", timeout=15_000)
         panel.get_by_role("button", name="First error").click()
-        panel.get_by_role("log").get_by_role("button", name="cell line 3").first.click()
+        panel.get_by_role("log").get_by_role("button", name="cell line 4").first.click()
 
         expect(panel.get_by_role("tab", name="Cell")).to_have_attribute("aria-selected", "true")
         marked = panel.locator(".nbdist-code-line[aria-current]")
