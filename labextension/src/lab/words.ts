@@ -75,7 +75,7 @@ const en = {
   noticeFinished: (label: string, took: string) => `${label} finished after ${took}`,
   noticeFailed: (label: string, headline: string) => `${label} failed${headline && `: ${headline}`}`,
   noticeStopped: (label: string) => `${label} was stopped`,
-  noticeStalled: (label: string) => `${label} does nothing any more`,
+  noticeStalled: (label: string) => `${label} has stalled`,
   runOnRanks: 'Run on ranks…',
   runOnRanksHint: 'Run this cell on several processes or GPUs',
   formTitle: 'Run on ranks',
