@@ -189,8 +189,8 @@ def _behind(groups: Sequence[StackGroup]) -> tuple[int, ...]:
 
 
 def _apart(taken: TakenStacks) -> tuple[str, ...]:
-    """The names under which ranks have begun, and wait for, the same collective of the group of all ranks; empty
-    where they agree."""
+    """The names of the collectives, where ranks are in different ones at the same place of the order in which
+    the group of all ranks does them; else none."""
     names: dict[int, set[str]] = {}
     for answer in taken.ranks:
         one = answer.collectives.get(_ALL_GROUPS)

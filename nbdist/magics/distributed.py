@@ -25,6 +25,9 @@ _INTERRUPTED = "the kernel was interrupted"
 class DistributedMagics(Magics):
     """The cell magic."""
 
+    _advised = False
+    """Whether this kernel has had its advice: once is enough."""
+
     @line_cell_magic
     def distributed(self, line: str, cell: str | None = None) -> runner.RunHandle | None:
         """Run the cell on several ranks: one process each, outside the kernel.
@@ -40,17 +43,18 @@ class DistributedMagics(Magics):
             print(options.help_text())
             return None
         with as_usage_errors(), runner.Interrupts(lambda _: _INTERRUPTED, raises=True) as interrupts:
-            if cell is None:
-                chosen, planned = _plan_script(line)
-            else:
-                chosen, planned = _plan_cell(line, as_in_editor(_shell(self), cell))
+            if cell is not None:
+                cell = as_in_editor(_shell(self), cell)
+            chosen, planned = _plan_script(line) if cell is None else _plan_cell(line, cell)
             warnings = check_planned(_shell(self), planned) if chosen.check else ()
             limits = runner.keeping()
             interrupts.begin()
             handle = runner.start(planned, warm=chosen.warm, interrupted=interrupts.came)
             interrupts.stop(handle)
             with _stopped_with_its_cell(handle, interrupts):
-                _say(*warnings, *planned.notes, _elsewhere(planned), _cold(handle), handle.placed)
+                advice = "" if self._advised else runner.thread_advice(planned)
+                self._advised |= bool(advice)
+                _say(*warnings, *planned.notes, advice, _elsewhere(planned), _cold(handle), handle.placed)
                 _say(runner.pruner.removed())
                 runner.pruner.begin(runner.store(), limits)
                 if not chosen.detach:
@@ -86,7 +90,9 @@ def _show_detached(
     if chosen.panel and draws_widgets(shell):
         show_in_background(shell, handle)
     else:
-        _say(f"{handle.run.label} runs by itself; %dist_status shows it")
+        label = handle.run.label
+        said = f"{label} runs by itself; %dist_status shows it"
+        _say(config.worded(said, f"{label} 在后台继续运行;用 %dist_status 查看"))
 
 
 @contextlib.contextmanager
@@ -110,11 +116,15 @@ def _elsewhere(planned: runner.Plan) -> str:
     """How a machine that has another home directory learns the key of the run; empty where there is none."""
     if not planned.token:
         return ""
-    return f"on a machine with another home directory, before the cell:  %env {runner.TOKEN}={planned.token}"
+    command = f"%env {runner.TOKEN}={planned.token}"
+    return config.worded(
+        f"on a machine with another home directory, before the cell:  {command}",
+        f"在主目录不同的机器上,请先运行:  {command}",
+    )
 
 
 def _cold(handle: runner.RunHandle) -> str:
-    return f"cold start: {handle.started_cold}" if handle.started_cold else ""
+    return f"the ranks kept ready were not used: {handle.started_cold}" if handle.started_cold else ""
 
 
 def _plan_cell(line: str, cell: str) -> tuple[options.Options, runner.Plan]:

@@ -122,7 +122,7 @@ def status_text(views: Sequence[RunView], language: str) -> str:
     return "\n".join("  ".join(map(pad, row, widths)).rstrip() for row in table)
 
 
-_COLUMNS = ("run", "rank", "state", "device", "pid", "memory", "use", "rate", "age", "last line")
+_COLUMNS = ("run", "rank", "state", "device", "pid", "memory", "use", "rate", "elapsed", "last line")
 _IF_KNOWN = ("use", "rate")
 
 
@@ -130,7 +130,7 @@ def _run_row(view: RunView, language: str) -> dict[str, str]:
     return {
         "run": view.label,
         "state": run_state_text(view, language),
-        "age": duration(view.elapsed),
+        "elapsed": duration(view.elapsed),
         "last line": " · ".join(said_of(view, language)),
     }
 
@@ -145,7 +145,7 @@ def _rank_rows(view: RunView, language: str) -> list[dict[str, str]]:
             "memory": memory_text(rank),
             "use": use_text(rank),
             "rate": rate_text(rank.rate),
-            "age": duration(rank.elapsed),
+            "elapsed": duration(rank.elapsed),
             "last line": rank.last_line.strip()[:_LINE],
         }
         for rank in view.ranks

@@ -15,7 +15,7 @@ from nbdist.panel.style import rank_chip, sheet
 from nbdist.panel.view import RankView, RunView, duration
 
 _RANKS = 16
-_COLUMNS = ("rank", "state", "device", "memory", "use", "rate", "age", "pid", "last line")
+_COLUMNS = ("rank", "state", "device", "memory", "use", "rate", "elapsed", "pid", "last line")
 
 
 def status_bundle(views: Sequence[RunView], language: str, now: float) -> dict[str, str]:

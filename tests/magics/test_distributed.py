@@ -27,6 +27,16 @@ def test_a_cell_shows_its_ranks_live_and_a_summary_and_returns_nothing(kernel) -
     assert reply.data == []
 
 
+def test_advice_is_given_once_a_kernel_and_a_name_is_kept_with_its_dots(kernel) -> None:
+    kernel.run("import nbdist.runner.planning as planning\nplanning.cpu_count = lambda: 8")
+
+    said = [kernel.run("%%distributed -n 2 --framework torch --name sweep-0.02\npass").stdout for _ in "12"]
+
+    assert ["[nbdist] each rank computes in 1 thread" in text for text in said] == [True, False]
+    found = kernel.run("import nbdist\nprint(nbdist.attach('sweep-0.02').run.label)").stdout
+    assert found.startswith("sweep-0.02-")
+
+
 def test_lines_are_counted_as_the_editor_counts_them(kernel) -> None:
     above = "\n%%time\n%%distributed -n 1 --name counted\n"
 
@@ -147,7 +157,7 @@ def test_status_shows_device_pid_memory_and_the_last_line(kernel) -> None:
 
     rows = [line.split() for line in table["text/plain"].splitlines()]
     assert rows[0][:6] == ["run", "rank", "state", "device", "pid", "memory"]
-    assert rows[0][-3:] == ["age", "last", "line"]
+    assert rows[0][-3:] == ["elapsed", "last", "line"]
     assert rows[1][0].startswith("shown-")
     assert rows[2][:3] == ["0", "Running", "CPU"]
     assert rows[2][3].isdigit()

@@ -1,6 +1,7 @@
 import comparison from './plugins/comparison';
 import completion from './plugins/completion';
 import dashboard from './plugins/dashboard';
+import language from './plugins/language';
 import lines from './plugins/lines';
 import notebook from './plugins/notebook';
 import notices from './plugins/notices';
@@ -8,4 +9,15 @@ import service from './plugins/service';
 import sidebar from './plugins/sidebar';
 import status from './plugins/status';
 
-export default [service, sidebar, dashboard, comparison, status, notices, notebook, completion, lines];
+export default [
+  service,
+  sidebar,
+  dashboard,
+  comparison,
+  status,
+  notices,
+  notebook,
+  completion,
+  lines,
+  language,
+];
