@@ -1,6 +1,5 @@
 /** What the panel says, in English and Chinese. */
-import type { RankState, RunState } from './protocol';
-import { exitInChinese } from './spoken';
+import type { RankState, RunState, Said } from './protocol';
 
 const en = {
   run: {
@@ -21,8 +20,7 @@ const en = {
     ended: 'Ended',
     lost: 'Lost',
   } satisfies Record<RankState, string> as Record<RankState, string>,
-  /** how a rank exited, as the kernel says it */
-  exit: (said: string) => said,
+  told: (said: Said) => said.en,
   panel: (label: string) => `Distributed run ${label}`,
   ranks: (count: number) => (count === 1 ? '1 rank' : `${count} ranks`),
   nodes: (nodes: number, ranks: number) => `${nodes} nodes × ${ranks} ranks`,
@@ -64,8 +62,8 @@ const en = {
   andMilliseconds: (waiting: string) => `+ ${waiting} ms`,
   ownAndWaiting: (own: string, waiting: string) => `${own} ms own, ${waiting} ms waiting for others`,
   failedFirst: 'Failed first',
-  failureTitle: (rank: number) => `Rank ${rank} failed first`,
-  atLine: (line: number, file = '') => `at line ${line} of ${file || 'the cell'}`,
+  cause: 'Cause',
+  fix: 'Fix',
   toCell: (line: number) => `Line ${line} of the cell`,
   toLog: (rank: number) => `Log of rank ${rank}`,
   heat: 'What the colours show',
@@ -150,7 +148,7 @@ const zh: Words = {
     ended: '已退出',
     lost: '失联',
   },
-  exit: exitInChinese,
+  told: said => said.zh,
   panel: label => `分布式运行 ${label}`,
   ranks: count => `${count} 个进程`,
   nodes: (nodes, ranks) => `${nodes} 个节点 × ${ranks} 个进程`,
@@ -189,8 +187,8 @@ const zh: Words = {
   andMilliseconds: waiting => `+ ${waiting} 毫秒`,
   ownAndWaiting: (own, waiting) => `自身耗时 ${own} 毫秒,等待其他进程 ${waiting} 毫秒`,
   failedFirst: '最先失败',
-  failureTitle: rank => `进程 ${rank} 最先失败`,
-  atLine: (line, file = '') => (file ? `${file} 第 ${line} 行` : `单元格第 ${line} 行`),
+  cause: '原因',
+  fix: '解决方法',
   toCell: line => `单元格第 ${line} 行`,
   toLog: rank => `进程 ${rank} 的日志`,
   heat: '颜色表示',

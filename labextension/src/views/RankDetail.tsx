@@ -56,7 +56,7 @@ export function RankDetail({
           {stateWord(rank, first, words)}
         </span>
         <span className="nbdist-cut">
-          {words.exit(rank.exit) || (rank.pid === null ? '' : `pid ${rank.pid}`)}
+          {words.told(rank.exit) || (rank.pid === null ? '' : `pid ${rank.pid}`)}
         </span>
       </div>
       {rank.rate !== null && (

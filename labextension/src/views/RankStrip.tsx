@@ -102,7 +102,7 @@ interface CellProps {
 
 function frameOf(props: CellProps): object {
   const { rank, focusable, words, onOpen } = props;
-  const name = [words.rankNumber(rank.rank), device(rank.device), wordOf(props), words.exit(rank.exit)];
+  const name = [words.rankNumber(rank.rank), device(rank.device), wordOf(props), words.told(rank.exit)];
   return {
     role: 'listitem',
     tabIndex: focusable ? 0 : -1,
@@ -170,10 +170,10 @@ const RankCell = memo(function RankCell(props: CellProps): ReactElement {
         )}
         <StateMark {...props} title={word} />
       </div>
-      {running || !rank.exit ? (
+      {running || !rank.exit.en ? (
         <Meters {...props} />
       ) : (
-        <div className="nbdist-exit">{words.exit(rank.exit)}</div>
+        <div className="nbdist-exit">{words.told(rank.exit)}</div>
       )}
       <div className="nbdist-last">{plain(rank.lastLine)}</div>
     </div>
@@ -244,7 +244,7 @@ const RankLine = memo(function RankLine(props: CellProps): ReactElement {
       {running ? (
         <Memory rank={rank} />
       ) : (
-        <span className="nbdist-quiet">{words.exit(rank.exit) || word}</span>
+        <span className="nbdist-quiet">{words.told(rank.exit) || word}</span>
       )}
       {rank.rate !== null && <span className="nbdist-rate">{words.rate(rate(rank.rate))}</span>}
       {held && <span className="nbdist-quiet nbdist-cut">{held.what}</span>}
@@ -262,8 +262,8 @@ const EndedCell = memo(function EndedCell(props: CellProps): ReactElement {
       <RankMark state={rank.state} />
       <span className={first ? 'nbdist-strong' : ''}>{stateWord(rank, first, words)}</span>
       <span className="nbdist-space" />
-      <span className="nbdist-quiet nbdist-cut" title={words.exit(rank.exit)}>
-        {words.exit(rank.exit)}
+      <span className="nbdist-quiet nbdist-cut" title={words.told(rank.exit)}>
+        {words.told(rank.exit)}
       </span>
     </div>
   );
