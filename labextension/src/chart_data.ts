@@ -9,6 +9,9 @@ type Column = readonly (number | null)[];
 export type Lines = readonly [readonly number[], ...Column[]];
 
 const TWO_DECADES = 100;
+/** ticks of a logarithmic axis, at most and at least */
+const MOST_TICKS = 5;
+const LEAST_TICKS = 2;
 
 /** What the chart can be drawn over: what nobody counted in steps has only times. */
 export function axisOf(chart: Chart, wanted: Axis): Axis {
@@ -58,6 +61,61 @@ export function logByDefault(lines: Lines): boolean {
   return least > 0 && most > TWO_DECADES * least;
 }
 
+/** A little more than the values take, on a scale of their logarithms. */
+export function logRange(least: number | null, most: number | null): [number, number] {
+  if (least === null || most === null) {
+    return [0.1, 10];
+  }
+  const room = least === most ? 2 : (most / least) ** 0.04;
+  return [least / room, most * room];
+}
+
+/** Where a logarithmic axis has ticks: a few round numbers between its ends. */
+export function logTicks(least: number, most: number): number[] {
+  const first = Math.floor(Math.log10(least));
+  const decades = Array.from({ length: Math.ceil(Math.log10(most)) - first + 1 }, (_, at) => first + at);
+  const ticks = (digits: readonly number[], every = 1): number[] =>
+    decades
+      .filter(decade => decade % every === 0)
+      .flatMap(decade => digits.map(digit => Number(`${digit}e${decade}`)))
+      .filter(tick => tick >= least && tick <= most);
+  const found = [ticks([1, 2, 5]), ticks([1, 3]), ticks([1])].find(each => each.length <= MOST_TICKS);
+  if (!found) {
+    return ticks([1], Math.ceil(decades.length / MOST_TICKS));
+  }
+  if (found.length >= LEAST_TICKS) {
+    return found;
+  }
+  const rough = (most - least) / MOST_TICKS;
+  const unit = 10 ** Math.floor(Math.log10(rough));
+  const apart = [2, 5, 10].map(digit => digit * unit).find(step => step >= rough)!;
+  const from = Math.ceil(least / apart);
+  return Array.from({ length: Math.floor(most / apart) - from + 1 }, (_, at) =>
+    Number(((from + at) * apart).toPrecision(12)),
+  );
+}
+
+/**
+ * The curves as running means, and behind them as they were: `weight` (0 to 1) is how much of the mean stays at
+ * each value. Of a band only the mean is a curve.
+ */
+export function smoothed(lines: Lines, weight: number, kind: Chart['kind']): Lines {
+  const [x, ...columns] = lines;
+  const curves = kind === 'band' ? columns.slice(0, 1) : columns;
+  const means = curves.map(column => {
+    let [sum, weights] = [0, 0];
+    return column.map(value => {
+      if (value === null) {
+        return null;
+      }
+      sum = weight * sum + value;
+      weights = weight * weights + 1;
+      return sum / weights;
+    });
+  });
+  return [x, ...means, ...columns.slice(curves.length), ...curves];
+}
+
 function values(lines: Lines): number[] {
   return lines
     .slice(1)
@@ -86,6 +144,13 @@ export function nearestRow(column: Sparse, row: number): number {
     }
   }
   return row;
+}
+
+/** The row at which a column says something of `row`: the nearest one, but none before its first value and
+ * after its last. */
+export function rowAt(column: Sparse, row: number): number | null {
+  const inside = nearestRow(column, 0) <= row && row <= nearestRow(column, column.length - 1);
+  return inside ? nearestRow(column, row) : null;
 }
 
 /** `0.0612 · 0.0584 to 0.0671`, or for ranks `10.4 to 12.7 · highest 12.7 on rank 2` */

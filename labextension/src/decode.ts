@@ -13,6 +13,7 @@ import type {
   RankView,
   RunState,
   RunView,
+  Said,
   SlowView,
   StackGroup,
   StackRow,
@@ -103,12 +104,14 @@ export function progress(fields: Fields): Progress {
 function failure(fields: Fields): FailureView {
   return {
     rank: count(fields['rank']),
-    headline: text(fields['headline']),
+    headline: said(fields, 'headline'),
     message: text(fields['message'] ?? ''),
     line: numberOrNull(fields['line']),
     file: text(fields['file'] ?? ''),
     fileLine: numberOrNull(fields['file_line'] ?? null),
     source: text(fields['source'] ?? ''),
+    cause: said(fields, 'cause'),
+    fix: said(fields, 'fix'),
   };
 }
 
@@ -172,7 +175,7 @@ function rank(fields: Fields): RankView {
     gpu: numberOrNull(fields['gpu']),
     rate: numberOrNull(fields['rate']),
     wait: numberOrNull(fields['wait']),
-    exit: text(fields['exit'] ?? ''),
+    exit: said(fields, 'exit'),
     elapsed: number(fields['elapsed'] ?? 0),
     lastLine: text(fields['last_line'] ?? ''),
   };
@@ -259,6 +262,12 @@ function pair(value: unknown): readonly [number, number] {
 export function text(value: unknown): string {
   need(typeof value === 'string');
   return value;
+}
+
+/** A field in English, and as `…_zh` in Chinese; where that is missing, the English. */
+function said(fields: Fields, name: string): Said {
+  const en = text(fields[name] ?? '');
+  return { en, zh: text(fields[`${name}_zh`] ?? '') || en };
 }
 
 export function flag(value: unknown): boolean {

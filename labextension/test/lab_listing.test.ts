@@ -1,9 +1,8 @@
 import { age, inView, listing } from '../src/lab/listing';
 import { overlay } from '../src/lab/overlay';
 import { runRow } from '../src/lab/rows';
-import { slowestOf } from '../src/lab/views/RankTable';
 import { LAB_WORDS } from '../src/lab/words';
-import type { Chart, RankView } from '../src/protocol';
+import type { Chart } from '../src/protocol';
 import { row, running } from './lab_fakes';
 
 const NOW = new Date(2026, 10, 20, 12).getTime();
@@ -62,12 +61,4 @@ test('curves of runs lie over each other by step, with a gap where a run has no 
   expect([...both.columns[0]!]).toEqual([0, 1, 2]);
   expect([...both.columns[2]!]).toEqual([1, NaN, 0.5]);
   expect([...both.columns[3]!]).toEqual([3, 2, NaN]);
-});
-
-test('nobody is behind among ranks in step, and one that does fewer steps is', () => {
-  const ranks = (...rates: (number | null)[]): RankView[] =>
-    rates.map((rate, rank) => ({ rank, rate }) as RankView);
-  expect(slowestOf(ranks(7.9, 7.8, 7.9, 7.9))).toBeNull();
-  expect(slowestOf(ranks(7.9, 5, 7.9))).toBe(1);
-  expect(slowestOf(ranks(null, 5))).toBeNull();
 });

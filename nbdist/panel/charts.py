@@ -20,8 +20,9 @@ _INFINITE = math.inf
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
-    """One chart. ``band``: the columns step, time, mean, min, max over ranks. ``ranks``: step, time, and
-    one for each of ``ranks``. Times are seconds since the run was created; NaN is no value."""
+    """One chart of ``ranks``, those with values. ``band``: the columns step, time, mean, min, max over ranks.
+    ``ranks``: step, time, and one for each rank. Times are seconds since the run was created; NaN is no
+    value."""
 
     tag: str
     kind: str
@@ -122,8 +123,8 @@ class Charts:
     def chart(self, key: ChartKey) -> Chart:
         """The chart as it is now. Raises KeyError for none of ``marks``."""
         if key.group == "metric":
-            columns = self._metrics[key.tag].band.columns()
-            return _chart(key, "band", "", (), columns)
+            metric = self._metrics[key.tag]
+            return _chart(key, "band", "", tuple(sorted(metric.last)), metric.band.columns())
         unit, system = _MEASURES[key.tag].unit, self._system[key.tag]
         return _chart(key, system.kind, unit, system.ranks, system.columns())
 
@@ -160,7 +161,7 @@ class _System:
     def __init__(self, ranks: tuple[int, ...]) -> None:
         single = len(ranks) <= SINGLE_RANKS
         self.kind = "ranks" if single else "band"
-        self.ranks = ranks if single else ()
+        self.ranks = ranks
         self.mark = 0
         self._lines: Band | Lines = Lines(ranks) if single else Band(SAMPLING)
 

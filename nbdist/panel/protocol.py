@@ -16,7 +16,7 @@ from nbdist.panel.plain_lines import PlainLines
 from nbdist.panel.rank_log import LogDelta
 from nbdist.panel.view import RunView
 
-_LAST_LINES = 8  # ranks; above, the strip has no room for lines, and the page has the log
+_LAST_LINES = 64  # ranks; above, lines would be most of a message, and the page has the log
 _PARTIAL = 2_000  # characters of a line that is still growing
 
 

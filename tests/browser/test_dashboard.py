@@ -88,7 +88,7 @@ def test_a_run_is_watched_and_stopped_while_its_cell_keeps_the_kernel_busy(
         dashboard = open_run(page, "watched")
         expect(dashboard.get_by_role("log")).to_contain_text("of rank 1", timeout=20_000)
         expect(dashboard.locator(".nbdist-table tbody tr")).to_have_count(2)
-        expect(dashboard.locator(".nbdist-dash-curves canvas")).to_have_count(2, timeout=15_000)
+        expect(dashboard.locator(".nbdist-curves canvas")).to_have_count(2, timeout=15_000)
         expect(page.get_by_role("button", name="Ranks: 2 running")).to_be_visible()
         page.screenshot(path=pictures / "dashboard-light.png")
         assert problems_of(page, ".nbdist-dash") == []

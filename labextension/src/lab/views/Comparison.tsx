@@ -46,7 +46,6 @@ export function Comparison({ runIds, models, service, execute }: ComparisonProps
   const named = useMemo(
     () => ({
       ...panelWords,
-      band: () => '',
       highest: (value: string, at: number) => `${value} · ${labelled.split('\n')[at] ?? at}`,
     }),
     [panelWords, labelled],
@@ -87,13 +86,7 @@ export function Comparison({ runIds, models, service, execute }: ComparisonProps
         {board ? (
           <BoardPane client={client} runIds={runIds} words={words} openBoard={panelWords.openBoard} />
         ) : (
-          <Metrics
-            charts={charts}
-            ranks={runIds.length}
-            look={look}
-            words={named}
-            onBoard={() => setBoard(true)}
-          />
+          <Metrics charts={charts} names={labels} look={look} words={named} onBoard={() => setBoard(true)} />
         )}
       </div>
     </section>
