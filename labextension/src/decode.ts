@@ -83,7 +83,7 @@ function view(fields: Fields): RunView {
     label: text(fields['label']),
     state: oneOf(RUN_STATES, fields['state']),
     live: flag(fields['live']),
-    reason: text(fields['reason'] ?? ''),
+    reason: said(fields, 'reason'),
     elapsed: number(fields['elapsed']),
     progress: absent(fields['progress']) ? null : progress(object(fields['progress'])),
     failure: absent(fields['failure']) ? null : failure(object(fields['failure'])),
@@ -265,7 +265,7 @@ export function text(value: unknown): string {
 }
 
 /** A field in English, and as `…_zh` in Chinese; where that is missing, the English. */
-function said(fields: Fields, name: string): Said {
+export function said(fields: Fields, name: string): Said {
   const en = text(fields[name] ?? '');
   return { en, zh: text(fields[`${name}_zh`] ?? '') || en };
 }

@@ -113,7 +113,7 @@ export interface RunView {
   label: string;
   state: RunState;
   live: boolean;
-  reason: string;
+  reason: Said;
   elapsed: number;
   progress: Progress | null;
   failure: FailureView | null;

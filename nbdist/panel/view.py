@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from nbdist import config
 from nbdist.model import Rank, Run
 from nbdist.panel.elsewhere import device_text, log_place
 from nbdist.panel.labels import exit_text
@@ -80,6 +79,7 @@ class RunView:
     reason: str
     elapsed: float
     ranks: tuple[RankView, ...]
+    reason_zh: str = ""
     progress: Progress | None = None
     failure: FailureView | None = None
     stall: StallView | None = None
@@ -125,13 +125,15 @@ def view_of(
     ``system`` is the last that the supervisor measured of each rank, or all of it in one once the run has
     ended; ``usage`` stands in for its memory until there is anything.
     """
+    reason = run.reason or run.stop_reason or run.queued
     usage, last_lines, system, rates = usage or {}, last_lines or {}, system or {}, rates or {}
     return RunView(
         run_id=run.run_id,
         label=run.label,
         state=run.state.value,
         live=not run.state.terminal,
-        reason=run.reason or run.stop_reason or reason_text(run.queued, config.language()),
+        reason=reason,
+        reason_zh=reason_text(reason, "zh"),
         elapsed=run.elapsed(now),
         ranks=tuple(
             _rank_view(

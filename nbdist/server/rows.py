@@ -9,6 +9,7 @@ from nbdist.panel.figures import number_text
 from nbdist.panel.glance import glance
 from nbdist.panel.measures import FailureWatch
 from nbdist.panel.progress import Progress
+from nbdist.panel.reasons import reason_text
 from nbdist.server.sparks import Spark, spark_of
 from nbdist.store import RunDirectory
 
@@ -26,6 +27,7 @@ class RunRow:
     live: bool
     stalled: bool
     reason: str
+    reason_zh: str
     created: float
     started: float | None
     ended: float | None
@@ -36,6 +38,7 @@ class RunRow:
     cell_index: int | None
     progress: Progress | None
     headline: str
+    headline_zh: str
     spark: Spark | None
     detached: bool
 
@@ -46,7 +49,8 @@ class RunRow:
 def row_of(run: Run, directory: RunDirectory, now: float) -> RunRow:
     """The row at the moment ``now`` (Unix seconds). Reads a little of the run's files."""
     spec, live = run.spec, not run.state.terminal
-    spark = spark_of(run, directory)
+    spark, reason = spark_of(run, directory), run.reason or run.stop_reason
+    headline, headline_zh = _headline(run, directory, spark)
     return RunRow(
         run_id=run.run_id,
         name=spec.name,
@@ -54,7 +58,8 @@ def row_of(run: Run, directory: RunDirectory, now: float) -> RunRow:
         state=run.state.value,
         live=live,
         stalled=live and run.stalled is not None,
-        reason=run.reason or run.stop_reason,
+        reason=reason,
+        reason_zh=reason_text(reason, "zh"),
         created=spec.created,
         started=run.started,
         ended=run.ended,
@@ -64,17 +69,21 @@ def row_of(run: Run, directory: RunDirectory, now: float) -> RunRow:
         notebook=spec.notebook,
         cell_index=getattr(spec, "cell_index", None),
         progress=glance(run, directory, now).progress if live else None,
-        headline=_headline(run, directory, spark),
+        headline=headline[:_HEADLINE],
+        headline_zh=headline_zh[:_HEADLINE],
         spark=spark,
         detached=spec.detached,
     )
 
 
-def _headline(run: Run, directory: RunDirectory, spark: Spark | None) -> str:
+def _headline(run: Run, directory: RunDirectory, spark: Spark | None) -> tuple[str, str]:
+    """In English and Chinese."""
     if run.state in (RunState.FAILED, RunState.LOST):
         failure = FailureWatch(directory).look(run)
-        said = run.reason if failure is None else failure.headline
-        return said[:_HEADLINE]
+        if failure is None:
+            return run.reason, reason_text(run.reason, "zh")
+        return failure.headline, failure.headline_zh
     if spark is None or not spark.values:
-        return ""
-    return f"{spark.tag} {number_text(spark.values[-1])}"[:_HEADLINE]
+        return "", ""
+    said = f"{spark.tag} {number_text(spark.values[-1])}"
+    return said, said

@@ -15,8 +15,9 @@ import {
   RUN_STATES,
   text,
   type Fields,
+  said,
 } from '../decode';
-import type { Progress, RunState } from '../protocol';
+import type { Progress, RunState, Said } from '../protocol';
 
 /** A run in a list. Times are Unix seconds. */
 export interface RunRow {
@@ -27,7 +28,7 @@ export interface RunRow {
   state: RunState;
   live: boolean;
   stalled: boolean;
-  reason: string;
+  reason: Said;
   created: number;
   started: number | null;
   ended: number | null;
@@ -38,7 +39,7 @@ export interface RunRow {
   cellIndex: number | null;
   progress: Progress | null;
   /** the first failure, or where the main metric stands */
-  headline: string;
+  headline: Said;
   spark: { tag: string; values: readonly number[] } | null;
   detached: boolean;
 }
@@ -92,7 +93,7 @@ export function runRow(value: unknown): RunRow {
     state: oneOf(RUN_STATES, fields['state']),
     live: flag(fields['live']),
     stalled: flag(fields['stalled'] ?? false),
-    reason: text(fields['reason'] ?? ''),
+    reason: said(fields, 'reason'),
     created: number(fields['created']),
     started: numberOrNull(fields['started']),
     ended: numberOrNull(fields['ended']),
@@ -101,7 +102,7 @@ export function runRow(value: unknown): RunRow {
     notebook: text(fields['notebook'] ?? ''),
     cellIndex: numberOrNull(fields['cell_index']),
     progress: absent(fields['progress']) ? null : progress(object(fields['progress'])),
-    headline: text(fields['headline'] ?? ''),
+    headline: said(fields, 'headline'),
     spark: absent(fields['spark']) ? null : spark(object(fields['spark'])),
     detached: flag(fields['detached'] ?? false),
   };

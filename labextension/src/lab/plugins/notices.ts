@@ -7,7 +7,6 @@ import { clock } from '../../numbers';
 import type { RunRow } from '../rows';
 import type { RunEvent } from '../runs';
 import { COMMANDS, IRunService } from '../tokens';
-import type { LabWords } from '../words';
 
 type Wish = 'all' | 'problems' | 'none';
 
@@ -29,7 +28,7 @@ const plugin: JupyterFrontEndPlugin<void> = {
       const problem = kind === 'stalled' || row.state === 'failed' || row.state === 'lost';
       void wishOf().then(wish => {
         if (problem ? wish !== 'none' : wish === 'all' && secondsOf(row) >= SHORT) {
-          notify(app, service.words, event);
+          notify(app, service, event);
         }
       });
     });
@@ -42,7 +41,8 @@ function secondsOf({ created, started, ended }: RunRow): number {
   return (ended ?? created) - (started ?? created);
 }
 
-function notify(app: JupyterFrontEnd, words: LabWords, { kind, row }: RunEvent): void {
+function notify(app: JupyterFrontEnd, { words, panelWords }: IRunService, { kind, row }: RunEvent): void {
+  const said = panelWords.told;
   const { runId, label } = row;
   const act = (command: string) => () => void app.commands.execute(command, { runId });
   const actions = [
@@ -62,7 +62,7 @@ function notify(app: JupyterFrontEnd, words: LabWords, { kind, row }: RunEvent):
       Notification.info(words.noticeStopped(label), { actions, autoClose: 4000 });
       break;
     default:
-      Notification.error(words.noticeFailed(label, row.headline || row.reason), {
+      Notification.error(words.noticeFailed(label, said(row.headline) || said(row.reason)), {
         actions,
         autoClose: 15_000,
       });
