@@ -27,7 +27,13 @@ export function inFittingUnit(chart: Chart): Chart {
     return chart;
   }
   const [step, time] = chart.columns;
-  return { ...chart, unit: 'MB', columns: [step!, time!, ...values.map(each => each.map(gb => 1000 * gb))] };
+  return {
+    ...chart,
+    unit: 'MB',
+    columns: [step!, time!, ...values.map(each => each.map(gb => 1000 * gb))],
+    last: chart.last.map(gb => 1000 * gb),
+    highest: chart.highest && [1000 * chart.highest[0], chart.highest[1]],
+  };
 }
 
 export function linesOf(chart: Chart, axis: Axis): Lines {
@@ -153,22 +159,29 @@ export function rowAt(column: Sparse, row: number): number | null {
   return inside ? nearestRow(column, row) : null;
 }
 
-/** `0.0612 · 0.0584 to 0.0671`, or for ranks `10.4 to 12.7 · highest 12.7 on rank 2` */
-export function latest(chart: Chart, lines: Lines, words: Words): string {
-  const ends = lines.slice(1).map(column => last(column));
-  if (chart.kind === 'band') {
-    return bandText(ends, words);
-  }
-  const known = ends.flatMap((value, at) => (value === null ? [] : [{ value, rank: chart.ranks[at]! }]));
+/** `0.0612 · 0.0584 to 0.0671`; of ranks `10.4 to 12.7 · highest 98.2 on rank 2`, at any time */
+export function latest({ kind, ranks, last, highest }: Chart, words: Words): string {
+  const known = last
+    .map((value, at) => ({ value, rank: ranks[at]! }))
+    .filter(({ value }) => kind === 'band' || !Number.isNaN(value));
   if (!known.length) {
     return words.points;
   }
-  known.sort((one, other) => one.value - other.value);
-  const [lowest, highest] = [known[0]!, known.at(-1)!];
-  if (figure(lowest.value) === figure(highest.value)) {
-    return figure(highest.value);
+  if (kind === 'band') {
+    return withHighest(bandText(last, words), highest, words);
   }
-  return words.highest(figure(highest.value), highest.rank);
+  known.sort((one, other) => one.value - other.value);
+  const [low, high] = [known[0]!, known.at(-1)!];
+  const now =
+    figure(low.value) === figure(high.value)
+      ? figure(high.value)
+      : words.to(figure(low.value), figure(high.value));
+  return withHighest(now, highest, words);
+}
+
+function withHighest(now: string, highest: Chart['highest'], words: Words): string {
+  const [value, rank] = highest ?? [NaN, 0];
+  return highest === null || figure(value) === now ? now : `${now} · ${words.highest(figure(value), rank)}`;
 }
 
 /** Mean, and the range where ranks differ. */

@@ -225,8 +225,14 @@ function chart(fields: Fields, buffer: Buffer | undefined): Chart {
     group: oneOf(['metric', 'system'] as const, fields['group']),
     unit: text(fields['unit'] ?? ''),
     ranks,
+    last: list(fields['last'] ?? []).map(value => numberOrNull(value) ?? NaN),
+    highest: absent(fields['highest']) ? null : highest(list(fields['highest'])),
     columns: Array.from({ length: columns }, (_, at) => values.subarray(at * rows, (at + 1) * rows)),
   };
+}
+
+function highest([value, rank]: readonly unknown[]): readonly [number, number] {
+  return [number(value), count(rank)];
 }
 
 function bytes(buffer: Buffer | undefined): Uint8Array {

@@ -151,6 +151,10 @@ export interface Chart {
   unit: string;
   ranks: readonly number[];
   columns: readonly Float32Array[];
+  /** the last value of each rank, of a band their mean, min and max; NaN where there is none */
+  last: readonly number[];
+  /** what was used at any time, and by which rank; null for metrics */
+  highest: readonly [value: number, rank: number] | null;
 }
 
 export interface Update {

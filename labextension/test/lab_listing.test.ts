@@ -50,6 +50,8 @@ test('curves of runs lie over each other by step, with a gap where a run has no 
     group: 'metric',
     unit: '',
     ranks: [0, 1],
+    last: [values.at(-1)!, 0, 1],
+    highest: null,
     columns: [steps, steps, values, values, values].map(each => Float32Array.from(each)),
   });
   const one = new Map([['metric/loss', chart([0, 2], [1, 0.5])]]);
@@ -58,6 +60,7 @@ test('curves of runs lie over each other by step, with a gap where a run has no 
   const both = overlay([one, new Map(), other]).get('metric/loss')!;
 
   expect(both.ranks).toEqual([0, 2]);
+  expect(both.last).toEqual([0.5, 2]);
   expect([...both.columns[0]!]).toEqual([0, 1, 2]);
   expect([...both.columns[2]!]).toEqual([1, NaN, 0.5]);
   expect([...both.columns[3]!]).toEqual([3, 2, NaN]);

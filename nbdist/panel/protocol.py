@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from array import array
 from collections.abc import Mapping, Sequence
@@ -144,6 +145,8 @@ def _title(chart: Chart) -> dict[str, Any]:
         "ranks": chart.ranks,
         "columns": len(chart.columns),
         "rows": chart.rows,
+        "last": [value if math.isfinite(value) else None for value in chart.last],
+        "highest": chart.highest,
     }
 
 
@@ -165,6 +168,8 @@ def _chart(title: Mapping[str, Any], data: bytes) -> Chart:
         unit=title["unit"],
         ranks=tuple(title["ranks"]),
         columns=tuple(values[at * rows : (at + 1) * rows] for at in range(columns)),
+        last=tuple(math.nan if value is None else value for value in title["last"]),
+        highest=None if title["highest"] is None else (title["highest"][0], title["highest"][1]),
     )
 
 

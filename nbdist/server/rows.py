@@ -49,8 +49,8 @@ class RunRow:
 def row_of(run: Run, directory: RunDirectory, now: float) -> RunRow:
     """The row at the moment ``now`` (Unix seconds). Reads a little of the run's files."""
     spec, live = run.spec, not run.state.terminal
-    spark, reason = spark_of(run, directory), run.reason or run.stop_reason
-    headline, headline_zh = _headline(run, directory, spark)
+    (spark, stands), reason = spark_of(run, directory), run.reason or run.stop_reason
+    headline, headline_zh = _headline(run, directory, spark, stands)
     return RunRow(
         run_id=run.run_id,
         name=spec.name,
@@ -76,14 +76,14 @@ def row_of(run: Run, directory: RunDirectory, now: float) -> RunRow:
     )
 
 
-def _headline(run: Run, directory: RunDirectory, spark: Spark | None) -> tuple[str, str]:
+def _headline(run: Run, directory: RunDirectory, spark: Spark | None, stands: float) -> tuple[str, str]:
     """In English and Chinese."""
     if run.state in (RunState.FAILED, RunState.LOST):
         failure = FailureWatch(directory).look(run)
         if failure is None:
             return run.reason, reason_text(run.reason, "zh")
         return failure.headline, failure.headline_zh
-    if spark is None or not spark.values:
+    if spark is None:
         return "", ""
-    said = f"{spark.tag} {number_text(spark.values[-1])}"
+    said = f"{spark.tag} {number_text(stands)}"
     return said, said

@@ -34,6 +34,8 @@ CHART = Chart(
     unit="",
     ranks=(),
     columns=tuple(array("f", [float(at), float(at) + 0.5]) for at in range(5)),
+    last=(2.5, 3.5, 4.5),
+    highest=(4.5, 1),
 )
 VIEW = view_of(
     Run.of(a_spec(), STARTED),

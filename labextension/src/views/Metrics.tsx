@@ -166,7 +166,7 @@ function ChartView(props: ChartProps): ReactElement {
   }, [lines, log, smoothing, chart.kind]);
   const banded = chart.kind === 'band' && chart.ranks.length > 1;
   const name = (chart.group === 'system' && words.tags[chart.tag]) || chart.tag;
-  const summary = latest(chart, lines, words);
+  const summary = latest(chart, words);
   return (
     <div className="nbdist-chart">
       <div className="nbdist-chart-head">

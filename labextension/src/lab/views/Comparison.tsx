@@ -41,15 +41,6 @@ export function Comparison({ runIds, models, service, execute }: ComparisonProps
     [models, version],
   );
   const labels = runIds.map((runId, at) => models[at]?.view?.label ?? runs.row(runId)?.label ?? runId);
-  const labelled = labels.join('\n');
-  // the charts' words, with the runs' names where a panel says ranks
-  const named = useMemo(
-    () => ({
-      ...panelWords,
-      highest: (value: string, at: number) => `${value} · ${labelled.split('\n')[at] ?? at}`,
-    }),
-    [panelWords, labelled],
-  );
   return (
     <section
       className="nbdist nbdist-dash"
@@ -86,7 +77,13 @@ export function Comparison({ runIds, models, service, execute }: ComparisonProps
         {board ? (
           <BoardPane client={client} runIds={runIds} words={words} openBoard={panelWords.openBoard} />
         ) : (
-          <Metrics charts={charts} names={labels} look={look} words={named} onBoard={() => setBoard(true)} />
+          <Metrics
+            charts={charts}
+            names={labels}
+            look={look}
+            words={panelWords}
+            onBoard={() => setBoard(true)}
+          />
         )}
       </div>
     </section>
