@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import os
 import sys
 from collections.abc import Iterator
@@ -62,6 +63,12 @@ class DistributedMagics(Magics):
                     return None
                 _show_detached(_shell(self), handle, chosen, planned)
         return handle
+
+
+# %%distributed? shows it
+DistributedMagics.distributed.__doc__ = (
+    f"{inspect.cleandoc(DistributedMagics.distributed.__doc__ or '')}\n\n{options.help_text()}"
+)
 
 
 def _watch(

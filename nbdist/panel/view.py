@@ -70,7 +70,8 @@ class FailureView:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunView:
     """The header and the strip. ``elapsed`` is seconds at the moment the view was made; ``stall`` is there
-    while nothing happens, whatever the state."""
+    while nothing happens, whatever the state. ``about`` is what a list says of a run that has ended: its
+    notebook, when that was, where its main metric stood."""
 
     run_id: str
     label: str
@@ -80,6 +81,7 @@ class RunView:
     elapsed: float
     ranks: tuple[RankView, ...]
     reason_zh: str = ""
+    about: str = ""
     progress: Progress | None = None
     failure: FailureView | None = None
     stall: StallView | None = None

@@ -10,7 +10,7 @@ from nbdist.panel.glance import glance
 from nbdist.panel.measures import FailureWatch
 from nbdist.panel.progress import Progress
 from nbdist.panel.reasons import reason_text
-from nbdist.server.sparks import Spark, spark_of
+from nbdist.panel.sparks import Spark, spark_of
 from nbdist.store import RunDirectory
 
 _HEADLINE = 300

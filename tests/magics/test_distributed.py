@@ -300,6 +300,8 @@ def test_an_unwritable_home_is_named_with_another_to_choose(kernel, tmp_path) ->
 
 def test_help_lists_the_options(kernel) -> None:
     assert "--timeout TIME" in kernel.run("%distributed --help").stdout
+    asked = "print(get_ipython().find_cell_magic('distributed').__doc__)"
+    assert "--timeout TIME" in kernel.run(asked).stdout, "%%distributed? shows it"
 
 
 def test_the_magics_can_be_unloaded(kernel) -> None:

@@ -264,3 +264,9 @@ def test_a_program_and_what_follows_it_is_parted_from_the_options(
     line: str, options: str, program: str
 ) -> None:
     assert split_program(line.split()) == (options.split(), program.split())
+
+
+def test_what_most_cells_need_is_offered_first() -> None:
+    offered = [option.flags[0] for option in OPTIONS]
+
+    assert offered[:4] == ["-n", "--gpus", "--name", "-d"]
