@@ -1,4 +1,4 @@
-"""Builds the page (TypeScript, labextension/) into the package where that was not done yet: in a fresh checkout.
+"""Builds the page (TypeScript, labextension/) into the package where that was not done yet: a fresh checkout.
 
 A source distribution and a wheel bring it built. Where the machine has no Node that is new enough, one comes
 from a wheel.

@@ -64,7 +64,7 @@ def test_what_is_published_installs_without_node(
 
     found = "import nbdist; print(nbdist.__file__)"
     package = subprocess.run(
-        [python, "-P", "-c", found], check=True, capture_output=True, text=True, cwd=tmp_path
+        [python, "-I", "-c", found], check=True, capture_output=True, text=True, cwd=tmp_path
     )
     assert package.stdout.startswith(str(tmp_path))
     assert (Path(package.stdout).parent / "panel/static/panel.js").stat().st_size > 50_000

@@ -133,7 +133,8 @@ def status_text(views: Sequence[RunView], language: str) -> str:
     for view in views:
         rows += [_run_row(view, language), *(_rank_rows(view, language) if shows_ranks(view, views) else ())]
     # what nothing is known of needs no column
-    kept = [column for column in _COLUMNS if column not in _IF_KNOWN or any(row.get(column) for row in rows)]
+    optional = _IF_KNOWN if any("rank" in row for row in rows) else _OF_RANKS
+    kept = [column for column in _COLUMNS if column not in optional or any(row.get(column) for row in rows)]
     table = [[word(column, language) for column in kept]]
     table += [[printable(row.get(column, "")) for column in kept] for row in rows]
     widths = [max(map(width, column)) for column in zip(*table, strict=True)]
@@ -147,6 +148,7 @@ def shows_ranks(view: RunView, views: Sequence[RunView]) -> bool:
 
 _COLUMNS = ("run", "rank", "state", "device", "pid", "memory", "use", "rate", "elapsed", "last line")
 _IF_KNOWN = ("use", "rate")
+_OF_RANKS = ("rank", "device", "pid", "memory", *_IF_KNOWN)
 
 
 def _run_row(view: RunView, language: str) -> dict[str, str]:

@@ -28,6 +28,8 @@ def status_html(views: Sequence[RunView], language: str, now: float) -> str:
     if not views:
         return f"<p>{html.escape(word('no runs', language))}</p>"
     head = "".join(f"<th>{html.escape(word(column, language))}</th>" for column in _COLUMNS)
+    if not any(shows_ranks(view, views) for view in views):
+        head = ""
     body = "".join(_run(view, language, ranks=shows_ranks(view, views)) for view in views)
     moment = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(now))
     foot = html.escape(phrase("as of", language).format(time=moment))

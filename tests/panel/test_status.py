@@ -92,6 +92,14 @@ def test_a_run_that_has_ended_is_one_line_beside_others_and_has_its_ranks_alone(
     assert page[1][0].endswith(f"lenet.ipynb · {when} · loss 0.0435")
     assert [len(lines), len(page)] == [1 + 1 + 3] * 2
     assert len(status_text(both[:1], "en").splitlines()) == 1 + 3
+    assert status_text([both[0]] * 2, "en").splitlines()[0].split() == [
+        "run",
+        "state",
+        "elapsed",
+        "last",
+        "line",
+    ]
+    assert "device" not in status_html([both[0]] * 2, "en", CREATED)
 
 
 def test_no_line_ends_in_spaces() -> None:
