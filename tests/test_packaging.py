@@ -23,8 +23,9 @@ def without_node(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
     folder = tmp_path_factory.mktemp("bin")
     for path in os.environ["PATH"].split(os.pathsep):
         for command in Path(path).glob("*"):
-            if not command.name.startswith(("node", "npm", "npx")) and not (folder / command.name).exists():
-                (folder / command.name).symlink_to(command)
+            link = folder / command.name
+            if not command.name.startswith(("node", "npm", "npx")) and not os.path.lexists(link):
+                link.symlink_to(command)
     return os.environ | {"PATH": str(folder)}
 
 
