@@ -150,7 +150,7 @@ def test_a_failure_leads_to_the_line_of_its_cell(
         dashboard = open_run(page, "broken")
         expect(dashboard.get_by_role("alert")).to_contain_text("ValueError")
         page.screenshot(path=pictures / "dashboard-failed-light.png")
-        dashboard.get_by_role("button", name="Line 4 of the cell").click()
+        dashboard.get_by_role("button", name="Line 5 of the cell").click()
         page.wait_for_function("() => window.getSelection().toString().includes('raise ValueError')")
         expect(lab.cell(1).locator(".cm-focused")).to_be_visible()
 
