@@ -285,8 +285,9 @@ for i in range(40):
         shown = lab.cell(2).locator(".jp-OutputArea")
 
         expect(shown).to_contain_text("Running", timeout=10_000)
-        expect(shown).to_contain_text("line 39", timeout=15_000)
-        expect(shown.get_by_text("Running")).to_have_count(0, timeout=10_000)
+        expect(shown.locator(".n-last").first).to_contain_text("line", timeout=15_000)
+        expect(shown.get_by_text("Running")).to_have_count(0, timeout=20_000)
+        expect(shown).to_contain_text("status.ipynb")
         lab.save()
     assert "widget-view" not in notebook.read_text().split(status)[1]
 
