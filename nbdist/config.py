@@ -1,8 +1,9 @@
 """Settings that come from the environment, and the figures that hold everywhere.
 
 ``NBDIST_HOME`` names the directory of the runs, ``NBDIST_PANEL`` (auto, widget, text) how a run is
-shown, ``NBDIST_LANG`` (en, zh) the language of what is shown, ``NBDIST_WARM`` (auto, off; always: for
-tests, every run on ranks that have waited) whether ranks are kept ready (``runner.warm``),
+shown, ``NBDIST_LANG`` (en, zh) the language of what is shown where it is not to be the page's,
+``NBDIST_WARM`` (auto, off; always: for tests, every run on ranks that have waited) whether ranks are kept
+ready (``runner.warm``),
 ``NBDIST_ENGINE_SILENCE`` (seconds) how long an engine may say nothing, ``NBDIST_LOG_GB`` how long a log
 may become (0: as long as it wants).
 """
@@ -114,7 +115,17 @@ def filesystem_of(path: Path, mounts: str | None = None) -> str:
     return kind
 
 
+PAGE_LANGUAGE = "NBDIST_PAGE_LANG"
+"""The variable of a kernel in which a page tells its language (``plugins/language.ts``)."""
+
+
 def language(environ: Mapping[str, str] = os.environ) -> str:
-    """ "zh" or "en": the language of what is shown on a screen."""
-    wanted = environ.get("NBDIST_LANG") or environ.get("LC_ALL") or environ.get("LANG") or ""
+    """ "zh" or "en": the language of what is shown: NBDIST_LANG's, else the page's, else the system's."""
+    variables = ("NBDIST_LANG", PAGE_LANGUAGE, "LC_ALL", "LANG")
+    wanted = next(filter(None, map(environ.get, variables)), "")
     return "zh" if wanted.lower().startswith(("zh", "chinese")) else "en"
+
+
+def worded(english: str, chinese: str) -> str:
+    """What is shown, in the language of the screen."""
+    return chinese if language() == "zh" else english

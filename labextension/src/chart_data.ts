@@ -9,6 +9,9 @@ type Column = readonly (number | null)[];
 export type Lines = readonly [readonly number[], ...Column[]];
 
 const TWO_DECADES = 100;
+/** ticks of a logarithmic axis, at most and at least */
+const MOST_TICKS = 5;
+const LEAST_TICKS = 2;
 
 /** What the chart can be drawn over: what nobody counted in steps has only times. */
 export function axisOf(chart: Chart, wanted: Axis): Axis {
@@ -24,7 +27,13 @@ export function inFittingUnit(chart: Chart): Chart {
     return chart;
   }
   const [step, time] = chart.columns;
-  return { ...chart, unit: 'MB', columns: [step!, time!, ...values.map(each => each.map(gb => 1000 * gb))] };
+  return {
+    ...chart,
+    unit: 'MB',
+    columns: [step!, time!, ...values.map(each => each.map(gb => 1000 * gb))],
+    last: chart.last.map(gb => 1000 * gb),
+    highest: chart.highest && [1000 * chart.highest[0], chart.highest[1]],
+  };
 }
 
 export function linesOf(chart: Chart, axis: Axis): Lines {
@@ -58,6 +67,61 @@ export function logByDefault(lines: Lines): boolean {
   return least > 0 && most > TWO_DECADES * least;
 }
 
+/** A little more than the values take, on a scale of their logarithms. */
+export function logRange(least: number | null, most: number | null): [number, number] {
+  if (least === null || most === null) {
+    return [0.1, 10];
+  }
+  const room = least === most ? 2 : (most / least) ** 0.04;
+  return [least / room, most * room];
+}
+
+/** Where a logarithmic axis has ticks: a few round numbers between its ends. */
+export function logTicks(least: number, most: number): number[] {
+  const first = Math.floor(Math.log10(least));
+  const decades = Array.from({ length: Math.ceil(Math.log10(most)) - first + 1 }, (_, at) => first + at);
+  const ticks = (digits: readonly number[], every = 1): number[] =>
+    decades
+      .filter(decade => decade % every === 0)
+      .flatMap(decade => digits.map(digit => Number(`${digit}e${decade}`)))
+      .filter(tick => tick >= least && tick <= most);
+  const found = [ticks([1, 2, 5]), ticks([1, 3]), ticks([1])].find(each => each.length <= MOST_TICKS);
+  if (!found) {
+    return ticks([1], Math.ceil(decades.length / MOST_TICKS));
+  }
+  if (found.length >= LEAST_TICKS) {
+    return found;
+  }
+  const rough = (most - least) / MOST_TICKS;
+  const unit = 10 ** Math.floor(Math.log10(rough));
+  const apart = [2, 5, 10].map(digit => digit * unit).find(step => step >= rough)!;
+  const from = Math.ceil(least / apart);
+  return Array.from({ length: Math.floor(most / apart) - from + 1 }, (_, at) =>
+    Number(((from + at) * apart).toPrecision(12)),
+  );
+}
+
+/**
+ * The curves as running means, and behind them as they were: `weight` (0 to 1) is how much of the mean stays at
+ * each value. Of a band only the mean is a curve.
+ */
+export function smoothed(lines: Lines, weight: number, kind: Chart['kind']): Lines {
+  const [x, ...columns] = lines;
+  const curves = kind === 'band' ? columns.slice(0, 1) : columns;
+  const means = curves.map(column => {
+    let [sum, weights] = [0, 0];
+    return column.map(value => {
+      if (value === null) {
+        return null;
+      }
+      sum = weight * sum + value;
+      weights = weight * weights + 1;
+      return sum / weights;
+    });
+  });
+  return [x, ...means, ...columns.slice(curves.length), ...curves];
+}
+
 function values(lines: Lines): number[] {
   return lines
     .slice(1)
@@ -88,22 +152,36 @@ export function nearestRow(column: Sparse, row: number): number {
   return row;
 }
 
-/** `0.0612 · 0.0584 to 0.0671`, or for ranks `10.4 to 12.7 · highest 12.7 on rank 2` */
-export function latest(chart: Chart, lines: Lines, words: Words): string {
-  const ends = lines.slice(1).map(column => last(column));
-  if (chart.kind === 'band') {
-    return bandText(ends, words);
-  }
-  const known = ends.flatMap((value, at) => (value === null ? [] : [{ value, rank: chart.ranks[at]! }]));
+/** The row at which a column says something of `row`: the nearest one, but none before its first value and
+ * after its last. */
+export function rowAt(column: Sparse, row: number): number | null {
+  const inside = nearestRow(column, 0) <= row && row <= nearestRow(column, column.length - 1);
+  return inside ? nearestRow(column, row) : null;
+}
+
+/** `0.0612 · 0.0584 to 0.0671`; of ranks `10.4 to 12.7 · highest 98.2 on rank 2`, at any time */
+export function latest({ kind, ranks, last, highest }: Chart, words: Words): string {
+  const known = last
+    .map((value, at) => ({ value, rank: ranks[at]! }))
+    .filter(({ value }) => kind === 'band' || !Number.isNaN(value));
   if (!known.length) {
     return words.points;
   }
-  known.sort((one, other) => one.value - other.value);
-  const [lowest, highest] = [known[0]!, known.at(-1)!];
-  if (figure(lowest.value) === figure(highest.value)) {
-    return figure(highest.value);
+  if (kind === 'band') {
+    return withHighest(bandText(last, words), highest, words);
   }
-  return words.highest(figure(highest.value), highest.rank);
+  known.sort((one, other) => one.value - other.value);
+  const [low, high] = [known[0]!, known.at(-1)!];
+  const now =
+    figure(low.value) === figure(high.value)
+      ? figure(high.value)
+      : words.to(figure(low.value), figure(high.value));
+  return withHighest(now, highest, words);
+}
+
+function withHighest(now: string, highest: Chart['highest'], words: Words): string {
+  const [value, rank] = highest ?? [NaN, 0];
+  return highest === null || figure(value) === now ? now : `${now} · ${words.highest(figure(value), rank)}`;
 }
 
 /** Mean, and the range where ranks differ. */

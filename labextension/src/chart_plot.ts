@@ -1,6 +1,6 @@
 /** How uPlot draws a chart: lines, bands, axes, the names at the ends of lines, the values under the pointer. */
 import uPlot from 'uplot';
-import { bandText, last, nearest, nearestRow, type Axis } from './chart_data';
+import { bandText, last, logRange, logTicks, rowAt, type Axis } from './chart_data';
 import { clock, figure, tick } from './numbers';
 import type { Chart } from './protocol';
 import type { Words } from './words';
@@ -9,6 +9,7 @@ export const PLOT_HEIGHT = 140;
 const LABEL_ROOM = 44;
 const LABEL_HEIGHT = 12;
 const NAMED = 8;
+const TOLD = 12;
 /** How far ticks may be apart: whole steps; seconds, minutes and hours as clocks divide them. */
 const STEPS = Array.from({ length: 10 }, (_, power) => [1, 2, 5].map(digit => digit * 10 ** power)).flat();
 const SECONDS = [1, 2, 5, 10, 15, 30]
@@ -45,6 +46,10 @@ export interface PlotChoice {
   chart: Chart;
   axis: Axis;
   log: boolean;
+  /** whether the curves as they were stand behind running means */
+  smooth: boolean;
+  /** what a line is called where it is no rank's */
+  names?: readonly string[] | undefined;
   words: Words;
   palette: Palette;
   width: number;
@@ -64,9 +69,12 @@ export function plotOptions(choice: PlotChoice): uPlot.Options {
       y: false,
       drag: { x: false, y: false },
       points: { size: 6 },
-      dataIdx: (plot, series, row) => (series === 0 ? row : nearestRow(plot.data[series]!, row)),
+      dataIdx: (plot, series, row) => (series === 0 ? row : rowAt(plot.data[series]!, row)),
     },
-    scales: { x: { time: false }, y: log ? { distr: 3, log: 10, range: logRange } : { range: roomy } },
+    scales: {
+      x: { time: false },
+      y: log ? { distr: 3, log: 10, range: (_plot, least, most) => logRange(least, most) } : { range: roomy },
+    },
     axes: [
       {
         font,
@@ -83,48 +91,49 @@ export function plotOptions(choice: PlotChoice): uPlot.Options {
         font,
         stroke: palette.quiet,
         ticks,
-        grid: { stroke: palette.line, width: 1, filter: log ? labelled : plain },
+        grid: { stroke: palette.line, width: 1, filter: all },
+        filter: all,
+        ...(log && { splits: (_plot, _axis, least, most) => logTicks(least, most) }),
         size: 48,
         gap: 6,
         space: 26,
         values: (_plot, splits, _axis, _space, apart) =>
-          splits.map(split => (split === null ? '' : log ? figure(split) : tick(split, apart))),
+          splits.map(split => (log ? figure(split) : tick(split, apart))),
       },
     ],
-    series: [{}, ...seriesOf(chart, palette)],
+    series: [{}, ...seriesOf(choice)],
     bands: chart.kind === 'band' ? [{ series: [3, 2], fill: translucent(palette.brand) }] : [],
-    hooks: { draw: [plot => nameLines(plot, choice)], setCursor: [plot => tell(plot, choice)] },
+    hooks: {
+      draw: [plot => nameAxis(plot, choice), plot => nameLines(plot, choice)],
+      setCursor: [plot => tell(plot, choice)],
+    },
   };
 }
 
-function seriesOf(chart: Chart, palette: Palette): uPlot.Series[] {
+function seriesOf({ chart, palette, smooth }: PlotChoice): uPlot.Series[] {
   // a line needs two values; one alone is a point
   const points: uPlot.Series.Points = {
     size: 5,
     show: (plot, series) => [...plot.data[series]!].filter(value => typeof value === 'number').length === 1,
   };
   const line = { spanGaps: true, points };
+  const behind = (colours: readonly string[]): uPlot.Series[] =>
+    smooth
+      ? colours.map(colour => ({ ...line, stroke: translucent(colour), width: 1, points: { show: false } }))
+      : [];
   if (chart.kind === 'band') {
     const edge = { spanGaps: true, points: { show: false }, stroke: 'transparent', width: 0 };
-    return [{ ...line, stroke: palette.brand, width: 1.5 }, edge, edge];
+    return [{ ...line, stroke: palette.brand, width: 1.5 }, edge, edge, ...behind([palette.brand])];
   }
-  return chart.ranks.map(rank => ({ ...line, stroke: palette.ranks[rank % 8]!, width: 1.5 }));
+  const colours = chart.ranks.map(rank => palette.ranks[rank % 8]!);
+  return [...colours.map(stroke => ({ ...line, stroke, width: 1.5 })), ...behind(colours)];
 }
 
 function translucent(colour: string): string {
   return `color-mix(in srgb, ${colour} 32%, transparent)`;
 }
 
-/** Whole steps of the first digit, not whole decades. */
-function logRange(_plot: uPlot, least: number | null, most: number | null): uPlot.Range.MinMax {
-  return least === null || most === null ? [0.1, 10] : uPlot.rangeLog(least, most, 10, false);
-}
-
-const plain: uPlot.Axis.Filter = (_plot, splits) => splits;
-
-/** 1, 2 and 5 of each decade. */
-const labelled: uPlot.Axis.Filter = (_plot, splits) =>
-  splits.map(split => (/^[125]/.test(split.toExponential(3)) ? split : null));
+const all: uPlot.Axis.Filter = (_plot, splits) => splits;
 
 /** A little more than the values take; a flat line is in the middle, not on the edge. */
 function roomy(_plot: uPlot, least: number | null, most: number | null): uPlot.Range.MinMax {
@@ -133,6 +142,18 @@ function roomy(_plot: uPlot, least: number | null, most: number | null): uPlot.R
   }
   const flat = least === most;
   return uPlot.rangeNum(least, most, flat ? 0.5 : 0.08, true);
+}
+
+/** What is across: in the corner that the labels of both axes leave free. */
+function nameAxis({ ctx, bbox }: uPlot, { axis, words, palette }: PlotChoice): void {
+  const ratio = uPlot.pxRatio;
+  ctx.save();
+  ctx.font = `${11 * ratio}px ${palette.font}`;
+  ctx.fillStyle = palette.quiet;
+  ctx.textAlign = 'right';
+  ctx.textBaseline = 'top';
+  ctx.fillText(words[axis], bbox.left - 6 * ratio, bbox.top + bbox.height + 4 * ratio);
+  ctx.restore();
 }
 
 /** `mean`, or the number of each rank, behind the last point; numbers that would meet move apart. */
@@ -179,26 +200,41 @@ function tell(plot: uPlot, choice: PlotChoice): void {
     box.hidden = true;
     return;
   }
-  const { axis, words, chart } = choice;
-  const x = plot.data[0][idx]!;
-  const at = (series: number): number | null => nearest(plot.data[series]!, idx);
+  const { axis, words, chart, names, smooth } = choice;
+  const place = (row: number): string =>
+    axis === 'step' ? `${words.step} ${plot.data[0][row]!.toLocaleString('en')}` : clock(plot.data[0][row]!);
+  const at = (series: number): { value: number; row: number } | null => {
+    const row = rowAt(plot.data[series]!, idx);
+    const value = row === null ? null : plot.data[series]![row];
+    return typeof value === 'number' ? { value, row: row! } : null;
+  };
+  const band = [smooth ? 4 : 1, 2, 3].map(series => at(series)?.value ?? null);
+  const lines = chart.ranks.flatMap((rank, line) => {
+    const found = at(line + 1 + (smooth ? chart.ranks.length : 0));
+    // lines need not have a value at the same steps
+    const elsewhere = found && found.row !== idx && names ? place(found.row) : '';
+    return found ? [lineRow(rank, names?.[rank] ?? '', figure(found.value), elsewhere)] : [];
+  });
   const rows =
-    chart.kind === 'band'
-      ? [element('span', '', bandText([at(1), at(2), at(3)], words))]
-      : chart.ranks.slice(0, NAMED).flatMap((rank, series) => {
-          const value = at(series + 1);
-          return value === null ? [] : [rankRow(rank, value)];
-        });
-  box.replaceChildren(element('b', '', axis === 'step' ? `${words.step} ${figure(x)}` : clock(x)), ...rows);
-  box.hidden = false;
+    chart.kind === 'ranks'
+      ? lines.slice(0, TOLD)
+      : band[0] === null
+        ? []
+        : [element('span', '', bandText(band, words))];
+  if (lines.length > TOLD) {
+    rows.push(element('span', '', `… ${lines.length - TOLD}`));
+  }
+  box.replaceChildren(element('b', '', place(idx)), ...rows);
+  box.hidden = rows.length === 0;
   const room = plot.over.clientWidth;
   box.style.left = left < room / 2 ? `${left + 12}px` : '';
   box.style.right = left < room / 2 ? '' : `${room - left + 12}px`;
 }
 
-function rankRow(rank: number, value: number): HTMLElement {
+function lineRow(rank: number, name: string, value: string, elsewhere: string): HTMLElement {
   const row = element('span', `nbdist-c${rank % 8}`, '');
-  row.append(element('i', '', String(rank)), figure(value));
+  const parts = [name && element('span', 'nbdist-values-name', name), value, elsewhere && ` (${elsewhere})`];
+  row.append(element('i', '', String(rank)), ...parts.filter(Boolean));
   return row;
 }
 

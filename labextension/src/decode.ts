@@ -13,6 +13,7 @@ import type {
   RankView,
   RunState,
   RunView,
+  Said,
   SlowView,
   StackGroup,
   StackRow,
@@ -82,7 +83,7 @@ function view(fields: Fields): RunView {
     label: text(fields['label']),
     state: oneOf(RUN_STATES, fields['state']),
     live: flag(fields['live']),
-    reason: text(fields['reason'] ?? ''),
+    reason: said(fields, 'reason'),
     elapsed: number(fields['elapsed']),
     progress: absent(fields['progress']) ? null : progress(object(fields['progress'])),
     failure: absent(fields['failure']) ? null : failure(object(fields['failure'])),
@@ -103,12 +104,14 @@ export function progress(fields: Fields): Progress {
 function failure(fields: Fields): FailureView {
   return {
     rank: count(fields['rank']),
-    headline: text(fields['headline']),
+    headline: said(fields, 'headline'),
     message: text(fields['message'] ?? ''),
     line: numberOrNull(fields['line']),
     file: text(fields['file'] ?? ''),
     fileLine: numberOrNull(fields['file_line'] ?? null),
     source: text(fields['source'] ?? ''),
+    cause: said(fields, 'cause'),
+    fix: said(fields, 'fix'),
   };
 }
 
@@ -172,7 +175,7 @@ function rank(fields: Fields): RankView {
     gpu: numberOrNull(fields['gpu']),
     rate: numberOrNull(fields['rate']),
     wait: numberOrNull(fields['wait']),
-    exit: text(fields['exit'] ?? ''),
+    exit: said(fields, 'exit'),
     elapsed: number(fields['elapsed'] ?? 0),
     lastLine: text(fields['last_line'] ?? ''),
   };
@@ -222,8 +225,14 @@ function chart(fields: Fields, buffer: Buffer | undefined): Chart {
     group: oneOf(['metric', 'system'] as const, fields['group']),
     unit: text(fields['unit'] ?? ''),
     ranks,
+    last: list(fields['last'] ?? []).map(value => numberOrNull(value) ?? NaN),
+    highest: absent(fields['highest']) ? null : highest(list(fields['highest'])),
     columns: Array.from({ length: columns }, (_, at) => values.subarray(at * rows, (at + 1) * rows)),
   };
+}
+
+function highest([value, rank]: readonly unknown[]): readonly [number, number] {
+  return [number(value), count(rank)];
 }
 
 function bytes(buffer: Buffer | undefined): Uint8Array {
@@ -259,6 +268,12 @@ function pair(value: unknown): readonly [number, number] {
 export function text(value: unknown): string {
   need(typeof value === 'string');
   return value;
+}
+
+/** A field in English, and as `…_zh` in Chinese; where that is missing, the English. */
+export function said(fields: Fields, name: string): Said {
+  const en = text(fields[name] ?? '');
+  return { en, zh: text(fields[`${name}_zh`] ?? '') || en };
 }
 
 export function flag(value: unknown): boolean {

@@ -95,7 +95,7 @@ export class RunModel {
   private see(view: RunView): void {
     this.viewAt = this.heardAt;
     this.view = { ...view, ranks: keepEqual(this.view?.ranks ?? [], view.ranks) };
-    if (this.heardAt - this.sampledAt < SAMPLE_PERIOD) {
+    if (!view.live || this.heardAt - this.sampledAt < SAMPLE_PERIOD) {
       return;
     }
     this.sampledAt = this.heardAt;
@@ -149,6 +149,8 @@ function keepEqual(before: readonly RankView[], now: readonly RankView[]): reado
 
 function same(one: RankView, other: RankView): boolean {
   return (Object.keys(one) as (keyof RankView)[]).every(
-    name => name === 'elapsed' || Object.is(one[name], other[name]),
+    name =>
+      name === 'elapsed' ||
+      (name === 'exit' ? one.exit.en === other.exit.en : Object.is(one[name], other[name])),
   );
 }

@@ -8,6 +8,12 @@ export type RunState =
   'pending' | 'starting' | 'running' | 'stopping' | 'succeeded' | 'failed' | 'cancelled' | 'lost';
 export type RankState = 'pending' | 'running' | 'succeeded' | 'failed' | 'ended' | 'lost';
 
+/** What the kernel's side says in both languages. */
+export interface Said {
+  en: string;
+  zh: string;
+}
+
 /** How far a run is. `fraction` is in 0…1; `remaining` is in seconds, null while it cannot be told. */
 export interface Progress {
   fraction: number;
@@ -16,7 +22,8 @@ export interface Progress {
   text: string;
 }
 
-/** Bytes, percent (of one core, of one GPU), steps a second: null when unknown. */
+/** Bytes, percent (of one core, of one GPU), steps a second: null when unknown. Once the run has ended: the
+ * most memory that the rank held, the mean of the others. */
 export interface RankView {
   rank: number;
   node: number;
@@ -34,22 +41,25 @@ export interface RankView {
   /** percent of its time that it waited for other ranks */
   wait: number | null;
   /** "exit 1", "killed by SIGKILL"; empty while it runs */
-  exit: string;
+  exit: Said;
   elapsed: number;
-  /** empty in runs of many ranks: the log has it */
+  /** empty in runs of more than 64 ranks: the log has it */
   lastLine: string;
 }
 
-/** The first failure, once it is known. `line` is a line of the cell (1 is its first), or null. Where the
- * traceback goes on into a module of the user's, `file`, `fileLine` and `source` are its innermost line. */
+/** The first failure, once it is known. `line` is a line of the cell (1 is the magic's), or null. Where the
+ * traceback goes on into a module of the user's, `file`, `fileLine` and `source` are its innermost line.
+ * `message` is the exception's type and text; `cause` and `fix` are empty where the error is not known. */
 export interface FailureView {
   rank: number;
-  headline: string;
+  headline: Said;
   message: string;
   line: number | null;
   file: string;
   fileLine: number | null;
   source: string;
+  cause: Said;
+  fix: Said;
 }
 
 /** One line of a stack. `own` are those of the user's files, `here` is the innermost of them. */
@@ -103,7 +113,7 @@ export interface RunView {
   label: string;
   state: RunState;
   live: boolean;
-  reason: string;
+  reason: Said;
   elapsed: number;
   progress: Progress | null;
   failure: FailureView | null;
@@ -130,8 +140,8 @@ export interface LogDelta {
 }
 
 /**
- * One chart. `band`: columns step, time, mean, min, max over ranks. `ranks`: columns step, time and one
- * for each of `ranks`, NaN where a rank has no value. For system metrics step is NaN.
+ * One chart of `ranks`, those that have values. `band`: columns step, time, mean, min, max over ranks.
+ * `ranks`: columns step, time and one for each rank, NaN where it has no value. For system metrics step is NaN.
  */
 export interface Chart {
   tag: string;
@@ -141,6 +151,10 @@ export interface Chart {
   unit: string;
   ranks: readonly number[];
   columns: readonly Float32Array[];
+  /** the last value of each rank, of a band their mean, min and max; NaN where there is none */
+  last: readonly number[];
+  /** what was used at any time, and by which rank; null for metrics */
+  highest: readonly [value: number, rank: number] | null;
 }
 
 export interface Update {

@@ -1,4 +1,16 @@
-import { axisOf, canBeLog, inFittingUnit, latest, linesOf, logByDefault, positive } from '../src/chart_data';
+import {
+  axisOf,
+  canBeLog,
+  inFittingUnit,
+  latest,
+  linesOf,
+  logByDefault,
+  logRange,
+  logTicks,
+  positive,
+  rowAt,
+  smoothed,
+} from '../src/chart_data';
 import { decode } from '../src/decode';
 import type { Chart, Update } from '../src/protocol';
 import { WORDS } from '../src/words';
@@ -18,6 +30,8 @@ function ranks(steps: number[], ...values: number[][]): Chart {
     unit: '',
     ranks: values.map((_, rank) => rank),
     columns,
+    last: values.map(each => each.at(-1) ?? NaN),
+    highest: null,
   };
 }
 
@@ -74,17 +88,17 @@ test('a logarithm shows what is above zero, if anything is', () => {
 test('the title says the last values', () => {
   const said = (name: string): string => {
     const found = chart(name);
-    return latest(found, linesOf(found, 'time'), WORDS.en);
+    return latest(found, WORDS.en);
   };
 
   expect(said('band_chart')).toBe('0.5 · 0.25 to 0.75');
-  expect(said('ranks_chart')).toBe('highest 11.5 on rank 0');
+  expect(said('ranks_chart')).toBe('10.5 to 11.5 · highest 11.8 on rank 2');
 });
 
 test('a chart without values says so', () => {
   const empty = ranks([], []);
 
-  expect(latest(empty, linesOf(empty, 'step'), WORDS.en)).toBe('no values yet');
+  expect(latest(empty, WORDS.en)).toBe('no values yet');
 });
 
 test('memory is told in megabytes where there is less than a gigabyte', () => {
@@ -95,4 +109,42 @@ test('memory is told in megabytes where there is less than a gigabyte', () => {
   expect(inFittingUnit(used(0.25, 1.5)).unit).toBe('GB');
   expect(inFittingUnit(used(NaN, 0.5)).unit).toBe('MB');
   expect(inFittingUnit(ranks([1], [0.5])).unit).toBe('');
+});
+
+test('at a step a line has its nearest value, and none before it began or after it ended', () => {
+  const column = [null, 1, null, null, 2, null];
+
+  expect([0, 1, 2, 3, 4, 5].map(row => rowAt(column, row))).toEqual([null, 1, 1, 4, 4, null]);
+});
+
+test.each([
+  [0.002, 2.3, [0.01, 0.1, 1]],
+  [0.02, 0.31, [0.02, 0.05, 0.1, 0.2]],
+  [1e-9, 1, [1e-8, 1e-6, 1e-4, 1e-2, 1]],
+  [1.2, 1.9, [1.2, 1.4, 1.6, 1.8]],
+])('a logarithmic axis from %p to %p has ticks at %p', (least, most, ticks) => {
+  expect(logTicks(least, most)).toEqual(ticks);
+});
+
+test('a logarithmic axis is little longer than its values', () => {
+  const [low, high] = logRange(0.02, 2.3);
+
+  expect(low).toBeGreaterThan(0.015);
+  expect(high).toBeLessThan(3);
+  expect(logRange(5, 5)).toEqual([2.5, 10]);
+});
+
+test('a smoothed curve is a running mean of what came, and stands before the curve as it was', () => {
+  const band = [
+    [0, 1, 2, 3],
+    [4, null, 0, 0],
+    [3, null, -1, -1],
+    [5, null, 1, 1],
+  ] as const;
+
+  const [x, mean, low, high, raw] = smoothed(band, 0.5, 'band');
+
+  expect([x, low, high, raw]).toEqual([band[0], band[2], band[3], band[1]]);
+  expect(mean).toEqual([4, null, (0.5 * 4) / 1.5, (0.25 * 4) / 1.75]);
+  expect(smoothed([[0], [1], [2]], 0.9, 'ranks')).toEqual([[0], [1], [2], [1], [2]]);
 });

@@ -1,6 +1,6 @@
 /** @jest-environment jsdom */
 import './page';
-import { render, screen } from '@testing-library/preact';
+import { cleanup, render, screen } from '@testing-library/preact';
 import { createElement } from 'react';
 import type { FailureView } from '../src/protocol';
 import { Failure } from '../src/views/Failure';
@@ -8,16 +8,24 @@ import { WORDS } from '../src/words';
 
 const IN_CELL: FailureView = {
   rank: 1,
-  headline: 'rank 1 failed first: ValueError at line 2 of the cell',
-  message: 'bad batch',
+  headline: {
+    en: 'rank 1 failed first: ValueError at line 2 of the cell',
+    zh: '进程 1 最先失败:ValueError,单元格 第 2 行',
+  },
+  message: 'ValueError: bad batch',
   line: 2,
   file: '',
   fileLine: null,
   source: '',
+  cause: { en: '', zh: '' },
+  fix: { en: '', zh: '' },
 };
 const IN_MODULE: FailureView = {
   ...IN_CELL,
-  headline: 'rank 1 failed first: ValueError at line 9 of pkg/models.py',
+  headline: {
+    en: 'rank 1 failed first: ValueError at line 9 of pkg/models.py',
+    zh: '进程 1 最先失败:ValueError,pkg/models.py 第 9 行',
+  },
   file: 'pkg/models.py',
   fileLine: 9,
   source: 'raise ValueError(batch)',
@@ -34,18 +42,39 @@ function shown(failure: FailureView, language: 'en' | 'zh' = 'en'): HTMLElement 
 test('a failure in the cell stands at its line, with the lines around it', () => {
   const alert = shown(IN_CELL);
 
-  expect(alert.textContent).toContain('Rank 1 failed first · ValueError at line 2 of the cell');
+  expect(alert.textContent).toContain('Rank 1 failed first: ValueError at line 2 of the cell');
   expect(alert.querySelector('[aria-current]')?.textContent).toBe('2trainer.train()');
 });
 
 test('a failure in a module stands at the line of the module, with a way to the line of the cell', () => {
   const alert = shown(IN_MODULE);
 
-  expect(alert.textContent).toContain('Rank 1 failed first · ValueError at line 9 of pkg/models.py');
+  expect(alert.textContent).toContain('Rank 1 failed first: ValueError at line 9 of pkg/models.py');
   expect(alert.querySelector('[aria-current]')?.textContent).toBe('9raise ValueError(batch)');
   expect(screen.getByRole('button', { name: 'Line 2 of the cell' })).toBeTruthy();
 });
 
 test('in Chinese the module is named, too', () => {
   expect(shown(IN_MODULE, 'zh').textContent).toContain('pkg/models.py 第 9 行');
+});
+
+test('the exception has its type, and a known error its cause and its fix', () => {
+  const known = {
+    ...IN_CELL,
+    cause: { en: 'a label is too large', zh: '标签过大' },
+    fix: { en: 'count the classes', zh: '检查类别数' },
+  };
+
+  expect(shown(known).textContent).toContain('ValueError: bad batch');
+  const hint = (): string[] =>
+    [...document.querySelectorAll('.nbdist-hint > div')].map(row => row.textContent);
+  expect(hint()).toEqual(['Causea label is too large', 'Fixcount the classes']);
+
+  cleanup();
+  shown(known, 'zh');
+  expect(hint()).toEqual(['原因标签过大', '解决方法检查类别数']);
+
+  cleanup();
+  shown(IN_CELL);
+  expect(hint()).toEqual([]);
 });

@@ -157,6 +157,7 @@ export function row(label: string, given: object = {}): Record<string, unknown> 
     cell_id: 'a1',
     progress: null,
     headline: '',
+    headline_zh: '',
     spark: null,
     detached: false,
     ...given,

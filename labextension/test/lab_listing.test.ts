@@ -1,9 +1,8 @@
 import { age, inView, listing } from '../src/lab/listing';
 import { overlay } from '../src/lab/overlay';
 import { runRow } from '../src/lab/rows';
-import { slowestOf } from '../src/lab/views/RankTable';
 import { LAB_WORDS } from '../src/lab/words';
-import type { Chart, RankView } from '../src/protocol';
+import type { Chart } from '../src/protocol';
 import { row, running } from './lab_fakes';
 
 const NOW = new Date(2026, 10, 20, 12).getTime();
@@ -51,6 +50,8 @@ test('curves of runs lie over each other by step, with a gap where a run has no 
     group: 'metric',
     unit: '',
     ranks: [0, 1],
+    last: [values.at(-1)!, 0, 1],
+    highest: null,
     columns: [steps, steps, values, values, values].map(each => Float32Array.from(each)),
   });
   const one = new Map([['metric/loss', chart([0, 2], [1, 0.5])]]);
@@ -59,15 +60,8 @@ test('curves of runs lie over each other by step, with a gap where a run has no 
   const both = overlay([one, new Map(), other]).get('metric/loss')!;
 
   expect(both.ranks).toEqual([0, 2]);
+  expect(both.last).toEqual([0.5, 2]);
   expect([...both.columns[0]!]).toEqual([0, 1, 2]);
   expect([...both.columns[2]!]).toEqual([1, NaN, 0.5]);
   expect([...both.columns[3]!]).toEqual([3, 2, NaN]);
-});
-
-test('nobody is behind among ranks in step, and one that does fewer steps is', () => {
-  const ranks = (...rates: (number | null)[]): RankView[] =>
-    rates.map((rate, rank) => ({ rank, rate }) as RankView);
-  expect(slowestOf(ranks(7.9, 7.8, 7.9, 7.9))).toBeNull();
-  expect(slowestOf(ranks(7.9, 5, 7.9))).toBe(1);
-  expect(slowestOf(ranks(null, 5))).toBeNull();
 });

@@ -2,9 +2,13 @@
 import './page';
 import { jest } from '@jest/globals';
 import { fireEvent, render, screen } from '@testing-library/preact';
-import { createElement } from 'react';
+import { createElement, type ReactElement } from 'react';
 import { decode } from '../src/decode';
+import { RankTable } from '../src/lab/views/RankTable';
+import { LAB_WORDS } from '../src/lab/words';
 import type { RunView, Update } from '../src/protocol';
+import { Ranks } from '../src/views/Ranks';
+import type { StripProps } from '../src/views/RankStrip';
 import { heldRanks, hangs, split, Stacks, StallBanner, type StallActions } from '../src/views/Stall';
 import { WORDS } from '../src/words';
 import { sample } from './samples';
@@ -100,9 +104,52 @@ test('the strip says what each rank does, while the run goes on', () => {
   const view = stalled();
 
   expect(hangs(view)).toBe(true);
-  expect(heldRanks(view).get(1)).toEqual({ kind: 'held', what: 'time.sleep' });
-  expect(heldRanks(view).get(0)).toEqual({ kind: 'waits', what: 'all_reduce' });
+  expect(heldRanks(view).get(1)).toMatchObject({ kind: 'held', what: 'time.sleep' });
+  expect(heldRanks(view).get(0)).toMatchObject({ kind: 'waits', what: 'all_reduce' });
   expect(heldRanks({ ...view, state: 'failed', live: false }).size).toBe(0);
+});
+
+function ranksOf(view: RunView, few?: (props: StripProps) => ReactElement): HTMLElement {
+  const none = new Map();
+  const nothing = (): void => undefined;
+  const choice = { selected: 0, size: 'wide', words: WORDS.en, onSelect: nothing, onOpen: nothing } as const;
+  const props = { view, utilisation: none, waits: none, ...choice, ...(few && { few }) };
+  return render(createElement(Ranks, props)).container as HTMLElement;
+}
+
+const table = (props: StripProps): ReactElement =>
+  createElement(RankTable, { ...props, labWords: LAB_WORDS.en });
+
+/** `count` ranks, of which nobody knows what they do. */
+function hanging(count: number): RunView {
+  const view = stalled();
+  const ranks = Array.from({ length: count }, (_, rank) => ({
+    ...view.ranks[0]!,
+    rank,
+    lastLine: `step 3 of rank ${rank}`,
+  }));
+  return { ...view, ranks, stall: { ...view.stall!, groups: [] } };
+}
+
+test('ranks of a run that hangs do not read "Running", in the strip, the table or the grid', () => {
+  expect(ranksOf(hanging(2)).textContent).toContain('Stalled');
+  expect(ranksOf(hanging(2), table).textContent).toContain('Stalled');
+  expect(ranksOf(stalled(), table).textContent).toMatch(/Waiting.*Held up/);
+  const grid = ranksOf(hanging(16), table);
+  expect(grid.textContent).toContain('16 stalled');
+  expect(grid.textContent).toContain('step 3 of rank 0');
+  expect(document.body.textContent).not.toMatch(/running/i);
+});
+
+test('once the run has ended, what its ranks used is called peak and mean', () => {
+  const ended = (count: number): RunView => {
+    const view = hanging(count);
+    const ranks = view.ranks.map(rank => ({ ...rank, state: 'succeeded' as const, memory: 8e9, rate: 2 }));
+    return { ...view, ranks, live: false, state: 'succeeded', stall: null };
+  };
+
+  expect(ranksOf(ended(2), table).textContent).toMatch(/Peak memory.*Mean utilisation.*Mean step rate.*8\.0/);
+  expect(ranksOf(ended(9), table).textContent).toMatch(/Mean utilisation.*Peak memory.*Mean step rate/);
 });
 
 test.each([

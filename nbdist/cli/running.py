@@ -77,7 +77,7 @@ def _run(options: Options, own: Sequence[str], program: Sequence[str], interrupt
     interrupts.stop(handle)
     runner.pruner.begin(runner.store(), limits, most=_PRUNING)
     there = _command_there(plan.token, own, program) if plan.token else ""
-    for said in filter(None, (*warnings, *plan.notes, there, handle.placed)):
+    for said in filter(None, (*warnings, *plan.notes, runner.thread_advice(plan), there, handle.placed)):
         note(said)
     if options.detach:
         return _leave(handle, interrupts)

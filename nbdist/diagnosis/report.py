@@ -47,6 +47,15 @@ def _headline_zh(failure: Failure) -> str:
     return f"{late} 最先失败:{what}"
 
 
+def error_text(failure: Failure) -> str:
+    """The exception that was the cause, or the last words of native code; empty where nothing was said."""
+    if failure.complaint is not None and failure.complaint.root.text:
+        return failure.complaint.root.text
+    if failure.report is None:
+        return ""
+    return f"{failure.report.type}: {failure.report.message}".rstrip(": ")
+
+
 def failure_report(found: Failure | Diagnosis, language: str = "en") -> str:
     """The headline, the traceback (library frames folded) or the end of the log, the hint, the others."""
     failure = found.failure if isinstance(found, Diagnosis) else found

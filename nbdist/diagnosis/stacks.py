@@ -52,14 +52,16 @@ class StackGroup:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StackReport:
     """The stacks of a run: ``time`` is when they were taken (Unix seconds), ``after`` how long after its
-    start. ``behind`` are the ranks that the others wait for, as far as that can be told. ``problem`` says
-    why there are none: ``none``, ``no answer``."""
+    start. ``behind`` are the ranks that the others wait for, as far as that can be told; ``apart`` the names
+    of the collectives that ranks wait in where all of them should call the same. ``problem`` says why there
+    are no stacks: ``none``, ``no answer``."""
 
     label: str
     time: float = 0.0
     after: float = 0.0
     groups: tuple[StackGroup, ...] = ()
     behind: tuple[int, ...] = ()
+    apart: tuple[str, ...] = ()
     script: str = ""
     live: bool = True
     problem: str = ""
@@ -116,6 +118,7 @@ def _report(taken: TakenStacks | None, run: Run, directory: RunDirectory) -> Sta
         after=max(0.0, taken.time - (run.started or taken.time)),
         groups=groups,
         behind=_behind(groups),
+        apart=_apart(taken),
         script=sources.script,
         live=live,
     )
@@ -183,6 +186,18 @@ def _behind(groups: Sequence[StackGroup]) -> tuple[int, ...]:
     return tuple(
         sorted(rank for g in waiting if g.collective and g.collective.number == last for rank in g.ranks)
     )
+
+
+def _apart(taken: TakenStacks) -> tuple[str, ...]:
+    """The names of the collectives, where ranks are in different ones at the same place of the order in which
+    the group of all ranks does them; else none."""
+    names: dict[int, set[str]] = {}
+    for answer in taken.ranks:
+        one = answer.collectives.get(_ALL_GROUPS)
+        # a send and its receive have numbers of their own
+        if one is not None and not one.over and one.name and not one.name.startswith(("send", "recv")):
+            names.setdefault(one.number, set()).add(one.name)
+    return next((tuple(sorted(names[number])) for number in sorted(names) if len(names[number]) > 1), ())
 
 
 def _rows(calls: Sequence[Call], place: Place | None, sources: Sources) -> tuple[StackRow, ...]:

@@ -63,22 +63,38 @@ def clause(group: StackGroup, script: str, language: str = "en") -> str:
 
 
 def behind_text(report: StackReport, language: str = "en") -> str:
-    """How far those are behind that the others wait for; empty where nobody knows."""
-    ahead = [g.collective for g in report.groups if g.place.waits and g.collective and not g.collective.over]
-    last = [g.collective for g in report.groups if g.collective and set(g.ranks) <= set(report.behind)]
-    if not ahead or not last or not report.behind:
-        return ""
-    most = max(one.number for one in ahead)
-    # of one that is not over the rank has begun it, and has not come out of it
-    least = min(one.number for one in last)
+    """How far those are behind that the others wait for, or that ranks wait in different collectives; empty
+    where that is not known."""
+    zh = language == "zh"
+    if report.apart:
+        if zh:
+            return f"它们调用了不同的集合通信,永远不会会合:{'、'.join(report.apart)}"
+        return f"they called different collectives, and will never meet: {' and '.join(report.apart)}"
+    found = [(group, one) for group in report.groups if (one := group.collective) is not None]
+    ahead = [(group, one) for group, one in found if group.place.waits and not one.over]
+    late = [(group, one) for group, one in found if set(group.ranks) <= set(report.behind)]
+    most = max((one.number for _, one in ahead), default=0)
+    least = min((one.number for _, one in late), default=most)
     if least >= most:
         return ""
-    who = rank_names(report.behind, language)
-    if language == "zh":
-        return f"{who} 落后 {most - least} 次集合通信(第 {least} 次,其他为第 {most} 次)"
-    s = "" if most - least == 1 else "s"
-    verb = "is" if len(report.behind) == 1 else "are"
-    return f"{who} {verb} {most - least} collective{s} behind: number {least}, the others {most}"
+    last = [(group, one) for group, one in late if one.number == least]
+    behind = sorted(rank for group, _ in last for rank in group.ranks)
+    waiting = sorted(rank for group, one in ahead if one.number == most for rank in group.ranks)
+    who, others = rank_names(behind, language), rank_names(waiting, language)
+    if len(waiting) > 1 and len(behind) + len(waiting) == sum(len(group.ranks) for group in report.groups):
+        others = "其他进程" if zh else "the others"
+    if any(group.place.waits for group, _ in last):
+        if zh:
+            return f"{who} 在等待第 {least} 次集合通信,{others} 在等待第 {most} 次"
+        wait = "waits" if len(behind) == 1 else "wait"
+        return f"{who} {wait} in collective number {least}, {others} in number {most}"
+    # one that is not over the rank has begun, and has not come out of
+    done = least if all(one.over for _, one in last) else least - 1
+    if zh:
+        return f"{who} 已完成 {done} 次集合通信,{others} 在等待第 {most} 次"
+    has, s = "has" if len(behind) == 1 else "have", "" if done == 1 else "s"
+    wait = "waits" if len(waiting) == 1 else "wait"
+    return f"{who} {has} done {done} collective{s}, {others} {wait} in number {most}"
 
 
 def role_text(group: StackGroup, report: StackReport, language: str = "en") -> str:

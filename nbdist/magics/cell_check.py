@@ -1,4 +1,5 @@
-"""The check of a cell before anything is started: is it a program that ranks can run, and in full?"""
+"""A cell before anything is started: its lines as the editor counts them; is it a program that ranks can run,
+and in full?"""
 
 from __future__ import annotations
 
@@ -43,6 +44,19 @@ _COPIED = (
     (re.compile(r"invalid non-printable character"), "type that space anew"),
     (re.compile(r"invalid character"), "type its plain form:  , ( ) : ' \" -"),
 )
+
+
+def as_in_editor(shell: InteractiveShell, cell: str) -> str:
+    """The body of a cell with an empty line for each line above it, ``%%distributed`` the last of these: so
+    every traceback, report and check has the editor's numbers."""
+    kernel = getattr(shell, "kernel", None)
+    asked = kernel.get_parent() if kernel is not None else None
+    whole = str((asked or {}).get("content", {}).get("code", "")).splitlines()
+    above = len(whole) - len(cell.splitlines())
+    # a magic that is called by code has other lines above it
+    if not (1 <= above <= len(whole) and whole[above - 1].lstrip().startswith("%%distributed")):
+        above = 1
+    return "\n" * above + cell
 
 
 def check_cell(cell: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import os
 import sys
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ from IPython.core.magic import Magics, line_cell_magic, magics_class
 
 from nbdist import config, options, panel, runner
 from nbdist.errors import RunFailed, UnknownRun, UsageMistake
-from nbdist.magics.cell_check import check_cell, check_planned
+from nbdist.magics.cell_check import as_in_editor, check_cell, check_planned
 from nbdist.magics.presentation import as_usage_errors, cell_id, draws_widgets, stopped, without_frames
 from nbdist.magics.showing import show_as_panel, show_as_text, show_in_background
 from nbdist.model import RunState
@@ -24,6 +25,9 @@ _INTERRUPTED = "the kernel was interrupted"
 @magics_class
 class DistributedMagics(Magics):
     """The cell magic."""
+
+    _advised = False
+    """Whether this kernel has had its advice: once is enough."""
 
     @line_cell_magic
     def distributed(self, line: str, cell: str | None = None) -> runner.RunHandle | None:
@@ -40,6 +44,8 @@ class DistributedMagics(Magics):
             print(options.help_text())
             return None
         with as_usage_errors(), runner.Interrupts(lambda _: _INTERRUPTED, raises=True) as interrupts:
+            if cell is not None:
+                cell = as_in_editor(_shell(self), cell)
             chosen, planned = _plan(_shell(self), line, cell)
             warnings = check_planned(_shell(self), planned) if chosen.check else ()
             limits = runner.keeping()
@@ -47,7 +53,9 @@ class DistributedMagics(Magics):
             handle = runner.start(planned, warm=chosen.warm, interrupted=interrupts.came)
             interrupts.stop(handle)
             with _stopped_with_its_cell(handle, interrupts):
-                _say(*warnings, *planned.notes, _elsewhere(planned), _cold(handle), handle.placed)
+                advice = "" if self._advised else runner.thread_advice(planned)
+                self._advised |= bool(advice)
+                _say(*warnings, *planned.notes, advice, _elsewhere(planned), _cold(handle), handle.placed)
                 _say(runner.pruner.removed())
                 runner.pruner.begin(runner.store(), limits)
                 if not chosen.detach:
@@ -55,6 +63,12 @@ class DistributedMagics(Magics):
                     return None
                 _show_detached(_shell(self), handle, chosen, planned)
         return handle
+
+
+# %%distributed? shows it
+DistributedMagics.distributed.__doc__ = (
+    f"{inspect.cleandoc(DistributedMagics.distributed.__doc__ or '')}\n\n{options.help_text()}"
+)
 
 
 def _watch(
@@ -86,7 +100,9 @@ def _show_detached(
     if chosen.panel and draws_widgets(shell):
         show_in_background(shell, handle)
     else:
-        _say(f"{handle.run.label} runs by itself; %dist_status shows it")
+        label = handle.run.label
+        said = f"{label} runs by itself; %dist_status shows it"
+        _say(config.worded(said, f"{label} 在后台继续运行;用 %dist_status 查看"))
 
 
 @contextlib.contextmanager
@@ -110,11 +126,15 @@ def _elsewhere(planned: runner.Plan) -> str:
     """How a machine that has another home directory learns the key of the run; empty where there is none."""
     if not planned.token:
         return ""
-    return f"on a machine with another home directory, before the cell:  %env {runner.TOKEN}={planned.token}"
+    command = f"%env {runner.TOKEN}={planned.token}"
+    return config.worded(
+        f"on a machine with another home directory, before the cell:  {command}",
+        f"在主目录不同的机器上,请先运行:  {command}",
+    )
 
 
 def _cold(handle: runner.RunHandle) -> str:
-    return f"cold start: {handle.started_cold}" if handle.started_cold else ""
+    return f"the ranks kept ready were not used: {handle.started_cold}" if handle.started_cold else ""
 
 
 def _plan(shell: InteractiveShell, line: str, cell: str | None) -> tuple[options.Options, runner.Plan]:

@@ -46,6 +46,18 @@ OPTIONS: tuple[Option, ...] = (
         help="one rank on each of these GPUs, by their ids in nvidia-smi",
     ),
     Option(
+        flags=("--name",),
+        field="name",
+        metavar="NAME",
+        parse=values.name,
+        help="a name for the run",
+    ),
+    Option(
+        flags=("-d", "--detach"),
+        field="detach",
+        help="return at once; the run goes on by itself",
+    ),
+    Option(
         flags=("--framework",),
         field="framework",
         metavar="NAME",
@@ -59,18 +71,6 @@ OPTIONS: tuple[Option, ...] = (
         metavar="NAME",
         choices=("auto", "nccl", "gloo"),
         help="auto, nccl, gloo: the default of the process group",
-    ),
-    Option(
-        flags=("--name",),
-        field="name",
-        metavar="NAME",
-        parse=values.name,
-        help="a name for the run",
-    ),
-    Option(
-        flags=("-d", "--detach"),
-        field="detach",
-        help="return at once; the run goes on by itself",
     ),
     Option(
         flags=("--timeout",),

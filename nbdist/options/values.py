@@ -115,8 +115,9 @@ def ranks_to_show(text: str) -> tuple[int, ...]:
 
 
 def slug(text: str) -> str:
-    """``text`` as the name of a run, which is part of a path; empty when nothing of it can be."""
-    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:40].strip("-")
+    """``text`` as the name of a run, which is part of a path: in small letters, with digits, dots, dashes and
+    underscores as they are. Empty when nothing of it can be."""
+    return re.sub(r"[^a-z0-9._-]+", "-", text.lower()).strip("-._")[:40].strip("-._")
 
 
 def name(text: str) -> str:

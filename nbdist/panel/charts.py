@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from nbdist.panel.chart_rows import SAMPLING, Band, Lines
 from nbdist.store import MetricPoint
+from nbdist.store.metrics import Number, spread
 
 TAGS = 50
 SINGLE_RANKS = 8  # up to here, a system chart has a line for each rank
@@ -20,8 +21,10 @@ _INFINITE = math.inf
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
-    """One chart. ``band``: the columns step, time, mean, min, max over ranks. ``ranks``: step, time, and
-    one for each of ``ranks``. Times are seconds since the run was created; NaN is no value."""
+    """One chart of ``ranks``, those with values. ``band``: the columns step, time, mean, min, max over ranks.
+    ``ranks``: step, time, and one for each rank. Times are seconds since the run was created; NaN is no
+    value. ``last``: the last value of each rank, of a band their mean, min and max (``metrics.spread``).
+    ``highest`` is what was used at any time, and by which rank."""
 
     tag: str
     kind: str
@@ -29,6 +32,8 @@ class Chart:
     unit: str
     ranks: tuple[int, ...]
     columns: tuple[array[float], ...]
+    last: tuple[float, ...] = ()
+    highest: tuple[float, int] | None = None
 
     @property
     def rows(self) -> int:
@@ -91,6 +96,7 @@ class Charts:
                 if at is None:
                     at = last[rank] + 1 if rank in last else 0
                 last[rank] = at
+                metric.values[rank] = (step, value)
                 metric.time, metric.mark = time, mark
                 if -_INFINITE < value < _INFINITE:
                     metric.band.add(at, time, value)
@@ -122,10 +128,27 @@ class Charts:
     def chart(self, key: ChartKey) -> Chart:
         """The chart as it is now. Raises KeyError for none of ``marks``."""
         if key.group == "metric":
-            columns = self._metrics[key.tag].band.columns()
-            return _chart(key, "band", "", (), columns)
-        unit, system = _MEASURES[key.tag].unit, self._system[key.tag]
-        return _chart(key, system.kind, unit, system.ranks, system.columns())
+            metric = self._metrics[key.tag]
+            return Chart(
+                tag=key.tag,
+                kind="band",
+                group=key.group,
+                unit="",
+                ranks=tuple(sorted(metric.last)),
+                columns=tuple(metric.columns()),
+                last=spread(metric.values.values()),
+            )
+        system = self._system[key.tag]
+        return Chart(
+            tag=key.tag,
+            kind=system.kind,
+            group=key.group,
+            unit=_MEASURES[key.tag].unit,
+            ranks=system.ranks,
+            columns=tuple(system.columns()),
+            last=system.last,
+            highest=system.highest,
+        )
 
     def all(self) -> list[Chart]:
         return [self.chart(key) for key in self.marks]
@@ -145,13 +168,23 @@ class Charts:
 
 
 class _Metric:
-    """One tag: its band, and the step that each rank logged last."""
+    """One tag: its band, and what each rank logged last, at which step."""
 
     def __init__(self) -> None:
         self.band = Band(1)
         self.last: dict[int, int] = {}
+        self.values: dict[int, Number] = {}
         self.time = 0.0
         self.mark = 0
+
+    def columns(self) -> list[array[float]]:
+        """The band, which ends with the last values: a row of it may stand for many steps."""
+        columns = self.band.columns()
+        last = spread(self.values.values())
+        if columns[0] and columns[0][-1] == max(self.last.values()) and all(map(math.isfinite, last)):
+            for column, value in zip(columns[2:], last, strict=True):
+                column[-1] = value
+        return columns
 
 
 class _System:
@@ -160,11 +193,22 @@ class _System:
     def __init__(self, ranks: tuple[int, ...]) -> None:
         single = len(ranks) <= SINGLE_RANKS
         self.kind = "ranks" if single else "band"
-        self.ranks = ranks if single else ()
+        self.ranks = ranks
         self.mark = 0
         self._lines: Band | Lines = Lines(ranks) if single else Band(SAMPLING)
+        self._values: dict[int, float] = {}
+        self.highest: tuple[float, int] | None = None
+
+    @property
+    def last(self) -> tuple[float, ...]:
+        if self.kind == "ranks":
+            return tuple(self._values.get(rank, _NAN) for rank in self.ranks)
+        return spread((None, value) for value in self._values.values())
 
     def add(self, rank: int, time: float, value: float) -> None:
+        self._values[rank] = value
+        if self.highest is None or value > self.highest[0]:
+            self.highest = (value, rank)
         if isinstance(self._lines, Band):
             self._lines.add(time, time, value)
         else:
@@ -173,9 +217,3 @@ class _System:
     def columns(self) -> list[array[float]]:
         columns = self._lines.columns()
         return [array("f", [_NAN]) * len(columns[1]), *columns[1:]]
-
-
-def _chart(
-    key: ChartKey, kind: str, unit: str, ranks: tuple[int, ...], columns: Sequence[array[float]]
-) -> Chart:
-    return Chart(tag=key.tag, kind=kind, group=key.group, unit=unit, ranks=ranks, columns=tuple(columns))

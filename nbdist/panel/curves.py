@@ -5,17 +5,15 @@ from __future__ import annotations
 import html
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from nbdist.model import Run
 from nbdist.panel.figures import number_text
-from nbdist.panel.points import last_points, sampled_points
-from nbdist.store import MetricPoint, RunDirectory
-from nbdist.store.scraped import merge_points, printed_points
+from nbdist.store import RunDirectory
+from nbdist.store.metrics import Number, spread
+from nbdist.store.scraped import read_numbers
 
-_END = 16_384
-_PRINTED = 4 << 20  # bytes at the ends of all logs that are looked through for numbers
 _WIDTH, _HEIGHT, _INSET = 120, 24, 2
 # what can still be added up and subtracted
 _HUGE = 1e300
@@ -25,7 +23,7 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curve:
-    """One metric of the lowest rank that logged it. ``points`` are step (or time) and value, in the
+    """One metric: the mean over the ranks that have it. ``points`` are step and value, in the
     order in which they were logged: some of them where there were very many, the first and last always.
     """
 
@@ -43,29 +41,30 @@ class Curve:
 
 def read_curves(run: Run, directory: RunDirectory) -> tuple[Curve, ...]:
     """Every metric of the run, those of the lowest ranks first."""
-    curves: dict[str, Curve] = {}
-    printed = _PRINTED // len(run.ranks) if run.spec.scrape else 0
-    for rank in run.ranks:
-        path = directory.rank(rank.rank, run.attempt).metrics
-        # ranks log the same tags as a rule, and the end of a file shows it
-        if rank.rank and not any(point.values.keys() - curves for point in last_points(path, _END)):
-            continue
-        found: dict[str, list[Point]] = {}
-        _add(found, sampled_points(path))
-        if printed:
-            # what a rank records it does not only print
-            said = printed_points(directory.rank(rank.rank, run.attempt), printed)
-            _add(found, merge_points([], said, tags=set(found)))
-        for tag, points in found.items():
-            curves.setdefault(tag, Curve(tag=tag, points=tuple(points)))
-    return tuple(curves.values())
+    return tuple(Curve(tag=tag, points=_mean(ranks)) for tag, ranks in read_numbers(run, directory).items())
 
 
-def _add(found: dict[str, list[Point]], points: Iterable[MetricPoint]) -> None:
-    for point in points:
-        at = point.time if point.step is None else float(point.step)
-        for tag, value in point.values.items():
-            found.setdefault(tag, []).append((at, value))
+def _mean(ranks: Sequence[Sequence[Number]]) -> tuple[Point, ...]:
+    """The mean over the ranks at each step; where steps begin again, the lowest rank's. Where steps were left
+    out they are counted. It ends with the value that counts as the last."""
+    counted = [_counted(numbers) for numbers in ranks]
+    if any(b[0] < a[0] for points in counted for a, b in itertools.pairwise(points)):
+        curve = counted[0]
+    else:
+        values: dict[float, list[float]] = {}
+        for at, value in itertools.chain.from_iterable(counted):
+            values.setdefault(at, []).append(value)
+        curve = [(at, sum(values[at]) / len(values[at])) for at in sorted(values)]
+    return (*curve[:-1], (curve[-1][0], spread(numbers[-1] for numbers in ranks)[0]))
+
+
+def _counted(numbers: Sequence[Number]) -> list[Point]:
+    points: list[Point] = []
+    at = -1.0
+    for step, value in numbers:
+        at = at + 1 if step is None else float(step)
+        points.append((at, value))
+    return points
 
 
 def curve_svg(curve: Curve) -> str:

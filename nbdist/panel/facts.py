@@ -110,6 +110,8 @@ def _code(failure: Failure) -> tuple[CodeLine, ...]:
     begin, end = max(1, at - _AROUND), min(len(lines), at + _AROUND)
     while end > at and not lines[end - 1].strip():
         end -= 1
+    while begin < at and not lines[begin - 1].strip():
+        begin += 1
     return tuple(
         CodeLine(number=number, text=lines[number - 1], failing=number == at)
         for number in range(begin, end + 1)

@@ -10,10 +10,10 @@ from pathlib import Path
 from nbdist.diagnosis.stragglers import Paces
 from nbdist.model import Rank, Run
 from nbdist.panel.ansi import strip_ansi
-from nbdist.panel.points import last_points
 from nbdist.panel.progress import Progress, RankProgress, furthest_behind
 from nbdist.panel.slow import SlowView, slow_view
 from nbdist.store import LogLines, LogStream, MetricPoint, RunDirectory
+from nbdist.store.metrics import last_points
 
 _LOG_ROOM = 4096
 _SYSTEM_ROOM = 4096

@@ -46,7 +46,6 @@ WORDS = {
     "memory": ("memory", "内存"),
     "use": ("use", "利用率"),
     "rate": ("step/s", "步/秒"),
-    "age": ("age", "时长"),
     "last line": ("last line", "最后一行"),
     "elapsed": ("elapsed", "已用时"),
     "left": ("left", "剩余"),

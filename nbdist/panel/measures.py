@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from nbdist.diagnosis import Failure, failure_headline, first_failure
+from nbdist.diagnosis.report import error_text
 from nbdist.diagnosis.stragglers import Paces
 from nbdist.model import RankState, Run
 from nbdist.panel.charts import Charts
@@ -61,8 +63,7 @@ class Measures:
         self._uses: dict[int, MetricsReader] = {}
         self._progress: dict[int, RankProgress] = {}
         self._paces = Paces()
-        self.system: dict[int, MetricPoint] = {}
-        """The last that the supervisor measured of each rank."""
+        self._used: dict[int, _Used] = {}
         self._looks_left: int | None = None
         self.behind = False
         """Whether the run has ended and more of its points are to be read."""
@@ -98,8 +99,19 @@ class Measures:
         return furthest_behind(rank.progress(now) for rank in self._progress.values())
 
     def rates(self, now: float) -> dict[int, float | None]:
-        """Steps a second of each rank."""
-        return {rank: progress.rate(now) for rank, progress in self._progress.items()}
+        """Steps a second of each rank: lately, or in the mean over a run that has ended."""
+        ended = self._looks_left is not None
+        return {
+            rank: progress.mean_rate if ended else progress.rate(now)
+            for rank, progress in self._progress.items()
+        }
+
+    @property
+    def system(self) -> dict[int, MetricPoint]:
+        """The last that the supervisor measured of each rank. Of a run that has ended, all of it in one: the
+        most memory, the mean of the rest."""
+        ended = self._looks_left is not None
+        return {rank: used.whole if ended else used.last for rank, used in self._used.items()}
 
     def slow(self, run: Run, now: float) -> SlowView | None:
         """The rank that holds the others up."""
@@ -114,7 +126,7 @@ class Measures:
         self._prints.begin(self._files if run.spec.scrape and self._charts is not None else {})
         self._uses = {rank: MetricsReader(files.system) for rank, files in self._files.items()}
         self._progress = {rank: RankProgress() for rank in self._files}
-        self.system = {}
+        self._used = {}
         self._paces = Paces()
 
     @property
@@ -138,7 +150,7 @@ class Measures:
         for rank, reader in self._uses.items():
             if points := reader.read(self._limit):
                 count += len(points)
-                self.system[rank] = points[-1]
+                self._used.setdefault(rank, _Used()).take(points)
                 self._paces.take(rank, points)
                 if self._charts is not None:
                     self._charts.take_system(rank, points)
@@ -152,6 +164,29 @@ class Measures:
             if self._charts is not None:
                 self._charts.take(rank, points)
         return some
+
+
+class _Used:
+    """What the supervisor measured of one rank."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, tuple[int, float, float]] = {}  # how often, the sum, the most
+
+    def take(self, points: Sequence[MetricPoint]) -> None:
+        self.last = points[-1]
+        for point in points:
+            for tag, value in point.values.items():
+                if math.isfinite(value):
+                    count, total, most = self._seen.get(tag, (0, 0.0, value))
+                    self._seen[tag] = (count + 1, total + value, max(most, value))
+
+    @property
+    def whole(self) -> MetricPoint:
+        values = {
+            tag: most if "memory" in tag else total / count
+            for tag, (count, total, most) in self._seen.items()
+        }
+        return replace(self.last, values=values)
 
 
 class Prints:
@@ -245,13 +280,16 @@ class FailureWatch:
 
 
 def _failure_view(failure: Failure) -> FailureView:
-    if failure.report is not None:
-        said = failure.report.message
-    else:
-        said = next((line for line in reversed(failure.tail) if line.strip()), "")
+    said = error_text(failure) or next((line for line in reversed(failure.tail) if line.strip()), "")
     view = FailureView(
-        rank=failure.rank, headline=failure_headline(failure), message=said[:_MESSAGE], line=failure.line
+        rank=failure.rank,
+        headline=failure_headline(failure),
+        headline_zh=failure_headline(failure, "zh"),
+        message=said[:_MESSAGE],
+        line=failure.line,
     )
+    if (hint := failure.hint) is not None:
+        view = replace(view, cause=hint.cause_en, cause_zh=hint.cause_zh, fix=hint.fix_en, fix_zh=hint.fix_zh)
     at = failure.place
     if at is None or failure.sources.is_program(at.file):
         return view

@@ -45,6 +45,7 @@ class RankProgress:
         self._steps = Pace()
         self._done = Pace()
         self._first: int | None = None
+        self._span = (0.0, 0.0)  # when the first and the last step were logged
         self._step = 0
         self._total = 0
 
@@ -55,6 +56,8 @@ class RankProgress:
             return
         if self._first is None:
             self._first = stepped[0].step
+            self._span = (stepped[0].time, 0.0)
+        self._span = (self._span[0], stepped[-1].time)
         self._total = next((point.total for point in reversed(points) if point.total), self._total)
         # some points are enough to know the pace; the last one must be among them
         for point in stepped[:: -(len(stepped) // _SAMPLES + 1)][::-1]:
@@ -89,6 +92,14 @@ class RankProgress:
         """Steps a second, lately."""
         logged = self._steps.rate(now)
         return self._printed.rate(now) if logged is None and not self._step else logged
+
+    @property
+    def mean_rate(self) -> float | None:
+        """Steps a second from the first step to the last; where none was logged, as the last bar says."""
+        seconds = self._span[1] - self._span[0]
+        if self._first is None:
+            return self._printed.last_rate
+        return (self._step - self._first) / seconds if seconds > 0 and self._step > self._first else None
 
 
 class _Printed:
@@ -140,8 +151,12 @@ class _Printed:
             later = epochs * steps.total / steps.rate if steps.rate else 0.0
         return left_of(steps.left + later, now - self._time)
 
+    @property
+    def last_rate(self) -> float | None:
+        return (self._steps.rate or None) if self._steps is not None else None
+
     def rate(self, now: float) -> float | None:
-        rate = self._steps.rate if self._steps is not None else None
+        rate = self.last_rate
         if not rate or now - self._time > max(QUIET, 5 / rate):
             return None
         return rate

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from array import array
 from collections.abc import Mapping, Sequence
@@ -16,7 +17,7 @@ from nbdist.panel.plain_lines import PlainLines
 from nbdist.panel.rank_log import LogDelta
 from nbdist.panel.view import RunView
 
-_LAST_LINES = 8  # ranks; above, the strip has no room for lines, and the page has the log
+_LAST_LINES = 64  # ranks; above, lines would be most of a message, and the page has the log
 _PARTIAL = 2_000  # characters of a line that is still growing
 
 
@@ -144,6 +145,8 @@ def _title(chart: Chart) -> dict[str, Any]:
         "ranks": chart.ranks,
         "columns": len(chart.columns),
         "rows": chart.rows,
+        "last": [value if math.isfinite(value) else None for value in chart.last],
+        "highest": chart.highest,
     }
 
 
@@ -165,6 +168,8 @@ def _chart(title: Mapping[str, Any], data: bytes) -> Chart:
         unit=title["unit"],
         ranks=tuple(title["ranks"]),
         columns=tuple(values[at * rows : (at + 1) * rows] for at in range(columns)),
+        last=tuple(math.nan if value is None else value for value in title["last"]),
+        highest=None if title["highest"] is None else (title["highest"][0], title["highest"][1]),
     )
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from nbdist.model import RankState, Run
 from nbdist.panel.labels import phrase
-from nbdist.panel.points import last_points
+from nbdist.store.metrics import last_points
 
 if TYPE_CHECKING:
     from nbdist.diagnosis.stragglers import Paces, Slow

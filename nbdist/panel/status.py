@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from nbdist.model import RankState, RunState
+from nbdist.model import RankState, Run, RunState
 from nbdist.panel.ansi import printable
 from nbdist.panel.columns import pad, width
-from nbdist.panel.figures import memory_text, progress_text, rate_text, use_text
+from nbdist.panel.figures import memory_text, number_text, progress_text, rate_text, use_text
 from nbdist.panel.glance import glance
 from nbdist.panel.labels import state_word, word
 from nbdist.panel.reasons import reason_text
 from nbdist.panel.slow import slow_text
+from nbdist.panel.sparks import spark_of
 from nbdist.panel.stalling import StallReader, held_words, stall_sentence
 from nbdist.panel.usage import UsageWatch
 from nbdist.panel.view import RankView, RunView, duration, view_of
@@ -36,6 +38,7 @@ class StatusReader:
             (directory, RunReader(directory), UsageWatch(), StallReader(directory))
             for directory in directories
         ]
+        self._ended: dict[RunDirectory, RunView] = {}
 
     def look(self, now: float) -> list[RunView]:
         """The views of the runs at the moment ``now`` (Unix seconds)."""
@@ -43,23 +46,36 @@ class StatusReader:
         for directory, reader, watch, stalls in self._runs:
             if (run := reader.look() or unreadable(directory)) is None:
                 continue
+            if directory in self._ended:
+                views.append(self._ended[directory])
+                continue
             seen = glance(run, directory, now)
             # where the supervisor measures, nobody needs to go through the processes again
             usage = {} if seen.system else watch.look(run)
-            views.append(
-                view_of(
-                    run,
-                    now=now,
-                    usage=usage,
-                    last_lines=seen.last_lines,
-                    system=seen.system,
-                    rates=seen.rates,
-                    progress=None if run.state is RunState.SUCCEEDED else seen.progress,
-                    stall=stalls.look(run) if not run.state.terminal else None,
-                    slow=seen.slow,
-                )
+            view = view_of(
+                run,
+                now=now,
+                usage=usage,
+                last_lines=seen.last_lines,
+                system=seen.system,
+                rates=seen.rates,
+                progress=None if run.state is RunState.SUCCEEDED else seen.progress,
+                stall=stalls.look(run) if not run.state.terminal else None,
+                slow=seen.slow,
             )
+            if run.state.terminal:
+                view = self._ended[directory] = replace(view, about=_about(run, directory))
+            views.append(view)
         return views
+
+
+def _about(run: Run, directory: RunDirectory) -> str:
+    """``lenet.ipynb · 11-20 14:15 · loss 0.0435``."""
+    spark, stands = spark_of(run, directory)
+    ended = time.localtime(run.ended if run.ended is not None else run.spec.created)
+    metric = "" if spark is None else f"{spark.tag} {number_text(stands)}"
+    notebook = os.path.basename(run.spec.notebook)
+    return " · ".join(filter(None, (notebook, time.strftime("%m-%d %H:%M", ended), metric)))
 
 
 def status_views(directories: Sequence[RunDirectory], now: float) -> list[RunView]:
@@ -110,27 +126,36 @@ def _coarse(views: Sequence[RunView], grain: float) -> str:
 
 
 def status_text(views: Sequence[RunView], language: str) -> str:
-    """Every run with its ranks, one line each, in columns."""
+    """Every run with its ranks (``shows_ranks``), one line each, in columns."""
     if not views:
         return word("no runs", language)
-    rows = [row for view in views for row in (_run_row(view, language), *_rank_rows(view, language))]
+    rows = []
+    for view in views:
+        rows += [_run_row(view, language), *(_rank_rows(view, language) if shows_ranks(view, views) else ())]
     # what nothing is known of needs no column
-    kept = [column for column in _COLUMNS if column not in _IF_KNOWN or any(row.get(column) for row in rows)]
+    optional = _IF_KNOWN if any("rank" in row for row in rows) else _OF_RANKS
+    kept = [column for column in _COLUMNS if column not in optional or any(row.get(column) for row in rows)]
     table = [[word(column, language) for column in kept]]
     table += [[printable(row.get(column, "")) for column in kept] for row in rows]
     widths = [max(map(width, column)) for column in zip(*table, strict=True)]
     return "\n".join("  ".join(map(pad, row, widths)).rstrip() for row in table)
 
 
-_COLUMNS = ("run", "rank", "state", "device", "pid", "memory", "use", "rate", "age", "last line")
+def shows_ranks(view: RunView, views: Sequence[RunView]) -> bool:
+    """Whether the ranks of a run are in a table of these runs: one that has ended is a line, but alone."""
+    return view.live or len(views) == 1
+
+
+_COLUMNS = ("run", "rank", "state", "device", "pid", "memory", "use", "rate", "elapsed", "last line")
 _IF_KNOWN = ("use", "rate")
+_OF_RANKS = ("rank", "device", "pid", "memory", *_IF_KNOWN)
 
 
 def _run_row(view: RunView, language: str) -> dict[str, str]:
     return {
         "run": view.label,
         "state": run_state_text(view, language),
-        "age": duration(view.elapsed),
+        "elapsed": duration(view.elapsed),
         "last line": " · ".join(said_of(view, language)),
     }
 
@@ -145,7 +170,7 @@ def _rank_rows(view: RunView, language: str) -> list[dict[str, str]]:
             "memory": memory_text(rank),
             "use": use_text(rank),
             "rate": rate_text(rank.rate),
-            "age": duration(rank.elapsed),
+            "elapsed": duration(rank.elapsed),
             "last line": rank.last_line.strip()[:_LINE],
         }
         for rank in view.ranks
@@ -158,11 +183,11 @@ def run_state_text(view: RunView, language: str) -> str:
 
 
 def said_of(view: RunView, language: str) -> list[str]:
-    """What is said of a run beside its state: how it hangs, how far it is, why it ended."""
+    """What is said of a run beside its state: how it hangs, how far it is, why it ended, what it was."""
     stall = stall_sentence(view.stall, view.elapsed, language) if view.hangs and view.stall else ""
     slow = slow_text(view.slow, language) if view.slow is not None and view.live else ""
     reason = reason_text(view.reason, language)
-    return [text for text in (stall, progress_text(view, language), slow, reason) if text]
+    return [text for text in (stall, progress_text(view, language), slow, reason, view.about) if text]
 
 
 def held_text(view: RunView, rank: RankView, language: str) -> str:

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from nbdist.model import RankState
 from nbdist.panel.figures import memory_text, rate_text, use_text
 from nbdist.panel.labels import phrase, ranks_text, state_mark, state_word, word
-from nbdist.panel.status import held_text, rank_state_text, run_state_text, said_of, status_text
+from nbdist.panel.status import held_text, rank_state_text, run_state_text, said_of, shows_ranks, status_text
 from nbdist.panel.style import rank_chip, sheet
 from nbdist.panel.view import RankView, RunView, duration
 
 _RANKS = 16
-_COLUMNS = ("rank", "state", "device", "memory", "use", "rate", "age", "pid", "last line")
+_COLUMNS = ("rank", "state", "device", "memory", "use", "rate", "elapsed", "pid", "last line")
 
 
 def status_bundle(views: Sequence[RunView], language: str, now: float) -> dict[str, str]:
@@ -24,11 +24,13 @@ def status_bundle(views: Sequence[RunView], language: str, now: float) -> dict[s
 
 
 def status_html(views: Sequence[RunView], language: str, now: float) -> str:
-    """A table with a heading for each run and a line for each of its ranks."""
+    """A table with a heading for each run and a line for each of its ranks (``shows_ranks``)."""
     if not views:
         return f"<p>{html.escape(word('no runs', language))}</p>"
     head = "".join(f"<th>{html.escape(word(column, language))}</th>" for column in _COLUMNS)
-    body = "".join(_run(view, language) for view in views)
+    if not any(shows_ranks(view, views) for view in views):
+        head = ""
+    body = "".join(_run(view, language, ranks=shows_ranks(view, views)) for view in views)
     moment = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(now))
     foot = html.escape(phrase("as of", language).format(time=moment))
     return (
@@ -37,7 +39,9 @@ def status_html(views: Sequence[RunView], language: str, now: float) -> str:
     )
 
 
-def _run(view: RunView, language: str) -> str:
+def _run(view: RunView, language: str, *, ranks: bool) -> str:
+    if not ranks:
+        return f"<tbody>{_heading(view, language)}</tbody>"
     shown = _that_matter(view)
     rows = "".join(_rank(rank, view, language) for rank in shown)
     if len(shown) < len(view.ranks):

@@ -9,9 +9,9 @@ import html
 import time
 from collections.abc import Sequence
 
-from nbdist.diagnosis import Diagnosis, Failure, Group, Hint
+from nbdist.diagnosis import Diagnosis, Group, Hint
 from nbdist.diagnosis.ranks import rank_ranges
-from nbdist.diagnosis.report import traceback_lines
+from nbdist.diagnosis.report import error_text, traceback_lines
 from nbdist.model import Run, RunState
 from nbdist.panel.ansi import ansi_html, printable
 from nbdist.panel.columns import clipped, shortened
@@ -124,7 +124,7 @@ def failure_html(diagnosis: Diagnosis, facts: Facts, language: str) -> str:
     ]
     if facts.code:
         parts.append(_code(facts))
-    if said := _said(failure):
+    if said := error_text(failure):
         parts.append(f'<pre class="n-error">{_escaped(said, _MESSAGE_ROOM)}</pre>')
     if diagnosis.hint is not None:
         parts.append(_hint(diagnosis.hint, language))
@@ -145,15 +145,6 @@ def stall_html(stall: StallView, language: str) -> str:
     title = html.escape(word("stacks", language))
     folded = f"<details><summary>{title}</summary><pre>{stacks}</pre></details>" if stacks else ""
     return f'<div class="n-failure"><b>{_escaped(first, _MESSAGE_ROOM)}</b>{folded}</div>'
-
-
-def _said(failure: Failure) -> str:
-    """The exception that was the cause, or the last words of native code; empty where nothing was said."""
-    if failure.complaint is not None and failure.complaint.root.text:
-        return failure.complaint.root.text
-    if failure.report is None:
-        return ""
-    return f"{failure.report.type}: {failure.report.message}".rstrip(": ")
 
 
 def _hint(hint: Hint, language: str) -> str:
@@ -200,7 +191,7 @@ def _others(groups: Sequence[Group], run: Run, language: str) -> str:
 def _logs(facts: Facts, language: str) -> str:
     """The ends of the logs, folded. Where a rank failed without a word of its own, its log is open."""
     failure = facts.failure
-    unsaid = failure.rank if failure is not None and not _said(failure) else None
+    unsaid = failure.rank if failure is not None and not error_text(failure) else None
     room = _LOGS_ROOM // max(1, len(facts.logs))
     ends = "".join(
         f"<details{' open' if any(rank.rank == unsaid for rank in ranks) else ''}>"

@@ -76,7 +76,7 @@ class TerminalSurface:
         self._state = ""
         self._growing: dict[int, str] = {}
         self._stall = StallNotes(language)
-        self._queue = QueueNotes()
+        self._queue = QueueNotes(language)
 
     def __enter__(self) -> TerminalSurface:
         return self
@@ -87,10 +87,10 @@ class TerminalSurface:
     def update(self, view: RunView, deltas: list[LogDelta]) -> None:
         above = []
         if not self._state:
-            above.append(harmless(introduction(view)))
+            above.append(harmless(introduction(view, self._language)))
         above += self._lines(view, deltas)
         if view.state == "stopping" != self._state:
-            above.append(harmless(stopping_text(view)))
+            above.append(harmless(stopping_text(view, self._language)))
         above += map(harmless, (self._queue.note(view), self._stall.note(view)))
         self._state = view.state
         for delta in deltas:

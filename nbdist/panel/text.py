@@ -6,10 +6,12 @@ import re
 from collections import deque
 from collections.abc import Callable, Collection
 
+from nbdist.model import RunState
 from nbdist.panel.ansi import harmless
 from nbdist.panel.figures import progress_text
-from nbdist.panel.labels import phrase, ranks_text
+from nbdist.panel.labels import phrase, ranks_text, state_word
 from nbdist.panel.rank_log import LogDelta
+from nbdist.panel.reasons import reason_text
 from nbdist.panel.stalling import stall_sentence
 from nbdist.panel.view import RunView, duration
 
@@ -41,18 +43,18 @@ class TextSurface:
         self._state = ""
         self._progress = _ProgressNotes(language)
         self._stall = StallNotes(language)
-        self._queue = QueueNotes()
+        self._queue = QueueNotes(language)
 
     def update(self, view: RunView, deltas: list[LogDelta]) -> None:
         if not self._state:
-            self._write(introduction(view))
+            self._write(introduction(view, self._language))
         text = "".join(self._lines(delta, len(view.ranks)) for delta in deltas)
         if text:
             self._write(text)
         if view.state != self._state:
             self._state = view.state
             if view.state == "stopping":
-                self._write(stopping_text(view))
+                self._write(stopping_text(view, self._language))
         for note in (self._queue.note(view), self._progress.note(view), self._stall.note(view)):
             if note:
                 self._write(note)
@@ -73,7 +75,8 @@ class TextSurface:
 class QueueNotes:
     """A line when a run waits in the queue of an engine, and when the reason is another one."""
 
-    def __init__(self) -> None:
+    def __init__(self, language: str) -> None:
+        self._language = language
         self._said = ""
 
     def note(self, view: RunView) -> str:
@@ -81,7 +84,8 @@ class QueueNotes:
         if view.state != "pending" or not view.reason or view.reason == self._said:
             return ""
         self._said = view.reason
-        return f"[nbdist] queued: {view.reason}\n"
+        queued = state_word(RunState.PENDING, self._language).lower()
+        return f"[nbdist] {queued}: {reason_text(view.reason, self._language)}\n"
 
 
 class _ProgressNotes:
@@ -182,15 +186,18 @@ def rank_prefix(rank: int, ranks: int) -> str:
     return f"[{rank:>{len(str(ranks - 1))}}] "
 
 
-def introduction(view: RunView) -> str:
+def introduction(view: RunView, language: str) -> str:
     """The first line: which run, and what it runs on."""
     devices = ", ".join(dict.fromkeys(rank.device for rank in view.ranks))
-    return f"[nbdist] {view.label}: {ranks_text(len(view.ranks), 'en')} on {devices}\n"
+    on = "·" if language == "zh" else "on"
+    return f"[nbdist] {view.label}: {ranks_text(len(view.ranks), language)} {on} {devices}\n"
 
 
-def stopping_text(view: RunView) -> str:
+def stopping_text(view: RunView, language: str) -> str:
     """What is said when the run was asked to stop."""
-    return f"[nbdist] stopping ({duration(view.elapsed)}) {view.reason}".rstrip() + "\n"
+    stopping = state_word(RunState.STOPPING, language).lower()
+    reason = reason_text(view.reason, language)
+    return f"[nbdist] {stopping} ({duration(view.elapsed)}) {reason}".rstrip() + "\n"
 
 
 def skipped_text(count: int, logs: str) -> str:

@@ -7,10 +7,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from nbdist import config
-from nbdist.diagnosis import describe_exit
-from nbdist.model import Rank, RankState, Run
+from nbdist.model import Rank, Run
 from nbdist.panel.elsewhere import device_text, log_place
+from nbdist.panel.labels import exit_text
 from nbdist.panel.progress import Progress
 from nbdist.panel.reasons import reason_text
 from nbdist.panel.slow import SlowView
@@ -23,10 +22,10 @@ _STALE = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankView:
-    """One rank in the strip. ``memory`` in bytes of the rank's process tree, of ``memory_total`` that the
+    """One rank. ``memory`` in bytes of the rank's process tree, of ``memory_total`` that the
     machine has (the GPU, for ``gpu_memory``); ``cpu`` in percent of one core, ``gpu`` of its GPU;
     ``rate`` in steps a second; ``wait`` the percentage of its time that it waited for other ranks. None
-    when unknown."""
+    when unknown. Once the run has ended: the most memory that the rank held, the mean of the others."""
 
     rank: int
     state: str
@@ -37,6 +36,7 @@ class RankView:
     exit: str
     elapsed: float
     last_line: str
+    exit_zh: str = ""
     node: int = 0
     memory_total: int | None = None
     gpu_memory_total: int | None = None
@@ -48,8 +48,10 @@ class RankView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailureView:
-    """The first failure. ``line`` is a line of the cell (1 is its first) where the traceback has one. Where
-    it goes on into a module of the user's, ``file``, ``file_line`` and ``source`` are its innermost line."""
+    """The first failure. ``message`` is the exception's type and text, or the last words of a rank that
+    raised none. ``line`` is a line of the cell (1 is the magic's) where the traceback has one. Where
+    it goes on into a module of the user's, ``file``, ``file_line`` and ``source`` are its innermost line.
+    ``cause`` and ``fix`` are empty where the error is not known."""
 
     rank: int
     headline: str
@@ -58,12 +60,18 @@ class FailureView:
     file: str = ""
     file_line: int | None = None
     source: str = ""
+    headline_zh: str = ""
+    cause: str = ""
+    cause_zh: str = ""
+    fix: str = ""
+    fix_zh: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunView:
     """The header and the strip. ``elapsed`` is seconds at the moment the view was made; ``stall`` is there
-    while nothing happens, whatever the state."""
+    while nothing happens, whatever the state. ``about`` is what a list says of a run that has ended: its
+    notebook, when that was, where its main metric stood."""
 
     run_id: str
     label: str
@@ -72,6 +80,8 @@ class RunView:
     reason: str
     elapsed: float
     ranks: tuple[RankView, ...]
+    reason_zh: str = ""
+    about: str = ""
     progress: Progress | None = None
     failure: FailureView | None = None
     stall: StallView | None = None
@@ -114,22 +124,25 @@ def view_of(
 ) -> RunView:
     """The view of a run at the moment ``now`` (Unix seconds).
 
-    ``system`` is the last that the supervisor measured of each rank; ``usage`` stands in for its memory
-    until there is anything.
+    ``system`` is the last that the supervisor measured of each rank, or all of it in one once the run has
+    ended; ``usage`` stands in for its memory until there is anything.
     """
+    reason = run.reason or run.stop_reason or run.queued
     usage, last_lines, system, rates = usage or {}, last_lines or {}, system or {}, rates or {}
     return RunView(
         run_id=run.run_id,
         label=run.label,
         state=run.state.value,
         live=not run.state.terminal,
-        reason=run.reason or run.stop_reason or reason_text(run.queued, config.language()),
+        reason=reason,
+        reason_zh=reason_text(reason, "zh"),
         elapsed=run.elapsed(now),
         ranks=tuple(
             _rank_view(
                 rank,
                 now,
-                used=_used(rank, now, system.get(rank.rank), usage.get(rank.rank)),
+                used=_used(rank, now, system.get(rank.rank), usage.get(rank.rank), ended=run.state.terminal),
+                rates=run.state.terminal or _runs(rank),
                 rate=rates.get(rank.rank),
                 last_line=log_place(run, rank) or last_lines.get(rank.rank, ""),
                 device=device_text(run, rank),
@@ -145,7 +158,7 @@ def view_of(
 
 
 def _rank_view(
-    rank: Rank, now: float, *, used: _Used, rate: float | None, last_line: str, device: str
+    rank: Rank, now: float, *, used: _Used, rates: bool, rate: float | None, last_line: str, device: str
 ) -> RankView:
     running = _runs(rank)
     return RankView(
@@ -160,17 +173,10 @@ def _rank_view(
         gpu_memory_total=used.gpu_memory_total,
         cpu=used.cpu,
         gpu=used.gpu,
-        rate=rate if running else None,
+        rate=rate if rates else None,
         wait=used.wait,
-        exit=""
-        if rank.code is None
-        else describe_exit(
-            rank.code,
-            oom=rank.oom,
-            ended=rank.state is RankState.ENDED,
-            memory=rank.memory,
-            limit=rank.limit,
-        ),
+        exit=exit_text(rank, "en"),
+        exit_zh=exit_text(rank, "zh"),
         elapsed=_elapsed(rank, now),
         last_line=last_line[:200],
     )
@@ -178,7 +184,8 @@ def _rank_view(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Used:
-    """What a rank uses now; all of it unknown for one that does not run."""
+    """What a rank uses now, or did on the whole once its run has ended; all of it unknown for one that has
+    ended before its run."""
 
     memory: int | None = None
     memory_total: int | None = None
@@ -189,12 +196,14 @@ class _Used:
     wait: float | None = None
 
 
-def _used(rank: Rank, now: float, point: MetricPoint | None, usage: RankUsage | None) -> _Used:
-    if not _runs(rank):
+def _used(
+    rank: Rank, now: float, point: MetricPoint | None, usage: RankUsage | None, *, ended: bool
+) -> _Used:
+    if not ended and not _runs(rank):
         return _Used()
     if point is not None:
         # a supervisor that has stopped measuring leaves nothing that is still true
-        values = point.values if now - point.time <= _STALE else {}
+        values = point.values if ended or now - point.time <= _STALE else {}
         return _Used(
             memory=_count(values, "memory"),
             memory_total=_count(values, "memory_total"),

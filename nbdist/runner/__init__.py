@@ -21,7 +21,7 @@ from nbdist.runner.held import held as held_allocations
 from nbdist.runner.interrupts import Interrupts
 from nbdist.runner.launching import start
 from nbdist.runner.nodes import TOKEN, words_of_node_1
-from nbdist.runner.planning import Plan, plan, plan_script
+from nbdist.runner.planning import Plan, plan, plan_script, thread_advice
 from nbdist.runner.pruning import Pruned, Pruner, keeping, prune, pruner
 from nbdist.runner.warm import WarmState, describe_warm
 from nbdist.runner.warm import ranks as warm_ranks
@@ -68,6 +68,7 @@ __all__ = [
     "stop_runs",
     "stop_the_board",
     "store",
+    "thread_advice",
     "wanted_nodes",
     "warm_ranks",
     "words_of_node_1",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from nbdist import config
 from nbdist.devices import cpu_count, list_gpus
 from nbdist.errors import UsageMistake
 from nbdist.model import Device
@@ -21,7 +22,12 @@ def choose_devices(options: Options, environ: Mapping[str, str]) -> tuple[list[D
     if options.gpus is None:
         if there:
             return [Device(kind="gpu", index=index) for index in there], []
-        return [Device()] * 2, ["no GPU here: 2 ranks on the CPU; -n 4 for another number"]
+        return [Device()] * 2, [
+            config.worded(
+                "no GPU here: 2 ranks on the CPU; -n 4 for another number",
+                "本机没有 GPU:在 CPU 上启动 2 个进程;用 -n 4 指定其他数量",
+            )
+        ]
     if options.gpus == "all":
         if not there:
             raise UsageMistake("--gpus all: this machine has no GPU: write  -n 2  for 2 CPU ranks")
@@ -54,5 +60,8 @@ def _any_devices(count: int | None, environ: Mapping[str, str]) -> tuple[list[De
         count = len(there) or cpu_count()
     if len(there) >= count:
         return [Device(kind="gpu", index=index) for index in there[:count]], []
-    said = f"{len(there)} GPU{'s' if len(there) > 1 else ''} here: {count} ranks on the CPU"
+    said = config.worded(
+        f"{len(there)} GPU{'s' if len(there) > 1 else ''} here: {count} ranks on the CPU",
+        f"本机有 {len(there)} 个 GPU:在 CPU 上启动 {count} 个进程",
+    )
     return [Device()] * count, [said] if there else []

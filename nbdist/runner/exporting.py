@@ -84,7 +84,7 @@ class _Program:
         """The program itself, where it is in no file of the user's."""
         if self._is_cell:
             try:
-                yield self._script, handle.directory.cell.read_text(encoding="utf-8")
+                yield self._script, handle.directory.cell.read_text(encoding="utf-8").lstrip("\n")
             except (OSError, UnicodeDecodeError) as error:
                 raise UsageMistake(f"the cell of {handle.run_id} cannot be read: {error}") from None
         elif self._spec.module and self._spec.framework != "torch":

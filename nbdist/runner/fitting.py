@@ -66,11 +66,12 @@ def difference(waiting: Shape, wanted: Shape, reads: frozenset[str]) -> str:
     ``reads`` are the variables that Python code has asked for while the framework was imported.
     """
     if waiting.framework != wanted.framework:
-        return f"ranks of {waiting.framework} wait, and the program is one of {wanted.framework or 'neither'}"
+        imports = wanted.framework or "no framework"
+        return f"they have imported {waiting.framework}, and this program imports {imports}"
     if len(waiting.ranks) != len(wanted.ranks):
-        return f"-n {len(waiting.ranks)} is what waits"
+        return f"they were started with -n {len(waiting.ranks)}"
     if waiting.python != wanted.python:
-        return f"{waiting.python} is what waits"
+        return f"they were started with {waiting.python}"
     if waiting.cwd != wanted.cwd:
         return f"the working directory was {waiting.cwd}"
     if (waiting.python_path, waiting.first) != (wanted.python_path, wanted.first):

@@ -18,12 +18,12 @@ from nbdist.store import (
     RunDirectory,
     RunReader,
     RunStore,
-    last_values,
     request_stop,
 )
 from nbdist.store.control import wake
 from nbdist.store.custody import in_custody
 from nbdist.store.run_store import read_spec, unreadable
+from nbdist.store.scraped import last_values
 
 _POLL = 0.05
 _WATCHED = 3.0
@@ -90,7 +90,8 @@ class RunHandle:
         yield from lines.close()
 
     def metrics(self) -> dict[str, float]:
-        """The last value of each metric that a rank recorded with ``nbdist.log``."""
+        """The last value of each metric that ranks recorded with ``nbdist.log`` or printed: the mean over the
+        ranks that have it."""
         return last_values(self.run, self.directory)
 
     def stop(self, reason: str = "stopped from Python", timeout: float = 15.0) -> str:

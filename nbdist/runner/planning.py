@@ -13,6 +13,7 @@ from pathlib import Path
 from resource import RLIM_INFINITY, RLIMIT_NOFILE, getrlimit
 
 from nbdist import config, control_groups, processes
+from nbdist.devices import cpu_count
 from nbdist.errors import LaunchError, UsageMistake
 from nbdist.frameworks import (
     FRAMEWORKS,
@@ -125,10 +126,8 @@ def _plan(
     if nodes.count > 1 and not engine:
         given = environ | {key: value for key, value in options.env if key == TOKEN}
         token = "" if nodes.rank or given.get(TOKEN) else new_token()
-        environment[LINK_KEY] = ",".join(link_keys(given, source, token))
+        environment[LINK_KEY] = ",".join(link_keys(given, source.lstrip("\n"), token))
         notes.append(_meeting(nodes, options.wait))
-    if "OMP_NUM_THREADS" in environment.keys() - environ.keys() - dict(options.env).keys():
-        notes.append("OMP_NUM_THREADS=1 in each rank; --env OMP_NUM_THREADS=4 for more")
     home = config.home(environ)
     check_disk(home)
     if engine:
@@ -180,11 +179,31 @@ def _plan(
     )
 
 
+def thread_advice(plan: Plan, *, cores: int | None = None, environ: Mapping[str, str] = os.environ) -> str:
+    """What to say where ranks compute in one thread each, unasked, and there are cores for more; empty else.
+
+    It is as good for the next run as for this one.
+    """
+    spec = plan.spec
+    here = len(spec.here)
+    threads = (cpu_count() if cores is None else cores) // max(1, here)
+    chosen = "OMP_NUM_THREADS" in environ or "OMP_NUM_THREADS" in spec.environment
+    computes = spec.framework != "none" and all(rank.device.kind == "cpu" for rank in spec.here)
+    if here < 2 or threads < 2 or chosen or not computes or spec.engine:
+        return ""
+    return config.worded(
+        f"each rank computes in 1 thread; --env OMP_NUM_THREADS={threads} uses all cores",
+        f"每个进程用 1 个线程计算;--env OMP_NUM_THREADS={threads} 可用上所有核心",
+    )
+
+
 def _meeting(nodes: Nodes, wait: float) -> str:
     others = "the other node" if nodes.count == 2 else f"the {nodes.count - 1} others"
-    return (
+    return config.worded(
         f"this is node {nodes.rank} of {nodes.count}; at {nodes.master} it waits up to {wait:g} s for "
-        f"{others} (run the same there)"
+        f"{others} (run the same there)",
+        f"这是 {nodes.count} 个节点中的节点 {nodes.rank};它在 {nodes.master} 等待其余节点,最多 {wait:g} 秒"
+        "(请在那里运行同样的内容)",
     )
 
 

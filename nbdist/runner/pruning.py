@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from nbdist import config
 from nbdist.errors import UsageMistake
 from nbdist.model import RunEnded, RunLost, decode_event
 from nbdist.store import RunDirectory, RunStore, look
@@ -40,9 +41,11 @@ class Pruned:
 
     def __str__(self) -> str:
         plural = "s" if len(self.runs) > 1 else ""
-        return (
+        return config.worded(
             f"removed {len(self.runs)} old run{plural} ({self.size / 1e6:.0f} MB): the latest "
-            f"{self.keep_runs} runs and {self.keep_gb:g} GB are kept (NBDIST_KEEP_RUNS, NBDIST_KEEP_GB)"
+            f"{self.keep_runs} runs and {self.keep_gb:g} GB are kept (NBDIST_KEEP_RUNS, NBDIST_KEEP_GB)",
+            f"已删除 {len(self.runs)} 个旧运行({self.size / 1e6:.0f} MB):保留最近 {self.keep_runs} 个运行和 "
+            f"{self.keep_gb:g} GB(NBDIST_KEEP_RUNS、NBDIST_KEEP_GB)",
         )
 
 

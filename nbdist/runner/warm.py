@@ -75,7 +75,9 @@ class WarmRanks:
             self._began_again.pop(_imports(planned), None)
         always = self.mode == ALWAYS
         if problem := unsuited(planned, idle_too=always):
-            return None, problem if warm or always or self._standby is not None else ""
+            # a program without a framework lost nothing
+            lost = self._standby is not None and planned.spec.framework in PRELOADED
+            return None, problem if warm or always or lost else ""
         if self._standby is None and always:
             self._make(planned)
         standby = self._standby
@@ -207,15 +209,15 @@ def unsuited(planned: Plan, *, idle_too: bool = False) -> str:
     if sys.platform != "linux" or not hasattr(os, "pidfd_open"):
         return "only Linux can keep ranks waiting"
     if any(rank.device.kind != "cpu" for rank in spec.ranks):
-        return "ranks on GPUs start cold: waiting is not proven with CUDA"
+        return "on GPUs ranks are always started anew: waiting is not proven with CUDA"
     if spec.nodes > 1 or spec.engine:
-        return "a run on other machines starts cold"
+        return "on other machines ranks are always started anew"
     if spec.memory is not None:
-        return "ranks with a memory limit start cold"
+        return "with a memory limit ranks are always started anew"
     if len(os.fsencode(str(config.home()))) > ROOM // 2:
         return "the path of the runs is too long"
     if spec.framework not in PRELOADED and not idle_too:
-        return "the program imports neither torch nor paddle nor jax"
+        return "this program imports none of torch, paddle and jax"
     return ""
 
 

@@ -9,7 +9,8 @@ from nbdist.panel.figures import number_text
 from nbdist.panel.glance import glance
 from nbdist.panel.measures import FailureWatch
 from nbdist.panel.progress import Progress
-from nbdist.server.sparks import Spark, spark_of
+from nbdist.panel.reasons import reason_text
+from nbdist.panel.sparks import Spark, spark_of
 from nbdist.store import RunDirectory
 
 _HEADLINE = 300
@@ -26,6 +27,7 @@ class RunRow:
     live: bool
     stalled: bool
     reason: str
+    reason_zh: str
     stopped_as_asked: bool
     created: float
     started: float | None
@@ -37,6 +39,7 @@ class RunRow:
     cell_id: str
     progress: Progress | None
     headline: str
+    headline_zh: str
     spark: Spark | None
     detached: bool
 
@@ -47,7 +50,8 @@ class RunRow:
 def row_of(run: Run, directory: RunDirectory, now: float) -> RunRow:
     """The row at the moment ``now`` (Unix seconds). Reads a little of the run's files."""
     spec, live = run.spec, not run.state.terminal
-    spark = spark_of(run, directory)
+    (spark, stands), reason = spark_of(run, directory), run.reason or run.stop_reason
+    headline, headline_zh = _headline(run, directory, spark, stands)
     return RunRow(
         run_id=run.run_id,
         name=spec.name,
@@ -55,7 +59,8 @@ def row_of(run: Run, directory: RunDirectory, now: float) -> RunRow:
         state=run.state.value,
         live=live,
         stalled=live and run.stalled is not None,
-        reason=run.reason or run.stop_reason,
+        reason=reason,
+        reason_zh=reason_text(reason, "zh"),
         stopped_as_asked=run.stopped_as_asked,
         created=spec.created,
         started=run.started,
@@ -66,17 +71,21 @@ def row_of(run: Run, directory: RunDirectory, now: float) -> RunRow:
         notebook=spec.notebook,
         cell_id=spec.cell_id,
         progress=glance(run, directory, now).progress if live else None,
-        headline=_headline(run, directory, spark),
+        headline=headline[:_HEADLINE],
+        headline_zh=headline_zh[:_HEADLINE],
         spark=spark,
         detached=spec.detached,
     )
 
 
-def _headline(run: Run, directory: RunDirectory, spark: Spark | None) -> str:
+def _headline(run: Run, directory: RunDirectory, spark: Spark | None, stands: float) -> tuple[str, str]:
+    """In English and Chinese."""
     if run.state in (RunState.FAILED, RunState.LOST):
         failure = FailureWatch(directory).look(run)
-        said = run.reason if failure is None else failure.headline
-        return said[:_HEADLINE]
-    if spark is None or not spark.values:
-        return ""
-    return f"{spark.tag} {number_text(spark.values[-1])}"[:_HEADLINE]
+        if failure is None:
+            return run.reason, reason_text(run.reason, "zh")
+        return failure.headline, failure.headline_zh
+    if spark is None:
+        return "", ""
+    said = f"{spark.tag} {number_text(stands)}"
+    return said, said

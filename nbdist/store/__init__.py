@@ -8,7 +8,7 @@ from nbdist.store.journal import Journal, read_events
 from nbdist.store.log_stream import LogLines, LogStream
 from nbdist.store.log_times import LogTimes
 from nbdist.store.mending import look
-from nbdist.store.metrics import MetricPoint, MetricsReader, last_values
+from nbdist.store.metrics import MetricPoint, MetricsReader
 from nbdist.store.moving_rows import moves_up
 from nbdist.store.paths import RankDirectory, RunDirectory
 from nbdist.store.reader import RunReader
@@ -29,7 +29,6 @@ __all__ = [
     "RunReader",
     "RunStore",
     "StopRequest",
-    "last_values",
     "look",
     "moves_up",
     "read_error",

@@ -6,17 +6,21 @@ where ``step`` and ``total`` may be missing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from nbdist.model import Run
 from nbdist.model.decoding import MALFORMED, as_int, as_time, loads
 from nbdist.store.log_stream import LogStream
-from nbdist.store.paths import RunDirectory
 
-_TAIL = 65_536
+# bytes
+_WHOLE = 512 * 1024
+_END = 65_536
+_BEGIN = 4_096
+_SAMPLES = 64
+_SAMPLE = 2_048
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,17 +57,50 @@ class MetricsReader:
         return []
 
 
-def last_values(run: Run, directory: RunDirectory) -> dict[str, float]:
-    """The last value of each metric, of the lowest rank that logged it."""
-    values: dict[str, float] = {}
-    for rank in run.ranks:
-        stream = LogStream(directory.rank(rank.rank, run.attempt).metrics)
-        stream.skip_to_tail(_TAIL)
-        last: dict[str, float] = {}
-        for point in _points(stream.read(_TAIL).splitlines()):
-            last.update(point.values)
-        values |= {tag: value for tag, value in last.items() if tag not in values}
-    return values
+Number = tuple[int | None, float]
+"""The step of a value, where the program said one, and the value."""
+
+
+def spread(last: Iterable[Number]) -> tuple[float, ...]:
+    """Mean, least and greatest of what ranks logged last, of those ranks that have come furthest. NaN where a
+    value is, nothing of nothing. Where a metric is shown as one number, it is this mean."""
+    numbers = list(last)
+    furthest = max((step for step, _ in numbers if step is not None), default=None)
+    values = [value for step, value in numbers if step is None or step == furthest]
+    if not values:
+        return ()
+    if any(math.isnan(value) for value in values):
+        return (math.nan,) * 3
+    return (sum(values) / len(values), min(values), max(values))
+
+
+def last_points(path: Path, room: int) -> list[MetricPoint]:
+    """The points in about the last ``room`` bytes; the last one says of how many steps, if any did."""
+    stream = LogStream(path)
+    begin = next((p.total for p in points_of(stream.read(_BEGIN).splitlines()) if p.total), None)
+    stream.offset = 0
+    stream.skip_to_tail(room)
+    points = points_of(stream.read(room).splitlines())
+    total = next((point.total for point in reversed(points) if point.total), begin)
+    return [*points[:-1], replace(points[-1], total=total)] if points else []
+
+
+def sampled_points(path: Path, share: int = 1) -> Iterator[MetricPoint]:
+    """All points of a file; of a long one those of its begin, its end, and pieces from between. Of each of
+    ``share`` files that is less."""
+    stream = LogStream(path)
+    size, end = stream.size, max(_BEGIN, _END // share)
+    whole = max(2 * end, _WHOLE // share)
+    if size <= whole:
+        yield from points_of(stream.read(whole).splitlines())
+        return
+    samples = _SAMPLES // share
+    between = size - 2 * end
+    places = ((end + between * number // samples, _SAMPLE) for number in range(samples))
+    for offset, length in ((0, end), *places, (size - end, end)):
+        stream.offset = offset
+        # a piece begins and ends within lines, which are none then
+        yield from points_of(stream.read(length).splitlines())
 
 
 def points_of(lines: list[bytes]) -> list[MetricPoint]:

@@ -21,7 +21,7 @@ from nbdist.store.journal import read_events
 from nbdist.store.json_files import load_object
 from nbdist.store.paths import RunDirectory, check_home, check_private, make_private, write_private
 
-RUN_ID = re.compile(r"\d{8}-\d{6}-[a-z0-9][a-z0-9_-]{0,63}-[a-z0-9]{4}")
+RUN_ID = re.compile(r"\d{8}-\d{6}-[a-z0-9][a-z0-9._-]{0,63}-[a-z0-9]{4}")
 _START_LIMIT = 30.0
 _SHOWN = 80  # characters of a name that is none
 

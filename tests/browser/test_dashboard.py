@@ -88,7 +88,7 @@ def test_a_run_is_watched_and_stopped_while_its_cell_keeps_the_kernel_busy(
         dashboard = open_run(page, "watched")
         expect(dashboard.get_by_role("log")).to_contain_text("of rank 1", timeout=20_000)
         expect(dashboard.locator(".nbdist-table tbody tr")).to_have_count(2)
-        expect(dashboard.locator(".nbdist-dash-curves canvas")).to_have_count(2, timeout=15_000)
+        expect(dashboard.locator(".nbdist-curves canvas")).to_have_count(2, timeout=15_000)
         expect(page.get_by_role("button", name="Ranks: 2 running")).to_be_visible()
         page.screenshot(path=pictures / "dashboard-light.png")
         assert problems_of(page, ".nbdist-dash") == []
@@ -146,7 +146,7 @@ def test_a_failure_leads_to_the_line_of_its_cell(
         expect(page.locator(".Toastify")).to_contain_text("failed: rank 1 failed first", timeout=20_000)
         page.get_by_role("tab", name="broken.ipynb").click()
         lab.wait_for_end(1)
-        lab.cell(1).locator(".jp-OutputArea").get_by_role("button", name="line 4 of the cell").first.click()
+        lab.cell(1).locator(".jp-OutputArea").get_by_role("button", name="line 5 of the cell").first.click()
         expect(lab.cell(1).locator(".jp-Editor.jp-mod-focused, .cm-focused").first).to_be_visible()
         assert editor_selection(page).strip().startswith("raise ValueError")
 
@@ -154,7 +154,7 @@ def test_a_failure_leads_to_the_line_of_its_cell(
         dashboard = open_run(page, "broken")
         expect(dashboard.get_by_role("alert")).to_contain_text("ValueError")
         page.screenshot(path=pictures / "dashboard-failed-light.png")
-        dashboard.get_by_role("button", name="Line 4 of the cell").click()
+        dashboard.get_by_role("button", name="Line 5 of the cell").click()
         page.wait_for_function("() => window.getSelection().toString().includes('raise ValueError')")
         expect(lab.cell(1).locator(".cm-focused")).to_be_visible()
 

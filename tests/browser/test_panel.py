@@ -112,7 +112,7 @@ load()
         lab.run_and_wait(1)
 
         expect(lab.cell(1).locator(".nbdist-summary")).to_contain_text(
-            "rank 1 failed first: ValueError at line 4 of the cell"
+            "rank 1 failed first: ValueError at line 5 of the cell"
         )
         error = lab.cell(1).locator(".jp-OutputArea-output").last
         expect(error).to_have_text(
@@ -293,7 +293,8 @@ time.sleep(600)
 
 @pytest.mark.parametrize("width", [1200, 760], ids=["wide", "narrow"])
 def test_dark_and_chinese(lab_server: LabServer, browser: Browser, pictures: Path, width: int) -> None:
-    notebook = lab_server.write_notebook(f"dark-{width}.ipynb", "%load_ext nbdist", training(6000))
+    cells = ("%load_ext nbdist", training(6000), "%dist_status")
+    notebook = lab_server.write_notebook(f"dark-{width}.ipynb", *cells)
     lab_server.set_up("themes", {"theme": "JupyterLab Dark"})
     try:
         with new_page(browser, width=width) as page:
@@ -309,6 +310,8 @@ def test_dark_and_chinese(lab_server: LabServer, browser: Browser, pictures: Pat
 
             panel.get_by_role("button", name="停止").click()
             lab.wait_for_end(1, timeout=20)
+            lab.run_and_wait(2)
+            expect(lab.cell(2).locator(".nbdist-status")).to_contain_text("已停止")
     finally:
         lab_server.set_up("themes", {"theme": "JupyterLab Light"})
 

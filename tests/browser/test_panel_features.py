@@ -120,7 +120,7 @@ for step in range(6000):
         panel = panel_of(page)
         expect(panel.get_by_role("log")).to_contain_text("goes on 3", timeout=15_000)
         panel.get_by_role("button", name="First error").click()
-        panel.get_by_role("log").get_by_role("button", name="cell line 3").first.click()
+        panel.get_by_role("log").get_by_role("button", name="cell line 4").first.click()
 
         expect(panel.get_by_role("tab", name="Cell")).to_have_attribute("aria-selected", "true")
         marked = panel.locator(".nbdist-code-line[aria-current]")
@@ -285,8 +285,9 @@ for i in range(40):
         shown = lab.cell(2).locator(".jp-OutputArea")
 
         expect(shown).to_contain_text("Running", timeout=10_000)
-        expect(shown).to_contain_text("line 39", timeout=15_000)
-        expect(shown.get_by_text("Running")).to_have_count(0, timeout=10_000)
+        expect(shown.locator(".n-last").first).to_contain_text("line", timeout=15_000)
+        expect(shown.get_by_text("Running")).to_have_count(0, timeout=20_000)
+        expect(shown).to_contain_text("status.ipynb")
         lab.save()
     assert "widget-view" not in notebook.read_text().split(status)[1]
 

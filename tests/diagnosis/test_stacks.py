@@ -82,20 +82,52 @@ def test_who_waits_for_whom_is_one_sentence(written: WrittenRun) -> None:
     assert said(written, "zh") == "进程 1 在第 4 行的 time.sleep 中;进程 0, 2–3 在第 8 行等待 all_reduce"
 
 
+def begun(name: str, number: int) -> dict[str, Collective]:
+    return {"0": Collective(name=name, number=number, over=False, begun=1.0)}
+
+
 def test_the_collective_has_its_number_and_who_is_behind_is_said(written: WrittenRun) -> None:
-    begun = {"0": Collective(name="all_reduce", number=7, over=False, begun=1.0)}
     over = {"0": Collective(name="", number=6, over=True)}
     taken(
         written,
-        at(written, 0, ALL_REDUCE, collectives=begun),
+        at(written, 0, ALL_REDUCE, collectives=begun("all_reduce", 7)),
         at(written, 1, SLEEP, collectives=over),
     )
     report = last_stacks(written.run, written.directory)
 
     assert report is not None
     assert said(written) == "rank 1 is in time.sleep at line 4; rank 0 waits in all_reduce #7 at line 8"
-    assert behind_text(report) == "rank 1 is 1 collective behind: number 6, the others 7"
-    assert behind_text(report, "zh") == "进程 1 落后 1 次集合通信(第 6 次,其他为第 7 次)"
+    assert behind_text(report) == "rank 1 has done 6 collectives, rank 0 waits in number 7"
+    assert behind_text(report, "zh") == "进程 1 已完成 6 次集合通信,进程 0 在等待第 7 次"
+
+
+@pytest.mark.parametrize(
+    ("first", "others", "said"),
+    [
+        pytest.param(
+            begun("all_reduce", 5),
+            begun("all_reduce", 7),
+            "rank 0 waits in collective number 5, the others in number 7",
+            id="each in another number",
+        ),
+        pytest.param(
+            begun("broadcast", 7),
+            begun("all_reduce", 7),
+            "they called different collectives, and will never meet: all_reduce and broadcast",
+            id="each in another collective",
+        ),
+        pytest.param(begun("send 0->1", 7), begun("recv 1<-0", 7), "", id="a message and who gets it"),
+        pytest.param(begun("", 7), begun("all_reduce", 7), "", id="a name that is not known"),
+    ],
+)
+def test_where_all_wait_it_is_said_whether_they_can_meet(
+    written: WrittenRun, first: dict[str, Collective], others: dict[str, Collective], said: str
+) -> None:
+    answers = [at(written, rank, ALL_REDUCE, collectives=others if rank else first) for rank in range(4)]
+    report = last_stacks(written.run, taken(written, *answers).directory)
+
+    assert report is not None
+    assert behind_text(report) == said
 
 
 def test_equal_stacks_stand_together_with_the_lines_of_the_cell(written: WrittenRun) -> None:

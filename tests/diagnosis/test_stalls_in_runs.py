@@ -82,10 +82,8 @@ OTHER_COLLECTIVE = (
     + """
 if rank == 0:
     dist.barrier()
+else:
     dist.all_reduce(tensor)
-elif rank == 1:
-    dist.all_reduce(tensor, async_op=True)
-    work = dist.recv(torch.ones(1), src=0)
 """
 )
 
@@ -124,20 +122,26 @@ def until_stalled(handle: runner.RunHandle, limit: float = 45.0) -> StackReport:
         pytest.param(
             SLEEPS,
             "rank 1 is in time.sleep at line 9; rank 0 waits in all_reduce #2 at line 13",
-            "rank 1 is 1 collective behind: number 1, the others 2",
+            "rank 1 has done 1 collective, rank 0 waits in number 2",
             id="torch: one sleeps",
         ),
         pytest.param(
             DEADLOCK,
             "rank 1 is in lock.acquire at line 14; rank 0 waits in all_reduce #5 in backward at line 15",
-            "rank 1 is 1 collective behind: number 4, the others 5",
+            "rank 1 has done 4 collectives, rank 0 waits in number 5",
             id="torch: a deadlock, the others in backward",
         ),
         pytest.param(
             WORKER,
             "rank 0 waits for its DataLoader at line 18; rank 1 waits in all_reduce #5 at line 19",
-            "rank 0 is 1 collective behind: number 4, the others 5",
+            "rank 0 has done 4 collectives, rank 1 waits in number 5",
             id="torch: a DataLoader's worker",
+        ),
+        pytest.param(
+            OTHER_COLLECTIVE,
+            "rank 0 waits in barrier #2 at line 9; rank 1 waits in all_reduce #2 at line 11",
+            "they called different collectives, and will never meet: all_reduce and barrier",
+            id="torch: other collectives",
         ),
         pytest.param(
             PADDLE,

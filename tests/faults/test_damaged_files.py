@@ -34,10 +34,11 @@ from nbdist.server.log_handler import open_log
 from nbdist.server.run_list import RunList
 from nbdist.server.run_tail import RunTail
 from nbdist.server.watch import Watch
-from nbdist.store import RunDirectory, RunStore, last_values, look
+from nbdist.store import RunDirectory, RunStore, look
 from nbdist.store.allocations import Allocation, NodePlace, allocations, make_allocation
 from nbdist.store.control import request_stop, take_requests
 from nbdist.store.log_times import RECORD
+from nbdist.store.scraped import last_values
 from nbdist.store.stacks import Collective, RankAnswer, TakenStacks, write_stacks
 from tests.fakes.directories import WrittenRun
 from tests.fakes.runs import (

@@ -11,12 +11,12 @@ def test_a_name_of_the_notebook_is_named_with_where_it_came_from_and_nothing_sta
 
     assert reply.status == "error"
     lines = reply.stderr.strip().splitlines()
-    assert lines[0].startswith("UsageError: line 1 of the cell uses learning_rate, which cell [2] ")
+    assert lines[0].startswith("UsageError: line 2 of the cell uses learning_rate, which cell [2] ")
     assert lines[0].endswith("write  learning_rate = 0.1  into this cell")
-    assert lines[1].startswith("line 2 of the cell uses m, which cell [2] of the notebook imported")
+    assert lines[1].startswith("line 3 of the cell uses m, which cell [2] of the notebook imported")
     assert lines[1].endswith("write  import math as m  into this cell")
     assert lines[2].startswith(
-        "line 3 of the cell uses train, a function that cell [3] of the notebook defined"
+        "line 4 of the cell uses train, a function that cell [3] of the notebook defined"
     )
     assert not (kernel.home / "runs").exists()
 
@@ -35,7 +35,7 @@ def test_a_warning_is_a_note_and_the_run_starts(kernel) -> None:
     reply = kernel.run(f"%%distributed -n 1\n{cell}")
 
     assert reply.status == "ok"
-    assert "[nbdist] line 2 of the cell sets CUDA_VISIABLE_DEVICES" in reply.stdout
+    assert "[nbdist] line 3 of the cell sets CUDA_VISIABLE_DEVICES" in reply.stdout
     assert "ran" in reply.stdout
 
 

@@ -28,6 +28,32 @@ def test_a_cell_shows_its_ranks_live_and_a_summary_and_returns_nothing(kernel) -
     assert reply.data == []
 
 
+def test_advice_is_given_once_a_kernel_and_a_name_is_kept_with_its_dots(kernel) -> None:
+    kernel.run("import nbdist.runner.planning as planning\nplanning.cpu_count = lambda: 8")
+
+    said = [kernel.run("%%distributed -n 2 --framework torch --name sweep-0.02\npass").stdout for _ in "12"]
+
+    assert ["[nbdist] each rank computes in 1 thread" in text for text in said] == [True, False]
+    found = kernel.run("import nbdist\nprint(nbdist.attach('sweep-0.02').run.label)").stdout
+    assert found.startswith("sweep-0.02-")
+
+
+def test_lines_are_counted_as_the_editor_counts_them(kernel) -> None:
+    above = "\n%%time\n%%distributed -n 1 --name counted\n"
+
+    refused = kernel.run(f"{above}x = 1\nif x\n  y")
+    failed = kernel.run(f"{above}import inspect\nprint(inspect.currentframe().f_lineno)\n1 / 0")
+    called = kernel.run("get_ipython().run_cell_magic('distributed', '-n 1', '1 / 0')")
+    kernel.run("%dist_export counted --to exported")
+
+    assert "line 5 of the cell does not compile" in refused.stderr
+    assert "[0] 5\n" in failed.stdout
+    assert "at line 6 of the cell" in failed.error
+    assert "cell line 6, in <module>" in failed.traceback
+    assert "at line 2 of the cell" in called.error
+    assert (kernel.home.parent / "exported/counted.py").read_text().startswith("import inspect\n")
+
+
 def test_lines_are_shown_while_the_cell_runs(kernel) -> None:
     cell = "%%distributed -n 1\nimport time\nprint('early')\ntime.sleep(600)"
 
@@ -53,9 +79,9 @@ train()
 
     assert reply.status == "error"
     assert reply.error.startswith("RunFailed: ")
-    assert "rank 1 failed first: ValueError at line 4 of the cell" in reply.error
-    assert "cell line 6, in <module>\n    train()" in reply.traceback
-    assert "cell line 4, in train\n    raise ValueError('no data')".replace("'", '"') in reply.traceback
+    assert "rank 1 failed first: ValueError at line 5 of the cell" in reply.error
+    assert "cell line 7, in <module>\n    train()" in reply.traceback
+    assert "cell line 5, in train\n    raise ValueError('no data')".replace("'", '"') in reply.traceback
     assert "ValueError: no data" in reply.traceback
     assert "nbdist/magics" not in reply.traceback
 
@@ -159,7 +185,7 @@ def test_status_shows_device_pid_memory_and_the_last_line(kernel) -> None:
 
     rows = [line.split() for line in table["text/plain"].splitlines()]
     assert rows[0][:6] == ["run", "rank", "state", "device", "pid", "memory"]
-    assert rows[0][-3:] == ["age", "last", "line"]
+    assert rows[0][-3:] == ["elapsed", "last", "line"]
     assert rows[1][0].startswith("shown-")
     assert rows[2][:3] == ["0", "Running", "CPU"]
     assert rows[2][3].isdigit()
@@ -253,9 +279,9 @@ def test_no_panel_asks_for_text(kernel) -> None:
         pytest.param("%%distributed -n 2\n  \n", "the cell is empty", id="blank cell"),
         pytest.param("%%distributed -n 2\n# later\n", "only comments", id="comments"),
         pytest.param("%distributed -n 2", "the cell is empty", id="line magic"),
-        pytest.param("%%distributed -n 2\nx = 1\nif x\n  y", "line 2 of the cell", id="syntax error"),
+        pytest.param("%%distributed -n 2\nx = 1\nif x\n  y", "line 3 of the cell", id="syntax error"),
         pytest.param(
-            "%%distributed -n 2\nx = 1\n%time x", "line 2 of the cell is a notebook command", id="magic"
+            "%%distributed -n 2\nx = 1\n%time x", "line 3 of the cell is a notebook command", id="magic"
         ),
         pytest.param("%%distributed -n 2\n!pip list", "move  !pip list  to a cell", id="shell command"),
         pytest.param("%%distributed -n 2\nfiles = !ls", "notebook command", id="assigned command"),
@@ -302,6 +328,8 @@ def test_an_unwritable_home_is_named_with_another_to_choose(kernel, tmp_path) ->
 
 def test_help_lists_the_options(kernel) -> None:
     assert "--timeout TIME" in kernel.run("%distributed --help").stdout
+    asked = "print(get_ipython().find_cell_magic('distributed').__doc__)"
+    assert "--timeout TIME" in kernel.run(asked).stdout, "%%distributed? shows it"
 
 
 def test_the_magics_can_be_unloaded(kernel) -> None:
@@ -383,7 +411,7 @@ def test_a_finished_run_is_shown_with_its_failure(kernel) -> None:
 
     assert reply.status == "ok"
     assert "[0] before\n" in reply.stdout
-    assert "cell line 2, in <module>" in reply.stdout
+    assert "cell line 3, in <module>" in reply.stdout
 
 
 def test_old_runs_are_pruned_and_it_is_said(kernel) -> None:

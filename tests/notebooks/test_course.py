@@ -65,24 +65,24 @@ def test_every_run_of_a_notebook_ends_as_its_cell_is_tagged(name: str, executed:
 
 REPORTS = [
     pytest.param(
-        "devices", ("at line 6 of the cell", "model and data are on different devices"), id="devices"
+        "devices", ("at line 7 of the cell", "model and data are on different devices"), id="devices"
     ),
-    pytest.param("iterable", ("at line 17 of the cell", "takes no sampler"), id="an iterable with a sampler"),
-    pytest.param("device-ids", ("at line 9 of the cell", "leave device_ids out"), id="the wrong GPU"),
+    pytest.param("iterable", ("at line 18 of the cell", "takes no sampler"), id="an iterable with a sampler"),
+    pytest.param("device-ids", ("at line 10 of the cell", "leave device_ids out"), id="the wrong GPU"),
     pytest.param(
         "only-rank-0",
-        ("rank 1 failed first", "at line 10 of the cell", "on every rank, not on rank 0 alone"),
+        ("rank 1 failed first", "at line 11 of the cell", "on every rank, not on rank 0 alone"),
         id="only rank 0 initialises",
     ),
-    pytest.param("shuffle", ("at line 7 of the cell", "drop shuffle=True"), id="shuffle and a sampler"),
-    pytest.param("world-size", ("at line 7 of the cell", "leave world_size out"), id="no GPU to count"),
+    pytest.param("shuffle", ("at line 8 of the cell", "drop shuffle=True"), id="shuffle and a sampler"),
+    pytest.param("world-size", ("at line 8 of the cell", "leave world_size out"), id="no GPU to count"),
     pytest.param(
         "undefined",
-        ("line 1 of the cell uses learning_rate", "= 0.1  into this cell"),
+        ("line 2 of the cell uses learning_rate", "= 0.1  into this cell"),
         id="a name of another cell",
     ),
-    pytest.param("fluid", ("line 2 of the cell", "removed in 2.5", "paddle.nn.Conv2D"), id="paddle.fluid"),
-    pytest.param("apex", ("line 4 of the cell", "torch.amp"), id="apex"),
+    pytest.param("fluid", ("line 3 of the cell", "removed in 2.5", "paddle.nn.Conv2D"), id="paddle.fluid"),
+    pytest.param("apex", ("line 5 of the cell", "torch.amp"), id="apex"),
 ]
 
 
@@ -104,7 +104,7 @@ def test_a_failing_cell_says_which_rank_which_line_and_what_to_change(run: str, 
 def test_a_run_that_hangs_says_who_is_behind(executed: Executing) -> None:
     result = executed(FAILING)
 
-    assert "rank 1 is in time.sleep at line 9; rank 0 waits in all_reduce" in result.shown(
+    assert "rank 1 is in time.sleep at line 10; rank 0 waits in all_reduce" in result.shown(
         result.cell_of("%dist_stacks")
     )
     assert "cancelled: 2 processes ended" in result.shown(result.cell_of("%dist_stop"))

@@ -30,6 +30,7 @@ from nbdist.options import OPTIONS, Options, help_text, parse, parse_duration, p
         pytest.param("--name lenet", {"name": "lenet"}, id="name"),
         pytest.param("--memory 16G", {"memory": 16_000_000_000}, id="memory"),
         pytest.param("--memory 512mb", {"memory": 512_000_000}, id="memory in small letters"),
+        pytest.param("--name sweep-0.02_b", {"name": "sweep-0.02_b"}, id="name with dots"),
         pytest.param('--name "My LeNet (v2)"', {"name": "my-lenet-v2"}, id="name made fit for a path"),
         pytest.param("-d", {"detach": True}, id="detached"),
         pytest.param("--detach", {"detach": True}, id="detached at length"),
@@ -263,3 +264,9 @@ def test_a_program_and_what_follows_it_is_parted_from_the_options(
     line: str, options: str, program: str
 ) -> None:
     assert split_program(line.split()) == (options.split(), program.split())
+
+
+def test_what_most_cells_need_is_offered_first() -> None:
+    offered = [option.flags[0] for option in OPTIONS]
+
+    assert offered[:4] == ["-n", "--gpus", "--name", "-d"]

@@ -39,8 +39,35 @@ def test_a_band_is_over_ranks_at_each_step() -> None:
 
     (chart,) = charts.all()
 
-    assert (chart.tag, chart.kind, chart.group, chart.unit, chart.ranks) == ("loss", "band", "metric", "", ())
+    assert (chart.tag, chart.kind, chart.group, chart.unit) == ("loss", "band", "metric", "")
+    assert chart.ranks == (0, 1), "a page says of how many ranks a band is"
     assert rows_of(chart) == [(0, 9, 2, 1, 3), (1, 1, 0.5, 0.5, 0.5)]
+
+
+def test_a_long_band_ends_with_the_last_values_of_the_ranks() -> None:
+    steps = 3 * ROWS
+    charts = charts_of(
+        {rank: [a_point(step, loss=steps - step + rank) for step in range(steps)] for rank in (0, 1)}
+    )
+
+    (chart,) = charts.all()
+
+    assert chart.last == (1.5, 1, 2)
+    assert rows_of(chart)[-1] == (steps - 1, steps - 1, 1.5, 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "last"),
+    [pytest.param(2, (10.0, 30.0), id="a line each"), pytest.param(9, (20.0, 10.0, 30.0), id="a band")],
+)
+def test_the_highest_is_that_of_the_whole_run(ranks: int, last: tuple[float, ...]) -> None:
+    charts = charts_of({}, ranks)
+    for rank, values in enumerate([(10.0, 400.0, 10.0), (20.0, 20.0, 30.0)]):
+        charts.take_system(rank, [measured(2.0 * at, cpu=value) for at, value in enumerate(values)])
+
+    (chart,) = charts.all()
+
+    assert (chart.last[: len(last)], chart.highest) == (last, (400.0, 0))
 
 
 def test_steps_that_are_left_out_are_counted_on() -> None:
@@ -82,7 +109,7 @@ def test_many_steps_of_a_rank_weigh_as_much_as_they_are() -> None:
 
     rows = rows_of(charts_of({0: ones, 1: [*threes, *threes]}).all()[0])
 
-    assert {row[2] for row in rows} == {3.0}
+    assert {row[2] for row in rows[:-1]} == {3.0}
 
 
 def test_charts_stand_as_they_first_appeared_and_what_is_used_behind_them() -> None:
@@ -118,7 +145,7 @@ def test_many_ranks_are_a_band() -> None:
 
     (chart,) = charts.all()
 
-    assert (chart.kind, chart.ranks, len(chart.columns), chart.rows) == ("band", (), 5, 1)
+    assert (chart.kind, len(chart.ranks), len(chart.columns), chart.rows) == ("band", 9, 5, 1)
     assert [column[0] for column in chart.columns[2:]] == [4.0, 0.0, 8.0]
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from nbdist.panel.curves import Curve, curve_svg, read_curves
-from nbdist.panel.points import last_points
+from nbdist.store.metrics import last_points
 from tests.fakes.directories import WrittenRun
 from tests.fakes.runs import CREATED
 
@@ -27,11 +27,16 @@ def curves(written: WrittenRun) -> dict[str, tuple[tuple[float, float], ...]]:
     return {curve.tag: curve.points for curve in read_curves(written.run, written.directory)}
 
 
-def test_each_metric_is_that_of_the_lowest_rank_that_logged_it(tmp_path: Path) -> None:
+def test_each_metric_is_the_mean_of_the_ranks_that_have_it(tmp_path: Path) -> None:
     written = logged(WrittenRun(tmp_path), 0, [{"step": 1, "v": {"loss": 2}}, {"step": 3, "v": {"loss": 1}}])
-    logged(written, 1, [{"v": {"loss": 9, "val": 0.5}}])
+    logged(written, 1, [{"step": 1, "v": {"loss": 4}}, {"step": 3, "v": {"loss": 3, "val": 0.5}}])
+    logged(written, 1, [{"v": {"acc": 0.5}}, {"v": {"acc": 0.75}}])
 
-    assert curves(written) == {"loss": ((1, 2), (3, 1)), "val": ((CREATED, 0.5),)}
+    assert curves(written) == {
+        "loss": ((1, 3), (3, 2)),
+        "val": ((3, 0.5),),
+        "acc": ((0, 0.5), (1, 0.75)),
+    }
 
 
 def test_torn_lines_and_what_is_no_number_are_passed_over(tmp_path: Path) -> None:

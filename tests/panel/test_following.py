@@ -436,7 +436,7 @@ def test_the_first_failure_is_shown_while_the_others_still_run(written: WrittenR
     assert [view.failure is not None for view in screen.views] == [False, True, True, True]
     failure = screen.views[1].failure
     assert failure is not None
-    assert (failure.rank, failure.line, failure.message) == (1, 4, "label 10 is out of range")
+    assert (failure.rank, failure.line, failure.message) == (1, 4, "ValueError: label 10 is out of range")
     assert "ValueError" in failure.headline
 
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import itertools
+import json
 from pathlib import Path
 
 import pytest
 
+from nbdist.model import RunState
 from nbdist.panel.charts import Charts
-from nbdist.panel.measures import Measures, Prints
+from nbdist.panel.measures import FailureWatch, Measures, Prints
+from nbdist.panel.view import view_of
 from tests.fakes.directories import WrittenRun
-from tests.fakes.runs import CREATED, STARTED, a_spec
+from tests.fakes.runs import CREATED, STARTED, a_spec, errored, exited, run_ended
 
 TRAINING = "Epoch [1/1], Step [10/40], Loss: 0.5\nEpoch [1/1], Step [20/40], Loss: 0.25\n"
 
@@ -70,3 +73,50 @@ def test_a_run_may_ask_that_its_prints_are_left_alone(tmp_path: Path) -> None:
     run = WrittenRun(tmp_path, a_spec(scrape=False)).happened(*STARTED).printed(0, TRAINING)
 
     assert tags(run) == []
+
+
+def test_a_run_that_has_ended_is_measured_on_the_whole(tmp_path: Path) -> None:
+    run = WrittenRun(tmp_path).happened(*STARTED)
+    files = run.directory.rank(0)
+    used = [(2e9, 50.0, 10.0), (8e9, 150.0, 30.0), (1e9, 100.0, 20.0)]
+    files.system.write_text(
+        "".join(
+            json.dumps({"t": CREATED + at, "v": {"memory": memory, "cpu": cpu, "wait": wait}}) + "\n"
+            for at, (memory, cpu, wait) in enumerate(used)
+        )
+    )
+    files.metrics.write_text(
+        "".join(
+            json.dumps({"t": CREATED + at / 2, "step": at, "v": {"loss": 1.0}}) + "\n" for at in range(11)
+        )
+    )
+    run.happened(exited(0), exited(1), run_ended(RunState.SUCCEEDED))
+    measures = Measures(run.directory)
+
+    while True:
+        measures.look(run.run, [], CREATED + 600)
+        if not measures.behind:
+            break
+
+    ended = view_of(
+        run.run, now=CREATED + 600, system=measures.system, rates=measures.rates(CREATED + 600)
+    ).ranks
+    assert [(rank.memory, rank.cpu, rank.wait, rank.rate) for rank in ended] == [
+        (8_000_000_000, 100.0, 20.0, 2.0),
+        (None, None, None, None),
+    ]
+
+
+def test_a_failure_comes_with_its_exception_its_cause_and_its_fix(tmp_path: Path) -> None:
+    frames = [("cell.py", 3, "<module>", "batch = iter(loader)")]
+    run = WrittenRun(tmp_path).raised(
+        1, "torch.OutOfMemoryError", "CUDA out of memory. Tried to allocate 2.00 GiB.", frames=frames
+    )
+
+    failure = FailureWatch(run.directory).look(run.happened(*STARTED, errored(1), exited(1, 1)).run)
+
+    assert failure is not None
+    assert failure.message.startswith("torch.OutOfMemoryError: CUDA out of memory.")
+    assert failure.headline.startswith("rank 1 failed first: OutOfMemoryError")
+    assert failure.headline_zh.startswith("进程 1 最先失败:OutOfMemoryError")
+    assert all([failure.cause, failure.cause_zh, failure.fix, failure.fix_zh])

@@ -34,6 +34,8 @@ CHART = Chart(
     unit="",
     ranks=(),
     columns=tuple(array("f", [float(at), float(at) + 0.5]) for at in range(5)),
+    last=(2.5, 3.5, 4.5),
+    highest=(4.5, 1),
 )
 VIEW = view_of(
     Run.of(a_spec(), STARTED),
@@ -112,8 +114,8 @@ def test_a_line_that_grows_without_end_does_not_fill_every_message() -> None:
     assert len(LogChunk.of(a_delta(partial="x" * 16_000)).partial) == 2_000
 
 
-@pytest.mark.parametrize(("ranks", "line"), [(8, "step 3"), (9, "")], ids=["few ranks", "many ranks"])
-def test_the_strip_of_many_ranks_has_no_last_lines(ranks: int, line: str) -> None:
+@pytest.mark.parametrize(("ranks", "line"), [(64, "step 3"), (65, "")], ids=["few ranks", "many ranks"])
+def test_a_view_of_very_many_ranks_has_no_last_lines(ranks: int, line: str) -> None:
     view = view_of(Run.of(a_spec(ranks=ranks)), now=CREATED, last_lines={0: "step 3"})
 
     assert for_the_strip(view).ranks[0].last_line == line

@@ -31,11 +31,11 @@ VIEW = a_run(
 
 def test_a_table_stands_in_columns() -> None:
     assert status_text([VIEW], "en").splitlines() == [
-        "run         rank  state           device  pid   memory      use    step/s  age   last line",
-        "lenet-k3f9        Running                                                  1:05  62 % · epoch 3/4"
+        "run         rank  state           device  pid   memory      use    step/s  elapsed  last line",
+        "lenet-k3f9        Running                                                  1:05     62 % · epoch 3/4"
         " · 0:51 left",
-        "            0     Running         GPU 0   4001  11.2/80 GB  81 %   7.9     1:01  step 0",
-        "            1     Failed, exit 1  GPU 1                                    1:01  损失 0.5",
+        "            0     Running         GPU 0   4001  11.2/80 GB  81 %   7.9     1:01     step 0",
+        "            1     Failed, exit 1  GPU 1                                    1:01     损失 0.5",
         "            11    Running         GPU 11  4012  312 MB      100 %  7.9     1:01",
     ]
 
@@ -44,7 +44,7 @@ def test_what_is_not_known_of_any_rank_has_no_column() -> None:
     text = status_text([a_run([a_rank(0, **NOTHING)])], "en")
 
     assert text.splitlines()[0].split() == [
-        *("run", "rank", "state", "device", "pid", "memory", "age", "last", "line")
+        *("run", "rank", "state", "device", "pid", "memory", "elapsed", "last", "line")
     ]
 
 
@@ -74,6 +74,32 @@ def test_a_chinese_table_stands_in_the_columns_of_a_terminal() -> None:
     ]
     assert begins == [begins[0]] * 4
     assert "失败, exit 1" in lines[3]
+
+
+def test_a_run_that_has_ended_is_one_line_beside_others_and_has_its_ranks_alone(tmp_path: Path) -> None:
+    spec = a_spec(notebook="/home/ada/lenet.ipynb")
+    ended = WrittenRun(tmp_path / "ended", spec).happened(
+        *STARTED, exited(0), exited(1), run_ended(RunState.SUCCEEDED, time=CREATED + 60)
+    )
+    ended.recorded(0, loss=0.0639).recorded(1, loss=0.0231)
+    going_on = WrittenRun(tmp_path / "going on").happened(*STARTED)
+
+    both = status_views([ended.directory, going_on.directory], now=CREATED + 90)
+    lines, page = status_text(both, "en").splitlines(), Table(status_html(both, "en", CREATED)).rows
+
+    when = time.strftime("%m-%d %H:%M", time.localtime(CREATED + 60))
+    assert lines[1].endswith(f"lenet.ipynb · {when} · loss 0.0435")
+    assert page[1][0].endswith(f"lenet.ipynb · {when} · loss 0.0435")
+    assert [len(lines), len(page)] == [1 + 1 + 3] * 2
+    assert len(status_text(both[:1], "en").splitlines()) == 1 + 3
+    assert status_text([both[0]] * 2, "en").splitlines()[0].split() == [
+        "run",
+        "state",
+        "elapsed",
+        "last",
+        "line",
+    ]
+    assert "device" not in status_html([both[0]] * 2, "en", CREATED)
 
 
 def test_no_line_ends_in_spaces() -> None:
@@ -126,7 +152,7 @@ def test_the_html_has_a_heading_for_a_run_and_a_line_for_each_rank() -> None:
     table = Table(status_html([VIEW], "en", CREATED))
 
     assert table.rows == [
-        ["rank", "state", "device", "memory", "use", "step/s", "age", "pid", "last line"],
+        ["rank", "state", "device", "memory", "use", "step/s", "elapsed", "pid", "last line"],
         ["● Running lenet-k3f9  3 ranks · 1:05 · 62 % · epoch 3/4 · 0:51 left"],
         ["0", "● Running", "GPU 0", "11.2/80 GB", "81 %", "7.9", "1:01", "4001", "step 0"],
         ["1", "✕ Failed, exit 1", "GPU 1", "", "", "", "1:01", "", "损失 0.5"],

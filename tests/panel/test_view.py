@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -62,6 +63,7 @@ def test_a_view_says_everything_that_is_drawn() -> None:
                 memory=None,
                 gpu_memory=None,
                 exit="SIGKILL (killed from outside, often by the out-of-memory killer)",
+                exit_zh="SIGKILL(被外部强制结束,常因内存不足)",
                 elapsed=pytest.approx(10.8),
                 last_line="step 2",
             ),
@@ -128,6 +130,14 @@ def test_what_was_measured_is_true_for_a_while(age: float, memory: int | None) -
     view = view_of(Run.of(a_spec(), STARTED), now=CREATED + 40 + age, usage=USAGE, system={0: MEASURED})
 
     assert view.ranks[0].memory == memory
+
+
+def test_an_exit_at_the_memory_limit_is_said_in_both_languages() -> None:
+    limited = replace(exited(1, -9), limit=2_000_000_000, memory=2_100_000_000)
+    (_, rank) = view_of(Run.of(a_spec(), [*STARTED, limited]), now=CREATED + 41).ranks
+
+    assert rank.exit == "SIGKILL (out of its memory limit of 2.0 GB; it had reached 2.1 GB)"
+    assert rank.exit_zh == "SIGKILL(超出其 2.0 GB 的内存限制,被强制结束,当时已用 2.1 GB)"
 
 
 def test_a_rank_that_has_ended_uses_nothing() -> None:

@@ -37,18 +37,25 @@ def test_two_cpu_ranks_are_chosen_where_there_is_no_gpu_and_it_is_said(tmp_path:
     assert "no GPU here: 2 ranks on the CPU" in planned.notes[0]
 
 
-def test_one_thread_a_rank_is_the_default_and_it_is_said(tmp_path: Path) -> None:
-    planned = plan("-n 2", tmp_path)
+@pytest.mark.parametrize(
+    ("line", "cell", "cores", "advised"),
+    [
+        pytest.param("-n 2", "import torch", 8, "OMP_NUM_THREADS=4 uses all cores", id="cores are idle"),
+        pytest.param("-n 2", "import torch", 3, "", id="no core for a second thread each"),
+        pytest.param("-n 1", "import torch", 8, "", id="one rank has all threads"),
+        pytest.param("-n 2", "import json", 8, "", id="no framework that computes in threads"),
+        pytest.param("-n 2 --env OMP_NUM_THREADS=2", "import torch", 8, "", id="the user has chosen"),
+    ],
+)
+def test_one_thread_a_rank_is_the_default_and_advised_of_where_it_matters(
+    tmp_path: Path, line: str, cell: str, cores: int, advised: str
+) -> None:
+    planned = plan(line, tmp_path, cell)
+    advice = runner.thread_advice(planned, cores=cores, environ={})
 
-    assert planned.environment["OMP_NUM_THREADS"] == "1"
-    assert any("OMP_NUM_THREADS=1" in note for note in planned.notes)
-
-
-def test_threads_the_user_chose_are_kept_in_silence(tmp_path: Path) -> None:
-    planned = plan("-n 2 --env OMP_NUM_THREADS=4", tmp_path)
-
-    assert planned.environment["OMP_NUM_THREADS"] == "4"
-    assert not any("OMP_NUM_THREADS" in note for note in planned.notes)
+    chosen = planned.environment.get("OMP_NUM_THREADS")
+    assert chosen == {"-n 1": None, "-n 2": "1"}.get(line, "2")
+    assert advised in advice if advised else advice == ""
 
 
 @pytest.mark.parametrize("name", ["RANK", "WORLD_SIZE", "MASTER_PORT", "PADDLE_TRAINER_ID", "NBDIST_RANK"])

@@ -11,6 +11,10 @@ import pytest
 
 from nbdist.model import ProcessId, RunState
 from nbdist.model.events import RunEnded, StopRequested
+from nbdist.panel import summary_text
+from nbdist.panel.charts import Charts
+from nbdist.panel.measures import Measures
+from nbdist.runner import RunHandle
 from nbdist.server.detail import detail_of
 from nbdist.server.run_list import RunList
 from nbdist.store import RunStore
@@ -132,6 +136,38 @@ def test_a_row_says_how_the_run_stands(home: Path, runs: RunList) -> None:
     assert row.spark.values[-1] == 0.001
     assert row.headline == "loss 0.001"
     assert row.devices == ("CPU",)
+
+
+@pytest.mark.parametrize("said", ["recorded", "printed"])
+def test_a_metric_is_one_number_wherever_it_is_shown(home: Path, runs: RunList, said: str) -> None:
+    run = written(home, 0).happened(*ENDED)
+    for rank, loss in enumerate((0.0639, 0.0231)):
+        if said == "recorded":
+            run.recorded(rank, loss=4.0).recorded(rank, loss=loss)
+        else:
+            run.printed(rank, f"step 1 loss: 4.0\nstep 2 loss: {loss}\n")
+    charts = Charts(created=CREATED, ranks=(0, 1))
+    Measures(run.directory, charts).look(run.run, [], CREATED + 100)
+
+    (row,) = runs.page(limit=1).rows
+    chart = charts.all()[0]
+
+    assert row.headline == "loss 0.0435"
+    assert "loss=0.0435" in summary_text(run.run, run.directory, "en")
+    assert RunHandle(run.directory).metrics() == {"loss": pytest.approx(0.0435)}
+    assert chart.last == pytest.approx((0.0435, 0.0231, 0.0639))
+    assert chart.columns[2][-1] == pytest.approx(0.0435)
+
+
+def test_the_numbers_of_a_long_log_are_drawn_from_its_start(home: Path, runs: RunList) -> None:
+    run = written(home, 0).happened(*ENDED)
+    run.printed(0, "".join(f"step {step} loss: {1 / (step + 1):.6f}\n" for step in range(5_000)))
+
+    (row,) = runs.page(limit=1).rows
+
+    assert row.spark is not None
+    assert (row.spark.values[0], row.headline) == (1.0, "loss 0.0002")
+    assert list(row.spark.values) == sorted(row.spark.values, reverse=True)
 
 
 def test_the_first_failure_is_the_headline(home: Path, runs: RunList) -> None:

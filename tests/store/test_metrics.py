@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.store import MetricPoint, MetricsReader, last_values
+from nbdist.store import MetricPoint, MetricsReader
+from nbdist.store.metrics import spread
+from nbdist.store.scraped import last_values
 from tests.fakes.directories import WrittenRun
 
 
@@ -30,10 +32,23 @@ def test_the_last_value_of_each_metric_counts(written: WrittenRun) -> None:
     assert values(written) == {"loss": 1.0, "acc": 0.1, "lr": 0.01}
 
 
-def test_the_lowest_rank_that_recorded_a_metric_is_heard(written: WrittenRun) -> None:
-    written.recorded(1, loss=9.0, only_of_rank_1=5.0).recorded(0, loss=1.0)
+def test_a_metric_is_the_mean_of_the_ranks_that_have_it(written: WrittenRun) -> None:
+    written.recorded(1, loss=9.0, only_of_rank_1=5.0).recorded(0, loss=4.0).recorded(0, loss=1.0)
 
-    assert values(written) == {"loss": 1.0, "only_of_rank_1": 5.0}
+    assert values(written) == {"loss": 5.0, "only_of_rank_1": 5.0}
+
+
+def test_what_ranks_only_print_is_a_metric_too(written: WrittenRun) -> None:
+    written.recorded(0, loss=1.0)
+    written.printed(0, "step 1 loss: 7.0 acc: 0.25\n").printed(1, "step 1 loss: 3.0 acc: 0.75\n")
+
+    assert values(written) == {"loss": 2.0, "acc": 0.5}
+
+
+def test_a_rank_that_stopped_earlier_does_not_count() -> None:
+    assert spread([(9, 1.0), (9, 3.0), (4, 8.0)]) == (2.0, 1.0, 3.0)
+    assert spread([(None, 1.0), (None, 4.0)]) == (2.5, 1.0, 4.0)
+    assert spread([]) == ()
 
 
 def test_what_is_no_number_yet_is_kept_as_it_is(written: WrittenRun) -> None:

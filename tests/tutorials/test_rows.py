@@ -110,17 +110,17 @@ REFUSED = [
     pytest.param("%distributed fleetrun --gpus=0 show.py", ("write  -n 1",), id="fleetrun", marks=NO_GPU),
     pytest.param(
         "%%distributed -n 2\n!python -m paddle.distributed.launch hapitrain.py",
-        ("line 1 of the cell", "%distributed python -m paddle.distributed.launch hapitrain.py"),
+        ("line 2 of the cell", "%distributed python -m paddle.distributed.launch hapitrain.py"),
         id="a launcher's command line inside the cell",
     ),
     pytest.param(
         "%%distributed\n!CUDA_VISIABLE_DEVICES='0,1' && python -m paddle.distributed.launch train.py",
-        ("line 1 of the cell", "%%distributed --gpus 0,1"),
+        ("line 2 of the cell", "%%distributed --gpus 0,1"),
         id="a misspelt variable before a command line",
     ),
     pytest.param(
         "%%distributed -n 2\n%%writefile normal_fleet.py\nimport paddle",
-        ("line 1 of the cell", "%%writefile"),
+        ("line 2 of the cell", "%%writefile"),
         id="a second magic inside the cell",
     ),
     pytest.param(
@@ -172,7 +172,7 @@ def test_the_misspelt_option_of_spawn_is_named(kernel: Kernel) -> None:
 
     reply = kernel.run(f"%%distributed -n 1\n{cell}")
 
-    assert "at line 35 of the cell" in reply.traceback
+    assert "at line 36 of the cell" in reply.traceback
     assert "selelcted_gpus" in reply.traceback
 
 

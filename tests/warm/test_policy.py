@@ -65,7 +65,7 @@ def test_ranks_that_do_not_fit_are_let_go_and_the_reason_is_said(make_plan) -> N
 
     standby, cold = ranks.engage(make_plan("-n 3"), warm=None)
 
-    assert (standby, cold) == (None, "-n 2 is what waits")
+    assert (standby, cold) == (None, "they were started with -n 2")
     assert ranks.state().ranks == 0
 
 
@@ -73,7 +73,7 @@ def test_what_was_asked_for_stays_when_another_run_comes(make_plan, home) -> Non
     ranks = pool()
     ranks.keep(2, "torch")
 
-    assert ranks.engage(make_plan("-n 3"), warm=None)[1] == "-n 2 is what waits"
+    assert ranks.engage(make_plan("-n 3"), warm=None)[1] == "they were started with -n 2"
     ranks.after(make_plan("-n 3"), warm=None)
 
     assert ranks.state().ranks == 2
@@ -144,7 +144,7 @@ def test_what_cannot_be_imported_is_not_tried_after_every_run(make_plan) -> None
     ("change", "reason"),
     [
         pytest.param("gpu", "GPU", id="a GPU"),
-        pytest.param("none", "neither torch nor paddle nor jax", id="no framework"),
+        pytest.param("none", "none of torch, paddle and jax", id="no framework"),
     ],
 )
 def test_what_starts_cold_says_so_where_warm_was_asked_for(make_plan, change: str, reason: str) -> None:

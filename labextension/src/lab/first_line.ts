@@ -143,11 +143,19 @@ export function complete(line: string, column: number, options: readonly Option[
   const items = options
     .filter(option => option.many || !option.flags.some(each => given.has(each)))
     .flatMap(option =>
-      option.flags
-        .filter(each => each.startsWith(word))
-        .map(each => ({ text: each, label: `${each} ${option.metavar}`.trimEnd(), option })),
+      spellings(option, word).map(each => ({
+        text: each,
+        label: `${each} ${option.metavar}`.trimEnd(),
+        option,
+      })),
     );
   return items.length ? { start: column - word.length, items } : null;
+}
+
+/** The flags of an option that begin so; of a short one and its long form one is enough. */
+function spellings({ flags }: Option, begun: string): readonly string[] {
+  const found = flags.filter(each => each.startsWith(begun));
+  return /^-\w$/.test(flags[0] ?? '') ? found.slice(0, 1) : found;
 }
 
 /** The option whose name is at this column, and where the name stands. */

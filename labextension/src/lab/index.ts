@@ -1,6 +1,7 @@
 import comparison from './plugins/comparison';
 import completion from './plugins/completion';
 import dashboard from './plugins/dashboard';
+import language from './plugins/language';
 import lines from './plugins/lines';
 import loading from './plugins/loading';
 import notebook from './plugins/notebook';
@@ -22,4 +23,5 @@ export default [
   restored,
   completion,
   lines,
+  language,
 ];

@@ -35,6 +35,8 @@ function together(like: Chart, charts: readonly (Chart | undefined)[]): Chart {
     ...like,
     kind: 'ranks',
     ranks: numbers,
+    last: numbers.map(at => charts[at]!.last[0] ?? NaN),
+    highest: null,
     columns: [
       Float32Array.from(ordered, ([step]) => step),
       Float32Array.from(ordered, ([, row]) => row.time),

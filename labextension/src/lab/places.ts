@@ -62,8 +62,3 @@ function programOf(source: string): string | null {
   const line = firstLine(source);
   return line === null ? null : source.slice(line.length).trim();
 }
-
-/** The line of the editor (0 is the first) for a line of the program (1 is the first). */
-export function editorLine(source: string, line: number): number {
-  return firstLine(source) === null ? line - 1 : line;
-}

@@ -15,8 +15,9 @@ import {
   RUN_STATES,
   text,
   type Fields,
+  said,
 } from '../decode';
-import type { Progress, RunState } from '../protocol';
+import type { Progress, RunState, Said } from '../protocol';
 
 /** A run in a list. Times are Unix seconds. */
 export interface RunRow {
@@ -27,7 +28,7 @@ export interface RunRow {
   state: RunState;
   live: boolean;
   stalled: boolean;
-  reason: string;
+  reason: Said;
   /** whether it was stopped because a person or a program asked for it */
   stoppedAsAsked: boolean;
   created: number;
@@ -41,7 +42,7 @@ export interface RunRow {
   cellId: string;
   progress: Progress | null;
   /** the first failure, or where the main metric stands */
-  headline: string;
+  headline: Said;
   spark: { tag: string; values: readonly number[] } | null;
   detached: boolean;
 }
@@ -95,7 +96,7 @@ export function runRow(value: unknown): RunRow {
     state: oneOf(RUN_STATES, fields['state']),
     live: flag(fields['live']),
     stalled: flag(fields['stalled'] ?? false),
-    reason: text(fields['reason'] ?? ''),
+    reason: said(fields, 'reason'),
     stoppedAsAsked: flag(fields['stopped_as_asked'] ?? false),
     created: number(fields['created']),
     started: numberOrNull(fields['started']),
@@ -105,7 +106,7 @@ export function runRow(value: unknown): RunRow {
     notebook: text(fields['notebook'] ?? ''),
     cellId: text(fields['cell_id'] ?? ''),
     progress: absent(fields['progress']) ? null : progress(object(fields['progress'])),
-    headline: text(fields['headline'] ?? ''),
+    headline: said(fields, 'headline'),
     spark: absent(fields['spark']) ? null : spark(object(fields['spark'])),
     detached: flag(fields['detached'] ?? false),
   };

@@ -31,7 +31,9 @@ export function matches(row: RunRow | undefined, search: string): boolean {
   if (!row) {
     return false;
   }
-  const text = [row.runId, row.name, row.notebook, row.state, row.reason].join('\n').toLowerCase();
+  const text = [row.runId, row.name, row.notebook, row.state, row.reason.en, row.reason.zh]
+    .join('\n')
+    .toLowerCase();
   return search
     .toLowerCase()
     .split(/\s+/)

@@ -5,7 +5,7 @@ import type { Words } from '../words';
 
 interface CodeProps {
   source: string;
-  /** the line that is meant, 1 being the first */
+  /** the line that is meant; of a cell 1 is the magic's */
   line: number | null;
   /** how many lines around it; all when left out */
   around?: number;
@@ -15,7 +15,12 @@ interface CodeProps {
 
 export function Code({ source, line, around, first = 1 }: CodeProps): ReactElement {
   const lines = useMemo(() => linesOf(source), [source]);
-  const from = around === undefined || line === null ? 0 : Math.max(0, line - 1 - around);
+  // the magic's line, which is no part of the program, is an empty one in its place
+  const begin = Math.max(
+    0,
+    lines.findIndex(pieces => pieces.some(({ text }) => text.trim())),
+  );
+  const from = around === undefined || line === null ? begin : Math.max(begin, line - 1 - around);
   const until = around === undefined || line === null ? lines.length : line + around;
   return (
     <div className="nbdist-code">

@@ -20,22 +20,31 @@ export const Failure = memo(function Failure({
   onCellLine,
   onOpen,
 }: FailureProps): ReactElement {
-  const { rank, line, message, file, fileLine, source } = failure;
-  const kind = kindOf(failure.headline);
+  const { rank, line, message, fileLine, source } = failure;
+  const headline = words.told(failure.headline);
+  const hints = [
+    [words.cause, words.told(failure.cause)],
+    [words.fix, words.told(failure.fix)],
+  ] as const;
   return (
     <div className="nbdist-failure" role="alert">
       <div className="nbdist-row">
         <Badge rank={rank} />
-        <b>
-          {words.failureTitle(rank)}
-          {kind && ' · '}
-          {kind && <code>{kind}</code>}
-          {fileLine !== null ? ` ${words.atLine(fileLine, file)}` : line !== null && ` ${words.atLine(line)}`}
-        </b>
+        <b>{headline.charAt(0).toUpperCase() + headline.slice(1)}</b>
       </div>
       {source && fileLine !== null && <Code source={source} line={fileLine} first={fileLine} />}
       {!source && cell !== null && line !== null && <Code source={cell} line={line} around={2} />}
       {message && <p className="nbdist-error-line">{message}</p>}
+      {failure.cause.en && (
+        <dl className="nbdist-hint">
+          {hints.map(([name, text]) => (
+            <div key={name}>
+              <dt className="nbdist-quiet">{name}</dt>
+              <dd>{text}</dd>
+            </div>
+          ))}
+        </dl>
+      )}
       <div className="nbdist-row">
         {line !== null && (
           <button type="button" className="nbdist-button" onClick={() => onCellLine(line)}>
@@ -51,9 +60,3 @@ export const Failure = memo(function Failure({
     </div>
   );
 });
-
-/** What is left of "rank 1 failed first: ValueError at line 14 of the cell" when rank and line are said
- * in the reader's language. */
-export function kindOf(headline: string): string {
-  return headline.replace(/^rank \d+ failed first[:·\s]*/i, '').replace(/ at line \d+( of .*)?$/, '');
-}

@@ -9,6 +9,7 @@ import {
   linesOf,
   logByDefault,
   positive,
+  smoothed,
   type Axis,
 } from '../chart_data';
 import { paletteOf, PLOT_HEIGHT, plotOptions } from '../chart_plot';
@@ -20,9 +21,13 @@ import { Icon } from './Marks';
 
 const REDRAW = 1000;
 
+/** What the reader chose last holds for the charts that are drawn later, too. */
+const chosen: { axis: Axis; smoothing: number } = { axis: 'step', smoothing: 0 };
+
 interface MetricsProps {
   charts: ReadonlyMap<string, Chart>;
-  ranks: number;
+  /** what lines are called that are no ranks */
+  names?: readonly string[];
   /** another number when the page's colours changed */
   look: number;
   words: Words;
@@ -32,16 +37,13 @@ interface MetricsProps {
 export function Metrics(props: MetricsProps): ReactElement {
   const { words, look, onBoard } = props;
   const charts = useUnhurried(props.charts, REDRAW);
-  const [axis, setAxis] = useState<Axis>('step');
+  const [{ axis, smoothing }, setShown] = useState({ ...chosen });
+  const choose = (choice: Partial<typeof chosen>): void => setShown({ ...Object.assign(chosen, choice) });
   const ordered = useMemo(() => {
     const all = [...charts.values()];
-    return [
-      ...all.filter(chart => chart.group === 'metric'),
-      ...all.filter(chart => chart.group === 'system'),
-    ];
+    return [...metricsOf(charts), ...all.filter(chart => chart.group === 'system')];
   }, [charts]);
   const logged = ordered.some(chart => chart.group === 'metric');
-  const banded = ordered.some(chart => chart.kind === 'band' && chart.ranks.length > 1);
   return (
     <div className="nbdist-metrics">
       <div className="nbdist-tools" role="toolbar" aria-label={words.metrics}>
@@ -52,13 +54,26 @@ export function Metrics(props: MetricsProps): ReactElement {
               key={each}
               className="nbdist-button"
               aria-pressed={each === axis}
-              onClick={() => setAxis(each)}
+              onClick={() => choose({ axis: each })}
             >
               {words[each]}
             </button>
           ))}
         </span>
-        <span className="nbdist-quiet nbdist-cut">{banded ? words.band(props.ranks) : ''}</span>
+        <label className="nbdist-row nbdist-smoothing">
+          <span className="nbdist-cut">{words.smoothing}</span>
+          <input
+            type="range"
+            min={0}
+            max={0.95}
+            step={0.05}
+            value={smoothing}
+            // of React a change of it, of Preact while it is pulled: both redraw
+            onChange={event => choose({ smoothing: Number(event.currentTarget.value) })}
+            onInput={event => choose({ smoothing: Number(event.currentTarget.value) })}
+          />
+          <span className="nbdist-quiet">{smoothing ? smoothing.toFixed(2) : words.off}</span>
+        </label>
         <span className="nbdist-space" />
         <button type="button" className="nbdist-button" onClick={onBoard}>
           <Icon name="out" />
@@ -72,9 +87,57 @@ export function Metrics(props: MetricsProps): ReactElement {
       )}
       <div className="nbdist-charts">
         {ordered.map(chart => (
-          <ChartView key={keyOf(chart)} chart={chart} wanted={axis} look={look} words={words} />
+          <ChartView
+            key={keyOf(chart)}
+            chart={chart}
+            wanted={axis}
+            smoothing={smoothing}
+            names={props.names}
+            look={look}
+            words={words}
+          />
         ))}
       </div>
+    </div>
+  );
+}
+
+function metricsOf(charts: ReadonlyMap<string, Chart>): readonly Chart[] {
+  return [...charts.values()].filter(chart => chart.group === 'metric');
+}
+
+interface FirstMetricsProps extends Pick<MetricsProps, 'charts' | 'look' | 'words'> {
+  most: number;
+  onAll: () => void;
+}
+
+/** The first metrics in a row, and how many there are more. */
+export function FirstMetrics({ charts, most, look, words, onAll }: FirstMetricsProps): ReactElement | null {
+  const all = useMemo(() => metricsOf(charts), [charts]);
+  const first = all.slice(0, most);
+  if (first.length === 0) {
+    return null;
+  }
+  return (
+    <div className="nbdist-curves" role="group" aria-label={words.metrics} data-count={first.length}>
+      {first.map(chart => (
+        <ChartView
+          key={keyOf(chart)}
+          chart={chart}
+          wanted="step"
+          smoothing={chosen.smoothing}
+          look={look}
+          words={words}
+        />
+      ))}
+      {all.length > most && (
+        <div className="nbdist-row nbdist-more">
+          <span className="nbdist-quiet">{words.someMetrics(most, all.length)}</span>
+          <button type="button" className="nbdist-button" onClick={onAll}>
+            {words.allMetrics}
+          </button>
+        </div>
+      )}
     </div>
   );
 }
@@ -82,20 +145,28 @@ export function Metrics(props: MetricsProps): ReactElement {
 interface ChartProps {
   chart: Chart;
   wanted: Axis;
+  /** 0 for none, towards 1 for more */
+  smoothing: number;
+  names?: readonly string[] | undefined;
   look: number;
   words: Words;
 }
 
-export function ChartView({ chart: measured, wanted, look, words }: ChartProps): ReactElement {
+function ChartView(props: ChartProps): ReactElement {
+  const { chart: measured, wanted, smoothing, names, look, words } = props;
   const chart = useMemo(() => inFittingUnit(measured), [measured]);
   const axis = axisOf(chart, wanted);
   const lines = useMemo(() => linesOf(chart, axis), [chart, axis]);
   const [chosen, setChosen] = useState<boolean | null>(null);
   const possible = useMemo(() => canBeLog(lines), [lines]);
   const log = possible && (chosen ?? logByDefault(lines));
-  const drawn = useMemo(() => (log ? positive(lines) : lines), [lines, log]);
+  const drawn = useMemo(() => {
+    const curves = smoothing ? smoothed(lines, smoothing, chart.kind) : lines;
+    return log ? positive(curves) : curves;
+  }, [lines, log, smoothing, chart.kind]);
+  const banded = chart.kind === 'band' && chart.ranks.length > 1;
   const name = (chart.group === 'system' && words.tags[chart.tag]) || chart.tag;
-  const summary = latest(chart, lines, words);
+  const summary = latest(chart, words);
   return (
     <div className="nbdist-chart">
       <div className="nbdist-chart-head">
@@ -119,11 +190,26 @@ export function ChartView({ chart: measured, wanted, look, words }: ChartProps):
         chart={chart}
         axis={axis}
         log={log}
+        smooth={smoothing > 0}
+        names={names}
         look={look}
         lines={drawn}
         words={words}
         name={`${name}: ${summary}`}
       />
+      {(banded || smoothing > 0) && (
+        <div className="nbdist-row nbdist-chart-key">
+          {chart.kind === 'band' && (
+            <span data-key="line">
+              {[banded && words.meanOf(chart.ranks.length), smoothing && words.smooth]
+                .filter(Boolean)
+                .join(', ')}
+            </span>
+          )}
+          {banded && <span data-key="band">{words.lowestToHighest}</span>}
+          {smoothing > 0 && <span data-key="faint">{words.asLogged}</span>}
+        </div>
+      )}
     </div>
   );
 }
@@ -132,13 +218,15 @@ interface PlotProps {
   chart: Chart;
   axis: Axis;
   log: boolean;
+  smooth: boolean;
+  names: readonly string[] | undefined;
   look: number;
   lines: ReturnType<typeof linesOf>;
   words: Words;
   name: string;
 }
 
-function Plot({ chart, axis, log, look, lines, words, name }: PlotProps): ReactElement {
+function Plot({ chart, axis, log, smooth, names, look, lines, words, name }: PlotProps): ReactElement {
   const place = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
   const latestProps = useRef({ chart, lines });
@@ -146,7 +234,8 @@ function Plot({ chart, axis, log, look, lines, words, name }: PlotProps): ReactE
     latestProps.current = { chart, lines };
   });
   // other lines, axes or colours need another plot; other values do not
-  const shape = `${chart.kind}/${chart.ranks.join()}`;
+  const shape = `${chart.kind}/${chart.kind === 'band' ? chart.ranks.length > 1 : chart.ranks.join()}`;
+  const named = names?.join('\n');
   useEffect(() => {
     const element = place.current!;
     const made = new uPlot(
@@ -154,6 +243,8 @@ function Plot({ chart, axis, log, look, lines, words, name }: PlotProps): ReactE
         chart: latestProps.current.chart,
         axis,
         log,
+        smooth,
+        names: named?.split('\n'),
         words,
         palette: paletteOf(element),
         width: element.clientWidth,
@@ -174,7 +265,7 @@ function Plot({ chart, axis, log, look, lines, words, name }: PlotProps): ReactE
       made.destroy();
       plot.current = null;
     };
-  }, [shape, axis, log, look, words]);
+  }, [shape, axis, log, smooth, named, look, words]);
   useEffect(() => {
     plot.current?.setData(lines as uPlot.AlignedData);
   }, [lines]);

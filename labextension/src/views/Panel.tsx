@@ -278,13 +278,7 @@ export function Panel(props: PanelProps): ReactElement {
       </div>
       {tab === 'metrics' && (
         <div role="tabpanel" id={panelId('metrics')} aria-labelledby={tabId('metrics')}>
-          <Metrics
-            charts={props.charts}
-            ranks={worldSize}
-            look={props.look}
-            words={words}
-            onBoard={openBoard}
-          />
+          <Metrics charts={props.charts} look={props.look} words={words} onBoard={openBoard} />
         </div>
       )}
       {tab === 'cell' && (

@@ -1,31 +1,21 @@
 /** Everything that is known of the selected rank. */
 import type { ReactElement } from 'react';
 import { device, memory, percent, rate, utilisation } from '../numbers';
-import type { RankView } from '../protocol';
-import type { Words } from '../words';
-import { Badge, Icon, rankColour, RankMark } from './Marks';
+import { Badge, Icon, rankColour } from './Marks';
 import { Bar, fullUse, Sparkline } from './Meters';
-import { Memory, stateWord } from './RankStrip';
+import { Memory, plain, StateMark, wordOf, type measureNames, type Standing } from './RankStrip';
 
-interface DetailProps {
-  rank: RankView;
-  first: boolean;
+interface DetailProps extends Standing {
+  names: ReturnType<typeof measureNames>;
   nodes: number;
-  samples: readonly number[];
-  words: Words;
+  /** null of a run that has ended */
+  samples: readonly number[] | null;
   onClose: () => void;
   onOpen: (rank: number) => void;
 }
 
-export function RankDetail({
-  rank,
-  first,
-  nodes,
-  samples,
-  words,
-  onClose,
-  onOpen,
-}: DetailProps): ReactElement {
+export function RankDetail(props: DetailProps): ReactElement {
+  const { rank, names, nodes, samples, words, onClose, onOpen } = props;
   const used = memory(rank);
   const use = utilisation(rank);
   const where = [nodes > 1 && words.node(rank.node), device(rank.device)].filter(Boolean).join(' · ');
@@ -52,32 +42,38 @@ export function RankDetail({
       <div className="nbdist-fact">
         <span className="nbdist-quiet">{words.state}</span>
         <span className="nbdist-row">
-          <RankMark state={rank.state} />
-          {stateWord(rank, first, words)}
+          <StateMark {...props} />
+          {wordOf(props)}
         </span>
         <span className="nbdist-cut">
-          {words.exit(rank.exit) || (rank.pid === null ? '' : `pid ${rank.pid}`)}
+          {words.told(rank.exit) || (rank.pid === null ? '' : `pid ${rank.pid}`)}
         </span>
       </div>
       {rank.rate !== null && (
         <div className="nbdist-fact">
-          <span className="nbdist-quiet">{words.stepRate}</span>
+          <span className="nbdist-quiet">{names.rate}</span>
           <span />
           <span>{words.rate(rate(rank.rate))}</span>
         </div>
       )}
       {used && (
         <div className="nbdist-fact">
-          <span className="nbdist-quiet">{rank.gpuMemory === null ? words.memory : words.gpuMemory}</span>
+          <span className="nbdist-quiet">{names.memory}</span>
           {used.total === null ? <span /> : <Bar fraction={used.used / used.total} />}
           <Memory rank={rank} />
         </div>
       )}
       {use !== null && (
         <div className="nbdist-fact">
-          <span className="nbdist-quiet">{words.utilisation}</span>
-          <Sparkline samples={samples} full={fullUse(samples)} />
+          <span className="nbdist-quiet">{names.utilisation}</span>
+          {samples ? <Sparkline samples={samples} full={fullUse(samples)} /> : <span />}
           <span>{percent(use)}</span>
+        </div>
+      )}
+      {rank.lastLine && (
+        <div className="nbdist-fact">
+          <span className="nbdist-quiet">{words.lastLine}</span>
+          <span className="nbdist-last">{plain(rank.lastLine)}</span>
         </div>
       )}
       <button type="button" className="nbdist-button" onClick={() => onOpen(rank.rank)}>

@@ -16,12 +16,15 @@ import { device } from '../numbers';
 import type { RankState, RankView } from '../protocol';
 import type { Words } from '../words';
 import { RankDetail } from './RankDetail';
-import { RankMark } from './Marks';
+import { measureNames, StateMark, wordOf, type Standing } from './RankStrip';
+import type { Held } from './Stall';
 
 export interface GridProps {
   ranks: readonly RankView[];
+  live: boolean;
   selected: number | null;
   failedFirst: number | null;
+  held: ReadonlyMap<number, Held>;
   samples: readonly number[];
   narrow: boolean;
   words: Words;
@@ -30,18 +33,20 @@ export interface GridProps {
 }
 
 export const RankGrid = memo(function RankGrid(props: GridProps): ReactElement {
-  const { ranks, selected, words, onSelect, onOpen } = props;
+  const { ranks, selected, failedFirst, held, words, onSelect, onOpen } = props;
   const [measure, setMeasure] = useState<Measure>('utilisation');
   const nodes = useMemo(() => byNode(ranks), [ranks]);
   const full = useMemo(() => fullOf(ranks, measure), [ranks, measure]);
   const grid = useRef<HTMLDivElement>(null);
-  const names = {
-    utilisation: words.utilisation,
-    memory: ranks.some(rank => rank.gpuMemory !== null) ? words.gpuMemory : words.memory,
-    rate: words.stepRate,
-  };
-  const detail = ranks.find(({ rank }) => rank === selected);
-  const stop = detail?.rank ?? ranks[0]?.rank;
+  const names = measureNames(ranks, props.live, words);
+  const standings = ranks.map(rank => ({
+    rank,
+    first: rank.rank === failedFirst,
+    held: held.get(rank.rank),
+    words,
+  }));
+  const detail = standings.find(({ rank }) => rank.rank === selected);
+  const stop = detail?.rank.rank ?? ranks[0]?.rank;
 
   const key = (event: KeyboardEvent): void => {
     const cells = [...(grid.current?.querySelectorAll<HTMLElement>('.nbdist-rank') ?? [])];
@@ -114,7 +119,7 @@ export const RankGrid = memo(function RankGrid(props: GridProps): ReactElement {
                         words.rankNumber(rank.rank),
                         words.node(node),
                         device(rank.device),
-                        words.rankState[rank.state],
+                        wordOf({ rank, first: rank.rank === failedFirst, held: held.get(rank.rank), words }),
                         value === null ? '' : measureText(value, measure),
                       ]
                         .filter(Boolean)
@@ -129,18 +134,17 @@ export const RankGrid = memo(function RankGrid(props: GridProps): ReactElement {
           ))}
         </div>
         <div className="nbdist-row nbdist-heat-foot">
-          <Counts ranks={ranks} words={words} />
+          <Counts standings={standings} words={words} />
           <span className="nbdist-space" />
           <span>{spreadText(ranks, measure, words)}</span>
         </div>
       </div>
       {detail && (
         <RankDetail
-          rank={detail}
-          first={detail.rank === props.failedFirst}
+          {...detail}
+          names={names}
           nodes={nodes.length}
-          samples={props.samples}
-          words={words}
+          samples={props.live ? props.samples : null}
           onClose={() => onSelect(null)}
           onOpen={onOpen}
         />
@@ -214,21 +218,29 @@ const HeatCell = memo(function HeatCell(props: HeatCellProps): ReactElement {
 const ORDER: readonly RankState[] = ['running', 'pending', 'failed', 'lost', 'ended', 'succeeded'];
 const NAMED = 3;
 
-/** `63 running · 1 failed: rank 12` */
-function Counts({ ranks, words }: { ranks: readonly RankView[]; words: Words }): ReactElement {
-  const groups = ORDER.map(state => ({ state, members: ranks.filter(rank => rank.state === state) }));
+/** `63 running · 1 failed first: rank 12` */
+function Counts({ standings, words }: { standings: readonly Standing[]; words: Words }): ReactElement {
+  const groups = new Map<string, Standing[]>();
+  for (const standing of standings) {
+    const word = wordOf(standing);
+    groups.set(word, [...(groups.get(word) ?? []), standing]);
+  }
+  const place = ([, [member]]: [string, Standing[]]): number => ORDER.indexOf(member!.rank.state);
   return (
     <>
-      {groups
-        .filter(({ members }) => members.length)
-        .map(({ state, members }) => {
-          const named = (state === 'failed' || state === 'lost') && members.length < ranks.length;
-          const some = members.slice(0, NAMED).map(({ rank }) => rank);
+      {[...groups]
+        .sort((one, other) => place(one) - place(other))
+        .map(([word, members]) => {
+          const { state } = members[0]!.rank;
+          const apart = state === 'failed' || state === 'lost' || members[0]!.held?.kind === 'held';
+          const some = members.slice(0, NAMED).map(({ rank }) => rank.rank);
           return (
-            <span className="nbdist-row" key={state}>
-              <RankMark state={state} />
-              {words.states(members.length, words.rankState[state]) +
-                (named ? words.which(some.join(', '), members.length > NAMED) : '')}
+            <span className="nbdist-row" key={word}>
+              <StateMark {...members[0]!} />
+              {words.states(members.length, word) +
+                (apart && members.length < standings.length
+                  ? words.which(some.join(', '), members.length > NAMED)
+                  : '')}
             </span>
           );
         })}

@@ -19,7 +19,7 @@ import { Badge, HeldMark, rankColour, RankMark } from './Marks';
 import { Bar, fullUse, Sparkline } from './Meters';
 import { heldWord, type Held } from './Stall';
 
-interface StripProps {
+export interface StripProps {
   ranks: readonly RankView[];
   live: boolean;
   failedFirst: number | null;
@@ -88,21 +88,17 @@ function columns(count: number, size: Size): number {
   return Math.max(1, Math.ceil(count / Math.ceil(count / most)));
 }
 
-interface CellProps {
-  rank: RankView;
-  first: boolean;
-  held: Held | undefined;
+interface CellProps extends Standing {
   slow: SlowView | null;
   samples: readonly number[];
   wait: number | undefined;
   focusable: boolean;
-  words: Words;
   onOpen: (rank: number) => void;
 }
 
 function frameOf(props: CellProps): object {
   const { rank, focusable, words, onOpen } = props;
-  const name = [words.rankNumber(rank.rank), device(rank.device), wordOf(props), words.exit(rank.exit)];
+  const name = [words.rankNumber(rank.rank), device(rank.device), wordOf(props), words.told(rank.exit)];
   return {
     role: 'listitem',
     tabIndex: focusable ? 0 : -1,
@@ -112,27 +108,48 @@ function frameOf(props: CellProps): object {
   };
 }
 
-export function stateWord(rank: RankView, first: boolean, words: Words): string {
-  return first && rank.state === 'failed' ? words.failedFirst : words.rankState[rank.state];
+/** What says how a rank stands. */
+export interface Standing {
+  rank: RankView;
+  /** whether it failed before all others */
+  first: boolean;
+  held: Held | undefined;
+  slow?: SlowView | null;
+  words: Words;
 }
 
 /** What a rank is called: by what it does in a run that hangs, as the slowest, or by its state. */
-function wordOf({ rank, first, held, slow, words }: CellProps): string {
-  const state = slow && rank.state === 'running' ? words.slowest : stateWord(rank, first, words);
-  return heldWord(rank, held, words) || state;
+export function wordOf({ rank, first, held, slow, words }: Standing): string {
+  const state = first && rank.state === 'failed' ? words.failedFirst : words.rankState[rank.state];
+  return heldWord(rank, held, words) || (slow && rank.state === 'running' ? words.slowest : state);
 }
 
-function StateMark({ rank, held, slow, title }: CellProps & { title?: string | undefined }): ReactElement {
-  if (rank.state !== 'running' || (held === undefined && slow === null)) {
+export function StateMark({
+  rank,
+  held,
+  slow,
+  title,
+}: Standing & { title?: string | undefined }): ReactElement {
+  if (rank.state !== 'running' || (held === undefined && !slow)) {
     return <RankMark state={rank.state} title={title} />;
   }
-  return (
-    <HeldMark kind={held === undefined ? 'slow' : held.kind === 'held' ? 'held' : 'waits'} title={title} />
-  );
+  const waits = held?.kind === 'waits' || held?.kind === 'loads';
+  return <HeldMark kind={held === undefined ? 'slow' : waits ? 'waits' : 'held'} title={title} />;
+}
+
+/** What a rank uses is called otherwise once the run has ended: then it is the most memory, and means. */
+export function measureNames(
+  ranks: readonly RankView[],
+  live: boolean,
+  words: Words,
+): Record<'utilisation' | 'memory' | 'rate', string> {
+  const { utilisation, memory, gpuMemory, stepRate } = live ? words : words.onTheWhole;
+  const onGpu = ranks.some(rank => rank.gpuMemory !== null);
+  return { utilisation, memory: onGpu ? gpuMemory : memory, rate: stepRate };
 }
 
 /** `+18 ms`, `×1.6`: by how much a rank is slower than the others. */
-function overText(slow: SlowView, words: Words): string {
+export function overText(slow: SlowView, words: Words): string {
   return slow.over === null
     ? words.slowTimes(slow.factor.toFixed(1))
     : words.slowBy(slow.over.toFixed(slow.over < 10 ? 1 : 0));
@@ -170,10 +187,10 @@ const RankCell = memo(function RankCell(props: CellProps): ReactElement {
         )}
         <StateMark {...props} title={word} />
       </div>
-      {running || !rank.exit ? (
+      {running || !rank.exit.en ? (
         <Meters {...props} />
       ) : (
-        <div className="nbdist-exit">{words.exit(rank.exit)}</div>
+        <div className="nbdist-exit">{words.told(rank.exit)}</div>
       )}
       <div className="nbdist-last">{plain(rank.lastLine)}</div>
     </div>
@@ -244,7 +261,7 @@ const RankLine = memo(function RankLine(props: CellProps): ReactElement {
       {running ? (
         <Memory rank={rank} />
       ) : (
-        <span className="nbdist-quiet">{words.exit(rank.exit) || word}</span>
+        <span className="nbdist-quiet">{words.told(rank.exit) || word}</span>
       )}
       {rank.rate !== null && <span className="nbdist-rate">{words.rate(rate(rank.rate))}</span>}
       {held && <span className="nbdist-quiet nbdist-cut">{held.what}</span>}
@@ -260,10 +277,10 @@ const EndedCell = memo(function EndedCell(props: CellProps): ReactElement {
     <div className={`nbdist-rank nbdist-rank-line ${rankColour(rank.rank)}`} {...frame}>
       <Badge rank={rank.rank} />
       <RankMark state={rank.state} />
-      <span className={first ? 'nbdist-strong' : ''}>{stateWord(rank, first, words)}</span>
+      <span className={first ? 'nbdist-strong' : ''}>{wordOf(props)}</span>
       <span className="nbdist-space" />
-      <span className="nbdist-quiet nbdist-cut" title={words.exit(rank.exit)}>
-        {words.exit(rank.exit)}
+      <span className="nbdist-quiet nbdist-cut" title={words.told(rank.exit)}>
+        {words.told(rank.exit)}
       </span>
     </div>
   );
@@ -271,6 +288,6 @@ const EndedCell = memo(function EndedCell(props: CellProps): ReactElement {
 
 const ESCAPES = /\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])/g;
 
-function plain(line: string): string {
+export function plain(line: string): string {
   return line.replace(ESCAPES, '');
 }

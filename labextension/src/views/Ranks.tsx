@@ -4,7 +4,7 @@ import type { RunView } from '../protocol';
 import type { Words } from '../words';
 import type { Size } from './clocks';
 import { RankGrid } from './RankGrid';
-import { RankStrip } from './RankStrip';
+import { RankStrip, type StripProps } from './RankStrip';
 import { heldRanks } from './Stall';
 
 /** Up to here each rank has a cell and a tab. */
@@ -20,34 +20,39 @@ interface RanksProps {
   words: Words;
   onSelect: (rank: number | null) => void;
   onOpen: (rank: number) => void;
+  /** draws a few ranks, in the place of a strip */
+  few?: (props: StripProps) => ReactElement;
 }
 
+const strip = (props: StripProps): ReactElement => <RankStrip {...props} />;
+
 export function Ranks(props: RanksProps): ReactElement {
-  const { view, selected, utilisation, size, words, onOpen } = props;
+  const { view, selected, utilisation, size, words, onOpen, few = strip } = props;
   const { ranks } = view;
   const failedFirst = view.failure?.rank ?? null;
   const held = useMemo(() => heldRanks(view), [view]);
   if (ranks.length <= FEW) {
-    return (
-      <RankStrip
-        ranks={ranks}
-        live={view.live}
-        failedFirst={failedFirst}
-        held={held}
-        slow={view.slow}
-        utilisation={utilisation}
-        waits={props.waits}
-        size={size}
-        words={words}
-        onOpen={onOpen}
-      />
-    );
+    const { live, slow } = view;
+    return few({
+      ranks,
+      live,
+      failedFirst,
+      held,
+      slow,
+      utilisation,
+      waits: props.waits,
+      size,
+      words,
+      onOpen,
+    });
   }
   return (
     <RankGrid
       ranks={ranks}
+      live={view.live}
       selected={selected}
       failedFirst={failedFirst}
+      held={held}
       samples={(selected !== null && utilisation.get(selected)) || NONE}
       narrow={size === 'narrow'}
       words={words}

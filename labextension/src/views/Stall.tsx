@@ -222,22 +222,17 @@ function saved(stall: StallView): string {
 }
 
 /** What a rank of a run that hangs does, for the strip: its state's word and shape, and the call. */
-export interface Held {
-  kind: 'held' | 'waits' | 'loads';
-  what: string;
-}
+export type Held = Pick<StackGroup, 'kind' | 'what'>;
 
 export function heldRanks(view: RunView): ReadonlyMap<number, Held> {
-  const held = new Map<number, Held>();
   if (!hangs(view)) {
-    return held;
+    return new Map();
   }
-  for (const { kind, what, ranks } of view.stall?.groups ?? []) {
-    if (kind === 'held' || kind === 'waits' || kind === 'loads') {
-      ranks.forEach(rank => held.set(rank, { kind, what }));
-    }
-  }
-  return held;
+  const groups = view.stall?.groups ?? [];
+  return new Map<number, Held>([
+    ...view.ranks.map(({ rank }) => [rank, { kind: 'is', what: '' }] as const),
+    ...groups.flatMap(group => group.ranks.map(rank => [rank, group] as const)),
+  ]);
 }
 
 export function hangs(view: RunView): boolean {
@@ -249,5 +244,8 @@ export function heldWord(rank: RankView, held: Held | undefined, words: Words): 
   if (held === undefined || rank.state !== 'running') {
     return '';
   }
-  return held.kind === 'held' ? words.heldUp : words.rankState.pending;
+  if (held.kind === 'held') {
+    return words.heldUp;
+  }
+  return held.kind === 'waits' || held.kind === 'loads' ? words.rankState.pending : words.stalled;
 }

@@ -3,6 +3,24 @@
 from nbdist.store.scraped.line import lines_with_cues, read_line
 from nbdist.store.scraped.log import ScrapedMetrics
 from nbdist.store.scraped.names import tag_of
-from nbdist.store.scraped.points import merge_points, printed_points
+from nbdist.store.scraped.points import (
+    last_values,
+    merge_points,
+    numbers_of,
+    printed_points,
+    read_numbers,
+    sampled_prints,
+)
 
-__all__ = ["ScrapedMetrics", "lines_with_cues", "merge_points", "printed_points", "read_line", "tag_of"]
+__all__ = [
+    "ScrapedMetrics",
+    "last_values",
+    "lines_with_cues",
+    "merge_points",
+    "numbers_of",
+    "printed_points",
+    "read_line",
+    "read_numbers",
+    "sampled_prints",
+    "tag_of",
+]

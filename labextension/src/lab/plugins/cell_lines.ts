@@ -1,16 +1,14 @@
-/** A line of a cell's program, shown in its editor. */
+/** A line of a cell, shown in its editor. */
 import type { Cell } from '@jupyterlab/cells';
 
-import { editorLine } from '../places';
-
-/** Selects the line (1 is the program's first) and brings it into view. */
+/** Selects the line (1 is the editor's first) and brings it into view. */
 export async function showLine(cell: Cell, line: number): Promise<void> {
   await cell.ready;
   const { editor } = cell;
   if (!editor) {
     return;
   }
-  const at = editorLine(cell.model.sharedModel.getSource(), line);
+  const at = line - 1;
   const text = editor.getLine(at);
   if (text === undefined) {
     return;

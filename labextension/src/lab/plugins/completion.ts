@@ -84,7 +84,8 @@ class OptionCompleter implements ICompletionProvider {
       start: found?.start ?? column,
       end: column,
       items: (found?.items ?? []).map(({ text, label, option }) => ({
-        label,
+        // JupyterLab explains what is selected in a pane that is off unless it is chosen
+        label: `${label} · ${option.help[this.language]}`,
         insertText: text,
         type: 'option',
         documentation: option.help[this.language],

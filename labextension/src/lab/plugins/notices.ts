@@ -10,7 +10,6 @@ import { isNotebook } from '../places';
 import type { RunRow } from '../rows';
 import type { RunEvent } from '../runs';
 import { COMMANDS, IRunService } from '../tokens';
-import type { LabWords } from '../words';
 
 const plugin: JupyterFrontEndPlugin<void> = {
   id: 'nbdist:notices',
@@ -31,7 +30,7 @@ const plugin: JupyterFrontEndPlugin<void> = {
       announcements({
         wish: wishOf,
         sees: row => notebooks !== null && isSeen(notebooks, row),
-        announce: event => notify(app, service.words, event),
+        announce: event => notify(app, service, event),
         withdraw: id => Notification.dismiss(id),
       }),
     );
@@ -52,7 +51,8 @@ function isSeen(notebooks: INotebookTracker, { notebook, cellId }: RunRow): bool
   return bottom > page.top && top < page.bottom;
 }
 
-function notify(app: JupyterFrontEnd, words: LabWords, { kind, row }: RunEvent): string {
+function notify(app: JupyterFrontEnd, { words, panelWords }: IRunService, { kind, row }: RunEvent): string {
+  const said = panelWords.told;
   const { runId, label } = row;
   const act = (command: string) => () => void app.commands.execute(command, { runId });
   const actions = [
@@ -69,7 +69,7 @@ function notify(app: JupyterFrontEnd, words: LabWords, { kind, row }: RunEvent):
     case 'cancelled':
       return Notification.info(words.noticeStopped(label), { actions, autoClose: 4000 });
     default:
-      return Notification.error(words.noticeFailed(label, row.headline || row.reason), {
+      return Notification.error(words.noticeFailed(label, said(row.headline) || said(row.reason)), {
         actions,
         autoClose: 15_000,
       });

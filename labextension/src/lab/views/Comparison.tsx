@@ -41,16 +41,6 @@ export function Comparison({ runIds, models, service, execute }: ComparisonProps
     [models, version],
   );
   const labels = runIds.map((runId, at) => models[at]?.view?.label ?? runs.row(runId)?.label ?? runId);
-  const labelled = labels.join('\n');
-  // the charts' words, with the runs' names where a panel says ranks
-  const named = useMemo(
-    () => ({
-      ...panelWords,
-      band: () => '',
-      highest: (value: string, at: number) => `${value} · ${labelled.split('\n')[at] ?? at}`,
-    }),
-    [panelWords, labelled],
-  );
   return (
     <section
       className="nbdist nbdist-dash"
@@ -89,9 +79,9 @@ export function Comparison({ runIds, models, service, execute }: ComparisonProps
         ) : (
           <Metrics
             charts={charts}
-            ranks={runIds.length}
+            names={labels}
             look={look}
-            words={named}
+            words={panelWords}
             onBoard={() => setBoard(true)}
           />
         )}

@@ -14,26 +14,26 @@ import {
 
 import { actionOf, chord } from '../../keys';
 import { logWords } from '../../log/words';
-import { keyOf, type RunModel } from '../../model';
+import type { RunModel } from '../../model';
 import { useSize } from '../../views/clocks';
 import { Failure } from '../../views/Failure';
 import { LogPane, type LogPaneHandle } from '../../views/LogPane';
-import { ChartView } from '../../views/Metrics';
+import { FirstMetrics } from '../../views/Metrics';
 import { Note } from '../../views/Notes';
 import { useAfterDrawing } from '../../views/panel_focus';
+import { FEW, Ranks } from '../../views/Ranks';
+import type { StripProps } from '../../views/RankStrip';
 import { hangs, Stacks, StallBanner, type StallProps } from '../../views/Stall';
 import { COMMANDS, type IRunService } from '../tokens';
 import { DashboardHead } from './DashboardHead';
 import { DashboardPage } from './DashboardPage';
-import { DashboardRanks } from './DashboardRanks';
 import { DashboardTabs, type DashboardTab } from './DashboardTabs';
 import { useDeeds } from './deeds';
 import { LabIcon } from './LabIcons';
 import { useLook } from './look';
 import { useOlderLines } from './missing_lines';
+import { RankTable } from './RankTable';
 
-/** Up to here each rank has a tab. */
-const TABS = 8;
 /** curves beside each other above the log */
 const CURVES = 3;
 const NONE: readonly number[] = [];
@@ -66,6 +66,7 @@ export function Dashboard({ runId, model, service, execute }: DashboardProps): R
   const pane = useRef<LogPaneHandle>(null);
   const [tab, setTab] = useState<DashboardTab>('all');
   const [shownLog, setShownLog] = useState<number | null>(null);
+  const [picked, setPicked] = useState<number | null | undefined>(undefined);
   const [line, setLine] = useState<number | null>(null);
   const afterDrawing = useAfterDrawing();
   const prefix = useId();
@@ -137,11 +138,8 @@ export function Dashboard({ runId, model, service, execute }: DashboardProps): R
     // eslint-disable-next-line react-hooks/exhaustive-deps
     [log, version],
   );
-  const curves = useMemo(
-    () => [...model.charts.values()].filter(chart => chart.group === 'metric').slice(0, CURVES),
-    [model.charts],
-  );
-  const tabs = ranks.length <= TABS ? ranks.map(({ rank }) => rank) : shownLog === null ? NONE : [shownLog];
+  const table = useCallback((few: StripProps) => <RankTable {...few} labWords={words} />, [words]);
+  const tabs = ranks.length <= FEW ? ranks.map(({ rank }) => rank) : shownLog === null ? NONE : [shownLog];
 
   const stall: StallProps | null =
     view?.stall && hangs(view)
@@ -193,15 +191,19 @@ export function Dashboard({ runId, model, service, execute }: DashboardProps): R
       {notice && <Note notice={notice} />}
       {stall && <StallBanner {...stall} />}
       {view && (
-        <DashboardRanks
-          view={view}
-          utilisation={model.utilisation}
-          waits={model.waits}
-          size={size}
-          words={words}
-          panelWords={panelWords}
-          onOpen={open}
-        />
+        <div className="nbdist-dash-ranks">
+          <Ranks
+            view={view}
+            selected={picked === undefined ? (view.failure?.rank ?? ranks[0]?.rank ?? null) : picked}
+            utilisation={model.utilisation}
+            waits={model.waits}
+            size={size}
+            words={panelWords}
+            onSelect={setPicked}
+            onOpen={open}
+            few={table}
+          />
+        </div>
       )}
       {view?.failure && (
         <Failure
@@ -217,12 +219,14 @@ export function Dashboard({ runId, model, service, execute }: DashboardProps): R
           <Stacks {...stall} />
         </div>
       )}
-      {curves.length > 0 && logTab && (
-        <div className="nbdist-dash-curves" role="group" aria-label={words.curves} data-count={curves.length}>
-          {curves.map(chart => (
-            <ChartView key={keyOf(chart)} chart={chart} wanted="step" look={look} words={panelWords} />
-          ))}
-        </div>
+      {logTab && (
+        <FirstMetrics
+          charts={model.charts}
+          most={CURVES}
+          look={look}
+          words={panelWords}
+          onAll={() => select('metrics')}
+        />
       )}
       <DashboardTabs
         ranks={tabs}

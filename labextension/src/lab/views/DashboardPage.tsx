@@ -27,15 +27,7 @@ export function DashboardPage(props: PageProps): ReactElement {
   const { view } = model;
   switch (page) {
     case 'metrics':
-      return (
-        <Metrics
-          charts={model.charts}
-          ranks={view?.ranks.length ?? 0}
-          look={look}
-          words={panelWords}
-          onBoard={onBoard}
-        />
-      );
+      return <Metrics charts={model.charts} look={look} words={panelWords} onBoard={onBoard} />;
     case 'cell':
       return <CellPane source={model.cell} line={line ?? view?.failure?.line ?? null} words={panelWords} />;
     case 'board':

@@ -42,7 +42,7 @@ export const RunItem = memo(function RunItem(props: RunItemProps): ReactElement 
       data-live={row.live}
       data-state={row.state}
       style={{ top: props.top, height: props.height }}
-      title={titleOf(row, words, now)}
+      title={titleOf(row, props, now)}
       onClick={event => props.onClick(row, event)}
     >
       <div className="nbdist-run-line">
@@ -70,7 +70,8 @@ export const RunItem = memo(function RunItem(props: RunItemProps): ReactElement 
 
 function about(row: RunRow, words: Words): string[] {
   const place = row.notebook.split('/').at(-1) ?? '';
-  const how = row.live ? row.headline || place : short(row.headline) || row.reason || place;
+  const headline = words.told(row.headline);
+  const how = row.live ? headline || place : short(headline) || words.told(row.reason) || place;
   return [how, words.ranks(row.worldSize)].filter(Boolean);
 }
 
@@ -78,14 +79,18 @@ function doneOf({ progress }: RunRow): string {
   return progress ? percent(Math.floor(100 * progress.fraction)) : '';
 }
 
-/** `rank 1 failed first: ValueError at line 4 of the cell` in a narrow place. */
+/** `rank 1 failed first: ValueError at line 4 of the cell`, or in Chinese, in a narrow place. */
 function short(headline: string): string {
-  return headline.replace(/^(rank \d+) failed first:/, '$1,').replace(/ of the cell$/, '');
+  return headline
+    .replace(/^(rank \d+) failed first:/, '$1,')
+    .replace(/^(进程 \d+) 最先失败:/, '$1,')
+    .replace(/ of the cell$/, '');
 }
 
-function titleOf(row: RunRow, words: LabWords, now: number): string {
+function titleOf(row: RunRow, { words, panelWords }: RunItemProps, now: number): string {
   const started = `${new Date(row.created * 1000).toLocaleString()} (${words.ago(age(now - row.created, words))})`;
-  return [row.runId, row.headline, row.reason, row.notebook, row.devices.join(', '), started]
+  const { told } = panelWords;
+  return [row.runId, told(row.headline), told(row.reason), row.notebook, row.devices.join(', '), started]
     .filter(Boolean)
     .join('\n');
 }
