@@ -8,6 +8,7 @@ import type { RunModel } from '../../model';
 import { useSize } from '../../views/clocks';
 import { Badge, Mark, rankColour } from '../../views/Marks';
 import { Metrics } from '../../views/Metrics';
+import { shownNames } from '../listing';
 import { overlay } from '../overlay';
 import { COMMANDS, type IRunService } from '../tokens';
 import { BoardPane } from './BoardPane';
@@ -40,7 +41,8 @@ export function Comparison({ runIds, models, service, execute }: ComparisonProps
     // eslint-disable-next-line react-hooks/exhaustive-deps
     [models, version],
   );
-  const labels = runIds.map((runId, at) => models[at]?.view?.label ?? runs.row(runId)?.label ?? runId);
+  const names = shownNames(runIds.flatMap(runId => runs.row(runId) ?? []));
+  const labels = runIds.map((runId, at) => names.get(runId)?.text ?? models[at]?.view?.label ?? runId);
   const labelled = labels.join('\n');
   // the charts' words, with the runs' names where a panel says ranks
   const named = useMemo(
