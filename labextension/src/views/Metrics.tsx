@@ -131,7 +131,7 @@ export function FirstMetrics({ charts, most, look, words, onAll }: FirstMetricsP
         />
       ))}
       {all.length > most && (
-        <div className="nbdist-row nbdist-more">
+        <div className="nbdist-row nbdist-curves-more">
           <span className="nbdist-quiet">{words.someMetrics(most, all.length)}</span>
           <button type="button" className="nbdist-button" onClick={onAll}>
             {words.allMetrics}

@@ -68,7 +68,7 @@ export const RunItem = memo(function RunItem(props: RunItemProps): ReactElement 
         >
           <i />
         </span>
-        <span className="nbdist-cut">{[word, ...about(row, panelWords)].join(' · ')}</span>
+        <span className="nbdist-cut">{about(row, word, panelWords)}</span>
         <span className="nbdist-space" />
         {row.spark && <Curve values={row.spark.values} name={row.spark.tag} />}
         <span className="nbdist-run-age">{row.live ? doneOf(row) : age(now - ended, words)}</span>
@@ -93,10 +93,12 @@ function Name({ text, from }: ShownName): ReactElement {
   );
 }
 
-function about(row: RunRow, words: Words): string[] {
+function about(row: RunRow, word: string, words: Words): string {
   const place = row.notebook.split('/').at(-1) ?? '';
   const how = row.live ? row.headline || place : short(row.headline) || row.reason || place;
-  return [how, words.ranks(row.worldSize)].filter(Boolean);
+  // its mark says as well that a run has finished: the end of the line may be cut
+  const first = row.state === 'succeeded' ? [how, word] : [word, how];
+  return [...first, words.ranks(row.worldSize)].filter(Boolean).join(' · ');
 }
 
 function doneOf({ progress }: RunRow): string {
