@@ -235,8 +235,8 @@ function tell(plot: uPlot, choice: PlotChoice): void {
   box.replaceChildren(element('b', '', place(idx)), ...rows);
   box.hidden = rows.length === 0;
   const room = plot.over.clientWidth;
-  box.style.left = left < room / 2 ? `${left + 12}px` : '';
-  box.style.right = left < room / 2 ? '' : `${room - left + 12}px`;
+  const beside = left < room / 2 ? left + 12 : left - 12 - box.offsetWidth;
+  box.style.left = `${Math.max(0, Math.min(beside, room - box.offsetWidth))}px`;
 }
 
 function lineRow(rank: number, name: string, value: string, elsewhere: string): HTMLElement {

@@ -14,6 +14,9 @@ import { COMMANDS, type IRunService } from '../tokens';
 import { BoardPane } from './BoardPane';
 import { useLook, useRuns } from './look';
 
+/** letters of a name in a chart, above which what others have, too, is left out */
+const ROOM = 20;
+
 interface ComparisonProps {
   runIds: readonly string[];
   models: readonly RunModel[];
@@ -43,7 +46,11 @@ export function Comparison({ runIds, models, service, execute }: ComparisonProps
   );
   const names = shownNames(runIds.flatMap(runId => runs.row(runId) ?? []));
   const labels = runIds.map((runId, at) => names.get(runId)?.text ?? models[at]?.view?.label ?? runId);
-  const labelled = labels.join('\n');
+  const short = runIds.map((runId, at) => {
+    const { text, from } = names.get(runId) ?? { text: labels[at]!, from: 0 };
+    return text.length > ROOM && from > 1 ? `…${text.slice(from)}` : text;
+  });
+  const labelled = short.join('\n');
   // the charts' words, with the runs' names where a panel says ranks
   const named = useMemo(
     () => ({
@@ -88,7 +95,7 @@ export function Comparison({ runIds, models, service, execute }: ComparisonProps
         {board ? (
           <BoardPane client={client} runIds={runIds} words={words} openBoard={panelWords.openBoard} />
         ) : (
-          <Metrics charts={charts} names={labels} look={look} words={named} onBoard={() => setBoard(true)} />
+          <Metrics charts={charts} names={short} look={look} words={named} onBoard={() => setBoard(true)} />
         )}
       </div>
     </section>

@@ -88,7 +88,9 @@ function Name({ text, from }: ShownName): ReactElement {
   return (
     <span className="nbdist-run-name">
       {shared > 0 && <span className="nbdist-run-shared">{text.slice(0, shared)}</span>}
-      <span className="nbdist-cut">{text.slice(shared)}</span>
+      <span className="nbdist-cut" style={{ minWidth: `${Math.min(6, text.length - shared)}ch` }}>
+        {text.slice(shared)}
+      </span>
     </span>
   );
 }
