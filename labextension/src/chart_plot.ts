@@ -216,21 +216,20 @@ function tell(plot: uPlot, choice: PlotChoice): void {
     const value = row === null ? null : plot.data[series]![row];
     return typeof value === 'number' ? { value, row: row! } : null;
   };
-  const band = [smooth ? 4 : 1, 2, 3].map(series => at(series)?.value ?? null);
-  const lines = chart.ranks.flatMap((rank, line) => {
-    const found = at(line + 1 + (smooth ? chart.ranks.length : 0));
-    // lines need not have a value at the same steps
-    const elsewhere = found && found.row !== idx && names ? place(found.row) : '';
-    return found ? [lineRow(rank, names?.[rank] ?? '', figure(found.value), elsewhere)] : [];
-  });
-  const rows =
-    chart.kind === 'ranks'
-      ? lines.slice(0, TOLD)
-      : band[0] === null
-        ? []
-        : [element('span', '', bandText(band, words))];
-  if (lines.length > TOLD) {
-    rows.push(element('span', '', `… ${lines.length - TOLD}`));
+  const bandRows = (): HTMLElement[] => {
+    const band = [smooth ? 4 : 1, 2, 3].map(series => at(series)?.value ?? null);
+    return band[0] === null ? [] : [element('span', '', bandText(band, words))];
+  };
+  const lineRows = (): HTMLElement[] =>
+    chart.ranks.flatMap((rank, line) => {
+      const found = at(line + 1 + (smooth ? chart.ranks.length : 0));
+      // lines need not have a value at the same steps
+      const elsewhere = found && found.row !== idx && names ? place(found.row) : '';
+      return found ? [lineRow(rank, names?.[rank] ?? '', figure(found.value), elsewhere)] : [];
+    });
+  const rows = chart.kind === 'band' ? bandRows() : lineRows();
+  if (rows.length > TOLD) {
+    rows.splice(TOLD, Infinity, element('span', '', `… ${rows.length - TOLD}`));
   }
   box.replaceChildren(element('b', '', place(idx)), ...rows);
   box.hidden = rows.length === 0;
