@@ -107,7 +107,7 @@ def test_a_run_is_watched_and_stopped_while_its_cell_keeps_the_kernel_busy(
         head = dashboard.locator(".nbdist-table thead")
         expect(head).to_contain_text("Peak memoryMean utilisationMean step rate")
         expect(dashboard.locator(".nbdist-table tbody tr").first).to_have_text(
-            re.compile(r"Ended.*\d MB.*\d %.*[\d.]+ step/s.*step \d+ of rank 0")
+            re.compile(r"Ended.*\d MB.*\d %.*[\d.]+ step/s.*KeyboardInterrupt")
         )
         page.get_by_role("tab", name="watched.ipynb").click()
         lab.wait_for_end(1)
@@ -205,10 +205,10 @@ def test_runs_are_compared_and_visualdl_shows_them(
             if f"{pair}-2" in (told.text_content() or ""):
                 break
             page.wait_for_timeout(100)
-        expect(told).to_have_text(re.compile(rf"Step \d+0{pair}-10\.\d+1{pair}-20\.\d+"))
+        expect(told).to_have_text(re.compile(rf"Step \d+0{pair}-20\.\d+1{pair}-10\.\d+$"))
         # the first run had ended by then
         curves.hover(position={"x": box["width"] * 0.75, "y": 40})
-        expect(told).to_have_text(re.compile(rf"Step \d+1{pair}-20\.\d+"))
+        expect(told).to_have_text(re.compile(rf"Step \d+0{pair}-20\.\d+$"))
         page.screenshot(path=pictures / "compare-light.png")
         assert problems_of(page, ".nbdist-dash:not([hidden])") == []
 
@@ -218,7 +218,7 @@ def test_runs_are_compared_and_visualdl_shows_them(
         dashboard.get_by_role("button", name="All metrics").click()
         dashboard.get_by_label("Smoothing").fill("0.8")
         expect(dashboard.locator(".nbdist-chart-key").first).to_contain_text("smoothed")
-        expect(dashboard.locator(".nbdist-charts canvas")).to_have_count(6)
+        expect(dashboard.locator(".nbdist-charts canvas").nth(3)).to_be_visible()
         page.screenshot(path=pictures / "metrics-smoothed-light.png")
         dashboard.get_by_role("tab", name="VisualDL").click()
         frame = dashboard.frame_locator("iframe")
