@@ -1,6 +1,6 @@
 /** How uPlot draws a chart: lines, bands, axes, the names at the ends of lines, the values under the pointer. */
 import uPlot from 'uplot';
-import { bandText, last, logRange, logTicks, rowAt, type Axis } from './chart_data';
+import { bandText, logRange, logTicks, nearestRow, rowAt, type Axis } from './chart_data';
 import { clock, figure, tick } from './numbers';
 import type { Chart } from './protocol';
 import type { Words } from './words';
@@ -8,6 +8,7 @@ import type { Words } from './words';
 export const PLOT_HEIGHT = 140;
 const LABEL_ROOM = 44;
 const LABEL_HEIGHT = 12;
+const LABEL_WIDTH = 24;
 const NAMED = 8;
 const TOLD = 12;
 /** How far ticks may be apart: whole steps; seconds, minutes and hours as clocks divide them. */
@@ -152,11 +153,11 @@ function nameAxis({ ctx, bbox }: uPlot, { axis, words, palette }: PlotChoice): v
   ctx.fillStyle = palette.quiet;
   ctx.textAlign = 'right';
   ctx.textBaseline = 'top';
-  ctx.fillText(words[axis], bbox.left - 6 * ratio, bbox.top + bbox.height + 4 * ratio);
+  ctx.fillText(words[axis], bbox.left - 20 * ratio, bbox.top + bbox.height + 4 * ratio);
   ctx.restore();
 }
 
-/** `mean`, or the number of each rank, behind the last point; numbers that would meet move apart. */
+/** `mean`, or the number of each rank, behind its last point; numbers that would meet move apart. */
 function nameLines(plot: uPlot, { chart, words, palette }: PlotChoice): void {
   const names =
     chart.kind === 'band'
@@ -172,22 +173,29 @@ function nameLines(plot: uPlot, { chart, words, palette }: PlotChoice): void {
   const ratio = uPlot.pxRatio;
   const ends = names
     .flatMap(name => {
-      const end = last(plot.data[name.series]!);
-      return end === null ? [] : [{ ...name, top: plot.valToPos(end, 'y', true) }];
+      const values = plot.data[name.series]!;
+      const row = nearestRow(values, values.length - 1);
+      const end = values[row];
+      if (typeof end !== 'number') {
+        return [];
+      }
+      const left = plot.valToPos(plot.data[0][row]!, 'x', true);
+      return [{ ...name, left, top: plot.valToPos(end, 'y', true) }];
     })
     .sort((one, other) => one.top - other.top);
   for (const [at, end] of ends.entries()) {
-    end.top = Math.max(end.top, at ? ends[at - 1]!.top + LABEL_HEIGHT * ratio : 0);
+    const above = ends.slice(0, at).filter(({ left }) => Math.abs(left - end.left) < LABEL_WIDTH * ratio);
+    end.top = Math.max(end.top, ...above.map(({ top }) => top + LABEL_HEIGHT * ratio));
   }
   const { ctx, bbox } = plot;
-  const over = (ends.at(-1)?.top ?? 0) - (bbox.top + bbox.height);
+  const over = Math.max(...ends.map(({ top }) => top)) - (bbox.top + bbox.height);
   ctx.save();
   ctx.font = `700 ${11 * ratio}px ${palette.font}`;
   ctx.textBaseline = 'middle';
   ctx.textAlign = 'left';
   for (const end of ends) {
     ctx.fillStyle = end.colour;
-    ctx.fillText(end.text, bbox.left + bbox.width + 4 * ratio, end.top - Math.max(0, over));
+    ctx.fillText(end.text, end.left + 4 * ratio, end.top - Math.max(0, over));
   }
   ctx.restore();
 }
@@ -208,27 +216,26 @@ function tell(plot: uPlot, choice: PlotChoice): void {
     const value = row === null ? null : plot.data[series]![row];
     return typeof value === 'number' ? { value, row: row! } : null;
   };
-  const band = [smooth ? 4 : 1, 2, 3].map(series => at(series)?.value ?? null);
-  const lines = chart.ranks.flatMap((rank, line) => {
-    const found = at(line + 1 + (smooth ? chart.ranks.length : 0));
-    // lines need not have a value at the same steps
-    const elsewhere = found && found.row !== idx && names ? place(found.row) : '';
-    return found ? [lineRow(rank, names?.[rank] ?? '', figure(found.value), elsewhere)] : [];
-  });
-  const rows =
-    chart.kind === 'ranks'
-      ? lines.slice(0, TOLD)
-      : band[0] === null
-        ? []
-        : [element('span', '', bandText(band, words))];
-  if (lines.length > TOLD) {
-    rows.push(element('span', '', `… ${lines.length - TOLD}`));
+  const bandRows = (): HTMLElement[] => {
+    const band = [smooth ? 4 : 1, 2, 3].map(series => at(series)?.value ?? null);
+    return band[0] === null ? [] : [element('span', '', bandText(band, words))];
+  };
+  const lineRows = (): HTMLElement[] =>
+    chart.ranks.flatMap((rank, line) => {
+      const found = at(line + 1 + (smooth ? chart.ranks.length : 0));
+      // lines need not have a value at the same steps
+      const elsewhere = found && found.row !== idx && names ? place(found.row) : '';
+      return found ? [lineRow(rank, names?.[rank] ?? '', figure(found.value), elsewhere)] : [];
+    });
+  const rows = chart.kind === 'band' ? bandRows() : lineRows();
+  if (rows.length > TOLD) {
+    rows.splice(TOLD, Infinity, element('span', '', `… ${rows.length - TOLD}`));
   }
   box.replaceChildren(element('b', '', place(idx)), ...rows);
   box.hidden = rows.length === 0;
   const room = plot.over.clientWidth;
-  box.style.left = left < room / 2 ? `${left + 12}px` : '';
-  box.style.right = left < room / 2 ? '' : `${room - left + 12}px`;
+  const beside = left < room / 2 ? left + 12 : left - 12 - box.offsetWidth;
+  box.style.left = `${Math.max(0, Math.min(beside, room - box.offsetWidth))}px`;
 }
 
 function lineRow(rank: number, name: string, value: string, elsewhere: string): HTMLElement {

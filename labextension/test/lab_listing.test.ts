@@ -1,4 +1,4 @@
-import { age, inView, listing } from '../src/lab/listing';
+import { age, inView, listing, shownNames } from '../src/lab/listing';
 import { overlay } from '../src/lab/overlay';
 import { runRow } from '../src/lab/rows';
 import { LAB_WORDS } from '../src/lab/words';
@@ -64,4 +64,45 @@ test('curves of runs lie over each other by step, with a gap where a run has no 
   expect([...both.columns[0]!]).toEqual([0, 1, 2]);
   expect([...both.columns[2]!]).toEqual([1, NaN, 0.5]);
   expect([...both.columns[3]!]).toEqual([3, 2, NaN]);
+});
+
+test.each([
+  ['notebook', ['lenet.ipynb', 'No notebook']],
+  ['name', ['lenet', 'bert']],
+] as const)('runs are grouped by their %s, whether they go on or not', (grouping, expected) => {
+  const rows = [
+    made('a-1', 0, { ...running, name: 'lenet', notebook: '/home/ada/lenet.ipynb' }),
+    made('b-2', 0, { name: 'bert', notebook: '' }),
+    made('c-3', 9, { name: 'lenet', notebook: '/home/ada/lenet.ipynb' }),
+  ];
+
+  const { items, runs } = listing(rows, NOW, words, 'en', grouping);
+
+  expect(items.flatMap(item => (item.kind === 'heading' ? [item.title] : []))).toEqual(expected);
+  expect(runs).toBe(3);
+});
+
+test('a name has the end of the id only where two runs have the same, and is whole where it differs', () => {
+  const named = (name: string, end: string) => made(`${name}-${end}`, 0, { name });
+  const rows = [
+    named('sweep-0-1-fast', 'aaaa'),
+    named('sweep-0-2-fast', 'bbbb'),
+    named('lenet', 'cccc'),
+    named('lenet', 'dddd'),
+  ];
+
+  const names = shownNames(rows);
+
+  expect(rows.map(({ runId }) => names.get(runId)!.text)).toEqual([
+    'sweep-0-1-fast',
+    'sweep-0-2-fast',
+    'lenet-cccc',
+    'lenet-dddd',
+  ]);
+  expect(rows.map(({ runId }) => names.get(runId)!).map(({ text, from }) => text.slice(from))).toEqual([
+    '1-fast',
+    '2-fast',
+    'cccc',
+    'dddd',
+  ]);
 });

@@ -205,3 +205,13 @@ test('a further page is asked for once, and stays when the first is asked for ag
   await runs.refresh();
   expect(labels(runs)).toEqual(['d-4', 'c-3', 'b-2', 'a-1']);
 });
+
+test('a home that the server refuses to read is told of in its words, not as a server that is silent', async () => {
+  const { server, runs } = service();
+  const message = '/home/ann/nbdist belongs to user bob, not to you: set NBDIST_HOME';
+  server.answers['GET nbdist/api/runs'] = { status: 403, body: { message } };
+
+  await runs.refresh();
+
+  expect([runs.state, runs.refusal]).toEqual(['refused', message]);
+});

@@ -205,7 +205,7 @@ def _used(
         # a supervisor that has stopped measuring leaves nothing that is still true
         values = point.values if ended or now - point.time <= _STALE else {}
         return _Used(
-            memory=_count(values, "memory"),
+            memory=max(_count(values, "memory") or 0, rank.memory) or None,
             memory_total=_count(values, "memory_total"),
             gpu_memory=_count(values, "gpu_memory"),
             gpu_memory_total=_count(values, "gpu_memory_total"),
@@ -215,7 +215,8 @@ def _used(
         )
     if usage is not None:
         return _Used(memory=usage.memory, gpu_memory=usage.gpu_memory)
-    return _Used()
+    # what the system says of a process that has ended: of a short run nothing else was measured
+    return _Used(memory=rank.memory or None)
 
 
 def _finite(values: Mapping[str, float], tag: str) -> float | None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from playwright.sync_api import Locator, Page, expect
 
 
@@ -17,7 +15,7 @@ def show_runs(page: Page) -> Locator:
 
 def run_named(sidebar: Locator, name: str) -> Locator:
     """The newest run of that name."""
-    return sidebar.get_by_role("option").filter(has_text=re.compile(rf"{name}-\w{{4}}")).first
+    return sidebar.locator(f".nbdist-run[data-run*='-{name}-']").first
 
 
 def open_run(page: Page, name: str) -> Locator:

@@ -31,8 +31,8 @@ for step in range(5000):
 
 SHORT = """%%distributed -n 2 --name NAME
 import nbdist
-for step in range(30):
-    nbdist.log(step=step, loss=FACTOR / (step + 1))
+for step in range(STEPS):
+    nbdist.log(step=step, loss=1 / (step + 1), acc=0.5, lr=0.1, grad=1.0)
 print("done")
 """
 
@@ -103,6 +103,12 @@ def test_a_run_is_watched_and_stopped_while_its_cell_keeps_the_kernel_busy(
         dashboard.get_by_role("button", name="Stop", exact=True).click()
         expect(dashboard.locator(".nbdist-pill")).to_have_text("Stopped", timeout=20_000)
         expect(run_named(page.locator(".nbdist-sidebar"), "watched")).to_contain_text("Stopped")
+        # what it used stays to be seen
+        head = dashboard.locator(".nbdist-table thead")
+        expect(head).to_contain_text("Peak memoryMean utilisationMean step rate")
+        expect(dashboard.locator(".nbdist-table tbody tr").first).to_have_text(
+            re.compile(r"Ended.*\d MB.*\d %.*[\d.]+ step/s.*KeyboardInterrupt")
+        )
         page.get_by_role("tab", name="watched.ipynb").click()
         lab.wait_for_end(1)
 
@@ -152,7 +158,8 @@ def test_a_failure_leads_to_the_line_of_its_cell(
 
         page.locator(".jp-Cell").nth(2).click()
         dashboard = open_run(page, "broken")
-        expect(dashboard.get_by_role("alert")).to_contain_text("ValueError")
+        expect(dashboard.get_by_role("alert")).to_contain_text("Rank 1 failed first: ValueError at line 4")
+        expect(dashboard.get_by_role("alert")).to_contain_text("ValueError: label 10 is out of range")
         page.screenshot(path=pictures / "dashboard-failed-light.png")
         dashboard.get_by_role("button", name="Line 5 of the cell").click()
         page.wait_for_function("() => window.getSelection().toString().includes('raise ValueError')")
@@ -162,23 +169,61 @@ def test_a_failure_leads_to_the_line_of_its_cell(
 def test_runs_are_compared_and_visualdl_shows_them(
     lab_server: LabServer, browser: Browser, pictures: Path
 ) -> None:
-    cells = [SHORT.replace("NAME", f"pair{at}").replace("FACTOR", str(at)) for at in (1, 2)]
+    # names that no earlier try of this test has left
+    pair = f"pair{time.time_ns() % 1_000_000}"
+    cells = [SHORT.replace("NAME", f"{pair}-{at}").replace("STEPS", str(20 * at)) for at in (1, 2)]
     notebook = lab_server.write_notebook("pairs.ipynb", "%load_ext nbdist", *cells)
     with new_page(browser, width=1280, height=800) as page:
         lab = LabPage(lab_server, page, notebook)
         for index in range(3):
             lab.run_and_wait(index)
         sidebar = show_runs(page)
-        for name in ("pair1", "pair2"):
-            run_named(sidebar, name).click(modifiers=["Control"])
-        sidebar.get_by_role("button", name="Compare 2 runs").click()
+        for name in (f"{pair}-1", f"{pair}-2"):
+            run = run_named(sidebar, name)
+            # nothing of the id: no other run has its name
+            expect(run.locator(".nbdist-run-name")).to_have_text(name)
+            run.locator(".nbdist-check").click()
+            expect(run).to_have_attribute("aria-checked", "true")
+        sidebar.get_by_label("Group by").select_option("notebook")
+        expect(sidebar.locator(".nbdist-side-group").filter(has_text="pairs.ipynb")).to_be_visible()
+        assert problems_of(page, ".nbdist-sidebar") == []
+        run.click(button="right")
+        menu = page.locator(".lm-Menu:visible")
+        # and none of the items that JupyterLab has for a sidebar
+        expect(menu.locator(".lm-Menu-item:not(.lm-mod-hidden)")).to_have_text(
+            ["Open", "Attach", "Go to cell", "Delete", "Compare 2 runs"]
+        )
+        page.screenshot(path=pictures / "sidebar-menu-light.png")
+        menu.get_by_text("Compare 2 runs").click()
         comparison = page.get_by_role("region", name="Compare runs")
         expect(comparison.locator(".nbdist-legend li")).to_have_count(2)
         expect(comparison.locator("canvas").first).to_be_visible(timeout=15_000)
+        curves = comparison.locator(".u-over").first
+        box = curves.bounding_box()
+        assert box is not None
+        told = curves.locator(".nbdist-values")
+        # the curve of the second run makes another plot, which has not seen the pointer
+        for _ in range(50):
+            curves.hover(position={"x": box["width"] * 0.2, "y": 40})
+            curves.hover(position={"x": box["width"] * 0.25, "y": 40})
+            if f"{pair}-2" in (told.text_content() or ""):
+                break
+            page.wait_for_timeout(100)
+        expect(told).to_have_text(re.compile(rf"Step \d+0{pair}-20\.\d+1{pair}-10\.\d+$"))
+        # the first run had ended by then
+        curves.hover(position={"x": box["width"] * 0.75, "y": 40})
+        expect(told).to_have_text(re.compile(rf"Step \d+0{pair}-20\.\d+$"))
         page.screenshot(path=pictures / "compare-light.png")
         assert problems_of(page, ".nbdist-dash:not([hidden])") == []
 
-        dashboard = open_run(page, "pair1")
+        dashboard = open_run(page, f"{pair}-1")
+        expect(dashboard.locator(".nbdist-curves")).to_contain_text("3 of 4 metrics")
+        expect(dashboard.locator(".nbdist-chart-key").first).to_have_text("mean of 2 rankslowest to highest")
+        dashboard.get_by_role("button", name="All metrics").click()
+        dashboard.get_by_label("Smoothing").fill("0.8")
+        expect(dashboard.locator(".nbdist-chart-key").first).to_contain_text("smoothed")
+        expect(dashboard.locator(".nbdist-charts canvas").nth(3)).to_be_visible()
+        page.screenshot(path=pictures / "metrics-smoothed-light.png")
         dashboard.get_by_role("tab", name="VisualDL").click()
         frame = dashboard.frame_locator("iframe")
         expect(frame.get_by_text("loss").first).to_be_visible(timeout=40_000)

@@ -1,5 +1,5 @@
-/** How the rows of the sidebar lie below each other: groups by day, each with a heading; only those in view
- * are drawn. */
+/** How the rows of the sidebar lie below each other: groups, each with a heading; only those in view are drawn.
+ * And what a run is called among others. */
 import type { RunRow } from './rows';
 import type { Language } from '../words';
 import type { LabWords } from './words';
@@ -11,7 +11,7 @@ const OVERSCAN = 200;
 const DAY = 86_400_000;
 
 export type Item =
-  | { kind: 'heading'; top: number; height: number; title: string; count: number }
+  | { kind: 'heading'; top: number; height: number; group: string; title: string; count: number }
   | { kind: 'run'; top: number; height: number; row: RunRow; position: number };
 
 export interface Listing {
@@ -20,11 +20,25 @@ export interface Listing {
   runs: number;
 }
 
-/** `now` in milliseconds; days are the reader's. */
-export function listing(rows: readonly RunRow[], now: number, words: LabWords, language: Language): Listing {
+export const GROUPINGS = ['day', 'notebook', 'name'] as const;
+export type Grouping = (typeof GROUPINGS)[number];
+
+/** `now` in milliseconds; days are the reader's, and runs that go on have a heading of their own above them. */
+export function listing(
+  rows: readonly RunRow[],
+  now: number,
+  words: LabWords,
+  language: Language,
+  grouping: Grouping = 'day',
+): Listing {
+  const titleOf = {
+    day: (row: RunRow) => (row.live ? words.active : dayOf(row.created * 1000, now, words, language)),
+    notebook: (row: RunRow) => row.notebook || words.noNotebookGroup,
+    name: (row: RunRow) => row.name || row.label,
+  }[grouping];
   const groups = new Map<string, RunRow[]>();
   for (const row of rows) {
-    const title = row.live ? words.active : dayOf(row.created * 1000, now, words, language);
+    const title = titleOf(row);
     const group = groups.get(title);
     if (group) {
       group.push(row);
@@ -35,8 +49,9 @@ export function listing(rows: readonly RunRow[], now: number, words: LabWords, l
   const items: Item[] = [];
   let top = 0;
   let position = 0;
-  for (const [title, group] of groups) {
-    items.push({ kind: 'heading', top, height: HEADING, title, count: group.length });
+  for (const [of, group] of groups) {
+    const title = grouping === 'notebook' ? of.split('/').at(-1)! : of;
+    items.push({ kind: 'heading', top, height: HEADING, group: of, title, count: group.length });
     top += HEADING;
     for (const row of group) {
       items.push({ kind: 'run', top, height: ROW, row, position: position++ });
@@ -44,6 +59,36 @@ export function listing(rows: readonly RunRow[], now: number, words: LabWords, l
     }
   }
   return { items, height: top, runs: position };
+}
+
+/** What a run is called in a list; all before the letter `from` stands in the name of another run, too. */
+export interface ShownName {
+  text: string;
+  from: number;
+}
+
+/** The names of runs by their ids, with the end of the id only where two runs have the same name. */
+export function shownNames(rows: readonly RunRow[]): ReadonlyMap<string, ShownName> {
+  const alike = new Map<string, number>();
+  rows.forEach(({ name }) => alike.set(name, (alike.get(name) ?? 0) + 1));
+  const texts = rows
+    .map(({ runId, name, label }) => ({ runId, text: name && alike.get(name) === 1 ? name : label }))
+    .sort((one, other) => (one.text < other.text ? -1 : 1));
+  return new Map(
+    texts.map(({ runId, text }, at) => {
+      const beside = [texts[at - 1]?.text ?? '', texts[at + 1]?.text ?? ''];
+      return [runId, { text, from: Math.max(...beside.map(other => common(text, other))) }];
+    }),
+  );
+}
+
+/** How many letters two texts begin with alike. */
+function common(one: string, other: string): number {
+  let at = 0;
+  while (at < one.length && one[at] === other[at]) {
+    at += 1;
+  }
+  return at;
 }
 
 /** The items that are in view, or nearly. */

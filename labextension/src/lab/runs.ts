@@ -3,7 +3,7 @@
  * follows the stream; where no socket can be had it asks, seldomer the longer nothing happens, and not at
  * all while nobody can see the page.
  */
-import { NoExtension, Offline, type Client } from './client';
+import { NoExtension, Refusal, type Client } from './client';
 import type { RunNews, RunPage, RunRow } from './rows';
 import { matches, newestFirst, RunPages } from './run_pages';
 import { BROWSER_CLOCK, type Clock, type Stream } from './stream';
@@ -16,8 +16,8 @@ const TYPING = 150;
 const PAGE = 50;
 const LATER_PAGE = 200;
 
-/** `absent`: the server has no nbdist. `offline`: it cannot be reached. */
-export type ListState = 'unknown' | 'ready' | 'absent' | 'offline';
+/** `absent`: the server has no nbdist. `offline`: it cannot be reached. `refused`: it does not read the runs. */
+export type ListState = 'unknown' | 'ready' | 'absent' | 'offline' | 'refused';
 
 /** What happened to a run while somebody could have been looking elsewhere. */
 export interface RunEvent {
@@ -27,6 +27,8 @@ export interface RunEvent {
 
 export class Runs {
   state: ListState = 'unknown';
+  /** why the server does not read the runs, in its words */
+  refusal = '';
   /** what is looked for, and whether the answer is still under way */
   search = '';
   searching = false;
@@ -136,11 +138,14 @@ export class Runs {
       if (!(problem instanceof Error)) {
         throw problem;
       }
-      this.setState(problem instanceof NoExtension ? 'absent' : 'offline');
-      if (!(problem instanceof Offline || problem instanceof NoExtension)) {
-        // a refusal does not become another by asking more often
+      if (problem instanceof Refusal) {
+        this.refusal = problem.message;
+        // it does not become another by asking more often
         this.period = LONGEST_PERIOD;
       }
+      this.setState(
+        problem instanceof NoExtension ? 'absent' : problem instanceof Refusal ? 'refused' : 'offline',
+      );
     }
     this.poll();
   }

@@ -32,3 +32,8 @@ export const COMMANDS = {
   remove: 'nbdist:delete',
   runOnRanks: 'nbdist:run-on-ranks',
 } as const;
+
+/** The run that a command is about; empty for none. */
+export function runIn({ runId }: { runId?: unknown }): string {
+  return typeof runId === 'string' ? runId : '';
+}

@@ -131,7 +131,7 @@ export function FirstMetrics({ charts, most, look, words, onAll }: FirstMetricsP
         />
       ))}
       {all.length > most && (
-        <div className="nbdist-row nbdist-more">
+        <div className="nbdist-row nbdist-curves-more">
           <span className="nbdist-quiet">{words.someMetrics(most, all.length)}</span>
           <button type="button" className="nbdist-button" onClick={onAll}>
             {words.allMetrics}
@@ -198,14 +198,12 @@ function ChartView(props: ChartProps): ReactElement {
         name={`${name}: ${summary}`}
       />
       {(banded || smoothing > 0) && (
-        <div className="nbdist-row nbdist-chart-key">
-          {chart.kind === 'band' && (
-            <span data-key="line">
-              {[banded && words.meanOf(chart.ranks.length), smoothing && words.smooth]
-                .filter(Boolean)
-                .join(', ')}
-            </span>
-          )}
+        <div className="nbdist-row nbdist-chart-key" data-kind={chart.kind}>
+          <span>
+            {[banded && words.meanOf(chart.ranks.length), smoothing && words.smooth]
+              .filter(Boolean)
+              .join(', ')}
+          </span>
           {banded && <span data-key="band">{words.lowestToHighest}</span>}
           {smoothing > 0 && <span data-key="faint">{words.asLogged}</span>}
         </div>

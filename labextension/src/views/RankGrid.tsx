@@ -34,7 +34,9 @@ export interface GridProps {
 
 export const RankGrid = memo(function RankGrid(props: GridProps): ReactElement {
   const { ranks, selected, failedFirst, held, words, onSelect, onOpen } = props;
-  const [measure, setMeasure] = useState<Measure>('utilisation');
+  const [chosen, setChosen] = useState<Measure | null>(null);
+  const known = (of: Measure): boolean => ranks.some(rank => measured(rank, of) !== null);
+  const measure = chosen ?? MEASURES.find(known) ?? 'utilisation';
   const nodes = useMemo(() => byNode(ranks), [ranks]);
   const full = useMemo(() => fullOf(ranks, measure), [ranks, measure]);
   const grid = useRef<HTMLDivElement>(null);
@@ -74,7 +76,7 @@ export const RankGrid = memo(function RankGrid(props: GridProps): ReactElement {
                 key={each}
                 className="nbdist-button"
                 aria-pressed={each === measure}
-                onClick={() => setMeasure(each)}
+                onClick={() => setChosen(each)}
               >
                 {names[each]}
               </button>

@@ -15,12 +15,14 @@ const plugin: JupyterFrontEndPlugin<void> = {
   optional: [ILabShell],
   activate: (app: JupyterFrontEnd, service: IRunService, lab: ILabShell | null): void => {
     app.commands.addCommand(COMMANDS.compare, {
-      label: service.words.compareTitle,
+      label: args =>
+        chosen(args).length > 1 ? service.words.compare(chosen(args).length) : service.words.compareTitle,
+      isVisible: args => chosen(args).length > 1,
       describedBy: {
         args: { type: 'object', properties: { runIds: { type: 'array', items: { type: 'string' } } } },
       },
       execute: args => {
-        const runIds = Array.isArray(args['runIds']) ? args['runIds'].map(String) : [];
+        const runIds = chosen(args);
         if (runIds.length < 2) {
           return;
         }
@@ -37,6 +39,10 @@ const plugin: JupyterFrontEndPlugin<void> = {
 };
 
 export default plugin;
+
+function chosen({ runIds }: { runIds?: unknown }): string[] {
+  return Array.isArray(runIds) ? runIds.map(String) : [];
+}
 
 let opened = 0;
 

@@ -9,7 +9,7 @@ import { WidgetTracker } from '@jupyterlab/apputils';
 import { createElement } from 'react';
 
 import type { Follower } from '../follower';
-import { COMMANDS, IRunService } from '../tokens';
+import { COMMANDS, IRunService, runIn } from '../tokens';
 import { ranksIcon } from './icons';
 import { bringUp, ViewWidget } from './view_widget';
 
@@ -31,7 +31,7 @@ const plugin: JupyterFrontEndPlugin<void> = {
       label: service.words.open,
       describedBy: { args: { type: 'object', properties: { runId: { type: 'string' } } } },
       execute: args => {
-        const runId = clicked(app, args);
+        const runId = runIn(args);
         if (!runId) {
           return;
         }
@@ -61,12 +61,6 @@ const plugin: JupyterFrontEndPlugin<void> = {
 };
 
 export default plugin;
-
-function clicked(app: JupyterFrontEnd, args: { runId?: unknown }): string | undefined {
-  return typeof args.runId === 'string'
-    ? args.runId || undefined
-    : app.contextMenuHitTest(node => 'run' in node.dataset)?.dataset['run'];
-}
 
 function dashboard(app: JupyterFrontEnd, service: IRunService, runId: string): ViewWidget {
   let follower: Follower | null = null;

@@ -11,7 +11,7 @@ import { createElement } from 'react';
 import { wantedOf, withFirstLine, type Wanted } from '../first_line';
 import { cellOf, contentsPath, isNotebook, type CellPlace } from '../places';
 import type { Gpu } from '../rows';
-import { COMMANDS, IRunService } from '../tokens';
+import { COMMANDS, IRunService, runIn } from '../tokens';
 import { showLine } from './cell_lines';
 import { ranksIcon } from './icons';
 import { ViewWidget } from './view_widget';
@@ -33,18 +33,14 @@ const plugin: JupyterFrontEndPlugin<void> = {
     toolbars: IToolbarWidgetRegistry | null,
   ): void => {
     const { words } = service;
-    const meant = (args: { runId?: unknown }): string =>
-      typeof args.runId === 'string'
-        ? args.runId
-        : (app.contextMenuHitTest(node => 'run' in node.dataset)?.dataset['run'] ?? '');
     const args = { type: 'object', properties: { runId: { type: 'string' }, line: { type: 'number' } } };
 
     app.commands.addCommand(COMMANDS.reveal, {
       label: words.reveal,
-      isVisible: given => Boolean(service.runs.row(meant(given))?.notebook),
+      isVisible: given => Boolean(service.runs.row(runIn(given))?.notebook),
       describedBy: { args },
       execute: async given => {
-        const problem = await reveal(service, notebooks, documents, meant(given), Number(given['line'] ?? 0));
+        const problem = await reveal(service, notebooks, documents, runIn(given), Number(given['line'] ?? 0));
         if (problem) {
           Notification.info(problem, { autoClose: 6000 });
         }
@@ -56,7 +52,7 @@ const plugin: JupyterFrontEndPlugin<void> = {
       describedBy: { args },
       execute: async given => {
         const panel = notebooks.currentWidget;
-        const runId = meant(given);
+        const runId = runIn(given);
         // a kernel that is busy would attach later, when nobody looks any more
         if (!panel || !(await becomesIdle(panel))) {
           await app.commands.execute(COMMANDS.open, { runId });

@@ -7,9 +7,10 @@ import {
 } from '@jupyterlab/application';
 import { Dialog, ICommandPalette, Notification, showDialog } from '@jupyterlab/apputils';
 import { ILauncher } from '@jupyterlab/launcher';
+import { Menu } from '@lumino/widgets';
 import { createElement } from 'react';
 
-import { COMMANDS, IRunService } from '../tokens';
+import { COMMANDS, IRunService, runIn } from '../tokens';
 import { ranksIcon } from './icons';
 import { ViewWidget } from './view_widget';
 
@@ -30,12 +31,28 @@ const plugin: JupyterFrontEndPlugin<void> = {
     launcher: ILauncher | null,
   ): void => {
     addCommands(app, service);
+    // its own, since JupyterLab's would have the items of the whole sidebar, too
+    const menu = new Menu({ commands: app.commands });
+    const openMenu = (at: { x: number; y: number }, runId: string, checked: string[]): void => {
+      menu.clearItems();
+      for (const command of [
+        COMMANDS.open,
+        COMMANDS.attach,
+        COMMANDS.reveal,
+        COMMANDS.stop,
+        COMMANDS.remove,
+      ]) {
+        menu.addItem({ command, args: { runId } });
+      }
+      menu.addItem({ command: COMMANDS.compare, args: { runIds: checked } });
+      menu.open(at.x, at.y);
+    };
     const sidebar = new ViewWidget(async () => {
       void service.runs.begin();
       const { Sidebar } = await import('../views/Sidebar');
       const execute = (command: string, args: object): void =>
         void app.commands.execute(command, { ...args });
-      return createElement(Sidebar, { service, execute });
+      return createElement(Sidebar, { service, execute, openMenu });
     });
     sidebar.id = ID;
     sidebar.title.icon = ranksIcon;
@@ -57,7 +74,6 @@ const plugin: JupyterFrontEndPlugin<void> = {
       palette?.addItem({ command, category });
     }
     launcher?.add({ command: COMMANDS.show, category: 'Other', rank: 5 });
-    addContextMenu(app);
   },
 };
 
@@ -68,13 +84,8 @@ const RUN = {
   properties: { runId: { type: 'string' } },
 } as const;
 
-function addCommands({ commands, contextMenuHitTest }: JupyterFrontEnd, service: IRunService): void {
+function addCommands({ commands }: JupyterFrontEnd, service: IRunService): void {
   const { runs, client, words } = service;
-  /** the run that is meant: in the arguments, else the one that the context menu was opened on */
-  const meant = (args: { runId?: unknown }): string | undefined =>
-    typeof args.runId === 'string'
-      ? args.runId
-      : contextMenuHitTest(node => 'run' in node.dataset)?.dataset['run'];
   const ready = (): boolean => runs.state === 'ready';
 
   commands.addCommand(COMMANDS.refresh, {
@@ -93,10 +104,10 @@ function addCommands({ commands, contextMenuHitTest }: JupyterFrontEnd, service:
   });
   commands.addCommand(COMMANDS.stop, {
     label: words.stop,
-    isVisible: args => runs.row(meant(args) ?? '')?.live ?? false,
+    isVisible: args => runs.row(runIn(args))?.live ?? false,
     describedBy: { args: RUN },
     execute: async args => {
-      const runId = meant(args);
+      const runId = runIn(args);
       if (runId) {
         const label = runs.row(runId)?.label ?? runId;
         await said(client.stop(runId, 'stopped from the list of runs'), problem =>
@@ -107,10 +118,10 @@ function addCommands({ commands, contextMenuHitTest }: JupyterFrontEnd, service:
   });
   commands.addCommand(COMMANDS.remove, {
     label: words.delete,
-    isVisible: args => runs.row(meant(args) ?? '')?.live === false,
+    isVisible: args => runs.row(runIn(args))?.live === false,
     describedBy: { args: RUN },
     execute: async args => {
-      const row = runs.row(meant(args) ?? '');
+      const row = runs.row(runIn(args));
       if (!row || row.live) {
         return;
       }
@@ -138,9 +149,4 @@ async function said(deed: Promise<void>, tell: (problem: string) => string): Pro
     Notification.error(tell(problem instanceof Error ? problem.message : String(problem)));
     return false;
   }
-}
-
-function addContextMenu({ contextMenu }: JupyterFrontEnd): void {
-  const order = [COMMANDS.open, COMMANDS.attach, COMMANDS.reveal, COMMANDS.stop, COMMANDS.remove];
-  order.forEach((command, rank) => contextMenu.addItem({ command, selector: '.nbdist-run', rank }));
 }

@@ -8,10 +8,14 @@ import type { RunModel } from '../../model';
 import { useSize } from '../../views/clocks';
 import { Badge, Mark, rankColour } from '../../views/Marks';
 import { Metrics } from '../../views/Metrics';
+import { shownNames } from '../listing';
 import { overlay } from '../overlay';
 import { COMMANDS, type IRunService } from '../tokens';
 import { BoardPane } from './BoardPane';
 import { useLook, useRuns } from './look';
+
+/** letters of a name in a chart, above which what others have, too, is left out */
+const ROOM = 20;
 
 interface ComparisonProps {
   runIds: readonly string[];
@@ -40,7 +44,12 @@ export function Comparison({ runIds, models, service, execute }: ComparisonProps
     // eslint-disable-next-line react-hooks/exhaustive-deps
     [models, version],
   );
-  const labels = runIds.map((runId, at) => models[at]?.view?.label ?? runs.row(runId)?.label ?? runId);
+  const names = shownNames(runIds.flatMap(runId => runs.row(runId) ?? []));
+  const labels = runIds.map((runId, at) => names.get(runId)?.text ?? models[at]?.view?.label ?? runId);
+  const short = runIds.map((runId, at) => {
+    const { text, from } = names.get(runId) ?? { text: labels[at]!, from: 0 };
+    return text.length > ROOM && from > 1 ? `…${text.slice(from)}` : text;
+  });
   return (
     <section
       className="nbdist nbdist-dash"
@@ -79,7 +88,7 @@ export function Comparison({ runIds, models, service, execute }: ComparisonProps
         ) : (
           <Metrics
             charts={charts}
-            names={labels}
+            names={short}
             look={look}
             words={panelWords}
             onBoard={() => setBoard(true)}

@@ -30,7 +30,7 @@ import { DashboardPage } from './DashboardPage';
 import { DashboardTabs, type DashboardTab } from './DashboardTabs';
 import { useDeeds } from './deeds';
 import { LabIcon } from './LabIcons';
-import { useLook } from './look';
+import { useLook, useRuns } from './look';
 import { useOlderLines } from './missing_lines';
 import { RankTable } from './RankTable';
 
@@ -60,6 +60,7 @@ export function Dashboard({ runId, model, service, execute }: DashboardProps): R
   const { client, stream, words, panelWords, language } = service;
   const version = useSyncExternalStore(model.subscribe, () => model.version);
   const { theme, look } = useLook();
+  const runs = useRuns(service.runs);
   const root = useRef<HTMLElement>(null);
   const size = useSize(root);
   const narrow = size === 'narrow';
@@ -77,7 +78,7 @@ export function Dashboard({ runId, model, service, execute }: DashboardProps): R
   const { view, log } = model;
   const ranks = view?.ranks ?? [];
   const logTab = tab === 'all' || typeof tab === 'number';
-  const label = view?.label ?? service.runs.row(runId)?.label ?? runId;
+  const label = view?.label ?? runs.row(runId)?.label ?? runId;
 
   useOlderLines(root, runId, model, stream, shownLog, version);
 
@@ -182,7 +183,9 @@ export function Dashboard({ runId, model, service, execute }: DashboardProps): R
           onAttach={() => execute(COMMANDS.attach, { runId })}
         />
       ) : (
-        <p className="nbdist-empty">{words.waiting}</p>
+        <p className="nbdist-empty">
+          {runs.state === 'refused' ? words.refused(runs.refusal) : words.waiting}
+        </p>
       )}
       {problem && problem !== 'offline' && <Note notice={{ text: words.gone(problem) }} />}
       {problem === 'offline' && view?.live && (

@@ -24,7 +24,13 @@ export const RankTable = memo(function RankTable(props: TableProps): ReactElemen
   const { ranks, live, size, words, labWords, onOpen } = props;
   const narrow = size === 'narrow' || size === 'medium';
   const names = measureNames(ranks, live, words);
-  const steps = ranks.some(rank => stepParts(rank.rate, props.waits.get(rank.rank)));
+  const columns = {
+    // of a run that has ended nothing more becomes known
+    memory: live || ranks.some(rank => memory(rank)),
+    use: live || ranks.some(rank => utilisation(rank) !== null),
+    steps: ranks.some(rank => stepParts(rank.rate, props.waits.get(rank.rank))),
+    rate: live || ranks.some(rank => rank.rate !== null),
+  };
   return (
     // a region that scrolls can be reached with the keyboard
     <div className="nbdist-table-frame" role="region" aria-label={words.rankList} tabIndex={0}>
@@ -34,12 +40,14 @@ export const RankTable = memo(function RankTable(props: TableProps): ReactElemen
             <th scope="col">{words.rank}</th>
             <th scope="col">{words.state}</th>
             <th scope="col">{labWords.device}</th>
-            <th scope="col">{names.memory}</th>
-            <th scope="col">{names.utilisation}</th>
-            {steps && <th scope="col">{narrow ? labWords.stepColumnShort : labWords.stepColumn}</th>}
-            <th scope="col" className="nbdist-end">
-              {names.rate}
-            </th>
+            {columns.memory && <th scope="col">{names.memory}</th>}
+            {columns.use && <th scope="col">{names.utilisation}</th>}
+            {columns.steps && <th scope="col">{narrow ? labWords.stepColumnShort : labWords.stepColumn}</th>}
+            {columns.rate && (
+              <th scope="col" className="nbdist-end">
+                {names.rate}
+              </th>
+            )}
             {!narrow && <th scope="col">{words.lastLine}</th>}
           </tr>
         </thead>
@@ -53,7 +61,10 @@ export const RankTable = memo(function RankTable(props: TableProps): ReactElemen
               slow={props.slow?.rank === rank.rank ? props.slow : null}
               samples={props.utilisation.get(rank.rank) ?? NONE}
               live={live}
-              steps={steps}
+              memory={columns.memory}
+              use={columns.use}
+              steps={columns.steps}
+              rates={columns.rate}
               wait={props.waits.get(rank.rank)}
               narrow={narrow}
               words={words}
@@ -69,8 +80,11 @@ export const RankTable = memo(function RankTable(props: TableProps): ReactElemen
 interface RowProps extends Standing {
   samples: readonly number[];
   live: boolean;
-  /** whether the table says what steps take */
+  /** which columns there are */
+  memory: boolean;
+  use: boolean;
   steps: boolean;
+  rates: boolean;
   /** percent of its time that the rank waits for others */
   wait: number | undefined;
   narrow: boolean;
@@ -83,7 +97,8 @@ const Row = memo(function Row(props: RowProps): ReactElement {
   const use = utilisation(rank);
   const step = stepParts(rank.rate, props.wait);
   const running = rank.state === 'running';
-  const about = running ? (props.held?.what ?? (slow ? overText(slow, words) : '')) : words.told(rank.exit);
+  const doing = props.held?.what ?? (slow ? overText(slow, words) : '');
+  const about = running ? doing : rank.state === 'succeeded' ? '' : words.told(rank.exit);
   return (
     <tr className={rankColour(rank.rank)} onClick={() => onOpen(rank.rank)}>
       <th scope="row">
@@ -104,20 +119,24 @@ const Row = memo(function Row(props: RowProps): ReactElement {
         </span>
       </td>
       <td>{device(rank.device)}</td>
-      <td>
-        <span className="nbdist-row">
-          {!narrow && found?.total ? <Bar fraction={found.used / found.total} /> : null}
-          <Memory rank={rank} />
-        </span>
-      </td>
-      <td>
-        <span className="nbdist-row">
-          {use !== null && props.live && !narrow && <Sparkline samples={samples} full={fullUse(samples)} />}
-          {use !== null && <span className="nbdist-number">{percent(use)}</span>}
-        </span>
-      </td>
+      {props.memory && (
+        <td>
+          <span className="nbdist-row">
+            {!narrow && found?.total ? <Bar fraction={found.used / found.total} /> : null}
+            <Memory rank={rank} />
+          </span>
+        </td>
+      )}
+      {props.use && (
+        <td>
+          <span className="nbdist-row">
+            {use !== null && props.live && !narrow && <Sparkline samples={samples} full={fullUse(samples)} />}
+            {use !== null && <span className="nbdist-number">{percent(use)}</span>}
+          </span>
+        </td>
+      )}
       {props.steps && <td>{step && <StepBar step={step} figures={narrow} words={words} />}</td>}
-      <td className="nbdist-end">{rank.rate !== null && words.rate(rate(rank.rate))}</td>
+      {props.rates && <td className="nbdist-end">{rank.rate !== null && words.rate(rate(rank.rate))}</td>}
       {!narrow && <td className="nbdist-table-last">{plain(rank.lastLine)}</td>}
     </tr>
   );

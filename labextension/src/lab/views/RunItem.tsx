@@ -4,7 +4,7 @@ import { memo, type MouseEvent, type ReactElement } from 'react';
 import { clock, percent } from '../../numbers';
 import type { Words } from '../../words';
 import { Mark } from '../../views/Marks';
-import { age } from '../listing';
+import { age, type ShownName } from '../listing';
 import type { RunRow } from '../rows';
 import type { LabWords } from '../words';
 import { ConditionMark } from './LabIcons';
@@ -12,17 +12,19 @@ import { ConditionMark } from './LabIcons';
 interface RunItemProps {
   id: string;
   row: RunRow;
+  name: ShownName;
   top: number;
   height: number;
   position: number;
   count: number;
   current: boolean;
-  selected: boolean;
+  checked: boolean;
   /** Unix seconds; of a run that has ended only the minute matters */
   now: number;
   words: LabWords;
   panelWords: Words;
   onClick: (row: RunRow, event: MouseEvent) => void;
+  onCheck: (runId: string) => void;
 }
 
 export const RunItem = memo(function RunItem(props: RunItemProps): ReactElement {
@@ -34,10 +36,10 @@ export const RunItem = memo(function RunItem(props: RunItemProps): ReactElement 
       id={props.id}
       role="option"
       className="nbdist-run"
-      aria-selected={props.selected}
+      aria-selected={props.current}
+      aria-checked={props.checked}
       aria-posinset={props.position + 1}
       aria-setsize={props.count}
-      data-current={props.current}
       data-run={row.runId}
       data-live={row.live}
       data-state={row.state}
@@ -47,16 +49,28 @@ export const RunItem = memo(function RunItem(props: RunItemProps): ReactElement 
     >
       <div className="nbdist-run-line">
         {row.stalled && row.live ? <ConditionMark name="stalled" /> : <Mark state={row.state} />}
-        <span className="nbdist-run-name nbdist-cut">{row.label}</span>
+        <Name {...props.name} />
         <span className="nbdist-space" />
-        {row.spark && <Curve values={row.spark.values} name={row.spark.tag} />}
         <span className="nbdist-run-time">
           {row.started === null && row.live ? '–' : clock(ended - (row.started ?? row.created))}
         </span>
       </div>
       <div className="nbdist-run-line nbdist-run-more">
-        <span className="nbdist-cut">{[word, ...about(row, panelWords)].join(' · ')}</span>
+        <span
+          className="nbdist-check"
+          title={words.check}
+          // the key for it is the space bar; a control of its own may not stand in an option
+          aria-hidden="true"
+          onClick={event => {
+            event.stopPropagation();
+            props.onCheck(row.runId);
+          }}
+        >
+          <i />
+        </span>
+        <span className="nbdist-cut">{about(row, word, panelWords)}</span>
         <span className="nbdist-space" />
+        {row.spark && <Curve values={row.spark.values} name={row.spark.tag} />}
         <span className="nbdist-run-age">{row.live ? doneOf(row) : age(now - ended, words)}</span>
       </div>
       {row.live && row.progress && (
@@ -68,11 +82,26 @@ export const RunItem = memo(function RunItem(props: RunItemProps): ReactElement 
   );
 });
 
-function about(row: RunRow, words: Words): string[] {
+/** Where it is too long, what other runs have in their names, too, gives way to what they have not. */
+function Name({ text, from }: ShownName): ReactElement {
+  const shared = from > 2 ? from : 0;
+  return (
+    <span className="nbdist-run-name">
+      {shared > 0 && <span className="nbdist-run-shared">{text.slice(0, shared)}</span>}
+      <span className="nbdist-cut" style={{ minWidth: `${Math.min(6, text.length - shared)}ch` }}>
+        {text.slice(shared)}
+      </span>
+    </span>
+  );
+}
+
+function about(row: RunRow, word: string, words: Words): string {
   const place = row.notebook.split('/').at(-1) ?? '';
   const headline = words.told(row.headline);
   const how = row.live ? headline || place : short(headline) || words.told(row.reason) || place;
-  return [how, words.ranks(row.worldSize)].filter(Boolean);
+  // its mark says as well that a run has finished: the end of the line may be cut
+  const first = row.state === 'succeeded' ? [how, word] : [word, how];
+  return [...first, words.ranks(row.worldSize)].filter(Boolean).join(' · ');
 }
 
 function doneOf({ progress }: RunRow): string {

@@ -15,7 +15,7 @@ import {
 } from 'react';
 
 import { useSeconds } from '../../views/clocks';
-import { inView, listing, type Item } from '../listing';
+import { GROUPINGS, inView, listing, shownNames, type Grouping, type Item } from '../listing';
 import type { RunRow } from '../rows';
 import { COMMANDS, type IRunService } from '../tokens';
 import { Absent } from './Absent';
@@ -23,6 +23,9 @@ import { LabButton, LabIcon } from './LabIcons';
 import { unixNow, useLook, useRuns } from './look';
 import { RunActions } from './RunActions';
 import { RunItem } from './RunItem';
+
+/** where the page keeps how its reader wants the runs grouped */
+const KEPT = 'nbdist-grouping';
 
 /** rows from the end at which the next page is asked for */
 const NEARLY_ALL = 20;
@@ -32,9 +35,11 @@ type RunEntry = Extract<Item, { kind: 'run' }>;
 export interface SidebarProps {
   service: IRunService;
   execute: (command: string, args: { runId?: string; runIds?: string[] }) => void;
+  /** open the menu of a run at a place on the page; `checked` are the runs to compare */
+  openMenu: (at: { x: number; y: number }, runId: string, checked: string[]) => void;
 }
 
-export function Sidebar({ service, execute }: SidebarProps): ReactElement {
+export function Sidebar({ service, execute, openMenu }: SidebarProps): ReactElement {
   const { words, panelWords, language } = service;
   const runs = useRuns(service.runs);
   const { theme } = useLook();
@@ -42,7 +47,10 @@ export function Sidebar({ service, execute }: SidebarProps): ReactElement {
   const [scrolled, setScrolled] = useState(0);
   const [height, setHeight] = useState(600);
   const [currentId, setCurrentId] = useState<string | null>(null);
-  const [selected, setSelected] = useState<ReadonlySet<string>>(new Set());
+  const [checked, setChecked] = useState<ReadonlySet<string>>(new Set());
+  const [grouping, setGrouping] = useState<Grouping>(
+    () => GROUPINGS.find(each => each === localStorage.getItem(KEPT)) ?? 'day',
+  );
   const [search, setSearch] = useState(runs.search);
   const prefix = useId();
   const rows = runs.rows;
@@ -51,7 +59,11 @@ export function Sidebar({ service, execute }: SidebarProps): ReactElement {
     rows.some(row => row.live),
   );
   const minute = Math.floor(seconds / 60) * 60;
-  const list = useMemo(() => listing(rows, minute * 1000, words, language), [rows, minute, words, language]);
+  const list = useMemo(
+    () => listing(rows, minute * 1000, words, language, grouping),
+    [rows, minute, words, language, grouping],
+  );
+  const names = useMemo(() => shownNames(rows), [rows]);
   const entries = useMemo(() => list.items.filter((item): item is RunEntry => item.kind === 'run'), [list]);
   const at = entries.findIndex(({ row }) => row.runId === currentId);
   const current = entries[at]?.row ?? null;
@@ -82,7 +94,6 @@ export function Sidebar({ service, execute }: SidebarProps): ReactElement {
       return;
     }
     setCurrentId(entry.row.runId);
-    setSelected(new Set([entry.row.runId]));
     if (entry.top < element.scrollTop) {
       element.scrollTop = entry.top;
     } else if (entry.top + entry.height > element.scrollTop + element.clientHeight) {
@@ -90,7 +101,7 @@ export function Sidebar({ service, execute }: SidebarProps): ReactElement {
     }
   };
   const toggle = useCallback((runId: string): void => {
-    setSelected(chosen => {
+    setChecked(chosen => {
       const next = new Set(chosen);
       return next.delete(runId) ? next : next.add(runId);
     });
@@ -124,19 +135,47 @@ export function Sidebar({ service, execute }: SidebarProps): ReactElement {
       if (event.ctrlKey || event.metaKey || event.shiftKey) {
         toggle(row.runId);
       } else {
-        setSelected(new Set([row.runId]));
         execute(COMMANDS.open, { runId: row.runId });
       }
     },
     [execute, toggle],
   );
 
-  const chosen = entries.filter(({ row }) => selected.has(row.runId)).map(({ row }) => row);
+  const chosen = entries.filter(({ row }) => checked.has(row.runId)).map(({ row }) => row);
+  const menu = (event: MouseEvent): void => {
+    const on = (event.target as Element).closest<HTMLElement>('[data-run]')?.dataset['run'] ?? currentId;
+    // as everywhere in JupyterLab, with Shift it is the browser's
+    if (on && !event.shiftKey) {
+      setCurrentId(on);
+      openMenu(
+        { x: event.clientX, y: event.clientY },
+        on,
+        chosen.map(({ runId }) => runId),
+      );
+      event.preventDefault();
+      event.stopPropagation();
+    }
+  };
   return (
     <section className="nbdist nbdist-sidebar" data-theme={theme} aria-label={words.title}>
       <header className="nbdist-side-head">
         <h2>{words.title}</h2>
         <span className="nbdist-space" />
+        <select
+          aria-label={words.groupBy}
+          title={words.groupBy}
+          value={grouping}
+          onChange={event => {
+            localStorage.setItem(KEPT, event.currentTarget.value);
+            setGrouping(event.currentTarget.value as Grouping);
+          }}
+        >
+          {GROUPINGS.map(each => (
+            <option key={each} value={each}>
+              {words.grouping[each]}
+            </option>
+          ))}
+        </select>
         <LabButton icon="refresh" label={words.refresh} bare onClick={() => void runs.refresh()} />
       </header>
       {runs.state === 'absent' ? (
@@ -158,30 +197,33 @@ export function Sidebar({ service, execute }: SidebarProps): ReactElement {
             />
           </label>
           {runs.state === 'offline' && <p className="nbdist-note nbdist-calm">{words.offline}</p>}
-          {entries.length === 0 && <Nothing runs={runs} words={words} />}
+          {runs.state === 'refused' && <p className="nbdist-note">{words.refused(runs.refusal)}</p>}
+          {entries.length === 0 && runs.state !== 'refused' && <Nothing runs={runs} words={words} />}
           <div
             ref={scroller}
             className="nbdist-side-list"
             role="listbox"
             aria-label={words.title}
-            aria-multiselectable="true"
             aria-activedescendant={current ? `${prefix}-${current.runId}` : undefined}
             tabIndex={0}
             hidden={entries.length === 0}
             onScroll={event => setScrolled(event.currentTarget.scrollTop)}
             onKeyDown={key}
+            onContextMenu={menu}
             onFocus={() => current === null && entries[0] && setCurrentId(entries[0].row.runId)}
           >
             <div role="presentation" style={{ height: list.height, position: 'relative' }}>
               {shown.map(item =>
                 item.kind === 'heading' ? (
                   <div
-                    key={item.title}
+                    key={item.group}
                     role="presentation"
                     className="nbdist-side-group"
                     style={{ top: item.top, height: item.height }}
                   >
-                    {item.title}
+                    <span className="nbdist-cut" title={item.group}>
+                      {item.title}
+                    </span>
                     <span className="nbdist-space" />
                     {item.count}
                   </div>
@@ -190,26 +232,28 @@ export function Sidebar({ service, execute }: SidebarProps): ReactElement {
                     key={item.row.runId}
                     id={`${prefix}-${item.row.runId}`}
                     row={item.row}
+                    name={names.get(item.row.runId)!}
                     top={item.top}
                     height={item.height}
                     position={item.position}
                     count={entries.length}
                     current={item.row.runId === currentId}
-                    selected={selected.has(item.row.runId)}
+                    checked={checked.has(item.row.runId)}
                     now={item.row.live ? seconds : minute + 60}
                     words={words}
                     panelWords={panelWords}
                     onClick={click}
+                    onCheck={toggle}
                   />
                 ),
               )}
             </div>
           </div>
           <RunActions
-            chosen={chosen}
+            chosen={chosen.length > 1 || !current ? chosen : [current]}
             words={words}
             execute={execute}
-            onClear={() => setSelected(new Set())}
+            onClear={() => setChecked(new Set())}
           />
         </>
       )}
