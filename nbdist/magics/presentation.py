@@ -94,8 +94,13 @@ def widgets_reach_outputs(shell: InteractiveShell) -> bool:
     In JupyterLab, Notebook 7 and nbclassic it does; VS Code (whose cells are called by their URI) and Colab
     keep outputs in frames, and load no widget that is not an output itself.
     """
-    kernel = getattr(shell, "kernel", None)
-    if kernel is None or "google.colab" in sys.modules:
+    if getattr(shell, "kernel", None) is None or "google.colab" in sys.modules:
         return False
-    parent: dict[str, Any] = kernel.get_parent() or {}
-    return not str(parent.get("metadata", {}).get("cellId", "")).startswith("vscode")
+    return not cell_id(shell).startswith("vscode")
+
+
+def cell_id(shell: InteractiveShell) -> str:
+    """The cell that runs, as the front end calls it; empty where it does not tell."""
+    kernel = getattr(shell, "kernel", None)
+    parent: dict[str, Any] = (kernel.get_parent() if kernel is not None else None) or {}
+    return str(parent.get("metadata", {}).get("cellId", ""))

@@ -16,13 +16,12 @@ from nbdist.model import Run, RunState
 from nbdist.panel.ansi import ansi_html, printable
 from nbdist.panel.columns import clipped, shortened
 from nbdist.panel.curves import Curve, curve_svg
-from nbdist.panel.endings import alone_text, logs_title, outcomes
+from nbdist.panel.endings import logs_title, outcomes, remarks
 from nbdist.panel.facts import Facts
 from nbdist.panel.figures import number_text, percent
 from nbdist.panel.labels import (
     exit_text,
     failure_title,
-    leftover_text,
     phrase,
     ranks_text,
     state_mark,
@@ -30,7 +29,6 @@ from nbdist.panel.labels import (
     word,
 )
 from nbdist.panel.reasons import reason_text
-from nbdist.panel.slow import slow_text
 from nbdist.panel.stalling import StallView, hung_lines
 from nbdist.panel.style import rank_chip, sheet
 from nbdist.panel.view import duration
@@ -57,9 +55,7 @@ def summary_page(facts: Facts, language: str, notes: Sequence[str]) -> str:
         parts.append(stall_html(facts.stall, language))
     if facts.curves:
         parts.append(_metrics(facts, language))
-    slow = slow_text(facts.slow, language) if facts.slow is not None else ""
-    said = filter(None, (slow, alone_text(facts, language), leftover_text(run.leftover, language), *notes))
-    parts += [f"<div>{html.escape(note)}</div>" for note in said]
+    parts += [f"<div>{html.escape(note)}</div>" for note in remarks(facts, language, notes)]
     parts.append(_logs(facts, language))
     parts.append(_foot(facts, language))
     return f'{SHEET}<div class="nbdist-summary">{"".join(parts)}</div>'

@@ -63,7 +63,7 @@ class FailureView:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunView:
     """The header and the strip. ``elapsed`` is seconds at the moment the view was made; ``stall`` is there
-    while nothing happens, whatever the state."""
+    while nothing happens, whatever the state; ``notes`` are what is to be said of a run that has ended."""
 
     run_id: str
     label: str
@@ -76,6 +76,7 @@ class RunView:
     failure: FailureView | None = None
     stall: StallView | None = None
     slow: SlowView | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def hangs(self) -> bool:
@@ -95,6 +96,7 @@ class RunView:
             "failure": None if failure is None else FailureView(**failure),
             "stall": None if data.get("stall") is None else StallView.from_dict(data["stall"]),
             "slow": None if data.get("slow") is None else SlowView(**data["slow"]),
+            "notes": tuple(data.get("notes", ())),
         }
         return cls(**(dict(data) | parts))
 

@@ -6,6 +6,7 @@ import { IDocumentManager } from '@jupyterlab/docmanager';
 import { INotebookTracker, NotebookActions, type NotebookPanel } from '@jupyterlab/notebook';
 import { createElement } from 'react';
 
+import { actForPanels } from '../../page_actions';
 import { wantedOf, withFirstLine, type Wanted } from '../first_line';
 import { cellOf, contentsPath } from '../places';
 import type { Gpu } from '../rows';
@@ -16,6 +17,8 @@ import { ViewWidget } from './view_widget';
 
 /** milliseconds */
 const MOMENT = 3000;
+/** a cell that starts a run, not one that shows it again */
+const STARTS = /^\s*%%?distributed\b/m;
 
 const plugin: JupyterFrontEndPlugin<void> = {
   id: 'nbdist:notebook',
@@ -58,9 +61,46 @@ const plugin: JupyterFrontEndPlugin<void> = {
         if (!panel || !(await becomesIdle(panel))) {
           await app.commands.execute(COMMANDS.open, { runId });
         } else {
-          await attach(panel, service.runs.row(runId)?.label ?? runId);
+          await runBelow(panel, `%dist_attach ${service.runs.row(runId)?.label ?? runId}`);
         }
       },
+    });
+    app.commands.addCommand(COMMANDS.again, {
+      label: service.panelWords.runAgain,
+      isVisible: given => Boolean(service.runs.row(meant(given))?.notebook),
+      describedBy: { args },
+      execute: async given => {
+        const found = await cellOfRun(service, notebooks, documents, meant(given));
+        if (typeof found === 'string') {
+          Notification.info(found, { autoClose: 6000 });
+        } else {
+          await runCell(found.panel, found.at);
+        }
+      },
+    });
+    app.commands.addCommand(COMMANDS.export, {
+      label: service.panelWords.exportRun,
+      describedBy: { args },
+      execute: async given => {
+        const runId = meant(given);
+        const panel = notebooks.currentWidget;
+        if (panel) {
+          await runBelow(panel, `%dist_export ${service.runs.row(runId)?.label ?? runId}`);
+        }
+      },
+    });
+    actForPanels(({ action, runId, label, from }) => {
+      const panel = notebooks.find(({ node }) => node.contains(from));
+      const at = panel?.content.widgets.findIndex(({ node }) => node.contains(from)) ?? -1;
+      const source = panel?.content.widgets[at]?.model.sharedModel.getSource() ?? '';
+      if (action === 'export' && panel) {
+        panel.content.activeCellIndex = at;
+        void runBelow(panel, `%dist_export ${label}`);
+      } else if (action === 'again' && panel && STARTS.test(source)) {
+        void runCell(panel, at);
+      } else {
+        void app.commands.execute(COMMANDS[action], { runId });
+      }
     });
     app.commands.addCommand(COMMANDS.runOnRanks, {
       label: given => (given['toolbar'] ? '' : words.runOnRanks),
@@ -76,10 +116,18 @@ const plugin: JupyterFrontEndPlugin<void> = {
 
 export default plugin;
 
-async function attach(panel: NotebookPanel, label: string): Promise<void> {
-  const load = (await knowsMagics(panel)) ? '' : '%load_ext nbdist\n';
+/** Writes a line magic into a cell below the active one, and runs it. */
+async function runBelow(panel: NotebookPanel, magic: string): Promise<void> {
+  const idle = panel.sessionContext.session?.kernel?.status === 'idle';
+  const load = !idle || (await knowsMagics(panel)) ? '' : '%load_ext nbdist\n';
   NotebookActions.insertBelow(panel.content);
-  panel.content.activeCell?.model.sharedModel.setSource(`${load}%dist_attach ${label}`);
+  panel.content.activeCell?.model.sharedModel.setSource(`${load}${magic}`);
+  await NotebookActions.run(panel.content, panel.sessionContext);
+}
+
+async function runCell(panel: NotebookPanel, at: number): Promise<void> {
+  panel.content.deselectAll();
+  panel.content.activeCellIndex = at;
   await NotebookActions.run(panel.content, panel.sessionContext);
 }
 
@@ -120,12 +168,33 @@ async function knowsMagics({ sessionContext }: NotebookPanel): Promise<boolean> 
 
 /** Goes to the cell of a run, and to a line of it (0 for none). What stands in the way, if anything. */
 async function reveal(
-  { client, words }: IRunService,
+  service: IRunService,
   notebooks: INotebookTracker,
   documents: IDocumentManager | null,
   runId: string,
   line: number,
 ): Promise<string> {
+  const found = await cellOfRun(service, notebooks, documents, runId);
+  if (typeof found === 'string') {
+    return found;
+  }
+  const { panel, at } = found;
+  const cell = panel.content.widgets[at]!;
+  panel.content.activeCellIndex = at;
+  await panel.content.scrollToCell(cell, 'smart');
+  if (line > 0) {
+    await showLine(cell, line);
+  }
+  return '';
+}
+
+/** The cell of a run in its notebook, which is opened; or what stands in the way. */
+async function cellOfRun(
+  { client, words }: IRunService,
+  notebooks: INotebookTracker,
+  documents: IDocumentManager | null,
+  runId: string,
+): Promise<{ panel: NotebookPanel; at: number } | string> {
   const { row, cell } = await client.run(runId);
   if (!row.notebook) {
     return words.noNotebook;
@@ -137,16 +206,7 @@ async function reveal(
   await panel.revealed;
   const sources = panel.content.widgets.map(({ model }) => model.sharedModel.getSource());
   const at = cellOf(sources, cell, row.cellIndex);
-  const found = panel.content.widgets[at];
-  if (!found) {
-    return words.noCellFound(panel.context.path);
-  }
-  panel.content.activeCellIndex = at;
-  await panel.content.scrollToCell(found, 'smart');
-  if (line > 0) {
-    await showLine(found, line);
-  }
-  return '';
+  return at < 0 ? words.noCellFound(panel.context.path) : { panel, at };
 }
 
 async function notebookOf(
