@@ -10,6 +10,8 @@ export interface Asked {
   action: PageAction;
   runId: string;
   label: string;
+  /** what is to be seen of the dashboard */
+  tab?: 'all' | 'metrics';
   /** what was pressed */
   from: Element;
 }

@@ -112,7 +112,7 @@ def decode(content: Mapping[str, Any], buffers: Sequence[bytes]) -> Update | Boa
             _chart(title, bytes(data)) for title, data in zip(titles, buffers[len(heads) :], strict=True)
         ),
         cell=content["cell"],
-        reading=content["reading"],
+        reading=content.get("reading", 0),
     )
 
 

@@ -19,7 +19,6 @@ from nbdist.panel.summary_page import summary_page
 from nbdist.panel.view import duration
 from nbdist.store import RunDirectory
 
-_LOG_LINES = 5
 _VALUES = 30
 # characters
 _PLAIN_ROOM = 12_000
@@ -93,8 +92,8 @@ def _plain(facts: Facts, language: str, notes: Sequence[str]) -> str:
         parts.append(failure_report(facts.diagnosis, language))
     if facts.stall is not None:
         parts.append("\n".join(hung_lines(facts.stall, language)))
-    for ranks, lines in facts.logs:
-        title = f"{logs_title(ranks, language)} · {word('end of log', language)}"
-        parts.append("\n    ".join([title, *(lines[-_LOG_LINES:] or [word("no output", language)])]))
+    for log in facts.logs:
+        title = f"{logs_title(log.ranks, language)} · {word('log' if log.whole else 'end of log', language)}"
+        parts.append("\n    ".join([title, *(log.lines or [word("no output", language)])]))
     cut = (clipped(printable(line), _LINE_ROOM) for line in "\n\n".join(parts).split("\n"))
     return shortened("\n".join(cut), _PLAIN_ROOM)

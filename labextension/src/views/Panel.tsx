@@ -26,6 +26,7 @@ import { LogPane, type LogPaneHandle } from './LogPane';
 import { Metrics } from './Metrics';
 import { Note, Silence, type Notice } from './Notes';
 import { focusById, leave, useAfterDrawing } from './panel_focus';
+import { usePromptMark } from './prompt_mark';
 import { FEW, Ranks } from './Ranks';
 import { hangs, Stacks, StallBanner, type StallActions, type StallProps } from './Stall';
 import { Tabs, type Tab } from './Tabs';
@@ -77,6 +78,8 @@ export function Panel(props: PanelProps): ReactElement {
   const [notice, setNotice] = useState<Notice | null>(null);
   const afterDrawing = useAfterDrawing();
   const prefix = useId();
+
+  usePromptMark(root, view, words);
 
   const { onStop, onBoard } = props;
   const label = view?.label ?? '';
@@ -244,11 +247,6 @@ export function Panel(props: PanelProps): ReactElement {
         words={words}
       />
       {stall?.view.live && <StallBanner {...stall} />}
-      {view?.notes.map(note => (
-        <div className="nbdist-note nbdist-calm" key={note}>
-          {note}
-        </div>
-      ))}
       {view && (
         <Ranks
           view={view}
@@ -260,6 +258,13 @@ export function Panel(props: PanelProps): ReactElement {
           onSelect={setPicked}
           onOpen={open}
         />
+      )}
+      {view && view.notes.length > 0 && (
+        <div className="nbdist-note nbdist-calm">
+          {view.notes.map(note => (
+            <div key={note}>{note}</div>
+          ))}
+        </div>
       )}
       {stall && <Stacks {...stall} />}
       {view?.failure && (

@@ -89,7 +89,7 @@ const plugin: JupyterFrontEndPlugin<void> = {
         }
       },
     });
-    actForPanels(({ action, runId, label, from }) => {
+    actForPanels(({ action, runId, label, tab, from }) => {
       const panel = notebooks.find(({ node }) => node.contains(from));
       const at = panel?.content.widgets.findIndex(({ node }) => node.contains(from)) ?? -1;
       const source = panel?.content.widgets[at]?.model.sharedModel.getSource() ?? '';
@@ -99,7 +99,7 @@ const plugin: JupyterFrontEndPlugin<void> = {
       } else if (action === 'again' && panel && STARTS.test(source)) {
         void runCell(panel, at);
       } else {
-        void app.commands.execute(COMMANDS[action], { runId });
+        void app.commands.execute(COMMANDS[action], { runId, tab: tab ?? '' });
       }
     });
     app.commands.addCommand(COMMANDS.runOnRanks, {
