@@ -213,7 +213,8 @@ def _logs(facts: Facts, language: str) -> str:
         f"<pre>{_log(log.lines if log.whole else ('…', *log.lines), room) or no_output}</pre></details>"
         for log in facts.logs
     )
-    title = html.escape(word("log" if all(log.whole for log in facts.logs) else "ends of logs", language))
+    whole = all(log.whole for log in facts.logs)
+    title = html.escape(word("log", language).capitalize() if whole else word("ends of logs", language))
     return f'<div class="n-muted">{title}</div><div class="n-logs">{ends}</div>'
 
 
