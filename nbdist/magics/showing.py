@@ -196,7 +196,7 @@ class _Panel:
             return self._sending
 
 
-class _EndedPanels:
+class EndedPanels:
     """The panels of runs that have ended: a kernel and a page keep the latest, one for each cell."""
 
     def __init__(self) -> None:
@@ -223,7 +223,7 @@ class _EndedPanels:
             other.close()
 
 
-_ended = _EndedPanels()
+_ended = EndedPanels()
 
 
 def _surface(

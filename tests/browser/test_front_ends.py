@@ -47,3 +47,6 @@ def test_the_panel_lives_and_its_stop_works(
         front.wait_for_end(1, timeout=20)
         expect(front.cell(1)).to_contain_text("RunCancelled")
         expect(front.cell(1).locator(".nbdist-summary")).to_contain_text("Stopped")
+        expect(front.cell(1).locator(".nbdist-summary")).to_be_hidden()
+        expect(panel.locator(".nbdist-pill")).to_have_text("Stopped")
+        expect(panel.get_by_role("log")).to_contain_text("of rank 1")

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from nbdist.magics.showing import EndedPanels
 from nbdist.panel.protocol import Update, decode
 from tests.magics.conftest import Kernel
 
@@ -128,3 +129,23 @@ def test_where_no_widget_reaches_the_outputs_the_summary_takes_the_place_of_the_
 
     assert "data-nbdist-panel=" not in reply.data[-1]["text/html"]
     assert panels(kernel) == []
+
+
+def test_of_panels_whose_runs_have_ended_the_latest_stay_as_far_as_a_page_has_room() -> None:
+    class Panel:
+        closed = False
+
+        def close(self) -> None:
+            self.closed = True
+
+    small = [Panel() for _ in range(12)]
+    ended: Any = EndedPanels()
+    for number, panel in enumerate(small):
+        ended.add(f"cell {number}", 1000, panel)
+    assert [panel.closed for panel in small] == [True] * 2 + [False] * 10
+
+    large = [Panel(), Panel()]
+    for panel in large:
+        ended.add("", 300_000_000, panel)
+    assert all(panel.closed for panel in small)
+    assert [panel.closed for panel in large] == [True, False]
