@@ -21,6 +21,7 @@ from typing import Any
 from nbdist.board.feed import Feed
 from nbdist.panel.charts import Charts
 from nbdist.panel.following import follow
+from nbdist.panel.measures import Measures
 from nbdist.panel.status import StatusReader, status_text
 from nbdist.panel.widget import WidgetSurface
 from nbdist.store import RunDirectory, RunReader
@@ -66,6 +67,7 @@ class CountingPage:
     """A widget whose page counts what it gets."""
 
     panel_id = "0"
+    placed = False
 
     def __init__(self) -> None:
         self.size = 0
@@ -134,7 +136,7 @@ def panel(directory: RunDirectory, seconds: float) -> dict[str, float]:
         surface.repeat()
 
     with contextlib.suppress(Enough):
-        follow(directory, surface, charts=charts, bite=lambda: surface.bite, wait=wait)
+        follow(directory, surface, measures=Measures(directory, charts), bite=lambda: surface.bite, wait=wait)
     return found
 
 

@@ -70,6 +70,7 @@ function update(fields: Fields, buffers: readonly Buffer[]): Update {
     completeUntil: numberOrNull(fields['complete_until']),
     charts: charts.map((each, index) => chart(object(each), buffers[deltas.length + index])),
     cell: absent(fields['cell']) ? null : text(fields['cell']),
+    reading: count(fields['reading'] ?? 0),
   };
 }
 
@@ -89,6 +90,7 @@ function view(fields: Fields): RunView {
     failure: absent(fields['failure']) ? null : failure(object(fields['failure'])),
     stall: absent(fields['stall']) ? null : stall(object(fields['stall'])),
     slow: absent(fields['slow']) ? null : slow(object(fields['slow'])),
+    notes: list(fields['notes'] ?? []).map(text),
     ranks: list(fields['ranks']).map(each => rank(object(each))),
   };
 }

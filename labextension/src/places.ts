@@ -3,8 +3,9 @@
  * and go (a cell that is scrolled away, a second view of the notebook). What stands there comes back after it.
  */
 
-/** milliseconds between two looks for places */
+/** milliseconds between two looks for places, and until the first of them is looked for at every frame */
 const PERIOD = 400;
+const HURRY = 3000;
 
 interface Place {
   leave(): void;
@@ -32,8 +33,19 @@ export function takePlaces(
   };
   look();
   const timer = setInterval(look, PERIOD);
+  // what stands in the first place is not to be seen before the panel
+  let frame = 0;
+  const begun = performance.now();
+  const hurry = (): void => {
+    look();
+    if (!places.size && performance.now() - begun < HURRY) {
+      frame = requestAnimationFrame(hurry);
+    }
+  };
+  frame = requestAnimationFrame(hurry);
   return () => {
     clearInterval(timer);
+    cancelAnimationFrame(frame);
     places.forEach(place => place.leave());
   };
 }

@@ -120,6 +120,8 @@ export interface RunView {
   /** there while nothing happens; the state stays as it is */
   stall: StallView | null;
   slow: SlowView | null;
+  /** what is to be said of a run that has ended */
+  notes: readonly string[];
   ranks: readonly RankView[];
 }
 
@@ -168,6 +170,8 @@ export interface Update {
   charts: readonly Chart[];
   /** the program of the run, when it is sent again */
   cell: string | null;
+  /** another number where lines are numbered anew: those that came before it count no more */
+  reading: number;
 }
 
 /** An answer to `{kind: 'board'}`: where VisualDL shows this run, or why not. */
@@ -183,6 +187,7 @@ export type Message = Update | BoardAnswer;
 export type Request =
   | { kind: 'stop' }
   | { kind: 'board' }
-  | { kind: 'pull' }
+  /** `placed`: the run has ended, and its panel is in a place */
+  | { kind: 'pull'; placed: boolean }
   | { kind: 'stacks' }
   | { kind: 'interrupt'; rank: number };

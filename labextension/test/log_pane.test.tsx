@@ -224,6 +224,19 @@ test('rows of nested bars that still change are at the foot, one below the other
   expect(live).toEqual(['0epochs 1/2', '0steps 3/5']);
 });
 
+test('while nothing but bars move, nothing is said of no output', async () => {
+  const log = makeLog();
+  show(log);
+  await frame();
+  expect(screen.getByText('No output yet.')).toBeTruthy();
+
+  log.receive([delta(0, 0, [], { partial: 'epochs 1/2\nsteps 3/5' })], null);
+  await frame();
+
+  expect(screen.queryByText('No output yet.')).toBeNull();
+  expect(screen.getByRole('log').classList).toContain('nbdist-without-rows');
+});
+
 test('the first error is a button when there is one', async () => {
   const log = makeLog();
   log.receive([delta(0, 0, numbered(500))], null);

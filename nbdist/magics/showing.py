@@ -5,25 +5,30 @@ from __future__ import annotations
 import contextlib
 import sys
 import threading
-from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING, Any
 
 from IPython.core.getipython import get_ipython
 from IPython.core.interactiveshell import InteractiveShell
-from IPython.display import DisplayHandle, display
+from IPython.display import display
 
 from nbdist import config, panel, runner
 from nbdist.errors import UnknownRun
-from nbdist.magics.presentation import kernel_id, widgets_reach_outputs
+from nbdist.magics.presentation import cell_id, kernel_id, widgets_reach_outputs
 from nbdist.model import Run
+from nbdist.store import LogStream
 from nbdist.store.control import request_interrupt, request_stacks
 
 if TYPE_CHECKING:
     from nbdist.panel.charts import Charts
+    from nbdist.panel.measures import Measures
     from nbdist.panel.widget import WidgetSurface
 
 _REPEAT_PERIOD = 0.25
 _BACKLOG_PERIOD = 0.05
+# a page keeps some megabytes for each, and the logs compressed
+_ENDED_PANELS = 10
+_ENDED_BYTES = 512 * 1024 * 1024
 
 
 def show_as_text(
@@ -48,102 +53,186 @@ def show_as_text(
 
 def show_as_panel(shell: InteractiveShell, handle: runner.RunHandle) -> Run:
     """Follow the run in a panel until it ends; how it ended. Raises UnknownRun."""
-    surface, output = _open_panel(shell, handle, foreground=True)
-    return _follow_in_panel(handle, surface, output)
+    return _Panel(shell, handle, foreground=True).follow()
 
 
 def show_in_background(shell: InteractiveShell, handle: runner.RunHandle) -> None:
     """Show the run in a panel that lives on while other cells run."""
-    surface, output = _open_panel(shell, handle, foreground=False)
+    shown = _Panel(shell, handle, foreground=False)
 
     def follow_it() -> None:
         # a run whose directory is deleted has nothing more to show
         with contextlib.suppress(UnknownRun):
-            _follow_in_panel(handle, surface, output)
+            shown.follow()
 
     threading.Thread(target=follow_it, name=f"nbdist panel {handle.run_id}", daemon=True).start()
 
 
 def show_again(shell: InteractiveShell, handle: runner.RunHandle) -> None:
-    """Show the run in a panel that somebody asked for: one that stays when the run has ended before."""
+    """Show the run in a panel, as it goes on or as it has ended."""
     if handle.run.state.terminal:
-        _EndedPanel(shell, handle).wanted()
+        _Panel(shell, handle, foreground=False, ended=True)
     else:
         show_in_background(shell, handle)
 
 
-class _EndedPanel:
-    """A run that has ended, in a panel that stays: every line, searchable, and its charts.
+class _Panel:
+    """A run in a panel, which stays when the run has ended: every line, searchable, and its charts.
 
-    The page keeps what it got. One that came late, or was loaded again, asks for all of it, and gets it
-    from disk. The output is the static summary, which is what a notebook keeps; where the page allows it,
-    the panel takes its place there.
+    The output is the static summary then, which is what a notebook keeps; where the page allows it, the
+    panel takes its place there. The page keeps what it got; one that was loaded again asks for all of it, and
+    gets it from disk. Raises UnknownRun when the run's directory disappears.
     """
 
-    def __init__(self, shell: InteractiveShell, handle: runner.RunHandle) -> None:
+    def __init__(
+        self, shell: InteractiveShell, handle: runner.RunHandle, *, foreground: bool, ended: bool = False
+    ) -> None:
         self._handle = handle
         self._guard = threading.Lock()
         self._sending = False
         self._asked = threading.Event()
-        run, language = handle.run, config.language()
-        placed = widgets_reach_outputs(shell)
-        self._surface = surface = _surface(shell, handle, foreground=False, placed=placed, pulled=self.wanted)
-        summary = panel.summary_bundle(run, handle.directory, language)
-        display(surface.placed(summary) if placed else surface.bundle(summary), raw=True)
+        self._stays = widgets_reach_outputs(shell)
+        self._cell = cell_id(shell)
+        self._run = run = handle.run
+        self._measures, charts = _measures(handle, run)
+        self._surface = _surface(shell, handle, charts, foreground=foreground, pulled=self._wanted)
+        _ended.leave(self._cell)
+        if not ended:
+            bundle = self._surface.bundle({"text/html": panel.initial_html(run, config.language())})
+            output = display(bundle, raw=True, display_id=True)
+            assert output is not None, "display with an id gives a handle"
+            self._output = output
+            return
+        last, notes = panel.ending(run, handle.directory, config.language())
+        display(self._stay(last, notes) if self._stays else self._surface.bundle(last), raw=True)
+        self._wanted()
 
-    def wanted(self) -> None:
-        """Send everything to the page, for the first time or again."""
+    def follow(self) -> Run:
+        """Show the run until it ends; how it ended."""
+        watch, surface = panel.UsageWatch(), self._surface
+        try:
+            # the cell is not kept waiting by what the page has not got yet
+            run = panel.follow(
+                self._handle.directory,
+                surface,
+                watch=watch,
+                measures=self._measures,
+                room=surface.room,
+                bite=lambda: surface.bite,
+                finish=False,
+            )
+        except BaseException:
+            surface.close()
+            raise
+        self._run, language = run, config.language()
+        last, notes = panel.ending(run, self._handle.directory, language, watch.report(language))
+        if self._stays:
+            self._output.update(self._stay(last, notes), raw=True)
+            self._send(whole=surface.skipped)
+        else:
+            surface.close()
+            self._output.update(last, raw=True)
+        return run
+
+    def close(self) -> None:
+        """Leave the summary alone in its place."""
+        self._surface.close()
+
+    def _stay(self, last: dict[str, str], notes: Sequence[str]) -> dict[str, Any]:
+        """The output from now on."""
+        directory, run = self._handle.directory, self._run
+        logs = (LogStream(directory.rank(rank.rank, run.attempt).log) for rank in run.ranks)
+        _ended.add(self._cell, min(sum(log.size for log in logs), self._surface.room), self)
+        return self._surface.placed(last, notes)
+
+    def _wanted(self) -> None:
+        if self._run.state.terminal:
+            self._send(whole=True)
+
+    def _send(self, *, whole: bool) -> None:
+        """Send what the page has not got, or everything, for the first time or again."""
         with self._guard:
-            self._asked.set()
+            if whole:
+                self._asked.set()
             if not self._sending:
                 self._sending = True
                 name = f"nbdist panel {self._handle.run_id}"
-                threading.Thread(target=self._send, name=name, daemon=True).start()
+                threading.Thread(target=self._send_all, name=name, daemon=True).start()
 
-    def _send(self) -> None:
+    def _send_all(self) -> None:
+        surface = self._surface
+        if not self._asked.is_set():
+            self._measures.finish(self._run)
+            surface.finish()
+            self._repeat()
         while self._go_on():
             try:
-                charts = _charts(self._handle)
-                self._surface.begin(charts)
                 panel.follow(
                     self._handle.directory,
-                    self._surface,
-                    charts=charts,
-                    room=self._surface.room,
-                    bite=lambda: self._surface.bite,
+                    surface,
+                    measures=self._measures,
+                    room=surface.room,
+                    bite=lambda: surface.bite,
                 )
             except UnknownRun:
                 continue  # deleted meanwhile: the page keeps what it has
-            # the page may only now have loaded the widget, and then knows of nothing to ask for
-            while (waits := self._surface.waiting) or self._surface.early:
-                if self._asked.wait(_BACKLOG_PERIOD if waits else _REPEAT_PERIOD):
-                    break
-                self._surface.repeat()
+            self._repeat()
+
+    def _repeat(self) -> None:
+        # the page may only now have loaded the widget, and then knows of nothing to ask for
+        while (waits := self._surface.waiting) or self._surface.early:
+            if self._asked.wait(_BACKLOG_PERIOD if waits else _REPEAT_PERIOD):
+                return
+            self._surface.repeat()
 
     def _go_on(self) -> bool:
         with self._guard:
             self._sending = self._asked.is_set()
             self._asked.clear()
+            # nothing that was sent is kept in memory. Of a run that goes on some lines may be passed over:
+            # those on disk have other numbers
+            self._measures, charts = _measures(self._handle, self._run)
+            self._surface.begin(charts, reading=1)
             return self._sending
 
 
-def _open_panel(
-    shell: InteractiveShell, handle: runner.RunHandle, *, foreground: bool
-) -> tuple[WidgetSurface, DisplayHandle]:
-    surface = _surface(shell, handle, foreground=foreground)
-    bundle = surface.bundle({"text/html": panel.initial_html(handle.run, config.language())})
-    output = display(bundle, raw=True, display_id=True)
-    assert output is not None, "display with an id gives a handle"
-    return surface, output
+class EndedPanels:
+    """The panels of runs that have ended: a kernel and a page keep the latest, one for each cell."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._kept: list[tuple[str, int, _Panel]] = []
+
+    def add(self, cell: str, size: int, ended: _Panel) -> None:
+        """``size`` is how much a page keeps for it, in bytes."""
+        with self._guard:
+            kept = [*self._kept, (cell, size, ended)]
+            gone = []
+            while len(kept) > _ENDED_PANELS or (len(kept) > 1 and sum(one[1] for one in kept) > _ENDED_BYTES):
+                gone.append(kept.pop(0))
+            self._kept = kept
+        for _, _, other in gone:
+            other.close()
+
+    def leave(self, cell: str) -> None:
+        """The cell has other output now."""
+        with self._guard:
+            gone = [one for one in self._kept if cell and one[0] == cell]
+            self._kept = [one for one in self._kept if one not in gone]
+        for _, _, other in gone:
+            other.close()
+
+
+_ended = EndedPanels()
 
 
 def _surface(
     shell: InteractiveShell,
     handle: runner.RunHandle,
+    charts: Charts,
     *,
     foreground: bool,
-    placed: bool = False,
-    pulled: Callable[[], None] = lambda: None,
+    pulled: Callable[[], None],
 ) -> WidgetSurface:
     # the widget stack takes a while to import and is not needed for text
     from nbdist.panel.widget import PanelWidget, WidgetSurface
@@ -154,10 +243,10 @@ def _surface(
             runner.request_stop_of(handle, "stopped from the panel")
 
     return WidgetSurface(
-        PanelWidget(kernel_id=kernel_id(shell), foreground=foreground, placed=placed),
+        PanelWidget(kernel_id=kernel_id(shell), foreground=foreground),
         stop=stop,
         board=lambda: runner.board_url([handle]),
-        charts=_charts(handle),
+        charts=charts,
         cell=_program(handle),
         pulled=pulled,
         stacks=lambda: _ask(lambda: request_stacks(handle.directory)),
@@ -171,12 +260,13 @@ def _ask(request: Callable[[], object]) -> None:
         request()
 
 
-def _charts(handle: runner.RunHandle) -> Charts:
+def _measures(handle: runner.RunHandle, run: Run) -> tuple[Measures, Charts]:
     # for panels alone, as the widget stack
     from nbdist.panel.charts import Charts
+    from nbdist.panel.measures import Measures
 
-    spec = handle.run.spec
-    return Charts(created=spec.created, ranks=[rank.rank for rank in spec.ranks])
+    charts = Charts(created=run.spec.created, ranks=[rank.rank for rank in run.ranks])
+    return Measures(handle.directory, charts), charts
 
 
 def _program(handle: runner.RunHandle) -> str:
@@ -186,26 +276,6 @@ def _program(handle: runner.RunHandle) -> str:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
-
-
-def _follow_in_panel(handle: runner.RunHandle, surface: WidgetSurface, output: DisplayHandle) -> Run:
-    watch = panel.UsageWatch()
-    try:
-        # the summary takes the panel's place: what the page has not got by then, nobody would see
-        run = panel.follow(
-            handle.directory,
-            surface,
-            watch=watch,
-            charts=surface.charts,
-            room=surface.room,
-            bite=lambda: surface.bite,
-            finish=False,
-        )
-    finally:
-        surface.close()
-    language = config.language()
-    output.update(panel.summary_bundle(run, handle.directory, language, watch.report(language)), raw=True)
-    return run
 
 
 def _write(text: str) -> None:

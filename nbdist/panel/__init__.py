@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from nbdist.panel.report import charts_html, write_report
     from nbdist.panel.status import StatusReader, status_text, status_views, watch_status
     from nbdist.panel.status_page import status_bundle, status_html
-    from nbdist.panel.summary import summary_bundle, summary_html, summary_text
+    from nbdist.panel.summary import ending, summary_bundle, summary_html, summary_text
     from nbdist.panel.summary_page import initial_html
     from nbdist.panel.terminal import on_text_screen
     from nbdist.panel.text import LogSurface, TextSurface, rank_prefix
@@ -30,6 +30,7 @@ __all__ = [
     "TextSurface",
     "UsageWatch",
     "charts_html",
+    "ending",
     "follow",
     "initial_html",
     "on_text_screen",
@@ -56,7 +57,7 @@ _LATER = {
     "report": ("charts_html", "write_report"),
     "status": ("StatusReader", "status_text", "status_views", "watch_status"),
     "status_page": ("status_bundle", "status_html"),
-    "summary": ("summary_bundle", "summary_html", "summary_text"),
+    "summary": ("ending", "summary_bundle", "summary_html", "summary_text"),
     "summary_page": ("initial_html",),
     "terminal": ("on_text_screen",),
     "text": ("LogSurface", "TextSurface", "rank_prefix"),

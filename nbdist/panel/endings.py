@@ -9,7 +9,16 @@ from nbdist.diagnosis import describe_exit
 from nbdist.diagnosis.ranks import rank_ranges
 from nbdist.model import Rank, RankState
 from nbdist.panel.facts import Facts
-from nbdist.panel.labels import exit_text, phrase, ranks_text, state_mark, state_word, word
+from nbdist.panel.labels import (
+    exit_text,
+    leftover_text,
+    phrase,
+    ranks_text,
+    state_mark,
+    state_word,
+    word,
+)
+from nbdist.panel.slow import slow_text
 
 _EACH = 8
 
@@ -48,6 +57,13 @@ def alone_text(facts: Facts, language: str) -> str:
     if not facts.alone:
         return ""
     return phrase("alone", language).format(ranks=ranks_text(len(facts.run.ranks), language))
+
+
+def remarks(facts: Facts, language: str, notes: Sequence[str]) -> list[str]:
+    """What is to be said of the run beside how it ended; ``notes`` last."""
+    slow = slow_text(facts.slow, language) if facts.slow is not None else ""
+    own = (slow, alone_text(facts, language), leftover_text(facts.run.leftover, language))
+    return [*filter(None, own), *notes]
 
 
 def logs_title(ranks: Sequence[Rank], language: str) -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 from nbdist.diagnosis import Diagnosis, Failure, diagnose
 from nbdist.diagnosis.sources import Sources
@@ -14,12 +15,13 @@ from nbdist.panel.glance import glance, log_end
 from nbdist.panel.progress import Progress
 from nbdist.panel.slow import SlowView, ended_slow
 from nbdist.panel.stalling import StallReader, StallView
-from nbdist.store import RunDirectory
+from nbdist.store import LogStream, RunDirectory
 
 _LOGS = 8
 _SHARES = re.compile(r"RANK|WORLD_SIZE|TRAINER|_rank\b|_world_size\b|process_index|init_p\w+_(?:group|env)")
 _TAIL_BYTES = 16_384
-_TAIL_LINES = 15
+_WHOLE = 20  # lines, of all logs together
+_TAIL_LINES = 8
 _AROUND = 2
 
 
@@ -33,10 +35,20 @@ class CodeLine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LogEnd:
+    """The end of a log, which these ranks have in common; ``whole`` where there is nothing before it."""
+
+    ranks: tuple[Rank, ...]
+    lines: tuple[str, ...]
+    whole: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
     """A finished run. ``progress`` is how far it came where it did not succeed; ``code`` is around the line
     that failed; ``later`` says of each rank how many seconds after the first failure it ended; ``logs``
-    are the ends of the logs of the ranks that matter: ranks that wrote the same share one. ``stall`` is
+    are the logs of the ranks that matter where they are short, else their ends: ranks that wrote the same
+    share one. ``stall`` is
     where the ranks were, of a run that was ended while it hung, ``slow`` the rank that held up the others
     towards the end. ``alone``: no rank joined a process group, and the program asks for no rank's number."""
 
@@ -46,7 +58,7 @@ class Facts:
     diagnosis: Diagnosis | None
     code: tuple[CodeLine, ...]
     later: Mapping[int, float]
-    logs: tuple[tuple[tuple[Rank, ...], tuple[str, ...]], ...]
+    logs: tuple[LogEnd, ...]
     stall: StallView | None = None
     slow: SlowView | None = None
     alone: bool = False
@@ -126,11 +138,28 @@ def _later(failure: Failure, run: Run) -> dict[int, float]:
     }
 
 
-def _logs(
-    ranks: list[Rank], run: Run, directory: RunDirectory
-) -> tuple[tuple[tuple[Rank, ...], tuple[str, ...]], ...]:
-    alike: dict[tuple[RankState, tuple[str, ...]], list[Rank]] = {}
-    for rank in ranks:
-        lines = log_end(directory.rank(rank.rank, run.attempt).log, _TAIL_BYTES)[-_TAIL_LINES:]
-        alike.setdefault((rank.state, tuple(lines)), []).append(rank)
-    return tuple((tuple(group), lines) for (_, lines), group in alike.items())
+def _logs(ranks: list[Rank], run: Run, directory: RunDirectory) -> tuple[LogEnd, ...]:
+    ends = [_log(rank, directory.rank(rank.rank, run.attempt).log) for rank in ranks]
+    logs = _alike(ends)
+    if all(log.whole for log in logs) and sum(len(log.lines) for log in logs) <= _WHOLE:
+        return logs
+    return _alike([_end(log) for log in ends])
+
+
+def _log(rank: Rank, path: Path) -> LogEnd:
+    lines = tuple(log_end(path, _TAIL_BYTES))
+    return LogEnd(ranks=(rank,), lines=lines, whole=LogStream(path).size <= _TAIL_BYTES)
+
+
+def _end(log: LogEnd) -> LogEnd:
+    lines = log.lines[-_TAIL_LINES:]
+    return replace(log, lines=lines, whole=log.whole and len(lines) == len(log.lines))
+
+
+def _alike(logs: Sequence[LogEnd]) -> tuple[LogEnd, ...]:
+    """One for the ranks that ended alike and wrote the same."""
+    alike: dict[tuple[RankState, LogEnd], list[Rank]] = {}
+    for log in logs:
+        (rank,) = log.ranks
+        alike.setdefault((rank.state, replace(log, ranks=())), []).append(rank)
+    return tuple(replace(log, ranks=tuple(ranks)) for (_, log), ranks in alike.items())

@@ -8,7 +8,6 @@ from typing import Protocol
 
 from nbdist.errors import UnknownRun
 from nbdist.model import Run
-from nbdist.panel.charts import Charts
 from nbdist.panel.logs import LOOK_BYTES, Logs
 from nbdist.panel.measures import FailureWatch, Measures
 from nbdist.panel.rank_log import LogDelta
@@ -38,7 +37,7 @@ def follow(
     surface: Surface,
     *,
     watch: UsageWatch | None = None,
-    charts: Charts | None = None,
+    measures: Measures | None = None,
     whole: bool = False,
     room: int = _ROOM,
     finish: bool = True,
@@ -48,7 +47,7 @@ def follow(
 ) -> Run:
     """Show the run on ``surface`` until it has ended; how it ended.
 
-    ``watch`` looks at what the ranks use, ``charts`` gets what they log. ``whole`` shows every line, as
+    ``watch`` looks at what the ranks use, ``measures`` at what they log. ``whole`` shows every line, as
     fast as that goes; otherwise a few megabytes a look, and a run that is more than ``room`` bytes ahead
     of what was shown is skipped ahead. Without ``finish`` what is still waiting when the run ends is not
     shown, but for its end. ``bite`` tells how many bytes the surface has room for now, None for the usual.
@@ -58,7 +57,7 @@ def follow(
     watch = watch or UsageWatch()
     reader = RunReader(directory, clock=clock)
     logs = Logs(directory, None if whole else room)
-    measures = Measures(directory, charts)
+    measures = measures or Measures(directory)
     failures = FailureWatch(directory)
     stalls = StallReader(directory)
     views = _Views()

@@ -59,6 +59,7 @@ WORDS = {
     "cause": ("Cause", "原因"),
     "fix": ("Fix", "解决方法"),
     "traceback": ("Traceback", "调用栈"),
+    "log": ("log", "日志"),
     "end of log": ("end of the log", "日志末尾"),
     "ends of logs": ("Ends of the logs", "日志末尾"),
     "full log": ("Full log", "完整日志"),

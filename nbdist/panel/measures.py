@@ -90,6 +90,11 @@ class Measures:
         if prints and (due or self._prints.begun):
             self._take_printed(self._prints.next(now))
 
+    def finish(self, run: Run) -> None:
+        """Take all that is left of a run that has ended."""
+        while self.behind:
+            self.look(run, (), run.ended or run.spec.created)
+
     def needs(self, run: Run) -> bool:
         """Whether nobody else has measured what the ranks use, or what their GPUs hold."""
         return not self.system or any(rank.spec.device.kind == "gpu" for rank in run.ranks)

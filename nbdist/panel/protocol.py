@@ -56,13 +56,17 @@ class LogChunk:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Update:
     """What is new. ``view`` and ``cell`` are None when they are not sent again; lines written until
-    ``complete_until`` have come from every rank, None says that all there are have come."""
+    ``complete_until`` have come from every rank, None says that all there are have come.
+
+    ``reading`` is another number where the lines are numbered anew: those that came before it count no
+    more."""
 
     view: RunView | None = None
     chunks: Sequence[LogChunk] = ()
     complete_until: float | None = None
     charts: Sequence[Chart] = ()
     cell: str | None = None
+    reading: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +88,7 @@ def encode(message: Update | BoardAnswer) -> tuple[dict[str, Any], list[bytes]]:
         "complete_until": message.complete_until,
         "charts": [_title(chart) for chart in message.charts],
         "cell": message.cell,
+        "reading": message.reading,
     }
     return content, [
         *(chunk.text for chunk in message.chunks),
@@ -108,6 +113,7 @@ def decode(content: Mapping[str, Any], buffers: Sequence[bytes]) -> Update | Boa
             _chart(title, bytes(data)) for title, data in zip(titles, buffers[len(heads) :], strict=True)
         ),
         cell=content["cell"],
+        reading=content.get("reading", 0),
     )
 
 

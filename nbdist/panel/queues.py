@@ -50,9 +50,10 @@ class ChartQueue:
         self._sent: dict[ChartKey, tuple[int, int]] = {}
         self._count = 0
 
-    def take(self, now: float, *, again: bool) -> Sequence[Chart]:
-        """The charts that are to be sent now; ``again`` takes in those that did not change."""
-        if not again and now - self._looked < _CHARTS_PERIOD:
+    def take(self, now: float, *, again: bool, at_once: bool = False) -> Sequence[Chart]:
+        """The charts that are to be sent now; ``again`` takes in those that did not change. ``at_once`` does
+        not wait until the last look was long enough ago."""
+        if not (again or at_once) and now - self._looked < _CHARTS_PERIOD:
             return ()
         self._looked = now
         marks = self._charts.marks

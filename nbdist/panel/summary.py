@@ -9,18 +9,16 @@ from nbdist.diagnosis import failure_report
 from nbdist.model import Run, RunState
 from nbdist.panel.ansi import printable
 from nbdist.panel.columns import clipped, shortened
-from nbdist.panel.endings import alone_text, logs_title, outcomes
+from nbdist.panel.endings import logs_title, outcomes, remarks
 from nbdist.panel.facts import Facts, facts_of
 from nbdist.panel.figures import number_text
-from nbdist.panel.labels import failure_title, leftover_text, ranks_text, state_word, word
+from nbdist.panel.labels import failure_title, ranks_text, state_word, word
 from nbdist.panel.reasons import reason_text
-from nbdist.panel.slow import slow_text
 from nbdist.panel.stalling import hung_lines
 from nbdist.panel.summary_page import summary_page
 from nbdist.panel.view import duration
 from nbdist.store import RunDirectory
 
-_LOG_LINES = 5
 _VALUES = 30
 # characters
 _PLAIN_ROOM = 12_000
@@ -44,8 +42,21 @@ def summary_bundle(
     run: Run, directory: RunDirectory, language: str, notes: Sequence[str] = ()
 ) -> dict[str, str]:
     """The summary for a notebook: as HTML without scripts or outside resources, and as plain text."""
+    return ending(run, directory, language, notes)[0]
+
+
+def ending(
+    run: Run, directory: RunDirectory, language: str, notes: Sequence[str] = ()
+) -> tuple[dict[str, str], tuple[str, ...]]:
+    """The summary for a notebook, and what a panel that stays has to say besides what it shows."""
     facts = facts_of(run, directory)
-    return {"text/plain": _plain(facts, language, notes), "text/html": summary_page(facts, language, notes)}
+    bundle = {
+        "text/plain": _plain(facts, language, notes),
+        "text/html": summary_page(facts, language, notes),
+    }
+    hung = hung_lines(facts.stall, language)[:1] if facts.stall is not None else []
+    said = (*hung, *filter(None, (_values(facts, language),)), *remarks(facts, language, notes))
+    return bundle, tuple(clipped(printable(line), _LINE_ROOM) for line in said)
 
 
 def summary_html(run: Run, directory: RunDirectory, language: str, notes: Sequence[str] = ()) -> str:
@@ -56,17 +67,20 @@ def summary_html(run: Run, directory: RunDirectory, language: str, notes: Sequen
 def _text(facts: Facts, language: str, notes: Sequence[str]) -> str:
     run = facts.run
     lines = [headline(run, language)]
-    if facts.curves:
-        values = "  ".join(
-            f"{clipped(curve.tag, _NAME_ROOM)}={number_text(curve.last)}" for curve in facts.curves[:_VALUES]
-        )
-        lines.append(f"{word('metrics', language)}: {values}")
+    if values := _values(facts, language):
+        lines.append(values)
     if facts.failure is not None:
         lines.append(failure_title(facts.failure, language))
-    if facts.slow is not None:
-        lines.append(slow_text(facts.slow, language))
-    lines += filter(None, (alone_text(facts, language), leftover_text(run.leftover, language), *notes))
+    lines += remarks(facts, language, notes)
     return "\n".join(f"[nbdist] {printable(line)}" for line in lines)
+
+
+def _values(facts: Facts, language: str) -> str:
+    """``metrics: loss=0.0435  acc=0.98``; empty where nothing was logged."""
+    values = "  ".join(
+        f"{clipped(curve.tag, _NAME_ROOM)}={number_text(curve.last)}" for curve in facts.curves[:_VALUES]
+    )
+    return f"{word('metrics', language)}: {values}" if values else ""
 
 
 def _plain(facts: Facts, language: str, notes: Sequence[str]) -> str:
@@ -78,8 +92,8 @@ def _plain(facts: Facts, language: str, notes: Sequence[str]) -> str:
         parts.append(failure_report(facts.diagnosis, language))
     if facts.stall is not None:
         parts.append("\n".join(hung_lines(facts.stall, language)))
-    for ranks, lines in facts.logs:
-        title = f"{logs_title(ranks, language)} · {word('end of log', language)}"
-        parts.append("\n    ".join([title, *(lines[-_LOG_LINES:] or [word("no output", language)])]))
+    for log in facts.logs:
+        title = f"{logs_title(log.ranks, language)} · {word('log' if log.whole else 'end of log', language)}"
+        parts.append("\n    ".join([title, *(log.lines or [word("no output", language)])]))
     cut = (clipped(printable(line), _LINE_ROOM) for line in "\n\n".join(parts).split("\n"))
     return shortened("\n".join(cut), _PLAIN_ROOM)

@@ -6,6 +6,7 @@ Each part has a budget, so that no run makes a notebook that cannot be opened.
 from __future__ import annotations
 
 import html
+import itertools
 import time
 from collections.abc import Sequence
 
@@ -16,13 +17,12 @@ from nbdist.model import Run, RunState
 from nbdist.panel.ansi import ansi_html, printable
 from nbdist.panel.columns import clipped, shortened
 from nbdist.panel.curves import Curve, curve_svg
-from nbdist.panel.endings import alone_text, logs_title, outcomes
+from nbdist.panel.endings import logs_title, outcomes, remarks
 from nbdist.panel.facts import Facts
 from nbdist.panel.figures import number_text, percent
 from nbdist.panel.labels import (
     exit_text,
     failure_title,
-    leftover_text,
     phrase,
     ranks_text,
     state_mark,
@@ -30,7 +30,6 @@ from nbdist.panel.labels import (
     word,
 )
 from nbdist.panel.reasons import reason_text
-from nbdist.panel.slow import slow_text
 from nbdist.panel.stalling import StallView, hung_lines
 from nbdist.panel.style import rank_chip, sheet
 from nbdist.panel.view import duration
@@ -38,6 +37,7 @@ from nbdist.panel.view import duration
 _CURVES = 6
 _VALUES = 30
 _SHOWN = 8
+_OPEN_LINES = 20
 # characters
 _LOGS_ROOM = 24_000
 _REPORT_ROOM = 4_000
@@ -57,12 +57,11 @@ def summary_page(facts: Facts, language: str, notes: Sequence[str]) -> str:
         parts.append(stall_html(facts.stall, language))
     if facts.curves:
         parts.append(_metrics(facts, language))
-    slow = slow_text(facts.slow, language) if facts.slow is not None else ""
-    said = filter(None, (slow, alone_text(facts, language), leftover_text(run.leftover, language), *notes))
-    parts += [f"<div>{html.escape(note)}</div>" for note in said]
+    parts += [f"<div>{html.escape(note)}</div>" for note in remarks(facts, language, notes)]
     parts.append(_logs(facts, language))
     parts.append(_foot(facts, language))
-    return f'{SHEET}<div class="nbdist-summary">{"".join(parts)}</div>'
+    named = f'data-run="{html.escape(run.run_id)}" data-label="{_escaped(run.label, _NAME_ROOM)}"'
+    return f'{SHEET}<div class="nbdist-summary" {named}>{"".join(parts)}</div>'
 
 
 def head_html(facts: Facts, language: str) -> str:
@@ -189,17 +188,24 @@ def _others(groups: Sequence[Group], run: Run, language: str) -> str:
 
 
 def _logs(facts: Facts, language: str) -> str:
-    """The ends of the logs, folded. Where a rank failed without a word of its own, its log is open."""
+    """The logs, or their ends: open as far as a reader takes them in at one look, and that of the rank that
+    failed first of all."""
     failure = facts.failure
-    unsaid = failure.rank if failure is not None and not error_text(failure) else None
+    failed = failure.rank if failure is not None else None
+    # equal weights stay in the order of the ranks
+    ordered = sorted(facts.logs, key=lambda log: failed not in [rank.rank for rank in log.ranks])
+    lengths = itertools.accumulate(len(log.lines) for log in ordered)
+    shown = [log for log, length in zip(ordered, lengths, strict=True) if length <= _OPEN_LINES]
     room = _LOGS_ROOM // max(1, len(facts.logs))
+    no_output = html.escape(word("no output", language))
     ends = "".join(
-        f"<details{' open' if any(rank.rank == unsaid for rank in ranks) else ''}>"
-        f"<summary>{html.escape(logs_title(ranks, language))}</summary>"
-        f"<pre>{_log(lines, room) or html.escape(word('no output', language))}</pre></details>"
-        for ranks, lines in facts.logs
+        f"<details{' open' if log in shown else ''}>"
+        f"<summary>{html.escape(logs_title(log.ranks, language))}</summary>"
+        f"<pre>{_log(log.lines if log.whole else ('…', *log.lines), room) or no_output}</pre></details>"
+        for log in facts.logs
     )
-    title = html.escape(word("ends of logs", language))
+    whole = all(log.whole for log in facts.logs)
+    title = html.escape(word("log", language).capitalize() if whole else word("ends of logs", language))
     return f'<div class="n-muted">{title}</div><div class="n-logs">{ends}</div>'
 
 
@@ -222,11 +228,13 @@ def _foot(facts: Facts, language: str) -> str:
     run = facts.run
     label = _escaped(run.label, _NAME_ROOM)
     when = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.spec.created))
-    text = f"{html.escape(word('full log', language))}: <code>%dist_logs {label}</code> · {when}"
-    kept = sum(len(ranks) for ranks, _ in facts.logs)
+    # the page's extension has buttons for it
+    full = f"{html.escape(word('full log', language))}: <code>%dist_logs {label}</code>"
+    text = f'<span class="n-full">{full}</span> <span>{when}</span>'
+    kept = sum(len(log.ranks) for log in facts.logs)
     if kept < len(run.ranks):
         kept_text = phrase("more ranks", language).format(shown=kept, count=len(run.ranks))
-        text = f"{html.escape(kept_text)} {text}"
+        text = f"<span>{html.escape(kept_text)}</span> {text}"
     return f'<div class="n-foot n-muted">{text}</div>'
 
 
@@ -277,7 +285,7 @@ SHEET = sheet(
 & .n-hint .n-muted { display: inline-block; min-width: 52px; }
 & .n-logs { display: flex; flex-wrap: wrap; gap: 0 24px; }
 & .n-logs [open] { flex-basis: 100%; min-width: 0; }
-& .n-foot { font-size: 12px; margin: 0; }
+& .n-foot { display: flex; flex-wrap: wrap; gap: 4px 8px; align-items: center; font-size: 12px; margin: 0; }
 & .n-c1 { color: var(--n-red); } & .n-c2 { color: var(--n-green); } & .n-c3 { color: var(--n-yellow); }
 & .n-c4 { color: var(--n-blue); } & .n-c5 { color: var(--n-magenta); } & .n-c6 { color: var(--n-cyan); }
 & .n-c7 { opacity: .7; } & .n-cb { font-weight: 700; } & .n-cd { opacity: .7; }

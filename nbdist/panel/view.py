@@ -71,7 +71,7 @@ class FailureView:
 class RunView:
     """The header and the strip. ``elapsed`` is seconds at the moment the view was made; ``stall`` is there
     while nothing happens, whatever the state. ``about`` is what a list says of a run that has ended: its
-    notebook, when that was, where its main metric stood."""
+    notebook, when that was, where its main metric stood; ``notes`` are what the ended panel says of it."""
 
     run_id: str
     label: str
@@ -86,6 +86,7 @@ class RunView:
     failure: FailureView | None = None
     stall: StallView | None = None
     slow: SlowView | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def hangs(self) -> bool:
@@ -105,6 +106,7 @@ class RunView:
             "failure": None if failure is None else FailureView(**failure),
             "stall": None if data.get("stall") is None else StallView.from_dict(data["stall"]),
             "slow": None if data.get("slow") is None else SlowView(**data["slow"]),
+            "notes": tuple(data.get("notes", ())),
         }
         return cls(**(dict(data) | parts))
 

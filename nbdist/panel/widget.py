@@ -6,7 +6,8 @@ import logging
 import secrets
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -41,16 +42,15 @@ class PanelWidget(anywidget.AnyWidget):
     # whether the panel is no output itself, and is drawn in an element that has its id as data-nbdist-panel
     placed = traitlets.Bool(False).tag(sync=True)
 
-    def __init__(self, *, kernel_id: str, foreground: bool, placed: bool = False) -> None:
-        super().__init__(
-            panel_id=secrets.token_hex(8), kernel_id=kernel_id, foreground=foreground, placed=placed
-        )
+    def __init__(self, *, kernel_id: str, foreground: bool) -> None:
+        super().__init__(panel_id=secrets.token_hex(8), kernel_id=kernel_id, foreground=foreground)
 
 
 class Wire(Protocol):
     """What a surface needs of its widget."""
 
     panel_id: Any
+    placed: Any
 
     def send(self, content: Any, buffers: Any = None) -> None: ...
     def on_msg(self, callback: Callable[[Any, Any, Any], None]) -> None: ...
@@ -65,6 +65,9 @@ class WidgetSurface:
     cell blocks the kernel. So the ends of the logs are sent again every few seconds (at first all that
     came so far, while the page loads the widget); lines carry their number, and the page drops what it
     has. ``charts`` are those that the run's points go into, ``cell`` is the program of the run.
+
+    When the run has ended it may be ``placed``: the output is then something else, which the panel takes the
+    place of while page and kernel live.
 
     What the page asks for arrives on any thread, and is only noted there, or done on one of its own:
     ``stop`` and ``board`` (the URL of VisualDL; it may raise UsageMistake or LaunchError) may take
@@ -96,26 +99,42 @@ class WidgetSurface:
         self._asking_board = threading.Lock()
         self._view: RunView | None = None
         self._views = ViewQueue()
+        self._placed = False
+        self._notes: tuple[str, ...] = ()
         self.begin(charts)
         widget.on_msg(lambda _widget, content, _buffers: self._receive(content))
 
     room = 256 * 1024 * 1024
     """Bytes of logs that a page keeps, compressed: it gets no more than that at once."""
 
-    def begin(self, charts: Charts) -> None:
-        """Be shown the run from its start, for the first time or again."""
-        self.charts = charts
+    def begin(self, charts: Charts, *, reading: int = 0) -> None:
+        """Be shown the run from its start, for the first time or again. Of the same ``reading`` lines have
+        the same numbers."""
         self._charts = ChartQueue(charts)
         self._logs: LogQueue | None = None
+        self._reading = reading
+        self.skipped = False
+        """Whether some of the logs were passed over."""
+
+    def finish(self) -> None:
+        """The charts are what they will stay: send what was not sent of them."""
+        complete_until = None if self._logs is None else self._logs.complete_until
+        while last := self._charts.take(self._clock(), again=False, at_once=True):
+            self._send(Update(charts=last, complete_until=complete_until, reading=self._reading))
 
     def bundle(self, instead: Mapping[str, str]) -> dict[str, Any]:
         """The output of the cell: the widget, with what stands ``instead`` of it where none is drawn."""
         data, _metadata = self._widget._repr_mimebundle_() or ({}, {})
         return {**data, **instead}
 
-    def placed(self, instead: Mapping[str, str]) -> dict[str, Any]:
+    def placed(self, instead: Mapping[str, str], notes: Sequence[str] = ()) -> dict[str, Any]:
         """The output of the cell without the widget: what stands ``instead`` of it, which is all that a
-        saved notebook holds, and which the panel takes the place of while the page has the widget."""
+        saved notebook holds, and which the panel takes the place of while the page has the widget. The
+        panel says ``notes`` of the run."""
+        self._notes = tuple(notes)
+        # the page is told first: it then draws the panel before anyone sees what it takes the place of
+        self._widget.placed = self._placed = True
+        self.repeat()
         page = f'<div data-nbdist-panel="{self._widget.panel_id}">{instead["text/html"]}</div>'
         return {**instead, "text/html": page}
 
@@ -135,7 +154,8 @@ class WidgetSurface:
         return self._clock() <= self._opened + _EARLY[-1] + 1.0
 
     def update(self, view: RunView, deltas: list[LogDelta]) -> None:
-        self._view = view
+        self._view = view = replace(view, notes=self._notes)
+        self.skipped |= any(delta.skipped for delta in deltas)
         self._logs = logs = self._logs or LogQueue(len(view.ranks))
         logs.take(deltas)
         now = self._clock()
@@ -156,6 +176,7 @@ class WidgetSurface:
                 complete_until=logs.complete_until,
                 charts=charts,
                 cell=self._cell if again else None,
+                reading=self._reading,
             )
         )
 
@@ -177,8 +198,11 @@ class WidgetSurface:
         if kind == "stop":
             threading.Thread(target=self._stop, name="nbdist panel stop", daemon=True).start()
         elif kind == "pull":
-            self._wanted = True
-            self._pulled()
+            # what was asked for while a cell kept the kernel busy has come since
+            late = self._placed and not (isinstance(content, dict) and content.get("placed"))
+            if not late:
+                self._wanted = True
+                self._pulled()
         elif kind == "stacks":
             self._stacks()
         elif kind == "interrupt" and isinstance(content, dict) and isinstance(content.get("rank"), int):

@@ -65,33 +65,61 @@ def test_lines_of_both_ranks_are_seen_while_they_run_and_stop_stops_them(
     assert (run.state.value, run.reason) == ("cancelled", "stopped from the page")
 
 
-def test_what_stays_in_the_saved_notebook_is_static(
+def test_the_panel_stays_while_page_and_kernel_live_and_the_saved_notebook_is_static(
     lab_server: LabServer, browser: Browser, pictures: Path
 ) -> None:
-    notebook = lab_server.write_notebook("static.ipynb", "%load_ext nbdist", training(15))
+    cell = training(30) + "# a long cell\n" * 60
+    notebook = lab_server.write_notebook("static.ipynb", "%load_ext nbdist", cell)
     with new_page(browser) as page:
         lab = LabPage(lab_server, page, notebook)
         lab.run_and_wait(0)
-        lab.run_and_wait(1)
-        summary = lab.cell(1).locator(".nbdist-summary")
-        expect(summary).to_contain_text("Finished")
-        expect(summary).to_contain_text("loss 0.06667")
-        lab.save()
-        page.screenshot(path=pictures / "summary-light.png")
+        lab.run(1)
+        panel, summary = lab.cell(1).locator(".nbdist"), lab.cell(1).locator(".nbdist-summary")
+        mark = lab.cell(1).locator(".nbdist-prompt-mark button")
+        expect(mark).to_contain_text("Running", timeout=20_000)
+        mark.click()
+        expect(mark).to_be_hidden()
+        panel.get_by_role("tab", name="Rank 1").click()
+        lab.wait_for_end(1)
 
-    saved = json.loads(notebook.read_text())
-    outputs = saved["cells"][1]["outputs"]
-    assert "widgets" not in saved["metadata"]
-    assert not any("widget-view" in json.dumps(output) for output in outputs)
-    assert notebook.stat().st_size < 50_000
+        expect(panel.locator(".nbdist-pill")).to_have_text("Finished")
+        expect(panel.get_by_role("tab", name="Rank 1")).to_have_attribute("aria-selected", "true")
+        expect(panel.get_by_role("log")).to_contain_text("step 29 of rank 1")
+        expect(panel).to_contain_text("loss=0.03333")
+        expect(summary).to_be_hidden()
+        page.screenshot(path=pictures / "ended-light.png")
+        panel.get_by_role("tab", name="Metrics").click()
+        expect(panel.locator("canvas").first).to_be_visible()
+        lab.save()
+
+        saved = json.loads(notebook.read_text())
+        assert "widgets" not in saved["metadata"]
+        assert "widget-view" not in json.dumps(saved["cells"][1]["outputs"])
+        assert notebook.stat().st_size < 50_000
+
+        page.reload()
+        # saved, and the kernel lives: all of it comes back from disk
+        expect(panel.get_by_role("log")).to_contain_text("step 29 of rank 0", timeout=30_000)
+        panel.get_by_role("button", name="Run again").click()
+        expect(panel.locator(".nbdist-pill")).to_have_text("Running", timeout=20_000)
+        lab.wait_for_end(1)
+        lab.save()
+        page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.shutdown()")
 
     with new_page(browser) as page:
         again = LabPage(lab_server, page, notebook)
         summary = again.cell(1).locator(".nbdist-summary")
         expect(summary).to_contain_text("Finished")
-        summary.locator("summary").first.click()
-        expect(summary.locator("details pre").first).to_contain_text("step 14 of rank 0")
+        expect(summary).to_contain_text("loss 0.03333")
+        expect(summary.get_by_text("step 29 of rank 0")).to_be_visible()
+        expect(again.cell(1).locator(".nbdist")).to_have_count(0)
         assert "Loading widget" not in page.content()
+        page.screenshot(path=pictures / "summary-light.png")
+        summary.get_by_role("button", name="Charts").click()
+        dashboard = page.locator(".nbdist-dash")
+        expect(dashboard.get_by_role("tab", name="Metrics")).to_have_attribute(
+            "aria-selected", "true", timeout=20_000
+        )
 
 
 def test_a_failure_shows_the_rank_and_the_line(

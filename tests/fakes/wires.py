@@ -12,6 +12,7 @@ class Wire:
     """Keeps the messages, decoded; ``asks`` is the page."""
 
     panel_id = "p1"
+    placed = False
 
     def __init__(self) -> None:
         self.sent: list[Update | BoardAnswer] = []

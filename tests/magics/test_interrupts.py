@@ -36,12 +36,12 @@ WHILE = [
     pytest.param("magics/distributed.py", "_say", "call", id="the notes are printed"),
     pytest.param("runner/pruning.py", "begin", "call", id="old runs are looked for"),
     pytest.param("magics/showing.py", "_surface", "call", id="the panel's widgets are imported"),
-    pytest.param("magics/showing.py", "_open_panel", "return", id="the panel is open"),
+    pytest.param("magics/showing.py", "__init__", "return", id="the panel is open"),
     pytest.param("panel/following.py", "follow", "call", id="it is followed"),
 ]
 AFTER = [
     pytest.param("panel/following.py", "follow", "return", id="its end was seen"),
-    pytest.param("panel/widget.py", "close", "call", id="the panel is closed"),
+    pytest.param("panel/widget.py", "placed", "call", id="the panel gets its place"),
     pytest.param("runner/warm.py", "after", "return", id="all is done"),
 ]
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from nbdist.magics.showing import EndedPanels
 from nbdist.panel.protocol import Update, decode
 from tests.magics.conftest import Kernel
 
@@ -77,9 +78,74 @@ def test_a_page_that_was_loaded_again_gets_every_line_from_disk(kernel) -> None:
     open_panel(kernel)
     updates(kernel, until=lambda found: has_all(found, 40_000) and found[-1].complete_until is None)
     known = kernel.run("from comm import get_comm_manager\nprint(*get_comm_manager().comms)").stdout
-    data = {"method": "custom", "content": {"kind": "pull"}}
+    data = {"method": "custom", "content": {"kind": "pull", "placed": True}}
     for comm in known.split():  # the panel's, and that of its layout, which does not listen
         message = kernel.client.session.msg("comm_msg", {"comm_id": comm, "data": data})
         kernel.client.shell_channel.send(message)
 
     updates(kernel, until=lambda found: has_all(found, 40_000))
+
+
+def panels(kernel: Kernel) -> list[str]:
+    """The models of the panels that the kernel keeps."""
+    code = "from ipywidgets import Widget, widget\nfor w in list(widget._instances.values()):\n"
+    return kernel.run(f"{code}    if hasattr(w, 'panel_id'): print(w.model_id)").stdout.split()
+
+
+def test_the_panel_of_a_cell_stays_when_its_run_has_ended(kernel) -> None:
+    message = kernel.submit(TRAINING, NOTEBOOK)
+    reply = kernel.collect(message)
+    found = updates(kernel, until=lambda found: any(update.charts for update in found))
+
+    live, ended = reply.data
+    assert WIDGET in live
+    assert WIDGET not in ended, "a saved notebook has the summary alone"
+    assert "data-nbdist-panel=" in ended["text/html"]
+    assert [chart.tag for chart in found[-1].charts][:1] == ["loss"]
+    assert any("loss=0.25" in note for update in found if update.view for note in update.view.notes)
+    assert len(panels(kernel)) == 1
+
+    kernel.run(TRAINING, metadata=NOTEBOOK)
+
+    assert len(panels(kernel)) == 1, "the cell has another panel now"
+
+
+def test_what_was_passed_over_while_the_run_went_on_comes_from_disk_when_it_has_ended(kernel) -> None:
+    # much more, at once, than a page gets of a run that is about to end
+    cell = '%%distributed -n 2\nprint("\\n".join(f"{i} {0:02000}" for i in range(10_000)))'
+    kernel.submit(cell, NOTEBOOK)
+
+    def whole(found: list[Update]) -> bool:
+        last = [update for update in found if update.reading == found[-1].reading]
+        return bool(found) and has_all(last, 10_000)
+
+    found = updates(kernel, until=whole)
+
+    assert found[-1].complete_until is None
+
+
+def test_where_no_widget_reaches_the_outputs_the_summary_takes_the_place_of_the_panel(kernel) -> None:
+    reply = kernel.run(TRAINING, metadata={"cellId": "vscode-notebook-cell:/x.ipynb#W1"})
+
+    assert "data-nbdist-panel=" not in reply.data[-1]["text/html"]
+    assert panels(kernel) == []
+
+
+def test_of_panels_whose_runs_have_ended_the_latest_stay_as_far_as_a_page_has_room() -> None:
+    class Panel:
+        closed = False
+
+        def close(self) -> None:
+            self.closed = True
+
+    small = [Panel() for _ in range(12)]
+    ended: Any = EndedPanels()
+    for number, panel in enumerate(small):
+        ended.add(f"cell {number}", 1000, panel)
+    assert [panel.closed for panel in small] == [True] * 2 + [False] * 10
+
+    large = [Panel(), Panel()]
+    for panel in large:
+        ended.add("", 300_000_000, panel)
+    assert all(panel.closed for panel in small)
+    assert [panel.closed for panel in large] == [True, False]

@@ -16,6 +16,7 @@ from nbdist.model import Run, RunState
 from nbdist.panel import UsageWatch, follow
 from nbdist.panel.charts import Charts
 from nbdist.panel.logs import level
+from nbdist.panel.measures import Measures
 from nbdist.panel.rank_log import LogDelta, RankFollower
 from nbdist.panel.view import RunView
 from nbdist.processes import identify
@@ -460,7 +461,7 @@ def test_what_ranks_log_becomes_charts_progress_and_rates(written: WrittenRun, s
         lambda: (logged(0, 0, 20), logged(1, 0, 10), measured()),
         lambda: None,
         lambda: written.happened(*DONE),
-        charts=charts,
+        measures=Measures(written.directory, charts),
     )
 
     assert [chart.tag for chart in charts.all()] == ["loss", "memory", "cpu"]

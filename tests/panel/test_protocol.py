@@ -6,6 +6,7 @@ import base64
 import json
 import math
 from array import array
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,7 @@ VIEW = view_of(
     [
         pytest.param(Update(), id="nothing"),
         pytest.param(Update(view=VIEW, cell="import torch\n"), id="a view and the cell"),
+        pytest.param(Update(view=replace(VIEW, notes=("over",)), reading=1), id="a run that is over"),
         pytest.param(
             Update(chunks=(LogChunk.of(a_delta("损失 0.5", "", "🏖️", first=7)),), complete_until=2.5),
             id="lines",

@@ -160,14 +160,49 @@ def test_a_known_error_has_its_cause_and_its_fix(tmp_path: Path) -> None:
     assert re.search(r"原因 .+解决方法 .+", page(written, "zh").text)
 
 
-def test_the_log_of_a_rank_that_died_without_a_word_is_open(tmp_path: Path) -> None:
-    written = WrittenRun(tmp_path).printed(1, "the last words\n").printed(0, "fine\n")
-    written.happened(*STARTED, exited(1, -9), exited(0, -15, ended=True), run_ended(RunState.FAILED))
+def numbered(count: int, of: str = "line") -> str:
+    return "".join(f"{of} {number}\n" for number in range(1, count + 1))
+
+
+def test_short_logs_stand_open_and_whole(tmp_path: Path) -> None:
+    written = WrittenRun(tmp_path).printed(0, numbered(12, "early")).printed(1, numbered(8, "late"))
+    written.happened(*STARTED, exited(0), exited(1), run_ended(RunState.SUCCEEDED))
 
     markup = summary_html(written.run, written.directory, "en")
 
-    assert markup.count("<details open>") == 1
-    assert "rank 1 · Failed</summary><pre>the last words" in markup.partition("<details open>")[2]
+    assert markup.count("<details open>") == markup.count("<details") == 2
+    assert "<pre>early 1\n" in markup
+    assert "<pre>late 1\n" in markup
+    assert "Ends of the logs" not in markup
+
+
+def test_of_longer_logs_the_last_eight_lines_stand_open_as_far_as_a_look_goes(tmp_path: Path) -> None:
+    written = WrittenRun(tmp_path, spec=a_spec(ranks=4))
+    for rank in range(4):
+        written.printed(rank, numbered(21, f"rank {rank} line"))
+    started = [rank_started(rank) for rank in range(4)]
+    written.happened(*STARTED[:1], *started, *(exited(rank) for rank in range(4)))
+    written.happened(run_ended(RunState.SUCCEEDED))
+
+    markup = summary_html(written.run, written.directory, "en")
+
+    assert markup.count("<details open>") == 2
+    assert markup.count("<details>") == 2
+    assert "<pre>…\nrank 3 line 14\n" in markup
+
+
+def test_the_log_of_the_rank_that_failed_first_stands_open_whatever_others_wrote(tmp_path: Path) -> None:
+    written = WrittenRun(tmp_path, spec=a_spec(ranks=4)).printed(3, "the last words\n")
+    for rank in range(3):
+        written.printed(rank, numbered(30, f"rank {rank} line"))
+    started = [rank_started(rank) for rank in range(4)]
+    ended = [exited(rank, -15, ended=True) for rank in range(3)]
+    written.happened(*STARTED[:1], *started, exited(3, -9), *ended, run_ended(RunState.FAILED))
+
+    markup = summary_html(written.run, written.directory, "en")
+
+    assert "<details open><summary>rank 3 · Failed</summary><pre>the last words" in markup
+    assert "<details><summary>rank 2" in markup
 
 
 def test_metrics_have_curves_and_the_seventh_only_its_value(succeeded: WrittenRun) -> None:
@@ -244,7 +279,7 @@ def test_nothing_that_a_rank_says_becomes_markup(tmp_path: Path) -> None:
         assert {name for name, _ in found.attributes} <= {
             *("class", "aria-hidden", "open", "role", "aria-label", "viewbox", "width", "height"),
             *("preserveaspectratio", "fill", "stroke", "stroke-width", "stroke-linejoin"),
-            *("vector-effect", "points"),
+            *("vector-effect", "points", "data-run", "data-label"),
         }
         # its name at the top and at the bottom, why it failed, a metric, the code, the message, two logs
         assert found.text.count("<script>") >= 8
@@ -286,8 +321,8 @@ def test_only_the_end_of_a_long_log_is_kept(succeeded: WrittenRun) -> None:
 
     markup = summary_html(succeeded.run, succeeded.directory, "en")
 
-    assert "line 99999" in markup
-    assert "line 99984" not in markup
+    assert "line 99992" in markup
+    assert "line 99991" not in markup
     assert len(markup) < 10_000
 
 
@@ -364,7 +399,7 @@ def test_plain_text_has_the_same_facts(failed: WrittenRun) -> None:
         "rank 1 failed first: ValueError at line 9 of the cell",
         "ValueError: bad batch",
         "a note",
-        "rank 1 · Failed · end of the log\n    the last words",
+        "rank 1 · Failed · log\n    the last words",
     ):
         assert fact in plain
 

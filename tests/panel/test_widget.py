@@ -339,9 +339,54 @@ def test_where_no_widget_is_drawn_something_stands_in() -> None:
     }
 
 
-def test_what_a_notebook_keeps_may_be_without_the_widget_and_has_its_place() -> None:
+def test_what_was_asked_for_before_the_run_ended_is_not_sent_again_after_it() -> None:
     page = Page()
+    page.look(page.lines(0, 3))
+    page.surface.placed({"text/html": "<p>summary</p>"}, ["the end"])
 
-    bundle = page.surface.placed({"text/html": "<b>run</b>", "text/plain": "run"})
+    page.wire.asks({"kind": "pull", "placed": False})
+    assert page.pulled == 0
 
-    assert bundle == {"text/html": '<div data-nbdist-panel="p1"><b>run</b></div>', "text/plain": "run"}
+    page.wire.asks({"kind": "pull", "placed": True})
+    assert page.pulled == 1
+
+
+def test_the_output_of_a_run_that_has_ended_is_what_a_notebook_keeps() -> None:
+    page = Page()
+    page.look()
+
+    output = page.surface.placed({"text/html": "<p>summary</p>", "text/plain": "summary"}, ["the end"])
+
+    assert output == {
+        "text/html": '<div data-nbdist-panel="p1"><p>summary</p></div>',
+        "text/plain": "summary",
+    }
+    assert page.wire.placed is True
+    assert page.wire.updates[-1].view is not None
+    assert page.wire.updates[-1].view.notes == ("the end",)
+
+
+def test_the_last_of_the_charts_are_sent_however_lately_others_were() -> None:
+    page = Page()
+    page.logged(1, "loss")
+    page.until_late()
+    page.logged(2, "loss")
+
+    page.surface.finish()
+
+    assert [chart.tag for chart in page.wire.updates[-1].charts] == ["loss"]
+    assert list(page.wire.updates[-1].charts[0].columns[0]) == [1, 2]
+
+
+def test_lines_that_are_numbered_anew_are_another_reading() -> None:
+    page = Page()
+    page.look(page.lines(0, 3))
+    assert not page.surface.skipped
+    page.look(replace(page.lines(0, 3), skipped=100))
+    assert page.surface.skipped
+
+    page.surface.begin(page.charts, reading=1)
+    (update,) = page.look(page.lines(1, 2))
+
+    assert update.reading == 1
+    assert not page.surface.skipped

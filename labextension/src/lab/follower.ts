@@ -70,7 +70,15 @@ export class Follower {
   private async take(): Promise<void> {
     try {
       const { view, cell } = await this.service.client.run(this.runId);
-      this.model.receive({ kind: 'update', view, deltas: [], completeUntil: null, charts: [], cell });
+      this.model.receive({
+        kind: 'update',
+        view,
+        deltas: [],
+        completeUntil: null,
+        charts: [],
+        cell,
+        reading: 0,
+      });
     } catch (problem) {
       if (!(problem instanceof Error)) {
         throw problem;

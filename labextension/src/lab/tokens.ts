@@ -29,6 +29,8 @@ export const COMMANDS = {
   stop: 'nbdist:stop',
   attach: 'nbdist:attach',
   reveal: 'nbdist:reveal',
+  again: 'nbdist:run-again',
+  export: 'nbdist:export',
   remove: 'nbdist:delete',
   runOnRanks: 'nbdist:run-on-ranks',
 } as const;

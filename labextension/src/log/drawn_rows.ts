@@ -9,7 +9,7 @@ export interface RowsLook {
   /** the row of the current match, and the one that was asked for; -1 for none */
   readonly current: number;
   readonly pointed: number;
-  /** what is said when there are no rows */
+  /** what is said when there are no rows; nothing where it is empty */
   readonly empty: string;
 }
 
@@ -31,7 +31,7 @@ export class DrawnRows {
     }
     this.drawn = drawn;
     const nodes = [...drawn.values()].map(({ node }) => node);
-    putInto(this.into, rows.count ? nodes : [element('div', 'nbdist-empty', look.empty)]);
+    putInto(this.into, rows.count || !look.empty ? nodes : [element('div', 'nbdist-empty', look.empty)]);
   }
 
   forget(): void {

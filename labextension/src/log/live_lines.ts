@@ -3,8 +3,13 @@ import { plain } from './line_text';
 import { appendText, element, type Drawing } from './row_nodes';
 import type { RunLog } from './run_log';
 
-/** `only`: the rank whose line is shown, null for all. */
-export function drawLiveLines(into: HTMLElement, log: RunLog, only: number | null, drawing: Drawing): void {
+/** `only`: the rank whose line is shown, null for all. Whether there are any. */
+export function drawLiveLines(
+  into: HTMLElement,
+  log: RunLog,
+  only: number | null,
+  drawing: Drawing,
+): boolean {
   const lines = log.ranks
     .filter(rank => only === null || only === rank)
     .flatMap(rank =>
@@ -17,6 +22,7 @@ export function drawLiveLines(into: HTMLElement, log: RunLog, only: number | nul
     .map(({ rank, text }) => liveLine(rank, text, drawing));
   into.hidden = !lines.length;
   into.replaceChildren(...lines);
+  return lines.length > 0;
 }
 
 function liveLine(rank: number, text: string, drawing: Drawing): HTMLElement {

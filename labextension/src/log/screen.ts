@@ -31,6 +31,8 @@ export class LogScreen {
   private seen: SeenLines | null = null;
   private readonly whole: WholeLine;
   private readonly drawn: DrawnRows;
+  /** whether lines that still grow are shown */
+  private growing = false;
   private generation = 0;
   private frame = 0;
   private state = BEFORE_DRAWING;
@@ -159,13 +161,14 @@ export class LogScreen {
     this.frame = 0;
     this.goTo(this.finding.first(this.viewed.anchor?.row ?? 0, this.following));
     this.viewed.bring(this.rows, this.following);
+    const whole = this.drawing(() => undefined);
+    this.growing = drawLiveLines(this.nodes.live, this.log, this.rank, whole);
+    this.nodes.scroller.classList.toggle('nbdist-without-rows', this.growing && !this.rows.count);
     this.drawRows();
     if (this.wrapped && this.viewed.correctHeights()) {
       this.viewed.bring(this.rows, this.following);
       this.drawRows();
     }
-    const whole = this.drawing(() => undefined);
-    drawLiveLines(this.nodes.live, this.log, this.rank, whole);
     this.whole.draw(this.generation, whole);
     this.tell();
   }
@@ -249,7 +252,7 @@ export class LogScreen {
       generation: this.generation,
       current: this.finding.row,
       pointed: this.pointed?.row ?? -1,
-      empty: this.look.empty,
+      empty: this.growing ? '' : this.look.empty,
     });
   }
 

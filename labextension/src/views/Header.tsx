@@ -1,6 +1,7 @@
 /** The first line: state, name, how far, how long, Stop, and the menu of the run. */
 import { memo, type ReactElement } from 'react';
 import { clock, percent } from '../numbers';
+import type { PageAction } from '../page_actions';
 import type { Progress, RunView } from '../protocol';
 import type { Words } from '../words';
 import { useSeconds } from './clocks';
@@ -18,10 +19,12 @@ export interface HeaderProps {
   onStop: () => void;
   onCopy: (text: string) => void;
   onBoard: () => void;
+  /** where the page does such things for its panels */
+  onAct?: ((action: PageAction) => void) | undefined;
 }
 
 export const Header = memo(function Header(props: HeaderProps): ReactElement {
-  const { view, narrow, words } = props;
+  const { view, narrow, words, onAct } = props;
   const stopping = props.stopping || view.state === 'stopping';
   const progress = view.live && view.progress ? <Advance {...props} progress={view.progress} /> : null;
   return (
@@ -45,10 +48,29 @@ export const Header = memo(function Header(props: HeaderProps): ReactElement {
             {stopping ? words.stopping : words.stop}
           </button>
         )}
-        <RunMenu label={view.label} words={words} onCopy={props.onCopy} onBoard={props.onBoard} />
+        {!view.live && onAct && (
+          <>
+            <button type="button" className="nbdist-button" onClick={() => onAct('open')}>
+              <Icon name="out" />
+              {words.dashboard}
+            </button>
+            <button type="button" className="nbdist-button" onClick={() => onAct('again')}>
+              <Icon name="again" />
+              {words.runAgain}
+            </button>
+          </>
+        )}
+        <RunMenu
+          label={view.label}
+          live={view.live}
+          words={words}
+          onCopy={props.onCopy}
+          onBoard={props.onBoard}
+          onAct={onAct}
+        />
       </div>
       {narrow && progress && <div className="nbdist-head-progress">{progress}</div>}
-      {view.state === 'pending' && view.reason.en && (
+      {view.reason.en && (view.state === 'pending' || (ended(view) && !view.failure)) && (
         <div className="nbdist-note nbdist-calm" role="status">
           {words.told(view.reason)}
         </div>
@@ -56,6 +78,11 @@ export const Header = memo(function Header(props: HeaderProps): ReactElement {
     </>
   );
 });
+
+/** Whether it has ended, and not well. */
+function ended({ live, state }: RunView): boolean {
+  return !live && state !== 'succeeded';
+}
 
 function sizeOf(view: RunView, words: Words): string {
   const perNode = new Map<number, number>();

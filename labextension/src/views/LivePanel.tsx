@@ -2,6 +2,7 @@
 import { useEffect, useMemo, useState, useSyncExternalStore, type ReactElement } from 'react';
 import { logWords } from '../log/words';
 import type { RunModel } from '../model';
+import type { PageAction } from '../page_actions';
 import type { BoardAnswer } from '../protocol';
 import { themeOf, watchTheme } from '../theme';
 import { WORDS, type Language } from '../words';
@@ -17,6 +18,8 @@ export interface Host {
   /** take the stacks again; interrupt a rank: for a kernel that no cell keeps busy */
   stacks: () => void;
   interrupt: (rank: number) => void;
+  /** what the page does for the panel, where it has nbdist's extension */
+  act?: ((action: PageAction, from: Element) => void) | undefined;
 }
 
 const UNHEARD = { again: null, interrupt: null };
@@ -54,6 +57,7 @@ export function LivePanel({ run, host }: { run: RunModel; host: Host }): ReactEl
       logWords={logWords[host.language]}
       onStop={host.stop}
       onBoard={host.board}
+      onAct={host.act}
       stall={actions}
     />
   );

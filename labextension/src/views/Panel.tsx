@@ -13,6 +13,7 @@ import { copy } from '../clipboard';
 import { actionOf, chord, type Action } from '../keys';
 import type { RunLog } from '../log/run_log';
 import type { LogWords } from '../log/words';
+import type { PageAction } from '../page_actions';
 import type { BoardAnswer, Chart, RunView } from '../protocol';
 import type { Theme } from '../theme';
 import { WORDS, type Words } from '../words';
@@ -25,12 +26,14 @@ import { LogPane, type LogPaneHandle } from './LogPane';
 import { Metrics } from './Metrics';
 import { Note, Silence, type Notice } from './Notes';
 import { focusById, leave, useAfterDrawing } from './panel_focus';
+import { usePromptMark } from './prompt_mark';
 import { FEW, Ranks } from './Ranks';
 import { hangs, Stacks, StallBanner, type StallActions, type StallProps } from './Stall';
 import { Tabs, type Tab } from './Tabs';
 
 const BRIEFLY = 5000;
 const NONE: readonly number[] = [];
+const NOTHING_TO_DO: StallActions = { again: null, interrupt: null };
 
 export interface PanelProps {
   view: RunView | null;
@@ -57,6 +60,7 @@ export interface PanelProps {
   stall: StallActions;
   /** where VisualDL is, null when the kernel has no time to say */
   onBoard: () => Promise<BoardAnswer | null>;
+  onAct?: ((action: PageAction, from: Element) => void) | undefined;
 }
 
 export function Panel(props: PanelProps): ReactElement {
@@ -74,6 +78,8 @@ export function Panel(props: PanelProps): ReactElement {
   const [notice, setNotice] = useState<Notice | null>(null);
   const afterDrawing = useAfterDrawing();
   const prefix = useId();
+
+  usePromptMark(root, view, words);
 
   const { onStop, onBoard } = props;
   const label = view?.label ?? '';
@@ -133,6 +139,9 @@ export function Panel(props: PanelProps): ReactElement {
     void onBoard().then(answer => setNotice(showBoard(answer, label, words)));
   }, [onBoard, label, words]);
 
+  const { onAct } = props;
+  const pageAct = useMemo(() => onAct && ((action: PageAction) => onAct(action, root.current!)), [onAct]);
+
   const act = (action: Action): void => {
     const toLog = (then: (log: LogPaneHandle) => void): void => {
       if (tab === 'metrics' || tab === 'cell') {
@@ -187,7 +196,7 @@ export function Panel(props: PanelProps): ReactElement {
   }, [few, view?.ranks, selected]);
   const logTab = tab === 'all' || typeof tab === 'number';
   const stall: StallProps | null =
-    view?.stall && hangs(view)
+    view?.stall && (hangs(view) || !view.live)
       ? {
           view,
           stall: view.stall,
@@ -195,7 +204,7 @@ export function Panel(props: PanelProps): ReactElement {
           now: props.now,
           words,
           chinese: words === WORDS.zh,
-          actions: props.stall,
+          actions: view.live ? props.stall : NOTHING_TO_DO,
           onCellLine: goToLine,
         }
       : null;
@@ -222,6 +231,7 @@ export function Panel(props: PanelProps): ReactElement {
           onStop={stop}
           onCopy={copyText}
           onBoard={openBoard}
+          onAct={pageAct}
         />
       ) : (
         <div className="nbdist-head nbdist-quiet">{words.waiting}</div>
@@ -236,7 +246,7 @@ export function Panel(props: PanelProps): ReactElement {
         now={props.now}
         words={words}
       />
-      {stall && <StallBanner {...stall} />}
+      {stall?.view.live && <StallBanner {...stall} />}
       {view && (
         <Ranks
           view={view}
@@ -248,6 +258,13 @@ export function Panel(props: PanelProps): ReactElement {
           onSelect={setPicked}
           onOpen={open}
         />
+      )}
+      {view && view.notes.length > 0 && (
+        <div className="nbdist-note nbdist-calm">
+          {view.notes.map(note => (
+            <div key={note}>{note}</div>
+          ))}
+        </div>
       )}
       {stall && <Stacks {...stall} />}
       {view?.failure && (

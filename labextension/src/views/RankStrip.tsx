@@ -197,14 +197,12 @@ const RankCell = memo(function RankCell(props: CellProps): ReactElement {
   );
 });
 
-/** Text in the first row, what it looks like in the second; what is unknown takes no room. */
-function Meters({ rank, samples, wait, words }: CellProps): ReactElement | null {
+/** Text in the first row, what it looks like in the second. The rows are there before anything was measured,
+ * so that nothing below them moves when it is. */
+function Meters({ rank, samples, wait, words }: CellProps): ReactElement {
   const used = memory(rank);
   const use = utilisation(rank);
   const step = stepParts(rank.rate, wait);
-  if (used === null && use === null && rank.rate === null) {
-    return null;
-  }
   return (
     <div className="nbdist-meters">
       {used && (

@@ -1,21 +1,25 @@
 /** The ⋯ of a run: what is done seldom. */
 import { useEffect, useRef, useState, type KeyboardEvent, type ReactElement } from 'react';
 import { moved } from '../keys';
+import type { PageAction } from '../page_actions';
 import type { Words } from '../words';
 import { Icon } from './Marks';
 
 interface RunMenuProps {
   label: string;
+  live: boolean;
   words: Words;
   onCopy: (text: string) => void;
   onBoard: () => void;
+  onAct: ((action: PageAction) => void) | undefined;
 }
 
-export function RunMenu({ label, words, onCopy, onBoard }: RunMenuProps): ReactElement {
+export function RunMenu({ label, live, words, onCopy, onBoard, onAct }: RunMenuProps): ReactElement {
   const [open, setOpen] = useState(false);
   const root = useRef<HTMLSpanElement>(null);
   const button = useRef<HTMLButtonElement>(null);
   const command = `%dist_attach ${label}`;
+  const exporting = `%dist_export ${label}`;
 
   useEffect(() => {
     if (!open) {
@@ -67,6 +71,24 @@ export function RunMenu({ label, words, onCopy, onBoard }: RunMenuProps): ReactE
       </button>
       {open && (
         <div role="menu" aria-label={words.menu} className="nbdist-menu-items" onKeyDown={key}>
+          {onAct && (
+            <button type="button" role="menuitem" tabIndex={-1} onClick={choose(() => onAct('open'))}>
+              {words.openDashboard}
+            </button>
+          )}
+          {onAct && !live && (
+            <button type="button" role="menuitem" tabIndex={-1} onClick={choose(() => onAct('again'))}>
+              {words.runAgain}
+            </button>
+          )}
+          <button
+            type="button"
+            role="menuitem"
+            tabIndex={-1}
+            onClick={choose(() => (onAct ? onAct('export') : onCopy(exporting)))}
+          >
+            {words.exportRun} <code>{exporting}</code>
+          </button>
           <button type="button" role="menuitem" tabIndex={-1} onClick={choose(() => onCopy(label))}>
             {words.copyName}
           </button>

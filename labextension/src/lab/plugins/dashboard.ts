@@ -10,6 +10,7 @@ import { createElement } from 'react';
 
 import type { Follower } from '../follower';
 import { COMMANDS, IRunService, runIn } from '../tokens';
+import type { DashboardTab } from '../views/DashboardTabs';
 import { ranksIcon } from './icons';
 import { bringUp, ViewWidget } from './view_widget';
 
@@ -27,9 +28,12 @@ const plugin: JupyterFrontEndPlugin<void> = {
   ): void => {
     const tracker = new WidgetTracker<ViewWidget>({ namespace: 'nbdist-dashboards' });
     const runOf = new WeakMap<ViewWidget, string>();
+    const pages = new WeakMap<ViewWidget, Pages>();
     app.commands.addCommand(COMMANDS.open, {
       label: service.words.open,
-      describedBy: { args: { type: 'object', properties: { runId: { type: 'string' } } } },
+      describedBy: {
+        args: { type: 'object', properties: { runId: { type: 'string' }, tab: { type: 'string' } } },
+      },
       execute: args => {
         const runId = runIn(args);
         if (!runId) {
@@ -38,13 +42,18 @@ const plugin: JupyterFrontEndPlugin<void> = {
         const id = `nbdist-run-${runId}`;
         let widget = tracker.find(open => open.id === id);
         if (!widget || widget.isDisposed) {
-          widget = dashboard(app, service, runId);
+          const made = new Pages();
+          widget = dashboard(app, service, runId, made);
+          pages.set(widget, made);
           widget.id = id;
           runOf.set(widget, runId);
           // Notebook 7 has one place in its main area, which the notebook has
           widget.toggleClass('nbdist-below', !lab);
           app.shell.add(widget, lab ? 'main' : 'down', { type: 'Distributed run' });
           void tracker.add(widget);
+        }
+        if (args['tab'] === 'all' || args['tab'] === 'metrics') {
+          pages.get(widget)?.show(args['tab']);
         }
         app.shell.activateById(id);
         if (!lab) {
@@ -62,7 +71,25 @@ const plugin: JupyterFrontEndPlugin<void> = {
 
 export default plugin;
 
-function dashboard(app: JupyterFrontEnd, service: IRunService, runId: string): ViewWidget {
+/** Which tab of a dashboard was asked for, perhaps before it was drawn. */
+class Pages {
+  private wanted: DashboardTab | null = null;
+  private select: ((tab: DashboardTab) => void) | null = null;
+
+  readonly drawn = (select: (tab: DashboardTab) => void): void => {
+    this.select = select;
+    if (this.wanted !== null) {
+      this.show(this.wanted);
+    }
+  };
+
+  show(tab: DashboardTab): void {
+    this.wanted = this.select ? null : tab;
+    this.select?.(tab);
+  }
+}
+
+function dashboard(app: JupyterFrontEnd, service: IRunService, runId: string, pages: Pages): ViewWidget {
   let follower: Follower | null = null;
   const widget = new ViewWidget(
     async () => {
@@ -77,7 +104,8 @@ function dashboard(app: JupyterFrontEnd, service: IRunService, runId: string): V
       }
       const execute = (command: string, args: object): void =>
         void app.commands.execute(command, { ...args });
-      return createElement(Dashboard, { runId, model: follower.model, service, execute });
+      const onTabs = pages.drawn;
+      return createElement(Dashboard, { runId, model: follower.model, service, execute, onTabs });
     },
     seen => follower?.look(seen),
   );

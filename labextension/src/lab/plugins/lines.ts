@@ -7,6 +7,8 @@ import { INotebookTracker, type NotebookPanel } from '@jupyterlab/notebook';
 
 import '../styles/links.css';
 import { linkedLine, linkLines } from '../line_links';
+import { addButtons, SUMMARY } from '../summary_buttons';
+import type { Words } from '../../words';
 import { IRunService } from '../tokens';
 import { showLine } from './cell_lines';
 
@@ -32,20 +34,21 @@ const plugin: JupyterFrontEndPlugin<void> = {
       },
       true,
     );
-    notebooks.widgetAdded.connect((_sender, panel) => linkErrors(panel, panelWords.toCell));
+    notebooks.widgetAdded.connect((_sender, panel) => followOutputs(panel, panelWords));
   },
 };
 
 export default plugin;
 
-/** Follows the outputs of a notebook: those of runs that failed get links. */
-function linkErrors({ content }: NotebookPanel, title: (line: number) => string): void {
+/** Follows the outputs of a notebook: those of runs that failed get links, summaries buttons. */
+function followOutputs({ content }: NotebookPanel, words: Words): void {
   const look = (node: Element): void => {
     for (const error of node.matches(ERROR) ? [node] : node.querySelectorAll(ERROR)) {
       if (error.textContent?.includes('RunFailed')) {
-        linkLines(error, title);
+        linkLines(error, words.toCell);
       }
     }
+    node.querySelectorAll<HTMLElement>(SUMMARY).forEach(summary => addButtons(summary, words));
   };
   const observer = new MutationObserver(changes => {
     for (const { target, addedNodes } of changes) {

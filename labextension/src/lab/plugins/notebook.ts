@@ -8,6 +8,7 @@ import { INotebookTracker, NotebookActions, type NotebookPanel } from '@jupyterl
 import { ToolbarButton } from '@jupyterlab/ui-components';
 import { createElement } from 'react';
 
+import { actForPanels } from '../../page_actions';
 import { wantedOf, withFirstLine, type Wanted } from '../first_line';
 import { cellOf, contentsPath, isNotebook, type CellPlace } from '../places';
 import type { Gpu } from '../rows';
@@ -18,6 +19,8 @@ import { ViewWidget } from './view_widget';
 
 /** milliseconds */
 const MOMENT = 3000;
+/** a cell that starts a run, not one that shows it again */
+const STARTS = /^\s*%%?distributed\b/m;
 
 const plugin: JupyterFrontEndPlugin<void> = {
   id: 'nbdist:notebook',
@@ -57,9 +60,46 @@ const plugin: JupyterFrontEndPlugin<void> = {
         if (!panel || !(await becomesIdle(panel))) {
           await app.commands.execute(COMMANDS.open, { runId });
         } else {
-          await attach(panel, service.runs.row(runId)?.label ?? runId);
+          await runBelow(panel, `%dist_attach ${service.runs.row(runId)?.label ?? runId}`);
         }
       },
+    });
+    app.commands.addCommand(COMMANDS.again, {
+      label: service.panelWords.runAgain,
+      isVisible: given => Boolean(service.runs.row(runIn(given))?.notebook),
+      describedBy: { args },
+      execute: async given => {
+        const found = await cellOfRun(service, notebooks, documents, runIn(given));
+        if (typeof found === 'string') {
+          Notification.info(found, { autoClose: 6000 });
+        } else {
+          await runCell(found.panel, found.at);
+        }
+      },
+    });
+    app.commands.addCommand(COMMANDS.export, {
+      label: service.panelWords.exportRun,
+      describedBy: { args },
+      execute: async given => {
+        const runId = runIn(given);
+        const panel = notebooks.currentWidget;
+        if (panel) {
+          await runBelow(panel, `%dist_export ${service.runs.row(runId)?.label ?? runId}`);
+        }
+      },
+    });
+    actForPanels(({ action, runId, label, tab, from }) => {
+      const panel = notebooks.find(({ node }) => node.contains(from));
+      const at = panel?.content.widgets.findIndex(({ node }) => node.contains(from)) ?? -1;
+      const source = panel?.content.widgets[at]?.model.sharedModel.getSource() ?? '';
+      if (action === 'export' && panel) {
+        panel.content.activeCellIndex = at;
+        void runBelow(panel, `%dist_export ${label}`);
+      } else if (action === 'again' && panel && STARTS.test(source)) {
+        void runCell(panel, at);
+      } else {
+        void app.commands.execute(COMMANDS[action], { runId, tab: tab ?? '' });
+      }
     });
     const chosen = (given: { menu?: unknown }): Cell | null =>
       given.menu
@@ -98,9 +138,16 @@ const plugin: JupyterFrontEndPlugin<void> = {
 
 export default plugin;
 
-async function attach(panel: NotebookPanel, label: string): Promise<void> {
+/** Writes a line magic into a cell below the active one, and runs it. */
+async function runBelow(panel: NotebookPanel, magic: string): Promise<void> {
   NotebookActions.insertBelow(panel.content);
-  panel.content.activeCell?.model.sharedModel.setSource(`%dist_attach ${label}`);
+  panel.content.activeCell?.model.sharedModel.setSource(magic);
+  await NotebookActions.run(panel.content, panel.sessionContext);
+}
+
+async function runCell(panel: NotebookPanel, at: number): Promise<void> {
+  panel.content.deselectAll();
+  panel.content.activeCellIndex = at;
   await NotebookActions.run(panel.content, panel.sessionContext);
 }
 
@@ -128,12 +175,33 @@ function becomesIdle({ sessionContext }: NotebookPanel): Promise<boolean> {
 
 /** Goes to the cell of a run, and to a line of it (0 for none). What stands in the way, if anything. */
 async function reveal(
-  { client, words }: IRunService,
+  service: IRunService,
   notebooks: INotebookTracker,
   documents: IDocumentManager | null,
   runId: string,
   line: number,
 ): Promise<string> {
+  const found = await cellOfRun(service, notebooks, documents, runId);
+  if (typeof found === 'string') {
+    return found;
+  }
+  const { panel, at } = found;
+  const cell = panel.content.widgets[at]!;
+  panel.content.activeCellIndex = at;
+  await panel.content.scrollToCell(cell, 'smart');
+  if (line > 0) {
+    await showLine(cell, line);
+  }
+  return '';
+}
+
+/** The cell of a run in its notebook, which is opened; or what stands in the way. */
+async function cellOfRun(
+  { client, words }: IRunService,
+  notebooks: INotebookTracker,
+  documents: IDocumentManager | null,
+  runId: string,
+): Promise<{ panel: NotebookPanel; at: number } | string> {
   const { row, cell } = await client.run(runId);
   if (!row.notebook) {
     return words.noNotebook;
@@ -144,16 +212,7 @@ async function reveal(
   }
   await panel.revealed;
   const at = cellOf(cellsOf(panel), cell, row.cellId);
-  const found = panel.content.widgets[at];
-  if (!found) {
-    return words.noCellFound(panel.context.path);
-  }
-  panel.content.activeCellIndex = at;
-  await panel.content.scrollToCell(found, 'smart');
-  if (line > 0) {
-    await showLine(found, line);
-  }
-  return '';
+  return at < 0 ? words.noCellFound(panel.context.path) : { panel, at };
 }
 
 async function notebookOf(

@@ -3,6 +3,7 @@ import '../../styles/index.css';
 import '../styles/lab.css';
 import {
   useCallback,
+  useEffect,
   useId,
   useMemo,
   useRef,
@@ -50,13 +51,15 @@ export interface DashboardProps {
   model: RunModel;
   service: IRunService;
   execute: (command: string, args: { runId?: string; line?: number }) => void;
+  /** gets what shows a tab */
+  onTabs?: (select: (tab: DashboardTab) => void) => void;
 }
 
 function pageNow(): number {
   return performance.now() / 1000;
 }
 
-export function Dashboard({ runId, model, service, execute }: DashboardProps): ReactElement {
+export function Dashboard({ runId, model, service, execute, onTabs }: DashboardProps): ReactElement {
   const { client, stream, words, panelWords, language } = service;
   const version = useSyncExternalStore(model.subscribe, () => model.version);
   const { theme, look } = useLook();
@@ -93,6 +96,7 @@ export function Dashboard({ runId, model, service, execute }: DashboardProps): R
       setShownLog(to === 'all' ? null : to);
     }
   }, []);
+  useEffect(() => onTabs?.(select), [onTabs, select]);
   const open = useCallback(
     (rank: number) => {
       select(rank);

@@ -1,0 +1,143 @@
+/** @jest-environment jsdom */
+import './page';
+import { act, fireEvent, render, screen } from '@testing-library/preact';
+import { createElement } from 'react';
+
+import type { Buffer } from '../src/decode';
+import { addButtons, SUMMARY } from '../src/lab/summary_buttons';
+import { actForPanels, type Asked } from '../src/page_actions';
+import panel from '../src/panel';
+import type { RankView, Request, RunView } from '../src/protocol';
+import { RankStrip } from '../src/views/RankStrip';
+import { WORDS } from '../src/words';
+import { sample } from './samples';
+
+type Listener = (content?: unknown, buffers?: readonly Buffer[]) => void;
+
+/** A widget's model, as every view of it sees it. */
+class Model {
+  readonly asked: Request[] = [];
+  readonly state: Record<string, unknown> = { panel_id: 'p1', placed: false, foreground: true };
+  private readonly listeners = new Map<string, Set<Listener>>();
+
+  get = (name: string): unknown => this.state[name];
+  on = (event: string, listener: Listener): void =>
+    void this.listeners.set(event, (this.listeners.get(event) ?? new Set()).add(listener));
+  off = (event: string, listener: Listener): void => void this.listeners.get(event)?.delete(listener);
+  send = (content: Request): unknown => this.asked.push(content);
+
+  tell(event: string, content?: unknown, buffers: readonly Buffer[] = []): void {
+    this.listeners.get(event)?.forEach(listener => listener(content, buffers));
+  }
+}
+
+const settled = (): Promise<void> => act(() => new Promise<void>(done => setTimeout(done, 100)));
+
+async function opened(name: string): Promise<{ model: Model; end: () => void; output: HTMLElement }> {
+  document.body.innerHTML = '<div id="output"></div>';
+  const output = document.getElementById('output')!;
+  const model = new Model();
+  panel.initialize({ model: model as never });
+  const end = panel.render({ model: model as never, el: output });
+  const { content, buffers } = sample(name);
+  model.tell('msg:custom', content, buffers);
+  await settled();
+  return { model, end, output };
+}
+
+function summary(): void {
+  document.getElementById('output')!.outerHTML = '<div data-nbdist-panel="p1"><p>summary</p></div>';
+}
+
+test('a panel whose run ends moves into the place of its output, as its reader has left it', async () => {
+  const { model, end } = await opened('running');
+  fireEvent.click(screen.getByRole('tab', { name: 'Cell' }));
+  const before = document.querySelector('.nbdist');
+
+  model.state['placed'] = true;
+  model.tell('change:placed');
+  end();
+  summary();
+  await settled();
+
+  expect(document.querySelector('[data-nbdist-panel] .nbdist')).toBe(before);
+  expect(screen.getByRole('tab', { name: 'Cell' }).getAttribute('aria-selected')).toBe('true');
+  expect(document.querySelector('p')!.hidden).toBe(true);
+});
+
+test('what the kernel has to say of a run that has ended stands in the panel', async () => {
+  await opened('failure');
+
+  expect(document.querySelector('.nbdist-calm')!.textContent).toBe('metrics: loss=0.31');
+});
+
+test('the dashboard and another run are buttons where the page does such things', async () => {
+  const { model } = await opened('failure');
+  expect(screen.queryByRole('button', { name: 'Run again' })).toBeNull();
+  fireEvent.click(screen.getByRole('button', { name: 'Run menu' }));
+  expect(screen.queryByRole('menuitem', { name: 'Open dashboard' })).toBeNull();
+  expect(model.asked).toEqual([]);
+
+  const asked: Asked[] = [];
+  actForPanels(one => asked.push(one));
+  await opened('failure');
+  fireEvent.click(screen.getByRole('button', { name: 'Run again' }));
+  fireEvent.click(screen.getByRole('button', { name: 'Dashboard' }));
+  fireEvent.click(screen.getByRole('button', { name: 'Run menu' }));
+  fireEvent.click(screen.getByRole('menuitem', { name: /^Export/ }));
+
+  expect(asked.map(({ action, label }) => [action, label])).toEqual([
+    ['again', 'lenet-k3f9'],
+    ['open', 'lenet-k3f9'],
+    ['export', 'lenet-k3f9'],
+  ]);
+  expect(asked[0]!.from.closest('#output')).not.toBeNull();
+});
+
+test('a summary that a notebook keeps gets buttons, once, in the place of its command', () => {
+  document.body.innerHTML = `<div class="nbdist-summary" data-run="20261120-lenet-k3f9" data-label="lenet-k3f9">
+    <div class="n-foot"><span class="n-full">Full log: %dist_logs</span> <span>today</span></div></div>`;
+  const asked: Asked[] = [];
+  actForPanels(one => asked.push(one));
+  const kept = document.querySelector<HTMLElement>(SUMMARY)!;
+
+  addButtons(kept, WORDS.en);
+  addButtons(kept, WORDS.en);
+
+  const buttons = screen.getAllByRole('button');
+  expect(buttons.map(button => button.textContent)).toEqual(['Log', 'Charts', 'Dashboard', 'Run again']);
+  expect(kept.querySelector<HTMLElement>('.n-full')!.hidden).toBe(true);
+  buttons.slice(0, 2).forEach(button => fireEvent.click(button));
+  expect(asked.map(({ action, tab, runId }) => [action, tab, runId])).toEqual([
+    ['open', 'all', '20261120-lenet-k3f9'],
+    ['open', 'metrics', '20261120-lenet-k3f9'],
+  ]);
+});
+
+test('what is not measured yet has its room already', async () => {
+  const { content } = sample('first_update');
+  const { ranks } = (content as { view: { ranks: RankView[] } }).view;
+  const unmeasured = ranks.map(rank => ({
+    ...rank,
+    ...{ state: 'running', exit: '', lastLine: '', device: 'cpu', pid: null },
+    ...{ memory: null, memoryTotal: null, gpuMemory: null, gpuMemoryTotal: null },
+    ...{ cpu: null, gpu: null, rate: null, wait: null },
+  })) as RunView['ranks'];
+
+  render(
+    createElement(RankStrip, {
+      ranks: unmeasured,
+      live: true,
+      failedFirst: null,
+      held: new Map(),
+      slow: null,
+      utilisation: new Map(),
+      waits: new Map(),
+      size: 'wide',
+      words: WORDS.en,
+      onOpen: () => undefined,
+    }),
+  );
+
+  expect(document.querySelectorAll('.nbdist-rank .nbdist-meters')).toHaveLength(unmeasured.length);
+});
