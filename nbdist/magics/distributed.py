@@ -44,7 +44,7 @@ class DistributedMagics(Magics):
             warnings = check_planned(_shell(self), planned) if chosen.check else ()
             limits = runner.keeping()
             interrupts.begin()
-            handle = runner.start(planned, warm=chosen.warm, interrupted=interrupts.came)
+            handle = runner.start(planned, warm=chosen.warm)
             interrupts.stop(handle)
             with _stopped_with_its_cell(handle, interrupts):
                 _say(*warnings, *planned.notes, _elsewhere(planned), _cold(handle), handle.placed)
@@ -62,10 +62,11 @@ def _watch(
 ) -> None:
     """Show the run until it ends. Raises RunFailed or RunCancelled, as it ended."""
     try:
+        pause = runner.warm_ranks.beside(planned, warm=chosen.warm, directory=handle.directory)
         if chosen.panel and draws_widgets(shell):
-            run = show_as_panel(shell, handle)
+            run = show_as_panel(shell, handle, pause=pause)
         else:
-            run = show_as_text(handle, plain=not chosen.panel, show_ranks=chosen.show_ranks)
+            run = show_as_text(handle, plain=not chosen.panel, show_ranks=chosen.show_ranks, pause=pause)
     except UnknownRun as gone:
         raise without_frames(RunFailed(str(gone))) from None
     runner.warm_ranks.after(planned, warm=chosen.warm, directory=handle.directory)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import threading
+import time
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
@@ -27,12 +28,16 @@ _BACKLOG_PERIOD = 0.05
 
 
 def show_as_text(
-    handle: runner.RunHandle, *, plain: bool = False, show_ranks: Collection[int] | None = None
+    handle: runner.RunHandle,
+    *,
+    plain: bool = False,
+    show_ranks: Collection[int] | None = None,
+    pause: Callable[[float], None] = time.sleep,
 ) -> Run:
     """Follow the run in text until it ends; how it ended. Raises UnknownRun.
 
     On a terminal a block below the lines says how the run stands, unless ``plain`` asks for lines alone.
-    ``show_ranks`` are the local ranks whose lines are shown.
+    ``show_ranks`` are the local ranks whose lines are shown. ``pause`` waits between two looks, in seconds.
     """
     watch, language = panel.UsageWatch(), config.language()
     # IPython's own setting holds for what its magics show, too
@@ -41,15 +46,18 @@ def show_as_text(
     with panel.on_text_screen(_write, terminal, language=language) as surface:
         # a notebook must stay small, and a terminal has room for every line
         shown = panel.only_ranks(surface, handle.run.spec, show_ranks)
-        run = panel.follow(handle.directory, shown, watch=watch, whole=terminal.drawable)
+        run = panel.follow(handle.directory, shown, watch=watch, whole=terminal.drawable, wait=pause)
     print(panel.summary_text(run, handle.directory, language, watch.report(language)))
     return run
 
 
-def show_as_panel(shell: InteractiveShell, handle: runner.RunHandle) -> Run:
-    """Follow the run in a panel until it ends; how it ended. Raises UnknownRun."""
+def show_as_panel(
+    shell: InteractiveShell, handle: runner.RunHandle, *, pause: Callable[[float], None] = time.sleep
+) -> Run:
+    """Follow the run in a panel until it ends; how it ended. ``pause`` waits between two looks, in seconds.
+    Raises UnknownRun."""
     surface, output = _open_panel(shell, handle, foreground=True)
-    return _follow_in_panel(handle, surface, output)
+    return _follow_in_panel(handle, surface, output, pause)
 
 
 def show_in_background(shell: InteractiveShell, handle: runner.RunHandle) -> None:
@@ -188,7 +196,12 @@ def _program(handle: runner.RunHandle) -> str:
         return ""
 
 
-def _follow_in_panel(handle: runner.RunHandle, surface: WidgetSurface, output: DisplayHandle) -> Run:
+def _follow_in_panel(
+    handle: runner.RunHandle,
+    surface: WidgetSurface,
+    output: DisplayHandle,
+    pause: Callable[[float], None] = time.sleep,
+) -> Run:
     watch = panel.UsageWatch()
     try:
         # the summary takes the panel's place: what the page has not got by then, nobody would see
@@ -200,6 +213,7 @@ def _follow_in_panel(handle: runner.RunHandle, surface: WidgetSurface, output: D
             room=surface.room,
             bite=lambda: surface.bite,
             finish=False,
+            wait=pause,
         )
     finally:
         surface.close()

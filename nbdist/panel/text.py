@@ -71,17 +71,18 @@ class TextSurface:
 
 
 class QueueNotes:
-    """A line when a run waits in the queue of an engine, and when the reason is another one."""
+    """A line when a run waits in an engine's queue or for imports, and when the reason is another one."""
 
     def __init__(self) -> None:
         self._said = ""
 
     def note(self, view: RunView) -> str:
         """The line that is due now; empty for none."""
-        if view.state != "pending" or not view.reason or view.reason == self._said:
+        if view.state not in ("pending", "running") or not view.reason or view.reason == self._said:
             return ""
         self._said = view.reason
-        return f"[nbdist] queued: {view.reason}\n"
+        queued = "queued: " if view.state == "pending" else ""
+        return f"[nbdist] {queued}{view.reason}\n"
 
 
 class _ProgressNotes:

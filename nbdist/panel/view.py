@@ -9,8 +9,9 @@ from typing import Any
 
 from nbdist import config
 from nbdist.diagnosis import describe_exit
-from nbdist.model import Rank, RankState, Run
+from nbdist.model import Rank, RankState, Run, RunState
 from nbdist.panel.elsewhere import device_text, log_place
+from nbdist.panel.labels import phrase
 from nbdist.panel.progress import Progress
 from nbdist.panel.reasons import reason_text
 from nbdist.panel.slow import SlowView
@@ -123,7 +124,7 @@ def view_of(
         label=run.label,
         state=run.state.value,
         live=not run.state.terminal,
-        reason=run.reason or run.stop_reason or reason_text(run.queued, config.language()),
+        reason=run.reason or run.stop_reason or _awaited(run),
         elapsed=run.elapsed(now),
         ranks=tuple(
             _rank_view(
@@ -142,6 +143,14 @@ def view_of(
         stall=stall,
         slow=slow,
     )
+
+
+def _awaited(run: Run) -> str:
+    """What a run waits for before its programs begin; empty for nothing."""
+    language = config.language()
+    if run.importing and run.state is RunState.RUNNING:
+        return phrase("importing", language).format(framework=run.spec.framework)
+    return reason_text(run.queued, language)
 
 
 def _rank_view(

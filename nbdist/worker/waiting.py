@@ -47,6 +47,9 @@ def main() -> None:
         return
     engagement = Engagement.decode(line)
     _become(engagement)
+    if engagement.cold:
+        again = begin_again(engagement.order, engagement.environment, engagement.cwd, noted=False)
+        again(engagement.cold)
     leave_directly()
     bootstrap.run(channel, engagement.order, lambda: _withhold(early, preload, facts, engagement))
 
@@ -79,7 +82,14 @@ def _prepare(modules: list[str]) -> dict[str, Any]:
     # what the imports made stays: the collector of the program, and the end of the interpreter, need not
     # go through it again and again
     gc.freeze()
-    return {"reads": sorted(reads), "files": files, "path": sys.path, "problem": problem, "threads": pool}
+    return {
+        "begun": begun,
+        "reads": sorted(reads),
+        "files": files,
+        "path": sys.path,
+        "problem": problem,
+        "threads": pool,
+    }
 
 
 def _threads() -> int:

@@ -48,7 +48,7 @@ export const Header = memo(function Header(props: HeaderProps): ReactElement {
         <RunMenu label={view.label} words={words} onCopy={props.onCopy} onBoard={props.onBoard} />
       </div>
       {narrow && progress && <div className="nbdist-head-progress">{progress}</div>}
-      {view.state === 'pending' && view.reason && (
+      {(view.state === 'pending' || view.state === 'running') && view.reason && (
         <div className="nbdist-note nbdist-calm" role="status">
           {view.reason}
         </div>
