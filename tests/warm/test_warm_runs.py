@@ -193,22 +193,18 @@ def test_a_run_whose_ranks_still_import_can_be_stopped_and_its_time_counts(
 def test_ranks_that_are_not_what_a_cold_start_would_make_when_they_are_ready_begin_again(
     make_plan, stand_by, run_on, tmp_path: Path, change: str
 ) -> None:
-    place = tmp_path / "own"
-    place.mkdir()
     cell = f"import torch\nprint({WAITED})"
-    standby = stand_by(make_plan("-n 1", PYTHONPATH=str(place), KINETO_LOG_LEVEL="4"), ready=False)
-    plan = make_plan(
-        "-n 1", cell, PYTHONPATH=str(place), KINETO_LOG_LEVEL="4" if change != "a variable" else "5"
-    )
+    standby = stand_by(make_plan("-n 1", KINETO_LOG_LEVEL="4"), ready=False)
+    plan = make_plan("-n 1", cell, KINETO_LOG_LEVEL="5" if change == "a variable" else "4")
     if change != "a variable":
         rank = rank_of(standby)
         if change == "nothing comes":
             processes.send(rank, signal.SIGSTOP)
             until(lambda: processes.activity(rank.pid).state == "T")
         else:
-            (place / "numpy.pyi.py").write_text("")
+            (tmp_path / "numpy.pyi.py").write_text("")
             # the imports may not have begun
-            os.utime(place / "numpy.pyi.py", (time.time() + 60, time.time() + 60))
+            os.utime(tmp_path / "numpy.pyi.py", (time.time() + 60, time.time() + 60))
 
     handle = run_on(standby, plan)
 
@@ -217,7 +213,7 @@ def test_ranks_that_are_not_what_a_cold_start_would_make_when_they_are_ready_beg
     assert said == "False"
     assert [line.partition(": ")[2] for line in before] == {
         "a variable": ["KINETO_LOG_LEVEL changed while torch was imported, which may read it"],
-        "a module": [f"new modules in {place}"],
+        "a module": [f"new modules in {tmp_path}"],
         "nothing comes": [],
     }[change]
 
