@@ -373,7 +373,7 @@ def rerun(seconds: int) -> str:
 
 
 def trained(seconds: int, *, alone: bool = False) -> str:
-    return f"training of {seconds} s" + (", nothing beside it" if alone else "")
+    return f"training of {seconds} s" + (" alone" if alone else "")
 
 
 def training_cases(seconds: int) -> tuple[Case, Case]:

@@ -12,6 +12,7 @@ from typing import Any
 from nbdist import processes
 from nbdist.launch.rank_process import RankProcess
 from nbdist.worker.engagement import Engagement
+from nbdist.worker.order import HURRY
 
 
 @dataclass(slots=True)
@@ -60,6 +61,9 @@ class WaitingRank(RankProcess):
         """Tell it its run, as soon as it is ready. ``doubt`` is asked then why it cannot be used as it is,
         and has to begin again, cold; empty when it can."""
         self._engagement, self._doubt = engagement, doubt
+        if self.facts is None:
+            with contextlib.suppress(OSError):
+                self.channel.send(HURRY)
         self._tell()
 
     def _tell(self) -> None:
