@@ -31,7 +31,7 @@ from common import (
     write_results,
 )
 from kernels import CellFailed, Finished, tail
-from launch_cases import CASES, RANKS, WARM, Case, Site
+from launch_cases import CASES, RANKS, TRAININGS, WARM, Case, Site, rerun, trained
 
 GIVEN_UP_AFTER = 2
 LEAST_ROUNDS = 3
@@ -48,7 +48,7 @@ PACKAGES = (
 )
 
 PREPARE, FIRST_LINE, ALL_REDUCE, END = "prepare", "first_line", "all_reduce", "end"
-LAST_LINE = "last_line"
+LAST_LINE, STEP = "last_line", "step"
 COMPARED = (FIRST_LINE, ALL_REDUCE, END)
 
 NOTES = (
@@ -60,6 +60,8 @@ NOTES = (
     "destroy it in the cell, and their ranks exit.",
     "nbdistributed's program is sent when its workers have connected: %dist_init returns before, "
     "and what is sent in between is lost.",
+    "re-run at once is the cell after a training, sent when that is done; step is what a step of the "
+    "training took, with the next ranks made ready beside it and without.",
     "launcher is !torchrun, and paddle.distributed.launch for the paddle program.",
     "prepare is %load_ext, sent before the cell and not part of the other columns; of a warm case it "
     "contains the imports of the ranks that wait, which elsewhere happen while nobody waits for them.",
@@ -84,7 +86,7 @@ class Settings:
 
     @property
     def baselines(self) -> dict[str, list[str]]:
-        return {name: case.baselines for case in self.cases for name, _ in case.steps}
+        return {name: case.baselines_of(name) for case in self.cases for name, _ in case.steps}
 
 
 @dataclass(slots=True)
@@ -140,7 +142,9 @@ def timings(case: Case, directory: Path, seconds: float, ranks: int) -> Iterator
 def stamped(site: Site, finished: Finished) -> Iterator[tuple[str, float]]:
     """Every metric of a cell, in seconds after it was submitted."""
     stamps = [read_stamps(site.stamps / str(rank), finished) for rank in range(site.ranks)]
-    moments = zip((FIRST_LINE, ALL_REDUCE, LAST_LINE), zip(*stamps, strict=True), strict=True)
+    if step := [stamp for _, _, _, *rest in stamps for stamp in rest]:
+        yield STEP, max(step)
+    moments = zip((FIRST_LINE, ALL_REDUCE, LAST_LINE), zip(*stamps, strict=True), strict=False)
     for metric, moment in moments:
         yield metric, max(moment) - finished.submitted
     for rank, (first_line, *_) in enumerate(stamps):
@@ -164,7 +168,7 @@ def measure(settings: Settings, scratch: Path) -> Outcome:
         # each round starts with another case, so that none always follows the same one
         start = round_number % len(cases) if cases else 0
         for case in cases[start:] + cases[:start]:
-            if not outcome.given_up(case):
+            if not outcome.given_up(case) and round_number % case.every == 0:
                 say(f"round {round_number + 1}/{settings.rounds}: {case.name}")
                 take(case, round_number, outcome, scratch, settings)
     return outcome
@@ -213,6 +217,12 @@ def judge(samples: Samples) -> list[Goal]:
         goal(samples, nbdist.launcher, END, most=1 / 12, of=WARM),
         within("nbdist's own share of the first line", share, 0.06),
         within(f"{WARM}: the cell is free after the last rank's last statement", freed, 0.2),
+        *(within(f"{rerun(n)}: the end", samples.values(rerun(n), END), 0.5) for n in TRAININGS if n >= 10),
+        *(
+            goal(samples, trained(n, alone=True), STEP, most=1.02, of=trained(n))
+            for n in TRAININGS
+            if n >= 10
+        ),
     ]
 
 
@@ -263,7 +273,7 @@ def ratio_table(samples: Samples, baselines: dict[str, list[str]]) -> str:
             case,
             *(
                 times(samples.ratio(case, metric, vs)) if case != vs else "1"
-                for vs in baselines[case]
+                for vs in (*baselines[case], case)[:2]
                 for metric in COMPARED
             ),
         ]

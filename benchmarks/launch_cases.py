@@ -17,6 +17,8 @@ import psutil
 from kernels import CellFailed, Finished, Kernel, LocalKernel, ServedKernel, free_port
 
 RANKS = 2
+READING = 0.01
+"""Seconds in which a training step waits for its data, and its core for nothing."""
 
 TORCH = """\
 import time
@@ -60,6 +62,39 @@ with open(f"{stamps}/{{dist.get_rank()}}", "w") as file:
     print(first_line, all_reduce, time.time(), file=file)
 """
 
+TRAINING = """\
+import time
+first_line = time.time()
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+dist.init_process_group("gloo")
+total = torch.ones(1)
+dist.all_reduce(total)
+all_reduce = time.time()
+
+layers = [torch.nn.Linear(512, 512), torch.nn.ReLU(), torch.nn.Linear(512, 512)]
+model = DistributedDataParallel(torch.nn.Sequential(*layers))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+inputs = torch.randn(64, 512)
+steps, on = 0, torch.ones(1)
+while on.item():
+    time.sleep({reading})  # the next batch is read
+    optimizer.zero_grad()
+    model(inputs).square().mean().backward()
+    optimizer.step()
+    steps += 1
+    if steps % 10 == 0:
+        # rank 0 has the clock
+        on.fill_(time.time() - all_reduce < {seconds})
+        dist.broadcast(on, 0)
+end = time.time()
+with open(f"{stamps}/{{dist.get_rank()}}", "w") as file:
+    print(first_line, all_reduce, end, (end - all_reduce) / steps, file=file)
+dist.destroy_process_group()
+"""
+
 BARE = """\
 import os, subprocess, sys
 ranks = [
@@ -99,6 +134,10 @@ class Site:
         program = TORCH.format(stamps=self.stamps, ranks=self.ranks)
         return program if keep_group else program + "dist.destroy_process_group()\n"
 
+    def training(self, seconds: float) -> str:
+        """So many seconds of steps; the fourth stamp is what one of them took."""
+        return TRAINING.format(stamps=self.stamps, seconds=seconds, reading=READING)
+
     def paddle(self) -> str:
         return PADDLE.format(stamps=self.stamps, ranks=self.ranks)
 
@@ -117,7 +156,9 @@ class Case:
 
     `first` is what a user submits in a fresh kernel, the start of workers included; where it is
     more than one cell they are submitted together. `later` is what is submitted after that, for
-    launchers whose second cell may differ. `prepare` (`%load_ext`) is timed apart.
+    launchers whose second cell may differ; its figures go by `again`. `prepare` (`%load_ext`) is timed
+    apart. `alone` is the case that says what this one costs. What takes long is measured in `every` third
+    or so of the rounds alone.
     """
 
     name: str
@@ -128,10 +169,13 @@ class Case:
     kernel: Callable[[Path], Kernel] = LocalKernel
     limit: str = "bare Popen"
     launcher: str = "!torchrun"
+    again: str = ""
+    alone: str = ""
+    every: int = 1
 
     @property
     def later_name(self) -> str:
-        return f"{self.name}, later cell"
+        return self.again or f"{self.name}, later cell"
 
     @property
     def steps(self) -> list[tuple[str, Cells]]:
@@ -139,9 +183,9 @@ class Case:
         first = [(self.name, self.first)]
         return first if self.later is None else [*first, (self.later_name, self.later)]
 
-    @property
-    def baselines(self) -> list[str]:
-        return [self.limit, self.launcher]
+    def baselines_of(self, name: str) -> list[str]:
+        """What the figures of this name are compared with."""
+        return [self.alone] if self.alone and name == self.name else [self.limit, self.launcher]
 
     def start(self, directory: Path, ranks: int) -> Kernel:
         """A kernel for so many ranks."""
@@ -320,6 +364,37 @@ def loaded(extension: str) -> Callable[[int], str]:
     return lambda _: f"%load_ext {extension}"
 
 
+def training(seconds: int) -> Cells:
+    return lambda site: [f"%%distributed -n {site.ranks}\n{site.training(seconds)}"]
+
+
+def rerun(seconds: int) -> str:
+    return f"re-run at once after {seconds} s"
+
+
+def trained(seconds: int, *, alone: bool = False) -> str:
+    return f"training of {seconds} s" + (" alone" if alone else "")
+
+
+def training_cases(seconds: int) -> tuple[Case, Case]:
+    """A training after which the cell is run again at once; and one beside which no ranks are made ready."""
+    alone = trained(seconds, alone=True)
+    needs = ("torch", "nbdist")
+    both = {"first": training(seconds), "needs": needs, "alone": alone, "every": TRAININGS_EVERY}
+    return (
+        Case(
+            name=trained(seconds),
+            again=rerun(seconds),
+            later=nbdist_torch,
+            prepare=lambda _: "%load_ext nbdist\n%dist_warm auto",
+            **both,
+        ),
+        Case(name=alone, prepare=loaded("nbdist"), **both),
+    )
+
+
+TRAININGS_EVERY = 3
+TRAININGS = (1, 10, 30)
 WARM = "nbdist warm"
 PADDLE_LIMIT, PADDLE_LAUNCHER = "bare Popen (paddle)", "!paddle.distributed.launch"
 
@@ -334,6 +409,7 @@ CASES = (
     ),
     Case(name=WARM, prepare=warm("torch"), first=nbdist_torch, needs=("torch", "nbdist")),
     Case(name="!torchrun", first=torchrun),
+    *(case for seconds in TRAININGS for case in training_cases(seconds)),
     Case(
         name="notebook_launcher",
         first=notebook_launcher,

@@ -168,7 +168,7 @@ def _limiting_group(proc: str) -> str | None:
     """The nearest group, of those that this process is in, whose members' memory this user may limit.
 
     As a rule it is not the own one: a group with processes in it hands no controller down (cgroups(7))."""
-    for place in _own_groups(proc):
+    for place in own_groups(proc):
         if "memory" in _words(f"{place}/cgroup.subtree_control"):
             return place if _is_ours(place) else None
     return None
@@ -178,7 +178,7 @@ def _is_ours(place: str) -> bool:
     return os.access(place, os.W_OK) and os.access(f"{place}/cgroup.procs", os.W_OK)
 
 
-def _own_groups(proc: str = "/proc/self") -> Iterator[str]:
+def own_groups(proc: str = "/proc/self") -> Iterator[str]:
     """The group that this process is in, and those above it."""
     points = {point for point, _ in _mounts(proc)}
     place = own_group(proc)
@@ -190,7 +190,7 @@ def _own_groups(proc: str = "/proc/self") -> Iterator[str]:
 def groups_of(pid: int) -> list[ControlGroup]:
     """The groups that the supervisor ``pid`` has made, as a process that is in the same group sees them."""
     found = []
-    for place in _own_groups():
+    for place in own_groups():
         try:
             names = os.listdir(place)
         except OSError:

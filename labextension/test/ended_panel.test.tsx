@@ -119,7 +119,7 @@ test('what is not measured yet has its room already', async () => {
   const { ranks } = (content as { view: { ranks: RankView[] } }).view;
   const unmeasured = ranks.map(rank => ({
     ...rank,
-    ...{ state: 'running', exit: '', lastLine: '', device: 'cpu', pid: null },
+    ...{ state: 'running', exit: { en: '', zh: '' }, lastLine: '', device: 'cpu', pid: null },
     ...{ memory: null, memoryTotal: null, gpuMemory: null, gpuMemoryTotal: null },
     ...{ cpu: null, gpu: null, rate: null, wait: null },
   })) as RunView['ranks'];

@@ -73,7 +73,7 @@ def _run(options: Options, own: Sequence[str], program: Sequence[str], interrupt
     warnings = runner.check_program(plan, language=config.language()) if options.check else ()
     limits = runner.keeping()
     interrupts.begin()
-    handle = runner.start(plan, interrupted=interrupts.came)
+    handle = runner.start(plan)
     interrupts.stop(handle)
     runner.pruner.begin(runner.store(), limits, most=_PRUNING)
     there = _command_there(plan.token, own, program) if plan.token else ""

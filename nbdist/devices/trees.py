@@ -29,7 +29,7 @@ _PSS_LIMIT = 4 << 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeUse:
-    """``cpu`` in seconds since the tree's first process began, of those that have ended, too.
+    """``cpu`` in seconds since the tree was added, of processes that have ended, too.
 
     ``memory`` in bytes: the resident memory of a single process. In a larger tree the processes share
     pages (forked workers most of theirs), which would count in each of them; there it is scaled by what
@@ -93,7 +93,10 @@ class ProcessTrees:
 
     def add(self, key: int, root: ProcessId) -> None:
         self._roots[root.pid] = key
-        self._members[root.pid] = _Member(key, root.start_time, 0.0, 0.0, 0)
+        # a rank that waited for its run has spent seconds on its imports, before anybody counted
+        row = self._row(root.pid)
+        own, waited = (row.own, row.waited) if row is not None else (0.0, 0.0)
+        self._members[root.pid] = _Member(key, root.start_time, own, waited, 0)
         self._cpu[key] = 0.0
 
     def remove(self, key: int) -> None:

@@ -62,6 +62,7 @@ class Attempt:
         self._spawn = spawn
         self._group = group
         self._ranks: dict[int, RankProcess] = {}
+        self._importing: tuple[int, ...] = ()
         self._rank_of: dict[int, int] = {}
         self._oom_kills = processes.oom_kills()
         self._logs = LogWatch(room=config.log_room(), report=complain)
@@ -88,6 +89,7 @@ class Attempt:
             self._course.rank_started(rank.rank, started.process)
             self._logs.add(rank.rank, files)
             self._stalls.add(rank.rank, started.process.pid)
+        self._look_for_imports()
         self._meter()
         self._copy_logs()
 
@@ -199,6 +201,13 @@ class Attempt:
         if self._copies is not None:
             self._copies.close()
 
+    def _look_for_imports(self) -> None:
+        """Record which ranks import, when those are others than before."""
+        importing = tuple(rank for rank, started in self._ranks.items() if not started.told)
+        if importing != self._importing:
+            self._importing = importing
+            self._course.imports_awaited(importing)
+
     def _copy_logs(self) -> None:
         if self._spec.log_dir:
             from nbdist.launch.worker_logs import WorkerLogs  # most runs have none
@@ -247,7 +256,7 @@ class Attempt:
 
     def _asked(self) -> list[Asked]:
         return [
-            Asked(rank, started.process, self._directory.rank(rank, self._number), started.channel.send)
+            Asked(rank, started.process, self._directory.rank(rank, self._number), started.ask)
             for rank, started in self._ranks.items()
             if not self._course.run.ranks[rank].state.terminal
         ]
@@ -257,11 +266,10 @@ class Attempt:
         channel = self._ranks[rank].channel
         if channel.fileno() < 0:
             return
-        try:
-            words = channel.recv(64)
-        except OSError:
-            words = b""
-        if not words:
+        words = self._ranks[rank].hear()
+        if self._importing:
+            self._look_for_imports()
+        if words is None:
             self._selector.unregister(channel)
             channel.close()
             return

@@ -23,6 +23,7 @@ from nbdist.model import (
     AttemptStarted,
     Escalated,
     Event,
+    ImportsAwaited,
     ProcessId,
     Rank,
     RankErrored,
@@ -126,6 +127,10 @@ class Course:
                 boot_id=process.boot_id,
             )
         )
+
+    def imports_awaited(self, ranks: tuple[int, ...]) -> None:
+        """The programs of these ranks have not begun: what they import ahead is not done."""
+        self.record(ImportsAwaited(time=self._wall_clock(), ranks=ranks))
 
     def rank_finished(self, rank: int, *, joined: bool = True) -> None:
         self.record(RankFinished(time=self._wall_clock(), rank=rank, joined=joined))

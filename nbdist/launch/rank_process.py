@@ -42,15 +42,31 @@ class RankCommand:
         return [self.python, "-u", str(WORKER), self.run_id, str(self.rank)]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RankProcess:
     """A started rank. ``channel`` is the supervisor's end of its socket; the supervisor reaps it."""
 
     process: ProcessId
     channel: socket
 
+    @property
+    def told(self) -> bool:
+        """Whether it knows what to run."""
+        return True
+
     def send(self, number: signal.Signals) -> None:
         send(self.process, number)
+
+    def hear(self) -> bytes | None:
+        """The words that it has said (``worker.order``), which may be none; None when it has gone."""
+        try:
+            return self.channel.recv(64) or None
+        except OSError:
+            return None
+
+    def ask(self, words: bytes) -> None:
+        """Ask it for what the words stand for. Raises OSError."""
+        self.channel.send(words)
 
 
 def start_rank(command: RankCommand, group: ControlGroup | None = None) -> RankProcess:

@@ -50,7 +50,7 @@ class DistributedMagics(Magics):
             warnings = check_planned(_shell(self), planned) if chosen.check else ()
             limits = runner.keeping()
             interrupts.begin()
-            handle = runner.start(planned, warm=chosen.warm, interrupted=interrupts.came)
+            handle = runner.start(planned, warm=chosen.warm)
             interrupts.stop(handle)
             with _stopped_with_its_cell(handle, interrupts):
                 advice = "" if self._advised else runner.thread_advice(planned)
@@ -77,10 +77,11 @@ def _watch(
     """Show the run until it ends. Raises RunFailed or RunCancelled, as it ended."""
     drawn = chosen.panel and draws_widgets(shell)
     try:
+        pause = runner.warm_ranks.beside(planned, warm=chosen.warm, directory=handle.directory)
         if drawn:
-            run = show_as_panel(shell, handle)
+            run = show_as_panel(shell, handle, pause=pause)
         else:
-            run = show_as_text(handle, plain=not chosen.panel, show_ranks=chosen.show_ranks)
+            run = show_as_text(handle, plain=not chosen.panel, show_ranks=chosen.show_ranks, pause=pause)
     except UnknownRun as gone:
         raise without_frames(RunFailed(str(gone))) from None
     runner.warm_ranks.after(planned, warm=chosen.warm, directory=handle.directory)

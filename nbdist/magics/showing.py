@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import threading
+import time
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -32,12 +33,16 @@ _ENDED_BYTES = 512 * 1024 * 1024
 
 
 def show_as_text(
-    handle: runner.RunHandle, *, plain: bool = False, show_ranks: Collection[int] | None = None
+    handle: runner.RunHandle,
+    *,
+    plain: bool = False,
+    show_ranks: Collection[int] | None = None,
+    pause: Callable[[float], None] = time.sleep,
 ) -> Run:
     """Follow the run in text until it ends; how it ended. Raises UnknownRun.
 
     On a terminal a block below the lines says how the run stands, unless ``plain`` asks for lines alone.
-    ``show_ranks`` are the local ranks whose lines are shown.
+    ``show_ranks`` are the local ranks whose lines are shown. ``pause`` waits between two looks, in seconds.
     """
     watch, language = panel.UsageWatch(), config.language()
     # IPython's own setting holds for what its magics show, too
@@ -46,14 +51,17 @@ def show_as_text(
     with panel.on_text_screen(_write, terminal, language=language) as surface:
         # a notebook must stay small, and a terminal has room for every line
         shown = panel.only_ranks(surface, handle.run.spec, show_ranks)
-        run = panel.follow(handle.directory, shown, watch=watch, whole=terminal.drawable)
+        run = panel.follow(handle.directory, shown, watch=watch, whole=terminal.drawable, wait=pause)
     print(panel.summary_text(run, handle.directory, language, watch.report(language)))
     return run
 
 
-def show_as_panel(shell: InteractiveShell, handle: runner.RunHandle) -> Run:
-    """Follow the run in a panel until it ends; how it ended. Raises UnknownRun."""
-    return _Panel(shell, handle, foreground=True).follow()
+def show_as_panel(
+    shell: InteractiveShell, handle: runner.RunHandle, *, pause: Callable[[float], None] = time.sleep
+) -> Run:
+    """Follow the run in a panel until it ends; how it ended. ``pause`` waits between two looks, in seconds.
+    Raises UnknownRun."""
+    return _Panel(shell, handle, foreground=True).follow(pause)
 
 
 def show_in_background(shell: InteractiveShell, handle: runner.RunHandle) -> None:
@@ -107,8 +115,8 @@ class _Panel:
         display(self._stay(last, notes) if self._stays else self._surface.bundle(last), raw=True)
         self._wanted()
 
-    def follow(self) -> Run:
-        """Show the run until it ends; how it ended."""
+    def follow(self, pause: Callable[[float], None] = time.sleep) -> Run:
+        """Show the run until it ends; how it ended. ``pause`` waits between two looks, in seconds."""
         watch, surface = panel.UsageWatch(), self._surface
         try:
             # the cell is not kept waiting by what the page has not got yet
@@ -120,6 +128,7 @@ class _Panel:
                 room=surface.room,
                 bite=lambda: surface.bite,
                 finish=False,
+                wait=pause,
             )
         except BaseException:
             surface.close()

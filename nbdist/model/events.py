@@ -56,6 +56,15 @@ class RankStarted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ImportsAwaited:
+    """These ranks were started before the run, and still import its framework; their program begins when
+    they have. None when no rank does any longer."""
+
+    time: float
+    ranks: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RankFinished:
     """The last statement of the program is done; the process is on its way out. ``joined`` says whether the
     rank has been in a process group."""
@@ -192,6 +201,7 @@ Event = Union[
     SupervisorStarted,
     AttemptStarted,
     RankStarted,
+    ImportsAwaited,
     RankFinished,
     RankErrored,
     RankExited,
@@ -213,6 +223,7 @@ _KINDS: dict[str, type[Event]] = {
         SupervisorStarted,
         AttemptStarted,
         RankStarted,
+        ImportsAwaited,
         RankFinished,
         RankErrored,
         RankExited,
@@ -250,7 +261,7 @@ def decode_event(line: str) -> Event | None:
     try:
         if cls is RunEnded:
             known["state"] = RunState(known["state"])
-        if cls is Escalated:
+        if cls in (Escalated, ImportsAwaited):
             known["ranks"] = tuple(known["ranks"])
         if cls is RemoteRank:
             known["state"] = RankState(known["state"])

@@ -12,6 +12,7 @@ from nbdist.model.events import (
     AttemptStarted,
     Escalated,
     Event,
+    ImportsAwaited,
     NodesAwaited,
     Queued,
     RankErrored,
@@ -66,7 +67,8 @@ class Run:
     since when nothing has happened (Unix seconds), None while something does; it stays when the run ends
     so. ``failures`` says why each attempt before this one failed; ``leftover`` counts processes that the
     ranks had left behind and that were ended. ``awaited`` are the machines that have not come yet, ``hosts``
-    the addresses of all. ``job`` is what the engine calls the run, ``queued`` why it waits in its queue.
+    the addresses of all. ``importing`` are the ranks whose program begins when the imports that were begun
+    before the run are done. ``job`` is what the engine calls the run, ``queued`` why it waits in its queue.
     """
 
     spec: RunSpec
@@ -84,6 +86,7 @@ class Run:
     leftover: int = 0
     failures: tuple[str, ...] = ()
     awaited: tuple[int, ...] = ()
+    importing: tuple[int, ...] = ()
     hosts: tuple[str, ...] = ()
     job: str = ""
     queued: str = ""
@@ -141,6 +144,7 @@ class Run:
                     port=event.port,
                     started=event.time if self.started is None else self.started,
                     stalled=None,
+                    importing=(),
                     queued="",
                     ranks=tuple(Rank(spec=rank) for rank in self.spec.ranks),
                 )
@@ -152,6 +156,8 @@ class Run:
                     started=event.time,
                 )
                 return run._move(RunState.RUNNING) if run._all_started() else run
+            case ImportsAwaited():
+                return replace(self, importing=event.ranks)
             case RankFinished():
                 return self._with_rank(event.rank, finished=event.time, joined=event.joined)
             case RankErrored():

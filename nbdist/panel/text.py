@@ -73,7 +73,7 @@ class TextSurface:
 
 
 class QueueNotes:
-    """A line when a run waits in the queue of an engine, and when the reason is another one."""
+    """A line when a run waits in an engine's queue or for imports, and when the reason is another one."""
 
     def __init__(self, language: str) -> None:
         self._language = language
@@ -81,11 +81,12 @@ class QueueNotes:
 
     def note(self, view: RunView) -> str:
         """The line that is due now; empty for none."""
-        if view.state != "pending" or not view.reason or view.reason == self._said:
+        if view.state not in ("pending", "running") or not view.reason or view.reason == self._said:
             return ""
         self._said = view.reason
-        queued = state_word(RunState.PENDING, self._language).lower()
-        return f"[nbdist] {queued}: {reason_text(view.reason, self._language)}\n"
+        state = state_word(RunState.PENDING, self._language).lower()
+        queued = f"{state}: " if view.state == "pending" else ""
+        return f"[nbdist] {queued}{view.reason_zh if self._language == 'zh' else view.reason}\n"
 
 
 class _ProgressNotes:

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from nbdist.model import Rank, Run
+from nbdist.model import Rank, Run, RunState
 from nbdist.panel.elsewhere import device_text, log_place
-from nbdist.panel.labels import exit_text
+from nbdist.panel.labels import exit_text, phrase
 from nbdist.panel.progress import Progress
 from nbdist.panel.reasons import reason_text
 from nbdist.panel.slow import SlowView
@@ -129,7 +129,7 @@ def view_of(
     ``system`` is the last that the supervisor measured of each rank, or all of it in one once the run has
     ended; ``usage`` stands in for its memory until there is anything.
     """
-    reason = run.reason or run.stop_reason or run.queued
+    reason, reason_zh = _reason(run)
     usage, last_lines, system, rates = usage or {}, last_lines or {}, system or {}, rates or {}
     return RunView(
         run_id=run.run_id,
@@ -137,7 +137,7 @@ def view_of(
         state=run.state.value,
         live=not run.state.terminal,
         reason=reason,
-        reason_zh=reason_text(reason, "zh"),
+        reason_zh=reason_zh,
         elapsed=run.elapsed(now),
         ranks=tuple(
             _rank_view(
@@ -157,6 +157,15 @@ def view_of(
         stall=stall,
         slow=slow,
     )
+
+
+def _reason(run: Run) -> tuple[str, str]:
+    """Why it ended or will end, else what it waits for, in English and Chinese; empty for nothing."""
+    reason = run.reason or run.stop_reason or run.queued
+    if not reason and run.importing and run.state is RunState.RUNNING:
+        english, chinese = (phrase("importing", language) for language in ("en", "zh"))
+        return english.format(framework=run.spec.framework), chinese.format(framework=run.spec.framework)
+    return reason, reason_text(reason, "zh")
 
 
 def _rank_view(

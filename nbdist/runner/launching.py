@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 from nbdist.errors import LaunchError
@@ -18,27 +17,24 @@ from nbdist.schedulers import local
 from nbdist.store.paths import RunDirectory
 
 
-def start(
-    plan: Plan, *, warm: bool | None = None, interrupted: Callable[[], bool] = lambda: False
-) -> RunHandle:
+def start(plan: Plan, *, warm: bool | None = None) -> RunHandle:
     """Start the run: with ranks that wait where there are such and ``warm`` is not False.
 
-    Raises LaunchError, with nothing running; KeyboardInterrupt, too, when ``interrupted`` says so before
-    there is anything to stop.
+    Waits for nothing that takes longer than a moment. Raises LaunchError, with nothing running.
     """
     ranks.collect()
     _make_log_dir(plan.spec)
-    standby, cold = ranks.engage(plan, warm=warm, interrupted=interrupted)
-    if standby is None and interrupted():
-        raise KeyboardInterrupt("nothing was started")
+    standby, cold = ranks.engage(plan, warm=warm)
     directory = store().create(plan.spec, plan.cell)
     placed = ""
     if plan.spec.engine:
         allocation, placed = choose_allocation(plan.spec)
         submit_job(directory, plan, allocation)
-    if standby is not None and standby.go(directory, plan.environment):
-        local.look_after(standby.submitted, directory)
-        return RunHandle(directory)
+    if standby is not None:
+        if not (cold := standby.go(directory, plan.environment)):
+            local.look_after(standby.submitted, directory)
+            return RunHandle(directory)
+        standby.leave()
     _submit(directory, plan)
     return RunHandle(directory, started_cold=cold, placed=placed)
 

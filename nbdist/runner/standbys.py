@@ -6,8 +6,9 @@ import contextlib
 import json
 import os
 import select
+import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,20 +20,21 @@ from nbdist.runner.planning import Plan
 from nbdist.schedulers import local
 from nbdist.store.paths import RunDirectory
 
-_ANSWER = 2.0
-_LOOK = 0.1
-_TAKE = 10.0
+_TAKE = 0.2
+"""Seconds in which it says that it takes a run: a cell waits for that before it shows anything."""
 
 
 class Standby:
-    """Ranks as those of ``plan`` would be. Raises LaunchError when they cannot be started."""
+    """Ranks as those of ``plan`` would be; ``beside`` a run they get what processor time that leaves over,
+    until they are to hurry. Raises LaunchError when they cannot be started."""
 
-    def __init__(self, plan: Plan, *, idle: float) -> None:
+    def __init__(self, plan: Plan, *, idle: float, beside: bool = False) -> None:
         self.shape: Shape = shape_of(plan)
-        self.begun = time.monotonic()
         self.reads: frozenset[str] = frozenset()
+        self.up = False
         self.ready = False
         self.gone = ""
+        self.hopeless = True
         self._pids: list[int] = []
         self._said = b""
         self._answers: dict[str, Any] = {}
@@ -47,6 +49,7 @@ class Standby:
                 "unseen": READ_UNSEEN,
             },
             "idle": idle,
+            "beside": beside,
         }
         self._say(offer)
 
@@ -68,26 +71,45 @@ class Standby:
         for said in map(json.loads, lines):
             self._take(said)
 
-    def wait_until_ready(self, limit: float, interrupted: Callable[[], bool] = lambda: False) -> bool:
-        """Whether its ranks have done their imports, now or within ``limit`` seconds; the wait is over soon
-        when it is ``interrupted``."""
+    def wait_until_ready(self, limit: float) -> bool:
+        """Whether its ranks have done their imports, now or within ``limit`` seconds."""
         deadline = time.monotonic() + limit
         self.look()
-        while not (self.ready or self.gone or interrupted()) and (left := deadline - time.monotonic()) > 0:
-            self.look(min(left, _LOOK))
+        while not (self.ready or self.gone) and (left := deadline - time.monotonic()) > 0:
+            self.look(left)
         return self.ready and not self.gone
 
-    def check(self) -> str:
-        """Why a cold start would now make other ranks; empty when it would make these."""
-        return str(self._ask({"check": True}, "checked", _ANSWER, "it did not answer"))
+    def hurry(self) -> None:
+        """The run beside which it was made has ended."""
+        self._say({"hurry": True})
 
-    def go(self, directory: RunDirectory, environment: Mapping[str, str]) -> bool:
-        """Make it the supervisor of this run. False when it has ended instead, and nothing has begun."""
-        said = {"go": str(directory.path), "environment": dict(environment)}
-        taken = self._ask(said, "taken", _TAKE, True)
-        if taken is True:
+    def go(self, directory: RunDirectory, environment: Mapping[str, str]) -> str:
+        """Make it the supervisor of this run, whose programs begin when its ranks are ready. Empty when it
+        is; else why a cold start would make other ranks, and nothing has begun."""
+        deadline = time.monotonic() + _TAKE
+        if self._say({"go": str(directory.path), "environment": dict(environment)}):
+            while self._is_awaited and (left := deadline - time.monotonic()) > 0:
+                self.look(left)
+            if self._is_awaited:
+                self._refuse()
+        problem = str(self._answers.get("taken", self.gone or "it ended"))
+        if not problem:
             self.close()
-        return taken is True
+        return problem
+
+    @property
+    def _is_awaited(self) -> bool:
+        return "taken" not in self._answers and not self.gone
+
+    def _refuse(self) -> None:
+        """Let it take no run from now on: what it has said by now was in time."""
+        assert self.submitted.lifeline is not None, "a standby is always on a line"
+        with contextlib.suppress(OSError):
+            self.submitted.lifeline.shutdown(socket.SHUT_RDWR)
+        while self._is_awaited:
+            self.look(_TAKE)
+        if "taken" not in self._answers:
+            self.gone = "the ranks that wait did not answer"
 
     def leave(self) -> None:
         """It is not wanted any more, and ends."""
@@ -103,15 +125,6 @@ class Standby:
         shares = [_memory(pid) for pid in {self.submitted.process.pid, *self._pids}]
         return sum(share for share, _ in shares), sum(private for _, private in shares)
 
-    def _ask(self, what: dict[str, Any], answer: str, limit: float, silence: object) -> object:
-        deadline = time.monotonic() + limit
-        if self._say(what):
-            while answer not in self._answers and not self.gone:
-                if (left := deadline - time.monotonic()) <= 0:
-                    return silence
-                self.look(left)
-        return self._answers.pop(answer, self.gone or "it ended")
-
     def _say(self, what: dict[str, Any]) -> bool:
         line = self.submitted.lifeline
         assert line is not None, "a standby is always on a line"
@@ -123,12 +136,14 @@ class Standby:
         return True
 
     def _take(self, said: dict[str, Any]) -> None:
-        if "ready" in said:
+        if "up" in said:
+            self.up = True
+        elif "ready" in said:
             self.ready = True
             self.reads = frozenset(said["ready"]["reads"])
             self._pids = list(said["ready"]["pids"])
         elif "gone" in said:
-            self.gone = str(said["gone"])
+            self.gone, self.hopeless = str(said["gone"]), bool(said["hopeless"])
         else:
             self._answers |= said
 

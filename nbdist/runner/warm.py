@@ -1,17 +1,20 @@
 """Ranks that wait for the next run: when some are made ready, when they are used, when they are let go.
 
-There is at most one standby for a kernel. It is used for one run; the next is made when that has ended.
+There is at most one standby for a kernel. It is used for one run; the next is made beside that, of what it
+leaves over, or when it has ended.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from nbdist import config
-from nbdist.devices.memory import memory_available
+from nbdist.devices.memory import memory_available, memory_total
 from nbdist.errors import LaunchError, UsageMistake
 from nbdist.frameworks import imported_modules, is_installed
 from nbdist.frameworks.preload import PRELOADED, read_at_import
@@ -28,10 +31,14 @@ MODES = (AUTO, OFF, ALWAYS)
 DEFAULT = AUTO
 
 _IMPORTS = 60.0
-"""Seconds that a run waits for ranks that are still importing: they began before it would."""
+"""Seconds that a run waits for ranks where all runs are to be of ranks that have waited."""
+
+_BESIDE = 2.0
+"""Seconds of a run after which the next ranks are made ready: its own have started by then."""
 
 _MEMORY_A_RANK = 600 << 20
-"""Bytes that must be free for each rank before any is made ready unasked."""
+"""Bytes that must be free for each rank before any is made ready unasked; beside a run they must leave it a
+tenth of all memory, which is when they would be given up (``launch.warm``)."""
 
 _IDLE = 900.0
 
@@ -53,22 +60,26 @@ class WarmRanks:
     """The standby of this process. ``mode`` is what ``%dist_warm`` or NBDIST_WARM has said."""
 
     def __init__(
-        self, environ: Mapping[str, str] = os.environ, *, stand_by: Callable[..., Standby] = Standby
+        self,
+        environ: Mapping[str, str] = os.environ,
+        *,
+        stand_by: Callable[..., Standby] = Standby,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         said = environ.get("NBDIST_WARM", DEFAULT)
         self.mode = said if said in MODES else DEFAULT
         self._stand_by = stand_by
+        self._clock, self._sleep = clock, sleep
         self._standby: Standby | None = None
         self._asked: tuple[int, str] | None = None
         self._hopeless: Shape | None = None
         self._began_again: dict[frozenset[str], str] = {}
         self._reason = ""
 
-    def engage(
-        self, planned: Plan, *, warm: bool | None, interrupted: Callable[[], bool] = lambda: False
-    ) -> tuple[Standby | None, str]:
-        """Ranks that wait and are those of this run. None where there are none, and why, in words. Raises
-        KeyboardInterrupt, and keeps them, when ``interrupted`` says so while they are not ready yet."""
+    def engage(self, planned: Plan, *, warm: bool | None) -> tuple[Standby | None, str]:
+        """Ranks that wait, or still import, and are those of this run as far as is known. None where there
+        are none, and why, in words."""
         if warm is False:
             return None, ""
         if warm:
@@ -80,10 +91,15 @@ class WarmRanks:
             return None, problem if warm or always or lost else ""
         if self._standby is None and always:
             self._make(planned)
+            self.wait_until_ready(_IMPORTS)
         standby = self._standby
         if standby is None:
             return None, (self._reason or "no ranks wait yet; after this run some will") if warm else ""
-        if problem := self._mismatch(standby, planned, interrupted):
+        if not standby.up:
+            # it has only just been started, and would not be sooner than a cold start
+            self.release()
+            return None, ""
+        if problem := self._mismatch(standby, planned):
             # what was asked for stays; what was only guessed goes
             if self._asked is None:
                 self.release()
@@ -99,15 +115,18 @@ class WarmRanks:
         directory: RunDirectory | None = None,
         goes_on: bool = False,
     ) -> None:
-        """A run has ended, or goes on by itself: make ranks ready for the next."""
+        """A run has ended, or goes on: make ranks ready for the next."""
+        self.collect()
         if directory is not None and (reason := _began_again(directory)):
             self._began_again[_imports(planned)] = reason
         if self.mode == OFF and not warm:
             return
-        if goes_on and self._asked is None:
-            # unasked, nothing takes the processors from a run
-            return
-        if self._standby is not None and not self._standby.gone:
+        if self._asked is None and self._standby is not None and self._too_early(planned, frozenset()):
+            # what was made ready beside the run is not for it
+            self.release()
+        if self._standby is not None:
+            if not goes_on:
+                self._standby.hurry()
             return
         if self._asked is not None:
             planned = _plan_for(*self._asked)
@@ -116,7 +135,22 @@ class WarmRanks:
         if problem := unsuited(planned) or self._too_early(planned, frozenset()):
             self._reason = problem
         elif not self._hopeless or difference(self._hopeless, shape_of(planned), frozenset()):
-            self._make(planned)
+            self._make(planned, beside=goes_on)
+
+    def beside(self, planned: Plan, *, warm: bool | None, directory: RunDirectory) -> Callable[[float], None]:
+        """A pause between two looks at a run that goes on, in seconds. In one of them the ranks for the next
+        run are begun."""
+        due = [self._clock() + _BESIDE]
+
+        def pause(seconds: float) -> None:
+            self._sleep(seconds)
+            if due and self._clock() >= due[0]:
+                due.clear()
+                with contextlib.suppress(UsageMistake):
+                    # of what was asked for: said when it was
+                    self.after(planned, warm=warm, directory=directory, goes_on=True)
+
+        return pause
 
     def keep(self, count: int, framework: str) -> None:
         """Keep so many ranks ready from now on. Raises UsageMistake or LaunchError."""
@@ -148,7 +182,8 @@ class WarmRanks:
             if self._standby.gone:
                 self._reason = self._standby.gone
                 # they would end in the same way again
-                self._hopeless = None if self._standby.ready else self._standby.shape
+                hopeless = self._standby.hopeless and not self._standby.ready
+                self._hopeless = self._standby.shape if hopeless else None
                 self.release()
 
     def state(self) -> WarmState:
@@ -166,32 +201,24 @@ class WarmRanks:
             private=private,
         )
 
-    def _make(self, planned: Plan) -> None:
+    def _make(self, planned: Plan, *, beside: bool = False) -> None:
         self.release()
         available = memory_available()
-        need = _MEMORY_A_RANK * len(planned.spec.ranks)
+        need = _MEMORY_A_RANK * len(planned.spec.ranks) + (memory_total() or 0) // 10 * beside
         if self._asked is None and available is not None and available < need:
             self._reason = f"only {available >> 20} MB of memory are free"
             return
         self._reason = ""
         try:
-            self._standby = self._stand_by(planned, idle=_IDLE)
+            self._standby = self._stand_by(planned, idle=_IDLE, beside=beside)
         except (LaunchError, OSError) as error:
             self._reason = str(error)
 
-    def _mismatch(self, standby: Standby, planned: Plan, interrupted: Callable[[], bool]) -> str:
-        """Why the ranks that wait cannot be those of this run; empty when they can."""
-        wanted = shape_of(planned)
-        if problem := difference(standby.shape, wanted, frozenset()):
-            return problem
-        if not standby.wait_until_ready(_IMPORTS, interrupted):
-            if interrupted():
-                raise KeyboardInterrupt("nothing was started")
-            return standby.gone or "the ranks that wait are still importing"
-        return (
-            difference(standby.shape, wanted, standby.reads)
-            or self._too_early(planned, standby.reads)
-            or standby.check()
+    def _mismatch(self, standby: Standby, planned: Plan) -> str:
+        """Why the ranks that wait cannot be those of this run; empty when they can. What only ranks that are
+        ready can tell is looked at when they are (``launch.warm.standby``)."""
+        return difference(standby.shape, shape_of(planned), standby.reads) or self._too_early(
+            planned, standby.reads
         )
 
     def _too_early(self, planned: Plan, reads: frozenset[str]) -> str:

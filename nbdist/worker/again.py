@@ -34,8 +34,11 @@ def main() -> None:
     bootstrap.run(Channel(), order)
 
 
-def begin_again(order: Order, environment: Mapping[str, str], cwd: str) -> Callable[[str], None]:
-    """What to call with the reason. It does not return, but in a forked child, which is no rank."""
+def begin_again(
+    order: Order, environment: Mapping[str, str], cwd: str, *, noted: bool = True
+) -> Callable[[str], None]:
+    """What to call with the reason. It does not return, but in a forked child, which is no rank. ``noted``:
+    the next run of the program would come to the same."""
     rank = os.getpid()
     processors = os.sched_getaffinity(0)
 
@@ -44,7 +47,8 @@ def begin_again(order: Order, environment: Mapping[str, str], cwd: str) -> Calla
             _say(f"{reason}, too late for what a forked child of this rank imports: run it with --cold")
             return
         _say(f"this rank begins again, cold: {reason}")
-        _note(order, reason)
+        if noted:
+            _note(order, reason)
         told = os.memfd_create("nbdist-order", 0)
         os.write(told, order.encode())
         os.lseek(told, 0, os.SEEK_SET)

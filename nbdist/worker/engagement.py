@@ -34,19 +34,23 @@ class Preload:
 
 
 class Engagement:
-    """The second: everything that a new process would have been made from."""
+    """The second: everything that a new process would have been made from. ``cold`` says why the rank cannot
+    be used as it is, and has to begin again; empty when it can."""
 
-    __slots__ = ("cwd", "environment", "log", "order")
+    __slots__ = ("cold", "cwd", "environment", "log", "order")
 
-    def __init__(self, *, order: Order, environment: dict[str, str], cwd: str, log: str) -> None:
+    def __init__(
+        self, *, order: Order, environment: dict[str, str], cwd: str, log: str, cold: str = ""
+    ) -> None:
         self.order = order
         self.environment = environment
         self.cwd = cwd
         self.log = log
+        self.cold = cold
 
     def encode(self) -> bytes:
         """As one line."""
-        told = {"environment": self.environment, "cwd": self.cwd, "log": self.log}
+        told = {"environment": self.environment, "cwd": self.cwd, "log": self.log, "cold": self.cold}
         return json.dumps(told | {"order": self.order.to_dict()}).encode() + b"\n"
 
     @classmethod

@@ -21,6 +21,10 @@ FINISHED_ALONE = b"A"
 
 ERRORED = b"E"
 
+HURRY = b" "
+"""What a rank that imports ahead is told when it has a run: it imports no more than it must. To JSON, which
+follows it, it is nothing."""
+
 COLLECTIVES = b"C"
 """What the supervisor asks on the same socket: which collectives the rank has begun (``worker.stacks``)."""
 
@@ -69,6 +73,7 @@ class Channel:
         os.set_inheritable(descriptor, False)
         self._descriptor = descriptor
         self._owner = os.getpid()
+        self._heard = b""
 
     def receive(self) -> Order:
         """Wait for the order. Raises EOFError when the supervisor has gone."""
@@ -77,10 +82,10 @@ class Channel:
 
     def receive_line(self) -> bytes:
         """Wait for whatever the supervisor says next. Raises EOFError when it has gone."""
-        data = b""
-        while not data.endswith(b"\n"):
-            data += self._read(1 << 16)
-        return data
+        while b"\n" not in self._heard:
+            self._heard += self._read(1 << 16)
+        line, end, self._heard = self._heard.partition(b"\n")
+        return line + end
 
     def _receive(self, length: int) -> bytes:
         data = b""
@@ -93,6 +98,12 @@ class Channel:
         if not piece:
             raise EOFError("the supervisor ended before it said what to run")
         return piece
+
+    def is_called(self) -> bool:
+        """Whether the supervisor has said something that has not been received."""
+        import select  # a rank that has not waited does without
+
+        return bool(self._heard or select.select([self._descriptor], [], [], 0)[0])
 
     def tell(self, line: bytes) -> None:
         """Say more than a word, all of it, before the order has come."""

@@ -25,7 +25,7 @@ from nbdist.worker.order import Channel
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import Any
 
 _ARRAYS = "numpy"
@@ -39,7 +39,7 @@ def main() -> None:
     preload = Preload(**json.loads(channel.receive_line()))
     # as bootstrap finds it when the program is known
     sys.path[:] = bootstrap.python_path(preload.python_path, preload.first)
-    facts = _prepare(preload.modules)
+    facts = _prepare(preload.modules, channel.is_called)
     channel.tell(json.dumps(facts).encode() + b"\n")
     try:
         line = channel.receive_line()
@@ -47,6 +47,9 @@ def main() -> None:
         return
     engagement = Engagement.decode(line)
     _become(engagement)
+    if engagement.cold:
+        again = begin_again(engagement.order, engagement.environment, engagement.cwd, noted=False)
+        again(engagement.cold)
     leave_directly()
     bootstrap.run(channel, engagement.order, lambda: _withhold(early, preload, facts, engagement))
 
@@ -64,12 +67,13 @@ def _withhold(early: frozenset[str], preload: Preload, facts: dict[str, Any], en
     atexit.register(gate.open)
 
 
-def _prepare(modules: list[str]) -> dict[str, Any]:
-    """Import the modules. What was read, by name: variables, and files with time and size."""
+def _prepare(modules: list[str], called: Callable[[], bool]) -> dict[str, Any]:
+    """Import the modules, until somebody has ``called`` who cannot wait for the last of them. What was read,
+    by name: variables, and files with time and size."""
     begun = time.time_ns()
     reads, problem = import_recorded([_ARRAYS] if util.find_spec(_ARRAYS) and modules else [])
     pool = _threads()
-    more, problem = import_recorded(modules) if not problem else (set(), problem)
+    more, problem = import_recorded(modules, called) if not problem else (set(), problem)
     reads |= more
     files = _files()
     changed = [path for path, (time_ns, _) in files.items() if time_ns >= begun]
@@ -79,7 +83,14 @@ def _prepare(modules: list[str]) -> dict[str, Any]:
     # what the imports made stays: the collector of the program, and the end of the interpreter, need not
     # go through it again and again
     gc.freeze()
-    return {"reads": sorted(reads), "files": files, "path": sys.path, "problem": problem, "threads": pool}
+    return {
+        "begun": begun,
+        "reads": sorted(reads),
+        "files": files,
+        "path": sys.path,
+        "problem": problem,
+        "threads": pool,
+    }
 
 
 def _threads() -> int:
@@ -90,8 +101,9 @@ def _threads() -> int:
     return len(os.listdir("/proc/self/task")) if alone else 1
 
 
-def import_recorded(modules: list[str]) -> tuple[set[str], str]:
-    """Import the modules; the variables that Python code asked for meanwhile, and what went wrong."""
+def import_recorded(modules: list[str], called: Callable[[], bool] = lambda: False) -> tuple[set[str], str]:
+    """Import the modules, until somebody has ``called``; the variables that Python code asked for meanwhile,
+    and what went wrong."""
     environ = os.environ
     kind = type(environ)
     reads: set[str] = set()
@@ -109,6 +121,8 @@ def import_recorded(modules: list[str]) -> tuple[set[str], str]:
     environ.__class__ = Recorded
     try:
         for module in modules:
+            if called():
+                break
             importlib.import_module(module)
     except Exception as error:  # noqa: BLE001 - whatever an import raises is why this rank cannot be used
         return reads, f"import {module}: {type(error).__name__}: {error}"

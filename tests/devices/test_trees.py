@@ -119,14 +119,23 @@ def test_a_process_that_has_ended_uses_nothing(machine: Machine, state: str) -> 
 
 
 def test_two_ranks_are_told_apart(machine: Machine) -> None:
-    machine.proc.start(OTHER, parent=1, session=OTHER, cpu=5.0)
+    machine.proc.start(OTHER, parent=1, session=OTHER)
     machine.trees.add(1, ProcessId(pid=OTHER, start_time=100, boot_id=""))
+    machine.proc.start(OTHER, parent=1, session=OTHER, cpu=5.0)
     machine.proc.start(WORKER, parent=RANK, session=RANK, cpu=1.0)
 
     assert {rank: use.cpu for rank, use in machine.trees.look().items()} == {0: 1.0, 1: 5.0}
 
     machine.trees.remove(0)
     assert set(machine.trees.look()) == {1}
+
+
+def test_what_a_process_had_used_before_its_tree_was_added_does_not_count(machine: Machine) -> None:
+    machine.proc.start(OTHER, parent=1, session=OTHER, cpu=5.0, waited=1.0)
+    machine.trees.add(1, ProcessId(pid=OTHER, start_time=100, boot_id=""))
+    machine.proc.start(OTHER, parent=1, session=OTHER, cpu=5.5, waited=1.0)
+
+    assert machine.trees.look()[1].cpu == 0.5
 
 
 def test_pages_that_processes_share_count_once(machine: Machine) -> None:

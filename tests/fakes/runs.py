@@ -9,6 +9,7 @@ from nbdist.model import (
     AttemptStarted,
     Device,
     Escalated,
+    ImportsAwaited,
     NodesAwaited,
     ProcessId,
     Queued,
@@ -96,6 +97,10 @@ def exited(
     time: float = CREATED + 11,
 ) -> RankExited:
     return RankExited(time=time, rank=rank, code=code, ended=ended, memory=memory, oom=oom)
+
+
+def imports_awaited(*ranks: int, time: float = CREATED + 2) -> ImportsAwaited:
+    return ImportsAwaited(time=time, ranks=ranks)
 
 
 def stalled(*, since: float = CREATED + 10, time: float = CREATED + 70) -> Stalled:

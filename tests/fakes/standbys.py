@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from nbdist.runner.fitting import Shape, shape_of
 from nbdist.runner.planning import Plan
+from nbdist.store.paths import RunDirectory
 
 
 @dataclass
@@ -24,24 +25,37 @@ class FakeSubmitted:
 
 
 class FakeStandby:
-    """What the pool needs of a standby. ``problem`` is what a check finds."""
+    """What the pool needs of a standby. ``problem`` is why it takes no run."""
 
     def __init__(
-        self, plan: Plan, *, idle: float, problem: str = "", gone: str = "", ready: bool = True
+        self,
+        plan: Plan,
+        *,
+        idle: float,
+        beside: bool = False,
+        problem: str = "",
+        gone: str = "",
+        ready: bool = True,
+        up: bool = True,
+        hopeless: bool = True,
     ) -> None:
         self.shape: Shape = shape_of(plan)
         self.reads: frozenset[str] = frozenset()
         self.submitted = FakeSubmitted()
         self.problem, self.gone, self.ready = problem, gone, ready
+        self.beside, self.hopeless, self.up = beside, hopeless, up
         self.left = False
 
     def look(self) -> None:
         """Nothing is said."""
 
-    def wait_until_ready(self, limit: float, interrupted: Callable[[], bool] = lambda: False) -> bool:
+    def wait_until_ready(self, limit: float) -> bool:
         return self.ready and not self.gone
 
-    def check(self) -> str:
+    def hurry(self) -> None:
+        self.beside = False
+
+    def go(self, directory: RunDirectory, environment: Mapping[str, str]) -> str:
         return self.problem
 
     def leave(self) -> None:

@@ -169,7 +169,7 @@ def start_warm(plan: runner.Plan, kill: Kill) -> RunDirectory | None:
     assert standby.wait_until_ready(30)
     directory = runner.store().create(plan.spec, plan.cell)
     kill(standby.submitted)
-    if not standby.go(directory, plan.environment):
+    if standby.go(directory, plan.environment):
         standby.close()
         return None
     local.look_after(standby.submitted, directory)

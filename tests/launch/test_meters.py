@@ -56,10 +56,10 @@ class Metered:
             effort=self._spend,
         )
 
-    def add(self, rank: int, device: Device = Device()) -> None:  # noqa: B008 - a value
+    def add(self, rank: int, device: Device = Device(), cpu: float = 0.0) -> None:  # noqa: B008 - a value
         files = RankDirectory(self.home / str(rank))
         files.path.mkdir()
-        self.use(rank, 0.0)
+        self.use(rank, cpu)
         self.meters.add(rank, ProcessId(pid=40 + rank, start_time=100, boot_id=""), device, files, self.now)
 
     def use(self, rank: int, cpu: float, memory: int = 100 * MB) -> None:
@@ -104,6 +104,14 @@ def test_cpu_is_what_was_used_since_the_last_point(metered: Metered) -> None:
         metered.pass_time(2.0)
 
     assert [point.values["cpu"] for point in metered.points()] == [50.0, 100.0, 0.0]
+
+
+def test_the_imports_of_a_rank_that_waited_are_not_in_its_first_point(metered: Metered) -> None:
+    metered.add(0, cpu=2.8)
+    metered.use(0, 3.3)
+    metered.pass_time(1.0)
+
+    assert [point.values["cpu"] for point in metered.points()] == [50.0]
 
 
 def test_a_point_says_how_much_memory_there_is_of_how_much(metered: Metered) -> None:

@@ -14,6 +14,7 @@ ONE_OF_EACH: tuple[Event, ...] = (
     runs.supervisor_started(),
     runs.attempt_started(2),
     runs.rank_started(1),
+    runs.imports_awaited(0, 1),
     runs.finished(0),
     runs.errored(1),
     runs.exited(1, -9, ended=True),

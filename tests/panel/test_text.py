@@ -237,6 +237,16 @@ def test_what_is_said_of_a_run_does_not_act_on_the_terminal_either() -> None:
     assert page.lines[1] == "[nbdist] queued: node a2J is down"
 
 
+def test_a_run_that_waits_for_imports_says_so_once() -> None:
+    page = Page()
+    for _ in range(2):
+        page.update(
+            replace(a_run(), state="running", reason="waiting for ranks that are still importing torch")
+        )
+
+    assert page.lines[1:] == ["[nbdist] waiting for ranks that are still importing torch"]
+
+
 def test_where_the_rest_of_a_log_can_be_read_is_said_in_the_words_of_the_place() -> None:
     writes: list[str] = []
     surface = TextSurface(writes.append, 1, logs="nbdist logs")

@@ -22,6 +22,7 @@ from tests.fakes.runs import (
     a_spec,
     errored,
     exited,
+    imports_awaited,
     run_ended,
     run_lost,
     stop_requested,
@@ -77,6 +78,14 @@ def test_a_view_says_everything_that_is_drawn() -> None:
         pytest.param([], "pending", True, "", id="queued"),
         pytest.param(STARTED[:2], "starting", True, "", id="starting"),
         pytest.param(STARTED, "running", True, "", id="running"),
+        pytest.param(
+            [*STARTED, imports_awaited(0)],
+            "running",
+            True,
+            "waiting for ranks that are still importing torch: they were started ahead",
+            id="importing",
+        ),
+        pytest.param([*STARTED, imports_awaited(0), imports_awaited()], "running", True, "", id="imported"),
         pytest.param([*STARTED, stop_requested("enough")], "stopping", True, "enough", id="stopping"),
         pytest.param(
             [*STARTED, errored(0), exited(0, 1), exited(1), run_ended(RunState.FAILED, "rank 0 failed")],

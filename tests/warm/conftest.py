@@ -13,6 +13,7 @@ import pytest
 from nbdist import options, processes, runner
 from nbdist.runner.planning import Plan
 from nbdist.runner.standbys import Standby
+from tests.programs import until
 
 MakePlan = Callable[..., Plan]
 
@@ -34,13 +35,14 @@ def make_plan(home: Path, tmp_path: Path) -> MakePlan:
 
 
 @pytest.fixture
-def stand_by() -> Iterator[Callable[[Plan], Standby]]:
-    """Ranks that wait, ready; those that are left at the end are let go."""
+def stand_by() -> Iterator[Callable[..., Standby]]:
+    """Ranks that wait, ``ready`` or not; those that are left at the end are let go."""
     made: list[Standby] = []
 
-    def make(plan: Plan, idle: float = 900.0) -> Standby:
-        made.append(Standby(plan, idle=idle))
-        assert made[-1].wait_until_ready(90.0), made[-1].gone
+    def make(plan: Plan, *, ready: bool = True, beside: bool = False) -> Standby:
+        made.append(Standby(plan, idle=900.0, beside=beside))
+        until(lambda: made[-1].look() or made[-1].up)
+        assert not ready or made[-1].wait_until_ready(90.0), made[-1].gone
         return made[-1]
 
     yield make
@@ -51,13 +53,12 @@ def stand_by() -> Iterator[Callable[[Plan], Standby]]:
 
 
 @pytest.fixture
-def run_on(stand_by: Callable[[Plan], Standby]) -> Callable[[Standby, Plan], runner.RunHandle]:
+def run_on(stand_by: Callable[..., Standby]) -> Callable[[Standby, Plan], runner.RunHandle]:
     """Start a run with ranks that wait."""
 
     def run(standby: Standby, plan: Plan) -> runner.RunHandle:
         directory = runner.store().create(plan.spec, plan.cell)
-        assert standby.check() == ""
-        assert standby.go(directory, plan.environment)
+        assert standby.go(directory, plan.environment) == ""
         return runner.RunHandle(directory)
 
     return run

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import sys
 
 import pytest
 
 from nbdist import processes
+from nbdist.processes import read_at_once
+from nbdist.store import RunStore, snapshot
 from tests.magics.conftest import Kernel, kernel, leaves_nothing_in
 from tests.programs import until
 
@@ -17,6 +21,11 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="ranks wait on L
 
 # the program cannot tell, but the system can
 CELL = "{}\nprint('waited', '--wait' in open('/proc/self/cmdline').read())\nimport torch"
+
+UNTIL = """%%distributed -n 2 --no-panel
+import os, time, torch
+while not os.path.exists({!r}):
+    time.sleep(0.05)"""
 
 
 def waited(kernel: Kernel, line: str) -> tuple[set[str], str]:
@@ -40,7 +49,13 @@ def until_ready(kernel: Kernel) -> str:
 
 def test_after_the_first_run_the_next_one_finds_its_ranks_ready(kernel: Kernel) -> None:
     assert "no ranks wait" in kernel.run("%dist_warm auto").stdout
-    assert waited(kernel, "-n 2")[0] == {"False"}
+    go_on = kernel.home.parent / "go on"
+    asked = kernel.submit(UNTIL.format(str(go_on)))
+    until(lambda: len(waiting_in(kernel)) == 2, 60.0)
+    beside = waiting_in(kernel)
+    go_on.touch()
+    assert kernel.collect(asked).status == "ok"
+    assert waiting_in(kernel) == beside
 
     said = until_ready(kernel)
     assert re.search(r"2 ranks of torch .* \((\d+) MB of memory, (\d+) MB of them private", said)
@@ -69,6 +84,51 @@ def test_after_the_first_run_the_next_one_finds_its_ranks_ready(kernel: Kernel) 
     until(lambda: not [one for one in there if one is not None and processes.alive(one)])
     assert waited(kernel, "-n 2")[0] == {"False"}
     assert "no ranks wait" in kernel.run("%dist_warm").stdout
+
+
+IMPORTING = """
+%dist_warm 2 --framework torch
+standby = __import__("nbdist.runner.warm").runner.warm.ranks._standby
+while not standby.up:
+    standby.look(0.1)
+"""
+
+
+def test_a_cell_whose_ranks_still_import_shows_its_panel_and_is_stopped_by_an_interrupt(
+    kernel: Kernel, leaves_nothing_in
+) -> None:
+    kernel.run(IMPORTING)
+    asked = kernel.submit("%%distributed -n 2\nimport torch\nprint('begun')", metadata={"cellId": "a1"})
+
+    kernel.collect(asked, until=lambda reply: bool(reply.data))
+    (directory,) = RunStore(kernel.home).directories()
+    until(lambda: snapshot(directory).importing == (0, 1))
+    kernel.interrupt()
+    reply = kernel.collect(asked, limit=20)
+
+    assert reply.error.startswith("RunCancelled")
+    assert "nbdist/" not in reply.traceback
+    assert snapshot(directory).elapsed(0) > 0
+    assert directory.rank(0).log.read_bytes() == b""
+    leaves_nothing_in(kernel.home)
+
+
+def test_ranks_that_do_not_answer_are_not_waited_for(kernel: Kernel) -> None:
+    kernel.run(IMPORTING)
+    supervisor = int(kernel.run("import os; print(standby.submitted.process.pid)").stdout)
+    os.killpg(supervisor, signal.SIGSTOP)
+
+    ranks, output = waited(kernel, "-n 2")
+
+    assert ranks == {"False"}
+    assert "cold start: the ranks that wait did not answer" in output
+    os.killpg(supervisor, signal.SIGCONT)
+
+
+def waiting_in(kernel: Kernel) -> set[int]:
+    """The pids of the ranks that wait, or will when they have imported."""
+    children = processes.descendants(kernel.manager.provisioner.pid)
+    return {one.pid for one in children if b"\0--wait\0" in read_at_once(f"/proc/{one.pid}/cmdline")}
 
 
 def test_every_process_that_the_kernel_has_started_is_waited_for(kernel: Kernel) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+import time
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -18,8 +20,13 @@ from tests.fakes.standbys import FakeStandby
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="ranks wait on Linux alone")
 
 
-def pool(mode: str = "auto", **more: object) -> WarmRanks:
-    return WarmRanks({"NBDIST_WARM": mode}, stand_by=partial(FakeStandby, **more))
+def pool(
+    mode: str = "auto",
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+    **more: object,
+) -> WarmRanks:
+    return WarmRanks({"NBDIST_WARM": mode}, stand_by=partial(FakeStandby, **more), clock=clock, sleep=sleep)
 
 
 def test_after_a_run_as_many_ranks_are_ready_for_the_next(make_plan) -> None:
@@ -79,22 +86,46 @@ def test_what_was_asked_for_stays_when_another_run_comes(make_plan, home) -> Non
     assert ranks.state().ranks == 2
 
 
-def test_beside_a_run_that_goes_on_only_what_was_asked_for_is_made_ready(make_plan, home) -> None:
-    ranks = pool()
+def test_beside_a_run_the_next_ranks_are_made_ready_and_hurry_when_it_has_ended(make_plan, tmp_path) -> None:
+    now = [0.0]
+    ranks = pool(clock=lambda: now[0], sleep=lambda seconds: now.__setitem__(0, now[0] + seconds))
+    pause = ranks.beside(make_plan("-n 2"), warm=None, directory=RunDirectory(tmp_path))
+
+    pause(1.5)
+    assert ranks.state().ranks == 0
+    pause(0.5)
+    pause(0.1)
+    made = ranks._standby
+    assert made is not None
+    assert made.beside
+
+    ranks.after(make_plan("-n 2"), warm=None)
+    assert (ranks._standby, made.beside) == (made, False)
+    assert ranks.engage(make_plan("-n 2"), warm=None) == (made, "")
+
+
+def test_beside_a_run_that_began_again_cold_nothing_stays(make_plan, tmp_path) -> None:
+    ranks, directory = pool(), RunDirectory(tmp_path)
     ranks.after(make_plan("-n 2"), warm=None, goes_on=True)
+    directory.rank(0).path.mkdir(parents=True)
+    directory.rank(0).again.write_text("KMP_INIT_AT_FORK was set before the program imports torch")
+
+    ranks.after(make_plan("-n 2"), warm=None, directory=directory)
+
     assert ranks.state().ranks == 0
 
-    ranks.keep(2, "torch")
-    ranks.release()
-    ranks.after(make_plan("-n 2"), warm=None, goes_on=True)
-    assert ranks.state().ranks == 2
 
-
-def test_a_check_that_fails_means_a_cold_start(make_plan) -> None:
-    ranks = pool(problem="numpy has changed since it was imported")
+def test_ranks_that_still_import_are_those_of_the_next_run_unless_they_have_only_just_been_started(
+    make_plan,
+) -> None:
+    ranks = pool(ready=False)
     ranks.after(make_plan("-n 2"), warm=None)
+    assert ranks.engage(make_plan("-n 2"), warm=None)[0] is not None
 
-    assert ranks.engage(make_plan("-n 2"), warm=None) == (None, "numpy has changed since it was imported")
+    ranks = pool(ready=False, up=False)
+    ranks.after(make_plan("-n 2"), warm=None)
+    assert ranks.engage(make_plan("-n 2"), warm=None) == (None, "")
+    assert ranks.state().ranks == 0
 
 
 def test_a_program_that_sets_what_the_import_reads_starts_cold(make_plan) -> None:
@@ -137,6 +168,15 @@ def test_what_cannot_be_imported_is_not_tried_after_every_run(make_plan) -> None
     assert ranks._standby is None
 
     ranks.after(make_plan("-n 3"), warm=None)
+    assert ranks._standby is not None
+
+
+def test_what_ended_for_want_of_memory_is_tried_again(make_plan) -> None:
+    ranks = pool(gone="memory got short: 300 MB were left", ready=False, hopeless=False)
+    ranks.after(make_plan("-n 2"), warm=None)
+    assert ranks.state().reason.startswith("memory got short")
+
+    ranks.after(make_plan("-n 2"), warm=None)
     assert ranks._standby is not None
 
 

@@ -8,11 +8,15 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from nbdist import processes, runner
+from nbdist.launch.warm.priority import Leftovers
+from nbdist.panel.view import view_of
+from nbdist.runner.standbys import Standby
 from tests.programs import FAMILY, MEMBERS, family_of, left_of, until, until_ready
 from tests.warm.conftest import processes_of
 
@@ -21,6 +25,8 @@ pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="ranks wait on Linux alone"),
 ]
 
+# the program cannot tell, but the system can
+WAITED = "'--wait' in open('/proc/self/cmdline').read()"
 PROBE = (Path(__file__).parent / "probe.py").read_text()
 RANDOM = """
 import random, torch
@@ -61,19 +67,24 @@ def test_a_program_sees_the_same_warm_and_cold(make_plan, stand_by, run_on) -> N
     # two threads, so that there are those of OpenBLAS
     line, threads = '-n 2 --args "--lr 0.1" --env LR=3', {"OMP_NUM_THREADS": "2"}
     plan = make_plan(line, PROBE, **threads)
-    standby = stand_by(make_plan("-n 2", "import torch", **threads))
-
-    warm = run_on(standby, plan)
-    warm.wait(90)
+    warm = run_on(stand_by(make_plan("-n 2", **threads)), plan)
+    # given its run at once, and begun beside another one
+    early = run_on(
+        stand_by(make_plan("-n 2", **threads), ready=False, beside=True), make_plan(line, PROBE, **threads)
+    )
+    until(lambda: early.run.importing == (0, 1))
+    for handle in (warm, early):
+        assert handle.wait(90) == "succeeded", handle.logs(0)
     cold = runner.start(make_plan(line, PROBE, **threads), warm=False)
-    cold.wait(90)
+    assert cold.wait(90) == "succeeded", cold.logs(0)
 
-    assert (warm.status, cold.status) == ("succeeded", "succeeded"), warm.logs(0) + cold.logs(0)
-    for rank in (0, 1):
-        seen, expected = told(warm, rank), told(cold, rank)
-        # children are found by it; of a process that waited it is written there later
-        assert seen["run"]
-        assert seen == expected
+    assert early.run.importing == ()
+    for handle in (warm, early):
+        for rank in (0, 1):
+            seen, expected = told(handle, rank), told(cold, rank)
+            # children are found by it; of a process that waited it is written there later
+            assert seen["run"]
+            assert seen == expected
 
 
 @pytest.mark.skipif(
@@ -161,6 +172,96 @@ def test_a_retry_gets_new_processes(make_plan, stand_by, run_on) -> None:
     assert not waited & {rank.process.pid for rank in handle.run.ranks}
 
 
+def test_a_run_whose_ranks_still_import_can_be_stopped_and_its_time_counts(
+    make_plan, stand_by, run_on
+) -> None:
+    plan = make_plan("-n 2", "import torch\nprint('begun')")
+    handle = run_on(stand_by(plan, ready=False), plan)
+    until(lambda: handle.run.importing == (0, 1))
+    view = view_of(handle.run, now=time.time())
+
+    runner.request_stop_of(handle, "enough")
+
+    assert handle.wait(10) == "cancelled"
+    assert (view.state, view.elapsed > 0) == ("running", True)
+    assert view.reason.startswith("waiting for ranks that are still importing torch")
+    assert handle.run.elapsed(0) > 0
+    assert (handle.logs(0), handle.run.leftover) == ("", 0)
+
+
+@pytest.mark.parametrize("change", ["a variable", "a module", "nothing comes"])
+def test_ranks_that_are_not_what_a_cold_start_would_make_when_they_are_ready_begin_again(
+    make_plan, stand_by, run_on, tmp_path: Path, change: str
+) -> None:
+    cell = f"import torch\nprint({WAITED})"
+    standby = stand_by(make_plan("-n 1", KINETO_LOG_LEVEL="4"), ready=False)
+    plan = make_plan("-n 1", cell, KINETO_LOG_LEVEL="5" if change == "a variable" else "4")
+    if change != "a variable":
+        rank = rank_of(standby)
+        if change == "nothing comes":
+            processes.send(rank, signal.SIGSTOP)
+            until(lambda: processes.activity(rank.pid).state == "T")
+        else:
+            (tmp_path / "numpy.pyi.py").write_text("")
+            # the imports may not have begun
+            os.utime(tmp_path / "numpy.pyi.py", (time.time() + 60, time.time() + 60))
+
+    handle = run_on(standby, plan)
+
+    assert handle.wait(60) == "succeeded"
+    *before, said = handle.logs(0).splitlines()
+    assert said == "False"
+    assert [line.partition(": ")[2] for line in before] == {
+        "a variable": ["KINETO_LOG_LEVEL changed while torch was imported, which may read it"],
+        "a module": [f"new modules in {tmp_path}"],
+        "nothing comes": [],
+    }[change]
+
+
+def test_a_standby_that_does_not_answer_gets_no_run(make_plan, stand_by) -> None:
+    plan = make_plan("-n 1", "pass")
+    standby = stand_by(plan)
+    keeper, supervisor, _ = processes_of(standby)
+    directory = runner.store().create(plan.spec, plan.cell)
+    processes.send(supervisor, signal.SIGSTOP)
+    until(lambda: processes.activity(supervisor.pid).state == "T")
+
+    begun = time.monotonic()
+    assert standby.go(directory, plan.environment) == "the ranks that wait did not answer"
+    assert time.monotonic() - begun < 0.3
+    standby.leave()
+    processes.send(supervisor, signal.SIGCONT)
+
+    until(lambda: not processes.alive(keeper))
+    assert runner.RunHandle(directory).status == "pending"
+    assert not directory.journal.exists()
+
+
+def test_beside_a_run_ranks_get_what_is_left_over_until_they_are_to_hurry(make_plan, stand_by) -> None:
+    if not Leftovers().possible:
+        pytest.skip("nothing here can be given less of the processors and get it back")
+    before = share_of(os.getpid())
+    standby = stand_by(make_plan("-n 1"), ready=False, beside=True)
+    rank = rank_of(standby).pid
+    assert share_of(rank) != before
+
+    standby.hurry()
+
+    until(lambda: share_of(rank) == before)
+    assert not standby.ready
+    assert standby.wait_until_ready(90)
+
+
+def rank_of(standby: Standby) -> processes.ProcessId:
+    until(lambda: len(processes_of(standby)) == 3)
+    return processes_of(standby)[-1]
+
+
+def share_of(pid: int) -> tuple[int, str]:
+    group = Path(f"/proc/{pid}/autogroup")
+    return os.sched_getscheduler(pid), group.read_text().partition(" ")[2] if group.exists() else ""
+
+
 @pytest.mark.parametrize("stopped", [False, True], ids=["awake", "stopped"])
 def test_a_kernel_that_is_killed_leaves_no_ranks_that_wait(home: Path, stopped: bool) -> None:
     program = """
@@ -205,7 +306,8 @@ def test_a_standby_that_dies_is_no_standby(make_plan, stand_by, victim: int) -> 
     processes.send(there[victim], signal.SIGKILL)
     until(lambda: not processes.alive(there[victim]) and (standby.look() or standby.gone))
 
-    assert standby.check() != ""
+    plan = make_plan("-n 2", "pass")
+    assert standby.go(runner.store().create(plan.spec, plan.cell), plan.environment) != ""
     standby.submitted.process.wait(20)
     until(lambda: not [one for one in there if processes.alive(one)])
 

@@ -70,7 +70,7 @@ export const Header = memo(function Header(props: HeaderProps): ReactElement {
         />
       </div>
       {narrow && progress && <div className="nbdist-head-progress">{progress}</div>}
-      {view.reason.en && (view.state === 'pending' || (ended(view) && !view.failure)) && (
+      {view.reason.en && (view.live ? view.state !== 'stopping' : !view.failure) && (
         <div className="nbdist-note nbdist-calm" role="status">
           {words.told(view.reason)}
         </div>
@@ -79,10 +79,6 @@ export const Header = memo(function Header(props: HeaderProps): ReactElement {
   );
 });
 
-/** Whether it has ended, and not well. */
-function ended({ live, state }: RunView): boolean {
-  return !live && state !== 'succeeded';
-}
 
 function sizeOf(view: RunView, words: Words): string {
   const perNode = new Map<number, number>();

@@ -33,6 +33,17 @@ class Freshness:
                 return f"{what} in {place}"
         return ""
 
+    def changed_since(self, begun: int) -> str:
+        """The same when this was made only after the imports, which began at ``begun`` (Unix time in ns)."""
+        for place in self._installed:
+            if _time(place) >= begun:
+                return f"packages were installed or removed in {place}"
+        for place in self._others:
+            shadows = self._shadows(place)
+            if isinstance(shadows, list) and any(_made(os.path.join(place, one)) >= begun for one in shadows):
+                return f"new modules in {place}"
+        return self.changed()
+
     def _seen(self) -> list[object]:
         return [*map(_content, self._installed), *(self._shadows(place) for place in self._others)]
 
@@ -74,6 +85,22 @@ def _content(place: str) -> object:
     except OSError:
         files = []
     return (_stamp(place), [(name, _stamp(os.path.join(place, name))) for name in files])
+
+
+def _time(path: str) -> int:
+    stamp = _stamp(path)
+    return 0 if stamp is None else stamp[0]
+
+
+def _made(module: str) -> int:
+    """When a file came or changed at the latest, in ns; of a directory, the file that makes it a package:
+    others come and go, and what has none gives way to any other module of its name."""
+    try:
+        status = os.stat(os.path.join(module, "__init__.py") if os.path.isdir(module) else module)
+    except OSError:
+        return 0
+    # what is moved there keeps its time
+    return max(status.st_mtime_ns, status.st_ctime_ns)
 
 
 def _stamp(path: str) -> tuple[int, int] | None:

@@ -24,6 +24,10 @@ class Patience:
     limit: float = IDLE_LIMIT
     _begun: float | None = field(default=None, init=False)
 
+    def restart(self) -> None:
+        """Nobody could have used it until now."""
+        self._begun = None
+
     def over(self) -> str:
         """Why there is no point in waiting any longer; empty while there is."""
         now = self.clock()

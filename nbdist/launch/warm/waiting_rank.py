@@ -1,41 +1,87 @@
-"""A rank that waits, seen by its supervisor."""
+"""A rank that was started before its run, seen by its supervisor."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from nbdist import processes
 from nbdist.launch.rank_process import RankProcess
+from nbdist.worker.engagement import Engagement
+from nbdist.worker.order import HURRY
 
 
 @dataclass(slots=True)
-class Waiting:
-    """One rank that waits. ``facts`` is what it said when it was ready."""
+class WaitingRank(RankProcess):
+    """It imports, says what that was made from (``facts``), and waits. It can be told its run before it is
+    ready; it hears of it when it is."""
 
-    started: RankProcess
-    said: bytes = b""
     facts: dict[str, Any] | None = None
+    _said: bytes = b""
+    _engagement: Engagement | None = None
+    _doubt: Callable[[], str] = str
+    _told: bool = False
 
-    def hear(self) -> bool:
-        """Take what it says; whether it is still there."""
-        with contextlib.suppress(BlockingIOError):
-            piece = self.started.channel.recv(1 << 20)
-            if not piece:
-                return False
-            self.said += piece
-            if self.facts is None and self.said.endswith(b"\n"):
-                self.facts = json.loads(self.said)
-        return True
+    @property
+    def told(self) -> bool:
+        return self._told
+
+    @property
+    def held(self) -> bool:
+        """Whether somebody has stopped it: it will not be ready."""
+        activity = processes.activity(self.process.pid)
+        return activity is not None and activity.state in ("T", "t")
+
+    def hear(self) -> bytes | None:
+        # without super(): a class with slots is made twice
+        if self._told:
+            return RankProcess.hear(self)
+        try:
+            piece = self.channel.recv(1 << 20)
+        except BlockingIOError:
+            return b""
+        except OSError:
+            return None
+        self._said += piece
+        if self._said.endswith(b"\n"):
+            self.facts, self._said = json.loads(self._said), b""
+            self._tell()
+        return b"" if piece else None
+
+    def ask(self, words: bytes) -> None:
+        # what comes before its run would be taken for a part of it
+        if self._told:
+            RankProcess.ask(self, words)
+
+    def engage(self, engagement: Engagement, doubt: Callable[[], str]) -> None:
+        """Tell it its run, as soon as it is ready. ``doubt`` is asked then why it cannot be used as it is,
+        and has to begin again, cold; empty when it can."""
+        self._engagement, self._doubt = engagement, doubt
+        if self.facts is None:
+            with contextlib.suppress(OSError):
+                self.channel.send(HURRY)
+        self._tell()
+
+    def _tell(self) -> None:
+        if self._engagement is None or self.facts is None:
+            return
+        self._engagement.cold = self._doubt()
+        self.channel.setblocking(True)
+        with contextlib.suppress(OSError):
+            # one that has died is found by its exit
+            self.channel.sendall(self._engagement.encode())
+        self.channel.setblocking(False)
+        self._told = True
 
 
-def problem_of(waiting: Waiting) -> str:
+def problem_of(waiting: WaitingRank) -> str:
     """Why a rank that has done its imports cannot be used; empty when it can."""
     facts = waiting.facts or {}
-    return str(facts["problem"]) or unfit(waiting.started.process.pid, int(facts["threads"]))
+    return str(facts["problem"]) or unfit(waiting.process.pid, int(facts["threads"]))
 
 
 def unfit(pid: int, allowed: int = 1) -> str:

@@ -1,0 +1,31 @@
+/** @jest-environment jsdom */
+import './page';
+import { render, screen } from '@testing-library/preact';
+import { createElement } from 'react';
+import { decode } from '../src/decode';
+import type { Update } from '../src/protocol';
+import { Header } from '../src/views/Header';
+import { WORDS } from '../src/words';
+import { sample } from './samples';
+
+test('a run that goes on says below its head what it still waits for, with Stop beside its time', () => {
+  const { content, buffers } = sample('running');
+  const view = (decode(content, buffers) as Update).view!;
+  const reason = 'waiting for ranks that are still importing torch';
+  const props = {
+    view: { ...view, state: 'running', live: true, reason },
+    viewAt: 10,
+    now: () => 10,
+    words: WORDS.en,
+    narrow: false,
+    stopping: false,
+    onStop: () => undefined,
+    onCopy: () => undefined,
+    onBoard: () => undefined,
+  };
+
+  render(createElement(Header, props as never));
+
+  expect(screen.getByText(reason).getAttribute('role')).toBe('status');
+  expect(screen.getByText(WORDS.en.stop)).toBeTruthy();
+});
