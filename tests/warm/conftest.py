@@ -15,6 +15,15 @@ from nbdist.runner.planning import Plan
 from nbdist.runner.standbys import Standby
 from tests.programs import until
 
+# what imports ahead does not come to its end
+SLOW = """
+import sys, time
+class Slow:
+    def find_spec(self, name, path=None, target=None):
+        while name == "numpy" and "--wait" in sys.orig_argv:
+            time.sleep(0.05)
+sys.meta_path.insert(0, Slow())
+"""
 MakePlan = Callable[..., Plan]
 
 

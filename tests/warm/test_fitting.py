@@ -132,6 +132,39 @@ def test_what_was_imported_must_still_be_there(installed, change, reason: str) -
     assert reason in fresh.changed()
 
 
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        pytest.param(lambda site, _: (site / "new-1.0.dist-info").mkdir(), "installed", id="installed"),
+        pytest.param(lambda _, own: (own / "torch.py").write_text(""), "new modules", id="a new module"),
+        pytest.param(lambda _, own: os.utime(own / "torch/__init__.py"), "new modules", id="a new package"),
+        pytest.param(lambda _, own: (own / "torch/run-2").mkdir(), "", id="a directory that has changed"),
+        pytest.param(lambda _, own: (own / "train.py").write_text(""), "", id="what nobody imported"),
+    ],
+)
+def test_what_came_while_it_was_imported_is_found_afterwards(installed, change, reason: str) -> None:
+    site, own, look = installed
+    (own / "torch").mkdir()
+    (own / "torch/__init__.py").write_text("")
+    begun = until_later(own)
+
+    change(site, own)
+
+    found = look().changed_since(begun)
+    assert reason in found
+    assert bool(found) == bool(reason)
+
+
+def until_later(place: Path) -> int:
+    """A time after that of all files: the system's clock for them goes in steps."""
+    probe = place / "probe.txt"
+    probe.write_text("")
+    first = probe.stat().st_mtime_ns
+    while probe.stat().st_mtime_ns == first:
+        probe.write_text("")
+    return probe.stat().st_mtime_ns
+
+
 def test_files_that_nobody_imported_may_change(installed) -> None:
     _, own, look = installed
     fresh = look()

@@ -14,6 +14,7 @@ from nbdist.processes import read_at_once
 from nbdist.store import RunStore, snapshot
 from tests.magics.conftest import Kernel, kernel, leaves_nothing_in
 from tests.programs import until
+from tests.warm.conftest import SLOW
 
 __all__ = ["kernel", "leaves_nothing_in"]
 
@@ -97,6 +98,8 @@ while not standby.up:
 def test_a_cell_whose_ranks_still_import_shows_its_panel_and_is_stopped_by_an_interrupt(
     kernel: Kernel, leaves_nothing_in
 ) -> None:
+    (kernel.home.parent / "sitecustomize.py").write_text(SLOW)
+    kernel.run(f"%env PYTHONPATH={kernel.home.parent}")
     kernel.run(IMPORTING)
     asked = kernel.submit("%%distributed -n 2\nimport torch\nprint('begun')", metadata={"cellId": "a1"})
 

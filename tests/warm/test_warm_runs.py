@@ -18,7 +18,7 @@ from nbdist.launch.warm.priority import Leftovers
 from nbdist.panel.view import view_of
 from nbdist.runner.standbys import Standby
 from tests.programs import FAMILY, MEMBERS, family_of, left_of, until, until_ready
-from tests.warm.conftest import processes_of
+from tests.warm.conftest import SLOW, processes_of
 
 pytestmark = [
     pytest.mark.usefixtures("leaves_nothing"),
@@ -72,7 +72,6 @@ def test_a_program_sees_the_same_warm_and_cold(make_plan, stand_by, run_on) -> N
     early = run_on(
         stand_by(make_plan("-n 2", **threads), ready=False, beside=True), make_plan(line, PROBE, **threads)
     )
-    until(lambda: early.run.importing == (0, 1))
     for handle in (warm, early):
         assert handle.wait(90) == "succeeded", handle.logs(0)
     cold = runner.start(make_plan(line, PROBE, **threads), warm=False)
@@ -173,9 +172,10 @@ def test_a_retry_gets_new_processes(make_plan, stand_by, run_on) -> None:
 
 
 def test_a_run_whose_ranks_still_import_can_be_stopped_and_its_time_counts(
-    make_plan, stand_by, run_on
+    make_plan, stand_by, run_on, tmp_path: Path
 ) -> None:
-    plan = make_plan("-n 2", "import torch\nprint('begun')")
+    (tmp_path / "sitecustomize.py").write_text(SLOW)
+    plan = make_plan("-n 2", "import torch\nprint('begun')", PYTHONPATH=str(tmp_path))
     handle = run_on(stand_by(plan, ready=False), plan)
     until(lambda: handle.run.importing == (0, 1))
     view = view_of(handle.run, now=time.time())
