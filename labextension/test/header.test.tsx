@@ -13,7 +13,7 @@ test('a run that goes on says below its head what it still waits for, with Stop 
   const view = (decode(content, buffers) as Update).view!;
   const reason = 'waiting for ranks that are still importing torch';
   const props = {
-    view: { ...view, state: 'running', live: true, reason },
+    view: { ...view, state: 'running', live: true, reason: { en: reason, zh: reason } },
     viewAt: 10,
     now: () => 10,
     words: WORDS.en,

@@ -79,7 +79,6 @@ export const Header = memo(function Header(props: HeaderProps): ReactElement {
   );
 });
 
-
 function sizeOf(view: RunView, words: Words): string {
   const perNode = new Map<number, number>();
   for (const { node } of view.ranks) {
