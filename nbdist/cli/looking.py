@@ -33,9 +33,9 @@ _LINES = 4096  # that are written at once
 
 STATUS_USAGE = "nbdist status [RUN ...] [--watch | --json]"
 STATUS_HELP = """\
-The latest ten runs, or these. Runs that go on, and one alone, with their ranks: state, device, pid, memory,
-use, step/s, elapsed, last line; others with their notebook, when they ended, and their main metric; and the
-nodes of Slurm that are kept (nbdist alloc).
+The latest ten runs, or these. Runs that go on, and one alone, with their ranks: state, device, pid,
+memory, use, step/s, elapsed, last line; others with their notebook, when they ended, and their main
+metric; and the nodes of Slurm that are kept (nbdist alloc).
 
   --watch  keep the table up to date until all have ended; Ctrl-C leaves it
   --json   a list with one object a run"""

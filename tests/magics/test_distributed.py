@@ -106,7 +106,7 @@ def test_below_a_panel_a_failure_is_one_line(kernel) -> None:
 
     assert reply.error.startswith("RunFailed: ")
     assert "ValueError: no data" in reply.error, "who catches the exception has the whole report"
-    assert reply.traceback.endswith("failed first: ValueError at line 1 of the cell")
+    assert reply.traceback.endswith("failed first: ValueError at line 2 of the cell")
     assert "\n" not in reply.traceback
 
 

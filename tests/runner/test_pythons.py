@@ -51,5 +51,5 @@ time.sleep(60)
 
     assert (status, handle.run.reason) == ("failed", "rank 1 failed"), handle.logs(1)
     assert handle.logs(1).splitlines()[0].startswith(version)
-    assert handle.metrics() == {"rank": 0.0}
+    assert handle.metrics() == {"rank": 0.5}
     assert handle.directory.supervisor_log.read_text() == ""
