@@ -158,7 +158,7 @@ def test_a_failure_leads_to_the_line_of_its_cell(
 
         page.locator(".jp-Cell").nth(2).click()
         dashboard = open_run(page, "broken")
-        expect(dashboard.get_by_role("alert")).to_contain_text("Rank 1 failed first: ValueError at line 4")
+        expect(dashboard.get_by_role("alert")).to_contain_text("Rank 1 failed first: ValueError at line 5")
         expect(dashboard.get_by_role("alert")).to_contain_text("ValueError: label 10 is out of range")
         page.screenshot(path=pictures / "dashboard-failed-light.png")
         dashboard.get_by_role("button", name="Line 5 of the cell").click()
