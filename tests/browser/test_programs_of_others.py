@@ -71,10 +71,10 @@ def test_bars_within_bars_and_a_failure_in_a_module_of_the_user_s(
             lab.wait_for_end(1, timeout=30)
 
             lab.run_and_wait(2)
-            failure = lab.cell(2).locator(".nbdist-summary")
+            failure = lab.cell(2).locator(".nbdist")
             failure.scroll_into_view_if_needed()
             expect(failure).to_contain_text("trainer.py")
-            expect(failure.locator(".n-code .n-at")).to_contain_text("raise ValueError")
+            expect(failure.locator(".nbdist-code-line[aria-current]")).to_contain_text("raise ValueError")
             page.screenshot(path=pictures / f"others-failure-{screen.name}.png")
     finally:
         lab_server.set_up("themes", {"theme": "JupyterLab Light"})

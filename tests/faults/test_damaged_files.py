@@ -414,7 +414,7 @@ def test_a_run_whose_spec_is_damaged_is_one_line(
     assert codes == [0, 2]
     assert "good-zzzz" in out
     (line,) = [line for line in out.splitlines() if line.startswith("lenet-k3f9")]
-    assert line.endswith("cannot be read: spec.json is damaged")
+    assert "cannot be read: spec.json is damaged" in line
     assert f"nbdist: run {RUN_ID} cannot be read: spec.json is damaged" in err.splitlines()
     assert [row.run_id for row in RunList(RunStore(home)).page(limit=9).rows] == [GOOD, RUN_ID]
 

@@ -46,7 +46,7 @@ def a_morning_in_a_notebook(host: Host, page: Page, pictures: Path, name: str) -
     lab.run(2)
     dashboard = open_run(page, "second")
     expect(dashboard.get_by_role("log")).to_contain_text("of rank 1", timeout=20_000)
-    expect(dashboard.locator(".nbdist-dash-curves canvas")).to_have_count(1, timeout=20_000)
+    expect(dashboard.locator(".nbdist-curves canvas")).to_have_count(1, timeout=20_000)
     page.screenshot(path=pictures / f"{name}-dashboard.png")
     dashboard.get_by_role("tab", name="VisualDL").click()
     shows_curves(dashboard.frame_locator("iframe"))

@@ -243,7 +243,7 @@ def test_beside_a_run_ranks_get_what_is_left_over_until_they_are_to_hurry(make_p
     before = share_of(os.getpid())
     standby = stand_by(make_plan("-n 1"), ready=False, beside=True)
     rank = rank_of(standby).pid
-    assert share_of(rank) != before
+    until(lambda: share_of(rank) != before)
 
     standby.hurry()
 

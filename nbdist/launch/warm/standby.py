@@ -336,6 +336,8 @@ def main(arguments: Sequence[str]) -> int:
     """The process of a standby: ``--standby FD``. What it stands by for is the first line on the socket."""
     line = socket.socket(fileno=int(arguments[1]))
     line.set_inheritable(False)
+    # an interrupt of the kernel's cell, from before this process had a session of its own
+    signal.sigtimedwait((signal.SIGINT,), 0)
     become_subreaper()
     ours, theirs = socket.socketpair()
     keeper = os.getpid()
