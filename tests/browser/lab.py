@@ -13,11 +13,12 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 import nbformat
-from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
+from playwright.sync_api import Browser, Error, Locator, Page, expect
 
 from nbdist.board import stop_board
 
@@ -60,6 +61,7 @@ class LabServer:
         self.root = root
         self.base_url = base_url
         self._variables = dict(variables or {})
+        self.settings = 0
         self.notebooks = root / "notebooks"
         self.home = root / "nbdist"
         self.notebooks.mkdir()
@@ -113,6 +115,7 @@ class LabServer:
 
     def set_up(self, plugin: str, settings: dict[str, object]) -> None:
         """Write a user's settings of one of JupyterLab's own plugins; pages opened later have them."""
+        self.settings += 1
         write_settings(self.root / "config", plugin, settings)
 
     def wait_until_up(self, limit: float = 60.0) -> None:
@@ -182,9 +185,15 @@ class LabPage:
         self.server = server
         self.page = page
         self.path = notebook
-        page.goto(f"{server.url}{folder}/{notebook.name}?{server.entry}")
+        loaded = f"{server.url}{folder} {getattr(server, 'settings', 0)}"
+        if page.evaluate("window.nbdistKept") == loaded:
+            page.evaluate(_OPEN, notebook.name)
+        else:
+            page.goto(f"{server.url}{folder}/{notebook.name}?{server.entry}")
         page.locator(self.cells).first.wait_for(timeout=60_000)
         self.wait_until_ready()
+        # opened again by the same test it is loaded again
+        page.evaluate("loaded => { window.nbdistLoaded = loaded; delete window.nbdistKept }", loaded)
 
     def wait_until_ready(self) -> None:
         """Until the kernel takes requests; the page's indicator says "idle" before that."""
@@ -243,21 +252,61 @@ class ClassicPage(LabPage):
         self.page.evaluate("() => window.Jupyter.notebook.save_notebook()")
 
 
+_OPEN = "name => window.jupyterapp.commands.execute('docmanager:open', { path: name, factory: 'Notebook' })"
+_CLEAR = """() => {
+    const app = window.jupyterapp;
+    const asks = document.querySelector('.jp-Dialog');
+    if (!window.nbdistLoaded || !app?.shell.collapseRight || asks) return false;
+    for (const widget of [...app.shell.widgets('main')]) widget.dispose();
+    document.querySelectorAll('.Toastify__close-button').forEach(button => button.click());
+    document.documentElement.lang = 'en';
+    window.nbdistKept = window.nbdistLoaded;
+    localStorage.clear();
+    app.shell.collapseRight();
+    app.shell.activateById('filebrowser');
+    return true;
+}"""
+"""As a page is that has just been loaded: JupyterLab takes 7 s of processor time for that."""
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """A page, kept for the next test, and the script errors in it."""
+
+    page: Page
+    errors: list[str]
+
+
+_kept: dict[tuple[Browser, str], _Kept] = {}
+
+
 @contextlib.contextmanager
 def new_page(
     browser: Browser, *, width: int = 1200, height: int = 900, locale: str = "en-US", known: str = ""
 ) -> Iterator[Page]:
-    """A page of its own; script errors in it fail the test, but for those of others whose stack has what is
-    ``known``."""
-    context: BrowserContext = browser.new_context(viewport={"width": width, "height": height}, locale=locale)
-    page = context.new_page()
-    errors: list[str] = []
-    page.on("pageerror", lambda error: errors.append(error.stack or str(error)))
+    """A page as new; script errors in it fail the test, but for those of others whose stack has what is
+    ``known``. One in which JupyterLab is loaded is kept for the next test."""
+    kept = _kept.pop((browser, locale), None) or _load(browser, locale)
+    page, errors = kept.page, kept.errors
+    page.set_viewport_size({"width": width, "height": height})
+    cleared = False
     try:
         yield page
+        with contextlib.suppress(Error):
+            cleared = page.evaluate(_CLEAR)
     finally:
-        context.close()
+        if not cleared:
+            page.context.close()
     assert not [error for error in errors if not known or known not in error or _is_ours(error)], errors
+    if cleared:
+        _kept[browser, locale] = kept
+
+
+def _load(browser: Browser, locale: str) -> _Kept:
+    page = browser.new_context(locale=locale).new_page()
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(error.stack or str(error)))
+    return _Kept(page, errors)
 
 
 def _is_ours(stack: str) -> bool:
