@@ -153,7 +153,7 @@ class WarmRanks:
         return pause
 
     def keep(self, plan: Callable[[], Plan]) -> None:
-        """Keep the ranks of such a plan, which has no program, ready from now on. Raises what ``plan`` raises."""
+        """Keep the ranks of such a plan, which has no program, ready from now on. Raises what it raises."""
         planned = plan()
         self.release()
         self.mode, self._asked, self._count = AUTO, plan, len(planned.spec.ranks)
