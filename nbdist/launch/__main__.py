@@ -1,6 +1,5 @@
 """The supervisor's process: ``python nbdist/launch/__main__.py RUN_DIR [LIFELINE_FD]``,
-of one whose ranks start before it does: ``… --ahead FD RUN_DIR [LIFELINE_FD]``,
-or of a run that is not known yet: ``… --standby FD``. What looks after an allocation: ``… --allocation DIR``.
+or of one whose ranks start before it does: ``… --ahead FD RUN_DIR [LIFELINE_FD]``.
 
 Run by path with ``-I -S`` where that is enough, which starts sooner; ``-m`` works, too.
 """
@@ -14,11 +13,7 @@ if __name__ == "__main__":
             0,
             os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))),
         )
-    if sys.argv[1] == "--standby":
-        from nbdist.launch.warm.standby import main
-    elif sys.argv[1] == "--allocation":
-        from nbdist.launch.jobs.caretaker import main
-    elif sys.argv[1] == "--ahead":
+    if sys.argv[1] == "--ahead":
         from nbdist.launch.vanguard import main
     else:
         from nbdist.launch.supervisor import main

@@ -300,11 +300,6 @@ def main(arguments: Sequence[str]) -> int:
     descriptor = int(arguments[1]) if len(arguments) > 1 else None
     owner: ProcessId | None = None if spec.detached else spec.owner
 
-    if spec.engine:
-        from nbdist.launch.jobs.watch import watch  # most runs are here
-
-        return watch(directory, spec, Lifeline(owner, descriptor))
-
     def begin() -> None:
         group = group_for_ranks(spec.memory)
         if group is None and spec.memory is not None:

@@ -41,6 +41,6 @@ def _do(count: str, framework: str) -> None:
     if count in ("auto", "off"):
         runner.warm_ranks.choose(count)
     elif count.isdigit() and 0 < int(count) <= 64:
-        runner.warm_ranks.keep(int(count), framework)
+        runner.keep_ready(int(count), framework)
     elif count or framework:
         raise UsageMistake(f"%dist_warm {count}: write  {_USAGE}")

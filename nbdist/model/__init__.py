@@ -24,7 +24,7 @@ from nbdist.model.events import (
 )
 from nbdist.model.process import ProcessId
 from nbdist.model.run import Rank, Run
-from nbdist.model.spec import Device, RankSpec, Rendezvous, RunSpec
+from nbdist.model.spec import Device, Plan, RankSpec, Rendezvous, RunSpec
 from nbdist.model.states import RankState, RunState
 
 __all__ = [
@@ -35,6 +35,7 @@ __all__ = [
     "Event",
     "ImportsAwaited",
     "NodesAwaited",
+    "Plan",
     "ProcessId",
     "Queued",
     "Rank",

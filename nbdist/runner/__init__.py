@@ -1,5 +1,6 @@
 """Starts runs and hands them out: the only place that joins store, frameworks, devices and schedulers."""
 
+from nbdist.model import Plan
 from nbdist.runner.allocations import allocate, await_allocation, release_allocations
 from nbdist.runner.asking import Wanted, wanted_nodes
 from nbdist.runner.boards import board_url, reach_board, stop_the_board
@@ -19,9 +20,9 @@ from nbdist.runner.handle import RunHandle, attach, describe_refused, request_st
 from nbdist.runner.held import allocation_views, describe_allocations
 from nbdist.runner.held import held as held_allocations
 from nbdist.runner.interrupts import Interrupts
-from nbdist.runner.launching import start
+from nbdist.runner.launching import keep_ready, start
 from nbdist.runner.nodes import TOKEN, words_of_node_1
-from nbdist.runner.planning import Plan, plan, plan_script, thread_advice
+from nbdist.runner.planning import plan, plan_script, thread_advice
 from nbdist.runner.pruning import Pruned, Pruner, keeping, prune, pruner
 from nbdist.runner.warm import WarmState, describe_warm
 from nbdist.runner.warm import ranks as warm_ranks
@@ -49,6 +50,7 @@ __all__ = [
     "export",
     "export_text",
     "held_allocations",
+    "keep_ready",
     "keeping",
     "line_count",
     "live_run",

@@ -16,8 +16,8 @@ from nbdist.options import Options
 from nbdist.runner.engines import check_shared
 from nbdist.runner.held import Held, count_nodes, held, note_end
 from nbdist.schedulers import slurm_alloc
-from nbdist.schedulers.engine import Phase
-from nbdist.schedulers.local import SUPERVISOR, collect
+from nbdist.schedulers.engine import PROCESS, Phase
+from nbdist.schedulers.local import collect
 from nbdist.store.allocations import Allocation, AllocationDirectory, allocations, make_allocation
 from nbdist.store.paths import open_to_append
 
@@ -161,7 +161,7 @@ def _look_after(directory: AllocationDirectory, about: Allocation) -> None:
     log = open_to_append(directory.log)
     try:
         caretaker = subprocess.Popen(
-            [about.python, "-I", "-S", str(SUPERVISOR), "--allocation", str(directory.path)],
+            [about.python, "-I", "-S", str(PROCESS), "--allocation", str(directory.path)],
             cwd="/",
             stdin=subprocess.DEVNULL,
             stdout=log,

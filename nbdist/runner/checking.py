@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from nbdist.devices import list_gpus
 from nbdist.errors import UsageMistake
-from nbdist.runner.planning import Plan
+from nbdist.model import Plan
 
 if TYPE_CHECKING:
     from nbdist.diagnosis.checks import Build, Holding, Origin, Situation

@@ -20,7 +20,7 @@ from nbdist.store.allocations import AllocationDirectory
 from nbdist.store.paths import RunDirectory, make_private, write_private
 
 if TYPE_CHECKING:
-    from nbdist.runner.planning import Plan
+    from nbdist.model import Plan
 
 _WHERE = ("SLURM_CONF", "RAY_AUTH_TOKEN_PATH", "RAY_AUTH_MODE")
 """What whoever looks after a run later needs of the environment. A token is not among it."""

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nbdist.frameworks.preload import read_at_import
-from nbdist.model import RankSpec
-from nbdist.runner.planning import Plan
+from nbdist.model import Plan, RankSpec
 
 _STATUS = ("Umask", "Groups", "CapEff", "CapBnd", "NoNewPrivs", "Seccomp", "SigIgn")
 _RESET = 1 << 0 | 1 << 1 | 1 << 12 | 1 << 14 | 1 << 16

@@ -12,6 +12,7 @@ from nbdist import config, processes
 from nbdist.errors import LaunchError, UnknownRun, UsageMistake
 from nbdist.model import Run
 from nbdist.schedulers import local
+from nbdist.schedulers.engine import PROCESS
 from nbdist.store import (
     LogLines,
     LogStream,
@@ -131,7 +132,7 @@ def watch_again(directory: RunDirectory, run: Run) -> None:
     here = run.spec.detached or run.supervisor_host in ("", os.uname().nodename)
     if here and directory.job.exists() and not in_custody(directory):
         with contextlib.suppress(LaunchError):
-            local.submit(directory, os.environ, run.spec.python, detached=True)
+            local.submit(directory, os.environ, run.spec.python, detached=True, entry=PROCESS)
 
 
 def store() -> RunStore:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
-from nbdist.errors import LaunchError
+from nbdist.errors import LaunchError, UsageMistake
+from nbdist.frameworks import is_installed
+from nbdist.frameworks.preload import PRELOADED
 from nbdist.launch.ahead import ahead_of
-from nbdist.model import RunSpec
+from nbdist.model import Plan, RunSpec
+from nbdist.options import Options
 from nbdist.runner.engines import submit_job
 from nbdist.runner.handle import RunHandle, store
 from nbdist.runner.held import choose_allocation
-from nbdist.runner.planning import Plan
+from nbdist.runner.planning import plan
 from nbdist.runner.warm import ranks
 from nbdist.schedulers import local
+from nbdist.schedulers.engine import PROCESS
 from nbdist.store.paths import RunDirectory
 
 
@@ -39,6 +44,18 @@ def start(plan: Plan, *, warm: bool | None = None) -> RunHandle:
     return RunHandle(directory, started_cold=cold, placed=placed)
 
 
+def keep_ready(count: int, framework: str) -> None:
+    """Keep so many ranks of a framework ("": the first that is installed) ready for the next runs. Raises
+    UsageMistake or LaunchError."""
+    name = framework or next((name for name in PRELOADED if is_installed(name)), "")
+    if not name or not is_installed(name):
+        raise UsageMistake(
+            f"{name or 'none of torch, paddle, jax'} is not installed: nothing can be kept ready"
+        )
+    options = Options(nproc=count, framework=name)
+    ranks.keep(lambda: plan(options, cell="", cwd=os.getcwd(), python_path=sys.path))
+
+
 def _submit(directory: RunDirectory, plan: Plan) -> None:
     ahead = ahead_of(directory, plan.spec, plan.environment)
     try:
@@ -48,6 +65,7 @@ def _submit(directory: RunDirectory, plan: Plan) -> None:
             plan.spec.python,
             detached=plan.spec.detached,
             ahead=ahead.descriptors if ahead is not None else (),
+            entry=PROCESS if plan.spec.engine else local.SUPERVISOR,
         )
     finally:
         if ahead is not None:

@@ -8,7 +8,6 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from resource import RLIM_INFINITY, RLIMIT_NOFILE, getrlimit
 
@@ -25,7 +24,7 @@ from nbdist.frameworks import (
     is_installed,
     rank_environment,
 )
-from nbdist.model import Device, RankSpec, RunSpec
+from nbdist.model import Device, Plan, RankSpec, RunSpec
 from nbdist.options import Options
 from nbdist.privacy import without_values
 from nbdist.runner.devices import choose_devices
@@ -39,23 +38,6 @@ _FILES = 24
 """How many files a start of a run opens at once, or its supervisor before it starts a rank."""
 
 _ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """A run that could start: its spec, the text of its program (also as ``cell`` where it is one), and what
-    a person should know about it.
-
-    ``token`` is what other machines prove themselves by that have another home directory, where this one is
-    the first and was given none. It is good for this run alone, and in no file.
-    """
-
-    spec: RunSpec
-    source: str
-    cell: str | None
-    environment: Mapping[str, str]
-    notes: tuple[str, ...]
-    token: str = ""
 
 
 def plan(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nbdist.runner.planning import Plan
+from nbdist.model import Plan
 
 
 def changed_early(plan: Plan) -> list[str]:

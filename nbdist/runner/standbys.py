@@ -7,6 +7,7 @@ import json
 import os
 import select
 import socket
+import subprocess
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -14,11 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from nbdist import processes
+from nbdist.errors import LaunchError
 from nbdist.frameworks.preload import PRELOADED, READ_UNSEEN
+from nbdist.model import Plan
 from nbdist.runner.fitting import Shape, shape_of
-from nbdist.runner.planning import Plan
 from nbdist.schedulers import local
 from nbdist.store.paths import RunDirectory
+
+ENTRY = Path(__file__).parent.parent / "launch" / "warm" / "__main__.py"
 
 _TAKE = 0.2
 """Seconds in which it says that it takes a run: a cell waits for that before it shows anything."""
@@ -38,7 +42,7 @@ class Standby:
         self._pids: list[int] = []
         self._said = b""
         self._answers: dict[str, Any] = {}
-        self.submitted = local.stand_by(plan.environment, plan.spec.python)
+        self.submitted = _start(plan.environment, plan.spec.python)
         offer = {
             # until it has a run it is this process's, also where its run will be nobody's
             "spec": replace(plan.spec, owner=processes.identify(os.getpid()), detached=False).to_dict(),
@@ -146,6 +150,30 @@ class Standby:
             self.gone, self.hopeless = str(said["gone"]), bool(said["hopeless"])
         else:
             self._answers |= said
+
+
+def _start(environment: Mapping[str, str], python: str) -> local.Submitted:
+    """Start a supervisor of a run that is not known yet (``launch.warm.standby``). Raises LaunchError."""
+    ours, theirs = socket.socketpair()
+    try:
+        with local.interrupts_wait():
+            process = subprocess.Popen(
+                [python, *local.FLAGS, str(ENTRY), str(theirs.fileno())],
+                env=dict(environment),
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+                pass_fds=(theirs.fileno(),),
+            )
+    except OSError as error:
+        ours.close()
+        raise LaunchError(f"no supervisor could be started with {python}: {error}") from error
+    finally:
+        theirs.close()
+    local.collect(process)
+    return local.Submitted(process, ours)
 
 
 def _memory(pid: int) -> tuple[int, int]:

@@ -16,11 +16,10 @@ from dataclasses import dataclass
 from nbdist import config
 from nbdist.devices.memory import memory_available, memory_total
 from nbdist.errors import LaunchError, UsageMistake
-from nbdist.frameworks import imported_modules, is_installed
+from nbdist.frameworks import imported_modules
 from nbdist.frameworks.preload import PRELOADED, read_at_import
-from nbdist.options import Options
+from nbdist.model import Plan
 from nbdist.runner.fitting import Shape, difference, shape_of
-from nbdist.runner.planning import Plan, plan
 from nbdist.runner.prologue import changed_early
 from nbdist.runner.standbys import Standby
 from nbdist.store.paths import RunDirectory
@@ -72,7 +71,8 @@ class WarmRanks:
         self._stand_by = stand_by
         self._clock, self._sleep = clock, sleep
         self._standby: Standby | None = None
-        self._asked: tuple[int, str] | None = None
+        self._asked: Callable[[], Plan] | None = None
+        self._count = 0
         self._hopeless: Shape | None = None
         self._began_again: dict[frozenset[str], str] = {}
         self._reason = ""
@@ -129,7 +129,7 @@ class WarmRanks:
                 self._standby.hurry()
             return
         if self._asked is not None:
-            planned = _plan_for(*self._asked)
+            planned = self._asked()
         elif self.mode == ALWAYS:
             return
         if problem := unsuited(planned) or self._too_early(planned, frozenset()):
@@ -152,11 +152,11 @@ class WarmRanks:
 
         return pause
 
-    def keep(self, count: int, framework: str) -> None:
-        """Keep so many ranks ready from now on. Raises UsageMistake or LaunchError."""
-        planned = _plan_for(count, framework)
+    def keep(self, plan: Callable[[], Plan]) -> None:
+        """Keep the ranks of such a plan, which has no program, ready from now on. Raises what it raises."""
+        planned = plan()
         self.release()
-        self.mode, self._asked = AUTO, (count, framework)
+        self.mode, self._asked, self._count = AUTO, plan, len(planned.spec.ranks)
         self._make(planned)
 
     def choose(self, mode: str) -> None:
@@ -188,7 +188,7 @@ class WarmRanks:
 
     def state(self) -> WarmState:
         self.collect()
-        mode = self.mode if self._asked is None else str(self._asked[0])
+        mode = self.mode if self._asked is None else str(self._count)
         if self._standby is None:
             return WarmState(mode=mode, reason=self._reason)
         shared, private = self._standby.memory()
@@ -263,16 +263,6 @@ def _began_again(directory: RunDirectory) -> str:
         return directory.rank(0).again.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
-
-
-def _plan_for(count: int, framework: str) -> Plan:
-    """A run of no program: what its ranks are before they have one."""
-    name = framework or next((name for name in PRELOADED if is_installed(name)), "")
-    if not name or not is_installed(name):
-        raise UsageMistake(
-            f"{name or 'none of torch, paddle, jax'} is not installed: nothing can be kept ready"
-        )
-    return plan(Options(nproc=count, framework=name), cell="", cwd=os.getcwd(), python_path=sys.path)
 
 
 ranks = WarmRanks()

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from pathlib import Path
 from typing import Protocol
 
 from nbdist.errors import LaunchError
 from nbdist.model import RunSpec, RunState
 from nbdist.store.paths import RunDirectory
+
+PROCESS = Path(__file__).parent.parent / "launch" / "jobs" / "__main__.py"
+"""The program that watches a run where it was submitted, or gives an allocation back."""
 
 
 class Phase(Enum):

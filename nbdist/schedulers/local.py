@@ -19,7 +19,7 @@ from nbdist.store.paths import RunDirectory
 
 SUPERVISOR = Path(__file__).parent.parent / "launch" / "__main__.py"
 # nothing but the standard library is needed, and without site-packages it starts sooner
-_FLAGS = ("-I", "-S") if sys.platform == "linux" else ("-I",)
+FLAGS = ("-I", "-S") if sys.platform == "linux" else ("-I",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,19 +38,21 @@ def submit(
     *,
     detached: bool,
     ahead: Sequence[int] = (),
+    entry: Path = SUPERVISOR,
 ) -> Submitted:
     """Start the supervisor of a run with what its ranks are to inherit. Raises LaunchError.
 
-    ``ahead`` are descriptors of what is said of its ranks beforehand (``launch.ahead``).
+    ``ahead`` are descriptors of what is said of its ranks beforehand (``launch.ahead``); ``entry`` is the
+    program of the process.
     """
     ours, theirs = socket.socketpair()
     said = ["--ahead", str(ahead[0])] if ahead else []
-    command = [python, *_FLAGS, str(SUPERVISOR), *said, str(directory.path)]
+    command = [python, *FLAGS, str(entry), *said, str(directory.path)]
     descriptors = () if detached else (theirs.fileno(),)
     command += [str(descriptor) for descriptor in descriptors]
     log = os.open(directory.supervisor_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
-        with _interrupts_wait():
+        with interrupts_wait():
             process = subprocess.Popen(
                 command,
                 env=dict(environment),
@@ -94,32 +96,8 @@ def collect(process: subprocess.Popen[bytes], then: Callable[[int], None] = lamb
     threading.Thread(target=lambda: then(process.wait()), name=name, daemon=True).start()
 
 
-def stand_by(environment: Mapping[str, str], python: str) -> Submitted:
-    """Start a supervisor of a run that is not known yet (``launch.warm.standby``). Raises LaunchError."""
-    ours, theirs = socket.socketpair()
-    try:
-        with _interrupts_wait():
-            process = subprocess.Popen(
-                [python, *_FLAGS, str(SUPERVISOR), "--standby", str(theirs.fileno())],
-                env=dict(environment),
-                cwd="/",
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,
-                pass_fds=(theirs.fileno(),),
-            )
-    except OSError as error:
-        ours.close()
-        raise LaunchError(f"no supervisor could be started with {python}: {error}") from error
-    finally:
-        theirs.close()
-    collect(process)
-    return Submitted(process, ours)
-
-
 @contextlib.contextmanager
-def _interrupts_wait() -> Iterator[None]:
+def interrupts_wait() -> Iterator[None]:
     """Until it has a session of its own a new process is in this one's group, which an interrupt is sent to,
     and would be killed by it. It listens to interrupts when it can do something about them."""
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT,))

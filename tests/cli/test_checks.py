@@ -11,7 +11,7 @@ def test_a_name_that_nobody_defines_is_named_with_its_line_and_nothing_starts(sh
     done = shell.run("run", "-n", "2", "train.py")
 
     assert done.returncode == 2
-    assert done.stderr.startswith("nbdist: line 2 of train.py uses wieght, which nobody defines")
+    assert done.stderr.startswith("nbdist: line 2 of train.py uses wieght, which is not defined")
     assert not shell.home.exists()
 
 

@@ -11,7 +11,7 @@ from nbdist.diagnosis.complaints import complaint_of
 from nbdist.diagnosis.exits import describe_exit
 from nbdist.diagnosis.hints import Hint
 from nbdist.diagnosis.native import last_words
-from nbdist.diagnosis.signatures import SIGNATURES, Signature, Source, match
+from nbdist.diagnosis.signatures import Signature, Source, match, signatures
 from nbdist.diagnosis.tracebacks import parse
 from nbdist.store import ErrorReport
 
@@ -24,6 +24,7 @@ ORIGINS = (
     "# as the software words it: ",
     "# made up: ",
 )
+SIGNATURES = tuple(signatures().values())
 WITH_SAMPLES = [signature for signature in SIGNATURES if signature.source is not Source.SITUATION]
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from nbdist.model import Plan
 from nbdist.runner.fitting import Shape, shape_of
-from nbdist.runner.planning import Plan
 from nbdist.store.paths import RunDirectory
 
 

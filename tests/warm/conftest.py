@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from nbdist import options, processes, runner
-from nbdist.runner.planning import Plan
+from nbdist.model import Plan
 from nbdist.runner.standbys import Standby
 from tests.programs import until
 

@@ -78,7 +78,7 @@ def test_ranks_that_do_not_fit_are_let_go_and_the_reason_is_said(make_plan) -> N
 
 def test_what_was_asked_for_stays_when_another_run_comes(make_plan, home) -> None:
     ranks = pool()
-    ranks.keep(2, "torch")
+    ranks.keep(lambda: make_plan("-n 2"))
 
     assert ranks.engage(make_plan("-n 3"), warm=None)[1] == "they were started with -n 2"
     ranks.after(make_plan("-n 3"), warm=None)

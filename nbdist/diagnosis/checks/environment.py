@@ -6,10 +6,9 @@ import ast
 import re
 from collections.abc import Iterator
 
-from nbdist.diagnosis.checks.finding import Finding
+from nbdist.diagnosis.checks.finding import Finding, found
 from nbdist.diagnosis.checks.places import Place
 from nbdist.diagnosis.checks.program import Program
-from nbdist.diagnosis.checks.rules import RULES, found
 from nbdist.diagnosis.checks.situation import Situation
 
 SPAWNS = ("torch.multiprocessing.spawn", "torch.multiprocessing.start_processes", "paddle.distributed.spawn")
@@ -48,7 +47,7 @@ def check_environment(program: Program, situation: Situation) -> Iterator[Findin
     yield from _misspelt(program)
     for key in situation.environment:
         if _MISSPELT.fullmatch(key):
-            yield Finding(rule=RULES["visible-misspelt"], values={"said": f"{key} (environment)"})
+            yield found("visible-misspelt", said=f"{key} (environment)")
 
 
 def _misspelt(program: Program) -> Iterator[Finding]:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
+
+from nbdist.tables import read_table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +44,18 @@ class Finding:
         said = " ".join(part for part in parts if part)
         fix = instead.format_map(self.values)
         return f"{said}{'：' if chinese else ': '}{fix}" if fix else said
+
+
+@cache
+def rules() -> dict[str, Rule]:
+    """All rules (``rules.toml``), by their names."""
+    return {name: Rule(name=name, **texts) for name, texts in read_table(__file__, "rules").items()}
+
+
+def found(rule: str, line: int | None = None, certain: bool = False, /, **values: object) -> Finding:
+    """The rule of this name applies at ``line``; ``values`` are those of its texts."""
+    texts = {name: str(value) for name, value in values.items()}
+    return Finding(rule=rules()[rule], line=line, certain=certain, values=texts)
 
 
 def where(line: int | None, script: str = "", language: str = "en") -> str:

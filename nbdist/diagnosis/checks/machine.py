@@ -5,9 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from nbdist.diagnosis.checks.finding import Finding
+from nbdist.diagnosis.checks.finding import Finding, found
 from nbdist.diagnosis.checks.program import Program
-from nbdist.diagnosis.checks.rules import RULES
 from nbdist.diagnosis.checks.situation import Situation
 
 _GB = 1e9
@@ -42,7 +41,7 @@ def _workers(program: Program, situation: Situation) -> Iterator[Finding]:
             if program.value(call.argument("use_shared_memory")) is False:
                 continue
             values = {"workers": str(workers), "count": str(situation.world_size), "size": str(size >> 20)}
-            yield Finding(rule=RULES["shared-memory-small"], line=call.line, values=values)
+            yield found("shared-memory-small", call.line, **values)
             return
 
 
@@ -61,10 +60,10 @@ def _builds(program: Program, situation: Situation) -> Iterator[Finding]:
                 "fix": f"{instead}, or run on the CPU with  -n {count}",
                 "fix_zh": f"{instead}，或用  -n {count}  在 CPU 上运行",
             }
-            yield Finding(rule=RULES["cpu-build"], line=line, values=values)
+            yield found("cpu-build", line, **values)
         elif situation.driver_cuda and _major(build.cuda) > _major(situation.driver_cuda):
             values |= {"cuda": build.cuda, "driver": situation.driver_cuda}
-            yield Finding(rule=RULES["driver-too-old"], line=line, values=values)
+            yield found("driver-too-old", line, **values)
 
 
 def _major(version: str) -> int:
@@ -82,7 +81,7 @@ def _holdings(situation: Situation) -> Iterator[Finding]:
                 "by": f" by {held.holder}" if held.holder else "",
                 "by_zh": f"（{held.holder}）" if held.holder else "",
             }
-            yield Finding(rule=RULES["gpu-held"], values=values)
+            yield found("gpu-held", **values)
 
 
 def missing_modules(program: Program, situation: Situation, skip: frozenset[str]) -> list[Finding]:
@@ -97,7 +96,7 @@ def missing_modules(program: Program, situation: Situation, skip: frozenset[str]
         if place.function and not place.always:
             continue  # it may never be called
         values = {"module": top, "python": situation.python}
-        findings[top] = Finding(rule=RULES["module-not-installed"], line=statement.lineno, values=values)
+        findings[top] = found("module-not-installed", statement.lineno, **values)
     return list(findings.values())
 
 

@@ -1,4 +1,4 @@
-"""Names that the program uses and nobody defines there: what they are, and what to do about each."""
+"""Names that the program uses and does not define: what they are, and what to do about each."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ import os
 from collections.abc import Iterable, Sequence
 
 from nbdist.diagnosis.checks.bindings import bound_names
-from nbdist.diagnosis.checks.finding import Finding
+from nbdist.diagnosis.checks.finding import Finding, found
 from nbdist.diagnosis.checks.program import Program
-from nbdist.diagnosis.checks.rules import RULES
 from nbdist.diagnosis.checks.scopes import GIVEN, NOTEBOOK_BUILTINS, Missing, missing_names
 from nbdist.diagnosis.checks.situation import Origin, Situation
 
@@ -83,7 +82,7 @@ def _finding(missing: Missing, program: Program, situation: Situation) -> Findin
     else:
         rule, more = _unknown(missing.name, program)
         values |= more
-    return Finding(rule=RULES[rule], line=missing.line, certain=missing.place.always, values=values)
+    return found(rule, missing.line, missing.place.always, **values)
 
 
 def _rule_of(origin: Origin) -> str:

@@ -11,10 +11,9 @@ import re
 from collections.abc import Iterator
 
 from nbdist.diagnosis.checks.environment import SPAWNS
-from nbdist.diagnosis.checks.finding import Finding
+from nbdist.diagnosis.checks.finding import Finding, found
 from nbdist.diagnosis.checks.places import Call, Place
 from nbdist.diagnosis.checks.program import Program
-from nbdist.diagnosis.checks.rules import found
 from nbdist.diagnosis.checks.situation import Situation
 
 _SPAWN_OPTIONS = (

@@ -7,11 +7,10 @@ import re
 import sys
 from collections.abc import Iterator
 
-from nbdist.diagnosis.checks.finding import Finding
+from nbdist.diagnosis.checks.finding import Finding, found
 from nbdist.diagnosis.checks.places import Call
 from nbdist.diagnosis.checks.program import Program
 from nbdist.diagnosis.checks.removed import at_least
-from nbdist.diagnosis.checks.rules import RULES
 from nbdist.diagnosis.checks.situation import Situation
 
 _TORCH = "torch.distributed."
@@ -67,7 +66,7 @@ def check_training(program: Program, situation: Situation) -> list[Finding]:
 def _input(program: Program) -> Iterator[Finding]:
     for call in program.calls:
         if call.name == "input" and not call.place.attempted and call.place.plain:
-            yield Finding(rule=RULES["input"], line=call.line, certain=call.place.always)
+            yield found("input", call.line, call.place.always)
             return
 
 
@@ -79,7 +78,7 @@ def _loaders(program: Program) -> Iterator[Finding]:
             # a name may hold None
             named = isinstance(sampler, ast.Name) and _is_sampler(program, sampler.id)
             if program.value(call.argument("shuffle")) is True and (given or named):
-                yield Finding(rule=RULES["shuffle-and-sampler"], line=call.line)
+                yield found("shuffle-and-sampler", call.line)
 
 
 def _is_sampler(program: Program, name: str) -> bool:
@@ -103,7 +102,7 @@ def _fleet(program: Program, situation: Situation) -> Iterator[Finding]:
         return
     for call in program.calls:
         if call.name == "paddle.distributed.fleet.distributed_model" and call.place.plain:
-            yield Finding(rule=RULES["fleet-with-one-rank"], line=call.line)
+            yield found("fleet-with-one-rank", call.line)
             return
 
 
@@ -115,7 +114,7 @@ def _legacy(program: Program) -> Iterator[Finding]:
     for call in program.calls:
         if call.method in ("scale_loss", "apply_collective_grads") and call.method not in own:
             values = {"said": call.method}
-            yield Finding(rule=RULES["legacy-data-parallel"], line=call.line, values=values)
+            yield found("legacy-data-parallel", call.line, **values)
             return
 
 
@@ -133,7 +132,7 @@ def _no_group(program: Program, situation: Situation) -> Iterator[Finding]:
         if (torch_needs or paddle_needs or parallel) and not call.place.attempted and call.place.plain:
             fix = "dist.init_process_group()" if torch_needs else "paddle.distributed.init_parallel_env()"
             values = {"said": call.method, "fix": fix}
-            yield Finding(rule=RULES["no-group"], line=call.line, values=values)
+            yield found("no-group", call.line, **values)
             return
 
 
@@ -156,7 +155,7 @@ def _on_one_rank(program: Program) -> Iterator[Finding]:
         ):
             rule = "group-on-one-rank" if method in _STARTS else "collective-on-one-rank"
             values = {"said": method, "condition": conditions[0]}
-            yield Finding(rule=RULES[rule], line=calls[0].line, values=values)
+            yield found(rule, calls[0].line, **values)
 
 
 def _rank_condition(call: Call, ranks: set[str]) -> str:
@@ -208,7 +207,7 @@ def _undivided(program: Program, situation: Situation) -> Iterator[Finding]:
         else:
             fix = "sampler=DistributedSampler(dataset, shuffle=True)"
         values = {"count": str(situation.world_size), "fix": fix}
-        yield Finding(rule=RULES["data-not-divided"], line=call.line, values=values)
+        yield found("data-not-divided", call.line, **values)
         return
 
 

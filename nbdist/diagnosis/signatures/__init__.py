@@ -1,45 +1,94 @@
-"""What is known of errors: one readable table, in a file for each family of software.
+"""Errors that are known, what caused them and how to fix them: a table for each family of software.
 
-A row that would match what a healthy program prints is a defect: patterns are searched in the text of
-the first failure alone, and tested against the logs of runs that went well.
+A row that matches what a healthy program prints is a defect: patterns are searched in the text of the first
+failure alone, and tested against the logs of runs that went well.
 """
 
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+from dataclasses import dataclass
+from enum import Enum
+from functools import cache, lru_cache
 
-from nbdist.diagnosis.signatures import (
-    cuda,
-    exits,
-    nccl,
-    paddle,
-    python,
-    torch_data,
-    torch_parallel,
-    torch_ranks,
-    torch_tensors,
-    torch_training,
-)
-from nbdist.diagnosis.signatures.signature import Role, Signature, Source
+from nbdist.tables import read_table
 
 # the first that matches counts: NCCL's and CUDA's errors come in torch's and paddle's words
-SIGNATURES: tuple[Signature, ...] = (
-    *nccl.SIGNATURES,
-    *torch_ranks.SIGNATURES,
-    *torch_parallel.SIGNATURES,
-    *torch_data.SIGNATURES,
-    *torch_tensors.SIGNATURES,
-    *torch_training.SIGNATURES,
-    *cuda.SIGNATURES,
-    *paddle.SIGNATURES,
-    *python.SIGNATURES,
-    *exits.SIGNATURES,
+_TABLES = (
+    "nccl",
+    "torch_ranks",
+    "torch_parallel",
+    "torch_data",
+    "torch_tensors",
+    "torch_training",
+    "cuda",
+    "paddle",
+    "python",
+    "exits",
 )
 
-
-# what an error is stands in front, and behind what it passes on; between them native stacks have 45 KB
+# the type and message are at the head, what they pass on at the tail; between them native stacks take 45 KB
 _HEAD, _TAIL = 4_096, 1_024
+
+
+class Role(Enum):
+    """What an error says of its rank.
+
+    CAUSE: this rank did it. GONE: another rank closed its connection. WAITED: another rank did not come
+    in time. CHILD: a process that this rank had started failed, and said itself why.
+    """
+
+    CAUSE = "cause"
+    GONE = "gone"
+    WAITED = "waited"
+    CHILD = "child"
+
+
+class Source(Enum):
+    """What a pattern is searched in: ``Type: message`` of an error, or the words for an exit."""
+
+    ERROR = "error"
+    EXIT = "exit"
+    SITUATION = "situation"
+    """Nothing: it is seen from what all ranks did."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signature:
+    """An error that is known. Named groups of ``pattern`` can be used in the texts as ``{group}``.
+
+    ``framework`` is whose words the pattern has: "torch", "paddle" or "any".
+    """
+
+    name: str
+    pattern: str = ""
+    framework: str = "any"
+    role: Role = Role.CAUSE
+    source: Source = Source.ERROR
+    cause: str
+    fix: str
+    cause_zh: str
+    fix_zh: str
+
+
+@cache
+def signatures() -> dict[str, Signature]:
+    """All of them by name, in the order in which they are tried."""
+    rows = {name: row for table in _TABLES for name, row in read_table(__file__, table).items()}
+    return {name: _signature(name, row) for name, row in rows.items()}
+
+
+def _signature(name: str, row: dict[str, str | list[str]]) -> Signature:
+    """A row of a table; its pattern is a text, or the alternatives one below the other."""
+    pattern = row.pop("pattern", "")
+    texts = {key: str(text) for key, text in row.items()}
+    return Signature(
+        name=name,
+        pattern=pattern if isinstance(pattern, str) else "|".join(pattern),
+        role=Role(texts.pop("role", "cause")),
+        source=Source(texts.pop("source", "error")),
+        **texts,
+    )
 
 
 def match(text: str, source: Source = Source.ERROR) -> tuple[Signature, re.Match[str]] | None:
@@ -55,7 +104,7 @@ def match(text: str, source: Source = Source.ERROR) -> tuple[Signature, re.Match
 # hundreds of ranks say the same
 @lru_cache(maxsize=64)
 def _match(text: str, source: Source) -> tuple[Signature, re.Match[str]] | None:
-    for signature in SIGNATURES:
+    for signature in signatures().values():
         if signature.source is source and (found := re.search(signature.pattern, text)) is not None:
             return signature, found
     return None
@@ -63,7 +112,4 @@ def _match(text: str, source: Source) -> tuple[Signature, re.Match[str]] | None:
 
 def named(name: str) -> Signature:
     """The signature with this name, for what no pattern can see."""
-    return next(signature for signature in SIGNATURES if signature.name == name)
-
-
-__all__ = ["SIGNATURES", "Role", "Signature", "Source", "match", "named"]
+    return signatures()[name]

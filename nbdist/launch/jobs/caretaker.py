@@ -1,5 +1,5 @@
 """Looks after an allocation that is to end with its owner, on the owner's machine:
-``python nbdist/launch/__main__.py --allocation DIR``.
+``python nbdist/launch/jobs/__main__.py --allocation DIR``.
 
 It keeps the pulse by which the nodes know that this machine lives. When the owner has gone it gives the nodes
 back, as soon as no detached run is left in them, and sees to it that the engine has heard that.

@@ -15,10 +15,11 @@ import selectors
 import signal
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from nbdist import processes
-from nbdist.errors import IllegalTransition
+from nbdist.errors import IllegalTransition, UnknownRun
 from nbdist.launch.binding import die_with_parent
 from nbdist.launch.course import Outcome
 from nbdist.launch.jobs.allocated import Allocated
@@ -50,6 +51,7 @@ from nbdist.store.custody import take_custody
 from nbdist.store.journal import Journal, read_events
 from nbdist.store.json_files import load_object
 from nbdist.store.paths import RunDirectory
+from nbdist.store.run_store import read_spec
 
 _TICK = 0.05
 _PULSE = 10.0
@@ -237,6 +239,18 @@ class Watch:
             self._pulsed = now + _PULSE
             with contextlib.suppress(OSError):
                 self._directory.pulse.touch(mode=0o600)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The process. Exits 0 when the run's end is recorded, 2 when there is no run of this user."""
+    directory = RunDirectory(Path(arguments[0]).absolute())
+    try:
+        spec = read_spec(directory)
+    except UnknownRun as error:
+        _complain(str(error))
+        return 2
+    descriptor = int(arguments[1]) if len(arguments) > 1 else None
+    return watch(directory, spec, Lifeline(None if spec.detached else spec.owner, descriptor))
 
 
 def watch(directory: RunDirectory, spec: RunSpec, lifeline: Lifeline) -> int:

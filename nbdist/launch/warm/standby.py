@@ -333,8 +333,8 @@ class Standby:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """The process of a standby: ``--standby FD``. What it stands by for is the first line on the socket."""
-    line = socket.socket(fileno=int(arguments[1]))
+    """The process of a standby: ``FD``. What it stands by for is the first line on the socket."""
+    line = socket.socket(fileno=int(arguments[0]))
     line.set_inheritable(False)
     # an interrupt of the kernel's cell, from before this process had a session of its own
     signal.sigtimedwait((signal.SIGINT,), 0)

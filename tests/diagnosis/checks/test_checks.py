@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from nbdist.diagnosis.checks import Build, Holding, Situation, check
-from nbdist.diagnosis.checks.rules import RULES
+from nbdist.diagnosis.checks.finding import rules as all_rules
 
 ROOT = Path(__file__).parents[3]
 TORCH = (
@@ -326,7 +326,7 @@ def test_only_what_the_text_alone_shows_keeps_a_run_from_starting() -> None:
     assert certain == {"fluid", "apex", "input", "name-unknown"}
 
 
-@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+@pytest.mark.parametrize("rule", all_rules().values(), ids=all_rules())
 def test_both_languages_of_a_rule_speak_of_the_same(rule) -> None:
     def fields(text: str) -> set[str]:
         return {name.removesuffix("_zh") for _, name, _, _ in string.Formatter().parse(text) if name}
