@@ -8,8 +8,10 @@ from pathlib import Path
 from nbdist.errors import LaunchError, UsageMistake
 from nbdist.options import LineParser
 
-AUTOLOAD_USAGE = "nbdist autoload [on|off] [--profile NAME]"
-AUTOLOAD_HELP = """\
+_USAGE = "nbdist autoload [on|off] [--profile NAME]"
+AUTOLOAD_HELP = f"""\
+{_USAGE}
+
 on: every kernel and every IPython of this user begins with nbdist loaded; in one whose environment has
 no nbdist nothing happens. off: as it was before. Neither: say which it is. Kernels that run keep what
 they have until they are restarted.
@@ -30,7 +32,7 @@ except ModuleNotFoundError as error:
 
 
 def autoload(words: Sequence[str]) -> int:
-    parser = LineParser(AUTOLOAD_USAGE)
+    parser = LineParser(_USAGE)
     parser.add_argument("wish", nargs="?", default="", metavar="on|off")
     parser.add_argument("--profile", default="default")
     asked = parser.parse_args(words)
@@ -42,7 +44,7 @@ def autoload(words: Sequence[str]) -> int:
         elif asked.wish == "off":
             script.unlink(missing_ok=True)
         elif asked.wish:
-            raise UsageMistake(f"nbdist autoload {asked.wish}: write  {AUTOLOAD_USAGE}")
+            raise UsageMistake(f"nbdist autoload {asked.wish}: write  {_USAGE}")
     except OSError as error:
         raise LaunchError(f"{script} cannot be changed: {error.strerror}") from error
     if script.exists():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import os
 import platform
@@ -23,58 +22,25 @@ from nbdist.doctor.report import Entry, Level, Report
 from nbdist.doctor.slurm import SlurmExamination, gpus_of
 from nbdist.doctor.slurm_commands import call
 from nbdist.errors import UsageMistake
-from nbdist.options import parse_duration
 from nbdist.runner.engines import check_shared
-from nbdist.schedulers.slurm_options import parse_slurm
 from nbdist.schedulers.slurm_words import Partition, waiting
 
 ENGINES = ("slurm", "ray")
-_PATIENCE = "60s"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """What to look at: ``options`` are sbatch's, ``address`` is Ray's; ``wait`` seconds in the queue."""
+class ClusterRequest:
+    """What to look at: ``engine`` is one of ENGINES, ``options`` are sbatch's, ``address`` is Ray's; ``wait``
+    seconds in the queue."""
 
     engine: str
-    nodes: int = 2
-    options: tuple[str, ...] = ()
-    address: str = ""
-    wait: float = 60.0
+    nodes: int
+    options: tuple[str, ...]
+    address: str
+    wait: float
 
 
-def add_cluster_options(parser: argparse.ArgumentParser) -> None:
-    """What the magic and the command have in common."""
-    for flag in ("--on", "--slurm", "--ray", "--nodes", "--wait"):
-        parser.add_argument(flag, default="")
-
-
-def asked_of(given: argparse.Namespace) -> Asked | None:
-    """What is asked for by the options; None for this machine alone. Raises UsageMistake."""
-    if given.on in ("", "local"):
-        for name, engine in (("slurm", "slurm"), ("ray", "ray"), ("nodes", "slurm"), ("wait", "slurm")):
-            if getattr(given, name):
-                raise UsageMistake(f"--{name} is about a cluster: add  --on {engine}")
-        return None
-    if given.on not in ENGINES:
-        raise UsageMistake(f"--on {given.on}: there are slurm and ray:  --on slurm")
-    nodes = given.nodes or "2"
-    if not nodes.isdigit() or int(nodes) < 1:
-        raise UsageMistake(f"--nodes {nodes}: write a number of nodes:  --nodes 2")
-    try:
-        wait = parse_duration(given.wait or _PATIENCE)
-    except UsageMistake:
-        raise UsageMistake(f"--wait {given.wait}: write a time such as  --wait 90s, 5m") from None
-    return Asked(
-        engine=given.on,
-        nodes=int(nodes),
-        options=parse_slurm(given.slurm) if given.slurm else (),
-        address=given.ray,
-        wait=wait,
-    )
-
-
-def examine_cluster(asked: Asked, *, clock: Callable[[], float] = time.monotonic) -> Report:
+def examine_cluster(asked: ClusterRequest, *, clock: Callable[[], float] = time.monotonic) -> Report:
     """Look at the engine, and by a small job at its nodes. Raises nothing of theirs, and comes back."""
     started = clock()
     if asked.engine == "ray":
@@ -84,7 +50,7 @@ def examine_cluster(asked: Asked, *, clock: Callable[[], float] = time.monotonic
     return Report(entries=tuple(entries), seconds=clock() - started)
 
 
-def _examine_slurm(asked: Asked) -> list[Entry]:
+def _examine_slurm(asked: ClusterRequest) -> list[Entry]:
     examination = SlurmExamination(options=asked.options, nodes=asked.nodes)
     entries = list(examination.entries())
     if (unshared := _unshared("slurm")) is not None:
@@ -96,7 +62,7 @@ def _examine_slurm(asked: Asked) -> list[Entry]:
     return [*entries, *judge_nodes(words, _here(home, _slurm_gpus()), asked=asked.nodes)]
 
 
-def _examine_ray(asked: Asked) -> list[Entry]:
+def _examine_ray(asked: ClusterRequest) -> list[Entry]:
     home = config.home()
 
     def judged(words: JobWords, gpus: Mapping[str, int]) -> Iterator[Entry]:
@@ -109,7 +75,7 @@ def _examine_ray(asked: Asked) -> list[Entry]:
     return [*entries, *filter(None, [_unshared("ray")])]
 
 
-def _look_at_nodes(asked: Asked, home: Path) -> JobWords:
+def _look_at_nodes(asked: ClusterRequest, home: Path) -> JobWords:
     return NodeJob(
         nodes=asked.nodes,
         options=asked.options,

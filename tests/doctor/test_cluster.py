@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nbdist.doctor import Entry, Level, add_cluster_options, asked_of
+from nbdist.doctor import Entry, Level
 from nbdist.doctor.between import Here
 from nbdist.doctor.node_words import JobWords, NodeWords
 from nbdist.doctor.nodes import judge_nodes
 from nbdist.doctor.partition import PartitionFacts, judge_partition
 from nbdist.doctor.slurm import SlurmExamination, gpus_of
 from nbdist.doctor.slurm_commands import Answer
-from nbdist.errors import UsageMistake
 
 # as scontrol -o show partition writes them, 22.05; of each the fields that are read, and others
 PARTITIONS = """\
@@ -360,23 +358,3 @@ def test_a_node_that_says_nothing_more_is_named() -> None:
     words = JobWords(nodes={"n1": a_node(0), "n2": silent}, job="7")
     said = [entry.what for entry in judge_nodes(words, HERE, asked=2)]
     assert any("n2: no answer: does a file system stall there?" in each for each in said)
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["--nodes", "2"], "--nodes is about a cluster: add  --on slurm"),
-        (["--ray", "http://head:8265"], "add  --on ray"),
-        (["--on", "pbs"], "there are slurm and ray"),
-        (["--on", "slurm", "--nodes", "zero"], "write a number of nodes"),
-        (["--on", "slurm", "--wait", "soon"], "--wait soon: write a time"),
-        (["--on", "slurm", "--slurm", "partition"], "write options of sbatch"),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
-)
-def test_a_mistake_says_what_to_write(words: list[str], said: str) -> None:
-    parser = argparse.ArgumentParser()
-    add_cluster_options(parser)
-
-    with pytest.raises(UsageMistake, match=said.replace("+", r"\+")):
-        asked_of(parser.parse_args(words))
