@@ -12,15 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nbdist import config
-from nbdist.doctor import node_look
-from nbdist.doctor.between import Here
+from nbdist.doctor import node_probe
+from nbdist.doctor.node_checks import Here, JobResult, judge_nodes
 from nbdist.doctor.node_job import NodeJob
-from nbdist.doctor.node_words import JobWords
-from nbdist.doctor.nodes import judge_nodes
 from nbdist.doctor.ray import RayJob, ray_entries
 from nbdist.doctor.report import Entry, Level, Report
-from nbdist.doctor.slurm import SlurmExamination, gpus_of
-from nbdist.doctor.slurm_commands import call
+from nbdist.doctor.slurm import SlurmExamination, call, gpus_of
 from nbdist.errors import UsageMistake
 from nbdist.runner.engines import check_shared
 from nbdist.schedulers.slurm_words import Partition, waiting
@@ -65,7 +62,7 @@ def _examine_slurm(asked: ClusterRequest) -> list[Entry]:
 def _examine_ray(asked: ClusterRequest) -> list[Entry]:
     home = config.home()
 
-    def judged(words: JobWords, gpus: Mapping[str, int]) -> Iterator[Entry]:
+    def judged(words: JobResult, gpus: Mapping[str, int]) -> Iterator[Entry]:
         here = dataclasses.replace(_here(home, gpus), engine="Ray")
         return judge_nodes(words, here, asked=asked.nodes)
 
@@ -75,7 +72,7 @@ def _examine_ray(asked: ClusterRequest) -> list[Entry]:
     return [*entries, *filter(None, [_unshared("ray")])]
 
 
-def _look_at_nodes(asked: ClusterRequest, home: Path) -> JobWords:
+def _look_at_nodes(asked: ClusterRequest, home: Path) -> JobResult:
     return NodeJob(
         nodes=asked.nodes,
         options=asked.options,
@@ -101,8 +98,8 @@ def address_of(node: str) -> str:
     """The address by which Slurm knows a node, which its name need not lead to."""
     for word in call("scontrol", "-o", "show", "node", node).out.split():
         if word.startswith("NodeAddr="):
-            return node_look.resolve(word.partition("=")[2])
-    return node_look.resolve(node)
+            return node_probe.resolve(word.partition("=")[2])
+    return node_probe.resolve(node)
 
 
 def _slurm_gpus() -> dict[str, int]:
@@ -114,7 +111,7 @@ def _here(home: Path, gpus: Mapping[str, int]) -> Here:
     return Here(
         python=platform.python_version().rstrip("+"),
         executable=sys.executable,
-        packages=node_look.versions(),
+        packages=node_probe.versions(),
         home=home,
         folder=os.getcwd(),
         gpus=gpus,
