@@ -10,12 +10,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import nbdist
-from nbdist import verbs
 from nbdist.cli import autoload, results, running
 from nbdist.cli.terminal import HERE, OUTPUT_CLOSED, USAGE, complain, discard_output
 from nbdist.errors import NbdistError, UsageMistake
-from nbdist.verbs import HELP, TERMINAL, Verb
-from nbdist.verbs.verb import Result
+from nbdist.verbs import table
+from nbdist.verbs.verb import HELP, TERMINAL, Result, Verb
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,20 +43,20 @@ COMMANDS = {
         help=running.run_help,
         own=running.own_words,
     ),
-    "status": _command(verbs.STATUS, results.show_status),
-    "logs": _command(verbs.LOGS, results.show_logs),
-    "stop": _command(verbs.STOP, results.show_stopped),
-    "stacks": _command(verbs.STACKS, results.show_stacks),
-    "attach": _command(verbs.ATTACH, running.show_attached),
-    "board": _command(verbs.BOARD, results.show_board),
-    "alloc": _command(verbs.ALLOC, results.show_allocations),
+    "status": _command(table.STATUS, results.show_status),
+    "logs": _command(table.LOGS, results.show_logs),
+    "stop": _command(table.STOP, results.show_stopped),
+    "stacks": _command(table.STACKS, results.show_stacks),
+    "attach": _command(table.ATTACH, running.show_attached),
+    "board": _command(table.BOARD, results.show_board),
+    "alloc": _command(table.ALLOC, results.show_allocations),
     "autoload": Command(
         about="every kernel begins with nbdist loaded, or no longer",
         run=autoload.autoload,
         help=lambda: autoload.AUTOLOAD_HELP,
     ),
-    "doctor": _command(verbs.DOCTOR, results.show_examined),
-    "export": _command(verbs.EXPORT, results.show_export),
+    "doctor": _command(table.DOCTOR, results.show_examined),
+    "export": _command(table.EXPORT, results.show_export),
 }
 
 

@@ -28,19 +28,8 @@ from nbdist.panel.ansi import harmless
 from nbdist.panel.columns import cut
 from nbdist.panel.labels import phrase
 from nbdist.panel.view import RunView
-from nbdist.verbs import (
-    ALLOC,
-    TERMINAL,
-    Allocations,
-    BoardEnded,
-    Curves,
-    Examined,
-    Listed,
-    Logs,
-    Released,
-    Stacks,
-    Stopped,
-)
+from nbdist.verbs.machines import Allocations, Examined, Released
+from nbdist.verbs.runs import BoardEnded, Curves, Listed, Logs, Stacks, Stopped
 
 if TYPE_CHECKING:
     from nbdist.panel.report import Report
@@ -131,12 +120,12 @@ def _follow(logs: Logs) -> None:
 
 
 def show_stopped(stopped: Stopped) -> int:
-    if not stopped.ended and not stopped.going_on:
-        note("no run is going on")
+    if stopped.note:
+        note(stopped.note)
     for run in stopped.ended:
         print(stopped_text(run))
-    for run in stopped.going_on:
-        complain(f"{run.label} goes on, though it was asked to end: nbdist stop {run.label}  once more")
+    for line in stopped.going_on:
+        complain(line)
     return 1 if stopped.going_on else 0
 
 
@@ -185,38 +174,28 @@ def _show_address(curves: Curves) -> None:
 
 def show_allocations(found: Allocations | Released) -> int:
     if isinstance(found, Released):
-        _show_released(found)
+        for line in found.said:
+            print(harmless(line))
+        for line in found.notes:
+            note(line)
         return 0
-    if found.interrupted:
-        note("not waited for any longer: nbdist alloc shows what there is, nbdist alloc off gives it up")
-        return INTERRUPTED
     if found.json:
         print(json.dumps([view.to_dict() for view in found.views], indent=1))
         return 0
     for view in found.views:
         print(harmless(in_a_shell(view.text)))
-    if not found.views:
-        note(f"no nodes are kept: {ALLOC.usage(TERMINAL)}")
-    return 0
-
-
-def _show_released(released: Released) -> None:
-    for line in released.said:
-        print(harmless(line))
-    for job in released.others:
-        note(f"allocation {job} is a notebook's, and ends with it: nbdist alloc off {job}  ends it now")
-    if not released.said and not released.others:
-        note("there is no allocation to release")
+    if found.note:
+        note(found.note)
+    return INTERRUPTED if found.interrupted else 0
 
 
 def show_examined(examined: Examined) -> int:
     # most commands never ask
     from nbdist.doctor import report_text
 
-    report, mended = examined.report, examined.mended
-    if mended is not None:
-        for line in mended or ["there is nothing that --fix can mend"]:
-            note(line)
+    report = examined.report
+    for line in examined.mended:
+        note(line)
     if examined.json:
         print(harmless(json.dumps(report.to_dict(), indent=1, ensure_ascii=False)))
     else:

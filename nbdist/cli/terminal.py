@@ -12,7 +12,7 @@ from nbdist.diagnosis import first_failure
 from nbdist.model import Run, RunState
 from nbdist.panel.ansi import harmless
 from nbdist.store import RunDirectory
-from nbdist.verbs import TERMINAL, Place
+from nbdist.verbs.verb import TERMINAL, Place
 
 USAGE = 2
 TIME_LIMIT = 124

@@ -13,19 +13,21 @@ from typing import TYPE_CHECKING, Any
 from IPython.core.magic import Magics, line_magic, magics_class
 from IPython.display import HTML, display
 
-from nbdist import config, panel, runner, verbs
+from nbdist import config, panel, runner
 from nbdist.magics.presentation import as_usage_errors, draws_widgets
 from nbdist.magics.showing import show_again, show_as_text
 from nbdist.model import RunState
 from nbdist.options import split_line
 from nbdist.panel.ansi import harmless
 from nbdist.store import RunDirectory
-from nbdist.verbs import NOTEBOOK, BoardEnded, Curves, Place, Released, Verb
+from nbdist.verbs import table
+from nbdist.verbs.machines import Allocations, Examined, Released
+from nbdist.verbs.runs import BoardEnded, Curves, Listed, Logs, Stacks, Stopped
+from nbdist.verbs.verb import HELP, NOTEBOOK, Place, Result, Verb
 
 if TYPE_CHECKING:
     from nbdist.panel.report import Report
     from nbdist.panel.view import RunView
-    from nbdist.verbs.verb import Result
 
 _GRAIN = 5.0
 
@@ -63,14 +65,14 @@ def _shows(verb: Verb[Result]) -> Callable[[Callable[[Any, Result], None]], Call
         def magic(self: Any, line: str) -> None:
             with as_usage_errors():
                 words = split_line(line)
-                if verbs.HELP & set(words):
+                if HELP & set(words):
                     print(verb.help(NOTEBOOK))
                 else:
                     show(self, verb(words, _HERE))
 
         magic.__doc__ = verb.help(NOTEBOOK)
-        found: Callable[[Any, str], None] = line_magic(magic)
-        return found
+        line_magic(magic)
+        return magic
 
     return magic_of
 
@@ -83,28 +85,25 @@ class VerbMagics(Magics):
         super().__init__(**more)
         self._table = StatusTable()
 
-    @_shows(verbs.STATUS)
-    def dist_status(self, listed: verbs.Listed) -> None:
+    @_shows(table.STATUS)
+    def dist_status(self, listed: Listed) -> None:
         assert self.shell is not None, "magics that are called belong to a shell"
         self._table.show(listed.directories, live=draws_widgets(self.shell))
         _say(*listed.beside())
 
-    @_shows(verbs.LOGS)
-    def dist_logs(self, logs: verbs.Logs) -> None:
+    @_shows(table.LOGS)
+    def dist_logs(self, logs: Logs) -> None:
         for rank in logs.ranks:
             print("\n".join(f"[{rank}] {harmless(text)}" for text in logs.lines(rank)))
 
-    @_shows(verbs.STOP)
-    def dist_stop(self, stopped: verbs.Stopped) -> None:
+    @_shows(table.STOP)
+    def dist_stop(self, stopped: Stopped) -> None:
         for run in stopped.ended:
             print(panel.stopped_text(run))
-        for run in stopped.going_on:
-            _say(f"{run.label} goes on, though it was asked to end: %dist_stop {run.label}  once more")
-        if not stopped.ended and not stopped.going_on:
-            _say("no run is going on")
+        _say(*stopped.going_on, *filter(None, [stopped.note]))
 
-    @_shows(verbs.STACKS)
-    def dist_stacks(self, stacks: verbs.Stacks) -> None:
+    @_shows(table.STACKS)
+    def dist_stacks(self, stacks: Stacks) -> None:
         # it reads programs, and is not needed before
         from nbdist.diagnosis.stalls import stacks_text
 
@@ -113,7 +112,7 @@ class VerbMagics(Magics):
         for rank, frames in (stacks.native or {}).items():
             print(harmless(f"\n[{rank}] {frames.rstrip()}"))
 
-    @_shows(verbs.ATTACH)
+    @_shows(table.ATTACH)
     def dist_attach(self, handle: runner.RunHandle) -> None:
         assert self.shell is not None, "magics that are called belong to a shell"
         if draws_widgets(self.shell):
@@ -128,7 +127,7 @@ class VerbMagics(Magics):
         if run.state is not RunState.SUCCEEDED and not run.stopped_as_asked:
             print(panel.run_report(run, handle.directory, config.language()))
 
-    @_shows(verbs.BOARD)
+    @_shows(table.BOARD)
     def dist_board(self, found: Curves | Report | BoardEnded) -> None:
         if isinstance(found, BoardEnded):
             _say("ended" if found.was_there else "no server was there")
@@ -137,32 +136,28 @@ class VerbMagics(Magics):
         else:
             _say(found.said)
 
-    @_shows(verbs.EXPORT)
+    @_shows(table.EXPORT)
     def dist_export(self, exported: runner.Export) -> None:
         print(harmless("\n".join(runner.export_text(exported))))
 
-    @_shows(verbs.DOCTOR)
-    def dist_doctor(self, examined: verbs.Examined) -> None:
+    @_shows(table.DOCTOR)
+    def dist_doctor(self, examined: Examined) -> None:
         # most sessions never ask
         from nbdist.doctor import report_bundle
 
-        if examined.mended is not None:
-            _say(*(examined.mended or ["there is nothing that --fix can mend"]))
+        _say(*examined.mended)
         display(report_bundle(examined.report, config.language()), raw=True)
 
-    @_shows(verbs.WARM)
+    @_shows(table.WARM)
     def dist_warm(self, state: runner.WarmState) -> None:
         _say(*(runner.describe_warm(state) or [f"warm: {state.mode}; no ranks wait"]))
 
-    @_shows(verbs.ALLOC)
-    def dist_alloc(self, found: verbs.Allocations | Released) -> None:
+    @_shows(table.ALLOC)
+    def dist_alloc(self, found: Allocations | Released) -> None:
         if isinstance(found, Released):
-            _say(*(found.said or ["there is no allocation to release"]))
-        elif found.interrupted:
-            _say("not waited for any longer: %dist_alloc shows what there is, %dist_alloc off gives it up")
+            _say(*found.said, *found.notes)
         else:
-            kept = [view.text for view in found.views]
-            _say(*(kept or [f"no nodes are kept: {verbs.ALLOC.usage(NOTEBOOK)}"]))
+            _say(*(view.text for view in found.views), *filter(None, [found.note]))
 
 
 def _paint(text: str, shade: str) -> str:

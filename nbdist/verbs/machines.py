@@ -23,52 +23,41 @@ _MOST_WARM = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Examined:
-    """What the doctor has found. ``mended`` is what ``--fix`` has done, a line each; None where that was not
-    asked for. ``json``: how it is to be shown."""
+    """What the doctor has found, and ``mended``, a line each. ``json``: how it is to be shown."""
 
     report: Report
-    mended: tuple[str, ...] | None
+    mended: tuple[str, ...]
     json: bool
 
 
 def doctor(
-    _: Place,
-    *,
-    smoke: bool,
-    fix: bool,
-    on: str,
-    slurm: str,
-    ray: str,
-    nodes: str,
-    wait: str,
-    json: bool = False,
+    _: Place, *, smoke: bool, fix: bool, json: bool = False, **cluster_options: str | None
 ) -> Examined:
     """Raises UsageMistake, and LaunchError for what could not be mended."""
     # most sessions never ask
     from nbdist.doctor import examine, examine_cluster, repair
 
-    cluster = cluster_request(on=on, slurm=slurm, ray=ray, nodes=nodes, wait=wait)
+    cluster = cluster_request(**cluster_options)
     if cluster is not None and (smoke or fix):
         raise UsageMistake("--smoke and --fix are about this machine: leave --on out")
     report = examine(smoke=smoke) if cluster is None else examine_cluster(cluster)
-    mended = tuple(repair(report)) if fix else None
+    mended = repair(report) if fix else []
     if mended and not smoke:
         report = examine()
-    return Examined(report=report, mended=mended, json=json)
+    said = mended or (["there is nothing that --fix can mend"] if fix else [])
+    return Examined(report=report, mended=tuple(said), json=json)
 
 
-def cluster_request(*, on: str, slurm: str, ray: str, nodes: str, wait: str) -> ClusterRequest | None:
+def cluster_request(
+    *, on: str | None, slurm: str | None, ray: str | None, nodes: str | None, wait: str | None
+) -> ClusterRequest | None:
     """What of a cluster is to be looked at; None for this machine alone. Raises UsageMistake."""
     from nbdist.doctor import ENGINES, ClusterRequest
 
-    if on in ("", "local"):
-        for name, value, engine in (
-            ("slurm", slurm, "slurm"),
-            ("ray", ray, "ray"),
-            ("nodes", nodes, "slurm"),
-            ("wait", wait, "slurm"),
-        ):
-            if value:
+    if on in (None, "local"):
+        for name, value in {"slurm": slurm, "ray": ray, "nodes": nodes, "wait": wait}.items():
+            if value is not None:
+                engine = "ray" if name == "ray" else "slurm"
                 raise UsageMistake(f"--{name} is about a cluster: add  --on {engine}")
         return None
     if on not in ENGINES:
@@ -83,28 +72,28 @@ def cluster_request(*, on: str, slurm: str, ray: str, nodes: str, wait: str) -> 
         engine=on,
         nodes=int(nodes or 2),
         options=parse_slurm(slurm) if slurm else (),
-        address=ray,
+        address=ray or "",
         wait=seconds,
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allocations:
-    """The nodes that are kept. ``interrupted``: those that were asked for were not waited for any longer.
-    ``json``: how it is to be shown."""
+    """The nodes that are kept, and a ``note`` where there is none. ``interrupted``: those that were asked for
+    were not waited for any longer, as the note says. ``json``: how it is to be shown."""
 
     views: tuple[runner.AllocationView, ...]
+    note: str
     interrupted: bool
     json: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Released:
-    """What was given back, a line each. ``others`` are the jobs of the allocations that go on: another
-    notebook's."""
+    """What was given back, and ``notes`` on what was not, a line each."""
 
     said: tuple[str, ...]
-    others: tuple[str, ...]
+    notes: tuple[str, ...]
 
 
 def alloc(
@@ -114,8 +103,7 @@ def alloc(
     LaunchError."""
     match words:
         case ["off"] | ["off", _]:
-            said = runner.release_allocations("".join(words[1:]), by=f"{place.prefix}alloc off")
-            return Released(said=tuple(said), others=tuple(one.job for one in runner.held_allocations()))
+            return _release("".join(words[1:]), f"{place.prefix}alloc off")
         case ["list", *_]:
             raise UsageMistake(f"what there is, is shown by  {place.prefix}alloc  alone")
     if not words and (keep or idle is not None):
@@ -123,7 +111,6 @@ def alloc(
     nodes = _nodes(words, place.usage) if words else None
     idle_limit = options.parse_duration(idle or _IDLE)
     patience = None if wait is None else options.parse_duration(wait)
-    interrupted = False
     try:
         if nodes is not None:
             # a terminal has no kernel whose end could be theirs
@@ -134,9 +121,24 @@ def alloc(
             for one in runner.held_allocations():
                 runner.await_allocation(one, wait=patience, say=place.say)
     except KeyboardInterrupt:
-        interrupted = True
-    views = () if interrupted else tuple(runner.allocation_views())
-    return Allocations(views=views, interrupted=interrupted, json=json)
+        verb = f"{place.prefix}alloc"
+        note = f"not waited for any longer: {verb} shows what there is, {verb} off gives it up"
+        return Allocations(views=(), note=note, interrupted=True, json=json)
+    views = tuple(runner.allocation_views())
+    note = "" if views else f"no nodes are kept: {place.usage}"
+    return Allocations(views=views, note=note, interrupted=False, json=json)
+
+
+def _release(job: str, off: str) -> Released:
+    """``off`` is how a person gives nodes back."""
+    said = runner.release_allocations(job, by=off)
+    notes = [
+        f"allocation {one.job} is another notebook's, and ends with it: {off} {one.job}  ends it now"
+        for one in runner.held_allocations()
+    ]
+    if not said and not notes:
+        notes = ["there is no allocation to release"]
+    return Released(said=tuple(said), notes=tuple(notes))
 
 
 def _nodes(words: Sequence[str], usage: str) -> Options:
@@ -154,13 +156,13 @@ def _nodes(words: Sequence[str], usage: str) -> Options:
     return given
 
 
-def warm(place: Place, *, count: str | None, framework: str) -> runner.WarmState:
+def warm(place: Place, *, count: str | None, framework: str | None) -> runner.WarmState:
     """Keep so many ranks ready, or as many as the last run had; how it stands now. Raises UsageMistake."""
     count = count or ""
     if count in ("auto", "off"):
         runner.warm_ranks.choose(count)
     elif count.isdigit() and 0 < int(count) <= _MOST_WARM:
-        runner.warm_ranks.keep(int(count), framework)
+        runner.warm_ranks.keep(int(count), framework or "")
     elif count or framework:
         raise UsageMistake(f"{place.prefix}warm {count}: write  {place.usage}")
     return runner.warm_ranks.state()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -101,23 +101,28 @@ def line_count(text: str) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stopped:
-    """The runs that were asked to end: those that have, and those that go on all the same."""
+    """The runs that have ended, as they were asked to. ``going_on`` says of each that has not what to type,
+    ``note`` that there was none."""
 
     ended: tuple[Run, ...]
-    going_on: tuple[Run, ...]
+    going_on: tuple[str, ...]
+    note: str
 
 
 def stop(place: Place, *, run: str | None, all: bool) -> Stopped:
     """Ask them to end, and wait for each. Raises UsageMistake where the run has already ended."""
     handles = _live_runs() if all else [_live_run(run, place)]
+    verb = f"{place.prefix}stop"
     for handle in handles:
-        runner.request_stop_of(handle, f"stopped by {place.prefix}stop")
+        runner.request_stop_of(handle, f"stopped by {verb}")
     for handle in handles:
         handle.wait(_STOP_LIMIT)
     stopped = [handle.run for handle in handles]
+    left = [run.label for run in stopped if not run.state.terminal]
     return Stopped(
-        ended=tuple(each for each in stopped if each.state.terminal),
-        going_on=tuple(each for each in stopped if not each.state.terminal),
+        ended=tuple(run for run in stopped if run.state.terminal),
+        going_on=tuple(f"{run} goes on, though it was asked to end: {verb} {run}  once more" for run in left),
+        note="" if handles else "no run is going on",
     )
 
 
@@ -152,7 +157,7 @@ class Stacks:
     for. ``threads``, ``json``: how it is to be shown."""
 
     report: StackReport
-    native: dict[int, str] | None
+    native: Mapping[int, str] | None
     threads: bool
     json: bool
 

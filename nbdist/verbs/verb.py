@@ -31,58 +31,46 @@ class Place:
     usage: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Argument:
-    """One argument: positional, or an option where ``name`` begins with a dash.
+    """One argument. ``form`` is how it is written: ``RUN`` or ``RUN …`` by its place, ``-f, --follow`` as a
+    flag, ``--rank R`` with a value.
 
-    ``metavar`` names the value of an option; one without is a flag. At most one of those with the same
+    ``name`` is that of its value, where the form does not say it. At most one of those with the same
     ``either`` may be given. ``only``: the prefix of the one place that has it. A ``rare`` one is in the help,
     and not in the usage.
     """
 
-    name: str
-    metavar: str = ""
+    form: str
     help: str = ""
-    short: str = ""
+    name: str = ""
     parse: Callable[[str], object] = str
     choices: tuple[str, ...] | None = None
     default: object = None
-    many: bool = False
     either: str = ""
     only: str = ""
     rare: bool = False
 
     @property
-    def positional(self) -> bool:
-        return not self.name.startswith("-")
+    def written(self) -> str:
+        """``RUN``, ``--rank R``."""
+        return self.form.rpartition(", ")[2]
 
     @property
     def field(self) -> str:
         """The name under which the action gets its value."""
-        return self.name.lstrip("-").replace("-", "_")
-
-    @property
-    def written(self) -> str:
-        """``RUN``, ``--rank R``."""
-        words = [self.metavar, "…" * self.many] if self.positional else [self.name, self.metavar]
-        return " ".join(filter(None, words))
-
-    @property
-    def left(self) -> str:
-        """``-f, --follow``: what stands at the left of its help."""
-        return ", ".join(filter(None, [self.short, self.written]))
+        return self.name or self.written.partition(" ")[0].lstrip("-").lower()
 
     def add_to(self, parser: LineParser) -> None:
-        if self.positional:
-            parser.add_argument(self.name, nargs="*" if self.many else "?", type=self.parse)
-            return
-        names = [*filter(None, [self.short]), self.name]
-        if not self.metavar:
-            parser.add_argument(*names, dest=self.field, action="store_true")
-            return
-        parser.add_argument(
-            *names, dest=self.field, type=self.parse, choices=self.choices, default=self.default
-        )
+        word, _, value = self.written.partition(" ")
+        if not word.startswith("-"):
+            parser.add_argument(self.field, nargs="*" if value else "?", type=self.parse)
+        elif value:
+            parser.add_argument(
+                word, dest=self.field, type=self.parse, choices=self.choices, default=self.default
+            )
+        else:
+            parser.add_argument(*self.form.split(", "), dest=self.field, action="store_true")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +116,7 @@ class Verb(Generic[Result]):
     def help(self, prefix: str) -> str:
         """The usage, what the verb does, and a line for each argument."""
         parts = [self.usage(prefix), self.text]
-        rows = [*self.more, *((each.left, each.help) for each in self._of(prefix) if each.help)]
+        rows = [*self.more, *((each.form, each.help) for each in self._of(prefix) if each.help)]
         if rows:
             width = max(len(left) for left, _ in rows)
             lines = (

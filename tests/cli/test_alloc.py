@@ -115,6 +115,6 @@ def test_those_of_a_notebook_are_shown_and_end_by_their_number_alone(
 
     assert there.stdout.rstrip().endswith("released after 60 s without a run, of a notebook")
     assert (off.stdout, kept) == ("", True)
-    assert "allocation 9 is a notebook's, and ends with it: nbdist alloc off 9  ends it now" in off.stderr
+    assert "allocation 9 is another notebook's, and ends with it: nbdist alloc off 9  ends it" in off.stderr
     assert by_number.stdout == "allocation 9 is released: 1 node given back\n"
     assert not slurm.has_job

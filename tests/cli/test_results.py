@@ -1,4 +1,4 @@
-"""``nbdist status``, ``logs``, ``stop`` and ``attach``: runs that another process has started."""
+"""``nbdist status``, ``logs``, ``stop``, ``stacks`` and ``attach``: runs that another process has started."""
 
 from __future__ import annotations
 
@@ -14,10 +14,14 @@ from nbdist.model import RunState
 from nbdist.runner import RunHandle
 from nbdist.store import RunDirectory
 from tests.cli.conftest import Shell, read_until, until
+from tests.conftest import RunCell
 from tests.fakes.directories import WrittenRun
 from tests.fakes.runs import STARTED, exited, run_ended
+from tests.programs import until_ready
 
 WAIT = "import os, time\nprint('ready')\nwhile not os.path.exists('go'): time.sleep(0.01)\nprint('done')\n"
+SLEEP = "import time\nprint('ready')\ntime.sleep(600)"
+SLEEPS = "ranks 0, 1 are in time.sleep at line 3"
 COUNT = "import os\nfor i in range(5): print('line', i)\n"
 
 
@@ -221,3 +225,30 @@ def test_a_mistake_is_one_line_and_2(
     assert (code, printed.out) == (2, "")
     assert line.startswith("nbdist: ")
     assert expected in line
+
+
+def test_where_the_ranks_are_is_shown_while_they_run_and_afterwards(
+    start_cell: RunCell, capsys: pytest.CaptureFixture[str]
+) -> None:
+    handle = start_cell("-n 2", SLEEP)
+    until_ready(handle)
+
+    assert main(["stacks"]) == 0
+    assert SLEEPS in capsys.readouterr().out
+
+    assert main(["stacks", handle.run.label, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["sentence"], found["groups"][0]["ranks"]) == (SLEEPS, [0, 1])
+
+    handle.stop("enough")
+    assert main(["stacks", "--threads"]) == 0
+    assert SLEEPS in capsys.readouterr().out
+
+
+def test_a_run_that_was_never_asked_has_no_stacks(
+    run_cell: RunCell, capsys: pytest.CaptureFixture[str]
+) -> None:
+    handle = run_cell("-n 1", "print('done')")
+
+    assert main(["stacks"]) == 1
+    assert f"no stacks have been taken of {handle.run.label}" in capsys.readouterr().out
