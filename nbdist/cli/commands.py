@@ -50,11 +50,7 @@ COMMANDS = {
     "attach": _command(table.ATTACH, running.show_attached),
     "board": _command(table.BOARD, results.show_board),
     "alloc": _command(table.ALLOC, results.show_allocations),
-    "autoload": Command(
-        about="every kernel begins with nbdist loaded, or no longer",
-        run=autoload.autoload,
-        help=lambda: autoload.AUTOLOAD_HELP,
-    ),
+    "autoload": _command(autoload.AUTOLOAD, autoload.show_autoload),
     "doctor": _command(table.DOCTOR, results.show_examined),
     "export": _command(table.EXPORT, results.show_export),
 }
