@@ -2,20 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from nbdist.errors import LaunchError, UsageMistake
-from nbdist.options import LineParser
-
-AUTOLOAD_USAGE = "nbdist autoload [on|off] [--profile NAME]"
-AUTOLOAD_HELP = """\
-on: every kernel and every IPython of this user begins with nbdist loaded; in one whose environment has
-no nbdist nothing happens. off: as it was before. Neither: say which it is. Kernels that run keep what
-they have until they are restarted.
-
-It is one file in the startup folder of IPython's profile (default, or --profile NAME). JupyterLab and
-Notebook 7 do not need it: their page loads nbdist for the first cell that uses it."""
+from nbdist.verbs.verb import Argument, Place, Verb
 
 _FILE = "50-nbdist.py"
 # no name is left in what is the notebook's own namespace
@@ -29,27 +19,21 @@ except ModuleNotFoundError as error:
 """
 
 
-def autoload(words: Sequence[str]) -> int:
-    parser = LineParser(AUTOLOAD_USAGE)
-    parser.add_argument("wish", nargs="?", default="", metavar="on|off")
-    parser.add_argument("--profile", default="default")
-    asked = parser.parse_args(words)
-    script = _startup(asked.profile) / _FILE
+def _autoload(place: Place, *, wish: str | None, profile: str) -> Path:
+    """Write or remove the script, as it is wished; where it is, or would be. Raises UsageMistake, and
+    LaunchError where it cannot be changed."""
+    script = _startup(profile) / _FILE
     try:
-        if asked.wish == "on":
+        if wish == "on":
             script.parent.mkdir(parents=True, exist_ok=True)
             script.write_text(_SCRIPT, encoding="utf-8")
-        elif asked.wish == "off":
+        elif wish == "off":
             script.unlink(missing_ok=True)
-        elif asked.wish:
-            raise UsageMistake(f"nbdist autoload {asked.wish}: write  {AUTOLOAD_USAGE}")
+        elif wish:
+            raise UsageMistake(f"nbdist autoload {wish}: write  {place.usage}")
     except OSError as error:
         raise LaunchError(f"{script} cannot be changed: {error.strerror}") from error
-    if script.exists():
-        print(f"[nbdist] on: kernels that start from now on have %%distributed ({script})")
-    else:
-        print("[nbdist] off: a notebook begins with  %load_ext nbdist")
-    return 0
+    return script
 
 
 def _startup(profile: str) -> Path:
@@ -59,3 +43,29 @@ def _startup(profile: str) -> Path:
     if not profile or Path(profile).name != profile:
         raise UsageMistake(f"--profile {profile}: the name of a profile of IPython, as in  --profile default")
     return Path(get_ipython_dir()) / f"profile_{profile}" / "startup"
+
+
+AUTOLOAD = Verb(
+    name="autoload",
+    about="every kernel begins with nbdist loaded, or no longer",
+    text="""\
+on: every kernel and every IPython of this user begins with nbdist loaded; in one whose environment has
+no nbdist nothing happens. off: as it was before. Neither: say which it is. Kernels that run keep what
+they have until they are restarted.
+
+It is one file in the startup folder of a profile of IPython. JupyterLab and Notebook 7 do not need it:
+their page loads nbdist for the first cell that uses it.""",
+    arguments=(
+        Argument("on|off", name="wish"),
+        Argument("--profile NAME", "the profile (default)", default="default"),
+    ),
+    act=_autoload,
+)
+
+
+def show_autoload(script: Path) -> int:
+    if script.exists():
+        print(f"[nbdist] on: kernels that start from now on have %%distributed ({script})")
+    else:
+        print("[nbdist] off: a notebook begins with  %load_ext nbdist")
+    return 0

@@ -10,90 +10,49 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import nbdist
-from nbdist.cli import alloc, autoload, boards, exporting, looking, running, stacks
-from nbdist.cli import doctor as doctors
-from nbdist.cli.exits import OUTPUT_CLOSED, USAGE
-from nbdist.cli.terminal import complain, discard_output
+from nbdist.cli import autoload, results, running
+from nbdist.cli.terminal import HERE, OUTPUT_CLOSED, USAGE, complain, discard_output
 from nbdist.errors import NbdistError, UsageMistake
+from nbdist.verbs import table
+from nbdist.verbs.verb import HELP, TERMINAL, Result, Verb
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """One command. ``run`` gets the words behind its name and returns the exit code."""
+    """One command. ``run`` gets the words behind its name and returns the exit code; ``own`` are those of
+    them that are not a program's."""
 
-    usage: str
     about: str
     run: Callable[[Sequence[str]], int]
     help: Callable[[], str]
+    own: Callable[[Sequence[str]], Sequence[str]] = list
+
+
+def _command(verb: Verb[Result], show: Callable[[Result], int]) -> Command:
+    return Command(
+        about=verb.about,
+        run=lambda words: show(verb(words, HERE)),
+        help=lambda: verb.help(TERMINAL),
+    )
 
 
 COMMANDS = {
     "run": Command(
-        usage=running.RUN_USAGE,
         about="run a script on several ranks",
         run=running.run,
         help=running.run_help,
+        own=running.own_words,
     ),
-    "status": Command(
-        usage=looking.STATUS_USAGE,
-        about="the latest runs, or these, with their ranks",
-        run=looking.status,
-        help=lambda: looking.STATUS_HELP,
-    ),
-    "logs": Command(
-        usage=looking.LOGS_USAGE,
-        about="what the ranks have written",
-        run=looking.logs,
-        help=lambda: looking.LOGS_HELP,
-    ),
-    "stop": Command(
-        usage=looking.STOP_USAGE,
-        about="stop a run, or all, and wait for the end",
-        run=looking.stop,
-        help=lambda: looking.STOP_HELP,
-    ),
-    "stacks": Command(
-        usage=stacks.STACKS_USAGE,
-        about="where every rank of a run is now",
-        run=stacks.stacks,
-        help=lambda: stacks.STACKS_HELP,
-    ),
-    "attach": Command(
-        usage=running.ATTACH_USAGE,
-        about="follow a run; Ctrl-C leaves it running",
-        run=running.attach,
-        help=lambda: running.ATTACH_HELP,
-    ),
-    "board": Command(
-        usage=boards.BOARD_USAGE,
-        about="the curves of runs in VisualDL, or a report of them as a file",
-        run=boards.board,
-        help=lambda: boards.BOARD_HELP,
-    ),
-    "alloc": Command(
-        usage=alloc.ALLOC_USAGE,
-        about="nodes of Slurm that are kept for the next runs",
-        run=alloc.alloc,
-        help=lambda: alloc.ALLOC_HELP,
-    ),
-    "autoload": Command(
-        usage=autoload.AUTOLOAD_USAGE,
-        about="every kernel begins with nbdist loaded, or no longer",
-        run=autoload.autoload,
-        help=lambda: autoload.AUTOLOAD_HELP,
-    ),
-    "doctor": Command(
-        usage=doctors.DOCTOR_USAGE,
-        about="what works on this machine, what does not, and how to mend it",
-        run=doctors.doctor,
-        help=lambda: doctors.DOCTOR_HELP,
-    ),
-    "export": Command(
-        usage=exporting.EXPORT_USAGE,
-        about="a run as a script, for torchrun, paddle's launcher or Slurm",
-        run=exporting.export,
-        help=lambda: exporting.EXPORT_HELP,
-    ),
+    "status": _command(table.STATUS, results.show_status),
+    "logs": _command(table.LOGS, results.show_logs),
+    "stop": _command(table.STOP, results.show_stopped),
+    "stacks": _command(table.STACKS, results.show_stacks),
+    "attach": _command(table.ATTACH, running.show_attached),
+    "board": _command(table.BOARD, results.show_board),
+    "alloc": _command(table.ALLOC, results.show_allocations),
+    "autoload": _command(autoload.AUTOLOAD, autoload.show_autoload),
+    "doctor": _command(table.DOCTOR, results.show_examined),
+    "export": _command(table.EXPORT, results.show_export),
 }
 
 
@@ -135,8 +94,8 @@ def _dispatch(words: Sequence[str]) -> int:
     if command is None:
         raise UsageMistake(_about_unknown(name))
     # what stands behind a script is the script's, --help too
-    if {"-h", "--help"} & set(running.own_words(rest) if name == "run" else rest):
-        print(f"{command.usage}\n\n{command.help()}")
+    if HELP & set(command.own(rest)):
+        print(command.help())
         return 0
     return command.run(rest)
 

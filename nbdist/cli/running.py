@@ -1,4 +1,4 @@
-"""``nbdist run`` and ``nbdist attach``: a run in the terminal, live, until it ends."""
+"""A run in the terminal, live, until it ends: ``nbdist run``, and what ``nbdist attach`` shows."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ import sys
 from collections.abc import Collection, Sequence
 
 from nbdist import config, runner
-from nbdist.cli.exits import INTERRUPTED, OUTPUT_CLOSED, exit_code
-from nbdist.cli.terminal import Output, note, report
+from nbdist.cli.terminal import INTERRUPTED, OUTPUT_CLOSED, Output, exit_code, note, report
 from nbdist.errors import LaunchError, UnknownRun, UsageMistake
 from nbdist.model import Run, RunState
-from nbdist.options import LineParser, Options, help_text, parse_words, split_program
+from nbdist.options import Options, help_text, parse_words, split_program
 from nbdist.panel import (
     Terminal,
     UsageWatch,
@@ -25,7 +24,7 @@ from nbdist.panel import (
     summary_text,
 )
 
-RUN_USAGE = "nbdist run [options] train.py [arguments] or nbdist run [options] -m package.module [arguments]"
+_USAGE = "nbdist run [options] train.py [arguments] or nbdist run [options] -m package.module [arguments]"
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _PRUNING = 0.5
 """Seconds for old runs, of a command that may end at once."""
@@ -33,15 +32,10 @@ _PRUNING = 0.5
 # what a terminal has no use for
 _LEFT_OUT = ("args", "panel", "warm")
 
-ATTACH_USAGE = "nbdist attach [RUN]"
-ATTACH_HELP = """\
-Show a run from its first line until it ends. Ctrl-C leaves it running.
-
-Exit code: as for nbdist run; 130 after Ctrl-C."""
-
 
 def run_help() -> str:
     return (
+        f"{_USAGE}\n\n"
         "Run a script on several ranks, one process each, and show what they write. What stands behind\n"
         "the script is the script's. Ctrl-C stops the run, and so does the end of this process.\n"
         "\n" + help_text("options:", without=_LEFT_OUT) + "\n"
@@ -137,10 +131,8 @@ def _code(interrupts: runner.Interrupts) -> int:
     return 128 + (interrupts.latest or signal.SIGINT)
 
 
-def attach(words: Sequence[str]) -> int:
-    parser = LineParser(ATTACH_USAGE)
-    parser.add_argument("run", nargs="?")
-    handle = runner.attach(parser.parse_args(words).run)
+def show_attached(handle: runner.RunHandle) -> int:
+    """Show the run until it ends; the exit code."""
     label = handle.run.label
     try:
         ended = _watch(handle, Output(_raise))

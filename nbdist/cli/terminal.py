@@ -1,13 +1,25 @@
-"""What ``nbdist`` writes, and where: results to stdout, everything about them to stderr."""
+"""How ``nbdist`` talks to a shell: results to stdout, everything about them to stderr, and an exit code."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
 from collections.abc import Callable
 
+from nbdist.diagnosis import first_failure
+from nbdist.model import Run, RunState
 from nbdist.panel.ansi import harmless
+from nbdist.store import RunDirectory
+from nbdist.verbs.verb import TERMINAL, Place
+
+USAGE = 2
+TIME_LIMIT = 124
+"""As timeout(1) has it."""
+
+INTERRUPTED = 128 + signal.SIGINT
+OUTPUT_CLOSED = 128 + signal.SIGPIPE
 
 # as messages are written for a notebook, and what a shell calls the same
 _IN_A_SHELL = (
@@ -37,6 +49,9 @@ def complain(message: str) -> None:
 def note(message: str) -> None:
     """What a person should know, and a program that reads stdout need not."""
     _to_stderr(f"[nbdist] {in_a_shell(message)}")
+
+
+HERE = Place(TERMINAL, note)
 
 
 def report(text: str) -> None:
@@ -74,3 +89,22 @@ def discard_output() -> None:
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, sys.stdout.fileno())
     os.close(null)
+
+
+def exit_code(run: Run, directory: RunDirectory) -> int:
+    """0 for success, 130 for a run that was stopped, 124 at its time limit, else that of its first
+    failure: its exit code, or 128 + N for signal N; 1 where there is none."""
+    if run.state is RunState.SUCCEEDED:
+        return 0
+    if run.state is RunState.CANCELLED:
+        return INTERRUPTED
+    if run.timed_out:
+        return TIME_LIMIT
+    failure = first_failure(run, directory) if run.state is RunState.FAILED else None
+    if failure is None or not failure.code:
+        # an exception that left the program, whatever the process made of it
+        return 1
+    if failure.code < 0:
+        # after an exception, a signal is only how the process was ended
+        return 1 if failure.report is not None else 128 - failure.code
+    return failure.code

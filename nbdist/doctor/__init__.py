@@ -4,20 +4,18 @@ Every probe yields entries and may fail or hang without harm to the others; noth
 a kernel should not have (frameworks are asked in processes of their own).
 """
 
-from nbdist.doctor.cluster import add_cluster_options, asked_of, examine_cluster
+from nbdist.doctor.cluster import ENGINES, ClusterRequest, examine_cluster
 from nbdist.doctor.examination import Probe, examine
-from nbdist.doctor.page import report_bundle
-from nbdist.doctor.repairs import repair
-from nbdist.doctor.report import Entry, Level, Report
-from nbdist.doctor.text import report_text
+from nbdist.doctor.notebook import repair
+from nbdist.doctor.report import Entry, Level, Report, report_bundle, report_text
 
 __all__ = [
+    "ENGINES",
+    "ClusterRequest",
     "Entry",
     "Level",
     "Probe",
     "Report",
-    "add_cluster_options",
-    "asked_of",
     "examine",
     "examine_cluster",
     "repair",

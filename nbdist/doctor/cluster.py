@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import os
 import platform
@@ -13,68 +12,32 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nbdist import config
-from nbdist.doctor import node_look
-from nbdist.doctor.between import Here
+from nbdist.doctor import node_probe
+from nbdist.doctor.node_checks import Here, JobResult, judge_nodes
 from nbdist.doctor.node_job import NodeJob
-from nbdist.doctor.node_words import JobWords
-from nbdist.doctor.nodes import judge_nodes
 from nbdist.doctor.ray import RayJob, ray_entries
 from nbdist.doctor.report import Entry, Level, Report
-from nbdist.doctor.slurm import SlurmExamination, gpus_of
-from nbdist.doctor.slurm_commands import call
+from nbdist.doctor.slurm import SlurmExamination, call, gpus_of
 from nbdist.errors import UsageMistake
-from nbdist.options import parse_duration
 from nbdist.runner.engines import check_shared
-from nbdist.schedulers.slurm_options import parse_slurm
 from nbdist.schedulers.slurm_words import Partition, waiting
 
 ENGINES = ("slurm", "ray")
-_PATIENCE = "60s"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """What to look at: ``options`` are sbatch's, ``address`` is Ray's; ``wait`` seconds in the queue."""
+class ClusterRequest:
+    """What to look at: ``engine`` is one of ENGINES, ``options`` are sbatch's, ``address`` is Ray's; ``wait``
+    seconds in the queue."""
 
     engine: str
-    nodes: int = 2
-    options: tuple[str, ...] = ()
-    address: str = ""
-    wait: float = 60.0
+    nodes: int
+    options: tuple[str, ...]
+    address: str
+    wait: float
 
 
-def add_cluster_options(parser: argparse.ArgumentParser) -> None:
-    """What the magic and the command have in common."""
-    for flag in ("--on", "--slurm", "--ray", "--nodes", "--wait"):
-        parser.add_argument(flag, default="")
-
-
-def asked_of(given: argparse.Namespace) -> Asked | None:
-    """What is asked for by the options; None for this machine alone. Raises UsageMistake."""
-    if given.on in ("", "local"):
-        for name, engine in (("slurm", "slurm"), ("ray", "ray"), ("nodes", "slurm"), ("wait", "slurm")):
-            if getattr(given, name):
-                raise UsageMistake(f"--{name} is about a cluster: add  --on {engine}")
-        return None
-    if given.on not in ENGINES:
-        raise UsageMistake(f"--on {given.on}: there are slurm and ray:  --on slurm")
-    nodes = given.nodes or "2"
-    if not nodes.isdigit() or int(nodes) < 1:
-        raise UsageMistake(f"--nodes {nodes}: write a number of nodes:  --nodes 2")
-    try:
-        wait = parse_duration(given.wait or _PATIENCE)
-    except UsageMistake:
-        raise UsageMistake(f"--wait {given.wait}: write a time such as  --wait 90s, 5m") from None
-    return Asked(
-        engine=given.on,
-        nodes=int(nodes),
-        options=parse_slurm(given.slurm) if given.slurm else (),
-        address=given.ray,
-        wait=wait,
-    )
-
-
-def examine_cluster(asked: Asked, *, clock: Callable[[], float] = time.monotonic) -> Report:
+def examine_cluster(asked: ClusterRequest, *, clock: Callable[[], float] = time.monotonic) -> Report:
     """Look at the engine, and by a small job at its nodes. Raises nothing of theirs, and comes back."""
     started = clock()
     if asked.engine == "ray":
@@ -84,7 +47,7 @@ def examine_cluster(asked: Asked, *, clock: Callable[[], float] = time.monotonic
     return Report(entries=tuple(entries), seconds=clock() - started)
 
 
-def _examine_slurm(asked: Asked) -> list[Entry]:
+def _examine_slurm(asked: ClusterRequest) -> list[Entry]:
     examination = SlurmExamination(options=asked.options, nodes=asked.nodes)
     entries = list(examination.entries())
     if (unshared := _unshared("slurm")) is not None:
@@ -96,10 +59,10 @@ def _examine_slurm(asked: Asked) -> list[Entry]:
     return [*entries, *judge_nodes(words, _here(home, _slurm_gpus()), asked=asked.nodes)]
 
 
-def _examine_ray(asked: Asked) -> list[Entry]:
+def _examine_ray(asked: ClusterRequest) -> list[Entry]:
     home = config.home()
 
-    def judged(words: JobWords, gpus: Mapping[str, int]) -> Iterator[Entry]:
+    def judged(words: JobResult, gpus: Mapping[str, int]) -> Iterator[Entry]:
         here = dataclasses.replace(_here(home, gpus), engine="Ray")
         return judge_nodes(words, here, asked=asked.nodes)
 
@@ -109,7 +72,7 @@ def _examine_ray(asked: Asked) -> list[Entry]:
     return [*entries, *filter(None, [_unshared("ray")])]
 
 
-def _look_at_nodes(asked: Asked, home: Path) -> JobWords:
+def _look_at_nodes(asked: ClusterRequest, home: Path) -> JobResult:
     return NodeJob(
         nodes=asked.nodes,
         options=asked.options,
@@ -135,8 +98,8 @@ def address_of(node: str) -> str:
     """The address by which Slurm knows a node, which its name need not lead to."""
     for word in call("scontrol", "-o", "show", "node", node).out.split():
         if word.startswith("NodeAddr="):
-            return node_look.resolve(word.partition("=")[2])
-    return node_look.resolve(node)
+            return node_probe.resolve(word.partition("=")[2])
+    return node_probe.resolve(node)
 
 
 def _slurm_gpus() -> dict[str, int]:
@@ -148,7 +111,7 @@ def _here(home: Path, gpus: Mapping[str, int]) -> Here:
     return Here(
         python=platform.python_version().rstrip("+"),
         executable=sys.executable,
-        packages=node_look.versions(),
+        packages=node_probe.versions(),
         home=home,
         folder=os.getcwd(),
         gpus=gpus,

@@ -8,13 +8,16 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from nbdist.devices import list_gpus
-from nbdist.doctor.board import examine_board
 from nbdist.doctor.gpus import examine_gpus
-from nbdist.doctor.host import examine_host
-from nbdist.doctor.machine import examine_machine
-from nbdist.doctor.network import examine_host_name, examine_loopback, examine_settings
+from nbdist.doctor.machine import (
+    examine_host,
+    examine_host_name,
+    examine_loopback,
+    examine_machine,
+    examine_settings,
+)
 from nbdist.doctor.notebook import examine_notebook, examine_page, examine_server
-from nbdist.doctor.packages import IMPORT_SECONDS, examine_framework, examine_python
+from nbdist.doctor.packages import IMPORT_SECONDS, examine_board, examine_framework, examine_python
 from nbdist.doctor.report import SECTIONS, Entry, Level, Report
 from nbdist.doctor.smoke import LIMIT, examine_board_start, examine_runs
 

@@ -1,6 +1,6 @@
 """A small job that looks around on the nodes of a Slurm, and what they say meanwhile.
 
-One ``srun``: the program of ``node_look`` on each node, whose words come back over Slurm's own connections,
+One ``srun``: the program of ``node_probe`` on each node, whose words come back over Slurm's own connections,
 and so also where the nodes see none of our files. Nothing of a user's reaches a shell: the shell on the node
 has a constant text, and words.
 """
@@ -13,6 +13,7 @@ import os
 import queue
 import re
 import secrets
+import shutil
 import signal
 import subprocess
 import sys
@@ -22,12 +23,16 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from nbdist.doctor import node_look
-from nbdist.doctor.node_words import FILES, JobWords, NodeWords, clear, prepare, within
-from nbdist.doctor.slurm_commands import call, slurm_environment
+from nbdist.doctor import node_probe
+from nbdist.doctor.node_checks import JobResult, ProbeResult
+from nbdist.doctor.slurm import call, slurm_environment
 from nbdist.schedulers.slurm_words import refusal
+from nbdist.store.paths import make_private
 
 _T = TypeVar("_T")
+
+FILES = 15.0
+"""Seconds after which a file system that does not answer is given up."""
 
 _STARTED = 60.0
 """Seconds after the job's start in which every node has to say something."""
@@ -66,13 +71,13 @@ class NodeJob:
         self._lines: queue.Queue[str | None] = queue.Queue()
         self._noise: list[str] = []
         self._readers: list[threading.Thread] = []
-        self._result = JobWords()
+        self._result = JobResult()
 
     @property
     def _here(self) -> Path:
         return self._shared / "here"
 
-    def run(self) -> JobWords:
+    def run(self) -> JobResult:
         """Start it, hear the nodes, end it. Raises LaunchError where there is no Slurm."""
         result = self._result
         problem = within(FILES, lambda: prepare(self._shared, self._token))
@@ -101,7 +106,7 @@ class NodeJob:
         return result
 
     def _words(self) -> list[str]:
-        program = Path(node_look.__file__).read_text(encoding="utf-8")
+        program = Path(node_probe.__file__).read_text(encoding="utf-8")
         options = [option for option in self._options if option not in _NOT_OF_SRUN]
         words = ["srun", f"--job-name={self._name}", f"--nodes={self._count}", f"--ntasks={self._count}"]
         words += ["--ntasks-per-node=1", "--cpus-per-task=1", f"--time={_MINUTES}", "--mpi=none", "--chdir=/"]
@@ -187,13 +192,13 @@ class NodeJob:
             within(FILES, lambda: self._grow(grown))
             self._hear("grown", _GROWN)
 
-    def _see(self, nodes: Sequence[NodeWords]) -> None:
+    def _see(self, nodes: Sequence[ProbeResult]) -> None:
         """Whether what the nodes have written comes to be seen here."""
         for node in nodes:
             if not node.looked or node.looked.get("wrote"):
                 continue
             path = self._shared / f"from-{node.hello['number']}"
-            node.late = node_look.wait_for(str(path), self._token, FILES / 2)
+            node.late = node_probe.wait_for(str(path), self._token, FILES / 2)
 
     def _grow(self, text: str) -> None:
         with open(self._here, "a", encoding="utf-8") as file:
@@ -222,10 +227,10 @@ class NodeJob:
             return None
         if line.startswith("nbdist-no-python "):
             name = line.split(" ", 1)[1]
-            self._result.nodes[name] = NodeWords(name=name)
-        elif line.startswith(node_look.MARK):
+            self._result.nodes[name] = ProbeResult(name=name)
+        elif line.startswith(node_probe.MARK):
             with contextlib.suppress(ValueError, KeyError):
-                self._result.heard(json.loads(line[len(node_look.MARK) :]))
+                self._result.heard(json.loads(line[len(node_probe.MARK) :]))
         return True
 
     def _end(self, process: subprocess.Popen[str]) -> None:
@@ -248,3 +253,30 @@ class NodeJob:
     def _unfinished(self) -> bool:
         result = self._result
         return bool(result.waits) or result.silent or not result.nodes
+
+
+def prepare(shared: Path, token: str) -> str:
+    """Write a file for the nodes to see; what speaks against it."""
+    try:
+        make_private(shared)
+        (shared / "here").write_text(token, encoding="utf-8")
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
+
+
+def clear(shared: Path) -> None:
+    """Take away what was laid out, and the place for it unless another doctor is at work."""
+    shutil.rmtree(shared, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        shared.parent.rmdir()
+
+
+def within(limit: float, work: Callable[[], _T]) -> _T | None:
+    """What ``work`` returns; None when it takes longer than ``limit`` seconds, and is left to itself: a file
+    system that stalls cannot be interrupted."""
+    found: list[_T] = []
+    thread = threading.Thread(target=lambda: found.append(work()), daemon=True)
+    thread.start()
+    thread.join(limit)
+    return found[0] if found else None

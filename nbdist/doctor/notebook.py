@@ -1,4 +1,5 @@
-"""The notebook around nbdist: front-end extension, server extension, the running server and its paths."""
+"""The notebook around nbdist: front-end extension, server extension, the running server and its paths; and
+what ``--fix`` copies there."""
 
 from __future__ import annotations
 
@@ -11,15 +12,16 @@ import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from nbdist import processes
+from nbdist import labextension_install, processes
 from nbdist.diagnosis.checks.builds import version_of
 from nbdist.diagnosis.checks.removed import at_least
-from nbdist.doctor.report import Entry, Level
+from nbdist.doctor.report import Entry, Level, Report
+from nbdist.errors import LaunchError
 from nbdist.labextension_install import WIDGETS as EXTENSIONS_OF_WIDGETS
 
 LABEXTENSION = "labextension"
 WIDGETS = "widgets"
-"""What ``--fix`` can copy, see ``repairs``."""
+"""What ``--fix`` can copy, see ``REPAIRS``."""
 
 _ANSWER_SECONDS = 2.0
 _PROXY_NEEDED = "4.2"
@@ -233,3 +235,33 @@ def _status_of(url: str, token: str) -> int:
         return error.code
     except (OSError, ValueError):
         return 0
+
+
+def install_labextension() -> str:
+    """Install it, and say what to do next. Raises LaunchError where it cannot be written."""
+    try:
+        place = labextension_install.install()
+    except OSError as error:
+        raise LaunchError(f"the JupyterLab extension could not be copied: {error}") from None
+    return f"the JupyterLab extension is in {place}: reload the page"
+
+
+def install_widgets() -> str:
+    """Install what draws widgets, and say what to do next. Raises LaunchError where it cannot be written."""
+    try:
+        places = labextension_install.install_widgets()
+    except OSError as error:
+        raise LaunchError(f"what draws widgets could not be copied: {error}") from None
+    return f"what draws widgets is in {places[-1].parent}: reload the page"
+
+
+REPAIRS: Mapping[str, Callable[[], str]] = {LABEXTENSION: install_labextension, WIDGETS: install_widgets}
+
+
+def repair(report: Report, repairs: Mapping[str, Callable[[], str]] = REPAIRS) -> list[str]:
+    """Mend what can be mended of what was found, each once; a line for each.
+
+    Raises LaunchError or UsageMistake for what could not be.
+    """
+    wanted = dict.fromkeys(entry.repair for entry in report.entries if entry.repair in repairs)
+    return [repairs[name]() for name in wanted]

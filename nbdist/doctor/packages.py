@@ -1,11 +1,13 @@
-"""Python, the packages nbdist leans on, and the frameworks: versions, builds, whether they start."""
+"""Python, the packages nbdist leans on, VisualDL, the frameworks: versions, builds, whether they start."""
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 
 from nbdist import config
@@ -178,3 +180,38 @@ def ask_framework(name: str) -> dict[str, object] | str:
         return dict(answer)
     said = process.stderr.strip().splitlines()
     return f"import {name} failed: {said[-1][:200] if said else f'exit {process.returncode}'}"
+
+
+_VISUALDL_LEAST, _VISUALDL_BELOW = "2.5.3", "2.6"
+
+
+def examine_board(environ: Mapping[str, str] = os.environ, *, version: str | None = None) -> Iterator[Entry]:
+    version = version_of("visualdl") if version is None else version
+    if not version or find_spec("visualdl") is None:
+        level, what, what_zh = Level.ERROR, "VisualDL is not installed", "没有安装 VisualDL"
+    elif not at_least(version, _VISUALDL_LEAST) or at_least(version, _VISUALDL_BELOW):
+        level = Level.ERROR
+        what, what_zh = (
+            f"VisualDL {version} is not one that nbdist knows",
+            f"nbdist 不支持 VisualDL {version}",
+        )
+    else:
+        level, what, what_zh = Level.OK, f"VisualDL {version}", f"VisualDL {version}"
+    yield Entry(
+        section="board",
+        title="VisualDL",
+        level=level,
+        what=what,
+        what_zh=what_zh,
+        fix="" if level is Level.OK else f'%pip install "visualdl>={_VISUALDL_LEAST},<{_VISUALDL_BELOW}"',
+    )
+    if url := environ.get("NBDIST_PROXY_URL"):
+        good = "%PORT%" in url
+        yield Entry(
+            section="board",
+            title="NBDIST_PROXY_URL",
+            level=Level.OK if good else Level.ERROR,
+            what=url if good else f"{url} does not say where the port goes",
+            what_zh=url if good else f"{url} 没有写端口的位置",
+            fix="" if good else "%env NBDIST_PROXY_URL=/api_serving/%PORT%/",
+        )

@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from nbdist.doctor import node_look, ray_look
-from nbdist.doctor.node_words import FILES, JobWords, NodeWords, clear, prepare, within
+from nbdist.doctor import node_probe, ray_probe
+from nbdist.doctor.node_checks import JobResult, ProbeResult
+from nbdist.doctor.node_job import FILES, clear, prepare, within
 from nbdist.doctor.report import Entry, Level
 from nbdist.errors import LaunchError, UsageMistake
 from nbdist.schedulers.ray_address import find_address, find_token
@@ -68,12 +69,12 @@ class RayJob:
         self._wait = wait
         self._token = secrets.token_hex(16)
         self._shared = home / "doctor" / self._token[:8]
-        self._result = JobWords(job=f"nbdist-doctor-{self._token[:8]}")
+        self._result = JobResult(job=f"nbdist-doctor-{self._token[:8]}")
         self._read = 0
         self._done = False
         self.gpus: dict[str, int] = {}
 
-    def run(self, clock: Callable[[], float] = time.monotonic) -> JobWords:
+    def run(self, clock: Callable[[], float] = time.monotonic) -> JobResult:
         result = self._result
         problem = within(FILES, lambda: prepare(self._shared, self._token))
         if problem != "":
@@ -109,11 +110,11 @@ class RayJob:
             "wait": self._wait,
             "python": sys.executable,
             "token": self._token,
-            "program": _text(node_look.__file__),
+            "program": _text(node_probe.__file__),
             "environment": {key: os.environ[key] for key in ("PYTHONPATH",) if key in os.environ},
             "look": look | {"token": self._token, "folder": os.getcwd()},
         }
-        return {"NBDIST_DOCTOR": json.dumps(told), "NBDIST_DOCTOR_PROGRAM": _text(ray_look.__file__)}
+        return {"NBDIST_DOCTOR": json.dumps(told), "NBDIST_DOCTOR_PROGRAM": _text(ray_probe.__file__)}
 
     def _follow(self, clock: Callable[[], float], begun: float) -> None:
         """Read what it says until it is done, has ended, or takes too long."""
@@ -136,10 +137,10 @@ class RayJob:
         for line in new[: new.rfind("\n") + 1].splitlines():
             if line.startswith("nbdist-no-python "):
                 name = line.split(" ", 1)[1]
-                self._result.nodes[name] = NodeWords(name=name)
-            elif line.startswith(node_look.MARK):
+                self._result.nodes[name] = ProbeResult(name=name)
+            elif line.startswith(node_probe.MARK):
                 with contextlib.suppress(ValueError, KeyError):
-                    self._heard(json.loads(line[len(node_look.MARK) :]))
+                    self._heard(json.loads(line[len(node_probe.MARK) :]))
 
     def _heard(self, said: Mapping[str, Any]) -> None:
         match said["say"]:
@@ -156,7 +157,7 @@ class RayJob:
         for node in self._result.nodes.values():
             if node.looked and not node.looked["wrote"]:
                 path = self._shared / f"from-{node.hello['number']}"
-                node.late = node_look.wait_for(str(path), self._token, FILES / 2)
+                node.late = node_probe.wait_for(str(path), self._token, FILES / 2)
 
 
 def _text(file: str) -> str:
@@ -165,7 +166,7 @@ def _text(file: str) -> str:
 
 def ray_entries(
     asked: str,
-    judged: Callable[[JobWords, Mapping[str, int]], Iterator[Entry]],
+    judged: Callable[[JobResult, Mapping[str, int]], Iterator[Entry]],
     job: Callable[[RayApi], RayJob],
 ) -> list[Entry]:
     """All there is to say: of the Ray, and of its nodes where it answers."""

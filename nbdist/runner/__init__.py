@@ -2,22 +2,11 @@
 
 from nbdist.model import Plan
 from nbdist.runner.allocations import allocate, await_allocation, release_allocations
-from nbdist.runner.asking import Wanted, wanted_nodes
 from nbdist.runner.boards import board_url, reach_board, stop_the_board
 from nbdist.runner.checking import check_program
-from nbdist.runner.choosing import (
-    chosen_runs,
-    line_count,
-    live_run,
-    live_runs,
-    log_pattern,
-    matching_lines,
-    rank_numbers,
-    stop_runs,
-)
 from nbdist.runner.exporting import Export, export, export_text
 from nbdist.runner.handle import RunHandle, attach, describe_refused, request_stop_of, runs, store
-from nbdist.runner.held import allocation_views, describe_allocations
+from nbdist.runner.held import AllocationView, allocation_views, describe_allocations
 from nbdist.runner.held import held as held_allocations
 from nbdist.runner.interrupts import Interrupts
 from nbdist.runner.launching import keep_ready, start
@@ -29,13 +18,13 @@ from nbdist.runner.warm import ranks as warm_ranks
 
 __all__ = [
     "TOKEN",
+    "AllocationView",
     "Export",
     "Interrupts",
     "Plan",
     "Pruned",
     "Pruner",
     "RunHandle",
-    "Wanted",
     "WarmState",
     "allocate",
     "allocation_views",
@@ -43,7 +32,6 @@ __all__ = [
     "await_allocation",
     "board_url",
     "check_program",
-    "chosen_runs",
     "describe_allocations",
     "describe_refused",
     "describe_warm",
@@ -52,26 +40,18 @@ __all__ = [
     "held_allocations",
     "keep_ready",
     "keeping",
-    "line_count",
-    "live_run",
-    "live_runs",
-    "log_pattern",
-    "matching_lines",
     "plan",
     "plan_script",
     "prune",
     "pruner",
-    "rank_numbers",
     "reach_board",
     "release_allocations",
     "request_stop_of",
     "runs",
     "start",
-    "stop_runs",
     "stop_the_board",
     "store",
     "thread_advice",
-    "wanted_nodes",
     "warm_ranks",
     "words_of_node_1",
 ]

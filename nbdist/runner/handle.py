@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import time
 from collections.abc import Iterator
 
-from nbdist import config, processes
+from nbdist import config
 from nbdist.errors import LaunchError, UnknownRun, UsageMistake
 from nbdist.model import Run
 from nbdist.schedulers import local
@@ -19,9 +18,8 @@ from nbdist.store import (
     RunDirectory,
     RunReader,
     RunStore,
-    request_stop,
 )
-from nbdist.store.control import wake
+from nbdist.store.control import ask_to_end
 from nbdist.store.custody import in_custody
 from nbdist.store.run_store import read_spec, unreadable
 from nbdist.store.scraped import last_values
@@ -178,9 +176,6 @@ def request_stop_of(handle: RunHandle, reason: str) -> None:
     run = handle.run
     if run.state.terminal:
         return
-    try:
-        request_stop(handle.directory, reason)
-    except OSError:
-        if run.supervisor is not None:
-            processes.send(run.supervisor, signal.SIGTERM)
-    wake(run)
+    # who waits for the end sees that it does not come
+    with contextlib.suppress(OSError):
+        ask_to_end(handle.directory, run, reason)

@@ -12,7 +12,7 @@ from tornado import web
 
 from nbdist import __version__
 from nbdist.errors import LaunchError, UsageMistake
-from nbdist.server import acts
+from nbdist.server import actions
 from nbdist.server.backend import Backend
 from nbdist.server.detail import LANGUAGES, detail_of, summary_of
 from nbdist.server.option_list import option_list
@@ -121,7 +121,7 @@ class RunHandler(Api):
     async def delete(self, run_id: str) -> None:
         directory = await self.directory(run_id)
         try:
-            await self.backend.run(acts.delete, directory)
+            await self.backend.run(actions.delete, directory)
         except UsageMistake as mistake:
             raise web.HTTPError(409, str(mistake)) from None
         except LaunchError as error:
@@ -158,7 +158,7 @@ class StopHandler(Api):
             raise web.HTTPError(400, f"reason is a text of at most {_REASON} characters")
         directory = await self.directory(run_id)
         try:
-            run = await self.backend.run(acts.stop, directory, reason)
+            run = await self.backend.run(actions.stop, directory, reason)
         except LaunchError as error:
             raise web.HTTPError(507, str(error)) from None
         if run is None:
@@ -173,7 +173,7 @@ class StacksHandler(Api):
     async def post(self, run_id: str) -> None:
         self.body()
         directory = await self.directory(run_id)
-        self.answer(await self.backend.run(acts.stacks, directory))
+        self.answer(await self.backend.run(actions.stacks, directory))
 
 
 class InterruptHandler(Api):
@@ -184,7 +184,7 @@ class InterruptHandler(Api):
         number = self.rank(rank)
         directory = await self.directory(run_id)
         try:
-            run = await self.backend.run(acts.interrupt, directory, number)
+            run = await self.backend.run(actions.interrupt, directory, number)
         except LaunchError as error:
             raise web.HTTPError(507, str(error)) from None
         if run is None or number >= run.spec.world_size:

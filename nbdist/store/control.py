@@ -48,6 +48,20 @@ def request_stop(run: RunDirectory, reason: str) -> None:
     _write(run, "stop", reason=reason)
 
 
+def ask_to_end(directory: RunDirectory, run: Run, reason: str) -> None:
+    """Ask the supervisor of a run to end it; where the disk refuses the request, by a signal.
+
+    Raises OSError when it cannot be asked either way.
+    """
+    try:
+        request_stop(directory, reason)
+    except OSError:
+        here = run.supervisor_host == os.uname().nodename
+        if not here or run.supervisor is None or not processes.send(run.supervisor, signal.SIGTERM):
+            raise
+    wake(run)
+
+
 def request_stacks(run: RunDirectory) -> str:
     """Ask the supervisor of ``run`` where its ranks are; the name of the request. Raises OSError."""
     name = os.urandom(8).hex()

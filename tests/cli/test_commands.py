@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 import nbdist
-from nbdist.cli.commands import COMMANDS
+from nbdist.cli.commands import COMMANDS, main
 from nbdist.options import OPTIONS
-from tests.cli.conftest import Shell
 
 HEAVY = {
     "IPython",
@@ -29,17 +28,18 @@ HEAVY = {
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_has_help_that_fits_a_terminal(shell: Shell, name: str) -> None:
-    done = shell.run(name, "--help")
+def test_every_command_has_help_that_fits_a_terminal(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    assert f"nbdist {name}" in capsys.readouterr().out
 
-    assert done.returncode == 0
-    assert done.stdout.startswith(f"nbdist {name}")
-    assert max(map(len, done.stdout.splitlines())) <= 105
-    assert f"nbdist {name}" in shell.run("--help").stdout
+    assert main([name, "--help"]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith(f"nbdist {name}")
+    assert max(map(len, text.splitlines())) <= 105
 
 
-def test_the_help_of_run_names_the_options_of_a_cell_but_those_a_script_has_no_use_for(shell: Shell) -> None:
-    text = shell.run("run", "--help").stdout
+def test_the_help_of_run_names_the_options_of_a_cell_but_those_a_script_has_no_use_for() -> None:
+    text = COMMANDS["run"].help()
 
     missing = [option.flags[-1] for option in OPTIONS if option.flags[-1] not in text]
 
@@ -55,20 +55,20 @@ def test_the_help_of_run_names_the_options_of_a_cell_but_those_a_script_has_no_u
     ],
 )
 def test_a_command_that_is_none_is_answered_with_what_there_is(
-    shell: Shell, words: list[str], expected: str
+    words: list[str], expected: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    done = shell.run(*words)
+    assert main(words) == 2
 
-    assert done.returncode == 2
-    assert expected in done.stderr
-    assert len(done.stderr.splitlines()) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert expected in line
 
 
-def test_without_a_command_there_is_help_and_2(shell: Shell) -> None:
-    done = shell.run()
+def test_without_a_command_there_is_help_and_2(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
 
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "nbdist run" in done.stderr
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert "nbdist run" in printed.err
 
 
 def test_the_script_is_installed() -> None:
@@ -91,5 +91,5 @@ def test_asking_for_the_status_imports_nothing_heavy(tmp_path: Path) -> None:
     )
 
     modules = set(done.stdout.split())
-    assert "nbdist.cli.looking" in modules
+    assert "nbdist.cli.results" in modules
     assert modules & HEAVY == set()

@@ -1,22 +1,17 @@
-"""What the doctor makes of what Slurm and its nodes say, without either."""
+"""What the doctor makes of what Slurm and its nodes say; without them, or with an srun of a few lines."""
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nbdist.doctor import Entry, Level, add_cluster_options, asked_of
-from nbdist.doctor.between import Here
-from nbdist.doctor.node_words import JobWords, NodeWords
-from nbdist.doctor.nodes import judge_nodes
-from nbdist.doctor.partition import PartitionFacts, judge_partition
-from nbdist.doctor.slurm import SlurmExamination, gpus_of
-from nbdist.doctor.slurm_commands import Answer
-from nbdist.errors import UsageMistake
+from nbdist.doctor import Entry, Level
+from nbdist.doctor.node_checks import Here, JobResult, ProbeResult, judge_nodes
+from nbdist.doctor.node_job import NodeJob
+from nbdist.doctor.slurm import Answer, PartitionFacts, SlurmExamination, gpus_of, judge_partition
 
 # as scontrol -o show partition writes them, 22.05; of each the fields that are read, and others
 PARTITIONS = """\
@@ -215,12 +210,12 @@ HERE = Here(
 
 def a_node(
     number: int, *, late: float | None = 0.0, hello: Any = None, looked: Any = None, grown: Any = None
-) -> NodeWords:
+) -> ProbeResult:
     """One on which all is well, but for what the test changes."""
     said = {"number": number, "python": "3.11.7", "time": 1000.0, "packages": HERE.packages, "gpus": 2}
     names = {"n1": "10.0.0.1", "n2": "10.0.0.2"}
     seen = {"seen": 0.0, "wrote": "", "folder": True, "names": names, "unreachable": {}}
-    return NodeWords(
+    return ProbeResult(
         name=f"n{number + 1}",
         hello=said | (hello or {}),
         looked=seen | (looked or {}),
@@ -230,8 +225,8 @@ def a_node(
     )
 
 
-def judged(*nodes: NodeWords) -> dict[str, Entry]:
-    words = JobWords(nodes={node.name: node for node in nodes}, job="7", seconds=1.0)
+def judged(*nodes: ProbeResult) -> dict[str, Entry]:
+    words = JobResult(nodes={node.name: node for node in nodes}, job="7", seconds=1.0)
     return {entry.title: entry for entry in judge_nodes(words, HERE, asked=2)}
 
 
@@ -335,12 +330,12 @@ def test_nodes_that_are_as_this_machine_are_well() -> None:
         ),
         pytest.param(a_node(1, hello={"time": 1030.0}), "clocks", "n2 is 30 s ahead", "chrony", id="a clock"),
         pytest.param(
-            NodeWords(name="n2"), "Python there", "n2: no /shared/env/bin/python", "install", id="no Python"
+            ProbeResult(name="n2"), "Python there", "n2: no /shared/env/bin/python", "install", id="no Python"
         ),
     ],
 )
 def test_what_is_wrong_on_a_node_is_named_with_what_to_do(
-    node: NodeWords, title: str, what: str, fix: str
+    node: ProbeResult, title: str, what: str, fix: str
 ) -> None:
     entry = judged(a_node(0), node)[title]
 
@@ -357,26 +352,31 @@ def test_a_node_that_says_nothing_more_is_named() -> None:
     entry = judged(a_node(0), silent)["shared directory"]
 
     assert "file system stall" in entry.what or entry.level is Level.OK
-    words = JobWords(nodes={"n1": a_node(0), "n2": silent}, job="7")
+    words = JobResult(nodes={"n1": a_node(0), "n2": silent}, job="7")
     said = [entry.what for entry in judge_nodes(words, HERE, asked=2)]
     assert any("n2: no answer: does a file system stall there?" in each for each in said)
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["--nodes", "2"], "--nodes is about a cluster: add  --on slurm"),
-        (["--ray", "http://head:8265"], "add  --on ray"),
-        (["--on", "pbs"], "there are slurm and ray"),
-        (["--on", "slurm", "--nodes", "zero"], "write a number of nodes"),
-        (["--on", "slurm", "--wait", "soon"], "--wait soon: write a time"),
-        (["--on", "slurm", "--slurm", "partition"], "write options of sbatch"),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
-)
-def test_a_mistake_says_what_to_write(words: list[str], said: str) -> None:
-    parser = argparse.ArgumentParser()
-    add_cluster_options(parser)
+REFUSES_LATE = """#!/bin/sh
+exec >&-
+(sleep 0.3; echo "srun: error: Unable to allocate resources: Invalid feature specification" >&2) &
+exit 1
+"""
 
-    with pytest.raises(UsageMistake, match=said.replace("+", r"\+")):
-        asked_of(parser.parse_args(words))
+
+def test_what_slurm_says_as_it_ends_is_heard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    srun = tmp_path / "srun"
+    srun.write_text(REFUSES_LATE)
+    srun.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+
+    found = NodeJob(
+        nodes=2,
+        options=[],
+        home=tmp_path / "home",
+        wait=10.0,
+        ask=lambda name: (False, "", False),
+        address_of=lambda host: "",
+    ).run()
+
+    assert found.refused == "Slurm refused the job: Invalid feature specification"

@@ -13,7 +13,7 @@ from importlib.util import find_spec
 import pytest
 
 from nbdist.doctor import Entry, Level, Probe, Report, examine, report_bundle, report_text
-from nbdist.doctor.repairs import repair
+from nbdist.doctor.notebook import repair
 from nbdist.doctor.smoke import examine_runs
 
 

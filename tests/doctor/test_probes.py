@@ -9,13 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.doctor.board import examine_board
 from nbdist.doctor.gpus import examine_gpus
-from nbdist.doctor.host import examine_host
-from nbdist.doctor.machine import examine_machine
-from nbdist.doctor.network import examine_host_name, examine_loopback, examine_settings
+from nbdist.doctor.machine import (
+    examine_host,
+    examine_host_name,
+    examine_loopback,
+    examine_machine,
+    examine_settings,
+)
 from nbdist.doctor.notebook import examine_notebook, examine_page, examine_server
-from nbdist.doctor.packages import examine_framework, examine_python
+from nbdist.doctor.packages import examine_board, examine_framework, examine_python
 from nbdist.doctor.report import Entry, Level
 from nbdist.labextension_install import WIDGETS as EXTENSIONS_OF_WIDGETS
 from tests.fakes.nvml import FakeGpu, FakeNvml, FakeProcess

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from nbdist.doctor import Level
-from nbdist.doctor.node_look import MARK
+from nbdist.doctor.node_probe import MARK
 from nbdist.doctor.ray import RayJob, find_ray
 from nbdist.schedulers.ray_api import RayApi
 

@@ -27,7 +27,7 @@ from nbdist.model import ProcessId, RankState, RunState
 from nbdist.model.decoding import MALFORMED
 from nbdist.panel import LogSurface, StatusReader, follow, status_bundle, write_report
 from nbdist.panel.protocol import encode
-from nbdist.server.acts import stacks
+from nbdist.server.actions import stacks
 from nbdist.server.detail import detail_of
 from nbdist.server.frames import split_frame, update_frame
 from nbdist.server.log_handler import open_log
@@ -40,6 +40,7 @@ from nbdist.store.control import request_stop, take_requests
 from nbdist.store.log_times import RECORD
 from nbdist.store.scraped import last_values
 from nbdist.store.stacks import Collective, RankAnswer, TakenStacks, write_stacks
+from nbdist.verbs.runs import log_pattern
 from tests.fakes.directories import WrittenRun
 from tests.fakes.runs import (
     CREATED,
@@ -250,7 +251,7 @@ class Bench:
         surface = LogSurface(
             lambda text: text.encode(),
             ranks=[0, 1],
-            pattern=runner.log_pattern(None),
+            pattern=log_pattern(None),
             tail=None,
             prefixed=True,
         )

@@ -1,4 +1,4 @@
-"""What is no program, and what to type instead; without a kernel."""
+"""What a cell is told before it starts: without a kernel, and in a real one."""
 
 from __future__ import annotations
 
@@ -34,3 +34,56 @@ def test_what_is_no_program_is_told_what_to_type_instead(cell: str, expected: st
 
     assert expected in str(raised.value)
     assert len(str(raised.value).splitlines()) == 1
+
+
+def test_a_name_of_the_notebook_is_named_with_where_it_came_from_and_nothing_starts(kernel) -> None:
+    kernel.run("import math as m\nlearning_rate = 0.1")
+    kernel.run("def train(): ...")
+
+    reply = kernel.run("%%distributed -n 2\nprint(learning_rate)\nm.sqrt(2)\ntrain()")
+
+    assert reply.status == "error"
+    lines = reply.stderr.strip().splitlines()
+    assert lines[0].startswith("UsageError: line 2 of the cell uses learning_rate, which cell [2] ")
+    assert lines[0].endswith("write  learning_rate = 0.1  into this cell")
+    assert lines[1].startswith("line 3 of the cell uses m, which cell [2] of the notebook imported")
+    assert lines[1].endswith("write  import math as m  into this cell")
+    assert lines[2].startswith(
+        "line 4 of the cell uses train, a function that cell [3] of the notebook defined"
+    )
+    assert not (kernel.home / "runs").exists()
+
+
+def test_what_only_earlier_ranks_had_is_said_to_have_ended_with_them(kernel) -> None:
+    kernel.run("%%distributed -n 1\nweights = 1")
+
+    reply = kernel.run("%%distributed -n 1\nprint(weights)")
+
+    assert "which only the ranks of cell [2] of the notebook had: those processes have ended" in reply.stderr
+
+
+def test_a_warning_is_a_note_and_the_run_starts(kernel) -> None:
+    cell = "import os\nos.environ['CUDA_VISIABLE_DEVICES'] = '0'\nprint('ran')"
+
+    reply = kernel.run(f"%%distributed -n 1\n{cell}")
+
+    assert reply.status == "ok"
+    assert "[nbdist] line 3 of the cell sets CUDA_VISIABLE_DEVICES" in reply.stdout
+    assert "ran" in reply.stdout
+
+
+def test_no_check_starts_whatever_is_there(kernel) -> None:
+    reply = kernel.run("%%distributed -n 1 --no-check\nprint('started')\nprint(nothing_of_the_kind)")
+
+    assert "started" in reply.stdout
+    assert "NameError" in reply.error
+
+
+def test_the_doctor_shows_a_page_and_imports_no_framework(kernel) -> None:
+    reply = kernel.run("%dist_doctor")
+
+    page = reply.data[0]
+    assert 'class="nbdist-doctor"' in page["text/html"]
+    assert "Python and packages" in page["text/plain"]
+    loaded = kernel.run("import sys\nprint({'torch', 'paddle', 'visualdl'} & set(sys.modules))")
+    assert loaded.stdout == "set()\n"

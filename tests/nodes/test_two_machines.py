@@ -8,7 +8,7 @@ import time
 import pytest
 
 from nbdist import processes
-from nbdist.cli.exits import TIME_LIMIT
+from nbdist.cli.terminal import TIME_LIMIT
 from nbdist.errors import UsageMistake
 from nbdist.launch.machines.connections import SILENCE
 from nbdist.panel.elsewhere import log_place

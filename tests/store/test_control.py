@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import stat
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from nbdist import processes
 from nbdist.store import RunDirectory, StopRequest, request_stop, take_requests
-from nbdist.store.control import InterruptRequest, StacksRequest, request_interrupt, request_stacks
+from nbdist.store.control import (
+    InterruptRequest,
+    StacksRequest,
+    ask_to_end,
+    request_interrupt,
+    request_stacks,
+)
 from tests.fakes.directories import WrittenRun
+from tests.fakes.runs import supervisor_started
 
 
 @pytest.fixture
@@ -133,3 +143,27 @@ def test_requests_of_all_kinds_come_in_the_order_they_were_made(run: RunDirector
         InterruptRequest(rank=3),
         StopRequest(reason="last"),
     ]
+
+
+@pytest.mark.parametrize("here", [True, False], ids=["here", "on another machine"])
+def test_where_the_disk_takes_no_request_a_supervisor_of_this_machine_is_asked_by_a_signal(
+    tmp_path: Path, here: bool
+) -> None:
+    supervisor = subprocess.Popen(["sleep", "60"])
+    host = os.uname().nodename if here else "another-machine"
+    written = WrittenRun(tmp_path / "home").happened(
+        supervisor_started(processes.identify(supervisor.pid), host=host)
+    )
+    written.directory.control.rmdir()
+
+    try:
+        if here:
+            ask_to_end(written.directory, written.run, "enough")
+            assert supervisor.wait(10) == -signal.SIGTERM
+        else:
+            with pytest.raises(OSError, match="No such file"):
+                ask_to_end(written.directory, written.run, "enough")
+            assert supervisor.poll() is None
+    finally:
+        supervisor.kill()
+        supervisor.wait()

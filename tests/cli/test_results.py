@@ -1,18 +1,27 @@
-"""``nbdist status``, ``logs``, ``stop`` and ``attach``: runs that another process has started."""
+"""``nbdist status``, ``logs``, ``stop``, ``stacks`` and ``attach``: runs that another process has started."""
 
 from __future__ import annotations
 
 import json
 import signal
+from pathlib import Path
 
 import pytest
 
 from nbdist import processes
+from nbdist.cli.commands import main
+from nbdist.model import RunState
 from nbdist.runner import RunHandle
 from nbdist.store import RunDirectory
 from tests.cli.conftest import Shell, read_until, until
+from tests.conftest import RunCell
+from tests.fakes.directories import WrittenRun
+from tests.fakes.runs import STARTED, exited, run_ended
+from tests.programs import until_ready
 
 WAIT = "import os, time\nprint('ready')\nwhile not os.path.exists('go'): time.sleep(0.01)\nprint('done')\n"
+SLEEP = "import time\nprint('ready')\ntime.sleep(600)"
+SLEEPS = "ranks 0, 1 are in time.sleep at line 3"
 COUNT = "import os\nfor i in range(5): print('line', i)\n"
 
 
@@ -198,25 +207,48 @@ def test_a_run_whose_directory_goes_while_it_is_followed_is_1(shell: Shell) -> N
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        pytest.param(["stop"], "no run is going on: nbdist status lists them", id="nothing to stop"),
-        pytest.param(["stop", "lenet"], "has already ended: succeeded", id="it has ended"),
-        pytest.param(["logs", "other"], "no run other: the latest are lenet-", id="no such run"),
-        pytest.param(["logs", "--rank", "7"], "has no rank 7: it has 0 to 0", id="no such rank"),
+        pytest.param(["stop"], "no run is going on: nbdist status lists them", id="of the verb"),
         pytest.param(["logs", "-f", "--rank", "7"], "has no rank 7", id="no such rank to follow"),
-        pytest.param(["logs", "--grep", "("], "write a regular expression", id="no pattern"),
-        pytest.param(["logs", "--tail", "-1"], "--tail", id="no number of lines"),
-        pytest.param(["status", "--yaml"], "write  nbdist status", id="unknown option"),
         pytest.param(["status", "--watch"], "write  nbdist status", id="a pipe to watch in"),
         pytest.param(["status", "--watch", "--json"], "not allowed with", id="two forms at once"),
-        pytest.param(["attach", "a", "b"], "write  nbdist attach [RUN]", id="one too many"),
     ],
 )
-def test_a_mistake_is_one_line_and_2(shell: Shell, words: list[str], expected: str) -> None:
-    ended(shell, ranks=1)
+def test_a_mistake_is_one_line_and_2(
+    home: Path, capsys: pytest.CaptureFixture[str], words: list[str], expected: str
+) -> None:
+    WrittenRun(home).happened(*STARTED, exited(0), exited(1), run_ended(RunState.SUCCEEDED))
 
-    done = shell.run(*words)
+    code = main(words)
 
-    (line,) = done.stderr.splitlines()
-    assert (done.returncode, done.stdout) == (2, "")
+    printed = capsys.readouterr()
+    (line,) = printed.err.splitlines()
+    assert (code, printed.out) == (2, "")
     assert line.startswith("nbdist: ")
     assert expected in line
+
+
+def test_where_the_ranks_are_is_shown_while_they_run_and_afterwards(
+    start_cell: RunCell, capsys: pytest.CaptureFixture[str]
+) -> None:
+    handle = start_cell("-n 2", SLEEP)
+    until_ready(handle)
+
+    assert main(["stacks"]) == 0
+    assert SLEEPS in capsys.readouterr().out
+
+    assert main(["stacks", handle.run.label, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["sentence"], found["groups"][0]["ranks"]) == (SLEEPS, [0, 1])
+
+    handle.stop("enough")
+    assert main(["stacks", "--threads"]) == 0
+    assert SLEEPS in capsys.readouterr().out
+
+
+def test_a_run_that_was_never_asked_has_no_stacks(
+    run_cell: RunCell, capsys: pytest.CaptureFixture[str]
+) -> None:
+    handle = run_cell("-n 1", "print('done')")
+
+    assert main(["stacks"]) == 1
+    assert f"no stacks have been taken of {handle.run.label}" in capsys.readouterr().out

@@ -6,17 +6,15 @@ import contextlib
 import os
 import secrets
 import shutil
-import signal
 from dataclasses import asdict
 from typing import Any
 
-from nbdist import processes
 from nbdist.diagnosis.stacks import take_stacks
 from nbdist.errors import LaunchError, UsageMistake
 from nbdist.model import Run
 from nbdist.panel.stalling import stall_view
-from nbdist.store import RunDirectory, look, request_stop
-from nbdist.store.control import request_interrupt, wake
+from nbdist.store import RunDirectory, look
+from nbdist.store.control import ask_to_end, request_interrupt
 
 
 def stop(directory: RunDirectory, reason: str) -> Run | None:
@@ -28,12 +26,9 @@ def stop(directory: RunDirectory, reason: str) -> Run | None:
     if run is None or run.state.terminal:
         return run
     try:
-        request_stop(directory, reason)
+        ask_to_end(directory, run, reason)
     except OSError as error:
-        here = run.supervisor is not None and run.supervisor_host == os.uname().nodename
-        if not here or run.supervisor is None or not processes.send(run.supervisor, signal.SIGTERM):
-            raise LaunchError(f"the run cannot be asked to end: {error.strerror}") from error
-    wake(run)
+        raise LaunchError(f"the run cannot be asked to end: {error.strerror}") from error
     return run
 
 

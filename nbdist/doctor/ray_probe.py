@@ -1,4 +1,4 @@
-"""What the doctor's job is on Ray's side: on each node it starts the program of ``node_look``, and hands its
+"""What the doctor's job is on Ray's side: on each node it starts the program of ``node_probe``, and hands its
 words on. A program of its own, sent as text: the nodes may not see this file.
 
 ``NBDIST_DOCTOR`` says in JSON what is wanted. What the nodes say is printed, and read over HTTP.

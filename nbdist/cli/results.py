@@ -1,0 +1,213 @@
+"""What came of a verb, as a terminal shows it: text, JSON, an exit code."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from itertools import islice
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from nbdist import config, runner
+from nbdist.cli.terminal import INTERRUPTED, complain, in_a_shell, note
+from nbdist.errors import LaunchError, UnknownRun, UsageMistake
+from nbdist.panel import (
+    Block,
+    Line,
+    LogSurface,
+    StatusReader,
+    Terminal,
+    follow,
+    rank_prefix,
+    status_text,
+    stopped_text,
+    watch_status,
+)
+from nbdist.panel.ansi import harmless
+from nbdist.panel.columns import cut
+from nbdist.panel.labels import phrase
+from nbdist.panel.view import RunView
+from nbdist.verbs.machines import Allocations, Examined, Released
+from nbdist.verbs.runs import BoardEnded, Curves, Listed, Logs, Stacks, Stopped
+
+if TYPE_CHECKING:
+    from nbdist.panel.report import Report
+
+_LINES = 4096  # that are written at once
+
+
+def show_status(listed: Listed) -> int:
+    reader = StatusReader(listed.directories)
+    if listed.watch:
+        _watch(reader)
+        return 0
+    views = reader.look(time.time())
+    if listed.json:
+        print(json.dumps([view.to_dict() for view in views], indent=1))
+        return 0
+    text = status_text(views, config.language())
+    print(text if views else in_a_shell(text))
+    for line in listed.beside():
+        print(harmless(in_a_shell(line)))
+    return 0
+
+
+def _watch(reader: StatusReader) -> None:
+    """Keep the table at the foot of the terminal up to date; its last state stays there as text."""
+    terminal = Terminal(sys.stdout)
+    if not terminal.drawable:
+        raise UsageMistake("--watch draws over itself, which only a terminal can show: write  nbdist status")
+    language = config.language()
+    block = Block(_write, terminal)
+    views: list[RunView] = []
+
+    def look() -> list[RunView]:
+        return reader.look(time.time())
+
+    def show(now: list[RunView]) -> None:
+        nonlocal views
+        views = now
+        block.draw("", _fitting(status_text(now, language), terminal))
+
+    try:
+        show(look())
+        watch_status(look, show, time.sleep, shown=views, grain=1.0)
+    finally:
+        block.erase()
+        print(in_a_shell(status_text(views, language)))
+
+
+def _fitting(text: str, terminal: Terminal) -> list[Line]:
+    """As much of the text as the terminal has columns and rows for."""
+    columns, rows = terminal.size()
+    lines = text.splitlines()
+    if len(lines) >= rows:
+        shown = max(1, rows - 2)
+        more = phrase("more lines", config.language()).format(count=len(lines) - shown)
+        lines = [*lines[:shown], more]
+    return [Line().add(cut(line, columns - 1)) for line in lines]
+
+
+def show_logs(logs: Logs) -> int:
+    if logs.follow:
+        _follow(logs)
+        return 0
+    count = logs.handle.run.spec.world_size
+    for rank in logs.ranks:
+        prefix = "" if logs.one else rank_prefix(rank, count)
+        found = (f"{prefix}{line}\n" for line in logs.lines(rank))
+        while text := "".join(islice(found, _LINES)):
+            sys.stdout.write(harmless(text))
+    sys.stdout.flush()
+    return 0
+
+
+def _follow(logs: Logs) -> None:
+    surface = LogSurface(
+        _write, ranks=logs.ranks, pattern=logs.pattern, tail=logs.tail, prefixed=not logs.one
+    )
+
+    def wait(seconds: float) -> None:
+        surface.caught_up()
+        time.sleep(seconds)
+
+    try:
+        follow(logs.handle.directory, surface, whole=True, wait=wait)
+    except UnknownRun as gone:
+        raise LaunchError(str(gone)) from None
+    surface.caught_up()
+
+
+def show_stopped(stopped: Stopped) -> int:
+    if stopped.note:
+        note(stopped.note)
+    for run in stopped.ended:
+        print(stopped_text(run))
+    for line in stopped.going_on:
+        complain(line)
+    return 1 if stopped.going_on else 0
+
+
+def show_stacks(stacks: Stacks) -> int:
+    # it reads programs, and no other command needs it
+    from nbdist.diagnosis.stalls import sentence, stacks_text
+
+    language, report = config.language(), stacks.report
+    native = {rank: in_a_shell(text) for rank, text in (stacks.native or {}).items()}
+    if stacks.json:
+        data = {**report.to_dict(), "sentence": sentence(report, language)}
+        if stacks.native is not None:
+            data["native"] = {str(rank): text for rank, text in native.items()}
+        print(json.dumps(data, indent=2))
+    else:
+        terminal = Terminal(sys.stdout)
+        paint = terminal.paint if sys.stdout.isatty() else lambda text, _: text
+        print(harmless(stacks_text(report, language, all_threads=stacks.threads, paint=paint)))
+        for rank, text in native.items():
+            print(harmless(f"\n[{rank}] {text.rstrip()}"))
+    return 1 if report.problem else 0
+
+
+def show_board(found: Curves | Report | BoardEnded) -> int:
+    if isinstance(found, BoardEnded):
+        note("the server has ended" if found.was_there else "there was no server")
+    elif isinstance(found, Curves):
+        _show_address(found)
+    else:
+        print(found.path)
+        note(found.said)
+    return 0
+
+
+def _show_address(curves: Curves) -> None:
+    reach = curves.reach
+    if not reach.url:
+        raise LaunchError(reach.problem)
+    print(reach.url)
+    if reach.direct and sys.stdout.isatty():
+        port = urlsplit(reach.url).port
+        note(f"from another machine, first:  ssh -L {port}:127.0.0.1:{port} <this machine>")
+    elif not reach.direct and reach.url.startswith("/"):
+        note("a path on the Jupyter server that this terminal belongs to")
+
+
+def show_allocations(found: Allocations | Released) -> int:
+    if isinstance(found, Released):
+        for line in found.said:
+            print(harmless(line))
+        for line in found.notes:
+            note(line)
+        return 0
+    if found.json:
+        print(json.dumps([view.to_dict() for view in found.views], indent=1))
+        return 0
+    for view in found.views:
+        print(harmless(in_a_shell(view.text)))
+    if found.note:
+        note(found.note)
+    return INTERRUPTED if found.interrupted else 0
+
+
+def show_examined(examined: Examined) -> int:
+    # most commands never ask
+    from nbdist.doctor import report_text
+
+    report = examined.report
+    for line in examined.mended:
+        note(line)
+    if examined.json:
+        print(harmless(json.dumps(report.to_dict(), indent=1, ensure_ascii=False)))
+    else:
+        print(in_a_shell(report_text(report, config.language())))
+    return 0 if report.healthy else 1
+
+
+def show_export(exported: runner.Export) -> int:
+    print(harmless("\n".join(runner.export_text(exported))))
+    return 0
+
+
+def _write(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()

@@ -1,0 +1,233 @@
+"""The line magics: what came of a verb, as a notebook shows it."""
+
+from __future__ import annotations
+
+import functools
+import html
+import secrets
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from IPython.core.magic import Magics, line_magic, magics_class
+from IPython.display import HTML, display
+
+from nbdist import config, panel, runner
+from nbdist.magics.presentation import as_usage_errors, draws_widgets
+from nbdist.magics.showing import show_again, show_as_text
+from nbdist.model import RunState
+from nbdist.options import split_line
+from nbdist.panel.ansi import harmless
+from nbdist.store import RunDirectory
+from nbdist.verbs import table
+from nbdist.verbs.machines import Allocations, Examined, Released
+from nbdist.verbs.runs import BoardEnded, Curves, Listed, Logs, Stacks, Stopped
+from nbdist.verbs.verb import HELP, NOTEBOOK, Place, Result, Verb
+
+if TYPE_CHECKING:
+    from nbdist.panel.report import Report
+    from nbdist.panel.view import RunView
+
+_GRAIN = 5.0
+
+# Only a browser on this machine reaches the port; the page finds out, and shows what else there is.
+# So does a notebook that is opened again when the server has long ended.
+_FIND_OUT = """<script>(() => {
+  const board = document.getElementById("NAME");
+  const frame = board.querySelector("iframe");
+  const away = () => { frame.hidden = true; board.querySelector("[data-away]").hidden = false; };
+  fetch(frame.src.replace(/[^/]*$/, "alive"), {mode: "no-cors"}).catch(away);
+})()</script>"""
+
+_AWAY = (
+    "No answer from the server that draws these curves: it has ended (run %dist_board again), or this "
+    "browser is on another machine: then  %pip install jupyter-server-proxy  and start the Jupyter server "
+    "again. The curves as they were:",
+    "绘制曲线的服务没有响应:它可能已结束(请重新运行 %dist_board),或浏览器不在同一台机器上"
+    "(请执行 %pip install jupyter-server-proxy 并重启 Jupyter 服务)。以下为当时的曲线:",
+)
+
+
+def _say(*lines: str) -> None:
+    for line in lines:
+        print(harmless(f"[nbdist] {line}"), flush=True)
+
+
+_HERE = Place(NOTEBOOK, _say)
+
+
+def _shows(verb: Verb[Result]) -> Callable[[Callable[[Any, Result], None]], Callable[[Any, str], None]]:
+    """A line magic that does what is typed; the method shows what came of it."""
+
+    def magic_of(show: Callable[[Any, Result], None]) -> Callable[[Any, str], None]:
+        @functools.wraps(show)
+        def magic(self: Any, line: str) -> None:
+            with as_usage_errors():
+                words = split_line(line)
+                if HELP & set(words):
+                    print(verb.help(NOTEBOOK))
+                else:
+                    show(self, verb(words, _HERE))
+
+        magic.__doc__ = verb.help(NOTEBOOK)
+        line_magic(magic)
+        return magic
+
+    return magic_of
+
+
+@magics_class
+class VerbMagics(Magics):
+    """A line magic for each verb."""
+
+    def __init__(self, **more: Any) -> None:
+        super().__init__(**more)
+        self._table = StatusTable()
+
+    @_shows(table.STATUS)
+    def dist_status(self, listed: Listed) -> None:
+        assert self.shell is not None, "magics that are called belong to a shell"
+        self._table.show(listed.directories, live=draws_widgets(self.shell))
+        _say(*listed.beside())
+
+    @_shows(table.LOGS)
+    def dist_logs(self, logs: Logs) -> None:
+        for rank in logs.ranks:
+            print("\n".join(f"[{rank}] {harmless(text)}" for text in logs.lines(rank)))
+
+    @_shows(table.STOP)
+    def dist_stop(self, stopped: Stopped) -> None:
+        for run in stopped.ended:
+            print(panel.stopped_text(run))
+        _say(*stopped.going_on, *filter(None, [stopped.note]))
+
+    @_shows(table.STACKS)
+    def dist_stacks(self, stacks: Stacks) -> None:
+        # it reads programs, and is not needed before
+        from nbdist.diagnosis.stalls import stacks_text
+
+        text = stacks_text(stacks.report, config.language(), all_threads=stacks.threads, paint=_paint)
+        print(harmless(text))
+        for rank, frames in (stacks.native or {}).items():
+            print(harmless(f"\n[{rank}] {frames.rstrip()}"))
+
+    @_shows(table.ATTACH)
+    def dist_attach(self, handle: runner.RunHandle) -> None:
+        assert self.shell is not None, "magics that are called belong to a shell"
+        if draws_widgets(self.shell):
+            show_again(self.shell, handle)
+            return
+        label = handle.run.label
+        try:
+            run = show_as_text(handle)
+        except KeyboardInterrupt:
+            _say(f"{label} goes on; %dist_attach {label} shows it again")
+            return
+        if run.state is not RunState.SUCCEEDED and not run.stopped_as_asked:
+            print(panel.run_report(run, handle.directory, config.language()))
+
+    @_shows(table.BOARD)
+    def dist_board(self, found: Curves | Report | BoardEnded) -> None:
+        if isinstance(found, BoardEnded):
+            _say("ended" if found.was_there else "no server was there")
+        elif isinstance(found, Curves):
+            _show_curves(found)
+        else:
+            _say(found.said)
+
+    @_shows(table.EXPORT)
+    def dist_export(self, exported: runner.Export) -> None:
+        print(harmless("\n".join(runner.export_text(exported))))
+
+    @_shows(table.DOCTOR)
+    def dist_doctor(self, examined: Examined) -> None:
+        # most sessions never ask
+        from nbdist.doctor import report_bundle
+
+        _say(*examined.mended)
+        display(report_bundle(examined.report, config.language()), raw=True)
+
+    @_shows(table.WARM)
+    def dist_warm(self, state: runner.WarmState) -> None:
+        _say(*(runner.describe_warm(state) or [f"warm: {state.mode}; no ranks wait"]))
+
+    @_shows(table.ALLOC)
+    def dist_alloc(self, found: Allocations | Released) -> None:
+        if isinstance(found, Released):
+            _say(*found.said, *found.notes)
+        else:
+            _say(*(view.text for view in found.views), *filter(None, [found.note]))
+
+
+def _paint(text: str, shade: str) -> str:
+    return f"\x1b[1m{text}\x1b[0m" if shade == "bold" else text
+
+
+def _show_curves(curves: Curves) -> None:
+    reach = curves.reach
+    if not reach.url:
+        _say(f"{curves.viewer} cannot be shown here: {reach.problem}")
+        display(HTML(_charts(curves)))
+        return
+    # what is shown where the browser turns out not to reach the server
+    charts = _charts(curves) if reach.direct else ""
+    display(HTML(_frame(reach.url, curves.height, charts)))
+    _say(f"{curves.viewer}: {reach.url}")
+
+
+def _charts(curves: Curves) -> str:
+    shown = [(handle.run, handle.directory) for handle in curves.handles]
+    return panel.charts_html(shown, config.language())
+
+
+def _frame(url: str, height: int, charts: str) -> str:
+    frame = (
+        f'<iframe src="{html.escape(url)}" width="100%" height="{height}" style="border:0" '
+        'allowfullscreen title="VisualDL"></iframe>'
+    )
+    if not charts:
+        return f"<div>{frame}</div>"  # IPython warns about what is an iframe alone
+    name = f"nbdist-board-{secrets.token_hex(4)}"
+    away = _AWAY[config.language() == "zh"]
+    return (
+        f'<div id="{name}">{frame}<div data-away hidden><p>{html.escape(away)}</p>{charts}</div>'
+        f"{_FIND_OUT.replace('NAME', name)}</div>"
+    )
+
+
+class StatusTable:
+    """A table of runs that is kept up to date without any widget: the one that was asked for last."""
+
+    def __init__(self) -> None:
+        self._superseded = threading.Event()
+
+    def show(self, runs: Sequence[RunDirectory], *, live: bool) -> None:
+        """Display how the runs stand. ``live`` replaces it when that changes, until all have ended, a
+        newer table is shown, or an hour is over; the last one stays in the notebook."""
+        language = config.language()
+        reader = panel.StatusReader(runs)
+
+        def look() -> list[RunView]:
+            return reader.look(time.time())
+
+        views = look()
+        bundle = panel.status_bundle(views, language, time.time())
+        self._superseded.set()
+        if not live or not any(view.live for view in views):
+            display(bundle, raw=True)
+            return
+        self._superseded = superseded = threading.Event()
+        output = display(bundle, raw=True, display_id=True)
+        assert output is not None, "display with an id gives a handle"
+
+        def update(views: list[RunView]) -> None:
+            output.update(panel.status_bundle(views, language, time.time()), raw=True)
+
+        threading.Thread(
+            target=panel.watch_status,
+            args=(look, update, superseded.wait),
+            kwargs={"shown": views, "grain": _GRAIN},
+            name="nbdist status",
+            daemon=True,
+        ).start()

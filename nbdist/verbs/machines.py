@@ -1,0 +1,168 @@
+"""What the verbs do with machines: look for what is missing, keep nodes, keep ranks that wait."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
+
+from nbdist import options, runner
+from nbdist.errors import UsageMistake
+from nbdist.options import Options
+from nbdist.schedulers.slurm_options import parse_slurm
+from nbdist.verbs.verb import TERMINAL, Place
+
+if TYPE_CHECKING:
+    from nbdist.doctor import ClusterRequest, Report
+
+_WAIT = 60.0
+_IDLE = "15m"
+_OF_NODES = frozenset({"engine", "nodes", "nproc", "gpus", "slurm"})
+_MOST_WARM = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Examined:
+    """What the doctor has found, and ``mended``, a line each. ``json``: how it is to be shown."""
+
+    report: Report
+    mended: tuple[str, ...]
+    json: bool
+
+
+def doctor(
+    _: Place, *, smoke: bool, fix: bool, json: bool = False, **cluster_options: str | None
+) -> Examined:
+    """Raises UsageMistake, and LaunchError for what could not be mended."""
+    # most sessions never ask
+    from nbdist.doctor import examine, examine_cluster, repair
+
+    cluster = cluster_request(**cluster_options)
+    if cluster is not None and (smoke or fix):
+        raise UsageMistake("--smoke and --fix are about this machine: leave --on out")
+    report = examine(smoke=smoke) if cluster is None else examine_cluster(cluster)
+    mended = repair(report) if fix else []
+    if mended and not smoke:
+        report = examine()
+    said = mended or (["there is nothing that --fix can mend"] if fix else [])
+    return Examined(report=report, mended=tuple(said), json=json)
+
+
+def cluster_request(
+    *, on: str | None, slurm: str | None, ray: str | None, nodes: str | None, wait: str | None
+) -> ClusterRequest | None:
+    """What of a cluster is to be looked at; None for this machine alone. Raises UsageMistake."""
+    from nbdist.doctor import ENGINES, ClusterRequest
+
+    if on in (None, "local"):
+        for name, value in {"slurm": slurm, "ray": ray, "nodes": nodes, "wait": wait}.items():
+            if value is not None:
+                engine = "ray" if name == "ray" else "slurm"
+                raise UsageMistake(f"--{name} is about a cluster: add  --on {engine}")
+        return None
+    if on not in ENGINES:
+        raise UsageMistake(f"--on {on}: there are slurm and ray:  --on slurm")
+    if nodes and (not nodes.isdigit() or int(nodes) < 1):
+        raise UsageMistake(f"--nodes {nodes}: write a number of nodes:  --nodes 2")
+    try:
+        seconds = options.parse_duration(wait) if wait else _WAIT
+    except UsageMistake:
+        raise UsageMistake(f"--wait {wait}: write a time such as  --wait 90s, 5m") from None
+    return ClusterRequest(
+        engine=on,
+        nodes=int(nodes or 2),
+        options=parse_slurm(slurm) if slurm else (),
+        address=ray or "",
+        wait=seconds,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allocations:
+    """The nodes that are kept, and a ``note`` where there is none. ``interrupted``: those that were asked for
+    were not waited for any longer, as the note says. ``json``: how it is to be shown."""
+
+    views: tuple[runner.AllocationView, ...]
+    note: str
+    interrupted: bool
+    json: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Released:
+    """What was given back, and ``notes`` on what was not, a line each."""
+
+    said: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def alloc(
+    place: Place, *, words: Sequence[str], idle: str | None, wait: str | None, keep: bool, json: bool = False
+) -> Allocations | Released:
+    """Give nodes back, or ask for some where ``words`` say which, and wait for them. Raises UsageMistake and
+    LaunchError."""
+    match words:
+        case ["off"] | ["off", _]:
+            return _release("".join(words[1:]), f"{place.prefix}alloc off")
+        case ["list", *_]:
+            raise UsageMistake(f"what there is, is shown by  {place.prefix}alloc  alone")
+    if not words and (keep or idle is not None):
+        raise UsageMistake(f"say how many nodes of what:  {place.usage}")
+    nodes = _nodes(words, place.usage) if words else None
+    idle_limit = options.parse_duration(idle or _IDLE)
+    patience = None if wait is None else options.parse_duration(wait)
+    try:
+        if nodes is not None:
+            # a terminal has no kernel whose end could be theirs
+            kept = keep or place.prefix == TERMINAL
+            limit = _WAIT if patience is None else patience
+            runner.allocate(nodes, idle=idle_limit, keep=kept, wait=limit, say=place.say)
+        elif patience is not None:
+            for one in runner.held_allocations():
+                runner.await_allocation(one, wait=patience, say=place.say)
+    except KeyboardInterrupt:
+        verb = f"{place.prefix}alloc"
+        note = f"not waited for any longer: {verb} shows what there is, {verb} off gives it up"
+        return Allocations(views=(), note=note, interrupted=True, json=json)
+    views = tuple(runner.allocation_views())
+    note = "" if views else f"no nodes are kept: {place.usage}"
+    return Allocations(views=views, note=note, interrupted=False, json=json)
+
+
+def _release(job: str, off: str) -> Released:
+    """``off`` is how a person gives nodes back."""
+    said = runner.release_allocations(job, by=off)
+    notes = [
+        f"allocation {one.job} is another notebook's, and ends with it: {off} {one.job}  ends it now"
+        for one in runner.held_allocations()
+    ]
+    if not said and not notes:
+        notes = ["there is no allocation to release"]
+    return Released(said=tuple(said), notes=tuple(notes))
+
+
+def _nodes(words: Sequence[str], usage: str) -> Options:
+    """What the words of ``%%distributed`` say about nodes."""
+    if not words[0].startswith("-"):
+        raise UsageMistake(f"there is no {words[0]} here: write  {usage}")
+    named = any(word == "--on" or word.startswith("--on=") for word in words)
+    given = options.parse_words(words if named else [*words, "--on", "slurm"])
+    plain = Options()
+    for field in fields(Options):
+        if field.name not in _OF_NODES and getattr(given, field.name) != getattr(plain, field.name):
+            raise UsageMistake(f"nodes have no --{field.name}: it belongs to the run: write  {usage}")
+    if given.engine != "slurm":
+        raise UsageMistake(f"only Slurm has nodes to keep, {given.engine} has none: write  --on slurm")
+    return given
+
+
+def warm(place: Place, *, count: str | None, framework: str | None) -> runner.WarmState:
+    """Keep so many ranks ready, or as many as the last run had; how it stands now. Raises UsageMistake."""
+    count = count or ""
+    if count in ("auto", "off"):
+        runner.warm_ranks.choose(count)
+    elif count.isdigit() and 0 < int(count) <= _MOST_WARM:
+        runner.keep_ready(int(count), framework or "")
+    elif count or framework:
+        raise UsageMistake(f"{place.prefix}warm {count}: write  {place.usage}")
+    return runner.warm_ranks.state()

@@ -1,0 +1,234 @@
+"""What the verbs do with runs: which are meant, and what came of it as a value."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nbdist import config, runner
+from nbdist.errors import UnknownRun, UsageMistake
+from nbdist.model import Run
+from nbdist.runner import RunHandle
+from nbdist.store import RunDirectory
+from nbdist.verbs.verb import Place
+
+if TYPE_CHECKING:
+    from nbdist.board import Reach
+    from nbdist.diagnosis.stacks import StackReport
+    from nbdist.panel.report import Report
+
+_LATEST = 10
+_STOP_LIMIT = 15.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listed:
+    """The runs whose state is wanted. ``watch``, ``json``: how a terminal is to show it."""
+
+    directories: tuple[RunDirectory, ...]
+    watch: bool
+    json: bool
+
+    @staticmethod
+    def beside() -> list[str]:
+        """What there is beside runs, a line each: ranks that wait, runs that cannot be read, and nodes that
+        are kept, about which Slurm is asked."""
+        waiting = runner.describe_warm(runner.warm_ranks.state())
+        return [*waiting, *runner.describe_refused(), *runner.describe_allocations()]
+
+
+def status(_: Place, *, run: Sequence[str], watch: bool = False, json: bool = False) -> Listed:
+    """The runs with these names; the latest ten where none is named. Raises UnknownRun."""
+    handles = [runner.attach(name) for name in run] or runner.runs()[:_LATEST]
+    return Listed(directories=tuple(handle.directory for handle in handles), watch=watch, json=json)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Logs:
+    """The logs of ``ranks``, each of this machine: of the lines that match ``pattern`` the last ``tail``, or
+    all. ``one``: a rank was named. ``follow``: until the run has ended."""
+
+    handle: RunHandle
+    ranks: tuple[int, ...]
+    pattern: re.Pattern[str]
+    tail: int | None
+    one: bool
+    follow: bool
+
+    def lines(self, rank: int) -> Iterable[str]:
+        """The lines of one rank that are asked for, from disk."""
+        found = (line for line in self.handle.log_lines(rank) if self.pattern.search(line))
+        return found if self.tail is None else deque(found, maxlen=self.tail)
+
+
+def logs(
+    _: Place, *, run: str | None, rank: int | None, tail: int | None, grep: str | None, follow: bool = False
+) -> Logs:
+    """Raises UnknownRun, and UsageMistake for a rank whose log is not here."""
+    handle = runner.attach(run)
+    pattern = log_pattern(grep)
+    if rank is not None:
+        handle.check_log(rank)
+    ranks = [spec.rank for spec in handle.run.spec.here] if rank is None else [rank]
+    return Logs(
+        handle=handle,
+        ranks=tuple(ranks),
+        pattern=pattern,
+        tail=tail,
+        one=rank is not None,
+        follow=follow,
+    )
+
+
+def log_pattern(text: str | None) -> re.Pattern[str]:
+    """The pattern behind ``--grep``; without one, what every line matches. Raises UsageMistake."""
+    try:
+        return re.compile(text or "")
+    except re.error as error:
+        raise UsageMistake(f"--grep {text}: {error}: write a regular expression") from None
+
+
+def line_count(text: str) -> int:
+    """The number behind ``--tail``. Raises UsageMistake."""
+    if not text.isdecimal():
+        raise UsageMistake(f"--tail {text}: write a number of lines, for example  --tail 20")
+    return int(text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stopped:
+    """The runs that have ended, as they were asked to. ``going_on`` says of each that has not what to type,
+    ``note`` that there was none."""
+
+    ended: tuple[Run, ...]
+    going_on: tuple[str, ...]
+    note: str
+
+
+def stop(place: Place, *, run: str | None, all: bool) -> Stopped:
+    """Ask them to end, and wait for each. Raises UsageMistake where the run has already ended."""
+    handles = _live_runs() if all else [_live_run(run, place)]
+    verb = f"{place.prefix}stop"
+    for handle in handles:
+        runner.request_stop_of(handle, f"stopped by {verb}")
+    for handle in handles:
+        handle.wait(_STOP_LIMIT)
+    stopped = [handle.run for handle in handles]
+    left = [run.label for run in stopped if not run.state.terminal]
+    return Stopped(
+        ended=tuple(run for run in stopped if run.state.terminal),
+        going_on=tuple(f"{run} goes on, though it was asked to end: {verb} {run}  once more" for run in left),
+        note="" if handles else "no run is going on",
+    )
+
+
+def _live_runs() -> list[RunHandle]:
+    """Every run that goes on, the newest first."""
+    return [handle for handle in runner.runs() if _goes_on(handle)]
+
+
+def _live_run(name: str | None, place: Place) -> RunHandle:
+    """The run with this name, or the latest, where it goes on."""
+    if name is not None:
+        handle = runner.attach(name)
+        if handle.run.state.terminal:
+            raise UsageMistake(f"{handle.run.label} has already ended: {handle.status}")
+        return handle
+    live = _live_runs()
+    if not live:
+        raise UsageMistake(f"no run is going on: {place.prefix}status lists them")
+    return live[0]
+
+
+def _goes_on(handle: RunHandle) -> bool:
+    try:
+        return not handle.run.state.terminal
+    except UnknownRun:
+        return False  # it is being made, or removed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stacks:
+    """Where the ranks are; ``native`` is what py-spy sees of each, as text; None where that was not asked
+    for. ``threads``, ``json``: how it is to be shown."""
+
+    report: StackReport
+    native: Mapping[int, str] | None
+    threads: bool
+    json: bool
+
+
+def stacks(_: Place, *, run: str | None, threads: bool, native: bool, json: bool = False) -> Stacks:
+    """Raises UnknownRun."""
+    handle = runner.attach(run)
+    # both read programs, and no other verb needs them
+    from nbdist.diagnosis.native_stacks import native_stacks
+    from nbdist.diagnosis.stacks import take_stacks
+
+    return Stacks(
+        report=take_stacks(handle.directory),
+        native=native_stacks(handle.run) if native else None,
+        threads=threads,
+        json=json,
+    )
+
+
+def attach(_: Place, *, run: str | None) -> RunHandle:
+    """Raises UnknownRun."""
+    handle = runner.attach(run)
+    handle.run  # noqa: B018 - one that cannot be read is a mistake here, not when it is shown
+    return handle
+
+
+def export(_: Place, *, run: str | None, to: str | None) -> runner.Export:
+    """Raises UnknownRun, UsageMistake and LaunchError."""
+    handle = runner.attach(run)
+    return runner.export(handle, Path(to or handle.run.label))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Curves:
+    """Where a browser sees the curves of runs. ``height`` of the frame in a notebook, in pixels."""
+
+    handles: tuple[RunHandle, ...]
+    reach: Reach
+    viewer: str
+    height: int
+
+
+@dataclass(frozen=True, slots=True)
+class BoardEnded:
+    """The server was to end. ``was_there``: there was one."""
+
+    was_there: bool
+
+
+def board(
+    _: Place,
+    *,
+    run: Sequence[str],
+    tensorboard: bool,
+    export: str | None,
+    stop: bool,
+    height: int = 0,
+) -> Curves | Report | BoardEnded:
+    """Raises UnknownRun, UsageMistake and LaunchError."""
+    if stop:
+        return BoardEnded(runner.stop_the_board())
+    handles = [runner.attach(name) for name in run] or [runner.attach()]
+    if export is not None:
+        # no other verb writes reports
+        from nbdist.panel import write_report
+
+        shown = [(handle.run, handle.directory) for handle in handles]
+        return write_report(shown, Path(export), config.language())
+    return Curves(
+        handles=tuple(handles),
+        reach=runner.reach_board(handles, tensorboard=tensorboard),
+        viewer="TensorBoard" if tensorboard else "VisualDL",
+        height=height,
+    )

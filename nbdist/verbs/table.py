@@ -1,0 +1,197 @@
+"""The verbs, each once. Their texts write verbs as a notebook does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nbdist.verbs import machines, runs
+from nbdist.verbs.verb import NOTEBOOK, TERMINAL, Argument, Verb
+
+STATUS = Verb(
+    name="status",
+    about="the latest runs, or these, with their ranks",
+    text="""\
+The latest ten runs, or these. Runs that go on, and one alone, with their ranks: state, device, pid,
+memory, use, step/s, elapsed, last line; others with their notebook, when they ended, and their main
+metric; and the nodes of Slurm that are kept (%dist_alloc). In a notebook the table is kept up to date
+until all have ended.""",
+    arguments=(
+        Argument("RUN …"),
+        Argument(
+            "--watch",
+            "keep the table up to date until all have ended; Ctrl-C leaves it",
+            either="form",
+            only=TERMINAL,
+        ),
+        Argument("--json", "a list with one object a run", either="form", only=TERMINAL),
+    ),
+    act=runs.status,
+)
+
+LOGS = Verb(
+    name="logs",
+    about="what the ranks have written",
+    text="""\
+What the ranks of a run (the latest) have written, from disk. Each line has its rank in front; in a
+terminal, with --rank R, there are only the lines of that rank, as it wrote them.""",
+    arguments=(
+        Argument("RUN"),
+        Argument("--rank R", "only this rank", parse=int),
+        Argument("--tail N", "only the last N lines of each rank", parse=runs.line_count),
+        Argument("--grep PATTERN", "only the lines that match this regular expression"),
+        Argument("-f, --follow", "go on until the run has ended", only=TERMINAL),
+    ),
+    act=runs.logs,
+)
+
+STOP = Verb(
+    name="stop",
+    about="stop a run, or all, and wait for the end",
+    text="Stop a run (the latest that goes on) and wait for its end: SIGINT, then SIGTERM, then SIGKILL.",
+    arguments=(
+        Argument("RUN", either="which"),
+        Argument("--all", "every run that goes on", either="which"),
+    ),
+    exits="0 when all have ended, 1 when one goes on, 2 when there is no such run that goes on.",
+    act=runs.stop,
+)
+
+STACKS = Verb(
+    name="stacks",
+    about="where every rank of a run is now",
+    text="""\
+Where every rank of a run (the latest) is now; ranks with the same stack stand together. The ranks are
+not stopped, and one that is stuck in native code is seen, too. Of a run that has ended, the stacks that
+were taken last.""",
+    arguments=(
+        Argument("RUN"),
+        Argument("--threads", "all threads, not the main one alone"),
+        Argument("--native", "the frames of native code, too, by py-spy where it is installed and allowed"),
+        Argument("--json", "one object", only=TERMINAL),
+    ),
+    exits="0, or 1 when the run did not answer or has no stacks.",
+    act=runs.stacks,
+)
+
+ATTACH = Verb(
+    name="attach",
+    about="follow a run; Ctrl-C leaves it running",
+    text="""\
+Show a run (the latest) from its first line until it ends: in another terminal or notebook, or after a
+restart of the kernel. The run belongs to the process that started it: to leave the view, or to interrupt
+it with Ctrl-C, ends nothing.""",
+    arguments=(Argument("RUN"),),
+    exits="as for nbdist run; 130 after Ctrl-C.",
+    act=runs.attach,
+)
+
+BOARD: Verb[Any] = Verb(
+    name="board",
+    about="the curves of runs in VisualDL, or a report of them as a file",
+    text="""\
+The curves of a run (the latest) or several, in VisualDL: below the cell, or by the address that is
+printed. The server is this user's alone, and ends when no browser asks it any more.""",
+    arguments=(
+        Argument("RUN …"),
+        Argument("--tensorboard", "in TensorBoard, where it is installed", either="form"),
+        Argument(
+            "--export FILE.html",
+            "write what there is about the runs to one file that opens without a network: the\n"
+            "summary, curves, pictures, logs, the program; a report that is there is replaced",
+            either="form",
+        ),
+        Argument("--stop", "end the server now", either="form"),
+        Argument(
+            "--height PIXELS", "of the frame below the cell (700)", parse=int, default=700, only=NOTEBOOK
+        ),
+    ),
+    act=runs.board,
+)
+
+ALLOC: Verb[Any] = Verb(
+    name="alloc",
+    about="nodes of Slurm that are kept for the next runs",
+    text="""\
+Wait in Slurm's queue once, for many runs: cells with --on slurm, and nbdist run --on slurm, that need no
+more than these nodes then begin in them at once. Without options: what there is.
+
+What a terminal has asked for lasts until %dist_alloc off, --idle, or the end of the time that Slurm
+gave (--slurm time=…). What a notebook has asked for ends with its kernel, too, unless it said --keep.""",
+    form="--nodes 2 -n 1 [--gpus N] [--slurm K=V,…] [--idle 15m]  or  {} off",
+    more=(
+        ("off [JOB]", "give them back now; with its number, that of another notebook, too"),
+        ("--nodes N", "so many nodes (1)"),
+        ("-n N, --gpus N", "each for so many ranks"),
+        ("--slurm K=V,…", "options of sbatch:  --slurm partition=gpu,time=8:00:00"),
+    ),
+    arguments=(
+        Argument("--idle TIME", "give them back when nothing has run in them for so long (15m)"),
+        Argument("--wait TIME", "wait for them so long (1m); alone: for those that are in the queue already"),
+        Argument("--keep", "do not give them back when the kernel ends"),
+        Argument("--json", "what there is, as a list with one object an allocation", only=TERMINAL),
+    ),
+    act=machines.alloc,
+)
+
+DOCTOR = Verb(
+    name="doctor",
+    about="what works on this machine, what does not, and how to mend it",
+    text="""\
+Look at Python, frameworks, GPUs, memory, disk, network, notebook and VisualDL, and say what to type
+where something is missing. Frameworks that are installed are asked in processes of their own.""",
+    arguments=(
+        Argument(
+            "--smoke", "start a run of two ranks for each framework, and VisualDL, and say how long they take"
+        ),
+        Argument(
+            "--fix",
+            "mend what can be mended: copy the JupyterLab extension to where this\nuser's JupyterLab looks",
+        ),
+        Argument("--json", "one object, with a list of entries", only=TERMINAL),
+        Argument(
+            "--on slurm|ray",
+            "look at the cluster instead: its commands, partition and account, and by a small job\n"
+            "whether its nodes see the same files, have the same packages and reach each other",
+        ),
+        Argument("--nodes N", "on so many nodes (2)"),
+        Argument("--slurm K=V,…", "options of sbatch, as for a run:  --slurm partition=gpu,account=NAME"),
+        Argument("--ray URL", "the head of a Ray cluster:  --ray http://head:8265", rare=True),
+        Argument("--wait TIME", "let the job stand in the queue for so long (60s)", rare=True),
+    ),
+    exits="0, or 1 where something does not work.",
+    act=machines.doctor,
+)
+
+EXPORT = Verb(
+    name="export",
+    about="a run as a script, for torchrun, paddle's launcher or Slurm",
+    text="""\
+Write a run (the latest) as a script, and what starts it with torchrun, with paddle's launcher (fleetrun)
+or under Slurm (sbatch). The command lines are printed.""",
+    arguments=(
+        Argument("RUN"),
+        Argument("--to DIR", "where to write it: by default a folder with the run's name, here"),
+    ),
+    act=runs.export,
+)
+
+WARM = Verb(
+    name="warm",
+    about="ranks that wait with their imports done, for the next run to begin at once",
+    text="""\
+Keep N ranks ready for the next cell: they have imported the framework and wait; a cell with -n N then
+runs at once, in processes that have run nothing else. auto makes as many ready as the last cell had, off
+lets them go; %dist_warm alone says what there is.""",
+    arguments=(
+        Argument("N|auto|off", name="count"),
+        Argument(
+            "--framework torch|paddle|jax",
+            "which they import: by default the one that is installed",
+            choices=("torch", "paddle", "jax"),
+        ),
+    ),
+    act=machines.warm,
+)
+
+VERBS: tuple[Verb[Any], ...] = (STATUS, LOGS, STOP, STACKS, ATTACH, BOARD, ALLOC, DOCTOR, EXPORT, WARM)
+"""Every verb. WARM is about a kernel, and so in notebooks alone."""

@@ -1,0 +1,127 @@
+"""The verbs as they are typed, in a notebook and in a terminal: their help, and what a mistake is told."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nbdist.cli.commands import COMMANDS
+from nbdist.errors import UsageMistake
+from nbdist.magics.line_magics import VerbMagics
+from nbdist.model import RunState
+from nbdist.verbs import table
+from nbdist.verbs.table import VERBS
+from nbdist.verbs.verb import NOTEBOOK, TERMINAL, Place, Verb
+from tests.fakes.directories import WrittenRun
+from tests.fakes.runs import STARTED, exited, run_ended
+
+CELL, SHELL = Place(NOTEBOOK, print), Place(TERMINAL, print)
+PLACES = pytest.mark.parametrize("place", [CELL, SHELL], ids=["in a notebook", "in a terminal"])
+
+
+@PLACES
+@pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.name)
+def test_the_help_of_a_verb_is_written_as_it_is_typed_there(verb: Verb[Any], place: Place) -> None:
+    text = verb.help(place.prefix)
+
+    assert text.startswith(f"{place.prefix}{verb.name} ")
+    assert max(map(len, text.splitlines())) <= 105
+    other = TERMINAL if place is CELL else NOTEBOOK
+    assert not [each for each in VERBS if f"{other}{each.name}" in text]
+    there = {each.form for each in verb.arguments if each.only in ("", place.prefix) and each.help}
+    assert there <= set(re.findall(r"^  (.+?)(?:  |$)", text, re.M))
+
+
+def test_every_verb_has_its_magic_and_every_one_but_that_of_a_kernel_its_command(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    magics = VerbMagics()
+
+    for verb in VERBS:
+        magic = getattr(magics, f"dist_{verb.name}")
+        magic("--help")
+        assert magic.__doc__ == capsys.readouterr().out.rstrip("\n") == verb.help(NOTEBOOK)
+    assert {f"dist_{verb.name}" for verb in VERBS} == set(VerbMagics.magics["line"])
+    assert {verb.name for verb in VERBS if verb.name not in COMMANDS} == {"warm"}
+
+
+@PLACES
+@pytest.mark.parametrize(
+    ("verb", "words", "expected"),
+    [
+        pytest.param(table.STOP, [], "no run is going on: {}status lists them", id="nothing to stop"),
+        pytest.param(table.STOP, ["lenet"], "has already ended: succeeded", id="it has ended"),
+        pytest.param(
+            table.STOP,
+            ["lenet", "--all"],
+            "--all is not allowed with RUN: write  {}stop [RUN | --all]",
+            id="one and all",
+        ),
+        pytest.param(table.LOGS, ["other"], "no run other: the latest are lenet-", id="no such run"),
+        pytest.param(table.LOGS, ["--rank", "7"], "has no rank 7: it has 0 to 1", id="no such rank"),
+        pytest.param(table.LOGS, ["--rank", "x"], "write  {}logs [RUN] [--rank R]", id="no number"),
+        pytest.param(table.LOGS, ["--grep", "("], "write a regular expression", id="no pattern"),
+        pytest.param(table.LOGS, ["--tail", "-1"], "--tail", id="no number of lines"),
+        pytest.param(table.STATUS, ["--yaml"], "write  {}status [RUN …]", id="unknown option"),
+        pytest.param(table.ATTACH, ["a", "b"], "write  {}attach [RUN]", id="one too many"),
+        pytest.param(
+            table.BOARD,
+            ["--tensorboard", "--stop"],
+            "--stop is not allowed with --tensorboard: write  {}board [RUN …] [--tensorboard | --export",
+            id="two forms at once",
+        ),
+        pytest.param(table.ALLOC, ["list"], "what there is, is shown by  {}alloc  alone", id="list"),
+        pytest.param(
+            table.ALLOC, ["keep"], "there is no keep here: write  {}alloc --nodes 2 -n 1", id="a word"
+        ),
+        pytest.param(
+            table.ALLOC, ["--idle", "5m"], "say how many nodes of what:  {}alloc --nodes 2", id="no nodes"
+        ),
+        pytest.param(
+            table.ALLOC, ["-n", "1", "--nodes", "2", "--on", "ray"], "write  --on slurm", id="another engine"
+        ),
+        pytest.param(table.ALLOC, ["-n", "1", "--timeout", "1s"], "it belongs to the run", id="of a run"),
+        pytest.param(table.ALLOC, ["off", "12"], "no allocation 12: none is kept", id="no such allocation"),
+        pytest.param(table.WARM, ["0"], "warm 0: write  {}warm [N|auto|off]", id="no ranks"),
+    ],
+)
+def test_a_mistake_is_one_line_that_says_what_to_type_there(
+    home: Path, verb: Verb[Any], words: list[str], expected: str, place: Place
+) -> None:
+    WrittenRun(home).happened(*STARTED, exited(0), exited(1), run_ended(RunState.SUCCEEDED))
+
+    with pytest.raises(UsageMistake) as mistake:
+        verb(words, place)
+
+    assert expected.format(place.prefix) in str(mistake.value)
+    assert place is CELL or NOTEBOOK not in str(mistake.value)
+    assert "\n" not in str(mistake.value)
+
+
+@pytest.mark.parametrize("words", [["--json"], ["--watch"]], ids=lambda words: words[0])
+def test_what_only_a_terminal_shows_is_no_argument_of_a_magic(home: Path, words: list[str]) -> None:
+    assert table.STATUS(words, SHELL).directories == ()
+
+    with pytest.raises(UsageMistake, match=r"write  %dist_status \[RUN …\]$"):
+        table.STATUS(words, CELL)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--nodes", "2"], "--nodes is about a cluster: add  --on slurm"),
+        (["--ray", "http://head:8265"], "add  --on ray"),
+        (["--on", "pbs"], "there are slurm and ray"),
+        (["--on", "slurm", "--nodes", "zero"], "write a number of nodes"),
+        (["--on", "slurm", "--wait", "soon"], "--wait soon: write a time"),
+        (["--on", "slurm", "--slurm", "partition"], "write options of sbatch"),
+        (["--on", "slurm", "--smoke"], "--smoke and --fix are about this machine: leave --on out"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_a_cluster_that_cannot_be_looked_at_says_what_to_write(words: list[str], said: str) -> None:
+    with pytest.raises(UsageMistake, match=re.escape(said)):
+        table.DOCTOR(words, SHELL)
