@@ -11,6 +11,7 @@ from itertools import islice
 from nbdist import config, runner
 from nbdist.cli.terminal import complain, in_a_shell, note
 from nbdist.errors import LaunchError, UnknownRun, UsageMistake
+from nbdist.model import Reason
 from nbdist.options import LineParser
 from nbdist.panel import (
     Block,
@@ -163,7 +164,7 @@ def stop(words: Sequence[str]) -> int:
     handles = runner.live_runs() if asked.all else [runner.live_run(asked.run)]
     if not handles:
         note("no run is going on")
-    runner.stop_runs(handles, "stopped by nbdist stop")
+    runner.stop_runs(handles, Reason("stopped-by", command="nbdist stop"))
     stopped = True
     for handle in handles:
         run = handle.run

@@ -10,7 +10,7 @@ from nbdist import config, panel, runner
 from nbdist.magics.presentation import as_usage_errors, draws_widgets
 from nbdist.magics.showing import show_again, show_as_text
 from nbdist.magics.status_table import StatusTable
-from nbdist.model import RunState
+from nbdist.model import Reason, RunState
 from nbdist.options import LineParser
 from nbdist.panel.ansi import harmless
 
@@ -61,7 +61,7 @@ class RunMagics(Magics):
         with as_usage_errors():
             asked = parser.parse_args(shlex.split(line))
             handles = runner.live_runs() if asked.all else [runner.live_run(asked.run)]
-            runner.stop_runs(handles, "stopped by %dist_stop")
+            runner.stop_runs(handles, Reason("stopped-by", command="%dist_stop"))
             for handle in handles:
                 print(panel.stopped_text(handle.run))
         if not handles:

@@ -92,10 +92,6 @@ PHRASES = {
         "{ranks} ran, none joined a process group: did each do the whole work?",
         "共运行 {ranks}，均未加入进程组：是否每个进程都重复做了全部工作？",
     ),
-    "importing": (
-        "waiting for ranks that are still importing {framework}: they were started ahead",
-        "正在等待提前启动的进程导入 {framework}",
-    ),
     "no progress": ("No progress for {seconds} s", "{seconds} 秒没有进展"),
     "hung": ("Where the ranks were when it was ended", "结束时各进程的位置"),
     "slow": (

@@ -15,7 +15,6 @@ from nbdist.panel.columns import pad, width
 from nbdist.panel.figures import memory_text, number_text, progress_text, rate_text, use_text
 from nbdist.panel.glance import glance
 from nbdist.panel.labels import state_word, word
-from nbdist.panel.reasons import reason_text
 from nbdist.panel.slow import slow_text
 from nbdist.panel.sparks import spark_of
 from nbdist.panel.stalling import StallReader, held_words, stall_sentence
@@ -186,7 +185,7 @@ def said_of(view: RunView, language: str) -> list[str]:
     """What is said of a run beside its state: how it hangs, how far it is, why it ended, what it was."""
     stall = stall_sentence(view.stall, view.elapsed, language) if view.hangs and view.stall else ""
     slow = slow_text(view.slow, language) if view.slow is not None and view.live else ""
-    reason = reason_text(view.reason, language)
+    reason = view.reason_zh if language == "zh" else view.reason
     return [text for text in (stall, progress_text(view, language), slow, reason, view.about) if text]
 
 

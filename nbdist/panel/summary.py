@@ -13,11 +13,11 @@ from nbdist.panel.endings import logs_title, outcomes, remarks
 from nbdist.panel.facts import Facts, facts_of
 from nbdist.panel.figures import number_text
 from nbdist.panel.labels import failure_title, ranks_text, state_word, word
-from nbdist.panel.reasons import reason_text
 from nbdist.panel.stalling import hung_lines
 from nbdist.panel.summary_page import summary_page
 from nbdist.panel.view import duration
 from nbdist.store import RunDirectory
+from nbdist.text import reason_text
 
 _VALUES = 30
 # characters

@@ -29,10 +29,10 @@ from nbdist.panel.labels import (
     state_word,
     word,
 )
-from nbdist.panel.reasons import reason_text
 from nbdist.panel.stalling import StallView, hung_lines
 from nbdist.panel.style import rank_chip, sheet
 from nbdist.panel.view import duration
+from nbdist.text import reason_text
 
 _CURVES = 6
 _VALUES = 30

@@ -11,7 +11,6 @@ from nbdist.panel.ansi import harmless
 from nbdist.panel.figures import progress_text
 from nbdist.panel.labels import phrase, ranks_text, state_word
 from nbdist.panel.rank_log import LogDelta
-from nbdist.panel.reasons import reason_text
 from nbdist.panel.stalling import stall_sentence
 from nbdist.panel.view import RunView, duration
 
@@ -197,7 +196,7 @@ def introduction(view: RunView, language: str) -> str:
 def stopping_text(view: RunView, language: str) -> str:
     """What is said when the run was asked to stop."""
     stopping = state_word(RunState.STOPPING, language).lower()
-    reason = reason_text(view.reason, language)
+    reason = view.reason_zh if language == "zh" else view.reason
     return f"[nbdist] {stopping} ({duration(view.elapsed)}) {reason}".rstrip() + "\n"
 
 

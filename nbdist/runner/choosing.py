@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 
 from nbdist.errors import UnknownRun, UsageMistake
+from nbdist.model import Reason
 from nbdist.runner.handle import RunHandle, attach, request_stop_of, runs
 
 _LATEST = 10
@@ -36,7 +37,7 @@ def live_run(name: str | None = None) -> RunHandle:
     return live[0]
 
 
-def stop_runs(handles: Sequence[RunHandle], reason: str) -> None:
+def stop_runs(handles: Sequence[RunHandle], reason: Reason) -> None:
     """Ask all of them to end, then wait for each; one may still go on after that."""
     for handle in handles:
         request_stop_of(handle, reason)

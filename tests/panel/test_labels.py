@@ -15,7 +15,6 @@ from nbdist.diagnosis.sources import Sources
 from nbdist.model import Rank, RankState, RunState
 from nbdist.panel import labels
 from nbdist.panel.labels import exit_text, failure_title, state_mark, state_word
-from nbdist.panel.reasons import reason_text
 from nbdist.store import ErrorFrame, ErrorReport, RunDirectory
 from tests.fakes.runs import a_spec
 
@@ -145,33 +144,6 @@ REPORT_OF_A_SCRIPT = replace(REPORT, frames=(replace(REPORT.frames[0], file="/tr
 )
 def test_a_failure_has_a_title(failure: Failure, english: str, chinese: str) -> None:
     assert [failure_title(failure, language) for language in ("en", "zh")] == [english, chinese]
-
-
-@pytest.mark.parametrize(
-    ("english", "chinese"),
-    [
-        ("the kernel was interrupted", "内核被中断"),
-        ("stopped by %dist_stop", "由 %dist_stop 停止"),
-        ("ranks 0, 3 failed", "进程 0, 3 失败"),
-        ("the time limit of 5 s was reached", "已达到 5 秒的时限"),
-        ("its supervisor (pid 77) was killed by SIGKILL", "其监督进程(pid 77)被 SIGKILL 结束"),
-        (
-            "the kernel was interrupted; its supervisor (pid 77) did not go on, and its keeper ended the run",
-            "内核被中断;其监督进程(pid 77)没有继续运行,由上级进程结束了运行",
-        ),
-        ("no Ray answers at http://h:1 (refused): write", "http://h:1 上没有 Ray 应答(refused)"),
-        ("no Ray answers at http://h:1 (refused)", "http://h:1 上没有 Ray 应答(refused)"),
-        (
-            "it was ended from outside: the engine's process on this node ended (node 1)"
-            "; no Ray answers at http://h:1 (x)",
-            "Ray 在节点上的进程已结束,运行随之结束;http://h:1 上没有 Ray 应答(x)",
-        ),
-        ("because I say so", "because I say so"),
-        ("", ""),
-    ],
-)
-def test_why_a_run_ended_is_said_in_the_readers_language(english: str, chinese: str) -> None:
-    assert (reason_text(english, "zh"), reason_text(english, "en")) == (chinese, english)
 
 
 def test_what_the_page_says_of_exits_in_chinese_is_what_is_said_here() -> None:
