@@ -63,7 +63,8 @@ def test_what_is_published_installs_without_node(
 
     python = install(tmp_path / "venv", without_node, "--no-deps", str(built))
 
-    found = "import nbdist; from nbdist.text import say; print(nbdist.__file__, say('reasons.interrupted', 'zh'))"
+    said = "from nbdist.text import say; said = say('reasons.interrupted', 'zh')"
+    found = f"import nbdist; {said}; print(nbdist.__file__, said)"
     package = subprocess.run(
         [python, "-I", "-c", found], check=True, capture_output=True, text=True, cwd=tmp_path
     )

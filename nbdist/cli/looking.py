@@ -27,8 +27,8 @@ from nbdist.panel import (
 )
 from nbdist.panel.ansi import harmless
 from nbdist.panel.columns import cut
-from nbdist.panel.labels import phrase
 from nbdist.panel.view import RunView
+from nbdist.text import say
 
 _LINES = 4096  # that are written at once
 
@@ -113,7 +113,7 @@ def _fitting(text: str, terminal: Terminal) -> list[Line]:
     lines = text.splitlines()
     if len(lines) >= rows:
         shown = max(1, rows - 2)
-        more = phrase("more lines", config.language()).format(count=len(lines) - shown)
+        more = say("panel.more-lines", config.language(), count=len(lines) - shown)
         lines = [*lines[:shown], more]
     return [Line().add(cut(line, columns - 1)) for line in lines]
 

@@ -31,12 +31,15 @@ class Both(NamedTuple):
     en: str
     zh: str
 
+    def text(self, language: str) -> str:
+        return self[language == "zh"]
+
 
 def say(key: str, language: str, /, **fields: object) -> str:
     """The message ``key``, written ``file.code``, in "en" or "zh". Raises KeyError where there is none, or
     where it lacks a field."""
     name, _, code = key.partition(".")
-    return _filled(_message(name, code)[language == "zh"], fields, language)
+    return _filled(messages(name)[code].text(language), fields, language)
 
 
 def both(key: str, /, **fields: object) -> Both:
@@ -60,10 +63,6 @@ def messages(name: str) -> Mapping[str, Both]:
     """The catalogue of a file beside this one."""
     text = (Path(__file__).parent / f"{name}.toml").read_text(encoding="utf-8")
     return {code: Both(**said) for code, said in tomllib.loads(text).items()}
-
-
-def _message(name: str, code: str) -> Both:
-    return messages(name)[code]
 
 
 def _filled(text: str, fields: Mapping[str, object], language: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+import string
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -20,42 +21,58 @@ from nbdist.text.catalogue import messages
 PACKAGE = Path(nbdist.__file__).parent
 FILES = sorted(path.stem for path in (PACKAGE / "text").glob("*.toml"))
 PLACE = re.compile(r"\{(\w+)")
+SHOWN = re.compile(r"\{(\w+)[:}]")
 OPTIONAL = re.compile(r"\[\[.*?\]\]", re.DOTALL)
 # Chinese has its own comma, colon, semicolon and parentheses
 HALF = re.compile(r"[\u4e00-\u9fff][,:;()]|[,:;(][\u4e00-\u9fff]")
 
 
-def made() -> Iterator[tuple[str, str, set[str]]]:
-    """Where a reason is made, of which code, with which fields."""
+def calls(*functions: str) -> Iterator[tuple[str, str, set[str | None]]]:
+    """Where one of these is called with a code that stands there: the place, the code, the fields."""
     for path in PACKAGE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Reason":
-                for code in node.args:
-                    if isinstance(code, ast.Constant):
-                        where = f"{path.name}:{node.lineno}"
-                        yield where, str(code.value), {word.arg for word in node.keywords if word.arg}
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in functions:
+                match node.args:
+                    case [ast.Constant(value=str(code)), *_]:
+                        yield f"{path.name}:{node.lineno}", code, {word.arg for word in node.keywords}
+
+
+def lacking(code: str, fields: set[str | None]) -> set[str]:
+    """The fields that the message needs and does not get. None stands for a mapping of fields."""
+    name, _, key = code.partition(".")
+    if key not in messages(name):
+        return {"a message"}
+    return set() if None in fields else set(PLACE.findall(OPTIONAL.sub("", messages(name)[key].en))) - fields
 
 
 def test_every_reason_that_is_made_has_words_and_the_fields_that_they_need() -> None:
-    known = messages("reasons")
-    found = list(made())
-    wrong = []
-    for where, code, fields in found:
-        needed = set(PLACE.findall(OPTIONAL.sub("", known[code].en))) if code in known else {"a message"}
-        if not needed <= fields:
-            wrong.append((where, code, needed - fields))
+    found = list(calls("Reason"))
 
     assert len(found) > 90
-    assert wrong == []
+    assert [(where, code) for where, code, fields in found if lacking(f"reasons.{code}", fields)] == []
+
+
+def test_everything_that_is_said_has_words_and_the_fields_that_they_need() -> None:
+    # there are other functions of that name
+    found = [call for call in calls("say", "both") if re.fullmatch(r"[a-z]+\.[A-Za-z-]+", call[1])]
+
+    assert len(found) > 90
+    assert [(where, code) for where, code, fields in found if lacking(code, fields)] == []
 
 
 @pytest.mark.parametrize("name", FILES)
 def test_both_languages_say_the_same_of_the_same_fields(name: str) -> None:
-    differ = [
-        code for code, (en, zh) in messages(name).items() if set(PLACE.findall(en)) != set(PLACE.findall(zh))
-    ]
+    for code, (english, chinese) in messages(name).items():
+        assert set(SHOWN.findall(english)) == set(SHOWN.findall(chinese)), code
+        assert set(PLACE.findall(chinese)) <= set(PLACE.findall(english)), code  # it has no plural
 
-    assert differ == []
+
+@pytest.mark.parametrize("name", FILES)
+def test_every_message_is_there_in_both_languages(name: str) -> None:
+    for code, (english, chinese) in messages(name).items():
+        words = PLACE.sub("", OPTIONAL.sub("", chinese))
+        assert set(english) - set(string.printable) <= set("…→·—▸"), code
+        assert re.search(r"[\u4e00-\u9fff；：（]", chinese) or not re.search(r"[a-z]{4}", words), code
 
 
 @pytest.mark.parametrize("name", FILES)

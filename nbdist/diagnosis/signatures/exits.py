@@ -8,7 +8,7 @@ SIGNATURES = (
     Signature(
         name="exit-out-of-memory",
         source=Source.EXIT,
-        pattern=r"^SIGKILL \(killed for want of memory",
+        pattern=r"^SIGKILL-oom$",
         cause="the machine ran out of memory, and the system chose this rank to free some",
         fix=(
             "smaller batches, fewer DataLoader workers or ranks; do not load the whole data set on every rank"
@@ -19,7 +19,7 @@ SIGNATURES = (
     Signature(
         name="exit-memory-limit",
         source=Source.EXIT,
-        pattern=r"^SIGKILL \(out of its memory limit",
+        pattern=r"^SIGKILL-limit$",
         cause="this rank, with the processes that it had started, took more memory than --memory allows",
         fix="smaller batches or fewer DataLoader workers, or a larger  --memory",
         cause_zh="这个 rank 及其启动的进程占用的内存超过了 --memory 的限制",
@@ -28,7 +28,7 @@ SIGNATURES = (
     Signature(
         name="exit-killed",
         source=Source.EXIT,
-        pattern=r"^SIGKILL \(killed from outside",
+        pattern=r"^SIGKILL$",
         cause="something outside killed this rank: a memory limit of the container or job, or a person",
         fix="watch memory in %dist_status while it runs; smaller batches or fewer ranks if it grows",
         cause_zh="外部结束了这个 rank：容器或作业的内存限制，或有人手动结束",
