@@ -63,11 +63,13 @@ def test_what_is_published_installs_without_node(
 
     python = install(tmp_path / "venv", without_node, "--no-deps", str(built))
 
-    found = "import nbdist; print(nbdist.__file__)"
+    said = "from nbdist.text import say; said = say('reasons.interrupted', 'zh')"
+    found = f"import nbdist; {said}; print(nbdist.__file__, said)"
     package = subprocess.run(
         [python, "-I", "-c", found], check=True, capture_output=True, text=True, cwd=tmp_path
     )
     assert package.stdout.startswith(str(tmp_path))
+    assert package.stdout.endswith(" 被中断\n")
     assert (Path(package.stdout).parent / "panel/static/panel.js").stat().st_size > 50_000
     shared = tmp_path / "venv/share/jupyter/labextensions/nbdist"
     assert list(shared.glob("static/remoteEntry.*.js"))

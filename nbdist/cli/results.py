@@ -26,8 +26,8 @@ from nbdist.panel import (
 )
 from nbdist.panel.ansi import harmless
 from nbdist.panel.columns import cut
-from nbdist.panel.labels import phrase
 from nbdist.panel.view import RunView
+from nbdist.text import say
 from nbdist.verbs.machines import Allocations, Examined, Released
 from nbdist.verbs.runs import BoardEnded, Curves, Listed, Logs, Stacks, Stopped
 
@@ -84,7 +84,7 @@ def _fitting(text: str, terminal: Terminal) -> list[Line]:
     lines = text.splitlines()
     if len(lines) >= rows:
         shown = max(1, rows - 2)
-        more = phrase("more lines", config.language()).format(count=len(lines) - shown)
+        more = say("panel.more-lines", config.language(), count=len(lines) - shown)
         lines = [*lines[:shown], more]
     return [Line().add(cut(line, columns - 1)) for line in lines]
 

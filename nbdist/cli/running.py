@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 from nbdist import config, runner
 from nbdist.cli.terminal import INTERRUPTED, OUTPUT_CLOSED, Output, exit_code, note, report
 from nbdist.errors import LaunchError, UnknownRun, UsageMistake
-from nbdist.model import Run, RunState
+from nbdist.model import Reason, Run, RunState
 from nbdist.options import Options, help_text, parse_words, split_program
 from nbdist.panel import (
     Terminal,
@@ -103,7 +103,7 @@ def _follow(
         closed.append(OUTPUT_CLOSED if isinstance(error, BrokenPipeError) else 1)
         # a run whose directory was deleted is stopped by its supervisor
         with contextlib.suppress(UnknownRun):
-            runner.request_stop_of(handle, f"what it wrote could not be shown: {error.strerror}")
+            runner.request_stop_of(handle, Reason("not-shown", error=error.strerror or str(error)))
 
     ended = _watch(handle, Output(output_closed), show_ranks)
     if ended.state is RunState.CANCELLED and (interrupts.came() or closed):
@@ -122,8 +122,8 @@ def _say_what_was_removed() -> None:
         note(str(pruned))
 
 
-def _why(number: signal.Signals) -> str:
-    return "interrupted" if number is signal.SIGINT else f"nbdist run got {number.name}"
+def _why(number: signal.Signals) -> Reason:
+    return Reason("interrupted") if number is signal.SIGINT else Reason("command-got", signal=number.name)
 
 
 def _code(interrupts: runner.Interrupts) -> int:

@@ -1,6 +1,6 @@
 """What went wrong in a run, from what its ranks wrote and how they exited."""
 
-from nbdist.diagnosis.diagnosis import Diagnosis, Note, diagnose
+from nbdist.diagnosis.diagnosis import Diagnosis, diagnose
 from nbdist.diagnosis.exits import describe_exit
 from nbdist.diagnosis.failure import Failure, Group, first_failure
 from nbdist.diagnosis.hints import Hint
@@ -11,7 +11,6 @@ __all__ = [
     "Failure",
     "Group",
     "Hint",
-    "Note",
     "describe_exit",
     "diagnose",
     "failure_headline",

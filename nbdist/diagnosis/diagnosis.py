@@ -4,23 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nbdist.diagnosis.failure import OF_DISKS, Failure, Group, end_of_log, first_failure, names
+from nbdist.diagnosis.failure import OF_DISKS, Failure, Group, end_of_log, first_failure
 from nbdist.diagnosis.hints import Hint
+from nbdist.diagnosis.ranks import rank_names
 from nbdist.model import Run
 from nbdist.store import RunDirectory
+from nbdist.text import Both, both, say
 
 _SHOWN_LINE = 160
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Note:
-    """A fact beside the failure, in both languages."""
-
-    en: str
-    zh: str
-
-    def text(self, language: str = "en") -> str:
-        return self.zh if language == "zh" else self.en
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +19,7 @@ class Diagnosis:
     """``failure`` is the first one; ``notes`` are facts beside it."""
 
     failure: Failure
-    notes: tuple[Note, ...] = ()
+    notes: tuple[Both, ...] = ()
 
     @property
     def hint(self) -> Hint | None:
@@ -54,39 +45,26 @@ def diagnose(run: Run, directory: RunDirectory) -> Diagnosis | None:
     return Diagnosis(failure=failure, notes=tuple(_notes(failure, run, directory)))
 
 
-def _notes(failure: Failure, run: Run, directory: RunDirectory) -> list[Note]:
+def _notes(failure: Failure, run: Run, directory: RunDirectory) -> list[Both]:
     notes = [_last_line(rank, run, directory) for rank in failure.absent]
     if failure.full and (failure.hint is None or failure.hint.signature not in OF_DISKS):
         notes.append(_full(failure))
     for rank in failure.early_exits:
         early = run.ranks[rank]
         before = failure.time - (early.finished or early.exited or failure.time)
-        when = f"{before:.1f} s before" if before >= 0.1 else "just before"
-        when_zh = f"{before:.1f} 秒前" if before >= 0.1 else "刚刚"
-        notes.append(
-            Note(
-                en=f"{names([rank])} ended with exit 0, {when}",
-                zh=f"{names([rank], 'zh')} {when_zh}以退出码 0 结束",
-            )
-        )
+        code = "diagnosis.early-exit" if before >= 0.1 else "diagnosis.early-exit-now"
+        said = [say(code, one, rank=rank_names([rank], one), seconds=before) for one in ("en", "zh")]
+        notes.append(Both(*said))
     return notes
 
 
-def _full(failure: Failure) -> Note:
-    return Note(
-        en=f"{failure.full} was full when rank {failure.rank} ended: its log may lack its last lines",
-        zh=f"rank {failure.rank} 结束时 {failure.full} 已满，它的日志可能缺少最后几行",
-    )
+def _full(failure: Failure) -> Both:
+    return both("diagnosis.disk-full", disk=failure.full, rank=failure.rank)
 
 
-def _last_line(rank: int, run: Run, directory: RunDirectory) -> Note:
+def _last_line(rank: int, run: Run, directory: RunDirectory) -> Both:
     lines = [line for line in end_of_log(rank, run, directory) if line.strip()]
     last = lines[-1][:_SHOWN_LINE] if lines else ""
     if not last:
-        return Note(
-            en=f"rank {rank} did not come; it had printed nothing", zh=f"rank {rank} 没有到达，也没有输出"
-        )
-    return Note(
-        en=f"rank {rank} did not come; its last line: {last}",
-        zh=f"rank {rank} 没有到达，它的最后一行：{last}",
-    )
+        return both("diagnosis.absent-silent", rank=rank)
+    return both("diagnosis.absent-last", rank=rank, line=last)

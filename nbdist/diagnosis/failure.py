@@ -9,8 +9,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from tempfile import gettempdir
 
-from nbdist.diagnosis.exits import describe_exit
+from nbdist.diagnosis.exits import describe_exit, exit_kind
 from nbdist.diagnosis.hints import Hint
+from nbdist.diagnosis.ranks import rank_names
 from nbdist.diagnosis.sources import Sources
 from nbdist.model import Rank, RankState, Run
 from nbdist.store import (
@@ -235,9 +236,9 @@ def _hint(first: Failure, run: Run) -> Hint | None:
 
     ranks = {"late": names([first.rank]), "early": names(first.early_exits), "absent": names(first.absent)}
     ranks_zh = {
-        "late": names([first.rank], "zh"),
-        "early": names(first.early_exits, "zh"),
-        "absent": names(first.absent, "zh"),
+        "late": rank_names([first.rank], "zh"),
+        "early": rank_names(first.early_exits, "zh"),
+        "absent": rank_names(first.absent, "zh"),
     }
     complaint = first.complaint
     if first.early_exits:
@@ -256,7 +257,7 @@ def _hint(first: Failure, run: Run) -> Hint | None:
         return Hint.of(complaint.signature, complaint.found.groupdict())
     if first.code is None or (complaint is not None and complaint.root.text):
         return None
-    found = match(describe_exit(first.code, oom=first.oom, limit=first.limit), Source.EXIT)
+    found = match(exit_kind(first.code, oom=first.oom, limit=first.limit), Source.EXIT)
     if found is None:
         return None
     if found[0].name == _WITHOUT_A_WORD:
@@ -329,9 +330,9 @@ def _kind(failure: Failure, first: Failure) -> str:
     return complaint.root.text.split("\n")[0][:_SHOWN_LINE]
 
 
-def names(ranks: Sequence[int], language: str = "en") -> str:
+def names(ranks: Sequence[int]) -> str:
     """``rank 1``, ``ranks 0, 2``; nothing where there are none."""
     if not ranks:
         return ""
     listed = ", ".join(map(str, ranks))
-    return f"rank {listed}" if language == "zh" or len(ranks) == 1 else f"ranks {listed}"
+    return f"rank {listed}" if len(ranks) == 1 else f"ranks {listed}"

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from nbdist.text import say
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from nbdist.diagnosis.signatures import Signature
-
-_LABELS = {"en": ("cause: ", "fix: "), "zh": ("原因：", "解决方法：")}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,6 @@ class Hint:
 
     def text(self, language: str = "en") -> str:
         """Two lines: the cause, the fix."""
-        cause, fix = _LABELS.get(language, _LABELS["en"])
-        if language == "zh":
-            return f"{cause}{self.cause_zh}\n{fix}{self.fix_zh}"
-        return f"{cause}{self.cause_en}\n{fix}{self.fix_en}"
+        zh = language == "zh"
+        cause = say("diagnosis.cause", language, cause=self.cause_zh if zh else self.cause_en)
+        return f"{cause}\n{say('diagnosis.fix', language, fix=self.fix_zh if zh else self.fix_en)}"

@@ -11,6 +11,7 @@ from nbdist.diagnosis.exits import describe_exit
 from nbdist.diagnosis.failure import SAME_ERROR, Failure, Group, names
 from nbdist.diagnosis.ranks import rank_names
 from nbdist.store import ErrorFrame
+from nbdist.text import say
 
 # torch's C++ stack, in the message of some exceptions
 _NATIVE_STACK = re.compile(r"\nException raised from .+", re.DOTALL)
@@ -23,28 +24,18 @@ _MODULES_OWN = frozenset({"error", "exception", "timeout", "empty", "full"})
 
 def failure_headline(failure: Failure, language: str = "en") -> str:
     """``rank 1 failed first: ZeroDivisionError at line 9 of the cell``, or of ``pkg/models.py``."""
-    if language == "zh":
-        return _headline_zh(failure)
-    at = failure.place
-    where = f" at line {at.line} of {failure.sources.name(at.file) or 'the cell'}" if at is not None else ""
-    what = _kind(failure, language) + where
-    late = names([failure.rank])
+    at, where = failure.place, ""
+    if at is not None:
+        file = failure.sources.name(at.file)
+        where = say(f"diagnosis.at-{'file' if file else 'cell'}", language, line=at.line, file=file)
+    what, late = _kind(failure, language) + where, _ranks([failure.rank], language)
     if failure.early_exits:
-        return f"{names(failure.early_exits)} ended before {late} was done: {what}"
+        early = _ranks(failure.early_exits, language)
+        return say("diagnosis.early", language, early=early, late=late, what=what)
     if failure.absent:
-        return f"{late} waited in vain for {names(failure.absent)}: {what}"
-    return f"{late} failed first: {what}"
-
-
-def _headline_zh(failure: Failure) -> str:
-    where = f",{_line(failure, failure.place, 'zh')}" if failure.place is not None else ""
-    what = _kind(failure, "zh") + where
-    late = rank_names([failure.rank], "zh")
-    if failure.early_exits:
-        return f"{rank_names(failure.early_exits, 'zh')} 在{late} 完成之前退出:{what}"
-    if failure.absent:
-        return f"{late} 未等到{rank_names(failure.absent, 'zh')}:{what}"
-    return f"{late} 最先失败:{what}"
+        absent = _ranks(failure.absent, language)
+        return say("diagnosis.absent", language, absent=absent, late=late, what=what)
+    return say("diagnosis.first", language, late=late, what=what)
 
 
 def error_text(failure: Failure) -> str:
@@ -64,7 +55,7 @@ def failure_report(found: Failure | Diagnosis, language: str = "en") -> str:
         aftermath += [note.text(language) for note in found.notes]
     if not failure.groups and failure.others:
         others = _ranks(failure.others, language)
-        aftermath.append(f"{others} 随后失败" if language == "zh" else f"{others} failed after it")
+        aftermath.append(say("diagnosis.later", language, ranks=others))
     paragraphs = [
         failure_headline(failure, language),
         "\n".join(_what_it_said(failure, language)),
@@ -83,7 +74,7 @@ def _kind(failure: Failure, language: str) -> str:
     if failure.report is not None:
         return _short_type(failure.complaint.root.type if failure.complaint else failure.report.type)
     if failure.code is None:
-        return "尚未退出" if language == "zh" else "it has not exited"
+        return say("diagnosis.not-exited", language)
     if failure.complaint is not None and failure.code > 0 and failure.complaint.root.frames:
         return _short_type(failure.complaint.root.type)
     return describe_exit(
@@ -98,7 +89,6 @@ def _short_type(name: str) -> str:
 
 
 def _what_it_said(failure: Failure, language: str) -> list[str]:
-    zh = language == "zh"
     lines = traceback_lines(failure, language)
     if failure.complaint is not None and failure.complaint.root.text:
         root, outer = failure.complaint.root, failure.complaint.outer
@@ -109,7 +99,7 @@ def _what_it_said(failure: Failure, language: str) -> list[str]:
         report = failure.report
         lines += _error_lines(f"{report.type}: {report.message}" if report.message else report.type)
     if failure.report is None and not lines and failure.tail:
-        lines.append(f"进程 {failure.rank} 的最后几行:" if zh else f"the last lines of rank {failure.rank}:")
+        lines.append(say("diagnosis.last-lines", language, rank=failure.rank))
         lines += [f"    {line}" for line in failure.tail]
     return lines
 
@@ -129,19 +119,19 @@ def _raised_again(failure: Failure, language: str) -> list[str]:
     message = report.message.strip().split("\n")[0][:_SHOWN]
     kind = _short_type(report.type)
     said = f"{kind}: {message}" if message else kind
-    if language == "zh":
-        return [f"(最终以 {said} 离开程序{f',{_line(failure, own[-1], language)}' if own else ''})"]
-    return [f"(it left the program as {said}{f', {_line(failure, own[-1], language)}' if own else ''})"]
+    line = _line(failure, own[-1], language) if own else ""
+    return [say("diagnosis.left-as", language, said=said, line=line)]
 
 
 def _group_line(group: Group, language: str) -> str:
     """``ranks 0, 2: Connection closed by peer``, with how they ended where that says more."""
-    zh = language == "zh"
-    who, kind, how = _ranks(group.ranks, language), group.kind, group.exit_zh if zh else group.exit
-    if zh:
-        kind = "同样的错误" if kind == SAME_ERROR else kind
-        return f"{who}:{kind}({how})" if kind and how else f"{who}:{kind or how or '随后失败'}"
-    return f"{who}: {kind} ({how})" if kind and how else f"{who}: {kind or how or 'failed after it'}"
+    kind, how = group.kind, group.exit_zh if language == "zh" else group.exit
+    if kind == SAME_ERROR:
+        kind = say("diagnosis.same-error", language)
+    what = kind or how or say("diagnosis.failed-after", language)
+    return say(
+        "diagnosis.group", language, ranks=_ranks(group.ranks, language), what=what, how=how if kind else ""
+    )
 
 
 def traceback_lines(failure: Failure, language: str = "en") -> list[str]:
@@ -163,10 +153,8 @@ def traceback_lines(failure: Failure, language: str = "en") -> list[str]:
 
 def _line(failure: Failure, frame: ErrorFrame, language: str) -> str:
     """``cell line 9``, ``pkg/models.py line 9``."""
-    name = failure.sources.name(frame.file)
-    if language == "zh":
-        return f"{name or '单元格'} 第 {frame.line} 行"
-    return f"{name or 'cell'} line {frame.line}"
+    name = failure.sources.name(frame.file) or say("diagnosis.cell", language)
+    return say("diagnosis.line", language, file=name, line=frame.line)
 
 
 def _folded(frames: Sequence[ErrorFrame]) -> list[str]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from nbdist.store import MetricPoint
+from nbdist.text import Both, both, say
 
 _WINDOW = 30.0
 _LEAST = 10.0
@@ -28,10 +29,6 @@ difference is this part of a step; less is within what chance makes of the looks
 _HARDLY = 0.05
 _STARVED = 0.1
 _FULL = 0.92
-
-_STARVED_TEXT = ("it waits for a CPU core {share:.0%} of the time", "它有 {share:.0%} 的时间在等待 CPU 核心")
-_THROTTLED_TEXT = ("its GPU is slowed down by heat or power", "它的 GPU 因温度或功耗降频")
-_FULL_TEXT = ("its memory is nearly full", "它的内存几乎用尽")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,23 +113,22 @@ def slowest(paces: Mapping[int, Pace], rates: Mapping[int, float]) -> Slow | Non
         rank=last,
         factor=own[last] / max(others, 0.01 * step[last]),
         over=over if rates else None,
-        reason="; ".join(en for en, _ in reasons),
-        reason_zh=";".join(zh for _, zh in reasons),
+        reason=say("diagnosis.and", "en").join(one.en for one in reasons),
+        reason_zh=say("diagnosis.and", "zh").join(one.zh for one in reasons),
     )
 
 
-def _reasons(rank: int, paces: Mapping[int, Pace]) -> list[tuple[str, str]]:
+def _reasons(rank: int, paces: Mapping[int, Pace]) -> list[Both]:
     """What the rank's device says that the others' do not."""
     pace = paces[rank]
     others = median(other.starved for number, other in paces.items() if number != rank)
     found = []
     if pace.throttled:
-        found.append(_THROTTLED_TEXT)
+        found.append(both("diagnosis.throttled"))
     if pace.starved >= _STARVED + others:
-        en, zh = _STARVED_TEXT
-        found.append((en.format(share=pace.starved), zh.format(share=pace.starved)))
+        found.append(both("diagnosis.starved", share=pace.starved))
     if pace.full >= _FULL:
-        found.append(_FULL_TEXT)
+        found.append(both("diagnosis.memory-full"))
     return found
 
 

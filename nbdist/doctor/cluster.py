@@ -21,6 +21,7 @@ from nbdist.doctor.slurm import SlurmExamination, call, gpus_of
 from nbdist.errors import UsageMistake
 from nbdist.runner.engines import check_shared
 from nbdist.schedulers.slurm_words import Partition, waiting
+from nbdist.text import reason_text
 
 ENGINES = ("slurm", "ray")
 
@@ -90,8 +91,8 @@ def job_stands(name: str, nodes: int) -> tuple[bool, str, bool]:
     if state != "PENDING":
         return False, "running" if state else "", False
     told = call("sinfo", "-h", "-p", partition, "-o", "%F|%a|%l") if reason != "None" else None
-    words, hopeless = waiting(reason, nodes, Partition.read(partition, told.out) if told else None)
-    return True, words, hopeless
+    why, hopeless = waiting(reason, nodes, Partition.read(partition, told.out) if told else None)
+    return True, reason_text(why), hopeless
 
 
 def address_of(node: str) -> str:

@@ -31,6 +31,7 @@ from nbdist.model import (
     RankFinished,
     RankStarted,
     RankState,
+    Reason,
     Resumed,
     Run,
     RunSpec,
@@ -45,7 +46,7 @@ class Outcome:
     """How a run is to be recorded once nothing of it is left."""
 
     state: RunState
-    reason: str
+    reason: Reason
 
 
 class Course:
@@ -69,15 +70,15 @@ class Course:
         # one of them had not even finished
         self._cut_short = False
         self._timeout_at: float | None = None
-        self._stop_reason: str | None = None
+        self._stop_reason: Reason | None = None
         self._failed = False
         self._timed_out = False
         # what went wrong on another machine, and whether it did before anything did here
-        self.peer_failure: str | None = None
+        self.peer_failure: Reason | None = None
         self._peer_first = False
         self._hopeless = False
 
-    def next_attempt(self, reason: str, leftover: int) -> None:
+    def next_attempt(self, reason: Reason, leftover: int) -> None:
         """Forget the attempt that failed; the time limit and a stop are the run's and stay."""
         self.record(
             AttemptFailed(time=self._wall_clock(), attempt=self.run.attempt, reason=reason, leftover=leftover)
@@ -89,8 +90,8 @@ class Course:
         self.peer_failure = None
 
     @property
-    def stop_reason(self) -> str | None:
-        """Why somebody wants the run to end; None when nobody does."""
+    def stop_reason(self) -> Reason | None:
+        """Why the run is to end; None while it is not."""
         return self._stop_reason
 
     @property
@@ -192,16 +193,16 @@ class Course:
         """Something happens again."""
         self.record(Resumed(time=self._wall_clock()))
 
-    def peer_failed(self, reason: str, now: float, *, final: bool) -> None:
+    def peer_failed(self, reason: Reason, now: float, *, final: bool) -> None:
         """Another machine's ranks have failed, or it has gone. ``final``: there is no next attempt."""
         if self.peer_failure is None:
             self.peer_failure, self._peer_first = reason, not self._failed
-        elif reason.startswith(self.peer_failure):
+        elif reason.extends(self.peer_failure):
             self.peer_failure = reason  # the same, and now with what it was
         self._hopeless |= final
         self._fail(now)
 
-    def stop(self, reason: str, now: float, *, requested: bool = True) -> None:
+    def stop(self, reason: Reason, now: float, *, requested: bool = True) -> None:
         """The run is to end: a rank that is on its way out gets its next step at once."""
         for escalation in self._escalations.values():
             escalation.hasten(now)
@@ -254,20 +255,18 @@ class Course:
     def outcome(self) -> Outcome:
         """How the run ended. Asked once it is over."""
         if stuck := self._running():
-            ranks = ", ".join(map(str, stuck))
-            return Outcome(state=RunState.FAILED, reason=f"SIGKILL did not end rank {ranks}")
+            return Outcome(state=RunState.FAILED, reason=Reason("rank-stuck", ranks=tuple(stuck)))
         if self._timed_out:
             return Outcome(state=RunState.FAILED, reason=self.run.spec.timeout_reason)
         if self._failed and self.peer_failure is not None and self._peer_first:
             return Outcome(state=RunState.FAILED, reason=self.peer_failure)
         # a program that was done before anybody told it to end has succeeded
         if not self._cut_short and all(rank.state is RankState.SUCCEEDED for rank in self._here()):
-            return Outcome(state=RunState.SUCCEEDED, reason="")
+            return Outcome(state=RunState.SUCCEEDED, reason=Reason())
         if self._stop_reason is not None and not self._failed:
             return Outcome(state=RunState.CANCELLED, reason=self._stop_reason)
-        failed = [rank.rank for rank in self._here() if rank.state is RankState.FAILED]
-        ranks = ", ".join(map(str, failed)) or "?"
-        return Outcome(state=RunState.FAILED, reason=f"rank{'s' if len(failed) > 1 else ''} {ranks} failed")
+        failed = tuple(rank.rank for rank in self._here() if rank.state is RankState.FAILED)
+        return Outcome(state=RunState.FAILED, reason=Reason("ranks-failed", ranks=failed))
 
     def _fail(self, now: float) -> None:
         """One rank has failed: the others would wait for it for ever."""

@@ -112,14 +112,16 @@ def _clean_up(supervisor: int, status: int, find: Callable[[], RunDirectory | No
     from signal import Signals
 
     from nbdist.launch.lifetime import end_descendants, end_groups_of
-    from nbdist.model import RunLost
+    from nbdist.model import Reason, RunLost
     from nbdist.store.journal import Journal
 
     leftover = end_descendants(_reap, patience=0.0) + end_groups_of(supervisor)
     if (directory := find()) is None:
         return 0  # it was of none yet
-    how = f"was killed by {Signals(-status).name}" if status < 0 else f"failed ({status})"
-    reason = f"its supervisor (pid {supervisor}) {how}"
+    if status < 0:
+        reason = Reason("supervisor-killed", pid=supervisor, signal=Signals(-status).name)
+    else:
+        reason = Reason("supervisor-failed", pid=supervisor, status=status)
     try:
         journal = Journal(directory.journal)
     except BlockingIOError:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from nbdist import processes
 from nbdist.control_groups import groups_of
 from nbdist.launch.binding import become_child, become_subreaper, die_with_parent
-from nbdist.model import ProcessId, RunSpec
+from nbdist.model import NO_REASON, ProcessId, Reason, RunSpec
 from nbdist.store.paths import RunDirectory
 
 __all__ = [
@@ -22,7 +22,7 @@ __all__ = [
     "die_with_parent",
     "end_descendants",
     "end_groups_of",
-    "owner_of",
+    "owner_ended",
 ]
 
 
@@ -31,11 +31,11 @@ class Lifeline:
 
     A pidfd of the owner where the system has them: a socket alone would stay open in whatever the
     owner forked. Otherwise the owner's end of a socket pair, whose closing means the same.
-    ``name`` is what the owner is called where it is neither a kernel nor a command.
+    ``ended`` is what its end is called where the owner is neither a kernel nor a command.
     """
 
-    def __init__(self, owner: ProcessId | None, descriptor: int | None, name: str = "") -> None:
-        self.name = name
+    def __init__(self, owner: ProcessId | None, descriptor: int | None, ended: Reason = NO_REASON) -> None:
+        self.ended = ended
         self._socket: socket.socket | None = None
         if descriptor is not None:
             self._socket = socket.socket(fileno=descriptor)
@@ -65,10 +65,9 @@ def end_groups_of(supervisor: int) -> int:
     return ended
 
 
-def owner_of(directory: RunDirectory, spec: RunSpec) -> str:
-    """What the owner of a run is called where its starter gave no name."""
-    of_a_cell = directory.is_cell(spec.program)
-    return "the notebook's kernel" if of_a_cell else "the process that started it"
+def owner_ended(directory: RunDirectory, spec: RunSpec) -> Reason:
+    """Why a run ends that has lost its owner, where its starter said nothing else."""
+    return Reason("kernel-ended") if directory.is_cell(spec.program) else Reason("starter-ended")
 
 
 def end_descendants(

@@ -24,11 +24,11 @@ from nbdist.launch.attempt import Attempt
 from nbdist.launch.binding import allow_files, become_subreaper
 from nbdist.launch.course import Course, Outcome
 from nbdist.launch.keeper import keep
-from nbdist.launch.lifetime import Lifeline, end_descendants, owner_of
+from nbdist.launch.lifetime import Lifeline, end_descendants, owner_ended
 from nbdist.launch.rank_process import RankCommand, RankProcess, start_rank
 from nbdist.launch.rendezvous import Reservation
 from nbdist.launch.wakeup import Wakeup
-from nbdist.model import Event, ProcessId, RunEnded, RunSpec, SupervisorStarted
+from nbdist.model import Event, ProcessId, Reason, RunEnded, RunSpec, SupervisorStarted
 from nbdist.model.states import RunState
 from nbdist.store.control import InterruptRequest, StacksRequest, StopRequest, take_requests
 from nbdist.store.journal import Journal
@@ -104,7 +104,7 @@ class Supervisor:
         try:
             self._join_others()
         except LaunchError as error:
-            return self._end(Outcome(state=RunState.FAILED, reason=str(error)))
+            return self._end(Outcome(state=RunState.FAILED, reason=Reason.said(str(error))))
         outcome = self._try()
         while self._tries_again():
             self._course.next_attempt(outcome.reason, self._clean_up())
@@ -117,7 +117,7 @@ class Supervisor:
         try:
             reservation = self._reserve() if together is None else together.reservation()
         except LaunchError as error:
-            return Outcome(state=RunState.FAILED, reason=str(error))
+            return Outcome(state=RunState.FAILED, reason=Reason.said(str(error)))
         rendezvous = reservation.rendezvous
         if together is not None:
             if (outcome := together.gather(self._attempts + 1)) is not None:
@@ -138,7 +138,7 @@ class Supervisor:
         try:
             attempt.start(rendezvous)
         except OSError as error:
-            reason = f"a rank could not be started: {error}{_remedy(error)}"
+            reason = Reason("rank-not-started", error=str(error), **_remedy(error))
             self._course.stop(reason, time.monotonic())
             self._wait(attempt)
             return Outcome(state=RunState.FAILED, reason=reason)
@@ -178,7 +178,7 @@ class Supervisor:
         self._reap()
         self._serve(attempt)
         if self._directory.deleted:
-            self._course.stop("the directory of the run was deleted", time.monotonic(), requested=False)
+            self._course.stop(Reason("directory-deleted"), time.monotonic(), requested=False)
         if self._together is not None:
             self._together.tick(time.monotonic())
         self._course.tick(time.monotonic())
@@ -246,8 +246,8 @@ class Supervisor:
     def _owner_gone(self) -> None:
         for descriptor in self._lifeline.descriptors():
             self._selector.unregister(descriptor)
-        owner = self._lifeline.name or owner_of(self._directory, self._spec)
-        self._course.stop(f"{owner} ended", time.monotonic(), requested=False)
+        reason = self._lifeline.ended or owner_ended(self._directory, self._spec)
+        self._course.stop(reason, time.monotonic(), requested=False)
 
     def _watch_signals(self) -> None:
         """Wake up for exits of children, and stop the run when told to end."""
@@ -258,7 +258,8 @@ class Supervisor:
         for number in self._wakeup.requests_to_end():
             if number is signal.SIGURG and self._course.stop_reason is not None:
                 continue  # another node was faster to say it: no reason to hasten the end
-            self._course.stop(f"the supervisor got {number.name}", time.monotonic(), requested=False)
+            reason = Reason("supervisor-got", signal=number.name)
+            self._course.stop(reason, time.monotonic(), requested=False)
 
     def _clean_up(self) -> int:
         """End what an attempt has left; how many processes that were."""
@@ -321,12 +322,9 @@ def group_for_ranks(memory: int | None = None) -> ControlGroup | None:
     return None if myself is None else make_group(myself.pid, myself.start_time, memory)
 
 
-def _remedy(error: OSError) -> str:
-    """What to do about it, where that is not to be seen from the error."""
-    if error.errno != errno.EMFILE:
-        return ""
-    limit = os.sysconf("SC_OPEN_MAX")
-    return f" (the limit is {limit}): raise it with  ulimit -n 65536  before Jupyter starts"
+def _remedy(error: OSError) -> dict[str, int]:
+    """The limit of open files, where it is what the error is about: it can be raised."""
+    return {"files": os.sysconf("SC_OPEN_MAX")} if error.errno == errno.EMFILE else {}
 
 
 def _complain(message: str) -> None:

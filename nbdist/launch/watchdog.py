@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable
 from nbdist import processes
 from nbdist.launch.binding import REQUESTS_TO_END
 from nbdist.launch.escalation import KILL, ON_STOP
-from nbdist.launch.lifetime import end_descendants, end_groups_of, owner_of
-from nbdist.model import ProcessId, RankExited, RankState, Run, RunEnded, RunState, StopRequested
+from nbdist.launch.lifetime import end_descendants, end_groups_of, owner_ended
+from nbdist.model import ProcessId, RankExited, RankState, Reason, Run, RunEnded, RunState, StopRequested
 from nbdist.store.control import StopRequest, take_requests
 from nbdist.store.journal import Journal
 from nbdist.store.paths import RunDirectory
@@ -27,7 +27,8 @@ _PATIENCE = 5.0
 _GOES_ON = "RD"
 """Of the states of a process: it computes, or waits for a disk, where not even SIGKILL reaches it."""
 
-_HOW = {"T": "was stopped (SIGSTOP)", "t": "was held by a debugger"}
+_HOW = {"T": "keeper-ended-stopped", "t": "keeper-ended-traced"}
+"""By the state of the supervisor's process, the code of the reason."""
 
 
 class Watchdog:
@@ -53,24 +54,24 @@ class Watchdog:
         self._told: set[ProcessId] = set()
         self._exits: dict[int, int] = {}
 
-    def look(self) -> str:
-        """Why this process has to end the run; empty as long as it has not."""
+    def look(self) -> Reason:
+        """Why this process has to end the run; none as long as it has not."""
         before, self._seen = self._seen, processes.activity(self._supervisor)
         now = self._seen
         if now is None or before is None or now.turns != before.turns or now.state in _GOES_ON:
             self._since = None
-            return ""
+            return Reason()
         if not (reason := self._wanted(now)):
-            return ""
+            return Reason()
         if now.state == "T":
             os.kill(self._supervisor, signal.SIGCONT)
         if self._since is None:
             self._since = self._clock()
-        return reason if self._clock() - self._since >= _PATIENCE else ""
+        return reason if self._clock() - self._since >= _PATIENCE else Reason()
 
-    def end_run(self, reason: str) -> None:
+    def end_run(self, reason: Reason) -> None:
         """End the ranks as the supervisor would have done, what they have started, and the supervisor."""
-        how = _HOW.get(self._seen.state if self._seen else "", "did not go on")
+        how = _HOW.get(self._seen.state if self._seen else "", "keeper-ended-stuck")
         # it is not to go on in the midst of it
         os.kill(self._supervisor, signal.SIGSTOP)
         directory = self._find()
@@ -85,26 +86,25 @@ class Watchdog:
         held = frozenset({self._supervisor} - self._exits.keys())
         leftover = end_descendants(self._reap, spared=held, patience=0.0) + end_groups_of(self._supervisor)
         if directory is not None and run is not None and not run.state.terminal:
-            text = f"{reason}; its supervisor (pid {self._supervisor}) {how}, and its keeper ended the run"
-            self._record(directory, run, text, leftover)
+            self._record(directory, run, Reason(how, why=reason, pid=self._supervisor), leftover)
 
-    def _wanted(self, activity: processes.Activity) -> str:
-        """Why the run is to end; empty when there is no reason."""
+    def _wanted(self, activity: processes.Activity) -> Reason:
+        """Why the run is to end; none when it is not."""
         directory = self._find()
         run = snapshot(directory) if directory is not None else None
         if directory is None or run is None:
-            return "its owner ended" if os.getppid() != self._parent else ""
+            return Reason("starter-ended") if os.getppid() != self._parent else Reason()
         for number in REQUESTS_TO_END:
             if activity.awaits(number):
-                return f"the supervisor got {signal.Signals(number).name}"
+                return Reason("supervisor-got", signal=signal.Signals(number).name)
         for request in take_requests(directory, leave=True):
             if isinstance(request, StopRequest):
                 return request.reason
         if run.state is RunState.STOPPING:
-            return run.stop_reason or "a rank failed"
+            return run.stop_reason or Reason("rank-failed")
         if not run.spec.detached and os.getppid() != self._parent:
-            return f"{owner_of(directory, run.spec)} ended"
-        return ""
+            return owner_ended(directory, run.spec)
+        return Reason()
 
     def _end_ranks(self, ranks: list[ProcessId]) -> None:
         for step in ON_STOP:
@@ -132,7 +132,7 @@ class Watchdog:
             return False
         return True
 
-    def _record(self, directory: RunDirectory, run: Run, reason: str, leftover: int) -> None:
+    def _record(self, directory: RunDirectory, run: Run, reason: Reason, leftover: int) -> None:
         try:
             journal = Journal(directory.journal)
         except OSError:

@@ -16,10 +16,10 @@ from nbdist.errors import RunFailed, UnknownRun, UsageMistake
 from nbdist.magics.cell_check import as_in_editor, check_cell, check_planned
 from nbdist.magics.presentation import as_usage_errors, cell_id, draws_widgets, stopped, without_frames
 from nbdist.magics.showing import show_as_panel, show_as_text, show_in_background
-from nbdist.model import RunState
+from nbdist.model import Reason, RunState
 from nbdist.panel.ansi import harmless
 
-_INTERRUPTED = "the kernel was interrupted"
+_INTERRUPTED = Reason("kernel-interrupted")
 
 
 @magics_class
@@ -114,7 +114,7 @@ def _stopped_with_its_cell(handle: runner.RunHandle, interrupts: runner.Interrup
     except BaseException:
         if not interrupts.came():
             with contextlib.suppress(UnknownRun):
-                runner.request_stop_of(handle, "it could not be shown")
+                runner.request_stop_of(handle, Reason("cell-not-shown"))
         raise
 
 

@@ -16,7 +16,7 @@ from IPython.display import display
 from nbdist import config, panel, runner
 from nbdist.errors import UnknownRun
 from nbdist.magics.presentation import cell_id, kernel_id, widgets_reach_outputs
-from nbdist.model import Run
+from nbdist.model import Reason, Run
 from nbdist.store import LogStream
 from nbdist.store.control import request_interrupt, request_stacks
 
@@ -249,7 +249,7 @@ def _surface(
     def stop() -> None:
         # a run whose directory is deleted is stopped by its supervisor
         with contextlib.suppress(UnknownRun):
-            runner.request_stop_of(handle, "stopped from the panel")
+            runner.request_stop_of(handle, Reason("stopped-from-panel"))
 
     return WidgetSurface(
         PanelWidget(kernel_id=kernel_id(shell), foreground=foreground),

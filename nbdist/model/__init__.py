@@ -23,11 +23,13 @@ from nbdist.model.events import (
     encode_event,
 )
 from nbdist.model.process import ProcessId
+from nbdist.model.reason import NO_REASON, Reason
 from nbdist.model.run import Rank, Run
 from nbdist.model.spec import Device, Plan, RankSpec, Rendezvous, RunSpec
 from nbdist.model.states import RankState, RunState
 
 __all__ = [
+    "NO_REASON",
     "AttemptFailed",
     "AttemptStarted",
     "Device",
@@ -45,6 +47,7 @@ __all__ = [
     "RankSpec",
     "RankStarted",
     "RankState",
+    "Reason",
     "RemoteRank",
     "Rendezvous",
     "Resumed",

@@ -7,11 +7,12 @@ writes in its place. ``time`` is Unix seconds.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, fields
-from typing import Union
+from dataclasses import dataclass, fields
+from typing import Any, Union
 
 from nbdist.model.decoding import check_fields, loads
 from nbdist.model.process import ProcessId
+from nbdist.model.reason import Reason
 from nbdist.model.states import RankState, RunState
 
 
@@ -143,11 +144,11 @@ class NodesAwaited:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queued:
-    """The run waits in the queue of an engine, as its job ``job``; ``reason`` says in words why."""
+    """The run waits in the queue of an engine, as its job ``job``; ``reason`` says why."""
 
     time: float
     job: str
-    reason: str
+    reason: Reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,7 +156,7 @@ class StopRequested:
     """The run is to end: because a person or a program asked for it, or else what it depends on has gone."""
 
     time: float
-    reason: str
+    reason: Reason
     requested: bool = True
 
 
@@ -174,7 +175,7 @@ class AttemptFailed:
 
     time: float
     attempt: int
-    reason: str
+    reason: Reason
     leftover: int = 0
 
 
@@ -184,7 +185,7 @@ class RunEnded:
 
     time: float
     state: RunState
-    reason: str
+    reason: Reason
     leftover: int = 0
 
 
@@ -193,7 +194,7 @@ class RunLost:
     """The supervisor has gone without a word. ``leftover`` as in RunEnded."""
 
     time: float
-    reason: str
+    reason: Reason
     leftover: int = 0
 
 
@@ -243,7 +244,12 @@ _KINDS: dict[str, type[Event]] = {
 
 def encode_event(event: Event) -> str:
     """The line of the journal for ``event``, without its newline."""
-    return json.dumps({"kind": type(event).__name__, **asdict(event)})
+    return json.dumps({"kind": type(event).__name__, **_data(event)})
+
+
+def _data(event: Event) -> dict[str, Any]:
+    found = ((field.name, getattr(event, field.name)) for field in fields(event))
+    return {name: value.encode() if isinstance(value, Reason) else value for name, value in found}
 
 
 def decode_event(line: str) -> Event | None:
@@ -259,6 +265,8 @@ def decode_event(line: str) -> Event | None:
         return None
     known = {f.name: data[f.name] for f in fields(cls) if f.name in data}
     try:
+        if "reason" in known:
+            known["reason"] = Reason.recorded(known["reason"])
         if cls is RunEnded:
             known["state"] = RunState(known["state"])
         if cls in (Escalated, ImportsAwaited):

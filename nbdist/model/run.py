@@ -28,6 +28,7 @@ from nbdist.model.events import (
     SupervisorStarted,
 )
 from nbdist.model.process import ProcessId
+from nbdist.model.reason import NO_REASON, Reason
 from nbdist.model.spec import RankSpec, RunSpec
 from nbdist.model.states import RankState, RunState, move_rank, move_run
 
@@ -79,17 +80,17 @@ class Run:
     port: int | None = None
     started: float | None = None
     ended: float | None = None
-    reason: str = ""
-    stop_reason: str = ""
+    reason: Reason = NO_REASON
+    stop_reason: Reason = NO_REASON
     stop_requested: bool = False
     stalled: float | None = None
     leftover: int = 0
-    failures: tuple[str, ...] = ()
+    failures: tuple[Reason, ...] = ()
     awaited: tuple[int, ...] = ()
     importing: tuple[int, ...] = ()
     hosts: tuple[str, ...] = ()
     job: str = ""
-    queued: str = ""
+    queued: Reason = NO_REASON
     ranks: tuple[Rank, ...] = ()
 
     @classmethod
@@ -112,8 +113,7 @@ class Run:
     @property
     def timed_out(self) -> bool:
         """Whether its time limit ended it, and not the failure of a rank."""
-        limited = self.spec.timeout is not None
-        return limited and self.state is RunState.FAILED and self.reason == self.spec.timeout_reason
+        return self.state is RunState.FAILED and self.reason.code == "time-limit"
 
     @property
     def stopped_as_asked(self) -> bool:
@@ -145,7 +145,7 @@ class Run:
                     started=event.time if self.started is None else self.started,
                     stalled=None,
                     importing=(),
-                    queued="",
+                    queued=NO_REASON,
                     ranks=tuple(Rank(spec=rank) for rank in self.spec.ranks),
                 )
             case RankStarted():
@@ -190,7 +190,7 @@ class Run:
                     RunState.PENDING,
                     job=event.job,
                     queued=event.reason,
-                    stop_reason="",
+                    stop_reason=NO_REASON,
                     stop_requested=False,
                     stalled=None,
                     ranks=tuple(Rank(spec=rank) for rank in self.spec.ranks),

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from nbdist.model.decoding import check_fields
 from nbdist.model.process import ProcessId
+from nbdist.model.reason import Reason
 
 T = TypeVar("T")
 
@@ -124,9 +125,9 @@ class RunSpec:
         return tuple(rank for rank in self.ranks if self.is_here(rank))
 
     @property
-    def timeout_reason(self) -> str:
-        """Why a run ended that its time limit has ended; empty without a limit."""
-        return "" if self.timeout is None else f"the time limit of {self.timeout:g} s was reached"
+    def timeout_reason(self) -> Reason:
+        """Why a run ended that its time limit has ended; none without a limit."""
+        return Reason() if self.timeout is None else Reason("time-limit", seconds=self.timeout)
 
     def shown(self) -> RunSpec:
         """The spec as it may leave the run's directory: what may be secret in it is masked."""

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from nbdist import config
 from nbdist.model import Rank, RankState, Run
-
-_WORDS = {
-    "log": ("its log is on node {node}{address}", "日志在节点 {node}{address} 上"),
-    "awaited": ("node {node}{address} has not come yet", "节点 {node}{address} 尚未加入"),
-    "held": ("node {node}{address} waits for its disk", "节点 {node}{address} 正在等待磁盘"),
-}
+from nbdist.text import say
 
 
 def device_text(run: Run, rank: Rank) -> str:
@@ -29,8 +24,7 @@ def log_place(run: Run, rank: Rank) -> str:
         return ""
     key = "held" if held else "awaited" if awaited else "log"
     known = run.hosts or run.spec.addresses
-    address = f" ({known[node]})" if known else ""
-    return _WORDS[key][config.language() == "zh"].format(node=node, address=address)
+    return say(f"panel.node-{key}", config.language(), node=node, address=known[node] if known else "")
 
 
 def _is_here(run: Run, rank: Rank) -> bool:

@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 
-from nbdist.diagnosis import describe_exit
+from nbdist.diagnosis.exits import signal_name
 from nbdist.diagnosis.ranks import rank_ranges
 from nbdist.model import Rank, RankState
 from nbdist.panel.facts import Facts
 from nbdist.panel.labels import (
     exit_text,
     leftover_text,
-    phrase,
     ranks_text,
     state_mark,
     state_word,
-    word,
 )
 from nbdist.panel.slow import slow_text
+from nbdist.text import say
 
 _EACH = 8
 
@@ -45,10 +44,10 @@ def outcomes(facts: Facts, language: str) -> list[tuple[str, str, str]]:
 def _how(rank: Rank, facts: Facts, language: str) -> str:
     """``Failed first, exit 1``, ``Ended, SIGTERM``."""
     if facts.failure is not None and rank.rank == facts.failure.rank:
-        return f"{word('failed first', language)}, {exit_text(rank, language)}".rstrip(", ")
+        return f"{say('panel.failed-first', language)}, {exit_text(rank, language)}".rstrip(", ")
     state = state_word(rank.state, language)
     if rank.state is RankState.ENDED and rank.code is not None and rank.code < 0:
-        return f"{state}, {describe_exit(rank.code).partition(' (')[0]}"
+        return f"{state}, {signal_name(rank.code)}"
     return f"{state}, {exit_text(rank, language)}" if rank.code else state
 
 
@@ -56,7 +55,7 @@ def alone_text(facts: Facts, language: str) -> str:
     """What is asked where each rank may have done the whole work; empty where they shared it."""
     if not facts.alone:
         return ""
-    return phrase("alone", language).format(ranks=ranks_text(len(facts.run.ranks), language))
+    return say("panel.alone", language, ranks=ranks_text(len(facts.run.ranks), language))
 
 
 def remarks(facts: Facts, language: str, notes: Sequence[str]) -> list[str]:
@@ -68,6 +67,6 @@ def remarks(facts: Facts, language: str, notes: Sequence[str]) -> list[str]:
 
 def logs_title(ranks: Sequence[Rank], language: str) -> str:
     """Whose log it is; how they ended where that was no success."""
-    name = f"{word('rank', language)} {rank_ranges([rank.rank for rank in ranks])}"
+    name = f"{say('panel.rank', language)} {rank_ranges([rank.rank for rank in ranks])}"
     state = ranks[0].state
     return name if state is RankState.SUCCEEDED else f"{name} · {state_word(state, language)}"

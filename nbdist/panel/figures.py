@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from statistics import median
 
-from nbdist.panel.labels import phrase
 from nbdist.panel.view import RankView, RunView, bytes_text, duration
+from nbdist.text import say
 
 # a rank is called the slowest when it does this part of the others' steps, or less
 _SLOW = 0.9
@@ -42,7 +42,7 @@ def progress_text(view: RunView, language: str) -> str:
     progress = view.progress
     left = ""
     if view.live and progress.remaining is not None:
-        left = phrase("remaining", language).format(time=duration(progress.remaining))
+        left = say("panel.remaining", language, time=duration(progress.remaining))
     return " · ".join(filter(None, [percent(progress.fraction), progress.text, left]))
 
 

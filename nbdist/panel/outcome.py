@@ -5,10 +5,9 @@ from __future__ import annotations
 from nbdist.diagnosis import diagnose, failure_report
 from nbdist.model import Run, RunState
 from nbdist.panel.ansi import harmless
-from nbdist.panel.labels import phrase
-from nbdist.panel.reasons import reason_text
 from nbdist.panel.stalling import StallReader, hung_lines
 from nbdist.store import RunDirectory
+from nbdist.text import reason_text, say
 
 
 def run_report(run: Run, directory: RunDirectory, language: str = "en") -> str:
@@ -19,15 +18,15 @@ def run_report(run: Run, directory: RunDirectory, language: str = "en") -> str:
 
 def _report(run: Run, directory: RunDirectory, language: str) -> str:
     diagnosis = diagnose(run, directory)
-    if run.state is RunState.FAILED and diagnosis is not None and "rank" in run.reason:
+    if run.state is RunState.FAILED and diagnosis is not None and run.reason.of_ranks:
         report = f"{run.label}: {failure_report(diagnosis, language)}"
-        return report if run.spec.nodes == 1 else f"{run.label} failed: {run.reason}\n{report}"
+        return report if run.spec.nodes == 1 else f"{run.label} failed: {reason_text(run.reason)}\n{report}"
     if run.stopped_as_asked:
         reason = reason_text(run.reason, language)
-        return phrase("ended early", language).format(label=run.label, reason=reason)
+        return say("panel.ended-early", language, label=run.label, reason=reason)
     text = f"{run.label} {run.state.value}"
     if run.reason:
-        text += f": {run.reason}"
+        text += f": {reason_text(run.reason)}"
     if run.state is RunState.LOST:
         text += f"; see {directory.supervisor_log}"
     stall = StallReader(directory).look(run)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nbdist.model import RankState, Run
-from nbdist.panel.labels import phrase
 from nbdist.store.metrics import last_points
+from nbdist.text import say
 
 if TYPE_CHECKING:
     from nbdist.diagnosis.stragglers import Paces, Slow
@@ -67,8 +67,6 @@ def _view(found: Slow | None) -> SlowView | None:
 def slow_text(slow: SlowView, language: str) -> str:
     """``rank 1 is the slowest: 18 ms a step over the others (1.6 times); it waits for a core …``."""
     reason = slow.reason_zh if language == "zh" else slow.reason
-    key = "slow" if slow.over is not None else "slow times"
-    text = phrase(key, language).format(
-        rank=slow.rank, over=f"{slow.over or 0:.3g}", factor=f"{slow.factor:.1f}"
-    )
-    return (";" if language == "zh" else "; ").join(filter(None, (text, reason)))
+    code = "panel.slow" if slow.over is not None else "panel.slow-times"
+    text = say(code, language, rank=slow.rank, over=f"{slow.over or 0:.3g}", factor=f"{slow.factor:.1f}")
+    return say("diagnosis.and", language).join(filter(None, (text, reason)))

@@ -8,9 +8,9 @@ from typing import Any
 
 from nbdist.diagnosis.ranks import rank_ranges
 from nbdist.model import Run
-from nbdist.panel.labels import phrase
 from nbdist.store import RunDirectory
 from nbdist.store.stacks import stacks_stamp
+from nbdist.text import say
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -75,15 +75,15 @@ class StallView:
 def stall_sentence(stall: StallView, elapsed: float, language: str) -> str:
     """``No progress for 60 s: rank 1 is in time.sleep at line 9; …``, ``elapsed`` after the start."""
     quiet = max(0.0, elapsed - stall.since)
-    text = phrase("no progress", language).format(seconds=f"{quiet:.0f}")
+    text = say("panel.no-progress", language, seconds=f"{quiet:.0f}")
     said = stall.sentence(language)
-    return f"{text}{':' if language == 'zh' else ': '}{said}" if said else text
+    return f"{text}{say('diagnosis.colon', language)}{said}" if said else text
 
 
 def hung_lines(stall: StallView, language: str) -> list[str]:
     """Where the ranks of a run were that was ended while it hung, or at its time limit."""
     zh = language == "zh"
-    lines = [f"{phrase('hung', language)}{':' if zh else ': '}{stall.sentence(language)}"]
+    lines = [say("panel.hung", language) + say("diagnosis.colon", language) + stall.sentence(language)]
     lines += filter(None, [stall.behind_text(language)])
     for group in stall.groups:
         if not group.rows:

@@ -14,8 +14,7 @@ from nbdist.panel.ansi import printable
 from nbdist.panel.columns import pad, width
 from nbdist.panel.figures import memory_text, number_text, progress_text, rate_text, use_text
 from nbdist.panel.glance import glance
-from nbdist.panel.labels import state_word, word
-from nbdist.panel.reasons import reason_text
+from nbdist.panel.labels import state_word
 from nbdist.panel.slow import slow_text
 from nbdist.panel.sparks import spark_of
 from nbdist.panel.stalling import StallReader, held_words, stall_sentence
@@ -23,6 +22,7 @@ from nbdist.panel.usage import UsageWatch
 from nbdist.panel.view import RankView, RunView, duration, view_of
 from nbdist.store import RunDirectory, RunReader
 from nbdist.store.run_store import unreadable
+from nbdist.text import say
 
 _PERIOD = 1.0
 _LIMIT = 3600.0
@@ -128,14 +128,14 @@ def _coarse(views: Sequence[RunView], grain: float) -> str:
 def status_text(views: Sequence[RunView], language: str) -> str:
     """Every run with its ranks (``shows_ranks``), one line each, in columns."""
     if not views:
-        return word("no runs", language)
+        return say("panel.no-runs", language)
     rows = []
     for view in views:
         rows += [_run_row(view, language), *(_rank_rows(view, language) if shows_ranks(view, views) else ())]
     # what nothing is known of needs no column
     optional = _IF_KNOWN if any("rank" in row for row in rows) else _OF_RANKS
     kept = [column for column in _COLUMNS if column not in optional or any(row.get(column) for row in rows)]
-    table = [[word(column, language) for column in kept]]
+    table = [[say("panel." + column, language) for column in kept]]
     table += [[printable(row.get(column, "")) for column in kept] for row in rows]
     widths = [max(map(width, column)) for column in zip(*table, strict=True)]
     return "\n".join("  ".join(map(pad, row, widths)).rstrip() for row in table)
@@ -146,7 +146,7 @@ def shows_ranks(view: RunView, views: Sequence[RunView]) -> bool:
     return view.live or len(views) == 1
 
 
-_COLUMNS = ("run", "rank", "state", "device", "pid", "memory", "use", "rate", "elapsed", "last line")
+_COLUMNS = ("run", "rank", "state", "device", "pid", "memory", "use", "rate", "elapsed", "last-line")
 _IF_KNOWN = ("use", "rate")
 _OF_RANKS = ("rank", "device", "pid", "memory", *_IF_KNOWN)
 
@@ -156,7 +156,7 @@ def _run_row(view: RunView, language: str) -> dict[str, str]:
         "run": view.label,
         "state": run_state_text(view, language),
         "elapsed": duration(view.elapsed),
-        "last line": " · ".join(said_of(view, language)),
+        "last-line": " · ".join(said_of(view, language)),
     }
 
 
@@ -171,7 +171,7 @@ def _rank_rows(view: RunView, language: str) -> list[dict[str, str]]:
             "use": use_text(rank),
             "rate": rate_text(rank.rate),
             "elapsed": duration(rank.elapsed),
-            "last line": rank.last_line.strip()[:_LINE],
+            "last-line": rank.last_line.strip()[:_LINE],
         }
         for rank in view.ranks
     ]
@@ -179,14 +179,14 @@ def _rank_rows(view: RunView, language: str) -> list[dict[str, str]]:
 
 def run_state_text(view: RunView, language: str) -> str:
     """``Running``; ``Stalled`` while nothing happens."""
-    return word("stalled", language) if view.hangs else state_word(RunState(view.state), language)
+    return say("panel.stalled", language) if view.hangs else state_word(RunState(view.state), language)
 
 
 def said_of(view: RunView, language: str) -> list[str]:
     """What is said of a run beside its state: how it hangs, how far it is, why it ended, what it was."""
     stall = stall_sentence(view.stall, view.elapsed, language) if view.hangs and view.stall else ""
     slow = slow_text(view.slow, language) if view.slow is not None and view.live else ""
-    reason = reason_text(view.reason, language)
+    reason = view.reason_zh if language == "zh" else view.reason
     return [text for text in (stall, progress_text(view, language), slow, reason, view.about) if text]
 
 
@@ -195,12 +195,12 @@ def held_text(view: RunView, rank: RankView, language: str) -> str:
     if rank.state != "running":
         return ""
     if view.slow is not None and view.slow.rank == rank.rank and view.live:
-        return word("slowest", language).capitalize()
+        return say("panel.slowest", language).capitalize()
     if not view.hangs or view.stall is None:
         return ""
     kind, what = held_words(view.stall).get(rank.rank, ("", ""))
-    key = {"held": "held up", "waits": "waiting", "loads": "waiting"}.get(kind)
-    return ", ".join(filter(None, (word(key, language), what))) if key else ""
+    key = {"held": "held-up", "waits": "waiting", "loads": "waiting"}.get(kind)
+    return ", ".join(filter(None, (say(f"panel.{key}", language), what))) if key else ""
 
 
 def rank_state_text(rank: RankView, language: str) -> str:

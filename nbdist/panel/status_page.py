@@ -9,13 +9,15 @@ from collections.abc import Sequence
 
 from nbdist.model import RankState
 from nbdist.panel.figures import memory_text, rate_text, use_text
-from nbdist.panel.labels import phrase, ranks_text, state_mark, state_word, word
+from nbdist.panel.labels import ranks_text, state_mark, state_word
+from nbdist.panel.stalling import held_words
 from nbdist.panel.status import held_text, rank_state_text, run_state_text, said_of, shows_ranks, status_text
 from nbdist.panel.style import rank_chip, sheet
 from nbdist.panel.view import RankView, RunView, duration
+from nbdist.text import say
 
 _RANKS = 16
-_COLUMNS = ("rank", "state", "device", "memory", "use", "rate", "elapsed", "pid", "last line")
+_COLUMNS = ("rank", "state", "device", "memory", "use", "rate", "elapsed", "pid", "last-line")
 
 
 def status_bundle(views: Sequence[RunView], language: str, now: float) -> dict[str, str]:
@@ -26,13 +28,13 @@ def status_bundle(views: Sequence[RunView], language: str, now: float) -> dict[s
 def status_html(views: Sequence[RunView], language: str, now: float) -> str:
     """A table with a heading for each run and a line for each of its ranks (``shows_ranks``)."""
     if not views:
-        return f"<p>{html.escape(word('no runs', language))}</p>"
-    head = "".join(f"<th>{html.escape(word(column, language))}</th>" for column in _COLUMNS)
+        return f"<p>{html.escape(say('panel.no-runs', language))}</p>"
+    head = "".join(f"<th>{html.escape(say('panel.' + column, language))}</th>" for column in _COLUMNS)
     if not any(shows_ranks(view, views) for view in views):
         head = ""
     body = "".join(_run(view, language, ranks=shows_ranks(view, views)) for view in views)
     moment = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(now))
-    foot = html.escape(phrase("as of", language).format(time=moment))
+    foot = html.escape(say("panel.as-of", language, time=moment))
     return (
         f'{_SHEET}<div class="nbdist-status"><table><thead><tr>{head}</tr></thead>{body}</table>'
         f'<div class="n-muted">{foot}</div></div>'
@@ -78,7 +80,7 @@ def _rank(rank: RankView, view: RunView, language: str) -> str:
     texts = "".join(f"<td>{cell}</td>" for cell in cells)
     # without a heading, on a narrow page, only this figure would say nothing
     rate = rate_text(rank.rate)
-    unit = html.escape(word("rate", language))
+    unit = html.escape(say("panel.rate", language))
     texts += f'<td class="n-rate" data-unit="{unit}">{rate}</td>' if rate else "<td></td>"
     texts += f'<td class="n-extra">{duration(rank.elapsed)}</td><td class="n-extra">{rank.pid or ""}</td>'
     last = f'<td class="n-last" title="{line}">{line}</td>'
@@ -89,7 +91,8 @@ def _state(rank: RankView, view: RunView, language: str) -> str:
     held = held_text(view, rank, language)
     shown = rank.state
     if held:
-        shown = "stalled" if held.startswith(word("held up", language)) else "pending"
+        kinds = held_words(view.stall) if view.stall is not None else {}
+        shown = "stalled" if kinds.get(rank.rank, ("", ""))[0] == "held" else "pending"
     return f"{_mark(shown)} {html.escape(held or rank_state_text(rank, language))}"
 
 

@@ -12,12 +12,12 @@ from nbdist.panel.columns import clipped, shortened
 from nbdist.panel.endings import logs_title, outcomes, remarks
 from nbdist.panel.facts import Facts, facts_of
 from nbdist.panel.figures import number_text
-from nbdist.panel.labels import failure_title, ranks_text, state_word, word
-from nbdist.panel.reasons import reason_text
+from nbdist.panel.labels import failure_title, ranks_text, state_word
 from nbdist.panel.stalling import hung_lines
 from nbdist.panel.summary_page import summary_page
 from nbdist.panel.view import duration
 from nbdist.store import RunDirectory
+from nbdist.text import reason_text, say
 
 _VALUES = 30
 # characters
@@ -80,7 +80,7 @@ def _values(facts: Facts, language: str) -> str:
     values = "  ".join(
         f"{clipped(curve.tag, _NAME_ROOM)}={number_text(curve.last)}" for curve in facts.curves[:_VALUES]
     )
-    return f"{word('metrics', language)}: {values}" if values else ""
+    return f"{say('panel.metrics', language)}: {values}" if values else ""
 
 
 def _plain(facts: Facts, language: str, notes: Sequence[str]) -> str:
@@ -93,7 +93,8 @@ def _plain(facts: Facts, language: str, notes: Sequence[str]) -> str:
     if facts.stall is not None:
         parts.append("\n".join(hung_lines(facts.stall, language)))
     for log in facts.logs:
-        title = f"{logs_title(log.ranks, language)} · {word('log' if log.whole else 'end of log', language)}"
-        parts.append("\n    ".join([title, *(log.lines or [word("no output", language)])]))
+        kind = say("panel.log" if log.whole else "panel.end-of-log", language)
+        title = f"{logs_title(log.ranks, language)} · {kind}"
+        parts.append("\n    ".join([title, *(log.lines or [say("panel.no-output", language)])]))
     cut = (clipped(printable(line), _LINE_ROOM) for line in "\n\n".join(parts).split("\n"))
     return shortened("\n".join(cut), _PLAIN_ROOM)

@@ -23,16 +23,14 @@ from nbdist.panel.figures import number_text, percent
 from nbdist.panel.labels import (
     exit_text,
     failure_title,
-    phrase,
     ranks_text,
     state_mark,
     state_word,
-    word,
 )
-from nbdist.panel.reasons import reason_text
 from nbdist.panel.stalling import StallView, hung_lines
 from nbdist.panel.style import rank_chip, sheet
 from nbdist.panel.view import duration
+from nbdist.text import reason_text, say
 
 _CURVES = 6
 _VALUES = 30
@@ -69,7 +67,7 @@ def head_html(facts: Facts, language: str) -> str:
     said = [ranks_text(run.spec.world_size, language), duration(run.elapsed(0))]
     if facts.progress is not None:
         so_far = ", ".join(filter(None, (percent(facts.progress.fraction), facts.progress.text)))
-        said.append(phrase("at", language).format(progress=so_far))
+        said.append(say("panel.at", language, progress=so_far))
     if run.reason:
         said.append(reason_text(run.reason, language))
     return (
@@ -100,14 +98,14 @@ def _metrics(facts: Facts, language: str) -> str:
         f"{_escaped(curve.tag, _NAME_ROOM)} <b>{number_text(curve.last)}</b>"
         for curve in facts.curves[_CURVES:_VALUES]
     )
-    title = html.escape(word("metrics", language))
+    title = html.escape(say("panel.metrics", language))
     return f'<div class="n-muted">{title}</div><div class="n-metrics">{tiles}</div>' + (
         f"<div>{others}</div>" if others else ""
     )
 
 
 def _tile(curve: Curve, language: str) -> str:
-    first = phrase("from", language).format(value=number_text(curve.first))
+    first = say("panel.from", language, value=number_text(curve.first))
     drawn = curve_svg(curve)
     begun = f' <span class="n-muted">{html.escape(first)}</span>{drawn}' if drawn else ""
     return f"<div>{_escaped(curve.tag, _NAME_ROOM)} <b>{number_text(curve.last)}</b>{begun}</div>"
@@ -116,7 +114,7 @@ def _tile(curve: Curve, language: str) -> str:
 def failure_html(diagnosis: Diagnosis, facts: Facts, language: str) -> str:
     failure = diagnosis.failure
     after = max(0.0, failure.time - (facts.run.started or failure.time))
-    when = phrase("at time", language).format(time=duration(after))
+    when = say("panel.at-time", language, time=duration(after))
     parts = [
         f"<div><b>{html.escape(failure_title(failure, language))}</b> "
         f'<span class="n-muted">{html.escape(when)}</span></div>'
@@ -129,7 +127,7 @@ def failure_html(diagnosis: Diagnosis, facts: Facts, language: str) -> str:
         parts.append(_hint(diagnosis.hint, language))
     parts += [f"<div>{_escaped(note.text(language), _LINE_ROOM)}</div>" for note in diagnosis.notes[:_SHOWN]]
     if lines := traceback_lines(failure, language):
-        title = html.escape(word("traceback", language))
+        title = html.escape(say("panel.traceback", language))
         trace = html.escape(_printable(shortened("\n".join(lines), _REPORT_ROOM)))
         parts.append(f"<details><summary>{title}</summary><pre>{trace}</pre></details>")
     if diagnosis.groups:
@@ -141,7 +139,7 @@ def stall_html(stall: StallView, language: str) -> str:
     """Where the ranks were: the sentence, and the stacks behind it."""
     first, *others = hung_lines(stall, language)
     stacks = _escaped("\n".join(others), _REPORT_ROOM)
-    title = html.escape(word("stacks", language))
+    title = html.escape(say("panel.stacks", language))
     folded = f"<details><summary>{title}</summary><pre>{stacks}</pre></details>" if stacks else ""
     return f'<div class="n-failure"><b>{_escaped(first, _MESSAGE_ROOM)}</b>{folded}</div>'
 
@@ -149,7 +147,7 @@ def stall_html(stall: StallView, language: str) -> str:
 def _hint(hint: Hint, language: str) -> str:
     texts = (hint.cause_zh, hint.fix_zh) if language == "zh" else (hint.cause_en, hint.fix_en)
     rows = "".join(
-        f'<div><span class="n-muted">{html.escape(word(key, language))}</span> '
+        f'<div><span class="n-muted">{html.escape(say(f"panel.{key}", language))}</span> '
         f"{_escaped(text, _MESSAGE_ROOM)}</div>"
         for key, text in zip(("cause", "fix"), texts, strict=True)
     )
@@ -177,7 +175,7 @@ def _in_program(facts: Facts) -> bool:
 def _others(groups: Sequence[Group], run: Run, language: str) -> str:
     """The ranks that ended after it, those of which the same is to be said in one line."""
     count = sum(len(group.ranks) for group in groups)
-    title = phrase("others 1" if count == 1 else "others", language).format(count=count)
+    title = say("panel.others", language, count=count)
     rows = []
     for group in groups[:_SHOWN]:
         how = exit_text(run.ranks[group.ranks[0]], language) if group.exit else ""
@@ -197,7 +195,7 @@ def _logs(facts: Facts, language: str) -> str:
     lengths = itertools.accumulate(len(log.lines) for log in ordered)
     shown = [log for log, length in zip(ordered, lengths, strict=True) if length <= _OPEN_LINES]
     room = _LOGS_ROOM // max(1, len(facts.logs))
-    no_output = html.escape(word("no output", language))
+    no_output = html.escape(say("panel.no-output", language))
     ends = "".join(
         f"<details{' open' if log in shown else ''}>"
         f"<summary>{html.escape(logs_title(log.ranks, language))}</summary>"
@@ -205,7 +203,9 @@ def _logs(facts: Facts, language: str) -> str:
         for log in facts.logs
     )
     whole = all(log.whole for log in facts.logs)
-    title = html.escape(word("log", language).capitalize() if whole else word("ends of logs", language))
+    title = html.escape(
+        say("panel.log", language).capitalize() if whole else say("panel.ends-of-logs", language)
+    )
     return f'<div class="n-muted">{title}</div><div class="n-logs">{ends}</div>'
 
 
@@ -229,11 +229,11 @@ def _foot(facts: Facts, language: str) -> str:
     label = _escaped(run.label, _NAME_ROOM)
     when = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.spec.created))
     # the page's extension has buttons for it
-    full = f"{html.escape(word('full log', language))}: <code>%dist_logs {label}</code>"
+    full = f"{html.escape(say('panel.full-log', language))}: <code>%dist_logs {label}</code>"
     text = f'<span class="n-full">{full}</span> <span>{when}</span>'
     kept = sum(len(log.ranks) for log in facts.logs)
     if kept < len(run.ranks):
-        kept_text = phrase("more ranks", language).format(shown=kept, count=len(run.ranks))
+        kept_text = say("panel.more-ranks", language, shown=kept, count=len(run.ranks))
         text = f"<span>{html.escape(kept_text)}</span> {text}"
     return f'<div class="n-foot n-muted">{text}</div>'
 
@@ -242,7 +242,7 @@ def initial_html(run: Run, language: str) -> str:
     """What stands in for the widget where widgets are not drawn, while the run goes on."""
     return (
         f'{SHEET}<div class="nbdist-summary"><b>{_escaped(run.label, _NAME_ROOM)}</b> '
-        f"{html.escape(word('live elsewhere', language))}</div>"
+        f"{html.escape(say('panel.live-elsewhere', language))}</div>"
     )
 
 

@@ -15,7 +15,7 @@ from nbdist.panel.block import Block, Line, Terminal
 from nbdist.panel.columns import cut, pad, width
 from nbdist.panel.figures import memory_text, progress_text, rate_text, slowest, use_text
 from nbdist.panel.following import Surface
-from nbdist.panel.labels import phrase, ranks_text, state_mark, state_word, word
+from nbdist.panel.labels import ranks_text, state_mark, state_word
 from nbdist.panel.rank_log import LogDelta
 from nbdist.panel.status import held_text, rank_state_text, run_state_text
 from nbdist.panel.text import (
@@ -29,6 +29,7 @@ from nbdist.panel.text import (
     stopping_text,
 )
 from nbdist.panel.view import RankView, RunView, bytes_text, duration
+from nbdist.text import say
 
 _EACH_RANK = 8
 _BARS_OF_MANY = 2
@@ -168,7 +169,7 @@ class TerminalSurface:
 
     def _cells(self, rank: RankView, view: RunView) -> list[str]:
         rate = (
-            phrase("rate", self._language).format(rate=rate_text(rank.rate)) if rank.rate is not None else ""
+            say("panel.rate-each", self._language, rate=rate_text(rank.rate)) if rank.rate is not None else ""
         )
         return [
             f"{rank.rank} {state_mark(rank.state)}",
@@ -201,9 +202,9 @@ class TerminalSurface:
         ]
         rates = _span([rank.rate for rank in view.ranks], rate_text)
         if rates:
-            figures.append(phrase("rate", self._language).format(rate=rates))
+            figures.append(say("panel.rate-each", self._language, rate=rates))
         if (last := slowest(view.ranks)) is not None:
-            figures.insert(0, f"{word('slowest', self._language)} {last.rank}")
+            figures.insert(0, f"{say('panel.slowest', self._language)} {last.rank}")
         text = "  ".join(filter(None, figures))
         lines = [line if line.width <= room else Line().add(cut(line.plain, room))]
         return [*lines, Line().add(cut(text, room))] if text else lines

@@ -9,11 +9,11 @@ from collections.abc import Callable, Collection
 from nbdist.model import RunState
 from nbdist.panel.ansi import harmless
 from nbdist.panel.figures import progress_text
-from nbdist.panel.labels import phrase, ranks_text, state_word
+from nbdist.panel.labels import ranks_text, state_word
 from nbdist.panel.rank_log import LogDelta
-from nbdist.panel.reasons import reason_text
 from nbdist.panel.stalling import stall_sentence
 from nbdist.panel.view import RunView, duration
+from nbdist.text import say
 
 LINES_LIMIT = 20_000
 _PROGRESS_STEP = 0.1
@@ -127,7 +127,7 @@ class StallNotes:
         elif self._since is not None and view.live and view.stall is None:
             seconds = f"{max(0.0, view.elapsed - self._since):.0f}"
             self._since = None
-            said = phrase("goes on", self._language).format(label=view.label, seconds=seconds)
+            said = say("panel.goes-on", self._language, label=view.label, seconds=seconds)
             return f"[nbdist] {said}\n"
         return ""
 
@@ -197,7 +197,7 @@ def introduction(view: RunView, language: str) -> str:
 def stopping_text(view: RunView, language: str) -> str:
     """What is said when the run was asked to stop."""
     stopping = state_word(RunState.STOPPING, language).lower()
-    reason = reason_text(view.reason, language)
+    reason = view.reason_zh if language == "zh" else view.reason
     return f"[nbdist] {stopping} ({duration(view.elapsed)}) {reason}".rstrip() + "\n"
 
 

@@ -9,7 +9,7 @@ import psutil
 
 from nbdist.devices import GpuUse, TreeUsage, memory_by_pid, tree_usage
 from nbdist.model import RankState, Run
-from nbdist.panel.labels import phrase
+from nbdist.text import say
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,10 +71,15 @@ class UsageWatch:
         for index in sorted(self._gpus):
             ours = sum(use.memory for use in holders if use.index == index and use.pid in self._ours)
             freed = max(0, self._held.get(index, 0) - ours)
-            lines.append(phrase("gpu freed", language).format(index=index, size=freed / 1e9))
+            lines.append(say("panel.gpu-freed", language, index=index, size=freed / 1e9))
             lines += [
-                phrase("gpu held", language).format(
-                    index=index, size=use.memory / 1e9, name=self._name(use.pid), pid=use.pid
+                say(
+                    "panel.gpu-held",
+                    language,
+                    index=index,
+                    size=use.memory / 1e9,
+                    name=self._name(use.pid),
+                    pid=use.pid,
                 )
                 for use in holders
                 if use.index == index

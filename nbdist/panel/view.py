@@ -7,15 +7,15 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from nbdist.model import Rank, Run, RunState
+from nbdist.model import Rank, Reason, Run, RunState
 from nbdist.panel.elsewhere import device_text, log_place
-from nbdist.panel.labels import exit_text, phrase
+from nbdist.panel.labels import exit_text
 from nbdist.panel.progress import Progress
-from nbdist.panel.reasons import reason_text
 from nbdist.panel.slow import SlowView
 from nbdist.panel.stalling import StallView
 from nbdist.panel.usage import RankUsage
 from nbdist.store import MetricPoint
+from nbdist.text import reason_text
 
 _STALE = 10.0
 
@@ -163,9 +163,8 @@ def _reason(run: Run) -> tuple[str, str]:
     """Why it ended or will end, else what it waits for, in English and Chinese; empty for nothing."""
     reason = run.reason or run.stop_reason or run.queued
     if not reason and run.importing and run.state is RunState.RUNNING:
-        english, chinese = (phrase("importing", language) for language in ("en", "zh"))
-        return english.format(framework=run.spec.framework), chinese.format(framework=run.spec.framework)
-    return reason, reason_text(reason, "zh")
+        reason = Reason("importing", framework=run.spec.framework)
+    return reason_text(reason), reason_text(reason, "zh")
 
 
 def _rank_view(

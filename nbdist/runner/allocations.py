@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from nbdist import config, processes
 from nbdist.errors import LaunchError, UsageMistake
+from nbdist.model import Reason
 from nbdist.options import Options
 from nbdist.runner.engines import check_shared
 from nbdist.runner.held import Held, count_nodes, held, note_end
@@ -20,6 +21,7 @@ from nbdist.schedulers.engine import PROCESS, Phase
 from nbdist.schedulers.local import collect
 from nbdist.store.allocations import Allocation, AllocationDirectory, allocations, make_allocation
 from nbdist.store.paths import open_to_append
+from nbdist.text import reason_text
 
 _ATTENDANTS = 60.0
 """Seconds that the nodes have to be ready once they are there."""
@@ -70,24 +72,24 @@ def allocate(
 def await_allocation(one: Held, *, wait: float, say: Callable[[str], None]) -> None:
     """Wait until the nodes can be used, or so long. Raises LaunchError where they will never be."""
     begin = looked = time.monotonic()
-    said, granted = "", 0.0
+    said, granted = Reason(), 0.0
     while not one.ready:
         now = time.monotonic()
         if not said or now - looked >= _GRANTED:
             looked, status = now, slurm_alloc.stand(one.job, one.about.nodes).status
             if status.phase in (Phase.OVER, Phase.FORGOTTEN):
-                raise _ended(one, status.reason or _last_said(one.directory))
+                raise _ended(one, status.reason or Reason.said(_last_said(one.directory)))
             if status.phase is Phase.WAITING and status.hopeless:
                 slurm_alloc.release(one.job)
                 raise _ended(one, status.reason)
             if status.phase is Phase.RUNNING:
                 granted = granted or now
             elif status.reason and status.reason != said:
-                say(f"allocation {one.job} waits in the queue: {status.reason}")
-            said = status.reason or said or "?"
+                say(f"allocation {one.job} waits in the queue: {reason_text(status.reason)}")
+            said = status.reason or said or Reason("starting")
         if granted and now - granted > _ATTENDANTS:
             slurm_alloc.release(one.job)
-            raise _ended(one, f"its nodes did not answer: {_last_said(one.directory)}")
+            raise _ended(one, Reason("allocation-silent", last=_last_said(one.directory)))
         if not granted and now - begin > wait:
             say(
                 f"allocation {one.job} is still in the queue: %dist_alloc shows it, %dist_alloc --wait 30m "
@@ -108,7 +110,7 @@ def release_allocations(job: str = "", *, by: str = "%dist_alloc off") -> list[s
     for one in there:
         if one.job == job if job else one.ours:
             with contextlib.suppress(OSError):
-                one.directory.end(by)
+                one.directory.end(Reason("stopped-by", command=by))
             _give_back(one)
             said.append(f"allocation {one.job} is released: {count_nodes(one.about.nodes)} given back")
     return said
@@ -134,10 +136,11 @@ def _give_back(one: Held) -> None:
         time.sleep(0.2)
 
 
-def _ended(one: Held, reason: str) -> LaunchError:
+def _ended(one: Held, reason: Reason) -> LaunchError:
     with contextlib.suppress(OSError):
-        one.directory.end(reason or "it did not come about")
-    return LaunchError(f"allocation {one.job} did not come about: {reason or 'Slurm does not say why'}")
+        one.directory.end(reason or Reason("allocation-not-made"))
+    why = reason_text(reason) or "Slurm does not say why"
+    return LaunchError(f"allocation {one.job} did not come about: {why}")
 
 
 def _about(options: Options, *, idle: float, keep: bool) -> Allocation:

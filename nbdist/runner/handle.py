@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from nbdist import config
 from nbdist.errors import LaunchError, UnknownRun, UsageMistake
-from nbdist.model import Run
+from nbdist.model import Reason, Run
 from nbdist.schedulers import local
 from nbdist.schedulers.engine import PROCESS
 from nbdist.store import (
@@ -23,6 +23,7 @@ from nbdist.store.control import ask_to_end
 from nbdist.store.custody import in_custody
 from nbdist.store.run_store import read_spec, unreadable
 from nbdist.store.scraped import last_values
+from nbdist.text import reason_text
 
 _POLL = 0.05
 _WATCHED = 3.0
@@ -93,9 +94,10 @@ class RunHandle:
         ranks that have it."""
         return last_values(self.run, self.directory)
 
-    def stop(self, reason: str = "stopped from Python", timeout: float = 15.0) -> str:
-        """Ask the run to end (SIGINT, then SIGTERM, then SIGKILL) and wait for it; the status then."""
-        request_stop_of(self, reason)
+    def stop(self, reason: str = "", timeout: float = 15.0) -> str:
+        """Ask the run to end (SIGINT, then SIGTERM, then SIGKILL) and wait for it; the status then.
+        ``reason`` is shown as why the run ended."""
+        request_stop_of(self, Reason.said(reason) or Reason("stopped-from-python"))
         return self.wait(timeout)
 
     def check_rank(self, rank: int) -> None:
@@ -159,7 +161,7 @@ def attach(run: str | None = None) -> RunHandle:
 def describe_refused() -> list[str]:
     """Each run of which nothing is read, in a line."""
     lost = filter(None, map(unreadable, store().refused()))
-    return [f"run {run.label} is {run.reason}" for run in lost]
+    return [f"run {run.label} is {reason_text(run.reason)}" for run in lost]
 
 
 def _looked_after(directory: RunDirectory) -> RunHandle:
@@ -171,7 +173,7 @@ def _looked_after(directory: RunDirectory) -> RunHandle:
     return handle
 
 
-def request_stop_of(handle: RunHandle, reason: str) -> None:
+def request_stop_of(handle: RunHandle, reason: Reason) -> None:
     """Ask the supervisor of a run to stop it; where the disk refuses the request, by a signal."""
     run = handle.run
     if run.state.terminal:

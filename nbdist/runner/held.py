@@ -9,12 +9,13 @@ from dataclasses import asdict, dataclass, replace
 
 from nbdist import config, processes
 from nbdist.errors import LaunchError
-from nbdist.model import RunSpec
+from nbdist.model import Reason, RunSpec
 from nbdist.model.decoding import MALFORMED
 from nbdist.schedulers import slurm_alloc
 from nbdist.schedulers.engine import Phase
 from nbdist.schedulers.slurm_alloc import Standing
 from nbdist.store.allocations import Allocation, AllocationDirectory, allocations
+from nbdist.text import reason_text
 
 _ANSWER = 2.0
 # what Slurm says of a job without a limit of time
@@ -150,10 +151,10 @@ def _look_at(one: Held) -> AllocationView:
         standing = slurm_alloc.stand(one.job, about.nodes)
     except LaunchError as error:
         return replace(view, text=f"allocation {one.job}: {error}", reason=str(error))
-    reason = standing.status.reason
+    reason = reason_text(standing.status.reason)
     if standing.status.phase in (Phase.OVER, Phase.FORGOTTEN):
         note_end(one, standing)
-        reason = one.directory.why_over()
+        reason = reason_text(one.directory.why_over())
         return replace(view, state="ended", text=f"allocation {one.job} has ended: {reason}", reason=reason)
     rules = _rules(one)
     if standing.status.phase is Phase.WAITING:
@@ -183,7 +184,7 @@ def _look_into(one: Held, view: AllocationView, standing: Standing) -> Allocatio
 
 def note_end(one: Held, standing: Standing) -> None:
     with contextlib.suppress(OSError):
-        one.directory.end(standing.status.reason or "Slurm no longer knows it")
+        one.directory.end(standing.status.reason or Reason("slurm-forgot"))
 
 
 def _rules(one: Held) -> str:
@@ -206,9 +207,9 @@ def _unready(one: Held) -> str:
     standing = slurm_alloc.stand(one.job, one.about.nodes)
     if standing.status.phase in (Phase.OVER, Phase.FORGOTTEN):
         note_end(one, standing)
-        return f"it has ended ({one.directory.why_over()})"
+        return f"it has ended ({reason_text(one.directory.why_over())})"
     if standing.status.phase is Phase.WAITING:
-        return f"it waits in the queue ({standing.status.reason})"
+        return f"it waits in the queue ({reason_text(standing.status.reason)})"
     return problem
 
 

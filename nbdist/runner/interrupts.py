@@ -11,12 +11,13 @@ from types import TracebackType
 from typing import Any
 
 from nbdist.errors import UnknownRun
+from nbdist.model import Reason
 from nbdist.runner.handle import RunHandle, request_stop_of
 
 
 class Interrupts:
     """Takes the signals ``numbers`` for as long as it is entered; each stops the run, and a second one
-    hastens its end. ``reason`` says why a run is stopped, in words.
+    hastens its end. ``reason`` says why a run is stopped.
 
     With ``raises`` one that comes before ``begin`` is a KeyboardInterrupt at once, and any is one at the end
     where nothing else is raised; otherwise it is for the caller to ask for ``latest``. Off the main thread (a
@@ -26,7 +27,7 @@ class Interrupts:
 
     def __init__(
         self,
-        reason: Callable[[signal.Signals], str],
+        reason: Callable[[signal.Signals], Reason],
         numbers: Iterable[signal.Signals] = (signal.SIGINT,),
         *,
         raises: bool,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from nbdist.errors import LaunchError
-from nbdist.model import RunSpec, RunState
+from nbdist.model import NO_REASON, Reason, RunSpec, RunState
 from nbdist.store.paths import RunDirectory
 
 PROCESS = Path(__file__).parent.parent / "launch" / "jobs" / "__main__.py"
@@ -28,12 +28,12 @@ class Phase(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobStatus:
-    """How a job stands. ``reason`` says in words why it waits, or what ended it where that was not the run
+    """How a job stands. ``reason`` says why it waits, or what ended it where that was not the run
     itself, which then came to ``outcome``; ``hopeless`` that it will never be started;
     ``completed`` that the engine calls its end a good one."""
 
     phase: Phase
-    reason: str = ""
+    reason: Reason = NO_REASON
     outcome: RunState | None = None
     nodes: str = ""
     hopeless: bool = False

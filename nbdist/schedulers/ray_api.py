@@ -13,6 +13,7 @@ from typing import IO, Any
 from urllib.parse import quote, urlsplit
 
 from nbdist.errors import LaunchError
+from nbdist.model import Reason
 from nbdist.schedulers.ray_address import DASHBOARD_PORT, TOKEN
 
 _MOST = 4_000_000
@@ -27,12 +28,12 @@ Answer = dict[str, Any]
 
 
 class RayUnreachable(LaunchError):
-    """It gave no answer, and may yet have heard what was asked. ``what`` is that alone, without ``advice``
-    for somebody who has just written an address."""
+    """It gave no answer, and may yet have heard what was asked. ``reason`` is that alone, without advice for
+    a person who has just written an address."""
 
-    def __init__(self, what: str, advice: str = "") -> None:
-        super().__init__(f"{what}{advice}")
-        self.what = what
+    def __init__(self, reason: Reason, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
 
 
 class RayNotReady(LaunchError):
@@ -125,15 +126,17 @@ class RayApi:
     def _unreachable(self, error: Exception) -> RayUnreachable:
         reason = getattr(error, "reason", error)
         if isinstance(reason, TimeoutError) or "timed out" in str(reason):
-            return RayUnreachable(f"Ray at {self.address} did not answer in {self._patience:g} s")
+            late = Reason("ray-slow", address=self.address, seconds=self._patience)
+            return RayUnreachable(late, f"Ray at {self.address} did not answer in {self._patience:g} s")
         if isinstance(reason, ssl.SSLError):
-            what = f"Ray at {self.address} cannot be trusted: {reason.reason or reason}"
-            return RayUnreachable(what, ": is it  http://  ?")
+            why = str(reason.reason or reason)
+            what = f"Ray at {self.address} cannot be trusted: {why}: is it  http://  ?"
+            return RayUnreachable(Reason("ray-untrusted", address=self.address, error=why), what)
         said = getattr(reason, "strerror", None) or str(reason) or type(reason).__name__
         return RayUnreachable(
-            f"no Ray answers at {self.address} ({said})",
-            ": write the address of its dashboard as this machine reaches it:  "
-            f"--ray http://head:{DASHBOARD_PORT}",
+            Reason("ray-away", address=self.address, error=said),
+            f"no Ray answers at {self.address} ({said}): write the address of its dashboard as this machine "
+            f"reaches it:  --ray http://head:{DASHBOARD_PORT}",
         )
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib
 import os
-import re
 import secrets
 import signal
 import sys
@@ -21,11 +20,11 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from nbdist.errors import UnknownRun
-from nbdist.model import RunEnded, RunSpec, RunState, StopRequested
+from nbdist.model import Reason, RunEnded, RunSpec, RunState, StopRequested
 from nbdist.schedulers import ray_node
 from nbdist.schedulers.ray_engine import SEAL
 from nbdist.schedulers.ray_sealing import unseal
-from nbdist.schedulers.ray_words import STARTS, TROUBLE, WAITS, why_it_waits
+from nbdist.schedulers.ray_words import STARTS, TROUBLE, WAITS, line, why_it_waits
 from nbdist.schedulers.slurm_batch import attempts_before
 from nbdist.store.journal import read_events
 from nbdist.store.paths import NodeDirectory, RunDirectory, append_whole, open_to_append
@@ -37,14 +36,15 @@ NODE = Path(__file__).resolve().parent.parent / "launch" / "jobs" / "node.py"
 _OTHERS = 20.0
 """Seconds that the other nodes have to end by themselves, once Ray has lost one."""
 
-# what a supervisor says whose line to Ray's process on its node has ended (``launch.jobs.node``)
-_CUT_OFF = "the engine's process on this node ended"
-_GONE = re.compile(r"node \d+( \(.*\))? has gone")
 _NICE = "RAY_worker_niceness"
 
 
 class Trouble(Exception):
-    """Why the run cannot be started, in words."""
+    """Why the run cannot be started."""
+
+    def __init__(self, reason: Reason) -> None:
+        super().__init__(reason.code)
+        self.reason = reason
 
 
 class Driver:
@@ -55,7 +55,8 @@ class Driver:
         self._directory = directory
         self._spec = spec
         self._environment = environment
-        self._said = self._lost = ""
+        self._said = ""
+        self._lost = Reason()
         self._pulse = Pulse(directory.pulse)
 
     def run(self) -> int:
@@ -68,7 +69,7 @@ class Driver:
                 break
             if not self._begins_again(life):
                 raise Trouble(self._lost)
-            self._lost = ""
+            self._lost = Reason()
         end = self._end(life)
         return 0 if end is not None and end.state is RunState.SUCCEEDED else 1
 
@@ -76,13 +77,14 @@ class Driver:
         """Wait until Ray has the nodes; what holds them, and a process on each."""
         per_node = len(self._spec.ranks) // self._spec.nodes
         gpus = any(rank.device.kind == "gpu" for rank in self._spec.ranks)
-        bundle = {"GPU": float(per_node)} if gpus else {"CPU": float(per_node)}
+        kind, need = "GPU" if gpus else "CPU", float(per_node)
+        bundle = {kind: need}
         placement = importlib.import_module("ray.util.placement_group")
         scheduling = importlib.import_module("ray.util.scheduling_strategies")
         group = placement.placement_group([bundle] * self._spec.nodes, strategy="STRICT_SPREAD")
         while not group.wait(1):
             alive = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
-            self._say(WAITS, why_it_waits(self._spec.nodes, bundle, alive))
+            self._say(line(WAITS, why_it_waits(self._spec.nodes, kind, need, alive)))
             self._leave_if_forsaken()
         # the nodes may not see the file that it is written in: they are to say so themselves
         self._ray.cloudpickle.register_pickle_by_value(ray_node)
@@ -104,16 +106,13 @@ class Driver:
         problems = self._ray.get([node.problem.remote(needed, self._spec.python) for node in nodes])
         for address, problem in zip(addresses, problems, strict=True):
             if problem:
-                raise Trouble(
-                    f"node {address} {problem}: the machines have to share the runs, nbdist and Python at "
-                    "the same paths, for example  %env NBDIST_HOME=~/nbdist"
-                )
+                raise Trouble(Reason("ray-node-unfit", node=address, problem=problem))
         master: list[str] = []
         if len(nodes) > 1:
             if not (port := self._ray.get(nodes[0].ports.remote(addresses[0]))):
-                raise Trouble(f"no two free ports in a row on {addresses[0]} from 20000 to 30000")
+                raise Trouble(Reason("ray-no-ports", node=addresses[0]))
             master = [f"{addresses[0]}:{port}"]
-        self._say(STARTS, ", ".join(addresses))
+        self._say(STARTS + ", ".join(addresses))
         # known to the supervisors alone: Ray hands it on from process to process, and no file has it
         environment = self._environment | {"NBDIST_LINK_KEY": secrets.token_hex(32)}
         words = [self._spec.python, "-I", "-S", str(NODE), str(self._directory.path), str(life)]
@@ -135,20 +134,21 @@ class Driver:
                 try:
                     self._ray.get(one)
                 except self._ray.exceptions.RayError:
-                    self._lost = self._lost or f"Ray lost the node {address} of the run"
+                    self._lost = self._lost or Reason("ray-lost-node", node=address)
             end = self._end(life) if done else None
-            if end is not None and _GONE.match(end.reason):
+            if end is not None and end.reason.code == "node-gone":
                 self._lost = self._lost or end.reason  # the supervisors have seen it before Ray
             if self._lost and deadline == float("inf"):
                 deadline = time.monotonic() + _OTHERS
                 if self._begins_again(life):
-                    self._say(WAITS, f"{self._lost}, and it begins again")
+                    self._say(line(WAITS, Reason("begins-again", why=self._lost)))
             self._leave_if_forsaken()
 
     def _begins_again(self, life: int) -> bool:
         """Whether a run that has lost a node does: one that is wanted, and has attempts left."""
         stops = (event for event in read_events(self._directory.journal) if isinstance(event, StopRequested))
-        wanted = all(stop.reason.startswith(_CUT_OFF) for stop in stops)
+        # what a supervisor says whose line to Ray's process on its node has ended (``launch.jobs.node``)
+        wanted = all(stop.reason.origin.code == "engine-process-ended" for stop in stops)
         return wanted and life < self._spec.retries
 
     def _end(self, life: int) -> RunEnded | None:
@@ -162,22 +162,22 @@ class Driver:
 
     def _leave_if_forsaken(self) -> None:
         if not self._spec.detached and self._pulse.has_stopped():
-            raise Trouble("whoever waited for this run has gone")
+            raise Trouble(Reason("ray-forsaken"))
 
-    def _say(self, kind: str, words: str) -> None:
-        if kind + words != self._said:
-            self._said = kind + words
-            say(self._directory, self._said)
+    def _say(self, words: str) -> None:
+        if words != self._said:
+            self._said = words
+            say(self._directory, words)
 
 
-def say(directory: RunDirectory, line: str) -> None:
+def say(directory: RunDirectory, words: str) -> None:
     """Where it is read over HTTP, and beside the run."""
-    print(line, flush=True)
+    print(words, flush=True)
     try:
         handle = open_to_append(directory.job_log)
     except OSError:
         return
-    append_whole(handle, f"{line}\n".encode(errors="replace"))
+    append_whole(handle, f"{words}\n".encode(errors="replace"))
     os.close(handle)
 
 
@@ -195,7 +195,7 @@ def main(arguments: list[str]) -> int:
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
         return Driver(ray, directory, spec, environment).run()
     except Trouble as trouble:
-        say(directory, f"{TROUBLE}{trouble}")
+        say(directory, line(TROUBLE, trouble.reason))
         return 1
 
 
@@ -206,7 +206,7 @@ def take_environment(directory: RunDirectory) -> dict[str, str]:
         directory.job_environment.unlink()
         return unseal(sealed, os.environ.pop(SEAL, ""))
     except (OSError, ValueError) as error:
-        raise Trouble(f"{directory.job_environment} cannot be used: {error}") from None
+        raise Trouble(Reason("unusable", what=str(directory.job_environment), error=str(error))) from None
 
 
 def connect() -> Any:
@@ -217,7 +217,8 @@ def connect() -> Any:
         ray.init(log_to_driver=False, logging_level="error", runtime_env={"env_vars": {_NICE: "0"}})
     except Exception as error:  # noqa: BLE001 - Ray has many of its own
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        raise Trouble(f"Ray cannot be used: {' '.join(lines)[:300] or type(error).__name__}") from None
+        why = " ".join(lines)[:300] or type(error).__name__
+        raise Trouble(Reason("unusable", what="Ray", error=why)) from None
     return ray
 
 

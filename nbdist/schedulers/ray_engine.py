@@ -80,7 +80,7 @@ class Ray:
             return self._ask(job, spec)
         except RayUnreachable as error:
             # the address is right: it was, when the job was submitted
-            return JobStatus(phase=Phase.UNKNOWN, reason=error.what)
+            return JobStatus(phase=Phase.UNKNOWN, reason=error.reason)
 
     def _ask(self, job: str, spec: RunSpec) -> JobStatus:
         api = self._api()

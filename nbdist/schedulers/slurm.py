@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from nbdist.errors import LaunchError
-from nbdist.model import RunSpec
+from nbdist.model import Reason, RunSpec
 from nbdist.schedulers.engine import JobStatus, Phase
 from nbdist.schedulers.slurm_words import Partition, finished, refusal, waiting
 from nbdist.store.paths import RunDirectory, write_private
@@ -72,7 +72,7 @@ class Slurm:
         if done.returncode == 0 and lines:
             return self._read(lines[0], job, nodes)
         if done.returncode and "invalid job id" not in done.stderr.lower():
-            return JobStatus(phase=Phase.UNKNOWN, reason="the controller of Slurm does not answer")
+            return JobStatus(phase=Phase.UNKNOWN, reason=Reason("slurm-silent"))
         done = call(["sacct", "-nPX", "-j", job, "-o", "State,ExitCode,NodeList"])
         return self.recorded(done.stdout, job) if done.returncode == 0 else JobStatus(phase=Phase.FORGOTTEN)
 
@@ -86,7 +86,7 @@ class Slurm:
         status = self._phase(state, f"exit code {exit_code}", nodes, job)
         if status.phase is not Phase.OVER:
             # the controller knows better that it has ended
-            return JobStatus(phase=Phase.UNKNOWN, reason="Slurm's accounting has not recorded its end")
+            return JobStatus(phase=Phase.UNKNOWN, reason=Reason("slurm-not-recorded"))
         return status
 
     def stop(self, job: str, *, kindly: bool) -> bool:
@@ -100,19 +100,19 @@ class Slurm:
         if state not in _WAITING:
             return self._phase(state, reason, nodes, job)
         asked = self._partition(partition) if reason != "None" else None
-        words, hopeless = waiting(reason, nodes_wanted, asked)
-        return JobStatus(phase=Phase.WAITING, reason=words, hopeless=hopeless)
+        why, hopeless = waiting(reason, nodes_wanted, asked)
+        return JobStatus(phase=Phase.WAITING, reason=why, hopeless=hopeless)
 
     def _phase(self, state: str, reason: str, nodes: str, job: str) -> JobStatus:
         # sacct says "CANCELLED by 0", and cuts with a plus
         state = (state.split() or [""])[0].rstrip("+")
         if state in _WAITING:
-            return JobStatus(phase=Phase.WAITING, reason=reason)
+            return JobStatus(phase=Phase.WAITING, reason=Reason.said(reason))
         if state in _RUNNING or not state:
             return JobStatus(phase=Phase.RUNNING, nodes=nodes)
-        outcome, words = finished(state, reason, nodes, job)
+        outcome, why = finished(state, reason, nodes, job)
         completed = state == "COMPLETED"
-        return JobStatus(phase=Phase.OVER, reason=words, outcome=outcome, nodes=nodes, completed=completed)
+        return JobStatus(phase=Phase.OVER, reason=why, outcome=outcome, nodes=nodes, completed=completed)
 
     def _partition(self, name: str) -> Partition | None:
         done = call(["sinfo", "-h", "-p", name, "-o", "%F|%a|%l"])

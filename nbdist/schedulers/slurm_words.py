@@ -1,4 +1,4 @@
-"""What Slurm says, in words: why a job waits, what ended it, why it was refused. Pure."""
+"""What Slurm says, as reasons: why a job waits, what ended it, why it was refused. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from nbdist.model import RunState
+from nbdist.model import Reason, RunState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,81 +31,74 @@ class Partition:
 
 
 _WAITING = {
-    "None": "",
-    "Resources": "it is next, and waits for nodes or cores to become free",
-    "Priority": "jobs of higher priority come first",
-    "Dependency": "it waits for a job that it depends on",
-    "DependencyNeverSatisfied": "the job that it depends on will never end so",
-    "BeginTime": "the time at which it may begin has not come",
-    "JobHeldUser": "it is held: scontrol release lets it go",
-    "JobHeldAdmin": "an administrator holds it",
-    "Licenses": "it waits for a license",
-    "Reservation": "it waits for its reservation",
-    "BadConstraints": "no node has what it asks for",
-    "InvalidAccount": "its account is not valid",
-    "InvalidQOS": "its QOS is not valid",
-    "NodeDown": "a node that it needs is down",
-    "Cleaning": "its last life is still being cleaned up",
+    "None": Reason(),
+    "Resources": Reason("slurm-resources"),
+    "Priority": Reason("slurm-priority"),
+    "Dependency": Reason("slurm-dependency"),
+    "DependencyNeverSatisfied": Reason("slurm-dependency-never"),
+    "BeginTime": Reason("slurm-begin-time"),
+    "JobHeldUser": Reason("slurm-held-by-user"),
+    "JobHeldAdmin": Reason("slurm-held-by-administrator"),
+    "Licenses": Reason("slurm-licenses"),
+    "Reservation": Reason("slurm-reservation"),
+    "BadConstraints": Reason("slurm-constraints"),
+    "InvalidAccount": Reason("slurm-account"),
+    "InvalidQOS": Reason("slurm-qos"),
+    "NodeDown": Reason("slurm-node-down"),
+    "Cleaning": Reason("slurm-cleaning"),
 }
 _NEVER = frozenset({"DependencyNeverSatisfied", "BadConstraints", "InvalidAccount", "InvalidQOS"})
 
 
-def waiting(reason: str, nodes: int, partition: Partition | None) -> tuple[str, bool]:
+def waiting(reason: str, nodes: int, partition: Partition | None) -> tuple[Reason, bool]:
     """Why a job waits, and whether it will for ever."""
     word = re.split(r"[,:(]", reason)[0].strip()
     if partition is not None:
+        name = partition.name
         if partition.total < nodes:
-            said = f"asks for {nodes} nodes, the partition {partition.name} has {partition.total}"
-            return said, True
+            return Reason("partition-too-small", nodes=nodes, partition=name, total=partition.total), True
         if not partition.up or word in ("PartitionDown", "PartitionInactive"):
-            return f"the partition {partition.name} is down: an administrator has to open it", False
+            return Reason("partition-down", partition=name), False
         if partition.total - partition.unusable < nodes:
-            said = f"asks for {_nodes(nodes)}, and {partition.unusable} of {partition.total}"
-            return f"{said} in the partition {partition.name} are down or drained", False
+            why = Reason(
+                "partition-drained",
+                nodes=nodes,
+                partition=name,
+                unusable=partition.unusable,
+                total=partition.total,
+            )
+            return why, False
         if word == "PartitionTimeLimit":
-            said = f"asks for more time than the partition {partition.name} gives, which is {partition.limit}"
-            return f"{said}: --slurm time=…", True
+            return Reason("partition-time", partition=name, limit=partition.limit), True
         if word in ("PartitionNodeLimit", "PartitionConfig"):
-            said = f"asks for more of each node, or for more nodes, than the partition {partition.name} gives"
-            return said, False
+            return Reason("partition-limit", partition=name), False
     if word == "ReqNodeNotAvail" or reason.startswith("Nodes required for job are DOWN"):
         _, _, which = reason.partition("UnavailableNodes:")
-        return "nodes that it needs are down, drained or reserved" + (f": {which}" if which else ""), False
+        return Reason("slurm-nodes-down", nodes=which), False
     if re.match(r"(QOS|Assoc|Max).*(Limit|PerUser|PerAccount|PerJob)", word):
-        return f"a limit of your account is reached ({word})", False
-    return _WAITING.get(word, reason), word in _NEVER
+        return Reason("slurm-account-limit", limit=word), False
+    return _WAITING.get(word, Reason.said(reason)), word in _NEVER
 
 
-def _nodes(count: int) -> str:
-    return f"{count} node{'s' if count > 1 else ''}"
-
-
-def finished(state: str, reason: str, nodes: str, job: str) -> tuple[RunState | None, str]:
+def finished(state: str, reason: str, nodes: str, job: str) -> tuple[RunState | None, Reason]:
     """What ended a job: no outcome where that was the run itself."""
-    where = f" ({nodes})" if nodes else ""
     match state:
         case "CANCELLED" | "REVOKED":
-            return RunState.CANCELLED, f"Slurm's job {job} was cancelled, and not from here"
+            return RunState.CANCELLED, Reason("slurm-cancelled", job=job)
         case "TIMEOUT":
-            return (
-                RunState.FAILED,
-                "the job's time is over: --slurm time=2:00:00 asks Slurm for more",
-            )
+            return RunState.FAILED, Reason("slurm-time")
         case "DEADLINE":
-            return RunState.FAILED, "the deadline of the job came first"
+            return RunState.FAILED, Reason("slurm-deadline")
         case "PREEMPTED":
-            return RunState.FAILED, "Slurm took the nodes back for a job of higher priority"
+            return RunState.FAILED, Reason("slurm-preempted")
         case "NODE_FAIL" | "BOOT_FAIL":
-            return RunState.FAILED, f"a node of the job failed{where}"
+            return RunState.FAILED, Reason("slurm-node-failed", nodes=nodes)
         case "OUT_OF_MEMORY":
-            return (
-                RunState.FAILED,
-                f"the job used more memory than it may{where}: --slurm mem=16G",
-            )
+            return RunState.FAILED, Reason("slurm-memory", nodes=nodes)
         case "COMPLETED":
-            return None, "it completed"
+            return None, Reason("completed")
         case _:
-            return None, reason if reason not in ("", "None") else state.lower()
+            return None, Reason.said(reason if reason not in ("", "None") else state.lower())
 
 
 def refusal(said: str, options: Sequence[str], partitions: Callable[[], list[str]]) -> str:

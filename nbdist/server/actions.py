@@ -11,13 +11,13 @@ from typing import Any
 
 from nbdist.diagnosis.stacks import take_stacks
 from nbdist.errors import LaunchError, UsageMistake
-from nbdist.model import Run
+from nbdist.model import Reason, Run
 from nbdist.panel.stalling import stall_view
 from nbdist.store import RunDirectory, look
 from nbdist.store.control import ask_to_end, request_interrupt
 
 
-def stop(directory: RunDirectory, reason: str) -> Run | None:
+def stop(directory: RunDirectory, reason: Reason) -> Run | None:
     """Ask the run to end; how it stood before. Where the disk refuses the request, by a signal.
 
     Raises LaunchError when it cannot be asked either way.

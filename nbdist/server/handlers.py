@@ -12,6 +12,7 @@ from tornado import web
 
 from nbdist import __version__
 from nbdist.errors import LaunchError, UsageMistake
+from nbdist.model import Reason
 from nbdist.server import actions
 from nbdist.server.backend import Backend
 from nbdist.server.detail import LANGUAGES, detail_of, summary_of
@@ -25,6 +26,12 @@ _MOST_ON_A_BOARD = 16
 _VIEWERS = {"visualdl": "", "tensorboard": "tensorboard"}
 _SEARCH = 200
 _REASON = 200
+_STOPPED_FROM = {
+    "dashboard": Reason("stopped-from-dashboard"),
+    "list": Reason("stopped-from-list"),
+    "page": Reason("stopped-from-page"),
+}
+"""Where on the page a run was stopped. Any other text is the reason itself, in the words of who sent it."""
 
 
 class Api(APIHandler):
@@ -153,11 +160,12 @@ class StopHandler(Api):
     @web.authenticated
     @authorized
     async def post(self, run_id: str) -> None:
-        reason = self.body("reason").get("reason", "stopped from the page")
-        if not isinstance(reason, str) or len(reason) > _REASON:
+        said = self.body("reason").get("reason", "page")
+        if not isinstance(said, str) or len(said) > _REASON:
             raise web.HTTPError(400, f"reason is a text of at most {_REASON} characters")
         directory = await self.directory(run_id)
         try:
+            reason = _STOPPED_FROM.get(said) or Reason.said(said)
             run = await self.backend.run(actions.stop, directory, reason)
         except LaunchError as error:
             raise web.HTTPError(507, str(error)) from None

@@ -9,9 +9,9 @@ from nbdist.panel.figures import number_text
 from nbdist.panel.glance import glance
 from nbdist.panel.measures import FailureWatch
 from nbdist.panel.progress import Progress
-from nbdist.panel.reasons import reason_text
 from nbdist.panel.sparks import Spark, spark_of
 from nbdist.store import RunDirectory
+from nbdist.text import reason_text
 
 _HEADLINE = 300
 
@@ -59,7 +59,7 @@ def row_of(run: Run, directory: RunDirectory, now: float) -> RunRow:
         state=run.state.value,
         live=live,
         stalled=live and run.stalled is not None,
-        reason=reason,
+        reason=reason_text(reason),
         reason_zh=reason_text(reason, "zh"),
         stopped_as_asked=run.stopped_as_asked,
         created=spec.created,
@@ -83,7 +83,7 @@ def _headline(run: Run, directory: RunDirectory, spark: Spark | None, stands: fl
     if run.state in (RunState.FAILED, RunState.LOST):
         failure = FailureWatch(directory).look(run)
         if failure is None:
-            return run.reason, reason_text(run.reason, "zh")
+            return reason_text(run.reason), reason_text(run.reason, "zh")
         return failure.headline, failure.headline_zh
     if spark is None:
         return "", ""

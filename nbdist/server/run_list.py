@@ -17,6 +17,7 @@ from nbdist.server.rows import RunRow, row_of
 from nbdist.store import RunDirectory, RunReader, RunStore
 from nbdist.store.json_files import open_plain
 from nbdist.store.run_store import read_spec, unreadable
+from nbdist.text import reason_text
 
 _END = 4096  # bytes of a journal, in which its last event is
 _ROWS = 1000
@@ -198,9 +199,9 @@ def _words(directory: RunDirectory) -> str:
         parts += [spec.name, spec.notebook]
     event = _last_event(directory)
     if isinstance(event, RunEnded):
-        parts += [event.state.value, event.reason]
+        parts += [event.state.value, reason_text(event.reason)]
     elif isinstance(event, RunLost):
-        parts += ["lost", event.reason]
+        parts += ["lost", reason_text(event.reason)]
     else:
         parts.append("running")
     return "\n".join(parts).lower()

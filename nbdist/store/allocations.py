@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from nbdist.errors import NotPrivate
-from nbdist.model import ProcessId
+from nbdist.model import ProcessId, Reason
 from nbdist.model.decoding import MALFORMED, check_fields
 from nbdist.store.json_files import load_object, read_object
 from nbdist.store.paths import check_home, check_private, make_private, write_private
@@ -137,16 +137,19 @@ class AllocationDirectory:
         """Raises OSError."""
         write_private(self.places / f"{place.node}.json", json.dumps(asdict(place)))
 
-    def why_over(self) -> str:
-        """Why it was released; empty while nobody has."""
+    def why_over(self) -> Reason:
+        """Why it was released; none while it was not."""
         if not is_listed(self.over):
-            return ""
-        return str(read_object(self.over).get("reason", ""))
+            return Reason()
+        try:
+            return Reason.decode(read_object(self.over).get("reason", ""))
+        except ValueError:
+            return Reason()
 
-    def end(self, reason: str) -> None:
-        """Say why it is over, unless somebody has said so before. Raises OSError."""
+    def end(self, reason: Reason) -> None:
+        """Write down why it is over, unless that was done before. Raises OSError."""
         if not self.why_over():
-            write_private(self.over, json.dumps({"reason": reason}))
+            write_private(self.over, json.dumps({"reason": reason.encode()}))
 
 
 def make_allocation(home: Path, name: str, about: Allocation) -> AllocationDirectory:

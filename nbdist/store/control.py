@@ -12,6 +12,7 @@ from typing import Any, Union
 
 from nbdist import processes
 from nbdist.model.decoding import loads
+from nbdist.model.reason import Reason
 from nbdist.model.run import Run
 from nbdist.store.json_files import read_whole
 from nbdist.store.paths import RunDirectory, write_private
@@ -23,7 +24,7 @@ _LIMIT = 4096
 class StopRequest:
     """Somebody asked for the run to end. A second request hastens the escalation."""
 
-    reason: str
+    reason: Reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,12 +44,12 @@ class InterruptRequest:
 Request = Union[StopRequest, StacksRequest, InterruptRequest]
 
 
-def request_stop(run: RunDirectory, reason: str) -> None:
+def request_stop(run: RunDirectory, reason: Reason) -> None:
     """Ask the supervisor of ``run`` to stop it. Raises OSError when the directory cannot be written."""
-    _write(run, "stop", reason=reason)
+    _write(run, "stop", reason=reason.encode())
 
 
-def ask_to_end(directory: RunDirectory, run: Run, reason: str) -> None:
+def ask_to_end(directory: RunDirectory, run: Run, reason: Reason) -> None:
     """Ask the supervisor of a run to end it; where the disk refuses the request, by a signal.
 
     Raises OSError when it cannot be asked either way.
@@ -124,7 +125,10 @@ def _decode(text: bytes) -> Request | None:
         return None
     match data.get("kind"):
         case "stop":
-            return StopRequest(reason=str(data.get("reason", "")))
+            try:
+                return StopRequest(reason=Reason.decode(data.get("reason", "")))
+            except ValueError:
+                return StopRequest(reason=Reason())
         case "stacks":
             return StacksRequest(name=str(data.get("name", "")))
         case "interrupt" if isinstance(data.get("rank"), int):

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from nbdist import processes
 from nbdist.control_groups import find_group
-from nbdist.model import ProcessId, Run, RunEnded, RunLost, RunState
+from nbdist.model import ProcessId, Reason, Run, RunEnded, RunLost, RunState
 from nbdist.store.custody import wait_for_release
 from nbdist.store.journal import Journal, read_events
 from nbdist.store.paths import RunDirectory
@@ -52,12 +52,15 @@ def note_end(directory: RunDirectory, pid: int, code: int, *, clock: Callable[[]
     run = look(directory, clock=clock)
     if run is None or run.state.terminal or run.supervisor is not None:
         return
-    how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"failed ({code})"
-    _write_down(directory, f"its supervisor (pid {pid}) {how}", clock)
+    if code < 0:
+        reason = Reason("supervisor-killed", pid=pid, signal=signal.Signals(-code).name)
+    else:
+        reason = Reason("supervisor-failed", pid=pid, status=code)
+    _write_down(directory, reason, clock)
 
 
 def _write_down(
-    directory: RunDirectory, reason: str, clock: Callable[[], float], supervisor: ProcessId | None = None
+    directory: RunDirectory, reason: Reason, clock: Callable[[], float], supervisor: ProcessId | None = None
 ) -> bool:
     """End what is left of a run that is lost, and record it once; whether that was possible."""
     try:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from nbdist import config, processes
 from nbdist.errors import IllegalTransition, LaunchError, NotPrivate, UnknownRun
-from nbdist.model import ProcessId, Run, RunLost, RunSpec, RunState
+from nbdist.model import ProcessId, Reason, Run, RunLost, RunSpec, RunState
 from nbdist.model.decoding import MALFORMED
 from nbdist.store.custody import in_custody
 from nbdist.store.journal import read_events
@@ -133,11 +133,11 @@ def unreadable(directory: RunDirectory) -> Run | None:
         read_spec(directory)
         return None
     except NotPrivate as refusal:
-        reason = f"not read: it {refusal.problem}"
+        reason = Reason("not-private", problem=refusal.problem)
     except UnknownRun as problem:
         if directory.deleted:
             return None
-        reason = str(problem).removeprefix(f"run {directory.run_id} ")
+        reason = Reason.said(str(problem).removeprefix(f"run {directory.run_id} "))
     created = 0.0
     with contextlib.suppress(ValueError, OverflowError):
         created = time.mktime(time.strptime(directory.run_id[:15], "%Y%m%d-%H%M%S"))
@@ -206,13 +206,13 @@ def _written(spec: Path) -> float:
         return math.inf  # it is being made
 
 
-def _lost(run: Run, alive: Callable[[ProcessId], bool], now: float) -> str | None:
+def _lost(run: Run, alive: Callable[[ProcessId], bool], now: float) -> Reason | None:
     """Why a run that has not ended will never say so; None when it may still."""
     if run.spec.engine:
         return None  # it goes on elsewhere, watched or not
     if run.supervisor is None:
         late = now - run.spec.created > _START_LIMIT
-        return "its supervisor never started" if late else None
+        return Reason("supervisor-never-started") if late else None
     if run.supervisor_host != os.uname().nodename or alive(run.supervisor):
         return None
-    return f"its supervisor (pid {run.supervisor.pid}) has gone without a word"
+    return Reason("supervisor-gone", pid=run.supervisor.pid)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from nbdist import config, runner
 from nbdist.errors import UnknownRun, UsageMistake
-from nbdist.model import Run
+from nbdist.model import Reason, Run
 from nbdist.runner import RunHandle
 from nbdist.store import RunDirectory
 from nbdist.verbs.verb import Place
@@ -114,7 +114,7 @@ def stop(place: Place, *, run: str | None, all: bool) -> Stopped:
     handles = _live_runs() if all else [_live_run(run, place)]
     verb = f"{place.prefix}stop"
     for handle in handles:
-        runner.request_stop_of(handle, f"stopped by {verb}")
+        runner.request_stop_of(handle, Reason("stopped-by", command=verb))
     for handle in handles:
         handle.wait(_STOP_LIMIT)
     stopped = [handle.run for handle in handles]

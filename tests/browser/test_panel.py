@@ -14,6 +14,7 @@ from playwright.sync_api import Browser, expect
 
 from nbdist.runner import RunHandle
 from nbdist.store import RunStore, snapshot
+from nbdist.text import reason_text
 
 pytestmark = pytest.mark.browser
 
@@ -62,7 +63,7 @@ def test_lines_of_both_ranks_are_seen_while_they_run_and_stop_stops_them(
         expect(lab.cell(1).locator(".nbdist-summary")).to_contain_text("Stopped")
     run = snapshot(RunStore(lab_server.home).directories()[0])
     assert run is not None
-    assert (run.state.value, run.reason) == ("cancelled", "stopped from the page")
+    assert (run.state.value, reason_text(run.reason)) == ("cancelled", "stopped from the page")
 
 
 def test_the_panel_stays_while_page_and_kernel_live_and_the_saved_notebook_is_static(
@@ -280,7 +281,7 @@ def test_stop_works_when_the_kernel_is_dead(lab_server: LabServer, browser: Brow
 
         panel.get_by_role("button", name="Stop").click()
         assert handle.wait(20) == "cancelled"
-        assert handle.run.reason == "stopped from the page"
+        assert reason_text(handle.run.reason) == "stopped from the page"
 
 
 def test_closing_the_page_ends_nothing(lab_server: LabServer, browser: Browser) -> None:

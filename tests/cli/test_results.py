@@ -13,6 +13,7 @@ from nbdist.cli.commands import main
 from nbdist.model import RunState
 from nbdist.runner import RunHandle
 from nbdist.store import RunDirectory
+from nbdist.text import reason_text
 from tests.cli.conftest import Shell, read_until, until
 from tests.conftest import RunCell
 from tests.fakes.directories import WrittenRun
@@ -141,7 +142,7 @@ def test_stop_ends_the_run_and_says_what_it_ended(shell: Shell) -> None:
 
     assert done.returncode == 0
     assert done.stdout == f"[nbdist] {handle.run.label} cancelled: 2 processes ended\n"
-    assert handle.run.reason == "stopped by nbdist stop"
+    assert reason_text(handle.run.reason) == "stopped by nbdist stop"
 
 
 def test_stop_all_ends_every_run_that_goes_on(shell: Shell) -> None:

@@ -14,6 +14,7 @@ from nbdist import config
 from nbdist.model import StopRequested
 from nbdist.runner import RunHandle
 from nbdist.store import RunStore, read_events
+from nbdist.text import reason_text
 from tests.cli.conftest import Shell, read_until, until
 
 SLEEP = "import time\nprint('ready', flush=True)\ntime.sleep(600)\n"
@@ -331,7 +332,7 @@ def test_a_killed_command_leaves_nothing(shell: Shell) -> None:
 
     until(lambda: not shell.left())
     assert handle.wait(15) == "cancelled"
-    assert handle.run.reason == "the process that started it ended"
+    assert reason_text(handle.run.reason) == "the process that started it ended"
 
 
 def test_a_run_whose_output_nobody_reads_is_stopped(shell: Shell) -> None:

@@ -15,7 +15,7 @@ from nbdist.diagnosis import describe_exit
         pytest.param(127, "exit 127", id="not found"),
         pytest.param(-9, "SIGKILL (killed from outside, often by the out-of-memory killer)", id="kill"),
         pytest.param(-7, "SIGBUS (bad memory access, often a full /dev/shm)", id="bus error"),
-        pytest.param(-6, "SIGABRT (native code gave up)", id="abort"),
+        pytest.param(-6, "SIGABRT (aborted in native code)", id="abort"),
         pytest.param(-11, "SIGSEGV (invalid memory access in native code)", id="segmentation fault"),
         pytest.param(-15, "SIGTERM (told to end from outside)", id="termination"),
         pytest.param(-10, "SIGUSR1", id="a signal that needs no words"),
@@ -32,18 +32,22 @@ def test_an_exit_code_is_read_aloud(code: int, said: str) -> None:
         pytest.param(
             True,
             3_100_000_000,
-            "SIGKILL (killed for want of memory; it had reached 3.1 GB)",
-            "SIGKILL(系统内存不足,被强制结束,当时已用 3.1 GB)",
+            "SIGKILL (killed: out of memory; it had reached 3.1 GB)",
+            "SIGKILL（系统内存不足，被强制结束，当时已用 3.1 GB）",
             id="the out-of-memory killer",
         ),
         pytest.param(
-            True, 0, "SIGKILL (killed for want of memory)", "SIGKILL(系统内存不足,被强制结束)", id="no figure"
+            True,
+            0,
+            "SIGKILL (killed: out of memory)",
+            "SIGKILL（系统内存不足，被强制结束）",
+            id="no figure",
         ),
         pytest.param(
             False,
             312_000_000,
             "SIGKILL (killed from outside, often by the out-of-memory killer; it had reached 312 MB)",
-            "SIGKILL(被外部强制结束,常因内存不足,当时已用 312 MB)",
+            "SIGKILL（被外部强制结束，常因内存不足，当时已用 312 MB）",
             id="killed",
         ),
     ],
@@ -61,5 +65,5 @@ def test_a_rank_that_met_its_memory_limit_says_so() -> None:
 
     assert said == [
         "SIGKILL (out of its memory limit of 16.0 GB)",
-        "SIGKILL(超出其 16.0 GB 的内存限制,被强制结束)",
+        "SIGKILL（超出其 16.0 GB 的内存限制，被强制结束）",
     ]

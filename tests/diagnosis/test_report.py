@@ -151,7 +151,7 @@ def test_where_there_is_no_exception_the_end_of_the_log_stands() -> None:
     failure = a_failure(report=None, code=-6, tail=("step 3", "terminate called"), others=())
 
     assert failure_report(failure).splitlines() == [
-        "rank 1 failed first: SIGABRT (native code gave up)",
+        "rank 1 failed first: SIGABRT (aborted in native code)",
         "",
         "the last lines of rank 1:",
         "    step 3",
@@ -179,7 +179,7 @@ def test_a_report_in_chinese_is_chinese_but_for_what_the_program_said() -> None:
     failure = a_failure(*IN_TORCH, kind="RuntimeError", message="Connection closed", groups=(group,))
 
     assert failure_report(failure, "zh").splitlines() == [
-        "进程 1 最先失败:RuntimeError,单元格 第 9 行",
+        "进程 1 最先失败：RuntimeError，单元格 第 9 行",
         "",
         "  单元格 第 14 行, in <module>",
         "    train()",
@@ -189,5 +189,5 @@ def test_a_report_in_chinese_is_chinese_but_for_what_the_program_said() -> None:
         "    work.wait()",
         "RuntimeError: Connection closed",
         "",
-        "进程 0, 2:同样的错误(退出码 3)",
+        "进程 0, 2：同样的错误（退出码 3）",
     ]

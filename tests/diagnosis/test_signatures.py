@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nbdist.diagnosis.complaints import complaint_of
-from nbdist.diagnosis.exits import describe_exit
+from nbdist.diagnosis.exits import exit_kind
 from nbdist.diagnosis.hints import Hint
 from nbdist.diagnosis.native import last_words
 from nbdist.diagnosis.signatures import Signature, Source, match, signatures
@@ -38,10 +38,10 @@ def sample_of(signature: Signature) -> str:
 def recognised(text: str) -> str | None:
     """The name of the signature that knows the text as the end of one rank."""
     if (exit_code := re.fullmatch(r"exit (-?\d+)( oom| limit)?\n", text)) is not None:
-        words = describe_exit(
+        kind = exit_kind(
             int(exit_code[1]), oom=exit_code[2] == " oom", limit=1 if exit_code[2] == " limit" else 0
         )
-        known = match(words, Source.EXIT)
+        known = match(kind, Source.EXIT)
         return known[0].name if known is not None else None
     chain = parse(text)
     if not chain:

@@ -79,7 +79,7 @@ def test_who_waits_for_whom_is_one_sentence(written: WrittenRun) -> None:
     taken(written, *(at(written, rank, SLEEP if rank == 1 else ALL_REDUCE) for rank in range(4)))
 
     assert said(written) == "rank 1 is in time.sleep at line 4; ranks 0, 2, 3 wait in all_reduce at line 8"
-    assert said(written, "zh") == "进程 1 在第 4 行的 time.sleep 中;进程 0, 2–3 在第 8 行等待 all_reduce"
+    assert said(written, "zh") == "进程 1 在第 4 行的 time.sleep 中；进程 0, 2–3 在第 8 行等待 all_reduce"
 
 
 def begun(name: str, number: int) -> dict[str, Collective]:
@@ -98,7 +98,7 @@ def test_the_collective_has_its_number_and_who_is_behind_is_said(written: Writte
     assert report is not None
     assert said(written) == "rank 1 is in time.sleep at line 4; rank 0 waits in all_reduce #7 at line 8"
     assert behind_text(report) == "rank 1 has done 6 collectives, rank 0 waits in number 7"
-    assert behind_text(report, "zh") == "进程 1 已完成 6 次集合通信,进程 0 在等待第 7 次"
+    assert behind_text(report, "zh") == "进程 1 已完成 6 次集合通信，进程 0 在等待第 7 次"
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from nbdist.diagnosis.stalls import behind_text, sentence
 from nbdist.panel import status_text, status_views
 from nbdist.panel.view import RunView
 from nbdist.store.control import request_interrupt
+from nbdist.text import reason_text
 from tests.conftest import RunCell
 from tests.programs import ranks_of, until, until_ready
 
@@ -202,7 +203,7 @@ def test_a_rank_that_holds_the_others_up_can_be_interrupted(start_cell: RunCell)
 
     assert handle.wait(15) == "failed"
     assert "KeyboardInterrupt" in handle.logs(1)
-    assert "rank 1 failed" in handle.run.reason
+    assert "rank 1 failed" in reason_text(handle.run.reason)
 
 
 @pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")

@@ -19,6 +19,7 @@ from nbdist.model import (
     RankSpec,
     RankStarted,
     RankState,
+    Reason,
     RemoteRank,
     Resumed,
     RunEnded,
@@ -115,16 +116,21 @@ def remote_rank(rank: int, state: RankState, code: int | None = None) -> RemoteR
     return RemoteRank(time=CREATED + 1.0, rank=rank, state=state, code=code)
 
 
-def queued(reason: str, job: str = "7") -> Queued:
-    return Queued(time=CREATED + 1.0, job=job, reason=reason)
+def said(reason: str | Reason) -> Reason:
+    """A reason; a sentence is one of a journal of before reasons had codes."""
+    return Reason.recorded(reason) if isinstance(reason, str) else reason
+
+
+def queued(reason: str | Reason, job: str = "7") -> Queued:
+    return Queued(time=CREATED + 1.0, job=job, reason=said(reason))
 
 
 def nodes_awaited(*nodes: int, hosts: tuple[str, ...] = ()) -> NodesAwaited:
     return NodesAwaited(time=CREATED + 1.0, nodes=nodes, until=CREATED + 600.0, hosts=hosts)
 
 
-def stop_requested(reason: str = "stopped by ada", *, time: float = CREATED + 5) -> StopRequested:
-    return StopRequested(time=time, reason=reason)
+def stop_requested(reason: str | Reason = "stopped by ada", *, time: float = CREATED + 5) -> StopRequested:
+    return StopRequested(time=time, reason=said(reason))
 
 
 def escalated(*ranks: int, signal: str = "SIGTERM", time: float = CREATED + 5) -> Escalated:
@@ -132,18 +138,20 @@ def escalated(*ranks: int, signal: str = "SIGTERM", time: float = CREATED + 5) -
 
 
 def run_ended(
-    state: RunState, reason: str = "", *, leftover: int = 0, time: float = CREATED + 12
+    state: RunState, reason: str | Reason = "", *, leftover: int = 0, time: float = CREATED + 12
 ) -> RunEnded:
-    return RunEnded(time=time, state=state, reason=reason, leftover=leftover)
+    return RunEnded(time=time, state=state, reason=said(reason), leftover=leftover)
 
 
-def run_lost(reason: str = "gone without a word", *, time: float = CREATED + 20) -> RunLost:
-    return RunLost(time=time, reason=reason)
+def run_lost(reason: str | Reason = "gone without a word", *, time: float = CREATED + 20) -> RunLost:
+    return RunLost(time=time, reason=said(reason))
 
 
 STARTED = (supervisor_started(), attempt_started(), rank_started(0), rank_started(1))
 """What the journal of two ranks holds as soon as both run."""
 
 
-def attempt_failed(attempt: int, reason: str, *, leftover: int = 0, time: float = CREATED) -> AttemptFailed:
-    return AttemptFailed(time=time, attempt=attempt, reason=reason, leftover=leftover)
+def attempt_failed(
+    attempt: int, reason: str | Reason, *, leftover: int = 0, time: float = CREATED
+) -> AttemptFailed:
+    return AttemptFailed(time=time, attempt=attempt, reason=said(reason), leftover=leftover)

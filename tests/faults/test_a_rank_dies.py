@@ -15,6 +15,7 @@ import pytest
 from nbdist.diagnosis import failure_headline, failure_report, first_failure
 from nbdist.model import Escalated, RankExited
 from nbdist.store import read_events
+from nbdist.text import reason_text
 from tests.programs import SLEEP, rank_states, ranks_of, until, until_ready
 
 pytestmark = pytest.mark.usefixtures("leaves_nothing")
@@ -38,7 +39,7 @@ def test_the_rank_that_dies_has_failed_and_the_others_were_ended(run_cell, how: 
     handle = run_cell("-n 3", cell)
 
     run = handle.run
-    assert (run.state.value, run.reason) == ("failed", "rank 1 failed")
+    assert (run.state.value, reason_text(run.reason)) == ("failed", "rank 1 failed")
     assert rank_states(handle) == ["ended", "failed", "ended"]
     assert [rank.code for rank in run.ranks] == [-signal.SIGTERM, code, -signal.SIGTERM]
     failed = run.ranks[1].errored or run.ranks[1].exited
@@ -83,7 +84,7 @@ time.sleep(600)
     handle = run_cell("-n 2", cell)
 
     assert handle.logs(0) == "saved\n"
-    assert handle.run.reason == "rank 1 failed"
+    assert reason_text(handle.run.reason) == "rank 1 failed"
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM, signal.SIGINT])
@@ -94,7 +95,7 @@ def test_a_rank_that_somebody_else_kills_has_failed(start_cell, number: signal.S
     os.kill(ranks_of(handle)[0].pid, number)
 
     assert handle.wait(15) == "failed"
-    assert handle.run.reason == "rank 0 failed"
+    assert reason_text(handle.run.reason) == "rank 0 failed"
     assert rank_states(handle) == ["failed", "ended"]
 
 
@@ -160,7 +161,7 @@ time.sleep(600)
     script = f"open({str(small_memory / 'cgroup.procs')!r}, 'w').write('0')\n" + OWNER_OF_A_DETACHED_RUN
     owner = start_owner("-n 2 -d", cell, script=script, stderr=subprocess.DEVNULL, python=sys.executable)
 
-    assert owner.handle.wait(60) == "failed", owner.handle.run.reason
+    assert owner.handle.wait(60) == "failed", reason_text(owner.handle.run.reason)
     owner.kill()
     assert rank_states(owner.handle) == ["ended", "failed"]
     assert owner.handle.run.ranks[1].code == -signal.SIGKILL

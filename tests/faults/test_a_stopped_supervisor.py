@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from nbdist import control_groups, processes, runner
-from nbdist.model import Escalated, RunEnded
+from nbdist.model import Escalated, Reason, RunEnded
 from nbdist.store import read_events
+from nbdist.text import reason_text
 from tests.faults.test_the_owner_goes import the_run
 from tests.faults.test_the_supervisor_goes import keeper_of
 from tests.magics.conftest import Kernel
@@ -82,7 +83,7 @@ def test_a_run_whose_supervisor_is_stopped_ends_when_it_is_wanted_to(
     end(kernel, handle)
 
     assert handle.wait(LIMIT) == "cancelled"
-    assert handle.run.reason == reason
+    assert reason_text(handle.run.reason) == reason
     assert left_of(handle, family) == []
     until(lambda: not processes.alive(keeper), limit=5)
 
@@ -169,10 +170,10 @@ def test_a_supervisor_that_cannot_be_let_go_on_is_replaced_by_its_keeper(
     family, supervisor = family_of(handle), handle.run.supervisor
     hold(supervisor.pid)
 
-    runner.request_stop_of(handle, "enough")
+    runner.request_stop_of(handle, Reason.said("enough"))
 
     assert handle.wait(FROZEN_LIMIT) == "cancelled"
-    assert handle.run.reason == (
+    assert reason_text(handle.run.reason) == (
         f"enough; its supervisor (pid {supervisor.pid}) was held by a debugger, and its keeper ended the run"
     )
     assert left_of(handle, family) == []
@@ -211,10 +212,10 @@ def test_a_frozen_supervisor_is_replaced_by_its_keeper(start_cell, freeze, leave
     family, supervisor = family_of(handle), handle.run.supervisor
     freeze(supervisor.pid)
 
-    runner.request_stop_of(handle, "enough")
+    runner.request_stop_of(handle, Reason.said("enough"))
 
     assert handle.wait(FROZEN_LIMIT) == "cancelled"
-    assert handle.run.reason == (
+    assert reason_text(handle.run.reason) == (
         f"enough; its supervisor (pid {supervisor.pid}) did not go on, and its keeper ended the run"
     )
     assert left_of(handle, family) == []
@@ -229,7 +230,7 @@ def test_a_run_whose_ranks_are_frozen_ends_when_it_is_stopped(start_cell, leaves
     (group / "cgroup.freeze").write_text("1")
     until(lambda: "frozen 1" in (group / "cgroup.events").read_text())
 
-    runner.request_stop_of(handle, "enough")
+    runner.request_stop_of(handle, Reason.said("enough"))
 
     assert handle.wait(LIMIT) == "cancelled"
     assert left_of(handle, family) == []
@@ -247,7 +248,7 @@ def test_a_supervisor_that_is_stopped_while_it_ends_its_ranks_ends_them_all_the_
     handle = start_cell("-n 2", f"{FAMILY}\ndeaf()\ntime.sleep(600)")
     until_ready(handle)
     family = family_of(handle)
-    runner.request_stop_of(handle, "enough")
+    runner.request_stop_of(handle, Reason.said("enough"))
     until(lambda: any(isinstance(event, Escalated) for event in read_events(handle.directory.journal)))
 
     stop_supervisor(handle)

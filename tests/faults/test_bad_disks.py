@@ -18,8 +18,9 @@ from nbdist import processes, runner
 from nbdist.diagnosis import diagnose, failure_report
 from nbdist.errors import LaunchError, UnknownRun
 from nbdist.launch.course import Course
-from nbdist.model import RunEnded
+from nbdist.model import Reason, RunEnded
 from nbdist.store import read_events, snapshot
+from nbdist.text import reason_text
 from tests.fakes.directories import WrittenRun
 from tests.fakes.runs import CREATED, STARTED, a_spec, process_of, supervisor_started
 from tests.programs import FAMILY, MEMBERS, SLEEP, STUBBORN, family_of, left_of, ranks_of, until, until_ready
@@ -174,7 +175,7 @@ def test_a_run_whose_disk_is_full_can_be_stopped(small_disk: Path, start_cell, c
     ranks = ranks_of(handle)
     fill(small_disk)
 
-    runner.request_stop_of(handle, "enough")
+    runner.request_stop_of(handle, Reason.said("enough"))
 
     until(lambda: not any(processes.alive(rank) for rank in ranks), limit=30)
     assert handle.wait(10) == "cancelled"
@@ -210,7 +211,7 @@ def test_a_disk_that_was_full_for_a_while_costs_no_event(small_disk: Path, start
     ballast.unlink()
 
     assert handle.wait(15) == "failed"
-    assert handle.run.reason == "rank 0 failed"
+    assert reason_text(handle.run.reason) == "rank 0 failed"
     assert [rank.code for rank in handle.run.ranks] == [-signal.SIGKILL, -signal.SIGTERM]
 
 
@@ -376,7 +377,7 @@ def test_a_clock_that_jumps_ends_no_run_and_hastens_no_step(jump: float) -> None
     course.rank_exited(1, -2, 2.1)
 
     assert sent == [(0, "SIGINT"), (1, "SIGINT")]
-    assert (course.over(2.1), course.outcome().reason) == (True, "enough")
+    assert (course.over(2.1), reason_text(course.outcome().reason)) == (True, "enough")
     assert course.run.elapsed(clock[0]) >= 0.0
 
 

@@ -23,7 +23,7 @@ from nbdist.cli.commands import main
 from nbdist.diagnosis.stacks import take_stacks
 from nbdist.diagnosis.stalls import stacks_text
 from nbdist.errors import NbdistError
-from nbdist.model import ProcessId, RankState, RunState
+from nbdist.model import ProcessId, RankState, Reason, RunState
 from nbdist.model.decoding import MALFORMED
 from nbdist.panel import LogSurface, StatusReader, follow, status_bundle, write_report
 from nbdist.panel.protocol import encode
@@ -36,7 +36,7 @@ from nbdist.server.run_tail import RunTail
 from nbdist.server.watch import Watch
 from nbdist.store import RunDirectory, RunStore, look
 from nbdist.store.allocations import Allocation, NodePlace, allocations, make_allocation
-from nbdist.store.control import request_stop, take_requests
+from nbdist.store.control import StopRequest, request_stop, take_requests
 from nbdist.store.log_times import RECORD
 from nbdist.store.scraped import last_values
 from nbdist.store.stacks import Collective, RankAnswer, TakenStacks, write_stacks
@@ -139,7 +139,7 @@ class Bench:
         self.allocation = allocation = make_allocation(self.home, "20261120-141503-7", about)
         allocation.put_job("7", {"A": "b"})
         allocation.put_place(NodePlace(node=0, host="a", address="127.0.0.1", port=1))
-        allocation.end("the test is over")
+        allocation.end(Reason.said("the test is over"))
         (self.home / "board").mkdir(mode=0o700)
         board = {"pid": 2**22 + 1, "start_time": 5, "boot_id": "b", "port": 1, "token": "t"}
         (self.home / "board/server.json").write_text(json.dumps(board))
@@ -443,7 +443,7 @@ def test_what_is_no_file_in_the_place_of_a_spec_holds_nobody(home: Path, kind: s
 def test_a_request_that_is_damaged_is_taken_away(home: Path, text: bytes) -> None:
     run = WrittenRun(home).directory
     (run.control / "stop-1-a.json").write_bytes(text)
-    request_stop(run, "mine")
+    request_stop(run, Reason.said("mine"))
 
-    assert [request.reason for request in take_requests(run)] == ["mine"]
+    assert take_requests(run) == [StopRequest(reason=Reason.said("mine"))]
     assert not list(run.control.iterdir())

@@ -16,6 +16,7 @@ import pytest
 
 import nbdist
 from nbdist.store import RunDirectory
+from nbdist.text import reason_text
 from tests.faults.conftest import Owner
 from tests.programs import FAMILY, SLEEP, family_of, left_of, rank_states, ranks_of, until, until_ready
 
@@ -241,7 +242,7 @@ def test_a_request_that_another_user_left_is_not_heard(start_cell) -> None:
     until(lambda: not request.exists())
 
     assert handle.stop("mine") == "cancelled"
-    assert handle.run.reason == "mine"
+    assert reason_text(handle.run.reason) == "mine"
 
 
 def test_ranks_of_runs_that_end_at_once_are_told_apart(start_cell) -> None:

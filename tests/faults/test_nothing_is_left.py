@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from nbdist import processes, runner
-from nbdist.model import Escalated
+from nbdist.model import Escalated, Reason
 from nbdist.store import read_events
+from nbdist.text import reason_text
 from tests.programs import FAMILY, MEMBERS, family_of, left_of, until, until_ready
 
 pytestmark = pytest.mark.usefixtures("leaves_nothing")
@@ -70,7 +71,7 @@ def test_nothing_is_left_when_a_run_is_stopped(start_cell, last_line: str) -> No
     assert handle.stop("enough") == "cancelled"
 
     assert left_of(handle, family) == []
-    assert (handle.run.reason, handle.run.leftover) == ("enough", 2 * MEMBERS)
+    assert (reason_text(handle.run.reason), handle.run.leftover) == ("enough", 2 * MEMBERS)
     assert handle.run.ended - last_step(handle) < 2.0
 
 
@@ -169,9 +170,9 @@ def test_a_second_request_to_stop_hastens_the_end(start_cell) -> None:
     handle = start_cell("-n 2", f"{FAMILY}\n{IGNORE}\nprint('deaf')\n{WAIT_FOR_EVER}")
     until(lambda: "deaf" in handle.logs(0) and "deaf" in handle.logs(1))
 
-    runner.request_stop_of(handle, "enough")
+    runner.request_stop_of(handle, Reason.said("enough"))
     until(lambda: handle.run.stop_reason)
-    runner.request_stop_of(handle, "enough, really")
+    runner.request_stop_of(handle, Reason.said("enough, really"))
     until(lambda: any(event.signal == "SIGTERM" for event in escalations(handle)))
     assert handle.stop("now") == "cancelled"
 

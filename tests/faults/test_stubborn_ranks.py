@@ -9,6 +9,8 @@ from importlib.util import find_spec
 import pytest
 
 from nbdist import runner
+from nbdist.model import Reason
+from nbdist.text import reason_text
 from tests.programs import SLEEP, STUBBORN, rank_states, ranks_of, until, until_ready
 
 pytestmark = pytest.mark.usefixtures("leaves_nothing")
@@ -46,7 +48,7 @@ def test_a_stopped_run_is_cancelled_with_the_reason(start_cell) -> None:
 
     status = handle.stop("enough")
 
-    assert (status, handle.run.reason) == ("cancelled", "enough")
+    assert (status, reason_text(handle.run.reason)) == ("cancelled", "enough")
     assert rank_states(handle) == ["ended", "ended"]
     assert [rank.code for rank in handle.run.ranks] == [-signal.SIGINT] * 2
 
@@ -72,13 +74,13 @@ except KeyboardInterrupt:
 def test_every_rank_is_ended_when_the_run_is_stopped(start_cell, cell: str) -> None:
     handle = start_cell("-n 2", cell)
     until_ready(handle, limit=60)
-    runner.request_stop_of(handle, "enough")
+    runner.request_stop_of(handle, Reason.said("enough"))
     until(lambda: handle.run.stop_reason)
 
     assert handle.stop("enough, really") == "cancelled"
 
     assert rank_states(handle) == ["ended", "ended"]
-    assert handle.run.reason == "enough"
+    assert reason_text(handle.run.reason) == "enough"
 
 
 @pytest.mark.parametrize("suspended", [[0], [0, 1]], ids=["one", "all"])
@@ -87,7 +89,7 @@ def test_suspended_ranks_are_ended_when_the_run_is_stopped(start_cell, suspended
     until_ready(handle)
     for rank in suspended:
         os.kill(ranks_of(handle)[rank].pid, signal.SIGSTOP)
-    runner.request_stop_of(handle, "enough")
+    runner.request_stop_of(handle, Reason.said("enough"))
     until(lambda: handle.run.stop_reason)
 
     assert handle.stop("enough, really") == "cancelled"
@@ -112,7 +114,7 @@ def test_a_run_ends_at_its_time_limit(run_cell, cell: str) -> None:
     handle = run_cell("-n 2 --timeout 1s", cell)
 
     run = handle.run
-    assert (handle.status, run.reason) == ("failed", "the time limit of 1 s was reached")
+    assert (handle.status, reason_text(run.reason)) == ("failed", "the time limit of 1 s was reached")
     assert rank_states(handle) == ["ended", "ended"]
     # the limit, SIGINT, SIGTERM, SIGKILL
     assert run.ended - run.started < 1.0 + 3.0 + 3.0 + 2.0
@@ -122,7 +124,7 @@ def test_a_run_ends_at_its_time_limit(run_cell, cell: str) -> None:
 def test_a_run_stuck_in_a_collective_ends_at_its_time_limit(run_cell) -> None:
     handle = run_cell("-n 2 --timeout 6s", COLLECTIVE, limit=30)
 
-    assert (handle.status, handle.run.reason) == ("failed", "the time limit of 6 s was reached")
+    assert (handle.status, reason_text(handle.run.reason)) == ("failed", "the time limit of 6 s was reached")
 
 
 COUNTS = """
@@ -140,8 +142,8 @@ def test_a_failed_run_is_tried_again_on_a_fresh_port_with_logs_of_its_own(run_ce
     handle = run_cell("-n 2 --retries 2", cell)
 
     run = handle.run
-    assert (handle.status, run.attempt) == ("succeeded", 3), run.reason
-    assert run.failures == ("rank 1 failed", "rank 1 failed")
+    assert (handle.status, run.attempt) == ("succeeded", 3), reason_text(run.reason)
+    assert run.failures == (Reason("ranks-failed", ranks=(1,)),) * 2
     logs = [handle.directory.rank(1, attempt).log.read_text() for attempt in (1, 2, 3)]
     assert [("try again" in log) for log in logs] == [True, True, False]
     assert [log.splitlines()[0] for log in logs] != [logs[0].splitlines()[0]] * 3
@@ -153,7 +155,7 @@ def test_a_run_that_fails_once_too_often_has_failed(run_cell) -> None:
 
     run = handle.run
     assert (handle.status, run.attempt, run.ranks[0].code) == ("failed", 3, 3)
-    assert run.failures == ("rank 0 failed", "rank 0 failed")
+    assert run.failures == (Reason("ranks-failed", ranks=(0,)),) * 2
 
 
 def test_nothing_of_an_attempt_is_left_when_the_next_one_starts(run_cell) -> None:
@@ -198,7 +200,7 @@ def test_a_stopped_run_is_not_tried_again(start_cell) -> None:
 
     assert handle.stop("enough") == "cancelled"
 
-    assert (handle.run.attempt, handle.run.reason) == (1, "enough")
+    assert (handle.run.attempt, reason_text(handle.run.reason)) == (1, "enough")
 
 
 def test_a_time_limit_is_the_runs_and_not_the_attempts(run_cell) -> None:
@@ -206,5 +208,5 @@ def test_a_time_limit_is_the_runs_and_not_the_attempts(run_cell) -> None:
 
     handle = run_cell("-n 1 --retries 100 --timeout 2s", cell)
 
-    assert (handle.status, handle.run.reason) == ("failed", "the time limit of 2 s was reached")
+    assert (handle.status, reason_text(handle.run.reason)) == ("failed", "the time limit of 2 s was reached")
     assert handle.run.attempt == 2

@@ -19,6 +19,7 @@ from jupyter_client.blocking import BlockingKernelClient
 from nbdist import runner
 from nbdist.model import Escalated, Event
 from nbdist.store import RunStore, read_events
+from nbdist.text import reason_text
 from tests.magics.conftest import Kernel
 from tests.programs import FAMILY, MEMBERS, SLEEP, family_of, left_of, until, until_ready
 
@@ -78,7 +79,7 @@ def test_a_foreground_run_is_cancelled(
     fault(kernel)
 
     assert handle.wait(20) == "cancelled"
-    assert handle.run.reason in reasons
+    assert reason_text(handle.run.reason) in reasons
     assert left_of(handle, family) == []
 
 
@@ -216,7 +217,7 @@ def test_a_foreground_run_ends_with_the_jupyter_server_and_a_detached_one_goes_o
     fault(server)
 
     assert foreground.wait(30) == "cancelled"
-    assert foreground.run.reason in reasons
+    assert reason_text(foreground.run.reason) in reasons
     assert left_of(foreground, family) == []
     (tmp_path / "go").touch()
     assert detached.wait(20) == "succeeded"
@@ -235,8 +236,8 @@ os._exit(0)
 
     asked = []
     for owner in owners:
-        assert owner.handle.wait(20) == "cancelled", owner.handle.run.reason
-        assert owner.handle.run.reason == GONE
+        assert owner.handle.wait(20) == "cancelled", reason_text(owner.handle.run.reason)
+        assert reason_text(owner.handle.run.reason) == GONE
         asked.append([event.signal for event in events_of(owner.handle) if isinstance(event, Escalated)])
     # Python drops a KeyboardInterrupt that meets one of its own callbacks, as an import has them: then
     # SIGTERM follows

@@ -23,6 +23,7 @@ from nbdist.model import ProcessId, RankStarted
 from nbdist.runner.standbys import Standby
 from nbdist.schedulers import local
 from nbdist.store import RunDirectory
+from nbdist.text import reason_text
 from tests.fakes.directories import WrittenRun
 from tests.fakes.runs import a_spec, attempt_started, supervisor_started
 from tests.programs import (
@@ -84,7 +85,7 @@ def test_a_killed_supervisor_leaves_nothing_and_the_run_says_so(start_cell) -> N
     until(lambda: left_of(handle, family) == [], limit=10)
     until(lambda: b"RunLost" in handle.directory.journal.read_bytes(), limit=10)
     run = handle.run
-    assert (run.state.value, run.reason) == (
+    assert (run.state.value, reason_text(run.reason)) == (
         "lost",
         f"its supervisor (pid {supervisor}) was killed by SIGKILL",
     )
@@ -142,7 +143,7 @@ def test_a_keeper_that_ends_before_its_first_line_is_known_at_once(
     handle = runner.start(dataclasses.replace(plan, spec=dataclasses.replace(plan.spec, python=str(python))))
 
     assert handle.wait(10) == "lost"
-    assert re.fullmatch(rf"its supervisor \(pid \d+\) {re.escape(reason)}", handle.run.reason)
+    assert re.fullmatch(rf"its supervisor \(pid \d+\) {re.escape(reason)}", reason_text(handle.run.reason))
     # it is written down for whoever reads the files
     assert handle.directory.journal.read_bytes().count(b"RunLost") == 1
 
@@ -209,7 +210,7 @@ def test_whoever_looks_next_ends_what_is_left_when_keeper_and_supervisor_are_kil
     run = nbdist.attach(handle.run_id).run
 
     assert run.state.value == "lost"
-    assert "gone without a word" in run.reason
+    assert "gone without a word" in reason_text(run.reason)
     assert left_of(handle, family) == []
     assert run.leftover == len(family)
     # what was done is written down, and is not done again
@@ -259,7 +260,7 @@ def test_a_supervisor_that_is_told_to_end_stops_its_run(
     os.kill(handle.run.supervisor.pid if whom == "supervisor" else keeper_of(handle), number)
 
     assert handle.wait(15) == "cancelled"
-    assert handle.run.reason == f"the supervisor got {number.name}"
+    assert reason_text(handle.run.reason) == f"the supervisor got {number.name}"
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from nbdist import runner
+from nbdist.model import Reason
 from tests.programs import SLEEP, until, until_ready
 
 pytestmark = pytest.mark.usefixtures("leaves_nothing")
@@ -51,7 +52,7 @@ def test_every_file_of_a_run_that_ended_is_private(start_cell, umask: int, line:
 def test_every_file_of_a_live_run_is_private(start_cell) -> None:
     handle = start_cell("-n 2", SLEEP)
     until_ready(handle)
-    runner.request_stop_of(handle, "enough")
+    runner.request_stop_of(handle, Reason.said("enough"))
     until(lambda: handle.run.stop_reason)
 
     assert private(handle), modes(handle)

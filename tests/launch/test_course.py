@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from nbdist.launch.course import Course, Outcome
-from nbdist.model import Escalated, Event, RankState, Run, RunEnded, RunSpec, RunState, StopRequested
+from nbdist.model import Escalated, Event, RankState, Reason, Run, RunEnded, RunSpec, RunState, StopRequested
 from tests.fakes.runs import CREATED, a_spec, process_of, stop_requested, supervisor_started
 
 K = RankState
@@ -75,7 +75,7 @@ def exits(rank: int, code: int = 0) -> Happening:
 
 
 def stop(reason: str = "stopped by ada") -> Happening:
-    return lambda replay: replay.course.stop(reason, replay.now)
+    return lambda replay: replay.course.stop(Reason.said(reason), replay.now)
 
 
 def another_attempt(replay: Replay) -> None:
@@ -94,13 +94,13 @@ def replay(history: History, **changes: Any) -> Replay:
     return Replay(a_spec(**changes)).play(history)
 
 
-SUCCESS = Outcome(state=RunState.SUCCEEDED, reason="")
-CANCELLED = Outcome(state=RunState.CANCELLED, reason="stopped by ada")
-LIMIT = Outcome(state=RunState.FAILED, reason="the time limit of 60 s was reached")
+SUCCESS = Outcome(state=RunState.SUCCEEDED, reason=Reason())
+CANCELLED = Outcome(state=RunState.CANCELLED, reason=Reason.said("stopped by ada"))
+LIMIT = Outcome(state=RunState.FAILED, reason=Reason("time-limit", seconds=60.0))
 
 
-def failure(reason: str) -> Outcome:
-    return Outcome(state=RunState.FAILED, reason=reason)
+def failure(code: str, *ranks: int) -> Outcome:
+    return Outcome(state=RunState.FAILED, reason=Reason(code, ranks=ranks))
 
 
 HISTORIES = [
@@ -149,63 +149,63 @@ HISTORIES = [
         [(5, errors(1)), (5.2, exits(0, -15)), (6.5, exits(1, 1))],
         [(5, 0, "SIGTERM")],
         [K.ENDED, K.FAILED],
-        failure("rank 1 failed"),
+        failure("ranks-failed", 1),
         id="one rank raises: the other is told to end, the first leaves by itself",
     ),
     pytest.param(
         [(5, errors(1)), (5.71, exits(0, -9)), (6.5, exits(1, 1))],
         [(5, 0, "SIGTERM"), (5.7, 0, "SIGKILL")],
         [K.ENDED, K.FAILED],
-        failure("rank 1 failed"),
+        failure("ranks-failed", 1),
         id="the other waits in a collective and is killed",
     ),
     pytest.param(
         [(5, errors(1)), (5.2, exits(0, -15)), (20, exits(1, -9))],
         [(5, 0, "SIGTERM"), (13, 1, "SIGTERM"), (16, 1, "SIGKILL")],
         [K.ENDED, K.FAILED],
-        failure("rank 1 failed"),
+        failure("ranks-failed", 1),
         id="the rank that raised hangs on its way out",
     ),
     pytest.param(
         [(5, errors(1)), (5.1, errors(0)), (5.3, exits(0, 1)), (6.5, exits(1, 1))],
         [(5, 0, "SIGTERM")],
         [K.ENDED, K.FAILED],
-        failure("rank 1 failed"),
+        failure("ranks-failed", 1),
         id="what the other raises after it was told is our doing",
     ),
     pytest.param(
         [(5, exits(1, -9)), (5.2, exits(0, -15))],
         [(5, 0, "SIGTERM")],
         [K.ENDED, K.FAILED],
-        failure("rank 1 failed"),
+        failure("ranks-failed", 1),
         id="somebody kills a rank",
     ),
     pytest.param(
         [(5, exits(1, 3)), (5.2, exits(0, 0))],
         [(5, 0, "SIGTERM")],
         [K.SUCCEEDED, K.FAILED],
-        failure("rank 1 failed"),
+        failure("ranks-failed", 1),
         id="one rank leaves by os._exit(3), the other takes SIGTERM well",
     ),
     pytest.param(
         [(5, exits(0)), (7, exits(1, -11))],
         [],
         [K.SUCCEEDED, K.FAILED],
-        failure("rank 1 failed"),
+        failure("ranks-failed", 1),
         id="one rank crashes after the other is done",
     ),
     pytest.param(
         [(5, exits(0, 1)), (5, exits(1, 1))],
         [(5, 1, "SIGTERM")],
         [K.FAILED, K.ENDED],
-        failure("rank 0 failed"),
+        failure("ranks-failed", 0),
         id="both leave in the same moment",
     ),
     pytest.param(
         [(5, errors(0)), (5, exits(1, 1)), (6, exits(0, 1))],
         [(5, 1, "SIGTERM")],
         [K.FAILED, K.ENDED],
-        failure("rank 0 failed"),
+        failure("ranks-failed", 0),
         id="both fail, one is heard first",
     ),
     pytest.param(
@@ -247,7 +247,7 @@ HISTORIES = [
         [(5, errors(1)), (6, stop()), (6, exits(0, -9)), (6.1, stop()), (6.2, exits(1, -15))],
         [(5, 0, "SIGTERM"), (5.7, 0, "SIGKILL"), (6, 1, "SIGTERM"), (6.1, 1, "SIGKILL")],
         [K.ENDED, K.FAILED],
-        failure("rank 1 failed"),
+        failure("ranks-failed", 1),
         id="a stop after a failure is still a failure",
     ),
     pytest.param(
@@ -281,14 +281,14 @@ HISTORIES = [
         [(5, errors(1)), (5.2, exits(0, -15)), (6, exits(1, 0))],
         [(5, 0, "SIGTERM")],
         [K.ENDED, K.FAILED],
-        failure("rank 1 failed"),
+        failure("ranks-failed", 1),
         id="an exception counts, whatever the exit code says then",
     ),
     pytest.param(
         [(5, finishes(0)), (5.5, errors(1)), (5.6, exits(0, -15)), (6, exits(1, 1))],
         [(5.5, 0, "SIGTERM")],
         [K.SUCCEEDED, K.FAILED],
-        failure("rank 1 failed"),
+        failure("ranks-failed", 1),
         id="a rank that was done when the other raised",
     ),
 ]
@@ -361,7 +361,7 @@ def test_a_journal_gives_its_readers_the_same_run(
             [(59.5, errors(1)), (61, exits(1, 1)), (61, exits(0, -9))],
             [(59.5, 0, "SIGTERM"), (60.2, 0, "SIGKILL")],
             [K.ENDED, K.FAILED],
-            failure("rank 1 failed"),
+            failure("ranks-failed", 1),
             id="failed before the limit, gone after it",
         ),
     ],
@@ -392,7 +392,7 @@ def test_a_rank_that_even_sigkill_does_not_end_is_given_up() -> None:
 
     assert (before, course.over) == (False, True)
     assert course.ranks == [K.ENDED, K.RUNNING]
-    assert course.course.outcome() == failure("SIGKILL did not end rank 1")
+    assert course.course.outcome() == failure("rank-stuck", 1)
 
 
 def test_signals_are_in_the_journal_as_they_were_sent() -> None:

@@ -11,7 +11,7 @@ from nbdist.launch.jobs.judge import Judge
 from nbdist.launch.jobs.late_logs import LATE, LateLogs
 from nbdist.launch.jobs.merging import NodeJournals
 from nbdist.launch.jobs.wish import Wish
-from nbdist.model import Event, RankExited, Run, RunEnded, RunState, encode_event
+from nbdist.model import Event, RankExited, Reason, Run, RunEnded, RunState, encode_event
 from nbdist.schedulers.engine import JobStatus, Phase
 from nbdist.store.control import StopRequest, take_requests
 from nbdist.store.paths import NodeDirectory, make_private
@@ -77,7 +77,7 @@ class Watched:
 
 @pytest.fixture
 def watched(tmp_path: Path) -> Watched:
-    return Watched(tmp_path, KnowingClerk(phase=Phase.OVER, reason="it completed", completed=True))
+    return Watched(tmp_path, KnowingClerk(phase=Phase.OVER, reason=Reason("completed"), completed=True))
 
 
 def test_journals_that_are_seen_after_the_job_is_over_are_waited_for(watched: Watched) -> None:
@@ -114,7 +114,7 @@ def test_what_does_not_come_is_not_waited_for_for_ever(watched: Watched) -> None
 
 
 def test_a_job_that_ended_badly_without_a_word_is_believed_soon(tmp_path: Path) -> None:
-    watched = Watched(tmp_path, KnowingClerk(phase=Phase.OVER, reason="exit code 1:0"))
+    watched = Watched(tmp_path, KnowingClerk(phase=Phase.OVER, reason=Reason.said("exit code 1:0")))
 
     assert watched.outcome(100.0) == ""
     assert watched.outcome(103.0) == "failed"
@@ -132,14 +132,17 @@ def test_who_wants_an_end_waits_a_moment_alone(tmp_path: Path) -> None:
 
 def test_a_run_without_a_word_about_its_logs_is_not_waited_for(tmp_path: Path) -> None:
     run = WrittenRun(tmp_path).happened(
-        *STARTED, exited(0), exited(1), RunEnded(time=0.0, state=RunState.SUCCEEDED, reason="", leftover=0)
+        *STARTED,
+        exited(0),
+        exited(1),
+        RunEnded(time=0.0, state=RunState.SUCCEEDED, reason=Reason()),
     )
 
     assert not LateLogs(run.directory).awaited(run.run, 100.0, hurry=False)
 
 
 def test_nodes_that_are_there_after_all_are_told_that_the_run_was_given_up(tmp_path: Path) -> None:
-    watched = Watched(tmp_path, KnowingClerk(phase=Phase.UNKNOWN, reason="no Ray answers"))
+    watched = Watched(tmp_path, KnowingClerk(phase=Phase.UNKNOWN, reason=Reason("slurm-silent")))
     own = NodeDirectory(watched.directory.path, "0-1")
     make_private(own.control)
     own.journal.write_text("".join(encode_event(event) + "\n" for event in STARTED))
@@ -149,4 +152,4 @@ def test_nodes_that_are_there_after_all_are_told_that_the_run_was_given_up(tmp_p
     assert decided == ["", "", "", "lost"]
     (request,) = take_requests(own)
     assert isinstance(request, StopRequest)
-    assert request.reason.startswith("no Ray answers, and nothing has come from its nodes")
+    assert (request.reason.code, request.reason.origin) == ("nodes-silent", Reason("slurm-silent"))

@@ -20,8 +20,9 @@ from nbdist.launch.machines.link import Link, LinkClosed, WrongKey
 from nbdist.launch.machines.listener import PATIENCE, in_the_way
 from nbdist.launch.machines.messages import Message
 from nbdist.launch.machines.nodes import Nodes
-from nbdist.model import Event, RankState, RemoteRank, RunSpec, encode_event
+from nbdist.model import Event, RankState, Reason, RemoteRank, RunSpec, encode_event
 from nbdist.store.paths import RunDirectory
+from nbdist.text import reason_text
 from tests.fakes.runs import STARTED, a_spec
 
 KEY = "the key of a run"
@@ -220,9 +221,9 @@ def test_a_refused_machine_learns_why_and_is_not_obeyed(both: Both, changes: Mes
         stranger.send(message)
     both.until(lambda: stranger.hears(both.look))
 
-    ((kind, said),) = [(message["kind"], str(message["reason"])) for message in stranger.heard]
-    assert kind == "refused"
-    assert said.startswith(reason)
+    (message,) = stranger.heard
+    assert message["kind"] == "refused"
+    assert reason_text(Reason.decode(message["reason"])).startswith(reason)
     both.ends(stranger.connection)
     assert both.goes_on()
     assert both.hub.events == both.machines[1].events == []
@@ -248,7 +249,7 @@ def test_a_machine_that_comes_after_the_begin_is_told_so(both: Both) -> None:
     stranger.send(join())
     both.until(lambda: stranger.hears(both.look))
 
-    assert stranger.heard[0]["reason"].startswith("the run has begun without it")
+    assert stranger.heard[0]["reason"] == {"code": "begun-without"}
 
 
 def test_a_refused_node_ends_with_that_reason_and_does_not_call_again(both: Both) -> None:
@@ -262,7 +263,7 @@ def test_a_refused_node_ends_with_that_reason_and_does_not_call_again(both: Both
         machine.nodes.say({"kind": "where"})
     second.look()
 
-    assert second.nodes.problem == "node 1 is already here (127.0.0.1): use another --node-rank"
+    assert second.nodes.problem == Reason("node-taken", node=1, host="127.0.0.1")
     assert second.nodes.alone
     second.nodes.close("failed")
     assert both.hub.undisturbed
@@ -375,6 +376,11 @@ BODIES = [
     b'{"kind": "stop", "reason": ' + b"9" * 5_000 + b"}",
     b'{"kind": "stop", "reason": "\\ud800"}',
     b'{"kind": "stop", "reason": "' + b"x" * 60_000 + b'"}',
+    b'{"kind": "stop", "reason": {"why": "no code"}}',
+    b'{"kind": "stop", "reason": {"code": "x", "of": {"no": "code"}}}',
+    b'{"kind": "stop", "reason": {"code": "x", "of": "\\ud800"}}',
+    b'{"kind": "stop", "reason": {"code": "x", "of": [["y"]]}}',
+    b'{"kind": "stop", "reason": ' + b'{"code": "x", "why": ' * 200 + b'"y"' + b"}" * 201,
     b'{"kind": ["stop"], "reason": "x"}',
     b'{"kind": null}',
     b'{"kind": "unheard of"}',

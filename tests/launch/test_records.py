@@ -17,6 +17,7 @@ from nbdist import options, processes, runner
 from nbdist.model import Device
 from nbdist.store import LogTimes, MetricsReader
 from nbdist.store.log_times import RECORD
+from nbdist.text import reason_text
 from tests.programs import SLEEP, until, until_ready
 
 pytestmark = pytest.mark.usefixtures("leaves_nothing")
@@ -170,11 +171,12 @@ def test_what_cannot_be_ended_does_not_hold_up_the_end() -> None:
 WATCHES = """
 import sys
 from nbdist import runner
+from nbdist.text import reason_text
 handle = runner.attach(sys.argv[1])
 print(handle.status, flush=True)
 while not (run := handle.run).state.terminal:
     pass
-print(run.state.value, "|", run.reason, flush=True)
+print(run.state.value, "|", reason_text(run.reason), flush=True)
 """
 
 
@@ -193,4 +195,4 @@ def test_whoever_watches_hears_why_the_supervisor_has_gone(start_cell) -> None:
 
     killed = f"lost | its supervisor (pid {supervisor}) was killed by SIGKILL\n"
     assert [watcher.communicate(timeout=20)[0] for watcher in watchers] == [killed, killed]
-    assert nbdist.attach(handle.run_id).run.reason in killed
+    assert reason_text(nbdist.attach(handle.run_id).run.reason) in killed

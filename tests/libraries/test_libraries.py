@@ -15,6 +15,7 @@ import pytest
 
 from nbdist import runner
 from nbdist.panel import summary_text
+from nbdist.text import reason_text
 from tests.conftest import RunCell
 
 PROGRAMS = {path.stem: path for path in sorted((Path(__file__).parent / "programs").glob("*.py"))}
@@ -34,7 +35,7 @@ def skip_without(source: str, name: str) -> None:
 
 def problem(handle: runner.RunHandle) -> str:
     ends = [f"rank {rank.rank}: {handle.logs(rank.rank)[-1500:]}" for rank in handle.run.ranks]
-    return "\n".join([handle.run.reason, *ends])
+    return "\n".join([reason_text(handle.run.reason), *ends])
 
 
 @pytest.mark.timeout(240)

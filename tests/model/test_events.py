@@ -7,7 +7,7 @@ from typing import get_args
 
 import pytest
 
-from nbdist.model import Event, RankState, RunState, decode_event, encode_event
+from nbdist.model import Event, RankState, Reason, RunState, decode_event, encode_event
 from tests.fakes import runs
 
 ONE_OF_EACH: tuple[Event, ...] = (
@@ -23,10 +23,14 @@ ONE_OF_EACH: tuple[Event, ...] = (
     runs.remote_rank(1, RankState.FAILED, 1),
     runs.nodes_awaited(1, 2),
     runs.queued("asks for 3 nodes, the partition main has 2"),
-    runs.stop_requested("stopped by Ada: 够了\n\u2028"),
+    runs.stop_requested(Reason.said("stopped by Ada: 够了\n\u2028")),
     runs.escalated(0, 1, signal="SIGINT"),
-    runs.attempt_failed(1, "rank 0 failed", leftover=1),
-    runs.run_ended(RunState.CANCELLED, "stopped by Ada", leftover=2),
+    runs.attempt_failed(1, Reason("ranks-failed", ranks=(0, 2)), leftover=1),
+    runs.run_ended(
+        RunState.CANCELLED,
+        Reason("keeper-ended-stuck", why=Reason("stopped-by", command="nbdist stop"), pid=7, half=0.5),
+        leftover=2,
+    ),
     runs.run_lost(),
 )
 

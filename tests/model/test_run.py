@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from nbdist.errors import IllegalTransition
-from nbdist.model import Event, RankState, Run, RunState
+from nbdist.model import Event, RankState, Reason, Run, RunState
 from tests.fakes.runs import (
     CREATED,
     STARTED,
@@ -211,8 +211,8 @@ def test_the_end_says_why_and_what_was_left_over() -> None:
     run = Run.of(a_spec(), [*STARTED, stop_requested("enough"), end])
 
     assert (run.reason, run.stop_reason, run.leftover, run.ended) == (
-        "stopped by ada",
-        "enough",
+        Reason.said("stopped by ada"),
+        Reason.said("enough"),
         3,
         CREATED + 9,
     )

@@ -93,7 +93,7 @@ def test_a_healthy_run_goes_on_when_strangers_come(cluster: Cluster) -> None:
     assert [code for code, _ in ends] == [0, 0], ends
     assert cluster.states() == ["succeeded", "succeeded"]
     log = one.run.directory.supervisor_log.read_text()
-    assert f"the connection with {two.address} was closed: node 1 is already here" in log
+    assert f"the connection with {two.address} was closed: node 1 was refused (node-taken)" in log
 
 
 def test_a_machine_with_another_home_comes_in_by_the_line_that_node_0_prints(cluster: Cluster) -> None:

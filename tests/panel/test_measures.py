@@ -118,5 +118,5 @@ def test_a_failure_comes_with_its_exception_its_cause_and_its_fix(tmp_path: Path
     assert failure is not None
     assert failure.message.startswith("torch.OutOfMemoryError: CUDA out of memory.")
     assert failure.headline.startswith("rank 1 failed first: OutOfMemoryError")
-    assert failure.headline_zh.startswith("进程 1 最先失败:OutOfMemoryError")
+    assert failure.headline_zh.startswith("进程 1 最先失败：OutOfMemoryError")
     assert all([failure.cause, failure.cause_zh, failure.fix, failure.fix_zh])

@@ -188,7 +188,7 @@ def test_more_tags_than_a_panel_keeps_are_drawn(run: WrittenRun, tmp_path: Path)
     ("language", "tags", "logs"),
     [
         ("en", "1 of 2 metrics (val_loss)", "0.5 MB from the middle of the logs (rank 1)"),
-        ("zh", "2 项指标中的 1 项(val_loss)", "日志中部的 0.5 MB(进程 1)"),
+        ("zh", "2 项指标中的 1 项（val_loss）", "日志中部的 0.5 MB（进程 1）"),
     ],
 )
 def test_what_has_no_room_in_a_report_is_said_where_it_begins(

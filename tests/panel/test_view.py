@@ -64,7 +64,7 @@ def test_a_view_says_everything_that_is_drawn() -> None:
                 memory=None,
                 gpu_memory=None,
                 exit="SIGKILL (killed from outside, often by the out-of-memory killer)",
-                exit_zh="SIGKILL(被外部强制结束,常因内存不足)",
+                exit_zh="SIGKILL（被外部强制结束，常因内存不足）",
                 elapsed=pytest.approx(10.8),
                 last_line="step 2",
             ),
@@ -146,7 +146,7 @@ def test_an_exit_at_the_memory_limit_is_said_in_both_languages() -> None:
     (_, rank) = view_of(Run.of(a_spec(), [*STARTED, limited]), now=CREATED + 41).ranks
 
     assert rank.exit == "SIGKILL (out of its memory limit of 2.0 GB; it had reached 2.1 GB)"
-    assert rank.exit_zh == "SIGKILL(超出其 2.0 GB 的内存限制,被强制结束,当时已用 2.1 GB)"
+    assert rank.exit_zh == "SIGKILL（超出其 2.0 GB 的内存限制，被强制结束，当时已用 2.1 GB）"
 
 
 def test_a_rank_that_has_ended_uses_nothing() -> None:

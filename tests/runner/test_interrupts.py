@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from nbdist.model import Reason
 from nbdist.runner import Interrupts, RunHandle
 from nbdist.store.control import StopRequest, take_requests
 from tests.fakes.directories import WrittenRun
 from tests.fakes.runs import a_spec
 
-WHY = "the kernel was interrupted"
+WHY = Reason("kernel-interrupted")
 
 
 def interrupts(*, raises: bool = True) -> Interrupts:

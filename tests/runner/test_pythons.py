@@ -11,6 +11,7 @@ import pytest
 
 from nbdist import runner
 from nbdist.options import Options
+from nbdist.text import reason_text
 
 
 def _find(version: str) -> str | None:
@@ -49,7 +50,7 @@ time.sleep(60)
     handle = runner.start(dataclasses.replace(planned, spec=spec))
     status = handle.wait(60)
 
-    assert (status, handle.run.reason) == ("failed", "rank 1 failed"), handle.logs(1)
+    assert (status, reason_text(handle.run.reason)) == ("failed", "rank 1 failed"), handle.logs(1)
     assert handle.logs(1).splitlines()[0].startswith(version)
     assert handle.metrics() == {"rank": 0.5}
     assert handle.directory.supervisor_log.read_text() == ""

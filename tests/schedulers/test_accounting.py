@@ -9,6 +9,7 @@ import pytest
 
 from nbdist import processes
 from nbdist.model import RunState
+from nbdist.text import reason_text
 from tests.schedulers.accounting import AccountedCluster
 from tests.schedulers.cluster import NoSlurm, running
 from tests.schedulers.conftest import Login, parent_of, until
@@ -56,7 +57,7 @@ def test_the_end_of_a_job_that_the_controller_forgot_is_in_the_accounting(
 
     run = login.handle.run
     assert run.state is RunState.CANCELLED
-    assert run.reason == f"Slurm's job {job} was cancelled, and not from here"
+    assert reason_text(run.reason) == f"Slurm's job {job} was cancelled, and not from here"
 
 
 def test_a_run_on_a_slurm_with_accounting_ends_as_on_any(login: Login) -> None:

@@ -19,7 +19,7 @@ from nbdist.launch.jobs.node_requests import NodeRequests
 from nbdist.launch.jobs.silence import Silence
 from nbdist.launch.machines.client import call
 from nbdist.launch.machines.listener import Reception
-from nbdist.model import Device, RankSpec, Run, RunSpec, RunState
+from nbdist.model import Device, RankSpec, Reason, Run, RunSpec, RunState
 from nbdist.runner.held import mismatch
 from nbdist.schedulers.engine import Phase
 from nbdist.schedulers.slurm import Slurm
@@ -80,12 +80,12 @@ def test_what_was_asked_for_is_read_again(tmp_path: Path) -> None:
     directory = make_allocation(tmp_path, "20261121-120000-1", HELD)
     directory.put_job("7", {"SLURM_CONF": "/c"})
 
-    directory.end("off")
-    directory.end("later")
+    directory.end(Reason.said("off"))
+    directory.end(Reason.said("later"))
 
     assert [each.read() for each in allocations(tmp_path)] == [HELD]
     assert (directory.number(), directory.environment()) == ("7", {"SLURM_CONF": "/c"})
-    assert directory.why_over() == "off"
+    assert directory.why_over() == Reason.said("off")
 
 
 def test_a_run_gets_as_many_gpus_of_the_node_as_it_asks_for() -> None:

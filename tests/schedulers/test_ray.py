@@ -19,6 +19,7 @@ from nbdist import processes
 from nbdist.model import ProcessId, RunState
 from nbdist.runner.handle import RunHandle
 from nbdist.store import RunDirectory, RunStore
+from nbdist.text import reason_text
 from tests.schedulers.conftest import Login, until
 from tests.schedulers.programs import SAVES
 from tests.schedulers.ray_cluster import NoRay, RayCluster, ray
@@ -174,7 +175,7 @@ def test_the_time_limit_ends_a_run(login: RayLogin) -> None:
     code, said = login.run(*PLAIN, "--timeout", "1s", "train.py")
 
     assert (code, login.handle.status) == (124, "failed"), said
-    assert login.handle.run.reason == "the time limit of 1 s was reached"
+    assert reason_text(login.handle.run.reason) == "the time limit of 1 s was reached"
     assert "the time limit of 1 s was reached" in said
 
 
@@ -225,7 +226,7 @@ def test_a_run_that_waits_for_nodes_says_why_and_is_stopped(login: RayLogin) -> 
     code, said = login.finish(running)
 
     assert code == 130, said
-    assert login.handle.run.reason == "interrupted"
+    assert reason_text(login.handle.run.reason) == "interrupted"
 
 
 def test_a_token_that_ray_does_not_know_leaves_no_run(login: RayLogin) -> None:
@@ -254,8 +255,8 @@ def test_a_node_that_dies_ends_a_run_and_one_that_may_begins_again(login: RayLog
     until(lambda: again.run.attempt > 1 and again.status == "running", LIMIT)
     login.finish(login.start("stop"))
 
-    assert re.search(r"Ray lost the node \S+ of the run|node \d.* has gone", ended.run.reason), (
-        ended.run.reason
+    assert re.search(r"Ray lost the node \S+ of the run|node \d.* has gone", reason_text(ended.run.reason)), (
+        reason_text(ended.run.reason)
     )
     assert {rank.state.terminal for rank in ended.run.ranks} == {True}
     assert again.status == "cancelled"
@@ -279,9 +280,9 @@ def test_runs_whose_head_is_gone_for_good_end_and_leave_nothing(login: RayLogin)
 
     assert states == ["failed", "lost"]
     gone = f"no Ray answers at {login.ray.address}"
-    assert f"the engine's process on this node ended; {gone}" in ended.run.reason
-    assert silent.run.reason.startswith(gone)
-    assert "and nothing has come from its nodes" in silent.run.reason
+    assert f"the engine's process on this node ended; {gone}" in reason_text(ended.run.reason)
+    assert reason_text(silent.run.reason).startswith(gone)
+    assert "and nothing has come from its nodes" in reason_text(silent.run.reason)
     until(lambda: not any(watcher and processes.alive(watcher) for watcher in watchers), LIMIT)
     until(
         lambda: not login.left() and not login.supervisors_of(ended) and not login.supervisors_of(silent),

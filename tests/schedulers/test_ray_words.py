@@ -13,15 +13,16 @@ from pathlib import Path
 import pytest
 
 from nbdist.errors import LaunchError, UsageMistake
-from nbdist.model import RankSpec, RunSpec, RunState
+from nbdist.model import RankSpec, Reason, RunSpec, RunState
 from nbdist.schedulers.engine import Phase, engine_by_name
 from nbdist.schedulers.ray_address import find_address, find_token, parse_address
 from nbdist.schedulers.ray_api import RayApi
 from nbdist.schedulers.ray_engine import Ray, address_option, carried, entrypoint
 from nbdist.schedulers.ray_node import Node
 from nbdist.schedulers.ray_sealing import fresh_key, seal, unseal
-from nbdist.schedulers.ray_words import STARTS, TROUBLE, WAITS, status_of, why_it_waits
+from nbdist.schedulers.ray_words import STARTS, TROUBLE, WAITS, line, status_of, why_it_waits
 from nbdist.store.paths import RunDirectory
+from nbdist.text import reason_text
 from tests.fakes.ray_head import RayHead, ray_head
 from tests.schedulers.conftest import until
 
@@ -106,12 +107,15 @@ def test_a_token_is_found_where_ray_looks_for_it(tmp_path: Path) -> None:
     assert find_token({"HOME": str(tmp_path / "nowhere")}) == ""
 
 
+LOST = line(WAITS, Reason("ray-lost-node", node="n1"))
+
+
 @pytest.mark.parametrize(
     ("answer", "log", "phase", "reason"),
     [
         pytest.param("PENDING", "", Phase.WAITING, "Ray has not started it yet", id="not begun"),
         pytest.param("RUNNING", "", Phase.WAITING, "Ray looks for nodes", id="no word yet"),
-        pytest.param("RUNNING", f"x\n{WAITS}for 2\n", Phase.WAITING, "for 2", id="waits"),
+        pytest.param("RUNNING", f"x\n{LOST}\n", Phase.WAITING, "Ray lost the node n1", id="waits"),
         pytest.param("RUNNING", f"{WAITS}a\n{STARTS}n1, n2\nx\n", Phase.RUNNING, "", id="has its nodes"),
         pytest.param("RUNNING", f"{STARTS}n1\n{WAITS}a\n", Phase.WAITING, "a", id="begins again"),
         pytest.param("RUNNING", f"{STARTS}n1\n{TROUBLE}b\n", Phase.RUNNING, "", id="about to end"),
@@ -124,7 +128,8 @@ def test_a_token_is_found_where_ray_looks_for_it(tmp_path: Path) -> None:
 def test_how_a_job_stands_is_read(answer: str, log: str, phase: Phase, reason: str) -> None:
     status = status_of({"status": answer, "message": "m"}, log, "j")
 
-    assert (status.phase, status.reason) == (phase, reason)
+    assert status.phase is phase
+    assert reason_text(status.reason).removesuffix(" of the run") == reason
 
 
 @pytest.mark.parametrize(
@@ -151,7 +156,7 @@ def test_only_an_end_from_outside_is_an_outcome(error_type: str, outcome: RunSta
     ],
 )
 def test_why_a_job_waits_is_said_in_words(nodes: int, totals: list[dict[str, float]], words: str) -> None:
-    assert words in why_it_waits(nodes, {"CPU": 2.0}, totals)
+    assert words in reason_text(why_it_waits(nodes, "CPU", 2.0, totals))
 
 
 def test_values_travel_sealed() -> None:
@@ -211,7 +216,7 @@ def test_the_line_that_ray_runs_says_what_is_missing(tmp_path: Path, hidden: boo
 
     assert done.returncode == 1
     status = status_of({"status": "FAILED"}, done.stdout, "j")
-    assert said in status.reason
+    assert said in reason_text(status.reason)
     assert status.outcome is RunState.FAILED
 
 
@@ -344,8 +349,8 @@ def test_a_ray_that_has_gone_is_no_mistake_in_the_address() -> None:
     status = engine.status("j", spec())
 
     assert status.phase is Phase.UNKNOWN
-    assert status.reason.startswith(f"no Ray answers at {head.address} (")
-    assert "--ray" not in status.reason
+    assert reason_text(status.reason).startswith(f"no Ray answers at {head.address} (")
+    assert "--ray" not in reason_text(status.reason)
 
 
 def test_a_job_that_has_its_nodes_is_not_asked_again_for_what_it_says() -> None:

@@ -14,6 +14,7 @@ import pytest
 from nbdist import processes
 from nbdist.model import RunState
 from nbdist.store import RunStore
+from nbdist.text import reason_text
 from tests.schedulers.conftest import Login, parent_of, until
 from tests.schedulers.programs import FAILS_ON_RANK_1, SAVES
 
@@ -206,7 +207,7 @@ def test_a_run_that_waits_in_the_queue_is_stopped(login: Login) -> None:
     code, said = login.finish(running)
 
     assert code == 130, said
-    assert login.handle.run.reason == "interrupted"
+    assert reason_text(login.handle.run.reason) == "interrupted"
 
 
 def test_a_run_that_slurm_can_never_start_ends_and_says_why(login: Login) -> None:
@@ -308,7 +309,7 @@ def test_a_run_whose_slurm_is_gone_for_good_is_given_up(breakable: Login) -> Non
         processes.send(process, signal.SIGKILL)
     until(lambda: breakable.handle.run.state is RunState.LOST, limit=90)
 
-    assert "does not answer, and nothing has come from its nodes" in breakable.handle.run.reason
+    assert "does not answer, and nothing has come from its nodes" in reason_text(breakable.handle.run.reason)
     until(lambda: not processes.alive(watcher), limit=90)
 
 
@@ -321,7 +322,7 @@ def test_a_run_ends_with_the_process_that_waits_for_it(login: Login) -> None:
     running.wait()
 
     assert login.handle.wait(90) == "cancelled"
-    assert login.handle.run.reason == "the process that started it ended"
+    assert reason_text(login.handle.run.reason) == "the process that started it ended"
 
 
 def test_who_looks_at_a_run_watches_it_again(login: Login) -> None:

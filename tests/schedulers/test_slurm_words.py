@@ -6,11 +6,23 @@ import pytest
 
 from nbdist.errors import UsageMistake
 from nbdist.launch.jobs.verdict import conclude
-from nbdist.model import Event, Queued, RankExited, RankSpec, RankStarted, Run, RunEnded, RunSpec, RunState
+from nbdist.model import (
+    Event,
+    Queued,
+    RankExited,
+    RankSpec,
+    RankStarted,
+    Reason,
+    Run,
+    RunEnded,
+    RunSpec,
+    RunState,
+)
 from nbdist.options import parse
 from nbdist.schedulers.engine import JobStatus, Phase
 from nbdist.schedulers.slurm import scrubbed
 from nbdist.schedulers.slurm_words import Partition, finished, refusal, waiting
+from nbdist.text import reason_text
 
 MAIN = Partition(name="main", total=2, unusable=0, up=True, limit="1:00:00")
 DRAINED = Partition(name="main", total=2, unusable=2, up=True, limit="infinite")
@@ -37,7 +49,7 @@ def test_why_a_job_waits_is_said_in_words(
 ) -> None:
     said, hopeless = waiting(reason, nodes, partition)
 
-    assert words in said
+    assert words in reason_text(said)
     assert hopeless is for_ever
 
 
@@ -120,7 +132,7 @@ def run_after(*events: Event, nodes: int = 2) -> Run:
         nodes=nodes,
         engine="slurm",
     )
-    return Run.of(spec, [Queued(time=0.0, job="7", reason=""), *events])
+    return Run.of(spec, [Queued(time=0.0, job="7", reason=Reason.said("")), *events])
 
 
 def started(rank: int) -> RankStarted:
@@ -132,22 +144,22 @@ def exited(rank: int, code: int) -> RankExited:
 
 
 def ended(state: RunState, reason: str) -> RunEnded:
-    return RunEnded(time=3.0, state=state, reason=reason)
+    return RunEnded(time=3.0, state=state, reason=Reason.said(reason))
 
 
 def test_the_node_of_the_first_failure_says_why() -> None:
     run = run_after(started(0), started(1), exited(1, 3))
     ends = {0: ended(RunState.FAILED, "rank 1 on node 1 failed"), 1: ended(RunState.FAILED, "rank 1 failed")}
 
-    assert conclude(run, ends, OVER, asked=None).reason == "rank 1 failed"
+    assert conclude(run, ends, OVER, asked=None).reason == Reason.said("rank 1 failed")
 
 
 def test_what_slurm_ended_is_no_failure_of_a_rank() -> None:
     run = run_after(started(0), started(1), exited(0, -15), exited(1, -15))
     ends = {0: ended(RunState.FAILED, "rank 0 failed")}
-    job = JobStatus(phase=Phase.OVER, outcome=RunState.FAILED, reason="the job's time is over")
+    job = JobStatus(phase=Phase.OVER, outcome=RunState.FAILED, reason=Reason.said("the job's time is over"))
 
-    assert conclude(run, ends, job, asked=None).reason == "the job's time is over"
+    assert conclude(run, ends, job, asked=None).reason == job.reason
 
 
 def test_a_failure_before_the_stop_stays_a_failure() -> None:
@@ -160,7 +172,11 @@ def test_a_failure_before_the_stop_stays_a_failure() -> None:
 @pytest.mark.parametrize(
     ("job", "said"),
     [
-        pytest.param(JobStatus(phase=Phase.UNKNOWN, reason="no Ray answers"), "; no Ray answers", id="gone"),
+        pytest.param(
+            JobStatus(phase=Phase.UNKNOWN, reason=Reason("ray-looks")),
+            "; Ray looks for nodes",
+            id="gone",
+        ),
         pytest.param(JobStatus(phase=Phase.FORGOTTEN), "; slurm no longer knows the job 7", id="forgetful"),
         pytest.param(JobStatus(phase=Phase.RUNNING), "", id="there"),
     ],
@@ -171,17 +187,17 @@ def test_a_run_that_was_ended_from_outside_tells_of_its_engine(job: JobStatus, s
     outcome = conclude(run_after(started(0), started(1)), ends, job, asked=None)
 
     assert outcome.state is RunState.FAILED
-    assert outcome.reason == f"it was ended from outside: its line was cut{said}"
+    assert reason_text(outcome.reason) == f"it was ended from outside: its line was cut{said}"
 
 
 def test_a_job_that_nobody_knows_any_more_is_lost() -> None:
     outcome = conclude(run_after(), {}, JobStatus(phase=Phase.FORGOTTEN), asked=None)
 
     assert outcome.state is RunState.LOST
-    assert "no longer knows the job 7" in outcome.reason
+    assert "no longer knows the job 7" in reason_text(outcome.reason)
 
 
 def test_a_job_that_ended_before_its_ranks_says_its_last_words() -> None:
     outcome = conclude(run_after(), {}, OVER, asked=None, last_words="no such python")
 
-    assert outcome.reason == "the job ended before its ranks had started: no such python"
+    assert reason_text(outcome.reason) == "the job ended before its ranks had started: no such python"

@@ -148,7 +148,7 @@ async def test_a_browser_with_the_xsrf_token_stops_a_run(
 
     assert answer.code == 202, answer.body
     (request,) = run.directory.control.iterdir()
-    assert json.loads(request.read_text())["reason"] == "enough"
+    assert json.loads(request.read_text())["reason"] == {"code": "said", "text": "enough"}
 
 
 @pytest.mark.parametrize("origin", ["https://elsewhere.example", "null"])

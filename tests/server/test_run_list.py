@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from nbdist.model import ProcessId, RunState
+from nbdist.model import ProcessId, Reason, RunState
 from nbdist.model.events import RunEnded, StopRequested
 from nbdist.panel import summary_text
 from nbdist.panel.charts import Charts
@@ -242,8 +242,8 @@ async def test_the_summary_of_a_run_is_what_a_notebook_keeps_of_it(ask: Ask, hom
 
 @pytest.mark.parametrize("requested", [True, False], ids=["asked for", "its kernel ended"])
 def test_a_row_says_whether_a_stop_was_asked_for(home: Path, runs: RunList, requested: bool) -> None:
-    ended = RunEnded(time=CREATED + 9, state=RunState.CANCELLED, reason="stopped", leftover=0)
-    asked = StopRequested(time=CREATED + 8, reason="stopped", requested=requested)
+    ended = RunEnded(time=CREATED + 9, state=RunState.CANCELLED, reason=Reason.said("stopped"), leftover=0)
+    asked = StopRequested(time=CREATED + 8, reason=Reason.said("stopped"), requested=requested)
     written(home, 1, cell_id="a1").happened(*STARTED, asked, exited(0), exited(1), ended)
 
     (row,) = runs.page(limit=1).rows

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from nbdist import processes
+from nbdist.model import Reason
 from nbdist.store import RunDirectory, StopRequest, request_stop, take_requests
 from nbdist.store.control import (
     InterruptRequest,
@@ -42,22 +43,22 @@ def test_a_run_without_a_directory_has_no_requests(tmp_path: Path) -> None:
 
 
 def test_a_request_is_taken_once(run: RunDirectory) -> None:
-    request_stop(run, "stopped by ada: 够了")
+    request_stop(run, Reason.said("stopped by ada: 够了"))
 
-    assert take_requests(run) == [StopRequest(reason="stopped by ada: 够了")]
+    assert take_requests(run) == [StopRequest(reason=Reason.said("stopped by ada: 够了"))]
     assert take_requests(run) == []
     assert list(run.control.iterdir()) == []
 
 
 def test_requests_come_in_the_order_they_were_made(run: RunDirectory) -> None:
     for number in range(20):
-        request_stop(run, f"request {number}")
+        request_stop(run, Reason.said(f"request {number}"))
 
-    assert [request.reason for request in take_requests(run)] == [f"request {n}" for n in range(20)]
+    assert take_requests(run) == [StopRequest(reason=Reason.said(f"request {n}")) for n in range(20)]
 
 
 def test_only_its_user_may_read_a_request(run: RunDirectory) -> None:
-    request_stop(run, "stop")
+    request_stop(run, Reason.said("stop"))
 
     (path,) = run.control.iterdir()
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -65,7 +66,7 @@ def test_only_its_user_may_read_a_request(run: RunDirectory) -> None:
 
 def test_a_request_that_cannot_be_left_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="No such file"):
-        request_stop(RunDirectory(tmp_path / "gone"), "stop")
+        request_stop(RunDirectory(tmp_path / "gone"), Reason.said("stop"))
 
 
 def test_a_request_that_is_still_being_written_waits(run: RunDirectory) -> None:
@@ -93,7 +94,7 @@ def test_what_is_no_request_is_removed(run: RunDirectory, content: bytes) -> Non
     (run.control / "stop-1.json").write_bytes(content)
     (run.control / "stop-2.json").write_text(asked("a good one"))
 
-    assert take_requests(run) == [StopRequest(reason="a good one")]
+    assert take_requests(run) == [StopRequest(reason=Reason.said("a good one"))]
     assert list(run.control.iterdir()) == []
 
 
@@ -126,22 +127,22 @@ def test_what_another_user_left_is_removed_and_not_heard(run: RunDirectory) -> N
 
 def test_a_directory_among_the_requests_hinders_none(run: RunDirectory) -> None:
     (run.control / "aaa").mkdir()
-    request_stop(run, "stop")
+    request_stop(run, Reason.said("stop"))
 
-    assert take_requests(run) == [StopRequest(reason="stop")]
+    assert take_requests(run) == [StopRequest(reason=Reason.said("stop"))]
 
 
 def test_requests_of_all_kinds_come_in_the_order_they_were_made(run: RunDirectory) -> None:
-    request_stop(run, "first")
+    request_stop(run, Reason.said("first"))
     name = request_stacks(run)
     request_interrupt(run, 3)
-    request_stop(run, "last")
+    request_stop(run, Reason.said("last"))
 
     assert take_requests(run) == [
-        StopRequest(reason="first"),
+        StopRequest(reason=Reason.said("first")),
         StacksRequest(name=name),
         InterruptRequest(rank=3),
-        StopRequest(reason="last"),
+        StopRequest(reason=Reason.said("last")),
     ]
 
 
@@ -158,11 +159,11 @@ def test_where_the_disk_takes_no_request_a_supervisor_of_this_machine_is_asked_b
 
     try:
         if here:
-            ask_to_end(written.directory, written.run, "enough")
+            ask_to_end(written.directory, written.run, Reason.said("enough"))
             assert supervisor.wait(10) == -signal.SIGTERM
         else:
             with pytest.raises(OSError, match="No such file"):
-                ask_to_end(written.directory, written.run, "enough")
+                ask_to_end(written.directory, written.run, Reason.said("enough"))
             assert supervisor.poll() is None
     finally:
         supervisor.kill()

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from nbdist.errors import LaunchError, UnknownRun
+from nbdist.model import Reason
 from nbdist.store import Journal, RunStore, request_stop, snapshot
 from tests.fakes.directories import WrittenRun
 from tests.fakes.runs import RUN_ID, STARTED, a_spec
@@ -45,7 +46,7 @@ def test_everything_of_a_run_is_private(home: Path, tmp_path: Path) -> None:
     journal = Journal(run.journal)
     journal.append(STARTED[0])
     journal.close()
-    request_stop(run, "stop")
+    request_stop(run, Reason.said("stop"))
 
     modes = {path.relative_to(tmp_path): stat.S_IMODE(path.stat().st_mode) for path in tmp_path.rglob("*")}
     files = {path for path in modes if (tmp_path / path).is_file()}

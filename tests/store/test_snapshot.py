@@ -17,6 +17,7 @@ from nbdist import processes
 from nbdist.model import Event, ProcessId, RankState, Run, RunState, encode_event
 from nbdist.store import RunDirectory, snapshot
 from nbdist.store.custody import in_custody, take_custody
+from nbdist.text import reason_text
 from tests.fakes.directories import WrittenRun
 from tests.fakes.runs import (
     CREATED,
@@ -59,7 +60,7 @@ def test_a_run_whose_supervisor_has_gone_is_lost(written: WrittenRun) -> None:
     run = look(written, alive=False)
 
     assert (run.state, run.ended) == (RunState.LOST, NOW)
-    assert run.reason == f"its supervisor (pid {SUPERVISOR.pid}) has gone without a word"
+    assert reason_text(run.reason) == f"its supervisor (pid {SUPERVISOR.pid}) has gone without a word"
     assert [rank.state for rank in run.ranks] == [RankState.SUCCEEDED, RankState.LOST]
     assert written.directory.journal.read_bytes() == before
 

@@ -15,8 +15,10 @@ import pytest
 
 from nbdist import processes, runner
 from nbdist.launch.warm.priority import Leftovers
+from nbdist.model import Reason
 from nbdist.panel.view import view_of
 from nbdist.runner.standbys import Standby
+from nbdist.text import reason_text
 from tests.programs import FAMILY, MEMBERS, family_of, left_of, until, until_ready
 from tests.warm.conftest import SLOW, processes_of
 
@@ -180,7 +182,7 @@ def test_a_run_whose_ranks_still_import_can_be_stopped_and_its_time_counts(
     until(lambda: handle.run.importing == (0, 1))
     view = view_of(handle.run, now=time.time())
 
-    runner.request_stop_of(handle, "enough")
+    runner.request_stop_of(handle, Reason.said("enough"))
 
     assert handle.wait(10) == "cancelled"
     assert (view.state, view.elapsed > 0) == ("running", True)
@@ -339,9 +341,9 @@ def test_a_warm_run_whose_supervisor_and_keeper_are_stopped_ends_when_it_is_told
     os.killpg(keeper, signal.SIGSTOP)
     until(lambda: processes.activity(keeper).state == "T")
 
-    runner.request_stop_of(handle, "enough")
+    runner.request_stop_of(handle, Reason.said("enough"))
 
-    assert (handle.wait(15), handle.run.reason) == ("cancelled", "enough")
+    assert (handle.wait(15), reason_text(handle.run.reason)) == ("cancelled", "enough")
     assert left_of(handle, known) == []
 
 

@@ -45,7 +45,7 @@ class Role(Enum):
 
 
 class Source(Enum):
-    """What a pattern is searched in: ``Type: message`` of an error, or the words for an exit."""
+    """What a pattern is searched in: ``Type: message`` of an error, or an exit (``exits.exit_kind``)."""
 
     ERROR = "error"
     EXIT = "exit"

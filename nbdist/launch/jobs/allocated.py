@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from nbdist.errors import LaunchError
 from nbdist.launch.machines.client import call
 from nbdist.launch.machines.messages import Message
-from nbdist.model import RunSpec, RunState
+from nbdist.model import Reason, RunSpec, RunState
 from nbdist.schedulers.engine import JobStatus, Phase
 from nbdist.schedulers.slurm import Slurm, scrubbed
 from nbdist.store.allocations import AllocationDirectory
@@ -55,22 +55,23 @@ class Allocated:
 
     def status(self, job: str, spec: RunSpec) -> JobStatus:
         if why := self._allocation.why_over():
-            reason = f"the allocation {job} was released: {why}"
+            reason = Reason("allocation-released", job=job, why=why)
             return JobStatus(phase=Phase.OVER, reason=reason, outcome=RunState.CANCELLED)
         try:
             said = [ask(self._allocation, node, self._question("look")) for node in range(spec.nodes)]
         except LaunchError as error:
             status = Slurm().look(job, self._allocation.read().nodes)
             if status.phase is Phase.RUNNING:
-                return JobStatus(phase=Phase.UNKNOWN, reason=str(error))
+                return JobStatus(phase=Phase.UNKNOWN, reason=Reason.said(str(error)))
             if status.phase is Phase.WAITING:
-                reason = f"the allocation {job} was put into the queue again"
+                reason = Reason("allocation-requeued", job=job)
                 return JobStatus(phase=Phase.OVER, reason=reason, outcome=RunState.FAILED)
             return status
         if any(answer.get("state") == "running" for answer in said):
             return JobStatus(phase=Phase.RUNNING, nodes=self._hosts(spec.nodes))
         codes = [answer.get("code", "unknown") for answer in said]
-        return JobStatus(phase=Phase.OVER, reason=f"its supervisors ended: {', '.join(map(str, codes))}")
+        reason = Reason("supervisors-ended", statuses=tuple(map(str, codes)))
+        return JobStatus(phase=Phase.OVER, reason=reason)
 
     def stop(self, job: str, *, kindly: bool) -> bool:
         told = False

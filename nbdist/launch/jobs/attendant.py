@@ -28,7 +28,7 @@ from nbdist.launch.machines.coordinator import LINK_KEY
 from nbdist.launch.machines.listener import Reception
 from nbdist.launch.machines.messages import Message
 from nbdist.launch.wakeup import Wakeup
-from nbdist.model import ProcessId
+from nbdist.model import ProcessId, Reason
 from nbdist.schedulers.slurm_places import address_of, free_ports, hosts_of, own_address
 from nbdist.store.allocations import AllocationDirectory, NodePlace
 from nbdist.store.paths import RunDirectory, check_private
@@ -70,7 +70,7 @@ class Attendant:
         self._idle_since = time.monotonic()
         self._pulse = Pulse(directory.pulse)
         self._parent = os.getppid()
-        self._over = ""
+        self._over = Reason()
         self._ended_from_outside = False
         self._address = ""
 
@@ -215,9 +215,9 @@ class Attendant:
         if why := self._directory.why_over():
             self._over = self._over or why  # also where the engine does not hear that it is released
         elif not self._directory.about.exists():
-            self._over = "its directory was deleted"
+            self._over = Reason("allocation-deleted")
         elif self._orphaned:
-            self._end_from_outside("what Slurm had started it by has gone")
+            self._end_from_outside(Reason("slurm-process-gone"))
         if self._number:
             return
         for tenant in self._tenants.values():
@@ -226,9 +226,9 @@ class Attendant:
         if self._tenants:
             return
         if now - self._idle_since >= self._about.idle:
-            self._over = f"nothing had run in it for {self._about.idle:g} s"
+            self._over = Reason("allocation-idle", seconds=self._about.idle)
         elif self._about.owner is not None and forsaken:
-            self._over = "the machine of its notebook has gone"
+            self._over = Reason("notebook-gone")
 
     @property
     def _orphaned(self) -> bool:
@@ -244,9 +244,9 @@ class Attendant:
     def _signalled(self, wakeup: Wakeup) -> None:
         for number in wakeup.requests_to_end():
             if number is not signal.SIGURG:
-                self._end_from_outside(f"its attendant got {number.name}")
+                self._end_from_outside(Reason("attendant-got", signal=number.name))
 
-    def _end_from_outside(self, what: str) -> None:
+    def _end_from_outside(self, what: Reason) -> None:
         """It is the engine's doing, which knows why."""
         if not self._over:
             self._over, self._ended_from_outside = what, True

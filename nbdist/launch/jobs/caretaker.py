@@ -19,7 +19,7 @@ from nbdist import processes
 from nbdist.errors import LaunchError
 from nbdist.launch.jobs.allocated import ask
 from nbdist.launch.lifetime import Lifeline
-from nbdist.model import ProcessId
+from nbdist.model import ProcessId, Reason
 from nbdist.schedulers import slurm_alloc
 from nbdist.schedulers.engine import Phase
 from nbdist.store.allocations import AllocationDirectory
@@ -54,7 +54,7 @@ class Caretaker:
             self._beat()
             time.sleep(_DETACHED)
         with contextlib.suppress(OSError):
-            self._directory.end("the notebook's kernel ended")
+            self._directory.end(Reason("kernel-ended"))
         self._give_back()
 
     def _is_over(self) -> bool:

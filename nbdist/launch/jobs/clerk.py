@@ -11,7 +11,7 @@ import threading
 import time
 
 from nbdist.errors import LaunchError
-from nbdist.model import RunSpec
+from nbdist.model import Reason, RunSpec
 from nbdist.schedulers.engine import Engine, JobStatus, Phase
 
 _SOON = 0.3
@@ -72,7 +72,7 @@ class Clerk:
         try:
             status = self._engine.status(self._job, self._spec)
         except (LaunchError, OSError) as error:
-            status = JobStatus(phase=Phase.UNKNOWN, reason=str(error))
+            status = JobStatus(phase=Phase.UNKNOWN, reason=Reason.said(str(error)))
         if status.phase is not self.status.phase:
             self._since = time.monotonic()
         self.status = status

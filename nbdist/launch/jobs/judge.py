@@ -12,7 +12,7 @@ from nbdist.launch.jobs.merging import NodeJournals
 from nbdist.launch.jobs.silence import Silence
 from nbdist.launch.jobs.verdict import conclude, given_up, is_doubtful, outcome_of_nodes
 from nbdist.launch.jobs.wish import Wish
-from nbdist.model import Run, RunSpec, RunState
+from nbdist.model import Reason, Run, RunSpec, RunState
 from nbdist.schedulers.engine import Phase
 from nbdist.store.paths import RunDirectory
 
@@ -100,7 +100,8 @@ class Judge:
         job = self._clerk.status
         if job.hopeless and self._lasts("hopeless", now) > _HOPELESS and self._wish.reason is None:
             self._clerk.stop(kindly=False)
-            return Outcome(state=RunState.FAILED, reason=f"{self._spec.engine} cannot run it: {job.reason}")
+            reason = Reason("engine-cannot-run", engine=self._spec.engine, why=job.reason)
+            return Outcome(state=RunState.FAILED, reason=reason)
         return None
 
     def _is_open(self, known: Outcome) -> bool:

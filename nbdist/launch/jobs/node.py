@@ -20,11 +20,9 @@ if __name__ == "__main__" and not __package__:
 from nbdist.launch.keeper import keep
 from nbdist.launch.lifetime import Lifeline
 from nbdist.launch.supervisor import Supervisor
-from nbdist.model import RunSpec
+from nbdist.model import Reason, RunSpec
 from nbdist.store.paths import NodeDirectory, RunDirectory, make_private, open_to_append, write_private
 from nbdist.store.run_store import read_spec
-
-_OWNER = "the engine's process on this node"
 
 # a rank that sees these takes Slurm for its launcher (Lightning does), or waits for an MPI that is not there
 _MISLEADING = ("SLURM_NTASKS", "SLURM_NPROCS", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_TASK", "PMI_", "PMIX_")
@@ -50,7 +48,7 @@ def main(arguments: Sequence[str]) -> int:
     line = _lifeline(os.environ)
 
     def supervise() -> None:
-        lifeline = Lifeline(None, line, _OWNER)
+        lifeline = Lifeline(None, line, Reason("engine-process-ended"))
         Supervisor(directory, spec, lifeline, attempts=int(attempts)).run()
 
     return keep(directory, supervise)

@@ -6,7 +6,7 @@ import signal
 from collections.abc import Mapping
 
 from nbdist.launch.course import Outcome
-from nbdist.model import RankState, Run, RunEnded, RunLost, RunState
+from nbdist.model import RankState, Reason, Run, RunEnded, RunLost, RunState
 from nbdist.schedulers.engine import JobStatus, Phase
 
 # what an engine sends to each process of a job that it ends
@@ -25,8 +25,7 @@ def outcome_of_nodes(run: Run, ends: Mapping[int, RunEnded | RunLost]) -> Outcom
 
 def is_doubtful(run: Run, outcome: Outcome) -> bool:
     """Whether the engine may know better, because it or the machine has ended the ranks."""
-    at_its_limit = run.spec.timeout is not None and outcome.reason == run.spec.timeout_reason
-    if outcome.state is RunState.SUCCEEDED or at_its_limit:
+    if outcome.state is RunState.SUCCEEDED or outcome.reason.code == "time-limit":
         return False
     if outcome.state is RunState.CANCELLED:
         # whatever the ranks did when they were told to end
@@ -40,7 +39,7 @@ def conclude(
     ends: Mapping[int, RunEnded | RunLost],
     job: JobStatus,
     *,
-    asked: str | None,
+    asked: Reason | None,
     last_words: str = "",
 ) -> Outcome:
     """How the run ended, now that nothing is waited for any more.
@@ -57,21 +56,20 @@ def conclude(
     if known is not None:
         return _from_outside(run, known, job)
     if job.phase is Phase.OVER:
-        words = f": {last_words}" if last_words else f" ({job.reason})"
-        when = "before its ranks had started" if run.started is None else "without a word of its ranks"
-        return Outcome(state=RunState.FAILED, reason=f"the job ended {when}{words}")
+        code = "job-ended-early" if run.started is None else "job-ended-silent"
+        reason = Reason(code, last=last_words) if last_words else Reason(code, why=job.reason)
+        return Outcome(state=RunState.FAILED, reason=reason)
     return Outcome(state=RunState.LOST, reason=_forgotten(run))
 
 
-def given_up(run: Run, job: JobStatus) -> str:
+def given_up(run: Run, job: JobStatus) -> Reason:
     """Why nobody waits any longer for a run of which nothing is heard."""
-    why = job.reason or f"{run.spec.engine} does not answer"
-    nodes = "nothing has come from its nodes" if run.started is not None else "it had not begun"
-    return f"{why}, and {nodes}: nobody watches job {run.job} any longer, which may still be there"
+    why = job.reason or Reason("engine-silent", engine=run.spec.engine)
+    return Reason("nodes-silent" if run.started is not None else "never-begun", why=why, job=run.job)
 
 
-def _forgotten(run: Run) -> str:
-    return f"{run.spec.engine} no longer knows the job {run.job}"
+def _forgotten(run: Run) -> Reason:
+    return Reason("engine-forgot", engine=run.spec.engine, job=run.job)
 
 
 def _from_outside(run: Run, known: Outcome, job: JobStatus) -> Outcome:
@@ -79,10 +77,11 @@ def _from_outside(run: Run, known: Outcome, job: JobStatus) -> Outcome:
     or come back without it."""
     if known.state is not RunState.CANCELLED:
         return known
-    if "SIGURG" in known.reason:
-        return Outcome(state=RunState.CANCELLED, reason="the machine where it was started has gone")
-    of_engine = {Phase.UNKNOWN: job.reason, Phase.FORGOTTEN: _forgotten(run)}.get(job.phase)
-    reason = f"it was ended from outside: {known.reason}" + (f"; {of_engine}" if of_engine else "")
+    if known.reason.origin == Reason("supervisor-got", signal="SIGURG"):
+        return Outcome(state=RunState.CANCELLED, reason=Reason("starter-gone"))
+    of_engine = {Phase.UNKNOWN: job.reason, Phase.FORGOTTEN: _forgotten(run)}.get(job.phase, Reason())
+    more = {"engine": of_engine} if of_engine else {}
+    reason = Reason("from-outside", why=known.reason, **more)
     return Outcome(state=RunState.FAILED, reason=reason)
 
 

@@ -28,13 +28,14 @@ from nbdist.launch.jobs.judge import Judge
 from nbdist.launch.jobs.merging import NodeJournals
 from nbdist.launch.jobs.node_requests import NodeRequests
 from nbdist.launch.jobs.wish import Wish
-from nbdist.launch.lifetime import Lifeline
+from nbdist.launch.lifetime import Lifeline, owner_ended
 from nbdist.launch.wakeup import Wakeup
 from nbdist.model import (
     AttemptFailed,
     Event,
     Queued,
     RankState,
+    Reason,
     RemoteRank,
     Run,
     RunEnded,
@@ -72,7 +73,7 @@ class Watch:
         about = load_object(directory.job)
         self._job = str(about["job"])
         # in an allocation there is no queue to wait in
-        self._submitted = "" if "allocation" in about else f"submitted as job {self._job}"
+        self._submitted = Reason() if "allocation" in about else Reason("submitted", job=self._job)
         os.environ.update(about.get("environment", {}))
         self._journal = Journal(directory.journal, report=_complain)
         known = read_events(directory.journal)
@@ -129,7 +130,7 @@ class Watch:
         self._serve(now)
         if self._directory.deleted:
             self._clerk.stop(kindly=False)
-            return Outcome(state=RunState.CANCELLED, reason="the directory of the run was deleted")
+            return Outcome(state=RunState.CANCELLED, reason=Reason("directory-deleted"))
         self._requests.tick(now)
         if self._nodes.poll():
             self._requeued()
@@ -151,7 +152,7 @@ class Watch:
                 case StacksRequest(name=name):
                     self._requests.stacks(name, now)
 
-    def _stop(self, reason: str, now: float) -> None:
+    def _stop(self, reason: Reason, now: float) -> None:
         if self._wish.express(reason, now):
             self._record(StopRequested(time=time.time(), reason=reason))
 
@@ -159,7 +160,7 @@ class Watch:
         for number in wakeup.requests_to_end():
             if self._spec.detached:
                 sys.exit(0)  # the run goes on, and whoever looks next will watch it
-            self._stop(f"the process that watches it got {number.name}", time.monotonic())
+            self._stop(Reason("watcher-got", signal=number.name), time.monotonic())
 
     def _owner_gone(self) -> None:
         for descriptor in self._lifeline.descriptors():
@@ -167,9 +168,7 @@ class Watch:
         self._stop_for_owner()
 
     def _stop_for_owner(self) -> None:
-        of_a_cell = self._directory.is_cell(self._spec.program)
-        owner = "the notebook's kernel" if of_a_cell else "the process that started it"
-        self._stop(f"{owner} ended", time.monotonic())
+        self._stop(owner_ended(self._directory, self._spec), time.monotonic())
 
     # how the job stands
 
@@ -187,11 +186,11 @@ class Watch:
                 self._requeued()
             self._queued(job.reason)
         elif job.phase is Phase.RUNNING and not self._nodes.numbers:
-            self._queued(f"starting on {job.nodes}" if job.nodes else "starting")
+            self._queued(Reason("starting-on", nodes=job.nodes) if job.nodes else Reason("starting"))
         elif job.phase is Phase.UNKNOWN and self._run.state is RunState.PENDING:
             self._queued(job.reason)
 
-    def _queued(self, reason: str) -> None:
+    def _queued(self, reason: Reason) -> None:
         if (
             reason
             and self._wish.reason is None
@@ -204,7 +203,7 @@ class Watch:
         self._judge.forget()
         self._clerk.relax()
         if self._run.started is not None:
-            reason = f"{self._spec.engine} put the job into its queue again"
+            reason = Reason("requeued", engine=self._spec.engine)
             attempt = self._run.attempt
             self._record(AttemptFailed(time=time.time(), attempt=attempt, reason=reason))
 

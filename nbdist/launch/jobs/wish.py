@@ -7,6 +7,7 @@ import contextlib
 from nbdist import config
 from nbdist.launch.jobs.clerk import Clerk
 from nbdist.launch.jobs.merging import NodeJournals
+from nbdist.model import Reason
 from nbdist.schedulers.engine import Phase
 from nbdist.store.control import request_stop
 
@@ -20,14 +21,14 @@ _AGAIN = 3.0
 class Wish:
     """``reason`` is why the run is to end; None while nobody wants that. ``now`` is monotonic seconds."""
 
-    def __init__(self, reason: str | None, clerk: Clerk, nodes: NodeJournals) -> None:
+    def __init__(self, reason: Reason | None, clerk: Clerk, nodes: NodeJournals) -> None:
         self.reason = reason
         self._clerk = clerk
         self._nodes = nodes
         self._since = self._told_at = self._refused_at = 0.0
         self._answers = 0
 
-    def express(self, reason: str, now: float) -> bool:
+    def express(self, reason: Reason, now: float) -> bool:
         """Somebody wants the run to end; whether nobody did before. A second one is in a hurry."""
         first = self.reason is None
         if first:
@@ -63,7 +64,7 @@ class Wish:
         they have, the second answer after the wish is believed, the first may have been on its way."""
         return phase is Phase.WAITING and (not self._nodes.numbers or self._clerk.count > self._answers + 1)
 
-    def tell_nodes(self, reason: str) -> None:
+    def tell_nodes(self, reason: Reason) -> None:
         """By the file system: the engine does not answer, or has no such word."""
         for node in self._nodes.directories():
             with contextlib.suppress(OSError):

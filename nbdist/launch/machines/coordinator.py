@@ -165,8 +165,9 @@ class Coordinator:
                 break
             self._look()
         self._nodes.close(outcome.state.value)
-        known = self._course.peer_failure or ""
-        return replace(outcome, reason=known) if known.startswith(outcome.reason or "-") else outcome
+        known = self._course.peer_failure
+        more = known is not None and known.extends(outcome.reason)
+        return replace(outcome, reason=known) if more and known is not None else outcome
 
     def _all_over(self) -> bool:
         ranks = self._course.run.ranks

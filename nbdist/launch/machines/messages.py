@@ -10,11 +10,12 @@ import socket
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from nbdist.model import RankState
+from nbdist.model import RankState, Reason
 
 Message = dict[str, Any]
 
 _MOST_TEXT = 40_000
+_MOST_FIELD = _MOST_TEXT // 2
 _MOST_COUNT = 2**31
 _Claim = Callable[[object], bool]
 
@@ -33,9 +34,9 @@ def check(message: Message) -> str:
     return str(kind)
 
 
-def plain(text: str) -> str:
+def plain(text: str, most: int = _MOST_FIELD) -> str:
     """Words that come from elsewhere, as a message may have them."""
-    return text[:_MOST_TEXT].encode(errors="replace").decode()
+    return text[:most].encode(errors="replace").decode()
 
 
 def _check_fields(what: str, fields: Mapping[str, _Claim], values: Mapping[str, object]) -> None:
@@ -67,6 +68,24 @@ def _text(value: object) -> bool:
     # half a surrogate pair can be said in JSON, and not be written to a screen
     return (
         type(value) is str and len(value) <= _MOST_TEXT and not any("\ud800" <= c <= "\udfff" for c in value)
+    )
+
+
+def _reason(value: object) -> bool:
+    try:
+        return _text(value) or _texts(Reason.decode(value).encode())
+    except ValueError:
+        return False
+
+
+def _texts(value: object) -> bool:
+    """Whether all text in what ``Reason.encode`` has made is as a file and a screen take it."""
+    if isinstance(value, dict):
+        return all(_text(key) and _texts(one) for key, one in value.items())
+    return (
+        all(map(_texts, value))
+        if isinstance(value, (list, tuple))
+        else not isinstance(value, str) or _text(value)
     )
 
 
@@ -105,13 +124,13 @@ _COLLECTIVE: Mapping[str, _Claim] = {
 _FIELDS: Mapping[str, Mapping[str, _Claim]] = {
     "join": {"node": _count, "nodes": _count, "ranks": _count, "address": _address, "instance": _text},
     "welcome": {},
-    "refused": {"reason": _text},
+    "refused": {"reason": _reason},
     "alive": {},
     "ready": {"attempt": _count},
     "start": {"attempt": _count, "hosts": _addresses},
     "rank": {"attempt": _count, "rank": _count, "state": _beginning_or_end, "code": _code},
-    "failed": {"attempt": _count, "reason": _text, "final": _flag},
-    "stop": {"reason": _text},
+    "failed": {"attempt": _count, "reason": _reason, "final": _flag},
+    "stop": {"reason": _reason},
     "time is up": {"attempt": _count},
     "still": {"attempt": _count, "node": _count, "idle": _seconds, "still": _seconds, "waits": _flag},
     "where": {"attempt": _count},

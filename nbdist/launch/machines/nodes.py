@@ -18,7 +18,17 @@ from dataclasses import dataclass, field
 
 from nbdist.launch.machines.connections import Connections, Ears, Peer
 from nbdist.launch.machines.messages import Message, Nonsense, check, plain
-from nbdist.model import Event, RankErrored, RankExited, RankStarted, RankState, Run, RunSpec, StopRequested
+from nbdist.model import (
+    Event,
+    RankErrored,
+    RankExited,
+    RankStarted,
+    RankState,
+    Reason,
+    Run,
+    RunSpec,
+    StopRequested,
+)
 
 
 @dataclass(slots=True)
@@ -26,8 +36,8 @@ class Told:
     """What the supervisor is to do, as the other machines have it. Read and cleared by it."""
 
     events: list[tuple[int, RankState, int | None]] = field(default_factory=list)
-    failures: list[tuple[str, bool]] = field(default_factory=list)
-    stops: list[str] = field(default_factory=list)
+    failures: list[tuple[Reason, bool]] = field(default_factory=list)
+    stops: list[Reason] = field(default_factory=list)
     time_is_up: bool = False
     words: list[Message] = field(default_factory=list)
     """About ranks that do nothing (``stalls_together``)."""
@@ -50,7 +60,7 @@ class Nodes:
     ) -> None:
         """``keys`` are those that prove a machine to be one of the run; all but node 0 have one."""
         self.told = Told()
-        self.problem = ""
+        self.problem = Reason()
         self.hosts: tuple[str, ...] = ()
         self._spec = spec
         host, _, port = spec.master.rpartition(":")
@@ -90,13 +100,13 @@ class Nodes:
         there = {peer.node for peer in self._connections.named if peer.ready >= self._attempt}
         return tuple(node for node in range(1, self._spec.nodes) if node not in there)
 
-    def missing(self, limit: float) -> str:
-        """What to say when the wait is over."""
+    def missing(self, limit: float) -> Reason:
+        """Why the run ends when the wait is over."""
         host, port = self._place
-        nodes = ", ".join(map(str, self.awaited)) or "the others"
-        where = f"node {nodes} did not come to {host}:{port} within {limit:g} s"
-        trouble = f" (last: {self._connections.last_trouble})" if self._connections.last_trouble else ""
-        return f"{where}{trouble}: start the same there, with its --node-rank; --wait 30m waits longer"
+        trouble = plain(self._connections.last_trouble)
+        return Reason(
+            "nodes-missing", nodes=self.awaited, host=host, port=port, seconds=limit, trouble=trouble
+        )
 
     def succeeded(self) -> None:
         """The ranks of this machine have all succeeded, in this attempt."""
@@ -130,13 +140,12 @@ class Nodes:
                 state = run.ranks[rank].state
                 # the reason first: who knows that all ranks have exited waits for nothing more
                 if state is RankState.FAILED:
-                    self._tell_failure(rank, f": {error}" if error else "")
+                    self._tell_failure(rank, error)
                 self._tell_rank(rank, state, code)
             case StopRequested(reason=reason):
                 if not self._gone:
-                    self._connections.tell(
-                        {"kind": "stop", "reason": plain(f"{reason} (node {self._spec.node_rank})")}
-                    )
+                    told = Reason("on-node", why=reason, node=self._spec.node_rank)
+                    self._connections.tell({"kind": "stop", "reason": told.encode()})
             case _:
                 pass
 
@@ -144,9 +153,9 @@ class Nodes:
         """Tell the others something about the ranks of this attempt."""
         self._connections.tell(message | {"attempt": self._attempt})
 
-    def fail(self, reason: str) -> None:
+    def fail(self, reason: Reason) -> None:
         """This machine ends the run for a reason that no rank has."""
-        self.say({"kind": "failed", "reason": plain(reason), "final": True})
+        self.say({"kind": "failed", "reason": reason.encode(), "final": True})
 
     def tick(self) -> None:
         """Let time pass."""
@@ -187,20 +196,19 @@ class Nodes:
         address = peer.link.address()
         self._connections.part(peer, f"{address} has another program, or another NBDIST_TOKEN")
         if not self._hub:
-            self.problem = (
-                f"node 0 at {address} runs another program, or has another NBDIST_TOKEN: start the same on "
-                "each node; where this machine has another home directory, put the  NBDIST_TOKEN=…  that "
-                "node 0 has, or has printed, before the command here (in a notebook:  %env NBDIST_TOKEN=… )"
-            )
+            self.problem = Reason("other-program", address=address)
 
     def _tell_rank(self, rank: int, state: RankState, code: int | None) -> None:
         self.say({"kind": "rank", "rank": rank, "state": state.value, "code": code})
 
-    def _tell_failure(self, rank: int, how: str = "") -> None:
+    def _tell_failure(self, rank: int, error: str = "") -> None:
         node = self._spec.node_rank
-        where = f"on node {node} ({self.hosts[node]})" if self.hosts else f"on node {node}"
-        reason = f"rank {rank} {where} failed{how}"
-        self.say({"kind": "failed", "reason": plain(reason), "final": False})
+        more = {"error": plain(error)} if error else {}
+        reason = Reason("rank-failed-on-node", rank=rank, node=node, host=self._host(node), **more)
+        self.say({"kind": "failed", "reason": reason.encode(), "final": False})
+
+    def _host(self, node: int) -> str:
+        return self.hosts[node] if self.hosts else ""
 
     def _lost(self, peer: Peer, how: str) -> None:
         """The line to a machine has ended. Where nothing has begun, it may come again."""
@@ -208,8 +216,7 @@ class Nodes:
             self._gone_node(peer.node, how)
 
     def _gone_node(self, node: int, how: str) -> None:
-        where = f" ({self.hosts[node]})" if self.hosts else ""
-        reason = f"node {node}{where} has gone: {how}"
+        reason = Reason("node-gone", node=node, host=self._host(node), how=how)
         for rank in self._spec.ranks:
             if rank.node_rank == node:
                 self.told.events.append((rank.rank, RankState.LOST, None))
@@ -226,8 +233,8 @@ class Nodes:
             if self._attempt:
                 self._connections.say(peer, {"kind": "ready", "attempt": self._attempt})
         elif not self._hub and kind == "refused":
-            self.problem = message["reason"]
-            self._connections.part(peer, self.problem)
+            self.problem = Reason.decode(message["reason"])
+            self._connections.part(peer, f"it refused this machine ({self.problem.code})")
         else:
             raise Nonsense(f"{kind} before it was let in")
 
@@ -244,11 +251,11 @@ class Nodes:
             case "rank" if not late:
                 self.told.events.append((message["rank"], RankState(message["state"]), message["code"]))
             case "failed" if not late:
-                self.told.failures.append((message["reason"], message["final"]))
+                self.told.failures.append((Reason.decode(message["reason"]), message["final"]))
             case "still" | "stacks" | "where" if not late:
                 self.told.words.append(message)
             case "stop":
-                self.told.stops.append(message["reason"])
+                self.told.stops.append(Reason.decode(message["reason"]))
             case "time is up":
                 self.told.time_is_up = True
             case "lost" if not self._hub:
@@ -267,7 +274,8 @@ class Nodes:
             case "bye":
                 self._connections.part(peer, "")
                 if self._finished != self._attempt:
-                    self.told.failures.append((f"node {peer.node} ended: {message['state']}", True))
+                    reason = Reason("node-ended", node=peer.node or 0, state=message["state"])
+                    self.told.failures.append((reason, True))
 
     def _admit(self, peer: Peer, join: Message) -> None:
         """Node 0: a machine that has the key says which one it is. It comes in, or is told why not."""
@@ -276,27 +284,31 @@ class Nodes:
             if (other.node, other.instance) == (node, join["instance"]) and not self._started:
                 self._connections.part(other, "")  # its last line broke unseen
         if reason := self._objection(join):
-            self._connections.say(peer, {"kind": "refused", "reason": reason})
-            self._connections.part(peer, reason)
+            self._connections.say(peer, {"kind": "refused", "reason": reason.encode()})
+            self._connections.part(peer, f"node {node} was refused ({reason.code})")
             return
         peer.node, peer.instance = node, join["instance"]
         self._known[node] = join["address"]
         self._connections.say(peer, {"kind": "welcome"})
 
-    def _objection(self, join: Message) -> str:
-        """Why a machine cannot take part; empty where it can."""
+    def _objection(self, join: Message) -> Reason:
+        """Why a machine cannot take part; none where it can."""
         node, ranks, nodes = join["node"], join["ranks"], join["nodes"]
         here = len(self._spec.here)
         if (nodes, ranks) != (self._spec.nodes, here):
-            return (
-                f"node {node} was asked for {nodes} nodes of {ranks} ranks, node 0 for {self._spec.nodes} of "
-                f"{here}: write the same on each"
+            return Reason(
+                "nodes-differ",
+                node=node,
+                nodes=nodes,
+                ranks=ranks,
+                nodes_here=self._spec.nodes,
+                ranks_here=here,
             )
         if not node < nodes:
-            return f"there is no node {node} of {nodes}: use a --node-rank from 1 to {nodes - 1}"
+            return Reason("no-such-node", node=node, nodes=nodes, last=nodes - 1)
         if node == 0 or node in {peer.node for peer in self._connections.named}:
-            return f"node {node} is already here ({self._known[node]}): use another --node-rank"
-        return "the run has begun without it: stop it, and start again on each node" if self._started else ""
+            return Reason("node-taken", node=node, host=self._known[node])
+        return Reason("begun-without") if self._started else Reason()
 
     def _consider(self) -> None:
         """Node 0: begin or end an attempt when all are as far."""

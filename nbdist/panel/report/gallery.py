@@ -10,7 +10,7 @@ from nbdist.board.decoding import Shown
 from nbdist.panel.report.media import Gallery
 from nbdist.panel.report.plot import bars_html, curve_html
 from nbdist.panel.report.privacy import Privacy
-from nbdist.panel.report.words import word
+from nbdist.text import say
 
 MEDIA_ROOM = 48 << 20  # bytes of pictures and sounds
 
@@ -46,10 +46,12 @@ def media_html(galleries: Sequence[Gallery], language: str, privacy: Privacy, ro
     for kind, title in _KINDS:
         for gallery in (one for one in galleries if one.kind == kind):
             if title != titled:
-                yield f"<h2>{html.escape(word(title, language))}</h2>"
+                yield f"<h2>{html.escape(say('report.' + title, language))}</h2>"
                 titled = title
             count = gallery.count - len(gallery.items)
-            more = f" · {word('left out', language, count=count)}" if count and kind != "histogram" else ""
+            more = (
+                f" · {say('report.left-out', language, count=count)}" if count and kind != "histogram" else ""
+            )
             name = html.escape(privacy.clean(gallery.tag))
             yield f'<h3>{name} <span class="n-muted">{html.escape(gallery.writer + more)}</span></h3>'
             yield f'<div class="r-media">{"".join(_items(gallery, language, privacy, room))}</div>'
@@ -59,7 +61,7 @@ def _items(gallery: Gallery, language: str, privacy: Privacy, room: Room) -> Ite
     # of distributions and curves, what came last says how things stand; the first how they were
     few = gallery.items if gallery.kind in ("image", "audio", "text") else _ends(gallery.items)
     for item in few:
-        step = f"{word('step', language)} {item.step}"
+        step = f"{say('report.step', language)} {item.step}"
         caption = f"<figcaption>{html.escape(step)}</figcaption>"
         match gallery.kind:
             case "text":
@@ -83,7 +85,7 @@ def _ends(items: Sequence[Shown]) -> Sequence[Shown]:
 
 def _blob(item: Shown, language: str, room: Room) -> str:
     if not room.take(len(item.data)):
-        said = word("too large", language, size=f"{len(item.data) / 1e6:.1f}")
+        said = say("report.too-large", language, size=f"{len(item.data) / 1e6:.1f}")
         return f'<p class="n-muted">{html.escape(said)}</p>'
     data = base64.b64encode(item.data).decode()
     if item.kind == "audio":

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from nbdist.panel.report.logs import PackedLog
-from nbdist.panel.report.words import word
+from nbdist.text import say
 
 _NAMES = 5
 _RANKS = 8
@@ -35,14 +35,16 @@ def left_out_texts(all_of_them: Iterable[LeftOut], language: str) -> list[str]:
 def _texts(one: LeftOut, language: str) -> Iterable[str]:
     if one.dropped:
         names = ", ".join(one.dropped[:_NAMES]) + (", …" if len(one.dropped) > _NAMES else "")
-        yield word("tags out", language, label=one.label, count=len(one.dropped), all=one.tags, names=names)
+        yield say(
+            "report.tags-out", language, label=one.label, count=len(one.dropped), all=one.tags, names=names
+        )
     if cut := [log for log in one.logs if log.cut]:
         size = f"{sum(log.cut for log in cut) / 1e6:,.1f}"
         ranks = ", ".join(str(log.rank) for log in cut[:_RANKS]) + (", …" if len(cut) > _RANKS else "")
-        yield word("logs out", language, label=one.label, size=size, ranks=ranks, rank=cut[0].rank)
+        yield say("report.logs-out", language, label=one.label, size=size, ranks=ranks, rank=cut[0].rank)
     if one.unread:
-        yield word("prints out", language, label=one.label, size=f"{one.unread / 1e6:,.1f}")
+        yield say("report.prints-out", language, label=one.label, size=f"{one.unread / 1e6:,.1f}")
     if one.records:
-        yield word("records out", language, label=one.label, count=one.records)
+        yield say("report.records-out", language, label=one.label, count=one.records)
     if one.program:
-        yield word("program out", language, label=one.label)
+        yield say("report.program-out", language, label=one.label)

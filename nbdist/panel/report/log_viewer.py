@@ -6,31 +6,32 @@ import html
 from collections.abc import Iterable, Sequence
 
 from nbdist.panel.report.logs import PackedLog
-from nbdist.panel.report.words import word
 from nbdist.panel.style import rank_chip
+from nbdist.text import say
 
 
 def logs_html(logs: Sequence[PackedLog], label: str, language: str) -> Iterable[str]:
-    yield f"<section><h2>{html.escape(word('logs', language))}</h2>"
+    yield f"<section><h2>{html.escape(say('report.logs', language))}</h2>"
     yield f'<div class="r-viewer">{"".join(_viewer(logs, label, language))}</div><div class="r-ends">'
-    yield f'<p class="n-muted">{html.escape(word("no script", language))}</p>'
+    yield f'<p class="n-muted">{html.escape(say("report.no-script", language))}</p>'
     for log in logs:
-        yield f"<h3>{rank_chip(str(log.rank))} {html.escape(word('lines', language, count=log.lines))}</h3>"
-        yield f'<pre class="r-end">{html.escape(log.end or word("no output", language))}</pre>'
+        lines = html.escape(say("report.lines", language, count=log.lines))
+        yield f"<h3>{rank_chip(str(log.rank))} {lines}</h3>"
+        yield f'<pre class="r-end">{html.escape(log.end or say("report.no-output", language))}</pre>'
     yield "</div></section>"
 
 
 def _viewer(logs: Sequence[PackedLog], label: str, language: str) -> Iterable[str]:
     yield '<div class="r-tabs" role="tablist">'
     for place, log in enumerate(logs):
-        lines = html.escape(word("lines", language, count=log.lines))
+        lines = html.escape(say("report.lines", language, count=log.lines))
         name = html.escape(f"{label}.{log.rank}.log")
         yield (
             f'<button type="button" role="tab" aria-selected="{str(place == 0).lower()}" data-file="{name}" '
             f'title="{lines}">{log.rank}<small></small></button>'
         )
     search, before, after, save = (
-        html.escape(word(key, language)) for key in ("search", "previous", "next", "download")
+        html.escape(say("report." + key, language)) for key in ("search", "previous", "next", "download")
     )
     yield (
         '</div><div class="r-tabs r-tools">'

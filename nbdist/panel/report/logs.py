@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from nbdist.model import Run
 from nbdist.panel.ansi import colours_alone, printable
-from nbdist.panel.report.words import word
 from nbdist.store import LogLines, LogStream, RunDirectory
+from nbdist.text import say
 
 ROOM = 32 << 20
 """Bytes of the logs of one run; some tenth of that is what they take in the page."""
@@ -61,7 +61,7 @@ def _packed(
         lines = _lines(stream, limit // 4)
         cut = stream.skip_to_tail(limit - limit // 4)
         said = {"size": f"{cut / 1e6:,.1f}", "label": run.label, "rank": rank}
-        lines += ["", word("cut", language, **said), ""]
+        lines += ["", say("report.cut", language, **said), ""]
     lines += _lines(stream, size)
     text = clean("\n".join(lines))
     end = [printable(line)[:_LINE_ROOM] for line in text.rsplit("\n", _END_LINES)[-_END_LINES:]]

@@ -21,10 +21,10 @@ from nbdist.panel.report.media import Gallery
 from nbdist.panel.report.plot import chart_html
 from nbdist.panel.report.privacy import Privacy
 from nbdist.panel.report.series import Drawing
-from nbdist.panel.report.words import word
 from nbdist.panel.style import sheet
 from nbdist.panel.summary_page import SHEET, failure_html, head_html, outcomes_html
 from nbdist.panel.view import duration
+from nbdist.text import say
 
 MARK = "<!-- nbdist report -->"
 """By which a report is known from other files that may lie at the same place."""
@@ -117,25 +117,25 @@ def _clean(privacy: Privacy, parts: Iterable[str]) -> str:
 def _title(sections: Sequence[Section], language: str) -> str:
     labels = ", ".join(section.run.label for section in sections)
     if len(sections) == 1:
-        return f"{labels} · {word('report', language)}"
-    return f"{word('comparison', language, count=len(sections))} · {labels}"
+        return f"{labels} · {say('report.report', language)}"
+    return f"{say('report.comparison', language, count=len(sections))} · {labels}"
 
 
 def _header(title: str, language: str, masked: int, *, version: str, now: float) -> str:
     moment = time.strftime("%Y-%m-%d %H:%M", time.localtime(now))
-    said = [word("exported", language, time=moment, version=version)]
+    said = [say("report.exported", language, time=moment, version=version)]
     if masked:
-        said.append(word("masked", language, count=masked))
+        said.append(say("report.masked", language, count=masked))
     return (
         f'<header><h1>{html.escape(title)}</h1><span class="n-muted">{html.escape(" · ".join(said))}</span>'
-        f'<button id="r-theme" type="button">{html.escape(word("theme", language))}</button></header>'
+        f'<button id="r-theme" type="button">{html.escape(say("report.theme", language))}</button></header>'
     )
 
 
 def _missing(left_out: Sequence[str], language: str) -> Iterable[str]:
     if left_out:
         items = "".join(f"<li>{html.escape(text)}</li>" for text in left_out)
-        title = html.escape(word("not in it", language))
+        title = html.escape(say("report.not-in-it", language))
         yield f'<aside class="r-missing"><b>{title}</b><ul>{items}</ul></aside>'
 
 
@@ -143,7 +143,7 @@ def _table(sections: Sequence[Section], language: str) -> Iterable[str]:
     """The runs side by side with the last values of their metrics."""
     tags = list(dict.fromkeys(curve.tag for section in sections for curve in section.facts.curves))[:30]
     keys = list(dict.fromkeys(key for section in sections for key in section.hparams))[:30]
-    names = [word(key, language) for key in ("run", "state", "ranks", "duration", "created")]
+    names = [say("report." + key, language) for key in ("run", "state", "ranks", "duration", "created")]
     head = "".join(f"<th>{html.escape(name)}</th>" for name in (*names, *keys, *tags))
     yield f'<div class="r-wide"><table><thead><tr>{head}</tr></thead><tbody>'
     for section in sections:
@@ -172,9 +172,9 @@ def _charts(drawings: Sequence[Drawing], language: str) -> Iterable[str]:
         shown = [drawing for drawing in drawings if drawing.group == group]
         if not shown and group == "system":
             continue
-        yield f"<section><h2>{html.escape(word(title, language))}</h2>"
+        yield f"<section><h2>{html.escape(say('report.' + title, language))}</h2>"
         if not shown:
-            yield f'<p class="n-muted">{html.escape(word("no metrics", language))}</p>'
+            yield f'<p class="n-muted">{html.escape(say("report.no-metrics", language))}</p>'
         yield '<div class="r-grid-of">'
         yield from (chart_html(drawing, language) for drawing in shown)
         yield "</div></section>"
@@ -195,16 +195,16 @@ def _outcome(section: Section, language: str, *, titled: bool = False) -> Iterab
         yield f"<h2>{html.escape(run.label)}</h2>"
     yield f'<div class="nbdist-summary">{head_html(facts, language)}'
     if not run.state.terminal:
-        yield f"<div>{html.escape(word('going on', language))}</div>"
+        yield f"<div>{html.escape(say('report.going-on', language))}</div>"
     elif run.state is not RunState.SUCCEEDED:
         yield outcomes_html(facts, language)
     if run.attempt > 1:
-        yield f"<div>{html.escape(word('attempts', language, count=run.attempt))}</div>"
+        yield f"<div>{html.escape(say('report.attempts', language, count=run.attempt))}</div>"
     if leftover := leftover_text(run.leftover, language):
         yield f"<div>{html.escape(leftover)}</div>"
     yield "</div>"
     if facts.diagnosis is not None:
-        yield f"<h2>{html.escape(word('failure', language))}</h2>"
+        yield f"<h2>{html.escape(say('report.failure', language))}</h2>"
         yield f'<div class="nbdist-summary">{failure_html(facts.diagnosis, facts, language)}</div>'
 
 
@@ -214,14 +214,14 @@ def _hparams(hparams: dict[str, str], language: str) -> Iterable[str]:
     rows = "".join(
         f"<tr><th>{html.escape(key)}</th><td>{html.escape(value)}</td></tr>" for key, value in hparams.items()
     )
-    title = html.escape(word("hparams", language))
+    title = html.escape(say("report.hparams", language))
     yield f'<section><h2>{title}</h2><div class="r-wide"><table>{rows}</table></div></section>'
 
 
 def _program(section: Section, language: str) -> Iterable[str]:
     if not section.program:
         return
-    title = word("cell" if section.is_cell else "program", language)
+    title = say(f"report.{'cell' if section.is_cell else 'program'}", language)
     lines = "\n".join(
         f"<span>{number}</span>{html.escape(line)}"
         for number, line in enumerate(section.program.rstrip("\n").split("\n"), start=1)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 from nbdist.panel.figures import number_text
 from nbdist.panel.report.series import Drawing, Line
-from nbdist.panel.report.words import word
+from nbdist.text import say
 
 _WIDTH, _HEIGHT = 420, 190
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 10, 8, 22
@@ -176,7 +176,7 @@ def _legend(lines: Sequence[Line]) -> str:
 
 def _data(drawing: Drawing, language: str) -> dict[str, object]:
     return {
-        "over": word(drawing.over, language),
+        "over": say("report." + drawing.over, language),
         "lines": [
             {"name": line.name, "colour": line.colour}
             | {

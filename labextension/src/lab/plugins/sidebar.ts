@@ -110,7 +110,7 @@ function addCommands({ commands }: JupyterFrontEnd, service: IRunService): void 
       const runId = runIn(args);
       if (runId) {
         const label = runs.row(runId)?.label ?? runId;
-        await said(client.stop(runId, 'stopped from the list of runs'), problem =>
+        await said(client.stop(runId, 'list'), problem =>
           words.stopFailed(label, problem),
         );
       }

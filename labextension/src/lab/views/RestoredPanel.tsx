@@ -29,7 +29,7 @@ export function RestoredPanel({ runId, model, service }: RestoredPanelProps): Re
       language,
       foreground: () => false,
       now: () => performance.now() / 1000,
-      stop: () => done(client.stop(runId, 'stopped from the page')),
+      stop: () => done(client.stop(runId, 'page')),
       stacks: () => void done(client.stacks(runId)),
       interrupt: rank => void done(client.interrupt(runId, rank)),
       board: () =>

@@ -30,7 +30,7 @@ export function useDeeds(service: IRunService, runId: string, label: string): De
 
   const stop = useCallback(() => {
     setStopping(true);
-    client.stop(runId, 'stopped from the dashboard').catch((failure: unknown) => {
+    client.stop(runId, 'dashboard').catch((failure: unknown) => {
       setStopping(false);
       setNotice({ text: words.stopFailed(label, messageOf(failure)) });
     });
