@@ -1,4 +1,5 @@
 /** What has arrived of a run, and when. Any number of views draw one model; it draws nothing itself. */
+import { keyOf } from './chart_data';
 import { RunLog } from './log/run_log';
 import { smoothed, utilisation } from './numbers';
 import type { BoardAnswer, Chart, Message, RankView, RunView } from './protocol';
@@ -124,11 +125,6 @@ export class RunModel {
       });
     }
   }
-}
-
-/** A program may log a tag that is also the name of something measured. */
-export function keyOf(chart: Chart): string {
-  return `${chart.group}/${chart.tag}`;
 }
 
 /** What ranks waited lately; one that was not looked at this time keeps what is known of it. */

@@ -82,10 +82,9 @@ test('devices and options are read as they are written', async () => {
     },
   };
 
-  const { gpus, cores } = await client.devices();
+  const { gpus } = await client.devices();
   const [option] = await client.options();
 
-  expect(cores).toBe(16);
   expect(gpus[0]).toMatchObject({ index: 1, memoryTotal: 10, holders: [{ pid: 7, runId: null }] });
   expect(option).toMatchObject({ flags: ['-n', '--nproc'], help: { en: 'N ranks', zh: 'N 个' } });
 });

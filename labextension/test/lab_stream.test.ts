@@ -1,5 +1,5 @@
+import { OlderLines } from '../src/lab/follower';
 import { readFrame } from '../src/lab/stream';
-import { OlderLines } from '../src/lab/older_lines';
 import { fakeService, frame, row, running } from './lab_fakes';
 
 const RUN = '20261120-141503-lenet-k3f9';

@@ -1,16 +1,8 @@
 /** Everything that is asked of the Jupyter server. No other module of the extension fetches. */
-import { absent, decode, Malformed, object, stall, text } from '../decode';
-import type { RunView, StallView } from '../protocol';
-import {
-  devices,
-  options,
-  runPage,
-  runRow,
-  type Devices,
-  type Option,
-  type RunPage,
-  type RunRow,
-} from './rows';
+import { fields, Malformed, object, or, text } from '../decode';
+import { messageOf } from '../page';
+import { runView, type StallView, stallView } from '../protocol';
+import { devices, type Devices, type Option, options, runPage, type RunPage, runRow } from './rows';
 
 /** The server that serves the page, as JupyterLab's ServerConnection knows it. */
 export interface Server {
@@ -39,11 +31,11 @@ export class Refusal extends Error {
 /** The server cannot be reached. */
 export class Offline extends Error {}
 
-export interface RunDetail {
-  row: RunRow;
-  view: RunView | null;
-  cell: string;
-}
+/** A run as it stands, and its program. */
+export type RunDetail = ReturnType<typeof runDetail>;
+const runDetail = fields({ row: runRow, view: or(runView, null), cell: or(text, '') });
+const boardAddress = fields({ url: text });
+const taken = fields({ stall: stallView });
 
 export class Client {
   constructor(private readonly server: Server) {}
@@ -55,44 +47,36 @@ export class Client {
   }
 
   async run(runId: string): Promise<RunDetail> {
-    const fields = object(await this.get(`api/runs/${encodeURIComponent(runId)}`));
-    const message = decode({ kind: 'update', view: fields['view'], deltas: [] });
-    return {
-      row: runRow(fields['row']),
-      view: message?.kind === 'update' ? message.view : null,
-      cell: absent(fields['cell']) ? '' : text(fields['cell']),
-    };
+    return runDetail(await this.get(runPath(runId)));
   }
 
   /** What a notebook keeps of a run that has ended, by the type of its content. */
   async summary(runId: string, language: string): Promise<Record<string, string>> {
-    const path = `api/runs/${encodeURIComponent(runId)}/summary?language=${language}`;
-    const data = object(object(await this.get(path))['data']);
+    const data = object(object(await this.get(runPath(runId, `/summary?language=${language}`)))['data']);
     return Object.fromEntries(Object.entries(data).map(([type, content]) => [type, text(content)]));
   }
 
   async stop(runId: string, reason: string): Promise<void> {
-    await this.send('POST', `api/runs/${encodeURIComponent(runId)}/stop`, { reason });
+    await this.send('POST', runPath(runId, '/stop'), { reason });
   }
 
   /** Where the ranks are now. Takes up to some seconds. */
   async stacks(runId: string): Promise<StallView> {
-    const taken = object(await this.send('POST', `api/runs/${encodeURIComponent(runId)}/stacks`));
-    return stall(object(taken['stall']));
+    return taken(await this.send('POST', runPath(runId, '/stacks'))).stall;
   }
 
   /** As Ctrl-C does in a terminal, to one rank. */
   async interrupt(runId: string, rank: number): Promise<void> {
-    await this.send('POST', `api/runs/${encodeURIComponent(runId)}/ranks/${rank}/interrupt`);
+    await this.send('POST', runPath(runId, `/ranks/${rank}/interrupt`));
   }
 
   async remove(runId: string): Promise<void> {
-    await this.send('DELETE', `api/runs/${encodeURIComponent(runId)}`);
+    await this.send('DELETE', runPath(runId));
   }
 
   /** The address of VisualDL over these runs. */
   async board(runIds: readonly string[]): Promise<string> {
-    return text(object(await this.send('POST', 'api/board', { run_ids: runIds }))['url']);
+    return boardAddress(await this.send('POST', 'api/board', { run_ids: runIds })).url;
   }
 
   async devices(): Promise<Devices> {
@@ -100,12 +84,12 @@ export class Client {
   }
 
   async options(): Promise<readonly Option[]> {
-    return options(await this.get('api/options'));
+    return options(await this.get('api/options')).options;
   }
 
   /** Where a browser gets the whole log of a rank as a file. */
   logUrl(runId: string, rank: number): string {
-    return `${this.url(`api/runs/${encodeURIComponent(runId)}/ranks/${rank}/log`)}?download=1`;
+    return this.url(runPath(runId, `/ranks/${rank}/log?download=1`));
   }
 
   socket(): WebSocket {
@@ -128,13 +112,13 @@ export class Client {
     try {
       response = await this.server.request(this.url(path), init);
     } catch (problem) {
-      throw new Offline(problem instanceof Error ? problem.message : String(problem));
+      throw new Offline(messageOf(problem));
     }
     const answer = await readJson(response);
     if (response.ok) {
       return answer;
     }
-    const message = messageOf(answer);
+    const message = refusalIn(answer);
     // a server without the extension knows no such path, and answers with a page or a text of its own
     if (response.status === 404 && (message === null || !path.startsWith('api/runs/'))) {
       throw new NoExtension();
@@ -143,6 +127,10 @@ export class Client {
       ? new Offline(response.statusText)
       : new Refusal(response.status, message ?? `${response.status} ${response.statusText}`);
   }
+}
+
+function runPath(runId: string, below = ''): string {
+  return `api/runs/${encodeURIComponent(runId)}${below}`;
 }
 
 async function readJson(response: Response): Promise<unknown> {
@@ -154,7 +142,7 @@ async function readJson(response: Response): Promise<unknown> {
   }
 }
 
-function messageOf(answer: unknown): string | null {
+function refusalIn(answer: unknown): string | null {
   try {
     return text(object(answer)['message']);
   } catch (problem) {

@@ -3,9 +3,10 @@
  * watched. When it breaks it is opened again, later and later; each run then goes on from the line that
  * the page has.
  */
-import { decode, Malformed, object, text } from '../decode';
+import { Malformed, object, text } from '../decode';
 import type { RunModel } from '../model';
-import { runNews, type RunNews } from './rows';
+import { decode } from '../protocol';
+import { type RunNews, runNews } from './rows';
 
 /** milliseconds */
 const FIRST_RETRY = 1000;

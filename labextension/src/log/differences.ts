@@ -47,7 +47,7 @@ export class Differences implements LogRows {
   }
 
   columns(from: number, to: number, into: Uint16Array): void {
-    this.all.columnsOf(from, to, this.rows.items, into);
+    this.all.columns(from, to, into, this.rows.items);
   }
 
   find(rank: number, line: number, from: number): number {

@@ -4,7 +4,7 @@
  */
 import type { LogDelta } from '../protocol';
 import { Block, type Unpacked } from './block';
-import { LineTimes } from './line_times';
+import { firstWhere } from './growing';
 import type { RowsListener } from './rows';
 
 export class RankBlocks {
@@ -137,17 +137,7 @@ export class RankBlocks {
 
   /** Position of the block that holds a row. */
   indexOfRow(row: number): number {
-    let low = 0;
-    let high = this.items.length - 1;
-    while (low < high) {
-      const middle = (low + high + 1) >>> 1;
-      if (this.items[middle]!.rowStart <= row) {
-        low = middle;
-      } else {
-        high = middle - 1;
-      }
-    }
-    return low;
+    return Math.max(0, firstWhere(this.items.length, at => this.items[at]!.rowStart > row) - 1);
   }
 
   private open(first: number, skipped: number, missing: number): Block {
@@ -247,16 +237,30 @@ export class RankBlocks {
 
   /** Position of the block that holds a line, or of the next one after it. */
   private indexOfLine(line: number): number {
-    let low = 0;
-    let high = this.items.length;
-    while (low < high) {
-      const middle = (low + high) >>> 1;
-      if (this.items[middle]!.end <= line) {
-        low = middle + 1;
-      } else {
-        high = middle;
-      }
+    return firstWhere(this.items.length, at => this.items[at]!.end > line);
+  }
+}
+
+/** The times of lines, one by one, from runs of equal times. */
+export class LineTimes {
+  private run = 0;
+  private used = 0;
+
+  constructor(
+    private readonly times: LogDelta['times'],
+    passed: number,
+  ) {
+    for (let i = 0; i < passed; i++) {
+      this.next();
     }
-    return low;
+  }
+
+  next(): number {
+    while (this.run < this.times.length - 1 && this.used >= this.times[this.run]![0]) {
+      this.run++;
+      this.used = 0;
+    }
+    this.used++;
+    return this.times[this.run]?.[1] ?? 0;
   }
 }

@@ -5,12 +5,12 @@
 import type { LogDelta } from '../protocol';
 import type { Block, Unpacked } from './block';
 import { RankBlocks } from './rank_blocks';
-import type { RankSets } from './rank_sets';
 import {
-  PLACEHOLDER_COLUMNS,
   type LogRow,
   type LogRows,
   type Place,
+  PLACEHOLDER_COLUMNS,
+  type RankSets,
   type RowsListener,
   Watchers,
 } from './rows';

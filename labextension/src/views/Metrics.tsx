@@ -5,6 +5,7 @@ import {
   axisOf,
   canBeLog,
   inFittingUnit,
+  keyOf,
   latest,
   linesOf,
   logByDefault,
@@ -13,13 +14,13 @@ import {
   type Axis,
 } from '../chart_data';
 import { paletteOf, PLOT_HEIGHT, plotOptions } from '../chart_plot';
-import { keyOf } from '../model';
 import type { Chart } from '../protocol';
-import type { Words } from '../words';
-import { useUnhurried } from './clocks';
-import { Icon } from './Marks';
+import { pageWords } from '../words';
+import { useUnhurried } from './hooks';
+import { Button, Segments } from './Marks';
 
 const REDRAW = 1000;
+const AXES = ['step', 'time'] as const;
 
 /** What the reader chose last holds for the charts that are drawn later, too. */
 const chosen: { axis: Axis; smoothing: number } = { axis: 'step', smoothing: 0 };
@@ -30,12 +31,12 @@ interface MetricsProps {
   names?: readonly string[];
   /** another number when the page's colours changed */
   look: number;
-  words: Words;
   onBoard: () => void;
 }
 
 export function Metrics(props: MetricsProps): ReactElement {
-  const { words, look, onBoard } = props;
+  const { look, onBoard } = props;
+  const words = pageWords();
   const charts = useUnhurried(props.charts, REDRAW);
   const [{ axis, smoothing }, setShown] = useState({ ...chosen });
   const choose = (choice: Partial<typeof chosen>): void => setShown({ ...Object.assign(chosen, choice) });
@@ -47,19 +48,13 @@ export function Metrics(props: MetricsProps): ReactElement {
   return (
     <div className="nbdist-metrics">
       <div className="nbdist-tools" role="toolbar" aria-label={words.metrics}>
-        <span className="nbdist-segments" role="group" aria-label={words.axis}>
-          {(['step', 'time'] as const).map(each => (
-            <button
-              type="button"
-              key={each}
-              className="nbdist-button"
-              aria-pressed={each === axis}
-              onClick={() => choose({ axis: each })}
-            >
-              {words[each]}
-            </button>
-          ))}
-        </span>
+        <Segments
+          label={words.axis}
+          choices={AXES}
+          names={words}
+          chosen={axis}
+          onChoose={each => choose({ axis: each })}
+        />
         <label className="nbdist-row nbdist-smoothing">
           <span className="nbdist-cut">{words.smoothing}</span>
           <input
@@ -75,10 +70,7 @@ export function Metrics(props: MetricsProps): ReactElement {
           <span className="nbdist-quiet">{smoothing ? smoothing.toFixed(2) : words.off}</span>
         </label>
         <span className="nbdist-space" />
-        <button type="button" className="nbdist-button" onClick={onBoard}>
-          <Icon name="out" />
-          {words.openBoard}
-        </button>
+        <Button icon="out" label={words.openBoard} onClick={onBoard} />
       </div>
       {!logged && (
         <p className="nbdist-empty">
@@ -94,7 +86,6 @@ export function Metrics(props: MetricsProps): ReactElement {
             smoothing={smoothing}
             names={props.names}
             look={look}
-            words={words}
           />
         ))}
       </div>
@@ -106,13 +97,14 @@ function metricsOf(charts: ReadonlyMap<string, Chart>): readonly Chart[] {
   return [...charts.values()].filter(chart => chart.group === 'metric');
 }
 
-interface FirstMetricsProps extends Pick<MetricsProps, 'charts' | 'look' | 'words'> {
+interface FirstMetricsProps extends Pick<MetricsProps, 'charts' | 'look'> {
   most: number;
   onAll: () => void;
 }
 
 /** The first metrics in a row, and how many there are more. */
-export function FirstMetrics({ charts, most, look, words, onAll }: FirstMetricsProps): ReactElement | null {
+export function FirstMetrics({ charts, most, look, onAll }: FirstMetricsProps): ReactElement | null {
+  const words = pageWords();
   const all = useMemo(() => metricsOf(charts), [charts]);
   const first = all.slice(0, most);
   if (first.length === 0) {
@@ -121,21 +113,12 @@ export function FirstMetrics({ charts, most, look, words, onAll }: FirstMetricsP
   return (
     <div className="nbdist-curves" role="group" aria-label={words.metrics} data-count={first.length}>
       {first.map(chart => (
-        <ChartView
-          key={keyOf(chart)}
-          chart={chart}
-          wanted="step"
-          smoothing={chosen.smoothing}
-          look={look}
-          words={words}
-        />
+        <ChartView key={keyOf(chart)} chart={chart} wanted="step" smoothing={chosen.smoothing} look={look} />
       ))}
       {all.length > most && (
         <div className="nbdist-row nbdist-curves-more">
           <span className="nbdist-quiet">{words.someMetrics(most, all.length)}</span>
-          <button type="button" className="nbdist-button" onClick={onAll}>
-            {words.allMetrics}
-          </button>
+          <Button label={words.allMetrics} onClick={onAll} />
         </div>
       )}
     </div>
@@ -149,11 +132,11 @@ interface ChartProps {
   smoothing: number;
   names?: readonly string[] | undefined;
   look: number;
-  words: Words;
 }
 
 function ChartView(props: ChartProps): ReactElement {
-  const { chart: measured, wanted, smoothing, names, look, words } = props;
+  const { chart: measured, wanted, smoothing, names, look } = props;
+  const words = pageWords();
   const chart = useMemo(() => inFittingUnit(measured), [measured]);
   const axis = axisOf(chart, wanted);
   const lines = useMemo(() => linesOf(chart, axis), [chart, axis]);
@@ -166,7 +149,7 @@ function ChartView(props: ChartProps): ReactElement {
   }, [lines, log, smoothing, chart.kind]);
   const banded = chart.kind === 'band' && chart.ranks.length > 1;
   const name = (chart.group === 'system' && words.tags[chart.tag]) || chart.tag;
-  const summary = latest(chart, words);
+  const summary = latest(chart);
   return (
     <div className="nbdist-chart">
       <div className="nbdist-chart-head">
@@ -194,7 +177,6 @@ function ChartView(props: ChartProps): ReactElement {
         names={names}
         look={look}
         lines={drawn}
-        words={words}
         name={`${name}: ${summary}`}
       />
       {(banded || smoothing > 0) && (
@@ -220,11 +202,10 @@ interface PlotProps {
   names: readonly string[] | undefined;
   look: number;
   lines: ReturnType<typeof linesOf>;
-  words: Words;
   name: string;
 }
 
-function Plot({ chart, axis, log, smooth, names, look, lines, words, name }: PlotProps): ReactElement {
+function Plot({ chart, axis, log, smooth, names, look, lines, name }: PlotProps): ReactElement {
   const place = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
   const latestProps = useRef({ chart, lines });
@@ -243,7 +224,6 @@ function Plot({ chart, axis, log, smooth, names, look, lines, words, name }: Plo
         log,
         smooth,
         names: named?.split('\n'),
-        words,
         palette: paletteOf(element),
         width: element.clientWidth,
       }),
@@ -263,7 +243,7 @@ function Plot({ chart, axis, log, smooth, names, look, lines, words, name }: Plo
       made.destroy();
       plot.current = null;
     };
-  }, [shape, axis, log, smooth, named, look, words]);
+  }, [shape, axis, log, smooth, named, look]);
   useEffect(() => {
     plot.current?.setData(lines as uPlot.AlignedData);
   }, [lines]);
