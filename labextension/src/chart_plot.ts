@@ -22,7 +22,7 @@ const SECOND_TICKS = [1, 2, 5, 10, 15, 30]
 SECOND_TICKS.sort((one, other) => one - other);
 
 /** Colours and letters that the canvas takes from the page. */
-export interface Palette {
+interface Palette {
   brand: string;
   brandText: string;
   text: string;
@@ -46,7 +46,7 @@ export function paletteOf(element: Element): Palette {
   };
 }
 
-export interface PlotChoice {
+interface PlotChoice {
   chart: Chart;
   axis: Axis;
   log: boolean;

@@ -2,9 +2,13 @@
  * From JSON to values. A reader takes a value as it was sent, and throws `Malformed` where it is not as agreed:
  * half a message would show half the truth. What is not known yet (a field of a later version) is let be.
  */
-import type { Said } from './protocol';
-
 export type Fields = Record<string, unknown>;
+
+/** What the other side says in both languages. */
+export interface Said {
+  en: string;
+  zh: string;
+}
 
 /** Reads a value; `fields` and `name` say where it stood, for what is written in two fields. */
 export type Reader<Value> = (value: unknown, fields: Fields, name: string) => Value;

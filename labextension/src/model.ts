@@ -11,7 +11,7 @@ const FIRST_PULL = 5;
 const LONGEST_PULL = 160;
 
 /** Where the model takes its time from: `now` in seconds, and `frame`, which calls back before the next frame. */
-export interface Pace {
+interface Pace {
   now(): number;
   frame(draw: () => void): void;
 }

@@ -147,7 +147,7 @@ export function stepOf(value: number | null, full: number): number | null {
   return value === null ? null : Math.min(STEPS - 1, Math.floor((STEPS * value) / full));
 }
 
-export interface NodeRanks {
+interface NodeRanks {
   node: number;
   ranks: readonly RankView[];
 }

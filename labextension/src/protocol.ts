@@ -18,12 +18,6 @@ import {
   text,
 } from './decode';
 
-/** What the kernel's side says in both languages. */
-export interface Said {
-  en: string;
-  zh: string;
-}
-
 export const runState = oneOf(
   'pending',
   'starting',

@@ -1,5 +1,5 @@
 /** What the panel and its log say, in English and Chinese. What JupyterLab's pages say beyond that is in lab/words.ts. */
-import type { Said } from './protocol';
+import type { Said } from './decode';
 
 export type Language = 'en' | 'zh';
 
@@ -226,7 +226,7 @@ export const WORDS = inBoth(say => ({
   } as Record<string, string>,
 }));
 
-export type Words = (typeof WORDS)['en'];
+type Words = (typeof WORDS)['en'];
 
 /** The panel's words in the page's language. */
 export function pageWords(): Words {

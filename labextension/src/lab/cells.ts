@@ -1,7 +1,7 @@
 /** The cell of a run: its line `%%distributed …`, the notebook it is in as this server names it, which cell it is. */
 import type { Option, RunRow } from './rows';
 
-export const MAGIC = '%%distributed';
+const MAGIC = '%%distributed';
 
 /** What the form asks for. */
 export interface Wanted {
@@ -13,7 +13,7 @@ export interface Wanted {
 }
 
 /** The words of a line as a shell splits them, with the quotes that they were written with. */
-export function wordsOf(line: string): string[] {
+function wordsOf(line: string): string[] {
   return line.match(/(?:[^\s"']+|"(?:\\.|[^"\\])*"?|'[^']*'?)+/g) ?? [];
 }
 

@@ -32,7 +32,7 @@ export class Refusal extends Error {
 export class Offline extends Error {}
 
 /** A run as it stands, and its program. */
-export type RunDetail = ReturnType<typeof runDetail>;
+type RunDetail = ReturnType<typeof runDetail>;
 const runDetail = fields({ row: runRow, view: or(runView, null), cell: or(text, '') });
 const boardAddress = fields({ url: text });
 const taken = fields({ stall: stallView });

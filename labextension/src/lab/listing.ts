@@ -5,8 +5,8 @@ import { type Language, languageOf } from '../words';
 import type { RunRow } from './rows';
 import { labWords } from './words';
 
-export const HEADING = 28;
-export const ROW = 52;
+const HEADING = 28;
+const ROW = 52;
 /** pixels drawn above and below what can be seen */
 const OVERSCAN = 200;
 const DAY = 86_400_000;
@@ -15,7 +15,7 @@ export type Item =
   | { kind: 'heading'; top: number; height: number; group: string; title: string; count: number }
   | { kind: 'run'; top: number; height: number; row: RunRow; position: number };
 
-export interface Listing {
+interface Listing {
   items: readonly Item[];
   height: number;
   runs: number;

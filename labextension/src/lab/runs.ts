@@ -18,7 +18,7 @@ const PAGE = 50;
 const LATER_PAGE = 200;
 
 /** `absent`: the server has no nbdist. `offline`: it cannot be reached. `refused`: it does not read the runs. */
-export type ListState = 'unknown' | 'ready' | 'absent' | 'offline' | 'refused';
+type ListState = 'unknown' | 'ready' | 'absent' | 'offline' | 'refused';
 
 /** What happened to a run while somebody could have been looking elsewhere. */
 export interface RunEvent {
@@ -346,7 +346,7 @@ export type Wish = 'all' | 'problems' | 'none';
 /** seconds: who starts a run that is shorter is still looking when it ends */
 const SHORT = 10;
 
-export interface Announcer {
+interface Announcer {
   wish(): Promise<Wish>;
   /** whether the run is on the screen, where its panel says the same */
   sees(row: RunRow): boolean;

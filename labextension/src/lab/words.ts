@@ -125,7 +125,7 @@ export const LAB_WORDS = inBoth(say => ({
   category: say('Distributed', '分布式'),
 }));
 
-export type LabWords = (typeof LAB_WORDS)['en'];
+type LabWords = (typeof LAB_WORDS)['en'];
 
 /** These words in the page's language. */
 export function labWords(): LabWords {

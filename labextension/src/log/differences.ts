@@ -1,18 +1,18 @@
 /** The entries of the merged log that not all ranks share. */
 import { growing32, lowerBound } from './growing';
 import type { MergedLog } from './merged_log';
-import { type LogRow, type LogRows, type Place, type RowsListener, Watchers } from './rows';
+import { type LogRow, type LogRows, type Place, Watched } from './rows';
 
-export class Differences implements LogRows {
+export class Differences extends Watched implements LogRows {
   /** rows of the merged log, ascending */
   private readonly rows = growing32();
-  private readonly watchers = new Watchers();
   private readonly unwatch: () => void;
 
   constructor(
     private readonly all: MergedLog,
     private readonly worldSize: number,
   ) {
+    super();
     this.take(0);
     this.unwatch = all.watch(at => this.changed(at));
   }
@@ -55,17 +55,13 @@ export class Differences implements LogRows {
     return Math.max(0, Math.min(this.count - 1, lowerBound(this.rows, row)));
   }
 
-  watch(listener: RowsListener): () => void {
-    return this.watchers.add(listener);
-  }
-
   private changed(at: number): void {
     const kept = lowerBound(this.rows, at);
     const removed = this.count - kept;
     this.rows.truncate(kept);
     this.take(at);
     if (removed || this.count > kept) {
-      this.watchers.tell(kept, removed, this.count - kept);
+      this.tell(kept, removed, this.count - kept);
     }
   }
 

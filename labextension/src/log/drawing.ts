@@ -38,7 +38,7 @@ function buttonOf(className: string, label: string, onClick: () => void): HTMLEl
 }
 
 /** The node of a row. `now`: it holds the current match. */
-export function rowNode(row: LogRow, now: boolean, drawing: Drawing): HTMLElement {
+function rowNode(row: LogRow, now: boolean, drawing: Drawing): HTMLElement {
   const node = element('div', 'nbdist-line');
   const one = row.ranks?.ranks.length === 1;
   if (one) {
@@ -87,7 +87,7 @@ function moreNode(row: LogRow, rest: number, now: boolean, drawing: Drawing): HT
 }
 
 /** Append the first `length` characters of `line`, with colours, matches and links; whether any match was. */
-export function appendText(
+function appendText(
   node: HTMLElement,
   line: string,
   length: number,
@@ -176,7 +176,7 @@ function styled(span: Span): HTMLElement | null {
   return node;
 }
 
-export interface RowsLook {
+interface RowsLook {
   readonly drawing: Drawing;
   /** another number when every row is to be drawn anew */
   readonly generation: number;

@@ -2,7 +2,7 @@
 import type { Block, Unpacked } from './block';
 import { growing16, growing32 } from './growing';
 import type { RankLog } from './rank_log';
-import { FOLD_COLUMNS, type LogRow, type Place, PLACEHOLDER_COLUMNS, type RankSets } from './rows';
+import { FOLD_COLUMNS, type LogRow, type Place, PLACEHOLDER_COLUMNS, type RankSets, Watched } from './rows';
 
 export const MISSING = 0x80000000;
 export const SKIPPED = 0x40000000;
@@ -58,7 +58,7 @@ export class Entries {
   }
 }
 
-export class EntryRows {
+export class EntryRows extends Watched {
   /** lines that were dropped; a row above the entries tells of them */
   protected dropped = 0;
 
@@ -68,7 +68,9 @@ export class EntryRows {
     protected readonly logs: ReadonlyMap<number, RankLog>,
     protected readonly sets: RankSets,
     protected readonly unpacked: Unpacked,
-  ) {}
+  ) {
+    super();
+  }
 
   get above(): number {
     return this.dropped ? 1 : 0;

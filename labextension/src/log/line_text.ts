@@ -22,7 +22,7 @@ export function plain(text: string): string {
 }
 
 /** `line` with its colour sequences and no other. */
-export function onlyColours(line: string): string {
+function onlyColours(line: string): string {
   return line
     .replace(SEQUENCE, sequence => (COLOUR.test(sequence) ? sequence : ''))
     .replace(CONTROL_BUT_ESCAPE, '')
@@ -87,7 +87,7 @@ const EXCEPTION =
 const NATIVE =
   /Fatal Python error|terminate called|Segmentation fault|Bus error|\(core dumped\)|\b(?:CUDA|NCCL|CUBLAS|cuBLAS|CUDNN|cuDNN)(?: runtime| driver)? error\b(?! rate)|\bnccl\w+Error\b/;
 
-export type ErrorMark = 'none' | 'traceback' | 'exception' | 'native';
+type ErrorMark = 'none' | 'traceback' | 'exception' | 'native';
 
 /** What plain `line` tells of an error. */
 export function errorMark(line: string): ErrorMark {

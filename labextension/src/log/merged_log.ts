@@ -8,7 +8,7 @@ import { Entries, EntryRows, SET } from './entries';
 import { Fold } from './fold';
 import { type Cursor, cursorAt, Merge } from './merge';
 import type { RankLog } from './rank_log';
-import { type LogRows, type RankSets, type RowsListener, Watchers } from './rows';
+import type { LogRows, RankSets } from './rows';
 
 /** When more rows than this wait, so many of each rank, the newest, are shown before the others are placed. */
 const BEHIND = 16_384;
@@ -22,7 +22,6 @@ export class MergedLog extends EntryRows implements LogRows {
   private mending: { merge: Merge; from: number; start: Map<RankLog, number> } | null = null;
   /** rows that `main` has left out, to show the newest; what is mended has them */
   private leftOut = 0;
-  private readonly watchers = new Watchers();
 
   constructor(logs: ReadonlyMap<number, RankLog>, sets: RankSets, unpacked: Unpacked) {
     super(logs, sets, unpacked);
@@ -78,7 +77,7 @@ export class MergedLog extends EntryRows implements LogRows {
     const done = this.main.run(limit, timeUp);
     const at = Math.min(fold.touched, before);
     if (entries.length > before || at < before) {
-      this.watchers.tell(this.above + at, before - at, entries.length - at);
+      this.tell(this.above + at, before - at, entries.length - at);
     }
     return done;
   }
@@ -122,7 +121,7 @@ export class MergedLog extends EntryRows implements LogRows {
     this.mending = null;
     const begins = cursors.map(({ log }) => cursorAt(log, 0));
     this.main = this.merge(entries, begins);
-    this.watchers.tell(0, rows, 0);
+    this.tell(0, rows, 0);
   }
 
   /** Forget entries whose lines have been dropped, at the front. */
@@ -145,7 +144,7 @@ export class MergedLog extends EntryRows implements LogRows {
     if (this.mending) {
       this.mending.from = Math.max(0, this.mending.from - count);
     }
-    this.watchers.tell(0, above + count, this.above);
+    this.tell(0, above + count, this.above);
   }
 
   get lines(): number {
@@ -162,10 +161,6 @@ export class MergedLog extends EntryRows implements LogRows {
       placed += Math.min(row, log.blockRows);
     }
     return Math.max(0, placed - this.leftOut - this.entries.length);
-  }
-
-  watch(listener: RowsListener): () => void {
-    return this.watchers.add(listener);
   }
 
   private merge(entries: Entries, cursors: Cursor[]): Merge {
@@ -249,6 +244,6 @@ export class MergedLog extends EntryRows implements LogRows {
     this.mending = null;
     this.leftOut = 0;
     this.main = this.merge(entries, merge.cursors);
-    this.watchers.tell(this.above + from, removed, merge.entries.length);
+    this.tell(this.above + from, removed, merge.entries.length);
   }
 }

@@ -47,15 +47,16 @@ export const PLACEHOLDER_COLUMNS = 64;
 /** columns that "×16" takes behind a folded line */
 export const FOLD_COLUMNS = 6;
 
-export class Watchers {
+/** Rows that are watched. */
+export class Watched {
   private readonly listeners = new Set<RowsListener>();
 
-  add(listener: RowsListener): () => void {
+  watch(listener: RowsListener): () => void {
     this.listeners.add(listener);
     return () => void this.listeners.delete(listener);
   }
 
-  tell(at: number, removed: number, added: number): void {
+  protected tell(at: number, removed: number, added: number): void {
     for (const listener of this.listeners) {
       listener(at, removed, added);
     }
@@ -84,7 +85,7 @@ export class RowMark {
   }
 }
 
-export interface RankSet {
+interface RankSet {
   readonly id: number;
   readonly ranks: readonly number[];
   /** "0–3", "0,2,5–7" */

@@ -12,7 +12,7 @@ const UNPACKED = 128;
 /** milliseconds */
 const BETWEEN_DRAWINGS = 80;
 
-export interface RunLogOptions {
+interface RunLogOptions {
   turns?: Turns;
   /** bytes of packed text that are kept */
   bound?: number;
@@ -180,7 +180,7 @@ export class RunLog {
 
 type Take = (delta: LogDelta) => void;
 
-export class Inbox {
+class Inbox {
   private waiting: LogDelta[] = [];
   /** by what the last message says; MAX_VALUE: all there is has been sent */
   private completeUntil = Number.MAX_VALUE;

@@ -4,7 +4,7 @@ import { useLayoutEffect, useMemo, useRef, type ReactElement } from 'react';
 
 /** A Python program as lines of coloured pieces: keywords, texts, numbers and comments, no more. */
 
-export interface Piece {
+interface Piece {
   text: string;
   kind: '' | 'keyword' | 'string' | 'number' | 'comment';
 }

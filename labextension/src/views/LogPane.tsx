@@ -103,7 +103,6 @@ export const LogPane = forwardRef<LogPaneHandle, LogPaneProps>(function LogPane(
     return () => clearTimeout(timer);
   }, [notice]);
 
-  const find = (query: string) => screen.current?.find(query);
   const focusLog = () => scroller.current?.focus();
 
   useImperativeHandle(ref, () => ({
@@ -141,12 +140,8 @@ export const LogPane = forwardRef<LogPaneHandle, LogPaneProps>(function LogPane(
         state={state}
         differences={comparable ? onlyDifferences : null}
         searchBox={searchBox}
-        onFind={find}
-        onStep={step => screen.current?.step(step)}
+        screen={screen}
         onLeave={focusLog}
-        onFollow={following => screen.current?.follow(following)}
-        onWrap={() => screen.current?.toggleWrap()}
-        onFirstError={() => screen.current?.jumpToFirstError()}
         onDifferences={() => setOnlyDifferences(!onlyDifferences)}
         onCopy={() => void copy()}
         onDownload={() => void download()}
@@ -197,12 +192,8 @@ interface LogToolbarProps {
   /** whether only differences are shown; null where there are none to show */
   differences: boolean | null;
   searchBox: RefObject<HTMLInputElement | null>;
-  onFind(query: string): void;
-  onStep(step: 1 | -1): void;
+  screen: RefObject<LogScreen | null>;
   onLeave(): void;
-  onFollow(following: boolean): void;
-  onWrap(): void;
-  onFirstError(): void;
   onDifferences(): void;
   onCopy(): void;
   onDownload(): void;
@@ -237,7 +228,7 @@ function Tool({ name, label, onClick, text = label, pressed, minor = false }: To
 
 /** Search, following, and what can be done with the log. */
 function LogToolbar(props: LogToolbarProps) {
-  const { narrow, state } = props;
+  const { narrow, state, screen } = props;
   const words = logWords();
   return (
     <div className="nbdist-toolbar" role="toolbar" aria-label={words.tools}>
@@ -246,7 +237,12 @@ function LogToolbar(props: LogToolbarProps) {
       <span className="nbdist-space" />
       <Position {...props} />
       {state.failed ? (
-        <Tool name="firstError" label={words.firstError} onClick={props.onFirstError} minor />
+        <Tool
+          name="firstError"
+          label={words.firstError}
+          onClick={() => screen.current?.jumpToFirstError()}
+          minor
+        />
       ) : null}
       {props.differences === null ? null : (
         <Tool
@@ -257,24 +253,29 @@ function LogToolbar(props: LogToolbarProps) {
           minor
         />
       )}
-      <Tool name="wrap" label={words.wrap} pressed={state.wrapped} onClick={props.onWrap} />
+      <Tool
+        name="wrap"
+        label={words.wrap}
+        pressed={state.wrapped}
+        onClick={() => screen.current?.toggleWrap()}
+      />
       <Tool name="copy" label={words.copy} onClick={props.onCopy} minor />
       <Tool name="download" label={words.download} onClick={props.onDownload} />
     </div>
   );
 }
 
-function Find({ state, searchBox, onFind, onStep, onLeave }: LogToolbarProps) {
+function Find({ state, searchBox, screen, onLeave }: LogToolbarProps) {
   const words = logWords();
   const onKeyDown = (event: KeyboardEvent<HTMLInputElement>) => {
     // the notebook must not take what is typed here for its own commands
     event.stopPropagation();
     if (event.key === 'Enter') {
       event.preventDefault();
-      onStep(event.shiftKey ? -1 : 1);
+      screen.current?.step(event.shiftKey ? -1 : 1);
     } else if (event.key === 'Escape') {
       event.currentTarget.value = '';
-      onFind('');
+      screen.current?.find('');
       onLeave();
     }
   };
@@ -289,7 +290,7 @@ function Find({ state, searchBox, onFind, onStep, onLeave }: LogToolbarProps) {
         role="searchbox"
         aria-label={words.search}
         placeholder={words.search}
-        onInput={event => onFind(event.currentTarget.value)}
+        onInput={event => screen.current?.find(event.currentTarget.value)}
         onKeyDown={onKeyDown}
       />
       <span className="nbdist-count" role="status">
@@ -297,15 +298,15 @@ function Find({ state, searchBox, onFind, onStep, onLeave }: LogToolbarProps) {
       </span>
       {state.searching ? (
         <>
-          <Tool name="previous" label={words.previous} text={null} onClick={() => onStep(-1)} />
-          <Tool name="next" label={words.next} text={null} onClick={() => onStep(1)} />
+          <Tool name="previous" label={words.previous} text={null} onClick={() => screen.current?.step(-1)} />
+          <Tool name="next" label={words.next} text={null} onClick={() => screen.current?.step(1)} />
         </>
       ) : null}
     </span>
   );
 }
 
-function Position({ narrow, state, onFollow }: LogToolbarProps) {
+function Position({ narrow, state, screen }: LogToolbarProps) {
   const words = logWords();
   const { following, unseen } = state;
   return (
@@ -316,14 +317,19 @@ function Position({ narrow, state, onFollow }: LogToolbarProps) {
         aria-label={words.follow}
         title={words.follow}
         aria-pressed={following}
-        onClick={() => onFollow(!following || !narrow)}
+        onClick={() => screen.current?.follow(!following || !narrow)}
       >
         <Icon name="follow" />
         <span className="nbdist-word">{words.follow}</span>
         {unseen ? <span className="nbdist-new">{words.newLines(unseen)}</span> : null}
       </button>
       {narrow ? null : (
-        <Tool name="pause" label={words.pause} pressed={!following} onClick={() => onFollow(false)} />
+        <Tool
+          name="pause"
+          label={words.pause}
+          pressed={!following}
+          onClick={() => screen.current?.follow(false)}
+        />
       )}
     </span>
   );

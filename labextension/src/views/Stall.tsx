@@ -7,7 +7,7 @@ import { useElapsed } from './hooks';
 import { Badge, Button, Icon } from './Marks';
 
 /** What a reader can do about it; null where nobody would hear of it. */
-export interface StallActions {
+interface StallActions {
   again: (() => void) | null;
   interrupt: ((rank: number) => void) | null;
 }

@@ -6,7 +6,7 @@ import { Icon, rankColour, type IconName } from './Marks';
 
 /** What is shown: the log of all ranks, of one, or a page: the curves, the program, what else the host has. */
 export type Tab = 'all' | number | PageName;
-export type PageName = 'metrics' | 'cell' | 'stacks' | 'board';
+type PageName = 'metrics' | 'cell' | 'stacks' | 'board';
 
 /** Whether a tab shows a log. */
 export function isLog(tab: Tab): tab is 'all' | number {

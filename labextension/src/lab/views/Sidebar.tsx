@@ -34,7 +34,7 @@ const unixNow = (): number => Date.now() / 1000;
 
 type RunEntry = Extract<Item, { kind: 'run' }>;
 
-export interface SidebarProps {
+interface SidebarProps {
   service: IRunService;
   execute: Execute;
   /** open the menu of a run at a place on the page; `checked` are the runs to compare */
