@@ -1,6 +1,7 @@
 /** How uPlot draws a chart: lines, bands, axes, the names at the ends of lines, the values under the pointer. */
 import uPlot from 'uplot';
-import { bandText, logRange, logTicks, nearestRow, rowAt, type Axis } from './chart_data';
+
+import { type Axis, bandText, logRange, logTicks, nearestRow, rowAt } from './chart_data';
 import { clock, figure, tick } from './numbers';
 import { element } from './page';
 import type { Chart } from './protocol';
@@ -46,7 +47,7 @@ export function paletteOf(element: Element): Palette {
   };
 }
 
-interface PlotChoice {
+export interface PlotChoice {
   chart: Chart;
   axis: Axis;
   log: boolean;

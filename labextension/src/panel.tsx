@@ -3,13 +3,13 @@
  * anywidget hands `initialize` and every `render` a model object of their own, so the widget's
  * `panel_id` is what they share.
  */
-import { createElement, render, type ComponentType } from 'preact';
+import { type ComponentType, createElement, render } from 'preact';
+
+import './styles/index.css';
 import { browserTurns } from './log/slices';
 import { RunModel } from './model';
-import { askPage, element, pageActs } from './page';
-import { decode, type BoardAnswer, type Buffer, type Request } from './protocol';
-import { interruptKernel, stopRun } from './stop';
-import './styles/index.css';
+import { askPage, element, interruptKernel, pageActs, stopRun } from './page';
+import { type BoardAnswer, type Buffer, decode, type Request } from './protocol';
 import { Panel, type PanelSource } from './views/Panel';
 
 /** What anywidget gives, as far as it is used here. */

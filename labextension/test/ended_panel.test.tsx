@@ -4,7 +4,7 @@ import { createElement } from 'react';
 
 import './page';
 import panel from '../src/panel';
-import { addButtons, SUMMARY } from '../src/lab/outputs';
+import { addButtons, SUMMARY } from '../src/lab/cells';
 import { actForPanels, type Asked } from '../src/page';
 import { type Buffer, decode, type Request, type Update } from '../src/protocol';
 import { Ranks } from '../src/views/Ranks';

@@ -1,4 +1,4 @@
-import { runRow } from '../src/lab/rows';
+import { runRow } from '../src/lab/client';
 import { announcements, type RunEvent } from '../src/lab/runs';
 import { row, running } from './lab_fakes';
 

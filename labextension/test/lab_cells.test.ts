@@ -3,14 +3,15 @@ import {
   complete,
   contentsPath,
   firstLine,
+  linkedLine,
+  linkLines,
   optionAt,
   unsavedRuns,
   usedMagic,
   wantedOf,
   withFirstLine,
 } from '../src/lab/cells';
-import { linkedLine, linkLines } from '../src/lab/outputs';
-import { type Option, type RunRow, runRow } from '../src/lab/rows';
+import { type Option, type RunRow, runRow } from '../src/lab/client';
 import { row, running } from './lab_fakes';
 
 const option = (flags: string[], metavar = '', choices: string[] = []): Option => ({

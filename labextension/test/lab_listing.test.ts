@@ -1,6 +1,6 @@
 import { overlay } from '../src/chart_data';
+import { runRow } from '../src/lab/client';
 import { age, inView, listing, shownNames } from '../src/lab/listing';
-import { runRow } from '../src/lab/rows';
 import type { Chart } from '../src/protocol';
 import { row, running } from './lab_fakes';
 

@@ -2,7 +2,7 @@
  * And what a run is called among others. */
 import { firstWhere } from '../log/growing';
 import { type Language, languageOf } from '../words';
-import type { RunRow } from './rows';
+import type { RunRow } from './client';
 import { labWords } from './words';
 
 const HEADING = 28;

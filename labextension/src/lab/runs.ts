@@ -5,8 +5,7 @@
  */
 import { useSyncExternalStore } from 'react';
 
-import { type Client, NoExtension, Refusal } from './client';
-import type { RunNews, RunPage, RunRow } from './rows';
+import { type Client, type ListPage, NoExtension, Refusal, type RunNews, type RunRow } from './client';
 import { BROWSER_CLOCK, type Clock, type Stream } from './stream';
 
 /** milliseconds between two looks while something runs; each look without news makes it longer */
@@ -235,7 +234,7 @@ export class Runs {
       .map(({ runId }) => runId);
   }
 
-  private takeFirst(page: RunPage): void {
+  private takeFirst(page: ListPage): void {
     const before = JSON.stringify(page.runs.map(row => this.known.get(row.runId)));
     this.remember(page.runs, this.state === 'ready' ? this.newest() : Infinity);
     this.liveCount = page.live;
@@ -311,7 +310,7 @@ class RunPages {
   }
 
   /** The first page has come again. `grows`: further pages stay, only what is new comes to them. */
-  takeFirst(page: RunPage, grows: boolean): void {
+  takeFirst(page: ListPage, grows: boolean): void {
     if (grows && this.ids.length > page.runs.length) {
       this.add(page.runs);
     } else {

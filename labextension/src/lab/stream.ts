@@ -6,7 +6,7 @@
 import { count, fields, flag, listOf, Malformed, need, number, or, text } from '../decode';
 import type { RunModel } from '../model';
 import { decode } from '../protocol';
-import { type RunNews, runNews } from './rows';
+import { runNews, type RunNews } from './client';
 
 /** milliseconds */
 const FIRST_RETRY = 1000;

@@ -6,10 +6,10 @@ import type { LogDelta } from '../protocol';
 import type { Block, Unpacked } from './block';
 import { RankBlocks } from './rank_blocks';
 import {
-  PLACEHOLDER_COLUMNS,
   type LogRow,
   type LogRows,
   type Place,
+  PLACEHOLDER_COLUMNS,
   type RankSets,
   type RowsListener,
 } from './rows';

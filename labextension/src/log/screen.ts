@@ -3,10 +3,10 @@
  * reader is, and goes from match to match. Everything here is drawn by hand, at most once a frame.
  */
 import { type Drawing, drawLiveLines, DrawnRows, WholeLine } from './drawing';
-import { RowMark, type LogRow, type LogRows } from './rows';
+import { type LogRow, type LogRows, RowMark } from './rows';
 import type { RunLog } from './run_log';
 import { Finding } from './search';
-import { PaneWidth, ViewPlace, type ScreenNodes } from './view_place';
+import { PaneWidth, type ScreenNodes, ViewPlace } from './view_place';
 
 /** What the toolbar shows. */
 export interface ScreenState {

@@ -2,7 +2,7 @@
 import type { Block } from './block';
 import { growing32, lowerBound } from './growing';
 import { plain } from './line_text';
-import { RowMark, type LogRows, type Place } from './rows';
+import { type LogRows, type Place, RowMark } from './rows';
 import type { Slices } from './slices';
 
 /** rows looked at between two looks at the clock */

@@ -1,7 +1,7 @@
 /** Where in the log the pane is, whatever comes and goes, and how wide it is. */
 import { element } from '../page';
 import { RowHeights, ScrollScale } from './layout';
-import { RowMark, type LogRows } from './rows';
+import { type LogRows, RowMark } from './rows';
 
 export interface ScreenNodes {
   /** scrolls; holds `lines`, which is as high as all rows and holds `rows` */

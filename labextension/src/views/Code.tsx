@@ -1,6 +1,7 @@
 /** A Python program as coloured lines with their numbers: keywords, texts, numbers and comments, no more. */
+import { type ReactElement, useLayoutEffect, useMemo, useRef } from 'react';
+
 import { pageWords } from '../words';
-import { useLayoutEffect, useMemo, useRef, type ReactElement } from 'react';
 
 /** A Python program as lines of coloured pieces: keywords, texts, numbers and comments, no more. */
 

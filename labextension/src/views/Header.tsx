@@ -1,13 +1,14 @@
 /** The first line of a run: state, name, how far, how long, Stop, and the menu of what is done seldom. */
-import { memo, useEffect, useRef, useState, type KeyboardEvent, type ReactElement } from 'react';
+import { type KeyboardEvent, memo, type ReactElement, useEffect, useRef, useState } from 'react';
+
 import { moved } from '../keys';
 import { clock, doneText } from '../numbers';
 import type { PageAction } from '../page';
 import type { Progress, RunView } from '../protocol';
 import { pageWords, told } from '../words';
-import { useElapsed } from './hooks';
 import { Button, Icon, Mark } from './Marks';
 import { hangs } from './Stall';
+import { useElapsed } from './hooks';
 
 interface HeaderProps {
   view: RunView;

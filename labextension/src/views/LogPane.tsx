@@ -1,9 +1,19 @@
 /** The log of a rank, or of all: toolbar, the rows that can be seen, the lines that still grow. */
-import { forwardRef, useEffect, useImperativeHandle, useLayoutEffect, useRef, useState } from 'react';
-import type { CSSProperties, KeyboardEvent, RefObject } from 'react';
-import { Differences } from '../log/differences';
+import {
+  type CSSProperties,
+  forwardRef,
+  type KeyboardEvent,
+  type RefObject,
+  useEffect,
+  useImperativeHandle,
+  useLayoutEffect,
+  useRef,
+  useState,
+} from 'react';
+
 import { lostText } from '../log/drawing';
 import { plain } from '../log/line_text';
+import { Differences } from '../log/merged_log';
 import type { LogRow, LogRows } from '../log/rows';
 import type { RunLog } from '../log/run_log';
 import { BEFORE_DRAWING, LogScreen, type ScreenLook, type ScreenState } from '../log/screen';

@@ -1,5 +1,6 @@
 /** The small drawings: state marks, whose shape says as much as their colour, icons, and the buttons that have them. */
 import type { ReactElement } from 'react';
+
 import type { RankState, RunState } from '../protocol';
 
 const DISC = <circle cx="5" cy="5" r="4" fill="currentColor" />;

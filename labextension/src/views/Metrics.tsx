@@ -1,7 +1,9 @@
 /** The curves: what the cell logged, then what the machine measured. */
-import { useEffect, useMemo, useRef, useState, type ReactElement } from 'react';
+import { type ReactElement, type RefObject, useEffect, useMemo, useRef, useState } from 'react';
 import uPlot from 'uplot';
+
 import {
+  type Axis,
   axisOf,
   canBeLog,
   inFittingUnit,
@@ -11,13 +13,12 @@ import {
   logByDefault,
   positive,
   smoothed,
-  type Axis,
 } from '../chart_data';
-import { paletteOf, PLOT_HEIGHT, plotOptions } from '../chart_plot';
+import { paletteOf, PLOT_HEIGHT, type PlotChoice, plotOptions } from '../chart_plot';
 import type { Chart } from '../protocol';
 import { pageWords } from '../words';
-import { useUnhurried } from './hooks';
 import { Button, Segments } from './Marks';
+import { useUnhurried } from './hooks';
 
 const REDRAW = 1000;
 const AXES = ['step', 'time'] as const;
@@ -147,6 +148,7 @@ function ChartView(props: ChartProps): ReactElement {
     const curves = smoothing ? smoothed(lines, smoothing, chart.kind) : lines;
     return log ? positive(curves) : curves;
   }, [lines, log, smoothing, chart.kind]);
+  const place = usePlot({ chart, axis, log, smooth: smoothing > 0, names, look }, drawn);
   const banded = chart.kind === 'band' && chart.ranks.length > 1;
   const name = (chart.group === 'system' && words.tags[chart.tag]) || chart.tag;
   const summary = latest(chart);
@@ -169,16 +171,7 @@ function ChartView(props: ChartProps): ReactElement {
           </button>
         )}
       </div>
-      <Plot
-        chart={chart}
-        axis={axis}
-        log={log}
-        smooth={smoothing > 0}
-        names={names}
-        look={look}
-        lines={drawn}
-        name={`${name}: ${summary}`}
-      />
+      <div className="nbdist-plot" ref={place} role="img" aria-label={`${name}: ${summary}`} />
       {(banded || smoothing > 0) && (
         <div className="nbdist-row nbdist-chart-key" data-kind={chart.kind}>
           <span>
@@ -194,18 +187,11 @@ function ChartView(props: ChartProps): ReactElement {
   );
 }
 
-interface PlotProps {
-  chart: Chart;
-  axis: Axis;
-  log: boolean;
-  smooth: boolean;
-  names: readonly string[] | undefined;
-  look: number;
-  lines: ReturnType<typeof linesOf>;
-  name: string;
-}
+type PlotChosen = Omit<PlotChoice, 'palette' | 'width'> & { look: number };
 
-function Plot({ chart, axis, log, smooth, names, look, lines, name }: PlotProps): ReactElement {
+/** Keeps a plot of `lines` in the element that gets the ref. */
+function usePlot(chosen: PlotChosen, lines: ReturnType<typeof linesOf>): RefObject<HTMLDivElement | null> {
+  const { chart, axis, log, smooth, names, look } = chosen;
   const place = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
   const latestProps = useRef({ chart, lines });
@@ -217,19 +203,10 @@ function Plot({ chart, axis, log, smooth, names, look, lines, name }: PlotProps)
   const named = names?.join('\n');
   useEffect(() => {
     const element = place.current!;
-    const made = new uPlot(
-      plotOptions({
-        chart: latestProps.current.chart,
-        axis,
-        log,
-        smooth,
-        names: named?.split('\n'),
-        palette: paletteOf(element),
-        width: element.clientWidth,
-      }),
-      latestProps.current.lines as uPlot.AlignedData,
-      element,
-    );
+    const { chart, lines } = latestProps.current;
+    const [palette, width] = [paletteOf(element), element.clientWidth];
+    const options = plotOptions({ chart, axis, log, smooth, names: named?.split('\n'), palette, width });
+    const made = new uPlot(options, lines as uPlot.AlignedData, element);
     plot.current = made;
     const observer = new ResizeObserver(([entry]) => {
       const width = Math.floor(entry!.contentRect.width);
@@ -247,5 +224,5 @@ function Plot({ chart, axis, log, smooth, names, look, lines, name }: PlotProps)
   useEffect(() => {
     plot.current?.setData(lines as uPlot.AlignedData);
   }, [lines]);
-  return <div className="nbdist-plot" ref={place} role="img" aria-label={name} />;
+  return place;
 }

@@ -1,12 +1,13 @@
 /** What stands under the header: what was asked for and did not happen by itself, that news have stopped, the failure. */
-import { memo, useCallback, useEffect, useState, type ReactElement } from 'react';
+import { memo, type ReactElement, useCallback, useEffect, useState } from 'react';
+
 import { clock } from '../numbers';
 import { copy } from '../page';
 import type { BoardAnswer, FailureView, RunView } from '../protocol';
 import { pageWords, told } from '../words';
 import { Code } from './Code';
-import { useSeconds } from './hooks';
 import { Badge, Button } from './Marks';
+import { useSeconds } from './hooks';
 
 /** milliseconds */
 const BRIEFLY = 5000;

@@ -1,5 +1,6 @@
 /** A run below its cell: the page of a run, what to say when the kernel is silent, and a mark beside the prompt. */
-import { useEffect, useMemo, useRef, useSyncExternalStore, type ReactElement, type RefObject } from 'react';
+import { type ReactElement, type RefObject, useEffect, useMemo, useRef, useSyncExternalStore } from 'react';
+
 import type { RunModel } from '../model';
 import { doneText } from '../numbers';
 import { element, type PageAction } from '../page';
@@ -7,7 +8,7 @@ import type { BoardAnswer, RunView } from '../protocol';
 import { pageWords } from '../words';
 import { stateWord } from './Header';
 import { showBoard, Silence } from './Notes';
-import { RunPage, type RunHost } from './RunPage';
+import { type RunHost, RunPage } from './RunPage';
 
 /** What a panel asks of those who send it the run. */
 export interface PanelSource {

@@ -1,11 +1,13 @@
 /** Nine ranks or more: a grid by node, coloured by one measure, and the detail of the one that is selected. */
-import { memo, useMemo, useRef, useState, type KeyboardEvent, type ReactElement } from 'react';
+import { type KeyboardEvent, memo, type ReactElement, useMemo, useRef, useState } from 'react';
+
 import { plain } from '../log/line_text';
 import {
   byNode,
   device,
   fullOf,
   fullText,
+  type Measure,
   measured,
   MEASURES,
   measureText,
@@ -16,7 +18,6 @@ import {
   stepOf,
   STEPS,
   utilisation,
-  type Measure,
 } from '../numbers';
 import type { RankState, RankView } from '../protocol';
 import { pageWords, told } from '../words';
@@ -25,12 +26,12 @@ import {
   Bar,
   measureNames,
   Memory,
+  type RanksProps,
   Sparkline,
+  type Standing,
   StateMark,
   useStandings,
   wordOf,
-  type RanksProps,
-  type Standing,
 } from './rank_parts';
 
 interface GridProps extends RanksProps {

@@ -1,23 +1,24 @@
 /** The ranks of a run: of up to eight a cell for each, or where it is narrow a line; of more a grid. */
-import { memo, useRef, useState, type ComponentType, type KeyboardEvent, type ReactElement } from 'react';
+import { type ComponentType, type KeyboardEvent, memo, type ReactElement, useRef, useState } from 'react';
+
 import { moved } from '../keys';
 import { plain } from '../log/line_text';
 import { device, memory, milliseconds, percent, rate, stepParts, utilisation } from '../numbers';
 import { pageWords, told } from '../words';
-import type { Size } from './hooks';
 import { Badge, Mark, rankColour } from './Marks';
+import { RankGrid } from './RankGrid';
+import type { Size } from './hooks';
 import {
   Bar,
   Memory,
   overText,
+  type RanksProps,
   Sparkline,
+  type Standing,
   StateMark,
   useStandings,
   wordOf,
-  type RanksProps,
-  type Standing,
 } from './rank_parts';
-import { RankGrid } from './RankGrid';
 
 /** Up to here each rank has a cell and a tab. */
 export const FEW = 8;

@@ -3,6 +3,11 @@
  * line). A notebook's cell and a page of JupyterLab both show it so; what only one of them has goes into slots.
  */
 import {
+  type ComponentType,
+  type KeyboardEvent,
+  type ReactElement,
+  type ReactNode,
+  type RefObject,
   useCallback,
   useEffect,
   useId,
@@ -10,26 +15,22 @@ import {
   useRef,
   useState,
   useSyncExternalStore,
-  type ComponentType,
-  type KeyboardEvent,
-  type ReactElement,
-  type ReactNode,
-  type RefObject,
 } from 'react';
-import { actionOf, chord, focusById, leave, type Action } from '../keys';
+
+import { type Action, actionOf, chord, focusById, leave } from '../keys';
 import type { RunModel } from '../model';
 import type { PageAction } from '../page';
 import { pageWords } from '../words';
 import { CellPane } from './Code';
 import { Header } from './Header';
-import { useAfterDrawing, useSize, useTheme, type Size } from './hooks';
 import { LogPane, type LogPaneHandle } from './LogPane';
 import { FirstMetrics, Metrics } from './Metrics';
-import { Failure, Note, useCopying, useNotice, type Notice } from './Notes';
-import type { RanksProps } from './rank_parts';
+import { Failure, Note, type Notice, useCopying, useNotice } from './Notes';
 import { FEW, Ranks } from './Ranks';
 import { hangs, Stacks, StallBanner } from './Stall';
-import { isLog, Tabs, type PageTab, type Tab } from './Tabs';
+import { isLog, type PageTab, type Tab, Tabs } from './Tabs';
+import { type Size, useAfterDrawing, useSize, useTheme } from './hooks';
+import type { RanksProps } from './rank_parts';
 
 /** What hosts may do to a page. */
 export interface RunControls {

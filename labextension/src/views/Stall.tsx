@@ -1,10 +1,11 @@
 /** A run that hangs: one sentence about who waits for whom, and the stacks behind it. */
-import { memo, useState, type ReactElement, type ReactNode } from 'react';
+import { memo, type ReactElement, type ReactNode, useState } from 'react';
+
 import { clock } from '../numbers';
 import type { RankView, RunView, StackGroup, StackRow, StallView } from '../protocol';
 import { pageWords, told } from '../words';
-import { useElapsed } from './hooks';
 import { Badge, Button, Icon } from './Marks';
+import { useElapsed } from './hooks';
 
 /** What a reader can do about it; null where nobody would hear of it. */
 interface StallActions {

@@ -1,8 +1,9 @@
 /** A run's tabs: all and the ranks at the left, pages at the right; of many ranks a field picks one. */
-import { memo, useId, useRef, useState, type InputEvent, type KeyboardEvent, type ReactElement } from 'react';
+import { type InputEvent, type KeyboardEvent, type ReactElement, useId, useRef, useState } from 'react';
+
 import { moved } from '../keys';
 import { pageWords } from '../words';
-import { Icon, rankColour, type IconName } from './Marks';
+import { Icon, type IconName, rankColour } from './Marks';
 
 /** What is shown: the log of all ranks, of one, or a page: the curves, the program, what else the host has. */
 export type Tab = 'all' | number | PageName;
@@ -34,7 +35,7 @@ interface TabsProps {
   onSelect: (tab: Tab) => void;
 }
 
-export const Tabs = memo(function Tabs(props: TabsProps): ReactElement {
+export function Tabs(props: TabsProps): ReactElement {
   const { ranks, pages, pick, errors, current, narrow, onSelect } = props;
   const words = pageWords();
   const list = useRef<HTMLDivElement>(null);
@@ -101,7 +102,7 @@ export const Tabs = memo(function Tabs(props: TabsProps): ReactElement {
       {pick > 0 && <RankPicker count={pick} onPick={onSelect} />}
     </div>
   );
-});
+}
 
 /** A field with all ranks to choose from: type a number, or take one. */
 function RankPicker({ count, onPick }: { count: number; onPick: (rank: number) => void }): ReactElement {

@@ -1,5 +1,6 @@
 /** Hooks that follow what changes by itself: the time, the width, the theme, data that comes too often. */
-import { useCallback, useEffect, useLayoutEffect, useRef, useState, type RefObject } from 'react';
+import { type RefObject, useCallback, useEffect, useLayoutEffect, useRef, useState } from 'react';
+
 import type { RunView } from '../protocol';
 
 /** The page's seconds, by which is told when something came. */

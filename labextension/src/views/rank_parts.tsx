@@ -1,11 +1,12 @@
 /** What a strip, a table and a grid of ranks are made of: how a rank stands, and what it uses in little room. */
-import { memo, useMemo, type ReactElement } from 'react';
+import { memo, type ReactElement, useMemo } from 'react';
+
 import { bytes, bytesOf, memory, milliseconds } from '../numbers';
 import type { RankView, RunView, SlowView } from '../protocol';
 import { pageWords } from '../words';
-import type { Size } from './hooks';
 import { Mark } from './Marks';
-import { heldRanks, heldWord, type Held } from './Stall';
+import { type Held, heldRanks, heldWord } from './Stall';
+import type { Size } from './hooks';
 
 const NONE: readonly number[] = [];
 

@@ -1,19 +1,19 @@
 /** Options of `%%distributed` while they are typed, and what they do when one points at them. */
-import { hoverTooltip, type EditorView, type Tooltip } from '@codemirror/view';
+import { type EditorView, hoverTooltip, type Tooltip } from '@codemirror/view';
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
+import { EditorExtensionRegistry, IEditorExtensionRegistry } from '@jupyterlab/codemirror';
 import {
-  ICompletionProviderManager,
   type CompletionHandler,
   type ICompletionContext,
   type ICompletionProvider,
+  ICompletionProviderManager,
 } from '@jupyterlab/completer';
-import { EditorExtensionRegistry, IEditorExtensionRegistry } from '@jupyterlab/codemirror';
 
 import '../styles/links.css';
 import { element } from '../../page';
 import { told } from '../../words';
 import { complete, firstLine, optionAt } from '../cells';
-import type { Option } from '../rows';
+import type { Option } from '../client';
 import { IRunService } from '../tokens';
 
 const plugin: JupyterFrontEndPlugin<void> = {

@@ -7,7 +7,7 @@ import { Notification } from '@jupyterlab/apputils';
 import { INotebookTracker, NotebookActions, NotebookPanel } from '@jupyterlab/notebook';
 
 import { languageOf } from '../../words';
-import { usedMagic, type Magic } from '../cells';
+import { type Magic, usedMagic } from '../cells';
 import { IRunService } from '../tokens';
 import { labWords } from '../words';
 

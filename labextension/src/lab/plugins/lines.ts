@@ -6,7 +6,7 @@ import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/applica
 import { INotebookTracker, type NotebookPanel } from '@jupyterlab/notebook';
 
 import '../styles/links.css';
-import { addButtons, linkedLine, linkLines, SUMMARY } from '../outputs';
+import { addButtons, linkedLine, linkLines, SUMMARY } from '../cells';
 import { IRunService } from '../tokens';
 import { showLine } from './notebook';
 

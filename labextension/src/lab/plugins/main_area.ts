@@ -12,7 +12,7 @@ import { createElement, type ReactElement } from 'react';
 import type { RunModel } from '../../model';
 import type { RunControls } from '../../views/RunPage';
 import type { Follower } from '../follower';
-import { COMMANDS, IRunService, runIn, takes, type Execute } from '../tokens';
+import { COMMANDS, type Execute, IRunService, runIn, takes } from '../tokens';
 import { labWords } from '../words';
 import { bringUp, ranksIcon, ViewWidget } from './view_widget';
 

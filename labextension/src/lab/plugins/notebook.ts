@@ -12,14 +12,14 @@ import { actForPanels } from '../../page';
 import { pageWords } from '../../words';
 import {
   cellOf,
+  type CellPlace,
   contentsPath,
   isNotebook,
+  type Wanted,
   wantedOf,
   withFirstLine,
-  type CellPlace,
-  type Wanted,
 } from '../cells';
-import type { Gpu } from '../rows';
+import type { Gpu } from '../client';
 import { COMMANDS, IRunService, runIn, takes } from '../tokens';
 import { labWords } from '../words';
 import { ranksIcon, ViewWidget } from './view_widget';

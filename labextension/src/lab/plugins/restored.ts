@@ -10,11 +10,10 @@ import type { PanelLayout } from '@lumino/widgets';
 import { createElement } from 'react';
 
 import '../styles/links.css';
-import type { Client } from '../client';
-import type { Follower } from '../follower';
 import { languageOf } from '../../words';
 import { cellOf, unsavedRuns } from '../cells';
-import type { RunRow } from '../rows';
+import type { Client, RunRow } from '../client';
+import type { Follower } from '../follower';
 import { IRunService } from '../tokens';
 import { cellsOf } from './notebook';
 import { ViewWidget } from './view_widget';

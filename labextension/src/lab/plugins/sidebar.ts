@@ -11,7 +11,7 @@ import { Menu } from '@lumino/widgets';
 import { createElement } from 'react';
 
 import { messageOf } from '../../page';
-import { COMMANDS, IRunService, runIn, takes, type Execute } from '../tokens';
+import { COMMANDS, type Execute, IRunService, runIn, takes } from '../tokens';
 import { labWords } from '../words';
 import { ranksIcon, ViewWidget } from './view_widget';
 

@@ -1,7 +1,7 @@
 /** A place in JupyterLab's shell for a view. The view's code, and React's, is fetched when it is first seen. */
 import { LabIcon } from '@jupyterlab/ui-components';
-import { TabPanel, Widget } from '@lumino/widgets';
 import type { Message } from '@lumino/messaging';
+import { TabPanel, Widget } from '@lumino/widgets';
 import type { ReactElement } from 'react';
 import type { Root } from 'react-dom/client';
 

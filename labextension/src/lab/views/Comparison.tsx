@@ -1,15 +1,15 @@
 /** Curves of several runs over each other. A run has the colour that the rank of its number has elsewhere. */
+import { type ReactElement, useMemo, useRef, useState, useSyncExternalStore } from 'react';
+
 import '../../styles/index.css';
 import '../styles/lab.css';
-import { useMemo, useRef, useState, useSyncExternalStore, type ReactElement } from 'react';
-
-import { clock } from '../../numbers';
-import type { RunModel } from '../../model';
 import { overlay } from '../../chart_data';
-import { useSize, useTheme } from '../../views/hooks';
-import { pageWords } from '../../words';
+import type { RunModel } from '../../model';
+import { clock } from '../../numbers';
 import { Badge, Mark, rankColour } from '../../views/Marks';
 import { Metrics } from '../../views/Metrics';
+import { useSize, useTheme } from '../../views/hooks';
+import { pageWords } from '../../words';
 import { shownNames } from '../listing';
 import { useRuns } from '../runs';
 import { COMMANDS, type Execute, type IRunService } from '../tokens';

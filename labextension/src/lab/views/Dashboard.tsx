@@ -1,14 +1,14 @@
 /** A run of which the server tells: as a page of its own in the main area, or as the panel of its cell. */
+import { type ReactElement, useMemo, useRef, useState, useSyncExternalStore } from 'react';
+
 import '../../styles/index.css';
 import '../styles/lab.css';
-import { useMemo, useRef, useState, useSyncExternalStore, type ReactElement } from 'react';
-
 import type { RunModel } from '../../model';
 import { messageOf } from '../../page';
 import { Button, Icon } from '../../views/Marks';
 import { Note, type Notice } from '../../views/Notes';
 import { Panel, type PanelSource } from '../../views/Panel';
-import { RunPage, type RunControls, type RunHost } from '../../views/RunPage';
+import { type RunControls, type RunHost, RunPage } from '../../views/RunPage';
 import { pageWords } from '../../words';
 import { useOlderLines } from '../follower';
 import { useRuns } from '../runs';

@@ -1,5 +1,5 @@
 /** What a run's page in JupyterLab has beyond the panel's: VisualDL, and stacks that are taken on demand. */
-import { useCallback, useEffect, useState, type ReactElement } from 'react';
+import { type ReactElement, useCallback, useEffect, useState } from 'react';
 
 import { messageOf } from '../../page';
 import type { StallView } from '../../protocol';

@@ -1,23 +1,24 @@
 /** The ranks of a run, a row for each. */
 import { memo, type ReactElement } from 'react';
-import { labWords } from '../words';
+
 import { plain } from '../../log/line_text';
 import { device, memory, percent, rate, stepParts, utilisation } from '../../numbers';
-import { pageWords, told } from '../../words';
 import { Badge, rankColour } from '../../views/Marks';
 import {
   Bar,
   measureNames,
   Memory,
   overText,
+  type RanksProps,
   Sparkline,
+  type Standing,
   StateMark,
   StepBar,
   useStandings,
   wordOf,
-  type RanksProps,
-  type Standing,
 } from '../../views/rank_parts';
+import { pageWords, told } from '../../words';
+import { labWords } from '../words';
 
 /** Which columns there are: of a run that has ended nothing more becomes known. */
 interface Columns {

@@ -1,11 +1,11 @@
 /** The small form behind "Run on ranks": which ranks, and the line that it will write. */
+import { type ReactElement, useEffect, useId, useState } from 'react';
+
 import '../../styles/index.css';
 import '../styles/lab.css';
-import { useEffect, useId, useState, type ReactElement } from 'react';
-
 import { useTheme } from '../../views/hooks';
-import { firstLine, withFirstLine, type Wanted } from '../cells';
-import type { Gpu } from '../rows';
+import { firstLine, type Wanted, withFirstLine } from '../cells';
+import type { Gpu } from '../client';
 import { labWords } from '../words';
 import { holdersText, memoryText } from './StatusItem';
 

@@ -4,8 +4,8 @@ import { memo, type MouseEvent, type ReactElement } from 'react';
 import { clock, doneText, percent } from '../../numbers';
 import { Mark } from '../../views/Marks';
 import { pageWords, told } from '../../words';
+import type { RunRow } from '../client';
 import { age, type ShownName } from '../listing';
-import type { RunRow } from '../rows';
 import { labWords } from '../words';
 
 interface RunItemProps {

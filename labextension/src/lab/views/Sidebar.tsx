@@ -1,7 +1,8 @@
 /** The list of runs: those that go on, then the days before. Only the rows in view are drawn. */
-import '../../styles/index.css';
-import '../styles/lab.css';
 import {
+  type KeyboardEvent,
+  type MouseEvent,
+  type ReactElement,
   useCallback,
   useEffect,
   useId,
@@ -9,15 +10,14 @@ import {
   useMemo,
   useRef,
   useState,
-  type KeyboardEvent,
-  type MouseEvent,
-  type ReactElement,
 } from 'react';
 
-import { useSeconds, useTheme } from '../../views/hooks';
+import '../../styles/index.css';
+import '../styles/lab.css';
 import { Button, Icon } from '../../views/Marks';
-import { GROUPINGS, inView, listing, shownNames, type Grouping, type Item } from '../listing';
-import type { RunRow } from '../rows';
+import { useSeconds, useTheme } from '../../views/hooks';
+import type { RunRow } from '../client';
+import { type Grouping, GROUPINGS, inView, type Item, listing, shownNames } from '../listing';
 import { useRuns } from '../runs';
 import { COMMANDS, type Execute, type IRunService } from '../tokens';
 import { labWords } from '../words';

@@ -1,9 +1,9 @@
 /** In the status bar: how many ranks run, and how busy the GPUs are. */
-import '../styles/lab.css';
-import { useEffect, useState, type ReactElement } from 'react';
+import { type ReactElement, useEffect, useState } from 'react';
 
+import '../styles/lab.css';
 import { bytesOf, percent } from '../../numbers';
-import type { Devices, Gpu } from '../rows';
+import type { Devices, Gpu } from '../client';
 import { useRuns } from '../runs';
 import type { IRunService } from '../tokens';
 import { labWords } from '../words';
