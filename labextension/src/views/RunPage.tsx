@@ -72,8 +72,8 @@ interface RunPageProps {
   few?: ComponentType<RanksProps>;
   /** how many curves stand above the log */
   curves?: number;
-  /** more tabs, in front of the curves and the cell */
-  pages?: readonly (PageTab & { draw: (page: RunControls) => ReactElement })[];
+  /** more tabs, in front of the curves and the cell, as long as they are offered */
+  pages?: readonly (PageTab & { offered: boolean; draw: (page: RunControls) => ReactElement })[];
   /** over the log of a rank */
   besideLog?: (rank: number) => ReactNode;
   /** whose log is shown, null for all */
@@ -205,7 +205,7 @@ export function RunPage(props: RunPageProps): ReactElement {
     [log, ranks, version],
   );
   const tabs = [
-    ...pages,
+    ...pages.filter(({ offered }) => offered),
     { tab: 'metrics' as const, name: words.metrics, icon: 'metrics' as const },
     { tab: 'cell' as const, name: words.cell, icon: 'cell' as const },
   ];

@@ -42,11 +42,14 @@ export function Dashboard(props: DashboardProps): ReactElement {
   useOlderLines(root, runId, model, stream, shown);
   const label = runs.row(runId)?.label ?? runId;
   const host = useRunActions(service, runId, label, execute);
+  const live = useSyncExternalStore(model.subscribe, () => model.view?.live ?? false);
   const pages = [
     {
       tab: 'stacks',
       name: words.stacks,
       icon: 'stacks',
+      // of a run that has ended no stack can be taken; those that are shown stay
+      offered: live,
       draw: ({ goToLine }: RunControls) => (
         <StacksPane client={client} runId={runId} label={label} onCellLine={goToLine} />
       ),
@@ -55,10 +58,10 @@ export function Dashboard(props: DashboardProps): ReactElement {
       tab: 'board',
       name: words.board,
       icon: 'out',
+      offered: true,
       draw: () => <BoardPane client={client} runIds={[runId]} />,
     },
   ] as const;
-  const live = useSyncExternalStore(model.subscribe, () => model.view?.live ?? false);
   return (
     <RunPage
       model={model}
@@ -91,8 +94,7 @@ export function Dashboard(props: DashboardProps): ReactElement {
       notes={<Connection runId={runId} stream={stream} live={live} />}
       few={RankTable}
       curves={CURVES}
-      // of a run that has ended no stack can be taken
-      pages={pages.filter(({ tab }) => live || tab !== 'stacks')}
+      pages={pages}
       besideLog={rank => (
         <a className="nbdist-whole-log nbdist-button" href={client.logUrl(runId, rank)} download>
           <Icon name="download" />
@@ -173,5 +175,10 @@ export function RestoredPanel({ runId, model, service }: ServedProps): ReactElem
         ),
     };
   }, [client, runId]);
-  return <Panel run={model} source={source} root={root} onShown={setShown} />;
+  // in a place of its own: what is JupyterLab's own child there fills it, without a border
+  return (
+    <div>
+      <Panel run={model} source={source} root={root} onShown={setShown} />
+    </div>
+  );
 }
