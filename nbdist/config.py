@@ -116,7 +116,7 @@ def filesystem_of(path: Path, mounts: str | None = None) -> str:
 
 
 PAGE_LANGUAGE = "NBDIST_PAGE_LANG"
-"""The variable of a kernel in which a page tells its language (``plugins/language.ts``)."""
+"""The variable of a kernel in which a page tells its language (``plugins/kernel.ts``)."""
 
 
 def language(environ: Mapping[str, str] = os.environ) -> str:

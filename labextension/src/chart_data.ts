@@ -1,7 +1,7 @@
 /** A chart's columns as what a plot draws and what its title says. Pure. */
 import { figure } from './numbers';
 import type { Chart } from './protocol';
-import type { Words } from './words';
+import { pageWords } from './words';
 
 export type Axis = 'step' | 'time';
 type Column = readonly (number | null)[];
@@ -12,6 +12,11 @@ const TWO_DECADES = 100;
 /** ticks of a logarithmic axis, at most and at least */
 const MOST_TICKS = 5;
 const LEAST_TICKS = 2;
+
+/** A program may log a tag that is also the name of something measured. */
+export function keyOf(chart: Chart): string {
+  return `${chart.group}/${chart.tag}`;
+}
 
 /** What the chart can be drawn over: what nobody counted in steps has only times. */
 export function axisOf(chart: Chart, wanted: Axis): Axis {
@@ -132,16 +137,7 @@ function values(lines: Lines): number[] {
 /** A column as a plot holds it: there may be nothing at a row. */
 type Sparse = ArrayLike<number | null | undefined>;
 
-/** The last value of a column, null for none. */
-export function last(column: Sparse): number | null {
-  return nearest(column, column.length - 1);
-}
-
-/** The value of a column that is nearest to a row: lines need not have a point everywhere. */
-export function nearest(column: Sparse, row: number): number | null {
-  return column[nearestRow(column, row)] ?? null;
-}
-
+/** The row with a value that is nearest to a row: lines need not have a point everywhere. */
 export function nearestRow(column: Sparse, row: number): number {
   for (let far = 0; far < column.length; far++) {
     const found = [row - far, row + far].find(at => typeof column[at] === 'number');
@@ -160,7 +156,8 @@ export function rowAt(column: Sparse, row: number): number | null {
 }
 
 /** `0.0612 · 0.0584 to 0.0671`; of ranks `10.4 to 12.7 · highest 98.2 on rank 2`, at any time */
-export function latest({ kind, ranks, last, highest }: Chart, words: Words): string {
+export function latest({ kind, ranks, last, highest }: Chart): string {
+  const words = pageWords();
   const known = last
     .map((value, at) => ({ value, rank: ranks[at]! }))
     .filter(({ value }) => kind === 'band' || !Number.isNaN(value));
@@ -168,7 +165,7 @@ export function latest({ kind, ranks, last, highest }: Chart, words: Words): str
     return words.points;
   }
   if (kind === 'band') {
-    return withHighest(bandText(last, words), highest, words);
+    return withHighest(bandText(last), highest);
   }
   known.sort((one, other) => one.value - other.value);
   const [low, high] = [known[0]!, known.at(-1)!];
@@ -176,19 +173,19 @@ export function latest({ kind, ranks, last, highest }: Chart, words: Words): str
     figure(low.value) === figure(high.value)
       ? figure(high.value)
       : words.to(figure(low.value), figure(high.value));
-  return withHighest(now, highest, words);
+  return withHighest(now, highest);
 }
 
-function withHighest(now: string, highest: Chart['highest'], words: Words): string {
+function withHighest(now: string, highest: Chart['highest']): string {
   const [value, rank] = highest ?? [NaN, 0];
-  return highest === null || figure(value) === now ? now : `${now} · ${words.highest(figure(value), rank)}`;
+  return highest === null || figure(value) === now
+    ? now
+    : `${now} · ${pageWords().highest(figure(value), rank)}`;
 }
 
 /** Mean, and the range where ranks differ. */
-export function bandText(
-  [mean = null, min = null, max = null]: readonly (number | null)[],
-  words: Words,
-): string {
+export function bandText([mean = null, min = null, max = null]: readonly (number | null)[]): string {
+  const words = pageWords();
   if (mean === null) {
     return words.points;
   }
@@ -196,4 +193,59 @@ export function bandText(
     return figure(mean);
   }
   return `${figure(mean)} · ${words.to(figure(min), figure(max))}`;
+}
+
+/** Charts of what more than none of the runs logged; `ranks` are the positions of the runs. */
+export function overlay(runs: readonly ReadonlyMap<string, Chart>[]): ReadonlyMap<string, Chart> {
+  const tags = new Map<string, Chart>();
+  runs.forEach(charts => charts.forEach(chart => chart.group === 'metric' && tags.set(keyOf(chart), chart)));
+  return new Map(
+    [...tags].map(([key, like]) => [
+      key,
+      together(
+        like,
+        runs.map(charts => charts.get(key)),
+      ),
+    ]),
+  );
+}
+
+function together(like: Chart, charts: readonly (Chart | undefined)[]): Chart {
+  const numbers = charts.flatMap((chart, at) => (chart ? [at] : []));
+  const rows = new Map<number, { time: number; values: number[] }>();
+  for (const at of numbers) {
+    const chart = charts[at]!;
+    const [steps, times] = chart.columns;
+    const values = meanOf(chart);
+    steps?.forEach((step, row) => {
+      const found = rows.get(step) ?? { time: times![row]!, values: numbers.map(() => NaN) };
+      found.values[numbers.indexOf(at)] = values[row]!;
+      rows.set(step, found);
+    });
+  }
+  const ordered = [...rows].sort(([one], [other]) => one - other);
+  return {
+    ...like,
+    kind: 'ranks',
+    ranks: numbers,
+    last: numbers.map(at => charts[at]!.last[0] ?? NaN),
+    highest: null,
+    columns: [
+      Float32Array.from(ordered, ([step]) => step),
+      Float32Array.from(ordered, ([, row]) => row.time),
+      ...numbers.map((_, column) => Float32Array.from(ordered, ([, row]) => row.values[column]!)),
+    ],
+  };
+}
+
+/** One value for each row: the mean over the ranks that have one. */
+function meanOf(chart: Chart): Float32Array {
+  if (chart.kind === 'band') {
+    return chart.columns[2]!;
+  }
+  const ranks = chart.columns.slice(2);
+  return Float32Array.from(chart.columns[0]!, (_, row) => {
+    const values = ranks.map(column => column[row]!).filter(value => !Number.isNaN(value));
+    return values.reduce((sum, value) => sum + value, 0) / values.length;
+  });
 }

@@ -1,9 +1,11 @@
 /** How uPlot draws a chart: lines, bands, axes, the names at the ends of lines, the values under the pointer. */
 import uPlot from 'uplot';
-import { bandText, logRange, logTicks, nearestRow, rowAt, type Axis } from './chart_data';
+
+import { type Axis, bandText, logRange, logTicks, nearestRow, rowAt } from './chart_data';
 import { clock, figure, tick } from './numbers';
+import { element } from './page';
 import type { Chart } from './protocol';
-import type { Words } from './words';
+import { pageWords } from './words';
 
 export const PLOT_HEIGHT = 140;
 const LABEL_ROOM = 44;
@@ -12,14 +14,16 @@ const LABEL_WIDTH = 24;
 const NAMED = 8;
 const TOLD = 12;
 /** How far ticks may be apart: whole steps; seconds, minutes and hours as clocks divide them. */
-const STEPS = Array.from({ length: 10 }, (_, power) => [1, 2, 5].map(digit => digit * 10 ** power)).flat();
-const SECONDS = [1, 2, 5, 10, 15, 30]
+const STEP_TICKS = Array.from({ length: 10 }, (_, power) =>
+  [1, 2, 5].map(digit => digit * 10 ** power),
+).flat();
+const SECOND_TICKS = [1, 2, 5, 10, 15, 30]
   .flatMap(count => [count, 60 * count])
   .concat([1, 2, 4, 8, 24, 48, 96, 240].map(hours => 3600 * hours));
-SECONDS.sort((one, other) => one - other);
+SECOND_TICKS.sort((one, other) => one - other);
 
 /** Colours and letters that the canvas takes from the page. */
-export interface Palette {
+interface Palette {
   brand: string;
   brandText: string;
   text: string;
@@ -51,7 +55,6 @@ export interface PlotChoice {
   smooth: boolean;
   /** what a line is called where it is no rank's */
   names?: readonly string[] | undefined;
-  words: Words;
   palette: Palette;
   width: number;
 }
@@ -85,7 +88,7 @@ export function plotOptions(choice: PlotChoice): uPlot.Options {
         size: 24,
         gap: 4,
         space: 64,
-        incrs: axis === 'step' ? STEPS : SECONDS,
+        incrs: axis === 'step' ? STEP_TICKS : SECOND_TICKS,
         values: (_plot, splits) => splits.map(split => x(split)),
       },
       {
@@ -146,22 +149,22 @@ function roomy(_plot: uPlot, least: number | null, most: number | null): uPlot.R
 }
 
 /** What is across: in the corner that the labels of both axes leave free. */
-function nameAxis({ ctx, bbox }: uPlot, { axis, words, palette }: PlotChoice): void {
+function nameAxis({ ctx, bbox }: uPlot, { axis, palette }: PlotChoice): void {
   const ratio = uPlot.pxRatio;
   ctx.save();
   ctx.font = `${11 * ratio}px ${palette.font}`;
   ctx.fillStyle = palette.quiet;
   ctx.textAlign = 'right';
   ctx.textBaseline = 'top';
-  ctx.fillText(words[axis], bbox.left - 20 * ratio, bbox.top + bbox.height + 4 * ratio);
+  ctx.fillText(pageWords()[axis], bbox.left - 20 * ratio, bbox.top + bbox.height + 4 * ratio);
   ctx.restore();
 }
 
 /** `mean`, or the number of each rank, behind its last point; numbers that would meet move apart. */
-function nameLines(plot: uPlot, { chart, words, palette }: PlotChoice): void {
+function nameLines(plot: uPlot, { chart, palette }: PlotChoice): void {
   const names =
     chart.kind === 'band'
-      ? [{ text: chart.ranks.length > 1 ? words.mean : '', colour: palette.brandText, series: 1 }]
+      ? [{ text: chart.ranks.length > 1 ? pageWords().mean : '', colour: palette.brandText, series: 1 }]
       : chart.ranks.map((rank, at) => ({
           text: String(rank),
           colour: palette.ranks[rank % 8]!,
@@ -208,9 +211,11 @@ function tell(plot: uPlot, choice: PlotChoice): void {
     box.hidden = true;
     return;
   }
-  const { axis, words, chart, names, smooth } = choice;
+  const { axis, chart, names, smooth } = choice;
   const place = (row: number): string =>
-    axis === 'step' ? `${words.step} ${plot.data[0][row]!.toLocaleString('en')}` : clock(plot.data[0][row]!);
+    axis === 'step'
+      ? `${pageWords().step} ${plot.data[0][row]!.toLocaleString('en')}`
+      : clock(plot.data[0][row]!);
   const at = (series: number): { value: number; row: number } | null => {
     const row = rowAt(plot.data[series]!, idx);
     const value = row === null ? null : plot.data[series]![row];
@@ -218,7 +223,7 @@ function tell(plot: uPlot, choice: PlotChoice): void {
   };
   const bandRows = (): HTMLElement[] => {
     const band = [smooth ? 4 : 1, 2, 3].map(series => at(series)?.value ?? null);
-    return band[0] === null ? [] : [element('span', '', bandText(band, words))];
+    return band[0] === null ? [] : [element('span', '', bandText(band))];
   };
   const lineRows = (): HTMLElement[] =>
     chart.ranks.flatMap((rank, line) => {
@@ -253,11 +258,4 @@ function boxOf(plot: uPlot): HTMLElement {
   const box = element('div', 'nbdist-values', '');
   plot.over.append(box);
   return box;
-}
-
-function element(tag: string, className: string, text: string): HTMLElement {
-  const made = document.createElement(tag);
-  made.className = className;
-  made.textContent = text;
-  return made;
 }

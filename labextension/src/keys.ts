@@ -1,4 +1,4 @@
-/** Which key does what while the focus is inside the panel. */
+/** Which key does what while the focus is inside a run, and where it puts the focus. */
 
 export type Action =
   | { kind: 'search' | 'follow' | 'wrap' | 'all' | 'metrics' | 'cell' | 'first error' | 'leave' }
@@ -46,4 +46,19 @@ export function moved(key: string, at: number, size: number): number | null {
   }
   const step = STEPS[key];
   return step === undefined ? null : (at + step + size) % size;
+}
+
+/** In `root` alone: some hosts put the panel where the page's own search does not come. */
+export function focusById(root: HTMLElement | null, id: string): void {
+  root?.querySelector<HTMLElement>(`[id="${CSS.escape(id)}"]`)?.focus({ preventScroll: true });
+}
+
+/** Give the focus back to the notebook: to the cell that the panel is in. */
+export function leave(root: HTMLElement | null): void {
+  const cell = root?.closest<HTMLElement>('.jp-Cell, .jp-Notebook');
+  if (cell && cell.tabIndex >= 0) {
+    cell.focus({ preventScroll: true });
+  } else if (document.activeElement instanceof HTMLElement) {
+    document.activeElement.blur();
+  }
 }

@@ -1,4 +1,5 @@
 /** What has arrived of a run, and when. Any number of views draw one model; it draws nothing itself. */
+import { keyOf } from './chart_data';
 import { RunLog } from './log/run_log';
 import { smoothed, utilisation } from './numbers';
 import type { BoardAnswer, Chart, Message, RankView, RunView } from './protocol';
@@ -10,7 +11,7 @@ const FIRST_PULL = 5;
 const LONGEST_PULL = 160;
 
 /** Where the model takes its time from: `now` in seconds, and `frame`, which calls back before the next frame. */
-export interface Pace {
+interface Pace {
   now(): number;
   frame(draw: () => void): void;
 }
@@ -124,11 +125,6 @@ export class RunModel {
       });
     }
   }
-}
-
-/** A program may log a tag that is also the name of something measured. */
-export function keyOf(chart: Chart): string {
-  return `${chart.group}/${chart.tag}`;
 }
 
 /** What ranks waited lately; one that was not looked at this time keeps what is known of it. */

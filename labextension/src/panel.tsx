@@ -3,17 +3,14 @@
  * anywidget hands `initialize` and every `render` a model object of their own, so the widget's
  * `panel_id` is what they share.
  */
-import { createElement, render, type ComponentType } from 'preact';
-import { decode, type Buffer } from './decode';
+import { type ComponentType, createElement, render } from 'preact';
+
+import './styles/index.css';
 import { browserTurns } from './log/slices';
 import { RunModel } from './model';
-import type { BoardAnswer, Request } from './protocol';
-import { askPage, pageActs } from './page_actions';
-import { takePlaces } from './places';
-import { interruptKernel, stopRun } from './stop';
-import './styles/index.css';
-import { LivePanel, type Host } from './views/LivePanel';
-import { languageOf } from './words';
+import { askPage, element, interruptKernel, pageActs, stopRun } from './page';
+import { type BoardAnswer, type Buffer, decode, type Request } from './protocol';
+import { Panel, type PanelSource } from './views/Panel';
 
 /** What anywidget gives, as far as it is used here. */
 interface WidgetModel {
@@ -165,16 +162,16 @@ function ask(model: WidgetModel, request: Request): boolean {
 
 function draw(model: WidgetModel, el: HTMLElement): Drawn {
   // the views are typed for React, which the bundle replaces by Preact
-  const view = LivePanel as unknown as ComponentType<Parameters<typeof LivePanel>[0]>;
+  const view = Panel as unknown as ComponentType<Parameters<typeof Panel>[0]>;
   const { run } = heardOf(model);
-  const element = document.createElement('div');
-  el.append(element);
-  render(createElement(view, { run, host: hostOf(model, run) }), element);
+  const place = element('div');
+  el.append(place);
+  render(createElement(view, { run, source: sourceOf(model, run) }), place);
   return {
-    element,
+    element: place,
     remove: () => {
-      render(null, element);
-      element.remove();
+      render(null, place);
+      place.remove();
     },
   };
 }
@@ -184,11 +181,9 @@ function placesOf(model: WidgetModel): () => readonly HTMLElement[] {
   return () => [...document.querySelectorAll<HTMLElement>(selector)];
 }
 
-function hostOf(model: WidgetModel, run: RunModel): Host {
+function sourceOf(model: WidgetModel, run: RunModel): PanelSource {
   return {
-    language: languageOf(document, navigator.language),
     foreground: () => model.get('foreground') === true,
-    now: () => performance.now() / 1000,
     stop: async () => {
       if (await stopRun(run.view?.runId ?? '')) {
         return true;
@@ -212,6 +207,73 @@ function hostOf(model: WidgetModel, run: RunModel): Host {
       }
       const silence = new Promise<BoardAnswer | null>(done => setTimeout(() => done(null), BOARD_PATIENCE));
       return Promise.race([answer, silence]);
+    },
+  };
+}
+
+/** milliseconds between two looks for places, and until the first of them is looked for at every frame */
+const PERIOD = 400;
+const HURRY = 3000;
+
+interface Place {
+  leave(): void;
+}
+
+/**
+ * Draw in the place of what a notebook keeps: an output says where, in any number of views, which come and go (a
+ * cell that is scrolled away, a second view of the notebook). What stands there comes back after it. Draws into
+ * every place there is, and will be; call what this returns to leave them as they were.
+ */
+export function takePlaces(
+  find: () => readonly HTMLElement[],
+  draw: (el: HTMLElement) => () => void,
+): () => void {
+  const places = new Map<HTMLElement, Place>();
+  const look = (): void => {
+    const found = find();
+    for (const [element, place] of places) {
+      if (!element.isConnected) {
+        place.leave();
+        places.delete(element);
+      }
+    }
+    for (const element of found) {
+      if (!places.has(element)) {
+        places.set(element, take(element, draw));
+      }
+    }
+  };
+  look();
+  const timer = setInterval(look, PERIOD);
+  // what stands in the first place is not to be seen before the panel
+  let frame = 0;
+  const begun = performance.now();
+  const hurry = (): void => {
+    look();
+    if (!places.size && performance.now() - begun < HURRY) {
+      frame = requestAnimationFrame(hurry);
+    }
+  };
+  frame = requestAnimationFrame(hurry);
+  return () => {
+    clearInterval(timer);
+    cancelAnimationFrame(frame);
+    places.forEach(place => place.leave());
+  };
+}
+
+function take(place: HTMLElement, draw: (el: HTMLElement) => () => void): Place {
+  const kept = [...place.children].filter((child): child is HTMLElement => child instanceof HTMLElement);
+  const hidden = kept.map(child => child.hidden);
+  kept.forEach(child => (child.hidden = true));
+  const drawn = element('div');
+  place.append(drawn);
+  const end = draw(drawn);
+  return {
+    leave: () => {
+      end();
+      drawn.remove();
+      kept.forEach((child, at) => (child.hidden = hidden[at]!));
     },
   };
 }

@@ -1,185 +1,210 @@
 /**
  * What the kernel's side sends to the page (nbdist/panel/protocol.py writes it, tests/fixtures/protocol
- * holds samples that both sides' tests read). snake_case ends here: nothing below this file knows it.
- * Times are seconds; those of lines and points count from the moment the run was created.
+ * holds samples that both sides' tests read), and how it is read. Times are seconds; those of lines and points
+ * count from the moment the run was created.
  */
+import {
+  count,
+  fields,
+  flag,
+  listOf,
+  Malformed,
+  need,
+  number,
+  object,
+  oneOf,
+  or,
+  said,
+  text,
+} from './decode';
 
-export type RunState =
-  'pending' | 'starting' | 'running' | 'stopping' | 'succeeded' | 'failed' | 'cancelled' | 'lost';
-export type RankState = 'pending' | 'running' | 'succeeded' | 'failed' | 'ended' | 'lost';
+export const runState = oneOf(
+  'pending',
+  'starting',
+  'running',
+  'stopping',
+  'succeeded',
+  'failed',
+  'cancelled',
+  'lost',
+);
+export type RunState = ReturnType<typeof runState>;
 
-/** What the kernel's side says in both languages. */
-export interface Said {
-  en: string;
-  zh: string;
-}
+const rankState = oneOf('pending', 'running', 'succeeded', 'failed', 'ended', 'lost');
+export type RankState = ReturnType<typeof rankState>;
 
 /** How far a run is. `fraction` is in 0…1; `remaining` is in seconds, null while it cannot be told. */
-export interface Progress {
-  fraction: number;
-  remaining: number | null;
+export type Progress = ReturnType<typeof progress>;
+export const progress = fields({
+  fraction: value => Math.min(1, Math.max(0, number(value))),
+  remaining: or(number, null),
   /** "epoch 3/4", "step 129/268" */
-  text: string;
-}
+  text: or(text, ''),
+});
 
 /** Bytes, percent (of one core, of one GPU), steps a second: null when unknown. Once the run has ended: the
  * most memory that the rank held, the mean of the others. */
-export interface RankView {
-  rank: number;
-  node: number;
-  state: RankState;
+export type RankView = ReturnType<typeof rankView>;
+const rankView = fields({
+  rank: count,
+  node: or(count, 0),
+  state: rankState,
   /** "cpu", "gpu 1" */
-  device: string;
-  pid: number | null;
-  memory: number | null;
-  memoryTotal: number | null;
-  gpuMemory: number | null;
-  gpuMemoryTotal: number | null;
-  cpu: number | null;
-  gpu: number | null;
-  rate: number | null;
+  device: or(text, ''),
+  pid: or(number, null),
+  memory: or(number, null),
+  memoryTotal: or(number, null),
+  gpuMemory: or(number, null),
+  gpuMemoryTotal: or(number, null),
+  cpu: or(number, null),
+  gpu: or(number, null),
+  rate: or(number, null),
   /** percent of its time that it waited for other ranks */
-  wait: number | null;
+  wait: or(number, null),
   /** "exit 1", "killed by SIGKILL"; empty while it runs */
-  exit: Said;
-  elapsed: number;
+  exit: said,
+  elapsed: or(number, 0),
   /** empty in runs of more than 64 ranks: the log has it */
-  lastLine: string;
-}
+  lastLine: or(text, ''),
+});
 
 /** The first failure, once it is known. `line` is a line of the cell (1 is the magic's), or null. Where the
  * traceback goes on into a module of the user's, `file`, `fileLine` and `source` are its innermost line.
  * `message` is the exception's type and text; `cause` and `fix` are empty where the error is not known. */
-export interface FailureView {
-  rank: number;
-  headline: Said;
-  message: string;
-  line: number | null;
-  file: string;
-  fileLine: number | null;
-  source: string;
-  cause: Said;
-  fix: Said;
-}
+export type FailureView = ReturnType<typeof failureView>;
+const failureView = fields({
+  rank: count,
+  headline: said,
+  message: or(text, ''),
+  line: or(number, null),
+  file: or(text, ''),
+  fileLine: or(number, null),
+  source: or(text, ''),
+  cause: said,
+  fix: said,
+});
 
 /** One line of a stack. `own` are those of the user's files, `here` is the innermost of them. */
-export interface StackRow {
-  function: string;
+export type StackRow = ReturnType<typeof stackRow>;
+const stackRow = fields({
+  function: text,
   /** "cell line 9", "torch/distributed", "built-in" */
-  place: string;
-  source: string;
-  own: boolean;
-  here: boolean;
-}
+  place: text,
+  source: or(text, ''),
+  own: or(flag, false),
+  here: or(flag, false),
+});
 
 /** Ranks with the same stack. `held`: the others wait for it. `role` are the words for what they do. */
-export interface StackGroup {
-  ranks: readonly number[];
-  kind: 'waits' | 'held' | 'loads' | 'problem' | 'is';
+export type StackGroup = ReturnType<typeof stackGroup>;
+const stackGroup = fields({
+  ranks: listOf(count),
+  kind: oneOf('waits', 'held', 'loads', 'problem', 'is'),
   /** "time.sleep", "all_reduce"; empty when unknown */
-  what: string;
-  line: number | null;
-  role: string;
-  roleZh: string;
-  rows: readonly StackRow[];
-  threads: readonly (readonly StackRow[])[];
-}
+  what: or(text, ''),
+  line: or(number, null),
+  role: said,
+  rows: listOf(stackRow),
+  threads: or(listOf(listOf(stackRow)), []),
+});
 
 /**
  * A run that hangs. `since` is when something last happened, `taken` when the stacks were taken, in
  * seconds after the ranks were started.
  */
-export interface StallView {
-  since: number;
-  taken: number | null;
-  text: string;
-  textZh: string;
-  behind: string;
-  behindZh: string;
-  groups: readonly StackGroup[];
-}
+export type StallView = ReturnType<typeof stallView>;
+export const stallView = fields({
+  since: number,
+  taken: or(number, null),
+  text: said,
+  behind: said,
+  groups: listOf(stackGroup),
+});
 
 /** The rank that holds the others up. `over` is its own time of a step, in ms, over the others' median. */
-export interface SlowView {
-  rank: number;
-  factor: number;
-  over: number | null;
-  reason: string;
-  reasonZh: string;
-}
+export type SlowView = ReturnType<typeof slowView>;
+const slowView = fields({
+  rank: count,
+  factor: number,
+  over: or(number, null),
+  reason: said,
+});
 
-export interface RunView {
-  runId: string;
-  label: string;
-  state: RunState;
-  live: boolean;
-  reason: Said;
-  elapsed: number;
-  progress: Progress | null;
-  failure: FailureView | null;
+export type RunView = ReturnType<typeof runView>;
+export const runView = fields({
+  runId: text,
+  label: text,
+  state: runState,
+  live: flag,
+  reason: said,
+  elapsed: number,
+  progress: or(progress, null),
+  failure: or(failureView, null),
   /** there while nothing happens; the state stays as it is */
-  stall: StallView | null;
-  slow: SlowView | null;
+  stall: or(stallView, null),
+  slow: or(slowView, null),
   /** what is to be said of a run that has ended */
-  notes: readonly string[];
-  ranks: readonly RankView[];
-}
+  notes: or(listOf(text), []),
+  ranks: listOf(rankView),
+});
 
 /** New lines of one rank. Line numbers count from 0 in what was followed. */
-export interface LogDelta {
-  rank: number;
-  /** number of the first line in `lines`, and how many there are */
-  first: number;
-  count: number;
+export type LogDelta = ReturnType<typeof deltaHead> & {
   /** read when they are asked for: most of what is sent again is not needed */
   readonly lines: readonly string[];
+};
+const deltaHead = fields({
+  rank: count,
+  /** number of the first line in `lines`, and how many there are */
+  first: count,
+  count,
   /** how many lines, written by when: in order, the counts add up to `count` */
-  times: readonly (readonly [number, number])[];
+  times: or(listOf(pair(count, number)), []),
   /** the line that still grows (a progress bar); empty for none */
-  partial: string;
+  partial: or(text, ''),
   /** bytes of the log that were passed over before `first` */
-  skipped: number;
-}
+  skipped: or(count, 0),
+});
 
 /**
  * One chart of `ranks`, those that have values. `band`: columns step, time, mean, min, max over ranks.
  * `ranks`: columns step, time and one for each rank, NaN where it has no value. For system metrics step is NaN.
  */
-export interface Chart {
-  tag: string;
-  kind: 'band' | 'ranks';
-  group: 'metric' | 'system';
+export type Chart = ReturnType<typeof chartHead> & { columns: readonly Float32Array[] };
+const chartHead = fields({
+  tag: text,
+  kind: oneOf('band', 'ranks'),
+  group: oneOf('metric', 'system'),
   /** "GB", "%", "" */
-  unit: string;
-  ranks: readonly number[];
-  columns: readonly Float32Array[];
+  unit: or(text, ''),
+  ranks: listOf(count),
   /** the last value of each rank, of a band their mean, min and max; NaN where there is none */
-  last: readonly number[];
+  last: or(listOf(or(number, NaN)), []),
   /** what was used at any time, and by which rank; null for metrics */
-  highest: readonly [value: number, rank: number] | null;
-}
+  highest: or(pair(number, count), null),
+});
+const chartSize = fields({ columns: count, rows: count });
 
-export interface Update {
+export type Update = ReturnType<typeof updateHead> & {
   kind: 'update';
-  /** null when nothing changed since the last */
-  view: RunView | null;
   deltas: readonly LogDelta[];
-  /** lines written up to this moment have come from every rank; null: all that there are */
-  completeUntil: number | null;
   /** charts that changed; the others stay */
   charts: readonly Chart[];
+};
+const updateHead = fields({
+  /** null when nothing changed since the last */
+  view: or(runView, null),
+  /** lines written up to this moment have come from every rank; null: all that there are */
+  completeUntil: or(number, null),
   /** the program of the run, when it is sent again */
-  cell: string | null;
+  cell: or(text, null),
   /** another number where lines are numbered anew: those that came before it count no more */
-  reading: number;
-}
+  reading: or(count, 0),
+});
 
 /** An answer to `{kind: 'board'}`: where VisualDL shows this run, or why not. */
-export interface BoardAnswer {
-  kind: 'board';
-  url: string;
-  problem: string;
-}
+export type BoardAnswer = ReturnType<typeof boardAnswer>;
+const boardAnswer = fields({ kind: oneOf('board'), url: or(text, ''), problem: or(text, '') });
 
 export type Message = Update | BoardAnswer;
 
@@ -191,3 +216,90 @@ export type Request =
   | { kind: 'pull'; placed: boolean }
   | { kind: 'stacks' }
   | { kind: 'interrupt'; rank: number };
+
+/** A binary part of a message, as the different widget managers hand it over. */
+export type Buffer = ArrayBuffer | ArrayBufferView;
+
+/** The message, or null when it is not one of ours. Never throws. */
+export function decode(content: unknown, buffers: readonly Buffer[] = []): Message | null {
+  try {
+    switch (object(content)['kind']) {
+      case 'update':
+        return update(content, buffers);
+      case 'board':
+        return boardAnswer(content);
+      default:
+        return null;
+    }
+  } catch (problem) {
+    if (problem instanceof Malformed) {
+      return null;
+    }
+    throw problem;
+  }
+}
+
+function update(content: unknown, buffers: readonly Buffer[]): Update {
+  const parts = object(content);
+  const deltas = listOf(object)(parts['deltas']);
+  const charts = or(listOf(object), [])(parts['charts'], parts, '');
+  return {
+    kind: 'update',
+    ...updateHead(content),
+    deltas: deltas.map((each, index) => delta(each, buffers[index])),
+    charts: charts.map((each, index) => chart(each, buffers[deltas.length + index])),
+  };
+}
+
+function delta(content: unknown, buffer: Buffer | undefined): LogDelta {
+  const head = deltaHead(content);
+  const size = head.count;
+  const data = bytes(buffer);
+  need(linesIn(data, size) === size && head.times.reduce((sum, [written]) => sum + written, 0) === size);
+  let lines: readonly string[] | null = null;
+  return {
+    ...head,
+    get lines() {
+      lines ??= size ? new TextDecoder('utf-8', { ignoreBOM: true }).decode(data).split('\n') : [];
+      return lines;
+    },
+  };
+}
+
+/** How many lines `data` holds; an empty one may be a line or none, as was `expected`. */
+function linesIn(data: Uint8Array, expected: number): number {
+  let lines = data.length || expected ? 1 : 0;
+  for (let at = data.indexOf(10); at >= 0; at = data.indexOf(10, at + 1)) {
+    lines++;
+  }
+  return lines;
+}
+
+function chart(content: unknown, buffer: Buffer | undefined): Chart {
+  const head = chartHead(content);
+  const { columns, rows } = chartSize(content);
+  const data = bytes(buffer);
+  need(
+    columns === (head.kind === 'band' ? 5 : 2 + head.ranks.length) && data.byteLength === rows * columns * 4,
+  );
+  // copied: a float array has to begin at a multiple of four, which a part of a message need not
+  const values = new Float32Array(data.slice().buffer);
+  return {
+    ...head,
+    columns: Array.from({ length: columns }, (_, at) => values.subarray(at * rows, (at + 1) * rows)),
+  };
+}
+
+function pair(first: typeof number, second: typeof number): (value: unknown) => readonly [number, number] {
+  return value => {
+    need(Array.isArray(value));
+    return [first(value[0]), second(value[1])];
+  };
+}
+
+function bytes(buffer: Buffer | undefined): Uint8Array {
+  need(buffer !== undefined);
+  return ArrayBuffer.isView(buffer)
+    ? new Uint8Array(buffer.buffer, buffer.byteOffset, buffer.byteLength)
+    : new Uint8Array(buffer);
+}

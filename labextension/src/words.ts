@@ -1,295 +1,298 @@
-/** What the panel says, in English and Chinese. */
-import type { RankState, RunState, Said } from './protocol';
-
-const en = {
-  run: {
-    pending: 'Queued',
-    starting: 'Starting',
-    running: 'Running',
-    stopping: 'Stopping',
-    succeeded: 'Finished',
-    failed: 'Failed',
-    cancelled: 'Stopped',
-    lost: 'Lost',
-  } satisfies Record<RunState, string> as Record<RunState, string>,
-  rankState: {
-    pending: 'Waiting',
-    running: 'Running',
-    succeeded: 'Finished',
-    failed: 'Failed',
-    ended: 'Ended',
-    lost: 'Lost',
-  } satisfies Record<RankState, string> as Record<RankState, string>,
-  told: (said: Said) => said.en,
-  panel: (label: string) => `Distributed run ${label}`,
-  ranks: (count: number) => (count === 1 ? '1 rank' : `${count} ranks`),
-  nodes: (nodes: number, ranks: number) => `${nodes} nodes × ${ranks} ranks`,
-  unevenNodes: (nodes: number, ranks: number) => `${nodes} nodes, ${ranks} ranks`,
-  progress: 'Progress',
-  left: (time: string) => `${time} left`,
-  elapsed: 'elapsed',
-  stoppedAt: (percent: string, text: string) => `stopped at ${percent}${text && `, ${text}`}`,
-  stop: 'Stop',
-  stopping: 'Stopping…',
-  menu: 'Run menu',
-  charts: 'Charts',
-  logs: 'Log',
-  dashboard: 'Dashboard',
-  openDashboard: 'Open dashboard',
-  runAgain: 'Run again',
-  exportRun: 'Export',
-  copyName: 'Copy run name',
-  showAgain: 'Show again (copy command)',
-  copied: (text: string) => `Copied: ${text}`,
-  notCopied: (text: string) => `This page may not copy. The text is: ${text}`,
-  openBoard: 'Open VisualDL',
-  boardAsked: 'Asking the kernel for VisualDL…',
-  boardAt: 'VisualDL is open in another tab.',
-  boardBlocked: 'The browser kept the new tab from opening:',
-  boardLater: (label: string) =>
-    `The kernel is busy. When the cell is free, run %dist_board ${label} in a cell.`,
-  boardProblem: (problem: string) => `VisualDL could not be opened: ${problem}`,
-  cannotStop: (label: string) =>
-    'This page cannot interrupt the kernel. Press the interrupt button (■) of the cell or its toolbar, ' +
-    `or run %dist_stop ${label} in another notebook.`,
-  waiting: 'Waiting for the first news from the kernel…',
-  noNews: (since: string, label: string) =>
-    `No news from the kernel since ${since}; the run goes on: %dist_attach ${label} shows it again.`,
-  noNewsForeground: (since: string, label: string) =>
-    `No news from the kernel since ${since}. If the run still goes on, %dist_attach ${label} shows it again.`,
-  neverNews: 'No news from the kernel. %dist_attach shows the latest run again.',
-  rankList: 'Ranks',
-  rank: 'Rank',
-  rankNumber: (rank: number) => `Rank ${rank}`,
-  node: (node: number) => `node ${node}`,
-  nodeRank: (node: string, rank: number) => `${node}, rank ${rank}`,
-  rate: (rate: string) => `${rate} step/s`,
-  own: (own: string) => `${own} ms own`,
-  andMilliseconds: (waiting: string) => `+ ${waiting} ms`,
-  ownAndWaiting: (own: string, waiting: string) => `${own} ms own, ${waiting} ms waiting for others`,
-  failedFirst: 'Failed first',
-  cause: 'Cause',
-  fix: 'Fix',
-  toCell: (line: number) => `Line ${line} of the cell`,
-  toLog: (rank: number) => `Log of rank ${rank}`,
-  heat: 'What the colours show',
-  heatOf: (what: string, count: number) => `${what} of ${count} ranks`,
-  utilisation: 'Utilisation',
-  memory: 'Memory',
-  gpuMemory: 'GPU memory',
-  stepRate: 'Step rate',
-  onTheWhole: {
-    utilisation: 'Mean utilisation',
-    memory: 'Peak memory',
-    gpuMemory: 'Peak GPU memory',
-    stepRate: 'Mean step rate',
-  },
-  lastLine: 'Last line',
-  state: 'State',
-  process: 'Process',
-  close: 'Close',
-  states: (count: number, word: string) => `${count} ${word.toLowerCase()}`,
-  which: (ranks: string, more: boolean) => `: rank ${ranks}${more ? ', …' : ''}`,
-  lowest: (node: string, value: string, median: string) => `${node} at ${value}, median ${median}`,
-  median: (value: string) => `median ${value}`,
-  unknown: 'unknown',
-  views: 'Logs, metrics, cell',
-  all: 'All',
-  errors: (count: number) => (count === 1 ? '1 error line' : `${count} error lines`),
-  pickRank: 'Rank…',
-  pickRankLabel: 'Show the log of rank (number)',
-  metrics: 'Metrics',
-  cell: 'Cell',
-  noCell: 'The program of this run has not come yet.',
-  highlighted: 'marked',
-  noMetrics: 'Nothing has been logged yet. In the cell,',
-  noMetricsThen: 'makes curves here.',
-  stalled: 'Stalled',
-  heldUp: 'Held up',
-  slowest: 'Slowest',
-  slowBy: (over: string) => `+${over} ms`,
-  slowTimes: (factor: string) => `×${factor}`,
-  noProgress: (seconds: number, more: boolean) => `No progress for ${seconds} s${more ? ': ' : ''}`,
-  keepWaiting: 'Keep waiting',
-  interrupt: (rank: number) => `Interrupt rank ${rank}`,
-  stacks: 'Stacks',
-  stacksTaken: (time: string, groups: number) =>
-    `taken at ${time}, main thread, ${groups === 1 ? 'one group' : `${groups} groups`}`,
-  takeAgain: 'Take again',
-  allThreads: 'All threads',
-  thread: (number: number) => `Thread ${number}`,
-  cellLine: (line: number) => `cell line ${line}`,
-  builtIn: 'built-in',
-  download: 'Download',
-  axis: 'Horizontal axis',
-  step: 'Step',
-  time: 'Time',
-  meanOf: (ranks: number) => `mean of ${ranks} ranks`,
-  lowestToHighest: 'lowest to highest',
-  asLogged: 'unsmoothed',
-  smoothing: 'Smoothing',
-  smooth: 'smoothed',
-  off: 'off',
-  someMetrics: (shown: number, count: number) => `${shown} of ${count} metrics`,
-  allMetrics: 'All metrics',
-  mean: 'mean',
-  log: 'Log',
-  logScale: 'Logarithmic scale',
-  to: (from: string, until: string) => `${from} to ${until}`,
-  highest: (value: string, rank: number) => `highest ${value} on rank ${rank}`,
-  points: 'no values yet',
-  tags: {
-    cpu: 'CPU',
-    gpu: 'GPU utilisation',
-    memory: 'Memory',
-    gpu_memory: 'GPU memory',
-    rate: 'Steps per second',
-  } as Record<string, string>,
-};
-
-export type Words = typeof en;
-
-const zh: Words = {
-  run: {
-    pending: '排队中',
-    starting: '启动中',
-    running: '运行中',
-    stopping: '停止中',
-    succeeded: '已完成',
-    failed: '失败',
-    cancelled: '已停止',
-    lost: '失联',
-  },
-  rankState: {
-    pending: '等待中',
-    running: '运行中',
-    succeeded: '已完成',
-    failed: '失败',
-    ended: '已退出',
-    lost: '失联',
-  },
-  told: said => said.zh,
-  panel: label => `分布式运行 ${label}`,
-  ranks: count => `${count} 个进程`,
-  nodes: (nodes, ranks) => `${nodes} 个节点 × ${ranks} 个进程`,
-  unevenNodes: (nodes, ranks) => `${nodes} 个节点,${ranks} 个进程`,
-  progress: '进度',
-  left: time => `剩余 ${time}`,
-  elapsed: '已用时',
-  stoppedAt: (percent, text) => `停止于 ${percent}${text && `,${text}`}`,
-  stop: '停止',
-  stopping: '正在停止…',
-  menu: '运行菜单',
-  charts: '曲线',
-  logs: '日志',
-  dashboard: '仪表板',
-  openDashboard: '打开仪表板',
-  runAgain: '重新运行',
-  exportRun: '导出',
-  copyName: '复制运行名称',
-  showAgain: '再次显示(复制命令)',
-  copied: text => `已复制:${text}`,
-  notCopied: text => `此页面无法复制,内容为:${text}`,
-  openBoard: '打开 VisualDL',
-  boardAsked: '正在请内核打开 VisualDL…',
-  boardAt: 'VisualDL 已在另一个标签页中打开。',
-  boardBlocked: '浏览器阻止了新标签页:',
-  boardLater: label => `内核正忙。单元格空闲后,请在单元格中运行 %dist_board ${label}。`,
-  boardProblem: problem => `无法打开 VisualDL:${problem}`,
-  cannotStop: label =>
-    `此页面无法中断内核。请按单元格或其工具栏的中断按钮(■),或在另一个笔记本中运行 %dist_stop ${label}。`,
-  waiting: '正在等待内核的第一条消息…',
-  noNews: (since, label) => `自 ${since} 起没有内核的消息;运行仍在继续:%dist_attach ${label} 可再次显示。`,
-  noNewsForeground: (since, label) =>
-    `自 ${since} 起没有内核的消息。若运行仍在继续,%dist_attach ${label} 可再次显示。`,
-  neverNews: '没有内核的消息。%dist_attach 可再次显示最近的运行。',
-  rankList: '进程',
-  rank: '进程',
-  rankNumber: rank => `进程 ${rank}`,
-  node: node => `节点 ${node}`,
-  nodeRank: (node, rank) => `${node},进程 ${rank}`,
-  rate: rate => `${rate} 步/秒`,
-  own: own => `自身 ${own} 毫秒`,
-  andMilliseconds: waiting => `+ ${waiting} 毫秒`,
-  ownAndWaiting: (own, waiting) => `自身耗时 ${own} 毫秒,等待其他进程 ${waiting} 毫秒`,
-  failedFirst: '最先失败',
-  cause: '原因',
-  fix: '解决方法',
-  toCell: line => `单元格第 ${line} 行`,
-  toLog: rank => `进程 ${rank} 的日志`,
-  heat: '颜色表示',
-  heatOf: (what, count) => `${count} 个进程的${what}`,
-  utilisation: '利用率',
-  memory: '内存',
-  gpuMemory: '显存',
-  stepRate: '速率',
-  onTheWhole: { utilisation: '平均利用率', memory: '内存峰值', gpuMemory: '显存峰值', stepRate: '平均速率' },
-  lastLine: '最后一行',
-  state: '状态',
-  process: '进程号',
-  close: '关闭',
-  states: (count, word) => `${count} 个${word}`,
-  which: (ranks, more) => `:进程 ${ranks}${more ? '…' : ''}`,
-  lowest: (node, value, median) => `${node}:${value},中位数 ${median}`,
-  median: value => `中位数 ${value}`,
-  unknown: '未知',
-  views: '日志、指标、单元格',
-  all: '全部',
-  errors: count => `${count} 行错误`,
-  pickRank: '进程…',
-  pickRankLabel: '显示该进程(编号)的日志',
-  metrics: '指标',
-  cell: '单元格',
-  noCell: '此运行的程序尚未收到。',
-  highlighted: '已标记',
-  noMetrics: '尚未记录任何指标。在单元格中调用',
-  noMetricsThen: '即可在此绘制曲线。',
-  stalled: '停滞',
-  heldUp: '受阻',
-  slowest: '最慢',
-  slowBy: over => `+${over} 毫秒`,
-  slowTimes: factor => `×${factor}`,
-  noProgress: (seconds, more) => `${seconds} 秒没有进展${more ? ':' : ''}`,
-  keepWaiting: '继续等待',
-  interrupt: rank => `中断进程 ${rank}`,
-  stacks: '调用栈',
-  stacksTaken: (time, groups) => `采集于 ${time},主线程,${groups} 组`,
-  takeAgain: '重新采集',
-  allThreads: '全部线程',
-  thread: number => `线程 ${number}`,
-  cellLine: line => `单元格第 ${line} 行`,
-  builtIn: '内置',
-  download: '下载',
-  axis: '横轴',
-  step: '步数',
-  time: '时间',
-  meanOf: ranks => `${ranks} 个进程的平均值`,
-  lowestToHighest: '最低到最高',
-  asLogged: '原始值',
-  smoothing: '平滑',
-  smooth: '平滑后',
-  off: '关',
-  someMetrics: (shown, count) => `${count} 项指标中的 ${shown} 项`,
-  allMetrics: '全部指标',
-  mean: '平均',
-  log: '对数',
-  logScale: '对数刻度',
-  to: (from, until) => `${from} 至 ${until}`,
-  highest: (value, rank) => `最高 ${value},进程 ${rank}`,
-  points: '尚无数值',
-  tags: {
-    cpu: 'CPU',
-    gpu: 'GPU 利用率',
-    memory: '内存',
-    gpu_memory: '显存',
-    rate: '每秒步数',
-  },
-};
+/** What the panel and its log say, in English and Chinese. What JupyterLab's pages say beyond that is in lab/words.ts. */
+import type { Said } from './decode';
 
 export type Language = 'en' | 'zh';
-export const WORDS: Readonly<Record<Language, Words>> = { en, zh };
+
+type Given = string | number;
+
+/** A text, or what fills in what is left open in it: `{0}`, and `{1}`, and `{2}`. */
+type Word<Text extends string> = Text extends `${string}{2}${string}`
+  ? (first: Given, second: Given, third: Given) => string
+  : Text extends `${string}{1}${string}`
+    ? (first: Given, second: Given) => string
+    : Text extends `${string}{0}${string}`
+      ? (only: Given) => string
+      : string;
+
+/** Takes a word in both languages, or, where it is more than a text to fill in, what makes it. */
+interface Say {
+  <Text extends string>(en: Text, zh: string): Word<Text>;
+  <All extends unknown[]>(
+    en: (...given: All) => string,
+    zh: (...given: All) => string,
+  ): (...given: All) => string;
+}
+
+/** A table of words in each language. */
+export function inBoth<Table>(table: (say: Say) => Table): Readonly<Record<Language, Table>> {
+  const pick = (language: 0 | 1): Table =>
+    table(((...both: unknown[]) => {
+      const word = both[language];
+      return typeof word === 'string' && word.includes('{0}') ? filledIn(word) : word;
+    }) as Say);
+  return { en: pick(0), zh: pick(1) };
+}
+
+function filledIn(text: string): (...given: Given[]) => string {
+  return (...given) => text.replace(/\{(\d)\}/g, (_open, at: string) => String(given[Number(at)]));
+}
 
 /** The page's language where it says one, else the browser's. */
-export function languageOf(page: Document, browser: string): Language {
+export function languageOf(page: Document = document, browser = navigator.language): Language {
   return (page.documentElement.lang || browser).toLowerCase().startsWith('zh') ? 'zh' : 'en';
+}
+
+/** What the kernel's side says in both languages, in that of the page. */
+export function told(said: Said): string {
+  return said[languageOf()];
+}
+
+const number = (value: number): string => value.toLocaleString('en-US');
+const s = (count: number): string => (count === 1 ? '' : 's');
+
+export const WORDS = inBoth(say => ({
+  run: {
+    pending: say('Queued', '排队中'),
+    starting: say('Starting', '启动中'),
+    running: say('Running', '运行中'),
+    stopping: say('Stopping', '停止中'),
+    succeeded: say('Finished', '已完成'),
+    failed: say('Failed', '失败'),
+    cancelled: say('Stopped', '已停止'),
+    lost: say('Lost', '失联'),
+  },
+  rankState: {
+    pending: say('Waiting', '等待中'),
+    running: say('Running', '运行中'),
+    succeeded: say('Finished', '已完成'),
+    failed: say('Failed', '失败'),
+    ended: say('Ended', '已退出'),
+    lost: say('Lost', '失联'),
+  },
+  panel: say('Distributed run {0}', '分布式运行 {0}'),
+  ranks: say(
+    (count: number) => (count === 1 ? '1 rank' : `${count} ranks`),
+    count => `${count} 个进程`,
+  ),
+  nodes: say('{0} nodes × {1} ranks', '{0} 个节点 × {1} 个进程'),
+  unevenNodes: say('{0} nodes, {1} ranks', '{0} 个节点,{1} 个进程'),
+  progress: say('Progress', '进度'),
+  left: say('{0} left', '剩余 {0}'),
+  elapsed: say('elapsed', '已用时'),
+  stoppedAt: say(
+    (percent: string, text: string) => `stopped at ${percent}${text && `, ${text}`}`,
+    (percent, text) => `停止于 ${percent}${text && `,${text}`}`,
+  ),
+  stop: say('Stop', '停止'),
+  stopping: say('Stopping…', '正在停止…'),
+  menu: say('Run menu', '运行菜单'),
+  charts: say('Charts', '曲线'),
+  logs: say('Log', '日志'),
+  dashboard: say('Dashboard', '仪表板'),
+  openDashboard: say('Open dashboard', '打开仪表板'),
+  runAgain: say('Run again', '重新运行'),
+  exportRun: say('Export', '导出'),
+  copyName: say('Copy run name', '复制运行名称'),
+  showAgain: say('Show again (copy command)', '再次显示(复制命令)'),
+  copied: say('Copied: {0}', '已复制:{0}'),
+  notCopied: say('This page may not copy. The text is: {0}', '此页面无法复制,内容为:{0}'),
+  openBoard: say('Open VisualDL', '打开 VisualDL'),
+  boardAsked: say('Asking the kernel for VisualDL…', '正在请内核打开 VisualDL…'),
+  boardAt: say('VisualDL is open in another tab.', 'VisualDL 已在另一个标签页中打开。'),
+  boardBlocked: say('The browser kept the new tab from opening:', '浏览器阻止了新标签页:'),
+  boardLater: say(
+    'The kernel is busy. When the cell is free, run %dist_board {0} in a cell.',
+    '内核正忙。单元格空闲后,请在单元格中运行 %dist_board {0}。',
+  ),
+  boardProblem: say('VisualDL could not be opened: {0}', '无法打开 VisualDL:{0}'),
+  cannotStop: say(
+    'This page cannot interrupt the kernel. Press the interrupt button (■) of the cell or its toolbar, or run %dist_stop {0} in another notebook.',
+    '此页面无法中断内核。请按单元格或其工具栏的中断按钮(■),或在另一个笔记本中运行 %dist_stop {0}。',
+  ),
+  waiting: say('Waiting for the first news from the kernel…', '正在等待内核的第一条消息…'),
+  noNews: say(
+    'No news from the kernel since {0}; the run goes on: %dist_attach {1} shows it again.',
+    '自 {0} 起没有内核的消息;运行仍在继续:%dist_attach {1} 可再次显示。',
+  ),
+  noNewsForeground: say(
+    'No news from the kernel since {0}. If the run still goes on, %dist_attach {1} shows it again.',
+    '自 {0} 起没有内核的消息。若运行仍在继续,%dist_attach {1} 可再次显示。',
+  ),
+  neverNews: say(
+    'No news from the kernel. %dist_attach shows the latest run again.',
+    '没有内核的消息。%dist_attach 可再次显示最近的运行。',
+  ),
+  rankList: say('Ranks', '进程'),
+  rank: say('Rank', '进程'),
+  rankNumber: say('Rank {0}', '进程 {0}'),
+  node: say('node {0}', '节点 {0}'),
+  nodeRank: say('{0}, rank {1}', '{0},进程 {1}'),
+  rate: say('{0} step/s', '{0} 步/秒'),
+  own: say('{0} ms own', '自身 {0} 毫秒'),
+  andMilliseconds: say('+ {0} ms', '+ {0} 毫秒'),
+  ownAndWaiting: say('{0} ms own, {1} ms waiting for others', '自身耗时 {0} 毫秒,等待其他进程 {1} 毫秒'),
+  failedFirst: say('Failed first', '最先失败'),
+  cause: say('Cause', '原因'),
+  fix: say('Fix', '解决方法'),
+  toCell: say('Line {0} of the cell', '单元格第 {0} 行'),
+  toLog: say('Log of rank {0}', '进程 {0} 的日志'),
+  heat: say('What the colours show', '颜色表示'),
+  heatOf: say('{0} of {1} ranks', '{1} 个进程的{0}'),
+  utilisation: say('Utilisation', '利用率'),
+  memory: say('Memory', '内存'),
+  gpuMemory: say('GPU memory', '显存'),
+  stepRate: say('Step rate', '速率'),
+  onTheWhole: {
+    utilisation: say('Mean utilisation', '平均利用率'),
+    memory: say('Peak memory', '内存峰值'),
+    gpuMemory: say('Peak GPU memory', '显存峰值'),
+    stepRate: say('Mean step rate', '平均速率'),
+  },
+  lastLine: say('Last line', '最后一行'),
+  state: say('State', '状态'),
+  process: say('Process', '进程号'),
+  close: say('Close', '关闭'),
+  states: say(
+    (count: number, word: string) => `${count} ${word.toLowerCase()}`,
+    (count, word) => `${count} 个${word}`,
+  ),
+  which: say(
+    (ranks: string, more: boolean) => `: rank ${ranks}${more ? ', …' : ''}`,
+    (ranks, more) => `:进程 ${ranks}${more ? '…' : ''}`,
+  ),
+  lowest: say('{0} at {1}, median {2}', '{0}:{1},中位数 {2}'),
+  median: say('median {0}', '中位数 {0}'),
+  unknown: say('unknown', '未知'),
+  views: say('Logs, metrics, cell', '日志、指标、单元格'),
+  all: say('All', '全部'),
+  errors: say(
+    (count: number) => (count === 1 ? '1 error line' : `${count} error lines`),
+    count => `${count} 行错误`,
+  ),
+  pickRank: say('Rank…', '进程…'),
+  pickRankLabel: say('Show the log of rank (number)', '显示该进程(编号)的日志'),
+  metrics: say('Metrics', '指标'),
+  cell: say('Cell', '单元格'),
+  noCell: say('The program of this run has not come yet.', '此运行的程序尚未收到。'),
+  highlighted: say('marked', '已标记'),
+  noMetrics: say('Nothing has been logged yet. In the cell,', '尚未记录任何指标。在单元格中调用'),
+  noMetricsThen: say('makes curves here.', '即可在此绘制曲线。'),
+  stalled: say('Stalled', '停滞'),
+  heldUp: say('Held up', '受阻'),
+  slowest: say('Slowest', '最慢'),
+  slowBy: say('+{0} ms', '+{0} 毫秒'),
+  slowTimes: say('×{0}', '×{0}'),
+  noProgress: say(
+    (seconds: number, more: boolean) => `No progress for ${seconds} s${more ? ': ' : ''}`,
+    (seconds, more) => `${seconds} 秒没有进展${more ? ':' : ''}`,
+  ),
+  keepWaiting: say('Keep waiting', '继续等待'),
+  interrupt: say('Interrupt rank {0}', '中断进程 {0}'),
+  stacks: say('Stacks', '调用栈'),
+  stacksTaken: say(
+    (time: string, groups: number) =>
+      `taken at ${time}, main thread, ${groups === 1 ? 'one group' : `${groups} groups`}`,
+    (time, groups) => `采集于 ${time},主线程,${groups} 组`,
+  ),
+  takeAgain: say('Take again', '重新采集'),
+  allThreads: say('All threads', '全部线程'),
+  thread: say('Thread {0}', '线程 {0}'),
+  cellLine: say('cell line {0}', '单元格第 {0} 行'),
+  builtIn: say('built-in', '内置'),
+  download: say('Download', '下载'),
+  axis: say('Horizontal axis', '横轴'),
+  step: say('Step', '步数'),
+  time: say('Time', '时间'),
+  meanOf: say('mean of {0} ranks', '{0} 个进程的平均值'),
+  lowestToHighest: say('lowest to highest', '最低到最高'),
+  asLogged: say('unsmoothed', '原始值'),
+  smoothing: say('Smoothing', '平滑'),
+  smooth: say('smoothed', '平滑后'),
+  off: say('off', '关'),
+  someMetrics: say('{0} of {1} metrics', '{1} 项指标中的 {0} 项'),
+  allMetrics: say('All metrics', '全部指标'),
+  mean: say('mean', '平均'),
+  log: say('Log', '对数'),
+  logScale: say('Logarithmic scale', '对数刻度'),
+  to: say('{0} to {1}', '{0} 至 {1}'),
+  highest: say('highest {0} on rank {1}', '最高 {0},进程 {1}'),
+  points: say('no values yet', '尚无数值'),
+  tags: {
+    cpu: say('CPU', 'CPU'),
+    gpu: say('GPU utilisation', 'GPU 利用率'),
+    memory: say('Memory', '内存'),
+    gpu_memory: say('GPU memory', '显存'),
+    rate: say('Steps per second', '每秒步数'),
+  } as Record<string, string>,
+}));
+
+type Words = (typeof WORDS)['en'];
+
+/** The panel's words in the page's language. */
+export function pageWords(): Words {
+  return WORDS[languageOf()];
+}
+
+export const LOG_WORDS = inBoth(say => ({
+  log: say('Log', '日志'),
+  tools: say('Log tools', '日志工具'),
+  search: say('Search', '搜索'),
+  previous: say('Previous match', '上一个匹配'),
+  next: say('Next match', '下一个匹配'),
+  position: say('Log position', '日志位置'),
+  follow: say('Follow', '跟随'),
+  pause: say('Pause', '暂停'),
+  wrap: say('Wrap', '自动换行'),
+  firstError: say('First error', '首个错误'),
+  differences: say('Only differences', '仅看差异'),
+  copy: say('Copy', '复制'),
+  download: say('Download', '下载'),
+  close: say('Close', '关闭'),
+  fullLine: say('Full line', '整行'),
+  empty: say('No output yet.', '尚无输出。'),
+  noDifferences: say('All ranks wrote the same.', '所有进程的输出相同。'),
+  lines: say(
+    (count: number, folded: number) =>
+      `${number(count)} line${s(count)}${folded ? `, ${number(folded)} folded` : ''}`,
+    (count, folded) => `${number(count)} 行${folded ? `,${number(folded)} 行已折叠` : ''}`,
+  ),
+  newLines: say(
+    (count: number) => `${number(count)} new`,
+    count => `${number(count)} 行新输出`,
+  ),
+  missing: say(
+    (count: number) =>
+      !count
+        ? '… lines have not reached this page; %dist_logs has them'
+        : `… ${number(count)} line${s(count)} ${count === 1 ? 'has' : 'have'} not reached this page; %dist_logs has them`,
+    count =>
+      !count
+        ? '… 有若干行未到达此页面;用 %dist_logs 查看'
+        : `… 有 ${number(count)} 行未到达此页面;用 %dist_logs 查看`,
+  ),
+  skipped: say(
+    (bytes: number) => `… ${number(bytes)} bytes are not shown here; %dist_logs has them`,
+    bytes => `… 此处略过 ${number(bytes)} 字节;用 %dist_logs 查看`,
+  ),
+  dropped: say(
+    (count: number) =>
+      `… ${number(count)} earlier line${s(count)} ${count === 1 ? 'is' : 'are'} no longer in this page; %dist_logs has them`,
+    count => `… 较早的 ${number(count)} 行已不在此页面;用 %dist_logs 查看`,
+  ),
+  more: say(
+    (characters: number) => `… ${number(characters)} more`,
+    characters => `… 还有 ${number(characters)} 个字符`,
+  ),
+  copied: say(
+    (count: number) => `copied ${number(count)} line${s(count)}`,
+    count => `已复制 ${number(count)} 行`,
+  ),
+  cannotCopy: say('this page may not use the clipboard', '此页面无法使用剪贴板'),
+  cellLine: say('cell line {0}', '单元格第 {0} 行'),
+  ranks: say('ranks {0}', '进程 {0}'),
+}));
+
+/** The log's words in the page's language. */
+export function logWords(): (typeof LOG_WORDS)['en'] {
+  return LOG_WORDS[languageOf()];
 }

@@ -11,9 +11,7 @@ import {
   rowAt,
   smoothed,
 } from '../src/chart_data';
-import { decode } from '../src/decode';
-import type { Chart, Update } from '../src/protocol';
-import { WORDS } from '../src/words';
+import { type Chart, decode, type Update } from '../src/protocol';
 import { sample } from './samples';
 
 function chart(name: string): Chart {
@@ -88,7 +86,7 @@ test('a logarithm shows what is above zero, if anything is', () => {
 test('the title says the last values', () => {
   const said = (name: string): string => {
     const found = chart(name);
-    return latest(found, WORDS.en);
+    return latest(found);
   };
 
   expect(said('band_chart')).toBe('0.5 · 0.25 to 0.75');
@@ -98,7 +96,7 @@ test('the title says the last values', () => {
 test('a chart without values says so', () => {
   const empty = ranks([], []);
 
-  expect(latest(empty, WORDS.en)).toBe('no values yet');
+  expect(latest(empty)).toBe('no values yet');
 });
 
 test('memory is told in megabytes where there is less than a gigabyte', () => {

@@ -1,6 +1,5 @@
-import { decode } from '../src/decode';
-import { keyOf } from '../src/model';
-import type { Update } from '../src/protocol';
+import { keyOf } from '../src/chart_data';
+import { decode, type Update } from '../src/protocol';
 import { NAMES, sample } from './samples';
 
 test.each(NAMES.filter(name => !name.startsWith('board')))('%s is read as it was meant', name => {

@@ -1,15 +1,13 @@
 /** @jest-environment jsdom */
-import './page';
 import { act, fireEvent, render, screen } from '@testing-library/preact';
 import { createElement } from 'react';
 
-import type { Buffer } from '../src/decode';
-import { addButtons, SUMMARY } from '../src/lab/summary_buttons';
-import { actForPanels, type Asked } from '../src/page_actions';
+import './page';
 import panel from '../src/panel';
-import type { RankView, Request, RunView } from '../src/protocol';
-import { RankStrip } from '../src/views/RankStrip';
-import { WORDS } from '../src/words';
+import { addButtons, SUMMARY } from '../src/lab/cells';
+import { actForPanels, type Asked } from '../src/page';
+import { type Buffer, decode, type Request, type Update } from '../src/protocol';
+import { Ranks } from '../src/views/Ranks';
 import { sample } from './samples';
 
 type Listener = (content?: unknown, buffers?: readonly Buffer[]) => void;
@@ -101,8 +99,8 @@ test('a summary that a notebook keeps gets buttons, once, in the place of its co
   actForPanels(one => asked.push(one));
   const kept = document.querySelector<HTMLElement>(SUMMARY)!;
 
-  addButtons(kept, WORDS.en);
-  addButtons(kept, WORDS.en);
+  addButtons(kept);
+  addButtons(kept);
 
   const buttons = screen.getAllByRole('button');
   expect(buttons.map(button => button.textContent)).toEqual(['Log', 'Charts', 'Dashboard', 'Run again']);
@@ -115,29 +113,26 @@ test('a summary that a notebook keeps gets buttons, once, in the place of its co
 });
 
 test('what is not measured yet has its room already', async () => {
-  const { content } = sample('first_update');
-  const { ranks } = (content as { view: { ranks: RankView[] } }).view;
-  const unmeasured = ranks.map(rank => ({
+  const { content, buffers } = sample('first_update');
+  const { view } = decode(content, buffers) as Update;
+  const ranks = view!.ranks.map(rank => ({
     ...rank,
-    ...{ state: 'running', exit: { en: '', zh: '' }, lastLine: '', device: 'cpu', pid: null },
+    ...{ state: 'running' as const, exit: { en: '', zh: '' }, lastLine: '', device: 'cpu', pid: null },
     ...{ memory: null, memoryTotal: null, gpuMemory: null, gpuMemoryTotal: null },
     ...{ cpu: null, gpu: null, rate: null, wait: null },
-  })) as RunView['ranks'];
+  }));
 
   render(
-    createElement(RankStrip, {
-      ranks: unmeasured,
-      live: true,
-      failedFirst: null,
-      held: new Map(),
-      slow: null,
+    createElement(Ranks, {
+      view: { ...view!, ranks },
+      selected: null,
       utilisation: new Map(),
       waits: new Map(),
       size: 'wide',
-      words: WORDS.en,
+      onSelect: () => undefined,
       onOpen: () => undefined,
     }),
   );
 
-  expect(document.querySelectorAll('.nbdist-rank .nbdist-meters')).toHaveLength(unmeasured.length);
+  expect(document.querySelectorAll('.nbdist-rank .nbdist-meters')).toHaveLength(ranks.length);
 });

@@ -1,10 +1,10 @@
 /** @jest-environment jsdom */
-import './page';
 import { cleanup, render, screen } from '@testing-library/preact';
 import { createElement } from 'react';
+
+import './page';
 import type { FailureView } from '../src/protocol';
-import { Failure } from '../src/views/Failure';
-import { WORDS } from '../src/words';
+import { Failure } from '../src/views/Notes';
 
 const IN_CELL: FailureView = {
   rank: 1,
@@ -34,7 +34,8 @@ const IN_MODULE: FailureView = {
 function shown(failure: FailureView, language: 'en' | 'zh' = 'en'): HTMLElement {
   const nothing = () => undefined;
   const cell = 'import trainer\ntrainer.train()';
-  const props = { failure, cell, words: WORDS[language], onCellLine: nothing, onOpen: nothing };
+  document.documentElement.lang = language;
+  const props = { failure, cell, onCellLine: nothing, onOpen: nothing };
   render(createElement(Failure, props));
   return screen.getByRole('alert');
 }

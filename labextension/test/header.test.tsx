@@ -1,9 +1,9 @@
 /** @jest-environment jsdom */
-import './page';
 import { render, screen } from '@testing-library/preact';
 import { createElement } from 'react';
-import { decode } from '../src/decode';
-import type { Update } from '../src/protocol';
+
+import './page';
+import { decode, type Update } from '../src/protocol';
 import { Header } from '../src/views/Header';
 import { WORDS } from '../src/words';
 import { sample } from './samples';
@@ -15,8 +15,6 @@ test('a run that goes on says below its head what it still waits for, with Stop 
   const props = {
     view: { ...view, state: 'running', live: true, reason: { en: reason, zh: reason } },
     viewAt: 10,
-    now: () => 10,
-    words: WORDS.en,
     narrow: false,
     stopping: false,
     onStop: () => undefined,

@@ -1,6 +1,5 @@
-import { decode } from '../src/decode';
-import { byNode, fullOf, measured, spread, stepOf } from '../src/heat';
-import type { RankView, Update } from '../src/protocol';
+import { byNode, fullOf, measured, spread, stepOf } from '../src/numbers';
+import { decode, type RankView, type Update } from '../src/protocol';
 import { sample } from './samples';
 
 const RANKS = (decode(sample('ranks64').content) as Update).view!.ranks;

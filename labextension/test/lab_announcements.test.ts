@@ -1,6 +1,5 @@
-import { announcements } from '../src/lab/announcements';
-import { runRow } from '../src/lab/rows';
-import type { RunEvent } from '../src/lab/runs';
+import { runRow } from '../src/lab/client';
+import { announcements, type RunEvent } from '../src/lab/runs';
 import { row, running } from './lab_fakes';
 
 function listening({

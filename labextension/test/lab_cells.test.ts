@@ -1,8 +1,18 @@
-import { complete, firstLine, optionAt, usedMagic, wantedOf, withFirstLine } from '../src/lab/first_line';
-import { linkedLine, linkLines } from '../src/lab/line_links';
-import { cellOf, contentsPath, unsavedRuns } from '../src/lab/places';
+import {
+  cellOf,
+  complete,
+  contentsPath,
+  firstLine,
+  linkedLine,
+  linkLines,
+  optionAt,
+  unsavedRuns,
+  usedMagic,
+  wantedOf,
+  withFirstLine,
+} from '../src/lab/cells';
+import { type Option, type RunRow, runRow } from '../src/lab/client';
 import { row, running } from './lab_fakes';
-import { runRow, type Option, type RunRow } from '../src/lab/rows';
 
 const option = (flags: string[], metavar = '', choices: string[] = []): Option => ({
   flags,
@@ -160,14 +170,14 @@ test('lines that an error names become links, each once', () => {
   const error = document.querySelector('pre')!;
   const text = error.textContent;
 
-  linkLines(error, line => `to ${line}`);
-  linkLines(error, line => `to ${line}`);
+  linkLines(error);
+  linkLines(error);
 
   const links = [...error.querySelectorAll('button')];
   expect(links.map(link => [link.textContent, linkedLine(link), link.title])).toEqual([
-    ['line 4 of the cell', 4, 'to 4'],
-    ['cell line 6', 6, 'to 6'],
-    ['cell line 4', 4, 'to 4'],
+    ['line 4 of the cell', 4, 'Line 4 of the cell'],
+    ['cell line 6', 6, 'Line 6 of the cell'],
+    ['cell line 4', 4, 'Line 4 of the cell'],
   ]);
   expect(error.textContent).toBe(text);
 });

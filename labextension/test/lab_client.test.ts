@@ -43,10 +43,10 @@ test('stop says why, and a board names its runs', async () => {
   server.answers['POST nbdist/api/runs/a/stop'] = { status: 202, body: { run_id: 'a', state: 'stopping' } };
   server.answers['POST nbdist/api/board'] = { body: { url: '/user/ada/nbdist/visualdl/a/scalar' } };
 
-  await client.stop('a', 'stopped from the dashboard');
+  await client.stop('a', 'dashboard');
   const url = await client.board(['a', 'b']);
 
-  expect(server.bodies).toEqual([{ reason: 'stopped from the dashboard' }, { run_ids: ['a', 'b'] }]);
+  expect(server.bodies).toEqual([{ reason: 'dashboard' }, { run_ids: ['a', 'b'] }]);
   expect(url).toBe('/user/ada/nbdist/visualdl/a/scalar');
 });
 
@@ -82,10 +82,9 @@ test('devices and options are read as they are written', async () => {
     },
   };
 
-  const { gpus, cores } = await client.devices();
+  const { gpus } = await client.devices();
   const [option] = await client.options();
 
-  expect(cores).toBe(16);
   expect(gpus[0]).toMatchObject({ index: 1, memoryTotal: 10, holders: [{ pid: 7, runId: null }] });
   expect(option).toMatchObject({ flags: ['-n', '--nproc'], help: { en: 'N ranks', zh: 'N 个' } });
 });

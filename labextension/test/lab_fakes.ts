@@ -1,6 +1,6 @@
 /** A server's side and a clock that the tests move by hand. */
 import { Client, type Server } from '../src/lab/client';
-import { Stream, type Clock } from '../src/lab/stream';
+import { type Clock, Stream } from '../src/lab/stream';
 import { RunModel } from '../src/model';
 
 export class FakeClock implements Clock {

@@ -1,12 +1,10 @@
+import { overlay } from '../src/chart_data';
+import { runRow } from '../src/lab/client';
 import { age, inView, listing, shownNames } from '../src/lab/listing';
-import { overlay } from '../src/lab/overlay';
-import { runRow } from '../src/lab/rows';
-import { LAB_WORDS } from '../src/lab/words';
 import type { Chart } from '../src/protocol';
 import { row, running } from './lab_fakes';
 
 const NOW = new Date(2026, 10, 20, 12).getTime();
-const words = LAB_WORDS.en;
 
 function made(label: string, daysAgo: number, given: object = {}) {
   return runRow(row(label, { created: NOW / 1000 - daysAgo * 86_400, ...given }));
@@ -15,7 +13,7 @@ function made(label: string, daysAgo: number, given: object = {}) {
 test('runs stand under the day that they began on, those that go on under their own heading', () => {
   const rows = [made('a-1', 3, running), made('b-2', 0), made('c-3', 1), made('d-4', 2), made('e-5', 400)];
 
-  const { items, height, runs } = listing(rows, NOW, words, 'en');
+  const { items, height, runs } = listing(rows, NOW);
   const titles = items.flatMap(item => (item.kind === 'heading' ? [item.title] : []));
 
   expect(titles).toEqual(['Active', 'Today', 'Yesterday', 'Wednesday, November 18', 'October 16, 2025']);
@@ -25,7 +23,7 @@ test('runs stand under the day that they began on, those that go on under their 
 
 test('of a thousand runs only those in view are drawn', () => {
   const rows = Array.from({ length: 1000 }, (_, at) => made(`r-${at}`, at / 10));
-  const list = listing(rows, NOW, words, 'en');
+  const list = listing(rows, NOW);
 
   const shown = inView(list, 20_000, 700);
 
@@ -40,7 +38,7 @@ test.each([
   [7300, '2 h'],
   [200_000, '2 d'],
 ])('%d seconds ago is %j', (seconds, text) => {
-  expect(age(seconds, words)).toBe(text);
+  expect(age(seconds)).toBe(text);
 });
 
 test('curves of runs lie over each other by step, with a gap where a run has no value', () => {
@@ -76,7 +74,7 @@ test.each([
     made('c-3', 9, { name: 'lenet', notebook: '/home/ada/lenet.ipynb' }),
   ];
 
-  const { items, runs } = listing(rows, NOW, words, 'en', grouping);
+  const { items, runs } = listing(rows, NOW, grouping);
 
   expect(items.flatMap(item => (item.kind === 'heading' ? [item.title] : []))).toEqual(expected);
   expect(runs).toBe(3);

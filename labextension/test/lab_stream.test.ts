@@ -1,5 +1,5 @@
+import { OlderLines } from '../src/lab/follower';
 import { readFrame } from '../src/lab/stream';
-import { OlderLines } from '../src/lab/older_lines';
 import { fakeService, frame, row, running } from './lab_fakes';
 
 const RUN = '20261120-141503-lenet-k3f9';
@@ -24,7 +24,7 @@ test('a frame is cut into its header and its buffers, and half a frame is none',
 
   const { header, buffers } = readFrame(whole);
 
-  expect(header['kind']).toBe('x');
+  expect(header).toMatchObject({ kind: 'x' });
   expect(buffers.map(each => [...each])).toEqual([[1, 2], [3]]);
   expect(() => readFrame(whole.slice(0, whole.byteLength - 1))).toThrow();
   expect(() => readFrame(new ArrayBuffer(2))).toThrow();

@@ -1,6 +1,5 @@
-import { readFileSync } from 'node:fs';
-
 import { expect, test } from '@jest/globals';
+import { readFileSync } from 'node:fs';
 
 const css = readFileSync('src/styles/log.css', 'utf8');
 

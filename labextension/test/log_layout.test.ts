@@ -1,8 +1,7 @@
 import { expect, test } from '@jest/globals';
 
-import { RowHeights } from '../src/log/row_heights';
+import { RowHeights, ScrollScale } from '../src/log/layout';
 import { RunLog } from '../src/log/run_log';
-import { ScrollScale } from '../src/log/scroll_scale';
 import { delta, FakeTurns, numbered, randomly } from './log_fakes';
 
 function makeRows(lengths: number[]) {

@@ -1,8 +1,7 @@
 import { expect, test } from '@jest/globals';
 
-import { spansOf } from '../src/log/colours';
-import { columnsOf, errorMark, plain, shownColumns } from '../src/log/line_text';
-import { rangesOf } from '../src/log/rank_sets';
+import { columnsOf, errorMark, plain, shownColumns, spansOf } from '../src/log/line_text';
+import { rangesOf } from '../src/log/rows';
 
 test.each([
   ['colours', '\x1b[1;31mred\x1b[0m', 'red'],

@@ -3,11 +3,13 @@ import { act, cleanup, fireEvent, render, screen } from '@testing-library/preact
 import { createRef } from 'preact/compat';
 
 import { RunLog } from '../src/log/run_log';
-import { en, zh } from '../src/log/words';
 import { LogPane, type LogPaneHandle, type LogPaneProps } from '../src/views/LogPane';
 import { delta, FakeTurns, numbered } from './log_fakes';
 
-afterEach(cleanup);
+afterEach(() => {
+  cleanup();
+  document.documentElement.lang = '';
+});
 
 function show(log: RunLog, props: Partial<LogPaneProps> = {}) {
   const handle = createRef<LogPaneHandle>();
@@ -15,7 +17,6 @@ function show(log: RunLog, props: Partial<LogPaneProps> = {}) {
     log,
     worldSize: 2,
     selected: null,
-    words: en,
     label: 'lenet',
     narrow: false,
     onCellLine: () => {},
@@ -294,7 +295,8 @@ test('gaps and passed-over bytes are told in words', async () => {
   const log = makeLog();
   log.receive([delta(0, 12, ['a']), delta(0, 13, ['b'], { skipped: 4096 })], null);
 
-  show(log, { words: zh });
+  document.documentElement.lang = 'zh';
+  show(log);
   await frame();
 
   expect(lines()).toEqual(['0… 有 12 行未到达此页面;用 %dist_logs 查看', '00:12.0a', '0… 此处略过 4,096 字节;用 %dist_logs 查看', '00:13.0b']); // prettier-ignore

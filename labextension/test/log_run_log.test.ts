@@ -1,7 +1,7 @@
 /** @jest-environment node */
 import { expect, test } from '@jest/globals';
 
-import { Differences } from '../src/log/differences';
+import { Differences } from '../src/log/merged_log';
 import type { LogRows } from '../src/log/rows';
 import { RunLog } from '../src/log/run_log';
 import { delta, FakeTurns, numbered, randomly } from './log_fakes';

@@ -1,8 +1,8 @@
 /** @jest-environment node */
 import { expect, test } from '@jest/globals';
 
-import { rangesWith, LogSearch } from '../src/log/search';
 import { RunLog } from '../src/log/run_log';
+import { LogSearch, rangesWith } from '../src/log/search';
 import { delta, FakeTurns, numbered } from './log_fakes';
 
 const matches = (search: LogSearch) => [...search.matches.items.subarray(0, search.count)];

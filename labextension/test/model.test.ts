@@ -1,6 +1,5 @@
-import { decode } from '../src/decode';
 import { RunModel } from '../src/model';
-import type { Message, RankView, Update } from '../src/protocol';
+import { decode, type Message, type RankView, type Update } from '../src/protocol';
 import { delta } from './log_fakes';
 import { sample } from './samples';
 

@@ -1,6 +1,6 @@
 import { jest } from '@jest/globals';
 
-import { takePlaces } from '../src/places';
+import { takePlaces } from '../src/panel';
 
 const find = () => [...document.querySelectorAll<HTMLElement>('.place')];
 

@@ -1,4 +1,4 @@
-import { linesOf } from '../src/python';
+import { linesOf } from '../src/views/Code';
 
 const kinds = (source: string): string[][] =>
   linesOf(source).map(line => line.filter(({ kind }) => kind).map(({ kind, text }) => `${kind} ${text}`));

@@ -1,16 +1,14 @@
 /** @jest-environment jsdom */
-import './page';
 import { jest } from '@jest/globals';
 import { fireEvent, render, screen } from '@testing-library/preact';
-import { createElement, type ReactElement } from 'react';
-import { decode } from '../src/decode';
+import { createElement } from 'react';
+
+import './page';
 import { RankTable } from '../src/lab/views/RankTable';
-import { LAB_WORDS } from '../src/lab/words';
-import type { RunView, Update } from '../src/protocol';
+import { decode, type RunView, type Update } from '../src/protocol';
 import { Ranks } from '../src/views/Ranks';
-import type { StripProps } from '../src/views/RankStrip';
-import { heldRanks, hangs, split, Stacks, StallBanner, type StallActions } from '../src/views/Stall';
-import { WORDS } from '../src/words';
+import { hangs, heldRanks, split, Stacks, StallBanner } from '../src/views/Stall';
+import { pageNow } from '../src/views/hooks';
 import { sample } from './samples';
 
 function stalled(): RunView {
@@ -18,21 +16,18 @@ function stalled(): RunView {
   return (decode(content, buffers) as Update).view!;
 }
 
-function shown(actions: StallActions, chinese = false): RunView {
+function shown({ again, interrupt }: StallActions, language = 'en'): void {
+  document.documentElement.lang = language;
   const view = stalled();
-  const props = {
-    view,
-    stall: view.stall!,
-    viewAt: 10,
-    now: () => 10,
-    words: WORDS[chinese ? 'zh' : 'en'],
-    chinese,
-    actions,
-    onCellLine: () => undefined,
-  };
-  render(createElement('div', null, createElement(StallBanner, props), createElement(Stacks, props)));
-  return view;
+  const stall = view.stall!;
+  const onCellLine = () => undefined;
+  const banner = createElement(StallBanner, { view, stall, viewAt: pageNow(), interrupt });
+  const stacks = createElement(Stacks, { stall, label: view.label, again, onCellLine });
+  render(createElement('div', null, banner, stacks));
 }
+
+type StallActions = Pick<Parameters<typeof Stacks>[0], 'again'> &
+  Pick<Parameters<typeof StallBanner>[0], 'interrupt'>;
 
 const UNHEARD: StallActions = { again: null, interrupt: null };
 
@@ -58,7 +53,7 @@ test('the stacks stand below it, with the line of the cell marked', () => {
 });
 
 test('in Chinese it is said in Chinese', () => {
-  shown(UNHEARD, true);
+  shown(UNHEARD, 'zh');
 
   expect(screen.getByRole('alert').textContent).toContain('61 秒没有进展:进程 1 在第 9 行的 time.sleep 中');
 });
@@ -109,16 +104,14 @@ test('the strip says what each rank does, while the run goes on', () => {
   expect(heldRanks({ ...view, state: 'failed', live: false }).size).toBe(0);
 });
 
-function ranksOf(view: RunView, few?: (props: StripProps) => ReactElement): HTMLElement {
+function ranksOf(view: RunView, few?: typeof RankTable): HTMLElement {
+  document.documentElement.lang = 'en';
   const none = new Map();
   const nothing = (): void => undefined;
-  const choice = { selected: 0, size: 'wide', words: WORDS.en, onSelect: nothing, onOpen: nothing } as const;
-  const props = { view, utilisation: none, waits: none, ...choice, ...(few && { few }) };
-  return render(createElement(Ranks, props)).container as HTMLElement;
+  const choice = { selected: 0, size: 'wide', onSelect: nothing, onOpen: nothing } as const;
+  return render(createElement(Ranks, { view, utilisation: none, waits: none, ...choice, few }))
+    .container as HTMLElement;
 }
-
-const table = (props: StripProps): ReactElement =>
-  createElement(RankTable, { ...props, labWords: LAB_WORDS.en });
 
 /** `count` ranks, of which nobody knows what they do. */
 function hanging(count: number): RunView {
@@ -133,9 +126,9 @@ function hanging(count: number): RunView {
 
 test('ranks of a run that hangs do not read "Running", in the strip, the table or the grid', () => {
   expect(ranksOf(hanging(2)).textContent).toContain('Stalled');
-  expect(ranksOf(hanging(2), table).textContent).toContain('Stalled');
-  expect(ranksOf(stalled(), table).textContent).toMatch(/Waiting.*Held up/);
-  const grid = ranksOf(hanging(16), table);
+  expect(ranksOf(hanging(2), RankTable).textContent).toContain('Stalled');
+  expect(ranksOf(stalled(), RankTable).textContent).toMatch(/Waiting.*Held up/);
+  const grid = ranksOf(hanging(16), RankTable);
   expect(grid.textContent).toContain('16 stalled');
   expect(grid.textContent).toContain('step 3 of rank 0');
   expect(document.body.textContent).not.toMatch(/running/i);
@@ -148,8 +141,10 @@ test('once the run has ended, what its ranks used is called peak and mean', () =
     return { ...view, ranks, live: false, state: 'succeeded', stall: null };
   };
 
-  expect(ranksOf(ended(2), table).textContent).toMatch(/Peak memory.*Mean utilisation.*Mean step rate.*8\.0/);
-  expect(ranksOf(ended(9), table).textContent).toMatch(/Mean utilisation.*Peak memory.*Mean step rate/);
+  expect(ranksOf(ended(2), RankTable).textContent).toMatch(
+    /Peak memory.*Mean utilisation.*Mean step rate.*8\.0/,
+  );
+  expect(ranksOf(ended(9), RankTable).textContent).toMatch(/Mean utilisation.*Peak memory.*Mean step rate/);
 });
 
 test.each([

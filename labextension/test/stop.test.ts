@@ -1,4 +1,4 @@
-import { interruptKernel, stopRun } from '../src/stop';
+import { interruptKernel, stopRun } from '../src/page';
 
 interface Asked {
   url: string;

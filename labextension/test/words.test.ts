@@ -1,6 +1,7 @@
-import { languageOf, WORDS } from '../src/words';
+import { LAB_WORDS } from '../src/lab/words';
+import { languageOf, LOG_WORDS, WORDS } from '../src/words';
 
-test('both languages say the same things', () => {
+test('both languages leave the same open, and fill it in by its place', () => {
   const shape = (words: object): string[] =>
     Object.entries(words).flatMap(([name, said]) =>
       typeof said === 'object'
@@ -8,7 +9,12 @@ test('both languages say the same things', () => {
         : [`${name}:${typeof said}`],
     );
 
-  expect(shape(WORDS.zh)).toEqual(shape(WORDS.en));
+  for (const table of [WORDS, LOG_WORDS, LAB_WORDS]) {
+    expect(shape(table.zh)).toEqual(shape(table.en));
+  }
+  expect(WORDS.en.someMetrics(3, 12)).toBe('3 of 12 metrics');
+  expect(WORDS.zh.someMetrics(3, 12)).toBe('12 项指标中的 3 项');
+  expect(WORDS.en.nodes(2, '{0}')).toBe('2 nodes × {0} ranks');
 });
 
 test('one of something has no plural', () => {

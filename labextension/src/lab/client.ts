@@ -1,16 +1,90 @@
-/** Everything that is asked of the Jupyter server. No other module of the extension fetches. */
-import { absent, decode, Malformed, object, stall, text } from '../decode';
-import type { RunView, StallView } from '../protocol';
-import {
-  devices,
-  options,
-  runPage,
-  runRow,
-  type Devices,
-  type Option,
-  type RunPage,
-  type RunRow,
-} from './rows';
+/**
+ * Everything that is asked of the Jupyter server, and what it sends of runs, machines and options
+ * (nbdist/server/openapi.yaml has it in words). No other module of the extension fetches. Whatever is not as agreed
+ * throws `Malformed`.
+ */
+import { count, fields, flag, listOf, Malformed, number, object, or, said, text } from '../decode';
+import { messageOf } from '../page';
+import { progress, runState, runView, stallView, type StallView } from '../protocol';
+
+/** A run in a list. Times are Unix seconds. */
+export type RunRow = ReturnType<typeof runRow>;
+export const runRow = fields({
+  runId: text,
+  name: or(text, ''),
+  /** the name and the end of the id: `lenet-k3f9` */
+  label: text,
+  state: runState,
+  live: flag,
+  stalled: or(flag, false),
+  reason: said,
+  /** whether it was stopped because a person or a program asked for it */
+  stoppedAsAsked: or(flag, false),
+  created: number,
+  started: or(number, null),
+  ended: or(number, null),
+  worldSize: count,
+  devices: or(listOf(text), []),
+  /** as the kernel knew it; empty where it did not */
+  notebook: or(text, ''),
+  /** the cell's id in the notebook; empty where the kernel did not know it */
+  cellId: or(text, ''),
+  progress: or(progress, null),
+  /** the first failure, or where the main metric stands */
+  headline: said,
+  spark: or(fields({ tag: text, values: listOf(number) }), null),
+  detached: or(flag, false),
+});
+
+export type ListPage = ReturnType<typeof listPage>;
+export const listPage = fields({
+  runs: listOf(runRow),
+  /** what to ask for after this page */
+  next: or(text, null),
+  live: or(count, 0),
+});
+
+/** A part of the list that the stream tells of. */
+export type RunNews = ReturnType<typeof runNews>;
+export const runNews = fields({
+  runs: listOf(runRow),
+  removed: or(listOf(text), []),
+  live: or(count, 0),
+  /** true for a whole first page */
+  first: or(flag, false),
+});
+
+/** A program that uses a GPU: "python (12)", or the run whose rank it is. */
+const holder = fields({ pid: count, name: or(text, ''), runId: or(text, null) });
+
+export type Gpu = ReturnType<typeof gpu>;
+const gpu = fields({
+  index: count,
+  name: or(text, ''),
+  memory: or(number, null),
+  memoryTotal: or(number, null),
+  utilisation: or(number, null),
+  holders: or(listOf(holder), []),
+});
+
+export type Devices = ReturnType<typeof devices>;
+export const devices = fields({ gpus: listOf(gpu) });
+
+/** An option of `%%distributed`. */
+export type Option = ReturnType<typeof option>;
+const option = fields({
+  flags: listOf(text),
+  metavar: or(text, ''),
+  help: value => {
+    const { en, zh } = help(value);
+    return { en, zh: zh ?? en };
+  },
+  choices: or(listOf(text), []),
+  many: or(flag, false),
+});
+const help = fields({ en: text, zh: or(text, null) });
+
+export const options = fields({ options: listOf(option) });
 
 /** The server that serves the page, as JupyterLab's ServerConnection knows it. */
 export interface Server {
@@ -39,60 +113,52 @@ export class Refusal extends Error {
 /** The server cannot be reached. */
 export class Offline extends Error {}
 
-export interface RunDetail {
-  row: RunRow;
-  view: RunView | null;
-  cell: string;
-}
+/** A run as it stands, and its program. */
+type RunDetail = ReturnType<typeof runDetail>;
+const runDetail = fields({ row: runRow, view: or(runView, null), cell: or(text, '') });
+const boardAddress = fields({ url: text });
+const taken = fields({ stall: stallView });
 
 export class Client {
   constructor(private readonly server: Server) {}
 
-  async runs(query: { limit?: number; before?: string | null; search?: string } = {}): Promise<RunPage> {
+  async runs(query: { limit?: number; before?: string | null; search?: string } = {}): Promise<ListPage> {
     const given = Object.entries(query).filter(([, value]) => value);
     const asked = new URLSearchParams(given.map(([name, value]) => [name, String(value)]));
-    return runPage(await this.get(`api/runs?${asked}`));
+    return listPage(await this.get(`api/runs?${asked}`));
   }
 
   async run(runId: string): Promise<RunDetail> {
-    const fields = object(await this.get(`api/runs/${encodeURIComponent(runId)}`));
-    const message = decode({ kind: 'update', view: fields['view'], deltas: [] });
-    return {
-      row: runRow(fields['row']),
-      view: message?.kind === 'update' ? message.view : null,
-      cell: absent(fields['cell']) ? '' : text(fields['cell']),
-    };
+    return runDetail(await this.get(runPath(runId)));
   }
 
   /** What a notebook keeps of a run that has ended, by the type of its content. */
   async summary(runId: string, language: string): Promise<Record<string, string>> {
-    const path = `api/runs/${encodeURIComponent(runId)}/summary?language=${language}`;
-    const data = object(object(await this.get(path))['data']);
+    const data = object(object(await this.get(runPath(runId, `/summary?language=${language}`)))['data']);
     return Object.fromEntries(Object.entries(data).map(([type, content]) => [type, text(content)]));
   }
 
   async stop(runId: string, reason: string): Promise<void> {
-    await this.send('POST', `api/runs/${encodeURIComponent(runId)}/stop`, { reason });
+    await this.send('POST', runPath(runId, '/stop'), { reason });
   }
 
   /** Where the ranks are now. Takes up to some seconds. */
   async stacks(runId: string): Promise<StallView> {
-    const taken = object(await this.send('POST', `api/runs/${encodeURIComponent(runId)}/stacks`));
-    return stall(object(taken['stall']));
+    return taken(await this.send('POST', runPath(runId, '/stacks'))).stall;
   }
 
   /** As Ctrl-C does in a terminal, to one rank. */
   async interrupt(runId: string, rank: number): Promise<void> {
-    await this.send('POST', `api/runs/${encodeURIComponent(runId)}/ranks/${rank}/interrupt`);
+    await this.send('POST', runPath(runId, `/ranks/${rank}/interrupt`));
   }
 
   async remove(runId: string): Promise<void> {
-    await this.send('DELETE', `api/runs/${encodeURIComponent(runId)}`);
+    await this.send('DELETE', runPath(runId));
   }
 
   /** The address of VisualDL over these runs. */
   async board(runIds: readonly string[]): Promise<string> {
-    return text(object(await this.send('POST', 'api/board', { run_ids: runIds }))['url']);
+    return boardAddress(await this.send('POST', 'api/board', { run_ids: runIds })).url;
   }
 
   async devices(): Promise<Devices> {
@@ -100,12 +166,12 @@ export class Client {
   }
 
   async options(): Promise<readonly Option[]> {
-    return options(await this.get('api/options'));
+    return options(await this.get('api/options')).options;
   }
 
   /** Where a browser gets the whole log of a rank as a file. */
   logUrl(runId: string, rank: number): string {
-    return `${this.url(`api/runs/${encodeURIComponent(runId)}/ranks/${rank}/log`)}?download=1`;
+    return this.url(runPath(runId, `/ranks/${rank}/log?download=1`));
   }
 
   socket(): WebSocket {
@@ -128,13 +194,13 @@ export class Client {
     try {
       response = await this.server.request(this.url(path), init);
     } catch (problem) {
-      throw new Offline(problem instanceof Error ? problem.message : String(problem));
+      throw new Offline(messageOf(problem));
     }
     const answer = await readJson(response);
     if (response.ok) {
       return answer;
     }
-    const message = messageOf(answer);
+    const message = refusalIn(answer);
     // a server without the extension knows no such path, and answers with a page or a text of its own
     if (response.status === 404 && (message === null || !path.startsWith('api/runs/'))) {
       throw new NoExtension();
@@ -143,6 +209,10 @@ export class Client {
       ? new Offline(response.statusText)
       : new Refusal(response.status, message ?? `${response.status} ${response.statusText}`);
   }
+}
+
+function runPath(runId: string, below = ''): string {
+  return `api/runs/${encodeURIComponent(runId)}${below}`;
 }
 
 async function readJson(response: Response): Promise<unknown> {
@@ -154,7 +224,7 @@ async function readJson(response: Response): Promise<unknown> {
   }
 }
 
-function messageOf(answer: unknown): string | null {
+function refusalIn(answer: unknown): string | null {
   try {
     return text(object(answer)['message']);
   } catch (problem) {

@@ -1,7 +1,6 @@
-/**
- * Keeps what is known of a run up to date while somebody looks at it. Where no socket can be had, the view
- * of the ranks is asked for, now and then; the logs then are the files that can be downloaded.
- */
+/** Keeps what is known of a run up to date while it is looked at, and asks for older lines where they are. */
+import { type RefObject, useEffect, useMemo } from 'react';
+
 import { RunModel } from '../model';
 import type { Client } from './client';
 import { BROWSER_CLOCK, type Clock, type Stream } from './stream';
@@ -9,9 +8,16 @@ import { BROWSER_CLOCK, type Clock, type Stream } from './stream';
 /** milliseconds */
 const PERIOD = 2000;
 const LONGEST_PERIOD = 20_000;
+/** lines in one question, and lines that are asked for before the reader scrolls to them */
+const PORTION = 4000;
+const AHEAD = 20_000;
+/** pixels above and below what can be seen that count as seen */
+const NEAR = 400;
 
 const makeModel = (): RunModel => new RunModel();
 
+/** Where no socket can be had, the view of the ranks is asked for, now and then; the logs then are the files that
+ * can be downloaded. */
 export class Follower {
   readonly model: RunModel;
   private seen = true;
@@ -30,7 +36,7 @@ export class Follower {
     this.ask();
   }
 
-  /** Somebody looks, or nobody does. */
+  /** Whether it is looked at from now on. */
   look(seen: boolean): void {
     if (seen === this.seen || this.ended) {
       return;
@@ -85,4 +91,107 @@ export class Follower {
       }
     }
   }
+}
+
+type Pull = (rank: number, first: number, count: number) => boolean;
+
+/**
+ * Lines that the page does not have yet: of a short log all are asked for, of a long one those that the
+ * reader scrolls to. One question at a time for each rank, so that a log of a gigabyte costs what is looked
+ * at.
+ */
+export class OlderLines {
+  private readonly asked = new Map<number, string>();
+  private ahead = AHEAD;
+
+  constructor(
+    private readonly run: RunModel,
+    private readonly pull: Pull,
+  ) {}
+
+  /** Call when something has come. */
+  advance(): void {
+    for (const rank of this.run.log.ranks) {
+      if (this.ahead > 0) {
+        this.ahead -= this.ask(rank);
+      }
+    }
+  }
+
+  /** The reader looks at a place where lines are missing, of this rank or of any. */
+  wanted(selected: number | null): void {
+    if (this.run.log.placing) {
+      return; // what has come is to stand in its place before more comes, or it never would
+    }
+    const ranks = selected === null ? this.run.log.ranks : [selected];
+    ranks.forEach(rank => this.ask(rank));
+  }
+
+  /** Another connection: what was asked of the last one may never come. */
+  forget(): void {
+    this.asked.clear();
+  }
+
+  /** Asks for the lines at the end of the last gap; how many. */
+  private ask(rank: number): number {
+    const gap = this.lastGap(rank);
+    if (!gap) {
+      return 0;
+    }
+    const count = Math.min(PORTION, gap.missing);
+    const first = gap.first - count;
+    const question = `${first}+${count}`;
+    if (this.asked.get(rank) === question || !this.pull(rank, first, count)) {
+      return 0;
+    }
+    this.asked.set(rank, question);
+    return count;
+  }
+
+  /** The last block with lines missing before its first. */
+  private lastGap(rank: number): { first: number; missing: number } | undefined {
+    const { blocks, provisional } = this.run.log.rank(rank);
+    return provisional ? undefined : [...blocks].reverse().find(({ missing }) => missing > 0);
+  }
+}
+
+/** Ask for the lines that are missing where the reader of the log in `root` looks; `selected` as in `wanted`. */
+export function useOlderLines(
+  root: RefObject<HTMLElement | null>,
+  runId: string,
+  model: RunModel,
+  stream: Stream,
+  selected: number | null,
+): void {
+  const older = useMemo(
+    () => new OlderLines(model, (rank, first, count) => stream.pull(runId, rank, first, count)),
+    [model, runId, stream],
+  );
+  useEffect(() => {
+    older.advance();
+    return model.subscribe(() => older.advance());
+  }, [older, model]);
+  useEffect(() => stream.onState(() => older.forget()), [stream, older]);
+  useEffect(() => {
+    const log = root.current?.querySelector('[role=log]');
+    const look = (): void => {
+      const edge = log?.getBoundingClientRect();
+      const gaps = log?.querySelectorAll('.nbdist-lost') ?? [];
+      const seen = [...gaps].some(gap => {
+        const { top, bottom } = gap.getBoundingClientRect();
+        return edge && bottom > edge.top - NEAR && top < edge.bottom + NEAR;
+      });
+      if (seen) {
+        older.wanted(selected);
+      }
+    };
+    // what the scrolling uncovers is drawn in the next frame
+    const soon = (): void => void requestAnimationFrame(() => requestAnimationFrame(look));
+    log?.addEventListener('scroll', soon);
+    const unsubscribe = model.log.subscribe(soon);
+    return () => {
+      log?.removeEventListener('scroll', soon);
+      unsubscribe();
+    };
+  }, [root, model, older, selected]);
 }

@@ -1,11 +1,12 @@
 /** How the rows of the sidebar lie below each other: groups, each with a heading; only those in view are drawn.
  * And what a run is called among others. */
-import type { RunRow } from './rows';
-import type { Language } from '../words';
-import type { LabWords } from './words';
+import { firstWhere } from '../log/growing';
+import { type Language, languageOf } from '../words';
+import type { RunRow } from './client';
+import { labWords } from './words';
 
-export const HEADING = 28;
-export const ROW = 52;
+const HEADING = 28;
+const ROW = 52;
 /** pixels drawn above and below what can be seen */
 const OVERSCAN = 200;
 const DAY = 86_400_000;
@@ -14,7 +15,7 @@ export type Item =
   | { kind: 'heading'; top: number; height: number; group: string; title: string; count: number }
   | { kind: 'run'; top: number; height: number; row: RunRow; position: number };
 
-export interface Listing {
+interface Listing {
   items: readonly Item[];
   height: number;
   runs: number;
@@ -24,15 +25,10 @@ export const GROUPINGS = ['day', 'notebook', 'name'] as const;
 export type Grouping = (typeof GROUPINGS)[number];
 
 /** `now` in milliseconds; days are the reader's, and runs that go on have a heading of their own above them. */
-export function listing(
-  rows: readonly RunRow[],
-  now: number,
-  words: LabWords,
-  language: Language,
-  grouping: Grouping = 'day',
-): Listing {
+export function listing(rows: readonly RunRow[], now: number, grouping: Grouping = 'day'): Listing {
+  const words = labWords();
   const titleOf = {
-    day: (row: RunRow) => (row.live ? words.active : dayOf(row.created * 1000, now, words, language)),
+    day: (row: RunRow) => (row.live ? words.active : dayOf(row.created * 1000, now)),
     notebook: (row: RunRow) => row.notebook || words.noNotebookGroup,
     name: (row: RunRow) => row.name || row.label,
   }[grouping];
@@ -93,30 +89,14 @@ function common(one: string, other: string): number {
 
 /** The items that are in view, or nearly. */
 export function inView({ items }: Listing, scrolled: number, height: number): readonly Item[] {
-  const from = firstFrom(items, scrolled - OVERSCAN);
-  const to = firstFrom(items, scrolled + height + OVERSCAN);
-  return items.slice(from, to);
-}
-
-/** Position of the first item that ends below `y`. */
-function firstFrom(items: readonly Item[], y: number): number {
-  let low = 0;
-  let high = items.length;
-  while (low < high) {
-    const middle = (low + high) >>> 1;
-    const { top, height } = items[middle]!;
-    if (top + height <= y) {
-      low = middle + 1;
-    } else {
-      high = middle;
-    }
-  }
-  return low;
+  const below = (y: number): number => firstWhere(items.length, at => items[at]!.top + items[at]!.height > y);
+  return items.slice(below(scrolled - OVERSCAN), below(scrolled + height + OVERSCAN));
 }
 
 const FORMATS = new Map<string, Intl.DateTimeFormat>();
 
-function dayOf(time: number, now: number, words: LabWords, language: Language): string {
+function dayOf(time: number, now: number): string {
+  const words = labWords();
   const days = Math.round((midnight(now) - midnight(time)) / DAY);
   if (days <= 0) {
     return words.today;
@@ -125,7 +105,7 @@ function dayOf(time: number, now: number, words: LabWords, language: Language): 
     return words.yesterday;
   }
   const thisYear = new Date(time).getFullYear() === new Date(now).getFullYear();
-  return format(language, thisYear).format(time);
+  return format(languageOf(), thisYear).format(time);
 }
 
 function format(language: Language, thisYear: boolean): Intl.DateTimeFormat {
@@ -146,7 +126,8 @@ function midnight(time: number): number {
 }
 
 /** `now`, `5 min`, `3 h`, `12 d`: how long ago, short. */
-export function age(seconds: number, words: LabWords): string {
+export function age(seconds: number): string {
+  const words = labWords();
   if (seconds < 60) {
     return words.justNow;
   }

@@ -1,11 +1,11 @@
 /**
- * The list of this user's runs as the page knows it, for the sidebar, the status bar and notices. It
- * follows the stream; where no socket can be had it asks, seldomer the longer nothing happens, and not at
- * all while nobody can see the page.
+ * The list of this user's runs as the page knows it, for the sidebar, the status bar and notices, and which of its
+ * news are announced. It follows the stream; where no socket can be had it asks, seldomer the longer nothing
+ * happens, and not at all while nobody can see the page.
  */
-import { NoExtension, Refusal, type Client } from './client';
-import type { RunNews, RunPage, RunRow } from './rows';
-import { matches, newestFirst, RunPages } from './run_pages';
+import { useSyncExternalStore } from 'react';
+
+import { type Client, type ListPage, NoExtension, Refusal, type RunNews, type RunRow } from './client';
 import { BROWSER_CLOCK, type Clock, type Stream } from './stream';
 
 /** milliseconds between two looks while something runs; each look without news makes it longer */
@@ -17,7 +17,7 @@ const PAGE = 50;
 const LATER_PAGE = 200;
 
 /** `absent`: the server has no nbdist. `offline`: it cannot be reached. `refused`: it does not read the runs. */
-export type ListState = 'unknown' | 'ready' | 'absent' | 'offline' | 'refused';
+type ListState = 'unknown' | 'ready' | 'absent' | 'offline' | 'refused';
 
 /** What happened to a run while somebody could have been looking elsewhere. */
 export interface RunEvent {
@@ -234,7 +234,7 @@ export class Runs {
       .map(({ runId }) => runId);
   }
 
-  private takeFirst(page: RunPage): void {
+  private takeFirst(page: ListPage): void {
     const before = JSON.stringify(page.runs.map(row => this.known.get(row.runId)));
     this.remember(page.runs, this.state === 'ready' ? this.newest() : Infinity);
     this.liveCount = page.live;
@@ -297,4 +297,97 @@ export class Runs {
     this.version += 1;
     this.listeners.forEach(listener => listener());
   }
+}
+
+/** The pages of a list of runs that have come, as one: which runs, and what to ask for next. */
+class RunPages {
+  ids: readonly string[] = [];
+  /** what to ask for after what is here; null at the end */
+  next: string | null = null;
+
+  add(rows: readonly RunRow[]): void {
+    this.ids = [...new Set([...this.ids, ...rows.map(({ runId }) => runId)])];
+  }
+
+  /** The first page has come again. `grows`: further pages stay, only what is new comes to them. */
+  takeFirst(page: ListPage, grows: boolean): void {
+    if (grows && this.ids.length > page.runs.length) {
+      this.add(page.runs);
+    } else {
+      this.ids = page.runs.map(({ runId }) => runId);
+      this.next = page.next;
+    }
+  }
+}
+
+/** Those that go on, then the others, the newest first. */
+function newestFirst(one: RunRow, other: RunRow): number {
+  return Number(other.live) - Number(one.live) || other.created - one.created;
+}
+
+/** As the server searches: every word is somewhere in what a row shows. */
+function matches(row: RunRow | undefined, search: string): boolean {
+  if (!row) {
+    return false;
+  }
+  const text = [row.runId, row.name, row.notebook, row.state, row.reason.en, row.reason.zh]
+    .join('\n')
+    .toLowerCase();
+  return search
+    .toLowerCase()
+    .split(/\s+/)
+    .every(word => text.includes(word));
+}
+
+/** What the user's settings ask to be announced. */
+export type Wish = 'all' | 'problems' | 'none';
+
+/** seconds: who starts a run that is shorter is still looking when it ends */
+const SHORT = 10;
+
+interface Announcer {
+  wish(): Promise<Wish>;
+  /** whether the run is on the screen, where its panel says the same */
+  sees(row: RunRow): boolean;
+  /** returns the announcement's id */
+  announce(event: RunEvent): string;
+  withdraw(id: string): void;
+}
+
+/** Takes the news of all runs. That a run stalls stays announced for as long as that is true. */
+export function announcements(announcer: Announcer): (event: RunEvent) => Promise<void> {
+  const stalls = new Map<string, string>();
+  return async event => {
+    const { kind, row } = event;
+    const wish = await announcer.wish();
+    const past = stalls.get(row.runId);
+    if (past !== undefined) {
+      announcer.withdraw(past);
+      stalls.delete(row.runId);
+    }
+    if (kind !== 'resumed' && isNews(event, wish) && !announcer.sees(row)) {
+      const id = announcer.announce(event);
+      if (kind === 'stalled') {
+        stalls.set(row.runId, id);
+      }
+    }
+  };
+}
+
+/** How long the ranks of a run that has ended were there. */
+export function secondsOf({ created, started, ended }: RunRow): number {
+  return (ended ?? created) - (started ?? created);
+}
+
+function isNews({ kind, row }: RunEvent, wish: Wish): boolean {
+  if (kind === 'stalled' || row.state === 'failed' || row.state === 'lost') {
+    return wish !== 'none';
+  }
+  return wish === 'all' && !row.stoppedAsAsked && secondsOf(row) >= SHORT;
+}
+
+/** Draws again whenever the list changes. */
+export function useRuns(runs: Runs): Runs {
+  useSyncExternalStore(runs.subscribe, () => runs.version);
+  return runs;
 }

@@ -3,9 +3,10 @@
  * watched. When it breaks it is opened again, later and later; each run then goes on from the line that
  * the page has.
  */
-import { decode, Malformed, object, text } from '../decode';
+import { count, fields, flag, listOf, Malformed, need, number, or, text } from '../decode';
 import type { RunModel } from '../model';
-import { runNews, type RunNews } from './rows';
+import { decode } from '../protocol';
+import { runNews, type RunNews } from './client';
 
 /** milliseconds */
 const FIRST_RETRY = 1000;
@@ -30,29 +31,33 @@ interface Watch {
   gone: string | null;
 }
 
+/** What the header of a frame may say of the run that it is about. */
+const frameHead = fields({
+  kind: text,
+  runId: or(text, ''),
+  problem: or(text, ''),
+  /** whether it answers a `pull` */
+  pulled: or(flag, false),
+  /** by how much the numbers of a rank's lines change; ranks of whose lines that is to come */
+  moved: or(listOf(listOf(number)), []),
+  provisional: or(listOf(count), []),
+});
+const bufferLengths = fields({ buffers: or(listOf(count), []) });
+
 /** A frame: the length of the header, the header, the buffers whose lengths the header says. */
-export function readFrame(frame: ArrayBuffer): { header: Record<string, unknown>; buffers: Uint8Array[] } {
+export function readFrame(frame: ArrayBuffer): { header: unknown; buffers: Uint8Array[] } {
   const size = frame.byteLength >= 4 ? new DataView(frame).getUint32(0, true) : Infinity;
-  if (4 + size > frame.byteLength) {
-    throw new Malformed();
-  }
-  const header = object(JSON.parse(new TextDecoder().decode(new Uint8Array(frame, 4, size))));
+  need(4 + size <= frame.byteLength);
+  const header: unknown = JSON.parse(new TextDecoder().decode(new Uint8Array(frame, 4, size)));
   let at = 4 + size;
-  const lengths = Array.isArray(header['buffers']) ? (header['buffers'] as unknown[]) : [];
-  const buffers = lengths.map(length => {
+  const buffers = bufferLengths(header).buffers.map(length => {
     const from = at;
-    at += Number(length);
-    if (!(at <= frame.byteLength)) {
-      throw new Malformed();
-    }
-    return new Uint8Array(frame, from, at - from);
+    at += length;
+    need(at <= frame.byteLength);
+    return new Uint8Array(frame, from, length);
   });
   return { header, buffers };
 }
-
-const numbers = (list: unknown): number[] => (Array.isArray(list) ? list.map(Number) : []);
-const pairs = (list: unknown): [number, number][] =>
-  Array.isArray(list) ? list.map(pair => numbers(pair) as [number, number]) : [];
 
 export class Stream {
   /** whether the server is being heard */
@@ -187,13 +192,14 @@ export class Stream {
     }
     try {
       const { header, buffers } = readFrame(data);
-      if (header['kind'] === 'runs') {
+      const { kind, runId, problem } = frameHead(header);
+      if (kind === 'runs') {
         const news = runNews(header);
         this.newsListeners.forEach(listener => listener(news));
-      } else if (header['kind'] === 'gone') {
-        this.lose(text(header['run_id']), text(header['problem'] ?? ''));
-      } else if (header['kind'] === 'update') {
-        this.update(text(header['run_id']), header, buffers);
+      } else if (kind === 'gone') {
+        this.lose(runId, problem);
+      } else if (kind === 'update') {
+        this.update(header, buffers);
       }
     } catch (problem) {
       // half a frame shows half the truth
@@ -203,15 +209,17 @@ export class Stream {
     }
   }
 
-  private update(runId: string, header: Record<string, unknown>, buffers: Uint8Array[]): void {
+  private update(header: unknown, buffers: Uint8Array[]): void {
+    const { runId, moved, provisional, pulled } = frameHead(header);
     const watch = this.watches.get(runId);
     const message = decode(header, buffers);
     if (watch && message) {
-      pairs(header['moved']).forEach(([rank, by]) => watch.model.log.renumber(rank, by));
+      const { log } = watch.model;
+      moved.forEach(([rank, by]) => log.renumber(rank!, by!));
       watch.model.receive(message);
-      numbers(header['provisional']).forEach(rank => (watch.model.log.rank(rank).provisional = true));
+      provisional.forEach(rank => (log.rank(rank).provisional = true));
     }
-    if (header['pulled'] !== true) {
+    if (!pulled) {
       this.send({ kind: 'ack', run_id: runId });
     }
   }

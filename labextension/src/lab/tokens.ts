@@ -1,20 +1,15 @@
 /** What the plugins of this extension have in common. */
 import { Token } from '@lumino/coreutils';
 
-import type { Language, Words } from '../words';
 import type { Client } from './client';
 import type { Runs } from './runs';
 import type { Stream } from './stream';
-import type { LabWords } from './words';
 
-/** The runs of this user as the server tells them, and the language to speak of them. */
+/** The runs of this user as the server tells them. */
 export interface IRunService {
   readonly client: Client;
   readonly stream: Stream;
   readonly runs: Runs;
-  readonly language: Language;
-  readonly words: LabWords;
-  readonly panelWords: Words;
 }
 
 export const IRunService = new Token<IRunService>('nbdist:IRunService');
@@ -35,7 +30,33 @@ export const COMMANDS = {
   runOnRanks: 'nbdist:run-on-ranks',
 } as const;
 
+/** Carries out a command. */
+export type Execute = (command: string, args: { runId?: string; runIds?: string[]; line?: number }) => void;
+
 /** The run that a command is about; empty for none. */
 export function runIn({ runId }: { runId?: unknown }): string {
   return typeof runId === 'string' ? runId : '';
+}
+
+/** The arguments of a command, as JupyterLab wants them described. */
+export function takes(...names: ('runId' | 'line' | 'tab')[]): {
+  args: { type: 'object'; properties: Record<string, { type: string }> };
+} {
+  const properties = names.map(name => [name, { type: name === 'line' ? 'number' : 'string' }] as const);
+  return { args: { type: 'object', properties: Object.fromEntries(properties) } };
+}
+
+/** milliseconds after which what waits is done all the same */
+const LATEST = 3000;
+
+/** When the page has come up and has nothing better to do. */
+export async function whenIdle(page: { readonly restored: Promise<unknown> }): Promise<void> {
+  await page.restored;
+  await new Promise<void>(idle => {
+    if (typeof requestIdleCallback === 'function') {
+      requestIdleCallback(() => idle(), { timeout: LATEST });
+    } else {
+      setTimeout(idle, LATEST / 2);
+    }
+  });
 }

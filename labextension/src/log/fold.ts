@@ -1,64 +1,11 @@
-/** Entries of the merged log, and the folding of lines that several ranks write. */
-import { growing16, growing32 } from './growing';
-import type { RankSets } from './rank_sets';
+/** The folding of lines that several ranks write into entries of the merged log. */
+import type { Entries } from './entries';
+import { firstWhere } from './growing';
+import type { RankSets } from './rows';
 
 /** how far back, in entries and in seconds, a line looks for the same line of another rank */
 const WINDOW = 512;
 const SECONDS = 2;
-
-export const MISSING = 0x80000000;
-export const SKIPPED = 0x40000000;
-export const SET = 0x3fffffff;
-
-/** Entries, as columns: the rank and the line whose text is shown, and the set of ranks that wrote it. */
-export class Entries {
-  readonly rank = growing16();
-  readonly line = growing32();
-  /** number of the set; the two top bits say that the entry stands for missing lines */
-  readonly set = growing32();
-  firstError = -1;
-
-  get length(): number {
-    return this.line.length;
-  }
-
-  push(rank: number, line: number, set: number, error: boolean): number {
-    if (error && this.firstError < 0) {
-      this.firstError = this.length;
-    }
-    this.rank.push(rank);
-    this.line.push(line);
-    this.set.push(set);
-    return this.length - 1;
-  }
-
-  /** Put `other` in the place of the entries from `at` on. */
-  replaceFrom(at: number, other: Entries): void {
-    const removed = this.length - at;
-    this.rank.splice(at, removed, other.rank.items, other.length);
-    this.line.splice(at, removed, other.line.items, other.length);
-    this.set.splice(at, removed, other.set.items, other.length);
-    if (this.firstError < 0 || this.firstError >= at) {
-      this.firstError = other.firstError < 0 ? -1 : at + other.firstError;
-    }
-  }
-
-  /** The lines of a rank have numbers that differ by `by`. */
-  renumber(rank: number, by: number): void {
-    for (let at = 0; at < this.length; at++) {
-      if (this.rank.items[at] === rank) {
-        this.line.items[at]! += by;
-      }
-    }
-  }
-
-  dropFront(count: number): void {
-    this.rank.splice(0, count, []);
-    this.line.splice(0, count, []);
-    this.set.splice(0, count, []);
-    this.firstError = Math.max(-1, this.firstError - count);
-  }
-}
 
 /**
  * Adds lines to entries. A line joins the first recent entry with its text that does not hold its rank yet
@@ -115,12 +62,8 @@ export class Fold {
     if (typeof entries === 'number') {
       return entries > last && this.isNear(entries, time) ? entries : -1;
     }
-    for (let at = firstAfter(entries, last); at < entries.length; at++) {
-      if (this.isNear(entries[at]!, time)) {
-        return entries[at]!;
-      }
-    }
-    return -1;
+    const first = firstWhere(entries.length, at => entries[at]! > last);
+    return entries.slice(first).find(entry => this.isNear(entry, time)) ?? -1;
   }
 
   private isNear(entry: number, time: number): boolean {
@@ -165,19 +108,4 @@ export class Fold {
     });
     this.from += count;
   }
-}
-
-/** Position of the first of ascending `entries` that is after `entry`. */
-function firstAfter(entries: readonly number[], entry: number): number {
-  let low = 0;
-  let high = entries.length;
-  while (low < high) {
-    const middle = (low + high) >>> 1;
-    if (entries[middle]! <= entry) {
-      low = middle + 1;
-    } else {
-      high = middle;
-    }
-  }
-  return low;
 }

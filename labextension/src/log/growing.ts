@@ -63,14 +63,19 @@ export const growingFloat = (): Growing<Float32Array> => new Growing(length => n
 
 /** The first position in `sorted` that is not less than `value`. */
 export function lowerBound(sorted: Growing<Uint32Array>, value: number): number {
+  return firstWhere(sorted.length, at => sorted.items[at]! >= value);
+}
+
+/** The first of `length` positions at which `holds`, which goes on to hold from there; `length` for none. */
+export function firstWhere(length: number, holds: (at: number) => boolean): number {
   let low = 0;
-  let high = sorted.length;
+  let high = length;
   while (low < high) {
     const middle = (low + high) >>> 1;
-    if (sorted.items[middle]! < value) {
-      low = middle + 1;
-    } else {
+    if (holds(middle)) {
       high = middle;
+    } else {
+      low = middle + 1;
     }
   }
   return low;

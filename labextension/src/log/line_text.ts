@@ -1,4 +1,5 @@
-/** A line's text as the log needs it: without escape sequences, in columns, and whether it tells of an error. */
+/** A line's text as the log needs it: without escape sequences, in columns, in colours, and whether it tells of an error. */
+import Anser, { type AnserJsonEntry } from 'anser';
 
 /** characters of an over-long line that are shown in its row, and from how many on a line is over-long */
 export const SHOWN_OF_LONG = 1000;
@@ -21,7 +22,7 @@ export function plain(text: string): string {
 }
 
 /** `line` with its colour sequences and no other. */
-export function onlyColours(line: string): string {
+function onlyColours(line: string): string {
   return line
     .replace(SEQUENCE, sequence => (COLOUR.test(sequence) ? sequence : ''))
     .replace(CONTROL_BUT_ESCAPE, '')
@@ -86,7 +87,7 @@ const EXCEPTION =
 const NATIVE =
   /Fatal Python error|terminate called|Segmentation fault|Bus error|\(core dumped\)|\b(?:CUDA|NCCL|CUBLAS|cuBLAS|CUDNN|cuDNN)(?: runtime| driver)? error\b(?! rate)|\bnccl\w+Error\b/;
 
-export type ErrorMark = 'none' | 'traceback' | 'exception' | 'native';
+type ErrorMark = 'none' | 'traceback' | 'exception' | 'native';
 
 /** What plain `line` tells of an error. */
 export function errorMark(line: string): ErrorMark {
@@ -100,4 +101,82 @@ export function errorMark(line: string): ErrorMark {
     return 'exception';
   }
   return NATIVE.test(line) ? 'native' : 'none';
+}
+
+export interface Span {
+  readonly text: string;
+  /** classes, apart by spaces; empty for none */
+  readonly classes: string;
+  /** a CSS colour; empty for none */
+  readonly colour: string;
+  readonly background: string;
+}
+
+const NAMES = ['black', 'red', 'green', 'yellow', 'blue', 'magenta', 'cyan', 'white'];
+const CUBE = [0, 95, 135, 175, 215, 255];
+
+/** `line` in spans; their texts together are the line's plain text. */
+export function spansOf(line: string): Span[] {
+  const text = plain(line);
+  if (line.includes('\x1b')) {
+    const spans = Anser.ansiToJson(onlyColours(line), { json: true, use_classes: true })
+      .filter(entry => entry.content)
+      .map(spanOf);
+    // matches and links are found in the plain text: their positions must hold in the spans
+    if (spans.map(span => span.text).join('') === text) {
+      return spans;
+    }
+  }
+  return [{ text, classes: '', colour: '', background: '' }];
+}
+
+function spanOf(entry: AnserJsonEntry): Span {
+  const classes = entry.decorations
+    .filter(name => name !== 'blink' && name !== 'hidden')
+    .map(name => `nbdist-ansi-${name}`);
+  // anser fills in black on white where an inverted text has no colours
+  const inverted = (entry as AnserJsonEntry & { isInverted?: boolean }).isInverted === true;
+  if (inverted && entry.fg === 'ansi-black' && entry.bg === 'ansi-white') {
+    classes.push('nbdist-ansi-inverse');
+    return { text: entry.content, classes: classes.join(' '), colour: '', background: '' };
+  }
+  const front = colourOf(entry.fg, entry.fg_truecolor);
+  const back = colourOf(entry.bg, entry.bg_truecolor);
+  if (back.number >= 0) {
+    // the 16 colours are chosen to be read on the page's background, so that is what is read on them
+    classes.push(`nbdist-ansi-on-${back.number}`);
+  } else if (front.number >= 0) {
+    classes.push(`nbdist-ansi-${front.number}`);
+  }
+  return {
+    text: entry.content,
+    classes: classes.join(' '),
+    colour: back.number >= 0 ? '' : front.css,
+    background: back.css,
+  };
+}
+
+/** One of the 16 colours by its number, or any other as CSS. */
+function colourOf(name: string | null, truecolour: string | null): { number: number; css: string } {
+  if (!name) {
+    return { number: -1, css: '' };
+  }
+  if (name === 'ansi-truecolor') {
+    return { number: -1, css: `rgb(${truecolour ?? ''})` };
+  }
+  if (name.startsWith('ansi-palette-')) {
+    return { number: -1, css: palette(Number(name.slice('ansi-palette-'.length))) };
+  }
+  const bright = name.startsWith('ansi-bright-');
+  return { number: NAMES.indexOf(name.slice(name.lastIndexOf('-') + 1)) + (bright ? 8 : 0), css: '' };
+}
+
+/** Colours 16 to 255 of the palette: a cube of six levels, then greys. */
+function palette(number: number): string {
+  if (number >= 232) {
+    const level = 8 + (number - 232) * 10;
+    return `rgb(${level}, ${level}, ${level})`;
+  }
+  const at = number - 16;
+  return `rgb(${CUBE[Math.floor(at / 36)]!}, ${CUBE[Math.floor(at / 6) % 6]!}, ${CUBE[at % 6]!})`;
 }

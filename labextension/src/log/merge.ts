@@ -3,7 +3,8 @@
  * ranks write at the same time is brought close together, so that it can be folded.
  */
 import type { Unpacked } from './block';
-import { type Entries, type Fold, MISSING, SKIPPED } from './fold';
+import { type Entries, MISSING, SKIPPED } from './entries';
+import type { Fold } from './fold';
 import type { RankLog } from './rank_log';
 
 /** lines placed between two looks at the clock */

@@ -4,18 +4,18 @@
  * again from there, in turns, and shown when it has caught up.
  */
 import type { Unpacked } from './block';
-import { EntryRows } from './entry_rows';
-import { Entries, Fold, SET } from './fold';
+import { Entries, EntryRows, SET } from './entries';
+import { Fold } from './fold';
+import { growing32, lowerBound } from './growing';
 import { type Cursor, cursorAt, Merge } from './merge';
 import type { RankLog } from './rank_log';
-import type { RankSets } from './rank_sets';
-import { type LogRow, type LogRows, type Place, type RowsListener, Watchers } from './rows';
+import { type LogRow, type LogRows, type Place, type RankSets, Watched } from './rows';
 
 /** When more rows than this wait, so many of each rank, the newest, are shown before the others are placed. */
 const BEHIND = 16_384;
 const NEWEST = 64;
 
-export class MergedLog implements LogRows {
+export class MergedLog extends EntryRows implements LogRows {
   /** lines later than this wait */
   limit = Infinity;
   private main: Merge;
@@ -23,16 +23,10 @@ export class MergedLog implements LogRows {
   private mending: { merge: Merge; from: number; start: Map<RankLog, number> } | null = null;
   /** rows that `main` has left out, to show the newest; what is mended has them */
   private leftOut = 0;
-  private readonly shown: EntryRows;
-  private readonly watchers = new Watchers();
 
-  constructor(
-    private readonly logs: ReadonlyMap<number, RankLog>,
-    private readonly sets: RankSets,
-    private readonly unpacked: Unpacked,
-  ) {
-    this.main = this.merge([]);
-    this.shown = new EntryRows(this.main.entries, logs, sets, unpacked);
+  constructor(logs: ReadonlyMap<number, RankLog>, sets: RankSets, unpacked: Unpacked) {
+    super(logs, sets, unpacked);
+    this.main = this.merge(this.entries, []);
   }
 
   /** Take in the lines of one more rank. */
@@ -77,23 +71,25 @@ export class MergedLog implements LogRows {
 
   /** Place rows in what is shown; false when there was not time enough. */
   private place(limit: number, timeUp: () => boolean): boolean {
-    const { entries, fold } = this.main;
+    const { entries } = this;
+    const { fold } = this.main;
     const before = entries.length;
     fold.touched = before;
     const done = this.main.run(limit, timeUp);
     const at = Math.min(fold.touched, before);
     if (entries.length > before || at < before) {
-      this.watchers.tell(this.above + at, before - at, entries.length - at);
+      this.tell(this.above + at, before - at, entries.length - at);
     }
     return done;
   }
 
   /** Leave the rows that wait to be mended in turns, and go on with the newest. */
   private leap(): void {
-    const { entries, cursors } = this.main;
+    const { entries } = this;
+    const { cursors } = this.main;
     this.mendFrom(entries.length, new Map(cursors.map(({ log, row }) => [log, row])));
     // nothing that is shown meanwhile may join an entry that stays
-    this.main = new Merge(entries, new Fold(entries, this.sets), cursors, this.unpacked);
+    this.main = this.merge(entries, cursors);
     this.leftOut = 1;
   }
 
@@ -111,53 +107,45 @@ export class MergedLog implements LogRows {
 
   /** The lines of a rank have numbers that differ by `by` from those before. */
   renumber(rank: number, by: number): void {
-    const { main, mending } = this;
-    main.entries.renumber(rank, by);
-    mending?.merge.entries.renumber(rank, by);
+    this.entries.renumber(rank, by);
+    this.mending?.merge.entries.renumber(rank, by);
   }
 
   /** Begin again: the ranks have forgotten their lines. */
   forget(): void {
-    const { entries, cursors } = this.main;
+    const { entries } = this;
+    const { cursors } = this.main;
     const rows = this.count;
     entries.dropFront(entries.length);
     entries.firstError = -1;
-    this.shown.dropped = this.leftOut = 0;
+    this.dropped = this.leftOut = 0;
     this.mending = null;
     const begins = cursors.map(({ log }) => cursorAt(log, 0));
-    this.main = new Merge(entries, new Fold(entries, this.sets), begins, this.unpacked);
-    this.watchers.tell(0, rows, 0);
+    this.main = this.merge(entries, begins);
+    this.tell(0, rows, 0);
   }
 
   /** Forget entries whose lines have been dropped, at the front. */
   dropFront(): void {
-    const { rank, line, length } = this.main.entries;
+    const { rank, line, length } = this.entries;
     let count = 0;
     while (count < length && line.items[count]! < this.logs.get(rank.items[count]!)!.first) {
       count++;
     }
     const above = this.above;
-    this.shown.dropped = [...this.logs.values()].reduce((sum, log) => sum + log.first, 0);
+    this.dropped = [...this.logs.values()].reduce((sum, log) => sum + log.first, 0);
     if (!count && above === this.above) {
       return;
     }
-    this.main.entries.dropFront(count);
+    this.entries.dropFront(count);
     this.main.fold.shift(count);
-    if (this.main.entries.firstError < 0) {
-      this.main.entries.firstError = this.shown.lookForError();
+    if (this.entries.firstError < 0) {
+      this.entries.firstError = this.lookForError();
     }
     if (this.mending) {
       this.mending.from = Math.max(0, this.mending.from - count);
     }
-    this.watchers.tell(0, above + count, this.above);
-  }
-
-  get above(): number {
-    return this.shown.above;
-  }
-
-  get count(): number {
-    return this.shown.count;
+    this.tell(0, above + count, this.above);
   }
 
   get lines(): number {
@@ -173,46 +161,10 @@ export class MergedLog implements LogRows {
     for (const { log, row } of this.main.cursors) {
       placed += Math.min(row, log.blockRows);
     }
-    return Math.max(0, placed - this.leftOut - this.main.entries.length);
+    return Math.max(0, placed - this.leftOut - this.entries.length);
   }
 
-  get firstError(): number {
-    const { firstError } = this.main.entries;
-    return firstError < 0 ? -1 : this.above + firstError;
-  }
-
-  /** How many ranks wrote the line of a row; 0 for a row that stands for missing lines. */
-  ranksAt(at: number): number {
-    return this.shown.ranksAt(at);
-  }
-
-  row(at: number): LogRow {
-    return this.shown.row(at);
-  }
-
-  locate(at: number, place: Place): void {
-    this.shown.locate(at, place);
-  }
-
-  columns(from: number, to: number, into: Uint16Array): void {
-    this.shown.columnsOf(from, to, null, into);
-  }
-
-  /** Columns of the rows at `rows`, from position `from` to `to`. */
-  columnsOf(from: number, to: number, rows: Uint32Array, into: Uint16Array): void {
-    this.shown.columnsOf(from, to, rows, into);
-  }
-
-  find(rank: number, line: number, from: number): number {
-    return this.shown.find(rank, line, from);
-  }
-
-  watch(listener: RowsListener): () => void {
-    return this.watchers.add(listener);
-  }
-
-  private merge(cursors: Cursor[]): Merge {
-    const entries = new Entries();
+  private merge(entries: Entries, cursors: Cursor[]): Merge {
     return new Merge(entries, new Fold(entries, this.sets), cursors, this.unpacked);
   }
 
@@ -235,7 +187,7 @@ export class MergedLog implements LogRows {
       return;
     }
     const start = mending?.start ?? new Map(this.main.cursors.map(cursor => [cursor.log, cursor.row]));
-    const from = this.backTo(log, at, mending?.from ?? this.main.entries.length, start);
+    const from = this.backTo(log, at, mending?.from ?? this.entries.length, start);
     this.mendFrom(from, start);
   }
 
@@ -263,7 +215,7 @@ export class MergedLog implements LogRows {
    * `log` before its row `at`. Changes `rows` to where they stand there.
    */
   private backTo(log: RankLog, at: number, from: number, rows: Map<RankLog, number>): number {
-    const { set } = this.main.entries;
+    const { set } = this.entries;
     let entry = from;
     while (entry > 0) {
       const members = this.sets.of(set.items[entry - 1]! & SET).ranks;
@@ -281,18 +233,90 @@ export class MergedLog implements LogRows {
 
   private mendFrom(from: number, start: Map<RankLog, number>): void {
     const cursors = this.main.cursors.map(({ log }) => cursorAt(log, Math.max(0, start.get(log)!)));
-    this.mending = { merge: this.merge(cursors), from, start };
+    this.mending = { merge: this.merge(new Entries(), cursors), from, start };
   }
 
   /** Show what has been made again. */
   private mend(): void {
     const { merge, from } = this.mending!;
-    const { entries } = this.main;
+    const { entries } = this;
     const removed = entries.length - from;
     entries.replaceFrom(from, merge.entries);
     this.mending = null;
     this.leftOut = 0;
-    this.main = new Merge(entries, new Fold(entries, this.sets), merge.cursors, this.unpacked);
-    this.watchers.tell(this.above + from, removed, merge.entries.length);
+    this.main = this.merge(entries, merge.cursors);
+    this.tell(this.above + from, removed, merge.entries.length);
+  }
+}
+
+/** The entries of the merged log that not all ranks share. */
+export class Differences extends Watched implements LogRows {
+  /** rows of the merged log, ascending */
+  private readonly rows = growing32();
+  private readonly unwatch: () => void;
+
+  constructor(
+    private readonly all: MergedLog,
+    private readonly worldSize: number,
+  ) {
+    super();
+    this.take(0);
+    this.unwatch = all.watch(at => this.changed(at));
+  }
+
+  end(): void {
+    this.unwatch();
+  }
+
+  get count(): number {
+    return this.rows.length;
+  }
+
+  get lines(): number {
+    return this.rows.length;
+  }
+
+  readonly folded = 0;
+
+  get firstError(): number {
+    const at = lowerBound(this.rows, Math.max(0, this.all.firstError));
+    return this.all.firstError >= 0 && this.rows.items[at] === this.all.firstError && at < this.count
+      ? at
+      : -1;
+  }
+
+  row(at: number): LogRow {
+    return this.all.row(this.rows.items[at]!);
+  }
+
+  locate(at: number, place: Place): void {
+    this.all.locate(this.rows.items[at]!, place);
+  }
+
+  columns(from: number, to: number, into: Uint16Array): void {
+    this.all.columns(from, to, into, this.rows.items);
+  }
+
+  find(rank: number, line: number, from: number): number {
+    const row = this.all.find(rank, line, this.rows.items[Math.min(from, this.count - 1)] ?? 0);
+    return Math.max(0, Math.min(this.count - 1, lowerBound(this.rows, row)));
+  }
+
+  private changed(at: number): void {
+    const kept = lowerBound(this.rows, at);
+    const removed = this.count - kept;
+    this.rows.truncate(kept);
+    this.take(at);
+    if (removed || this.count > kept) {
+      this.tell(kept, removed, this.count - kept);
+    }
+  }
+
+  private take(from: number): void {
+    for (let row = from; row < this.all.count; row++) {
+      if (this.all.ranksAt(row) < this.worldSize) {
+        this.rows.push(row);
+      }
+    }
   }
 }

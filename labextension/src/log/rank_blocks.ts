@@ -4,11 +4,11 @@
  */
 import type { LogDelta } from '../protocol';
 import { Block, type Unpacked } from './block';
-import { LineTimes } from './line_times';
-import type { RowsListener } from './rows';
+import { firstWhere } from './growing';
+import { Watched } from './rows';
 
-export class RankBlocks {
-  readonly items: Block[] = [];
+export abstract class RankBlocks extends Watched {
+  readonly blocks: Block[] = [];
   /** errors that were seen: a traceback with its exception is one */
   errors = 0;
   /** number of the first line that is still here */
@@ -17,33 +17,36 @@ export class RankBlocks {
   next = 0;
   /** lines known to be missing, and lines that are here */
   missing = 0;
-  known = 0;
+  lines = 0;
   /** number of the line where the first error begins, -1 for none */
-  firstError = -1;
+  protected errorLine = -1;
   private inTraceback = false;
 
   constructor(
-    private readonly unpacked: Unpacked,
+    protected readonly unpacked: Unpacked,
     /** a block will not grow any more */
     private readonly onClosed: (block: Block) => void,
-    /** rows have come, in the place of others */
-    private readonly onSplice: RowsListener,
-  ) {}
+  ) {
+    super();
+  }
+
+  /** Rows of blocks have come, in the place of others. */
+  protected abstract changed(at: number, removed: number, added: number): void;
 
   /** Lines, and placeholders of what is missing. */
-  get rows(): number {
-    const last = this.items.at(-1);
+  get blockRows(): number {
+    const last = this.blocks.at(-1);
     return last ? last.rowStart + last.rows : 0;
   }
 
   /** Lines get numbers that differ by `by`: those before the first have been counted. */
   renumber(by: number): void {
-    for (const block of this.items) {
+    for (const block of this.blocks) {
       block.first += by;
     }
     this.next += by;
-    this.firstError += this.firstError < 0 ? 0 : by;
-    const oldest = this.items[0];
+    this.errorLine += this.errorLine < 0 ? 0 : by;
+    const oldest = this.blocks[0];
     if (oldest) {
       oldest.missing += by;
       this.missing += by;
@@ -51,18 +54,18 @@ export class RankBlocks {
   }
 
   forget(): void {
-    this.items.splice(0).forEach(block => this.unpacked.forget(block));
-    this.first = this.next = this.missing = this.known = this.errors = 0;
-    this.firstError = -1;
+    this.blocks.splice(0).forEach(block => this.unpacked.forget(block));
+    this.first = this.next = this.missing = this.lines = this.errors = 0;
+    this.errorLine = -1;
     this.inTraceback = false;
   }
 
   /** Add lines at the end; `skipped` bytes of the log were passed over before the first of them. */
-  append(delta: LogDelta, skipped: number): void {
+  protected append(delta: LogDelta, skipped: number): void {
     const { first, lines, count } = delta;
-    const rows = this.rows;
+    const rows = this.blockRows;
     const from = Math.max(first, this.next);
-    let block = this.items.at(-1);
+    let block = this.blocks.at(-1);
     const gap = first - this.next;
     if (block && (gap > 0 || skipped)) {
       this.close(block);
@@ -78,14 +81,14 @@ export class RankBlocks {
       this.push(block, lines[line - first]!, times.next());
     }
     this.next = first + count;
-    this.onSplice(rows, 0, this.rows - rows);
+    this.changed(rows, 0, this.blockRows - rows);
   }
 
   /** Put lines where they were missing. */
-  fill(delta: LogDelta): void {
+  protected fill(delta: LogDelta): void {
     const end = delta.first + delta.count;
-    for (let at = this.indexOfLine(delta.first); at < this.items.length; at++) {
-      const after = this.items[at]!;
+    for (let at = this.indexOfLine(delta.first); at < this.blocks.length; at++) {
+      const after = this.blocks[at]!;
       const from = Math.max(delta.first, after.first - after.missing, this.first);
       const to = Math.min(end, after.first);
       if (after.missing && from < to) {
@@ -98,17 +101,17 @@ export class RankBlocks {
   }
 
   /** Let the oldest block go; how many rows went. */
-  drop(): number {
-    const block = this.items.shift();
+  protected dropBlock(): number {
+    const block = this.blocks.shift();
     if (!block) {
       return 0;
     }
     this.unpacked.forget(block);
     this.missing -= block.missing;
-    this.known -= block.count;
+    this.lines -= block.count;
     this.first = block.end;
     let rows = block.rows;
-    const following = this.items[0];
+    const following = this.blocks[0];
     if (following?.missing) {
       // what was missing there has gone with the rest
       this.first = following.first;
@@ -124,38 +127,28 @@ export class RankBlocks {
   /** Lines missing in the last gap before a line. */
   missingBefore(line: number): number {
     let at = this.indexOfLine(line);
-    while (at >= 0 && !this.items[at]?.missing) {
+    while (at >= 0 && !this.blocks[at]?.missing) {
       at--;
     }
-    return this.items[at]?.missing ?? 0;
+    return this.blocks[at]?.missing ?? 0;
   }
 
   /** The block that holds a line, or the next one after it. */
-  ofLine(line: number): Block | undefined {
-    return this.items[this.indexOfLine(line)];
+  blockOf(line: number): Block | undefined {
+    return this.blocks[this.indexOfLine(line)];
   }
 
   /** Position of the block that holds a row. */
   indexOfRow(row: number): number {
-    let low = 0;
-    let high = this.items.length - 1;
-    while (low < high) {
-      const middle = (low + high + 1) >>> 1;
-      if (this.items[middle]!.rowStart <= row) {
-        low = middle;
-      } else {
-        high = middle - 1;
-      }
-    }
-    return low;
+    return Math.max(0, firstWhere(this.blocks.length, at => this.blocks[at]!.rowStart > row) - 1);
   }
 
   private open(first: number, skipped: number, missing: number): Block {
     const block = new Block(first, skipped);
     block.missing = missing;
-    block.rowStart = this.rows;
+    block.rowStart = this.blockRows;
     this.missing += missing;
-    this.items.push(block);
+    this.blocks.push(block);
     return block;
   }
 
@@ -170,16 +163,16 @@ export class RankBlocks {
     const number = block.end;
     const { error, inTraceback } = block.push(line, time, this.inTraceback);
     this.inTraceback = inTraceback;
-    this.known++;
+    this.lines++;
     if (error) {
       this.errors++;
-      this.firstError = this.firstError < 0 ? number : Math.min(this.firstError, number);
+      this.errorLine = this.errorLine < 0 ? number : Math.min(this.errorLine, number);
     }
   }
 
   /** Fill lines `from` to `to` in the gap before the block at `at`; how many blocks that made. */
   private fillBefore(at: number, from: number, to: number, delta: LogDelta): number {
-    const after = this.items[at]!;
+    const after = this.blocks[at]!;
     const row = after.rowStart;
     const restBefore = from - (after.first - after.missing);
     const restAfter = after.first - to;
@@ -205,40 +198,40 @@ export class RankBlocks {
       filled[0].missing = restBefore;
     }
     after.missing = restAfter;
-    this.items.splice(at, 0, ...filled);
+    this.blocks.splice(at, 0, ...filled);
     this.number(Math.max(0, at - 1));
     if (!restAfter) {
       this.close(block!);
     }
-    this.onSplice(row, 1, after.rowStart + (restAfter ? 1 : 0) - row);
+    this.changed(row, 1, after.rowStart + (restAfter ? 1 : 0) - row);
     return filled.length;
   }
 
   /** The block at `at` when it is one that was put into a gap and goes on with line `from`. */
   private growing(at: number, from: number, restBefore: number, delta: LogDelta): Block | undefined {
-    const block = this.items[at];
+    const block = this.blocks[at];
     const goesOn = block && !block.full && block.end === from && !restBefore;
     return goesOn && !(delta.skipped && from === delta.first) ? block : undefined;
   }
 
   /** Number the rows of the blocks from `at` on. */
   private number(at: number): void {
-    let row = at ? this.items[at - 1]!.rowStart + this.items[at - 1]!.rows : 0;
-    for (const block of this.items.slice(at)) {
+    let row = at ? this.blocks[at - 1]!.rowStart + this.blocks[at - 1]!.rows : 0;
+    for (const block of this.blocks.slice(at)) {
       block.rowStart = row;
       row += block.rows;
     }
   }
 
   private findFirstError(): void {
-    if (this.firstError >= this.first) {
+    if (this.errorLine >= this.first) {
       return;
     }
-    this.firstError = -1;
-    for (const block of this.items) {
+    this.errorLine = -1;
+    for (const block of this.blocks) {
       for (let index = 0; index < block.count; index++) {
         if (block.isError(index)) {
-          this.firstError = block.first + index;
+          this.errorLine = block.first + index;
           return;
         }
       }
@@ -247,16 +240,30 @@ export class RankBlocks {
 
   /** Position of the block that holds a line, or of the next one after it. */
   private indexOfLine(line: number): number {
-    let low = 0;
-    let high = this.items.length;
-    while (low < high) {
-      const middle = (low + high) >>> 1;
-      if (this.items[middle]!.end <= line) {
-        low = middle + 1;
-      } else {
-        high = middle;
-      }
+    return firstWhere(this.blocks.length, at => this.blocks[at]!.end > line);
+  }
+}
+
+/** The times of lines, one by one, from runs of equal times. */
+class LineTimes {
+  private run = 0;
+  private used = 0;
+
+  constructor(
+    private readonly times: LogDelta['times'],
+    passed: number,
+  ) {
+    for (let i = 0; i < passed; i++) {
+      this.next();
     }
-    return low;
+  }
+
+  next(): number {
+    while (this.run < this.times.length - 1 && this.used >= this.times[this.run]![0]) {
+      this.run++;
+      this.used = 0;
+    }
+    this.used++;
+    return this.times[this.run]?.[1] ?? 0;
   }
 }

@@ -5,17 +5,16 @@
 import type { LogDelta } from '../protocol';
 import type { Block, Unpacked } from './block';
 import { RankBlocks } from './rank_blocks';
-import type { RankSets } from './rank_sets';
 import {
-  PLACEHOLDER_COLUMNS,
   type LogRow,
   type LogRows,
   type Place,
+  PLACEHOLDER_COLUMNS,
+  type RankSets,
   type RowsListener,
-  Watchers,
 } from './rows';
 
-export class RankLog implements LogRows {
+export class RankLog extends RankBlocks implements LogRows {
   /** the line that still grows */
   partial = '';
   /** whether lines have numbers that are too great: how many come before them is not known yet */
@@ -23,88 +22,74 @@ export class RankLog implements LogRows {
   /** rows of blocks that changed: as `watch`, not counting the row of dropped lines */
   onSplice: RowsListener = () => undefined;
   readonly folded = 0;
-  private readonly held: RankBlocks;
   private announced = 0;
   /** by how much lines have been renumbered */
   private shifted = 0;
   private skippedAhead = { line: -1, bytes: 0 };
-  private readonly watchers = new Watchers();
 
   constructor(
     readonly rank: number,
-    private readonly unpacked: Unpacked,
+    unpacked: Unpacked,
     private readonly sets: RankSets,
     /** a block will not grow any more */
     onClosed: (block: Block) => void,
   ) {
-    this.held = new RankBlocks(unpacked, onClosed, (at, removed, added) => {
-      this.onSplice(at, removed, added);
-      this.watchers.tell(this.above + at, removed, added);
-    });
+    super(unpacked, onClosed);
+  }
+
+  protected changed(at: number, removed: number, added: number): void {
+    this.onSplice(at, removed, added);
+    this.tell(this.above + at, removed, added);
   }
 
   receive(delta: LogDelta): void {
-    const { held } = this;
     const end = delta.first + delta.count;
     this.announced = Math.max(this.announced, end);
-    if (end >= held.next) {
+    if (end >= this.next) {
       this.partial = delta.partial;
     }
     if (!delta.count) {
-      if (delta.skipped && delta.first >= held.next) {
+      if (delta.skipped && delta.first >= this.next) {
         this.skippedAhead = { line: delta.first, bytes: delta.skipped };
       }
       return;
     }
-    if (delta.first < held.next && held.missing) {
-      held.fill(delta);
+    if (delta.first < this.next && this.missing) {
+      this.fill(delta);
     }
-    if (end > held.next) {
-      held.append(delta, this.skippedBefore(delta));
+    if (end > this.next) {
+      this.append(delta, this.skippedBefore(delta));
     }
   }
 
   /** Lines get numbers that differ by `by`, which are theirs for good: those before them have been counted. */
-  renumber(by: number): void {
+  override renumber(by: number): void {
     this.provisional = false;
-    this.held.renumber(by);
+    super.renumber(by);
     this.shifted += by;
     this.announced += by;
     this.skippedAhead.line += by;
   }
 
   /** Forget all lines: they come again, with other numbers. */
-  forget(): void {
+  override forget(): void {
     const rows = this.count;
-    this.held.forget();
+    super.forget();
     this.announced = this.shifted = 0;
     this.skippedAhead.line = -1;
     this.partial = '';
     this.provisional = false;
-    this.watchers.tell(0, rows, 0);
+    this.tell(0, rows, 0);
   }
 
   /** Let the oldest block go. */
   drop(): void {
     const above = this.above;
-    const rows = this.held.drop();
+    const rows = this.dropBlock();
     if (rows) {
       this.onSplice(0, rows, 0);
-      this.watchers.tell(0, rows + above, 1);
+      this.tell(0, rows + above, 1);
     }
-  }
-
-  get blocks(): readonly Block[] {
-    return this.held.items;
-  }
-
-  /** Number of the first line that is still here, and of the line after the last. */
-  get first(): number {
-    return this.held.first;
-  }
-
-  get next(): number {
-    return this.held.next;
   }
 
   /** As `next`, and never changed by new numbers: what it grows by is what was written. */
@@ -112,28 +97,8 @@ export class RankLog implements LogRows {
     return this.next - this.shifted;
   }
 
-  /** Lines known to be missing. */
-  get missing(): number {
-    return this.held.missing;
-  }
-
   get incomplete(): boolean {
     return this.missing > 0 || this.announced > this.next;
-  }
-
-  /** Errors that were seen: a traceback with its exception is one. */
-  get errors(): number {
-    return this.held.errors;
-  }
-
-  /** Lines that are here. */
-  get lines(): number {
-    return this.held.known;
-  }
-
-  /** Rows of blocks: lines, and placeholders of what is missing. */
-  get blockRows(): number {
-    return this.held.rows;
   }
 
   /** 1 when a row at the top tells of dropped lines. */
@@ -146,12 +111,12 @@ export class RankLog implements LogRows {
   }
 
   line(line: number): string | undefined {
-    const block = this.held.ofLine(line);
+    const block = this.blockOf(line);
     return block && line >= block.first ? this.unpacked.lines(block)[line - block.first] : undefined;
   }
 
   get firstError(): number {
-    return this.held.firstError < 0 ? -1 : this.find(this.rank, this.held.firstError);
+    return this.errorLine < 0 ? -1 : this.find(this.rank, this.errorLine);
   }
 
   row(at: number): LogRow {
@@ -183,11 +148,6 @@ export class RankLog implements LogRows {
     };
   }
 
-  /** Lines missing in the last gap before a line. */
-  missingBefore(line: number): number {
-    return this.held.missingBefore(line);
-  }
-
   locate(at: number, place: Place): void {
     place.block = null;
     if (at >= this.above) {
@@ -213,25 +173,11 @@ export class RankLog implements LogRows {
   }
 
   find(_rank: number, line: number): number {
-    const block = this.held.ofLine(line);
+    const block = this.blockOf(line);
     if (!block) {
       return Math.max(0, this.count - 1);
     }
     return this.above + block.rowStart + block.placeholders + Math.max(0, line - block.first);
-  }
-
-  watch(listener: RowsListener): () => void {
-    return this.watchers.add(listener);
-  }
-
-  /** The block that holds a line, or the next one after it. */
-  blockOf(line: number): Block | undefined {
-    return this.held.ofLine(line);
-  }
-
-  /** Position of the block that holds a row of blocks. */
-  indexOfRow(row: number): number {
-    return this.held.indexOfRow(row);
   }
 
   private blockAt(row: number): Block {

@@ -1,6 +1,6 @@
-/** What a pane shows: a sequence of rows, made when they are asked for. */
+/** What a pane shows: a sequence of rows, made when they are asked for, and the sets of ranks that wrote them. */
 import type { Block } from './block';
-import type { RankSet } from './rank_sets';
+import { growing16 } from './growing';
 
 /**
  * `missing`: `amount` lines have not come, NaN or 0 when that is not known (yet). `skipped`: `amount` bytes of the log were passed over.
@@ -47,17 +47,109 @@ export const PLACEHOLDER_COLUMNS = 64;
 /** columns that "×16" takes behind a folded line */
 export const FOLD_COLUMNS = 6;
 
-export class Watchers {
+/** Rows that are watched. */
+export class Watched {
   private readonly listeners = new Set<RowsListener>();
 
-  add(listener: RowsListener): () => void {
+  watch(listener: RowsListener): () => void {
     this.listeners.add(listener);
     return () => void this.listeners.delete(listener);
   }
 
-  tell(at: number, removed: number, added: number): void {
+  protected tell(at: number, removed: number, added: number): void {
     for (const listener of this.listeners) {
       listener(at, removed, added);
     }
   }
+}
+
+/** A row that is kept track of while rows come and go. */
+export class RowMark {
+  constructor(
+    public row: number,
+    private readonly rank: number,
+    private readonly line: number,
+  ) {}
+
+  static at(rows: LogRows, at: number): RowMark {
+    const { rank, line } = rows.row(at);
+    return new RowMark(at, rank, line);
+  }
+
+  changed(rows: LogRows, at: number, removed: number, added: number): void {
+    if (this.row >= at + removed) {
+      this.row += added - removed;
+    } else if (this.row >= at) {
+      this.row = rows.find(this.rank, this.line, at);
+    }
+  }
+}
+
+interface RankSet {
+  readonly id: number;
+  readonly ranks: readonly number[];
+  /** "0–3", "0,2,5–7" */
+  readonly label: string;
+  has(rank: number): boolean;
+}
+
+export class RankSets {
+  private readonly sets: RankSet[] = [];
+  private readonly sizes = growing16();
+  private readonly byKey = new Map<string, RankSet>();
+  private readonly larger = new Map<number, RankSet>();
+
+  /** How many ranks a set has. */
+  size(id: number): number {
+    return this.sizes.items[id]!;
+  }
+
+  of(id: number): RankSet {
+    return this.sets[id]!;
+  }
+
+  single(rank: number): RankSet {
+    return this.plus(null, rank);
+  }
+
+  /** `set` and `rank`. */
+  plus(set: RankSet | null, rank: number): RankSet {
+    // ranks are below 65,536
+    const step = ((set?.id ?? -1) + 1) * 65536 + rank;
+    let larger = this.larger.get(step);
+    if (!larger) {
+      const ranks = [...(set?.ranks ?? []), rank].sort((a, b) => a - b);
+      larger = this.intern(ranks);
+      this.larger.set(step, larger);
+    }
+    return larger;
+  }
+
+  private intern(ranks: readonly number[]): RankSet {
+    const label = rangesOf(ranks);
+    let set = this.byKey.get(label);
+    if (!set) {
+      const members = new Set(ranks);
+      set = { id: this.sets.length, ranks, label, has: rank => members.has(rank) };
+      this.sets.push(set);
+      this.sizes.push(ranks.length);
+      this.byKey.set(label, set);
+    }
+    return set;
+  }
+}
+
+/** Sorted numbers as "0,2,5–7". */
+export function rangesOf(numbers: readonly number[]): string {
+  const ranges: string[] = [];
+  for (let from = 0; from < numbers.length;) {
+    let to = from;
+    while (to + 1 < numbers.length && numbers[to + 1] === numbers[to]! + 1) {
+      to++;
+    }
+    const first = numbers[from]!;
+    ranges.push(to === from ? `${first}` : `${first}–${numbers[to]!}`);
+    from = to + 1;
+  }
+  return ranges.join(',');
 }

@@ -2,18 +2,46 @@
  * The part of a pane that moves: draws the rows that can be seen, follows the log's end or stays where the
  * reader is, and goes from match to match. Everything here is drawn by hand, at most once a frame.
  */
-import { DrawnRows } from './drawn_rows';
-import { Finding } from './finding';
-import { drawLiveLines } from './live_lines';
-import { Mark } from './mark';
-import { PaneWidth } from './pane_width';
-import type { Drawing } from './row_nodes';
-import type { LogRow, LogRows } from './rows';
+import { type Drawing, drawLiveLines, DrawnRows, WholeLine } from './drawing';
+import { type LogRow, type LogRows, RowMark } from './rows';
 import type { RunLog } from './run_log';
-import { BEFORE_DRAWING, type ScreenLook, type ScreenNodes, type ScreenState } from './screen_state';
-import { SeenLines } from './seen_lines';
-import { ViewPlace } from './view_place';
-import { WholeLine } from './whole_line';
+import { Finding } from './search';
+import { PaneWidth, type ScreenNodes, ViewPlace } from './view_place';
+
+/** What the toolbar shows. */
+export interface ScreenState {
+  readonly following: boolean;
+  /** lines that were written since following ended */
+  readonly unseen: number;
+  readonly wrapped: boolean;
+  readonly searching: boolean;
+  /** the current match, counted from 1; 0 for none */
+  readonly current: number;
+  readonly matches: number;
+  readonly lines: number;
+  readonly folded: number;
+  readonly failed: boolean;
+}
+
+export const BEFORE_DRAWING: ScreenState = {
+  following: true,
+  unseen: 0,
+  wrapped: false,
+  searching: false,
+  current: 0,
+  matches: 0,
+  lines: 0,
+  folded: 0,
+  failed: false,
+};
+
+export interface ScreenLook {
+  /** pixels left of a row's text */
+  readonly margin: number;
+  /** what is said when there are no rows */
+  readonly empty: string;
+  onCellLine(line: number): void;
+}
 
 export class LogScreen {
   private rows: LogRows;
@@ -26,9 +54,9 @@ export class LogScreen {
   private following = true;
   private wrapped = false;
   /** the row that was asked for, to be seen among the others */
-  private pointed: Mark | null = null;
-  /** what had come when following ended; null while nothing is here */
-  private seen: SeenLines | null = null;
+  private pointed: RowMark | null = null;
+  /** what is written since following ended; null while nothing is here */
+  private unread: Unread | null = null;
   private readonly whole: WholeLine;
   private readonly drawn: DrawnRows;
   /** whether lines that still grow are shown */
@@ -77,7 +105,7 @@ export class LogScreen {
     this.rank = rank;
     this.finding.show(rows);
     this.unwatch = rows.watch((at, removed, added) => this.changed(at, removed, added));
-    this.pointed = this.whole.row = this.seen = null;
+    this.pointed = this.whole.row = this.unread = null;
     this.viewed.clear();
     this.width.clear();
     this.measurePane();
@@ -130,7 +158,7 @@ export class LogScreen {
     const at = this.rows.firstError;
     if (at >= 0) {
       this.goTo(at);
-      this.pointed = Mark.at(this.rows, at);
+      this.pointed = RowMark.at(this.rows, at);
       this.draw();
     }
   }
@@ -207,7 +235,7 @@ export class LogScreen {
     this.pointed?.changed(this.rows, at, removed, added);
     if (!this.rows.count) {
       // all lines come again, with other numbers
-      this.seen = null;
+      this.unread = null;
     }
     this.request();
   }
@@ -263,7 +291,6 @@ export class LogScreen {
 
   private drawing(onMore: (row: LogRow) => void): Drawing {
     return {
-      words: this.look.words,
       query: this.finding.query,
       onCellLine: line => this.look.onCellLine(line),
       onMore,
@@ -272,18 +299,18 @@ export class LogScreen {
 
   /** All that is here has been seen; of nothing at all it cannot be said what came before it. */
   private see(): void {
-    this.seen = this.rows.count ? new SeenLines(this.log, this.rank) : null;
+    this.unread = this.rows.count ? new Unread(this.log, this.rank) : null;
   }
 
   /** Tell the toolbar, when there is news. */
   private tell(): void {
     const { rows, finding } = this;
-    if (!this.following && !this.seen) {
+    if (!this.following && !this.unread) {
       this.see();
     }
     const state: ScreenState = {
       following: this.following,
-      unseen: this.following ? 0 : (this.seen?.later ?? 0),
+      unseen: this.following ? 0 : (this.unread?.count ?? 0),
       wrapped: this.wrapped,
       searching: finding.query !== '',
       current: finding.position,
@@ -297,5 +324,33 @@ export class LogScreen {
       this.state = state;
       this.onState(state);
     }
+  }
+}
+
+/**
+ * Counts lines that are written from now on. Older lines, which come when the reader scrolls to them, are not
+ * among them.
+ */
+class Unread {
+  private readonly ends: ReadonlyMap<number, number>;
+
+  constructor(
+    private readonly log: RunLog,
+    /** of which rank; null for all */
+    private readonly rank: number | null,
+  ) {
+    this.ends = new Map(this.ranks.map(rank => [rank, log.rank(rank).end]));
+  }
+
+  get count(): number {
+    return this.ranks.reduce((sum, rank) => {
+      const { end, lines } = this.log.rank(rank);
+      const seen = this.ends.get(rank);
+      return sum + (seen === undefined ? lines : Math.max(0, end - seen));
+    }, 0);
+  }
+
+  private get ranks(): readonly number[] {
+    return this.rank === null ? this.log.ranks : [this.rank];
   }
 }

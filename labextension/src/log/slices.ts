@@ -11,7 +11,7 @@ export interface Turns {
 }
 
 /** Does a part of its work and stops when `timeUp()`; true when all is done. */
-export type Job = (timeUp: () => boolean) => boolean;
+type Job = (timeUp: () => boolean) => boolean;
 
 /** milliseconds */
 const QUIET = 500;

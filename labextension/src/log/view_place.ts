@@ -1,9 +1,18 @@
-/** Where in the log the pane is: at its end, or at the row that the reader looks at, whatever comes and goes. */
-import { Mark } from './mark';
-import { RowHeights } from './row_heights';
-import type { LogRows } from './rows';
-import type { ScreenNodes } from './screen_state';
-import { ScrollScale } from './scroll_scale';
+/** Where in the log the pane is, whatever comes and goes, and how wide it is. */
+import { element } from '../page';
+import { RowHeights, ScrollScale } from './layout';
+import { type LogRows, RowMark } from './rows';
+
+export interface ScreenNodes {
+  /** scrolls; holds `lines`, which is as high as all rows and holds `rows` */
+  readonly scroller: HTMLElement;
+  readonly lines: HTMLElement;
+  readonly rows: HTMLElement;
+  /** lines that still grow */
+  readonly live: HTMLElement;
+  /** an over-long line, whole */
+  readonly detail: HTMLElement;
+}
 
 const ROW = 20;
 /** rows drawn above and below what can be seen */
@@ -14,7 +23,7 @@ const VIEW = 320;
 export class ViewPlace {
   readonly heights = new RowHeights();
   /** the first row in view, and how many pixels of it are above */
-  anchor: Mark | null = null;
+  anchor: RowMark | null = null;
   private offset = 0;
   /** pixels of the log that can be seen */
   private view = VIEW;
@@ -61,7 +70,7 @@ export class ViewPlace {
   hold(rows: LogRows): void {
     if (rows.count) {
       const at = this.heights.rowAt(this.scale.top / ROW);
-      this.anchor = Mark.at(rows, at);
+      this.anchor = RowMark.at(rows, at);
       this.offset = this.scale.top - this.heights.above(at) * ROW;
     }
   }
@@ -124,5 +133,42 @@ export class ViewPlace {
 
   private get firstDrawn(): number {
     return Math.max(0, this.heights.rowAt(this.scale.top / ROW) - OVERSCAN);
+  }
+}
+
+/** pixels right of a row's text */
+const PADDING = 12;
+
+export class PaneWidth {
+  /** of a row's text that is wrapped */
+  columns = 0;
+  private character = 7.2;
+  private widest = 0;
+
+  constructor(private readonly nodes: ScreenNodes) {}
+
+  /** Read the pane's width, and the font's; `margin` pixels are left of a row's text. */
+  measure(margin: number): void {
+    const { scroller, lines } = this.nodes;
+    const probe = element('span', 'nbdist-probe', '0'.repeat(100));
+    lines.append(probe);
+    this.character = probe.getBoundingClientRect().width / 100 || this.character;
+    probe.remove();
+    const room = (scroller.clientWidth || 800) - margin - PADDING;
+    this.columns = Math.max(10, Math.floor(room / this.character));
+  }
+
+  /** Other rows are shown. */
+  clear(): void {
+    this.widest = 0;
+  }
+
+  /** The log stays as wide as its widest row so far, or it would move sideways while it is scrolled. */
+  keep(rows: LogRows, first: number, last: number, margin: number): void {
+    const columns = new Uint16Array(Math.max(0, last - first));
+    rows.columns(first, Math.max(first, last), columns);
+    this.widest = columns.reduce((widest, one) => Math.max(widest, one), this.widest);
+    const width = margin + PADDING + Math.ceil(this.widest * this.character);
+    this.nodes.lines.style.minWidth = `${width}px`;
   }
 }

@@ -1,7 +1,50 @@
-/** Lines of the cell, with their numbers. */
-import { useLayoutEffect, useMemo, useRef, type ReactElement } from 'react';
-import { linesOf, type Piece } from '../python';
-import type { Words } from '../words';
+/** A Python program as coloured lines with their numbers: keywords, texts, numbers and comments, no more. */
+import { type ReactElement, useLayoutEffect, useMemo, useRef } from 'react';
+
+import { pageWords } from '../words';
+
+/** A Python program as lines of coloured pieces: keywords, texts, numbers and comments, no more. */
+
+interface Piece {
+  text: string;
+  kind: '' | 'keyword' | 'string' | 'number' | 'comment';
+}
+
+const KEYWORDS =
+  'False|None|True|and|as|assert|async|await|break|class|continue|def|del|elif|else|except|finally|for|from' +
+  '|global|if|import|in|is|lambda|nonlocal|not|or|pass|raise|return|try|while|with|yield';
+const PIECES = new RegExp(
+  [
+    /(?<string>"""[^]*?(?:"""|$)|'''[^]*?(?:'''|$)|"(?:\\.|[^"\\\n])*"?|'(?:\\.|[^'\\\n])*'?)/.source,
+    /(?<comment>#.*)/.source,
+    `(?<keyword>\\b(?:${KEYWORDS})\\b)`,
+    /(?<number>\b\d[\w.]*)/.source,
+  ].join('|'),
+  'g',
+);
+
+export function linesOf(source: string): readonly (readonly Piece[])[] {
+  const lines: Piece[][] = [[]];
+  const add = (text: string, kind: Piece['kind']): void => {
+    text.split('\n').forEach((part, index) => {
+      if (index) {
+        lines.push([]);
+      }
+      if (part) {
+        lines.at(-1)!.push({ text: part, kind });
+      }
+    });
+  };
+  let end = 0;
+  for (const match of source.matchAll(PIECES)) {
+    const kind = Object.entries(match.groups!).find(([, text]) => text !== undefined)![0];
+    add(source.slice(end, match.index), '');
+    add(match[0], kind as Piece['kind']);
+    end = match.index + match[0].length;
+  }
+  add(source.slice(end), '');
+  return lines;
+}
 
 interface CodeProps {
   source: string;
@@ -55,14 +98,9 @@ function CodeLine(props: { number: number; pieces: readonly Piece[]; marked: boo
   );
 }
 
-interface CellPaneProps {
-  source: string | null;
-  line: number | null;
-  words: Words;
-}
-
 /** The whole program of the run; opens at the marked line. */
-export function CellPane({ source, line, words }: CellPaneProps): ReactElement {
+export function CellPane({ source, line }: { source: string | null; line: number | null }): ReactElement {
+  const words = pageWords();
   const pane = useRef<HTMLDivElement>(null);
   useLayoutEffect(() => {
     const marked = pane.current?.querySelector<HTMLElement>('[aria-current]');

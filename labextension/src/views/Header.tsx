@@ -1,21 +1,21 @@
-/** The first line: state, name, how far, how long, Stop, and the menu of the run. */
-import { memo, type ReactElement } from 'react';
-import { clock, percent } from '../numbers';
-import type { PageAction } from '../page_actions';
-import type { Progress, RunView } from '../protocol';
-import type { Words } from '../words';
-import { useSeconds } from './clocks';
-import { HeldMark, Icon, Mark } from './Marks';
-import { RunMenu } from './RunMenu';
-import { hangs } from './Stall';
+/** The first line of a run: state, name, how far, how long, Stop, and the menu of what is done seldom. */
+import { type KeyboardEvent, memo, type ReactElement, useEffect, useRef, useState } from 'react';
 
-export interface HeaderProps {
+import { moved } from '../keys';
+import { clock, doneText } from '../numbers';
+import type { PageAction } from '../page';
+import type { Progress, RunView } from '../protocol';
+import { pageWords, told } from '../words';
+import { Button, Icon, Mark } from './Marks';
+import { hangs } from './Stall';
+import { useElapsed } from './hooks';
+
+interface HeaderProps {
   view: RunView;
+  /** seconds of the page at which `view` was true */
   viewAt: number;
-  now: () => number;
   narrow: boolean;
   stopping: boolean;
-  words: Words;
   onStop: () => void;
   onCopy: (text: string) => void;
   onBoard: () => void;
@@ -24,62 +24,58 @@ export interface HeaderProps {
 }
 
 export const Header = memo(function Header(props: HeaderProps): ReactElement {
-  const { view, narrow, words, onAct } = props;
+  const { view, narrow, onAct } = props;
+  const words = pageWords();
   const stopping = props.stopping || view.state === 'stopping';
-  const progress = view.live && view.progress ? <Advance {...props} progress={view.progress} /> : null;
+  const progress = view.live && view.progress ? <Advance progress={view.progress} narrow={narrow} /> : null;
   return (
     <>
       <div className="nbdist-head">
         <span className="nbdist-pill" role="status" data-state={hangs(view) ? 'stalled' : view.state}>
-          {hangs(view) ? <HeldMark kind="held" /> : <Mark state={view.state} />}
-          {hangs(view) ? words.stalled : words.run[view.state]}
+          <Mark state={hangs(view) ? 'held' : view.state} />
+          {stateWord(view)}
         </span>
         <span className="nbdist-name" title={view.runId}>
           {view.label}
         </span>
-        {!narrow && <span className="nbdist-quiet nbdist-count-of-ranks">{sizeOf(view, words)}</span>}
+        {!narrow && <span className="nbdist-quiet nbdist-count-of-ranks">{sizeOf(view)}</span>}
         <span className="nbdist-space" />
         {!narrow && progress}
-        {!narrow && <StoppedAt view={view} words={words} />}
+        {!narrow && <StoppedAt view={view} />}
         <Elapsed {...props} />
         {view.live && (
-          <button type="button" className="nbdist-button" disabled={stopping} onClick={props.onStop}>
-            <Icon name="stop" />
-            {stopping ? words.stopping : words.stop}
-          </button>
+          <Button
+            icon="stop"
+            label={stopping ? words.stopping : words.stop}
+            disabled={stopping}
+            onClick={props.onStop}
+          />
         )}
         {!view.live && onAct && (
           <>
-            <button type="button" className="nbdist-button" onClick={() => onAct('open')}>
-              <Icon name="out" />
-              {words.dashboard}
-            </button>
-            <button type="button" className="nbdist-button" onClick={() => onAct('again')}>
-              <Icon name="again" />
-              {words.runAgain}
-            </button>
+            <Button icon="out" label={words.dashboard} onClick={() => onAct('open')} />
+            <Button icon="again" label={words.runAgain} onClick={() => onAct('again')} />
           </>
         )}
-        <RunMenu
-          label={view.label}
-          live={view.live}
-          words={words}
-          onCopy={props.onCopy}
-          onBoard={props.onBoard}
-          onAct={onAct}
-        />
+        <RunMenu {...props} />
       </div>
       {narrow && progress && <div className="nbdist-head-progress">{progress}</div>}
       {view.reason.en && (view.live ? view.state !== 'stopping' : !view.failure) && (
         <div className="nbdist-note nbdist-calm" role="status">
-          {words.told(view.reason)}
+          {told(view.reason)}
         </div>
       )}
     </>
   );
 });
 
-function sizeOf(view: RunView, words: Words): string {
+/** What a run is called by what it does. */
+export function stateWord(view: RunView): string {
+  return hangs(view) ? pageWords().stalled : pageWords().run[view.state];
+}
+
+function sizeOf(view: RunView): string {
+  const words = pageWords();
   const perNode = new Map<number, number>();
   for (const { node } of view.ranks) {
     perNode.set(node, (perNode.get(node) ?? 0) + 1);
@@ -93,16 +89,9 @@ function sizeOf(view: RunView, words: Words): string {
     : words.unevenNodes(perNode.size, view.ranks.length);
 }
 
-function Advance({
-  progress,
-  narrow,
-  words,
-}: {
-  progress: Progress;
-  narrow: boolean;
-  words: Words;
-}): ReactElement {
-  const done = percent(Math.floor(100 * progress.fraction));
+function Advance({ progress, narrow }: { progress: Progress; narrow: boolean }): ReactElement {
+  const words = pageWords();
+  const done = doneText(progress);
   return (
     <>
       {!narrow && progress.text && <span className="nbdist-quiet nbdist-progress-text">{progress.text}</span>}
@@ -128,21 +117,109 @@ function Advance({
 }
 
 /** How far a run came that did not come to its end. */
-function StoppedAt({ view, words }: { view: RunView; words: Words }): ReactElement | null {
+function StoppedAt({ view }: { view: RunView }): ReactElement | null {
   if (view.live || view.state === 'succeeded' || !view.progress) {
     return null;
   }
-  const done = percent(Math.floor(100 * view.progress.fraction));
-  return <span className="nbdist-quiet">{words.stoppedAt(done, view.progress.text)}</span>;
+  const text = pageWords().stoppedAt(doneText(view.progress), view.progress.text);
+  return <span className="nbdist-quiet">{text}</span>;
 }
 
-function Elapsed({ view, viewAt, now, narrow, words }: HeaderProps): ReactElement {
-  const seconds = useSeconds(now, view.live);
-  const since = view.live ? Math.max(0, seconds - viewAt) : 0;
+function Elapsed({ view, viewAt, narrow }: HeaderProps): ReactElement {
   return (
     <span className="nbdist-small nbdist-elapsed">
-      {clock(view.elapsed + since)}
-      {!narrow && <span className="nbdist-quiet"> {words.elapsed}</span>}
+      {clock(useElapsed(view, viewAt))}
+      {!narrow && <span className="nbdist-quiet"> {pageWords().elapsed}</span>}
+    </span>
+  );
+}
+
+interface MenuItem {
+  name: string;
+  /** what it copies or runs */
+  code?: string;
+  act: () => void;
+}
+
+function menuItems({ view, onCopy, onBoard, onAct }: HeaderProps): readonly MenuItem[] {
+  const words = pageWords();
+  const { label, live } = view;
+  const attaching = `%dist_attach ${label}`;
+  const exporting = `%dist_export ${label}`;
+  return [
+    ...(onAct ? [{ name: words.openDashboard, act: () => onAct('open') }] : []),
+    ...(onAct && !live ? [{ name: words.runAgain, act: () => onAct('again') }] : []),
+    { name: words.exportRun, code: exporting, act: () => (onAct ? onAct('export') : onCopy(exporting)) },
+    { name: words.copyName, act: () => onCopy(label) },
+    { name: words.showAgain, code: attaching, act: () => onCopy(attaching) },
+    { name: words.openBoard, act: onBoard },
+  ];
+}
+
+/** The ⋯ of a run. */
+function RunMenu(props: HeaderProps): ReactElement {
+  const words = pageWords();
+  const [open, setOpen] = useState(false);
+  const root = useRef<HTMLSpanElement>(null);
+  const button = useRef<HTMLButtonElement>(null);
+
+  useEffect(() => {
+    if (!open) {
+      return;
+    }
+    root.current?.querySelector<HTMLElement>('[role=menuitem]')?.focus();
+    const elsewhere = (event: Event): void => {
+      if (!root.current?.contains(event.target as Node)) {
+        setOpen(false);
+      }
+    };
+    document.addEventListener('pointerdown', elsewhere);
+    return () => document.removeEventListener('pointerdown', elsewhere);
+  }, [open]);
+
+  const choose = (act: () => void): void => {
+    setOpen(false);
+    button.current?.focus();
+    act();
+  };
+  const key = (event: KeyboardEvent): void => {
+    const items = [...(root.current?.querySelectorAll<HTMLElement>('[role=menuitem]') ?? [])];
+    const to = moved(event.key, items.indexOf(document.activeElement as HTMLElement), items.length);
+    if (event.key === 'Escape' || event.key === 'Tab') {
+      setOpen(false);
+      button.current?.focus();
+    } else if (to !== null) {
+      items[to]?.focus();
+    }
+    if (event.key !== 'Enter' && event.key !== ' ') {
+      event.preventDefault();
+    }
+    event.stopPropagation();
+  };
+
+  return (
+    <span className="nbdist-menu" ref={root}>
+      <button
+        type="button"
+        className="nbdist-button nbdist-bare"
+        ref={button}
+        aria-haspopup="menu"
+        aria-expanded={open}
+        aria-label={words.menu}
+        title={words.menu}
+        onClick={() => setOpen(!open)}
+      >
+        <Icon name="menu" />
+      </button>
+      {open && (
+        <div role="menu" aria-label={words.menu} className="nbdist-menu-items" onKeyDown={key}>
+          {menuItems(props).map(({ name, code, act }) => (
+            <button type="button" role="menuitem" tabIndex={-1} key={name} onClick={() => choose(act)}>
+              {name} {code && <code>{code}</code>}
+            </button>
+          ))}
+        </div>
+      )}
     </span>
   );
 }

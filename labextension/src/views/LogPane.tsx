@@ -1,15 +1,26 @@
 /** The log of a rank, or of all: toolbar, the rows that can be seen, the lines that still grow. */
-import { forwardRef, useEffect, useImperativeHandle, useLayoutEffect, useRef, useState } from 'react';
-import type { CSSProperties } from 'react';
+import {
+  type CSSProperties,
+  forwardRef,
+  type KeyboardEvent,
+  type RefObject,
+  useEffect,
+  useImperativeHandle,
+  useLayoutEffect,
+  useRef,
+  useState,
+} from 'react';
 
-import { copy as toClipboard } from '../clipboard';
-import { Differences } from '../log/differences';
-import { fileOf, lastRows } from '../log/export';
+import { lostText } from '../log/drawing';
+import { plain } from '../log/line_text';
+import { Differences } from '../log/merged_log';
+import type { LogRow, LogRows } from '../log/rows';
 import type { RunLog } from '../log/run_log';
-import { LogScreen } from '../log/screen';
-import { BEFORE_DRAWING, type ScreenLook } from '../log/screen_state';
-import type { LogWords } from '../log/words';
-import { LogToolbar } from './LogToolbar';
+import { BEFORE_DRAWING, LogScreen, type ScreenLook, type ScreenState } from '../log/screen';
+import type { Slices } from '../log/slices';
+import { copy as copyText } from '../page';
+import { logWords } from '../words';
+import { Icon, type IconName } from './Marks';
 
 /** characters that go to the clipboard at most */
 const COPIED = 1024 * 1024;
@@ -31,7 +42,6 @@ export interface LogPaneProps {
   worldSize: number;
   /** the rank whose log is shown, null for all */
   selected: number | null;
-  words: LogWords;
   /** name of the run, for the file that is downloaded */
   label: string;
   narrow: boolean;
@@ -39,7 +49,8 @@ export interface LogPaneProps {
 }
 
 export const LogPane = forwardRef<LogPaneHandle, LogPaneProps>(function LogPane(props, ref) {
-  const { log, worldSize, selected, words, label, narrow, onCellLine } = props;
+  const { log, worldSize, selected, label, narrow, onCellLine } = props;
+  const words = logWords();
   const scroller = useRef<HTMLDivElement>(null);
   const lines = useRef<HTMLDivElement>(null);
   const rows = useRef<HTMLDivElement>(null);
@@ -58,7 +69,6 @@ export const LogPane = forwardRef<LogPaneHandle, LogPaneProps>(function LogPane(
   const time = narrow ? 0 : 60;
 
   const look: ScreenLook = {
-    words,
     margin: gutter + time,
     empty: differing ? words.noDifferences : words.empty,
     onCellLine,
@@ -96,14 +106,13 @@ export const LogPane = forwardRef<LogPaneHandle, LogPaneProps>(function LogPane(
       ...latest.current,
       onCellLine: line => latest.current.onCellLine(line),
     });
-  }, [log, words, look.margin, look.empty]);
+  }, [log, look.margin, look.empty]);
 
   useEffect(() => {
     const timer = setTimeout(() => setNotice(''), NOTICE);
     return () => clearTimeout(timer);
   }, [notice]);
 
-  const find = (query: string) => screen.current?.find(query);
   const focusLog = () => scroller.current?.focus();
 
   useImperativeHandle(ref, () => ({
@@ -121,13 +130,13 @@ export const LogPane = forwardRef<LogPaneHandle, LogPaneProps>(function LogPane(
     const selection = screen.current!.selection;
     const copied = selection
       ? { text: selection, count: selection.replace(/\n$/, '').split('\n').length }
-      : lastRows(screen.current!.shown, words, selected === null, COPIED);
-    setNotice((await toClipboard(copied.text)) ? words.copied(copied.count) : words.cannotCopy);
+      : lastRows(screen.current!.shown, selected === null, COPIED);
+    setNotice((await copyText(copied.text)) ? words.copied(copied.count) : words.cannotCopy);
   };
 
   const download = async () => {
     await settled(log);
-    const file = await fileOf(screen.current!.shown, words, selected === null, log.slices);
+    const file = await fileOf(screen.current!.shown, selected === null, log.slices);
     save(file, selected === null ? `${label}.log` : `${label}-rank${selected}.log`);
   };
 
@@ -137,17 +146,12 @@ export const LogPane = forwardRef<LogPaneHandle, LogPaneProps>(function LogPane(
       style={{ '--nbdist-gutter': `${gutter}px`, '--nbdist-time': `${time}px` } as CSSProperties}
     >
       <LogToolbar
-        words={words}
         narrow={narrow}
         state={state}
         differences={comparable ? onlyDifferences : null}
         searchBox={searchBox}
-        onFind={find}
-        onStep={step => screen.current?.step(step)}
+        screen={screen}
         onLeave={focusLog}
-        onFollow={following => screen.current?.follow(following)}
-        onWrap={() => screen.current?.toggleWrap()}
-        onFirstError={() => screen.current?.jumpToFirstError()}
         onDifferences={() => setOnlyDifferences(!onlyDifferences)}
         onCopy={() => void copy()}
         onDownload={() => void download()}
@@ -190,4 +194,202 @@ function save(file: Blob, name: string): void {
   link.remove();
   // the browser needs the address until it has read the file
   setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
+}
+
+interface LogToolbarProps {
+  narrow: boolean;
+  state: ScreenState;
+  /** whether only differences are shown; null where there are none to show */
+  differences: boolean | null;
+  searchBox: RefObject<HTMLInputElement | null>;
+  screen: RefObject<LogScreen | null>;
+  onLeave(): void;
+  onDifferences(): void;
+  onCopy(): void;
+  onDownload(): void;
+}
+
+interface ToolProps {
+  name: IconName;
+  label: string;
+  onClick(): void;
+  /** text beside the icon, where there is room; null for none */
+  text?: string | null;
+  pressed?: boolean;
+  /** its text goes first when room is short */
+  minor?: boolean;
+}
+
+function Tool({ name, label, onClick, text = label, pressed, minor = false }: ToolProps) {
+  return (
+    <button
+      type="button"
+      className={minor ? 'nbdist-tool nbdist-minor' : 'nbdist-tool'}
+      aria-label={label}
+      title={label}
+      aria-pressed={pressed}
+      onClick={onClick}
+    >
+      <Icon name={name} />
+      {text === null ? null : <span className="nbdist-word">{text}</span>}
+    </button>
+  );
+}
+
+/** Search, following, and what can be done with the log. */
+function LogToolbar(props: LogToolbarProps) {
+  const { narrow, state, screen } = props;
+  const words = logWords();
+  return (
+    <div className="nbdist-toolbar" role="toolbar" aria-label={words.tools}>
+      <Find {...props} />
+      {narrow ? null : <span className="nbdist-amount">{words.lines(state.lines, state.folded)}</span>}
+      <span className="nbdist-space" />
+      <Position {...props} />
+      {state.failed ? (
+        <Tool
+          name="firstError"
+          label={words.firstError}
+          onClick={() => screen.current?.jumpToFirstError()}
+          minor
+        />
+      ) : null}
+      {props.differences === null ? null : (
+        <Tool
+          name="differences"
+          label={words.differences}
+          pressed={props.differences}
+          onClick={props.onDifferences}
+          minor
+        />
+      )}
+      <Tool
+        name="wrap"
+        label={words.wrap}
+        pressed={state.wrapped}
+        onClick={() => screen.current?.toggleWrap()}
+      />
+      <Tool name="copy" label={words.copy} onClick={props.onCopy} minor />
+      <Tool name="download" label={words.download} onClick={props.onDownload} />
+    </div>
+  );
+}
+
+function Find({ state, searchBox, screen, onLeave }: LogToolbarProps) {
+  const words = logWords();
+  const onKeyDown = (event: KeyboardEvent<HTMLInputElement>) => {
+    // the notebook must not take what is typed here for its own commands
+    event.stopPropagation();
+    if (event.key === 'Enter') {
+      event.preventDefault();
+      screen.current?.step(event.shiftKey ? -1 : 1);
+    } else if (event.key === 'Escape') {
+      event.currentTarget.value = '';
+      screen.current?.find('');
+      onLeave();
+    }
+  };
+  const count = state.current ? `${state.current}/${state.matches}` : `${state.matches}`;
+  return (
+    <span className="nbdist-find" data-lm-suppress-shortcuts="true">
+      <Icon name="search" />
+      <input
+        ref={searchBox}
+        className="nbdist-search"
+        type="search"
+        role="searchbox"
+        aria-label={words.search}
+        placeholder={words.search}
+        onInput={event => screen.current?.find(event.currentTarget.value)}
+        onKeyDown={onKeyDown}
+      />
+      <span className="nbdist-count" role="status">
+        {state.searching ? count : ''}
+      </span>
+      {state.searching ? (
+        <>
+          <Tool name="previous" label={words.previous} text={null} onClick={() => screen.current?.step(-1)} />
+          <Tool name="next" label={words.next} text={null} onClick={() => screen.current?.step(1)} />
+        </>
+      ) : null}
+    </span>
+  );
+}
+
+function Position({ narrow, state, screen }: LogToolbarProps) {
+  const words = logWords();
+  const { following, unseen } = state;
+  return (
+    <span className="nbdist-segment" role="group" aria-label={words.position}>
+      <button
+        type="button"
+        className="nbdist-tool"
+        aria-label={words.follow}
+        title={words.follow}
+        aria-pressed={following}
+        onClick={() => screen.current?.follow(!following || !narrow)}
+      >
+        <Icon name="follow" />
+        <span className="nbdist-word">{words.follow}</span>
+        {unseen ? <span className="nbdist-new">{words.newLines(unseen)}</span> : null}
+      </button>
+      {narrow ? null : (
+        <Tool
+          name="pause"
+          label={words.pause}
+          pressed={!following}
+          onClick={() => screen.current?.follow(false)}
+        />
+      )}
+    </span>
+  );
+}
+
+/** rows that go into one piece of a file */
+const PIECE = 2048;
+
+/** A row's text; with `[ranks]` in front when rows of several ranks follow each other. */
+function rowText(row: LogRow, named: boolean): string {
+  const text = row.kind === 'line' ? plain(row.text) : lostText(row);
+  return named && row.ranks ? `[${row.ranks.label}] ${text}` : text;
+}
+
+/** The last rows, at most `limit` characters of them. */
+function lastRows(rows: LogRows, named: boolean, limit: number): { text: string; count: number } {
+  const lines: string[] = [];
+  let length = 0;
+  for (let at = rows.count - 1; at >= 0; at--) {
+    const line = rowText(rows.row(at), named);
+    length += line.length + 1;
+    if (length > limit && lines.length) {
+      break;
+    }
+    lines.push(line);
+  }
+  return { text: lines.reverse().join('\n'), count: lines.length };
+}
+
+/** All rows as a file, made in turns. */
+function fileOf(rows: LogRows, named: boolean, slices: Slices): Promise<Blob> {
+  const end = rows.count;
+  const pieces: Blob[] = [];
+  let piece: string[] = [];
+  let at = 0;
+  return new Promise(done => {
+    slices.add(timeUp => {
+      while (at < end && at < rows.count) {
+        piece.push(rowText(rows.row(at++), named), '\n');
+        if (piece.length >= 2 * PIECE) {
+          // a blob of its own takes the text out of the heap
+          pieces.push(new Blob([piece.join('')]));
+          piece = [];
+        }
+        if (at % 64 === 0 && timeUp()) {
+          return false;
+        }
+      }
+      done(new Blob([...pieces, piece.join('')], { type: 'text/plain' }));
+      return true;
+    });
+  });
 }

@@ -1,5 +1,6 @@
-/** The small drawings: state marks, whose shape says as much as their colour, and the icons of buttons. */
+/** The small drawings: state marks, whose shape says as much as their colour, icons, and the buttons that have them. */
 import type { ReactElement } from 'react';
+
 import type { RankState, RunState } from '../protocol';
 
 const DISC = <circle cx="5" cy="5" r="4" fill="currentColor" />;
@@ -19,10 +20,9 @@ const SQUARE = <rect x="1.5" y="1.5" width="7" height="7" fill="currentColor" />
 const CROSS = <path d="M2 2l6 6M8 2L2 8" fill="none" stroke="currentColor" strokeWidth="2" />;
 const CHECK = <path d="M1.5 5.5L4 8l4.5-6" fill="none" stroke="currentColor" strokeWidth="1.75" />;
 const TRIANGLE = <path d="M5 1l4.5 8h-9z" fill="currentColor" />;
-
 const BARS = <path d="M2 1.5h2v7H2zM6 1.5h2v7H6z" fill="currentColor" />;
 
-const SHAPES: Readonly<Record<RunState | RankState, ReactElement>> = {
+const SHAPES = {
   pending: DASHED,
   starting: RING,
   running: DISC,
@@ -32,60 +32,54 @@ const SHAPES: Readonly<Record<RunState | RankState, ReactElement>> = {
   cancelled: SQUARE,
   ended: SQUARE,
   lost: TRIANGLE,
-};
+  // what a rank does in a run that hangs, and the rank that the others wait for at each step
+  held: BARS,
+  waits: RING,
+  slow: TRIANGLE,
+} satisfies Record<RunState | RankState, ReactElement> & Record<string, ReactElement>;
 
-export function Mark({
-  state,
-  title,
-}: {
-  state: RunState | RankState;
+interface MarkProps {
+  state: keyof typeof SHAPES;
   title?: string | undefined;
-}): ReactElement {
+  /** a rank that waits for its turn is drawn as a ring, a run that is queued as a dashed one */
+  ofRank?: boolean;
+}
+
+export function Mark({ state, title, ofRank = false }: MarkProps): ReactElement {
   return (
     <svg className="nbdist-mark" data-state={state} viewBox="0 0 10 10" aria-hidden="true">
       {title && <title>{title}</title>}
-      {SHAPES[state]}
-    </svg>
-  );
-}
-
-/** A rank that waits for its turn is drawn as a ring, a run that is queued as a dashed one. */
-export function RankMark({ state, title }: { state: RankState; title?: string | undefined }): ReactElement {
-  return (
-    <svg className="nbdist-mark" data-state={state} viewBox="0 0 10 10" aria-hidden="true">
-      {title && <title>{title}</title>}
-      {state === 'pending' ? RING : SHAPES[state]}
-    </svg>
-  );
-}
-
-/** What a rank does in a run that hangs, and the rank that the others wait for at each step. */
-export function HeldMark({
-  kind,
-  title,
-}: {
-  kind: 'held' | 'waits' | 'slow';
-  title?: string | undefined;
-}): ReactElement {
-  return (
-    <svg className="nbdist-mark" data-state={kind} viewBox="0 0 10 10" aria-hidden="true">
-      {title && <title>{title}</title>}
-      {kind === 'held' ? BARS : kind === 'slow' ? TRIANGLE : RING}
+      {ofRank && state === 'pending' ? RING : SHAPES[state]}
     </svg>
   );
 }
 
 const ICONS = {
-  warning: <path d="M8 2.5l6 10.5H2zM8 6.5v3M8 11.3v.01" />,
-  again: <path d="M13 8a5 5 0 11-1.5-3.5M13 2.5v3h-3" />,
-  download: <path d="M8 2.5v7M5 7l3 3 3-3M3 13h10" />,
-  stop: <rect x="4.5" y="4.5" width="7" height="7" rx="1" />,
-  menu: <path d="M3.5 8h.01M8 8h.01M12.5 8h.01" strokeWidth="2" />,
-  metrics: <path d="M2.5 2.5v11h11M5 10l2.5-3 2 1.5L13 4.5" />,
-  cell: <path d="M5.5 4.5L2.5 8l3 3.5M10.5 4.5l3 3.5-3 3.5" />,
-  out: <path d="M6 3.5H3.5v9h9V10M9 3.5h3.5V7M12.5 3.5L7.5 8.5" />,
-  lines: <path d="M3 4h10M3 8h10M3 12h6" />,
-  close: <path d="M4.5 4.5l7 7M11.5 4.5l-7 7" />,
+  again: 'M13 8a5 5 0 11-1.5-3.5M13 2.5v3h-3',
+  attach: 'M2.5 8h7M6.5 5l3 3-3 3M9.5 2.5h4v11h-4',
+  cell: 'M5.5 4.5L2.5 8l3 3.5M10.5 4.5l3 3.5-3 3.5',
+  close: 'M4.5 4.5l7 7M11.5 4.5l-7 7',
+  compare: 'M2.5 12.5c3 0 3-8 6-8s2 4 5 4M2.5 5.5c3 0 4 6 11 6',
+  copy: 'M5.5 5.5h8v8h-8zM10.5 5.5v-3h-8v8h3',
+  differences: 'M3 6h10M3 10h10M10.5 3l-5 10',
+  download: 'M8 2.5v7M5 7l3 3 3-3M3 13h10',
+  firstError: 'M8 2.5l6 11H2zM8 6.5v3.5M8 12h.01',
+  follow: 'M8 2.5v8M4.5 7.5L8 11l3.5-3.5M3 13.5h10',
+  lines: 'M3 4h10M3 8h10M3 12h6',
+  menu: 'M3.5 8h.01M8 8h.01M12.5 8h.01',
+  metrics: 'M2.5 2.5v11h11M5 10l2.5-3 2 1.5L13 4.5',
+  next: 'M4 6l4 4 4-4',
+  open: 'M3.5 3.5h9v9h-9zM3.5 6.5h9',
+  out: 'M6 3.5H3.5v9h9V10M9 3.5h3.5V7M12.5 3.5L7.5 8.5',
+  pause: 'M6 4v8M10 4v8',
+  previous: 'M4 10l4-4 4 4',
+  refresh: 'M13 8a5 5 0 11-1.5-3.5L13 6M13 2.5V6H9.5',
+  remove: 'M3.5 4.5h9M6.5 4.5v-1.5h3v1.5M5 4.5l.5 8.5h5l.5-8.5',
+  search: 'M7 3a4 4 0 1 0 0 8 4 4 0 0 0 0-8M10 10l3.5 3.5',
+  stacks: 'M3 4.5h10M5 8h8M7 11.5h6',
+  stop: 'M5.5 4.5h5a1 1 0 011 1v5a1 1 0 01-1 1h-5a1 1 0 01-1-1v-5a1 1 0 011-1z',
+  warning: 'M8 2.5l6 10.5H2zM8 6.5v3M8 11.3v.01',
+  wrap: 'M2.5 4h11M2.5 8h9a2 2 0 010 4H8M9.5 10.5L8 12l1.5 1.5M2.5 12H5',
 } as const;
 
 export type IconName = keyof typeof ICONS;
@@ -93,8 +87,60 @@ export type IconName = keyof typeof ICONS;
 export function Icon({ name }: { name: IconName }): ReactElement {
   return (
     <svg className="nbdist-icon" viewBox="0 0 16 16" aria-hidden="true">
-      {ICONS[name]}
+      <path d={ICONS[name]} strokeWidth={name === 'menu' ? 2 : undefined} />
     </svg>
+  );
+}
+
+interface ButtonProps {
+  label: string;
+  icon?: IconName;
+  title?: string | undefined;
+  disabled?: boolean;
+  /** the icon alone; the label is its name */
+  bare?: boolean;
+  pressed?: boolean;
+  onClick: () => void;
+}
+
+export function Button({ label, icon, title, disabled, bare, pressed, onClick }: ButtonProps): ReactElement {
+  return (
+    <button
+      type="button"
+      className={bare ? 'nbdist-button nbdist-bare' : 'nbdist-button'}
+      aria-label={bare ? label : undefined}
+      aria-pressed={pressed}
+      title={title ?? (bare ? label : undefined)}
+      disabled={disabled}
+      onClick={onClick}
+    >
+      {icon && <Icon name={icon} />}
+      {!bare && label}
+    </button>
+  );
+}
+
+interface ChoiceProps<Choice extends string> {
+  label: string;
+  choices: readonly Choice[];
+  names: Readonly<Record<Choice, string>>;
+  chosen: Choice;
+  onChoose: (choice: Choice) => void;
+}
+
+/** Buttons of which one is pressed. */
+export function Segments<Choice extends string>(props: ChoiceProps<Choice>): ReactElement {
+  return (
+    <span className="nbdist-segments" role="group" aria-label={props.label}>
+      {props.choices.map(each => (
+        <Button
+          key={each}
+          label={props.names[each]}
+          pressed={each === props.chosen}
+          onClick={() => props.onChoose(each)}
+        />
+      ))}
+    </span>
   );
 }
 

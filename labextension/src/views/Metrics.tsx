@@ -1,25 +1,27 @@
 /** The curves: what the cell logged, then what the machine measured. */
-import { useEffect, useMemo, useRef, useState, type ReactElement } from 'react';
+import { type ReactElement, type RefObject, useEffect, useMemo, useRef, useState } from 'react';
 import uPlot from 'uplot';
+
 import {
+  type Axis,
   axisOf,
   canBeLog,
   inFittingUnit,
+  keyOf,
   latest,
   linesOf,
   logByDefault,
   positive,
   smoothed,
-  type Axis,
 } from '../chart_data';
-import { paletteOf, PLOT_HEIGHT, plotOptions } from '../chart_plot';
-import { keyOf } from '../model';
+import { paletteOf, PLOT_HEIGHT, type PlotChoice, plotOptions } from '../chart_plot';
 import type { Chart } from '../protocol';
-import type { Words } from '../words';
-import { useUnhurried } from './clocks';
-import { Icon } from './Marks';
+import { pageWords } from '../words';
+import { Button, Segments } from './Marks';
+import { useUnhurried } from './hooks';
 
 const REDRAW = 1000;
+const AXES = ['step', 'time'] as const;
 
 /** What the reader chose last holds for the charts that are drawn later, too. */
 const chosen: { axis: Axis; smoothing: number } = { axis: 'step', smoothing: 0 };
@@ -30,12 +32,12 @@ interface MetricsProps {
   names?: readonly string[];
   /** another number when the page's colours changed */
   look: number;
-  words: Words;
   onBoard: () => void;
 }
 
 export function Metrics(props: MetricsProps): ReactElement {
-  const { words, look, onBoard } = props;
+  const { look, onBoard } = props;
+  const words = pageWords();
   const charts = useUnhurried(props.charts, REDRAW);
   const [{ axis, smoothing }, setShown] = useState({ ...chosen });
   const choose = (choice: Partial<typeof chosen>): void => setShown({ ...Object.assign(chosen, choice) });
@@ -47,19 +49,13 @@ export function Metrics(props: MetricsProps): ReactElement {
   return (
     <div className="nbdist-metrics">
       <div className="nbdist-tools" role="toolbar" aria-label={words.metrics}>
-        <span className="nbdist-segments" role="group" aria-label={words.axis}>
-          {(['step', 'time'] as const).map(each => (
-            <button
-              type="button"
-              key={each}
-              className="nbdist-button"
-              aria-pressed={each === axis}
-              onClick={() => choose({ axis: each })}
-            >
-              {words[each]}
-            </button>
-          ))}
-        </span>
+        <Segments
+          label={words.axis}
+          choices={AXES}
+          names={words}
+          chosen={axis}
+          onChoose={each => choose({ axis: each })}
+        />
         <label className="nbdist-row nbdist-smoothing">
           <span className="nbdist-cut">{words.smoothing}</span>
           <input
@@ -75,10 +71,7 @@ export function Metrics(props: MetricsProps): ReactElement {
           <span className="nbdist-quiet">{smoothing ? smoothing.toFixed(2) : words.off}</span>
         </label>
         <span className="nbdist-space" />
-        <button type="button" className="nbdist-button" onClick={onBoard}>
-          <Icon name="out" />
-          {words.openBoard}
-        </button>
+        <Button icon="out" label={words.openBoard} onClick={onBoard} />
       </div>
       {!logged && (
         <p className="nbdist-empty">
@@ -94,7 +87,6 @@ export function Metrics(props: MetricsProps): ReactElement {
             smoothing={smoothing}
             names={props.names}
             look={look}
-            words={words}
           />
         ))}
       </div>
@@ -106,13 +98,14 @@ function metricsOf(charts: ReadonlyMap<string, Chart>): readonly Chart[] {
   return [...charts.values()].filter(chart => chart.group === 'metric');
 }
 
-interface FirstMetricsProps extends Pick<MetricsProps, 'charts' | 'look' | 'words'> {
+interface FirstMetricsProps extends Pick<MetricsProps, 'charts' | 'look'> {
   most: number;
   onAll: () => void;
 }
 
 /** The first metrics in a row, and how many there are more. */
-export function FirstMetrics({ charts, most, look, words, onAll }: FirstMetricsProps): ReactElement | null {
+export function FirstMetrics({ charts, most, look, onAll }: FirstMetricsProps): ReactElement | null {
+  const words = pageWords();
   const all = useMemo(() => metricsOf(charts), [charts]);
   const first = all.slice(0, most);
   if (first.length === 0) {
@@ -121,21 +114,12 @@ export function FirstMetrics({ charts, most, look, words, onAll }: FirstMetricsP
   return (
     <div className="nbdist-curves" role="group" aria-label={words.metrics} data-count={first.length}>
       {first.map(chart => (
-        <ChartView
-          key={keyOf(chart)}
-          chart={chart}
-          wanted="step"
-          smoothing={chosen.smoothing}
-          look={look}
-          words={words}
-        />
+        <ChartView key={keyOf(chart)} chart={chart} wanted="step" smoothing={chosen.smoothing} look={look} />
       ))}
       {all.length > most && (
         <div className="nbdist-row nbdist-curves-more">
           <span className="nbdist-quiet">{words.someMetrics(most, all.length)}</span>
-          <button type="button" className="nbdist-button" onClick={onAll}>
-            {words.allMetrics}
-          </button>
+          <Button label={words.allMetrics} onClick={onAll} />
         </div>
       )}
     </div>
@@ -149,11 +133,11 @@ interface ChartProps {
   smoothing: number;
   names?: readonly string[] | undefined;
   look: number;
-  words: Words;
 }
 
 function ChartView(props: ChartProps): ReactElement {
-  const { chart: measured, wanted, smoothing, names, look, words } = props;
+  const { chart: measured, wanted, smoothing, names, look } = props;
+  const words = pageWords();
   const chart = useMemo(() => inFittingUnit(measured), [measured]);
   const axis = axisOf(chart, wanted);
   const lines = useMemo(() => linesOf(chart, axis), [chart, axis]);
@@ -164,9 +148,10 @@ function ChartView(props: ChartProps): ReactElement {
     const curves = smoothing ? smoothed(lines, smoothing, chart.kind) : lines;
     return log ? positive(curves) : curves;
   }, [lines, log, smoothing, chart.kind]);
+  const place = usePlot({ chart, axis, log, smooth: smoothing > 0, names, look }, drawn);
   const banded = chart.kind === 'band' && chart.ranks.length > 1;
   const name = (chart.group === 'system' && words.tags[chart.tag]) || chart.tag;
-  const summary = latest(chart, words);
+  const summary = latest(chart);
   return (
     <div className="nbdist-chart">
       <div className="nbdist-chart-head">
@@ -186,17 +171,7 @@ function ChartView(props: ChartProps): ReactElement {
           </button>
         )}
       </div>
-      <Plot
-        chart={chart}
-        axis={axis}
-        log={log}
-        smooth={smoothing > 0}
-        names={names}
-        look={look}
-        lines={drawn}
-        words={words}
-        name={`${name}: ${summary}`}
-      />
+      <div className="nbdist-plot" ref={place} role="img" aria-label={`${name}: ${summary}`} />
       {(banded || smoothing > 0) && (
         <div className="nbdist-row nbdist-chart-key" data-kind={chart.kind}>
           <span>
@@ -212,19 +187,11 @@ function ChartView(props: ChartProps): ReactElement {
   );
 }
 
-interface PlotProps {
-  chart: Chart;
-  axis: Axis;
-  log: boolean;
-  smooth: boolean;
-  names: readonly string[] | undefined;
-  look: number;
-  lines: ReturnType<typeof linesOf>;
-  words: Words;
-  name: string;
-}
+type PlotChosen = Omit<PlotChoice, 'palette' | 'width'> & { look: number };
 
-function Plot({ chart, axis, log, smooth, names, look, lines, words, name }: PlotProps): ReactElement {
+/** Keeps a plot of `lines` in the element that gets the ref. */
+function usePlot(chosen: PlotChosen, lines: ReturnType<typeof linesOf>): RefObject<HTMLDivElement | null> {
+  const { chart, axis, log, smooth, names, look } = chosen;
   const place = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
   const latestProps = useRef({ chart, lines });
@@ -236,20 +203,10 @@ function Plot({ chart, axis, log, smooth, names, look, lines, words, name }: Plo
   const named = names?.join('\n');
   useEffect(() => {
     const element = place.current!;
-    const made = new uPlot(
-      plotOptions({
-        chart: latestProps.current.chart,
-        axis,
-        log,
-        smooth,
-        names: named?.split('\n'),
-        words,
-        palette: paletteOf(element),
-        width: element.clientWidth,
-      }),
-      latestProps.current.lines as uPlot.AlignedData,
-      element,
-    );
+    const { chart, lines } = latestProps.current;
+    const [palette, width] = [paletteOf(element), element.clientWidth];
+    const options = plotOptions({ chart, axis, log, smooth, names: named?.split('\n'), palette, width });
+    const made = new uPlot(options, lines as uPlot.AlignedData, element);
     plot.current = made;
     const observer = new ResizeObserver(([entry]) => {
       const width = Math.floor(entry!.contentRect.width);
@@ -263,9 +220,9 @@ function Plot({ chart, axis, log, smooth, names, look, lines, words, name }: Plo
       made.destroy();
       plot.current = null;
     };
-  }, [shape, axis, log, smooth, named, look, words]);
+  }, [shape, axis, log, smooth, named, look]);
   useEffect(() => {
     plot.current?.setData(lines as uPlot.AlignedData);
   }, [lines]);
-  return <div className="nbdist-plot" ref={place} role="img" aria-label={name} />;
+  return place;
 }

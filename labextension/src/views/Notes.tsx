@@ -1,9 +1,18 @@
-/** Lines under the header: what was asked for and did not happen by itself, and that news have stopped. */
-import type { ReactElement } from 'react';
+/** What stands under the header: what was asked for and did not happen by itself, that news have stopped, the failure. */
+import { memo, type ReactElement, useCallback, useEffect, useState } from 'react';
+
 import { clock } from '../numbers';
-import type { RunView } from '../protocol';
-import type { Words } from '../words';
-import { useSeconds } from './clocks';
+import { copy } from '../page';
+import type { BoardAnswer, FailureView, RunView } from '../protocol';
+import { pageWords, told } from '../words';
+import { Code } from './Code';
+import { Badge, Button } from './Marks';
+import { useSeconds } from './hooks';
+
+/** milliseconds */
+const BRIEFLY = 5000;
+/** seconds */
+const QUIET = 15;
 
 export interface Notice {
   text: string;
@@ -11,6 +20,21 @@ export interface Notice {
   link?: string;
   /** said once, then gone */
   brief?: boolean;
+  /** true of a run that goes on alone */
+  live?: boolean;
+}
+
+/** The last notice, and what shows another. */
+export function useNotice(): [Notice | null, (notice: Notice) => void] {
+  const [notice, setNotice] = useState<Notice | null>(null);
+  useEffect(() => {
+    if (!notice?.brief) {
+      return;
+    }
+    const timer = setTimeout(() => setNotice(null), BRIEFLY);
+    return () => clearTimeout(timer);
+  }, [notice]);
+  return [notice, setNotice];
 }
 
 export function Note({ notice }: { notice: Notice }): ReactElement {
@@ -26,28 +50,59 @@ export function Note({ notice }: { notice: Notice }): ReactElement {
   );
 }
 
-const QUIET = 15;
+/** Copies a text, and says so. */
+export function useCopying(onNotice: (notice: Notice) => void): (text: string) => void {
+  return useCallback(
+    text => {
+      const words = pageWords();
+      void copy(text).then(done =>
+        onNotice(done ? { text: words.copied(text), brief: true } : { text: words.notCopied(text) }),
+      );
+    },
+    [onNotice],
+  );
+}
+
+/** Opens VisualDL in another tab; what there is to say about it. */
+export function showBoard(answer: BoardAnswer | null, label: string): Notice {
+  const words = pageWords();
+  if (answer === null) {
+    return { text: words.boardLater(label) };
+  }
+  const url = webAddress(answer.url);
+  if (answer.problem || url === null) {
+    return { text: words.boardProblem(answer.problem || answer.url) };
+  }
+  const opened = window.open(url, '_blank');
+  if (opened === null) {
+    return { text: words.boardBlocked, link: url };
+  }
+  opened.opener = null;
+  return { text: words.boardAt, brief: true };
+}
+
+/** The whole address, null for what is no page (`javascript:`). */
+function webAddress(url: string): string | null {
+  try {
+    const whole = new URL(url, location.href);
+    return url && /^https?:$/.test(whole.protocol) ? whole.href : null;
+  } catch {
+    return null;
+  }
+}
 
 interface SilenceProps {
   view: RunView | null;
   viewAt: number;
   heardAt: number;
   foreground: boolean;
-  now: () => number;
-  words: Words;
 }
 
 /** Says so when a run that goes on has not been heard of for a while. */
-export function Silence({
-  view,
-  viewAt,
-  heardAt,
-  foreground,
-  now,
-  words,
-}: SilenceProps): ReactElement | null {
+export function Silence({ view, viewAt, heardAt, foreground }: SilenceProps): ReactElement | null {
+  const words = pageWords();
   const live = view === null || view.live;
-  const seconds = useSeconds(now, live);
+  const seconds = useSeconds(live);
   if (!live || seconds - heardAt < QUIET) {
     return null;
   }
@@ -58,3 +113,47 @@ export function Silence({
   const say = foreground ? words.noNewsForeground : words.noNews;
   return <div className="nbdist-note nbdist-calm">{say(since, view.label)}</div>;
 }
+
+interface FailureProps {
+  failure: FailureView;
+  cell: string | null;
+  onCellLine: (line: number) => void;
+  onOpen: (rank: number) => void;
+}
+
+/** The first failure: who, what, where, and the ways to it. */
+export const Failure = memo(function Failure(props: FailureProps): ReactElement {
+  const { failure, cell, onCellLine, onOpen } = props;
+  const { rank, line, message, fileLine, source } = failure;
+  const words = pageWords();
+  const headline = told(failure.headline);
+  const hints = [
+    [words.cause, told(failure.cause)],
+    [words.fix, told(failure.fix)],
+  ] as const;
+  return (
+    <div className="nbdist-failure" role="alert">
+      <div className="nbdist-row">
+        <Badge rank={rank} />
+        <b>{headline.charAt(0).toUpperCase() + headline.slice(1)}</b>
+      </div>
+      {source && fileLine !== null && <Code source={source} line={fileLine} first={fileLine} />}
+      {!source && cell !== null && line !== null && <Code source={cell} line={line} around={2} />}
+      {message && <p className="nbdist-error-line">{message}</p>}
+      {failure.cause.en && (
+        <dl className="nbdist-hint">
+          {hints.map(([name, text]) => (
+            <div key={name}>
+              <dt className="nbdist-quiet">{name}</dt>
+              <dd>{text}</dd>
+            </div>
+          ))}
+        </dl>
+      )}
+      <div className="nbdist-row">
+        {line !== null && <Button icon="cell" label={words.toCell(line)} onClick={() => onCellLine(line)} />}
+        <Button icon="lines" label={words.toLog(rank)} onClick={() => onOpen(rank)} />
+      </div>
+    </div>
+  );
+});

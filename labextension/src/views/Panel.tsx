@@ -1,308 +1,135 @@
-/** The panel: puts the views together, and keeps what its reader chose (tab, rank, line). */
-import {
-  type KeyboardEvent,
-  type ReactElement,
-  useCallback,
-  useEffect,
-  useId,
-  useMemo,
-  useRef,
-  useState,
-} from 'react';
-import { copy } from '../clipboard';
-import { actionOf, chord, type Action } from '../keys';
-import type { RunLog } from '../log/run_log';
-import type { LogWords } from '../log/words';
-import type { PageAction } from '../page_actions';
-import type { BoardAnswer, Chart, RunView } from '../protocol';
-import type { Theme } from '../theme';
-import { WORDS, type Words } from '../words';
-import { showBoard } from './board';
-import { CellPane } from './Code';
-import { useSize } from './clocks';
-import { Failure } from './Failure';
-import { Header } from './Header';
-import { LogPane, type LogPaneHandle } from './LogPane';
-import { Metrics } from './Metrics';
-import { Note, Silence, type Notice } from './Notes';
-import { focusById, leave, useAfterDrawing } from './panel_focus';
-import { usePromptMark } from './prompt_mark';
-import { FEW, Ranks } from './Ranks';
-import { hangs, Stacks, StallBanner, type StallActions, type StallProps } from './Stall';
-import { Tabs, type Tab } from './Tabs';
+/** A run below its cell: the page of a run, what to say when the kernel is silent, and a mark beside the prompt. */
+import { type ReactElement, type RefObject, useEffect, useMemo, useRef, useSyncExternalStore } from 'react';
 
-const BRIEFLY = 5000;
-const NONE: readonly number[] = [];
-const NOTHING_TO_DO: StallActions = { again: null, interrupt: null };
+import type { RunModel } from '../model';
+import { doneText } from '../numbers';
+import { element, type PageAction } from '../page';
+import type { BoardAnswer, RunView } from '../protocol';
+import { pageWords } from '../words';
+import { stateWord } from './Header';
+import { showBoard, Silence } from './Notes';
+import { type RunHost, RunPage } from './RunPage';
 
-export interface PanelProps {
-  view: RunView | null;
-  /** seconds of `now` at which `view` was true, and at which anything came last */
-  viewAt: number;
-  heardAt: number;
-  now: () => number;
-  cell: string | null;
-  charts: ReadonlyMap<string, Chart>;
-  utilisation: ReadonlyMap<number, readonly number[]>;
-  /** percent of its time that a rank waits for others */
-  waits: ReadonlyMap<number, number>;
-  log: RunLog;
-  /** error lines of the ranks that have any */
-  errors: ReadonlyMap<number, number>;
-  foreground: boolean;
-  theme: Theme;
-  /** another number when the page's colours changed */
-  look: number;
-  words: Words;
-  logWords: LogWords;
+/** What a panel asks of those who send it the run. */
+export interface PanelSource {
+  /** whether the cell waits for its run, which keeps the kernel from hearing of anything */
+  foreground: () => boolean;
   /** false when the reader has to interrupt the cell by hand */
-  onStop: () => Promise<boolean>;
-  stall: StallActions;
+  stop: () => Promise<boolean>;
   /** where VisualDL is, null when the kernel has no time to say */
-  onBoard: () => Promise<BoardAnswer | null>;
-  onAct?: ((action: PageAction, from: Element) => void) | undefined;
+  board: () => Promise<BoardAnswer | null>;
+  stacks: () => void;
+  interrupt: (rank: number) => void;
+  act?: ((action: PageAction, from: Element) => void) | undefined;
 }
 
-export function Panel(props: PanelProps): ReactElement {
-  const { view, words, log } = props;
-  const root = useRef<HTMLElement>(null);
-  const size = useSize(root);
-  const narrow = size === 'narrow';
-  const pane = useRef<LogPaneHandle>(null);
-  const [tab, setTab] = useState<Tab>('all');
-  const [shownLog, setShownLog] = useState<number | null>(null);
-  const [picked, setPicked] = useState<number | null | undefined>(undefined);
-  const [line, setLine] = useState<number | null>(null);
-  const [stopping, setStopping] = useState(false);
-  const [cannotStop, setCannotStop] = useState(false);
-  const [notice, setNotice] = useState<Notice | null>(null);
-  const afterDrawing = useAfterDrawing();
-  const prefix = useId();
+interface PanelProps {
+  run: RunModel;
+  source: PanelSource;
+  /** gets the panel's element */
+  root?: RefObject<HTMLElement | null>;
+  onShown?: (rank: number | null) => void;
+}
 
-  usePromptMark(root, view, words);
-
-  const { onStop, onBoard } = props;
-  const label = view?.label ?? '';
-  const worldSize = view?.ranks.length ?? 0;
-  const few = worldSize <= FEW;
-  const failed = view?.failure?.rank ?? null;
-  // the first failure is what one wants to see, until something else is chosen
-  const selected = picked === undefined ? (failed ?? view?.ranks[0]?.rank ?? null) : picked;
-
-  useEffect(() => {
-    if (!notice?.brief) {
-      return;
-    }
-    const timer = setTimeout(() => setNotice(null), BRIEFLY);
-    return () => clearTimeout(timer);
-  }, [notice]);
-
-  const tabId = useCallback((of: Tab) => `${prefix}-tab-${of}`, [prefix]);
-  const panelId = useCallback(
-    (of: Tab) => `${prefix}-${of === 'metrics' || of === 'cell' ? of : 'log'}`,
-    [prefix],
+export function Panel({ run, source, root, onShown }: PanelProps): ReactElement {
+  const own = useRef<HTMLElement>(null);
+  const panel = root ?? own;
+  useSyncExternalStore(run.subscribe, () => run.version);
+  const { view, viewAt, heardAt } = run;
+  usePromptMark(panel, view);
+  const foreground = source.foreground();
+  const host = useMemo<RunHost>(
+    () => ({
+      stop: async () =>
+        (await source.stop()) ? null : { text: pageWords().cannotStop(run.view?.label ?? ''), live: true },
+      board: ({ say }) => {
+        say({ text: pageWords().boardAsked });
+        void source.board().then(answer => say(showBoard(answer, run.view?.label ?? '')));
+      },
+      again: foreground ? null : source.stacks,
+      interrupt: foreground ? null : source.interrupt,
+      act: source.act,
+    }),
+    [run, source, foreground],
   );
-  const select = useCallback((to: Tab) => {
-    setTab(to);
-    if (to === 'all' || typeof to === 'number') {
-      setShownLog(to === 'all' ? null : to);
-    }
-    if (typeof to === 'number') {
-      setPicked(to);
-    }
-  }, []);
-  const open = useCallback(
-    (rank: number) => {
-      select(rank);
-      afterDrawing(() => pane.current?.focusLog());
-    },
-    [select, afterDrawing],
-  );
-  const goToLine = useCallback((to: number) => {
-    setLine(to);
-    setTab('cell');
-  }, []);
-  const stop = useCallback(() => {
-    setStopping(true);
-    void onStop().then(done => setCannotStop(!done));
-  }, [onStop]);
-  const copyText = useCallback(
-    (text: string) => {
-      void copy(text).then(done =>
-        setNotice(done ? { text: words.copied(text), brief: true } : { text: words.notCopied(text) }),
-      );
-    },
-    [words],
-  );
-  const openBoard = useCallback(() => {
-    setNotice({ text: words.boardAsked });
-    void onBoard().then(answer => setNotice(showBoard(answer, label, words)));
-  }, [onBoard, label, words]);
-
-  const { onAct } = props;
-  const pageAct = useMemo(() => onAct && ((action: PageAction) => onAct(action, root.current!)), [onAct]);
-
-  const act = (action: Action): void => {
-    const toLog = (then: (log: LogPaneHandle) => void): void => {
-      if (tab === 'metrics' || tab === 'cell') {
-        select(shownLog ?? 'all');
-        afterDrawing(() => pane.current && then(pane.current));
-      } else if (pane.current) {
-        afterDrawing(null);
-        then(pane.current);
-      }
-    };
-    const toTab = (to: Tab): void => {
-      select(to);
-      afterDrawing(() => focusById(root.current, tabId(to)));
-    };
-    switch (action.kind) {
-      case 'search':
-        return toLog(log => log.focusSearch());
-      case 'follow':
-        return toLog(log => log.toggleFollow());
-      case 'wrap':
-        return toLog(log => log.toggleWrap());
-      case 'first error':
-        return toLog(log => log.jumpToFirstError());
-      case 'rank':
-        return action.rank < worldSize ? toTab(action.rank) : undefined;
-      case 'all':
-      case 'metrics':
-      case 'cell':
-        return toTab(action.kind);
-      case 'leave':
-        return leave(root.current);
-    }
-  };
-  const key = (event: KeyboardEvent): void => {
-    if (chord(event)) {
-      return;
-    }
-    // the notebook has commands on the same letters
-    event.stopPropagation();
-    const action = event.defaultPrevented ? null : actionOf(event);
-    if (action) {
-      act(action);
-      event.preventDefault();
-    }
-  };
-
-  const tabs = useMemo(() => {
-    if (few) {
-      return view?.ranks.map(({ rank }) => rank) ?? NONE;
-    }
-    return selected === null ? NONE : [selected];
-  }, [few, view?.ranks, selected]);
-  const logTab = tab === 'all' || typeof tab === 'number';
-  const stall: StallProps | null =
-    view?.stall && (hangs(view) || !view.live)
-      ? {
-          view,
-          stall: view.stall,
-          viewAt: props.viewAt,
-          now: props.now,
-          words,
-          chinese: words === WORDS.zh,
-          actions: view.live ? props.stall : NOTHING_TO_DO,
-          onCellLine: goToLine,
-        }
-      : null;
-
   return (
-    <section
-      className="nbdist"
-      aria-label={words.panel(label)}
-      // said although a section with a name is one: tests and tools look for it
-      role="region"
-      ref={root}
-      data-size={size}
-      data-theme={props.theme}
-      onKeyDown={key}
-    >
-      {view ? (
-        <Header
-          view={view}
-          viewAt={props.viewAt}
-          now={props.now}
-          narrow={narrow}
-          stopping={stopping}
-          words={words}
-          onStop={stop}
-          onCopy={copyText}
-          onBoard={openBoard}
-          onAct={pageAct}
-        />
-      ) : (
-        <div className="nbdist-head nbdist-quiet">{words.waiting}</div>
-      )}
-      {cannotStop && view?.live && <Note notice={{ text: words.cannotStop(label) }} />}
-      {notice && <Note notice={notice} />}
-      <Silence
-        view={view}
-        viewAt={props.viewAt}
-        heardAt={props.heardAt}
-        foreground={props.foreground}
-        now={props.now}
-        words={words}
-      />
-      {stall?.view.live && <StallBanner {...stall} />}
-      {view && (
-        <Ranks
-          view={view}
-          selected={selected}
-          utilisation={props.utilisation}
-          waits={props.waits}
-          size={size}
-          words={words}
-          onSelect={setPicked}
-          onOpen={open}
-        />
-      )}
-      {view && view.notes.length > 0 && (
-        <div className="nbdist-note nbdist-calm">
-          {view.notes.map(note => (
-            <div key={note}>{note}</div>
-          ))}
-        </div>
-      )}
-      {stall && <Stacks {...stall} />}
-      {view?.failure && (
-        <Failure failure={view.failure} cell={props.cell} words={words} onCellLine={goToLine} onOpen={open} />
-      )}
-      <Tabs
-        ranks={tabs}
-        pick={few ? 0 : worldSize}
-        errors={props.errors}
-        current={tab}
-        narrow={narrow}
-        words={words}
-        tabId={tabId}
-        panelId={panelId}
-        onSelect={select}
-      />
-      <div role="tabpanel" id={panelId('all')} aria-labelledby={tabId(shownLog ?? 'all')} hidden={!logTab}>
-        <LogPane
-          ref={pane}
-          log={log}
-          worldSize={worldSize}
-          selected={shownLog}
-          words={props.logWords}
-          label={label}
-          narrow={narrow}
-          onCellLine={goToLine}
-        />
-      </div>
-      {tab === 'metrics' && (
-        <div role="tabpanel" id={panelId('metrics')} aria-labelledby={tabId('metrics')}>
-          <Metrics charts={props.charts} look={props.look} words={words} onBoard={openBoard} />
-        </div>
-      )}
-      {tab === 'cell' && (
-        <div role="tabpanel" id={panelId('cell')} aria-labelledby={tabId('cell')}>
-          <CellPane source={props.cell} line={line ?? view?.failure?.line ?? null} words={words} />
-        </div>
-      )}
-    </section>
+    <RunPage
+      model={run}
+      host={host}
+      root={panel}
+      inCell
+      label=""
+      empty={<div className="nbdist-head nbdist-quiet">{pageWords().waiting}</div>}
+      notes={<Silence view={view} viewAt={viewAt} heardAt={heardAt} foreground={foreground} />}
+      onShown={onShown}
+    />
   );
+}
+
+/**
+ * Keep state and percent beside the prompt of the cell of the panel `root`, for as long as the panel itself is
+ * below what can be seen: a long cell hides the panel of its own run. Of a run that had ended before there is none.
+ */
+function usePromptMark(root: RefObject<HTMLElement | null>, view: RunView | null): void {
+  const mark = useRef<PromptMark | null>(null);
+  const seenLive = useRef(false);
+  useEffect(() => {
+    const head = root.current?.firstElementChild;
+    const input = root.current?.closest('.jp-Cell')?.querySelector<HTMLElement>('.jp-Cell-inputWrapper');
+    if (!head || !input || typeof IntersectionObserver === 'undefined') {
+      return;
+    }
+    const made = new PromptMark(input, () => root.current?.scrollIntoView({ block: 'nearest' }));
+    mark.current = made;
+    // in the upper half it is above what can be seen, as the prompt is
+    const observer = new IntersectionObserver(entries => {
+      const last = entries.at(-1)!;
+      made.show(!last.isIntersecting && last.boundingClientRect.top > window.innerHeight / 2);
+    });
+    observer.observe(head);
+    return () => {
+      observer.disconnect();
+      made.remove();
+    };
+    // the head is another element once there is a view
+  }, [root, view === null]); // eslint-disable-line react-hooks/exhaustive-deps
+  useEffect(() => {
+    seenLive.current ||= view?.live ?? false;
+    if (view && seenLive.current) {
+      const done = view.live ? doneText(view.progress) : '';
+      mark.current?.say(view.live ? 'live' : view.state, stateWord(view), done);
+    }
+  }, [view]);
+}
+
+/** Drawn by hand, since it stands outside of the panel. */
+class PromptMark {
+  private readonly column = element('div', 'nbdist-prompt-mark');
+  private readonly button = element('button') as HTMLButtonElement;
+  private below = false;
+  private said = false;
+
+  constructor(input: HTMLElement, onClick: () => void) {
+    this.column.hidden = true;
+    this.button.type = 'button';
+    this.button.addEventListener('click', onClick);
+    this.column.append(this.button);
+    input.append(this.column);
+  }
+
+  show(below: boolean): void {
+    this.below = below;
+    this.column.hidden = !(below && this.said);
+  }
+
+  say(state: string, word: string, done: string): void {
+    this.column.dataset['state'] = state;
+    this.button.replaceChildren(...[word, done].filter(Boolean).map(text => element('span', '', text)));
+    this.said = true;
+    this.show(this.below);
+  }
+
+  remove(): void {
+    this.column.remove();
+  }
 }

@@ -1,52 +1,58 @@
 /** Nine ranks or more: a grid by node, coloured by one measure, and the detail of the one that is selected. */
-import { memo, useMemo, useRef, useState, type KeyboardEvent, type ReactElement } from 'react';
+import { type KeyboardEvent, memo, type ReactElement, useMemo, useRef, useState } from 'react';
+
+import { plain } from '../log/line_text';
 import {
   byNode,
+  device,
   fullOf,
   fullText,
+  type Measure,
   measured,
   MEASURES,
   measureText,
+  memory,
+  percent,
+  rate,
   spread,
   stepOf,
   STEPS,
-  type Measure,
-} from '../heat';
-import { device } from '../numbers';
+  utilisation,
+} from '../numbers';
 import type { RankState, RankView } from '../protocol';
-import type { Words } from '../words';
-import { RankDetail } from './RankDetail';
-import { measureNames, StateMark, wordOf, type Standing } from './RankStrip';
-import type { Held } from './Stall';
+import { pageWords, told } from '../words';
+import { Badge, Button, rankColour, Segments } from './Marks';
+import {
+  Bar,
+  measureNames,
+  Memory,
+  type RanksProps,
+  Sparkline,
+  type Standing,
+  StateMark,
+  useStandings,
+  wordOf,
+} from './rank_parts';
 
-export interface GridProps {
-  ranks: readonly RankView[];
-  live: boolean;
+interface GridProps extends RanksProps {
   selected: number | null;
-  failedFirst: number | null;
-  held: ReadonlyMap<number, Held>;
-  samples: readonly number[];
-  narrow: boolean;
-  words: Words;
   onSelect: (rank: number | null) => void;
-  onOpen: (rank: number) => void;
 }
 
-export const RankGrid = memo(function RankGrid(props: GridProps): ReactElement {
-  const { ranks, selected, failedFirst, held, words, onSelect, onOpen } = props;
+export function RankGrid(props: GridProps): ReactElement {
+  const { view, selected, onSelect, onOpen } = props;
+  const { ranks } = view;
+  const words = pageWords();
   const [chosen, setChosen] = useState<Measure | null>(null);
   const known = (of: Measure): boolean => ranks.some(rank => measured(rank, of) !== null);
   const measure = chosen ?? MEASURES.find(known) ?? 'utilisation';
   const nodes = useMemo(() => byNode(ranks), [ranks]);
   const full = useMemo(() => fullOf(ranks, measure), [ranks, measure]);
   const grid = useRef<HTMLDivElement>(null);
-  const names = measureNames(ranks, props.live, words);
-  const standings = ranks.map(rank => ({
-    rank,
-    first: rank.rank === failedFirst,
-    held: held.get(rank.rank),
-    words,
-  }));
+  const names = measureNames(view);
+  // of a grid the slowest is not told
+  const standings = useStandings(props).map(standing => ({ ...standing, slow: null }));
+  const byRank = new Map(standings.map(standing => [standing.rank.rank, standing]));
   const detail = standings.find(({ rank }) => rank.rank === selected);
   const stop = detail?.rank.rank ?? ranks[0]?.rank;
 
@@ -66,22 +72,16 @@ export const RankGrid = memo(function RankGrid(props: GridProps): ReactElement {
   };
 
   return (
-    <div className="nbdist-heat" data-narrow={props.narrow} data-detail={detail !== undefined}>
+    <div className="nbdist-heat" data-narrow={props.size === 'narrow'} data-detail={detail !== undefined}>
       <div className="nbdist-heat-map">
         <div className="nbdist-row nbdist-heat-head">
-          <span className="nbdist-segments" role="group" aria-label={words.heat}>
-            {MEASURES.map(each => (
-              <button
-                type="button"
-                key={each}
-                className="nbdist-button"
-                aria-pressed={each === measure}
-                onClick={() => setChosen(each)}
-              >
-                {names[each]}
-              </button>
-            ))}
-          </span>
+          <Segments
+            label={words.heat}
+            choices={MEASURES}
+            names={names}
+            chosen={measure}
+            onChoose={setChosen}
+          />
           <span className="nbdist-space" />
           <span className="nbdist-scale" aria-hidden="true">
             0
@@ -121,7 +121,7 @@ export const RankGrid = memo(function RankGrid(props: GridProps): ReactElement {
                         words.rankNumber(rank.rank),
                         words.node(node),
                         device(rank.device),
-                        wordOf({ rank, first: rank.rank === failedFirst, held: held.get(rank.rank), words }),
+                        wordOf(byRank.get(rank.rank)!),
                         value === null ? '' : measureText(value, measure),
                       ]
                         .filter(Boolean)
@@ -136,9 +136,9 @@ export const RankGrid = memo(function RankGrid(props: GridProps): ReactElement {
           ))}
         </div>
         <div className="nbdist-row nbdist-heat-foot">
-          <Counts standings={standings} words={words} />
+          <Counts standings={standings} />
           <span className="nbdist-space" />
-          <span>{spreadText(ranks, measure, words)}</span>
+          <span>{spreadText(ranks, measure)}</span>
         </div>
       </div>
       {detail && (
@@ -146,14 +146,14 @@ export const RankGrid = memo(function RankGrid(props: GridProps): ReactElement {
           {...detail}
           names={names}
           nodes={nodes.length}
-          samples={props.live ? props.samples : null}
+          live={view.live}
           onClose={() => onSelect(null)}
           onOpen={onOpen}
         />
       )}
     </div>
   );
-});
+}
 
 /** The cell that an arrow key leads to: beside it in order, or the nearest in the row above or below. */
 function neighbour(cells: readonly HTMLElement[], at: number, key: string): number {
@@ -221,7 +221,8 @@ const ORDER: readonly RankState[] = ['running', 'pending', 'failed', 'lost', 'en
 const NAMED = 3;
 
 /** `63 running · 1 failed first: rank 12` */
-function Counts({ standings, words }: { standings: readonly Standing[]; words: Words }): ReactElement {
+function Counts({ standings }: { standings: readonly Standing[] }): ReactElement {
+  const words = pageWords();
   const groups = new Map<string, Standing[]>();
   for (const standing of standings) {
     const word = wordOf(standing);
@@ -250,7 +251,8 @@ function Counts({ standings, words }: { standings: readonly Standing[]; words: W
   );
 }
 
-function spreadText(ranks: readonly RankView[], measure: Measure, words: Words): string {
+function spreadText(ranks: readonly RankView[], measure: Measure): string {
+  const words = pageWords();
   const found = spread(ranks, measure);
   if (!found) {
     return '';
@@ -259,4 +261,71 @@ function spreadText(ranks: readonly RankView[], measure: Measure, words: Words):
   return found.node === null
     ? words.median(middle)
     : words.lowest(words.node(found.node), measureText(found.lowest, measure), middle);
+}
+
+interface DetailProps extends Standing {
+  names: ReturnType<typeof measureNames>;
+  nodes: number;
+  live: boolean;
+  onClose: () => void;
+  onOpen: (rank: number) => void;
+}
+
+/** Everything that is known of the selected rank. */
+function RankDetail(props: DetailProps): ReactElement {
+  const { rank, names, nodes, onClose, onOpen } = props;
+  const words = pageWords();
+  const used = memory(rank);
+  const use = utilisation(rank);
+  const where = [nodes > 1 && words.node(rank.node), device(rank.device)].filter(Boolean).join(' · ');
+  return (
+    <div
+      className={`nbdist-detail ${rankColour(rank.rank)}`}
+      role="group"
+      aria-label={words.rankNumber(rank.rank)}
+    >
+      <div className="nbdist-row nbdist-heat-head">
+        <Badge rank={rank.rank} />
+        <b className="nbdist-cut">{where}</b>
+        <span className="nbdist-space" />
+        <Button icon="close" label={words.close} bare onClick={onClose} />
+      </div>
+      <div className="nbdist-fact">
+        <span className="nbdist-quiet">{words.state}</span>
+        <span className="nbdist-row">
+          <StateMark {...props} />
+          {wordOf(props)}
+        </span>
+        <span className="nbdist-cut">{told(rank.exit) || (rank.pid === null ? '' : `pid ${rank.pid}`)}</span>
+      </div>
+      {rank.rate !== null && (
+        <div className="nbdist-fact">
+          <span className="nbdist-quiet">{names.rate}</span>
+          <span />
+          <span>{words.rate(rate(rank.rate))}</span>
+        </div>
+      )}
+      {used && (
+        <div className="nbdist-fact">
+          <span className="nbdist-quiet">{names.memory}</span>
+          {used.total === null ? <span /> : <Bar fraction={used.used / used.total} />}
+          <Memory rank={rank} />
+        </div>
+      )}
+      {use !== null && (
+        <div className="nbdist-fact">
+          <span className="nbdist-quiet">{names.utilisation}</span>
+          {props.live ? <Sparkline samples={props.samples} /> : <span />}
+          <span>{percent(use)}</span>
+        </div>
+      )}
+      {rank.lastLine && (
+        <div className="nbdist-fact">
+          <span className="nbdist-quiet">{words.lastLine}</span>
+          <span className="nbdist-last">{plain(rank.lastLine)}</span>
+        </div>
+      )}
+      <Button icon="lines" label={words.toLog(rank.rank)} onClick={() => onOpen(rank.rank)} />
+    </div>
+  );
 }

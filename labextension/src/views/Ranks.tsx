@@ -1,63 +1,212 @@
-/** The ranks of a run: a strip of a few, a grid of many. */
-import { useMemo, type ReactElement } from 'react';
-import type { RunView } from '../protocol';
-import type { Words } from '../words';
-import type { Size } from './clocks';
+/** The ranks of a run: of up to eight a cell for each, or where it is narrow a line; of more a grid. */
+import { type ComponentType, type KeyboardEvent, memo, type ReactElement, useRef, useState } from 'react';
+
+import { moved } from '../keys';
+import { plain } from '../log/line_text';
+import { device, memory, milliseconds, percent, rate, stepParts, utilisation } from '../numbers';
+import { pageWords, told } from '../words';
+import { Badge, Mark, rankColour } from './Marks';
 import { RankGrid } from './RankGrid';
-import { RankStrip, type StripProps } from './RankStrip';
-import { heldRanks } from './Stall';
+import type { Size } from './hooks';
+import {
+  Bar,
+  Memory,
+  overText,
+  type RanksProps,
+  Sparkline,
+  type Standing,
+  StateMark,
+  useStandings,
+  wordOf,
+} from './rank_parts';
 
 /** Up to here each rank has a cell and a tab. */
 export const FEW = 8;
-const NONE: readonly number[] = [];
 
-interface RanksProps {
-  view: RunView;
+interface ChoiceProps extends RanksProps {
   selected: number | null;
-  utilisation: ReadonlyMap<number, readonly number[]>;
-  waits: ReadonlyMap<number, number>;
-  size: Size;
-  words: Words;
   onSelect: (rank: number | null) => void;
-  onOpen: (rank: number) => void;
   /** draws a few ranks, in the place of a strip */
-  few?: (props: StripProps) => ReactElement;
+  few?: ComponentType<RanksProps> | undefined;
 }
 
-const strip = (props: StripProps): ReactElement => <RankStrip {...props} />;
+export function Ranks({ few: Few = RankStrip, ...props }: ChoiceProps): ReactElement {
+  return props.view.ranks.length <= FEW ? <Few {...props} /> : <RankGrid {...props} />;
+}
 
-export function Ranks(props: RanksProps): ReactElement {
-  const { view, selected, utilisation, size, words, onOpen, few = strip } = props;
-  const { ranks } = view;
-  const failedFirst = view.failure?.rank ?? null;
-  const held = useMemo(() => heldRanks(view), [view]);
-  if (ranks.length <= FEW) {
-    const { live, slow } = view;
-    return few({
-      ranks,
-      live,
-      failedFirst,
-      held,
-      slow,
-      utilisation,
-      waits: props.waits,
-      size,
-      words,
-      onOpen,
-    });
-  }
+function RankStrip(props: RanksProps): ReactElement {
+  const { view, size, onOpen } = props;
+  const { ranks, live } = view;
+  const [current, setCurrent] = useState(0);
+  const list = useRef<HTMLDivElement>(null);
+  const standings = useStandings(props);
+  const narrow = size === 'narrow';
+  const Cell = !live ? EndedCell : narrow ? RankLine : RankCell;
+
+  const key = (event: KeyboardEvent): void => {
+    const to = moved(event.key, current, ranks.length);
+    if (event.key === 'Enter' && event.target !== event.currentTarget) {
+      onOpen(ranks[current]!.rank);
+    } else if (to !== null) {
+      setCurrent(to);
+      list.current?.querySelectorAll<HTMLElement>('.nbdist-rank')[to]?.focus();
+    } else {
+      return;
+    }
+    event.preventDefault();
+  };
+
   return (
-    <RankGrid
-      ranks={ranks}
-      live={view.live}
-      selected={selected}
-      failedFirst={failedFirst}
-      held={held}
-      samples={(selected !== null && utilisation.get(selected)) || NONE}
-      narrow={size === 'narrow'}
-      words={words}
-      onSelect={props.onSelect}
-      onOpen={onOpen}
-    />
+    <div
+      role="list"
+      aria-label={pageWords().rankList}
+      className="nbdist-strip"
+      data-narrow={narrow}
+      ref={list}
+      style={{ gridTemplateColumns: `repeat(${columns(ranks.length, size)}, minmax(0, 1fr))` }}
+      onKeyDown={key}
+    >
+      {standings.map((standing, index) => (
+        <Cell
+          key={standing.rank.rank}
+          {...standing}
+          focusable={index === Math.min(current, ranks.length - 1)}
+          onOpen={onOpen}
+        />
+      ))}
+    </div>
   );
 }
+
+/** At most four in a row, and rows of about the same length. */
+function columns(count: number, size: Size): number {
+  const most = size === 'narrow' ? 1 : size === 'medium' ? 2 : 4;
+  return Math.max(1, Math.ceil(count / Math.ceil(count / most)));
+}
+
+interface CellProps extends Standing {
+  focusable: boolean;
+  onOpen: (rank: number) => void;
+}
+
+function frameOf(props: CellProps, line = false): object {
+  const { rank, focusable, onOpen } = props;
+  const name = [pageWords().rankNumber(rank.rank), device(rank.device), wordOf(props), told(rank.exit)];
+  return {
+    className: `nbdist-rank ${line ? 'nbdist-rank-line ' : ''}${rankColour(rank.rank)}`,
+    role: 'listitem',
+    tabIndex: focusable ? 0 : -1,
+    'aria-label': name.filter(Boolean).join(', '),
+    title: rank.pid === null ? undefined : `pid ${rank.pid}`,
+    onClick: () => onOpen(rank.rank),
+  };
+}
+
+const RankCell = memo(function RankCell(props: CellProps): ReactElement {
+  const { rank, held, slow } = props;
+  const running = rank.state === 'running';
+  const word = wordOf(props);
+  if (held && running) {
+    return (
+      <div {...frameOf(props)}>
+        <div className="nbdist-row">
+          <Badge rank={rank.rank} />
+          <StateMark {...props} />
+          <span className={held.kind === 'held' ? 'nbdist-strong' : ''}>{word}</span>
+          <span className="nbdist-space" />
+          <span className="nbdist-quiet nbdist-cut">{held.what}</span>
+        </div>
+      </div>
+    );
+  }
+  return (
+    <div {...frameOf(props)}>
+      <div className="nbdist-row">
+        <Badge rank={rank.rank} />
+        <span className="nbdist-cut">{device(rank.device)}</span>
+        <span className="nbdist-space" />
+        {!running && <span className="nbdist-quiet">{word}</span>}
+        {running && slow && (
+          <span className="nbdist-slow" title={told(slow.reason)}>
+            {word} {overText(slow)}
+          </span>
+        )}
+        <StateMark {...props} title={word} />
+      </div>
+      {running || !rank.exit.en ? (
+        <Meters {...props} />
+      ) : (
+        <div className="nbdist-exit">{told(rank.exit)}</div>
+      )}
+      <div className="nbdist-last">{plain(rank.lastLine)}</div>
+    </div>
+  );
+});
+
+/** Text in the first row, what it looks like in the second. The rows are there before anything was measured,
+ * so that nothing below them moves when it is. */
+function Meters({ rank, samples, wait }: CellProps): ReactElement {
+  const words = pageWords();
+  const used = memory(rank);
+  const use = utilisation(rank);
+  const step = stepParts(rank.rate, wait);
+  return (
+    <div className="nbdist-meters">
+      {used && (
+        <div className="nbdist-meter">
+          <Memory rank={rank} />
+          {used.total !== null && <Bar fraction={used.used / used.total} />}
+        </div>
+      )}
+      {use !== null && (
+        <div className="nbdist-meter">
+          <span>{percent(use)}</span>
+          <Sparkline samples={samples} />
+        </div>
+      )}
+      {rank.rate !== null && (
+        <div className="nbdist-meter nbdist-steps">
+          <span>{words.rate(rate(rank.rate))}</span>
+          {step && <span className="nbdist-quiet">{words.own(milliseconds(step.own))}</span>}
+        </div>
+      )}
+    </div>
+  );
+}
+
+const RankLine = memo(function RankLine(props: CellProps): ReactElement {
+  const { rank, held } = props;
+  const word = wordOf(props);
+  const found = memory(rank);
+  return (
+    <div {...frameOf(props, true)}>
+      <Badge rank={rank.rank} />
+      <span className="nbdist-device">{device(rank.device)}</span>
+      {found?.total ? <Bar fraction={found.used / found.total} /> : <span className="nbdist-space" />}
+      {rank.state === 'running' ? (
+        <Memory rank={rank} />
+      ) : (
+        <span className="nbdist-quiet">{told(rank.exit) || word}</span>
+      )}
+      {rank.rate !== null && <span className="nbdist-rate">{pageWords().rate(rate(rank.rate))}</span>}
+      {held && <span className="nbdist-quiet nbdist-cut">{held.what}</span>}
+      <StateMark {...props} title={word} />
+    </div>
+  );
+});
+
+const EndedCell = memo(function EndedCell(props: CellProps): ReactElement {
+  const { rank, first } = props;
+  const exit = told(rank.exit);
+  return (
+    <div {...frameOf(props, true)}>
+      <Badge rank={rank.rank} />
+      <Mark state={rank.state} ofRank />
+      <span className={first ? 'nbdist-strong' : ''}>{wordOf(props)}</span>
+      <span className="nbdist-space" />
+      <span className="nbdist-quiet nbdist-cut" title={exit}>
+        {exit}
+      </span>
+    </div>
+  );
+});

@@ -1,33 +1,32 @@
 /** A run that hangs: one sentence about who waits for whom, and the stacks behind it. */
-import { memo, useState, type ReactElement } from 'react';
+import { memo, type ReactElement, type ReactNode, useState } from 'react';
+
 import { clock } from '../numbers';
 import type { RankView, RunView, StackGroup, StackRow, StallView } from '../protocol';
-import type { Words } from '../words';
-import { useSeconds } from './clocks';
-import { Badge, Icon } from './Marks';
+import { pageWords, told } from '../words';
+import { Badge, Button, Icon } from './Marks';
+import { useElapsed } from './hooks';
 
 /** What a reader can do about it; null where nobody would hear of it. */
-export interface StallActions {
+interface StallActions {
   again: (() => void) | null;
   interrupt: ((rank: number) => void) | null;
 }
 
-export interface StallProps {
+interface BannerProps {
   view: RunView;
   stall: StallView;
   viewAt: number;
-  now: () => number;
-  words: Words;
-  chinese: boolean;
-  actions: StallActions;
-  onCellLine: (line: number) => void;
+  interrupt: StallActions['interrupt'];
 }
 
 /** The sentence, until the reader wants to wait on. */
-export const StallBanner = memo(function StallBanner(props: StallProps): ReactElement | null {
-  const { stall, words, chinese, actions } = props;
+export const StallBanner = memo(function StallBanner(props: BannerProps): ReactElement | null {
+  const { stall, interrupt } = props;
+  const words = pageWords();
   const [kept, setKept] = useState<number | null>(null);
   const held = stall.groups.filter(group => group.kind === 'held').flatMap(group => group.ranks);
+  const behind = told(stall.behind);
   // another stall is said again
   if (kept === stall.since) {
     return null;
@@ -37,80 +36,67 @@ export const StallBanner = memo(function StallBanner(props: StallProps): ReactEl
       <Icon name="warning" />
       <div className="nbdist-stall-text">
         <Quiet {...props} />
-        <Sentence text={chinese ? stall.textZh : stall.text} groups={stall.groups} />
-        {behindOf(stall, chinese) && <div className="nbdist-quiet">{behindOf(stall, chinese)}</div>}
+        <Sentence text={told(stall.text)} groups={stall.groups} />
+        {behind && <div className="nbdist-quiet">{behind}</div>}
       </div>
-      <button type="button" className="nbdist-button" onClick={() => setKept(stall.since)}>
-        {words.keepWaiting}
-      </button>
-      {held.length === 1 && actions.interrupt && (
-        <button type="button" className="nbdist-button" onClick={() => actions.interrupt?.(held[0]!)}>
-          {words.interrupt(held[0]!)}
-        </button>
+      <Button label={words.keepWaiting} onClick={() => setKept(stall.since)} />
+      {held.length === 1 && interrupt && (
+        <Button label={words.interrupt(held[0]!)} onClick={() => interrupt(held[0]!)} />
       )}
     </div>
   );
 });
 
+interface StacksProps {
+  /** null while they are not there */
+  stall: StallView | null;
+  /** the run's name */
+  label: string;
+  again: StallActions['again'];
+  /** whether they are being taken */
+  taking?: boolean;
+  onCellLine: (line: number) => void;
+  /** in the place of stacks that are not there */
+  children?: ReactNode;
+}
+
 /** Where the ranks are. */
-export const Stacks = memo(function Stacks(props: StallProps): ReactElement | null {
-  const { view, stall, words, chinese, actions } = props;
+export const Stacks = memo(function Stacks(props: StacksProps): ReactElement {
+  const { stall, again, taking = false, onCellLine } = props;
+  const words = pageWords();
   const [threads, setThreads] = useState(false);
-  if (stall.groups.length === 0) {
-    return null;
-  }
+  const groups = stall?.groups ?? [];
   return (
     <div className="nbdist-stall">
       <div className="nbdist-tools nbdist-stall-tools">
         <b>{words.stacks}</b>
-        <span className="nbdist-quiet">
-          {words.stacksTaken(clock(stall.taken ?? 0), stall.groups.length)}
-        </span>
+        {stall && (
+          <span className="nbdist-quiet">{words.stacksTaken(clock(stall.taken ?? 0), groups.length)}</span>
+        )}
         <span className="nbdist-space" />
-        {actions.again && (
-          <button type="button" className="nbdist-button" onClick={actions.again}>
-            <Icon name="again" />
-            {words.takeAgain}
-          </button>
+        {again && <Button icon="again" label={words.takeAgain} disabled={taking} onClick={again} />}
+        {groups.some(group => group.threads.length > 0) && (
+          <Button label={words.allThreads} pressed={threads} onClick={() => setThreads(!threads)} />
         )}
-        {stall.groups.some(group => group.threads.length > 0) && (
-          <button
-            type="button"
-            className="nbdist-button"
-            aria-pressed={threads}
-            onClick={() => setThreads(!threads)}
-          >
-            {words.allThreads}
-          </button>
+        {stall && (
+          <a className="nbdist-button" download={`${props.label}-stacks.txt`} href={saved(stall)}>
+            <Icon name="download" />
+            {words.download}
+          </a>
         )}
-        <a className="nbdist-button" download={`${view.label}-stacks.txt`} href={saved(stall)}>
-          <Icon name="download" />
-          {words.download}
-        </a>
       </div>
-      {stall.groups.map(group => (
-        <Group
-          key={group.ranks.join()}
-          group={group}
-          threads={threads}
-          words={words}
-          chinese={chinese}
-          onCellLine={props.onCellLine}
-        />
+      {props.children}
+      {groups.map(group => (
+        <Group key={group.ranks.join()} group={group} threads={threads} onCellLine={onCellLine} />
       ))}
     </div>
   );
 });
 
-function behindOf(stall: StallView, chinese: boolean): string {
-  return chinese ? stall.behindZh : stall.behind;
-}
-
-/** How long nothing has happened: it goes on while the kernel is silent. */
-function Quiet({ view, stall, viewAt, now, words }: StallProps): ReactElement {
-  const seconds = useSeconds(now, view.live);
-  const quiet = view.elapsed + Math.max(0, seconds - viewAt) - stall.since;
-  return <span>{words.noProgress(Math.max(0, Math.round(quiet)), stall.text !== '')}</span>;
+/** How long nothing has happened. */
+function Quiet({ view, stall, viewAt }: BannerProps): ReactElement {
+  const quiet = useElapsed(view, viewAt) - stall.since;
+  return <span>{pageWords().noProgress(Math.max(0, Math.round(quiet)), stall.text.en !== '')}</span>;
 }
 
 /** The sentence, with the names of what is called in it as code. */
@@ -138,14 +124,13 @@ export function split(text: string, names: readonly string[]): string[] {
 interface GroupProps {
   group: StackGroup;
   threads: boolean;
-  words: Words;
-  chinese: boolean;
   onCellLine: (line: number) => void;
 }
 
 const SHOWN = 8;
 
-export function Group({ group, threads, words, chinese, onCellLine }: GroupProps): ReactElement {
+function Group({ group, threads, onCellLine }: GroupProps): ReactElement {
+  const words = pageWords();
   return (
     <details className="nbdist-stack" open>
       <summary>
@@ -154,29 +139,27 @@ export function Group({ group, threads, words, chinese, onCellLine }: GroupProps
           <Badge key={rank} rank={rank} />
         ))}
         {group.ranks.length > SHOWN && <span>…</span>}
-        <span className="nbdist-quiet">{chinese ? group.roleZh : group.role}</span>
+        <span className="nbdist-quiet">{told(group.role)}</span>
       </summary>
-      <Rows rows={group.rows} words={words} onCellLine={onCellLine} />
+      <Rows rows={group.rows} onCellLine={onCellLine} />
       {threads &&
         group.threads.map((rows, index) => (
           <div key={index}>
             <div className="nbdist-quiet nbdist-stack-thread">{words.thread(index + 1)}</div>
-            <Rows rows={rows} words={words} onCellLine={onCellLine} />
+            <Rows rows={rows} onCellLine={onCellLine} />
           </div>
         ))}
     </details>
   );
 }
 
-function Rows({
-  rows,
-  words,
-  onCellLine,
-}: {
+interface RowsProps {
   rows: readonly StackRow[];
-  words: Words;
   onCellLine: (line: number) => void;
-}): ReactElement {
+}
+
+function Rows({ rows, onCellLine }: RowsProps): ReactElement {
+  const words = pageWords();
   return (
     <>
       {rows.map((row, index) => {
@@ -214,11 +197,11 @@ function lineOf(place: string): number | null {
 function saved(stall: StallView): string {
   const groups = stall.groups.map(group =>
     [
-      `ranks ${group.ranks.join(', ')}: ${group.role}`,
+      `ranks ${group.ranks.join(', ')}: ${group.role.en}`,
       ...group.rows.map(row => `  ${row.here ? '>' : ' '} ${row.function}  ${row.place}  ${row.source}`),
     ].join('\n'),
   );
-  return `data:text/plain;charset=utf-8,${encodeURIComponent([stall.text, ...groups].join('\n\n'))}`;
+  return `data:text/plain;charset=utf-8,${encodeURIComponent([stall.text.en, ...groups].join('\n\n'))}`;
 }
 
 /** What a rank of a run that hangs does, for the strip: its state's word and shape, and the call. */
@@ -240,10 +223,11 @@ export function hangs(view: RunView): boolean {
 }
 
 /** The words for what a rank does, in the place of its state. */
-export function heldWord(rank: RankView, held: Held | undefined, words: Words): string {
+export function heldWord(rank: RankView, held: Held | undefined): string {
   if (held === undefined || rank.state !== 'running') {
     return '';
   }
+  const words = pageWords();
   if (held.kind === 'held') {
     return words.heldUp;
   }

@@ -1,48 +1,112 @@
-/** The panel's tabs: all and the ranks at the left, Metrics and Cell at the right; of many ranks a field picks one. */
-import { memo, useId, useMemo, useState, type InputEvent, type ReactElement } from 'react';
-import type { Words } from '../words';
-import { Icon } from './Marks';
-import { TabRow, type Page } from './TabRow';
+/** A run's tabs: all and the ranks at the left, pages at the right; of many ranks a field picks one. */
+import { type InputEvent, type KeyboardEvent, type ReactElement, useId, useRef, useState } from 'react';
 
-/** What is shown: the log of all ranks, of one, the curves, or the program. */
-export type Tab = 'all' | 'metrics' | 'cell' | number;
+import { moved } from '../keys';
+import { pageWords } from '../words';
+import { Icon, type IconName, rankColour } from './Marks';
+
+/** What is shown: the log of all ranks, of one, or a page: the curves, the program, what else the host has. */
+export type Tab = 'all' | number | PageName;
+type PageName = 'metrics' | 'cell' | 'stacks' | 'board';
+
+/** Whether a tab shows a log. */
+export function isLog(tab: Tab): tab is 'all' | number {
+  return tab === 'all' || typeof tab === 'number';
+}
+
+export interface PageTab {
+  tab: PageName;
+  name: string;
+  icon: IconName;
+}
 
 interface TabsProps {
   /** ranks that have a tab of their own */
   ranks: readonly number[];
-  /** how many ranks there are to pick from; 0 when all have a tab */
+  pages: readonly PageTab[];
+  /** how many ranks there are to pick from; 0 for no field */
   pick: number;
+  /** error lines of the ranks that have any */
   errors: ReadonlyMap<number, number>;
   current: Tab;
   narrow: boolean;
-  words: Words;
   tabId: (tab: Tab) => string;
   panelId: (tab: Tab) => string;
   onSelect: (tab: Tab) => void;
 }
 
-export const Tabs = memo(function Tabs(props: TabsProps): ReactElement {
-  const { pick, words, onSelect } = props;
-  const pages = useMemo(
-    () =>
-      (['metrics', 'cell'] as const).map((tab): Page<Tab> => ({
-        tab,
-        name: words[tab],
-        icon: <Icon name={tab} />,
-      })),
-    [words],
-  );
+export function Tabs(props: TabsProps): ReactElement {
+  const { ranks, pages, pick, errors, current, narrow, onSelect } = props;
+  const words = pageWords();
+  const list = useRef<HTMLDivElement>(null);
+  const order: Tab[] = ['all', ...ranks, ...pages.map(({ tab }) => tab)];
+
+  // arrow keys select
+  const key = (event: KeyboardEvent): void => {
+    const to = moved(event.key, order.indexOf(current), order.length);
+    if (to !== null && event.key !== 'ArrowUp' && event.key !== 'ArrowDown') {
+      onSelect(order[to]!);
+      list.current?.querySelectorAll<HTMLElement>('[role=tab]')[to]?.focus();
+      event.preventDefault();
+    }
+  };
+  const common = (tab: Tab): object => ({
+    type: 'button',
+    role: 'tab',
+    id: props.tabId(tab),
+    'aria-selected': tab === current,
+    'aria-controls': props.panelId(tab),
+    tabIndex: tab === current ? 0 : -1,
+    onClick: () => onSelect(tab),
+  });
+
   return (
     <div className="nbdist-tabs" data-pick={pick > 0}>
-      <TabRow<Tab> {...props} pages={pages} />
-      {pick > 0 && <RankPicker count={pick} words={words} onPick={onSelect} />}
+      <div role="tablist" aria-label={words.views} className="nbdist-tablist" ref={list} onKeyDown={key}>
+        <button className="nbdist-tab" {...common('all')}>
+          {words.all}
+        </button>
+        {ranks.map(rank => {
+          const count = errors.get(rank) ?? 0;
+          const name = words.rankNumber(rank) + (count ? `, ${words.errors(count)}` : '');
+          return (
+            <button
+              className={`nbdist-tab ${rankColour(rank)}`}
+              key={rank}
+              aria-label={name}
+              {...common(rank)}
+            >
+              <span className="nbdist-dot" />
+              {rank}
+              {count > 0 && (
+                <span className="nbdist-tab-errors" title={words.errors(count)}>
+                  {count > 99 ? '99+' : count}
+                </span>
+              )}
+            </button>
+          );
+        })}
+        {pages.map(({ tab, name, icon }) => (
+          <button
+            className="nbdist-tab nbdist-tab-end"
+            key={tab}
+            aria-label={name}
+            title={narrow ? name : undefined}
+            {...common(tab)}
+          >
+            <Icon name={icon} />
+            {!narrow && name}
+          </button>
+        ))}
+      </div>
+      {pick > 0 && <RankPicker count={pick} onPick={onSelect} />}
     </div>
   );
-});
+}
 
 /** A field with all ranks to choose from: type a number, or take one. */
-function RankPicker(props: { count: number; words: Words; onPick: (rank: number) => void }): ReactElement {
-  const { count, words, onPick } = props;
+function RankPicker({ count, onPick }: { count: number; onPick: (rank: number) => void }): ReactElement {
+  const words = pageWords();
   const [text, setText] = useState('');
   const options = useId();
   const pick = (written: string): void => {

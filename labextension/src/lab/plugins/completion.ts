@@ -1,17 +1,19 @@
 /** Options of `%%distributed` while they are typed, and what they do when one points at them. */
-import { hoverTooltip, type EditorView, type Tooltip } from '@codemirror/view';
+import { type EditorView, hoverTooltip, type Tooltip } from '@codemirror/view';
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
+import { EditorExtensionRegistry, IEditorExtensionRegistry } from '@jupyterlab/codemirror';
 import {
-  ICompletionProviderManager,
   type CompletionHandler,
   type ICompletionContext,
   type ICompletionProvider,
+  ICompletionProviderManager,
 } from '@jupyterlab/completer';
-import { EditorExtensionRegistry, IEditorExtensionRegistry } from '@jupyterlab/codemirror';
 
 import '../styles/links.css';
-import { complete, firstLine, optionAt } from '../first_line';
-import type { Option } from '../rows';
+import { element } from '../../page';
+import { told } from '../../words';
+import { complete, firstLine, optionAt } from '../cells';
+import type { Option } from '../client';
 import { IRunService } from '../tokens';
 
 const plugin: JupyterFrontEndPlugin<void> = {
@@ -27,12 +29,12 @@ const plugin: JupyterFrontEndPlugin<void> = {
     editors: IEditorExtensionRegistry | null,
   ): void => {
     const options = new KnownOptions(service);
-    completers?.registerProvider(new OptionCompleter(options, service.language));
+    completers?.registerProvider(new OptionCompleter(options));
     editors?.addExtension({
       name: 'nbdist:option-help',
       factory: () =>
         EditorExtensionRegistry.createImmutableExtension(
-          hoverTooltip((view, position) => helpAt(view, position, options, service.language)),
+          hoverTooltip((view, position) => helpAt(view, position, options)),
         ),
     });
   },
@@ -63,10 +65,7 @@ class OptionCompleter implements ICompletionProvider {
   /** in front of what the kernel says, which knows files and magics but no options */
   readonly rank = 1200;
 
-  constructor(
-    private readonly options: KnownOptions,
-    private readonly language: 'en' | 'zh',
-  ) {}
+  constructor(private readonly options: KnownOptions) {}
 
   isApplicable(context: ICompletionContext): Promise<boolean> {
     const { editor } = context;
@@ -85,21 +84,16 @@ class OptionCompleter implements ICompletionProvider {
       end: column,
       items: (found?.items ?? []).map(({ text, label, option }) => ({
         // JupyterLab explains what is selected in a pane that is off unless it is chosen
-        label: `${label} · ${option.help[this.language]}`,
+        label: `${label} · ${told(option.help)}`,
         insertText: text,
         type: 'option',
-        documentation: option.help[this.language],
+        documentation: told(option.help),
       })),
     };
   }
 }
 
-async function helpAt(
-  view: EditorView,
-  position: number,
-  options: KnownOptions,
-  language: 'en' | 'zh',
-): Promise<Tooltip | null> {
+async function helpAt(view: EditorView, position: number, options: KnownOptions): Promise<Tooltip | null> {
   const line = view.state.doc.line(1);
   if (position > line.to || firstLine(line.text) === null) {
     return null;
@@ -112,16 +106,13 @@ async function helpAt(
     pos: found.from,
     end: found.to,
     above: true,
-    create: () => ({ dom: helpNode(found.option, language) }),
+    create: () => ({ dom: helpNode(found.option) }),
   };
 }
 
-function helpNode({ flags, metavar, help, choices }: Option, language: 'en' | 'zh'): HTMLElement {
-  const node = document.createElement('div');
-  node.className = 'nbdist-help';
-  const name = document.createElement('code');
-  name.textContent = `${flags.join(', ')} ${metavar}`.trimEnd();
-  node.append(name, ` ${help[language]}`);
+function helpNode({ flags, metavar, help, choices }: Option): HTMLElement {
+  const node = element('div', 'nbdist-help');
+  node.append(element('code', '', `${flags.join(', ')} ${metavar}`.trimEnd()), ` ${told(help)}`);
   if (choices.length) {
     node.append(` (${choices.join(', ')})`);
   }

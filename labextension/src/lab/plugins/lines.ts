@@ -6,11 +6,9 @@ import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/applica
 import { INotebookTracker, type NotebookPanel } from '@jupyterlab/notebook';
 
 import '../styles/links.css';
-import { linkedLine, linkLines } from '../line_links';
-import { addButtons, SUMMARY } from '../summary_buttons';
-import type { Words } from '../../words';
+import { addButtons, linkedLine, linkLines, SUMMARY } from '../cells';
 import { IRunService } from '../tokens';
-import { showLine } from './cell_lines';
+import { showLine } from './notebook';
 
 const ERROR =
   '.jp-RenderedText[data-mime-type="application/vnd.jupyter.error"], .jp-RenderedText[data-mime-type="application/vnd.jupyter.stderr"]';
@@ -19,8 +17,9 @@ const plugin: JupyterFrontEndPlugin<void> = {
   id: 'nbdist:lines',
   description: 'From an error to the line of its cell.',
   autoStart: true,
+  // the service sets the page's language
   requires: [INotebookTracker, IRunService],
-  activate: (_app: JupyterFrontEnd, notebooks: INotebookTracker, { panelWords }: IRunService): void => {
+  activate: (_app: JupyterFrontEnd, notebooks: INotebookTracker): void => {
     // captured: the panel keeps its own clicks from the notebook
     document.addEventListener(
       'click',
@@ -34,21 +33,21 @@ const plugin: JupyterFrontEndPlugin<void> = {
       },
       true,
     );
-    notebooks.widgetAdded.connect((_sender, panel) => followOutputs(panel, panelWords));
+    notebooks.widgetAdded.connect((_sender, panel) => followOutputs(panel));
   },
 };
 
 export default plugin;
 
 /** Follows the outputs of a notebook: those of runs that failed get links, summaries buttons. */
-function followOutputs({ content }: NotebookPanel, words: Words): void {
+function followOutputs({ content }: NotebookPanel): void {
   const look = (node: Element): void => {
     for (const error of node.matches(ERROR) ? [node] : node.querySelectorAll(ERROR)) {
       if (error.textContent?.includes('RunFailed')) {
-        linkLines(error, words.toCell);
+        linkLines(error);
       }
     }
-    node.querySelectorAll<HTMLElement>(SUMMARY).forEach(summary => addButtons(summary, words));
+    node.querySelectorAll<HTMLElement>(SUMMARY).forEach(summary => addButtons(summary));
   };
   const observer = new MutationObserver(changes => {
     for (const { target, addedNodes } of changes) {

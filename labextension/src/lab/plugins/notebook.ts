@@ -8,14 +8,21 @@ import { INotebookTracker, NotebookActions, type NotebookPanel } from '@jupyterl
 import { ToolbarButton } from '@jupyterlab/ui-components';
 import { createElement } from 'react';
 
-import { actForPanels } from '../../page_actions';
-import { wantedOf, withFirstLine, type Wanted } from '../first_line';
-import { cellOf, contentsPath, isNotebook, type CellPlace } from '../places';
-import type { Gpu } from '../rows';
-import { COMMANDS, IRunService, runIn } from '../tokens';
-import { showLine } from './cell_lines';
-import { ranksIcon } from './icons';
-import { ViewWidget } from './view_widget';
+import { actForPanels } from '../../page';
+import { pageWords } from '../../words';
+import {
+  cellOf,
+  type CellPlace,
+  contentsPath,
+  isNotebook,
+  type Wanted,
+  wantedOf,
+  withFirstLine,
+} from '../cells';
+import type { Gpu } from '../client';
+import { COMMANDS, IRunService, runIn, takes } from '../tokens';
+import { labWords } from '../words';
+import { ranksIcon, ViewWidget } from './view_widget';
 
 /** milliseconds */
 const MOMENT = 3000;
@@ -35,24 +42,20 @@ const plugin: JupyterFrontEndPlugin<void> = {
     documents: IDocumentManager | null,
     toolbars: IToolbarWidgetRegistry | null,
   ): void => {
-    const { words } = service;
-    const args = { type: 'object', properties: { runId: { type: 'string' }, line: { type: 'number' } } };
+    const words = labWords();
 
     app.commands.addCommand(COMMANDS.reveal, {
       label: words.reveal,
       isVisible: given => Boolean(service.runs.row(runIn(given))?.notebook),
-      describedBy: { args },
+      describedBy: takes('runId', 'line'),
       execute: async given => {
-        const problem = await reveal(service, notebooks, documents, runIn(given), Number(given['line'] ?? 0));
-        if (problem) {
-          Notification.info(problem, { autoClose: 6000 });
-        }
+        tell(await reveal(service, notebooks, documents, runIn(given), Number(given['line'] ?? 0)));
       },
     });
     app.commands.addCommand(COMMANDS.attach, {
       label: words.attach,
       caption: words.attachHint,
-      describedBy: { args },
+      describedBy: takes('runId', 'line'),
       execute: async given => {
         const panel = notebooks.currentWidget;
         const runId = runIn(given);
@@ -65,21 +68,21 @@ const plugin: JupyterFrontEndPlugin<void> = {
       },
     });
     app.commands.addCommand(COMMANDS.again, {
-      label: service.panelWords.runAgain,
+      label: pageWords().runAgain,
       isVisible: given => Boolean(service.runs.row(runIn(given))?.notebook),
-      describedBy: { args },
+      describedBy: takes('runId', 'line'),
       execute: async given => {
         const found = await cellOfRun(service, notebooks, documents, runIn(given));
         if (typeof found === 'string') {
-          Notification.info(found, { autoClose: 6000 });
+          tell(found);
         } else {
           await runCell(found.panel, found.at);
         }
       },
     });
     app.commands.addCommand(COMMANDS.export, {
-      label: service.panelWords.exportRun,
-      describedBy: { args },
+      label: pageWords().exportRun,
+      describedBy: takes('runId', 'line'),
       execute: async given => {
         const runId = runIn(given);
         const panel = notebooks.currentWidget;
@@ -110,10 +113,7 @@ const plugin: JupyterFrontEndPlugin<void> = {
         : notebooks.activeCell;
     const isCode = (given: object): boolean => chosen(given)?.model.type === 'code';
     const form = async (cell: Cell | null): Promise<void> => {
-      const problem = cell && (await runOnRanks(service, notebooks, cell));
-      if (problem) {
-        Notification.info(problem, { autoClose: 6000 });
-      }
+      tell(cell && (await runOnRanks(service, notebooks, cell)));
     };
     app.commands.addCommand(COMMANDS.runOnRanks, {
       label: words.runOnRanks,
@@ -137,6 +137,13 @@ const plugin: JupyterFrontEndPlugin<void> = {
 };
 
 export default plugin;
+
+/** Says what stands in the way, if anything. */
+function tell(problem: string | null): void {
+  if (problem) {
+    Notification.info(problem, { autoClose: 6000 });
+  }
+}
 
 /** Writes a line magic into a cell below the active one, and runs it. */
 async function runBelow(panel: NotebookPanel, magic: string): Promise<void> {
@@ -197,11 +204,12 @@ async function reveal(
 
 /** The cell of a run in its notebook, which is opened; or what stands in the way. */
 async function cellOfRun(
-  { client, words }: IRunService,
+  { client }: IRunService,
   notebooks: INotebookTracker,
   documents: IDocumentManager | null,
   runId: string,
 ): Promise<{ panel: NotebookPanel; at: number } | string> {
+  const words = labWords();
   const { row, cell } = await client.run(runId);
   if (!row.notebook) {
     return words.noNotebook;
@@ -248,11 +256,8 @@ function cellAround(notebooks: INotebookTracker, node: HTMLElement | undefined):
 }
 
 /** Asks which ranks, and writes them into this cell and no other. What stands in the way, if anything. */
-async function runOnRanks(
-  { client, words }: IRunService,
-  notebooks: INotebookTracker,
-  cell: Cell,
-): Promise<string> {
+async function runOnRanks({ client }: IRunService, notebooks: INotebookTracker, cell: Cell): Promise<string> {
+  const words = labWords();
   // without the server's side the form still writes lines for the CPU
   const gpus: readonly Gpu[] = await client.devices().then(
     devices => devices.gpus,
@@ -264,7 +269,7 @@ async function runOnRanks(
   const body = new ViewWidget(async () => {
     const { RanksForm } = await import('../views/RanksForm');
     const onChange = (changed: Wanted | null): void => void (wanted = changed);
-    return createElement(RanksForm, { source, before, gpus, words, onChange });
+    return createElement(RanksForm, { source, before, gpus, onChange });
   });
   const { button } = await showDialog({
     title: words.formTitle,
@@ -286,9 +291,24 @@ async function runOnRanks(
   const { sharedModel } = cell.model;
   sharedModel.setSource(withFirstLine(sharedModel.getSource(), wanted));
   if (button.label === words.formRun) {
-    panel.content.deselectAll();
-    panel.content.activeCellIndex = panel.content.widgets.indexOf(cell);
-    await NotebookActions.run(panel.content, panel.sessionContext);
+    await runCell(panel, panel.content.widgets.indexOf(cell));
   }
   return '';
+}
+
+/** Selects the line (1 is the editor's first) and brings it into view. */
+export async function showLine(cell: Cell, line: number): Promise<void> {
+  await cell.ready;
+  const { editor } = cell;
+  if (!editor) {
+    return;
+  }
+  const at = line - 1;
+  const text = editor.getLine(at);
+  if (text === undefined) {
+    return;
+  }
+  editor.setSelection({ start: { line: at, column: 0 }, end: { line: at, column: text.length } });
+  editor.revealPosition({ line: at, column: 0 });
+  editor.focus();
 }

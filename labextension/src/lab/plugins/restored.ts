@@ -10,10 +10,10 @@ import type { PanelLayout } from '@lumino/widgets';
 import { createElement } from 'react';
 
 import '../styles/links.css';
-import type { Client } from '../client';
+import { languageOf } from '../../words';
+import { cellOf, unsavedRuns } from '../cells';
+import type { Client, RunRow } from '../client';
 import type { Follower } from '../follower';
-import { cellOf, unsavedRuns } from '../places';
-import type { RunRow } from '../rows';
 import { IRunService } from '../tokens';
 import { cellsOf } from './notebook';
 import { ViewWidget } from './view_widget';
@@ -93,7 +93,7 @@ class RestoredRun {
 
   private async view(): Promise<ReturnType<typeof createElement>> {
     const [{ RestoredPanel }, { Follower }] = await Promise.all([
-      import('../views/RestoredPanel'),
+      import('../views/Dashboard'),
       import('../follower'),
     ]);
     this.follower = new Follower(this.service, this.runId);
@@ -122,7 +122,7 @@ class RestoredRun {
   /** Writes into the notebook what the kernel would have written, had the page not been loaded again. */
   private async keep(): Promise<void> {
     const { model } = this.cell;
-    const data = await this.service.client.summary(this.runId, this.service.language).catch(() => null);
+    const data = await this.service.client.summary(this.runId, languageOf()).catch(() => null);
     if (this.widget.isDisposed) {
       return;
     }

@@ -3,13 +3,10 @@ import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/applica
 import { ServerConnection } from '@jupyterlab/services';
 import { ITranslator } from '@jupyterlab/translation';
 
-import { languageOf, WORDS, type Language } from '../../words';
 import { Client, type Server } from '../client';
-import { whenIdle } from '../idle';
 import { Runs } from '../runs';
 import { Stream } from '../stream';
-import { IRunService } from '../tokens';
-import { LAB_WORDS } from '../words';
+import { IRunService, whenIdle } from '../tokens';
 
 const plugin: JupyterFrontEndPlugin<IRunService> = {
   id: 'nbdist:service',
@@ -21,24 +18,21 @@ const plugin: JupyterFrontEndPlugin<IRunService> = {
     const client = new Client(serverOf(app.serviceManager.serverSettings));
     const stream = new Stream(() => client.socket());
     const runs = new Runs(client, stream);
-    const language = spoken(translator);
+    speakAs(translator);
     document.addEventListener('visibilitychange', () => runs.sleep(document.hidden));
     // the page's own start comes first; a view that is seen earlier asks itself
     void whenIdle(app).then(() => runs.begin());
-    return { client, stream, runs, language, words: LAB_WORDS[language], panelWords: WORDS[language] };
+    return { client, stream, runs };
   },
 };
 
 export default plugin;
 
-/** The language that JupyterLab was set to; where nobody set one, the panel's. */
-function spoken(translator: ITranslator | null): Language {
-  const code = translator?.languageCode.toLowerCase() ?? '';
-  if (code.startsWith('zh')) {
-    // JupyterLab's page says English whatever it speaks; panels and screen readers go by it
+/** JupyterLab's page says English whatever JupyterLab was set to; words and screen readers go by the page. */
+function speakAs(translator: ITranslator | null): void {
+  if (translator?.languageCode.toLowerCase().startsWith('zh')) {
     document.documentElement.lang = 'zh-CN';
   }
-  return languageOf(document, navigator.language);
 }
 
 function serverOf(settings: ServerConnection.ISettings): Server {

@@ -10,9 +10,10 @@ import { ILauncher } from '@jupyterlab/launcher';
 import { Menu } from '@lumino/widgets';
 import { createElement } from 'react';
 
-import { COMMANDS, IRunService, runIn } from '../tokens';
-import { ranksIcon } from './icons';
-import { ViewWidget } from './view_widget';
+import { messageOf } from '../../page';
+import { COMMANDS, type Execute, IRunService, runIn, takes } from '../tokens';
+import { labWords } from '../words';
+import { ranksIcon, ViewWidget } from './view_widget';
 
 const ID = 'nbdist-runs';
 
@@ -30,6 +31,7 @@ const plugin: JupyterFrontEndPlugin<void> = {
     palette: ICommandPalette | null,
     launcher: ILauncher | null,
   ): void => {
+    const words = labWords();
     addCommands(app, service);
     // its own, since JupyterLab's would have the items of the whole sidebar, too
     const menu = new Menu({ commands: app.commands });
@@ -50,26 +52,25 @@ const plugin: JupyterFrontEndPlugin<void> = {
     const sidebar = new ViewWidget(async () => {
       void service.runs.begin();
       const { Sidebar } = await import('../views/Sidebar');
-      const execute = (command: string, args: object): void =>
-        void app.commands.execute(command, { ...args });
+      const execute: Execute = (command, args) => void app.commands.execute(command, { ...args });
       return createElement(Sidebar, { service, execute, openMenu });
     });
     sidebar.id = ID;
     sidebar.title.icon = ranksIcon;
-    sidebar.title.caption = service.words.title;
+    sidebar.title.caption = words.title;
     // Notebook 7 has a menu of its sidebars, which shows labels
-    sidebar.title.label = lab ? '' : service.words.title;
+    sidebar.title.label = lab ? '' : words.title;
     app.shell.add(sidebar, 'left', { rank: 450, type: 'Distributed runs' });
     restorer?.add(sidebar, ID);
     app.commands.addCommand(COMMANDS.show, {
-      label: service.words.title,
-      caption: service.words.showRuns,
+      label: words.title,
+      caption: words.showRuns,
       icon: ranksIcon,
-      describedBy: { args: { type: 'object', properties: {} } },
+      describedBy: takes(),
       execute: () => app.shell.activateById(ID),
     });
 
-    const { category } = service.words;
+    const { category } = words;
     for (const command of [COMMANDS.show, COMMANDS.latest, COMMANDS.refresh]) {
       palette?.addItem({ command, category });
     }
@@ -79,24 +80,20 @@ const plugin: JupyterFrontEndPlugin<void> = {
 
 export default plugin;
 
-const RUN = {
-  type: 'object',
-  properties: { runId: { type: 'string' } },
-} as const;
-
 function addCommands({ commands }: JupyterFrontEnd, service: IRunService): void {
-  const { runs, client, words } = service;
+  const { runs, client } = service;
+  const words = labWords();
   const ready = (): boolean => runs.state === 'ready';
 
   commands.addCommand(COMMANDS.refresh, {
     label: words.refresh,
-    describedBy: { args: { type: 'object', properties: {} } },
+    describedBy: takes(),
     execute: () => runs.refresh(),
   });
   commands.addCommand(COMMANDS.latest, {
     label: words.openLatest,
     isEnabled: ready,
-    describedBy: { args: { type: 'object', properties: {} } },
+    describedBy: takes(),
     execute: () => {
       const latest = runs.rows[0];
       return latest && (commands.execute(COMMANDS.open, { runId: latest.runId }) as Promise<void>);
@@ -105,7 +102,7 @@ function addCommands({ commands }: JupyterFrontEnd, service: IRunService): void 
   commands.addCommand(COMMANDS.stop, {
     label: words.stop,
     isVisible: args => runs.row(runIn(args))?.live ?? false,
-    describedBy: { args: RUN },
+    describedBy: takes('runId'),
     execute: async args => {
       const runId = runIn(args);
       if (runId) {
@@ -119,7 +116,7 @@ function addCommands({ commands }: JupyterFrontEnd, service: IRunService): void 
   commands.addCommand(COMMANDS.remove, {
     label: words.delete,
     isVisible: args => runs.row(runIn(args))?.live === false,
-    describedBy: { args: RUN },
+    describedBy: takes('runId'),
     execute: async args => {
       const row = runs.row(runIn(args));
       if (!row || row.live) {
@@ -146,7 +143,7 @@ async function said(deed: Promise<void>, tell: (problem: string) => string): Pro
     await deed;
     return true;
   } catch (problem) {
-    Notification.error(tell(problem instanceof Error ? problem.message : String(problem)));
+    Notification.error(tell(messageOf(problem)));
     return false;
   }
 }

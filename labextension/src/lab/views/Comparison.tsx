@@ -1,18 +1,20 @@
 /** Curves of several runs over each other. A run has the colour that the rank of its number has elsewhere. */
+import { type ReactElement, useMemo, useRef, useState, useSyncExternalStore } from 'react';
+
 import '../../styles/index.css';
 import '../styles/lab.css';
-import { useMemo, useRef, useState, useSyncExternalStore, type ReactElement } from 'react';
-
-import { clock } from '../../numbers';
+import { overlay } from '../../chart_data';
 import type { RunModel } from '../../model';
-import { useSize } from '../../views/clocks';
+import { clock } from '../../numbers';
 import { Badge, Mark, rankColour } from '../../views/Marks';
 import { Metrics } from '../../views/Metrics';
+import { useSize, useTheme } from '../../views/hooks';
+import { pageWords } from '../../words';
 import { shownNames } from '../listing';
-import { overlay } from '../overlay';
-import { COMMANDS, type IRunService } from '../tokens';
-import { BoardPane } from './BoardPane';
-import { useLook, useRuns } from './look';
+import { useRuns } from '../runs';
+import { COMMANDS, type Execute, type IRunService } from '../tokens';
+import { labWords } from '../words';
+import { BoardPane } from './Panes';
 
 /** letters of a name in a chart, above which what others have, too, is left out */
 const ROOM = 20;
@@ -21,15 +23,17 @@ interface ComparisonProps {
   runIds: readonly string[];
   models: readonly RunModel[];
   service: IRunService;
-  execute: (command: string, args: { runId: string }) => void;
+  execute: Execute;
 }
 
 export function Comparison({ runIds, models, service, execute }: ComparisonProps): ReactElement {
-  const { words, panelWords, client } = service;
+  const { client } = service;
+  const words = labWords();
+  const panelWords = pageWords();
   const runs = useRuns(service.runs);
   const root = useRef<HTMLElement>(null);
   const size = useSize(root);
-  const { theme, look } = useLook();
+  const { theme, look } = useTheme();
   const [board, setBoard] = useState(false);
   const version = useSyncExternalStore(
     changed => {
@@ -84,15 +88,9 @@ export function Comparison({ runIds, models, service, execute }: ComparisonProps
       </ul>
       <div className="nbdist-dash-pane" data-page="metrics">
         {board ? (
-          <BoardPane client={client} runIds={runIds} words={words} openBoard={panelWords.openBoard} />
+          <BoardPane client={client} runIds={runIds} />
         ) : (
-          <Metrics
-            charts={charts}
-            names={short}
-            look={look}
-            words={panelWords}
-            onBoard={() => setBoard(true)}
-          />
+          <Metrics charts={charts} names={short} look={look} onBoard={() => setBoard(true)} />
         )}
       </div>
     </section>

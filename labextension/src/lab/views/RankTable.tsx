@@ -1,36 +1,51 @@
 /** The ranks of a run, a row for each. */
 import { memo, type ReactElement } from 'react';
 
+import { plain } from '../../log/line_text';
 import { device, memory, percent, rate, stepParts, utilisation } from '../../numbers';
 import { Badge, rankColour } from '../../views/Marks';
-import { Bar, fullUse, Sparkline, StepBar } from '../../views/Meters';
 import {
+  Bar,
   measureNames,
   Memory,
   overText,
-  plain,
-  StateMark,
-  wordOf,
+  type RanksProps,
+  Sparkline,
   type Standing,
-  type StripProps,
-} from '../../views/RankStrip';
-import type { LabWords } from '../words';
+  StateMark,
+  StepBar,
+  useStandings,
+  wordOf,
+} from '../../views/rank_parts';
+import { pageWords, told } from '../../words';
+import { labWords } from '../words';
 
-type TableProps = StripProps & { labWords: LabWords };
+/** Which columns there are: of a run that has ended nothing more becomes known. */
+interface Columns {
+  memory: boolean;
+  use: boolean;
+  sparks: boolean;
+  steps: boolean;
+  rate: boolean;
+  narrow: boolean;
+}
 
-const NONE: readonly number[] = [];
-
-export const RankTable = memo(function RankTable(props: TableProps): ReactElement {
-  const { ranks, live, size, words, labWords, onOpen } = props;
+export function RankTable(props: RanksProps): ReactElement {
+  const { view, size } = props;
+  const { ranks, live } = view;
+  const words = pageWords();
+  const { device, stepColumn, stepColumnShort } = labWords();
   const narrow = size === 'narrow' || size === 'medium';
-  const names = measureNames(ranks, live, words);
-  const columns = {
-    // of a run that has ended nothing more becomes known
+  const names = measureNames(view);
+  const columns: Columns = {
     memory: live || ranks.some(rank => memory(rank)),
     use: live || ranks.some(rank => utilisation(rank) !== null),
+    sparks: live && !narrow,
     steps: ranks.some(rank => stepParts(rank.rate, props.waits.get(rank.rank))),
     rate: live || ranks.some(rank => rank.rate !== null),
+    narrow,
   };
+  const standings = useStandings(props);
   return (
     // a region that scrolls can be reached with the keyboard
     <div className="nbdist-table-frame" role="region" aria-label={words.rankList} tabIndex={0}>
@@ -39,10 +54,10 @@ export const RankTable = memo(function RankTable(props: TableProps): ReactElemen
           <tr>
             <th scope="col">{words.rank}</th>
             <th scope="col">{words.state}</th>
-            <th scope="col">{labWords.device}</th>
+            <th scope="col">{device}</th>
             {columns.memory && <th scope="col">{names.memory}</th>}
             {columns.use && <th scope="col">{names.utilisation}</th>}
-            {columns.steps && <th scope="col">{narrow ? labWords.stepColumnShort : labWords.stepColumn}</th>}
+            {columns.steps && <th scope="col">{narrow ? stepColumnShort : stepColumn}</th>}
             {columns.rate && (
               <th scope="col" className="nbdist-end">
                 {names.rate}
@@ -52,53 +67,26 @@ export const RankTable = memo(function RankTable(props: TableProps): ReactElemen
           </tr>
         </thead>
         <tbody>
-          {ranks.map(rank => (
-            <Row
-              key={rank.rank}
-              rank={rank}
-              first={rank.rank === props.failedFirst}
-              held={props.held.get(rank.rank)}
-              slow={props.slow?.rank === rank.rank ? props.slow : null}
-              samples={props.utilisation.get(rank.rank) ?? NONE}
-              live={live}
-              memory={columns.memory}
-              use={columns.use}
-              steps={columns.steps}
-              rates={columns.rate}
-              wait={props.waits.get(rank.rank)}
-              narrow={narrow}
-              words={words}
-              onOpen={onOpen}
-            />
+          {standings.map(standing => (
+            <Row key={standing.rank.rank} {...standing} {...columns} onOpen={props.onOpen} />
           ))}
         </tbody>
       </table>
     </div>
   );
-});
-
-interface RowProps extends Standing {
-  samples: readonly number[];
-  live: boolean;
-  /** which columns there are */
-  memory: boolean;
-  use: boolean;
-  steps: boolean;
-  rates: boolean;
-  /** percent of its time that the rank waits for others */
-  wait: number | undefined;
-  narrow: boolean;
-  onOpen: (rank: number) => void;
 }
 
+type RowProps = Standing & Columns & Pick<RanksProps, 'onOpen'>;
+
 const Row = memo(function Row(props: RowProps): ReactElement {
-  const { rank, slow, samples, narrow, words, onOpen } = props;
+  const { rank, slow, narrow, onOpen } = props;
+  const words = pageWords();
   const found = memory(rank);
   const use = utilisation(rank);
   const step = stepParts(rank.rate, props.wait);
   const running = rank.state === 'running';
-  const doing = props.held?.what ?? (slow ? overText(slow, words) : '');
-  const about = running ? doing : rank.state === 'succeeded' ? '' : words.told(rank.exit);
+  const doing = props.held?.what ?? (slow ? overText(slow) : '');
+  const about = running ? doing : rank.state === 'succeeded' ? '' : told(rank.exit);
   return (
     <tr className={rankColour(rank.rank)} onClick={() => onOpen(rank.rank)}>
       <th scope="row">
@@ -130,13 +118,13 @@ const Row = memo(function Row(props: RowProps): ReactElement {
       {props.use && (
         <td>
           <span className="nbdist-row">
-            {use !== null && props.live && !narrow && <Sparkline samples={samples} full={fullUse(samples)} />}
+            {use !== null && props.sparks && <Sparkline samples={props.samples} />}
             {use !== null && <span className="nbdist-number">{percent(use)}</span>}
           </span>
         </td>
       )}
-      {props.steps && <td>{step && <StepBar step={step} figures={narrow} words={words} />}</td>}
-      {props.rates && <td className="nbdist-end">{rank.rate !== null && words.rate(rate(rank.rate))}</td>}
+      {props.steps && <td>{step && <StepBar step={step} figures={narrow} />}</td>}
+      {props.rate && <td className="nbdist-end">{rank.rate !== null && words.rate(rate(rank.rate))}</td>}
       {!narrow && <td className="nbdist-table-last">{plain(rank.lastLine)}</td>}
     </tr>
   );

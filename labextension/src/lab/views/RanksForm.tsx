@@ -1,19 +1,18 @@
 /** The small form behind "Run on ranks": which ranks, and the line that it will write. */
+import { type ReactElement, useEffect, useId, useState } from 'react';
+
 import '../../styles/index.css';
 import '../styles/lab.css';
-import { useEffect, useId, useState, type ReactElement } from 'react';
-
-import { bytesOf } from '../../numbers';
-import { firstLine, withFirstLine, type Wanted } from '../first_line';
-import type { Gpu } from '../rows';
-import type { LabWords } from '../words';
-import { useLook } from './look';
+import { useTheme } from '../../views/hooks';
+import { firstLine, type Wanted, withFirstLine } from '../cells';
+import type { Gpu } from '../client';
+import { labWords } from '../words';
+import { holdersText, memoryText } from './StatusItem';
 
 interface FormProps {
   source: string;
   before: Wanted;
   gpus: readonly Gpu[];
-  words: LabWords;
   onChange: (wanted: Wanted | null) => void;
 }
 
@@ -27,9 +26,10 @@ function complete(wanted: Wanted): Wanted | null {
     : null;
 }
 
-export function RanksForm({ source, before, gpus, words, onChange }: FormProps): ReactElement {
+export function RanksForm({ source, before, gpus, onChange }: FormProps): ReactElement {
+  const words = labWords();
   const [wanted, setWanted] = useState<Wanted>(before);
-  const { theme } = useLook();
+  const { theme } = useTheme();
   const names = useId();
   const { ranks } = wanted;
   const [count, setCount] = useState(ranks.kind === 'cpu' ? ranks.count : 2);
@@ -93,7 +93,7 @@ export function RanksForm({ source, before, gpus, words, onChange }: FormProps):
               }
             />
             GPU {gpu.index}
-            <span className="nbdist-quiet">{aboutGpu(gpu, words)}</span>
+            <span className="nbdist-quiet">{aboutGpu(gpu)}</span>
           </label>
         ))}
       </fieldset>
@@ -136,8 +136,6 @@ function free(gpu: Gpu): boolean {
   return gpu.holders.length === 0;
 }
 
-function aboutGpu(gpu: Gpu, words: LabWords): string {
-  const size = gpu.memory !== null && gpu.memoryTotal ? bytesOf(gpu.memory, gpu.memoryTotal).join('/') : '';
-  const held = gpu.holders.map(({ name, pid, runId }) => runId ?? `${name} (${pid})`).join(', ');
-  return [gpu.name, size, held && words.heldBy(held)].filter(Boolean).join(' · ');
+function aboutGpu(gpu: Gpu): string {
+  return [gpu.name, memoryText(gpu), holdersText(gpu)].filter(Boolean).join(' · ');
 }

@@ -1,13 +1,12 @@
 /** A run in the sidebar: two lines, and how far it is. */
 import { memo, type MouseEvent, type ReactElement } from 'react';
 
-import { clock, percent } from '../../numbers';
-import type { Words } from '../../words';
+import { clock, doneText, percent } from '../../numbers';
 import { Mark } from '../../views/Marks';
+import { pageWords, told } from '../../words';
+import type { RunRow } from '../client';
 import { age, type ShownName } from '../listing';
-import type { RunRow } from '../rows';
-import type { LabWords } from '../words';
-import { ConditionMark } from './LabIcons';
+import { labWords } from '../words';
 
 interface RunItemProps {
   id: string;
@@ -21,15 +20,14 @@ interface RunItemProps {
   checked: boolean;
   /** Unix seconds; of a run that has ended only the minute matters */
   now: number;
-  words: LabWords;
-  panelWords: Words;
   onClick: (row: RunRow, event: MouseEvent) => void;
   onCheck: (runId: string) => void;
 }
 
 export const RunItem = memo(function RunItem(props: RunItemProps): ReactElement {
-  const { row, now, words, panelWords } = props;
-  const word = row.stalled && row.live ? words.stalled : panelWords.run[row.state];
+  const { row, now } = props;
+  const words = labWords();
+  const word = row.stalled && row.live ? words.stalled : pageWords().run[row.state];
   const ended = row.ended ?? now;
   return (
     <div
@@ -44,11 +42,11 @@ export const RunItem = memo(function RunItem(props: RunItemProps): ReactElement 
       data-live={row.live}
       data-state={row.state}
       style={{ top: props.top, height: props.height }}
-      title={titleOf(row, props, now)}
+      title={titleOf(row, now)}
       onClick={event => props.onClick(row, event)}
     >
       <div className="nbdist-run-line">
-        {row.stalled && row.live ? <ConditionMark name="stalled" /> : <Mark state={row.state} />}
+        <Mark state={row.stalled && row.live ? 'held' : row.state} />
         <Name {...props.name} />
         <span className="nbdist-space" />
         <span className="nbdist-run-time">
@@ -68,10 +66,10 @@ export const RunItem = memo(function RunItem(props: RunItemProps): ReactElement 
         >
           <i />
         </span>
-        <span className="nbdist-cut">{about(row, word, panelWords)}</span>
+        <span className="nbdist-cut">{about(row, word)}</span>
         <span className="nbdist-space" />
         {row.spark && <Curve values={row.spark.values} name={row.spark.tag} />}
-        <span className="nbdist-run-age">{row.live ? doneOf(row) : age(now - ended, words)}</span>
+        <span className="nbdist-run-age">{row.live ? doneText(row.progress) : age(now - ended)}</span>
       </div>
       {row.live && row.progress && (
         <div className="nbdist-run-progress" aria-hidden="true">
@@ -95,17 +93,13 @@ function Name({ text, from }: ShownName): ReactElement {
   );
 }
 
-function about(row: RunRow, word: string, words: Words): string {
+function about(row: RunRow, word: string): string {
   const place = row.notebook.split('/').at(-1) ?? '';
-  const headline = words.told(row.headline);
-  const how = row.live ? headline || place : short(headline) || words.told(row.reason) || place;
+  const headline = told(row.headline);
+  const how = row.live ? headline || place : short(headline) || told(row.reason) || place;
   // its mark says as well that a run has finished: the end of the line may be cut
   const first = row.state === 'succeeded' ? [how, word] : [word, how];
-  return [...first, words.ranks(row.worldSize)].filter(Boolean).join(' · ');
-}
-
-function doneOf({ progress }: RunRow): string {
-  return progress ? percent(Math.floor(100 * progress.fraction)) : '';
+  return [...first, pageWords().ranks(row.worldSize)].filter(Boolean).join(' · ');
 }
 
 /** `rank 1 failed first: ValueError at line 4 of the cell`, or in Chinese, in a narrow place. */
@@ -116,9 +110,8 @@ function short(headline: string): string {
     .replace(/ of the cell$/, '');
 }
 
-function titleOf(row: RunRow, { words, panelWords }: RunItemProps, now: number): string {
-  const started = `${new Date(row.created * 1000).toLocaleString()} (${words.ago(age(now - row.created, words))})`;
-  const { told } = panelWords;
+function titleOf(row: RunRow, now: number): string {
+  const started = `${new Date(row.created * 1000).toLocaleString()} (${labWords().ago(age(now - row.created))})`;
   return [row.runId, told(row.headline), told(row.reason), row.notebook, row.devices.join(', '), started]
     .filter(Boolean)
     .join('\n');

@@ -1,7 +1,8 @@
 /** The list of runs: those that go on, then the days before. Only the rows in view are drawn. */
-import '../../styles/index.css';
-import '../styles/lab.css';
 import {
+  type KeyboardEvent,
+  type MouseEvent,
+  type ReactElement,
   useCallback,
   useEffect,
   useId,
@@ -9,19 +10,17 @@ import {
   useMemo,
   useRef,
   useState,
-  type KeyboardEvent,
-  type MouseEvent,
-  type ReactElement,
 } from 'react';
 
-import { useSeconds } from '../../views/clocks';
-import { GROUPINGS, inView, listing, shownNames, type Grouping, type Item } from '../listing';
-import type { RunRow } from '../rows';
-import { COMMANDS, type IRunService } from '../tokens';
-import { Absent } from './Absent';
-import { LabButton, LabIcon } from './LabIcons';
-import { unixNow, useLook, useRuns } from './look';
-import { RunActions } from './RunActions';
+import '../../styles/index.css';
+import '../styles/lab.css';
+import { Button, Icon } from '../../views/Marks';
+import { useSeconds, useTheme } from '../../views/hooks';
+import type { RunRow } from '../client';
+import { type Grouping, GROUPINGS, inView, type Item, listing, shownNames } from '../listing';
+import { useRuns } from '../runs';
+import { COMMANDS, type Execute, type IRunService } from '../tokens';
+import { labWords } from '../words';
 import { RunItem } from './RunItem';
 
 /** where the page keeps how its reader wants the runs grouped */
@@ -30,19 +29,22 @@ const KEPT = 'nbdist-grouping';
 /** rows from the end at which the next page is asked for */
 const NEARLY_ALL = 20;
 
+/** Unix seconds. */
+const unixNow = (): number => Date.now() / 1000;
+
 type RunEntry = Extract<Item, { kind: 'run' }>;
 
-export interface SidebarProps {
+interface SidebarProps {
   service: IRunService;
-  execute: (command: string, args: { runId?: string; runIds?: string[] }) => void;
+  execute: Execute;
   /** open the menu of a run at a place on the page; `checked` are the runs to compare */
   openMenu: (at: { x: number; y: number }, runId: string, checked: string[]) => void;
 }
 
 export function Sidebar({ service, execute, openMenu }: SidebarProps): ReactElement {
-  const { words, panelWords, language } = service;
+  const words = labWords();
   const runs = useRuns(service.runs);
-  const { theme } = useLook();
+  const { theme } = useTheme();
   const scroller = useRef<HTMLDivElement>(null);
   const [scrolled, setScrolled] = useState(0);
   const [height, setHeight] = useState(600);
@@ -55,14 +57,11 @@ export function Sidebar({ service, execute, openMenu }: SidebarProps): ReactElem
   const prefix = useId();
   const rows = runs.rows;
   const seconds = useSeconds(
-    unixNow,
     rows.some(row => row.live),
+    unixNow,
   );
   const minute = Math.floor(seconds / 60) * 60;
-  const list = useMemo(
-    () => listing(rows, minute * 1000, words, language, grouping),
-    [rows, minute, words, language, grouping],
-  );
+  const list = useMemo(() => listing(rows, minute * 1000, grouping), [rows, minute, grouping]);
   const names = useMemo(() => shownNames(rows), [rows]);
   const entries = useMemo(() => list.items.filter((item): item is RunEntry => item.kind === 'run'), [list]);
   const at = entries.findIndex(({ row }) => row.runId === currentId);
@@ -176,14 +175,14 @@ export function Sidebar({ service, execute, openMenu }: SidebarProps): ReactElem
             </option>
           ))}
         </select>
-        <LabButton icon="refresh" label={words.refresh} bare onClick={() => void runs.refresh()} />
+        <Button icon="refresh" label={words.refresh} bare onClick={() => void runs.refresh()} />
       </header>
       {runs.state === 'absent' ? (
-        <Absent words={words} onTry={() => void runs.refresh()} />
+        <Absent onTry={() => void runs.refresh()} />
       ) : (
         <>
           <label className="nbdist-side-search">
-            <LabIcon name="search" />
+            <Icon name="search" />
             <input
               type="search"
               data-first-focus
@@ -198,7 +197,7 @@ export function Sidebar({ service, execute, openMenu }: SidebarProps): ReactElem
           </label>
           {runs.state === 'offline' && <p className="nbdist-note nbdist-calm">{words.offline}</p>}
           {runs.state === 'refused' && <p className="nbdist-note">{words.refused(runs.refusal)}</p>}
-          {entries.length === 0 && runs.state !== 'refused' && <Nothing runs={runs} words={words} />}
+          {entries.length === 0 && runs.state !== 'refused' && <Nothing runs={runs} />}
           <div
             ref={scroller}
             className="nbdist-side-list"
@@ -240,8 +239,6 @@ export function Sidebar({ service, execute, openMenu }: SidebarProps): ReactElem
                     current={item.row.runId === currentId}
                     checked={checked.has(item.row.runId)}
                     now={item.row.live ? seconds : minute + 60}
-                    words={words}
-                    panelWords={panelWords}
                     onClick={click}
                     onCheck={toggle}
                   />
@@ -251,7 +248,6 @@ export function Sidebar({ service, execute, openMenu }: SidebarProps): ReactElem
           </div>
           <RunActions
             chosen={chosen.length > 1 || !current ? chosen : [current]}
-            words={words}
             execute={execute}
             onClear={() => setChecked(new Set())}
           />
@@ -261,7 +257,8 @@ export function Sidebar({ service, execute, openMenu }: SidebarProps): ReactElem
   );
 }
 
-function Nothing({ runs, words }: Pick<IRunService, 'runs' | 'words'>): ReactElement {
+function Nothing({ runs }: Pick<IRunService, 'runs'>): ReactElement {
+  const words = labWords();
   if (runs.state === 'unknown' || runs.searching) {
     return <p className="nbdist-empty">{words.loading}</p>;
   }
@@ -271,5 +268,63 @@ function Nothing({ runs, words }: Pick<IRunService, 'runs' | 'words'>): ReactEle
     <p className="nbdist-empty">
       {words.noRuns} <code>%%distributed</code> {words.noRunsThen}
     </p>
+  );
+}
+
+/** What to do when the page has nbdist and its server has not. */
+function Absent({ onTry }: { onTry: () => void }): ReactElement {
+  const words = labWords();
+  return (
+    <div className="nbdist-absent" role="status">
+      <b>{words.absentTitle}</b>
+      <p>
+        {words.absent} <code>pip install nbdist</code> {words.absentThen}
+      </p>
+      <Button icon="refresh" label={words.tryAgain} onClick={onTry} />
+    </div>
+  );
+}
+
+interface ActionsProps {
+  chosen: readonly RunRow[];
+  execute: Execute;
+  onClear: () => void;
+}
+
+/** What can be done with the runs that are selected. */
+function RunActions({ chosen, execute, onClear }: ActionsProps): ReactElement | null {
+  const words = labWords();
+  const [row] = chosen;
+  if (!row) {
+    return null;
+  }
+  if (chosen.length > 1) {
+    const runIds = chosen.map(each => each.runId);
+    return (
+      <div className="nbdist-side-actions" role="toolbar" aria-label={words.selected(chosen.length)}>
+        <Button
+          icon="compare"
+          label={words.compare(chosen.length)}
+          onClick={() => execute(COMMANDS.compare, { runIds })}
+        />
+        <span className="nbdist-space" />
+        <Button icon="close" label={words.clear} bare onClick={onClear} />
+      </div>
+    );
+  }
+  const { runId } = row;
+  const act = (command: string) => () => execute(command, { runId });
+  return (
+    <div className="nbdist-side-actions" role="toolbar" aria-label={row.label}>
+      <Button icon="open" label={words.open} title={words.open} onClick={act(COMMANDS.open)} />
+      <Button icon="attach" label={words.attach} title={words.attachHint} onClick={act(COMMANDS.attach)} />
+      <span className="nbdist-space" />
+      {row.notebook && <Button icon="cell" label={words.reveal} bare onClick={act(COMMANDS.reveal)} />}
+      {row.live ? (
+        <Button icon="stop" label={words.stop} bare onClick={act(COMMANDS.stop)} />
+      ) : (
+        <Button icon="remove" label={words.delete} bare onClick={act(COMMANDS.remove)} />
+      )}
+    </div>
   );
 }

@@ -1,12 +1,12 @@
 /** In the status bar: how many ranks run, and how busy the GPUs are. */
-import '../styles/lab.css';
-import { useEffect, useState, type ReactElement } from 'react';
+import { type ReactElement, useEffect, useState } from 'react';
 
+import '../styles/lab.css';
 import { bytesOf, percent } from '../../numbers';
-import type { Devices, Gpu } from '../rows';
+import type { Devices, Gpu } from '../client';
+import { useRuns } from '../runs';
 import type { IRunService } from '../tokens';
-import type { LabWords } from '../words';
-import { useRuns } from './look';
+import { labWords } from '../words';
 
 /** milliseconds between two looks at the GPUs while something runs, and while nothing does */
 const BUSY = 3000;
@@ -19,7 +19,7 @@ interface StatusProps {
 }
 
 export function StatusItem({ service, gpus, onOpen }: StatusProps): ReactElement | null {
-  const { words } = service;
+  const words = labWords();
   const runs = useRuns(service.runs);
   const live = runs.liveRows;
   const ready = runs.state === 'ready';
@@ -35,17 +35,18 @@ export function StatusItem({ service, gpus, onOpen }: StatusProps): ReactElement
   return (
     <button type="button" className="nbdist-statusbar" title={words.showRuns} onClick={onOpen}>
       <span>{text}</span>
-      {devices && devices.gpus.length > 0 && <GpuStrip gpus={devices.gpus} words={words} />}
+      {devices && devices.gpus.length > 0 && <GpuStrip gpus={devices.gpus} />}
     </button>
   );
 }
 
-function GpuStrip({ gpus, words }: { gpus: readonly Gpu[]; words: LabWords }): ReactElement {
+function GpuStrip({ gpus }: { gpus: readonly Gpu[] }): ReactElement {
+  const words = labWords();
   const used = gpus.filter(gpu => gpu.holders.length > 0 || (gpu.utilisation ?? 0) > 0).length;
   return (
     <span className="nbdist-gpus" role="img" aria-label={words.gpusInUse(used, gpus.length)}>
       {gpus.map(gpu => (
-        <i key={gpu.index} title={words.gpu(gpu.index, gpu.name, aboutUse(gpu, words))}>
+        <i key={gpu.index} title={words.gpu(gpu.index, gpu.name, aboutUse(gpu))}>
           <b style={{ height: percent(fullness(gpu) * 100).replace(' ', '') }} />
         </i>
       ))}
@@ -59,15 +60,20 @@ function fullness({ utilisation, memory, memoryTotal }: Gpu): number {
   return Math.max((utilisation ?? 0) / 100, memory !== null && memoryTotal ? memory / memoryTotal : 0);
 }
 
-function aboutUse(gpu: Gpu, words: LabWords): string {
-  const parts = [
-    gpu.utilisation === null ? '' : percent(gpu.utilisation),
-    gpu.memory !== null && gpu.memoryTotal ? bytesOf(gpu.memory, gpu.memoryTotal).join('/') : '',
-    gpu.holders.length
-      ? words.heldBy(gpu.holders.map(({ name, pid, runId }) => runId ?? `${name} (${pid})`).join(', '))
-      : words.free,
-  ];
-  return parts.filter(Boolean).join(', ');
+function aboutUse(gpu: Gpu): string {
+  const use = gpu.utilisation === null ? '' : percent(gpu.utilisation);
+  return [use, memoryText(gpu), holdersText(gpu) || labWords().free].filter(Boolean).join(', ');
+}
+
+/** `11.2/80 GB`; empty where it is not known. */
+export function memoryText({ memory, memoryTotal }: Gpu): string {
+  return memory !== null && memoryTotal ? bytesOf(memory, memoryTotal).join('/') : '';
+}
+
+/** By whom a GPU is used; empty for none. */
+export function holdersText({ holders }: Gpu): string {
+  const names = holders.map(({ name, pid, runId }) => runId ?? `${name} (${pid})`).join(', ');
+  return names && labWords().heldBy(names);
 }
 
 function useDevices({ client }: IRunService, on: boolean, period: number): Devices | null {

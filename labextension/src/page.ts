@@ -1,10 +1,92 @@
 /**
+ * What the page around offers: nodes, a clipboard, deeds of nbdist's extension where it has that, and its server.
+ * The panel is a widget, which knows neither notebook nor dashboard: it dispatches, and the extension listens.
+ */
+
+export function element(tag: string, className = '', text?: string): HTMLElement {
+  const node = document.createElement(tag);
+  if (className) {
+    node.className = className;
+  }
+  if (text !== undefined) {
+    node.textContent = text;
+  }
+  return node;
+}
+
+/** What went wrong, in words. */
+export function messageOf(problem: unknown): string {
+  return problem instanceof Error ? problem.message : String(problem);
+}
+
+/** Copies text; false when the page may not. A page that is not secure (http) has no clipboard to ask. */
+export async function copy(text: string): Promise<boolean> {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    return copySelection(text);
+  }
+}
+
+function copySelection(text: string): boolean {
+  const field = document.createElement('textarea');
+  const focused = document.activeElement;
+  field.value = text;
+  field.style.cssText = 'position:fixed;opacity:0';
+  document.body.append(field);
+  field.select();
+  const done = document.execCommand('copy');
+  field.remove();
+  if (focused instanceof HTMLElement) {
+    focused.focus({ preventScroll: true });
+  }
+  return done;
+}
+
+/** Open the dashboard of the run; run its cell again; write it into files. */
+export type PageAction = 'open' | 'again' | 'export';
+
+export interface Asked {
+  action: PageAction;
+  runId: string;
+  label: string;
+  /** what is to be seen of the dashboard */
+  tab?: 'all' | 'metrics';
+  /** what was pressed */
+  from: Element;
+}
+
+const EVENT = 'nbdist:action';
+
+/** Whether the page does what is asked. */
+export function pageActs(): boolean {
+  return !document.dispatchEvent(new CustomEvent(EVENT, { cancelable: true }));
+}
+
+export function askPage(asked: Asked): void {
+  document.dispatchEvent(new CustomEvent<Asked>(EVENT, { cancelable: true, detail: asked }));
+}
+
+/** Do what panels ask, from now on. */
+export function actForPanels(act: (asked: Asked) => void): void {
+  document.addEventListener(EVENT, event => {
+    const asked = (event as CustomEvent<Asked | null>).detail;
+    event.preventDefault();
+    if (asked) {
+      act(asked);
+    }
+  });
+}
+
+/**
  * Ends a run by way of the server that serves this page: the kernel itself cannot be asked while a cell
  * keeps it busy, or when it is dead. Where the server has nbdist's extension it asks the run; every Jupyter
  * server can interrupt the kernel. A page that no Jupyter server wrote (VS Code, Colab) has no address to
  * ask.
  */
 
+/** milliseconds that a server may take */
 const PATIENCE = 10_000;
 
 interface PageConfig {
@@ -15,7 +97,12 @@ interface PageConfig {
 /** Whether a server has the extension, by its address: asked once a page. */
 const extended = new Map<string, Promise<boolean>>();
 
-/** True when the server's extension has asked the run to end. */
+/**
+ * Ends a run by way of the server that serves this page: the kernel itself cannot be asked while a cell keeps it
+ * busy, or when it is dead. Where the server has nbdist's extension it asks the run; every Jupyter server can
+ * interrupt the kernel. A page that no Jupyter server wrote (VS Code, Colab) has no address to ask. True when the
+ * server's extension has asked the run to end.
+ */
 export async function stopRun(
   runId: string,
   page: Document = document,

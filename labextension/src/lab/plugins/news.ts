@@ -1,17 +1,49 @@
-/** Says so when a run ends or stalls, to a reader of the page who cannot see it in the run's cell. */
+/** Where a reader sees how runs stand who does not look at them: the status bar, and notices when one ends or stalls. */
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { Notification } from '@jupyterlab/apputils';
 import { INotebookTracker } from '@jupyterlab/notebook';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
+import { IStatusBar } from '@jupyterlab/statusbar';
+import { createElement } from 'react';
 
 import { clock } from '../../numbers';
-import { announcements, secondsOf, type Wish } from '../announcements';
-import { isNotebook } from '../places';
-import type { RunRow } from '../rows';
-import type { RunEvent } from '../runs';
-import { COMMANDS, IRunService } from '../tokens';
+import { told } from '../../words';
+import { isNotebook } from '../cells';
+import type { RunRow } from '../client';
+import { announcements, type RunEvent, secondsOf, type Wish } from '../runs';
+import { COMMANDS, IRunService, whenIdle } from '../tokens';
+import { labWords } from '../words';
+import { ViewWidget } from './view_widget';
 
-const plugin: JupyterFrontEndPlugin<void> = {
+const status: JupyterFrontEndPlugin<void> = {
+  id: 'nbdist:status',
+  description: 'Running ranks and GPUs in the status bar.',
+  autoStart: true,
+  requires: [IRunService],
+  optional: [IStatusBar, ISettingRegistry],
+  activate: (
+    app: JupyterFrontEnd,
+    service: IRunService,
+    bar: IStatusBar | null,
+    settings: ISettingRegistry | null,
+  ): void => {
+    if (!bar) {
+      return;
+    }
+    const item = new ViewWidget(async () => {
+      const { StatusItem } = await import('../views/StatusItem');
+      const wishes = await settings?.load('nbdist:notices');
+      const gpus = wishes?.get('gpusInStatusBar').composite !== false;
+      const onOpen = (): void => void app.commands.execute(COMMANDS.show);
+      return createElement(StatusItem, { service, gpus, onOpen });
+    });
+    item.removeClass('nbdist-place');
+    // the page's own start comes first
+    void whenIdle(app).then(() => bar.registerStatusItem('nbdist:status', { item, align: 'left', rank: 80 }));
+  },
+};
+
+const notices: JupyterFrontEndPlugin<void> = {
   id: 'nbdist:notices',
   description: 'Notices when a run ends or stalls.',
   autoStart: true,
@@ -25,19 +57,19 @@ const plugin: JupyterFrontEndPlugin<void> = {
   ): void => {
     // asked for when it is first needed: a registry that is still reading settings does not take it well
     const wishOf = async (): Promise<Wish> =>
-      ((await registry?.load(plugin.id))?.get('notices').composite as Wish | undefined) ?? 'all';
+      ((await registry?.load(notices.id))?.get('notices').composite as Wish | undefined) ?? 'all';
     service.runs.onEvent(
       announcements({
         wish: wishOf,
         sees: row => notebooks !== null && isSeen(notebooks, row),
-        announce: event => notify(app, service, event),
+        announce: event => notify(app, event),
         withdraw: id => Notification.dismiss(id),
       }),
     );
   },
 };
 
-export default plugin;
+export default [status, notices];
 
 /** Whether the run's cell, and so its panel, is on the screen. */
 function isSeen(notebooks: INotebookTracker, { notebook, cellId }: RunRow): boolean {
@@ -51,8 +83,8 @@ function isSeen(notebooks: INotebookTracker, { notebook, cellId }: RunRow): bool
   return bottom > page.top && top < page.bottom;
 }
 
-function notify(app: JupyterFrontEnd, { words, panelWords }: IRunService, { kind, row }: RunEvent): string {
-  const said = panelWords.told;
+function notify(app: JupyterFrontEnd, { kind, row }: RunEvent): string {
+  const words = labWords();
   const { runId, label } = row;
   const act = (command: string) => () => void app.commands.execute(command, { runId });
   const actions = [
@@ -69,7 +101,7 @@ function notify(app: JupyterFrontEnd, { words, panelWords }: IRunService, { kind
     case 'cancelled':
       return Notification.info(words.noticeStopped(label), { actions, autoClose: 4000 });
     default:
-      return Notification.error(words.noticeFailed(label, said(row.headline) || said(row.reason)), {
+      return Notification.error(words.noticeFailed(label, told(row.headline) || told(row.reason)), {
         actions,
         autoClose: 15_000,
       });

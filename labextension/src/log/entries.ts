@@ -1,20 +1,76 @@
-/** Entries of the merged log as rows: the texts are read from the blocks of the ranks. */
+/** Entries of the merged log, and as rows: the texts are read from the blocks of the ranks. */
 import type { Block, Unpacked } from './block';
-import { type Entries, MISSING, SET, SKIPPED } from './fold';
+import { growing16, growing32 } from './growing';
 import type { RankLog } from './rank_log';
-import type { RankSets } from './rank_sets';
-import { FOLD_COLUMNS, PLACEHOLDER_COLUMNS, type LogRow, type Place } from './rows';
+import { FOLD_COLUMNS, type LogRow, type Place, PLACEHOLDER_COLUMNS, type RankSets, Watched } from './rows';
 
-export class EntryRows {
+export const MISSING = 0x80000000;
+export const SKIPPED = 0x40000000;
+export const SET = 0x3fffffff;
+
+/** Entries, as columns: the rank and the line whose text is shown, and the set of ranks that wrote it. */
+export class Entries {
+  readonly rank = growing16();
+  readonly line = growing32();
+  /** number of the set; the two top bits say that the entry stands for missing lines */
+  readonly set = growing32();
+  firstError = -1;
+
+  get length(): number {
+    return this.line.length;
+  }
+
+  push(rank: number, line: number, set: number, error: boolean): number {
+    if (error && this.firstError < 0) {
+      this.firstError = this.length;
+    }
+    this.rank.push(rank);
+    this.line.push(line);
+    this.set.push(set);
+    return this.length - 1;
+  }
+
+  /** Put `other` in the place of the entries from `at` on. */
+  replaceFrom(at: number, other: Entries): void {
+    const removed = this.length - at;
+    this.rank.splice(at, removed, other.rank.items, other.length);
+    this.line.splice(at, removed, other.line.items, other.length);
+    this.set.splice(at, removed, other.set.items, other.length);
+    if (this.firstError < 0 || this.firstError >= at) {
+      this.firstError = other.firstError < 0 ? -1 : at + other.firstError;
+    }
+  }
+
+  /** The lines of a rank have numbers that differ by `by`. */
+  renumber(rank: number, by: number): void {
+    for (let at = 0; at < this.length; at++) {
+      if (this.rank.items[at] === rank) {
+        this.line.items[at]! += by;
+      }
+    }
+  }
+
+  dropFront(count: number): void {
+    this.rank.splice(0, count, []);
+    this.line.splice(0, count, []);
+    this.set.splice(0, count, []);
+    this.firstError = Math.max(-1, this.firstError - count);
+  }
+}
+
+export class EntryRows extends Watched {
   /** lines that were dropped; a row above the entries tells of them */
-  dropped = 0;
+  protected dropped = 0;
+
+  protected readonly entries = new Entries();
 
   constructor(
-    private readonly entries: Entries,
-    private readonly logs: ReadonlyMap<number, RankLog>,
-    private readonly sets: RankSets,
-    private readonly unpacked: Unpacked,
-  ) {}
+    protected readonly logs: ReadonlyMap<number, RankLog>,
+    protected readonly sets: RankSets,
+    protected readonly unpacked: Unpacked,
+  ) {
+    super();
+  }
 
   get above(): number {
     return this.dropped ? 1 : 0;
@@ -76,8 +132,8 @@ export class EntryRows {
     }
   }
 
-  /** Columns of the rows at `rows` (null: of all), from position `from` to `to`. */
-  columnsOf(from: number, to: number, rows: Uint32Array | null, into: Uint16Array): void {
+  /** Columns of the rows from position `from` to `to`, of all or of those at `rows`. */
+  columns(from: number, to: number, into: Uint16Array, rows?: Uint32Array): void {
     const { above } = this;
     const rank = this.entries.rank.items;
     const line = this.entries.line.items;
@@ -111,8 +167,13 @@ export class EntryRows {
     return Math.max(0, this.count - 1);
   }
 
+  get firstError(): number {
+    const { firstError } = this.entries;
+    return firstError < 0 ? -1 : this.above + firstError;
+  }
+
   /** The first entry that begins an error; -1 for none. */
-  lookForError(): number {
+  protected lookForError(): number {
     const place: Place = { block: null, index: 0 };
     for (let at = this.above; at < this.count; at++) {
       this.locate(at, place);

@@ -1,7 +1,9 @@
-/** The line `%%distributed …` of a cell: where it is, what is being typed in it, and another in its place. */
-import type { Option } from './rows';
+/** The cell of a run: its line `%%distributed …`, the notebook it is in as this server names it, what its outputs lead to. */
+import { type Asked, askPage, element } from '../page';
+import { pageWords } from '../words';
+import type { Option, RunRow } from './client';
 
-export const MAGIC = '%%distributed';
+const MAGIC = '%%distributed';
 
 /** What the form asks for. */
 export interface Wanted {
@@ -13,7 +15,7 @@ export interface Wanted {
 }
 
 /** The words of a line as a shell splits them, with the quotes that they were written with. */
-export function wordsOf(line: string): string[] {
+function wordsOf(line: string): string[] {
   return line.match(/(?:[^\s"']+|"(?:\\.|[^"\\])*"?|'[^']*'?)+/g) ?? [];
 }
 
@@ -176,4 +178,146 @@ export function optionAt(
     }
   }
   return null;
+}
+
+/**
+ * The path of a notebook for this server, null when it lies outside what the server serves. `root` is the
+ * server's folder as it tells the page, with `~` for the home of its user.
+ */
+export function contentsPath(notebook: string, root: string): string | null {
+  if (!notebook) {
+    return null;
+  }
+  if (!notebook.startsWith('/')) {
+    return notebook;
+  }
+  const folder = root.replace(/\/?$/, '/');
+  if (!folder.startsWith('~')) {
+    return notebook.startsWith(folder) ? notebook.slice(folder.length) : null;
+  }
+  const inHome = folder.slice(1);
+  const at = inHome === '/' ? homeEnd(notebook) : notebook.indexOf(inHome);
+  return at < 0 ? null : notebook.slice(at + inHome.length);
+}
+
+/** Where the home folder ends in a path: `/root`, `/home/ada`. */
+function homeEnd(path: string): number {
+  return /^\/(root|(home|Users)\/[^/]+)(?=\/)/.exec(path)?.[0].length ?? -1;
+}
+
+/** Whether a notebook, as a kernel knows it, is the one that this server calls `path`. */
+export function isNotebook(notebook: string, path: string): boolean {
+  return notebook !== '' && `/${notebook}`.endsWith(`/${path}`);
+}
+
+export interface CellPlace {
+  readonly id: string;
+  readonly source: string;
+}
+
+/** Which of the cells is the run's: the one with its program (null: not known), else the one with its
+ * id; -1 for none. */
+export function cellOf(cells: readonly CellPlace[], program: string | null, id: string): number {
+  const wanted = program?.trim();
+  const same = cells.flatMap(({ source }, at) => (programOf(source) === wanted ? [at] : []));
+  const marked = id ? cells.findIndex(cell => cell.id === id) : -1;
+  return same.length && !same.includes(marked) ? same.at(-1)! : marked;
+}
+
+/**
+ * The runs of a notebook of which its file, written at `saved` (Unix seconds), cannot hold how they ended, the
+ * newest first. Of a detached run the file has what its cell showed at its end, which was when the run began.
+ */
+export function unsavedRuns(rows: readonly RunRow[], path: string, saved: number): readonly RunRow[] {
+  return rows
+    .filter(({ notebook }) => isNotebook(notebook, path))
+    .filter(row => (row.detached ? row.created > saved : row.live || (row.ended ?? 0) > saved))
+    .sort((one, other) => other.created - one.created);
+}
+
+/** What of a cell runs on the ranks. */
+function programOf(source: string): string | null {
+  const line = firstLine(source);
+  return line === null ? null : source.slice(line.length).trim();
+}
+
+const NAMED = /\bline (\d+) of the cell\b|\bcell line (\d+)|单元格第 (\d+) 行/i;
+
+/** Which line of the cell something in an output is about: links of the panel, and what a summary or an error says
+ * in words. */
+export function linkedLine(clicked: Element): number | null {
+  const link = clicked.closest<HTMLElement>('[data-cell-line]');
+  if (link) {
+    return Number(link.dataset['cellLine']);
+  }
+  const code = clicked.closest('.nbdist-summary :not(.n-other) > .n-at');
+  if (code) {
+    return numberIn(/^\W*(\d+)/.exec(code.textContent ?? ''));
+  }
+  const button = clicked.closest('.nbdist .nbdist-cell-link, .nbdist .nbdist-failure button');
+  if (button) {
+    const said = button.getAttribute('title') ?? button.textContent ?? '';
+    return numberIn(NAMED.exec(said));
+  }
+  const outcome = clicked.closest('.nbdist-summary b, .nbdist-summary .n-headline');
+  return outcome ? numberIn(NAMED.exec(outcome.textContent ?? '')) : null;
+}
+
+/** Makes links of what names a line of the cell in the text of an error. */
+export function linkLines(error: Element): void {
+  const texts = document.createTreeWalker(error, NodeFilter.SHOW_TEXT);
+  const found: [Text, RegExpExecArray][] = [];
+  for (let node = texts.nextNode(); node; node = texts.nextNode()) {
+    const match = NAMED.exec(node.nodeValue ?? '');
+    if (match && !node.parentElement?.closest('[data-cell-line]')) {
+      found.push([node as Text, match]);
+    }
+  }
+  for (const [node, match] of found) {
+    const named = node.splitText(match.index);
+    const rest = named.splitText(match[0].length);
+    const line = numberIn(match)!;
+    const link = element('button', 'nbdist-error-link') as HTMLButtonElement;
+    link.type = 'button';
+    link.dataset['cellLine'] = String(line);
+    link.title = pageWords().toCell(line);
+    named.replaceWith(link);
+    link.append(named);
+    // a text may name several lines
+    if (NAMED.test(rest.nodeValue ?? '')) {
+      linkLines(error);
+    }
+  }
+}
+
+function numberIn(match: RegExpExecArray | null): number | null {
+  const number = match?.slice(1).find(Boolean);
+  return number === undefined ? null : Number(number);
+}
+
+/** Summaries of runs whose page may act on them: one that is not trusted has lost its run. */
+export const SUMMARY = '.nbdist-summary[data-run]';
+
+export function addButtons(summary: HTMLElement): void {
+  const words = pageWords();
+  const foot = summary.querySelector<HTMLElement>('.n-foot');
+  const full = foot?.querySelector<HTMLElement>('.n-full');
+  if (!full || foot!.querySelector('button')) {
+    return;
+  }
+  const runId = summary.dataset['run']!;
+  const label = summary.dataset['label'] ?? runId;
+  const button = (text: string, asked: Pick<Asked, 'action' | 'tab'>): HTMLElement => {
+    const made = element('button', 'nbdist-summary-button', text) as HTMLButtonElement;
+    made.type = 'button';
+    made.addEventListener('click', () => askPage({ ...asked, runId, label, from: made }));
+    return made;
+  };
+  full.hidden = true;
+  full.after(
+    button(words.logs, { action: 'open', tab: 'all' }),
+    button(words.charts, { action: 'open', tab: 'metrics' }),
+    button(words.dashboard, { action: 'open' }),
+    button(words.runAgain, { action: 'again' }),
+  );
 }

@@ -1,33 +1,61 @@
 /**
- * nbdist in the kernel of a notebook: in front of a cell that uses it, the kernel is asked to load it. A kernel
- * takes its requests in order, so the cell finds it there, and one that has it loses a millisecond.
+ * What a kernel is told in front of a cell that uses nbdist. A kernel takes its requests in order, so the cell finds
+ * it done, and one that knows it already loses a millisecond.
  */
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { Notification } from '@jupyterlab/apputils';
-import { INotebookTracker, NotebookActions, type NotebookPanel } from '@jupyterlab/notebook';
+import { INotebookTracker, NotebookActions, NotebookPanel } from '@jupyterlab/notebook';
 
-import { usedMagic, type Magic } from '../first_line';
+import { languageOf } from '../../words';
+import { type Magic, usedMagic } from '../cells';
 import { IRunService } from '../tokens';
+import { labWords } from '../words';
 
-const plugin: JupyterFrontEndPlugin<void> = {
+const OURS = /^\s*%%?dist(ributed|_\w+)/m;
+
+const loading: JupyterFrontEndPlugin<void> = {
   id: 'nbdist:loading',
   description: 'Loads nbdist in the kernel for the first cell that uses it.',
   autoStart: true,
+  // the service sets the page's language
   requires: [IRunService, INotebookTracker],
-  activate: (_app: JupyterFrontEnd, { words }: IRunService, notebooks: INotebookTracker): void => {
+  activate: (_app: JupyterFrontEnd, _service: IRunService, notebooks: INotebookTracker): void => {
     NotebookActions.executionScheduled.connect((_sender, { notebook, cell }) => {
       const magic = usedMagic(cell.model.sharedModel.getSource());
       const panel = magic && notebooks.find(({ content }) => content === notebook);
       if (panel) {
         void load(panel, magic).then(
-          there => there || Notification.error(words.notInKernel, { autoClose: 15_000 }),
+          there => there || Notification.error(labWords().notInKernel, { autoClose: 15_000 }),
         );
       }
     });
   },
 };
 
-export default plugin;
+/** Notes, summaries and errors come from the kernel. */
+const language: JupyterFrontEndPlugin<void> = {
+  id: 'nbdist:language',
+  description: 'The language of what nbdist says below a cell.',
+  autoStart: true,
+  activate: (): void => {
+    NotebookActions.executionScheduled.connect((_sender, { notebook, cell }) => {
+      const panel = notebook.parent;
+      if (panel instanceof NotebookPanel && OURS.test(cell.model.sharedModel.getSource())) {
+        // what is sent first is executed first; nbdist need not be loaded for it
+        const told = panel.sessionContext.session?.kernel?.requestExecute({
+          code: `__import__("os").environ["NBDIST_PAGE_LANG"] = "${languageOf()}"`,
+          silent: true,
+          store_history: false,
+          stop_on_error: false,
+        });
+        // a kernel that ends takes its cell along
+        void told?.done.catch(() => undefined);
+      }
+    });
+  },
+};
+
+export default [loading, language];
 
 /** Leaves no name in the notebook's namespace. As `%load_ext nbdist`, which may still follow and says nothing. */
 const LOAD = (found: string): string => `try:

@@ -1,0 +1,73 @@
+/** What a run's page in JupyterLab has beyond the panel's: VisualDL, and stacks that are taken on demand. */
+import { type ReactElement, useCallback, useEffect, useState } from 'react';
+
+import { messageOf } from '../../page';
+import type { StallView } from '../../protocol';
+import { Icon } from '../../views/Marks';
+import { Stacks } from '../../views/Stall';
+import { pageWords } from '../../words';
+import type { Client } from '../client';
+import { labWords } from '../words';
+
+/** VisualDL over some runs, in a frame. It is started when the pane is opened. */
+export function BoardPane({ client, runIds }: { client: Client; runIds: readonly string[] }): ReactElement {
+  const words = labWords();
+  const [answer, setAnswer] = useState<{ url: string } | { problem: string } | null>(null);
+  const asked = runIds.join();
+  useEffect(() => {
+    let here = true;
+    const show = (shown: { url: string } | { problem: string }): void => void (here && setAnswer(shown));
+    client.board(asked.split(',')).then(
+      url => show({ url }),
+      (problem: unknown) => show({ problem: messageOf(problem) }),
+    );
+    return () => {
+      here = false;
+    };
+  }, [client, asked]);
+  if (answer === null || 'problem' in answer) {
+    return (
+      <p className="nbdist-empty" role="status">
+        {answer === null ? words.boardStarting : words.boardFailed(answer.problem)}
+      </p>
+    );
+  }
+  return (
+    <div className="nbdist-board">
+      <div className="nbdist-tools">
+        <span className="nbdist-space" />
+        <a className="nbdist-button" href={answer.url} target="_blank" rel="noreferrer">
+          <Icon name="out" />
+          {pageWords().openBoard}
+        </a>
+      </div>
+      <iframe src={answer.url} title={words.board} />
+    </div>
+  );
+}
+
+interface StacksPaneProps {
+  client: Client;
+  runId: string;
+  label: string;
+  onCellLine: (line: number) => void;
+}
+
+/** Where every rank is now: taken when the pane is opened, and again on demand. */
+export function StacksPane({ client, runId, label, onCellLine }: StacksPaneProps): ReactElement {
+  const [taken, setTaken] = useState<StallView | string | null>(null);
+  const take = useCallback(() => {
+    setTaken(null);
+    client.stacks(runId).then(setTaken, (problem: unknown) => setTaken(messageOf(problem)));
+  }, [client, runId]);
+  // eslint-disable-next-line react-hooks/set-state-in-effect
+  useEffect(take, [take]);
+  const [stall, problem] = typeof taken === 'string' ? [null, taken] : [taken, ''];
+  return (
+    <div className="nbdist-stacks">
+      <Stacks stall={stall} label={label} again={take} taking={taken === null} onCellLine={onCellLine}>
+        {!stall && <p className="nbdist-empty">{problem || labWords().takingStacks}</p>}
+      </Stacks>
+    </div>
+  );
+}

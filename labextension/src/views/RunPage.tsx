@@ -1,0 +1,340 @@
+/**
+ * A run: its head, ranks, failure, tabs and logs, drawn from one model. Keeps what its reader chose (tab, rank,
+ * line). A notebook's cell and a page of JupyterLab both show it so; what only one of them has goes into slots.
+ */
+import {
+  type ComponentType,
+  type KeyboardEvent,
+  type ReactElement,
+  type ReactNode,
+  type RefObject,
+  useCallback,
+  useEffect,
+  useId,
+  useMemo,
+  useRef,
+  useState,
+  useSyncExternalStore,
+} from 'react';
+
+import { type Action, actionOf, chord, focusById, leave } from '../keys';
+import type { RunModel } from '../model';
+import type { PageAction } from '../page';
+import { pageWords } from '../words';
+import { CellPane } from './Code';
+import { Header } from './Header';
+import { LogPane, type LogPaneHandle } from './LogPane';
+import { FirstMetrics, Metrics } from './Metrics';
+import { Failure, Note, type Notice, useCopying, useNotice } from './Notes';
+import { FEW, Ranks } from './Ranks';
+import { hangs, Stacks, StallBanner } from './Stall';
+import { isLog, type PageTab, type Tab, Tabs } from './Tabs';
+import { type Size, useAfterDrawing, useSize, useTheme } from './hooks';
+import type { RanksProps } from './rank_parts';
+
+/** What hosts may do to a page. */
+export interface RunControls {
+  select: (tab: Tab) => void;
+  say: (notice: Notice) => void;
+  /** show a line of the cell */
+  goToLine: (line: number) => void;
+}
+
+/** What the place that a run is shown in does for it. */
+export interface RunHost {
+  /** asks the run to end; what to say where that cannot be, else null */
+  stop: () => Promise<Notice | null>;
+  /** shows VisualDL */
+  board: (page: RunControls) => void;
+  /** take the stacks again, interrupt a rank; null where nobody would hear of it */
+  again: ((page: RunControls) => void) | null;
+  interrupt: ((rank: number, page: RunControls) => void) | null;
+  /** what the page does for its panels, where it has nbdist's extension; `from` is the panel */
+  act?: ((action: PageAction, from: Element) => void) | undefined;
+  /** goes to a line of the cell in its notebook */
+  reveal?: (line: number) => void;
+}
+
+interface RunPageProps {
+  model: RunModel;
+  host: RunHost;
+  root: RefObject<HTMLElement | null>;
+  /** whether a notebook's cell is around it, which has commands on the same keys */
+  inCell: boolean;
+  /** what the run is called, and what is shown, while nothing of it has come */
+  label: string;
+  empty: ReactElement;
+  /** more beside the head */
+  tools?: (size: Size) => ReactNode;
+  /** what is to be said of the connection */
+  notes?: ReactNode;
+  /** draws a few ranks */
+  few?: ComponentType<RanksProps>;
+  /** how many curves stand above the log */
+  curves?: number;
+  /** more tabs, in front of the curves and the cell, as long as they are offered */
+  pages?: readonly (PageTab & { offered: boolean; draw: (page: RunControls) => ReactElement })[];
+  /** over the log of a rank */
+  besideLog?: (rank: number) => ReactNode;
+  /** whose log is shown, null for all */
+  onShown?: ((rank: number | null) => void) | undefined;
+  onControls?: ((page: RunControls) => void) | undefined;
+}
+
+type LogDeed = (log: LogPaneHandle) => void;
+
+const LOG_KEYS: Partial<Record<Action['kind'], LogDeed>> = {
+  search: log => log.focusSearch(),
+  follow: log => log.toggleFollow(),
+  wrap: log => log.toggleWrap(),
+  'first error': log => log.jumpToFirstError(),
+};
+
+export function RunPage(props: RunPageProps): ReactElement {
+  const { model, host, root, inCell, curves = 0, pages = [], onShown, onControls } = props;
+  const version = useSyncExternalStore(model.subscribe, () => model.version);
+  const words = pageWords();
+  const { theme, look } = useTheme();
+  const size = useSize(root);
+  const narrow = size === 'narrow';
+  const pane = useRef<LogPaneHandle>(null);
+  const [tab, setTab] = useState<Tab>('all');
+  const [shownLog, setShownLog] = useState<number | null>(null);
+  const [picked, setPicked] = useState<number | null | undefined>(undefined);
+  const [line, setLine] = useState<number | null>(null);
+  const [stopping, setStopping] = useState(false);
+  const [notice, say] = useNotice();
+  const copyText = useCopying(say);
+  const afterDrawing = useAfterDrawing();
+  const prefix = useId();
+
+  const { view, viewAt, log } = model;
+  const ranks = useMemo(() => view?.ranks.map(({ rank }) => rank) ?? [], [view?.ranks]);
+  const label = view?.label ?? props.label;
+  const few = ranks.length <= FEW;
+  // the first failure is what one wants to see, until something else is chosen
+  const selected = picked === undefined ? (view?.failure?.rank ?? ranks[0] ?? null) : picked;
+  const lone = inCell ? selected : shownLog;
+  const logTab = isLog(tab);
+
+  const tabId = (of: Tab): string => `${prefix}-tab-${of}`;
+  const panelId = (of: Tab): string => `${prefix}-${isLog(of) ? 'log' : of}`;
+  const select = useCallback(
+    (to: Tab) => {
+      setTab(to);
+      if (isLog(to)) {
+        setShownLog(to === 'all' ? null : to);
+      }
+      if (typeof to === 'number') {
+        setPicked(to);
+      }
+    },
+    [setPicked],
+  );
+  useEffect(() => onShown?.(shownLog), [onShown, shownLog]);
+  const open = useCallback(
+    (rank: number) => {
+      select(rank);
+      afterDrawing(() => pane.current?.focusLog());
+    },
+    [select, afterDrawing],
+  );
+  const goToLine = useCallback(
+    (to: number) => {
+      setLine(to);
+      setTab('cell');
+      host.reveal?.(to);
+    },
+    [host],
+  );
+  const controls = useMemo(() => ({ select, say, goToLine }), [select, say, goToLine]);
+  useEffect(() => onControls?.(controls), [onControls, controls]);
+  const bound = useMemo(() => boundTo(controls, host), [controls, host]);
+  const onAct = useMemo(
+    () => host.act && ((action: PageAction) => host.act!(action, root.current!)),
+    [host, root],
+  );
+  const stop = useCallback(() => {
+    setStopping(true);
+    void host.stop().then(problem => {
+      if (problem) {
+        setStopping(false);
+        say(problem);
+      }
+    });
+  }, [host, say]);
+
+  const act = (action: Action): void => {
+    const inLog = LOG_KEYS[action.kind];
+    if (action.kind === 'leave') {
+      leave(root.current);
+    } else if (inLog && logTab) {
+      afterDrawing(null);
+      inLog(pane.current!);
+    } else if (inLog) {
+      // a log that is not shown cannot take the focus
+      select(shownLog ?? 'all');
+      afterDrawing(() => inLog(pane.current!));
+    } else {
+      const to = action.kind === 'rank' ? action.rank : (action.kind as Tab);
+      if (typeof to !== 'number' || to < ranks.length) {
+        select(to);
+        afterDrawing(() => focusById(root.current, tabId(to)));
+      }
+    }
+  };
+  const key = (event: KeyboardEvent): void => {
+    if (chord(event)) {
+      return;
+    }
+    if (inCell) {
+      event.stopPropagation();
+    }
+    const action = event.defaultPrevented ? null : actionOf(event);
+    if (action && (inCell || action.kind !== 'leave')) {
+      act(action);
+      event.preventDefault();
+      event.stopPropagation();
+    }
+  };
+
+  const errors = useMemo(
+    () => new Map(ranks.map(rank => [rank, log.errors(rank)] as const)),
+    // the version stands for all that the log holds
+    // eslint-disable-next-line react-hooks/exhaustive-deps
+    [log, ranks, version],
+  );
+  const tabs = [
+    ...pages.filter(({ offered }) => offered),
+    { tab: 'metrics' as const, name: words.metrics, icon: 'metrics' as const },
+    { tab: 'cell' as const, name: words.cell, icon: 'cell' as const },
+  ];
+  const stall = view?.stall && (hangs(view) || (inCell && !view.live)) ? view.stall : null;
+  const head = view && (
+    <Header
+      view={view}
+      viewAt={viewAt}
+      narrow={narrow}
+      stopping={stopping}
+      onStop={stop}
+      onCopy={copyText}
+      onBoard={bound.board}
+      onAct={onAct}
+    />
+  );
+
+  return (
+    <section
+      className={inCell ? 'nbdist' : 'nbdist nbdist-dash'}
+      aria-label={words.panel(label)}
+      // said although a section with a name is one: tests and tools look for it
+      role="region"
+      ref={root}
+      data-size={size}
+      data-theme={theme}
+      onKeyDown={key}
+    >
+      {head && props.tools ? (
+        <div className="nbdist-dash-head">
+          <div className="nbdist-dash-title">{head}</div>
+          {props.tools(size)}
+        </div>
+      ) : (
+        (head ?? props.empty)
+      )}
+      {notice && !(notice.live && view?.live === false) && <Note notice={notice} />}
+      {props.notes}
+      {view && stall && view.live && (
+        <StallBanner view={view} stall={stall} viewAt={viewAt} interrupt={bound.interrupt} />
+      )}
+      {view && (
+        <div className={inCell ? undefined : 'nbdist-dash-ranks'}>
+          <Ranks
+            view={view}
+            selected={selected}
+            utilisation={model.utilisation}
+            waits={model.waits}
+            size={size}
+            onSelect={setPicked}
+            onOpen={open}
+            few={props.few}
+          />
+        </div>
+      )}
+      {view && view.notes.length > 0 && (
+        <div className="nbdist-note nbdist-calm">
+          {view.notes.map(note => (
+            <div key={note}>{note}</div>
+          ))}
+        </div>
+      )}
+      {view && stall && stall.groups.length > 0 && (
+        <div className={inCell ? undefined : 'nbdist-dash-stall'}>
+          <Stacks
+            stall={stall}
+            label={view.label}
+            again={view.live ? bound.again : null}
+            onCellLine={goToLine}
+          />
+        </div>
+      )}
+      {view?.failure && (
+        <Failure failure={view.failure} cell={model.cell} onCellLine={goToLine} onOpen={open} />
+      )}
+      {curves > 0 && logTab && (
+        <FirstMetrics charts={model.charts} most={curves} look={look} onAll={() => select('metrics')} />
+      )}
+      <Tabs
+        ranks={few ? ranks : lone === null ? [] : [lone]}
+        pages={tabs}
+        pick={few || !inCell ? 0 : ranks.length}
+        errors={errors}
+        current={tab}
+        narrow={narrow}
+        tabId={tabId}
+        panelId={panelId}
+        onSelect={select}
+      />
+      <div
+        className={inCell ? undefined : 'nbdist-dash-pane'}
+        role="tabpanel"
+        id={panelId('all')}
+        aria-labelledby={tabId(shownLog ?? 'all')}
+        hidden={!logTab}
+      >
+        <LogPane
+          ref={pane}
+          log={log}
+          worldSize={ranks.length}
+          selected={shownLog}
+          label={label}
+          narrow={narrow}
+          onCellLine={goToLine}
+        />
+        {shownLog !== null && props.besideLog?.(shownLog)}
+      </div>
+      {!logTab && (
+        <div
+          className={inCell ? undefined : 'nbdist-dash-pane'}
+          role="tabpanel"
+          id={panelId(tab)}
+          aria-labelledby={tabId(tab)}
+          data-page={tab}
+        >
+          {tab === 'metrics' && <Metrics charts={model.charts} look={look} onBoard={bound.board} />}
+          {tab === 'cell' && <CellPane source={model.cell} line={line ?? view?.failure?.line ?? null} />}
+          {pages.find(page => page.tab === tab)?.draw(controls)}
+        </div>
+      )}
+    </section>
+  );
+}
+
+/** What the host does, for this page; the same functions as long as the host is the same. */
+function boundTo(page: RunControls, { board, again, interrupt }: RunHost) {
+  return {
+    board: () => board(page),
+    again: again && (() => again(page)),
+    interrupt: interrupt && ((rank: number) => interrupt(rank, page)),
+  };
+}
