@@ -87,6 +87,9 @@ def test_the_doctor_brings_the_page_s_side_without_a_restart_of_the_server(
         lab.run_and_wait(0)
         lab.run_and_wait(1)
         expect(lab.cell(1)).to_contain_text("reload the page")
+        # the report is of what is there now
+        expect(lab.cell(1).locator(".n-verdict")).to_have_count(1)
+        expect(lab.cell(1).locator(".n-fix", has_text="doctor --fix")).to_have_count(0)
         page.screenshot(path=pictures / "doctor-fix.png")
 
         lab = LabPage(strange_server, page, notebook)
