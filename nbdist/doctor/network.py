@@ -23,7 +23,7 @@ def examine_loopback(connect: Callable[[], None] | None = None) -> Iterator[Entr
             what=f"127.0.0.1 does not work: {error}",
             what_zh=f"127.0.0.1 不可用：{error}",
             fix="ranks meet there: let the container or firewall allow it ( ip link set lo up )",
-            fix_zh="各 rank 在此会合：请在容器或防火墙里放行（ ip link set lo up ）",
+            fix_zh="各进程在此会合：请在容器或防火墙里放行（ ip link set lo up ）",
         )
         return
     yield Entry(
@@ -31,7 +31,7 @@ def examine_loopback(connect: Callable[[], None] | None = None) -> Iterator[Entr
         title="loopback",
         level=Level.OK,
         what="ranks can meet at 127.0.0.1",
-        what_zh="各 rank 可以在 127.0.0.1 会合",
+        what_zh="各进程可以在 127.0.0.1 会合",
     )
 
 

@@ -15,6 +15,7 @@ from nbdist import config, runner
 from nbdist.magics.presentation import as_usage_errors
 from nbdist.options import LineParser
 from nbdist.panel import charts_html, write_report
+from nbdist.text import say
 
 _USAGE = "%dist_board [RUN …] [--tensorboard] [--height PIXELS] or %dist_board [RUN …] --export FILE.html"
 _HEIGHT = 700
@@ -27,14 +28,6 @@ _FIND_OUT = """<script>(() => {
   const away = () => { frame.hidden = true; board.querySelector("[data-away]").hidden = false; };
   fetch(frame.src.replace(/[^/]*$/, "alive"), {mode: "no-cors"}).catch(away);
 })()</script>"""
-
-_AWAY = (
-    "No answer from the server that draws these curves: it has ended (run %dist_board again), or this "
-    "browser is on another machine: then  %pip install jupyter-server-proxy  and start the Jupyter server "
-    "again. The curves as they were:",
-    "绘制曲线的服务没有响应:它可能已结束(请重新运行 %dist_board),或浏览器不在同一台机器上"
-    "(请执行 %pip install jupyter-server-proxy 并重启 Jupyter 服务)。以下为当时的曲线:",
-)
 
 
 @magics_class
@@ -89,7 +82,7 @@ def _frame(url: str, height: int, charts: str) -> str:
     if not charts:
         return f"<div>{frame}</div>"  # IPython warns about what is an iframe alone
     name = f"nbdist-board-{secrets.token_hex(4)}"
-    away = _AWAY[config.language() == "zh"]
+    away = say("runs.board-away", config.language())
     return (
         f'<div id="{name}">{frame}<div data-away hidden><p>{html.escape(away)}</p>{charts}</div>'
         f"{_FIND_OUT.replace('NAME', name)}</div>"

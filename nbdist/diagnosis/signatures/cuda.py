@@ -15,8 +15,8 @@ SIGNATURES = (
             "the GPU's memory is full; each rank needs its own copy of model, gradients and optimizer state"
         ),
         fix="smaller batch per rank, autocast or checkpointing; %dist_doctor shows who else is on the GPU",
-        cause_zh="GPU 显存不足；每个 rank 都有自己的一份模型、梯度和优化器状态",
-        fix_zh="减小每个 rank 的批次，用混合精度或重计算；%dist_doctor 可查看谁在占用 GPU",
+        cause_zh="GPU 显存不足；每个进程都有自己的一份模型、梯度和优化器状态",
+        fix_zh="减小每个进程的批次，用混合精度或重计算；%dist_doctor 可查看谁在占用 GPU",
     ),
     Signature(
         name="cuda-device-assert",
@@ -62,7 +62,7 @@ SIGNATURES = (
         pattern=r"Found no NVIDIA driver on your system",
         cause="this machine has no NVIDIA driver, and so no GPU that a rank could use",
         fix="choose the device by what is there:  'cuda' if torch.cuda.is_available() else 'cpu'",
-        cause_zh="这台机器没有 NVIDIA 驱动，rank 没有可用的 GPU",
+        cause_zh="这台机器没有 NVIDIA 驱动，进程没有可用的 GPU",
         fix_zh="按实际情况选择设备：'cuda' if torch.cuda.is_available() else 'cpu'",
     ),
     Signature(
@@ -70,7 +70,7 @@ SIGNATURES = (
         pattern=r"no CUDA-capable device is detected|No CUDA GPUs are available",
         cause="this rank sees no GPU: CUDA_VISIBLE_DEVICES is empty, as it is for the CPU ranks of -n",
         fix="start with --gpus 0,1 instead of -n; do not set CUDA_VISIBLE_DEVICES in the program",
-        cause_zh="本进程看不到 GPU：CUDA_VISIBLE_DEVICES 为空（用 -n 启动的 CPU rank 就是这样）",
+        cause_zh="本进程看不到 GPU：CUDA_VISIBLE_DEVICES 为空（用 -n 启动的 CPU 进程就是这样）",
         fix_zh="用 --gpus 0,1 代替 -n 启动；不要在程序里设置 CUDA_VISIBLE_DEVICES",
     ),
     Signature(
@@ -78,7 +78,7 @@ SIGNATURES = (
         pattern=r"invalid device ordinal|Invalid device id|CUDA error\(101\)",
         cause="a GPU is named that this rank does not see: each rank sees those of the run, counted from 0",
         fix="torch.cuda.set_device(int(os.environ['LOCAL_RANK'])), not the physical number",
-        cause_zh="用到了本进程看不到的 GPU：每个 rank 只看到本次运行的 GPU，从 0 编号",
+        cause_zh="用到了本进程看不到的 GPU：每个进程只看到本次运行的 GPU，从 0 编号",
         fix_zh="用 torch.cuda.set_device(int(os.environ['LOCAL_RANK']))，不要写物理编号",
     ),
     Signature(
@@ -86,8 +86,8 @@ SIGNATURES = (
         pattern=r"CUDA-capable device\(s\) is/are busy or unavailable",
         cause="the GPU is in exclusive mode and another process holds it, or two ranks share it",
         fix="one GPU per rank (set_device(LOCAL_RANK)); %dist_doctor shows who holds the GPU",
-        cause_zh="GPU 处于独占模式并被其他进程占用，或两个 rank 用了同一块",
-        fix_zh="每个 rank 一块 GPU（set_device(LOCAL_RANK)）；%dist_doctor 可查看谁在占用",
+        cause_zh="GPU 处于独占模式并被其他进程占用，或两个进程用了同一块",
+        fix_zh="每个进程一块 GPU（set_device(LOCAL_RANK)）；%dist_doctor 可查看谁在占用",
     ),
     Signature(
         name="cuda-ecc",

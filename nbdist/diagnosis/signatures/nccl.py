@@ -10,7 +10,7 @@ SIGNATURES = (
         pattern=r"Duplicate GPU detected ?: rank (?P<a>\d+) and rank (?P<b>\d+)",
         cause="ranks {a} and {b} use the same GPU",
         fix="before the model is made: torch.cuda.set_device(int(os.environ['LOCAL_RANK']))",
-        cause_zh="rank {a} 和 rank {b} 用了同一块 GPU",
+        cause_zh="进程 {a} 和进程 {b} 用了同一块 GPU",
         fix_zh="在创建模型之前：torch.cuda.set_device(int(os.environ['LOCAL_RANK']))",
     ),
     Signature(
@@ -18,7 +18,7 @@ SIGNATURES = (
         pattern=r"Mismatched NCCL version detected",
         cause="the ranks loaded different versions of NCCL",
         fix="take foreign NCCL folders out of LD_LIBRARY_PATH; the same environment on every machine",
-        cause_zh="各 rank 加载了不同版本的 NCCL",
+        cause_zh="各进程加载了不同版本的 NCCL",
         fix_zh="从 LD_LIBRARY_PATH 去掉其他 NCCL 目录；各机器使用相同的环境",
     ),
     Signature(
@@ -34,7 +34,7 @@ SIGNATURES = (
         pattern=r"socketStartConnect: Connect to (?P<where>\S+) failed ?: (?P<why>[^\n]+)",
         cause="NCCL cannot reach {where}: {why}; it chose an interface that the ranks do not share",
         fix="--env NCCL_SOCKET_IFNAME=<the common interface>, and let the firewall pass between the machines",
-        cause_zh="NCCL 连不上 {where}：{why}；选中的网卡各 rank 之间不通",
+        cause_zh="NCCL 连不上 {where}：{why}；选中的网卡各进程之间不通",
         fix_zh="--env NCCL_SOCKET_IFNAME=<共同的网卡>，并放行机器之间的防火墙",
     ),
     Signature(
@@ -46,8 +46,8 @@ SIGNATURES = (
         ),
         cause="another rank left while NCCL was talking to it",
         fix="look at the rank that ended first",
-        cause_zh="NCCL 通信时另一个 rank 退出了",
-        fix_zh="查看最先结束的 rank",
+        cause_zh="NCCL 通信时另一个进程退出了",
+        fix_zh="查看最先结束的进程",
     ),
     Signature(
         name="nccl-timeout",
@@ -61,8 +61,8 @@ SIGNATURES = (
             "let every rank call the same collectives; --env TORCH_DISTRIBUTED_DEBUG=DETAIL names the "
             "difference"
         ),
-        cause_zh="第 {step} 个集合通信 {what} 超时：有 rank 没有到达，或调用了别的",
-        fix_zh="让每个 rank 调用同样的集合通信；--env TORCH_DISTRIBUTED_DEBUG=DETAIL 会指出差异",
+        cause_zh="第 {step} 个集合通信 {what} 超时：有进程没有到达，或调用了别的",
+        fix_zh="让每个进程调用同样的集合通信；--env TORCH_DISTRIBUTED_DEBUG=DETAIL 会指出差异",
     ),
     Signature(
         name="nccl-heartbeat",
@@ -70,8 +70,8 @@ SIGNATURES = (
         pattern=r"ProcessGroupNCCL's watchdog got stuck for \d+ seconds",
         cause="NCCL's own thread made no progress: a rank hangs, or holds the interpreter's lock",
         fix="%dist_stacks while it hangs shows which rank; look for long C calls and deadlocks there",
-        cause_zh="NCCL 的监控线程没有进展：有 rank 卡住，或占着解释器锁",
-        fix_zh="卡住时用 %dist_stacks 查看是哪个 rank；检查那里的长时间 C 调用和死锁",
+        cause_zh="NCCL 的监控线程没有进展：有进程卡住，或占着解释器锁",
+        fix_zh="卡住时用 %dist_stacks 查看是哪个进程；检查那里的长时间 C 调用和死锁",
     ),
     Signature(
         name="nccl-shared-memory",
@@ -100,7 +100,7 @@ SIGNATURES = (
         ),
         cause="a system call inside NCCL failed: the network between the ranks, or /dev/shm",
         fix="--env NCCL_DEBUG=INFO says which; try --env NCCL_SOCKET_IFNAME=lo on one machine",
-        cause_zh="NCCL 内部的系统调用失败：rank 之间的网络，或 /dev/shm",
+        cause_zh="NCCL 内部的系统调用失败：进程之间的网络，或 /dev/shm",
         fix_zh="--env NCCL_DEBUG=INFO 会说明是哪个；单机可试 --env NCCL_SOCKET_IFNAME=lo",
     ),
     Signature(
@@ -113,7 +113,7 @@ SIGNATURES = (
             "NCCL was used wrongly: mostly two ranks on one GPU, or tensors on a GPU that is not the rank's"
         ),
         fix="torch.cuda.set_device(int(os.environ['LOCAL_RANK'])) as the first CUDA call, before any .cuda()",
-        cause_zh="NCCL 使用不当：多半是两个 rank 用了同一块 GPU，或张量不在本进程的 GPU 上",
+        cause_zh="NCCL 使用不当：多半是两个进程用了同一块 GPU，或张量不在本进程的 GPU 上",
         fix_zh="在任何 .cuda() 之前先写 torch.cuda.set_device(int(os.environ['LOCAL_RANK']))",
     ),
 )

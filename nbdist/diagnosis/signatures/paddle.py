@@ -14,7 +14,7 @@ SIGNATURES = (
         cause="the environment variable {variable} is gone: the program removes or empties what nbdist sets",
         fix="do not touch the PADDLE_* variables in the program; nbdist sets them for every rank",
         cause_zh="环境变量 {variable} 不见了：程序里删除或清空了 nbdist 设好的变量",
-        fix_zh="不要在程序里改动 PADDLE_* 变量，nbdist 已为每个 rank 设好",
+        fix_zh="不要在程序里改动 PADDLE_* 变量，nbdist 已为每个进程设好",
     ),
     Signature(
         name="paddle-fluid-removed",
@@ -31,7 +31,7 @@ SIGNATURES = (
         pattern=r"CPUONLY spawn doesn't support multi-trainer",
         cause="dist.spawn() runs inside a rank: this is already one of several processes",
         fix="call the function itself, train(), in place of dist.spawn(train, nprocs=…); or start with -n 1",
-        cause_zh="在 rank 里又调用了 dist.spawn()：当前已经是多个进程之一",
+        cause_zh="在进程里又调用了 dist.spawn()：当前已经是多个进程之一",
         fix_zh="直接调用函数 train()，不要用 dist.spawn(train, nprocs=…)；或用 -n 1 启动",
     ),
     Signature(
@@ -44,7 +44,7 @@ SIGNATURES = (
         cause="fleet.distributed_model() with one process takes the model for a pipeline (paddle 3.x)",
         fix="start with two ranks or more (-n 2), or leave distributed_model() out with one",
         cause_zh="只有一个进程时，fleet.distributed_model() 会把模型当作流水线（paddle 3.x）",
-        fix_zh="用两个以上的 rank 启动（-n 2），或单进程时不调用 distributed_model()",
+        fix_zh="用两个以上的进程启动（-n 2），或单进程时不调用 distributed_model()",
     ),
     Signature(
         name="paddle-no-gpu",
@@ -64,8 +64,8 @@ SIGNATURES = (
         pattern=r"The global group is not initialized|Call paddle\.distributed\.init_parallel_env first",
         cause="a collective is called before init_parallel_env(), on some rank at least",
         fix="call paddle.distributed.init_parallel_env() (or fleet.init) first, on every rank",
-        cause_zh="在 init_parallel_env() 之前就调用了集合通信，至少有一个 rank 如此",
-        fix_zh="每个 rank 都先调用 paddle.distributed.init_parallel_env()（或 fleet.init）",
+        cause_zh="在 init_parallel_env() 之前就调用了集合通信，至少有一个进程如此",
+        fix_zh="每个进程都先调用 paddle.distributed.init_parallel_env()（或 fleet.init）",
     ),
     Signature(
         name="paddle-gloo-timeout",
@@ -74,8 +74,8 @@ SIGNATURES = (
         pattern=r"TIMEOUT self_rank = (?:\d+|none) pair_rank = -?\d+|gloo::TimeoutException",
         cause="a collective got no answer: the other rank has ended, or took another branch",
         fix="let every rank take the same number of steps and call the same collectives",
-        cause_zh="集合通信没有得到回应：另一个 rank 已经结束，或走了别的分支",
-        fix_zh="让每个 rank 执行相同的步数，并调用同样的集合通信",
+        cause_zh="集合通信没有得到回应：另一个进程已经结束，或走了别的分支",
+        fix_zh="让每个进程执行相同的步数，并调用同样的集合通信",
     ),
     Signature(
         name="paddle-store-timeout",
@@ -84,8 +84,8 @@ SIGNATURES = (
         pattern=r"Wait timeout for key\(s\)",
         cause="a rank did not come to init_parallel_env() in time",
         fix="call init_parallel_env() on every rank, before any work that takes long on some of them",
-        cause_zh="有 rank 没有按时执行到 init_parallel_env()",
-        fix_zh="每个 rank 都调用 init_parallel_env()，并放在个别 rank 的耗时工作之前",
+        cause_zh="有进程没有按时执行到 init_parallel_env()",
+        fix_zh="每个进程都调用 init_parallel_env()，并放在个别进程的耗时工作之前",
     ),
     Signature(
         name="paddle-unused-parameters",
@@ -107,7 +107,7 @@ SIGNATURES = (
         ),
         cause="a DataLoader worker failed; its own error stands in the rank's log",
         fix="set num_workers=0 to see the error in the rank itself",
-        cause_zh="DataLoader 的工作进程出错；它自己的错误在该 rank 的日志里",
+        cause_zh="DataLoader 的工作进程出错；它自己的错误在该进程的日志里",
         fix_zh="设 num_workers=0，在主进程里查看错误",
     ),
     Signature(
@@ -256,8 +256,8 @@ SIGNATURES = (
         pattern=r"The ``path`` \((?P<path>[^)]*)\) to load model not exists",
         cause="there is no file {path}, seen from the rank's working directory",
         fix="check the name and --cwd; let rank 0 save, then dist.barrier(), then load",
-        cause_zh="在该 rank 的工作目录下没有文件 {path}",
-        fix_zh="检查文件名和 --cwd；先由 rank 0 保存，dist.barrier() 之后再加载",
+        cause_zh="在该进程的工作目录下没有文件 {path}",
+        fix_zh="检查文件名和 --cwd；先由进程 0 保存，dist.barrier() 之后再加载",
     ),
     Signature(
         name="paddle-load-corrupt",
@@ -271,8 +271,8 @@ SIGNATURES = (
             "save on rank 0 alone under another name, then os.replace() it; dist.barrier() before the "
             "others load"
         ),
-        cause_zh="文件不是检查点，或不完整：还在写，或多个 rank 同时写了它",
-        fix_zh="只在 rank 0 上用临时文件名保存，再 os.replace()；其他 rank 加载之前 dist.barrier()",
+        cause_zh="文件不是检查点，或不完整：还在写，或多个进程同时写了它",
+        fix_zh="只在进程 0 上用临时文件名保存，再 os.replace()；其他进程加载之前 dist.barrier()",
     ),
     Signature(
         name="paddle-memory",
@@ -281,7 +281,7 @@ SIGNATURES = (
         cause="the machine has no {size} bytes of memory left for this tensor",
         fix="check the shape; smaller batches or fewer ranks, since each has its own copy",
         cause_zh="机器没有 {size} 字节内存给这个张量",
-        fix_zh="检查形状；减小批次或 rank 数，每个 rank 都有一份拷贝",
+        fix_zh="检查形状；减小批次或进程数，每个进程都有一份拷贝",
     ),
     Signature(
         name="paddle-no-parameters",

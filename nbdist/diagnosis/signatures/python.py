@@ -27,7 +27,7 @@ SIGNATURES = (
         cause="a DataLoader worker or pool process starts processes of its own",
         fix="num_workers=0 inside it, or start the inner processes in the rank itself",
         cause_zh="DataLoader 工作进程或进程池里的进程又启动了子进程",
-        fix_zh="在其中设 num_workers=0，或在 rank 本身里启动这些进程",
+        fix_zh="在其中设 num_workers=0，或在进程本身里启动这些进程",
     ),
     Signature(
         name="spawn-child-signal",
@@ -35,7 +35,7 @@ SIGNATURES = (
         cause="a process that this rank started was ended by SIG{signal}; KILL is mostly lack of memory",
         fix="watch memory while it runs; let nbdist start the ranks (-n 2) in place of spawn",
         cause_zh="本进程启动的子进程被 SIG{signal} 结束；KILL 多半是内存不足",
-        fix_zh="运行时观察内存；让 nbdist 启动各 rank（-n 2），不要用 spawn",
+        fix_zh="运行时观察内存；让 nbdist 启动各进程（-n 2），不要用 spawn",
     ),
     Signature(
         name="spawn-child-exit",
@@ -47,7 +47,7 @@ SIGNATURES = (
         cause="a process that this rank started ended with an error",
         fix="let nbdist start the ranks (-n 2) in place of spawn: then each has its own log",
         cause_zh="本进程启动的子进程出错结束",
-        fix_zh="让 nbdist 启动各 rank（-n 2），不要用 spawn：这样每个 rank 有自己的日志",
+        fix_zh="让 nbdist 启动各进程（-n 2），不要用 spawn：这样每个进程有自己的日志",
     ),
     Signature(
         name="module-missing",
@@ -118,7 +118,7 @@ SIGNATURES = (
         cause="the limit on processes and threads of this user or container is reached",
         fix="fewer ranks and DataLoader workers; OMP_NUM_THREADS=1 (nbdist's default); raise  ulimit -u",
         cause_zh="达到了该用户或容器的进程、线程数上限",
-        fix_zh="减少 rank 和 DataLoader 工作进程；OMP_NUM_THREADS=1（nbdist 的默认值）；调大  ulimit -u",
+        fix_zh="减少进程和 DataLoader 工作进程；OMP_NUM_THREADS=1（nbdist 的默认值）；调大  ulimit -u",
     ),
     Signature(
         name="too-many-open-files",
@@ -128,7 +128,7 @@ SIGNATURES = (
             "close them (with open(...) as file); or allow more:  ulimit -n 65536  before Jupyter, or"
             "  resource.setrlimit  in the cell"
         ),
-        cause_zh="该 rank 打开的文件、套接字和管道数达到上限（ulimit -n）",
+        cause_zh="该进程打开的文件、套接字和管道数达到上限（ulimit -n）",
         fix_zh=(
             "及时关闭（with open(...) as file）；或在启动 Jupyter 之前  ulimit -n 65536，"
             "或在单元里用  resource.setrlimit"
@@ -161,23 +161,23 @@ SIGNATURES = (
         cause="there is no {path}; a relative path is taken from the working directory of the run",
         fix="check the name and --cwd; what rank 0 makes, others may open only after dist.barrier()",
         cause_zh="没有 {path}；相对路径以运行的工作目录为准",
-        fix_zh="检查路径和 --cwd；rank 0 创建的文件，其他 rank 要在 dist.barrier() 之后才能打开",
+        fix_zh="检查路径和 --cwd；进程 0 创建的文件，其他进程要在 dist.barrier() 之后才能打开",
     ),
     Signature(
         name="file-made-twice",
         pattern=r"^FileExistsError: \[Errno 17\] File exists: '(?P<path>[^']*)'",
         cause="{path} is already there: another rank or an earlier run made it first",
         fix="os.makedirs(path, exist_ok=True), or make it on rank 0 alone and then dist.barrier()",
-        cause_zh="{path} 已经存在：其他 rank 或之前的运行先创建了它",
-        fix_zh="os.makedirs(path, exist_ok=True)，或只在 rank 0 上创建，然后 dist.barrier()",
+        cause_zh="{path} 已经存在：其他进程或之前的运行先创建了它",
+        fix_zh="os.makedirs(path, exist_ok=True)，或只在进程 0 上创建，然后 dist.barrier()",
     ),
     Signature(
         name="port-in-use",
         pattern=r"^OSError: \[Errno 98\] Address already in use",
         cause="a port that the program opens itself is taken: every rank opens the same one",
         fix="open it on rank 0 alone, or use port 0 and let the system choose",
-        cause_zh="程序自己打开的端口已被占用：每个 rank 都打开了同一个端口",
-        fix_zh="只在 rank 0 上打开，或用端口 0 让系统选择",
+        cause_zh="程序自己打开的端口已被占用：每个进程都打开了同一个端口",
+        fix_zh="只在进程 0 上打开，或用端口 0 让系统选择",
     ),
     Signature(
         name="no-network",
@@ -199,7 +199,7 @@ SIGNATURES = (
         cause="the machine has no memory left for this",
         fix="check the shape; smaller batches, fewer workers or fewer ranks, since each has its own copy",
         cause_zh="机器内存不足",
-        fix_zh="检查形状；减小批次、工作进程或 rank 数，每个 rank 都有一份拷贝",
+        fix_zh="检查形状；减小批次、工作进程或进程数，每个进程都有一份拷贝",
     ),
     Signature(
         name="recursion",
@@ -222,7 +222,7 @@ SIGNATURES = (
         pattern=r"^KeyboardInterrupt",
         cause="the rank was interrupted",
         fix="nothing in the program is wrong: run the program again when it should go on",
-        cause_zh="该 rank 被中断",
+        cause_zh="该进程被中断",
         fix_zh="程序本身没有问题：需要时重新运行程序",
     ),
 )

@@ -117,7 +117,7 @@ SIGNATURES = (
         cause="the dataset is empty on this rank",
         fix="check the path and the pattern of the files, and the split by rank",
         cause_zh="本进程上的数据集是空的",
-        fix_zh="检查文件路径和匹配规则，以及按 rank 的划分",
+        fix_zh="检查文件路径和匹配规则，以及按进程的划分",
     ),
     Signature(
         name="collate-sizes",
@@ -146,7 +146,7 @@ SIGNATURES = (
         pattern=r"Dataset not found(?: or corrupted)?\. ?You can use download=True",
         cause="the data set is not in that folder, or another rank has not finished downloading it",
         fix="download on rank 0 alone, then dist.barrier(), then open it with download=False on all ranks",
-        cause_zh="该目录下没有数据集，或其他 rank 还没有下载完",
-        fix_zh="只在 rank 0 上下载，然后 dist.barrier()，再让所有 rank 用 download=False 打开",
+        cause_zh="该目录下没有数据集，或其他进程还没有下载完",
+        fix_zh="只在进程 0 上下载，然后 dist.barrier()，再让所有进程用 download=False 打开",
     ),
 )

@@ -64,8 +64,8 @@ SIGNATURES = (
         fix=(
             "build the model from the same numbers on every rank; nothing of it may depend on the rank's data"
         ),
-        cause_zh="各 rank 构建的模型不同：层数或大小不一致",
-        fix_zh="每个 rank 用相同的数值构建模型，不能依赖各自的数据",
+        cause_zh="各进程构建的模型不同：层数或大小不一致",
+        fix_zh="每个进程用相同的数值构建模型，不能依赖各自的数据",
     ),
     Signature(
         name="ddp-attribute",
@@ -82,8 +82,8 @@ SIGNATURES = (
         pattern=r"Detected at least one rank that exhausted inputs|Rank \d+ exhausted all inputs",
         cause="a rank ran out of batches before the others",
         fix="give every rank the same number of batches: DistributedSampler, or drop_last=True",
-        cause_zh="有 rank 先用完了批次",
-        fix_zh="让每个 rank 的批次数相同：用 DistributedSampler，或设 drop_last=True",
+        cause_zh="有进程先用完了批次",
+        fix_zh="让每个进程的批次数相同：用 DistributedSampler，或设 drop_last=True",
     ),
     Signature(
         name="fsdp-needs-gpu",
@@ -109,7 +109,7 @@ SIGNATURES = (
         pattern=r"got mixed torch\.Tensor and DTensor",
         cause="one operand is spread over the ranks (DTensor), the other is an ordinary tensor",
         fix="distribute_tensor() the other one too, or take the local part: x.to_local()",
-        cause_zh="一个操作数分布在各 rank 上（DTensor），另一个是普通张量",
+        cause_zh="一个操作数分布在各进程上（DTensor），另一个是普通张量",
         fix_zh="对另一个也用 distribute_tensor()，或取本地部分：x.to_local()",
     ),
 )

@@ -86,8 +86,8 @@ SIGNATURES = (
             "save on rank 0 alone under another name, then os.replace() it; dist.barrier() before the "
             "others load"
         ),
-        cause_zh="检查点不完整：还在写，或多个 rank 同时写了它",
-        fix_zh="只在 rank 0 上用临时文件名保存，再 os.replace()；其他 rank 加载之前 dist.barrier()",
+        cause_zh="检查点不完整：还在写，或多个进程同时写了它",
+        fix_zh="只在进程 0 上用临时文件名保存，再 os.replace()；其他进程加载之前 dist.barrier()",
     ),
     Signature(
         name="checkpoint-device",
