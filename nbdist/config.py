@@ -124,8 +124,3 @@ def language(environ: Mapping[str, str] = os.environ) -> str:
     variables = ("NBDIST_LANG", PAGE_LANGUAGE, "LC_ALL", "LANG")
     wanted = next(filter(None, map(environ.get, variables)), "")
     return "zh" if wanted.lower().startswith(("zh", "chinese")) else "en"
-
-
-def worded(english: str, chinese: str) -> str:
-    """What is shown, in the language of the screen."""
-    return chinese if language() == "zh" else english

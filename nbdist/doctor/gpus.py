@@ -26,7 +26,7 @@ def examine_gpus(environ: Mapping[str, str] = os.environ, *, bindings: Any = Non
             title="driver",
             level=Level.INFO,
             what="no NVIDIA driver: ranks run on the CPU",
-            what_zh="没有 NVIDIA 驱动：各 rank 在 CPU 上运行",
+            what_zh="没有 NVIDIA 驱动：各进程在 CPU 上运行",
         )
         return
     yield Entry(

@@ -153,7 +153,7 @@ def _cpus_and_memory() -> Entry:
         what=f"{count} CPU{'s' if count > 1 else ''} and {memory} of memory for this process",
         what_zh=f"本进程可用 {count} 个 CPU、{memory} 内存",
         fix="" if count > 1 else "several ranks share one CPU: expect them to be slow",
-        fix_zh="" if count > 1 else "多个 rank 共用一个 CPU，会比较慢",
+        fix_zh="" if count > 1 else "多个进程共用一个 CPU，会比较慢",
     )
 
 
@@ -226,7 +226,7 @@ def _control_group(problem: str) -> Entry:
             title="control groups",
             level=Level.OK,
             what="the ranks of a run are in a control group of their own, and what they start ends with it",
-            what_zh="一次运行的各个 rank 在自己的控制组中，它们启动的进程随之结束",
+            what_zh="一次运行的各个进程在自己的控制组中，它们启动的进程随之结束",
         )
     return Entry(
         section="machine",
@@ -234,7 +234,7 @@ def _control_group(problem: str) -> Entry:
         level=Level.INFO,
         what=f"a run has no control group ({problem}): what its ranks start is found by its parents and its "
         "environment",
-        what_zh=f"运行没有控制组（{problem}）：各个 rank 启动的进程靠父进程和环境变量来找到",
+        what_zh=f"运行没有控制组（{problem}）：各个进程启动的进程靠父进程和环境变量来找到",
         fix="systemd-run --user --scope -p Delegate=yes jupyter lab  starts a server that may make them; a "
         "container needs a cgroup namespace that it may write",
         fix_zh="用  systemd-run --user --scope -p Delegate=yes jupyter lab  启动服务；"
@@ -257,7 +257,7 @@ def examine_loopback(connect: Callable[[], None] | None = None) -> Iterator[Entr
             what=f"127.0.0.1 does not work: {error}",
             what_zh=f"127.0.0.1 不可用：{error}",
             fix="ranks meet there: let the container or firewall allow it ( ip link set lo up )",
-            fix_zh="各 rank 在此会合：请在容器或防火墙里放行（ ip link set lo up ）",
+            fix_zh="各进程在此会合：请在容器或防火墙里放行（ ip link set lo up ）",
         )
         return
     yield Entry(
@@ -265,7 +265,7 @@ def examine_loopback(connect: Callable[[], None] | None = None) -> Iterator[Entr
         title="loopback",
         level=Level.OK,
         what="ranks can meet at 127.0.0.1",
-        what_zh="各 rank 可以在 127.0.0.1 会合",
+        what_zh="各进程可以在 127.0.0.1 会合",
     )
 
 

@@ -81,7 +81,7 @@ def examine_runs(framework: str, limit: float = LIMIT) -> Iterator[Entry]:
     if status == "succeeded" and all(found is not None and float(found[1]) == _RIGHT for found in said):
         slowest = max(float(found[2]) for found in said if found is not None)
         what = f"two ranks met and summed: all_reduce {slowest * 1e3:.2f} ms, {seconds:.1f} s in all"
-        what_zh = f"两个 rank 会合并求和：all_reduce {slowest * 1e3:.2f} ms，共 {seconds:.1f} 秒"
+        what_zh = f"两个进程会合并求和：all_reduce {slowest * 1e3:.2f} ms，共 {seconds:.1f} 秒"
         yield Entry(section="smoke", title=title, level=Level.OK, what=what, what_zh=what_zh)
         return
     yield Entry(

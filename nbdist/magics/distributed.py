@@ -18,6 +18,7 @@ from nbdist.magics.presentation import as_usage_errors, cell_id, draws_widgets, 
 from nbdist.magics.showing import show_as_panel, show_as_text, show_in_background
 from nbdist.model import Reason, RunState
 from nbdist.panel.ansi import harmless
+from nbdist.text import say
 
 _INTERRUPTED = Reason("kernel-interrupted")
 
@@ -101,9 +102,7 @@ def _show_detached(
     if chosen.panel and draws_widgets(shell):
         show_in_background(shell, handle)
     else:
-        label = handle.run.label
-        said = f"{label} runs by itself; %dist_status shows it"
-        _say(config.worded(said, f"{label} 在后台继续运行;用 %dist_status 查看"))
+        _say(say("runs.detached", config.language(), label=handle.run.label))
 
 
 @contextlib.contextmanager
@@ -128,10 +127,7 @@ def _elsewhere(planned: runner.Plan) -> str:
     if not planned.token:
         return ""
     command = f"%env {runner.TOKEN}={planned.token}"
-    return config.worded(
-        f"on a machine with another home directory, before the cell:  {command}",
-        f"在主目录不同的机器上,请先运行:  {command}",
-    )
+    return say("runs.other-home", config.language(), command=command)
 
 
 def _cold(handle: runner.RunHandle) -> str:

@@ -20,6 +20,7 @@ from nbdist.model import RunState
 from nbdist.options import split_line
 from nbdist.panel.ansi import harmless
 from nbdist.store import RunDirectory
+from nbdist.text import say
 from nbdist.verbs import table
 from nbdist.verbs.machines import Allocations, Examined, Released
 from nbdist.verbs.runs import BoardEnded, Curves, Listed, Logs, Stacks, Stopped
@@ -39,14 +40,6 @@ _FIND_OUT = """<script>(() => {
   const away = () => { frame.hidden = true; board.querySelector("[data-away]").hidden = false; };
   fetch(frame.src.replace(/[^/]*$/, "alive"), {mode: "no-cors"}).catch(away);
 })()</script>"""
-
-_AWAY = (
-    "No answer from the server that draws these curves: it has ended (run %dist_board again), or this "
-    "browser is on another machine: then  %pip install jupyter-server-proxy  and start the Jupyter server "
-    "again. The curves as they were:",
-    "绘制曲线的服务没有响应:它可能已结束(请重新运行 %dist_board),或浏览器不在同一台机器上"
-    "(请执行 %pip install jupyter-server-proxy 并重启 Jupyter 服务)。以下为当时的曲线:",
-)
 
 
 def _say(*lines: str) -> None:
@@ -189,7 +182,7 @@ def _frame(url: str, height: int, charts: str) -> str:
     if not charts:
         return f"<div>{frame}</div>"  # IPython warns about what is an iframe alone
     name = f"nbdist-board-{secrets.token_hex(4)}"
-    away = _AWAY[config.language() == "zh"]
+    away = say("runs.board-away", config.language())
     return (
         f'<div id="{name}">{frame}<div data-away hidden><p>{html.escape(away)}</p>{charts}</div>'
         f"{_FIND_OUT.replace('NAME', name)}</div>"

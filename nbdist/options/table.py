@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from nbdist.options import meeting, values
 from nbdist.schedulers.ray_address import parse_address
 from nbdist.schedulers.slurm_options import parse_slurm
+from nbdist.text import Both, both
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """One option: its spellings (the first is the one shown), its value, and what it does.
+    """One option: its spellings (the first is the one shown), its value, and what it does (``options.toml``).
 
     ``aliases`` are what other launchers call it; they are accepted and not shown. A ``rare`` one is in
     the reference, and not in the README.
@@ -20,13 +21,17 @@ class Option:
 
     flags: tuple[str, ...]
     field: str
-    help: str
     metavar: str = ""
     aliases: tuple[str, ...] = ()
     choices: tuple[str, ...] = ()
     parse: Callable[[str], object] = str
     many: bool = False
     rare: bool = False
+
+    @property
+    def help(self) -> Both:
+        """What it does."""
+        return both(f"options.{self.field}")
 
 
 OPTIONS: tuple[Option, ...] = (
@@ -35,7 +40,6 @@ OPTIONS: tuple[Option, ...] = (
         field="nproc",
         metavar="N",
         parse=values.nproc,
-        help="N ranks on the CPU",
     ),
     Option(
         flags=("--gpus",),
@@ -43,26 +47,22 @@ OPTIONS: tuple[Option, ...] = (
         metavar="0,1|all",
         parse=values.gpus,
         aliases=("--selected_gpus", "--devices"),
-        help="one rank on each of these GPUs, by their ids in nvidia-smi",
     ),
     Option(
         flags=("--name",),
         field="name",
         metavar="NAME",
         parse=values.name,
-        help="a name for the run",
     ),
     Option(
         flags=("-d", "--detach"),
         field="detach",
-        help="return at once; the run goes on by itself",
     ),
     Option(
         flags=("--framework",),
         field="framework",
         metavar="NAME",
         choices=("auto", "torch", "paddle", "jax", "none"),
-        help="auto (what the program imports), torch, paddle, jax, none",
     ),
     Option(
         flags=("--backend",),
@@ -70,28 +70,24 @@ OPTIONS: tuple[Option, ...] = (
         rare=True,
         metavar="NAME",
         choices=("auto", "nccl", "gloo"),
-        help="auto, nccl, gloo: the default of the process group",
     ),
     Option(
         flags=("--timeout",),
         field="timeout",
         metavar="TIME",
         parse=values.parse_duration,
-        help="stop the run after 90s, 5m, 1h30m",
     ),
     Option(
         flags=("--hang-after",),
         field="hang_after",
         metavar="TIME",
         parse=values.hang_after,
-        help="report a stall after 60s (the default), 5m, off",
     ),
     Option(
         flags=("--retries",),
         field="retries",
         metavar="N",
         parse=values.retries,
-        help="after a failure, run again up to N times",
     ),
     Option(
         flags=("--memory",),
@@ -99,7 +95,6 @@ OPTIONS: tuple[Option, ...] = (
         rare=True,
         metavar="SIZE",
         parse=values.memory,
-        help="end a rank that takes more memory than 16G; needs control groups",
     ),
     Option(
         flags=("--env",),
@@ -107,21 +102,18 @@ OPTIONS: tuple[Option, ...] = (
         metavar="K=V",
         parse=values.env,
         many=True,
-        help="set a variable in every rank (repeat for more)",
     ),
     Option(
         flags=("--args",),
         field="args",
         metavar='"…"',
         parse=values.args,
-        help="sys.argv[1:] of the program",
     ),
     Option(
         flags=("--cwd",),
         field="cwd",
         rare=True,
         metavar="DIR",
-        help="the ranks' working directory (the current one)",
     ),
     Option(
         flags=("--log-dir",),
@@ -129,14 +121,12 @@ OPTIONS: tuple[Option, ...] = (
         rare=True,
         metavar="DIR",
         aliases=("--log_dir",),
-        help="write workerlog.N there, too, a file a rank",
     ),
     Option(
         flags=("--nodes",),
         field="nodes",
         metavar="N",
         parse=meeting.count_of_nodes,
-        help="N machines: run the same on each, with the same options",
     ),
     Option(
         flags=("--node-rank",),
@@ -145,7 +135,6 @@ OPTIONS: tuple[Option, ...] = (
         metavar="I",
         parse=meeting.node_rank,
         aliases=("--node_rank",),
-        help="which of the machines this is, from 0",
     ),
     Option(
         flags=("--master",),
@@ -154,7 +143,6 @@ OPTIONS: tuple[Option, ...] = (
         metavar="HOST:PORT",
         parse=meeting.address,
         many=True,
-        help="where the machines meet: an address of node 0, and a free port there",
     ),
     Option(
         flags=("--ips",),
@@ -162,14 +150,12 @@ OPTIONS: tuple[Option, ...] = (
         rare=True,
         metavar="A,B",
         parse=meeting.addresses,
-        help="the machines' addresses, instead of these three",
     ),
     Option(
         flags=("--host",),
         field="host",
         rare=True,
         metavar="ADDRESS",
-        help="this machine's own address, where it has several",
     ),
     Option(
         flags=("--wait",),
@@ -177,14 +163,12 @@ OPTIONS: tuple[Option, ...] = (
         rare=True,
         metavar="TIME",
         parse=values.wait,
-        help="how long the other machines are awaited (10m)",
     ),
     Option(
         flags=("--on",),
         field="engine",
         metavar="ENGINE",
         choices=("local", "slurm", "ray"),
-        help="local: here; slurm, ray: as a job, on --nodes N, each with -n or --gpus ranks",
     ),
     Option(
         flags=("--slurm",),
@@ -192,7 +176,6 @@ OPTIONS: tuple[Option, ...] = (
         rare=True,
         metavar="K=V,…",
         parse=parse_slurm,
-        help="options of sbatch: partition=gpu,time=1:00:00,account=lab",
     ),
     Option(
         flags=("--ray",),
@@ -200,19 +183,16 @@ OPTIONS: tuple[Option, ...] = (
         rare=True,
         metavar="ADDRESS",
         parse=parse_address,
-        help="where the dashboard of Ray is: http://head:8265 (RAY_API_SERVER_ADDRESS)",
     ),
     Option(
         flags=("--scrape", "--no-scrape"),
         field="scrape",
-        help="curves of the numbers that the program prints (on)",
     ),
-    Option(flags=("--no-panel",), field="panel", help="plain text instead of the panel"),
-    Option(flags=("--no-check",), field="check", help="start without looking for mistakes in the program"),
+    Option(flags=("--no-panel",), field="panel"),
+    Option(flags=("--no-check",), field="check"),
     Option(
         flags=("--warm", "--cold"),
         field="warm",
-        help="use ranks that wait with their imports done, or start new ones",
         rare=True,
     ),
     Option(
@@ -221,6 +201,5 @@ OPTIONS: tuple[Option, ...] = (
         rare=True,
         metavar="0,1",
         parse=values.ranks_to_show,
-        help="of the plain text, the lines of these ranks of a machine alone",
     ),
 )

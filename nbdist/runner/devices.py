@@ -9,6 +9,7 @@ from nbdist.devices import cpu_count, list_gpus
 from nbdist.errors import UsageMistake
 from nbdist.model import Device
 from nbdist.options import Options
+from nbdist.text import say
 
 
 def choose_devices(options: Options, environ: Mapping[str, str]) -> tuple[list[Device], list[str]]:
@@ -22,12 +23,7 @@ def choose_devices(options: Options, environ: Mapping[str, str]) -> tuple[list[D
     if options.gpus is None:
         if there:
             return [Device(kind="gpu", index=index) for index in there], []
-        return [Device()] * 2, [
-            config.worded(
-                "no GPU here: 2 ranks on the CPU; -n 4 for another number",
-                "本机没有 GPU:在 CPU 上启动 2 个进程;用 -n 4 指定其他数量",
-            )
-        ]
+        return [Device()] * 2, [say("runs.no-gpu", config.language())]
     if options.gpus == "all":
         if not there:
             raise UsageMistake("--gpus all: this machine has no GPU: write  -n 2  for 2 CPU ranks")
@@ -60,8 +56,5 @@ def _any_devices(count: int | None, environ: Mapping[str, str]) -> tuple[list[De
         count = len(there) or cpu_count()
     if len(there) >= count:
         return [Device(kind="gpu", index=index) for index in there[:count]], []
-    said = config.worded(
-        f"{len(there)} GPU{'s' if len(there) > 1 else ''} here: {count} ranks on the CPU",
-        f"本机有 {len(there)} 个 GPU:在 CPU 上启动 {count} 个进程",
-    )
-    return [Device()] * count, [said] if there else []
+    said = [say("runs.few-gpus", config.language(), gpus=len(there), count=count)] if there else []
+    return [Device()] * count, said

@@ -66,11 +66,11 @@ def difference(waiting: Shape, wanted: Shape, reads: frozenset[str]) -> str:
     """
     if waiting.framework != wanted.framework:
         imports = wanted.framework or "no framework"
-        return f"they have imported {waiting.framework}, and this program imports {imports}"
+        return f"the warm ranks have imported {waiting.framework}, and this program imports {imports}"
     if len(waiting.ranks) != len(wanted.ranks):
-        return f"they were started with -n {len(waiting.ranks)}"
+        return f"the warm ranks were started with -n {len(waiting.ranks)}"
     if waiting.python != wanted.python:
-        return f"they were started with {waiting.python}"
+        return f"the warm ranks were started with {waiting.python}"
     if waiting.cwd != wanted.cwd:
         return f"the working directory was {waiting.cwd}"
     if (waiting.python_path, waiting.first) != (wanted.python_path, wanted.first):

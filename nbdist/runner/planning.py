@@ -32,6 +32,7 @@ from nbdist.runner.engines import check_shared, engine_devices, engine_options, 
 from nbdist.runner.nodes import LINK_KEY, TOKEN, Nodes, find_nodes, link_keys, new_token
 from nbdist.runner.scripts import Script, find_script
 from nbdist.store.paths import check_home
+from nbdist.text import say
 
 _STANDARD = 2
 _FILES = 24
@@ -173,19 +174,18 @@ def thread_advice(plan: Plan, *, cores: int | None = None, environ: Mapping[str,
     computes = spec.framework != "none" and all(rank.device.kind == "cpu" for rank in spec.here)
     if here < 2 or threads < 2 or chosen or not computes or spec.engine:
         return ""
-    return config.worded(
-        f"each rank computes in 1 thread; --env OMP_NUM_THREADS={threads} uses all cores",
-        f"每个进程用 1 个线程计算;--env OMP_NUM_THREADS={threads} 可用上所有核心",
-    )
+    return say("runs.one-thread", config.language(), threads=threads)
 
 
 def _meeting(nodes: Nodes, wait: float) -> str:
-    others = "the other node" if nodes.count == 2 else f"the {nodes.count - 1} others"
-    return config.worded(
-        f"this is node {nodes.rank} of {nodes.count}; at {nodes.master} it waits up to {wait:g} s for "
-        f"{others} (run the same there)",
-        f"这是 {nodes.count} 个节点中的节点 {nodes.rank};它在 {nodes.master} 等待其余节点,最多 {wait:g} 秒"
-        "(请在那里运行同样的内容)",
+    return say(
+        "runs.meeting" if nodes.count == 2 else "runs.meeting-others",
+        config.language(),
+        node=nodes.rank,
+        nodes=nodes.count,
+        master=nodes.master,
+        wait=wait,
+        others=nodes.count - 1,
     )
 
 

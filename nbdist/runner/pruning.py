@@ -22,6 +22,7 @@ from nbdist.model import RunEnded, RunLost, decode_event
 from nbdist.store import RunDirectory, RunStore, look
 from nbdist.store.json_files import read_object
 from nbdist.store.paths import make_private, write_private
+from nbdist.text import say
 
 KEEP_RUNS = 300
 KEEP_GB = 20.0
@@ -40,12 +41,13 @@ class Pruned:
     keep_gb: float
 
     def __str__(self) -> str:
-        plural = "s" if len(self.runs) > 1 else ""
-        return config.worded(
-            f"removed {len(self.runs)} old run{plural} ({self.size / 1e6:.0f} MB): the latest "
-            f"{self.keep_runs} runs and {self.keep_gb:g} GB are kept (NBDIST_KEEP_RUNS, NBDIST_KEEP_GB)",
-            f"已删除 {len(self.runs)} 个旧运行({self.size / 1e6:.0f} MB):保留最近 {self.keep_runs} 个运行和 "
-            f"{self.keep_gb:g} GB(NBDIST_KEEP_RUNS、NBDIST_KEEP_GB)",
+        return say(
+            "runs.pruned",
+            config.language(),
+            count=len(self.runs),
+            size=self.size / 1e6,
+            runs=self.keep_runs,
+            room=float(self.keep_gb),
         )
 
 

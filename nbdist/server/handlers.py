@@ -13,10 +13,10 @@ from tornado import web
 from nbdist import __version__
 from nbdist.errors import LaunchError, UsageMistake
 from nbdist.model import Reason
+from nbdist.options.listing import option_list
 from nbdist.server import actions
 from nbdist.server.backend import Backend
 from nbdist.server.detail import LANGUAGES, detail_of, summary_of
-from nbdist.server.option_list import option_list
 from nbdist.store import RunDirectory
 from nbdist.store.run_store import RUN_ID
 

@@ -224,7 +224,7 @@ def test_the_help_shows_every_option_once_with_what_it_does() -> None:
     assert lines[0] == "%%distributed [options]"
     shown = [line.strip().partition("  ") for line in lines[1:]]
     assert [(left, right.strip()) for left, _, right in shown] == [
-        (f"{', '.join(option.flags)} {option.metavar}".strip(), option.help) for option in OPTIONS
+        (f"{', '.join(option.flags)} {option.metavar}".strip(), option.help.en) for option in OPTIONS
     ]
 
 

@@ -72,7 +72,7 @@ def test_ranks_that_do_not_fit_are_let_go_and_the_reason_is_said(make_plan) -> N
 
     standby, cold = ranks.engage(make_plan("-n 3"), warm=None)
 
-    assert (standby, cold) == (None, "they were started with -n 2")
+    assert (standby, cold) == (None, "the warm ranks were started with -n 2")
     assert ranks.state().ranks == 0
 
 
@@ -80,7 +80,7 @@ def test_what_was_asked_for_stays_when_another_run_comes(make_plan, home) -> Non
     ranks = pool()
     ranks.keep(lambda: make_plan("-n 2"))
 
-    assert ranks.engage(make_plan("-n 3"), warm=None)[1] == "they were started with -n 2"
+    assert ranks.engage(make_plan("-n 3"), warm=None)[1] == "the warm ranks were started with -n 2"
     ranks.after(make_plan("-n 3"), warm=None)
 
     assert ranks.state().ranks == 2
