@@ -1,0 +1,125 @@
+/** @jest-environment jsdom */
+import './page';
+import { jest } from '@jest/globals';
+import { act, cleanup, fireEvent, render, screen } from '@testing-library/preact';
+import { createElement, createRef } from 'react';
+import { RunModel } from '../src/model';
+import { decode, type Update } from '../src/protocol';
+import { Panel, type PanelSource } from '../src/views/Panel';
+import { RunPage, type RunHost } from '../src/views/RunPage';
+import { sample } from './samples';
+
+const nothing = (): void => undefined;
+
+afterEach(() => {
+  cleanup();
+  document.body.innerHTML = '';
+});
+
+function modelOf(name: string): { model: RunModel; change: (view: object) => void } {
+  const model = new RunModel({ now: () => 10, frame: draw => draw() });
+  const { content, buffers } = sample(name);
+  const update = decode(content, buffers) as Update;
+  model.receive(update);
+  const change = (view: object): void =>
+    void act(() => model.receive({ ...update, view: { ...update.view!, ...view }, deltas: [] }));
+  return { model, change };
+}
+
+function panelOf(name: string, over: Partial<PanelSource> = {}): ReturnType<typeof modelOf> {
+  const shown = modelOf(name);
+  const source: PanelSource = {
+    foreground: () => false,
+    stop: () => Promise.resolve(true),
+    board: () => Promise.resolve(null),
+    stacks: nothing,
+    interrupt: nothing,
+    ...over,
+  };
+  render(createElement(Panel, { run: shown.model, source }));
+  return shown;
+}
+
+function pageOf(name: string): ReturnType<typeof modelOf> & { again: (offered: boolean) => void } {
+  const shown = modelOf(name);
+  const root = createRef<HTMLElement>();
+  const host: RunHost = {
+    stop: () => Promise.resolve(null),
+    board: nothing,
+    again: nothing,
+    interrupt: nothing,
+  };
+  const page = (offered: boolean) =>
+    createElement(RunPage, {
+      model: shown.model,
+      host,
+      root,
+      inCell: false,
+      label: 'lenet',
+      empty: createElement('p', null),
+      pages: [
+        {
+          tab: 'stacks',
+          name: 'Stacks',
+          icon: 'stacks',
+          offered,
+          draw: () => createElement('p', null, 'taken'),
+        },
+      ],
+    });
+  const { rerender } = render(page(true));
+  return { ...shown, again: offered => rerender(page(offered)) };
+}
+
+test('a run that cannot be stopped from here says so, and can be tried again, until it ends', async () => {
+  const stop = jest.fn(() => Promise.resolve(false));
+  const { change } = panelOf('running', { stop });
+
+  fireEvent.click(screen.getByRole('button', { name: 'Stop' }));
+
+  expect(await screen.findByText(/cannot interrupt the kernel/)).toBeTruthy();
+  fireEvent.click(screen.getByRole('button', { name: 'Stop' }));
+  expect(stop).toHaveBeenCalledTimes(2);
+
+  change({ state: 'cancelled', live: false });
+  expect(screen.queryByText(/cannot interrupt the kernel/)).toBeNull();
+});
+
+test('what waits for its kernel is offered only where the kernel hears of it', () => {
+  panelOf('stalled', { foreground: () => true });
+  expect(screen.queryByRole('button', { name: 'Interrupt rank 1' })).toBeNull();
+  cleanup();
+
+  const interrupt = jest.fn();
+  panelOf('stalled', { interrupt });
+  fireEvent.click(screen.getByRole('button', { name: 'Interrupt rank 1' }));
+
+  expect(interrupt.mock.calls[0]![0]).toBe(1);
+});
+
+test.each([
+  ['a panel keeps all its keys from the notebook', panelOf, 0],
+  ['a page of its own takes only the keys that it knows', pageOf, 1],
+] as const)('%s', (_what, show, heard) => {
+  const outside = jest.fn();
+  document.body.addEventListener('keydown', outside);
+  show('running');
+
+  fireEvent.keyDown(screen.getByRole('log'), { key: 'm' });
+  fireEvent.keyDown(document.activeElement!, { key: 'x' });
+
+  expect(screen.getByRole('tab', { name: 'Metrics' }).getAttribute('aria-selected')).toBe('true');
+  expect(document.activeElement).toBe(screen.getByRole('tab', { name: 'Metrics' }));
+  expect(outside).toHaveBeenCalledTimes(heard);
+  document.body.removeEventListener('keydown', outside);
+});
+
+test('a tab that is not offered any more still shows what its reader has before him', () => {
+  const { again } = pageOf('running');
+  fireEvent.click(screen.getByRole('tab', { name: 'Stacks' }));
+
+  again(false);
+
+  expect(screen.queryByRole('tab', { name: 'Stacks' })).toBeNull();
+  expect(screen.getByText('taken')).toBeTruthy();
+});
