@@ -67,7 +67,7 @@ def open_visualdl(directory: Path) -> tuple[Log, Close]:
 
 def open_visualdl_in_a_rank(directory: Path) -> tuple[Log, Close]:
     from nbdist.worker import log_writer
-    from nbdist.worker.import_hooks import after_import
+    from nbdist.worker.framework_hooks import after_import
 
     after_import("visualdl.writer.writer", log_writer.install)
     return open_visualdl(directory)

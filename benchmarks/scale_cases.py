@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from nbdist.board.feed import Feed
-from nbdist.panel.charts import Charts
-from nbdist.panel.following import follow
-from nbdist.panel.measures import Measures
+from nbdist.feed.charts import Charts
+from nbdist.feed.following import follow
+from nbdist.feed.measures import Measures
 from nbdist.panel.status import StatusReader, status_text
 from nbdist.panel.widget import WidgetSurface
 from nbdist.store import RunDirectory, RunReader

@@ -3,7 +3,7 @@
 ``NBDIST_HOME`` names the directory of the runs, ``NBDIST_PANEL`` (auto, widget, text) how a run is
 shown, ``NBDIST_LANG`` (en, zh) the language of what is shown where it is not to be the page's,
 ``NBDIST_WARM`` (auto, off; always: for tests, every run on ranks that have waited) whether ranks are kept
-ready (``runner.warm``),
+ready (``warm.pool``),
 ``NBDIST_ENGINE_SILENCE`` (seconds) how long an engine may say nothing, ``NBDIST_LOG_GB`` how long a log
 may become (0: as long as it wants).
 """

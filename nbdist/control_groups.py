@@ -2,7 +2,7 @@
 
 The ranks of a run are in one where this user may make one, below the group of their supervisor. It finds what
 has left their session, has lost its parent and has no environment any more. Imports next to nothing: ranks
-are started before their supervisor has what it needs itself (``launch.vanguard``).
+are started before their supervisor has what it needs itself (``launch.prestart``).
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 /**
- * What the kernel's side sends to the page (nbdist/panel/protocol.py writes it, tests/fixtures/protocol
+ * What the kernel's side sends to the page (nbdist/feed/protocol.py writes it, tests/fixtures/protocol
  * holds samples that both sides' tests read), and how it is read. Times are seconds; those of lines and points
  * count from the moment the run was created.
  */

@@ -4,8 +4,8 @@ This side of it is for kernels and other short-lived readers and imports no Visu
 a process of its own, ``python -m nbdist.board``.
 """
 
-from nbdist.board.addresses import TENSORBOARD, VISUALDL
 from nbdist.board.reaching import Reach, reach
+from nbdist.board.request import TENSORBOARD, VISUALDL
 from nbdist.board.server import Board, BoardRoute, ensure_board, find_board, route_to_board, stop_board
 
 __all__ = [

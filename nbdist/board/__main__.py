@@ -84,8 +84,7 @@ def _serve(home: Path, idle_seconds: float, output: int) -> int:
         from werkzeug.serving import WSGIRequestHandler, make_server
 
         from nbdist.board.app import BoardApp
-        from nbdist.board.patches import PATCHES
-        from nbdist.board.patching import apply
+        from nbdist.board.patches import PATCHES, apply
     except ImportError as error:
         sys.exit(f"VisualDL cannot be imported by {sys.executable}: {error}")
     apply(PATCHES)

@@ -20,9 +20,8 @@ from typing import TYPE_CHECKING, Any
 from werkzeug.datastructures import Headers
 from werkzeug.wrappers import Response
 
-from nbdist.board.addresses import ALIVE, TENSORBOARD
-from nbdist.board.asked import Asked, Refused, read_request
 from nbdist.board.feed import Feed
+from nbdist.board.request import ALIVE, TENSORBOARD, Asked, Refused, read_request
 from nbdist.board.view import View
 from nbdist.errors import NotPrivate
 from nbdist.store import RunDirectory
@@ -31,7 +30,7 @@ from nbdist.store.paths import check_private
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
-    from nbdist.board.tensorboard_view import TensorBoardView
+    from nbdist.board.tensorboard import TensorBoardView
 
 MAX_VIEWS = 8
 """Sets of runs that are kept in memory; the one that was not asked for longest goes first."""
@@ -120,7 +119,7 @@ class BoardApp:
         # somebody may have installed it since this process began
         importlib.invalidate_caches()
         try:
-            from nbdist.board.tensorboard_view import TensorBoardView
+            from nbdist.board.tensorboard import TensorBoardView
         except ImportError as error:
             raise Refused(501, f"TensorBoard cannot be imported by {sys.executable}: {error}\n") from None
         self._made_for_tensorboard += 1

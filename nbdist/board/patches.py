@@ -1,4 +1,6 @@
-"""What we change in VisualDL's server (2.5.3, frozen upstream), and why. Nothing else changes it.
+"""What nbdist changes in VisualDL, and the files of its page.
+
+What we change in VisualDL's server (2.5.3, frozen upstream), and why. Nothing else changes it.
 
 Only the board's own process imports this. Each change is a row of ``PATCHES``, each edit of its page one
 of ``_PAGE_EDITS``. A change of a few lines stands here, too; a larger one is a module of its own.
@@ -9,15 +11,20 @@ telemetry, which is on by default, and a cache of 20 s.
 
 from __future__ import annotations
 
+import importlib
 import logging
+import mimetypes
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from flask import Response, abort
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from visualdl.proto.record_pb2 import Record
 from visualdl.reader import reader as vdl_reader
@@ -26,13 +33,81 @@ from visualdl.server import data_manager
 from visualdl.server import lib as vdl_lib
 from visualdl.server.args import ParseArgs
 from visualdl.utils.string_util import decode_tag
+from werkzeug.security import safe_join
 
-from nbdist.board import embeddings
-from nbdist.board.curve_names import Boards, curve_name, natural
-from nbdist.board.frame_reader import FrameReader
-from nbdist.board.kept_points import EvenBucket
-from nbdist.board.page_files import PageFiles
-from nbdist.board.patching import Patch
+from nbdist.board import curves
+from nbdist.board.curves import Boards, EvenBucket, curve_name, natural
+from nbdist.board.records import FrameReader
+from nbdist.errors import LaunchError
+
+
+class VisualDLChangedError(LaunchError):
+    """The installed VisualDL lacks something that we change; nbdist knows 2.5.3."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patch:
+    """``module``.``name`` becomes ``replacement``, because of ``reason``."""
+
+    module: str
+    name: str
+    replacement: object
+    reason: str
+
+
+def apply(patches: Sequence[Patch]) -> None:
+    """Change VisualDL in this process.
+
+    :raises VisualDLChangedError: when one of the names is not there; then nothing was changed.
+    """
+    found = [(_owner(patch), patch) for patch in patches]
+    for owner, patch in found:
+        setattr(owner, patch.name.rpartition(".")[2], patch.replacement)
+    logging.getLogger("vdl_logger").setLevel(logging.CRITICAL)  # it logs every refresh of a cache
+
+
+def _owner(patch: Patch) -> object:
+    path, _, name = patch.name.rpartition(".")
+    try:
+        owner: object = importlib.import_module(patch.module)
+        for part in filter(None, path.split(".")):
+            owner = getattr(owner, part)
+        getattr(owner, name)
+    except (ImportError, AttributeError) as error:
+        raise VisualDLChangedError(f"{patch.module} has no {patch.name} here: {error}") from error
+    return owner
+
+
+class PageFiles:
+    """Stands for ``Template``: the files of the page, for one address.
+
+    ``edits``: by file, what is replaced in it, and by what.
+    """
+
+    def __init__(self, edits: Mapping[str, tuple[str, str]], path: str, **context: str) -> None:
+        self._edits = edits
+        self._root = path
+        self._context = {"API_TOKEN_KEY": "", **context}
+        for name, (old, _) in edits.items():
+            if old not in Path(path, name).read_text(encoding="utf-8"):
+                raise VisualDLChangedError(f"{name} has no {old}")
+
+    def render(self, name: str) -> Response:
+        path = safe_join(self._root, name)
+        if path is None or not os.path.isfile(path):
+            abort(404)
+        content = Path(path).read_bytes()
+        if path.endswith((".html", ".js", ".css")):
+            text = content.decode("utf-8").replace(*self._edits.get(name, ("", "")))
+            for key, value in self._context.items():
+                text = text.replace("{{" + key + "}}", value)
+            content = text.encode("utf-8")
+        kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
+        response = Response(content, mimetype=kind)
+        if not name.endswith(".html"):
+            response.cache_control.max_age = 3600  # the address changes with every server
+        return response
+
 
 POLL_SECONDS = 2
 """How often an open page asks for new points."""
@@ -281,20 +356,20 @@ PATCHES = (
     Patch(
         module="visualdl.server.lib",
         name="get_embeddings_list",
-        replacement=embeddings.get_embeddings_list,
+        replacement=curves.get_embeddings_list,
         reason="one list for all readers of a process, in which paths are names; an absolute path is also "
         "the whole key of a cache, so that labels are answered for vectors",
     ),
     Patch(
         module="visualdl.server.lib",
         name="get_embedding_labels",
-        replacement=embeddings.get_embedding_labels,
+        replacement=curves.get_embedding_labels,
         reason="it looks names up in that list",
     ),
     Patch(
         module="visualdl.server.lib",
         name="get_embedding_tensors",
-        replacement=embeddings.get_embedding_tensors,
+        replacement=curves.get_embedding_tensors,
         reason="it looks names up in that list",
     ),
     Patch(

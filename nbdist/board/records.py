@@ -1,13 +1,19 @@
-"""VisualDL's record files: splitting them into records, and appending to them.
+"""VisualDL's record files: split into records, read as they grow, appended to.
+
+VisualDL's record files: splitting them into records, and appending to them.
 
 What a record looks like is decided in ``nbdist/worker/records.py``, since ranks write some, too.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+
+from nbdist.worker.records import FILE_NAME, encode_hparams, encode_name, encode_scalar
 
 
 def split(buffer: bytes) -> Iterator[tuple[bytes, int]]:
@@ -46,3 +52,91 @@ class RecordFile:
                 written += os.pwrite(handle, data[written:], self.size + written)
         finally:
             os.close(handle)
+
+
+class CurveFile:
+    """The scalars of one directory, and those that are not written yet."""
+
+    def __init__(self, directory: Path, name: str) -> None:
+        self._directory = directory
+        self._name = name
+        self._file: RecordFile | None = None
+        self._begun = False
+        self._waiting = bytearray()
+
+    def add(self, milliseconds: int, tag: str, step: int, value: float) -> None:
+        self._begin(milliseconds)
+        self._waiting += encode_scalar(tag=tag, step=step, value=value, milliseconds=milliseconds)
+
+    def add_hparams(self, milliseconds: int, hparams: dict[str, Any], metrics: list[str]) -> None:
+        self._begin(milliseconds)
+        self._waiting += encode_hparams(
+            name=self._name, hparams=hparams, metrics=metrics, milliseconds=milliseconds
+        )
+
+    def write(self) -> None:
+        """Raises OSError; then all of it waits for the next time."""
+        if not self._waiting:
+            return
+        if self._file is None:
+            self._directory.parent.mkdir(mode=0o700, exist_ok=True)  # not its parents: a run may be deleted
+            self._directory.mkdir(mode=0o700, exist_ok=True)
+            self._file = RecordFile(self._directory / FILE_NAME)
+        self._file.append(bytes(self._waiting))
+        self._waiting.clear()
+
+    def _begin(self, milliseconds: int) -> None:
+        if not self._begun:
+            self._waiting += encode_name(self._name, milliseconds=milliseconds)
+            self._begun = True
+
+
+_LARGEST_RECORD = 1 << 28  # bytes; a length beyond it was never written as one
+log = logging.getLogger("nbdist.board")
+
+
+class FrameReader:
+    """Stands for ``RecordReader``: keeps its place in a file, and leaves a torn tail for later. It reads so
+    many bytes at once (``room``) and one message at least; ``behind`` says whether there are more."""
+
+    def __init__(self, filepath: str, dir: str | None = None, room: int | None = None) -> None:
+        self.dir = dir
+        self.behind = False
+        self._path = filepath
+        self._room = -1 if room is None else room
+        self._offset = 0
+        self._size = 0  # of the file when it was last read
+
+    def get_remain(self) -> list[bytes]:
+        """The messages that have been completed since the last call, as far as there is room for them."""
+        try:
+            with open(self._path, "rb") as file:
+                size = os.fstat(file.fileno()).st_size
+                if size == self._size and not self.behind:
+                    return []
+                self._size = size
+                file.seek(self._offset)
+                tail = file.read(self._room)
+                if len(tail) == self._room and 8 + (length := _length(tail)) > self._room:
+                    tail += file.read(8 + length - self._room if length <= _LARGEST_RECORD else 0)
+        except OSError:  # the run was deleted; what was read from it stays on the screen
+            self.behind = False
+            return []
+        self.behind = self._offset + len(tail) < size
+        whole = list(split(tail))
+        end = whole[-1][1] if whole else 0
+        self._offset += end
+        torn = tail[end : end + 8]
+        if len(torn) == 8 and _length(torn) > _LARGEST_RECORD:
+            log.warning(
+                "%s is damaged at byte %d and is read no further",
+                self._path,
+                self._offset,
+            )
+            self._offset, self.behind = 1 << 62, False
+        return [message for message, _ in whole]
+
+
+def _length(frame: bytes) -> int:
+    """Bytes of the message that a frame holds."""
+    return int.from_bytes(frame[:8], "little")

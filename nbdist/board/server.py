@@ -22,11 +22,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nbdist import processes
-from nbdist.board.addresses import ALIVE, AUTHORIZATION, PUBLIC_PATH, encoded, page, proxied_token
+from nbdist.board.request import ALIVE, AUTHORIZATION, PUBLIC_PATH, encoded, page, proxied_token
 from nbdist.errors import LaunchError
 from nbdist.model.decoding import MALFORMED, as_int
 from nbdist.model.process import ProcessId
-from nbdist.store.json_files import load_object
+from nbdist.store.journal import load_object
 from nbdist.store.paths import check_home, make_private, write_private
 
 IDLE_SECONDS = 15 * 60.0

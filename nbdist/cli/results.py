@@ -12,6 +12,9 @@ from urllib.parse import urlsplit
 from nbdist import config, runner
 from nbdist.cli.terminal import INTERRUPTED, complain, in_a_shell, note
 from nbdist.errors import LaunchError, UnknownRun, UsageMistake
+from nbdist.feed.ansi import harmless
+from nbdist.feed.labels import cut
+from nbdist.feed.view import RunView
 from nbdist.panel import (
     Block,
     Line,
@@ -24,9 +27,6 @@ from nbdist.panel import (
     stopped_text,
     watch_status,
 )
-from nbdist.panel.ansi import harmless
-from nbdist.panel.columns import cut
-from nbdist.panel.view import RunView
 from nbdist.text import say
 from nbdist.verbs.machines import Allocations, Examined, Released
 from nbdist.verbs.runs import BoardEnded, Curves, Listed, Logs, Stacks, Stopped

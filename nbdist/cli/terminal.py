@@ -9,8 +9,8 @@ import sys
 from collections.abc import Callable
 
 from nbdist.diagnosis import first_failure
+from nbdist.feed.ansi import harmless
 from nbdist.model import Run, RunState
-from nbdist.panel.ansi import harmless
 from nbdist.store import RunDirectory
 from nbdist.verbs.verb import TERMINAL, Place
 

@@ -1,14 +1,49 @@
-"""The GPUs of this machine, asked by NVML and so without making a CUDA context."""
+"""The GPUs of this machine, asked by NVML and so without making a CUDA context, and who holds them."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import pwd
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from nbdist.devices.gpu_load import GpuLoad
+from nbdist.privacy import masked_words
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Driver:
+    """``cuda`` is the newest CUDA that the driver knows, as in ``12.4``."""
+
+    version: str
+    cuda: str
+
+
+def driver(*, bindings: Any = None) -> Driver | None:
+    """None where there is no driver."""
+    if bindings is None:
+        import pynvml
+
+        bindings = pynvml
+    try:
+        bindings.nvmlInit()
+    except bindings.NVMLError:
+        return None
+    try:
+        version = bindings.nvmlSystemGetDriverVersion()
+        number = bindings.nvmlSystemGetCudaDriverVersion()
+    except bindings.NVMLError:
+        return None
+    finally:
+        bindings.nvmlShutdown()
+    # as cudaDriverGetVersion: 1000 * major + 10 * minor
+    return Driver(
+        version=version.decode() if isinstance(version, bytes) else str(version),
+        cuda=f"{number // 1000}.{number % 1000 // 10}",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,3 +179,27 @@ def _text(value: str | bytes) -> str:
 
 def _names(entry: str, gpu: Gpu) -> bool:
     return entry == str(gpu.index) or (entry.startswith("GPU-") and gpu.uuid.startswith(entry))
+
+
+_LONG = 40
+
+
+def describe_holder(pid: int, root: Path = Path("/proc")) -> str:
+    """``run 2026…-lenet-k3f9 (pid 71)``, ``python train.py (pid 71, user eva)``, or ``pid 71``."""
+    if pid == os.getpid():
+        return f"this process (pid {pid}): restart the kernel to free it"
+    place = root / str(pid)
+    with contextlib.suppress(OSError):
+        for entry in (place / "environ").read_bytes().split(b"\0"):
+            if entry.startswith(b"NBDIST_RUN_ID="):
+                return f"run {entry.partition(b'=')[2].decode()} (pid {pid})"
+    user, command = "", ""
+    with contextlib.suppress(OSError):
+        words = [word.decode(errors="replace") for word in (place / "cmdline").read_bytes().split(b"\0")]
+        command = " ".join(map(os.path.basename, masked_words(words[:3]))).strip()
+    with contextlib.suppress(OSError, KeyError):
+        user = pwd.getpwuid(os.stat(place).st_uid).pw_name
+    who = f"pid {pid}, user {user}" if user else f"pid {pid}"
+    # any user names a process as they like, for a terminal to act on
+    shown = "".join(each if each.isprintable() else "?" for each in command[:_LONG])
+    return f"{shown} ({who})" if shown else who

@@ -1,12 +1,175 @@
-"""Memory and CPU time of a process and all that descend from it."""
+"""CPU and memory: of this machine, of a process, of process trees.
+
+CPU and memory of process trees, again and again and at little cost: all the ranks of a run at once.
+
+Reads /proc alone; where there is none nothing is known. A process is looked at when its pid is new, and
+from then on only if it belongs to a tree, so a look costs what the trees are large, not what the machine
+is. It belongs to the tree of the process that made it for as long as it lives, also as an orphan; one
+that was orphaned before the first look at it is found by its session.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import os
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
+from nbdist.control_groups import own_groups
 from nbdist.model import ProcessId
-from nbdist.processes import alive
+from nbdist.processes import PROC, alive, read_at_once
+
+_LEAST = 0.5
+"""Seconds between two looks: the system counts in hundredths."""
+
+
+def cpu_count() -> int:
+    """Those that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+class SpareCpus:
+    """How many CPUs have had nothing to do from one look to the next, and would be free for this process.
+
+    ``limited``: a control group that it is in may use so much and no more (cgroup v2, cpu.max). What has the
+    lowest priority takes from that, too.
+    """
+
+    def __init__(
+        self,
+        root: Path = Path("/"),
+        *,
+        groups: Callable[[], list[str]] = lambda: list(own_groups()),
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._stat = root / "proc/stat"
+        self._clock = clock
+        self._limits = {group: limit for group in groups() if (limit := _limit(group)) is not None}
+        self._then = self._read()
+
+    @property
+    def limited(self) -> bool:
+        return bool(self._limits)
+
+    def look(self) -> float:
+        """CPUs since the last look; 0 when that was a moment ago, and where the system does not tell."""
+        then, seconds = self._then, self._clock() - self._then[0]
+        if seconds < _LEAST:
+            return 0.0
+        self._then = self._read()
+        idle, *used = [(now - before) / seconds for now, before in zip(self._then[1:], then[1:], strict=True)]
+        limits = self._limits.values()
+        return max(0.0, min([idle, *(limit - use for limit, use in zip(limits, used, strict=True))]))
+
+    def _read(self) -> list[float]:
+        """The time, the seconds that the CPUs have been idle, and those that each limited group has used."""
+        return [self._clock(), self._idle(), *map(_used, self._limits)]
+
+    def _idle(self) -> float:
+        ours = {f"cpu{number}" for number in os.sched_getaffinity(0)}
+        ticks = 0
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            for line in self._stat.read_text().splitlines():
+                name, *fields = line.split()
+                if name in ours:
+                    # idle and iowait (proc(5))
+                    ticks += int(fields[3]) + int(fields[4])
+        return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def _limit(group: str) -> float | None:
+    """CPUs that a group may use; None for any number."""
+    with contextlib.suppress(OSError, ValueError):
+        quota, period = Path(group, "cpu.max").read_text().split()
+        return None if quota == "max" else int(quota) / int(period)
+    return None
+
+
+def _used(group: str) -> float:
+    """Seconds that the processes of a group have been on a CPU."""
+    with contextlib.suppress(OSError, ValueError):
+        for line in Path(group, "cpu.stat").read_text().splitlines():
+            if line.startswith("usage_usec"):
+                return int(line.split()[1]) / 1e6
+    return 0.0
+
+
+def memory_total(root: Path = Path("/")) -> int | None:
+    """Bytes of memory of this machine, or the limit of a control group that this process is in where
+    that is lower (proc(5), cgroups(7)); None where nobody tells. ``root`` holds ``proc`` and ``sys``.
+    """
+    known = [total for total in (_of_the_machine(root), *_limits(root)) if total is not None]
+    return min(known, default=None)
+
+
+def _of_the_machine(root: Path) -> int | None:
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        for line in (root / "proc/meminfo").read_text().splitlines():
+            if line.startswith("MemTotal:"):
+                return int(line.split()[1]) * 1024
+    with contextlib.suppress(OSError, ValueError):
+        # macOS has no /proc
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if root == Path("/") else None
+    return None
+
+
+def _limits(root: Path) -> list[int]:
+    """The limits of this process's group and of those above it. Version 1 has a tree for memory alone."""
+    found = []
+    with contextlib.suppress(OSError, ValueError):
+        for line in (root / "proc/self/cgroup").read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            if controllers == "":
+                found += _up(root / "sys/fs/cgroup", path, "memory.max")
+            elif "memory" in controllers.split(","):
+                found += _up(root / "sys/fs/cgroup/memory", path, "memory.limit_in_bytes")
+    return found
+
+
+def _up(mount: Path, path: str, name: str) -> list[int]:
+    """The limit in every group from ``path`` up to the mount, which in a container is the group itself."""
+    limits = []
+    group = mount / path.strip("/")
+    for place in (group, *group.parents):
+        with contextlib.suppress(OSError, ValueError):  # no such group in here, or the limit is "max"
+            limits.append(int((place / name).read_text()))
+        if place == mount:
+            break
+    return limits
+
+
+def memory_available(root: Path = Path("/")) -> int | None:
+    """Bytes that can be had without swapping: of this machine, or of a control group that this process is
+    in where that leaves less; None where nobody tells."""
+    known = []
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        for line in (root / "proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                known.append(int(line.split()[1]) * 1024)
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        for line in (root / "proc/self/cgroup").read_text().splitlines():
+            if line.startswith("0::"):
+                known += _left(root / "sys/fs/cgroup", line[3:])
+    return min(known, default=None)
+
+
+def _left(mount: Path, path: str) -> list[int]:
+    """What each group from ``path`` up to the mount has left below its limit; the page cache can be had."""
+    left = []
+    group = mount / path.strip("/")
+    for place in (group, *group.parents):
+        with contextlib.suppress(OSError, ValueError, StopIteration):
+            limit = int((place / "memory.max").read_text())
+            used = int((place / "memory.current").read_text())
+            words = (place / "memory.stat").read_text().split()
+            left.append(limit - used + int(words[words.index("inactive_file") + 1]))
+        if place == mount:
+            break
+    return left
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,3 +202,204 @@ def tree_usage(process: ProcessId) -> TreeUsage | None:
                 cpu += times.user + times.system
                 pids.add(member.pid)
     return TreeUsage(memory=memory, cpu=cpu, pids=frozenset(pids)) if pids else None
+
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+
+_PSS_SHARE = 0.001
+"""What of a core reading smaps_rollup may take on average. It walks page tables: 10 ms for a gigabyte."""
+
+_PSS_LIMIT = 4 << 30
+"""Bytes of resident memory of a tree above which that walk would hold the reader for too long."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreeUse:
+    """``cpu`` in seconds since the tree was added, of processes that have ended, too.
+
+    ``memory`` in bytes: the resident memory of a single process. In a larger tree the processes share
+    pages (forked workers most of theirs), which would count in each of them; there it is scaled by what
+    the proportional shares (PSS) were the last time that they were read.
+    """
+
+    cpu: float
+    memory: int
+    pids: frozenset[int]
+
+
+@dataclass(slots=True)
+class _Member:
+    key: int
+    start_time: int
+    own: float
+    """Seconds of CPU of the process itself."""
+    waited: float
+    """Seconds of CPU of its children that have ended and been waited for, and of theirs."""
+    resident: int
+
+
+@dataclass(slots=True)
+class _Row:
+    """What /proc/PID/stat says, as far as it is needed here."""
+
+    parent: int
+    session: int
+    start_time: int
+    own: float
+    waited: float
+    resident: int
+    zombie: bool
+
+
+class ProcessTrees:
+    """The trees below some processes, each known by a key: a rank."""
+
+    def __init__(
+        self,
+        *,
+        proc: Path = PROC,
+        clock: Callable[[], float] = time.monotonic,
+        effort: Callable[[], float] = time.process_time,
+    ) -> None:
+        self._proc = str(proc)
+        self._clock = clock
+        self._effort = effort
+        self._roots: dict[int, int] = {}
+        self._members: dict[int, _Member] = {}
+        self._strangers: set[int] = set()
+        self._cpu: dict[int, float] = {}
+        self._sharing: dict[int, float] = {}
+        self._any_sharing = 1.0
+        self._pss_after = 0.0
+
+    @property
+    def proc(self) -> str:
+        """Where the processes are read."""
+        return self._proc
+
+    def add(self, key: int, root: ProcessId) -> None:
+        self._roots[root.pid] = key
+        # a rank that waited for its run has spent seconds on its imports, before anybody counted
+        row = self._row(root.pid)
+        own, waited = (row.own, row.waited) if row is not None else (0.0, 0.0)
+        self._members[root.pid] = _Member(key, root.start_time, own, waited, 0)
+        self._cpu[key] = 0.0
+
+    def remove(self, key: int) -> None:
+        self._roots = {pid: known for pid, known in self._roots.items() if known != key}
+        self._members = {pid: member for pid, member in self._members.items() if member.key != key}
+        self._cpu.pop(key, None)
+
+    def look(self) -> dict[int, TreeUse]:
+        """What each tree uses whose first process lives."""
+        try:
+            listed = {int(name) for name in os.listdir(self._proc) if name.isdigit()}
+        except OSError:
+            return {}
+        self._strangers &= listed
+        self._follow()
+        self._welcome(listed)
+        return self._uses()
+
+    def _follow(self) -> None:
+        """Read the known members again; time that has gone by for one that has ended is not lost."""
+        own_now: dict[int, float] = {}
+        before, after = dict[int, float](), dict[int, float]()
+        for pid, member in list(self._members.items()):
+            key = member.key
+            before[key] = before.get(key, 0.0) + member.own + member.waited
+            row = self._row(pid)
+            if row is None or row.zombie or row.start_time != member.start_time:
+                del self._members[pid]
+                continue
+            own_now[key] = own_now.get(key, 0.0) + row.own - member.own
+            after[key] = after.get(key, 0.0) + row.own + row.waited
+            member.own, member.waited, member.resident = row.own, row.waited, row.resident
+        for key, total in before.items():
+            # the time of one that has ended is now its parent's, or nobody's when no member waited for
+            # it; what the others have done themselves is certain
+            self._cpu[key] += max(after.get(key, 0.0) - total, own_now.get(key, 0.0))
+
+    def _welcome(self, listed: set[int]) -> None:
+        """Find out to which tree the new processes belong, if to any."""
+        rows = {pid: self._row(pid) for pid in listed - self._members.keys() - self._strangers}
+        fresh = {pid: row for pid, row in rows.items() if row is not None and not row.zombie}
+        for pid, row in fresh.items():
+            key = self._key_of(pid, fresh)
+            if key is None:
+                self._strangers.add(pid)
+                continue
+            self._cpu[key] += row.own + row.waited
+            self._members[pid] = _Member(key, row.start_time, row.own, row.waited, row.resident)
+
+    def _key_of(self, pid: int, fresh: dict[int, _Row]) -> int | None:
+        """Up the line of parents, as far as it is new. Every rank has a session of its own."""
+        for _ in fresh:
+            row = fresh.get(pid)
+            if row is None:
+                break
+            if (key := self._roots.get(row.session)) is not None:
+                return key
+            pid = row.parent
+        member = self._members.get(pid)
+        return None if member is None else member.key
+
+    def _uses(self) -> dict[int, TreeUse]:
+        pids: dict[int, list[int]] = {}
+        for pid, member in self._members.items():
+            pids.setdefault(member.key, []).append(pid)
+        trees = {key: pids[key] for pid, key in self._roots.items() if pid in self._members}
+        resident = {key: sum(self._members[pid].resident for pid in tree) for key, tree in trees.items()}
+        self._read_pss(trees, resident)
+        return {
+            key: TreeUse(
+                cpu=self._cpu[key],
+                memory=round(resident[key] * (self._sharing_of(key) if len(tree) > 1 else 1.0)),
+                pids=frozenset(tree),
+            )
+            for key, tree in trees.items()
+        }
+
+    def _sharing_of(self, key: int) -> float:
+        # ranks are alike: until it is a tree's turn, what another one was found to share is the best guess
+        return self._sharing.get(key, self._any_sharing)
+
+    def _read_pss(self, trees: dict[int, list[int]], resident: dict[int, int]) -> None:
+        """Read the proportional shares of one tree, when enough time has gone by since the last."""
+        now = self._clock()
+        due = [key for key, tree in trees.items() if len(tree) > 1 and 0 < resident[key] <= _PSS_LIMIT]
+        if now < self._pss_after or not due:
+            return
+        # the one that was read longest ago: each goes to the end of the dictionary when it is read
+        order = {known: place for place, known in enumerate(self._sharing)}
+        key = min(due, key=lambda key: order.get(key, -1))
+        begun = self._effort()
+        shares = [_pss(f"{self._proc}/{pid}/smaps_rollup") for pid in trees[key]]
+        self._pss_after = now + (self._effort() - begun) / _PSS_SHARE
+        if None not in shares:
+            self._sharing.pop(key, None)
+            total = sum(share for share in shares if share is not None)
+            self._any_sharing = self._sharing[key] = min(1.0, total / resident[key])
+
+    def _row(self, pid: int) -> _Row | None:
+        # as in processes.read_stat; the numbers of the fields are those of proc(5) less three
+        fields = read_at_once(f"{self._proc}/{pid}/stat").rpartition(b")")[2].split()
+        if len(fields) < 22:
+            return None
+        return _Row(
+            parent=int(fields[1]),
+            session=int(fields[3]),
+            start_time=int(fields[19]),
+            own=(int(fields[11]) + int(fields[12])) / _TICKS,
+            waited=(int(fields[13]) + int(fields[14])) / _TICKS,
+            resident=int(fields[21]) * _PAGE,
+            zombie=fields[0] in (b"Z", b"X", b"x"),
+        )
+
+
+def _pss(path: str) -> int | None:
+    for line in read_at_once(path).splitlines():
+        if line.startswith(b"Pss:"):
+            return int(line.split()[1]) * 1024
+    return None

@@ -2,8 +2,7 @@
 
 from nbdist.diagnosis.diagnosis import Diagnosis, diagnose
 from nbdist.diagnosis.exits import describe_exit
-from nbdist.diagnosis.failure import Failure, Group, first_failure
-from nbdist.diagnosis.hints import Hint
+from nbdist.diagnosis.failure import Failure, Group, Hint, first_failure
 from nbdist.diagnosis.report import failure_headline, failure_report
 
 __all__ = [

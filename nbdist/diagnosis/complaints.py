@@ -7,9 +7,8 @@ import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nbdist.diagnosis.native import last_words
 from nbdist.diagnosis.signatures import Role, Signature, match
-from nbdist.diagnosis.tracebacks import Raised, chains_in_log, parse, root
+from nbdist.diagnosis.tracebacks import Raised, chains_in_log, last_words, parse, root
 from nbdist.store import ErrorReport
 
 # how far before its exit a rank that left without an exception may have printed the reason

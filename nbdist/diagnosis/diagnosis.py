@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nbdist.diagnosis.failure import OF_DISKS, Failure, Group, end_of_log, first_failure
-from nbdist.diagnosis.hints import Hint
-from nbdist.diagnosis.ranks import rank_names
+from nbdist.diagnosis.exits import rank_names
+from nbdist.diagnosis.failure import OF_DISKS, Failure, Group, Hint, end_of_log, first_failure
 from nbdist.model import Run
 from nbdist.store import RunDirectory
 from nbdist.text import Both, both, say

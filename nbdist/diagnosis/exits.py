@@ -1,8 +1,9 @@
-"""Exit codes: what is known of one as a code, and read aloud in English and Chinese."""
+"""Exit codes and ranks in words."""
 
 from __future__ import annotations
 
 import signal
+from collections.abc import Sequence
 
 from nbdist.text import say
 
@@ -58,3 +59,28 @@ def signal_name(code: int) -> str:
 
 def _size(count: int) -> str:
     return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"
+
+
+_FEW = 6
+
+
+def rank_names(ranks: Sequence[int], language: str = "en") -> str:
+    """``rank 1``; ``ranks 0, 2, 3``; of many ``ranks 0–6, 8``. Empty for none."""
+    if not ranks:
+        return ""
+    zh = language == "zh"
+    listed = ", ".join(map(str, ranks)) if len(ranks) <= _FEW and not zh else rank_ranges(ranks)
+    if zh:
+        return f"进程 {listed}"
+    return f"rank {listed}" if len(ranks) == 1 else f"ranks {listed}"
+
+
+def rank_ranges(ranks: Sequence[int]) -> str:
+    """``0–3, 6``: rising numbers, with what follows one another in one."""
+    parts: list[list[int]] = []
+    for rank in ranks:
+        if parts and rank == parts[-1][-1] + 1:
+            parts[-1] = [parts[-1][0], rank]
+        else:
+            parts.append([rank])
+    return ", ".join("–".join(map(str, part)) for part in parts)

@@ -7,9 +7,8 @@ import re
 from collections.abc import Sequence
 
 from nbdist.diagnosis.diagnosis import Diagnosis
-from nbdist.diagnosis.exits import describe_exit
+from nbdist.diagnosis.exits import describe_exit, rank_names
 from nbdist.diagnosis.failure import SAME_ERROR, Failure, Group, names
-from nbdist.diagnosis.ranks import rank_names
 from nbdist.store import ErrorFrame
 from nbdist.text import say
 

@@ -1,18 +1,25 @@
-"""Where every rank is: the stacks that were taken, in lines of the cell, and ranks alike together."""
+"""Stacks of ranks as text: which frames are the user's, and what native code waits for.
+
+Stacks with the frames of native code in them, by py-spy where it is installed and allowed.
+
+py-spy halts a process for as long as it reads, some 10 ms, so these are only taken when asked for.
+"""
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from nbdist.diagnosis.places import Place, entry_of, package_of, place_of
-from nbdist.diagnosis.sources import Sources
-from nbdist.model import Run
+from nbdist.diagnosis.places import Place, Sources, entry_of, package_of, place_of
+from nbdist.model import ProcessId, RankState, Run
+from nbdist.processes import alive
 from nbdist.store import RunDirectory, snapshot
 from nbdist.store.control import request_stacks
-from nbdist.store.stacks import Call, Collective, RankAnswer, TakenStacks, ThreadStack, read_stacks
+from nbdist.store.reports import Call, Collective, RankAnswer, TakenStacks, ThreadStack, read_stacks
 
 _POLL = 0.01
 _FARTHER = 6.0
@@ -38,7 +45,7 @@ class StackRow:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StackGroup:
     """Ranks with the same stack. ``place`` says where that is; ``problem`` why there is no stack
-    (``store.stacks.RankAnswer``). ``collective`` is what they last began, where that is known."""
+    (``store.reports.RankAnswer``). ``collective`` is what they last began, where that is known."""
 
     ranks: tuple[int, ...]
     place: Place
@@ -238,3 +245,43 @@ def _folded(calls: Sequence[Call], sources: Sources) -> list[StackRow]:
             source=sources.line(inner.file, inner.line),
         )
     ]
+
+
+_LIMIT = 20.0
+_MISSING = "py-spy is not installed: %pip install py-spy, and ask again"
+
+
+def native_stacks(
+    run: Run,
+    *,
+    find: Callable[[str], str | None] = shutil.which,
+    call: Callable[[Sequence[str]], tuple[int, str]] | None = None,
+) -> Mapping[int, str]:
+    """What py-spy says of each rank that runs; where it says nothing, why not."""
+    program = find("py-spy")
+    running = [rank for rank in run.ranks if rank.state is RankState.RUNNING and rank.process is not None]
+    if program is None:
+        return {rank.rank: _MISSING for rank in running}
+    call = call or _call
+    return {rank.rank: _stack(program, rank.process, call) for rank in running if rank.process is not None}
+
+
+def _stack(program: str, process: ProcessId, call: Callable[[Sequence[str]], tuple[int, str]]) -> str:
+    if not alive(process):
+        return "it has exited"
+    code, said = call([program, "dump", "--native", "--pid", str(process.pid)])
+    if code == 0:
+        return said
+    last = said.strip().splitlines()[-1:] or [f"exit {code}"]
+    hint = ": ask as root, or allow ptrace (kernel.yama.ptrace_scope)" if "ermission" in said else ""
+    return f"py-spy: {last[0]}{hint}"
+
+
+def _call(command: Sequence[str]) -> tuple[int, str]:
+    try:
+        done = subprocess.run(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=_LIMIT, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return 1, str(error)
+    return done.returncode, done.stdout.decode(errors="replace")

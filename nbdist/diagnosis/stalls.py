@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from nbdist.diagnosis.ranks import rank_names
+from nbdist.diagnosis.exits import rank_names
 from nbdist.diagnosis.stacks import StackGroup, StackReport, StackRow
 from nbdist.text import say
 

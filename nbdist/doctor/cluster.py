@@ -18,9 +18,9 @@ from nbdist.doctor.node_job import NodeJob
 from nbdist.doctor.ray import RayJob, ray_entries
 from nbdist.doctor.report import Entry, Level, Report
 from nbdist.doctor.slurm import SlurmExamination, call, gpus_of
+from nbdist.engines.slurm import Partition, waiting
 from nbdist.errors import UsageMistake
-from nbdist.runner.engines import check_shared
-from nbdist.schedulers.slurm_words import Partition, waiting
+from nbdist.runner.placement import check_shared
 from nbdist.text import reason_text
 
 ENGINES = ("slurm", "ray")

@@ -8,10 +8,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from nbdist.devices import list_gpus
-from nbdist.devices.driver import driver
 from nbdist.devices.gpu_load import GpuLoad
-from nbdist.devices.gpus import open_loads
-from nbdist.devices.holders import describe_holder
+from nbdist.devices.gpus import describe_holder, driver, open_loads
 from nbdist.doctor.report import Entry, Level
 
 _FULL = 0.9

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nbdist import config, control_groups
-from nbdist.devices.memory import memory_total
+from nbdist.devices.usage import memory_total
 from nbdist.doctor.report import Entry, Level
 
 

@@ -26,7 +26,7 @@ from typing import Any, TypeVar
 from nbdist.doctor import node_probe
 from nbdist.doctor.node_checks import JobResult, ProbeResult
 from nbdist.doctor.slurm import call, slurm_environment
-from nbdist.schedulers.slurm_words import refusal
+from nbdist.engines.slurm import refusal
 from nbdist.store.paths import make_private
 
 _T = TypeVar("_T")

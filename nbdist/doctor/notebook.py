@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from nbdist import labextension_install, processes
-from nbdist.diagnosis.checks.builds import version_of
+from nbdist.diagnosis.checks.machine import version_of
 from nbdist.diagnosis.checks.removed import at_least
 from nbdist.doctor.report import Entry, Level, Report
 from nbdist.errors import LaunchError

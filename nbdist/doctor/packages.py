@@ -11,10 +11,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from nbdist import config
-from nbdist.devices.driver import driver
-from nbdist.diagnosis.checks.builds import build_of, version_of
+from nbdist.devices.gpus import driver
+from nbdist.diagnosis.checks.finding import Build
+from nbdist.diagnosis.checks.machine import build_of, version_of
 from nbdist.diagnosis.checks.removed import at_least
-from nbdist.diagnosis.checks.situation import Build
 from nbdist.doctor.report import Entry, Level
 
 _NEEDED = {

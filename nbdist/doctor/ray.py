@@ -17,9 +17,9 @@ from nbdist.doctor import node_probe, ray_probe
 from nbdist.doctor.node_checks import JobResult, ProbeResult
 from nbdist.doctor.node_job import FILES, clear, prepare, within
 from nbdist.doctor.report import Entry, Level
+from nbdist.engines.ray_address import find_address, find_token
+from nbdist.engines.ray_api import RayApi
 from nbdist.errors import LaunchError, UsageMistake
-from nbdist.schedulers.ray_address import find_address, find_token
-from nbdist.schedulers.ray_api import RayApi
 
 _PERIOD = 0.5
 _STARTED = 60.0

@@ -9,9 +9,9 @@ from dataclasses import asdict, dataclass
 from enum import Enum
 from typing import Any
 
-from nbdist.panel.ansi import harmless
-from nbdist.panel.columns import pad, width
-from nbdist.panel.style import sheet
+from nbdist.feed.ansi import harmless
+from nbdist.feed.labels import pad, width
+from nbdist.panel.summary import sheet
 
 
 class Level(Enum):

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from nbdist.doctor.report import Entry, Level
-from nbdist.schedulers.slurm import scrubbed
+from nbdist.engines.slurm import scrubbed
 
 _PATIENCE = 10.0
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from nbdist import options, runner
 from nbdist.devices import list_gpus
-from nbdist.diagnosis.checks.builds import build_of
+from nbdist.diagnosis.checks.machine import build_of
 from nbdist.doctor.report import Entry, Level
 from nbdist.errors import NbdistError
 

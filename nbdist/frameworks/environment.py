@@ -1,11 +1,61 @@
-"""The environment of the ranks: what is inherited, what is dropped, what is set."""
+"""Which frameworks there are, which a program imports, and the environment that its ranks get."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import ast
+import importlib.util
+import warnings
+from collections.abc import Iterator, Mapping
 
-from nbdist.frameworks.base import Placement
-from nbdist.frameworks.registry import FRAMEWORKS
+from nbdist.errors import UsageMistake
+from nbdist.frameworks.base import Framework, Placement
+from nbdist.frameworks.jax import Jax
+from nbdist.frameworks.paddle import Paddle
+from nbdist.frameworks.torch import Torch
+
+FRAMEWORKS: tuple[Framework, ...] = (Torch(), Paddle(), Jax())
+
+
+def by_name(name: str) -> Framework:
+    """The framework ``name``. Raises UsageMistake when there is none of this name."""
+    for framework in FRAMEWORKS:
+        if framework.name == name:
+            return framework
+    names = ", ".join(framework.name for framework in FRAMEWORKS)
+    raise UsageMistake(f"no framework {name}: write --framework auto, none, {names}")
+
+
+def detect_framework(source: str) -> Framework | None:
+    """The first framework that ``source`` imports; None when it imports none."""
+    used = set(imported_modules(source))
+    return next((framework for framework in FRAMEWORKS if framework.module in used), None)
+
+
+def imported_modules(source: str) -> Iterator[str]:
+    """The top-level modules that a program cannot do without: imported, and not inside a ``try``."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        tree = ast.parse(source)
+    yield from _imports(tree)
+
+
+def is_installed(module: str) -> bool:
+    """Whether ``import module`` would find something, for this interpreter and its path."""
+    try:
+        return importlib.util.find_spec(module) is not None
+    except (ImportError, ValueError):
+        return False
+
+
+def _imports(node: ast.AST) -> Iterator[str]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in child.names)
+        elif isinstance(child, ast.ImportFrom) and child.module and not child.level:
+            yield child.module.partition(".")[0]
+        elif not isinstance(child, ast.Try):
+            yield from _imports(child)
+
 
 # What another launcher, or a notebook's kernel, has set for itself and a rank must not take for its own.
 _DROPPED = frozenset(

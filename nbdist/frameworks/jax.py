@@ -1,4 +1,5 @@
-"""JAX: where its coordinator is. Count and number of a process come from the worker (``worker.jax_cluster``).
+"""JAX: where its coordinator is. Count and number of a process are set in the rank
+(``worker.framework_hooks``).
 
 Source: jax.distributed.initialize, "JAX_COORDINATOR_ADDRESS".
 """

@@ -14,7 +14,7 @@ if __name__ == "__main__":
             os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))),
         )
     if sys.argv[1] == "--ahead":
-        from nbdist.launch.vanguard import main
+        from nbdist.launch.prestart import main
     else:
         from nbdist.launch.supervisor import main
 

@@ -16,22 +16,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nbdist import config, processes
-from nbdist.launch.course import Course
 from nbdist.launch.log_watch import LogWatch
 from nbdist.launch.rank_process import RankCommand, RankProcess, rank_command
 from nbdist.launch.rendezvous import port_was_taken
+from nbdist.launch.run_policy import Course
 from nbdist.launch.stalls.stack_taker import Asked, StackTaker
 from nbdist.launch.stalls.stall_watch import StallWatch
 from nbdist.model import Rendezvous, RunSpec
-from nbdist.store.log_stream import LogStream
+from nbdist.store.logs import LogStream
 from nbdist.store.paths import RunDirectory, make_private
 from nbdist.worker.order import ERRORED, FINISHED_ALONE
 
 if TYPE_CHECKING:
     from nbdist.control_groups import ControlGroup
+    from nbdist.launch.log_watch import WorkerLogs
     from nbdist.launch.meters import Meters
-    from nbdist.launch.stalls.stalls_together import StallsTogether
-    from nbdist.launch.worker_logs import WorkerLogs
+    from nbdist.launch.stalls.across_machines import StallsTogether
 
 _ERROR_TAIL = 65_536
 
@@ -210,7 +210,7 @@ class Attempt:
 
     def _copy_logs(self) -> None:
         if self._spec.log_dir:
-            from nbdist.launch.worker_logs import WorkerLogs  # most runs have none
+            from nbdist.launch.log_watch import WorkerLogs  # most runs have none
 
             logs = [(r.local_rank, self._directory.rank(r.rank, self._number).log) for r in self._spec.here]
             self._copies = WorkerLogs(Path(self._spec.log_dir), logs, report=complain)

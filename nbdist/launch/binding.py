@@ -1,6 +1,6 @@
 """What binds a process to the one that starts it, and the start of a rank's.
 
-Imports next to nothing: ranks are started before their supervisor has what it needs itself (``vanguard``).
+Imports next to nothing: ranks are started before their supervisor has what it needs itself (``prestart``).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What binds lifetimes: the supervisor to its kernel, and the ranks' descendants to the supervisor."""
+"""What binds lifetimes: the supervisor to its kernel, the ranks' descendants to it; and signals."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from nbdist import processes
 from nbdist.control_groups import groups_of
-from nbdist.launch.binding import become_child, become_subreaper, die_with_parent
+from nbdist.launch.binding import REQUESTS_TO_END, become_child, become_subreaper, die_with_parent
 from nbdist.model import NO_REASON, ProcessId, Reason, RunSpec
 from nbdist.store.paths import RunDirectory
 
@@ -114,3 +114,28 @@ def end_descendants(
             # a stopped process takes SIGTERM only once it goes on
             processes.send_all(fresh, signal.SIGCONT)
         pause(0.01)
+
+
+# SIGURG is how an engine tells a supervisor alone: whoever does not listen to it ignores it
+_NUMBERS = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGURG)
+
+
+class Wakeup:
+    """Takes the signals of this process from now on."""
+
+    def __init__(self) -> None:
+        self.socket, self._theirs = socket.socketpair()
+        self.socket.setblocking(False)
+        self._theirs.setblocking(False)
+        signal.set_wakeup_fd(self._theirs.fileno(), warn_on_full_buffer=False)
+        for number in _NUMBERS:
+            # the handler does nothing: the wake-up descriptor carries the number
+            signal.signal(number, lambda *_: None)
+        # what has come before
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, REQUESTS_TO_END)
+
+    def requests_to_end(self) -> Iterator[signal.Signals]:
+        """What has come but SIGCHLD, which only wakes up."""
+        for number in self.socket.recv(4096):
+            if number != signal.SIGCHLD:
+                yield signal.Signals(number)

@@ -20,7 +20,7 @@ from nbdist.worker.order import Order
 
 if TYPE_CHECKING:
     from nbdist.control_groups import ControlGroup
-    from nbdist.worker.engagement import Preload
+    from nbdist.worker.order import Preload
 
 WORKER = Path(__file__).parent.parent / "worker" / "__main__.py"
 

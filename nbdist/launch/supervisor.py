@@ -7,11 +7,13 @@ them), its own session. What to do is decided in ``course``; this module waits a
 from __future__ import annotations
 
 import errno
+import json
 import os
 import selectors
 import signal
 import sys
 import time
+from _socket import socket
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -22,13 +24,21 @@ from nbdist.control_groups import ControlGroup, make_group, memory_problem
 from nbdist.errors import LaunchError, UnknownRun
 from nbdist.launch.attempt import Attempt
 from nbdist.launch.binding import allow_files, become_subreaper
-from nbdist.launch.course import Course, Outcome
-from nbdist.launch.keeper import keep
-from nbdist.launch.lifetime import Lifeline, end_descendants, owner_ended
-from nbdist.launch.rank_process import RankCommand, RankProcess, start_rank
+from nbdist.launch.lifetime import Lifeline, Wakeup, end_descendants, owner_ended
+from nbdist.launch.rank_process import RankCommand, RankProcess, start_rank, tell_rank
+from nbdist.launch.reaper import keep
 from nbdist.launch.rendezvous import Reservation
-from nbdist.launch.wakeup import Wakeup
-from nbdist.model import Event, ProcessId, Reason, RunEnded, RunSpec, SupervisorStarted
+from nbdist.launch.run_policy import Course, Outcome
+from nbdist.model import (
+    Event,
+    ProcessId,
+    RankStarted,
+    Reason,
+    RunEnded,
+    RunSpec,
+    SupervisorStarted,
+    decode_event,
+)
 from nbdist.model.states import RunState
 from nbdist.store.control import InterruptRequest, StacksRequest, StopRequest, take_requests
 from nbdist.store.journal import Journal
@@ -37,6 +47,7 @@ from nbdist.store.run_store import read_spec
 
 if TYPE_CHECKING:
     from nbdist.launch.machines.coordinator import Coordinator
+
 
 _THEFTS = 3
 """How often a run is started again, unasked, because somebody else took its port."""
@@ -329,3 +340,40 @@ def _remedy(error: OSError) -> dict[str, int]:
 
 def _complain(message: str) -> None:
     print(f"nbdist: {message}", file=sys.stderr)
+
+
+def adopt(
+    directory: RunDirectory,
+    asked: str,
+    descriptor: int | None,
+    *,
+    started: dict[str, tuple[int, socket]],
+    lines: Sequence[str],
+    port: tuple[int, str, int],
+    group: ControlGroup | None,
+) -> None:
+    """Be the supervisor of ranks that have been started (``prestart``) for the spec ``asked``: by their
+    directories, their pids and our ends of their sockets. ``lines`` are those that the journal has begun
+    with; there are none where the ranks have not been told what to run. ``port`` is the socket that holds
+    it, the host and the port. ``group`` is what they are in."""
+    spec = RunSpec.from_dict(json.loads(asked))
+    begun = [event for event in map(decode_event, lines) if event is not None]
+    known = {event.pid: event.process for event in begun if isinstance(event, RankStarted)}
+    reservations = [Reservation.inherited(*port)]
+
+    def spawn(command: RankCommand) -> RankProcess:
+        there = started.pop(command.environment["NBDIST_RANK_DIR"], None)
+        if there is None:
+            return start_rank(command, group)
+        pid, channel = there
+        return RankProcess(known[pid], channel) if lines else tell_rank(command, pid, channel)
+
+    Supervisor(
+        directory,
+        spec,
+        Lifeline(None if spec.detached else spec.owner, descriptor),
+        spawn=spawn,
+        reserve=lambda: reservations.pop() if reservations else Reservation(),
+        begun=begun,
+        group=group,
+    ).run()

@@ -13,11 +13,11 @@ from IPython.core.magic import Magics, line_cell_magic, magics_class
 
 from nbdist import config, options, panel, runner
 from nbdist.errors import RunFailed, UnknownRun, UsageMistake
+from nbdist.feed.ansi import harmless
 from nbdist.magics.cell_check import as_in_editor, check_cell, check_planned
 from nbdist.magics.presentation import as_usage_errors, cell_id, draws_widgets, stopped, without_frames
 from nbdist.magics.showing import show_as_panel, show_as_text, show_in_background
 from nbdist.model import Reason, RunState
-from nbdist.panel.ansi import harmless
 from nbdist.text import say
 
 _INTERRUPTED = Reason("kernel-interrupted")

@@ -14,11 +14,11 @@ from IPython.core.magic import Magics, line_magic, magics_class
 from IPython.display import HTML, display
 
 from nbdist import config, panel, runner
+from nbdist.feed.ansi import harmless
 from nbdist.magics.presentation import as_usage_errors, draws_widgets
 from nbdist.magics.showing import show_again, show_as_text
 from nbdist.model import RunState
 from nbdist.options import split_line
-from nbdist.panel.ansi import harmless
 from nbdist.store import RunDirectory
 from nbdist.text import say
 from nbdist.verbs import table
@@ -27,8 +27,8 @@ from nbdist.verbs.runs import BoardEnded, Curves, Listed, Logs, Stacks, Stopped
 from nbdist.verbs.verb import HELP, NOTEBOOK, Place, Result, Verb
 
 if TYPE_CHECKING:
+    from nbdist.feed.view import RunView
     from nbdist.panel.report import Report
-    from nbdist.panel.view import RunView
 
 _GRAIN = 5.0
 

@@ -15,7 +15,7 @@ from IPython.core.interactiveshell import InteractiveShell
 
 from nbdist import panel
 from nbdist.errors import LaunchError, RunCancelled, UsageMistake
-from nbdist.panel.ansi import harmless
+from nbdist.feed.ansi import harmless
 
 AnError = TypeVar("AnError", bound=BaseException)
 

@@ -21,8 +21,8 @@ from nbdist.store import LogStream
 from nbdist.store.control import request_interrupt, request_stacks
 
 if TYPE_CHECKING:
-    from nbdist.panel.charts import Charts
-    from nbdist.panel.measures import Measures
+    from nbdist.feed.charts import Charts
+    from nbdist.feed.measures import Measures
     from nbdist.panel.widget import WidgetSurface
 
 _REPEAT_PERIOD = 0.25
@@ -271,8 +271,8 @@ def _ask(request: Callable[[], object]) -> None:
 
 def _measures(handle: runner.RunHandle, run: Run) -> tuple[Measures, Charts]:
     # for panels alone, as the widget stack
-    from nbdist.panel.charts import Charts
-    from nbdist.panel.measures import Measures
+    from nbdist.feed.charts import Charts
+    from nbdist.feed.measures import Measures
 
     charts = Charts(created=run.spec.created, ranks=[rank.rank for rank in run.ranks])
     return Measures(handle.directory, charts), charts

@@ -7,17 +7,219 @@ import difflib
 import functools
 import shlex
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import NoReturn
+from dataclasses import dataclass, replace
+from typing import Any, NoReturn
 
 from nbdist.errors import UsageMistake
 from nbdist.frameworks import launchers
-from nbdist.options import agreement, meeting
-from nbdist.options.line import split_line
-from nbdist.options.options import Options
-from nbdist.options.program import split_program
 from nbdist.options.table import OPTIONS, Option
-from nbdist.privacy import masked_words
+from nbdist.privacy import masked_text, masked_words
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What was typed behind ``%%distributed``, checked for itself (not yet against the machine).
+
+    ``gpus`` is None where the option is left out, "all", or ids. ``timeout``, ``hang_after`` (0: never)
+    and ``wait`` are in seconds, ``memory`` is what each rank may have in bytes.
+    ``engine`` is where the run is started, ``slurm`` what Slurm is told, each ``key=value`` or ``key``,
+    ``ray`` where a Ray is.
+    ``master`` is "host:port", either of which may be missing. ``any_device``: as another launcher does,
+    ranks get GPUs where there are enough. ``notes`` say what of another launcher's flags has no effect.
+    """
+
+    nproc: int | None = None
+    gpus: tuple[int, ...] | str | None = None
+    framework: str = "auto"
+    backend: str = "auto"
+    name: str = ""
+    detach: bool = False
+    timeout: float | None = None
+    hang_after: float = 60.0
+    retries: int = 0
+    memory: int | None = None
+    env: tuple[tuple[str, str], ...] = ()
+    args: tuple[str, ...] = ()
+    cwd: str = ""
+    log_dir: str = ""
+    nodes: int | None = None
+    node_rank: int | None = None
+    master: str = ""
+    ips: tuple[str, ...] = ()
+    host: str = ""
+    wait: float = 600.0
+    engine: str = "local"
+    slurm: tuple[str, ...] = ()
+    ray: str = ""
+    scrape: bool = True
+    panel: bool = True
+    check: bool = True
+    warm: bool | None = None
+    show_ranks: tuple[int, ...] | None = None
+    any_device: bool = False
+    notes: tuple[str, ...] = ()
+
+
+def check(options: Options) -> None:
+    """Raises UsageMistake."""
+    if options.engine != "local":
+        _check_engine(options)
+    else:
+        _check_together(options)
+        _check_nodes(options)
+        _check_port(options)
+
+
+def _check_engine(options: Options) -> None:
+    decided = {"--node-rank": options.node_rank is not None, "--master": bool(options.master)}
+    decided |= {"--ips": bool(options.ips), "--host": bool(options.host)}
+    if given := [flag for flag, there in decided.items() if there]:
+        raise UsageMistake(f"{given[0]}: with --on {options.engine} the engine decides: leave it out")
+    if options.engine != "slurm" and options.slurm:
+        raise UsageMistake(f"--slurm and --on {options.engine} disagree: leave out one of them")
+    if options.engine != "ray" and options.ray:
+        raise UsageMistake(f"--ray and --on {options.engine} disagree: leave out one of them")
+    gpus, nproc = options.gpus, options.nproc
+    if gpus is None and nproc is None:
+        raise UsageMistake(
+            f"--on {options.engine}: say what each node is to give:  --gpus 2  or, for CPU ranks,  -n 2"
+        )
+    if gpus is not None and (gpus == "all" or len(gpus) > 1 or gpus[0] == 0):
+        raise UsageMistake(
+            f"--on {options.engine} chooses the GPUs itself: say how many of them on each node:  --gpus 2"
+        )
+    if gpus is not None and nproc not in (None, gpus[0]):
+        raise UsageMistake(f"-n {nproc} and --gpus {gpus[0]} disagree: leave out -n")
+    if options.backend == "nccl" and gpus is None:
+        raise UsageMistake("--backend nccl needs GPUs: leave it out for CPU ranks, or give --gpus")
+
+
+def _check_together(options: Options) -> None:
+    gpus, nproc = options.gpus, options.nproc
+    if isinstance(gpus, tuple) and nproc is not None and nproc != len(gpus):
+        ids = ",".join(map(str, gpus))
+        raise UsageMistake(
+            f"-n {nproc} and --gpus {ids} disagree: --gpus {ids} alone starts {len(gpus)} ranks, one a GPU; "
+            f"-n {nproc} alone starts {nproc} on the CPU"
+        )
+    if options.backend == "nccl" and gpus is None and nproc is not None:
+        raise UsageMistake("--backend nccl needs GPUs: leave it out for CPU ranks, or give --gpus")
+
+
+def _check_nodes(options: Options) -> None:
+    count = options.nodes or len(options.ips) or 1
+    if options.ips and count != len(options.ips):
+        raise UsageMistake(f"--nodes {count} and --ips with {len(options.ips)} disagree: leave out --nodes")
+    if options.node_rank is not None and options.node_rank >= count:
+        raise UsageMistake(
+            f"--node-rank {options.node_rank} of {count} node{'s' if count > 1 else ''}: they are numbered "
+            f"from 0: write  --nodes {options.node_rank + 1}  or a lower rank"
+        )
+    if count > 1 and not options.ips and (not options.master or options.master[0] == ":"):
+        raise UsageMistake(f"--nodes {count} need to meet: add  --master HOST:PORT  of node 0")
+
+
+def _check_port(options: Options) -> None:
+    # torchrun takes any free port for 0, which the other machines could not know
+    if (options.nodes or len(options.ips)) > 1 and options.master.endswith(":0"):
+        raise UsageMistake(f"--master {options.master}: several machines need a port that each knows: 29500")
+
+
+class LineParser(argparse.ArgumentParser):
+    """The arguments of a line magic or a command; a mistake is answered with how it is written."""
+
+    def __init__(self, usage: str) -> None:
+        super().__init__(add_help=False, allow_abbrev=False)
+        self._written = usage
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
+        for word in args or ():
+            if "\0" in word:
+                self.error(f"a null character stands in {word!r:.80}")
+        return super().parse_known_args(args, namespace)
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageMistake(f"{message}: write  {self._written}")
+
+
+def split_line(line: str) -> list[str]:
+    """The words of a line as a shell reads them, without a comment behind. Raises UsageMistake."""
+    if "\0" in line:
+        raise UsageMistake(f"a null character stands in {line.strip()!r:.80}: take it out")
+    try:
+        return shlex.split(_without_comment(line))
+    except ValueError as error:
+        raise UsageMistake(
+            f'{masked_text(line.strip())!r}: {error}; quote a value like  --args "--lr 0.1"'
+        ) from None
+
+
+def _without_comment(line: str) -> str:
+    """``line`` up to a ``#`` that begins a word outside quotes."""
+    quote, before = "", " "
+    for at, character in enumerate(line):
+        if before == "\\" and quote != "'":
+            before = ""
+            continue
+        if not quote and character == "#" and before.isspace():
+            return line[:at]
+        if quote:
+            quote = "" if character == quote else quote
+        elif character in "\"'":
+            quote = character
+        before = character
+    return line
+
+
+MODULE_FLAGS = ("-m", "--module")
+"""What stands before the name of a module where a script could stand."""
+
+COMMAND_FLAGS = ("--no-python", "--no_python")
+"""What stands before a program that is not Python's."""
+
+
+def instead_of(command: str) -> str:
+    """What to type instead of ``!command`` in a notebook, where it starts another launcher; else empty."""
+    try:
+        words = split_line(command)
+        launcher, _ = launchers.behind_launcher(words)
+    except UsageMistake:
+        return ""
+    return f"%distributed {command.strip()}" if launcher else ""
+
+
+def split_program(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The options in front of a program, and the program with its arguments, which are not looked at.
+
+    A program begins with the first word that is neither an option nor its value, or behind ``--``.
+    ``-m`` and ``--no-python`` say what it is, and may stand anywhere before it.
+    """
+    _, words = launchers.behind_launcher(words)
+    valued = {flag for option in OPTIONS if option.metavar for flag in (*option.flags, *option.aliases)}
+    own: list[str] = []
+    kind: list[str] = []
+    at = 0
+    while at < len(words):
+        word = words[at]
+        if word == "--":
+            at += 1
+            break
+        if word in (*MODULE_FLAGS, *COMMAND_FLAGS):
+            kind = [word]
+            at += 1
+            continue
+        if not word.startswith("-"):
+            break
+        foreign = launchers.flag_of(word)
+        takes_next = word in valued if foreign is None else foreign.valued and _bare(word)
+        own += words[at : at + 1 + takes_next]
+        at += 1 + takes_next
+    return own, [*kind, *words[at:]]
+
+
+def _bare(flag: str) -> bool:
+    """Whether the value of a flag does not stand in the same word."""
+    return "=" not in flag and (flag.startswith("--") or len(flag) == 2)
 
 
 def parse(line: str) -> Options:
@@ -42,14 +244,14 @@ def parse_words(words: Sequence[str]) -> Options:
     given = {name: value for name, value in vars(values).items() if value is not None}
     if "env" in given:
         given["env"] = tuple(given["env"])
-    given["master"] = meeting.joined_address(given.get("master", ()))
+    given["master"] = values.joined_address(given.get("master", ()))
     options = Options(**given)
     options = replace(options, any_device=foreign.any_device and options.gpus is None, notes=foreign.notes)
     if options.engine == "local" and options.slurm:
         options = replace(options, engine="slurm")
     elif options.engine == "local" and options.ray:
         options = replace(options, engine="ray")
-    agreement.check(options)
+    check(options)
     return options
 
 

@@ -1,13 +1,13 @@
-"""Every option, once: how it is written, how its value is read, and what it does."""
+"""The options, defined once."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from nbdist.options import meeting, values
-from nbdist.schedulers.ray_address import parse_address
-from nbdist.schedulers.slurm_options import parse_slurm
+from nbdist.engines.ray_address import parse_address
+from nbdist.engines.slurm_options import parse_slurm
+from nbdist.options import values
 from nbdist.text import Both, both
 
 
@@ -126,14 +126,14 @@ OPTIONS: tuple[Option, ...] = (
         flags=("--nodes",),
         field="nodes",
         metavar="N",
-        parse=meeting.count_of_nodes,
+        parse=values.count_of_nodes,
     ),
     Option(
         flags=("--node-rank",),
         field="node_rank",
         rare=True,
         metavar="I",
-        parse=meeting.node_rank,
+        parse=values.node_rank,
         aliases=("--node_rank",),
     ),
     Option(
@@ -141,7 +141,7 @@ OPTIONS: tuple[Option, ...] = (
         field="master",
         rare=True,
         metavar="HOST:PORT",
-        parse=meeting.address,
+        parse=values.address,
         many=True,
     ),
     Option(
@@ -149,7 +149,7 @@ OPTIONS: tuple[Option, ...] = (
         field="ips",
         rare=True,
         metavar="A,B",
-        parse=meeting.addresses,
+        parse=values.addresses,
     ),
     Option(
         flags=("--host",),
@@ -203,3 +203,38 @@ OPTIONS: tuple[Option, ...] = (
         parse=values.ranks_to_show,
     ),
 )
+
+
+def help_text(usage: str = "%%distributed [options]", *, without: Collection[str] = ()) -> str:
+    """The options below ``usage`` as a table of text, but for the fields in ``without``."""
+    shown = [option for option in OPTIONS if option.field not in without]
+    rows = [(", ".join(o.flags) + (f" {o.metavar}" if o.metavar else ""), o.help.en) for o in shown]
+    width = max(len(left) for left, _ in rows)
+    return "\n".join([usage, *(f"  {left:<{width}}  {right}" for left, right in rows)])
+
+
+def markdown_table(*, rare: bool = False) -> str:
+    """The options as the table of the README; with the ``rare`` ones, of the reference."""
+    lines = ["| Option | What it does |", "|---|---|"]
+    for option in OPTIONS:
+        if option.rare and not rare:
+            continue
+        written = f"{', '.join(option.flags)} {option.metavar}".rstrip()
+        # a bare | would end the table's cell
+        cells = [cell.replace("|", r"\|") for cell in (f"`{written}`", option.help.en)]
+        lines.append(f"| {cells[0]} | {cells[1]} |")
+    return "\n".join(lines)
+
+
+def option_list() -> list[dict[str, object]]:
+    """``OptionList`` in openapi.yaml: for pages that complete options, or make a form of them."""
+    return [
+        {
+            "flags": list(option.flags),
+            "metavar": option.metavar,
+            "help": option.help._asdict(),
+            "choices": list(option.choices),
+            "many": option.many,
+        }
+        for option in OPTIONS
+    ]

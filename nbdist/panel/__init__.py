@@ -7,18 +7,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from nbdist.panel.block import Block, Line, Terminal
-    from nbdist.panel.filtered import only_ranks
-    from nbdist.panel.following import Surface, follow
-    from nbdist.panel.outcome import run_report, stopped_text
+    from nbdist.feed.following import Surface, follow, only_ranks
+    from nbdist.feed.summary import run_report, stopped_text
+    from nbdist.feed.usage import UsageWatch
     from nbdist.panel.report import charts_html, write_report
-    from nbdist.panel.status import StatusReader, status_text, status_views, watch_status
-    from nbdist.panel.status_page import status_bundle, status_html
-    from nbdist.panel.summary import ending, summary_bundle, summary_html, summary_text
-    from nbdist.panel.summary_page import initial_html
-    from nbdist.panel.terminal import on_text_screen
+    from nbdist.panel.status import (
+        StatusReader,
+        status_bundle,
+        status_html,
+        status_text,
+        status_views,
+        watch_status,
+    )
+    from nbdist.panel.summary import ending, initial_html, summary_bundle, summary_html, summary_text
+    from nbdist.panel.terminal import Block, Line, Terminal, on_text_screen
     from nbdist.panel.text import LogSurface, TextSurface, rank_prefix
-    from nbdist.panel.usage import UsageWatch
 
 __all__ = [
     "Block",

@@ -6,13 +6,13 @@ import re
 from collections import deque
 from collections.abc import Callable, Collection
 
+from nbdist.feed.ansi import harmless
+from nbdist.feed.formatting import progress_text
+from nbdist.feed.labels import ranks_text, state_word
+from nbdist.feed.rank_log import LogDelta
+from nbdist.feed.stalling import stall_sentence
+from nbdist.feed.view import RunView, duration
 from nbdist.model import RunState
-from nbdist.panel.ansi import harmless
-from nbdist.panel.figures import progress_text
-from nbdist.panel.labels import ranks_text, state_word
-from nbdist.panel.rank_log import LogDelta
-from nbdist.panel.stalling import stall_sentence
-from nbdist.panel.view import RunView, duration
 from nbdist.text import say
 
 LINES_LIMIT = 20_000

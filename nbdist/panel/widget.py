@@ -15,12 +15,11 @@ import anywidget
 import traitlets
 
 from nbdist.errors import LaunchError, UsageMistake
-from nbdist.panel.charts import Charts
-from nbdist.panel.log_queue import LogQueue
-from nbdist.panel.protocol import BoardAnswer, Update, encode
-from nbdist.panel.queues import ChartQueue, ViewQueue
-from nbdist.panel.rank_log import LogDelta
-from nbdist.panel.view import RunView
+from nbdist.feed.charts import Charts
+from nbdist.feed.protocol import BoardAnswer, Update, encode
+from nbdist.feed.rank_log import LogDelta
+from nbdist.feed.send_queue import ChartQueue, LogQueue, ViewQueue
+from nbdist.feed.view import RunView
 
 _STATIC = Path(__file__).parent / "static"
 # A page takes a while to load the widget: at first all that came so far is sent again, then the ends.

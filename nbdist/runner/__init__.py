@@ -1,20 +1,25 @@
 """Starts runs and hands them out: the only place that joins store, frameworks, devices and schedulers."""
 
 from nbdist.model import Plan
-from nbdist.runner.allocations import allocate, await_allocation, release_allocations
+from nbdist.runner.allocations import (
+    AllocationView,
+    allocate,
+    allocation_views,
+    await_allocation,
+    describe_allocations,
+    release_allocations,
+)
+from nbdist.runner.allocations import held as held_allocations
 from nbdist.runner.boards import board_url, reach_board, stop_the_board
 from nbdist.runner.checking import check_program
 from nbdist.runner.exporting import Export, export, export_text
-from nbdist.runner.handle import RunHandle, attach, describe_refused, request_stop_of, runs, store
-from nbdist.runner.held import AllocationView, allocation_views, describe_allocations
-from nbdist.runner.held import held as held_allocations
-from nbdist.runner.interrupts import Interrupts
+from nbdist.runner.handle import Interrupts, RunHandle, attach, describe_refused, request_stop_of, runs, store
 from nbdist.runner.launching import keep_ready, start
-from nbdist.runner.nodes import TOKEN, words_of_node_1
+from nbdist.runner.placement import TOKEN, words_of_node_1
 from nbdist.runner.planning import plan, plan_script, thread_advice
 from nbdist.runner.pruning import Pruned, Pruner, keeping, prune, pruner
-from nbdist.runner.warm import WarmState, describe_warm
-from nbdist.runner.warm import ranks as warm_ranks
+from nbdist.warm.pool import WarmState, describe_warm
+from nbdist.warm.pool import ranks as warm_ranks
 
 __all__ = [
     "TOKEN",

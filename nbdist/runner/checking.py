@@ -76,8 +76,8 @@ def _path(plan: Plan) -> list[str]:
 
 
 def _situation(plan: Plan, path: Sequence[str], origin: Callable[[str], Origin | None]) -> Situation:
-    from nbdist.devices.driver import driver
-    from nbdist.diagnosis.checks import Situation, builds
+    from nbdist.devices.gpus import driver
+    from nbdist.diagnosis.checks import Situation, machine
 
     spec = plan.spec
     devices = [rank.device for rank in spec.ranks if rank.node_rank == spec.node_rank]
@@ -96,17 +96,17 @@ def _situation(plan: Plan, path: Sequence[str], origin: Callable[[str], Origin |
         shared_memory=_shared_memory(),
         driver_cuda=found.cuda if found is not None else "",
         held=_held(gpus) if gpus and not spec.engine else (),
-        installed=lambda name: builds.is_importable(name, path),
-        version=builds.version_of,
+        installed=lambda name: machine.is_importable(name, path),
+        version=machine.version_of,
         build=functools.cache(_build(path)),
         origin=origin,
     )
 
 
 def _build(path: Sequence[str]) -> Callable[[str], Build | None]:
-    from nbdist.diagnosis.checks import builds
+    from nbdist.diagnosis.checks import machine
 
-    return lambda framework: builds.build_of(framework, path)
+    return lambda framework: machine.build_of(framework, path)
 
 
 def _shared_memory() -> int | None:
@@ -118,8 +118,7 @@ def _shared_memory() -> int | None:
 
 def _held(gpus: Sequence[int]) -> tuple[Holding, ...]:
     """What others hold of these GPUs, and who they are."""
-    from nbdist.devices.gpus import open_loads
-    from nbdist.devices.holders import describe_holder
+    from nbdist.devices.gpus import describe_holder, open_loads
     from nbdist.diagnosis.checks import Holding
 
     with open_loads(gpus) as look:

@@ -15,7 +15,7 @@ from nbdist.errors import UsageMistake
 from nbdist.model import RunSpec
 from nbdist.privacy import find_secrets, may_be_written
 from nbdist.runner.handle import RunHandle
-from nbdist.runner.nodes import DEFAULT_PORT
+from nbdist.runner.placement import DEFAULT_PORT
 from nbdist.runner.scripts import EXECUTE
 from nbdist.store.paths import write_private
 

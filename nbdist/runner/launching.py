@@ -6,20 +6,20 @@ import os
 import sys
 from pathlib import Path
 
+from nbdist.engines.engine import PROCESS
 from nbdist.errors import LaunchError, UsageMistake
 from nbdist.frameworks import is_installed
-from nbdist.frameworks.preload import PRELOADED
-from nbdist.launch.ahead import ahead_of
+from nbdist.launch import local
+from nbdist.launch.handover import ahead_of
 from nbdist.model import Plan, RunSpec
 from nbdist.options import Options
-from nbdist.runner.engines import submit_job
+from nbdist.runner.allocations import choose_allocation
 from nbdist.runner.handle import RunHandle, store
-from nbdist.runner.held import choose_allocation
+from nbdist.runner.placement import submit_job
 from nbdist.runner.planning import plan
-from nbdist.runner.warm import ranks
-from nbdist.schedulers import local
-from nbdist.schedulers.engine import PROCESS
 from nbdist.store.paths import RunDirectory
+from nbdist.warm.match import PRELOADED
+from nbdist.warm.pool import ranks
 
 
 def start(plan: Plan, *, warm: bool | None = None) -> RunHandle:
@@ -75,7 +75,7 @@ def _submit(directory: RunDirectory, plan: Plan) -> None:
 def _make_log_dir(spec: RunSpec) -> None:
     if not (path := spec.log_dir):
         return
-    from nbdist.launch.worker_logs import check_log_dir  # most runs have none
+    from nbdist.launch.log_watch import check_log_dir  # most runs have none
 
     try:
         os.makedirs(path, exist_ok=True)

@@ -27,9 +27,19 @@ from nbdist.frameworks import (
 from nbdist.model import Device, Plan, RankSpec, RunSpec
 from nbdist.options import Options
 from nbdist.privacy import without_values
-from nbdist.runner.devices import choose_devices
-from nbdist.runner.engines import check_shared, engine_devices, engine_options, unplaced_environment
-from nbdist.runner.nodes import LINK_KEY, TOKEN, Nodes, find_nodes, link_keys, new_token
+from nbdist.runner.placement import (
+    LINK_KEY,
+    TOKEN,
+    Nodes,
+    check_shared,
+    choose_devices,
+    engine_devices,
+    engine_options,
+    find_nodes,
+    link_keys,
+    new_token,
+    unplaced_environment,
+)
 from nbdist.runner.scripts import Script, find_script
 from nbdist.store.paths import check_home
 from nbdist.text import say

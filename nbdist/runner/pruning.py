@@ -20,7 +20,7 @@ from nbdist import config
 from nbdist.errors import UsageMistake
 from nbdist.model import RunEnded, RunLost, decode_event
 from nbdist.store import RunDirectory, RunStore, look
-from nbdist.store.json_files import read_object
+from nbdist.store.journal import read_object
 from nbdist.store.paths import make_private, write_private
 from nbdist.text import say
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from nbdist.diagnosis.stacks import take_stacks
 from nbdist.errors import LaunchError, UsageMistake
+from nbdist.feed.stalling import stall_view
 from nbdist.model import Reason, Run
-from nbdist.panel.stalling import stall_view
 from nbdist.store import RunDirectory, look
 from nbdist.store.control import ask_to_end, request_interrupt
 

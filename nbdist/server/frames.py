@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Union
 
-from nbdist.panel.protocol import Update, encode
+from nbdist.feed.protocol import Update, encode
 from nbdist.store.run_store import RUN_ID
 
 PULL_LINES = 10_000

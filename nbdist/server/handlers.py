@@ -1,4 +1,4 @@
-"""The REST part of the interface: what is asked is checked, done in a thread, and answered in JSON."""
+"""The HTTP API of the server extension."""
 
 from __future__ import annotations
 
@@ -12,13 +12,60 @@ from tornado import web
 
 from nbdist import __version__
 from nbdist.errors import LaunchError, UsageMistake
+from nbdist.feed.measures import FailureWatch
+from nbdist.feed.snapshot import glance
+from nbdist.feed.stalling import StallReader
+from nbdist.feed.view import view_of
 from nbdist.model import Reason
-from nbdist.options.listing import option_list
+from nbdist.options.table import option_list
 from nbdist.server import actions
-from nbdist.server.backend import Backend
-from nbdist.server.detail import LANGUAGES, detail_of, summary_of
-from nbdist.store import RunDirectory
+from nbdist.server.app import Backend
+from nbdist.server.rows import row_of
+from nbdist.server.streams import program_of
+from nbdist.store import RunDirectory, look
 from nbdist.store.run_store import RUN_ID
+
+LANGUAGES = ("en", "zh")
+
+
+def detail_of(directory: RunDirectory, now: float) -> dict[str, Any] | None:
+    """``RunDetail`` in openapi.yaml; None when the run cannot be read."""
+    run = look(directory)
+    if run is None:
+        return None
+    seen = glance(run, directory, now)
+    view = view_of(
+        run,
+        now=now,
+        last_lines=seen.last_lines,
+        system=seen.system,
+        rates=seen.rates,
+        progress=seen.progress,
+        failure=FailureWatch(directory).look(run),
+        stall=StallReader(directory).look(run),
+        slow=seen.slow,
+    )
+    return {
+        "row": row_of(run, directory, now).to_dict(),
+        "view": view.to_dict(),
+        "cell": program_of(directory),
+        "spec": run.spec.shown().to_dict(),
+    }
+
+
+def summary_of(directory: RunDirectory, language: str) -> dict[str, str] | None:
+    """The static summary, by the type of its content; None when the run cannot be read. Raises UsageMistake
+    while the run goes on."""
+    # it reads programs, and a page asks for it seldom
+    from nbdist.panel import summary_bundle
+
+    run = look(directory)
+    if run is None:
+        return None
+    if not run.state.terminal:
+        raise UsageMistake(f"run {run.label} goes on")
+    return summary_bundle(run, directory, language)
+
 
 PROTOCOL = 1
 _MOST_RUNS = 500

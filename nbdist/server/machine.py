@@ -13,7 +13,7 @@ import psutil
 
 from nbdist.devices import cpu_count, list_gpus
 from nbdist.devices.gpus import open_loads
-from nbdist.devices.memory import memory_total
+from nbdist.devices.usage import memory_total
 from nbdist.store.run_store import RUN_ID
 
 _FRESH = 2.0

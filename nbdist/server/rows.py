@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
+from nbdist.feed.curves import Spark, spark_of
+from nbdist.feed.formatting import number_text
+from nbdist.feed.measures import FailureWatch
+from nbdist.feed.progress import Progress
+from nbdist.feed.snapshot import glance
 from nbdist.model import Run, RunState
-from nbdist.panel.figures import number_text
-from nbdist.panel.glance import glance
-from nbdist.panel.measures import FailureWatch
-from nbdist.panel.progress import Progress
-from nbdist.panel.sparks import Spark, spark_of
 from nbdist.store import RunDirectory
 from nbdist.text import reason_text
 

@@ -15,7 +15,7 @@ from nbdist.errors import UnknownRun
 from nbdist.model import Run, RunEnded, RunLost, decode_event
 from nbdist.server.rows import RunRow, row_of
 from nbdist.store import RunDirectory, RunReader, RunStore
-from nbdist.store.json_files import open_plain
+from nbdist.store.journal import open_plain
 from nbdist.store.run_store import read_spec, unreadable
 from nbdist.text import reason_text
 

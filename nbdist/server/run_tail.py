@@ -6,14 +6,13 @@ import threading
 import time
 from collections.abc import Callable
 
+from nbdist.feed.charts import Charts
+from nbdist.feed.measures import FailureWatch, Measures
+from nbdist.feed.protocol import LogChunk
+from nbdist.feed.rank_log import LogDelta, level
+from nbdist.feed.stalling import StallReader
+from nbdist.feed.view import RunView, view_of
 from nbdist.model import Run
-from nbdist.panel.charts import Charts
-from nbdist.panel.logs import level
-from nbdist.panel.measures import FailureWatch, Measures
-from nbdist.panel.protocol import LogChunk
-from nbdist.panel.rank_log import LogDelta
-from nbdist.panel.stalling import StallReader
-from nbdist.panel.view import RunView, view_of
 from nbdist.server.rank_tail import RankTail
 from nbdist.store import RunDirectory, RunReader
 

@@ -5,13 +5,11 @@
 
 from nbdist.store.control import StopRequest, request_stop, take_requests
 from nbdist.store.journal import Journal, read_events
-from nbdist.store.log_stream import LogLines, LogStream
-from nbdist.store.log_times import LogTimes
-from nbdist.store.mending import look
+from nbdist.store.logs import LogLines, LogStream, LogTimes
 from nbdist.store.metrics import MetricPoint, MetricsReader
 from nbdist.store.moving_rows import moves_up
 from nbdist.store.paths import RankDirectory, RunDirectory
-from nbdist.store.reader import RunReader
+from nbdist.store.recovery import RunReader, look
 from nbdist.store.reports import ErrorFrame, ErrorReport, read_error
 from nbdist.store.run_store import RunStore, snapshot
 

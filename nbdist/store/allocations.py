@@ -13,9 +13,9 @@ from typing import Any
 from nbdist.errors import NotPrivate
 from nbdist.model import ProcessId, Reason
 from nbdist.model.decoding import MALFORMED, check_fields
-from nbdist.store.json_files import load_object, read_object
+from nbdist.store.journal import load_object, read_object
+from nbdist.store.logs import is_listed
 from nbdist.store.paths import check_home, check_private, make_private, write_private
-from nbdist.store.shared_files import is_listed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from nbdist import processes
 from nbdist.model.decoding import loads
 from nbdist.model.reason import Reason
 from nbdist.model.run import Run
-from nbdist.store.json_files import read_whole
+from nbdist.store.journal import read_whole
 from nbdist.store.paths import RunDirectory, write_private
 
 _LIMIT = 4096
@@ -29,7 +29,7 @@ class StopRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StacksRequest:
-    """Somebody asked where the ranks are. ``name`` is repeated in the answer (``store.stacks``)."""
+    """Somebody asked where the ranks are. ``name`` is repeated in the answer (``store.reports``)."""
 
     name: str
 

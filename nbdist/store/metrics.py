@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from nbdist.model.decoding import MALFORMED, as_int, as_time, loads
-from nbdist.store.log_stream import LogStream
+from nbdist.store.logs import LogStream
 
 # bytes
 _WHOLE = 512 * 1024

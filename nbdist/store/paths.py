@@ -119,7 +119,7 @@ class RunDirectory:
 
     @property
     def stacks(self) -> Path:
-        """Where every rank was when that was last asked (``store.stacks``)."""
+        """Where every rank was when that was last asked (``store.reports``)."""
         return self.path / "stacks.json"
 
     @property
@@ -154,7 +154,7 @@ class RunDirectory:
 
     @property
     def job_environment(self) -> Path:
-        """What the ranks are to inherit, sealed, until the job has taken it (``schedulers.ray_sealing``)."""
+        """What the ranks are to inherit, sealed, until the job has taken it (``engines.ray_sealing``)."""
         return self.path / "job.environment"
 
     @property

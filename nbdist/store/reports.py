@@ -1,12 +1,24 @@
-"""The error report of a rank: the exception that left its program, as the worker wrote it down."""
+"""What ranks report besides their logs: errors, and the stacks that were taken of them.
+
+Where the ranks of a run were when somebody last asked: ``stacks.json``, written by the supervisor.
+
+The stacks in it are the words of ``faulthandler``, as the ranks wrote them; they are read here.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from nbdist.model.decoding import MALFORMED, as_int, as_time
-from nbdist.store.json_files import load_object
+from nbdist.store.journal import load_object
+from nbdist.store.logs import is_listed
+from nbdist.store.paths import RunDirectory, write_private
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,3 +68,192 @@ def read_error(path: Path) -> ErrorReport | None:
         )
     except (OSError, *MALFORMED):
         return None
+
+
+FORMAT = 1
+
+_THREAD = re.compile(
+    r"^(?:Current thread|Thread) 0x[0-9a-f]+(?: \[(?P<name>.*)\])? \(most recent call first\):$"
+)
+_CALL = re.compile(r'^  File "(?P<file>.+)", line (?P<line>\d+|\?\?\?) in (?P<function>.+)$')
+_WORKER = "nbdist/worker/"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One frame of a stack."""
+
+    file: str
+    line: int
+    function: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThreadStack:
+    """A thread's stack, innermost call first. ``name`` is known from Python 3.14 on."""
+
+    calls: tuple[Call, ...]
+    main: bool = False
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collective:
+    """What a rank last did in a process group: the name of the collective ("" when it is not known), its
+    number among the group's, whether it is over, and when it was begun (Unix seconds). ``last`` is the
+    number of the last one that the rank has begun in the group."""
+
+    name: str
+    number: int
+    over: bool
+    begun: float = 0.0
+    last: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankAnswer:
+    """What one rank answered: the words of faulthandler, else the ``problem``, one of
+
+    ``not ready`` (it has not come to its program), ``replaced`` (its program has taken the signal, or
+    closed the file), ``stopped`` (by a signal, until SIGCONT), ``silent`` (no answer in time), ``ended``.
+    ``blocked`` says that its main thread sits in an uninterruptible call of the kernel. ``beats``, which is
+    not kept, grows between two glances when the main thread executes Python; None where that is not known.
+    """
+
+    rank: int
+    text: str = ""
+    problem: str = ""
+    blocked: bool = False
+    collectives: Mapping[str, Collective] = field(default_factory=dict)
+    beats: int | None = None
+
+    @property
+    def threads(self) -> tuple[ThreadStack, ...]:
+        """The threads of the program, the main thread first."""
+        return parse_dump(self.text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakenStacks:
+    """``time`` is in Unix seconds; ``asked`` are the names of the requests that this answers."""
+
+    time: float
+    attempt: int
+    ranks: tuple[RankAnswer, ...]
+    asked: tuple[str, ...] = ()
+
+
+def parse_dump(text: str) -> tuple[ThreadStack, ...]:
+    """The threads in what faulthandler wrote, the main thread first, without those and the calls of nbdist.
+
+    It names no main thread, but writes it last, and only that one begins in the file of the worker.
+    """
+    threads: list[tuple[re.Match[str], list[Call]]] = []
+    for line in text.splitlines():
+        if (head := _THREAD.match(line)) is not None:
+            threads.append((head, []))
+        elif threads and (call := _CALL.match(line)) is not None:
+            number = 0 if call["line"] == "???" else int(call["line"])
+            threads[-1][1].append(Call(file=call["file"], line=number, function=call["function"]))
+    main = next((at for at, (_, calls) in enumerate(threads) if calls and _is_start(calls[-1])), None)
+    if main is None and threads:
+        main = len(threads) - 1
+    found = []
+    for at, (head, calls) in enumerate(threads):
+        if calls and at != main and calls[-1].file.endswith(f"{_WORKER}stacks.py"):
+            continue
+        own = tuple(call for call in calls if _WORKER not in call.file)
+        found.append(ThreadStack(calls=own, main=at == main, name=head["name"] or ""))
+    return tuple(sorted(found, key=lambda thread: not thread.main))
+
+
+def is_whole(text: str) -> bool:
+    """Whether faulthandler has written all: it ends with where the main thread began."""
+    last = text.rstrip("\n").rpartition("\n")[2]
+    call = _CALL.match(last)
+    return text.endswith("\n") and call is not None and call["file"].endswith(f"{_WORKER}__main__.py")
+
+
+def _is_start(call: Call) -> bool:
+    return call.file.endswith(f"{_WORKER}__main__.py")
+
+
+def write_stacks(run: RunDirectory, taken: TakenStacks) -> None:
+    """Raises OSError."""
+    data = {
+        "format": FORMAT,
+        "time": taken.time,
+        "attempt": taken.attempt,
+        "asked": taken.asked,
+        "ranks": [
+            {
+                "rank": answer.rank,
+                "text": answer.text,
+                "problem": answer.problem,
+                "blocked": answer.blocked,
+                "collectives": {
+                    group: {
+                        "name": one.name,
+                        "number": one.number,
+                        "over": one.over,
+                        "begun": one.begun,
+                        "last": one.last,
+                    }
+                    for group, one in answer.collectives.items()
+                },
+            }
+            for answer in taken.ranks
+        ],
+    }
+    write_private(run.stacks, json.dumps(data))
+
+
+def read_stacks(run: RunDirectory) -> TakenStacks | None:
+    """The stacks that were taken last; None where there are none, or they cannot be read."""
+    if not is_listed(run.stacks):
+        return None
+    try:
+        data = load_object(run.stacks)
+        return TakenStacks(
+            time=as_time(data["time"]),
+            attempt=as_int(data["attempt"]),
+            asked=tuple(map(str, data["asked"])),
+            ranks=tuple(map(_answer, data["ranks"])),
+        )
+    except (OSError, *MALFORMED):
+        return None
+
+
+def stacks_stamp(run: RunDirectory) -> tuple[int, int] | None:
+    """What changes when other stacks have been taken; None while there are none."""
+    if not is_listed(run.stacks):
+        return None
+    try:
+        status = os.stat(run.stacks)
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns
+
+
+def _answer(data: Mapping[str, Any]) -> RankAnswer:
+    return RankAnswer(
+        rank=as_int(data["rank"]),
+        text=str(data["text"]),
+        problem=str(data["problem"]),
+        blocked=bool(data["blocked"]),
+        collectives=collectives_from(data["collectives"]),
+    )
+
+
+def collectives_from(data: Mapping[str, Any]) -> dict[str, Collective]:
+    """By process group, what the rank said. Raises one of MALFORMED."""
+    return {
+        str(group): Collective(
+            name=str(one["name"]),
+            number=as_int(one["number"]),
+            over=bool(one["over"]),
+            begun=as_time(one["begun"]),
+            last=as_int(one.get("last", 0)),
+        )
+        for group, one in data.items()
+    }

@@ -16,9 +16,8 @@ from nbdist import config, processes
 from nbdist.errors import IllegalTransition, LaunchError, NotPrivate, UnknownRun
 from nbdist.model import ProcessId, Reason, Run, RunLost, RunSpec, RunState
 from nbdist.model.decoding import MALFORMED
-from nbdist.store.custody import in_custody
-from nbdist.store.journal import read_events
-from nbdist.store.json_files import load_object
+from nbdist.store.journal import load_object, read_events
+from nbdist.store.liveness import in_custody
 from nbdist.store.paths import RunDirectory, check_home, check_private, make_private, write_private
 
 RUN_ID = re.compile(r"\d{8}-\d{6}-[a-z0-9][a-z0-9._-]{0,63}-[a-z0-9]{4}")

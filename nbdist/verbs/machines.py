@@ -7,9 +7,9 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 from nbdist import options, runner
+from nbdist.engines.slurm_options import parse_slurm
 from nbdist.errors import UsageMistake
 from nbdist.options import Options
-from nbdist.schedulers.slurm_options import parse_slurm
 from nbdist.verbs.verb import TERMINAL, Place
 
 if TYPE_CHECKING:

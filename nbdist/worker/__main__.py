@@ -11,9 +11,9 @@ if __name__ == "__main__":
     # the first entry is this file's folder, unless the user asked for a safe path (-P, Python 3.11)
     sys.path[: 0 if getattr(sys.flags, "safe_path", False) else 1] = [root]
     if sys.argv[1] == "--wait":
-        from nbdist.worker.waiting import main
+        from nbdist.worker.warm import main
     elif sys.argv[1] == "--again":
-        from nbdist.worker.again import main
+        from nbdist.worker.deferred_imports import main
     else:
         from nbdist.worker.bootstrap import main
 

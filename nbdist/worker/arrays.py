@@ -1,16 +1,24 @@
-"""What programs hold (tensors, arrays, lists) as what VisualDL's records hold; ``pictures`` has the rest.
+"""What programs hold (tensors, arrays, pictures, figures) as what VisualDL's records hold.
+
+What programs hold (tensors, arrays, lists) as what VisualDL's records hold; ``pictures`` has the rest.
 
 numpy is asked for when something of it is needed, and is the only thing that is: WAV is written by the
 standard library.
+
+What programs hold of pictures (pixels, PIL's images, matplotlib's figures) as PNG.
+
+numpy is asked for when something of it is needed, and PNG is written by the standard library.
 """
 
 from __future__ import annotations
 
 import io
+import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
+
 
 DEFAULT_BINS = 30
 MOST_BINS = 512
@@ -142,3 +150,148 @@ def to_labels(metadata: Any, rows: int) -> list[list[str]]:
     if len(labels) != rows:
         raise TypeError(f"{len(labels)} labels for {rows} points")
     return labels
+
+
+GRID_COLUMNS = 8
+_CHANNELS = (1, 2, 3, 4)
+_COLOR_TYPES = {1: 0, 2: 4, 3: 2, 4: 6}  # of a PNG: grey, grey and alpha, RGB, RGBA
+
+
+def to_png(image: object, dataformats: str | None) -> bytes:
+    """A picture as the bytes of a PNG.
+
+    ``image``: a PIL image, a matplotlib figure (or several), a PNG already, or pixels. Pixels that are
+    floats go from 0 to 1, integers from 0 to 255. ``dataformats`` names the axes ("CHW", "HWC", "HW",
+    "NCHW", …); None finds them out by the axis that can be the channels.
+
+    :raises TypeError: when it is none of that, or its axes are not as named.
+    """
+    if isinstance(image, (bytes, bytearray)):
+        if not image.startswith(b"\x89PNG"):
+            raise TypeError("these bytes are no PNG")
+        return bytes(image)
+    if hasattr(image, "save") and hasattr(image, "convert"):
+        return _png_of_pil(image)
+    if hasattr(image, "savefig"):
+        return _png_of_pixels(figure_pixels(image))
+    array = to_array(image)
+    if array.dtype.kind not in "biuf":
+        raise TypeError(f"{type(image).__name__} of {array.dtype} is no image")
+    return _png_of_pixels(_levels(_to_hwc(array, dataformats or _guess_axes(array, image))))
+
+
+def figure_pixels(figure: Any) -> Any:
+    """What a matplotlib figure looks like, as an array of height, width and 4 channels."""
+    import numpy
+    from matplotlib.backends.backend_agg import FigureCanvasAgg  # type: ignore[import-not-found,unused-ignore]
+
+    canvas: Any = FigureCanvasAgg(figure)
+    canvas.draw()
+    return numpy.array(canvas.buffer_rgba())
+
+
+def close_figure(figure: Any) -> None:
+    """What ``pyplot`` made, ``pyplot`` keeps until it is told."""
+    pyplot = sys.modules.get("matplotlib.pyplot")
+    if pyplot is not None:
+        pyplot.close(figure)
+
+
+def outline(image: object, boxes: object, dataformats: str, color: tuple[int, int, int] = (255, 0, 0)) -> Any:
+    """The pixels (height, width, 3) with a frame for each box (left, top, right, bottom)."""
+    import numpy
+
+    pixels = _levels(_to_hwc(to_array(image), dataformats))
+    pixels = numpy.ascontiguousarray(numpy.broadcast_to(pixels[..., :3], (*pixels.shape[:2], 3)))
+    height, width, _ = pixels.shape
+    for box in to_array(boxes).reshape(-1, 4).astype(int):
+        left, right = numpy.clip(box[::2], 0, width - 1)
+        top, bottom = numpy.clip(box[1::2], 0, height - 1)
+        pixels[[top, bottom], left : right + 1] = color
+        pixels[top : bottom + 1, [left, right]] = color
+    return pixels
+
+
+def _png_of_pil(image: Any) -> bytes:
+    if image.mode not in ("1", "L", "LA", "P", "RGB", "RGBA"):
+        image = image.convert("RGBA" if "A" in image.mode else "RGB")
+    file = io.BytesIO()
+    image.save(file, "PNG")
+    return file.getvalue()
+
+
+def _png_of_pixels(pixels: Any) -> bytes:
+    """``pixels``: uint8 of height, width, channels. The format: PNG, third edition, 5 and 11.2."""
+    import struct
+    import zlib
+
+    import numpy
+
+    height, width, channels = pixels.shape
+    rows = numpy.zeros((height, 1 + width * channels), numpy.uint8)  # each begins with its filter: none
+    rows[:, 1:] = pixels.reshape(height, -1)
+
+    def chunk(kind: bytes, content: bytes) -> bytes:
+        body = kind + content
+        return struct.pack(">I", len(content)) + body + struct.pack(">I", zlib.crc32(body))
+
+    header = struct.pack(">IIBBBBB", width, height, 8, _COLOR_TYPES[channels], 0, 0, 0)
+    return b"".join(
+        (
+            b"\x89PNG\r\n\x1a\n",
+            chunk(b"IHDR", header),
+            chunk(b"IDAT", zlib.compress(rows.tobytes(), 3)),
+            chunk(b"IEND", b""),
+        )
+    )
+
+
+def _levels(pixels: Any) -> Any:
+    """Pixels as uint8, without touching what the program holds."""
+    import numpy
+
+    if pixels.dtype == numpy.uint8:
+        return pixels
+    if pixels.dtype.kind in "fb":
+        # a NaN is as black as it gets
+        pixels = numpy.nan_to_num(pixels.astype(numpy.float32), nan=0.0) * 255
+    return numpy.clip(pixels, 0, 255).astype(numpy.uint8)
+
+
+def _guess_axes(array: Any, image: object) -> str:
+    if array.ndim == 2:
+        return "HW"
+    if array.ndim not in (3, 4):
+        raise TypeError(f"an image has 2 or 3 axes, several have 4, this one has shape {array.shape}")
+    first, last = (array.shape[-3] in _CHANNELS), (array.shape[-1] in _CHANNELS)
+    # where both could be the channels: a tensor of a framework has them first, an array last
+    channels_first = first and (not last or hasattr(image, "detach"))
+    return ("N" if array.ndim == 4 else "") + ("CHW" if channels_first else "HWC")
+
+
+def _to_hwc(array: Any, dataformats: str) -> Any:
+    """Axes in the order of a picture; several pictures become a grid."""
+    import numpy
+
+    axes = dataformats.upper()
+    if (
+        sorted(axes) not in (sorted("HW"), sorted("CHW"), sorted("NHW"), sorted("NCHW"))
+        or len(axes) != array.ndim
+    ):
+        raise TypeError(f"dataformats={dataformats!r} does not fit an image of shape {array.shape}")
+    if "C" not in axes:
+        array, axes = array[..., None], axes + "C"
+    if "N" not in axes:
+        array, axes = array[None], "N" + axes
+    array = array.transpose([axes.index(axis) for axis in "NHWC"])
+    number, height, width, channels = array.shape
+    if channels not in _CHANNELS or not array.size:
+        raise TypeError(f"an image of shape {array.shape[1:]} (height, width, channels) cannot be shown")
+    if number == 1:
+        return array[0]
+    columns = min(number, GRID_COLUMNS)
+    rows = -(-number // columns)
+    grid = numpy.zeros((rows * columns, height, width, channels), array.dtype)
+    grid[:number] = array
+    grid = grid.reshape(rows, columns, height, width, channels).swapaxes(1, 2)
+    return grid.reshape(rows * height, columns * width, channels)

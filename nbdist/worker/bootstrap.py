@@ -12,12 +12,16 @@ import os
 import sys
 from _frozen_importlib_external import SourceFileLoader  # importlib.machinery's, a millisecond sooner
 
-from nbdist.worker import error_report, lasting, stacks, whole_lines
-from nbdist.worker.backend import prefer_backend
-from nbdist.worker.import_hooks import after_import
-from nbdist.worker.jax_cluster import join_cluster
+from nbdist.worker import error_report, framework_hooks, stacks, whole_lines
+from nbdist.worker.framework_hooks import (
+    after_import,
+    has_joined,
+    join_cluster,
+    paddle_looks,
+    prefer_backend,
+    torch_looks,
+)
 from nbdist.worker.order import ERRORED, FINISHED, FINISHED_ALONE, Channel, Order
-from nbdist.worker.stores import has_joined, paddle_looks, torch_looks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -69,7 +73,7 @@ def run(channel: Channel, order: Order, begin: Callable[[], None] = lambda: None
     first = os.getcwd() if order.module else os.path.dirname(order.program)
     sys.path[:] = python_path(order.python_path, first)
     code = _compile(order.program)
-    lasting.watch()
+    framework_hooks.watch()
     module = _make_main(order.program)
     begin()
     try:

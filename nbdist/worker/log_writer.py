@@ -15,7 +15,7 @@ import functools
 import os
 import struct
 
-from nbdist.worker import board_records, media, metrics
+from nbdist.worker import media, metrics, records
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def _copying_records(add_record: Callable[..., None]) -> Callable[..., None]:
         message: bytes = record.SerializeToString()
         try:
             frame = struct.pack("<Q", len(message)) + message
-            board_records.append_record(_prefix(directory).replace("/", ".") + kind, frame)
+            records.append_record(_prefix(directory).replace("/", ".") + kind, frame)
         except OSError as error:
             media.say_once(f"{kind} is not copied to the run: {error.strerror or error}")
 

@@ -11,9 +11,9 @@ import sys
 import time
 from collections.abc import Sequence
 
-from nbdist.worker import arrays, pictures, records
-from nbdist.worker.board_records import append_record, board
+from nbdist.worker import arrays, records
 from nbdist.worker.metrics import whole_number
+from nbdist.worker.records import append_record, board
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def log_image(
     """
 
     def encode(step: int, milliseconds: int) -> bytes:
-        png = pictures.to_png(image, dataformats)
+        png = arrays.to_png(image, dataformats)
         return records.encode_image(tag=tag, step=step, png=png, milliseconds=milliseconds)
 
     _write("image", tag, step, walltime, encode)

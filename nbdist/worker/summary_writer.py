@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 
-from nbdist.worker import media, metrics, pictures
+from nbdist.worker import arrays, media, metrics
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ class SummaryWriter:
         """The image with the outlines of its boxes; neither rescaled nor labelled."""
         if metrics.rank_file() is None:
             return
-        pixels = pictures.outline(img_tensor, box_tensor, dataformats)
+        pixels = arrays.outline(img_tensor, box_tensor, dataformats)
         self.add_image(tag, pixels, global_step, walltime, "HWC")
 
     def add_figure(
@@ -157,13 +157,13 @@ class SummaryWriter:
     ) -> None:
         if isinstance(figure, (list, tuple)):
             shown = metrics.rank_file() is not None
-            pixels = [pictures.figure_pixels(one) for one in figure] if shown else []
+            pixels = [arrays.figure_pixels(one) for one in figure] if shown else []
             self.add_image(tag, pixels, global_step, walltime, "NHWC")
         else:
             media.log_image(self._prefix + tag, figure, global_step, walltime=walltime)
         if close:
             for one in figure if isinstance(figure, (list, tuple)) else (figure,):
-                pictures.close_figure(one)
+                arrays.close_figure(one)
 
     def add_audio(
         self,

@@ -49,8 +49,7 @@ class Visitor:
 
     def __init__(self, home: Home) -> None:
         from nbdist.board.app import BoardApp
-        from nbdist.board.patches import PATCHES
-        from nbdist.board.patching import apply
+        from nbdist.board.patches import PATCHES, apply
 
         apply(PATCHES)
         self._client = Client(BoardApp(home.path / "runs", TOKEN, home.path / "scratch"))

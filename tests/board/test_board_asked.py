@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nbdist.board.addresses import encoded, page, proxied_token
-from nbdist.board.asked import Asked, Refused, read_request
+from nbdist.board.request import Asked, Refused, encoded, page, proxied_token, read_request
 
 TOKEN = "a-token"
 PROXIED = proxied_token(TOKEN)

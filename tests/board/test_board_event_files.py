@@ -23,17 +23,17 @@ def data(visitor: Visitor, run: RunDirectory, path: str) -> Any:
 def test_tensorboard_s_own_reader_reads_the_events(tmp_path: Path) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    from nbdist.board import event_files
+    from nbdist.board import tensorboard
 
     values = [1.5, -math.inf, 1e-30]
-    frames = [event_files.first_frame()]
+    frames = [tensorboard.first_frame()]
     for step, value in enumerate(values):
         frame = records.encode_scalar(
             tag="train/loss", step=step, value=value, milliseconds=1_763_712_345_125
         )
-        for one in event_files.values_of(frame[8:]):
-            frames += event_files.event_frames(one)
-    (tmp_path / event_files.FILE_NAME).write_bytes(b"".join(frames))
+        for one in tensorboard.values_of(frame[8:]):
+            frames += tensorboard.event_frames(one)
+    (tmp_path / tensorboard.FILE_NAME).write_bytes(b"".join(frames))
 
     # it checks both checksums of each frame
     accumulator = EventAccumulator(str(tmp_path))

@@ -18,9 +18,7 @@ from visualdl.utils.update_util import PbUpdater
 
 from nbdist.board import patches
 from nbdist.board.app import MAX_VIEWS
-from nbdist.board.page_files import PageFiles
-from nbdist.board.patches import PATCHES
-from nbdist.board.patching import Patch, VisualDLChangedError, apply
+from nbdist.board.patches import PATCHES, PageFiles, Patch, VisualDLChangedError, apply
 from nbdist.store import RunDirectory
 
 if TYPE_CHECKING:

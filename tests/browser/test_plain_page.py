@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
+from nbdist.feed.charts import Chart
+from nbdist.feed.protocol import LogChunk, Update, encode
+from nbdist.feed.rank_log import LogDelta
+from nbdist.feed.view import view_of
 from nbdist.model import Run
-from nbdist.panel.charts import Chart
-from nbdist.panel.protocol import LogChunk, Update, encode
-from nbdist.panel.rank_log import LogDelta
-from nbdist.panel.view import view_of
 from nbdist.panel.widget import PanelWidget
 from tests.fakes.runs import CREATED, STARTED, a_spec
 

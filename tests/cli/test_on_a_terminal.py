@@ -9,7 +9,7 @@ import sys
 import pexpect
 import pytest
 
-from nbdist.panel.ansi import strip_ansi
+from nbdist.feed.ansi import strip_ansi
 from tests.cli.conftest import Shell
 from tests.fakes.screen import Screen
 

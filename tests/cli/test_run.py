@@ -268,7 +268,7 @@ sys.exit(main(sys.argv[1:]))
         pytest.param(("subprocess.py", "_execute_child", "return"), False, id="the first process is there"),
         pytest.param(("runner/launching.py", "start", "return"), False, id="it is started"),
         pytest.param(("runner/launching.py", "start", "return"), True, id="it is started to go on by itself"),
-        pytest.param(("panel/following.py", "follow", "call"), False, id="it is followed"),
+        pytest.param(("feed/following.py", "follow", "call"), False, id="it is followed"),
     ],
 )
 def test_an_interrupt_at_any_step_is_quiet_and_leaves_nothing(

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from nbdist.feed.summary import run_report
 from nbdist.model import Run
-from nbdist.panel.outcome import run_report
 from nbdist.panel.summary import summary_text
 from nbdist.store import RunDirectory, snapshot
 from nbdist.store.journal import read_events

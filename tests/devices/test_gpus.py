@@ -8,8 +8,7 @@ import pytest
 
 from nbdist.devices import Gpu, GpuUse, list_gpus, memory_by_pid
 from nbdist.devices.gpu_load import GpuLoad, decode_loads, encode_loads
-from nbdist.devices.gpus import open_loads
-from nbdist.devices.holders import describe_holder
+from nbdist.devices.gpus import describe_holder, open_loads
 from tests.fakes.nvml import FakeGpu, FakeNvml, FakeProcess
 
 FOUR = [FakeGpu(f"GPU-{letter * 8}-1234") for letter in "abcd"]

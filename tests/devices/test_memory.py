@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.devices.memory import memory_total
+from nbdist.devices.usage import memory_total
 
 GB = 1 << 30
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.devices.trees import ProcessTrees, TreeUse
+from nbdist.devices.usage import ProcessTrees, TreeUse
 from nbdist.model import ProcessId
 from tests.fakes.process_table import FakeProc
 

@@ -9,10 +9,9 @@ import pytest
 
 from nbdist.diagnosis.complaints import complaint_of
 from nbdist.diagnosis.exits import exit_kind
-from nbdist.diagnosis.hints import Hint
-from nbdist.diagnosis.native import last_words
+from nbdist.diagnosis.failure import Hint
 from nbdist.diagnosis.signatures import Signature, Source, match, signatures
-from nbdist.diagnosis.tracebacks import parse
+from nbdist.diagnosis.tracebacks import last_words, parse
 from nbdist.store import ErrorReport
 
 HERE = Path(__file__).parent

@@ -9,7 +9,7 @@ import pytest
 
 import nbdist
 from nbdist.diagnosis import diagnose, failure_report
-from nbdist.diagnosis.sources import Sources
+from nbdist.diagnosis.places import Sources
 from nbdist.diagnosis.stacks import take_stacks
 from nbdist.diagnosis.stalls import sentence
 from nbdist.store import RunDirectory

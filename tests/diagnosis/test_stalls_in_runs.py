@@ -14,8 +14,8 @@ import pytest
 from nbdist import runner
 from nbdist.diagnosis.stacks import StackReport, last_stacks, take_stacks
 from nbdist.diagnosis.stalls import behind_text, sentence
+from nbdist.feed.view import RunView
 from nbdist.panel import status_text, status_views
-from nbdist.panel.view import RunView
 from nbdist.store.control import request_interrupt
 from nbdist.text import reason_text
 from tests.conftest import RunCell

@@ -8,8 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from nbdist.diagnosis.native import last_words
-from nbdist.diagnosis.tracebacks import chains_in_log, parse, root
+from nbdist.diagnosis.tracebacks import chains_in_log, last_words, parse, root
 
 WORKER = """\
 Traceback (most recent call last):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from nbdist.model import Event, Run, RunSpec, encode_event
 from nbdist.store import RunStore, snapshot
-from nbdist.store.log_gap import LogGap
+from nbdist.store.logs import LogGap
 from tests.fakes.runs import CREATED, a_spec
 
 Frame = tuple[str, int, str, str]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from nbdist.panel.columns import width
+from nbdist.feed.labels import width
 
 _SEQUENCE = re.compile(r"\x1b\[([0-9;]*)([A-Za-z])")
 

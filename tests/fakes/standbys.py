@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from nbdist.model import Plan
-from nbdist.runner.fitting import Shape, shape_of
 from nbdist.store.paths import RunDirectory
+from nbdist.warm.match import Shape, shape_of
 
 
 @dataclass

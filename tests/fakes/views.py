@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from nbdist.panel.progress import Progress
-from nbdist.panel.view import RankView, RunView
+from nbdist.feed.progress import Progress
+from nbdist.feed.view import RankView, RunView
 
 
 def a_rank(number: int, **changes: Any) -> RankView:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from nbdist.panel.protocol import BoardAnswer, Update, decode
+from nbdist.feed.protocol import BoardAnswer, Update, decode
 
 
 class Wire:

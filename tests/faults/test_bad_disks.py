@@ -17,7 +17,7 @@ import nbdist
 from nbdist import processes, runner
 from nbdist.diagnosis import diagnose, failure_report
 from nbdist.errors import LaunchError, UnknownRun
-from nbdist.launch.course import Course
+from nbdist.launch.run_policy import Course
 from nbdist.model import Reason, RunEnded
 from nbdist.store import read_events, snapshot
 from nbdist.text import reason_text

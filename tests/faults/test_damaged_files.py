@@ -23,23 +23,23 @@ from nbdist.cli.commands import main
 from nbdist.diagnosis.stacks import take_stacks
 from nbdist.diagnosis.stalls import stacks_text
 from nbdist.errors import NbdistError
+from nbdist.feed.protocol import encode
 from nbdist.model import ProcessId, RankState, Reason, RunState
 from nbdist.model.decoding import MALFORMED
 from nbdist.panel import LogSurface, StatusReader, follow, status_bundle, write_report
-from nbdist.panel.protocol import encode
 from nbdist.server.actions import stacks
-from nbdist.server.detail import detail_of
 from nbdist.server.frames import split_frame, update_frame
+from nbdist.server.handlers import detail_of
 from nbdist.server.log_handler import open_log
 from nbdist.server.run_list import RunList
 from nbdist.server.run_tail import RunTail
-from nbdist.server.watch import Watch
+from nbdist.server.streams import Watch
 from nbdist.store import RunDirectory, RunStore, look
 from nbdist.store.allocations import Allocation, NodePlace, allocations, make_allocation
 from nbdist.store.control import StopRequest, request_stop, take_requests
-from nbdist.store.log_times import RECORD
+from nbdist.store.logs import RECORD
+from nbdist.store.reports import Collective, RankAnswer, TakenStacks, write_stacks
 from nbdist.store.scraped import last_values
-from nbdist.store.stacks import Collective, RankAnswer, TakenStacks, write_stacks
 from nbdist.verbs.runs import log_pattern
 from tests.fakes.directories import WrittenRun
 from tests.fakes.runs import (

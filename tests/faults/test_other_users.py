@@ -20,7 +20,7 @@ from nbdist.board import ensure_board
 from nbdist.board.server import read_board
 from nbdist.cli.commands import main
 from nbdist.errors import LaunchError, NotPrivate
-from nbdist.launch.worker_logs import WorkerLogs
+from nbdist.launch.log_watch import WorkerLogs
 from nbdist.store import RunStore, look, read_error
 from nbdist.store.allocations import Allocation, allocations, make_allocation
 from nbdist.store.paths import check_home, check_private

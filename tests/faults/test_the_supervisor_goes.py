@@ -18,12 +18,12 @@ import pytest
 
 import nbdist
 from nbdist import control_groups, options, processes, runner
-from nbdist.launch.ahead import ahead_of
+from nbdist.launch import local
+from nbdist.launch.handover import ahead_of
 from nbdist.model import ProcessId, RankStarted
-from nbdist.runner.standbys import Standby
-from nbdist.schedulers import local
 from nbdist.store import RunDirectory
 from nbdist.text import reason_text
+from nbdist.warm.pool import Standby
 from tests.fakes.directories import WrittenRun
 from tests.fakes.runs import a_spec, attempt_started, supervisor_started
 from tests.programs import (

@@ -9,10 +9,10 @@ import sys
 import pytest
 
 from nbdist import options, processes, runner
-from nbdist.launch.ahead import ahead_of, line
-from nbdist.launch.vanguard import _filled
+from nbdist.launch import local
+from nbdist.launch.handover import ahead_of, line
+from nbdist.launch.prestart import _filled
 from nbdist.model import RankStarted, decode_event
-from nbdist.schedulers import local
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the supervisor comes first")
 

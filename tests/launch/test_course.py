@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from nbdist.launch.course import Course, Outcome
+from nbdist.launch.run_policy import Course, Outcome
 from nbdist.model import Escalated, Event, RankState, Reason, Run, RunEnded, RunSpec, RunState, StopRequested
 from tests.fakes.runs import CREATED, a_spec, process_of, stop_requested, supervisor_started
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nbdist import config
-from nbdist.launch.escalation import KILL, ON_OWN_ERROR, ON_PEER_FAILURE, ON_STOP, Escalation, Step
+from nbdist.launch.run_policy import KILL, ON_OWN_ERROR, ON_PEER_FAILURE, ON_STOP, Escalation, Step
 
 BEGIN = 100.0
 

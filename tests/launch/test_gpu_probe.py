@@ -12,7 +12,7 @@ import pytest
 
 from nbdist import processes
 from nbdist.devices.gpu_load import GpuLoad, encode_loads
-from nbdist.launch.gpu_probe import GpuProbe
+from nbdist.launch.meters import GpuProbe
 from tests.programs import until
 
 LOADS = [GpuLoad(index=1, utilisation=50, memory=100, memory_total=200, power=30.5, temperature=40.0)]

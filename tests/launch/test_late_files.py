@@ -7,12 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.launch.jobs.judge import Judge
-from nbdist.launch.jobs.late_logs import LATE, LateLogs
-from nbdist.launch.jobs.merging import NodeJournals
-from nbdist.launch.jobs.wish import Wish
+from nbdist.engines.ending import LATE, Judge, LateLogs, Wish
+from nbdist.engines.engine import JobStatus, Phase
+from nbdist.engines.merged_journal import NodeJournals
 from nbdist.model import Event, RankExited, Reason, Run, RunEnded, RunState, encode_event
-from nbdist.schedulers.engine import JobStatus, Phase
 from nbdist.store.control import StopRequest, take_requests
 from nbdist.store.paths import NodeDirectory, make_private
 from tests.fakes.directories import WrittenRun

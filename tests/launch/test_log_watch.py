@@ -11,7 +11,7 @@ import pytest
 
 from nbdist.launch.log_watch import LogWatch
 from nbdist.store import LogTimes, RankDirectory
-from nbdist.store.log_times import RECORD
+from nbdist.store.logs import RECORD
 
 BEGIN = 1_795_184_103.0
 

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.launch.course import Course
 from nbdist.launch.machines import link as line
+from nbdist.launch.machines.connections import PATIENCE, in_the_way
 from nbdist.launch.machines.coordinator import Coordinator
 from nbdist.launch.machines.link import Link, LinkClosed, WrongKey
-from nbdist.launch.machines.listener import PATIENCE, in_the_way
 from nbdist.launch.machines.messages import Message
 from nbdist.launch.machines.nodes import Nodes
+from nbdist.launch.run_policy import Course
 from nbdist.model import Event, RankState, Reason, RemoteRank, RunSpec, encode_event
 from nbdist.store.paths import RunDirectory
 from nbdist.text import reason_text

@@ -16,7 +16,7 @@ import nbdist
 from nbdist import options, processes, runner
 from nbdist.model import Device
 from nbdist.store import LogTimes, MetricsReader
-from nbdist.store.log_times import RECORD
+from nbdist.store.logs import RECORD
 from nbdist.text import reason_text
 from tests.programs import SLEEP, until, until_ready
 

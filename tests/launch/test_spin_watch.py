@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.launch.stalls.spin_watch import SpinWatch
-from nbdist.launch.stalls.stall_watch import StallWatch
-from nbdist.store.stacks import Collective, RankAnswer, TakenStacks
+from nbdist.launch.stalls.stall_watch import SpinWatch, StallWatch
+from nbdist.store.reports import Collective, RankAnswer, TakenStacks
 
 LIMIT = 60.0
 TORCH = "/site-packages/torch/distributed/distributed_c10d.py"

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from nbdist.launch.machines.messages import Message
+from nbdist.launch.stalls.across_machines import StallsTogether
 from nbdist.launch.stalls.stall_watch import StallWatch, Stillness
-from nbdist.launch.stalls.stalls_together import StallsTogether
 from nbdist.model import Run
-from nbdist.store.stacks import Collective, RankAnswer
+from nbdist.store.reports import Collective, RankAnswer
 from tests.fakes.runs import STARTED, a_spec
 
 LIMIT = 60.0

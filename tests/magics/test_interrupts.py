@@ -30,19 +30,19 @@ BEFORE = [
 ]
 WHILE = [
     pytest.param("subprocess.py", "_execute_child", "return", id="the first process is there"),
-    pytest.param("schedulers/local.py", "look_after", "call", id="nobody waits for it yet"),
-    pytest.param("launch/ahead.py", "close", "call", id="it is told its ranks"),
+    pytest.param("launch/local.py", "look_after", "call", id="nobody waits for it yet"),
+    pytest.param("launch/handover.py", "close", "call", id="it is told its ranks"),
     pytest.param("runner/launching.py", "start", "return", id="it is started"),
     pytest.param("magics/distributed.py", "_say", "call", id="the notes are printed"),
     pytest.param("runner/pruning.py", "begin", "call", id="old runs are looked for"),
     pytest.param("magics/showing.py", "_surface", "call", id="the panel's widgets are imported"),
     pytest.param("magics/showing.py", "__init__", "return", id="the panel is open"),
-    pytest.param("panel/following.py", "follow", "call", id="it is followed"),
+    pytest.param("feed/following.py", "follow", "call", id="it is followed"),
 ]
 AFTER = [
-    pytest.param("panel/following.py", "follow", "return", id="its end was seen"),
+    pytest.param("feed/following.py", "follow", "return", id="its end was seen"),
     pytest.param("panel/widget.py", "placed", "call", id="the panel gets its place"),
-    pytest.param("runner/warm.py", "after", "return", id="all is done"),
+    pytest.param("warm/pool.py", "after", "return", id="all is done"),
 ]
 
 
@@ -123,9 +123,9 @@ def test_a_detached_run_is_stopped_whose_cell_is_interrupted(
 @pytest.mark.parametrize(
     ("file", "function", "event"),
     [
-        pytest.param("runner/standbys.py", "wait_until_ready", "call", id="they are not ready"),
-        pytest.param("runner/standbys.py", "go", "call", id="they are told their run"),
-        pytest.param("runner/standbys.py", "go", "return", id="they have taken it"),
+        pytest.param("warm/pool.py", "wait_until_ready", "call", id="they are not ready"),
+        pytest.param("warm/pool.py", "go", "call", id="they are told their run"),
+        pytest.param("warm/pool.py", "go", "return", id="they have taken it"),
     ],
 )
 def test_with_ranks_that_wait_it_is_no_different(

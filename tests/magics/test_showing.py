@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from nbdist.feed.protocol import Update, decode
 from nbdist.magics.showing import EndedPanels
-from nbdist.panel.protocol import Update, decode
 from tests.magics.conftest import Kernel
 
 WIDGET = "application/vnd.jupyter.widget-view+json"

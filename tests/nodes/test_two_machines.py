@@ -10,8 +10,8 @@ import pytest
 from nbdist import processes
 from nbdist.cli.terminal import TIME_LIMIT
 from nbdist.errors import UsageMistake
+from nbdist.feed.view import log_place
 from nbdist.launch.machines.connections import SILENCE
-from nbdist.panel.elsewhere import log_place
 from tests.nodes.conftest import MASTER, Cluster, until
 
 pytestmark = pytest.mark.cluster

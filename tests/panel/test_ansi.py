@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nbdist.panel.ansi import ansi_html, colours_alone, harmless, printable, strip_ansi
+from nbdist.feed.ansi import ansi_html, colours_alone, harmless, printable, strip_ansi
 
 
 @pytest.mark.parametrize(

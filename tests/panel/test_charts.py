@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from nbdist.panel.chart_rows import ROWS
-from nbdist.panel.charts import TAGS, Chart, Charts
+from nbdist.feed.charts import ROWS, TAGS, Chart, Charts
 from nbdist.store import MetricPoint
 
 CREATED = 1_000.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nbdist.panel.columns import clipped, cut, pad, shortened, width
+from nbdist.feed.labels import clipped, cut, pad, shortened, width
 
 
 @pytest.mark.parametrize(

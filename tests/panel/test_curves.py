@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.panel.curves import Curve, curve_svg, read_curves
+from nbdist.feed.curves import Curve, curve_svg, read_curves
 from nbdist.store.metrics import last_points
 from tests.fakes.directories import WrittenRun
 from tests.fakes.runs import CREATED

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from nbdist.feed.view import RankView, view_of
 from nbdist.model import RankSpec, RankState, Run
-from nbdist.panel.view import RankView, view_of
 from tests.fakes import runs
 
 HOSTS = ("10.0.0.1", "10.0.0.2")

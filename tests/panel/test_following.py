@@ -12,16 +12,15 @@ from typing import Any
 import pytest
 
 from nbdist.errors import UnknownRun
+from nbdist.feed.charts import Charts
+from nbdist.feed.measures import Measures
+from nbdist.feed.rank_log import LogDelta, RankFollower, level
+from nbdist.feed.view import RunView
 from nbdist.model import Run, RunState
 from nbdist.panel import UsageWatch, follow
-from nbdist.panel.charts import Charts
-from nbdist.panel.logs import level
-from nbdist.panel.measures import Measures
-from nbdist.panel.rank_log import LogDelta, RankFollower
-from nbdist.panel.view import RunView
 from nbdist.processes import identify
 from nbdist.store import RankDirectory
-from nbdist.store.log_times import RECORD
+from nbdist.store.logs import RECORD
 from tests.fakes.directories import WrittenRun
 from tests.fakes.runs import (
     CREATED,

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from nbdist.diagnosis import Failure, describe_exit
-from nbdist.diagnosis.ranks import rank_ranges
-from nbdist.diagnosis.sources import Sources
+from nbdist.diagnosis.exits import rank_ranges
+from nbdist.diagnosis.places import Sources
+from nbdist.feed.labels import exit_text, failure_title, state_mark, state_word
 from nbdist.model import Rank, RankState, RunState
-from nbdist.panel.labels import exit_text, failure_title, state_mark, state_word
 from nbdist.store import ErrorFrame, ErrorReport, RunDirectory
 from tests.fakes.runs import a_spec
 

@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from nbdist.panel.log_queue import LogQueue
-from nbdist.panel.protocol import LogChunk
-from nbdist.panel.rank_log import LogDelta
+from nbdist.feed.protocol import LogChunk
+from nbdist.feed.rank_log import LogDelta
+from nbdist.feed.send_queue import LogQueue
 
 LOADED = 10.0
 """Seconds after which a page has long been loaded."""

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from nbdist.feed.charts import Charts
+from nbdist.feed.measures import FailureWatch, Measures, Prints
+from nbdist.feed.view import view_of
 from nbdist.model import RunState
-from nbdist.panel.charts import Charts
-from nbdist.panel.measures import FailureWatch, Measures, Prints
-from nbdist.panel.view import view_of
 from tests.fakes.directories import WrittenRun
 from tests.fakes.runs import CREATED, STARTED, a_spec, errored, exited, run_ended
 

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.panel.plain_lines import PlainLines
-from nbdist.panel.rank_log import RankFollower
+from nbdist.feed.rank_log import PlainLines, RankFollower
 from nbdist.store import LogLines, RankDirectory
 from tests.fakes.directories import WrittenRun
 from tests.fakes.runs import CREATED

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from nbdist.panel.progress import Progress, RankProgress, furthest_behind
+from nbdist.feed.progress import Progress, RankProgress, furthest_behind
 from nbdist.store import MetricPoint
 
 NOW = 1_000.0

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
+from nbdist.feed.charts import Chart
+from nbdist.feed.progress import Progress
+from nbdist.feed.protocol import BoardAnswer, LogChunk, Update, decode, encode, for_the_strip
+from nbdist.feed.rank_log import LogDelta
+from nbdist.feed.view import FailureView, view_of
 from nbdist.model import Run
-from nbdist.panel.charts import Chart
-from nbdist.panel.progress import Progress
-from nbdist.panel.protocol import BoardAnswer, LogChunk, Update, decode, encode, for_the_strip
-from nbdist.panel.rank_log import LogDelta
-from nbdist.panel.view import FailureView, view_of
 from tests.fakes.runs import CREATED, STARTED, a_spec
 
 SAMPLES = sorted((Path(__file__).parent.parent / "fixtures" / "protocol").glob("*.json"))

@@ -248,7 +248,7 @@ def test_where_nothing_can_be_written_nothing_is_left(run: WrittenRun, tmp_path:
 
 
 def test_the_summary_has_the_curves_of_numbers_that_were_only_printed(run: WrittenRun) -> None:
-    from nbdist.panel.curves import read_curves
+    from nbdist.feed.curves import read_curves
 
     curves = {curve.tag: curve.last for curve in read_curves(run.run, run.directory)}
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from nbdist.feed.view import RunView
 from nbdist.model import RunState
 from nbdist.panel import status_html, status_text, status_views, watch_status
-from nbdist.panel.view import RunView
 from tests.fakes.directories import WrittenRun
 from tests.fakes.runs import CREATED, STARTED, a_spec, errored, exited, run_ended
 from tests.fakes.views import a_rank, a_run, so_far

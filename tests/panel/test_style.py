@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from nbdist.panel.style import rank_chip, sheet
+from nbdist.panel.summary import rank_chip, sheet
 
 SHEET = sheet("x", "")
 GREY, SHARE = 127, 0.1

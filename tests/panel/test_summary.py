@@ -10,7 +10,7 @@ import pytest
 
 from nbdist.model import RunState
 from nbdist.panel import summary_bundle, summary_html, summary_text
-from nbdist.panel.summary_page import initial_html
+from nbdist.panel.summary import initial_html
 from tests.fakes.directories import WrittenRun
 from tests.fakes.runs import (
     CREATED,

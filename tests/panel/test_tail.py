@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from nbdist.panel.protocol import LogChunk
-from nbdist.panel.rank_log import LogDelta
-from nbdist.panel.tail import Tail, end_of
+from nbdist.feed.protocol import LogChunk
+from nbdist.feed.rank_log import LogDelta
+from nbdist.feed.send_queue import Tail, end_of
 
 
 def a_delta(first: int, *lines: str, skipped: int = 0, partial: str = "") -> LogDelta:

@@ -7,12 +7,11 @@ from collections.abc import Mapping
 
 import pytest
 
-from nbdist.panel.block import Block, Line, Terminal
-from nbdist.panel.columns import width
-from nbdist.panel.rank_log import LogDelta
-from nbdist.panel.terminal import TerminalSurface, folded, on_text_screen
+from nbdist.feed.labels import width
+from nbdist.feed.rank_log import LogDelta
+from nbdist.feed.view import RunView
+from nbdist.panel.terminal import Block, Line, Terminal, TerminalSurface, folded, on_text_screen
 from nbdist.panel.text import TextSurface
-from nbdist.panel.view import RunView
 from tests.fakes.screen import Screen
 from tests.fakes.views import a_rank, a_run, so_far
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from nbdist.feed.rank_log import LogDelta, RankFollower
+from nbdist.feed.view import RunView, view_of
 from nbdist.model import Device, Event, Run
 from nbdist.panel import LogSurface, TextSurface
-from nbdist.panel.rank_log import LogDelta, RankFollower
-from nbdist.panel.view import RunView, view_of
 from tests.fakes.directories import WrittenRun
 from tests.fakes.runs import CREATED, STARTED, a_spec, stop_requested
 from tests.fakes.views import a_run, so_far

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from nbdist.devices import GpuUse, TreeUsage
+from nbdist.feed.usage import RankUsage, UsageWatch
 from nbdist.model import Device, ProcessId, Run
-from nbdist.panel.usage import RankUsage, UsageWatch
 from tests.fakes import runs
 
 GPUS = (Device(kind="gpu", index=0), Device(kind="gpu", index=2))

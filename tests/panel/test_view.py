@@ -9,11 +9,11 @@ from dataclasses import replace
 
 import pytest
 
+from nbdist.feed.labels import state_word
+from nbdist.feed.progress import Progress
+from nbdist.feed.usage import RankUsage
+from nbdist.feed.view import FailureView, RankView, RunView, bytes_text, duration, view_of
 from nbdist.model import Device, Event, RankState, Run, RunState
-from nbdist.panel.labels import state_word
-from nbdist.panel.progress import Progress
-from nbdist.panel.usage import RankUsage
-from nbdist.panel.view import FailureView, RankView, RunView, bytes_text, duration, view_of
 from nbdist.store import MetricPoint
 from tests.fakes.runs import (
     CREATED,

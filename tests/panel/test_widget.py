@@ -9,11 +9,11 @@ from dataclasses import replace
 import pytest
 
 from nbdist.errors import LaunchError, UsageMistake
+from nbdist.feed.charts import Charts
+from nbdist.feed.protocol import BoardAnswer, Update
+from nbdist.feed.rank_log import LogDelta
+from nbdist.feed.view import FailureView, RunView, view_of
 from nbdist.model import Run
-from nbdist.panel.charts import Charts
-from nbdist.panel.protocol import BoardAnswer, Update
-from nbdist.panel.rank_log import LogDelta
-from nbdist.panel.view import FailureView, RunView, view_of
 from nbdist.panel.widget import PanelWidget, WidgetSurface
 from nbdist.store import MetricPoint
 from tests.fakes.runs import CREATED, STARTED, a_spec

@@ -11,22 +11,20 @@ from pathlib import Path
 
 import pytest
 
+from nbdist.engines.ending import Silence, last_line
+from nbdist.engines.engine import Phase
+from nbdist.engines.merged_journal import NodeJournals, NodeRequests
+from nbdist.engines.node_agent import environment_of
+from nbdist.engines.slurm import Slurm
 from nbdist.errors import LaunchError
-from nbdist.launch.jobs.attendant import environment_of
-from nbdist.launch.jobs.last_words import last_line
-from nbdist.launch.jobs.merging import NodeJournals
-from nbdist.launch.jobs.node_requests import NodeRequests
-from nbdist.launch.jobs.silence import Silence
-from nbdist.launch.machines.client import call
-from nbdist.launch.machines.listener import Reception
+from nbdist.launch.machines.connections import Reception
+from nbdist.launch.machines.link import call
 from nbdist.model import Device, RankSpec, Reason, Run, RunSpec, RunState
-from nbdist.runner.held import mismatch
-from nbdist.schedulers.engine import Phase
-from nbdist.schedulers.slurm import Slurm
+from nbdist.runner.allocations import mismatch
 from nbdist.store.allocations import Allocation, allocations, make_allocation
 from nbdist.store.control import StacksRequest, take_requests
 from nbdist.store.paths import NodeDirectory, RunDirectory, make_private, write_private
-from nbdist.store.stacks import RankAnswer, TakenStacks, read_stacks, write_stacks
+from nbdist.store.reports import RankAnswer, TakenStacks, read_stacks, write_stacks
 from tests.fakes.runs import a_spec
 
 HELD = Allocation(

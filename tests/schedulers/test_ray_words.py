@@ -12,15 +12,26 @@ from pathlib import Path
 
 import pytest
 
+from nbdist.engines import engine_by_name
+from nbdist.engines.engine import Phase
+from nbdist.engines.ray_address import find_address, find_token, parse_address
+from nbdist.engines.ray_api import RayApi
+from nbdist.engines.ray_engine import (
+    STARTS,
+    TROUBLE,
+    WAITS,
+    Ray,
+    address_option,
+    carried,
+    entrypoint,
+    line,
+    status_of,
+    why_it_waits,
+)
+from nbdist.engines.ray_node import Node
+from nbdist.engines.ray_sealing import fresh_key, seal, unseal
 from nbdist.errors import LaunchError, UsageMistake
 from nbdist.model import RankSpec, Reason, RunSpec, RunState
-from nbdist.schedulers.engine import Phase, engine_by_name
-from nbdist.schedulers.ray_address import find_address, find_token, parse_address
-from nbdist.schedulers.ray_api import RayApi
-from nbdist.schedulers.ray_engine import Ray, address_option, carried, entrypoint
-from nbdist.schedulers.ray_node import Node
-from nbdist.schedulers.ray_sealing import fresh_key, seal, unseal
-from nbdist.schedulers.ray_words import STARTS, TROUBLE, WAITS, line, status_of, why_it_waits
 from nbdist.store.paths import RunDirectory
 from nbdist.text import reason_text
 from tests.fakes.ray_head import RayHead, ray_head

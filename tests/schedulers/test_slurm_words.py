@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from nbdist.engines.ending import conclude
+from nbdist.engines.engine import JobStatus, Phase
+from nbdist.engines.slurm import Partition, finished, refusal, scrubbed, waiting
 from nbdist.errors import UsageMistake
-from nbdist.launch.jobs.verdict import conclude
 from nbdist.model import (
     Event,
     Queued,
@@ -19,9 +21,6 @@ from nbdist.model import (
     RunState,
 )
 from nbdist.options import parse
-from nbdist.schedulers.engine import JobStatus, Phase
-from nbdist.schedulers.slurm import scrubbed
-from nbdist.schedulers.slurm_words import Partition, finished, refusal, waiting
 from nbdist.text import reason_text
 
 MAIN = Partition(name="main", total=2, unusable=0, up=True, limit="1:00:00")

@@ -14,7 +14,7 @@ from pytest_jupyter.jupyter_server import *  # noqa: F403
 from tornado.httpclient import HTTPResponse
 from tornado.websocket import WebSocketClientConnection
 
-from nbdist.panel.protocol import Update, decode
+from nbdist.feed.protocol import Update, decode
 from nbdist.server.frames import split_frame
 
 

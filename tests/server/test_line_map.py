@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.server.line_map import BLOCK, LineMap
+from nbdist.server.rank_history import BLOCK, LineMap
 from nbdist.store import LogLines
 
 LOGS = {

@@ -13,7 +13,7 @@ from nbdist.model import Event, RunState
 from nbdist.server.frames import Numbering
 from nbdist.server.rank_tail import RankTail
 from nbdist.server.run_tail import RunTail
-from nbdist.server.watch import Watch
+from nbdist.server.streams import Watch
 from nbdist.store import RunDirectory
 from tests.fakes.directories import WrittenRun
 from tests.fakes.runs import CREATED, STARTED, attempt_started, exited, run_ended

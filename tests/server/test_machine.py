@@ -4,7 +4,7 @@ import threading
 from collections.abc import Sequence
 
 from nbdist.options import OPTIONS
-from nbdist.options.listing import option_list
+from nbdist.options.table import option_list
 from nbdist.server.machine import GpuState, Holder, Machine
 from nbdist.text.catalogue import messages
 

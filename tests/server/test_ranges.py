@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from nbdist.server.ranges import MOST, Unsatisfiable, read_ranges
+from nbdist.server.log_handler import MOST, Unsatisfiable, read_ranges
 
 
 @pytest.mark.parametrize(

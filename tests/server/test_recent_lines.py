@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from nbdist.panel.rank_log import LogDelta
-from nbdist.server.recent_lines import RecentLines
+from nbdist.feed.rank_log import LogDelta
+from nbdist.server.rank_tail import RecentLines
 
 
 def delta(first: int, *lines: str, partial: str = "") -> LogDelta:

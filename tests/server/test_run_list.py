@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from nbdist.feed.charts import Charts
+from nbdist.feed.measures import Measures
 from nbdist.model import ProcessId, Reason, RunState
 from nbdist.model.events import RunEnded, StopRequested
 from nbdist.panel import summary_text
-from nbdist.panel.charts import Charts
-from nbdist.panel.measures import Measures
 from nbdist.runner import RunHandle
-from nbdist.server.detail import detail_of
+from nbdist.server.handlers import detail_of
 from nbdist.server.run_list import RunList
 from nbdist.store import RunStore
 from tests.fakes.directories import WrittenRun

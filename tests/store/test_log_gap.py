@@ -11,15 +11,14 @@ from pathlib import Path
 import pytest
 
 from nbdist.diagnosis.failure import end_of_log
-from nbdist.launch.log_watch import LogWatch
-from nbdist.launch.worker_logs import WorkerLogs
+from nbdist.feed.rank_log import Logs
+from nbdist.launch.log_watch import LogWatch, WorkerLogs
 from nbdist.model import RunState
-from nbdist.panel.logs import Logs
 from nbdist.panel.report.logs import packed_logs
 from nbdist.runner import RunHandle
 from nbdist.server.run_tail import RunTail
 from nbdist.store import LogLines, LogStream, LogTimes
-from nbdist.store.log_gap import LogGap, kept_parts
+from nbdist.store.logs import LogGap, kept_parts
 from nbdist.store.scraped import ScrapedMetrics
 from tests.fakes.directories import WrittenRun
 from tests.fakes.runs import CREATED, STARTED, exited, run_ended

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from nbdist.store import LogTimes
-from nbdist.store.log_times import RECORD
+from nbdist.store.logs import RECORD
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.store.pulse import FORSAKEN, Pulse
+from nbdist.store.liveness import FORSAKEN, Pulse
 
 
 class Seen:

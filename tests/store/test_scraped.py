@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nbdist.store import LogTimes
-from nbdist.store.log_times import RECORD
+from nbdist.store.logs import RECORD
 from nbdist.store.metrics import MetricPoint
 from nbdist.store.scraped import ScrapedMetrics, merge_points
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.store.shared_files import FileStat, is_listed
+from nbdist.store.logs import FileStat, is_listed
 
 
 def test_what_a_directory_lists_is_there(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import pytest
 from nbdist import processes
 from nbdist.model import Event, ProcessId, RankState, Run, RunState, encode_event
 from nbdist.store import RunDirectory, snapshot
-from nbdist.store.custody import in_custody, take_custody
+from nbdist.store.liveness import in_custody, take_custody
 from nbdist.text import reason_text
 from tests.fakes.directories import WrittenRun
 from tests.fakes.runs import (

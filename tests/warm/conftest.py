@@ -12,7 +12,7 @@ import pytest
 
 from nbdist import options, processes, runner
 from nbdist.model import Plan
-from nbdist.runner.standbys import Standby
+from nbdist.warm.pool import Standby
 from tests.programs import until
 
 # what imports ahead does not come to its end

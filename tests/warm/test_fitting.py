@@ -9,12 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.frameworks.preload import read_at_import
-from nbdist.launch.warm.freshness import Freshness
-from nbdist.launch.warm.patience import Patience
-from nbdist.launch.warm.waiting_rank import unfit
 from nbdist.model import Device, RankSpec
-from nbdist.runner.fitting import Shape, difference, surroundings
+from nbdist.warm.idle_policy import Patience
+from nbdist.warm.match import Shape, difference, read_at_import, surroundings
+from nbdist.warm.staleness import Freshness
+from nbdist.warm.waiting_rank import unfit
 
 SHAPE = Shape(
     framework="torch",

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from nbdist import runner
-from nbdist.runner.prologue import changed_early
+from nbdist.warm.match import changed_early
 
 pytestmark = [
     pytest.mark.usefixtures("leaves_nothing"),

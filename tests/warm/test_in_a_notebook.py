@@ -75,7 +75,7 @@ def test_after_the_first_run_the_next_one_finds_its_ranks_ready(kernel: Kernel) 
 
     until_ready(kernel)
     assert waited(kernel, "-n 2 --cold")[0] == {"False"}
-    kernel.run("import nbdist.runner.warm as w; pid = w.ranks._standby.submitted.process.pid")
+    kernel.run("import nbdist.warm.pool as w; pid = w.ranks._standby.submitted.process.pid")
     pid = int(kernel.run("print(pid)").stdout)
     there = [processes.identify(pid), *processes.descendants(pid)]
     assert len(there) == 4
@@ -89,7 +89,7 @@ def test_after_the_first_run_the_next_one_finds_its_ranks_ready(kernel: Kernel) 
 
 IMPORTING = """
 %dist_warm 2 --framework torch
-standby = __import__("nbdist.runner.warm").runner.warm.ranks._standby
+standby = __import__("nbdist.warm.pool").runner.warm.ranks._standby
 while not standby.up:
     standby.look(0.1)
 """

@@ -11,10 +11,10 @@ from functools import partial
 import pytest
 
 from nbdist import runner
-from nbdist.devices.memory import memory_available
+from nbdist.devices.usage import memory_available
 from nbdist.model import Device
-from nbdist.runner.warm import WarmRanks
 from nbdist.store.paths import RunDirectory
+from nbdist.warm.pool import WarmRanks
 from tests.fakes.standbys import FakeStandby
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="ranks wait on Linux alone")

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from nbdist import processes, runner
-from nbdist.launch.warm.priority import Leftovers
+from nbdist.feed.view import view_of
 from nbdist.model import Reason
-from nbdist.panel.view import view_of
-from nbdist.runner.standbys import Standby
 from nbdist.text import reason_text
+from nbdist.warm.idle_policy import Leftovers
+from nbdist.warm.pool import Standby
 from tests.programs import FAMILY, MEMBERS, family_of, left_of, until, until_ready
 from tests.warm.conftest import SLOW, processes_of
 
@@ -269,7 +269,7 @@ def test_a_kernel_that_is_killed_leaves_no_ranks_that_wait(home: Path, stopped: 
     program = """
 import os, sys
 from nbdist import options, runner
-from nbdist.runner.standbys import Standby
+from nbdist.warm.pool import Standby
 standby = Standby(runner.plan(options.parse("-n 2"), cell="pass", cwd=".", python_path=sys.path), idle=900.0)
 print(standby.submitted.process.pid, standby.wait_until_ready(90), flush=True)
 os.fork() or os.setsid()  # what holds its sockets open

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 AS_IN_A_RANK = """
 from nbdist.worker import bootstrap
-from nbdist.worker.import_hooks import after_import
+from nbdist.worker.framework_hooks import after_import
 for name in bootstrap._ADAPTED:
     after_import(name, bootstrap._adapt)
 """

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from nbdist.worker import arrays, pictures
+from nbdist.worker import arrays
 
 
 def shown(image: object, dataformats: str | None = None) -> Any:
     """The pixels that somebody sees who opens the PNG."""
-    return np.asarray(Image.open(io.BytesIO(pictures.to_png(image, dataformats))))
+    return np.asarray(Image.open(io.BytesIO(arrays.to_png(image, dataformats))))
 
 
 RAMP = np.arange(2 * 5 * 3, dtype=np.uint8).reshape(2, 5, 3)
@@ -33,7 +33,7 @@ RAMP = np.arange(2 * 5 * 3, dtype=np.uint8).reshape(2, 5, 3)
         pytest.param(RAMP / np.float32(255), None, id="floats from 0 to 1"),
         pytest.param(RAMP.astype(np.int64), None, id="integers"),
         pytest.param(Image.fromarray(RAMP), None, id="a PIL image"),
-        pytest.param(pictures.to_png(RAMP, "HWC"), None, id="a PNG"),
+        pytest.param(arrays.to_png(RAMP, "HWC"), None, id="a PNG"),
         pytest.param(RAMP[None], "NHWC", id="one of several"),
     ],
 )
@@ -92,7 +92,7 @@ def test_a_figure_is_a_picture() -> None:
 )
 def test_what_is_no_image_is_a_type_error(image: object, dataformats: str | None, message: str) -> None:
     with pytest.raises(TypeError, match=message.replace("(", r"\(")):
-        pictures.to_png(image, dataformats)
+        arrays.to_png(image, dataformats)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ import os, sys
 early = frozenset(sys.modules)
 sys.path.insert(0, PLACE)
 import heavy.deep
-from nbdist.worker.gate import Gate
+from nbdist.worker.deferred_imports import Gate
 def read(name):
     return name.startswith("HEAVY")
 gate = Gate(early, ["heavy"], reads=read, differs=lambda reason: print("!", reason))

@@ -10,7 +10,7 @@ import pytest
 
 PROGRAM = """
 import weakref
-from nbdist.worker.leaving import keep_code
+from nbdist.worker.warm import keep_code
 
 class Thing:
     def __init__(self, name): self.name = name
@@ -51,7 +51,7 @@ def test_code_and_operators_stay_and_nothing_else() -> None:
 STREAMS = """
 import ctypes, os
 streams, libc = ctypes.CDLL("libstdc++.so.6"), ctypes.CDLL(None)
-from nbdist.worker.leaving import leave_directly
+from nbdist.worker.warm import leave_directly
 
 def make():
     # as the initialiser of a library that includes <iostream>

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 IN_A_RANK = """
 from nbdist.worker import log_writer
-from nbdist.worker.import_hooks import after_import
+from nbdist.worker.framework_hooks import after_import
 after_import("visualdl.writer.writer", log_writer.install)
 from visualdl import LogWriter
 """

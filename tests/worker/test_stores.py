@@ -10,7 +10,7 @@ from types import ModuleType
 
 import pytest
 
-from nbdist.worker import stores
+from nbdist.worker import framework_hooks
 
 TIMEOUT = timedelta(seconds=20)
 
@@ -34,7 +34,7 @@ class Rendezvous(ModuleType):
     def __init__(self) -> None:
         super().__init__("rendezvous")
         self.asked: list[tuple[bool, bool, timedelta]] = []
-        stores.torch_looks(self)
+        framework_hooks.torch_looks(self)
 
     def TCPStore(self, host_name: str, port: int, *, is_master: bool, timeout: timedelta) -> str:
         self.asked.append((is_master, listens(port), timeout))

@@ -11,15 +11,12 @@ import os
 import traceback
 from collections.abc import Callable, Iterable, Sequence
 
-from nbdist.diagnosis.checks.environment import assignments, check_environment
-from nbdist.diagnosis.checks.finding import Finding, Rule, where
+from nbdist.diagnosis.checks.finding import Build, Finding, Holding, Origin, Rule, Situation, where
 from nbdist.diagnosis.checks.machine import check_machine, missing_modules
-from nbdist.diagnosis.checks.names import check_names
-from nbdist.diagnosis.checks.origins import origin_of
-from nbdist.diagnosis.checks.placement import check_placement
+from nbdist.diagnosis.checks.names import check_names, origin_of
+from nbdist.diagnosis.checks.placement import assignments, check_environment, check_placement
 from nbdist.diagnosis.checks.program import Program
 from nbdist.diagnosis.checks.removed import check_removed
-from nbdist.diagnosis.checks.situation import Build, Holding, Origin, Situation
 from nbdist.diagnosis.checks.training import check_training
 
 __all__ = [

@@ -1,14 +1,61 @@
-"""A program as the checks see it: its syntax tree, what its names stand for, what surely runs."""
+"""A program as the checks see it: in the order of execution, what its names stand for, what surely runs.
+
+Goes through a program in the order of execution and writes down where everything stands.
+
+This module alone decides what "surely" means: a statement at the top level, under no condition or ``try``,
+in no loop that may be passed over, or in a function that such a statement calls, with nothing before it
+that could leave.
+"""
 
 from __future__ import annotations
 
 import ast
 import warnings
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
-from nbdist.diagnosis.checks.places import Call, Place
-from nbdist.diagnosis.checks.walk import Walk
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a node stands. ``always``: every rank gets there. ``conditions`` are the tests of the ``if``
+    statements and expressions around it, ``attempted`` whether a ``try`` with handlers is,
+    ``expected`` whether that ``try`` names NameError, ``function`` the function it is in."""
+
+    always: bool = True
+    conditions: tuple[ast.expr, ...] = ()
+    attempted: bool = False
+    expected: bool = False
+    function: str = ""
+
+    @property
+    def plain(self) -> bool:
+        """Whether it runs whenever its function does: no condition and no ``try`` around it."""
+        return not self.conditions and not self.attempted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """A call. ``name`` is the dotted name of what is called, imports resolved (empty where it has none),
+    ``method`` its last part."""
+
+    node: ast.Call
+    name: str
+    method: str
+    place: Place
+
+    @property
+    def line(self) -> int:
+        return self.node.lineno
+
+    def argument(self, name: str, position: int | None = None) -> ast.expr | None:
+        """What is passed for a parameter, by its name or its position."""
+        for keyword in self.node.keywords:
+            if keyword.arg == name:
+                return keyword.value
+        if position is not None and position < len(self.node.args):
+            found = self.node.args[position]
+            return None if any(isinstance(a, ast.Starred) for a in self.node.args) else found
+        return None
 
 
 @dataclass(slots=True)
@@ -108,3 +155,199 @@ class Program:
                         self.constants[name] = value.value
                     elif isinstance(value, ast.Attribute) and (whole := self.dotted(value)):
                         self.aliases.setdefault(name, whole)
+
+
+_FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
+_LEAVING = frozenset({"exit", "quit", "sys.exit", "os._exit", "os.abort"})
+# these do not hide what the checks look for
+_NARROW = frozenset(
+    {"KeyboardInterrupt", "SystemExit", "StopIteration", "FileNotFoundError", "OSError", "EOFError"}
+)
+_LEAVES = (ast.Return, ast.Raise)
+
+
+class Walk:
+    """Goes through the tree once, and through functions that are surely called as if they stood there."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._functions: dict[str, ast.FunctionDef] = {}
+        self._sure: list[str] = []
+        self._left = False
+
+    def run(self) -> None:
+        tree = self._program.tree
+        self._functions = {
+            node.name: node
+            for node in tree.body
+            if isinstance(node, ast.FunctionDef) and not node.decorator_list
+        }
+        # an exit in a function may be anywhere in the order of things
+        functions = [node for node in ast.walk(tree) if isinstance(node, (*_FUNCTION, ast.Lambda))]
+        self._left = any(self._leaves(node) for f in functions for node in ast.walk(f))
+        self._block(tree.body, Place())
+        done: set[str] = set()
+        while names := [name for name in self._sure if name not in done]:
+            for name in names:
+                done.add(name)
+                self._left = False
+                self._body(self._functions[name], Place(function=name, always=not self._generates(name)))
+        surely = [self._functions[name] for name in done]
+        for function in functions:
+            if function not in surely:
+                self._body(function, Place(function=getattr(function, "name", "lambda"), always=False))
+
+    def _generates(self, name: str) -> bool:
+        return any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in ast.walk(self._functions[name]))
+
+    def _body(self, function: ast.AST, place: Place) -> None:
+        body = getattr(function, "body", [])
+        if isinstance(body, list):
+            self._block(body, place)
+        else:
+            self._visit(body, place)
+
+    def _block(self, statements: Sequence[ast.stmt], place: Place) -> None:
+        for statement in statements:
+            here = replace(place, always=False) if self._left and place.always else place
+            self._visit(statement, here)
+            if not isinstance(statement, (*_FUNCTION, ast.ClassDef)) and any(
+                isinstance(node, _LEAVES) or self._leaves(node) for node in _own(statement)
+            ):
+                self._left = True
+
+    def _loop(self, statements: Sequence[ast.stmt], place: Place) -> None:
+        """The body of a loop, in its first round."""
+        for statement in statements:
+            self._block([statement], place)
+            if any(isinstance(node, (ast.Break, ast.Continue)) for node in _own(statement)):
+                place = replace(place, always=False)
+
+    def _is_entered(self, test: ast.expr) -> bool:
+        """Whether a loop over this, or while this holds, surely has a first round."""
+        match test:
+            case ast.Constant(value=value):
+                return value is True or value == 1
+            case ast.List(elts=[_, *_]) | ast.Tuple(elts=[_, *_]):
+                return not any(isinstance(element, ast.Starred) for element in test.elts)
+            case ast.Call(func=ast.Name(id="range"), args=limits) if 1 <= len(limits) <= 2:
+                numbers = [n for limit in limits if type(n := self._program.value(limit)) is int]
+                return len(numbers) == len(limits) and len(range(*numbers)) > 0
+        return False
+
+    def _leaves(self, node: ast.AST) -> bool:
+        if isinstance(node, ast.Call):
+            return self._program.dotted(node.func) in _LEAVING
+        return False
+
+    def _visit(self, node: ast.AST, place: Place) -> None:
+        self._program.places[node] = place
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda():
+                # what stands in it is gone through when it is known who calls it
+                for child in _outside(node):
+                    self._visit(child, place)
+            case ast.If(test=test, body=body, orelse=orelse):
+                self._visit(test, place)
+                inside = place if _is_main(test) else _if(place, test)
+                self._block(body, inside)
+                self._block(orelse, _if(place, _not(test)))
+            case ast.IfExp(test=test, body=value, orelse=other):
+                self._visit(test, place)
+                self._visit(value, _if(place, test))
+                self._visit(other, _if(place, _not(test)))
+            case ast.BoolOp(values=[first, *others]):
+                self._visit(first, place)
+                for value in others:
+                    self._visit(value, _if(place, first))
+            case ast.While(test=test) | ast.For(iter=test) | ast.AsyncFor(iter=test):
+                self._visit(test, place)
+                maybe = replace(place, always=False)
+                if isinstance(node, (ast.For, ast.AsyncFor)):
+                    self._visit(node.target, place)
+                self._loop(node.body, place if self._is_entered(test) else maybe)
+                self._block(node.orelse, maybe)
+            case ast.Try() if not {name for h in node.handlers for name in self._caught(h)} <= _NARROW:
+                named = any("NameError" in self._caught(handler) for handler in node.handlers)
+                attempt = replace(place, always=False, attempted=True, expected=place.expected or named)
+                self._block(node.body, attempt)
+                for handler in node.handlers:
+                    self._visit(handler, attempt)
+                self._block([*node.orelse], attempt)
+                self._block(node.finalbody, place)
+            case ast.With() | ast.AsyncWith() if any(_suppresses(item) for item in node.items):
+                self._children(node, replace(place, always=False, attempted=True))
+            case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
+                self._visit(node.generators[0].iter, place)
+                self._children(node, replace(place, always=False))
+            case ast.Call():
+                self._called(node, place)
+                self._children(node, place)
+            case _:
+                self._children(node, place)
+
+    def _caught(self, handler: ast.ExceptHandler) -> list[str]:
+        """The exceptions that a handler names; "" for a bare one."""
+        if handler.type is None:
+            return [""]
+        kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+        return [self._program.dotted(kind) for kind in kinds]
+
+    def _children(self, node: ast.AST, place: Place) -> None:
+        for _, value in ast.iter_fields(node):
+            if isinstance(value, list) and value and isinstance(value[0], ast.stmt):
+                self._block(value, place)
+            elif isinstance(value, list):
+                for child in value:
+                    if isinstance(child, ast.AST):
+                        self._visit(child, place)
+            elif isinstance(value, ast.AST) and value not in self._program.places:
+                self._visit(value, place)
+
+    def _called(self, node: ast.Call, place: Place) -> None:
+        name = self._program.dotted(node.func)
+        method = node.func.attr if isinstance(node.func, ast.Attribute) else name.rpartition(".")[2]
+        self._program.calls.append(Call(node=node, name=name, method=method, place=place))
+        if place.always and name in self._functions and name not in self._sure:
+            self._sure.append(name)
+
+
+def _if(place: Place, test: ast.expr) -> Place:
+    return replace(place, always=False, conditions=(*place.conditions, test))
+
+
+def _not(test: ast.expr) -> ast.expr:
+    return ast.copy_location(ast.UnaryOp(op=ast.Not(), operand=test), test)
+
+
+def _is_main(test: ast.expr) -> bool:
+    """``if __name__ == "__main__":`` holds in every rank."""
+    match test:
+        case ast.Compare(left=ast.Name(id="__name__"), ops=[ast.Eq()], comparators=[ast.Constant()]):
+            return True
+        case ast.Constant(value=value):
+            return bool(value)
+    return False
+
+
+def _suppresses(item: ast.withitem) -> bool:
+    text = ast.dump(item.context_expr).lower()
+    return any(word in text for word in ("suppress", "raises", "ignore"))
+
+
+def _own(statement: ast.stmt) -> Iterator[ast.AST]:
+    """The nodes of a statement that run with it: not those of functions it makes."""
+    queue: list[ast.AST] = [statement]
+    while queue:
+        node = queue.pop()
+        yield node
+        if not isinstance(node, (*_FUNCTION, ast.Lambda)):
+            queue += ast.iter_child_nodes(node)
+
+
+def _outside(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> Iterator[ast.AST]:
+    """What of a function is evaluated where it is defined."""
+    yield from getattr(node, "decorator_list", ())
+    yield node.args
+    if (returns := getattr(node, "returns", None)) is not None:
+        yield returns

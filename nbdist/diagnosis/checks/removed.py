@@ -9,10 +9,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from nbdist.diagnosis.checks.finding import Finding, found
-from nbdist.diagnosis.checks.places import Place
-from nbdist.diagnosis.checks.program import Program
-from nbdist.diagnosis.checks.situation import Situation
+from nbdist.diagnosis.checks.finding import Finding, Situation, found
+from nbdist.diagnosis.checks.program import Place, Program
 from nbdist.tables import read_table
 
 

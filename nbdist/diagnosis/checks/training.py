@@ -7,11 +7,9 @@ import re
 import sys
 from collections.abc import Iterator
 
-from nbdist.diagnosis.checks.finding import Finding, found
-from nbdist.diagnosis.checks.places import Call
-from nbdist.diagnosis.checks.program import Program
+from nbdist.diagnosis.checks.finding import Finding, Situation, found
+from nbdist.diagnosis.checks.program import Call, Program
 from nbdist.diagnosis.checks.removed import at_least
-from nbdist.diagnosis.checks.situation import Situation
 
 _TORCH = "torch.distributed."
 _STARTS = (

@@ -11,10 +11,10 @@ from collections.abc import Callable, MutableMapping
 from dataclasses import replace
 from typing import TypeVar
 
-from nbdist.launch.course import Course, Outcome
 from nbdist.launch.machines.nodes import Nodes
 from nbdist.launch.rendezvous import Reservation
-from nbdist.launch.stalls.stalls_together import StallsTogether
+from nbdist.launch.run_policy import Course, Outcome
+from nbdist.launch.stalls.across_machines import StallsTogether
 from nbdist.model import Event, NodesAwaited, RankExited, RankState, RemoteRank, Rendezvous, RunSpec
 from nbdist.model.states import RunState
 from nbdist.store.paths import NodeDirectory, RunDirectory

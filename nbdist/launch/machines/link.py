@@ -1,4 +1,6 @@
-"""The line between the supervisors of two machines: small JSON messages, each proven to come from a holder
+"""An authenticated line between two machines, and one question over it with its answer.
+
+The line between the supervisors of two machines: small JSON messages, each proven to come from a holder
 of the run's key.
 
 Both ends say a nonce first. From the key and the two nonces both make the key of this connection, and
@@ -16,10 +18,12 @@ import json
 import math
 import os
 import re
+import select
 import socket
 import struct
+import time
 
-from nbdist.errors import NbdistError
+from nbdist.errors import LaunchError, NbdistError
 from nbdist.launch.machines.messages import Message
 
 _HELLO = b"nbdist 2 "
@@ -42,7 +46,8 @@ class WrongKey(NbdistError):
 class Link:
     """One connection, never waiting: what cannot be sent yet is kept, and ``flush`` sends it.
 
-    ``caller`` is the end that connected, and has one key (see ``runner.nodes``); the other takes any of its.
+    ``caller`` is the end that connected, and has one key (see ``runner.placement``); the other takes any of
+    its own.
     """
 
     def __init__(self, connection: socket.socket, *keys: str, caller: bool, address: str = "") -> None:
@@ -198,3 +203,36 @@ def parsed(text: str | bytes) -> Message:
     if not isinstance(message, dict):
         raise LinkClosed("what came is no message")
     return message
+
+
+_PIECE = 16_000
+"""Characters of a question that are said at once: a line takes no message of any length."""
+
+
+def call(address: str, port: int, key: str, question: Message, *, limit: float = 5.0) -> Message:
+    """What the other end answers. Raises LaunchError when it does not within ``limit`` seconds."""
+    deadline = time.monotonic() + limit
+    try:
+        link = Link(socket.create_connection((address, port), limit), key, caller=True)
+    except OSError as error:
+        raise LaunchError(f"{address}:{port} cannot be reached: {error.strerror or error}") from None
+    try:
+        for message in pieces(question):
+            link.send(message)
+        while (left := deadline - time.monotonic()) > 0:
+            select.select([link], [link] if link.pending else [], [], left)
+            link.flush()
+            for answer in link.receive():
+                return answer
+    except (LinkClosed, WrongKey) as error:
+        raise LaunchError(f"{address}:{port} does not answer: {error}") from None
+    finally:
+        link.close()
+    raise LaunchError(f"{address}:{port} did not answer in {limit:g} s")
+
+
+def pieces(question: Message) -> list[Message]:
+    """A question as messages of a size that a line takes."""
+    text = json.dumps(question)
+    starts = range(0, len(text), _PIECE)
+    return [{"piece": text[at : at + _PIECE], "last": at + _PIECE >= len(text)} for at in starts]

@@ -10,20 +10,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from nbdist.feed.formatting import number_text
+from nbdist.feed.labels import leftover_text, state_mark, state_word
+from nbdist.feed.summary import Facts
+from nbdist.feed.view import duration
 from nbdist.model import Run, RunState
-from nbdist.panel.facts import Facts
-from nbdist.panel.figures import number_text
-from nbdist.panel.labels import leftover_text, state_mark, state_word
-from nbdist.panel.report.gallery import MEDIA_ROOM, Room, media_html
-from nbdist.panel.report.log_viewer import logs_html
-from nbdist.panel.report.logs import PackedLog
-from nbdist.panel.report.media import Gallery
+from nbdist.panel.report.gallery import MEDIA_ROOM, Gallery, Room, media_html
+from nbdist.panel.report.logs import PackedLog, logs_html
 from nbdist.panel.report.plot import chart_html
 from nbdist.panel.report.privacy import Privacy
 from nbdist.panel.report.series import Drawing
-from nbdist.panel.style import sheet
-from nbdist.panel.summary_page import SHEET, failure_html, head_html, outcomes_html
-from nbdist.panel.view import duration
+from nbdist.panel.summary import SHEET, failure_html, head_html, outcomes_html, sheet
 from nbdist.text import say
 
 MARK = "<!-- nbdist report -->"

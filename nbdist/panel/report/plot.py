@@ -1,4 +1,4 @@
-"""A chart as a picture in SVG: axes, lines, bands. What a pointer reads there stands beside it as data."""
+"""A chart as a picture in SVG: axes, lines, bands."""
 
 from __future__ import annotations
 
@@ -6,9 +6,13 @@ import html
 import json
 import math
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
-from nbdist.panel.figures import number_text
-from nbdist.panel.report.series import Drawing, Line
+from nbdist.feed.formatting import number_text
+from nbdist.model import Run
+from nbdist.panel.report.series import Drawing, Line, drawings, read_charts
+from nbdist.panel.summary import sheet
+from nbdist.store import RunDirectory
 from nbdist.text import say
 
 _WIDTH, _HEIGHT = 420, 190
@@ -192,3 +196,18 @@ def _data(drawing: Drawing, language: str) -> dict[str, object]:
 def _short(value: float) -> float | None:
     """Six digits are what a reader reads; JSON has no NaN."""
     return float(f"{value:.6g}") if math.isfinite(value) else None
+
+
+_CHARTS = 12
+_LOOK = Path(__file__).with_name("charts.css")
+
+
+def charts_html(runs: Sequence[tuple[Run, RunDirectory]], language: str) -> str:
+    """The metrics of the runs as still pictures; empty when they logged none."""
+    drawn = drawings([(run.label, read_charts(run, directory)) for run, directory in runs])
+    shown = [drawing for drawing in drawn if drawing.group == "metric"][:_CHARTS]
+    if not shown:
+        return ""
+    charts = "".join(chart_html(drawing, language, data=False) for drawing in shown)
+    rules = sheet("nbdist-charts", _LOOK.read_text(encoding="utf-8"))
+    return f'{rules}<div class="nbdist-charts"><div class="r-grid-of">{charts}</div></div>'

@@ -10,15 +10,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from nbdist.errors import LaunchError, UsageMistake
+from nbdist.feed.summary import facts_of
 from nbdist.model import Run
-from nbdist.panel.facts import facts_of
-from nbdist.panel.report.left_out import LeftOut, left_out_texts
-from nbdist.panel.report.logs import ROOM, packed_logs
-from nbdist.panel.report.media import galleries, read_hparams, too_large
+from nbdist.panel.report.gallery import galleries, read_hparams, too_large
+from nbdist.panel.report.logs import ROOM, LeftOut, left_out_texts, packed_logs
 from nbdist.panel.report.page import MARK, Section, report_html
 from nbdist.panel.report.privacy import Privacy
-from nbdist.panel.report.series import drawings, read_charts, unread_prints
-from nbdist.panel.report.tags import MOST_TAGS
+from nbdist.panel.report.series import MOST_TAGS, drawings, read_charts, unread_prints
 from nbdist.privacy import secret_values
 from nbdist.store import RunDirectory
 

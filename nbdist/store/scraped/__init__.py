@@ -1,9 +1,8 @@
 """The metrics that a rank only prints, read from its log as points: same values as ``nbdist.log``'s."""
 
 from nbdist.store.scraped.line import lines_with_cues, read_line
-from nbdist.store.scraped.log import ScrapedMetrics
-from nbdist.store.scraped.names import tag_of
-from nbdist.store.scraped.points import (
+from nbdist.store.scraped.log import (
+    ScrapedMetrics,
     last_values,
     merge_points,
     numbers_of,
@@ -11,6 +10,7 @@ from nbdist.store.scraped.points import (
     read_numbers,
     sampled_prints,
 )
+from nbdist.store.scraped.names import tag_of
 
 __all__ = [
     "ScrapedMetrics",

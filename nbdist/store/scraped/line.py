@@ -9,18 +9,103 @@ A line or bar that says whose numbers it has passes that on: ``Test set: Average
 ``test_average_loss``, ``val Loss: 0.2 Acc: 0.9`` is ``val_loss`` and ``val_acc``.
 
 Nothing here remembers a line; steps are counted in ``position``.
+
+Tables that a program prints row by row: their header, and which row says what.
+
+epoch     train_loss  valid_loss  accuracy  time          fastai
+0         0.612500    0.512500    0.725000  00:12
+      Epoch    GPU_mem   box_loss   cls_loss  Size         YOLO, with a bar behind each row
+        1/2      1.25G      1.234      3.456   640: 100%|████| 2/2 [00:02<00:00]
+                 Class  Images  Instances  Box(P  R  mAP50  mAP50-95): 100%|██| 1/1 [00:00<00:00]
+                   all       4         17  0.62  0.5  0.58     0.415
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from nbdist.store.scraped.names import has_metric, is_companion, may_be_listed, tag_of
-from nbdist.store.scraped.pairs import ITEM, PAIR, metrics_in, number
-from nbdist.store.scraped.phases import PHASE, in_phase, phase_before
-from nbdist.store.scraped.place import EPOCH, Place, place_in
+from nbdist.store.scraped.names import (
+    ITEM,
+    PAIR,
+    PHASE,
+    has_metric,
+    in_phase,
+    is_companion,
+    is_metric,
+    may_be_listed,
+    metrics_in,
+    number,
+    phase_before,
+    tag_of,
+)
+
+EPOCH = re.compile(
+    r"ep(?<![\w.]ep)(?:och)?(?:\(\w+\))?['\"]?\s*[:=#]?\s*[\[(]?\s*['\"]?(?P<epoch>\d+(?:\.\d+)?)"
+    r"(?:\s*(?:/|of)\s*(?P<epochs>\d+))?",
+)
+_COUNTER = re.compile(
+    r"(?<![\w./-])(?P<unit>global[_ ]step|num_updates|update|episode|step|iteration|iter"
+    r"|batch(?:[_ ]?(?:idx|id|no))?)"
+    r"(?:\(\w+\))?['\"]?\s*[:=#]?\s*[\[(]?\s*(?P<at>\d+)(?![\d.]*[a-z%]|\d*\.\d)(?:\s*/\s*(?P<of>\d+))?",
+)
+# where no word names the counter: [epoch, batch], [epoch/epochs][batch/batches], a line's start, [10/100]
+_COUNTERS = (
+    re.compile(r"^\s*\[\s*(?P<epoch>\d+),\s*(?P<at>\d+)\]"),
+    re.compile(r"^\s*\[(?P<epoch>\d+)/(?P<epochs>\d+)\]\s*\[\s*(?P<at>\d+)/(?P<of>\d+)\]"),
+    re.compile(r"^\]?\((?P<at>\d+)/(?P<of>\d+)\)"),
+    re.compile(r"(?P<at>\d+)\s*/\s*(?P<of>\d+)\s+batches\b"),
+    re.compile(r"^\s*(?P<at>\d+)/(?P<of>\d+)\s+(?:\[|\S*━|-\s|\d+m?s\s)"),
+    re.compile(r"\[\s*(?P<at>\d+)\s*/\s*(?P<of>\d+)\s*(?:\]|\(\d)"),
+    re.compile(r"^\s*\[(?P<at>\d+)\]\s+\S+[:=]"),
+)
+_OVER_ALL = re.compile(r"global|num_updates|update|episode")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a line says that training stands: ``at`` of ``of``, counted by ``unit``, in an epoch.
+
+    ``over_all``: the counter does not begin again with each epoch.
+    """
+
+    epoch: float | None = None
+    epochs: int | None = None
+    at: int | None = None
+    of: int | None = None
+    unit: str = ""
+    over_all: bool = False
+
+
+def place_in(text: str) -> Place:
+    named = EPOCH.search(text)
+    epoch = float(named["epoch"]) if named is not None else None
+    epochs = int(named["epochs"]) if named is not None and named["epochs"] else None
+    if (counter := _COUNTER.search(text)) is not None:
+        return Place(
+            epoch=epoch,
+            epochs=epochs,
+            at=int(counter["at"]),
+            of=int(counter["of"]) if counter["of"] else None,
+            unit=counter["unit"],
+            over_all=_OVER_ALL.match(counter["unit"]) is not None,
+        )
+    # an epoch's own brackets are not those of a counter
+    rest = text[named.end() :] if named is not None else text
+    for pattern in _COUNTERS:
+        if (found := pattern.search(rest)) is not None:
+            said = found.groupdict()
+            of = said.get("of")
+            return Place(
+                epoch=float(said["epoch"]) if "epoch" in said else epoch,
+                epochs=int(said["epochs"]) if "epochs" in said else epochs,
+                at=int(said["at"]),
+                of=int(of) if of else None,
+                unit="[]",
+            )
+    return Place(epoch=epoch, epochs=epochs)
+
 
 CUES = tuple(
     cue.encode()
@@ -225,3 +310,72 @@ def _of_text(text: str, place: Place, phase: str, *, boosted: bool) -> tuple[dic
 def _is_prose(text: str) -> bool:
     """Whether a line that tells no step is a sentence, or indented as the source under a traceback is."""
     return text.startswith("    ") or len(re.findall(r"[a-z]{3,}", text)) > 12
+
+
+_HEADER = re.compile(r"\s*epoch((?:\s{2,}[a-z]\w*){2,})\s*$")
+_CLASSES = re.compile(
+    r"\s*class\s+images\s+(?:instances|labels|targets)\s+(?P<columns>[\w(@.: -]*?map[\w@.-]*\s[^%]*?)\):?\s"
+)
+_EPOCH = re.compile(r"(\d+)(?:/(\d+))?$")
+_NUMBER = re.compile(r"-?(?:\d*\.\d+(?:e[-+]?\d+)?|nan|inf)$")
+_PATIENCE = 40  # lines that are no rows, after which a table has ended
+_LOSSES = frozenset({"box", "obj", "cls", "dfl", "total"})
+"""What YOLO's older versions call their losses, in a table that has several of them."""
+
+
+class Tables:
+    """The table that is being printed, if there is one."""
+
+    def __init__(self) -> None:
+        self._columns: Sequence[str] = ()
+        self._scores: Sequence[str] = ()
+        self._others = 0
+
+    @property
+    def is_open(self) -> bool:
+        return bool(self._columns)
+
+    def read(self, line: str) -> Reading | None:
+        """What a line says as a row; None when it is no row that counts."""
+        if not self._columns and "poch  " not in line:
+            return None
+        text = plain(line).lower()
+        if (header := _HEADER.match(text)) is not None:
+            names = header[1].split()
+            if any(is_metric(tag_of(name)) for name in names) or len(_LOSSES & {*names}) > 1:
+                self._columns, self._others = names, 0
+            return None
+        if not self._columns:
+            return None
+        if (classes := _CLASSES.match(text)) is not None:
+            self._scores = re.sub(r"\w+\(", "", classes["columns"]).replace(")", "").split()
+            return None
+        reading = self._row(text.split())
+        self._others = 0 if reading is not None else self._others + 1
+        if self._others > _PATIENCE:
+            self._columns = self._scores = ()
+        return reading
+
+    def _row(self, fields: list[str]) -> Reading | None:
+        epoch = _EPOCH.match(fields[0]) if fields else None
+        count = len(self._columns) + 1
+        if epoch is not None and len(fields) >= count:
+            # a bar goes on until it is full
+            if len(fields) > count and not fields[count].startswith("100%"):
+                return None
+            values = _values(self._columns, fields[1:count])
+            place = Place(epoch=float(epoch[1]), epochs=int(epoch[2]) if epoch[2] else None)
+            return Reading(values=values, place=place) if values else None
+        if self._scores and fields and fields[0] == "all" and len(fields) == 3 + len(self._scores):
+            values = _values(self._scores, fields[3:])
+            return Reading(values={f"val_{tag}": v for tag, v in values.items() if "map" in tag}, phase="val")
+        return None
+
+
+def _values(names: Sequence[str], fields: Sequence[str]) -> dict[str, float]:
+    values: dict[str, float] = {}
+    for name, text in zip(names, fields, strict=True):
+        tag = tag_of(name)
+        if _NUMBER.match(text) and (is_metric(tag) or name in _LOSSES):
+            values.setdefault(tag, float(text))
+    return values

@@ -1,0 +1,275 @@
+"""The record files of a view's runs, found and followed."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nbdist.board.records import CurveFile
+from nbdist.model.decoding import MALFORMED, as_time
+from nbdist.store import LogTimes, RunDirectory
+from nbdist.store.journal import open_plain
+from nbdist.store.metrics import decoded
+from nbdist.store.scraped import ScrapedMetrics
+
+SPREAD = ("mean", "min", "max")
+"""Over the ranks; in the order of ``SpreadPoint``."""
+
+_ATTEMPT = re.compile(r"attempt-(\d+)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """A file of lines, of one rank in one attempt; ``system`` where the supervisor wrote them,
+    ``printed`` where it is the log."""
+
+    path: Path
+    rank: int
+    attempt: int
+    system: bool = False
+    printed: bool = False
+    times: Path = Path()
+    """The index of the log, where it is one."""
+
+    @property
+    def writer(self) -> str:
+        return f"rank{self.rank}" + (f".attempt-{self.attempt}" if self.attempt > 1 else "")
+
+
+def sources(run: RunDirectory, *, printed: bool) -> Iterator[Source]:
+    """Every file of lines that there may be; logs with ``printed``."""
+    ranks = run.path / "ranks"
+    for rank in filter(str.isdigit, names(ranks)):
+        attempts = [int(match[1]) for name in names(ranks / rank) if (match := _ATTEMPT.fullmatch(name))]
+        for attempt in (1, *sorted(attempts)):
+            files = run.rank(int(rank), attempt)
+            yield Source(path=files.metrics, rank=int(rank), attempt=attempt)
+            yield Source(path=files.system, rank=int(rank), attempt=attempt, system=True)
+            if printed:
+                yield Source(
+                    path=files.log, rank=int(rank), attempt=attempt, printed=True, times=files.log_times
+                )
+
+
+def shown_first(run: RunDirectory) -> list[str]:
+    """The directories of ``run.board`` that a page opens with: the whole, and rank 0.
+
+    They need not be there yet. Of several attempts it is the last.
+    """
+    attempts = [int(match[1]) for name in names(run.rank(0).path) if (match := _ATTEMPT.fullmatch(name))]
+    suffix = f".attempt-{max(attempts)}" if attempts else ""
+    own = [
+        name for name in names(run.board) if name.startswith(f"rank0{suffix}.") and ".attempt-" not in name
+    ]
+    return [f"rank0{suffix}", *(name + suffix for name in SPREAD), *own]
+
+
+def names(directory: Path) -> list[str]:
+    try:
+        return sorted(os.listdir(directory))
+    except OSError:
+        return []
+
+
+SYSTEM = "system/"
+"""What the tags of the supervisor's measurements begin with, and of what is reckoned from times."""
+
+STEP_TIME = SYSTEM + "step_time"
+"""Seconds that a rank took for a step: whoever is behind is slow here."""
+
+_CHUNK = 1 << 20  # bytes of metrics that become records in one go, if one line has so many
+_PIECE = 1 << 17  # and if it has not: a page that waits is not to wait for more
+_INT64 = 1 << 63
+
+Point = tuple[int, str, int, float]
+"""Milliseconds, tag, step, value."""
+
+
+class _Steps:
+    """Counts the points of each tag, onwards from its last step, where the step was left out."""
+
+    def __init__(self) -> None:
+        self._next: dict[str, int] = {}
+
+    @property
+    def tags(self) -> Iterable[str]:
+        return self._next
+
+    def points(
+        self, milliseconds: int, step: int | None, values: Iterable[tuple[str, object]]
+    ) -> Iterator[Point]:
+        for tag, given in values:
+            value = _as_value(given)
+            if tag and value is not None:
+                at = self._next.get(tag, 0) if step is None else step
+                self._next[tag] = at + 1
+                yield milliseconds, tag, at, value
+
+
+class PrintedFollower:
+    """Reads what one log says in passing: the numbers that a rank prints and does not record."""
+
+    def __init__(
+        self, source: Source, curves_of: Callable[[str], CurveFile], recorded: Callable[[], set[str]]
+    ) -> None:
+        self.source = source
+        self.seconds = -math.inf
+        """The time of the latest point so far."""
+        self._scraped = ScrapedMetrics(source.path, LogTimes(source.times))
+        self._curves = curves_of(source.writer)
+        self._recorded = recorded
+        self._steps = _Steps()
+
+    def advance(self) -> list[Point] | None:
+        """The points of the next lines, which the curves have then; None where there are none.
+
+        Raises OSError when what the curves have cannot be written.
+        """
+        self._curves.write()
+        found = self._scraped.read(_PIECE)
+        if not found:
+            return None
+        recorded = self._recorded()
+        points: list[Point] = []
+        for point in found:
+            self.seconds = max(self.seconds, point.time)
+            values = [(tag, value) for tag, value in point.values.items() if tag not in recorded]
+            points += self._steps.points(round(point.time * 1000), point.step, values)
+        for new in points:
+            self._curves.add(*new)
+        return points
+
+
+class Follower:
+    """Reads one source to its end, again and again."""
+
+    def __init__(self, source: Source, curves_of: Callable[[str], CurveFile]) -> None:
+        self.source = source
+        self.seconds = -math.inf
+        """The time of the latest line so far."""
+        self._curves_of = curves_of
+        self._curves = curves_of(source.writer)
+        self._offset = 0  # of the first byte that has not been read yet
+        self._steps = _Steps()
+        self._first: float | None = None
+        self._last_step: tuple[int, float] | None = None
+        self._hparams = 0
+
+    @property
+    def tags(self) -> Iterable[str]:
+        return self._steps.tags
+
+    def advance(self) -> list[Point] | None:
+        """The points of the next chunk, which the curves have then; None at the end.
+
+        Raises OSError when it cannot be read, or what the curves have cannot be written.
+        """
+        self._curves.write()
+        chunk = self._next_chunk()
+        if chunk is None:
+            return None
+        points: list[Point] = []
+        for entry in decoded(chunk.splitlines()):
+            points += self._points(entry)
+        for point in points:
+            self._curves.add(*point)
+        self._offset += len(chunk)
+        return points
+
+    def _next_chunk(self) -> bytes | None:
+        """Whole lines; None where there are none."""
+        if self.source.path.stat().st_size <= self._offset:
+            return None
+        with open_plain(self.source.path) as file:
+            file.seek(self._offset)
+            chunk = file.read(_PIECE)
+            while b"\n" not in chunk and len(chunk) < _CHUNK and (more := file.read(_PIECE)):
+                chunk += more
+        end = chunk.rfind(b"\n") + 1
+        if end == 0:
+            # a line that is still being written; or one without end, which is no metric: what follows may be
+            return chunk if len(chunk) == _CHUNK else None
+        return chunk[:end]
+
+    def _points(self, entry: Any) -> Iterator[Point]:
+        """The points of one line. A line that is none has none."""
+        try:
+            seconds = as_time(entry["t"])
+            milliseconds = round(seconds * 1000)
+            values = entry["v"].items()
+            step = _as_step(entry.get("step"))
+        except MALFORMED:
+            return
+        self.seconds = max(self.seconds, seconds)
+        if self.source.system:
+            yield from self._system_points(seconds, step, values)
+            return
+        points = list(self._steps.points(milliseconds, step, values))
+        yield from points
+        if points:
+            yield from self._step_time(milliseconds, step, seconds)
+        if isinstance(entry.get("hparams"), dict):
+            self._add_hparams(milliseconds, entry["hparams"], entry.get("metrics"), points)
+
+    def _system_points(
+        self, seconds: float, step: int | None, values: Iterable[tuple[str, object]]
+    ) -> Iterator[Point]:
+        """A measurement has no step of the training; it gets the seconds since the first one."""
+        self._first = seconds if self._first is None else self._first
+        at = round(seconds - self._first) if step is None else step
+        for name, given in values:
+            value = _as_value(given)
+            # how much there is in all is no curve
+            if name and value is not None and not name.endswith("_total"):
+                tag = name if name.startswith(SYSTEM) else SYSTEM + name
+                yield round(seconds * 1000), tag, at, value
+
+    def _step_time(self, milliseconds: int, step: int | None, seconds: float) -> Iterator[Point]:
+        """Seconds a step since the line before; steps that go back (of an evaluation, say) tell nothing."""
+        if step is None:
+            return
+        if self._last_step is None:
+            self._last_step = step, seconds
+            return
+        before, then = self._last_step
+        if step > before:
+            self._last_step = step, seconds
+            if seconds > then:
+                yield milliseconds, STEP_TIME, step, (seconds - then) / (step - before)
+
+    def _add_hparams(
+        self, milliseconds: int, hparams: dict[str, Any], metrics: object, points: Iterable[Point]
+    ) -> None:
+        """VisualDL looks for the metrics of hyperparameters in their own directory, and takes the first
+        of several: each further set has a directory with the values it came with."""
+        self._hparams += 1
+        settings = {name: value for name, value in hparams.items() if isinstance(value, (int, float, str))}
+        tags = [tag for tag in metrics if isinstance(tag, str)] if isinstance(metrics, list) else []
+        if self._hparams == 1:
+            self._curves.add_hparams(milliseconds, settings, tags)
+            return
+        further = self._curves_of(f"{self.source.writer}.hparams-{self._hparams}")
+        further.add_hparams(milliseconds, settings, tags)
+        for point in points:
+            further.add(*point)
+
+
+def _as_step(given: object) -> int | None:
+    """Steps are whole numbers in VisualDL (int64); None is a step that was left out."""
+    if isinstance(given, (int, float)) and -_INT64 <= given < _INT64:  # NaN is not
+        return int(given)
+    return None
+
+
+def _as_value(given: object) -> float | None:
+    if not isinstance(given, (int, float)):
+        return None
+    try:
+        return float(given)
+    except OverflowError:  # an integer beyond what a double holds
+        return math.inf if given > 0 else -math.inf

@@ -1,0 +1,147 @@
+"""What a request to the board asks for: of which view, whether it may, and how its addresses are written.
+
+The addresses of the board: how they are written. ``asked`` reads them.
+
+    /<token>/alive                        204
+    /<token>/<run_id>[~<run_id>…]/alive   204 where these runs are known
+    /<token>/<run_id>[~<run_id>…]/…       VisualDL over these runs; its page is …/scalar
+    /<token>/tensorboard/<run_id>[…]/     TensorBoard over them
+
+A proxy may put something in front of all that: then the token is another one (``proxied_token``), and what
+stands before it is kept, since the pages hold addresses. A proxy that takes its prefix away again has left
+no trace of it, so such an address says it itself, encoded, behind the token: ``/<token>/@<prefix>/…``. And
+a web server that authenticates for us sends the token in a header, with the path that is its own.
+
+What a request to the board asks for: whether it may, of which view, and at which address.
+
+``addresses`` says how these look.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hmac
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote
+
+RUN_SEPARATOR = "~"  # in no run id, and no proxy rewrites it
+PREFIX_MARK = "@"
+ALIVE = "alive"
+TENSORBOARD = "tensorboard"
+VISUALDL = ""
+
+AUTHORIZATION = "Authorization"
+PUBLIC_PATH = "X-Nbdist-Public-Path"
+
+
+def proxied_token(token: str) -> str:
+    """What stands for ``token`` in an address that goes through a proxy.
+
+    Such an address is taken under any host's name, the other one under this machine's alone; who has seen
+    the one cannot make the other.
+    """
+    return hmac.new(token.encode(), b"proxied", "sha256").hexdigest()
+
+
+def page(run_ids: Sequence[str], viewer: str = VISUALDL) -> str:
+    """The page over these runs, below the token; in VisualDL that of the scalars."""
+    if not run_ids:
+        raise ValueError("a board shows at least one run")
+    runs = RUN_SEPARATOR.join(run_ids)
+    return f"{viewer}/{runs}/" if viewer else f"{runs}/scalar"
+
+
+def encoded(prefix: str) -> str:
+    """A path as one segment of another one."""
+    return PREFIX_MARK + base64.urlsafe_b64encode(prefix.encode()).decode().rstrip("=")
+
+
+_LOOPBACK = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:\d+)?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """``public_path`` is where the browser sees the view; ``path`` is all of what it asked for, with the
+    prefix that a proxy took away. ``direct``: no proxy stands between. ``below`` is what stands behind the
+    name of the view."""
+
+    viewer: str
+    runs: tuple[str, ...]
+    public_path: str
+    path: str
+    below: str
+    direct: bool
+
+
+class Refused(Exception):
+    """An answer with this status, and no view."""
+
+    def __init__(self, status: int, said: str) -> None:
+        super().__init__(said)
+        self.status = status
+
+
+def read_request(environ: Mapping[str, Any], token: str) -> Asked:
+    """What a WSGI request asks for. Raises Refused."""
+    path = environ.get("PATH_INFO", "")
+    given = environ.get("HTTP_AUTHORIZATION", "")
+    if given and hmac.compare_digest(given.encode(), f"Bearer {token}".encode()):
+        prefix = environ.get("HTTP_X_NBDIST_PUBLIC_PATH", "")
+        # it is written as in an address, and WSGI has decoded the path: /user/ann%40example.org
+        plain = unquote(prefix, "latin-1")
+        if not path.startswith(f"{plain}/"):
+            raise Refused(404, "Not found.\n")
+        return _view(prefix, path[len(plain) + 1 :], direct=False)
+    before, found, rest = _around(path, (token, proxied_token(token)))
+    direct = found == token
+    # A page elsewhere can have its own name resolve to 127.0.0.1, but not change this header.
+    if not _LOOPBACK.fullmatch(environ.get("HTTP_HOST", "")) and (direct or not found):
+        raise Refused(403, "This server answers to this machine only.\n")
+    if not found or (direct and before):
+        raise Refused(404, "Not found.\n")
+    mark, _, behind = rest.partition("/")
+    if mark.startswith(PREFIX_MARK) and not direct:
+        return _view(f"{_decoded(mark)}/{found}/{mark}", behind, direct=direct)
+    return _view(f"{before}/{found}", rest, direct=direct)
+
+
+def _around(path: str, tokens: tuple[str, ...]) -> tuple[str, str, str]:
+    """What stands before a token, the token, and what stands behind it; empty where there is none."""
+    parts = path.split("/")
+    for place, part in enumerate(parts):
+        for token in tokens:
+            if hmac.compare_digest(part.encode(), token.encode()):
+                return "/".join(parts[:place]), token, "/".join(parts[place + 1 :])
+    return "", "", ""
+
+
+def _view(prefix: str, rest: str, *, direct: bool) -> Asked:
+    viewer, _, behind = rest.partition("/")
+    if viewer != TENSORBOARD:
+        viewer, behind = "", rest
+    name, slash, below = behind.partition("/")
+    above = "/".join(filter(None, (prefix, viewer))) if prefix else f"/{viewer}".rstrip("/")
+    return Asked(
+        viewer=viewer,
+        runs=tuple(dict.fromkeys(name.split(RUN_SEPARATOR))),
+        public_path=f"{above}/{name}",
+        path=f"{above}/{name}{slash}{below}",
+        below=below,
+        direct=direct,
+    )
+
+
+def _decoded(mark: str) -> str:
+    text = mark.removeprefix(PREFIX_MARK)
+    try:
+        prefix = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError, ValueError):
+        raise Refused(404, "Not found.\n") from None
+    # it becomes part of pages and headers
+    if not re.fullmatch(r"(/[\w.~%@:+-]+)*", prefix, re.ASCII):
+        raise Refused(404, "Not found.\n")
+    return prefix

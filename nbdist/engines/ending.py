@@ -1,0 +1,419 @@
+"""When a run on an engine has ended, and how: by its nodes, by the engine, and by what was asked.
+
+Whether all that the ranks wrote is to be seen here: a network file system may show it late.
+
+The end of a run is written down when it is, so that whoever shows the run to its end has its last lines.
+
+How long nothing has been heard of a run: its engine does not answer, and its ranks leave no trace.
+
+An engine that is away for a while loses nothing: what the nodes do is seen in the run's directory. But a
+watcher must not wait for ever for one that will never come again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from nbdist import config
+from nbdist.engines.engine import JobStatus, Phase
+from nbdist.engines.engine_poller import Clerk
+from nbdist.engines.merged_journal import NodeJournals
+from nbdist.launch.run_policy import Outcome
+from nbdist.model import RankState, Reason, Run, RunEnded, RunLost, RunSpec, RunState
+from nbdist.store.control import request_stop
+from nbdist.store.logs import FileStat, is_listed
+from nbdist.store.paths import RunDirectory
+
+LATE = 70.0
+"""Seconds after which nothing comes any more: an attribute cache of NFS believes itself for up to 60."""
+
+_IN_A_HURRY = 5.0
+_LOG_LOOK = 0.25
+
+
+class LateLogs:
+    """``now`` is monotonic seconds."""
+
+    def __init__(self, directory: RunDirectory, limit: float = LATE) -> None:
+        self._directory = directory
+        self._limit = limit
+        self._since: float | None = None
+        self._looked = 0.0
+        self._missing: dict[int, int] = {}
+
+    def forget(self) -> None:
+        """The ranks begin again."""
+        self._since = None
+
+    def awaited(self, run: Run, now: float, *, hurry: bool) -> bool:
+        """Whether the log of a rank of the run, which is over, is shorter than its node has said, and may yet
+        grow. ``hurry``: somebody wants the run to end."""
+        if self._since is None:
+            self._since = now
+            self._missing = {rank.rank: rank.log for rank in run.ranks if rank.log}
+        elif now - self._looked < _LOG_LOOK:
+            return bool(self._missing)
+        self._looked = now
+        if now - self._since > (_IN_A_HURRY if hurry else self._limit):
+            self._missing = {}
+        self._missing = {
+            rank: length for rank, length in self._missing.items() if self._length(run, rank) < length
+        }
+        return bool(self._missing)
+
+    def _length(self, run: Run, rank: int) -> int:
+        try:
+            # to open a file asks the server how long it is; to look at its name need not
+            handle = os.open(self._directory.rank(rank, run.attempt).log, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return 0
+        try:
+            return os.fstat(handle).st_size
+        finally:
+            os.close(handle)
+
+
+_TAIL = 64_000
+# what ``schedulers.slurm_batch`` says first in each life
+_BEGINS = re.compile(r"nbdist: job \S+ on .*, life (\d+), meeting at ")
+
+
+def last_words(directory: RunDirectory, life: int) -> str:
+    """The last line that the job wrote in this life, which may tell why it ended."""
+    try:
+        text = directory.job_log.read_bytes()[-_TAIL:].decode("utf-8", errors="replace")
+    except OSError:
+        return (
+            f"it left no {directory.job_log}: can the nodes see that directory? choose one that all machines "
+            "share with  %env NBDIST_HOME=~/nbdist"
+        )
+    return last_line(text, life)
+
+
+def last_line(text: str, life: int) -> str:
+    """Of what was written before the first word of this life nothing is its own."""
+    said: list[str] = []
+    known = life == 0
+    for line in map(str.strip, text.splitlines()):
+        if (begins := _BEGINS.match(line)) is not None:
+            said, known = [], int(begins[1]) == life
+        elif line and known:
+            said.append(line)
+    return said[-1] if said else ""
+
+
+_SILENCE_LOOK = 2.0
+
+_QUEUED = 6.0
+"""So much longer it may take for a run that has not begun: a queue outlives a day of maintenance."""
+
+_ASKED = 0.1
+"""Of a run that is to end it takes this part of the time."""
+
+
+class Silence:
+    """``limit`` in seconds; ``now`` is monotonic seconds."""
+
+    def __init__(self, directory: RunDirectory, nodes: NodeJournals, limit: float | None = None) -> None:
+        self._directory = directory
+        self._nodes = nodes
+        self._limit = config.engine_silence() if limit is None else limit
+        self._since: float | None = None
+        self._looked = 0.0
+        self._traces: frozenset[tuple[str, int, int]] = frozenset()
+
+    def broken(self) -> None:
+        """The engine has said something."""
+        self._since = None
+
+    def lasts_too_long(self, run: Run, now: float, *, asked: bool) -> bool:
+        """Whether nobody is to be expected any more. Asked while the engine does not answer."""
+        if self._since is None:
+            self._since, self._traces = now, self._look(run)
+        elif now - self._looked >= _SILENCE_LOOK:
+            self._looked = now
+            if (traces := self._look(run)) != self._traces:
+                self._since, self._traces = now, traces
+        return now - self._since >= self._limit_of(asked=asked)
+
+    def _limit_of(self, *, asked: bool) -> float:
+        if asked:
+            return self._limit * _ASKED
+        return self._limit if self._nodes.numbers else self._limit * _QUEUED
+
+    def _look(self, run: Run) -> frozenset[tuple[str, int, int]]:
+        """The files that change while supervisors and ranks live: sizes and times, whosever clock."""
+        found = set()
+        for path in self._files(run):
+            if not is_listed(path):
+                continue
+            with contextlib.suppress(OSError):
+                status = FileStat(path).look()
+                found.add((str(path), status.st_size, status.st_mtime_ns))
+        return frozenset(found)
+
+    def _files(self, run: Run) -> Iterator[Path]:
+        for node in self._nodes.directories():
+            yield node.journal
+        for rank in run.spec.ranks:
+            files = self._directory.rank(rank.rank, run.attempt)
+            yield files.log
+            yield files.system
+
+
+KINDNESS = config.INTERRUPT_GRACE + config.TERMINATE_GRACE + 6.0
+"""Seconds after which a run that was asked to end is ended by the engine."""
+
+_AGAIN = 3.0
+"""Seconds after which the supervisors are told again to end the run: they may not have listened yet."""
+
+
+class Wish:
+    """``reason`` is why the run is to end; None while nobody wants that. ``now`` is monotonic seconds."""
+
+    def __init__(self, reason: Reason | None, clerk: Clerk, nodes: NodeJournals) -> None:
+        self.reason = reason
+        self._clerk = clerk
+        self._nodes = nodes
+        self._since = self._told_at = self._refused_at = 0.0
+        self._answers = 0
+
+    def express(self, reason: Reason, now: float) -> bool:
+        """Somebody wants the run to end; whether nobody did before. A second one is in a hurry."""
+        first = self.reason is None
+        if first:
+            self.reason, self._since = reason, now
+        else:
+            self._since = now - KINDNESS
+        return first
+
+    def press(self, now: float) -> None:
+        """See to it that the engine ends the job, once there is a wish."""
+        if self.reason is None:
+            return
+        if not self._since:
+            self._since = now
+        self._answers = self._answers or self._clerk.count
+        phase = self._clerk.status.phase
+        if phase is Phase.OVER:
+            return
+        self._clerk.hurry()
+        late = now - self._since >= KINDNESS
+        if self._waits(phase) or late:
+            if now - self._refused_at > KINDNESS or not self._refused_at:
+                self._refused_at = now
+                self._clerk.stop(kindly=False)
+        elif not self._told_at or (now - self._told_at > _AGAIN and not self._nodes.stopping):
+            if not self._clerk.signals or (phase is Phase.UNKNOWN and self._told_at):
+                self.tell_nodes(self.reason)
+            self._told_at = now
+            self._clerk.stop(kindly=True)
+
+    def _waits(self, phase: Phase) -> bool:
+        """Whether the job has no ranks to be asked. Its nodes may have begun since the engine answered: where
+        they have, the second answer after the wish is believed, the first may have been on its way."""
+        return phase is Phase.WAITING and (not self._nodes.numbers or self._clerk.count > self._answers + 1)
+
+    def tell_nodes(self, reason: Reason) -> None:
+        """By the file system: the engine does not answer, or has no such word."""
+        for node in self._nodes.directories():
+            with contextlib.suppress(OSError):
+                request_stop(node, reason)
+
+
+# what an engine sends to each process of a job that it ends
+_FROM_OUTSIDE = frozenset({-signal.SIGTERM, -signal.SIGKILL, -signal.SIGINT})
+
+
+def outcome_of_nodes(run: Run, ends: Mapping[int, RunEnded | RunLost]) -> Outcome | None:
+    """What the nodes say. Of several, that counts on which a rank failed first; None where none has said."""
+    if not ends:
+        return None
+    first = ends[_culprit(run, ends)]
+    if isinstance(first, RunLost):
+        return Outcome(state=RunState.FAILED, reason=first.reason)
+    return Outcome(state=first.state, reason=first.reason)
+
+
+def is_doubtful(run: Run, outcome: Outcome) -> bool:
+    """Whether the engine may know better, because it or the machine has ended the ranks."""
+    if outcome.state is RunState.SUCCEEDED or outcome.reason.code == "time-limit":
+        return False
+    if outcome.state is RunState.CANCELLED:
+        # whatever the ranks did when they were told to end
+        return True
+    failed = [rank for rank in run.ranks if rank.state is RankState.FAILED]
+    return all(rank.errored is None and rank.code in _FROM_OUTSIDE for rank in failed)
+
+
+def conclude(
+    run: Run,
+    ends: Mapping[int, RunEnded | RunLost],
+    job: JobStatus,
+    *,
+    asked: Reason | None,
+    last_words: str = "",
+) -> Outcome:
+    """How the run ended, now that nothing is waited for any more.
+
+    ``asked`` is why somebody wanted it to end, ``last_words`` what the job itself has said.
+    """
+    known = outcome_of_nodes(run, ends)
+    if known is not None and not is_doubtful(run, known):
+        return known
+    if asked is not None:
+        return Outcome(state=RunState.CANCELLED, reason=asked)
+    if job.phase is Phase.OVER and job.outcome is not None:
+        return Outcome(state=job.outcome, reason=job.reason)
+    if known is not None:
+        return _from_outside(run, known, job)
+    if job.phase is Phase.OVER:
+        code = "job-ended-early" if run.started is None else "job-ended-silent"
+        reason = Reason(code, last=last_words) if last_words else Reason(code, why=job.reason)
+        return Outcome(state=RunState.FAILED, reason=reason)
+    return Outcome(state=RunState.LOST, reason=_forgotten(run))
+
+
+def given_up(run: Run, job: JobStatus) -> Reason:
+    """Why nobody waits any longer for a run of which nothing is heard."""
+    why = job.reason or Reason("engine-silent", engine=run.spec.engine)
+    return Reason("nodes-silent" if run.started is not None else "never-begun", why=why, job=run.job)
+
+
+def _forgotten(run: Run) -> Reason:
+    return Reason("engine-forgot", engine=run.spec.engine, job=run.job)
+
+
+def _from_outside(run: Run, known: Outcome, job: JobStatus) -> Outcome:
+    """Of a run that was told to end, and not by anybody who looks after it: most often its engine has gone,
+    or come back without it."""
+    if known.state is not RunState.CANCELLED:
+        return known
+    if known.reason.origin == Reason("supervisor-got", signal="SIGURG"):
+        return Outcome(state=RunState.CANCELLED, reason=Reason("starter-gone"))
+    of_engine = {Phase.UNKNOWN: job.reason, Phase.FORGOTTEN: _forgotten(run)}.get(job.phase, Reason())
+    more = {"engine": of_engine} if of_engine else {}
+    reason = Reason("from-outside", why=known.reason, **more)
+    return Outcome(state=RunState.FAILED, reason=reason)
+
+
+def _culprit(run: Run, ends: Mapping[int, RunEnded | RunLost]) -> int:
+    failed = [
+        (rank.errored or rank.exited or 0.0, rank.spec.node_rank)
+        for rank in run.ranks
+        if rank.state is RankState.FAILED and rank.spec.node_rank in ends
+    ]
+    if failed:
+        return min(failed)[1]
+    # who says that it failed knows more than who was told to end
+    order = {RunState.FAILED: 0, RunState.CANCELLED: 1, RunState.SUCCEEDED: 2}
+    states = {node: end.state if isinstance(end, RunEnded) else RunState.FAILED for node, end in ends.items()}
+    return min(ends, key=lambda node: (order.get(states[node], 0), node))
+
+
+_OTHERS = 3.0
+"""Seconds that the other nodes have, once one has said how the run ended."""
+
+_ENGINE = 6.0
+"""Seconds that the engine has, to say what it knows of an end that came from outside."""
+
+_FORGOTTEN = 20.0
+_HOPELESS = 3.0
+
+
+class Judge:
+    """``run`` is asked how the run stands."""
+
+    def __init__(
+        self,
+        directory: RunDirectory,
+        spec: RunSpec,
+        *,
+        run: Callable[[], Run],
+        clerk: Clerk,
+        nodes: NodeJournals,
+        wish: Wish,
+    ) -> None:
+        self._directory = directory
+        self._spec = spec
+        self._run = run
+        self._clerk = clerk
+        self._nodes = nodes
+        self._wish = wish
+        self._silence = Silence(directory, nodes)
+        self._logs = LateLogs(directory)
+        self._since: dict[str, float] = {}
+
+    def forget(self) -> None:
+        """The job begins again: what has lasted is over."""
+        self._since.clear()
+        self._logs.forget()
+
+    def decide(self, now: float) -> Outcome | None:
+        """The outcome, once there is nothing left to wait for."""
+        outcome = self._decide(now)
+        if outcome is None or self._logs.awaited(self._run(), now, hurry=self._wish.reason is not None):
+            return None
+        if outcome.state is RunState.LOST:
+            self._wish.tell_nodes(outcome.reason)  # whoever is there after all has nobody left to run for
+        return outcome
+
+    def _decide(self, now: float) -> Outcome | None:
+        job, ends = self._clerk.status, self._nodes.ends
+        every = len(ends) == self._spec.nodes
+        known = outcome_of_nodes(self._run(), ends)
+        if every and known is not None and not self._is_open(known):
+            return known
+        if job.phase is Phase.WAITING:
+            self._silence.broken()
+            return self._of_waiting(now)
+        if job.phase in (Phase.OVER, Phase.FORGOTTEN):
+            # what the nodes have written may be on its way
+            patience = self._patience() if job.phase is Phase.OVER else _FORGOTTEN
+            if every or self._lasts("over", now) > patience:
+                return self._conclude()
+        if ends:
+            self._clerk.hurry()
+            if self._lasts("ended", now) > (_ENGINE if every else _OTHERS + _ENGINE):
+                return self._conclude()
+        return self._of_silence(now)
+
+    def _of_silence(self, now: float) -> Outcome | None:
+        job, asked = self._clerk.status, self._wish.reason is not None
+        if job.phase is not Phase.UNKNOWN:
+            self._silence.broken()
+        elif self._silence.lasts_too_long(self._run(), now, asked=asked):
+            return Outcome(state=RunState.LOST, reason=given_up(self._run(), job))
+        return None
+
+    def _patience(self) -> float:
+        if self._clerk.status.completed:
+            return LATE  # the first node has said so, and what the others have said is late
+        return self._clerk.linger if self._nodes.numbers else 1.0
+
+    def _of_waiting(self, now: float) -> Outcome | None:
+        job = self._clerk.status
+        if job.hopeless and self._lasts("hopeless", now) > _HOPELESS and self._wish.reason is None:
+            self._clerk.stop(kindly=False)
+            reason = Reason("engine-cannot-run", engine=self._spec.engine, why=job.reason)
+            return Outcome(state=RunState.FAILED, reason=reason)
+        return None
+
+    def _is_open(self, known: Outcome) -> bool:
+        """Whether the engine may have to say something about this end. What was asked for is known."""
+        return self._wish.reason is None and is_doubtful(self._run(), known)
+
+    def _conclude(self) -> Outcome:
+        words = last_words(self._directory, self._nodes.life)
+        return conclude(
+            self._run(), self._nodes.ends, self._clerk.status, asked=self._wish.reason, last_words=words
+        )
+
+    def _lasts(self, what: str, now: float) -> float:
+        """Seconds since this was first so."""
+        return now - self._since.setdefault(what, now)

@@ -1,0 +1,271 @@
+"""One journal from those of the nodes, and requests to their ranks passed on to their supervisors.
+
+One journal from those of the nodes.
+
+Each node's supervisor writes its own; whoever watches the run reads them all, and writes down what a reader
+of the run has to know. What every node says (that an attempt began) is taken from the first that says it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from nbdist.errors import IllegalTransition
+from nbdist.model import (
+    AttemptFailed,
+    AttemptStarted,
+    Event,
+    NodesAwaited,
+    RankState,
+    RemoteRank,
+    Resumed,
+    Run,
+    RunEnded,
+    RunLost,
+    RunSpec,
+    RunState,
+    Stalled,
+    StopRequested,
+    SupervisorStarted,
+    decode_event,
+    encode_event,
+)
+from nbdist.store.control import request_interrupt, request_stacks
+from nbdist.store.logs import LogStream
+from nbdist.store.paths import NodeDirectory, RunDirectory
+from nbdist.store.reports import RankAnswer, TakenStacks, read_stacks, stacks_stamp, write_stacks
+
+_NAME = re.compile(r"(\d+)-(\d+)")
+
+
+@dataclass(slots=True)
+class _Node:
+    """How far the journal of a node has been read, and what it has said."""
+
+    number: int
+    stream: LogStream
+    rest: bytes = b""
+    attempt: int = 0
+    stopping: bool = False
+
+
+class NodeJournals:
+    """The journals of the nodes of the job's latest life. ``run`` is asked how the run stands, ``record``
+    takes what belongs into its journal; ``known`` is what is there already."""
+
+    def __init__(
+        self,
+        directory: RunDirectory,
+        *,
+        run: Callable[[], Run],
+        record: Callable[[Event], None],
+        known: Sequence[Event] = (),
+    ) -> None:
+        self._directory = directory
+        self._run = run
+        self._record = record
+        self._known = {encode_event(event) for event in known}
+        self._attempt = max((e.attempt for e in known if isinstance(e, AttemptStarted)), default=0)
+        self._failed = max((e.attempt for e in known if isinstance(e, AttemptFailed)), default=0)
+        self._nodes: dict[str, _Node] = {}
+        self._begun_anew = False
+        self.life = 0
+        self.ends: dict[int, RunEnded | RunLost] = {}
+        """How the run ended on each node that has said so."""
+
+    @property
+    def numbers(self) -> frozenset[int]:
+        """The nodes that have begun."""
+        return frozenset(node.number for node in self._nodes.values())
+
+    @property
+    def stopping(self) -> bool:
+        """Whether a node has been told to end, or has ended."""
+        return bool(self.ends) or any(node.stopping for node in self._nodes.values())
+
+    def directories(self) -> list[NodeDirectory]:
+        """The nodes' own parts of the run's directory."""
+        return [NodeDirectory(self._directory.path, name) for name in self._nodes]
+
+    def poll(self) -> bool:
+        """Take what is new; whether a life of the job has begun that is not its first."""
+        self._find()
+        for node in self._nodes.values():
+            for event in _events(node):
+                self._take(node, event)
+        begun, self._begun_anew = self._begun_anew, False
+        return begun
+
+    def forget_life(self) -> None:
+        """The job will begin another life: what the nodes of this one still say is of no interest."""
+        self.life += 1
+        self._nodes.clear()
+        self.ends.clear()
+
+    def _find(self) -> None:
+        try:
+            names = sorted(path.name for path in self._directory.nodes.iterdir())
+        except OSError:
+            return
+        for name in names:
+            found = _NAME.fullmatch(name)
+            if found is None or name in self._nodes or int(found[1]) < self.life:
+                continue
+            if int(found[1]) > self.life:
+                self._begun_anew = bool(self._nodes)
+                self.forget_life()
+                self.life = int(found[1])
+            journal = NodeDirectory(self._directory.path, name).journal
+            self._nodes[name] = _Node(int(found[2]), LogStream(journal))
+
+    def _take(self, node: _Node, event: Event) -> None:
+        match event:
+            case SupervisorStarted():
+                return
+            case RunEnded() | RunLost():
+                # a supervisor that is killed on its very last steps has its end recorded twice
+                self.ends.setdefault(node.number, event)
+                return
+            case AttemptStarted(attempt=attempt):
+                node.attempt = attempt
+                if attempt <= self._attempt:
+                    return
+                self._attempt = attempt
+            case AttemptFailed(attempt=attempt):
+                if attempt <= self._failed:
+                    return
+                self._failed = attempt
+            case NodesAwaited():
+                if node.number:
+                    return
+            case StopRequested():
+                node.stopping = True
+                if self._run().state is RunState.STOPPING:
+                    return
+            case RemoteRank(rank=rank, state=state):
+                # it knows no better than the node itself, unless that has gone
+                if state is not RankState.LOST or self._run().ranks[rank].state.terminal:
+                    return
+            case Stalled() | Resumed():
+                # each node says so
+                known = self._run().stalled is not None
+                if node.attempt != self._attempt or known is isinstance(event, Stalled):
+                    return
+            case _:
+                if node.attempt != self._attempt:
+                    return
+        if encode_event(event) in self._known:
+            return
+        try:
+            self._run().after(event)
+        except IllegalTransition:
+            return
+        self._record(event)
+
+
+def _events(node: _Node) -> list[Event]:
+    """What the node has written since, whole lines alone."""
+    found: list[Event] = []
+    while data := node.stream.read():
+        *lines, node.rest = (node.rest + data).split(b"\n")
+        for line in lines:
+            try:
+                event = decode_event(line.decode("utf-8", errors="replace"))
+            except ValueError:
+                continue
+            if event is not None:
+                found.append(event)
+    return found
+
+
+_PATIENCE = 6.0
+"""Seconds that the nodes have to say where their ranks are. A rank has one; files may take their time."""
+
+_BEGINNING = 1.5
+"""Seconds that are waited for nodes that have not begun."""
+
+
+@dataclass(slots=True)
+class _Question:
+    """Where the ranks are: by whom that is wanted, and the name by which each node was asked."""
+
+    since: float
+    names: list[str] = field(default_factory=list)
+    asked: dict[str, str] = field(default_factory=dict)
+
+
+class NodeRequests:
+    """``now`` is monotonic seconds."""
+
+    def __init__(self, directory: RunDirectory, spec: RunSpec, nodes: NodeJournals) -> None:
+        self._directory = directory
+        self._spec = spec
+        self._nodes = nodes
+        self._question: _Question | None = None
+        self._stamps: dict[str, object] = {}
+
+    def interrupt(self, rank: int) -> None:
+        """Let a rank get what Ctrl-C sends."""
+        if 0 <= rank < self._spec.world_size:
+            node = self._node(self._spec.ranks[rank].node_rank)
+            if node is not None:
+                with contextlib.suppress(OSError):
+                    request_interrupt(node, rank)
+
+    def stacks(self, name: str, now: float) -> None:
+        """Find out where the ranks are, for the request of this name."""
+        if self._question is None:
+            self._question = _Question(now)
+        self._question.names.append(name)
+
+    def tick(self, now: float) -> None:
+        """Write down what the nodes have said: when all have answered who were asked, or when one has taken
+        stacks by itself (its ranks stall, or are told to end)."""
+        stamps: dict[str, object] = {node.name: stacks_stamp(node) for node in self._nodes.directories()}
+        if self._question is None:
+            if stamps != self._stamps and any(stamps.values()):
+                self._merge(())
+        elif self._is_answered(self._question, now):
+            names, self._question = tuple(self._question.names), None
+            self._merge(names)
+        else:
+            return
+        self._stamps = stamps
+
+    def _is_answered(self, question: _Question, now: float) -> bool:
+        """Ask who has not been asked; whether all have answered, or have had their time."""
+        nodes = self._nodes.directories()
+        for node in nodes:
+            if node.name not in question.asked:
+                with contextlib.suppress(OSError):
+                    question.asked[node.name] = request_stacks(node)
+        if now - question.since >= (_PATIENCE if nodes else _BEGINNING):
+            return True
+        said = [(read_stacks(node), question.asked.get(node.name)) for node in nodes]
+        answered = sum(taken is not None and name in taken.asked for taken, name in said)
+        return answered == self._spec.nodes
+
+    def _merge(self, names: tuple[str, ...]) -> None:
+        with contextlib.suppress(OSError):
+            write_stacks(self._directory, replace(self._together(), asked=names))
+
+    def _together(self) -> TakenStacks:
+        """What the nodes have said last, of the latest attempt that one of them knows."""
+        said = {node.name: read_stacks(node) for node in self._nodes.directories()}
+        taken = [one for one in said.values() if one is not None]
+        attempt = max((one.attempt for one in taken), default=1)
+        current = [one for one in taken if one.attempt == attempt]
+        answers = {answer.rank: answer for one in current for answer in one.ranks}
+        missing = RankAnswer(rank=0, problem="silent" if said else "not ready")
+        return TakenStacks(
+            time=min((one.time for one in current), default=0.0),
+            attempt=attempt,
+            ranks=tuple(answers.get(r.rank, replace(missing, rank=r.rank)) for r in self._spec.ranks),
+        )
+
+    def _node(self, number: int) -> NodeDirectory | None:
+        name = f"{self._nodes.life}-{number}"
+        return next((node for node in self._nodes.directories() if node.name == name), None)

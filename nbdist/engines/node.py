@@ -1,0 +1,88 @@
+"""The supervisor of one node of a run that an engine has placed: ``python -I -S node.py RUN_DIR LIFE ATTEMPTS
+[MASTER]``, started by the engine on each.
+
+It supervises as on one of several machines, with the difference that the run's directory is shared: what has
+one writer lies in the node's own part of it. Which node this is says ``NBDIST_NODE``, or Slurm.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import MutableMapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+if __name__ == "__main__" and not __package__:
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from nbdist.launch.lifetime import Lifeline
+from nbdist.launch.reaper import keep
+from nbdist.launch.supervisor import Supervisor
+from nbdist.model import Reason, RunSpec
+from nbdist.store.paths import NodeDirectory, RunDirectory, make_private, open_to_append, write_private
+from nbdist.store.run_store import read_spec
+
+# a rank that sees these takes Slurm for its launcher (Lightning does), or waits for an MPI that is not there
+_MISLEADING = ("SLURM_NTASKS", "SLURM_NPROCS", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_TASK", "PMI_", "PMIX_")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Exits 0 when it has recorded how the run ended here, however that was."""
+    path, life, attempts, *rest = arguments
+    run = RunDirectory(Path(path))
+    spec = read_spec(run)
+    node = int(os.environ.get("NBDIST_NODE") or os.environ["SLURM_NODEID"])
+    master = rest[0] if rest else ""
+    directory = NodeDirectory(run.path, f"{life}-{node}")
+    make_private(directory.own)
+    make_private(directory.control)
+    spec = spec_of_node(spec, node, master)
+    write_private(directory.spec, json.dumps(spec.to_dict(), indent=1))
+    if spec.log_dir:
+        os.makedirs(spec.log_dir, exist_ok=True)
+    _write_into(directory.supervisor_log)
+    hide_engine(os.environ)
+
+    line = _lifeline(os.environ)
+
+    def supervise() -> None:
+        lifeline = Lifeline(None, line, Reason("engine-process-ended"))
+        Supervisor(directory, spec, lifeline, attempts=int(attempts)).run()
+
+    return keep(directory, supervise)
+
+
+def spec_of_node(spec: RunSpec, node: int, master: str) -> RunSpec:
+    """The run as this node's supervisor is to see it: one of several machines, which nobody owns."""
+    log_dir = spec.log_dir
+    if log_dir and spec.nodes > 1:
+        log_dir = os.path.join(log_dir, f"node-{node}")  # local ranks have the same names on each
+    return replace(spec, engine="", node_rank=node, master=master, log_dir=log_dir, owner=None, detached=True)
+
+
+def _lifeline(environment: MutableMapping[str, str]) -> int | None:
+    """The descriptor that turns readable when the engine's process on this node has gone, where the engine
+    gave one; this process is that one's child then, and becomes nobody's."""
+    given = environment.pop("NBDIST_LIFELINE", "")
+    if given and os.fork():
+        os._exit(0)
+    return int(given) if given else None
+
+
+def hide_engine(environment: MutableMapping[str, str]) -> None:
+    """Take away what would lead the program of a rank to believe that the engine has started it."""
+    for key in [key for key in environment if key.startswith(_MISLEADING)]:
+        del environment[key]
+
+
+def _write_into(log: Path) -> None:
+    handle = open_to_append(log)
+    os.dup2(handle, 1)
+    os.dup2(handle, 2)
+    os.close(handle)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,225 @@
+"""What a job is, on Ray's side: takes the nodes, and has a supervisor started on each.
+
+``python ray_driver.py RUN_DIR``, within the job, in a Python that has Ray; the ranks' own need not have it.
+What it says on its output is read over HTTP by whoever watches the run (``ray_words``).
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import secrets
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+if __name__ == "__main__":
+    sys.path.pop(0)  # the folder of this file, which has names of its own
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from nbdist.engines import ray_node
+from nbdist.engines.ray_engine import SEAL, STARTS, TROUBLE, WAITS, line, why_it_waits
+from nbdist.engines.ray_sealing import unseal
+from nbdist.engines.slurm_batch import attempts_before
+from nbdist.errors import UnknownRun
+from nbdist.model import Reason, RunEnded, RunSpec, RunState, StopRequested
+from nbdist.store.journal import read_events
+from nbdist.store.liveness import Pulse
+from nbdist.store.paths import NodeDirectory, RunDirectory, append_whole, open_to_append
+from nbdist.store.run_store import read_spec
+
+NODE = Path(__file__).resolve().parent / "node.py"
+
+_OTHERS = 20.0
+"""Seconds that the other nodes have to end by themselves, once Ray has lost one."""
+
+_NICE = "RAY_worker_niceness"
+
+
+class Trouble(Exception):
+    """Why the run cannot be started."""
+
+    def __init__(self, reason: Reason) -> None:
+        super().__init__(reason.code)
+        self.reason = reason
+
+
+class Driver:
+    """The run of ``directory``, on a Ray that is connected to."""
+
+    def __init__(self, ray: Any, directory: RunDirectory, spec: RunSpec, environment: dict[str, str]) -> None:
+        self._ray = ray
+        self._directory = directory
+        self._spec = spec
+        self._environment = environment
+        self._said = ""
+        self._lost = Reason()
+        self._pulse = Pulse(directory.pulse)
+
+    def run(self) -> int:
+        """The exit code by which Ray is to remember the job. Raises Trouble."""
+        for life in range(self._spec.retries + 1):
+            group, nodes = self._take_nodes()
+            self._live(life, nodes)
+            self._ray.util.remove_placement_group(group)
+            if not self._lost:
+                break
+            if not self._begins_again(life):
+                raise Trouble(self._lost)
+            self._lost = Reason()
+        end = self._end(life)
+        return 0 if end is not None and end.state is RunState.SUCCEEDED else 1
+
+    def _take_nodes(self) -> tuple[Any, list[Any]]:
+        """Wait until Ray has the nodes; what holds them, and a process on each."""
+        per_node = len(self._spec.ranks) // self._spec.nodes
+        gpus = any(rank.device.kind == "gpu" for rank in self._spec.ranks)
+        kind, need = "GPU" if gpus else "CPU", float(per_node)
+        bundle = {kind: need}
+        placement = importlib.import_module("ray.util.placement_group")
+        scheduling = importlib.import_module("ray.util.scheduling_strategies")
+        group = placement.placement_group([bundle] * self._spec.nodes, strategy="STRICT_SPREAD")
+        while not group.wait(1):
+            alive = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
+            self._say(line(WAITS, why_it_waits(self._spec.nodes, kind, need, alive)))
+            self._leave_if_forsaken()
+        # the nodes may not see the file that it is written in: they are to say so themselves
+        self._ray.cloudpickle.register_pickle_by_value(ray_node)
+        remote = self._ray.remote(ray_node.Node)
+        nodes = []
+        for at in range(self._spec.nodes):
+            place = scheduling.PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=at)
+            nodes.append(
+                remote.options(
+                    num_cpus=bundle.get("CPU", 0), num_gpus=bundle.get("GPU", 0), scheduling_strategy=place
+                ).remote()
+            )
+        return group, nodes
+
+    def _live(self, life: int, nodes: list[Any]) -> None:
+        """Have the nodes' supervisors started, and wait for their ends."""
+        needed = [str(self._directory.spec), str(NODE)]
+        addresses = [str(address) for address in self._ray.get([node.address.remote() for node in nodes])]
+        problems = self._ray.get([node.problem.remote(needed, self._spec.python) for node in nodes])
+        for address, problem in zip(addresses, problems, strict=True):
+            if problem:
+                raise Trouble(Reason("ray-node-unfit", node=address, problem=problem))
+        master: list[str] = []
+        if len(nodes) > 1:
+            if not (port := self._ray.get(nodes[0].ports.remote(addresses[0]))):
+                raise Trouble(Reason("ray-no-ports", node=addresses[0]))
+            master = [f"{addresses[0]}:{port}"]
+        self._say(STARTS + ", ".join(addresses))
+        # known to the supervisors alone: Ray hands it on from process to process, and no file has it
+        environment = self._environment | {"NBDIST_LINK_KEY": secrets.token_hex(32)}
+        words = [self._spec.python, "-I", "-S", str(NODE), str(self._directory.path), str(life)]
+        words += [str(attempts_before(self._directory)), *master]
+        log = str(self._directory.job_log)
+        running = {
+            node.supervise.remote(words, environment | {"NBDIST_NODE": str(at)}, log): addresses[at]
+            for at, node in enumerate(nodes)
+        }
+        self._wait(running, life)
+
+    def _wait(self, running: dict[Any, str], life: int) -> None:
+        """Until each has ended, or had the time to, once a node was lost."""
+        deadline = float("inf")
+        while running and time.monotonic() < deadline:
+            done, _ = self._ray.wait(list(running), num_returns=1, timeout=1.0)
+            for one in done:
+                address = running.pop(one)
+                try:
+                    self._ray.get(one)
+                except self._ray.exceptions.RayError:
+                    self._lost = self._lost or Reason("ray-lost-node", node=address)
+            end = self._end(life) if done else None
+            if end is not None and end.reason.code == "node-gone":
+                self._lost = self._lost or end.reason  # the supervisors have seen it before Ray
+            if self._lost and deadline == float("inf"):
+                deadline = time.monotonic() + _OTHERS
+                if self._begins_again(life):
+                    self._say(line(WAITS, Reason("begins-again", why=self._lost)))
+            self._leave_if_forsaken()
+
+    def _begins_again(self, life: int) -> bool:
+        """Whether a run that has lost a node does: one that is wanted, and has attempts left."""
+        stops = (event for event in read_events(self._directory.journal) if isinstance(event, StopRequested))
+        # what a supervisor says whose line to Ray's process on its node has ended (``launch.jobs.node``)
+        wanted = all(stop.reason.origin.code == "engine-process-ended" for stop in stops)
+        return wanted and life < self._spec.retries
+
+    def _end(self, life: int) -> RunEnded | None:
+        """How the run ended, by the first node that has said so."""
+        for node in range(self._spec.nodes):
+            journal = NodeDirectory(self._directory.path, f"{life}-{node}").journal
+            for event in read_events(journal):
+                if isinstance(event, RunEnded):
+                    return event
+        return None
+
+    def _leave_if_forsaken(self) -> None:
+        if not self._spec.detached and self._pulse.has_stopped():
+            raise Trouble(Reason("ray-forsaken"))
+
+    def _say(self, words: str) -> None:
+        if words != self._said:
+            self._said = words
+            say(self._directory, words)
+
+
+def say(directory: RunDirectory, words: str) -> None:
+    """Where it is read over HTTP, and beside the run."""
+    print(words, flush=True)
+    try:
+        handle = open_to_append(directory.job_log)
+    except OSError:
+        return
+    append_whole(handle, f"{words}\n".encode(errors="replace"))
+    os.close(handle)
+
+
+def main(arguments: list[str]) -> int:
+    directory = RunDirectory(Path(arguments[0]))
+    try:
+        spec = read_spec(directory)
+    except UnknownRun as error:
+        print(f"{TROUBLE}{error}", flush=True)  # what is another user's is not written into
+        return 1
+    try:
+        environment = take_environment(directory)
+        ray = connect()
+        # Ray gives a job that it stops three seconds, and a supervisor needs no more than that this ends
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+        return Driver(ray, directory, spec, environment).run()
+    except Trouble as trouble:
+        say(directory, line(TROUBLE, trouble.reason))
+        return 1
+
+
+def take_environment(directory: RunDirectory) -> dict[str, str]:
+    """What the ranks are to inherit: read once, and then gone. Raises Trouble."""
+    try:
+        sealed = directory.job_environment.read_text(encoding="ascii")
+        directory.job_environment.unlink()
+        return unseal(sealed, os.environ.pop(SEAL, ""))
+    except (OSError, ValueError) as error:
+        raise Trouble(Reason("unusable", what=str(directory.job_environment), error=str(error))) from None
+
+
+def connect() -> Any:
+    """Raises Trouble."""
+    try:
+        ray: Any = importlib.import_module("ray")
+        # by itself Ray gives its processes the lowest priority, and the ranks would inherit that
+        ray.init(log_to_driver=False, logging_level="error", runtime_env={"env_vars": {_NICE: "0"}})
+    except Exception as error:  # noqa: BLE001 - Ray has many of its own
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        why = " ".join(lines)[:300] or type(error).__name__
+        raise Trouble(Reason("unusable", what="Ray", error=why)) from None
+    return ray
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,340 @@
+"""Slurm, by its commands alone (21.08 and later): sbatch, squeue, sacct where there is accounting, scancel;
+and what it says, in words.
+
+Slurm, by its commands alone (21.08 and later): sbatch, squeue, sacct where there is accounting, scancel.
+
+Nothing goes through a shell: a job is ``exec "$@"`` of words that sbatch hands on.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from nbdist.engines.engine import JobStatus, Phase
+from nbdist.errors import LaunchError
+from nbdist.model import Reason, RunSpec, RunState
+from nbdist.store.allocations import Allocation, AllocationDirectory
+from nbdist.store.paths import RunDirectory, write_private
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Partition:
+    """Nodes of a partition: how many, and how many of them can do nothing now; its limit of time."""
+
+    name: str
+    total: int
+    unusable: int
+    up: bool
+    limit: str
+
+    @classmethod
+    def read(cls, name: str, text: str) -> Partition | None:
+        """What ``sinfo -o '%F|%a|%l'`` says: ``0/2/0/2|up|infinite`` (allocated/idle/other/total)."""
+        found = re.match(r"(\d+)/(\d+)/(\d+)/(\d+)\|(\w*)\|(\S*)", text.strip())
+        if found is None:
+            return None
+        return cls(
+            name=name, total=int(found[4]), unusable=int(found[3]), up=found[5] == "up", limit=found[6]
+        )
+
+
+_WHY_WAITING = {
+    "None": Reason(),
+    "Resources": Reason("slurm-resources"),
+    "Priority": Reason("slurm-priority"),
+    "Dependency": Reason("slurm-dependency"),
+    "DependencyNeverSatisfied": Reason("slurm-dependency-never"),
+    "BeginTime": Reason("slurm-begin-time"),
+    "JobHeldUser": Reason("slurm-held-by-user"),
+    "JobHeldAdmin": Reason("slurm-held-by-administrator"),
+    "Licenses": Reason("slurm-licenses"),
+    "Reservation": Reason("slurm-reservation"),
+    "BadConstraints": Reason("slurm-constraints"),
+    "InvalidAccount": Reason("slurm-account"),
+    "InvalidQOS": Reason("slurm-qos"),
+    "NodeDown": Reason("slurm-node-down"),
+    "Cleaning": Reason("slurm-cleaning"),
+}
+_NEVER = frozenset({"DependencyNeverSatisfied", "BadConstraints", "InvalidAccount", "InvalidQOS"})
+
+
+def waiting(reason: str, nodes: int, partition: Partition | None) -> tuple[Reason, bool]:
+    """Why a job waits, and whether it will for ever."""
+    word = re.split(r"[,:(]", reason)[0].strip()
+    if partition is not None:
+        name = partition.name
+        if partition.total < nodes:
+            return Reason("partition-too-small", nodes=nodes, partition=name, total=partition.total), True
+        if not partition.up or word in ("PartitionDown", "PartitionInactive"):
+            return Reason("partition-down", partition=name), False
+        if partition.total - partition.unusable < nodes:
+            why = Reason(
+                "partition-drained",
+                nodes=nodes,
+                partition=name,
+                unusable=partition.unusable,
+                total=partition.total,
+            )
+            return why, False
+        if word == "PartitionTimeLimit":
+            return Reason("partition-time", partition=name, limit=partition.limit), True
+        if word in ("PartitionNodeLimit", "PartitionConfig"):
+            return Reason("partition-limit", partition=name), False
+    if word == "ReqNodeNotAvail" or reason.startswith("Nodes required for job are DOWN"):
+        _, _, which = reason.partition("UnavailableNodes:")
+        return Reason("slurm-nodes-down", nodes=which), False
+    if re.match(r"(QOS|Assoc|Max).*(Limit|PerUser|PerAccount|PerJob)", word):
+        return Reason("slurm-account-limit", limit=word), False
+    return _WHY_WAITING.get(word, Reason.said(reason)), word in _NEVER
+
+
+def finished(state: str, reason: str, nodes: str, job: str) -> tuple[RunState | None, Reason]:
+    """What ended a job: no outcome where that was the run itself."""
+    match state:
+        case "CANCELLED" | "REVOKED":
+            return RunState.CANCELLED, Reason("slurm-cancelled", job=job)
+        case "TIMEOUT":
+            return RunState.FAILED, Reason("slurm-time")
+        case "DEADLINE":
+            return RunState.FAILED, Reason("slurm-deadline")
+        case "PREEMPTED":
+            return RunState.FAILED, Reason("slurm-preempted")
+        case "NODE_FAIL" | "BOOT_FAIL":
+            return RunState.FAILED, Reason("slurm-node-failed", nodes=nodes)
+        case "OUT_OF_MEMORY":
+            return RunState.FAILED, Reason("slurm-memory", nodes=nodes)
+        case "COMPLETED":
+            return None, Reason("completed")
+        case _:
+            return None, Reason.said(reason if reason not in ("", "None") else state.lower())
+
+
+def refusal(said: str, options: Sequence[str], partitions: Callable[[], list[str]]) -> str:
+    """Why sbatch did not take a job, and what to type instead where that is known."""
+    lines = [re.sub(r"^sbatch: (error|fatal): ", "", line) for line in said.splitlines() if line.strip()]
+    causes = [line.removeprefix("Batch job submission failed: ").strip() for line in lines]
+    text = "; ".join(dict.fromkeys(causes)) or "it did not say why"
+    advice = ""
+    if "partition" in text.lower() and "invalid" in text.lower() and (known := partitions()):
+        advice = f": there are {', '.join(known)}:  --slurm partition={known[0]}"
+    elif "unrecognized option" in text or "invalid option" in text:
+        advice = f" (--slurm {','.join(options)}): write options as sbatch --help shows them"
+    elif "account" in text.lower():
+        advice = ":  --slurm account=NAME"
+    return f"Slurm refused the job: {text}{advice}"
+
+
+BATCH = Path(__file__).parent / "slurm_batch.py"
+
+_SCRUBBED = (
+    "SLURM_",
+    "SLURMD_",
+    "SBATCH_",
+    "SRUN_",
+    "SQUEUE_",
+    "SCANCEL_",
+    "SACCT_",
+    "SINFO_",
+    "PMI_",
+    "PMIX_",
+)
+_PATIENCE = 30.0
+SCRIPT = '#!/bin/sh\nexec "$@"\n'
+_FORMAT = "%T|%r|%N|%M|%P|%D"
+
+_WAITING = frozenset(
+    {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "RESV_DEL_HOLD", "SPECIAL_EXIT"}
+)
+_RUNNING = frozenset({"RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING"})
+
+URGENT = "URG"
+"""The signal that tells the supervisors to end the run. Slurm sends it to each process of the job, and only
+they listen to it: by default it is ignored. SIGINT would reach the ranks twice, once in the middle of what
+they do about the first."""
+
+
+class Slurm:
+    """An engine (``Engine``)."""
+
+    name = "slurm"
+    signals = True
+    linger = 1.0
+
+    def submit(self, directory: RunDirectory, spec: RunSpec, environment: Mapping[str, str]) -> str:
+        write_private(directory.job_script, SCRIPT)
+        words = [*_sbatch(directory, spec), str(directory.job_script)]
+        # the interpreter of the ranks is there, and isolated it needs nothing else
+        words += [spec.python, "-I", "-S", str(BATCH), str(directory.path)]
+        done = call(words, scrubbed(environment), cwd=directory.path)
+        if done.returncode:
+            raise LaunchError(refusal(done.stderr, spec.engine_options, self.partitions))
+        return done.stdout.strip().partition(";")[0]
+
+    def status(self, job: str, spec: RunSpec) -> JobStatus:
+        return self.look(job, spec.nodes)
+
+    def look(self, job: str, nodes: int) -> JobStatus:
+        """How a job stands that asks for so many nodes."""
+        done = call(["squeue", "-h", "-t", "all", "-j", job, "-o", _FORMAT])
+        lines = done.stdout.strip().splitlines()
+        if done.returncode == 0 and lines:
+            return self._read(lines[0], job, nodes)
+        if done.returncode and "invalid job id" not in done.stderr.lower():
+            return JobStatus(phase=Phase.UNKNOWN, reason=Reason("slurm-silent"))
+        done = call(["sacct", "-nPX", "-j", job, "-o", "State,ExitCode,NodeList"])
+        return self.recorded(done.stdout, job) if done.returncode == 0 else JobStatus(phase=Phase.FORGOTTEN)
+
+    def recorded(self, said: str, job: str) -> JobStatus:
+        """How a job has ended that the controller has forgotten, as ``sacct -nPX -o State,ExitCode,NodeList``
+        says: ``COMPLETED|0:0|n[1-2]``."""
+        lines = said.strip().splitlines()
+        if not lines:
+            return JobStatus(phase=Phase.FORGOTTEN)
+        state, exit_code, nodes, *_ = (*lines[-1].split("|"), "", "")
+        status = self._phase(state, f"exit code {exit_code}", nodes, job)
+        if status.phase is not Phase.OVER:
+            # the controller knows better that it has ended
+            return JobStatus(phase=Phase.UNKNOWN, reason=Reason("slurm-not-recorded"))
+        return status
+
+    def stop(self, job: str, *, kindly: bool) -> bool:
+        words = ["scancel", f"--signal={URGENT}", job] if kindly else ["scancel", job]
+        done = call(words)
+        return done.returncode == 0
+
+    def _read(self, line: str, job: str, nodes_wanted: int) -> JobStatus:
+        """``PENDING|Resources||0:00|main|3``."""
+        state, reason, nodes, _, partition, _ = (*line.split("|"), *[""] * 6)[:6]
+        if state not in _WAITING:
+            return self._phase(state, reason, nodes, job)
+        asked = self._partition(partition) if reason != "None" else None
+        why, hopeless = waiting(reason, nodes_wanted, asked)
+        return JobStatus(phase=Phase.WAITING, reason=why, hopeless=hopeless)
+
+    def _phase(self, state: str, reason: str, nodes: str, job: str) -> JobStatus:
+        # sacct says "CANCELLED by 0", and cuts with a plus
+        state = (state.split() or [""])[0].rstrip("+")
+        if state in _WAITING:
+            return JobStatus(phase=Phase.WAITING, reason=Reason.said(reason))
+        if state in _RUNNING or not state:
+            return JobStatus(phase=Phase.RUNNING, nodes=nodes)
+        outcome, why = finished(state, reason, nodes, job)
+        completed = state == "COMPLETED"
+        return JobStatus(phase=Phase.OVER, reason=why, outcome=outcome, nodes=nodes, completed=completed)
+
+    def _partition(self, name: str) -> Partition | None:
+        done = call(["sinfo", "-h", "-p", name, "-o", "%F|%a|%l"])
+        return Partition.read(name, done.stdout) if done.returncode == 0 else None
+
+    def partitions(self) -> list[str]:
+        done = call(["sinfo", "-h", "-o", "%R"])
+        return sorted(set(done.stdout.split()))
+
+
+def scrubbed(environment: Mapping[str, str]) -> dict[str, str]:
+    """Without what the job has set in which this process may itself run; a job inherits the rest."""
+    return {
+        key: value
+        for key, value in environment.items()
+        if key == "SLURM_CONF" or not (key.startswith(_SCRUBBED) or key == "CUDA_VISIBLE_DEVICES")
+    }
+
+
+def _sbatch(directory: RunDirectory, spec: RunSpec) -> list[str]:
+    per_node = len(spec.ranks) // spec.nodes
+    gpus = any(rank.device.kind == "gpu" for rank in spec.ranks)
+    words = request(f"nbdist-{spec.name}", spec.nodes, per_node, gpus=gpus, log=directory.job_log)
+    words += [f"--chdir={directory.path}", "--requeue" if spec.retries else "--no-requeue"]
+    return words + [f"--{option}" for option in spec.engine_options]
+
+
+def request(name: str, nodes: int, per_node: int, *, gpus: bool, log: Path) -> list[str]:
+    """What asks sbatch for nodes with so many ranks each."""
+    # a percent sign stands for something in a name of sbatch's
+    output = str(log).replace("%", "%%")
+    words = ["sbatch", "--parsable", f"--job-name={name}", f"--nodes={nodes}"]
+    words += ["--ntasks-per-node=1", f"--output={output}", "--open-mode=append", "--export=ALL"]
+    return [*words, f"--gpus-per-node={per_node}" if gpus else f"--cpus-per-task={per_node}"]
+
+
+def call(
+    words: Sequence[str], environment: Mapping[str, str] | None = None, cwd: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run one of Slurm's commands. Raises LaunchError where there is none."""
+    try:
+        return subprocess.run(
+            words,
+            env=scrubbed(os.environ) if environment is None else environment,
+            cwd=cwd,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_PATIENCE,
+        )
+    except FileNotFoundError:
+        if words[0] == "sacct":  # it may not be installed
+            return subprocess.CompletedProcess(words, 127, "", "")
+        raise LaunchError(
+            f"no {words[0]} here: Slurm's commands belong into PATH, and are on the cluster's login nodes"
+        ) from None
+    except subprocess.TimeoutExpired:
+        return subprocess.CompletedProcess(words, 124, "", f"{words[0]} did not answer in {_PATIENCE:g} s")
+
+
+ATTENDANT = Path(__file__).parent / "node_agent.py"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """How an allocation stands: ``since`` and ``left`` are Slurm's words for when it began, and for how much
+    of its time is left."""
+
+    status: JobStatus
+    since: str = ""
+    left: str = ""
+
+
+def ask(directory: AllocationDirectory, about: Allocation, environment: Mapping[str, str]) -> str:
+    """Put the allocation into the queue; what Slurm calls it. Raises LaunchError, with nothing asked for."""
+    write_private(directory.job_script, SCRIPT)
+    words = request("nbdist-alloc", about.nodes, about.per_node, gpus=about.gpus, log=directory.job_log)
+    words += [f"--chdir={directory.path}", "--no-requeue", *(f"--{option}" for option in about.options)]
+    done = call([*words, str(directory.job_script), *_attendants(directory, about)], scrubbed(environment))
+    if done.returncode:
+        raise LaunchError(refusal(done.stderr, about.options, Slurm().partitions))
+    return done.stdout.strip().partition(";")[0]
+
+
+def stand(job: str, nodes: int) -> Standing:
+    """How it stands. Raises LaunchError where there is no Slurm."""
+    status = Slurm().look(job, nodes)
+    if status.phase is not Phase.RUNNING:
+        return Standing(status=status)
+    done = call(["squeue", "-h", "-j", job, "-o", "%S|%L"])
+    since, _, left = done.stdout.strip().partition("|")
+    return Standing(status=status, since=since, left=left)
+
+
+def release(job: str) -> bool:
+    """Give the nodes back; whether Slurm has heard it."""
+    return call(["scancel", job]).returncode == 0
+
+
+def _attendants(directory: AllocationDirectory, about: Allocation) -> list[str]:
+    """What the job is: on each node one process that waits."""
+    words = ["srun", "--kill-on-bad-exit=1", "--wait=3", "--export=ALL", "--mpi=none"]
+    words += [f"--nodes={about.nodes}", f"--ntasks={about.nodes}", "--ntasks-per-node=1"]
+    if not about.gpus:
+        words.append(f"--cpus-per-task={about.per_node}")  # since 22.05 a step does not inherit it
+    return [*words, about.python, "-I", "-S", str(ATTENDANT), str(directory.path)]
+
+
+def slurm_conf(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Which Slurm it is: whoever looks after it may have another environment."""
+    return {"SLURM_CONF": environ["SLURM_CONF"]} if "SLURM_CONF" in environ else {}

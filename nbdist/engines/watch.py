@@ -1,0 +1,296 @@
+"""The process that looks after a run which an engine has placed, where the run was submitted.
+
+It stands where the supervisor of a run on this machine stands: it writes the run's journal, from those of the
+nodes and from what the engine says; it takes the requests in ``control/``, and it ends a run whose owner has
+gone. The run itself does not need it: one that is killed is replaced, by the process above it or by whoever
+looks at the run next.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import selectors
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from nbdist import processes
+from nbdist.engines import engine_by_name
+from nbdist.engines.allocation import Allocated
+from nbdist.engines.ending import Judge, Wish
+from nbdist.engines.engine import Engine, Phase
+from nbdist.engines.engine_poller import Clerk
+from nbdist.engines.merged_journal import NodeJournals, NodeRequests
+from nbdist.errors import IllegalTransition, UnknownRun
+from nbdist.launch.binding import die_with_parent
+from nbdist.launch.lifetime import Lifeline, Wakeup, owner_ended
+from nbdist.launch.run_policy import Outcome
+from nbdist.model import (
+    AttemptFailed,
+    Event,
+    Queued,
+    RankState,
+    Reason,
+    RemoteRank,
+    Run,
+    RunEnded,
+    RunLost,
+    RunSpec,
+    RunState,
+    StopRequested,
+    SupervisorStarted,
+)
+from nbdist.store.allocations import AllocationDirectory
+from nbdist.store.control import InterruptRequest, StacksRequest, StopRequest, take_requests
+from nbdist.store.journal import Journal, load_object, read_events
+from nbdist.store.liveness import take_custody
+from nbdist.store.paths import RunDirectory
+from nbdist.store.run_store import read_spec
+
+_TICK = 0.05
+_PULSE = 10.0
+_LAST_ORDERS = 40.0
+"""Seconds in which the engine may take the last order: longer than it may take to refuse one."""
+
+_LIVES = 5
+"""How often a watcher that was killed is replaced before somebody has to look at the run."""
+
+
+class Watch:
+    """Watches one run to its end."""
+
+    def __init__(self, directory: RunDirectory, spec: RunSpec, lifeline: Lifeline, engine: Engine) -> None:
+        self._directory = directory
+        self._spec = spec
+        self._lifeline = lifeline
+        about = load_object(directory.job)
+        self._job = str(about["job"])
+        # in an allocation there is no queue to wait in
+        self._submitted = Reason() if "allocation" in about else Reason("submitted", job=self._job)
+        os.environ.update(about.get("environment", {}))
+        self._journal = Journal(directory.journal, report=_complain)
+        known = read_events(directory.journal)
+        self._run = _replay(spec, known)
+        self._nodes = NodeJournals(directory, run=lambda: self._run, record=self._record, known=known)
+        self._clerk = Clerk(engine, self._job, spec)
+        self._wish = Wish(self._run.stop_reason or None, self._clerk, self._nodes)
+        self._requests = NodeRequests(directory, spec, self._nodes)
+        self._judge = Judge(
+            directory, spec, run=lambda: self._run, clerk=self._clerk, nodes=self._nodes, wish=self._wish
+        )
+        self._selector = selectors.DefaultSelector()
+        self._pulsed = 0.0
+        self._answers = 0
+
+    def watch(self) -> None:
+        """Until the run has ended."""
+        if self._run.state.terminal:
+            return
+        self._introduce()
+        self._clerk.start()
+        while (outcome := self._look()) is None:
+            pass
+        self._end(outcome)
+
+    def _introduce(self) -> None:
+        wakeup = Wakeup()
+        self._selector.register(wakeup.socket, selectors.EVENT_READ, lambda: self._take_signals(wakeup))
+        for descriptor in self._lifeline.descriptors():
+            self._selector.register(descriptor, selectors.EVENT_READ, self._owner_gone)
+        myself = processes.identify(os.getpid())
+        assert myself is not None, "a running process is in the process table"
+        host = os.uname().nodename
+        fresh = self._run.supervisor is None
+        self._record(
+            SupervisorStarted(
+                time=time.time(),
+                pid=myself.pid,
+                start_time=myself.start_time,
+                boot_id=myself.boot_id,
+                host=host,
+            )
+        )
+        if fresh:
+            self._record(Queued(time=time.time(), job=self._job, reason=self._submitted))
+        if self._lifeline.gone:
+            self._stop_for_owner()
+
+    def _look(self) -> Outcome | None:
+        """Wait a moment and take what has come. The outcome, once there is nothing left to wait for."""
+        for key, _ in self._selector.select(_TICK):
+            key.data()
+        now = time.monotonic()
+        self._serve(now)
+        if self._directory.deleted:
+            self._clerk.stop(kindly=False)
+            return Outcome(state=RunState.CANCELLED, reason=Reason("directory-deleted"))
+        self._requests.tick(now)
+        if self._nodes.poll():
+            self._requeued()
+        self._beat(now)
+        self._follow()
+        self._wish.press(now)
+        self._journal.flush()
+        return self._judge.decide(now)
+
+    # what is asked for
+
+    def _serve(self, now: float) -> None:
+        for request in take_requests(self._directory):
+            match request:
+                case StopRequest(reason=reason):
+                    self._stop(reason, now)
+                case InterruptRequest(rank=rank):
+                    self._requests.interrupt(rank)
+                case StacksRequest(name=name):
+                    self._requests.stacks(name, now)
+
+    def _stop(self, reason: Reason, now: float) -> None:
+        if self._wish.express(reason, now):
+            self._record(StopRequested(time=time.time(), reason=reason))
+
+    def _take_signals(self, wakeup: Wakeup) -> None:
+        for number in wakeup.requests_to_end():
+            if self._spec.detached:
+                sys.exit(0)  # the run goes on, and whoever looks next will watch it
+            self._stop(Reason("watcher-got", signal=number.name), time.monotonic())
+
+    def _owner_gone(self) -> None:
+        for descriptor in self._lifeline.descriptors():
+            self._selector.unregister(descriptor)
+        self._stop_for_owner()
+
+    def _stop_for_owner(self) -> None:
+        self._stop(owner_ended(self._directory, self._spec), time.monotonic())
+
+    # how the job stands
+
+    def _follow(self) -> None:
+        """Write down what the engine says about the queue."""
+        job = self._clerk.status
+        if self._clerk.count == self._answers:
+            return
+        self._answers = self._clerk.count
+        if job.phase is Phase.WAITING:
+            # a run that nobody asked to end is stopping because the engine has told its nodes so
+            waits = self._run.state is RunState.PENDING
+            if not waits and self._wish.reason is None and self._nodes.numbers:
+                self._nodes.forget_life()
+                self._requeued()
+            self._queued(job.reason)
+        elif job.phase is Phase.RUNNING and not self._nodes.numbers:
+            self._queued(Reason("starting-on", nodes=job.nodes) if job.nodes else Reason("starting"))
+        elif job.phase is Phase.UNKNOWN and self._run.state is RunState.PENDING:
+            self._queued(job.reason)
+
+    def _queued(self, reason: Reason) -> None:
+        if (
+            reason
+            and self._wish.reason is None
+            and (self._run.state is not RunState.PENDING or self._run.queued != reason)
+        ):
+            self._record(Queued(time=time.time(), job=self._job, reason=reason))
+
+    def _requeued(self) -> None:
+        """The job begins again, from the queue."""
+        self._judge.forget()
+        self._clerk.relax()
+        if self._run.started is not None:
+            reason = Reason("requeued", engine=self._spec.engine)
+            attempt = self._run.attempt
+            self._record(AttemptFailed(time=time.time(), attempt=attempt, reason=reason))
+
+    # how the run ends
+
+    def _end(self, outcome: Outcome) -> None:
+        if outcome.state is RunState.CANCELLED and self._wish.reason is not None:
+            outcome = Outcome(state=outcome.state, reason=self._wish.reason)
+        if len(self._nodes.ends) < self._spec.nodes and self._clerk.status.phase is not Phase.OVER:
+            self._clerk.stop(kindly=False)  # what has not ended by itself
+        for rank in self._run.ranks:
+            if rank.state is RankState.RUNNING:
+                self._record(RemoteRank(time=time.time(), rank=rank.rank, state=RankState.LOST))
+        leftover = sum(end.leftover for end in self._nodes.ends.values())
+        if outcome.state is RunState.LOST:
+            self._record(RunLost(time=time.time(), reason=outcome.reason, leftover=leftover))
+        else:
+            self._record(
+                RunEnded(time=time.time(), state=outcome.state, reason=outcome.reason, leftover=leftover)
+            )
+        self._clerk.close(_LAST_ORDERS)
+        self._journal.flush()
+        self._journal.close()
+
+    def _record(self, event: Event) -> None:
+        with contextlib.suppress(IllegalTransition):
+            self._run = self._run.after(event)
+            self._journal.append(event)
+
+    def _beat(self, now: float) -> None:
+        if now >= self._pulsed:
+            self._pulsed = now + _PULSE
+            with contextlib.suppress(OSError):
+                self._directory.pulse.touch(mode=0o600)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The process. Exits 0 when the run's end is recorded, 2 when there is no run of this user."""
+    directory = RunDirectory(Path(arguments[0]).absolute())
+    try:
+        spec = read_spec(directory)
+    except UnknownRun as error:
+        _complain(str(error))
+        return 2
+    descriptor = int(arguments[1]) if len(arguments) > 1 else None
+    return watch(directory, spec, Lifeline(None if spec.detached else spec.owner, descriptor))
+
+
+def watch(directory: RunDirectory, spec: RunSpec, lifeline: Lifeline) -> int:
+    """Watch the run in a child, and in another one when that is killed. 0 when the end is recorded."""
+    try:
+        take_custody(directory)
+    except BlockingIOError:
+        return 0  # it is watched
+    except OSError:
+        pass  # no locks there
+    keeper = os.getpid()
+    for _ in range(_LIVES):
+        child = os.fork()
+        if child == 0:
+            die_with_parent(keeper, signal.SIGTERM)
+            Watch(directory, spec, lifeline, _engine(directory, spec)).watch()
+            return 0
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, functools.partial(_pass_on, child))
+        if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0:
+            return 0
+    return 1
+
+
+def _engine(directory: RunDirectory, spec: RunSpec) -> Engine:
+    """Who placed the run: an engine, by its queue, or one of its allocations that are kept warm."""
+    about = load_object(directory.job)
+    if place := about.get("allocation"):
+        return Allocated(AllocationDirectory(Path(place)), directory)
+    return engine_by_name(spec.engine, spec.engine_options)
+
+
+def _pass_on(child: int, number: int, _: object) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(child, number)
+
+
+def _replay(spec: RunSpec, events: list[Event]) -> Run:
+    run = Run.of(spec)
+    for event in events:
+        with contextlib.suppress(IllegalTransition):
+            run = run.after(event)
+    return run
+
+
+def _complain(message: str) -> None:
+    print(f"nbdist: {message}", file=sys.stderr)

@@ -1,0 +1,329 @@
+"""The charts of a run, made of its ranks' points: bounded, however long the run is."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from nbdist.store import MetricPoint
+from nbdist.store.metrics import Number, spread
+
+ROWS = 400
+SAMPLING = 2.0  # seconds between two looks of the supervisor
+_NAN = math.nan
+
+_Row = list[float]
+"""Of a band: x and time of its last point, count, sum, least, greatest. Of lines: the time of its last
+point, then sum and count of each rank."""
+
+
+class Band:
+    """Mean, least and greatest along ``x``, in at most ROWS rows.
+
+    Rows are ``width`` of ``x`` wide; when there are too many, neighbours become one. So points may come
+    in any order, and what came early weighs as much as what comes late.
+    """
+
+    def __init__(self, width: float) -> None:
+        self._width = width
+        self._rows: dict[float, _Row] = {}
+
+    def add(self, x: float, time: float, value: float) -> None:
+        key = x // self._width
+        row = self._rows.get(key)
+        if row is None:
+            self._rows[key] = [x, time, 1, value, value, value]
+            if len(self._rows) > ROWS:
+                self._rows, self._width = _narrowed(self._rows, self._width, _merge)
+            return
+        if x > row[0]:
+            row[0] = x
+        if time > row[1]:
+            row[1] = time
+        row[2] += 1
+        row[3] += value
+        if value < row[4]:
+            row[4] = value
+        elif value > row[5]:
+            row[5] = value
+
+    def columns(self) -> list[array[float]]:
+        rows = [self._rows[key] for key in sorted(self._rows)]
+        return [
+            array("f", [row[0] for row in rows]),
+            array("f", [row[1] for row in rows]),
+            array("f", [row[3] / row[2] for row in rows]),
+            array("f", [row[4] for row in rows]),
+            array("f", [row[5] for row in rows]),
+        ]
+
+
+def _merge(row: _Row, other: _Row) -> None:
+    row[0], row[1] = max(row[0], other[0]), max(row[1], other[1])
+    row[2] += other[2]
+    row[3] += other[3]
+    row[4], row[5] = min(row[4], other[4]), max(row[5], other[5])
+
+
+class Lines:
+    """A value of each rank along the time, in at most ROWS rows; values that share a row are averaged."""
+
+    def __init__(self, ranks: tuple[int, ...]) -> None:
+        self._places = {rank: 2 * place + 1 for place, rank in enumerate(ranks)}
+        self._width = SAMPLING
+        self._rows: dict[float, _Row] = {}
+
+    def add(self, rank: int, time: float, value: float) -> None:
+        place = self._places.get(rank)
+        if place is None:
+            return
+        key = time // self._width
+        row = self._rows.get(key)
+        if row is None:
+            row = self._rows[key] = [time] + [0.0] * (2 * len(self._places))
+        row[0] = max(row[0], time)
+        row[place] += value
+        row[place + 1] += 1
+        if len(self._rows) > ROWS:
+            self._rows, self._width = _narrowed(self._rows, self._width, _add_up)
+
+    def columns(self) -> list[array[float]]:
+        rows = [self._rows[key] for key in sorted(self._rows)]
+        times = array("f", [row[0] for row in rows])
+        return [
+            times,
+            times,
+            *(
+                array("f", [row[at] / row[at + 1] if row[at + 1] else _NAN for row in rows])
+                for at in self._places.values()
+            ),
+        ]
+
+
+def _add_up(row: _Row, other: _Row) -> None:
+    row[0] = max(row[0], other[0])
+    row[1:] = [one + two for one, two in zip(row[1:], other[1:], strict=True)]
+
+
+def _narrowed(
+    rows: dict[float, _Row], width: float, merge: Callable[[_Row, _Row], None]
+) -> tuple[dict[float, _Row], float]:
+    """The rows in wider ones, as few as it takes to be under the bound, and their width."""
+    while len(rows) > ROWS:
+        width *= 2
+        wider: dict[float, _Row] = {}
+        for key, row in rows.items():
+            there = wider.setdefault(key // 2, row)
+            if there is not row:
+                merge(there, row)
+        rows = wider
+    return rows, width
+
+
+TAGS = 50
+SINGLE_RANKS = 8  # up to here, a system chart has a line for each rank
+
+_FORGOTTEN = 60.0  # seconds without a point, after which a tag gives way to a new one
+_INFINITE = math.inf
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chart:
+    """One chart of ``ranks``, those with values. ``band``: the columns step, time, mean, min, max over ranks.
+    ``ranks``: step, time, and one for each rank. Times are seconds since the run was created; NaN is no
+    value. ``last``: the last value of each rank, of a band their mean, min and max (``metrics.spread``).
+    ``highest`` is what was used at any time, and by which rank."""
+
+    tag: str
+    kind: str
+    group: str
+    unit: str
+    ranks: tuple[int, ...]
+    columns: tuple[array[float], ...]
+    last: tuple[float, ...] = ()
+    highest: tuple[float, int] | None = None
+
+    @property
+    def rows(self) -> int:
+        return len(self.columns[0])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChartKey:
+    """What a chart is known by: a program may log a tag that is also the name of a system chart."""
+
+    group: str
+    tag: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Measure:
+    unit: str
+    scale: float
+
+
+# what the supervisor samples and a chart shows, in the order on the page
+_MEASURES = {
+    "memory": _Measure(unit="GB", scale=1e-9),
+    "cpu": _Measure(unit="%", scale=1.0),
+    "gpu": _Measure(unit="%", scale=1.0),
+    "gpu_memory": _Measure(unit="GB", scale=1e-9),
+}
+
+
+class Charts:
+    """What the ranks of one run logged and used, ready to be drawn.
+
+    ``created`` is the moment of the run's creation in Unix seconds, ``ranks`` the run's.
+    """
+
+    def __init__(self, *, created: float, ranks: Sequence[int]) -> None:
+        self._created = created
+        self._ranks = tuple(ranks)
+        self._mark = 0
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget everything: the steps of a new attempt begin again."""
+        self._metrics: dict[str, _Metric] = {}
+        self._system: dict[str, _System] = {}
+        self._full_until = -_INFINITE
+
+    def take(self, rank: int, points: Iterable[MetricPoint]) -> None:
+        """What the rank logged next. Where it left the step out, each tag counts on from its last."""
+        self._mark = mark = self._mark + 1
+        metrics, created = self._metrics, self._created
+        for point in points:
+            step, time = point.step, point.time - created
+            for tag, value in point.values.items():
+                metric = metrics.get(tag) or self._metric(tag, time)
+                if metric is None:
+                    continue
+                last = metric.last
+                at = step
+                if at is None:
+                    at = last[rank] + 1 if rank in last else 0
+                last[rank] = at
+                metric.values[rank] = (step, value)
+                metric.time, metric.mark = time, mark
+                if -_INFINITE < value < _INFINITE:
+                    metric.band.add(at, time, value)
+
+    def take_system(self, rank: int, points: Iterable[MetricPoint]) -> None:
+        """What the supervisor measured of the rank next."""
+        self._mark += 1
+        for point in points:
+            for tag, value in point.values.items():
+                measure = _MEASURES.get(tag)
+                if measure is None or not math.isfinite(value):
+                    continue
+                system = self._system.get(tag)
+                if system is None:
+                    system = self._system[tag] = _System(self._ranks)
+                system.mark = self._mark
+                system.add(rank, point.time - self._created, value * measure.scale)
+
+    @property
+    def marks(self) -> dict[ChartKey, int]:
+        """Every chart in the order on the page: metrics as they first appeared, then what is used.
+        A chart that has changed has a higher mark than before."""
+        marks = {ChartKey(group="metric", tag=tag): metric.mark for tag, metric in self._metrics.items()}
+        for tag in _MEASURES:
+            if tag in self._system:
+                marks[ChartKey(group="system", tag=tag)] = self._system[tag].mark
+        return marks
+
+    def chart(self, key: ChartKey) -> Chart:
+        """The chart as it is now. Raises KeyError for none of ``marks``."""
+        if key.group == "metric":
+            metric = self._metrics[key.tag]
+            return Chart(
+                tag=key.tag,
+                kind="band",
+                group=key.group,
+                unit="",
+                ranks=tuple(sorted(metric.last)),
+                columns=tuple(metric.columns()),
+                last=spread(metric.values.values()),
+            )
+        system = self._system[key.tag]
+        return Chart(
+            tag=key.tag,
+            kind=system.kind,
+            group=key.group,
+            unit=_MEASURES[key.tag].unit,
+            ranks=system.ranks,
+            columns=tuple(system.columns()),
+            last=system.last,
+            highest=system.highest,
+        )
+
+    def all(self) -> list[Chart]:
+        return [self.chart(key) for key in self.marks]
+
+    def _metric(self, tag: str, time: float) -> _Metric | None:
+        """A chart for a tag that has none; None when there is no room for it."""
+        if len(self._metrics) >= TAGS:
+            if time < self._full_until:
+                return None
+            oldest = min(self._metrics, key=lambda known: self._metrics[known].time)
+            self._full_until = self._metrics[oldest].time + _FORGOTTEN
+            if time < self._full_until:
+                return None
+            del self._metrics[oldest]
+        metric = self._metrics[tag] = _Metric()
+        return metric
+
+
+class _Metric:
+    """One tag: its band, and what each rank logged last, at which step."""
+
+    def __init__(self) -> None:
+        self.band = Band(1)
+        self.last: dict[int, int] = {}
+        self.values: dict[int, Number] = {}
+        self.time = 0.0
+        self.mark = 0
+
+    def columns(self) -> list[array[float]]:
+        """The band, which ends with the last values: a row of it may stand for many steps."""
+        columns = self.band.columns()
+        last = spread(self.values.values())
+        if columns[0] and columns[0][-1] == max(self.last.values()) and all(map(math.isfinite, last)):
+            for column, value in zip(columns[2:], last, strict=True):
+                column[-1] = value
+        return columns
+
+
+class _System:
+    """One system chart: a line for each rank over time, or a band where they are many."""
+
+    def __init__(self, ranks: tuple[int, ...]) -> None:
+        single = len(ranks) <= SINGLE_RANKS
+        self.kind = "ranks" if single else "band"
+        self.ranks = ranks
+        self.mark = 0
+        self._lines: Band | Lines = Lines(ranks) if single else Band(SAMPLING)
+        self._values: dict[int, float] = {}
+        self.highest: tuple[float, int] | None = None
+
+    @property
+    def last(self) -> tuple[float, ...]:
+        if self.kind == "ranks":
+            return tuple(self._values.get(rank, _NAN) for rank in self.ranks)
+        return spread((None, value) for value in self._values.values())
+
+    def add(self, rank: int, time: float, value: float) -> None:
+        self._values[rank] = value
+        if self.highest is None or value > self.highest[0]:
+            self.highest = (value, rank)
+        if isinstance(self._lines, Band):
+            self._lines.add(time, time, value)
+        else:
+            self._lines.add(rank, time, value)
+
+    def columns(self) -> list[array[float]]:
+        columns = self._lines.columns()
+        return [array("f", [_NAN]) * len(columns[1]), *columns[1:]]

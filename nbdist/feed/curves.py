@@ -1,0 +1,177 @@
+"""Metrics as small curves, read in samples, however long the files are."""
+
+from __future__ import annotations
+
+import html
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from nbdist.feed.formatting import number_text
+from nbdist.model import Run
+from nbdist.store import LogStream, MetricPoint, RunDirectory
+from nbdist.store.metrics import Number, points_of, spread
+from nbdist.store.scraped import merge_points, numbers_of, printed_points, read_numbers, sampled_prints
+
+POINTS = 40
+_WHOLE = 32 * 1024
+_PIECE = 1024
+# to find numbers in a log takes a hundred times as long as to read those that were logged
+_PRINTED = 16 * 1024
+_PIECES = 8
+_PRINTING = 8  # ranks whose logs are looked through
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spark:
+    """Up to POINTS values in their order, all finite; the last is the last that was logged."""
+
+    tag: str
+    values: tuple[float, ...]
+
+
+def spark_of(run: Run, directory: RunDirectory) -> tuple[Spark | None, float]:
+    """The main metric of the lowest rank that has logged or printed any, and where it stands: the mean of the
+    last values of all ranks that have it. None where no rank has any."""
+    shape: dict[str, list[Number]] = {}
+    last: dict[str, list[Number]] = {}
+    room = max(_PIECE, _WHOLE // max(1, len(run.ranks)))
+    for rank in run.ranks:
+        files = directory.rank(rank.rank, run.attempt)
+        own = numbers_of(_last(files.metrics, room) if shape else _sampled(files.metrics))
+        if run.spec.scrape and rank.rank < _PRINTING:
+            prints = printed_points(files, room // 8) if shape else sampled_prints(files, _PRINTED, _PIECES)
+            own |= numbers_of(merge_points([], prints, tags=set(own)))
+        shape = shape or own
+        for tag, numbers in own.items():
+            last.setdefault(tag, []).append(numbers[-1])
+    if not shape:
+        return None, math.nan
+    tag = main_tag(list(shape))
+    stands = spread(last[tag])[0]
+    values = (*(value for _, value in shape[tag][:-1]), stands)
+    drawn = _thinned([value for value in values if math.isfinite(value)])
+    return (Spark(tag=tag, values=drawn) if drawn else None), stands
+
+
+def main_tag(tags: list[str]) -> str:
+    """Of these tags, in the order in which they came: the loss, where one is called so; else the first."""
+    named = [tag for tag in tags if "loss" in tag.lower()]
+    return next((tag for tag in named if tag.lower() == "loss"), (named or tags)[0])
+
+
+def _thinned(values: list[float]) -> tuple[float, ...]:
+    if len(values) <= POINTS:
+        return tuple(values)
+    step = (len(values) - 1) / (POINTS - 1)
+    return tuple(values[round(number * step)] for number in range(POINTS))
+
+
+def _sampled(path: Path) -> Iterator[MetricPoint]:
+    stream = LogStream(path)
+    size = stream.size
+    if size <= _WHOLE:
+        yield from points_of(stream.read(_WHOLE).splitlines())
+        return
+    for number in range(POINTS):
+        stream.offset = (size - _PIECE) * number // (POINTS - 1)
+        # a piece begins and ends within lines, which are none then
+        yield from points_of(stream.read(_PIECE).splitlines())
+
+
+def _last(path: Path, room: int) -> list[MetricPoint]:
+    stream = LogStream(path)
+    stream.skip_to_tail(room)
+    return points_of(stream.read(room).splitlines())
+
+
+_WIDTH, _HEIGHT, _INSET = 120, 24, 2
+# what can still be added up and subtracted
+_HUGE = 1e300
+
+Point = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Curve:
+    """One metric: the mean over the ranks that have it. ``points`` are step and value, in the
+    order in which they were logged: some of them where there were very many, the first and last always.
+    """
+
+    tag: str
+    points: tuple[Point, ...]
+
+    @property
+    def first(self) -> float:
+        return self.points[0][1]
+
+    @property
+    def last(self) -> float:
+        return self.points[-1][1]
+
+
+def read_curves(run: Run, directory: RunDirectory) -> tuple[Curve, ...]:
+    """Every metric of the run, those of the lowest ranks first."""
+    return tuple(Curve(tag=tag, points=_mean(ranks)) for tag, ranks in read_numbers(run, directory).items())
+
+
+def _mean(ranks: Sequence[Sequence[Number]]) -> tuple[Point, ...]:
+    """The mean over the ranks at each step; where steps begin again, the lowest rank's. Where steps were left
+    out they are counted. It ends with the value that counts as the last."""
+    counted = [_counted(numbers) for numbers in ranks]
+    if any(b[0] < a[0] for points in counted for a, b in itertools.pairwise(points)):
+        curve = counted[0]
+    else:
+        values: dict[float, list[float]] = {}
+        for at, value in itertools.chain.from_iterable(counted):
+            values.setdefault(at, []).append(value)
+        curve = [(at, sum(values[at]) / len(values[at])) for at in sorted(values)]
+    return (*curve[:-1], (curve[-1][0], spread(numbers[-1] for numbers in ranks)[0]))
+
+
+def _counted(numbers: Sequence[Number]) -> list[Point]:
+    points: list[Point] = []
+    at = -1.0
+    for step, value in numbers:
+        at = at + 1 if step is None else float(step)
+        points.append((at, value))
+    return points
+
+
+def curve_svg(curve: Curve) -> str:
+    """The curve as a picture in the colour of the text around it; empty where a line says nothing."""
+    points = [
+        (at, max(-_HUGE, min(_HUGE, value)))
+        for at, value in curve.points
+        if math.isfinite(value) and math.isfinite(at)
+    ]
+    if len(points) < 2:
+        return ""
+    line = " ".join(f"{x:.0f},{y:.1f}" for x, y in _drawn(points))
+    title = f"{curve.tag}: {number_text(curve.first)} → {number_text(curve.last)}"
+    return (
+        f'<svg role="img" aria-label="{html.escape(title)}" viewBox="0 0 {_WIDTH} {_HEIGHT}" '
+        f'width="{_WIDTH}" height="{_HEIGHT}" preserveAspectRatio="none">'
+        '<polyline fill="none" stroke="currentColor" stroke-width="1.5" stroke-linejoin="round" '
+        f'vector-effect="non-scaling-stroke" points="{line}"></polyline></svg>'
+    )
+
+
+def _drawn(points: Sequence[Point]) -> Iterator[Point]:
+    """A point for every second column of the picture at most: the mean of what falls there."""
+    begin, end = points[0][0], points[-1][0]
+    if end <= begin or any(b[0] < a[0] for a, b in itertools.pairwise(points)):
+        # steps that began again, or none: then the order is what is known
+        points = [(number, value) for number, (_, value) in enumerate(points)]
+        begin, end = 0, len(points) - 1
+    columns: dict[int, list[float]] = {}
+    for at, value in points:
+        columns.setdefault(round((at - begin) / (end - begin) * _WIDTH / 2), []).append(value)
+    means = {column: sum(value / len(values) for value in values) for column, values in columns.items()}
+    low, high = min(means.values()), max(means.values())
+    room = _HEIGHT - 2 * _INSET
+    for column, mean in means.items():
+        share = (mean - low) / (high - low) if high > low else 0.5
+        yield 2 * column, _HEIGHT - _INSET - share * room

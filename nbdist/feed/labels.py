@@ -1,0 +1,104 @@
+"""The words of states and columns on a screen, and text cut to the room there is."""
+
+from __future__ import annotations
+
+import unicodedata
+
+from nbdist.diagnosis import Failure, describe_exit, failure_headline
+from nbdist.model import Rank, RankState, RunState
+from nbdist.text import say
+
+# by the value, which runs and ranks share: a shape beside the word, so that no state is a colour alone
+_MARKS = {
+    "pending": "○",
+    "starting": "○",
+    "running": "●",
+    "stopping": "●",
+    "succeeded": "✓",
+    "failed": "✕",
+    "cancelled": "■",
+    "ended": "■",
+    "stalled": "‖",
+    "slow": "▲",
+    "lost": "✕",
+}
+
+
+def leftover_text(count: int, language: str) -> str:
+    """What is said of processes that had to be ended after the ranks; empty for none."""
+    return say("panel.leftover", language, count=count) if count else ""
+
+
+def ranks_text(count: int, language: str) -> str:
+    """``1 rank``, ``2 ranks``, ``2 个进程``."""
+    return say("panel.ranks", language, count=count)
+
+
+def state_word(state: RunState | RankState, language: str) -> str:
+    """The word for a state, as it stands in the pill and in the strip."""
+    kind = "run" if isinstance(state, RunState) else "rank"
+    return say(f"panel.{kind}-{state.value}", language)
+
+
+def state_mark(state: str) -> str:
+    """The shape that goes with a state of a run or of a rank."""
+    return _MARKS[state]
+
+
+def exit_text(rank: Rank, language: str) -> str:
+    """How a rank exited, read aloud; empty while it has not."""
+    if rank.code is None:
+        return ""
+    ended = rank.state is RankState.ENDED
+    return describe_exit(
+        rank.code, oom=rank.oom, ended=ended, memory=rank.memory, limit=rank.limit, language=language
+    )
+
+
+def failure_title(failure: Failure, language: str) -> str:
+    """Which rank failed first, of what, and where."""
+    return failure_headline(failure, language)
+
+
+def width(text: str) -> int:
+    """The columns that ``text`` takes."""
+    if text.isascii():
+        return len(text)
+    return sum(_columns(character) for character in text)
+
+
+def cut(text: str, columns: int) -> str:
+    """``text`` in at most so many columns; an ellipsis stands for what does not fit."""
+    if width(text) <= columns:
+        return text
+    if columns < 1:
+        return ""
+    room = columns - 1
+    kept = []
+    for character in text:
+        room -= _columns(character)
+        if room < 0:
+            break
+        kept.append(character)
+    return "".join(kept).rstrip() + "…"
+
+
+def pad(text: str, columns: int) -> str:
+    """``text`` with spaces up to so many columns."""
+    return text + " " * (columns - width(text))
+
+
+def clipped(text: str, room: int) -> str:
+    """``text`` in at most ``room`` characters."""
+    return text if len(text) <= room else text[: room - 1] + "…"
+
+
+def shortened(text: str, room: int) -> str:
+    """``text`` with its middle left out where it is longer than ``room`` characters."""
+    return text if len(text) <= room else f"{text[: room // 2]}\n…\n{text[-room // 2 :]}"
+
+
+def _columns(character: str) -> int:
+    if unicodedata.combining(character) or unicodedata.category(character) in ("Cf", "Mn", "Me"):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1

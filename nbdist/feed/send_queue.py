@@ -1,0 +1,404 @@
+"""What goes into the next message to a page: lines of the logs, the view, the charts.
+
+Which lines of a run's ranks go into the next message to the page. Pure.
+
+A page that is sent a backlog faster than it reads sees the newest line last. So there is a limit to what
+a message holds, and where more waits the newest lines go ahead, again and again, and the others follow in
+their order: the page knows by their numbers what is still to come.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from nbdist.feed.charts import Chart, ChartKey, Charts
+from nbdist.feed.protocol import LogChunk, for_the_strip
+from nbdist.feed.rank_log import LogDelta, level
+from nbdist.feed.view import RunView
+
+_WHOLE = 4_096  # bytes; smaller chunks are joined with what comes next
+
+
+class Tail:
+    """All of a rank's lines that were not sent yet, and of those that were the last ``room`` bytes
+    (at times half as much again)."""
+
+    def __init__(self, room: int) -> None:
+        self._room = room
+        self._kept: deque[LogChunk] = deque()
+        self._size = 0
+        self._news: list[LogChunk] = []
+        self._size_of_news = 0
+        self._ahead = 0  # the line until which the newest have gone ahead
+        self._behind = False
+        self.last_time = 0.0
+        """When the last line that was sent (in order) was written, in seconds since the run was created."""
+
+    def take(self, delta: LogDelta) -> None:
+        chunk = LogChunk.of(delta)
+        self._news.append(chunk)
+        self._size_of_news += len(chunk.text)
+        self._behind = delta.behind
+
+    @property
+    def incomplete(self) -> bool:
+        """Whether more lines are there than have been sent."""
+        return self._behind or any(chunk.count for chunk in self._news)
+
+    def news(self) -> list[LogChunk]:
+        """What was not sent yet: one chunk, more where something was passed over between them."""
+        return _joined(self._news)
+
+    @property
+    def size(self) -> int:
+        """Bytes that were not sent yet."""
+        return self._size_of_news
+
+    def newest(self, lines: int, room: int, *, again: bool = False) -> list[LogChunk]:
+        """The last of what was not sent, at most ``lines`` and ``room`` bytes: to be shown before what
+        comes before it, with which it is sent once more. Nothing when it has been shown already, but
+        for ``again``."""
+        last = self._news[-1]
+        end = last.first + last.count
+        if not again:
+            lines = min(lines, end - self._ahead)
+        self._ahead = end
+        return [chunk for chunk in _ends(self._news, lines, room) if chunk.count or chunk.partial]
+
+    def part(self, room: int) -> list[LogChunk]:
+        """The oldest of what was not sent, about ``room`` bytes of it and at least a line. It counts as
+        sent."""
+        taken: list[LogChunk] = []
+        rest = self._news
+        self._news = []
+        while rest and room > 0:
+            head, left = split(rest.pop(0), room)
+            room -= len(head.text) + 1
+            taken.append(head)
+            if left is not None:
+                rest.insert(0, left)
+        self._news = taken
+        chunks = self.news()
+        self.sent()
+        self._news = rest
+        self._size_of_news = sum(len(chunk.text) for chunk in rest)
+        return chunks
+
+    def kept(self, room: int) -> list[LogChunk]:
+        """Of what was sent the last ``room`` bytes."""
+        return _joined(_ends(self._kept, sys.maxsize, room))
+
+    def end(self, room: int, lines: int = sys.maxsize) -> list[LogChunk]:
+        """What was not sent yet, and before it of what was as much as makes ``lines`` in all, at most
+        ``room`` bytes of it."""
+        lines -= sum(chunk.count for chunk in self._news)
+        return _joined((*_ends(self._kept, lines, room), *self._news))
+
+    def sent(self) -> None:
+        """All that was new has been sent."""
+        for chunk in self._news:
+            if chunk.times:
+                self.last_time = chunk.times[-1][1]
+            group = [chunk]
+            if self._kept and len(self._kept[-1].text) < _WHOLE:
+                group.insert(0, self._kept.pop())
+                self._size -= len(group[0].text)
+            joined = _joined(group)
+            self._kept.extend(joined)
+            self._size += sum(len(part.text) for part in joined)
+        self._news.clear()
+        self._size_of_news = 0
+        if self._size <= self._room * 3 // 2:
+            return
+        while self._size - len(self._kept[0].text) >= self._room:
+            self._size -= len(self._kept.popleft().text)
+        oldest = self._kept[0]
+        rest = self._size - len(oldest.text)
+        self._kept[0] = end_of(oldest, oldest.count, self._room - rest)
+        self._size = rest + len(self._kept[0].text)
+
+
+def _ends(chunks: Sequence[LogChunk], lines: int, room: int) -> list[LogChunk]:
+    """The last ``lines`` of the chunks, in at most ``room`` bytes."""
+    ends: list[LogChunk] = []
+    for chunk in reversed(chunks):
+        part = end_of(chunk, lines, room)
+        ends.insert(0, part)
+        if part.count < chunk.count:
+            break
+        lines -= part.count
+        room -= len(part.text)
+    return ends
+
+
+def split(chunk: LogChunk, room: int) -> tuple[LogChunk, LogChunk | None]:
+    """As many of the chunk's first lines as make ``room`` bytes, one at least; and the others."""
+    text = chunk.text
+    if len(text) <= room:
+        return chunk, None
+    cut = text.rfind(b"\n", 0, room + 1)
+    cut = cut if cut >= 0 else text.find(b"\n")
+    if cut < 0:
+        return chunk, None
+    count = text.count(b"\n", 0, cut) + 1
+    times = _without(chunk.times, count)
+    head = replace(
+        chunk,
+        count=count,
+        text=text[:cut],
+        times=_without(chunk.times[::-1], chunk.count - count)[::-1],
+        partial="",
+    )
+    rest = replace(
+        chunk,
+        first=chunk.first + count,
+        count=chunk.count - count,
+        text=text[cut + 1 :],
+        times=times,
+        skipped=0,
+    )
+    return head, rest
+
+
+def end_of(chunk: LogChunk, lines: int, room: int) -> LogChunk:
+    """The last ``lines`` of the chunk, in at most ``room`` bytes."""
+    text, count = chunk.text, chunk.count
+    start = 0
+    if len(text) > room:
+        # the newline before what fits may itself lie outside of it
+        start = text.find(b"\n", len(text) - room - 1) + 1 if room > 0 else 0
+        count = text.count(b"\n", start) + 1 if start else 0
+    if count > lines:
+        count, end = max(0, lines), len(text)
+        for _ in range(count):
+            end = text.rfind(b"\n", start, end)
+        start = end + 1
+    if count == chunk.count:
+        return chunk
+    dropped = chunk.count - count
+    return replace(
+        chunk,
+        first=chunk.first + dropped,
+        count=count,
+        text=text[start:] if count else b"",
+        times=_without(chunk.times, dropped),
+        skipped=0,
+    )
+
+
+def _without(times: tuple[tuple[int, float], ...], dropped: int) -> tuple[tuple[int, float], ...]:
+    for at, (count, time) in enumerate(times):
+        if dropped < count:
+            return ((count - dropped, time), *times[at + 1 :])
+        dropped -= count
+    return ()
+
+
+def _joined(chunks: Iterable[LogChunk]) -> list[LogChunk]:
+    """The chunks as few: one for lines that follow each other."""
+    groups: list[list[LogChunk]] = []
+    for chunk in chunks:
+        if groups and not chunk.skipped:
+            groups[-1].append(chunk)
+        else:
+            groups.append([chunk])
+    return [group[0] if len(group) == 1 else _one(group) for group in groups]
+
+
+def _one(group: list[LogChunk]) -> LogChunk:
+    with_lines = [chunk for chunk in group if chunk.count]
+    times: list[tuple[int, float]] = []
+    for chunk in with_lines:
+        times += chunk.times
+    return replace(
+        group[0],
+        count=sum(chunk.count for chunk in with_lines),
+        text=b"\n".join([chunk.text for chunk in with_lines]),
+        times=tuple(times),
+        partial=group[-1].partial,
+    )
+
+
+# Bytes of all ranks, in one message: what is sent while the page may still be loading has to be sent again,
+# and what is sent while more is being written is in the way of what is newer.
+_PACES = ((1.0, 128 * 1024), (2.0, 256 * 1024))
+_BUSY_PACE = 256 * 1024
+_PACE = 512 * 1024
+_QUIET = 0.5  # seconds without news
+_MUCH = 48 * 1024 * 1024  # more than this does not wait for quiet
+_EARLY_BYTES = 4_000_000
+_KEYFRAME_LINES = 400
+_KEYFRAME_BYTES = 200_000
+# of each rank that is behind, and of all of them
+_NEWEST_LINES = 100
+_NEWEST_BYTES = 128 * 1024
+_WAITING = 64 * 1024 * 1024
+_LEAST_BITE = 64 * 1024
+
+
+class LogQueue:
+    """The lines that were not sent yet, and the ends of those that were; of ``ranks`` ranks."""
+
+    def __init__(self, ranks: int) -> None:
+        self._ranks = max(1, ranks)
+        self._tails: dict[int, Tail] = {}
+        self._has_news = False
+        self._news_at = 0.0
+        self._repeats: deque[LogChunk] = deque()
+
+    def take(self, deltas: Iterable[LogDelta]) -> None:
+        for delta in deltas:
+            if delta.rank not in self._tails:
+                self._tails[delta.rank] = Tail(_EARLY_BYTES // self._ranks)
+            self._tails[delta.rank].take(delta)
+            self._has_news |= bool(delta.lines)
+
+    @property
+    def waiting(self) -> int:
+        """Bytes that were not sent yet."""
+        return sum(tail.size for tail in self._tails.values())
+
+    @property
+    def repeating(self) -> bool:
+        """Whether some of what was sent is on its way again."""
+        return bool(self._repeats)
+
+    @property
+    def bite(self) -> int:
+        """How many bytes more there is room for now."""
+        return max(_LEAST_BITE, _WAITING - self.waiting)
+
+    @property
+    def complete_until(self) -> float | None:
+        """The time until which all lines have been sent; None when there are no others."""
+        return min((tail.last_time for tail in self._tails.values() if tail.incomplete), default=None)
+
+    def next(self, age: float) -> list[LogChunk]:
+        """What is new, for a page that was opened ``age`` seconds ago."""
+        return self._next(age)
+
+    def _next(self, age: float, *, again: bool = False) -> list[LogChunk]:
+        newest, chunks = [], []
+        share = self._share(age)
+        for tail in self._tails.values():
+            if tail.size > share:
+                newest += tail.newest(_NEWEST_LINES, _NEWEST_BYTES // self._ranks, again=again)
+                chunks += tail.part(share)
+            else:
+                chunks += tail.news()
+                tail.sent()
+        return [*newest, *self._repeated(age), *chunks]
+
+    def again(self, age: float, *, whole: bool) -> list[LogChunk]:
+        """As ``next``, for a page that may have missed what was sent: with the ends of the logs. Or
+        ``whole``: with the begin of all that came so far, of which each message from now on has a part."""
+        if whole:
+            room = _EARLY_BYTES // self._ranks
+            self._repeats = deque(chunk for tail in self._tails.values() for chunk in tail.kept(room))
+            return self._next(age, again=True)
+        newest, chunks = [], []
+        share = self._share(age)
+        new = sum(min(share, tail.size) for tail in self._tails.values())
+        room = max(0, _KEYFRAME_BYTES - new) // self._ranks
+        for tail in self._tails.values():
+            if tail.size > share:
+                newest += tail.newest(_NEWEST_LINES, _NEWEST_BYTES // self._ranks, again=True)
+                chunks += tail.part(share)
+            else:
+                chunks += tail.end(room, _KEYFRAME_LINES)
+                tail.sent()
+        return [*newest, *chunks]
+
+    def _repeated(self, age: float) -> list[LogChunk]:
+        """The next part of what is sent again, beside which there is room for what is new. A page reads
+        nothing of a chunk that it has."""
+        taken: list[LogChunk] = []
+        room = self._pace(age) // 2
+        while self._repeats and room > 0:
+            head, rest = split(self._repeats.popleft(), room)
+            room -= len(head.text) + 1
+            taken.append(head)
+            if rest is not None:
+                self._repeats.appendleft(rest)
+        return taken
+
+    def _share(self, age: float) -> int:
+        """How much a rank may send now, so that a message holds no more than it should."""
+        if self._has_news:
+            self._has_news, self._news_at = False, age
+        room = self._pace(age)
+        sizes = [tail.size for tail in self._tails.values()]
+        return level(sizes, room) if sum(sizes) > room else sys.maxsize
+
+    def _pace(self, age: float) -> int:
+        for until, room in _PACES:
+            if age < until:
+                return room
+        busy = age - self._news_at < _QUIET and self.waiting < _MUCH
+        return _BUSY_PACE if busy else _PACE
+
+
+_CHARTS_PERIOD = 2.0
+_CHARTS_BYTES = 200_000
+_MANY_RANKS = 16  # above, a view is so large that it is sent once a second
+_VIEW_PERIOD = 1.0
+
+
+class ViewQueue:
+    """When a view is sent: when it says something new, and where ranks are many not at every look."""
+
+    def __init__(self) -> None:
+        self._sent_at = 0.0
+        self._sent: RunView | None = None
+
+    def take(self, view: RunView, now: float, *, again: bool) -> RunView | None:
+        """The view as it is to be sent now; None for not now."""
+        last = self._sent
+        if not again and last is not None and len(view.ranks) > _MANY_RANKS:
+            urgent = (view.state, view.failure, view.stall) != (last.state, last.failure, last.stall)
+            if not urgent and now - self._sent_at < _VIEW_PERIOD:
+                return None
+        shown = for_the_strip(view)
+        # the page has a clock of its own
+        still = replace(shown, elapsed=0.0, ranks=tuple(replace(rank, elapsed=0.0) for rank in shown.ranks))
+        if not again and still == last:
+            return None
+        self._sent_at, self._sent = now, still
+        return shown
+
+
+class ChartQueue:
+    """When a chart is sent: when it has changed, but no oftener than it pays to look at it.
+
+    There may be more than one message should hold; those that were not sent for longest come first.
+    """
+
+    def __init__(self, charts: Charts) -> None:
+        self._charts = charts
+        self._looked = -_CHARTS_PERIOD
+        self._sent: dict[ChartKey, tuple[int, int]] = {}
+        self._count = 0
+
+    def take(self, now: float, *, again: bool, at_once: bool = False) -> Sequence[Chart]:
+        """The charts that are to be sent now; ``again`` takes in those that did not change. ``at_once`` does
+        not wait until the last look was long enough ago."""
+        if not (again or at_once) and now - self._looked < _CHARTS_PERIOD:
+            return ()
+        self._looked = now
+        marks = self._charts.marks
+        due = [key for key, mark in marks.items() if again or self._sent.get(key, (0, -1))[1] != mark]
+        due.sort(key=lambda key: self._sent.get(key, (0, -1))[0])
+        taken: list[Chart] = []
+        room = _CHARTS_BYTES
+        for key in due:
+            if room <= 0:
+                break
+            chart = self._charts.chart(key)
+            room -= 4 * chart.rows * len(chart.columns)
+            self._count += 1
+            self._sent[key] = (self._count, marks[key])
+            taken.append(chart)
+        return taken

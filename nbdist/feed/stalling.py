@@ -1,0 +1,186 @@
+"""A run that hangs, as it is shown: since when, who waits for whom, and the stacks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from nbdist.diagnosis.exits import rank_ranges
+from nbdist.model import Run
+from nbdist.store import RunDirectory
+from nbdist.store.reports import stacks_stamp
+from nbdist.text import say
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from nbdist.diagnosis.stacks import StackGroup, StackReport, StackRow
+
+_GROUPS = 8
+_ROWS = 24
+_THREADS = 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StackRowView:
+    """One line of a stack, as in ``diagnosis.stacks``."""
+
+    function: str
+    place: str
+    source: str
+    own: bool
+    here: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StackGroupView:
+    """Ranks with the same stack. ``kind`` is ``waits`` (for other ranks), ``held`` (the others wait for
+    it), ``loads`` (waits for its DataLoader), ``problem`` (no stack) or ``is``; ``role`` the words for it."""
+
+    ranks: tuple[int, ...]
+    kind: str
+    what: str
+    line: int | None
+    role: str
+    role_zh: str
+    rows: tuple[StackRowView, ...]
+    threads: tuple[tuple[StackRowView, ...], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StallView:
+    """``since`` is when something last happened, ``taken`` when the stacks were taken (None: they were not,
+    yet), in seconds after the ranks were started. The texts are whole sentences."""
+
+    since: float
+    taken: float | None = None
+    text: str = ""
+    text_zh: str = ""
+    behind: str = ""
+    behind_zh: str = ""
+    groups: tuple[StackGroupView, ...] = ()
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> StallView:
+        """The stall behind ``dataclasses.asdict``. Raises KeyError or TypeError."""
+        return cls(**(dict(data) | {"groups": tuple(map(_group_from, data["groups"]))}))
+
+    def sentence(self, language: str) -> str:
+        return self.text_zh if language == "zh" else self.text
+
+    def behind_text(self, language: str) -> str:
+        return self.behind_zh if language == "zh" else self.behind
+
+
+def stall_sentence(stall: StallView, elapsed: float, language: str) -> str:
+    """``No progress for 60 s: rank 1 is in time.sleep at line 9; …``, ``elapsed`` after the start."""
+    quiet = max(0.0, elapsed - stall.since)
+    text = say("panel.no-progress", language, seconds=f"{quiet:.0f}")
+    said = stall.sentence(language)
+    return f"{text}{say('diagnosis.colon', language)}{said}" if said else text
+
+
+def hung_lines(stall: StallView, language: str) -> list[str]:
+    """Where the ranks of a run were that was ended while it hung, or at its time limit."""
+    zh = language == "zh"
+    lines = [say("panel.hung", language) + say("diagnosis.colon", language) + stall.sentence(language)]
+    lines += filter(None, [stall.behind_text(language)])
+    for group in stall.groups:
+        if not group.rows:
+            continue
+        name = ("进程 " if zh else "rank " if len(group.ranks) == 1 else "ranks ") + rank_ranges(group.ranks)
+        lines.append(f"  {name}")
+        widths = [max(len(part) for part in parts) for parts in zip(*map(_parts, group.rows), strict=True)]
+        for row in group.rows:
+            cells = "  ".join(f"{part:<{width}}" for part, width in zip(_parts(row), widths, strict=True))
+            lines.append(f"    {'▸' if row.here else ' '} {cells}".rstrip())
+    return lines
+
+
+def _parts(row: StackRowView) -> tuple[str, str, str]:
+    return row.function, row.place, row.source
+
+
+def held_words(stall: StallView) -> dict[int, tuple[str, str]]:
+    """By rank, the kind of what it does, and what that is."""
+    return {rank: (group.kind, group.what) for group in stall.groups for rank in group.ranks}
+
+
+class StallReader:
+    """How a run hangs, read when other stacks have been taken."""
+
+    def __init__(self, directory: RunDirectory) -> None:
+        self._directory = directory
+        self._seen: object = None
+        self._view: StallView | None = None
+
+    def look(self, run: Run) -> StallView | None:
+        """None while the run does not hang. Of one that has ended hanging, or at its time limit, where its
+        ranks were."""
+        if run.stalled is None and not run.timed_out:
+            return None
+        seen = (run.attempt, run.stalled, stacks_stamp(self._directory))
+        if seen != self._seen:
+            self._seen, self._view = seen, self._read(run)
+        return self._view
+
+    def _read(self, run: Run) -> StallView | None:
+        # it reads programs, and most runs never hang
+        from nbdist.diagnosis.stacks import last_stacks
+
+        begun = run.started or run.spec.created
+        report = last_stacks(run, self._directory)
+        if report is None:
+            return None if run.stalled is None else StallView(since=max(0.0, run.stalled - begun))
+        return stall_view(report, max(0.0, (run.stalled or report.time) - begun))
+
+
+def stall_view(report: StackReport, since: float) -> StallView:
+    from nbdist.diagnosis.stalls import behind_text, sentence
+
+    return StallView(
+        since=since,
+        taken=report.after,
+        text=sentence(report),
+        text_zh=sentence(report, "zh"),
+        behind=behind_text(report),
+        behind_zh=behind_text(report, "zh"),
+        groups=tuple(_group(group, report) for group in report.groups[:_GROUPS]),
+    )
+
+
+def _group(group: StackGroup, report: StackReport) -> StackGroupView:
+    from nbdist.diagnosis.stalls import role_text
+
+    return StackGroupView(
+        ranks=group.ranks,
+        kind=_kind(group, report),
+        what=group.place.what,
+        line=group.place.line,
+        role=role_text(group, report),
+        role_zh=role_text(group, report, "zh"),
+        rows=tuple(map(_row, group.rows[:_ROWS])),
+        threads=tuple(tuple(map(_row, rows[:_ROWS])) for rows in group.threads[:_THREADS]),
+    )
+
+
+def _kind(group: StackGroup, report: StackReport) -> str:
+    if group.problem:
+        return "problem"
+    if set(group.ranks) <= set(report.behind):
+        return "held"
+    if group.place.waits:
+        return "waits"
+    return "loads" if group.place.loads else "is"
+
+
+def _row(row: StackRow) -> StackRowView:
+    return StackRowView(
+        function=row.function, place=row.place, source=row.source[:200], own=row.own, here=row.here
+    )
+
+
+def _group_from(data: Mapping[str, Any]) -> StackGroupView:
+    rows = tuple(StackRowView(**row) for row in data["rows"])
+    threads = tuple(tuple(StackRowView(**row) for row in thread) for thread in data["threads"])
+    return StackGroupView(**(dict(data) | {"ranks": tuple(data["ranks"]), "rows": rows, "threads": threads}))

@@ -1,0 +1,290 @@
+"""The view model of a run: what every surface draws, as plain values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from nbdist import config
+from nbdist.feed.labels import exit_text
+from nbdist.feed.progress import Progress
+from nbdist.feed.slow import SlowView
+from nbdist.feed.stalling import StallView
+from nbdist.feed.usage import RankUsage
+from nbdist.model import Rank, RankState, Reason, Run, RunState
+from nbdist.store import MetricPoint
+from nbdist.text import reason_text, say
+
+
+def device_text(run: Run, rank: Rank) -> str:
+    """``CPU``, ``GPU 0``, and of a rank on another machine on which: ``CPU · node 1``."""
+    device = str(rank.spec.device)
+    alone = run.spec.nodes == 1 or (_is_here(run, rank) and not run.spec.engine)
+    return device if alone else f"{device} · node {rank.spec.node_rank}"
+
+
+def log_place(run: Run, rank: Rank) -> str:
+    """Where the log of a rank on another machine is, or why nothing comes of it; empty for one that is
+    here."""
+    node = rank.spec.node_rank
+    awaited = node in run.awaited and not run.state.terminal
+    held = awaited and rank.state is RankState.RUNNING
+    if _is_here(run, rank) and not held:
+        return ""
+    key = "held" if held else "awaited" if awaited else "log"
+    known = run.hosts or run.spec.addresses
+    return say(f"panel.node-{key}", config.language(), node=node, address=known[node] if known else "")
+
+
+def _is_here(run: Run, rank: Rank) -> bool:
+    return run.spec.is_here(rank.spec)
+
+
+_STALE = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankView:
+    """One rank. ``memory`` in bytes of the rank's process tree, of ``memory_total`` that the
+    machine has (the GPU, for ``gpu_memory``); ``cpu`` in percent of one core, ``gpu`` of its GPU;
+    ``rate`` in steps a second; ``wait`` the percentage of its time that it waited for other ranks. None
+    when unknown. Once the run has ended: the most memory that the rank held, the mean of the others."""
+
+    rank: int
+    state: str
+    device: str
+    pid: int | None
+    memory: int | None
+    gpu_memory: int | None
+    exit: str
+    elapsed: float
+    last_line: str
+    exit_zh: str = ""
+    node: int = 0
+    memory_total: int | None = None
+    gpu_memory_total: int | None = None
+    cpu: float | None = None
+    gpu: float | None = None
+    rate: float | None = None
+    wait: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailureView:
+    """The first failure. ``message`` is the exception's type and text, or the last words of a rank that
+    raised none. ``line`` is a line of the cell (1 is the magic's) where the traceback has one. Where
+    it goes on into a module of the user's, ``file``, ``file_line`` and ``source`` are its innermost line.
+    ``cause`` and ``fix`` are empty where the error is not known."""
+
+    rank: int
+    headline: str
+    message: str
+    line: int | None
+    file: str = ""
+    file_line: int | None = None
+    source: str = ""
+    headline_zh: str = ""
+    cause: str = ""
+    cause_zh: str = ""
+    fix: str = ""
+    fix_zh: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunView:
+    """The header and the strip. ``elapsed`` is seconds at the moment the view was made; ``stall`` is there
+    while nothing happens, whatever the state. ``about`` is what a list says of a run that has ended: its
+    notebook, when that was, where its main metric stood; ``notes`` are what the ended panel says of it."""
+
+    run_id: str
+    label: str
+    state: str
+    live: bool
+    reason: str
+    elapsed: float
+    ranks: tuple[RankView, ...]
+    reason_zh: str = ""
+    about: str = ""
+    progress: Progress | None = None
+    failure: FailureView | None = None
+    stall: StallView | None = None
+    slow: SlowView | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def hangs(self) -> bool:
+        """Whether it is shown as stalled."""
+        return self.live and self.stall is not None and self.state == "running"
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> RunView:
+        """The view behind ``to_dict``. Raises KeyError or TypeError for anything else."""
+        progress, failure = data["progress"], data["failure"]
+        parts = {
+            "ranks": tuple(RankView(**rank) for rank in data["ranks"]),
+            "progress": None if progress is None else Progress(**progress),
+            "failure": None if failure is None else FailureView(**failure),
+            "stall": None if data.get("stall") is None else StallView.from_dict(data["stall"]),
+            "slow": None if data.get("slow") is None else SlowView(**data["slow"]),
+            "notes": tuple(data.get("notes", ())),
+        }
+        return cls(**(dict(data) | parts))
+
+
+def view_of(
+    run: Run,
+    *,
+    now: float,
+    usage: Mapping[int, RankUsage] | None = None,
+    last_lines: Mapping[int, str] | None = None,
+    system: Mapping[int, MetricPoint] | None = None,
+    rates: Mapping[int, float | None] | None = None,
+    progress: Progress | None = None,
+    failure: FailureView | None = None,
+    stall: StallView | None = None,
+    slow: SlowView | None = None,
+) -> RunView:
+    """The view of a run at the moment ``now`` (Unix seconds).
+
+    ``system`` is the last that the supervisor measured of each rank, or all of it in one once the run has
+    ended; ``usage`` stands in for its memory until there is anything.
+    """
+    reason, reason_zh = _reason(run)
+    usage, last_lines, system, rates = usage or {}, last_lines or {}, system or {}, rates or {}
+    return RunView(
+        run_id=run.run_id,
+        label=run.label,
+        state=run.state.value,
+        live=not run.state.terminal,
+        reason=reason,
+        reason_zh=reason_zh,
+        elapsed=run.elapsed(now),
+        ranks=tuple(
+            _rank_view(
+                rank,
+                now,
+                used=_used(rank, now, system.get(rank.rank), usage.get(rank.rank), ended=run.state.terminal),
+                rates=run.state.terminal or _runs(rank),
+                rate=rates.get(rank.rank),
+                last_line=log_place(run, rank) or last_lines.get(rank.rank, ""),
+                device=device_text(run, rank),
+            )
+            for rank in run.ranks
+        ),
+        # of a run that has ended nothing is left, however far it came
+        progress=replace(progress, remaining=None) if progress and run.state.terminal else progress,
+        failure=failure,
+        stall=stall,
+        slow=slow,
+    )
+
+
+def _reason(run: Run) -> tuple[str, str]:
+    """Why it ended or will end, else what it waits for, in English and Chinese; empty for nothing."""
+    reason = run.reason or run.stop_reason or run.queued
+    if not reason and run.importing and run.state is RunState.RUNNING:
+        reason = Reason("importing", framework=run.spec.framework)
+    return reason_text(reason), reason_text(reason, "zh")
+
+
+def _rank_view(
+    rank: Rank, now: float, *, used: _Used, rates: bool, rate: float | None, last_line: str, device: str
+) -> RankView:
+    running = _runs(rank)
+    return RankView(
+        rank=rank.rank,
+        node=rank.spec.node_rank,
+        state=rank.state.value,
+        device=device,
+        pid=rank.process.pid if rank.process is not None and running else None,
+        memory=used.memory,
+        memory_total=used.memory_total,
+        gpu_memory=used.gpu_memory,
+        gpu_memory_total=used.gpu_memory_total,
+        cpu=used.cpu,
+        gpu=used.gpu,
+        rate=rate if rates else None,
+        wait=used.wait,
+        exit=exit_text(rank, "en"),
+        exit_zh=exit_text(rank, "zh"),
+        elapsed=_elapsed(rank, now),
+        last_line=last_line[:200],
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Used:
+    """What a rank uses now, or did on the whole once its run has ended; all of it unknown for one that has
+    ended before its run."""
+
+    memory: int | None = None
+    memory_total: int | None = None
+    gpu_memory: int | None = None
+    gpu_memory_total: int | None = None
+    cpu: float | None = None
+    gpu: float | None = None
+    wait: float | None = None
+
+
+def _used(
+    rank: Rank, now: float, point: MetricPoint | None, usage: RankUsage | None, *, ended: bool
+) -> _Used:
+    if not ended and not _runs(rank):
+        return _Used()
+    if point is not None:
+        # a supervisor that has stopped measuring leaves nothing that is still true
+        values = point.values if ended or now - point.time <= _STALE else {}
+        return _Used(
+            memory=max(_count(values, "memory") or 0, rank.memory) or None,
+            memory_total=_count(values, "memory_total"),
+            gpu_memory=_count(values, "gpu_memory"),
+            gpu_memory_total=_count(values, "gpu_memory_total"),
+            cpu=_finite(values, "cpu"),
+            gpu=_finite(values, "gpu"),
+            wait=_finite(values, "wait"),
+        )
+    if usage is not None:
+        return _Used(memory=usage.memory, gpu_memory=usage.gpu_memory)
+    # what the system says of a process that has ended: of a short run nothing else was measured
+    return _Used(memory=rank.memory or None)
+
+
+def _finite(values: Mapping[str, float], tag: str) -> float | None:
+    value = values.get(tag)
+    return value if value is not None and math.isfinite(value) else None
+
+
+def _count(values: Mapping[str, float], tag: str) -> int | None:
+    value = _finite(values, tag)
+    return None if value is None else int(value)
+
+
+def _runs(rank: Rank) -> bool:
+    return rank.process is not None and not rank.state.terminal
+
+
+def _elapsed(rank: Rank, now: float) -> float:
+    if rank.started is None:
+        return 0.0
+    return max(0.0, (now if rank.exited is None else rank.exited) - rank.started)
+
+
+def duration(seconds: float) -> str:
+    """``0:47``, ``12:05``, ``3:02:10``."""
+    whole = int(seconds)
+    hours, minutes = divmod(whole // 60, 60)
+    if hours:
+        return f"{hours}:{minutes:02}:{whole % 60:02}"
+    return f"{minutes}:{whole % 60:02}"
+
+
+def bytes_text(count: int | None) -> str:
+    """``312 MB``, ``1.4 GB``; empty when unknown."""
+    if count is None:
+        return ""
+    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"

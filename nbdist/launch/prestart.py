@@ -1,0 +1,140 @@
+"""Ranks that are started before their supervisor knows what to do with them.
+
+To import what a supervisor is takes longer than to start a rank. Whoever submits a run knows what its
+ranks are made from; so it says that beforehand (``Ahead``), the new process starts them at once, and
+becomes their supervisor while they come up. The journal has its first lines before a program begins. This
+module imports no more than that takes.
+"""
+
+from __future__ import annotations
+
+import marshal
+import os
+import time
+
+from nbdist.control_groups import make_group
+from nbdist.launch.binding import REQUESTS_TO_END, allow_files, become_subreaper, start_process
+from nbdist.launch.reaper import keep_over
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal
+    from _socket import socket
+    from collections.abc import Sequence
+    from typing import Any
+
+    from nbdist.store.paths import RunDirectory
+else:
+    import _signal as signal  # the same without enums, which cost a process that begins 5 ms
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The process of a supervisor: ``--ahead FD RUN_DIR [LIFELINE_FD]``. At FD is what to start."""
+    _, given, path, *lifeline = arguments
+    ahead = marshal.loads(_read(int(given)))
+    for descriptor in (*ahead["held"], *map(int, lifeline)):
+        os.set_inheritable(descriptor, False)
+    # until there is somebody who takes them
+    signal.pthread_sigmask(signal.SIG_BLOCK, REQUESTS_TO_END)
+    return keep_over(lambda: _supervise(ahead, path, lifeline), lambda: _directory(path))
+
+
+def _supervise(ahead: dict[str, Any], path: str, lifeline: list[str]) -> None:
+    become_subreaper()
+    allow_files(len(ahead["ranks"]))
+    started = _start(ahead["ranks"])
+    # before a program begins: what it starts is to be in there, too. The kernel takes up to 20 ms for it,
+    # and so does the interpreter of a rank to come up
+    group = make_group(os.getpid(), _start_time(os.getpid()))
+    if group is not None:
+        for pid, _ in started.values():
+            group.add(pid)
+    lines = _record(ahead, started) if len(started) == len(ahead["ranks"]) else []
+    if lines:
+        _tell(ahead["ranks"], started)
+    from nbdist.launch.supervisor import adopt
+
+    descriptor = int(lifeline[0]) if lifeline else None
+    adopt(
+        _directory(path),
+        ahead["spec"],
+        descriptor,
+        started=started,
+        lines=lines,
+        port=tuple(ahead["port"]),
+        group=group,
+    )
+
+
+def _start(ranks: Sequence[dict[str, Any]]) -> dict[str, tuple[int, socket]]:
+    """Start the ranks; pid and channel of each by its directory. Of one that cannot be started nothing
+    is said here: the supervisor tries again, and says what it is told."""
+    started = {}
+    try:
+        for rank in ranks:
+            os.makedirs(rank["place"], 0o700, exist_ok=True)
+            started[rank["place"]] = start_process(
+                rank["arguments"],
+                environment={**os.environ, **rank["environment"]},
+                cwd=rank["cwd"],
+                log=rank["log"],
+            )
+    except OSError:
+        pass
+    return started
+
+
+def _record(ahead: dict[str, Any], started: dict[str, tuple[int, socket]]) -> list[str]:
+    """Begin the journal: whoever reads it finds there by whom a program is run. The lines; none when they
+    cannot be written, and then no program begins before the supervisor says so."""
+    lines = [_filled(ahead["begin"][0], os.getpid()), _filled(ahead["begin"][1])]
+    lines += [_filled(rank["begin"], started[rank["place"]][0]) for rank in ahead["ranks"]]
+    data = "".join(lines).encode()
+    try:
+        journal = os.open(ahead["journal"], os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            written = os.write(journal, data)
+            if written < len(data):
+                os.ftruncate(journal, 0)
+        finally:
+            os.close(journal)
+    except OSError:
+        return []
+    return lines if written == len(data) else []
+
+
+def _filled(line: str, pid: int = 0) -> str:
+    """A line of the journal, with what was not known when it was made (``ahead.line``)."""
+    now = f'"time": {time.time()!r}'
+    return line.replace('"time": 0.0', now, 1).replace(
+        '"pid": 0, "start_time": 0', f'"pid": {pid}, "start_time": {_start_time(pid) if pid else 0}', 1
+    )
+
+
+def _start_time(pid: int) -> int:
+    """As ``processes.read_stat`` has it."""
+    with open(f"/proc/{pid}/stat", "rb") as file:
+        return int(file.read().rpartition(b")")[2].split()[19])
+
+
+def _tell(ranks: Sequence[dict[str, Any]], started: dict[str, tuple[int, socket]]) -> None:
+    for rank in ranks:
+        channel = started[rank["place"]][1]
+        try:
+            channel.sendall(rank["order"])
+        except OSError:
+            pass  # one that has died is found by its exit
+        channel.setblocking(False)
+
+
+def _directory(path: str) -> RunDirectory:
+    from pathlib import Path
+
+    from nbdist.store.paths import RunDirectory
+
+    return RunDirectory(Path(path))
+
+
+def _read(descriptor: int) -> bytes:
+    with open(descriptor, "rb") as file:
+        return file.read()

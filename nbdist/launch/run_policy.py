@@ -1,0 +1,344 @@
+"""What the supervisor does with its ranks and when: the course of a run, and how its end is enforced.
+
+The course of a run: what follows from what happened. Decides; touches no process and no file.
+
+It is told what happens (``rank_exited``, ``stop``, ``tick``, …) and answers through two callables:
+``record`` takes the events of the journal, ``send`` a rank and the signal it is to get. So a test can
+replay a history without a process, and the supervisor can be read for its I/O alone.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from nbdist import config
+from nbdist.model import (
+    AttemptFailed,
+    AttemptStarted,
+    Escalated,
+    Event,
+    ImportsAwaited,
+    ProcessId,
+    Rank,
+    RankErrored,
+    RankExited,
+    RankFinished,
+    RankStarted,
+    RankState,
+    Reason,
+    Resumed,
+    Run,
+    RunSpec,
+    RunState,
+    Stalled,
+    StopRequested,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """Send ``signal`` (None: nothing, only wait), then give ``grace`` seconds."""
+
+    signal: signal.Signals | None
+    grace: float
+
+
+KILL = Step(signal=signal.SIGKILL, grace=2.0)
+
+# stopped by a person or a limit: the program may catch KeyboardInterrupt and save its work
+ON_STOP = (
+    Step(signal=signal.SIGINT, grace=config.INTERRUPT_GRACE),
+    Step(signal=signal.SIGTERM, grace=config.TERMINATE_GRACE),
+    KILL,
+)
+# another rank has failed: these wait for it in a collective, and would wait for ever
+ON_PEER_FAILURE = (Step(signal=signal.SIGTERM, grace=config.PEER_GRACE), KILL)
+# its own program raised: it is on its way out
+ON_OWN_ERROR = (
+    Step(signal=None, grace=config.EXIT_GRACE),
+    Step(signal=signal.SIGTERM, grace=config.TERMINATE_GRACE),
+    KILL,
+)
+
+
+class Escalation:
+    """One rank on its way out: a step, its grace, the next step. The last one has no successor."""
+
+    def __init__(self, steps: tuple[Step, ...], now: float) -> None:
+        self._steps = list(steps)
+        self.deadline = now
+
+    @property
+    def pending(self) -> bool:
+        """Whether there is a step left to do."""
+        return bool(self._steps)
+
+    def due(self, now: float) -> Step | None:
+        """The step whose time has come; None when there is none yet, or none is left."""
+        if not self._steps or now < self.deadline:
+            return None
+        step = self._steps.pop(0)
+        self.deadline = now + step.grace
+        return step
+
+    def hasten(self, now: float) -> None:
+        """Do the next step at once. The last one keeps its time: nothing comes after it."""
+        if self._steps:
+            self.deadline = min(self.deadline, now)
+
+    def exhausted(self, now: float) -> bool:
+        """Whether even the last step has had its time."""
+        return not self._steps and now >= self.deadline
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """How a run is to be recorded once nothing of it is left."""
+
+    state: RunState
+    reason: Reason
+
+
+class Course:
+    """One attempt of a run, from its first process to its last. ``now`` is always monotonic seconds."""
+
+    def __init__(
+        self,
+        spec: RunSpec,
+        *,
+        record: Callable[[Event], None],
+        send: Callable[[int, signal.Signals], None],
+        wall_clock: Callable[[], float],
+    ) -> None:
+        self.run = Run.of(spec)
+        self._record_to = record
+        self._send = send
+        self._wall_clock = wall_clock
+        self._escalations: dict[int, Escalation] = {}
+        # what ranks that had not failed were sent: whatever they do then is our doing
+        self._told: dict[int, set[signal.Signals]] = {}
+        # one of them had not even finished
+        self._cut_short = False
+        self._timeout_at: float | None = None
+        self._stop_reason: Reason | None = None
+        self._failed = False
+        self._timed_out = False
+        # what went wrong on another machine, and whether it did before anything did here
+        self.peer_failure: Reason | None = None
+        self._peer_first = False
+        self._hopeless = False
+
+    def next_attempt(self, reason: Reason, leftover: int) -> None:
+        """Forget the attempt that failed; the time limit and a stop are the run's and stay."""
+        self.record(
+            AttemptFailed(time=self._wall_clock(), attempt=self.run.attempt, reason=reason, leftover=leftover)
+        )
+        self._escalations.clear()
+        self._told.clear()
+        self._cut_short = False
+        self._failed = False
+        self.peer_failure = None
+
+    @property
+    def stop_reason(self) -> Reason | None:
+        """Why the run is to end; None while it is not."""
+        return self._stop_reason
+
+    @property
+    def may_be_tried_again(self) -> bool:
+        """Whether the attempt ended by the failure of a rank alone, and nobody wants the run to end."""
+        stuck = bool(self._running())
+        wanted = self._stop_reason is None and not self._timed_out and not self._hopeless
+        return self._failed and wanted and not stuck
+
+    def record(self, event: Event) -> None:
+        """Let the run take one more event, and the journal with it."""
+        self.run = self.run.after(event)
+        self._record_to(event)
+
+    def know(self, event: Event) -> None:
+        """Take an event that has been recorded."""
+        self.run = self.run.after(event)
+
+    def attempt_started(self, attempt: int, host: str, port: int, now: float) -> None:
+        if (self.run.attempt, self.run.port) != (attempt, port):
+            self.record(AttemptStarted(time=self._wall_clock(), attempt=attempt, host=host, port=port))
+        if self.run.spec.timeout is not None and attempt == 1:
+            self._timeout_at = now + self.run.spec.timeout
+
+    def rank_started(self, rank: int, process: ProcessId) -> None:
+        if self.run.ranks[rank].process == process:
+            return
+        self.record(
+            RankStarted(
+                time=self._wall_clock(),
+                rank=rank,
+                pid=process.pid,
+                start_time=process.start_time,
+                boot_id=process.boot_id,
+            )
+        )
+
+    def imports_awaited(self, ranks: tuple[int, ...]) -> None:
+        """The programs of these ranks have not begun: what they import ahead is not done."""
+        self.record(ImportsAwaited(time=self._wall_clock(), ranks=ranks))
+
+    def rank_finished(self, rank: int, *, joined: bool = True) -> None:
+        self.record(RankFinished(time=self._wall_clock(), rank=rank, joined=joined))
+
+    def rank_errored(self, rank: int, now: float) -> None:
+        """The program of a rank raised. The rank exits by itself; its peers need not wait for that."""
+        self.record(RankErrored(time=self._wall_clock(), rank=rank))
+        self._escalations.setdefault(rank, Escalation(ON_OWN_ERROR, now))
+        self._fail(now)
+
+    def rank_exited(
+        self,
+        rank: int,
+        code: int,
+        now: float,
+        *,
+        oom: bool = False,
+        memory: int = 0,
+        log: int = 0,
+        limit: int = 0,
+        full: str = "",
+    ) -> None:
+        sent = self._told.get(rank, set())
+        # a SIGKILL that we never sent came from outside, whatever else we sent
+        ended = bool(sent) and (code != -signal.SIGKILL or signal.SIGKILL in sent)
+        self.record(
+            RankExited(
+                time=self._wall_clock(),
+                rank=rank,
+                code=code,
+                ended=ended,
+                oom=oom,
+                memory=memory,
+                log=log,
+                limit=limit,
+                full=full,
+            )
+        )
+        self._escalations.pop(rank, None)
+        if self.run.ranks[rank].state is RankState.FAILED:
+            self._fail(now)
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether all ranks run and nobody wants them to end."""
+        return self.run.state is RunState.RUNNING and bool(self._running())
+
+    @property
+    def timed_out(self) -> bool:
+        """Whether the time limit ends the run."""
+        return self._timed_out
+
+    def stalled(self, quiet: float) -> None:
+        """Nothing has happened for so many seconds."""
+        now = self._wall_clock()
+        self.record(Stalled(time=now, since=now - quiet))
+
+    def resumed(self) -> None:
+        """Something happens again."""
+        self.record(Resumed(time=self._wall_clock()))
+
+    def peer_failed(self, reason: Reason, now: float, *, final: bool) -> None:
+        """Another machine's ranks have failed, or it has gone. ``final``: there is no next attempt."""
+        if self.peer_failure is None:
+            self.peer_failure, self._peer_first = reason, not self._failed
+        elif reason.extends(self.peer_failure):
+            self.peer_failure = reason  # the same, and now with what it was
+        self._hopeless |= final
+        self._fail(now)
+
+    def stop(self, reason: Reason, now: float, *, requested: bool = True) -> None:
+        """The run is to end: a rank that is on its way out gets its next step at once."""
+        for escalation in self._escalations.values():
+            escalation.hasten(now)
+        if self._stop_reason is None:
+            self._stop_reason = reason
+            self.record(StopRequested(time=self._wall_clock(), reason=reason, requested=requested))
+            self._end_ranks(ON_STOP, now)
+        self.tick(now)
+
+    def time_is_up(self, now: float) -> None:
+        """The time limit is reached, by the clock of this machine or of another one. Where an attempt is
+        about to follow, it is not begun."""
+        self._timeout_at = None
+        done = all(rank.state is RankState.SUCCEEDED for rank in self._here())
+        if not done and self._stop_reason is None and not self._failed:
+            self._timed_out = True
+            self._end_ranks(ON_STOP, now)
+
+    def tick(self, now: float) -> None:
+        """Let time pass: limits and the next steps of escalations."""
+        if self._timeout_at is not None and now >= self._timeout_at:
+            self.time_is_up(now)
+        due: dict[signal.Signals, list[int]] = {}
+        for rank, escalation in self._escalations.items():
+            step = escalation.due(now)
+            if step is not None and step.signal is not None:
+                due.setdefault(step.signal, []).append(rank)
+        for number, ranks in due.items():
+            self.record(Escalated(time=self._wall_clock(), ranks=tuple(ranks), signal=number.name))
+            for rank in ranks:
+                if self.run.ranks[rank].errored is None:
+                    self._told.setdefault(rank, set()).add(number)
+                    self._cut_short |= self.run.ranks[rank].finished is None
+                self._send(rank, number)
+
+    def next_deadline(self) -> float | None:
+        """When ``tick`` is due at the latest; None when nothing is waited for."""
+        deadlines = [e.deadline for e in self._escalations.values() if e.pending]
+        if self._timeout_at is not None:
+            deadlines.append(self._timeout_at)
+        return min(deadlines, default=None)
+
+    def over(self, now: float) -> bool:
+        """Whether every rank has exited, or cannot be made to (a process stuck in the kernel)."""
+        return all(
+            rank in self._escalations and self._escalations[rank].exhausted(now)
+            for rank in self._each_running()
+        )
+
+    def outcome(self) -> Outcome:
+        """How the run ended. Asked once it is over."""
+        if stuck := self._running():
+            return Outcome(state=RunState.FAILED, reason=Reason("rank-stuck", ranks=tuple(stuck)))
+        if self._timed_out:
+            return Outcome(state=RunState.FAILED, reason=self.run.spec.timeout_reason)
+        if self._failed and self.peer_failure is not None and self._peer_first:
+            return Outcome(state=RunState.FAILED, reason=self.peer_failure)
+        # a program that was done before anybody told it to end has succeeded
+        if not self._cut_short and all(rank.state is RankState.SUCCEEDED for rank in self._here()):
+            return Outcome(state=RunState.SUCCEEDED, reason=Reason())
+        if self._stop_reason is not None and not self._failed:
+            return Outcome(state=RunState.CANCELLED, reason=self._stop_reason)
+        failed = tuple(rank.rank for rank in self._here() if rank.state is RankState.FAILED)
+        return Outcome(state=RunState.FAILED, reason=Reason("ranks-failed", ranks=failed))
+
+    def _fail(self, now: float) -> None:
+        """One rank has failed: the others would wait for it for ever."""
+        if self._stop_reason is None and not self._timed_out:
+            self._failed = True
+        self._end_ranks(ON_PEER_FAILURE, now)
+        self.tick(now)
+
+    def _end_ranks(self, steps: tuple[Step, ...], now: float) -> None:
+        for rank in self._running():
+            if rank not in self._escalations:
+                self._escalations[rank] = Escalation(steps, now)
+
+    def _running(self) -> list[int]:
+        return list(self._each_running())
+
+    def _each_running(self) -> Iterator[int]:
+        return (rank.rank for rank in self._here() if rank.state is RankState.RUNNING)
+
+    def _here(self) -> Iterator[Rank]:
+        """The ranks of this machine; on those of others nothing can be done from here."""
+        node = self.run.spec.node_rank
+        return (rank for rank in self.run.ranks if rank.spec.node_rank == node)

@@ -1,1 +1,0 @@
-"""Ranks that wait for a run, and whether a run may have them."""

@@ -1,0 +1,302 @@
+"""Where the ranks of a run go: devices of this machine, several machines, or an engine's nodes."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import ipaddress
+import json
+import os
+import secrets
+import shutil
+import socket
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nbdist import config
+from nbdist.config import machines_key
+from nbdist.devices import cpu_count, list_gpus
+from nbdist.engines import engine_by_name
+from nbdist.engines.engine import Engine
+from nbdist.engines.ray_address import find_address
+from nbdist.engines.ray_engine import address_option
+from nbdist.errors import LaunchError, UsageMistake
+from nbdist.frameworks import Placement, rank_environment
+from nbdist.model import Device
+from nbdist.options import Options
+from nbdist.store.allocations import AllocationDirectory
+from nbdist.store.paths import RunDirectory, make_private, write_private
+from nbdist.text import say
+
+if TYPE_CHECKING:
+    from nbdist.model import Plan
+
+
+def choose_devices(options: Options, environ: Mapping[str, str]) -> tuple[list[Device], list[str]]:
+    """A device for each rank, and what to say about the choice. Raises UsageMistake."""
+    if options.any_device:
+        return _any_devices(options.nproc, environ)
+    if options.gpus is None and options.nproc is not None:
+        return [Device()] * options.nproc, []
+    gpus = list_gpus(environ.get("CUDA_VISIBLE_DEVICES"))
+    there = [gpu.index for gpu in gpus]
+    if options.gpus is None:
+        if there:
+            return [Device(kind="gpu", index=index) for index in there], []
+        return [Device()] * 2, [say("runs.no-gpu", config.language())]
+    if options.gpus == "all":
+        if not there:
+            raise UsageMistake("--gpus all: this machine has no GPU: write  -n 2  for 2 CPU ranks")
+        wanted = there
+    else:
+        wanted = [int(index) for index in options.gpus]
+    missing = [index for index in wanted if index not in there]
+    if not there:
+        count = options.nproc or len(wanted)
+        ids = ",".join(map(str, wanted))
+        raise UsageMistake(
+            f"--gpus {ids}: this machine has no GPU that can be used: write  -n {count}  for "
+            f"{count} CPU rank{'s' if count > 1 else ''}"
+        )
+    if missing:
+        known = ", ".join(map(str, there))
+        raise UsageMistake(
+            f"no GPU {', '.join(map(str, missing))}: this machine has {known}: write  "
+            f"--gpus {','.join(map(str, there))}"
+        )
+    if options.nproc is not None and options.nproc != len(wanted):
+        raise UsageMistake(f"-n {options.nproc} and {len(wanted)} GPUs disagree: leave out -n")
+    return [Device(kind="gpu", index=index) for index in wanted], []
+
+
+def _any_devices(count: int | None, environ: Mapping[str, str]) -> tuple[list[Device], list[str]]:
+    """Devices as torchrun's --nproc_per_node and paddle's take them: GPUs where there are enough."""
+    there = [gpu.index for gpu in list_gpus(environ.get("CUDA_VISIBLE_DEVICES"))]
+    if count is None:
+        count = len(there) or cpu_count()
+    if len(there) >= count:
+        return [Device(kind="gpu", index=index) for index in there[:count]], []
+    said = [say("runs.few-gpus", config.language(), gpus=len(there), count=count)] if there else []
+    return [Device()] * count, said
+
+
+DEFAULT_PORT = 29500
+_RANK_FLAGS = ("--node-rank", "--node_rank", "--rank")
+_LEAST_SECRET = 32
+"""Characters of a key file: one that a full disk has cut off proves nothing."""
+
+TOKEN = "NBDIST_TOKEN"
+LINK_KEY = "NBDIST_LINK_KEY"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Nodes:
+    """The machines of a run. ``host`` and ``port`` are where their ranks meet, an address of node 0;
+    ``addresses`` are all of theirs where they were given."""
+
+    count: int = 1
+    rank: int = 0
+    host: str = ""
+    port: int = 0
+    addresses: tuple[str, ...] = ()
+
+    @property
+    def master(self) -> str:
+        return f"{self.host}:{self.port}" if self.host else ""
+
+
+def find_nodes(
+    options: Options,
+    *,
+    own: Callable[[], Collection[str]] | None = None,
+    resolve: Callable[[str], str] | None = None,
+) -> Nodes:
+    """The machines that ``options`` ask for. Raises UsageMistake where this cannot be one of them.
+
+    ``own`` are this machine's addresses; ``resolve`` makes an address of a name.
+    """
+    own, resolve = own or own_addresses, resolve or _resolved
+    count = options.nodes or len(options.ips) or 1
+    if count == 1:
+        return Nodes()
+    host, _, port = options.master.rpartition(":")
+    addresses = tuple(resolve(name) for name in options.ips)
+    address = resolve(host) if host else addresses[0]
+    here = own()
+    rank = options.node_rank
+    if rank is None:
+        rank = _place_among(addresses, here) if addresses else _place_by_master(count, address, here)
+    if rank == 0 and address not in here:
+        raise UsageMistake(
+            f"--master {host or address}: that is no address of this machine ({_listed(here)}), so it is not "
+            "node 0: write  --node-rank 1  here, or its own address behind  --master"
+        )
+    if options.host and options.host not in here:
+        raise UsageMistake(f"--host {options.host}: this machine has {_listed(here)}: write one of them")
+    return Nodes(count=count, rank=rank, host=address, port=int(port or DEFAULT_PORT), addresses=addresses)
+
+
+def link_keys(environ: Mapping[str, str], source: str, token: str = "") -> tuple[str, ...]:
+    """The keys by which the machines of a run know each other: that of the token in ``environ``, else that of
+    the home directory with the same program, and on node 0 that of ``token``, which it has made.
+
+    Raises UsageMistake where there is none.
+    """
+    if chosen := environ.get(TOKEN):
+        return (_digest("token", chosen),)
+    keys = [_digest("home", secret, source)] if (secret := _secret_of_home(machines_key(environ))) else []
+    keys += [_digest("token", token)] if token else []
+    if not keys:
+        raise UsageMistake(
+            f"{machines_key(environ)} can be neither read nor made, and node 0 would not know this machine: "
+            f"put the  {TOKEN}=…  that node 0 has printed before the command"
+        )
+    return tuple(keys)
+
+
+def new_token() -> str:
+    """A token for one run, as a person can type it."""
+    letters = base64.b32encode(secrets.token_bytes(10)).decode()
+    return "-".join(letters[at : at + 4] for at in range(0, len(letters), 4))
+
+
+def words_of_node_1(words: Sequence[str]) -> list[str]:
+    """The words of node 0's command line with the number of node 1; without a number they are its own."""
+    changed: list[str] = []
+    for before, word in zip(("", *words), words, strict=False):
+        flag, _, value = word.partition("=")
+        if flag in _RANK_FLAGS and value == "0":
+            word = f"{flag}=1"
+        elif before in _RANK_FLAGS and word == "0":
+            word = "1"
+        changed.append(word)
+    return changed
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode(errors="surrogatepass")).hexdigest()
+
+
+def _secret_of_home(path: Path) -> str:
+    """What is in the key file, which is made where it is missing; empty where neither can be."""
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        # listed, not asked for by name: that would be denied here for a while (0018)
+        if path.name not in os.listdir(make_private(path.parent)):
+            draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+            write_private(draft, secrets.token_hex(32))
+            try:
+                # another machine may make it at the same moment: the first that is linked is everyone's
+                with contextlib.suppress(FileExistsError):
+                    os.link(draft, path)
+            finally:
+                draft.unlink()
+        secret = path.read_text(encoding="utf-8").strip()
+        return secret if len(secret) >= _LEAST_SECRET else ""
+    return ""
+
+
+def own_addresses() -> frozenset[str]:
+    """The IPv4 addresses of this machine."""
+    import psutil
+
+    every = (address for addresses in psutil.net_if_addrs().values() for address in addresses)
+    return frozenset(address.address for address in every if address.family == socket.AF_INET)
+
+
+def _place_among(addresses: tuple[str, ...], here: Collection[str]) -> int:
+    places = [place for place, address in enumerate(addresses) if address in here]
+    if len(places) == 1:
+        return places[0]
+    which = "none is" if not places else "several are"
+    raise UsageMistake(
+        f"--ips {','.join(addresses)}: {which} of this machine, which has {_listed(here)}: "
+        "say which one it is:  --node-rank 0"
+    )
+
+
+def _place_by_master(count: int, master: str, here: Collection[str]) -> int:
+    if not ipaddress.ip_address(master).is_loopback:
+        if master in here:
+            return 0
+        if count == 2:
+            return 1
+    raise UsageMistake(
+        f"--nodes {count}: which of them is this machine? add  --node-rank 0  on the one that has {master}, "
+        f"--node-rank 1  to  {count - 1}  on the others"
+    )
+
+
+def _resolved(name: str) -> str:
+    try:
+        found = socket.getaddrinfo(name, None, socket.AF_INET, socket.SOCK_STREAM)
+    except OSError as error:
+        raise UsageMistake(f"{name}: no machine by this name ({error.strerror}): write its address") from None
+    return str(found[0][4][0])
+
+
+def _listed(addresses: Collection[str]) -> str:
+    beyond = sorted(address for address in addresses if not ipaddress.ip_address(address).is_loopback)
+    return ", ".join(beyond) or "no address but its own loopback"
+
+
+_WHERE = ("SLURM_CONF", "RAY_AUTH_TOKEN_PATH", "RAY_AUTH_MODE")
+"""What whoever looks after a run later needs of the environment. A token is not among it."""
+
+
+def engine_devices(options: Options) -> tuple[list[Device], list[str]]:
+    """A device for each rank of a node, and what to say about the choice."""
+    if options.gpus is None:
+        return [Device()] * (options.nproc or 1), []
+    return [Device(kind="gpu", index=index) for index in range(int(options.gpus[0]))], []
+
+
+def unplaced_environment(place: Placement, backend: str) -> dict[str, str]:
+    """As ``rank_environment``, but which GPUs a rank sees is what the engine has set on the node."""
+    environment = rank_environment(place, backend)
+    for key in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"):
+        environment.pop(key, None)
+    return environment
+
+
+def engine_options(options: Options, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """What the engine is told, as the run's spec keeps it. Raises UsageMistake."""
+    if options.engine == "ray":
+        return (address_option(find_address(options.ray, environ)),)
+    return options.slurm
+
+
+def check_shared(home: Path, environ: Mapping[str, str]) -> None:
+    """Refuse a place for the runs that was chosen because no other machine sees it. Raises UsageMistake."""
+    if not environ.get("NBDIST_HOME") and home.parts[:2] == ("/", "tmp"):
+        raise UsageMistake(
+            f"--on: the runs lie in {home}, which the nodes do not see: name a directory that all machines "
+            "share, for example  %env NBDIST_HOME=~/nbdist"
+        )
+
+
+def submit_job(directory: RunDirectory, plan: Plan, allocation: AllocationDirectory | None = None) -> None:
+    """Hand the run to its engine, or begin it in one of its allocations. Raises LaunchError, with nothing
+    submitted and nothing left on disk."""
+    spec = plan.spec
+    engine: Engine
+    if allocation is not None:
+        from nbdist.engines.allocation import Allocated  # most runs are elsewhere
+
+        engine = Allocated(allocation, directory)
+    else:
+        engine = engine_by_name(spec.engine, spec.engine_options)
+    try:
+        make_private(directory.nodes)
+        job = engine.submit(directory, plan.spec, plan.environment)
+    except LaunchError:
+        shutil.rmtree(directory.path, ignore_errors=True)
+        raise
+    # whoever watches the run one day may have another environment
+    where = {key: plan.environment[key] for key in _WHERE if key in plan.environment}
+    about: dict[str, object] = {"engine": plan.spec.engine, "job": job, "environment": where}
+    if allocation is not None:
+        about["allocation"] = str(allocation.path)
+    write_private(directory.job, json.dumps(about))

@@ -1,0 +1,169 @@
+"""A run read again and again; one that has lost its supervisor is ended by the next reader.
+
+A run that has lost its supervisor: whoever looks at it next ends what is left and writes it down.
+
+The rule is the keeper's (``launch.keeper``), for the case that the keeper was killed, too, or the
+machine went down. Whoever has started the keeper need not look: it is told (``note_end``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable
+
+from nbdist import processes
+from nbdist.control_groups import find_group
+from nbdist.model import ProcessId, Reason, Run, RunEnded, RunLost, RunState
+from nbdist.store.journal import Journal, read_events
+from nbdist.store.liveness import wait_for_release
+from nbdist.store.logs import FileStat
+from nbdist.store.paths import RunDirectory
+from nbdist.store.run_store import snapshot
+
+_GRACE = 0.5
+_LIMIT = 3.0
+
+
+def look(
+    directory: RunDirectory,
+    *,
+    alive: Callable[[ProcessId], bool] = processes.alive,
+    clock: Callable[[], float] = time.time,
+) -> Run | None:
+    """How a run stands, as ``snapshot`` says; one that is found LOST is mended first."""
+    run = snapshot(directory, alive=alive, clock=clock)
+    if run is None or run.state is not RunState.LOST or run.supervisor is None:
+        return run
+    if _recorded(directory) or not _write_down(directory, run.reason, clock, run.supervisor):
+        return run
+    return snapshot(directory, alive=alive, clock=clock)
+
+
+def note_end(directory: RunDirectory, pid: int, code: int, *, clock: Callable[[], float] = time.time) -> None:
+    """The process that was started to keep a run has ended, without its word that the run's end is recorded.
+    A run without a keeper is LOST, also where its journal names no supervisor yet.
+
+    ``code`` is its exit code, negative for a signal. A supervisor that it has left ends its run by itself,
+    and is waited for.
+    """
+    if directory.job.exists():
+        return  # it goes on elsewhere, watched or not
+    with contextlib.suppress(OSError):
+        wait_for_release(directory)
+    run = look(directory, clock=clock)
+    if run is None or run.state.terminal or run.supervisor is not None:
+        return
+    if code < 0:
+        reason = Reason("supervisor-killed", pid=pid, signal=signal.Signals(-code).name)
+    else:
+        reason = Reason("supervisor-failed", pid=pid, status=code)
+    _write_down(directory, reason, clock)
+
+
+def _write_down(
+    directory: RunDirectory, reason: Reason, clock: Callable[[], float], supervisor: ProcessId | None = None
+) -> bool:
+    """End what is left of a run that is lost, and record it once; whether that was possible."""
+    try:
+        journal = Journal(directory.journal)
+    except OSError:
+        # its keeper is at work, or the disk refuses: the next look will do
+        return False
+    try:
+        if not _recorded(directory):
+            leftover = end_marked(directory) + _end_group(supervisor)
+            journal.append(RunLost(time=clock(), reason=reason, leftover=leftover))
+    finally:
+        journal.close()
+    return True
+
+
+def _end_group(supervisor: ProcessId | None) -> int:
+    """End what is left in the control group of the ranks; how many. It is where no environment says it."""
+    if supervisor is None or supervisor.boot_id != processes.boot_id():
+        return 0
+    group = find_group(supervisor.pid, supervisor.start_time)
+    if group is None:
+        return 0
+    ended = group.end()
+    group.remove()
+    return ended
+
+
+def end_marked(
+    directory: RunDirectory,
+    *,
+    clock: Callable[[], float] = time.monotonic,
+    pause: Callable[[float], None] = time.sleep,
+) -> int:
+    """End every process that a rank of this run has started, known by its environment; how many.
+
+    A process is signalled by pid and start time together: never another one that has its pid by now.
+    """
+    told: set[ProcessId] = set()
+    begin = clock()
+    empty = 0
+    while empty < 2:  # one look at the process table can miss what is being forked in that moment
+        left = processes.marked("NBDIST_RUN_DIR", str(directory.path))
+        empty = 0 if left else empty + 1
+        elapsed = clock() - begin
+        if elapsed > _LIMIT:
+            break
+        if elapsed > _GRACE:
+            processes.send_all(left, signal.SIGKILL)
+        else:
+            fresh = [process for process in left if process not in told]
+            processes.send_all(fresh, signal.SIGTERM)
+            processes.send_all(fresh, signal.SIGCONT)
+        told.update(left)
+        pause(0.02)
+    return len(told)
+
+
+def _recorded(directory: RunDirectory) -> bool:
+    return any(isinstance(event, (RunEnded, RunLost)) for event in read_events(directory.journal))
+
+
+class RunReader:
+    """How a run stands, as often as one asks. A panel asks ten times a second."""
+
+    def __init__(
+        self,
+        directory: RunDirectory,
+        *,
+        alive: Callable[[ProcessId], bool] = processes.alive,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._directory = directory
+        self._alive = alive
+        self._clock = clock
+        self._journal = FileStat(directory.journal)
+        self._run: Run | None = None
+        self._seen: tuple[int, ...] | None = None
+
+    def look(self) -> Run | None:
+        """How the run stands; None when its directory is gone or holds no spec that can be read."""
+        stamp = self._stamp()
+        if self._run is None or stamp is None or stamp != self._seen or self._left_alone(self._run):
+            self._run = look(self._directory, alive=self._alive, clock=self._clock)
+            # taken before the files were read: what was written meanwhile is seen at the next look
+            self._seen = stamp
+        return self._run
+
+    def _stamp(self) -> tuple[int, ...] | None:
+        try:
+            stat = self._journal.look()
+        except OSError:
+            return None
+        return stat.st_ino, stat.st_size, stat.st_mtime_ns
+
+    def _left_alone(self, run: Run) -> bool:
+        """Whether a run that goes on has lost its supervisor, which changes no file."""
+        if run.state.terminal or run.spec.engine:
+            return False  # an engine's run goes on without
+        if run.supervisor is not None and run.supervisor_host != os.uname().nodename:
+            return False  # nothing can be known of it here
+        return run.supervisor is None or not self._alive(run.supervisor)

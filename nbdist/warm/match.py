@@ -1,0 +1,222 @@
+"""Whether ranks that wait are those that a run asks for; where that is not sure they are not."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from nbdist.model import Plan, RankSpec
+
+PRELOADED: dict[str, tuple[str, ...]] = {
+    "torch": (
+        "torch",
+        "torch.distributed",
+        "torch.nn.parallel",
+        "torch.utils.data",
+        "torch.utils.data.distributed",
+        "torch.optim",
+        # the first optimizer imports it, with some 800 more
+        "torch._dynamo",
+    ),
+    "paddle": ("paddle", "paddle.distributed", "paddle.distributed.fleet"),
+    "jax": ("jax", "jax.numpy", "jax.distributed", "jax.experimental.multihost_utils"),
+}
+
+READ_UNSEEN = (
+    # the interpreter and the C library
+    "PYTHON",
+    "LD_",
+    "LC_",
+    "LANG",
+    "LOCPATH",
+    "TZ",
+    "TMP",
+    "TEMP",
+    "HOME",
+    "PATH",
+    "GLIBC_",
+    "MALLOC_",
+    "VIRTUAL_ENV",
+    "CONDA_",
+    # threads and the libraries that compute
+    "OMP_",
+    "GOMP_",
+    "KMP_",
+    "LIBOMP",
+    "MKL_",
+    "OPENBLAS_",
+    "GOTO_",
+    "BLIS_",
+    "TBB_",
+    "DNNL_",
+    "ONEDNN_",
+    "NUMEXPR_",
+    "NUMPY_",
+    "NPY_",
+    # the frameworks
+    "TORCH",
+    "PYTORCH_",
+    "ATEN_",
+    "AT_",
+    "AOT",
+    "C10",
+    "CAFFE2_",
+    "KINETO_",
+    "INDUCTOR_",
+    "TRITON_",
+    "FLAGS_",
+    "PADDLE_",
+    "GLOG_",
+    "GFLAGS",
+    "CPU_NUM",
+    "JIT_",
+    "XLA_",
+    "JAX_",
+    "TF_",
+    # devices and what connects them
+    "CUDA",
+    "CUDNN_",
+    "CUBLAS_",
+    "NVIDIA_",
+    "NCCL_",
+    "HIP_",
+    "HSA_",
+    "ROCR_",
+    "GPU_",
+    "XPU_",
+    "ZE_",
+    "GLOO_",
+    "TP_",
+    "UCX_",
+)
+"""Native code reads its variables unseen; so these beginnings stand for all that it may have read."""
+
+
+def read_at_import(name: str, seen: frozenset[str]) -> bool:
+    """Whether a variable may have been read by an import; ``seen`` are those that Python code asked for."""
+    return name in seen or name.startswith(READ_UNSEEN)
+
+
+def changed_early(plan: Plan) -> list[str]:
+    """The variables to which the text gives other values than the ranks have, before the first line that
+    surely imports the framework. What is not written out in the text is not seen here: the rank itself
+    notices it (``worker.gate``)."""
+    if "environ" not in plan.source and "putenv" not in plan.source:
+        return []
+    try:
+        settings = list(_settings(plan))
+    except (SyntaxError, ValueError, RecursionError):
+        return []
+    given = [{**plan.environment, **rank.environment} for rank in plan.spec.ranks]
+    return [
+        name
+        for name, value, default in settings
+        if any((name not in own) if default else (value is None or own.get(name) != value) for own in given)
+    ]
+
+
+def _settings(plan: Plan) -> Iterator[tuple[str, str | None, bool]]:
+    """Name and value (None: the text does not tell), and whether it is set only where there is none."""
+    # the checks take a while to import, and this module is imported with nbdist
+    from nbdist.diagnosis.checks import Program, assignments
+
+    program = Program.of(plan.source)
+    imports = (
+        node.lineno
+        for name, node in program.imports()
+        if name.partition(".")[0] == plan.spec.framework and node in program.tree.body
+    )
+    first = min(imports, default=float("inf"))
+    for key, value, node, _ in assignments(program):
+        if node.lineno < first:
+            yield key, value, False
+    for call in program.calls:
+        name = program.value(call.argument("key", 0))
+        if call.name == "os.environ.setdefault" and call.line < first and isinstance(name, str):
+            yield name, None, True
+
+
+_STATUS = ("Umask", "Groups", "CapEff", "CapBnd", "NoNewPrivs", "Seccomp", "SigIgn")
+_RESET = 1 << 0 | 1 << 1 | 1 << 12 | 1 << 14 | 1 << 16
+"""SIGHUP, SIGINT, SIGPIPE, SIGTERM, SIGCHLD as bits: a rank never inherits that they are ignored."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """What a rank is made from before its program is known. ``first`` is where sys.path begins for a
+    script; ``surroundings`` is what a process gets from the one that starts it, besides its environment."""
+
+    framework: str
+    python: str
+    cwd: str
+    python_path: tuple[str, ...]
+    first: str
+    environment: Mapping[str, str]
+    ranks: tuple[RankSpec, ...]
+    surroundings: Mapping[str, str]
+
+
+def shape_of(plan: Plan) -> Shape:
+    """The shape that the ranks of this run have."""
+    spec = plan.spec
+    own = spec.cwd if spec.module else os.path.dirname(spec.program)
+    return Shape(
+        framework=spec.framework,
+        python=spec.python,
+        cwd=spec.cwd,
+        python_path=spec.python_path,
+        first="" if spec.python_path else own,
+        environment=plan.environment,
+        ranks=spec.ranks,
+        surroundings=surroundings(),
+    )
+
+
+def surroundings(proc: Path = Path("/proc/self")) -> dict[str, str]:
+    """What a process started now would inherit besides its environment (proc(5)), by name."""
+    found = {"priority": str(os.getpriority(os.PRIO_PROCESS, 0)), "CPUs": str(os.sched_getaffinity(0))}
+    for name, file in {"limits": "limits", "control group": "cgroup", "OOM score": "oom_score_adj"}.items():
+        found[name] = (proc / file).read_text()
+    for line in (proc / "status").read_text().splitlines():
+        name, _, value = line.partition(":\t")
+        if name in _STATUS:
+            found[name] = value.strip()
+    found["SigIgn"] = f"{int(found['SigIgn'], 16) & ~_RESET:x}"
+    return found
+
+
+def difference(waiting: Shape, wanted: Shape, reads: frozenset[str]) -> str:
+    """Why ranks of one shape cannot be used for another, in words; empty when they can.
+
+    ``reads`` are the variables that Python code has asked for while the framework was imported.
+    """
+    if waiting.framework != wanted.framework:
+        imports = wanted.framework or "no framework"
+        return f"the warm ranks have imported {waiting.framework}, and this program imports {imports}"
+    if len(waiting.ranks) != len(wanted.ranks):
+        return f"the warm ranks were started with -n {len(waiting.ranks)}"
+    if waiting.python != wanted.python:
+        return f"the warm ranks were started with {waiting.python}"
+    if waiting.cwd != wanted.cwd:
+        return f"the working directory was {waiting.cwd}"
+    if (waiting.python_path, waiting.first) != (wanted.python_path, wanted.first):
+        return "sys.path has changed"
+    for then, now in zip(waiting.ranks, wanted.ranks, strict=True):
+        if then.device != now.device:
+            return f"rank {now.rank} was on {then.device}"
+        if name := _read(
+            {**waiting.environment, **then.environment}, {**wanted.environment, **now.environment}, reads
+        ):
+            return f"{name} is not what it was when {waiting.framework} was imported, which may read it"
+    for name, value in wanted.surroundings.items():
+        if waiting.surroundings.get(name) != value:
+            return f"this process has other {name}"
+    return ""
+
+
+def _read(then: Mapping[str, str], now: Mapping[str, str], reads: frozenset[str]) -> str:
+    """A variable that differs, and that the imports may have read."""
+    changed = (name for name in sorted(then.keys() | now.keys()) if then.get(name) != now.get(name))
+    return next((name for name in changed if read_at_import(name, reads)), "")

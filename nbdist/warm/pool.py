@@ -1,0 +1,454 @@
+"""Ranks that wait for the next run: when some are made ready, when they are used, when they are let go.
+
+There is at most one standby for a kernel. It is used for one run; the next is made beside that, of what it
+leaves over, or when it has ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from nbdist import config, processes
+from nbdist.devices.usage import memory_available, memory_total
+from nbdist.errors import LaunchError, UsageMistake
+from nbdist.frameworks import imported_modules
+from nbdist.launch import local
+from nbdist.model import Plan
+from nbdist.store.paths import RunDirectory
+from nbdist.warm.match import (
+    PRELOADED,
+    READ_UNSEEN,
+    Shape,
+    changed_early,
+    difference,
+    read_at_import,
+    shape_of,
+)
+from nbdist.worker.order import ROOM
+
+ENTRY = Path(__file__).parent / "__main__.py"
+
+_TAKE = 0.2
+"""Seconds in which it says that it takes a run: a cell waits for that before it shows anything."""
+
+
+class Standby:
+    """Ranks as those of ``plan`` would be; ``beside`` a run they get what processor time that leaves over,
+    until they are to hurry. Raises LaunchError when they cannot be started."""
+
+    def __init__(self, plan: Plan, *, idle: float, beside: bool = False) -> None:
+        self.shape: Shape = shape_of(plan)
+        self.reads: frozenset[str] = frozenset()
+        self.up = False
+        self.ready = False
+        self.gone = ""
+        self.hopeless = True
+        self._pids: list[int] = []
+        self._said = b""
+        self._answers: dict[str, Any] = {}
+        self.submitted = _start(plan.environment, plan.spec.python)
+        offer = {
+            # until it has a run it is this process's, also where its run will be nobody's
+            "spec": replace(plan.spec, owner=processes.identify(os.getpid()), detached=False).to_dict(),
+            "preload": {
+                "modules": PRELOADED.get(plan.spec.framework, ()),
+                "first": self.shape.first,
+                "python_path": self.shape.python_path,
+                "unseen": READ_UNSEEN,
+            },
+            "idle": idle,
+            "beside": beside,
+        }
+        self._say(offer)
+
+    def look(self, wait: float = 0.0) -> None:
+        """Take what it has said; wait so many seconds for something."""
+        line = self.submitted.lifeline
+        if self.gone or line is None:
+            return
+        if not select.select([line], [], [], wait)[0]:
+            return
+        try:
+            piece = line.recv(1 << 20)
+        except OSError:
+            piece = b""
+        if not piece:
+            self.gone = "it ended"
+            return
+        *lines, self._said = (self._said + piece).split(b"\n")
+        for said in map(json.loads, lines):
+            self._take(said)
+
+    def wait_until_ready(self, limit: float) -> bool:
+        """Whether its ranks have done their imports, now or within ``limit`` seconds."""
+        deadline = time.monotonic() + limit
+        self.look()
+        while not (self.ready or self.gone) and (left := deadline - time.monotonic()) > 0:
+            self.look(left)
+        return self.ready and not self.gone
+
+    def hurry(self) -> None:
+        """The run beside which it was made has ended."""
+        self._say({"hurry": True})
+
+    def go(self, directory: RunDirectory, environment: Mapping[str, str]) -> str:
+        """Make it the supervisor of this run, whose programs begin when its ranks are ready. Empty when it
+        is; else why a cold start would make other ranks, and nothing has begun."""
+        deadline = time.monotonic() + _TAKE
+        if self._say({"go": str(directory.path), "environment": dict(environment)}):
+            while self._is_awaited and (left := deadline - time.monotonic()) > 0:
+                self.look(left)
+            if self._is_awaited:
+                self._refuse()
+        problem = str(self._answers.get("taken", self.gone or "it ended"))
+        if not problem:
+            self.close()
+        return problem
+
+    @property
+    def _is_awaited(self) -> bool:
+        return "taken" not in self._answers and not self.gone
+
+    def _refuse(self) -> None:
+        """Let it take no run from now on: what it has said by now was in time."""
+        assert self.submitted.lifeline is not None, "a standby is always on a line"
+        with contextlib.suppress(OSError):
+            self.submitted.lifeline.shutdown(socket.SHUT_RDWR)
+        while self._is_awaited:
+            self.look(_TAKE)
+        if "taken" not in self._answers:
+            self.gone = "the ranks that wait did not answer"
+
+    def leave(self) -> None:
+        """It is not wanted any more, and ends."""
+        self._say({"leave": True})
+        self.close()
+
+    def close(self) -> None:
+        if self.submitted.lifeline is not None:
+            self.submitted.lifeline.close()
+
+    def memory(self) -> tuple[int, int]:
+        """Bytes that its processes hold: their share of everything (PSS), and what is theirs alone."""
+        shares = [_memory(pid) for pid in {self.submitted.process.pid, *self._pids}]
+        return sum(share for share, _ in shares), sum(private for _, private in shares)
+
+    def _say(self, what: dict[str, Any]) -> bool:
+        line = self.submitted.lifeline
+        assert line is not None, "a standby is always on a line"
+        try:
+            line.sendall(json.dumps(what).encode() + b"\n")
+        except OSError:
+            self.gone = self.gone or "it ended"
+            return False
+        return True
+
+    def _take(self, said: dict[str, Any]) -> None:
+        if "up" in said:
+            self.up = True
+        elif "ready" in said:
+            self.ready = True
+            self.reads = frozenset(said["ready"]["reads"])
+            self._pids = list(said["ready"]["pids"])
+        elif "gone" in said:
+            self.gone, self.hopeless = str(said["gone"]), bool(said["hopeless"])
+        else:
+            self._answers |= said
+
+
+def _start(environment: Mapping[str, str], python: str) -> local.Submitted:
+    """Start a supervisor of a run that is not known yet (``launch.warm.standby``). Raises LaunchError."""
+    ours, theirs = socket.socketpair()
+    try:
+        with local.interrupts_wait():
+            process = subprocess.Popen(
+                [python, *local.FLAGS, str(ENTRY), str(theirs.fileno())],
+                env=dict(environment),
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+                pass_fds=(theirs.fileno(),),
+            )
+    except OSError as error:
+        ours.close()
+        raise LaunchError(f"no supervisor could be started with {python}: {error}") from error
+    finally:
+        theirs.close()
+    local.collect(process)
+    return local.Submitted(process, ours)
+
+
+def _memory(pid: int) -> tuple[int, int]:
+    """Proportional and private bytes of a process (proc(5), smaps_rollup); zeros when it has gone."""
+    figures: dict[str, int] = {}
+    with contextlib.suppress(OSError, ValueError):
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]:
+            name, _, value = line.partition(":")
+            figures[name] = int(value.split()[0]) * 1024
+    private = figures.get("Private_Clean", 0) + figures.get("Private_Dirty", 0)
+    return figures.get("Pss", 0), private
+
+
+AUTO, OFF, ALWAYS = "auto", "off", "always"
+MODES = (AUTO, OFF, ALWAYS)
+DEFAULT = AUTO
+
+_IMPORTS = 60.0
+"""Seconds that a run waits for ranks where all runs are to be of ranks that have waited."""
+
+_BESIDE = 2.0
+"""Seconds of a run after which the next ranks are made ready: its own have started by then."""
+
+_MEMORY_A_RANK = 600 << 20
+"""Bytes that must be free for each rank before any is made ready unasked; beside a run they must leave it a
+tenth of all memory, which is when they would be given up (``launch.warm``)."""
+
+_IDLE = 900.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WarmState:
+    """What there is: ``ranks`` of ``framework`` wait, or why none do. Memory in bytes."""
+
+    mode: str
+    ranks: int = 0
+    framework: str = ""
+    ready: bool = False
+    shared: int = 0
+    private: int = 0
+    reason: str = ""
+
+
+class WarmRanks:
+    """The standby of this process. ``mode`` is what ``%dist_warm`` or NBDIST_WARM has said."""
+
+    def __init__(
+        self,
+        environ: Mapping[str, str] = os.environ,
+        *,
+        stand_by: Callable[..., Standby] = Standby,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        said = environ.get("NBDIST_WARM", DEFAULT)
+        self.mode = said if said in MODES else DEFAULT
+        self._stand_by = stand_by
+        self._clock, self._sleep = clock, sleep
+        self._standby: Standby | None = None
+        self._asked: Callable[[], Plan] | None = None
+        self._count = 0
+        self._hopeless: Shape | None = None
+        self._began_again: dict[frozenset[str], str] = {}
+        self._reason = ""
+
+    def engage(self, planned: Plan, *, warm: bool | None) -> tuple[Standby | None, str]:
+        """Ranks that wait, or still import, and are those of this run as far as is known. None where there
+        are none, and why, in words."""
+        if warm is False:
+            return None, ""
+        if warm:
+            self._began_again.pop(_imports(planned), None)
+        always = self.mode == ALWAYS
+        if problem := unsuited(planned, idle_too=always):
+            # a program without a framework lost nothing
+            lost = self._standby is not None and planned.spec.framework in PRELOADED
+            return None, problem if warm or always or lost else ""
+        if self._standby is None and always:
+            self._make(planned)
+            self.wait_until_ready(_IMPORTS)
+        standby = self._standby
+        if standby is None:
+            return None, (self._reason or "no ranks wait yet; after this run some will") if warm else ""
+        if not standby.up:
+            # it has only just been started, and would not be sooner than a cold start
+            self.release()
+            return None, ""
+        if problem := self._mismatch(standby, planned):
+            # what was asked for stays; what was only guessed goes
+            if self._asked is None:
+                self.release()
+            return None, problem
+        self._standby = None
+        return standby, ""
+
+    def after(
+        self,
+        planned: Plan,
+        *,
+        warm: bool | None,
+        directory: RunDirectory | None = None,
+        goes_on: bool = False,
+    ) -> None:
+        """A run has ended, or goes on: make ranks ready for the next."""
+        self.collect()
+        if directory is not None and (reason := _began_again(directory)):
+            self._began_again[_imports(planned)] = reason
+        if self.mode == OFF and not warm:
+            return
+        if self._asked is None and self._standby is not None and self._too_early(planned, frozenset()):
+            # what was made ready beside the run is not for it
+            self.release()
+        if self._standby is not None:
+            if not goes_on:
+                self._standby.hurry()
+            return
+        if self._asked is not None:
+            planned = self._asked()
+        elif self.mode == ALWAYS:
+            return
+        if problem := unsuited(planned) or self._too_early(planned, frozenset()):
+            self._reason = problem
+        elif not self._hopeless or difference(self._hopeless, shape_of(planned), frozenset()):
+            self._make(planned, beside=goes_on)
+
+    def beside(self, planned: Plan, *, warm: bool | None, directory: RunDirectory) -> Callable[[float], None]:
+        """A pause between two looks at a run that goes on, in seconds. In one of them the ranks for the next
+        run are begun."""
+        due = [self._clock() + _BESIDE]
+
+        def pause(seconds: float) -> None:
+            self._sleep(seconds)
+            if due and self._clock() >= due[0]:
+                due.clear()
+                with contextlib.suppress(UsageMistake):
+                    # of what was asked for: said when it was
+                    self.after(planned, warm=warm, directory=directory, goes_on=True)
+
+        return pause
+
+    def keep(self, plan: Callable[[], Plan]) -> None:
+        """Keep the ranks of such a plan, which has no program, ready from now on. Raises what it raises."""
+        planned = plan()
+        self.release()
+        self.mode, self._asked, self._count = AUTO, plan, len(planned.spec.ranks)
+        self._make(planned)
+
+    def choose(self, mode: str) -> None:
+        """Make ranks ready after a run (auto), or never (off)."""
+        self.mode, self._asked, self._reason = mode, None, ""
+        if mode == OFF:
+            self.release()
+
+    def release(self) -> None:
+        """Let what waits go."""
+        if self._standby is not None:
+            self._standby.leave()
+            self._standby = None
+
+    def wait_until_ready(self, limit: float) -> bool:
+        """Whether there are ranks that wait, now or within ``limit`` seconds."""
+        return self._standby is not None and self._standby.wait_until_ready(limit)
+
+    def collect(self) -> None:
+        """Let go of a standby that has ended."""
+        if self._standby is not None:
+            self._standby.look()
+            if self._standby.gone:
+                self._reason = self._standby.gone
+                # they would end in the same way again
+                hopeless = self._standby.hopeless and not self._standby.ready
+                self._hopeless = self._standby.shape if hopeless else None
+                self.release()
+
+    def state(self) -> WarmState:
+        self.collect()
+        mode = self.mode if self._asked is None else str(self._count)
+        if self._standby is None:
+            return WarmState(mode=mode, reason=self._reason)
+        shared, private = self._standby.memory()
+        return WarmState(
+            mode=mode,
+            ranks=len(self._standby.shape.ranks),
+            framework=self._standby.shape.framework,
+            ready=self._standby.ready,
+            shared=shared,
+            private=private,
+        )
+
+    def _make(self, planned: Plan, *, beside: bool = False) -> None:
+        self.release()
+        available = memory_available()
+        need = _MEMORY_A_RANK * len(planned.spec.ranks) + (memory_total() or 0) // 10 * beside
+        if self._asked is None and available is not None and available < need:
+            self._reason = f"only {available >> 20} MB of memory are free"
+            return
+        self._reason = ""
+        try:
+            self._standby = self._stand_by(planned, idle=_IDLE, beside=beside)
+        except (LaunchError, OSError) as error:
+            self._reason = str(error)
+
+    def _mismatch(self, standby: Standby, planned: Plan) -> str:
+        """Why the ranks that wait cannot be those of this run; empty when they can. What only ranks that are
+        ready can tell is looked at when they are (``launch.warm.standby``)."""
+        return difference(standby.shape, shape_of(planned), standby.reads) or self._too_early(
+            planned, standby.reads
+        )
+
+    def _too_early(self, planned: Plan, reads: frozenset[str]) -> str:
+        """Why ranks that wait have imported before the program lets them; empty when that is no matter."""
+        name = next((name for name in changed_early(planned) if read_at_import(name, reads)), "")
+        if name:
+            return f"the program sets {name} before it imports {planned.spec.framework}"
+        return self._began_again.get(_imports(planned), "")
+
+
+def unsuited(planned: Plan, *, idle_too: bool = False) -> str:
+    """Why a run of this kind starts cold; empty when it need not. ``idle_too``: also where there is nothing
+    to import ahead, and so nothing to gain."""
+    spec = planned.spec
+    if sys.platform != "linux" or not hasattr(os, "pidfd_open"):
+        return "only Linux can keep ranks waiting"
+    if any(rank.device.kind != "cpu" for rank in spec.ranks):
+        return "on GPUs ranks are always started anew: waiting is not proven with CUDA"
+    if spec.nodes > 1 or spec.engine:
+        return "on other machines ranks are always started anew"
+    if spec.memory is not None:
+        return "with a memory limit ranks are always started anew"
+    if len(os.fsencode(str(config.home()))) > ROOM // 2:
+        return "the path of the runs is too long"
+    if spec.framework not in PRELOADED and not idle_too:
+        return "this program imports none of torch, paddle and jax"
+    return ""
+
+
+def _imports(planned: Plan) -> frozenset[str]:
+    """What a program imports: by that it is known again when a line of it has changed, and what made it
+    begin again is often done by a package."""
+    try:
+        return frozenset(imported_modules(planned.source))
+    except (SyntaxError, ValueError, RecursionError):
+        return frozenset()
+
+
+def _began_again(directory: RunDirectory) -> str:
+    """Why rank 0 of a run could not use what it had imported ahead; empty when it could."""
+    try:
+        return directory.rank(0).again.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+ranks = WarmRanks()
+
+
+def describe_warm(state: WarmState) -> list[str]:
+    """The state in a line, or none where nothing is to be said."""
+    if state.ranks:
+        doing = "wait" if state.ready else "are importing"
+        cost = f"{state.shared >> 20} MB of memory, {state.private >> 20} MB of them private"
+        return [f"warm: {state.ranks} ranks of {state.framework} {doing} for the next run ({cost})"]
+    return [f"warm: no ranks wait: {state.reason}"] if state.reason and state.mode != OFF else []

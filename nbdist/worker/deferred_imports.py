@@ -1,0 +1,218 @@
+"""Modules that were imported ahead of a program stay hidden until the program imports them. Where that
+cannot be kept up, the rank starts again as a cold one.
+
+What was imported ahead is not there until the program imports it.
+
+A program may set ``OMP_NUM_THREADS``, or put a directory in front of sys.path, and import torch only then.
+In a rank that has waited torch was imported before that. So its modules are kept out of sys.modules, and
+when the program asks for one of them it gets it if an import would now bring the same, and read the same;
+otherwise the rank begins again (``worker.again``) with nothing imported.
+
+A rank begins again, in the same process, as one that has not waited.
+
+What a process has is replaced (execve(2)): its number, its log, its socket and its parent stay the same. What
+the program did until then, it does a second time; that is little, since it had not imported its framework.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+
+from nbdist.worker import bootstrap
+from nbdist.worker.order import CHANNEL, Channel, Order
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
+
+
+class Gate:
+    """A finder of the modules that it holds.
+
+    ``early`` are the names of modules that any process has, ``roots`` those that import nearly all others.
+    ``reads`` tells of a variable whether an import may have read it. ``differs`` is called with what would
+    be different, in words; what it returns from gets the modules all the same.
+    """
+
+    def __init__(
+        self,
+        early: frozenset[str],
+        roots: Sequence[str],
+        *,
+        reads: Callable[[str], bool],
+        differs: Callable[[str], None],
+    ) -> None:
+        self._roots = roots
+        self._reads = reads
+        self._differs = differs
+        self._environment = dict(os.environ)
+        self._processors = _processors()
+        self._families = _families(early)
+        for family in self._families.values():
+            for name in family:
+                del sys.modules[name]
+        if self._families:
+            sys.meta_path.insert(0, self)
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        module = self._families.get(fullname, {}).get(fullname)
+        if module is None or module.__spec__ is None:
+            return None
+        spec = object.__new__(type(module.__spec__))
+        vars(spec).update(vars(module.__spec__))
+        spec.loader = _Passage(module, module.__spec__, self.let_pass)  # type: ignore[assignment]
+        return spec
+
+    def let_pass(self, name: str) -> None:
+        """The program imports the module ``name``: what belongs to it is there from now on."""
+        if problem := self._problem(name):
+            self._differs(problem)
+        for one in list(self._families) if name in self._roots else [name]:
+            sys.modules.update(self._families.pop(one, {}))
+        if not self._families and self in sys.meta_path:
+            sys.meta_path.remove(self)
+
+    def open(self) -> None:
+        """Nothing is kept back any longer: the interpreter ends."""
+        for name in list(self._families):
+            sys.modules.update(self._families.pop(name))
+
+    def _problem(self, name: str) -> str:
+        """Why an import of ``name`` would now be another one; empty when it would not."""
+        for key in sorted(self._environment.keys() | os.environ.keys()):
+            if self._environment.get(key) != os.environ.get(key) and self._reads(key):
+                return f"{key} was set before the program imports {name}"
+        if _processors() != self._processors:
+            return f"other CPUs were chosen before the program imports {name}"
+        coming = list(self._families) if name in self._roots else [name]
+        for one in coming:
+            if any(part in sys.modules for part in self._families.get(one, ()) if part != name):
+                return f"the program has a module {one} of its own"
+        module = self._families[name][name]
+        found = self._found_by_others(name)
+        if found is None or module.__spec__ is None or found.origin != module.__spec__.origin:
+            return f"{name} is found elsewhere than before"
+        return ""
+
+    def _found_by_others(self, name: str) -> ModuleSpec | None:
+        for finder in sys.meta_path:
+            find = getattr(finder, "find_spec", None)
+            if finder is not self and find is not None and (spec := find(name, None)) is not None:
+                return spec  # type: ignore[no-any-return]
+        return None
+
+
+class _Passage:
+    """The loader of a module that there is."""
+
+    def __init__(self, module: ModuleType, spec: ModuleSpec, let_pass: Callable[[str], None]) -> None:
+        self._module = module
+        self._spec = spec
+        self._let_pass = let_pass
+
+    def create_module(self, _spec: ModuleSpec) -> ModuleType:
+        return self._module
+
+    def exec_module(self, module: ModuleType) -> None:
+        self._let_pass(self._spec.name)
+        # the import had written ours over it; until now other threads have waited for that
+        module.__spec__ = self._spec
+
+    def __getattr__(self, name: str) -> object:
+        # whoever asks for the spec alone may ask its loader for more
+        return getattr(self._spec.loader, name)
+
+
+def _families(early: frozenset[str]) -> dict[str, dict[str, ModuleType]]:
+    """The modules that were imported ahead, by the first part of their names. What the interpreter brings
+    does not count: nobody can tell what a process has of it."""
+    found: dict[str, dict[str, ModuleType]] = {}
+    for name, module in sys.modules.items():
+        top = name.partition(".")[0]
+        if top not in early and top not in sys.stdlib_module_names and top != "nbdist":
+            found.setdefault(top, {})[name] = module
+    return {
+        top: family
+        for top, family in found.items()
+        if top in family and getattr(family[top], "__spec__", None) is not None
+    }
+
+
+def _processors() -> set[int]:
+    return os.sched_getaffinity(0)
+
+
+if TYPE_CHECKING:
+    import signal
+    from collections.abc import Callable, Mapping
+else:
+    import _signal as signal  # the same without enums, which cost a process that begins 5 ms
+
+AGAIN = "--again"
+"""Stands before the id of the run on the command line, with the file descriptor of the order."""
+
+
+def main() -> None:
+    """Be the rank whose order is in the file that the process before this one has left open."""
+    at = sys.orig_argv.index(AGAIN)
+    told = int(sys.orig_argv[at + 1])
+    order = Channel(told).receive()
+    os.close(told)
+    del sys.orig_argv[at : at + 2]
+    bootstrap.run(Channel(), order)
+
+
+def begin_again(
+    order: Order, environment: Mapping[str, str], cwd: str, *, noted: bool = True
+) -> Callable[[str], None]:
+    """What to call with the reason. It does not return, but in a forked child, which is no rank. ``noted``:
+    the next run of the program would come to the same."""
+    rank = os.getpid()
+    processors = os.sched_getaffinity(0)
+
+    def begin(reason: str) -> None:
+        if os.getpid() != rank:
+            _say(f"{reason}, too late for what a forked child of this rank imports: run it with --cold")
+            return
+        _say(f"this rank begins again, cold: {reason}")
+        if noted:
+            _note(order, reason)
+        told = os.memfd_create("nbdist-order", 0)
+        os.write(told, order.encode())
+        os.lseek(told, 0, os.SEEK_SET)
+        os.set_inheritable(CHANNEL, True)
+        os.chdir(cwd)
+        os.sched_setaffinity(0, processors)
+        # ignored signals would stay ignored; Python sets them in the main thread alone
+        with contextlib.suppress(ValueError):
+            for number in signal.valid_signals():
+                if signal.getsignal(number) == signal.SIG_IGN:
+                    signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        at = len(sys.orig_argv) - 2
+        arguments = [*sys.orig_argv[:at], AGAIN, str(told), *sys.orig_argv[at:]]
+        os.execve(arguments[0], arguments, dict(environment))
+
+    return begin
+
+
+def _note(order: Order, reason: str) -> None:
+    """For whoever keeps ranks waiting: not for this program."""
+    with contextlib.suppress(OSError):
+        path = os.path.join(os.path.dirname(order.error_file), "again")
+        note = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        os.write(note, reason.encode())
+
+
+def _say(what: str) -> None:
+    """Into the log, behind what the program has written, wherever it writes now."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(AttributeError, OSError, ValueError):
+            stream.flush()
+    os.write(2, f"[nbdist] {what}\n".encode())

@@ -1,0 +1,332 @@
+"""What a rank changes in a framework from the moment a program has imported it.
+
+Do something once a module has been imported, without importing it.
+
+The classes are finders and loaders by their methods alone: ``importlib.abc`` takes 19 ms to import.
+
+Knows whether a rank has opened a store, and lets it wait for that by looking instead of by sleeping.
+
+Where rank 1 connects before rank 0 listens, torch tries again after some half a second (TCPStore.cpp),
+paddle 3 after a fixed three seconds (tcp_utils.cc). Which of the two comes first is chance, so every
+other start took that much longer.
+
+What a framework's import makes lasts as long as the process: the garbage collector need not look at it.
+
+An interpreter that ends collects several times, and takes a second of a processor for the half a million
+objects of torch. ``gc.freeze`` takes them out, but everything else with them; a cycle of the program's
+own objects would then never be finalized. So these are put back (the C API's PyObject_GC_Track), and what
+is imported gets a stand-in for ``__main__`` (torch._dynamo keeps copies of sys.modules).
+
+Lets ``jax.distributed.initialize()`` without arguments find the ranks of a run.
+
+JAX reads only the coordinator's address from the environment. How many processes there are, and which one
+this is, it asks of the cluster environments it knows (jax._src.clusters, a private module: where it has
+changed, the program has to give ``num_processes`` and ``process_id`` itself).
+"""
+
+from __future__ import annotations
+
+import _weakref
+import gc
+import os
+import sys
+import time
+from types import ModuleType
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from datetime import timedelta
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
+    from typing import Any
+
+
+def after_import(name: str, action: Callable[[ModuleType], None]) -> None:
+    """Call ``action`` with the module ``name`` right after its code has run, or now if it has."""
+    if (module := sys.modules.get(name)) is not None:
+        action(module)
+    else:
+        sys.meta_path.insert(0, _Watch(name, action))
+
+
+def around_import(name: str, before: Callable[[], Callable[[], None]]) -> None:
+    """Call ``before`` when the code of the module ``name`` is about to run, and what that returns when it
+    has, however that ended. Nothing is done of a module that is there."""
+    if name not in sys.modules:
+        sys.meta_path.insert(0, _Watch(name, lambda _: None, before))
+
+
+def _nothing() -> Callable[[], None]:
+    return lambda: None
+
+
+class _Watch:
+    """Finds one module as the others would, with a loader that calls the action, then leaves."""
+
+    def __init__(
+        self,
+        name: str,
+        action: Callable[[ModuleType], None],
+        before: Callable[[], Callable[[], None]] = _nothing,
+    ) -> None:
+        self._name = name
+        self._action = action
+        self._before = before
+
+    def find_spec(
+        self,
+        fullname: str,
+        path: Sequence[str] | None,
+        target: ModuleType | None = None,
+    ) -> ModuleSpec | None:
+        if fullname != self._name:
+            return None
+        sys.meta_path.remove(self)
+        for finder in sys.meta_path:
+            spec = finder.find_spec(fullname, path, target)
+            if spec is not None:
+                if spec.loader is not None:
+                    spec.loader = _ActingLoader(  # type: ignore[assignment]
+                        spec.loader, self._action, self._before
+                    )
+                return spec
+        return None
+
+
+class _ActingLoader:
+    def __init__(
+        self, loader: Any, action: Callable[[ModuleType], None], before: Callable[[], Callable[[], None]]
+    ) -> None:
+        self._loader = loader
+        self._action = action
+        self._before = before
+
+    def exec_module(self, module: ModuleType) -> None:
+        # from here on the module looks as if it had been loaded without us
+        if module.__spec__ is not None:
+            module.__spec__.loader = self._loader
+        module.__loader__ = self._loader
+        after = self._before()
+        try:
+            self._loader.exec_module(module)
+        finally:
+            after()
+        self._action(module)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
+
+
+def prefer_backend(module: ModuleType) -> None:
+    """Make NBDIST_BACKEND the default for every device it can serve.
+
+    torch has no environment variable for it; ``Backend.default_device_backend_map`` is the table that
+    ``init_process_group`` reads (torch.distributed.distributed_c10d). A program that names a backend
+    gets the one it named.
+    """
+    wanted = os.environ.get("NBDIST_BACKEND", "auto")
+    if wanted == "auto":
+        return
+    table = module.Backend.default_device_backend_map
+    for device in ("cpu", "cuda"):
+        if device in table and (wanted, device) != ("nccl", "cpu"):
+            table[device] = wanted
+
+
+_LIMIT = 300.0
+_PERIOD = 0.01
+_TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
+_LISTENS = "0A"
+# whether a port of another machine listens cannot be seen without connecting to it
+_HERE = ("127.0.0.1", "localhost")
+
+_opened: list[str] = []
+
+
+def has_joined() -> bool:
+    """Whether this process has been in a process group of torch, paddle or JAX, or may be one of MPI's."""
+    if _opened or "mpi4py.MPI" in sys.modules:
+        return True
+    torch, jax = sys.modules.get("torch.distributed"), sys.modules.get("jax._src.distributed")
+    # a store in a file, or one that the program has made, is not seen when it is opened
+    if torch is not None and torch.is_available() and torch.is_initialized():
+        return True
+    return getattr(getattr(jax, "global_state", None), "client", None) is not None
+
+
+def torch_looks(rendezvous: ModuleType) -> None:
+    """Let the store of ``env://`` and ``tcp://`` of a rank other than 0 wait until rank 0 listens.
+
+    ``rendezvous`` is torch.distributed.rendezvous.
+    """
+    create = getattr(rendezvous, "TCPStore", None)
+    if create is None:
+        return
+
+    def create_when_it_listens(
+        host_name: str, port: int, *args: object, is_master: bool = False, **options: object
+    ) -> object:
+        _opened.append("torch")
+        timeout: timedelta | None = options.get("timeout")  # type: ignore[assignment]
+        if not (is_master or args or timeout is None) and host_name in _HERE:
+            # the other half is torch's, whose error it is when nobody comes
+            waited = _wait_until_it_listens(port, min(timeout.total_seconds() / 2, _LIMIT))
+            options["timeout"] = timeout - type(timeout)(seconds=waited)
+        return create(host_name, port, *args, is_master=is_master, **options)
+
+    rendezvous.TCPStore = create_when_it_listens  # type: ignore[attr-defined]
+
+
+def paddle_looks(core: ModuleType) -> None:
+    """Let ``create_or_get_global_tcp_store`` of a rank other than 0 wait until rank 0 listens.
+
+    ``core`` is paddle.base.core.
+    """
+    create = getattr(core, "create_or_get_global_tcp_store", None)
+    master = os.environ.get("PADDLE_MASTER", "")
+    host, _, port = master.rpartition(":")
+    if create is None:
+        return
+    waits = host in _HERE and os.environ.get("PADDLE_TRAINER_ID") != "0"
+
+    def create_when_it_listens() -> object:
+        _opened.append("paddle")
+        # a program may have set other addresses in the meantime
+        if waits and os.environ.get("PADDLE_MASTER") == master:
+            _wait_until_it_listens(int(port), _LIMIT)
+        return create()
+
+    core.create_or_get_global_tcp_store = create_when_it_listens  # type: ignore[attr-defined]
+
+
+def _wait_until_it_listens(port: int, limit: float) -> float:
+    """Wait at most ``limit`` seconds. How many it were."""
+    began = time.monotonic()
+    while not _listens(port) and time.monotonic() - began < limit:
+        time.sleep(_PERIOD)
+    return time.monotonic() - began
+
+
+def _listens(port: int) -> bool:
+    """Whether somebody on this machine listens on the port (proc(5), /proc/net/tcp)."""
+    wanted = f":{port:04X}"
+    known = False
+    for table in _TABLES:
+        try:
+            with open(table) as file:
+                rows = file.read().splitlines()[1:]
+        except OSError:
+            continue
+        known = True
+        for row in rows:
+            fields = row.split()
+            if fields[3] == _LISTENS and fields[1].endswith(wanted):
+                return True
+    # where the system has no such table, the framework's own way is the only one
+    return not known
+
+
+# the first optimizer imports torch._dynamo, with some 800 more
+_LARGE = ("torch", "torch._dynamo", "paddle", "paddle.distributed")
+
+_MOST = 60_000
+"""Objects of the program that are worth the time it takes to put them back, some 20 ms."""
+
+_within = False
+
+
+def watch() -> None:
+    """From now on what those imports make is not looked at. To be called before there is a program: what
+    there is now lasts, too."""
+    if sys.implementation.name != "cpython" or not getattr(sys, "_is_gil_enabled", lambda: True)():
+        return
+    gc.freeze()
+    for name in _LARGE:
+        around_import(name, _set_apart)
+
+
+def _set_apart() -> Callable[[], None]:
+    """Remember the objects that are there before an import; what is returned freezes all others."""
+    global _within
+    before = [] if _within else gc.get_objects()
+    if _within or len(before) > _MOST:
+        return lambda: None
+    _within = True
+    main = sys.modules["__main__"]
+    stand_in = sys.modules["__main__"] = _StandIn(main)
+
+    def after() -> None:
+        global _within
+        _within = False
+        if sys.modules.get("__main__") is stand_in:
+            sys.modules["__main__"] = main
+        gc.freeze()
+        _thaw(before)
+        before.clear()
+
+    return after
+
+
+class _StandIn(type(sys)):  # type: ignore[misc]
+    """Has what ``__main__`` has, and does not keep it alive."""
+
+    def __init__(self, main: ModuleType) -> None:
+        super().__init__("__main__")
+        of_every_module = {name: value for name, value in vars(main).items() if name in vars(self)}
+        file = {"__file__": main.__file__} if hasattr(main, "__file__") else {}
+        self.__dict__.update(of_every_module | file, _main=_weakref.ref(main))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__dict__["_main"](), name)
+
+
+def _thaw(objects: list[object]) -> None:
+    """Let the collector look at these again."""
+    import ctypes
+
+    untrack, track = ctypes.pythonapi.PyObject_GC_UnTrack, ctypes.pythonapi.PyObject_GC_Track
+    for function in (untrack, track):
+        function.argtypes, function.restype = (ctypes.py_object,), None
+    is_tracked = gc.is_tracked
+    for one in objects:
+        # a dict or tuple of plain values may have left by itself
+        if is_tracked(one):
+            untrack(one)
+            track(one)
+
+
+def join_cluster(clusters: ModuleType) -> None:
+    """Make the run a cluster environment that comes before all others: a run may itself be in a Slurm job.
+
+    ``clusters`` is jax._src.clusters.cluster.
+    """
+    known = getattr(getattr(clusters, "ClusterEnv", None), "_cluster_types", None)
+    if not isinstance(known, list):
+        return
+
+    class Run(clusters.ClusterEnv):  # type: ignore[name-defined, misc]
+        name = "nbdist"
+
+        @classmethod
+        def is_env_present(cls) -> bool:
+            return "JAX_COORDINATOR_ADDRESS" in os.environ and "RANK" in os.environ
+
+        @classmethod
+        def get_coordinator_address(cls, *_: object, **__: object) -> str:
+            return os.environ["JAX_COORDINATOR_ADDRESS"]
+
+        @classmethod
+        def get_process_count(cls) -> int:
+            return int(os.environ["WORLD_SIZE"])
+
+        @classmethod
+        def get_process_id(cls) -> int:
+            return int(os.environ["RANK"])
+
+        @classmethod
+        def get_local_process_id(cls) -> int:
+            return int(os.environ["LOCAL_RANK"])
+
+    # ClusterEnv has put it at the end
+    known.insert(0, known.pop())

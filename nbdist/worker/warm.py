@@ -1,0 +1,255 @@
+"""A warm rank: it imports its framework, waits for its run, and leaves quickly when that has ended.
+
+How a rank that has waited leaves: what was loaded before its program is not taken apart first.
+
+When the interpreter has ended, libc calls what was registered for the end (atexit(3)), the last first. Late
+among that are the destructors of torch's own C++ objects: for a tenth of a second they take table after table
+apart, and free memory that goes with the process anyway. The interpreter's own end is of the same kind: much
+of it frees, one by one, the code of functions that the imports have brought.
+
+A rank that waits: an interpreter that has imported its framework, and nothing else, before it is told
+what to run.
+
+It runs one program, as a rank that is started for it does, and the program cannot tell: what the import
+may have read is known (``Facts``), and whoever engages it has compared that with what the run asks for.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import gc
+import importlib
+import json
+import os
+import sys
+import time
+import weakref
+from contextlib import suppress
+from importlib import util
+from types import FunctionType
+
+from nbdist.worker import bootstrap
+from nbdist.worker.deferred_imports import Gate, begin_again
+from nbdist.worker.order import PLACE, ROOM, WAIT, Channel, Engagement, Preload
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any
+
+
+_OPERATORS = "torch.library"
+"""Takes each operator out of each of the dispatcher's tables, when the process ends."""
+_FLUSH = "_ZNSo5flushEv"
+_STREAMS = ("_ZSt4cout", "_ZSt4clog")
+"""std::ostream::flush, std::cout and std::clog: libstdc++ flushes them later than this."""
+
+
+def leave_directly() -> None:
+    """End the process, with its exit code, when all that is registered from now on has been called and the
+    buffers of C and C++ are written. A library that was loaded by LD_PRELOAD may want to have the last word:
+    then nothing is changed, nor where libc cannot do it (on_exit(3) is glibc's).
+    """
+    libc = ctypes.CDLL(None)
+    if "LD_PRELOAD" in os.environ or not hasattr(libc, "on_exit"):
+        return
+    register = libc["__cxa_atexit"]
+    # the last to be registered is called first
+    libc.on_exit(libc["_exit"], None)
+    with suppress(OSError, AttributeError, ValueError):
+        streams = ctypes.CDLL("libstdc++.so.6", mode=os.RTLD_NOLOAD)
+        for name in _STREAMS:
+            # as long as nothing that is loaded includes <iostream>, the libstdc++ of GCC 12 and before leaves
+            # them zeros; what makes them of these later is registered later, and flushes them itself
+            if ctypes.c_void_p.in_dll(streams, name).value is not None:
+                register(streams[_FLUSH], ctypes.byref(ctypes.c_char.in_dll(streams, name)), None)
+    register(libc["fflush"], None, None)
+
+
+def keep_code() -> None:
+    """Let the code of every function there is outlive the interpreter, and the operators that torch.library
+    knows. Code refers to constants alone, so nothing of a later program is kept by it."""
+    code = [made.__code__ for made in gc.get_objects() if type(made) is FunctionType]
+    # one reference more than there will ever be somebody for
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(code))
+    for finalizer in list(getattr(weakref.finalize, "_registry", ())):
+        if (alive := finalizer.peek()) is not None and alive[1].__module__ == _OPERATORS:
+            finalizer.atexit = False
+
+
+_ARRAYS = "numpy"
+"""What the frameworks import first, and what starts OpenBLAS's threads where OMP_NUM_THREADS is not 1."""
+
+
+def main() -> None:
+    """Import, say what that was made from, wait, and be the rank. Ends with the supervisor."""
+    channel = Channel()
+    early = frozenset(sys.modules)
+    preload = Preload(**json.loads(channel.receive_line()))
+    # as bootstrap finds it when the program is known
+    sys.path[:] = bootstrap.python_path(preload.python_path, preload.first)
+    facts = _prepare(preload.modules, channel.is_called)
+    channel.tell(json.dumps(facts).encode() + b"\n")
+    try:
+        line = channel.receive_line()
+    except EOFError:
+        return
+    engagement = Engagement.decode(line)
+    _become(engagement)
+    if engagement.cold:
+        again = begin_again(engagement.order, engagement.environment, engagement.cwd, noted=False)
+        again(engagement.cold)
+    leave_directly()
+    bootstrap.run(channel, engagement.order, lambda: _withhold(early, preload, facts, engagement))
+
+
+def _withhold(early: frozenset[str], preload: Preload, facts: dict[str, Any], engagement: Engagement) -> None:
+    """Let the program find what was imported when it imports it, and not before."""
+    reads, unseen = frozenset(facts["reads"]), tuple(preload.unseen)
+    gate = Gate(
+        early,
+        preload.modules,
+        reads=lambda name: name in reads or name.startswith(unseen),
+        differs=begin_again(engagement.order, engagement.environment, engagement.cwd),
+    )
+    # what the modules have registered for the end finds them as ever
+    atexit.register(gate.open)
+
+
+def _prepare(modules: list[str], called: Callable[[], bool]) -> dict[str, Any]:
+    """Import the modules, until somebody has ``called`` who cannot wait for the last of them. What was read,
+    by name: variables, and files with time and size."""
+    begun = time.time_ns()
+    reads, problem = import_recorded([_ARRAYS] if util.find_spec(_ARRAYS) and modules else [])
+    pool = _threads()
+    more, problem = import_recorded(modules, called) if not problem else (set(), problem)
+    reads |= more
+    files = _files()
+    changed = [path for path, (time_ns, _) in files.items() if time_ns >= begun]
+    if changed and not problem:
+        problem = f"{changed[0]} changed while it was imported"
+    keep_code()
+    # what the imports made stays: the collector of the program, and the end of the interpreter, need not
+    # go through it again and again
+    gc.freeze()
+    return {
+        "begun": begun,
+        "reads": sorted(reads),
+        "files": files,
+        "path": sys.path,
+        "problem": problem,
+        "threads": pool,
+    }
+
+
+def _threads() -> int:
+    """The threads of this process, if Python knows of one alone: the others are those of a native library
+    that computes. They wait for work, a fork leaves them behind, and a cold start has them, too."""
+    threading = sys.modules.get("threading")
+    alone = threading is None or threading.active_count() == 1
+    return len(os.listdir("/proc/self/task")) if alone else 1
+
+
+def import_recorded(modules: list[str], called: Callable[[], bool] = lambda: False) -> tuple[set[str], str]:
+    """Import the modules, until somebody has ``called``; the variables that Python code asked for meanwhile,
+    and what went wrong."""
+    environ = os.environ
+    kind = type(environ)
+    reads: set[str] = set()
+
+    class Recorded(kind):  # type: ignore[misc, valid-type]
+        def __getitem__(self, key: str) -> str:
+            reads.add(os.fsdecode(key))
+            return str(super().__getitem__(key))
+
+        def __contains__(self, key: object) -> bool:
+            reads.add(os.fsdecode(key))  # type: ignore[arg-type]
+            return bool(super().__contains__(key))
+
+    # the object that every module knows as os.environ stays the same
+    environ.__class__ = Recorded
+    try:
+        for module in modules:
+            if called():
+                break
+            importlib.import_module(module)
+    except Exception as error:  # noqa: BLE001 - whatever an import raises is why this rank cannot be used
+        return reads, f"import {module}: {type(error).__name__}: {error}"
+    finally:
+        environ.__class__ = kind
+    return reads, ""
+
+
+def _files() -> dict[str, tuple[int, int]]:
+    """Every file that a module came from, and the interpreter."""
+    found = {}
+    for path in {sys.executable, *_module_files()}:
+        try:
+            status = os.stat(path)
+        except OSError:
+            continue
+        found[path] = (status.st_mtime_ns, status.st_size)
+    return found
+
+
+def _module_files() -> Iterator[str]:
+    for module in list(sys.modules.values()):
+        path = getattr(module, "__file__", None)
+        if isinstance(path, str):
+            yield os.path.abspath(path)
+
+
+def _become(engagement: Engagement) -> None:
+    """Be as a process that was started with all this."""
+    _mark(engagement.environment[PLACE])
+    os.environ.clear()
+    os.environ.update(engagement.environment)
+    sys.orig_argv[sys.orig_argv.index(WAIT)] = engagement.environment["NBDIST_RUN_ID"]
+    _write_to(engagement.log)
+    os.chdir(engagement.cwd)
+    importlib.invalidate_caches()
+    _reseed()
+
+
+def _mark(place: str) -> None:
+    """Show the run's directory where the system shows the environment that this process was started with:
+    by that its descendants are found when nobody is left who knows them (``store.mending``)."""
+    import ctypes
+
+    library = ctypes.CDLL(None)
+    library.getenv.restype = ctypes.c_void_p
+    value = os.fsencode(place)
+    address = library.getenv(PLACE.encode())
+    assert address, "it was started with room for it"
+    assert len(value) < ROOM, "whoever engages it has looked"
+    ctypes.memset(address, 0, ROOM)
+    ctypes.memmove(address, value, len(value))
+
+
+def _write_to(log: str) -> None:
+    """From now on stdout and stderr are the log, which begins with what the imports have written."""
+    handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    try:
+        before = os.open("/proc/self/fd/1", os.O_RDONLY)
+        while data := os.read(before, 1 << 16):
+            os.write(handle, data)
+        os.close(before)
+    except OSError:
+        pass  # what imports wrote is worth less than the run
+    os.dup2(handle, 1)
+    os.dup2(handle, 2)
+    os.close(handle)
+
+
+def _reseed() -> None:
+    """Random numbers as of a process that has just begun: nobody else has, or can know, the state."""
+    seed = int.from_bytes(os.urandom(8), "little")
+    if random := sys.modules.get("random"):
+        random.seed()
+    if numpy := sys.modules.get("numpy.random"):
+        numpy.seed()
+    if torch := sys.modules.get("torch"):
+        torch.default_generator.manual_seed(seed)
+    if paddle := sys.modules.get("paddle"):
+        paddle.framework.core.default_cpu_generator().manual_seed(seed % (1 << 63))
