@@ -1,7 +1,7 @@
 """Everything nbdist raises on purpose, by who can mend it.
 
     NbdistError
-    ├── UsageMistake       whoever typed the line: nothing was started, nothing was lost
+    ├── UsageMistake       a mistake in the line: nothing was started, nothing was lost
     │   └── UnknownRun
     │       └── NotPrivate   another user has filled the directory, or could have
     ├── LaunchError        the machine: no disk, no port, no interpreter

@@ -1,7 +1,7 @@
 """The board server's process: ``python -m nbdist.board HOME``.
 
 Started by ``nbdist.board.ensure_board``. It says ``ready`` on its standard output once it answers,
-and ends when nobody has asked for anything for a while, when it can no longer be found (its home
+and ends when no request has come for a while, when it can no longer be found (its home
 has gone), or on SIGTERM.
 """
 
@@ -51,7 +51,7 @@ def main() -> int:
         return 0
     os.ftruncate(2, 0)
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s: %(message)s")
-    # what VisualDL prints (each download, whole) is nobody's; READY is all that goes out
+    # what VisualDL prints (each download, whole) is dropped; READY is all that goes out
     output = os.dup(1)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     return _serve(options.home, options.idle_seconds, output)

@@ -70,7 +70,7 @@ class BoardApp:
         self._last_request = clock()
 
     def idle_seconds(self) -> float:
-        """How long nobody who has the token has asked for anything."""
+        """Seconds since the last request that had the token."""
         return self._clock() - self._last_request
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
@@ -116,7 +116,7 @@ class BoardApp:
         runs = [RunDirectory(self._runs / run_id) for run_id in asked.runs]
         if asked.viewer != TENSORBOARD:
             return View(runs, asked.public_path, self._feed)
-        # somebody may have installed it since this process began
+        # the user may have installed it since this process began
         importlib.invalidate_caches()
         try:
             from nbdist.board.tensorboard import TensorBoardView

@@ -4,7 +4,7 @@ Mean, lowest and highest over the ranks: for each tag and step one point of each
 
 A step is told once every rank that logs the tag has passed it, or the run has ended, so that it never
 has to be told again. Which ranks these are is settled WINDOW seconds (of the points' own times) after
-the first of them began; whoever begins later does not count. Hence what comes out depends on the
+the first of them began; a rank that begins later does not count. Hence what comes out depends on the
 points alone, and not on when they were read, as long as no rank falls MOST_ROWS steps behind.
 
 From the metrics of ranks to the records that VisualDL reads.

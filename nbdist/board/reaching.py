@@ -2,7 +2,7 @@
 
 How a browser reaches the board: directly, or through what stands between it and this machine.
 
-In this order: ``NBDIST_PROXY_URL`` (``https://host/api_serving/%PORT%/``), where somebody says it; the
+In this order: ``NBDIST_PROXY_URL`` (``https://host/api_serving/%PORT%/``), where the user sets it; the
 route of nbdist's own server extension; jupyter-server-proxy. The last two are asked, not guessed: only a
 Jupyter server itself knows what it passes on. They are a path on the server that the notebook's page is
 from, so they are right whatever that page calls its host. Else the port on this machine, which only a

@@ -80,7 +80,7 @@ SYSTEM = "system/"
 """What the tags of the supervisor's measurements begin with, and of what is reckoned from times."""
 
 STEP_TIME = SYSTEM + "step_time"
-"""Seconds that a rank took for a step: whoever is behind is slow here."""
+"""Seconds that a rank took for a step: a rank that is behind is slow here."""
 
 _CHUNK = 1 << 20  # bytes of metrics that become records in one go, if one line has so many
 _PIECE = 1 << 17  # and if it has not: a page that waits is not to wait for more

@@ -68,7 +68,7 @@ class BoardDirectory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Board:
-    """A board server. Whoever knows ``token`` may read every run of this home."""
+    """A board server. A client with the ``token`` may read every run of this home."""
 
     process: ProcessId
     port: int
@@ -162,7 +162,7 @@ def ensure_board(home: Path, *, idle_seconds: float = IDLE_SECONDS, deadline: fl
     directory = _private_directory(home)
     started = _start(home, directory, idle_seconds)
     trouble = _wait_until_ready(started, deadline)
-    board = find_board(home)  # ours, or one that somebody else started meanwhile
+    board = find_board(home)  # ours, or one that another process started meanwhile
     if board is not None:
         return board
     started.kill()

@@ -8,7 +8,7 @@ TensorBoard's EventFileWriter, which has a thread and a queue for each file and 
 of ours has one name, and is made again from nothing when a server starts. The messages are TensorBoard's own
 classes, which alone know what its plugins want to see.
 
-Imported by the board's own process, and only when somebody asks for TensorBoard.
+Imported by the board's own process, and only when a page asks for TensorBoard.
 
 TensorBoard over some runs, under one address: the second viewer, where it is installed.
 
@@ -16,7 +16,7 @@ It is TensorBoard's WSGI application in the board's own process, and not its com
 token, listens nowhere itself, and ends with the board. Its files lie in the board's directory and are a
 copy of what VisualDL reads, made when a page asks.
 
-Imported only when somebody asks for it: it takes seconds.
+Imported only when a page asks for it: that takes seconds.
 """
 
 from __future__ import annotations
@@ -197,9 +197,9 @@ _CONVERTED: dict[str | None, Callable[[str, Any], Any]] = {
 }
 
 
-_SHOWN = "nbdist"  # in the place of a directory, which is nobody's business
+_SHOWN = "nbdist"  # in the place of a directory, which the page need not know
 _KIND = re.compile(r"\.(?:image|audio|text|histogram|pr_curve)(?:-\d+)?$")
-_LOOK_SECONDS = 1.0  # between two looks at what is new, while somebody asks
+_LOOK_SECONDS = 1.0  # between two looks at what is new, while a page asks
 
 log = logging.getLogger("nbdist.board")
 

@@ -1,6 +1,6 @@
 """A view of the board over some runs; those that no page shows are read when they are asked for.
 
-Runs that a view lists, and does not read before somebody wants to see them.
+Runs that a view lists, and does not read before a page asks for them.
 
 VisualDL knows of a curve what it has read of it, so a view of a hundred runs would take minutes to come up
 while each of their points becomes a record. Beyond a few, runs sleep: the page's list of curves has them,

@@ -60,13 +60,13 @@ def report(text: str) -> None:
 
 
 def _to_stderr(text: str) -> None:
-    # a terminal that has gone takes nothing more, and there is nobody to tell
+    # a terminal that has gone takes nothing more
     with contextlib.suppress(OSError):
         print(harmless(text), file=sys.stderr, flush=True)
 
 
 class Output:
-    """stdout for as long as somebody reads it; ``on_closed`` is told once when nobody does."""
+    """stdout as long as it is read; ``on_closed`` is called once when its reader has gone."""
 
     def __init__(self, on_closed: Callable[[OSError], object]) -> None:
         self._on_closed = on_closed

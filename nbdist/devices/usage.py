@@ -100,7 +100,7 @@ def _used(group: str) -> float:
 
 def memory_total(root: Path = Path("/")) -> int | None:
     """Bytes of memory of this machine, or the limit of a control group that this process is in where
-    that is lower (proc(5), cgroups(7)); None where nobody tells. ``root`` holds ``proc`` and ``sys``.
+    that is lower (proc(5), cgroups(7)); None where that is unknown. ``root`` holds ``proc`` and ``sys``.
     """
     known = [total for total in (_of_the_machine(root), *_limits(root)) if total is not None]
     return min(known, default=None)
@@ -144,7 +144,7 @@ def _up(mount: Path, path: str, name: str) -> list[int]:
 
 def memory_available(root: Path = Path("/")) -> int | None:
     """Bytes that can be had without swapping: of this machine, or of a control group that this process is
-    in where that leaves less; None where nobody tells."""
+    in where that leaves less; None where that is unknown."""
     known = []
     with contextlib.suppress(OSError, ValueError, IndexError):
         for line in (root / "proc/meminfo").read_text().splitlines():
@@ -280,7 +280,7 @@ class ProcessTrees:
 
     def add(self, key: int, root: ProcessId) -> None:
         self._roots[root.pid] = key
-        # a rank that waited for its run has spent seconds on its imports, before anybody counted
+        # a rank that waited for its run has spent seconds on its imports, before it was measured
         row = self._row(root.pid)
         own, waited = (row.own, row.waited) if row is not None else (0.0, 0.0)
         self._members[root.pid] = _Member(key, root.start_time, own, waited, 0)
@@ -317,7 +317,7 @@ class ProcessTrees:
             after[key] = after.get(key, 0.0) + row.own + row.waited
             member.own, member.waited, member.resident = row.own, row.waited, row.resident
         for key, total in before.items():
-            # the time of one that has ended is now its parent's, or nobody's when no member waited for
+            # the time of one that has ended is now its parent's, or lost when no member waited for
             # it; what the others have done themselves is certain
             self._cpu[key] += max(after.get(key, 0.0) - total, own_now.get(key, 0.0))
 

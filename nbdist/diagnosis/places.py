@@ -117,7 +117,7 @@ _LOADERS = (
 # native code exchanges gradients in there, while it computes them
 _BACKWARD = frozenset({"_engine_run_backward"})
 _PADDLE_BACKWARD = (f"{_SEP}paddle{_SEP}base{_SEP}dygraph{_SEP}", f"{_SEP}paddle{_SEP}autograd{_SEP}")
-# decorators and dispatchers, which nobody has called by name
+# decorators and dispatchers, which no program calls by name
 _WRAPPERS = frozenset({"wrapper", "_wrapper", "inner", "__impl__", "_fn", "decorate_context", "__call__"})
 _WAITS = frozenset({"wait", "barrier", "all_reduce", "allreduce", "all_gather", "broadcast", "reduce"})
 _PENDING = frozenset({"dist", "distributed", "pg", "work", "works", "task", "handle", "req", "request"})

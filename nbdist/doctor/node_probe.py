@@ -71,7 +71,7 @@ def _version(projects: tuple[str, ...]) -> str:
 
 
 def gpus() -> int:
-    """GPUs that the driver of this machine has, whoever may use them."""
+    """GPUs that the driver of this machine has, usable or not."""
     return len(glob.glob("/proc/driver/nvidia/gpus/*"))
 
 
@@ -90,7 +90,7 @@ def wait_for(path: str, token: str, limit: float) -> float | None:
 
 
 def answer(listener: socket.socket, token: str) -> None:
-    """Tell whoever connects that it is this program that listens here."""
+    """Tell each client that it is this program that listens here."""
     while True:
         try:
             connection, _ = listener.accept()
@@ -107,7 +107,7 @@ def reach(address: str, port: int, token: str) -> str:
             heard = connection.recv(64)
     except OSError as error:
         return str(error)
-    return "" if heard == token.encode() else "somebody else answers there"
+    return "" if heard == token.encode() else "another program answers there"
 
 
 def resolve(name: str) -> str:

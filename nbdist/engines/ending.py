@@ -2,7 +2,8 @@
 
 Whether all that the ranks wrote is to be seen here: a network file system may show it late.
 
-The end of a run is written down when it is, so that whoever shows the run to its end has its last lines.
+The end of a run is written down when it is, so that a screen that shows
+the run to its end has its last lines.
 
 How long nothing has been heard of a run: its engine does not answer, and its ranks leave no trace.
 
@@ -52,7 +53,7 @@ class LateLogs:
 
     def awaited(self, run: Run, now: float, *, hurry: bool) -> bool:
         """Whether the log of a rank of the run, which is over, is shorter than its node has said, and may yet
-        grow. ``hurry``: somebody wants the run to end."""
+        grow. ``hurry``: the run was asked to end."""
         if self._since is None:
             self._since = now
             self._missing = {rank.rank: rank.log for rank in run.ranks if rank.log}
@@ -132,7 +133,7 @@ class Silence:
         self._since = None
 
     def lasts_too_long(self, run: Run, now: float, *, asked: bool) -> bool:
-        """Whether nobody is to be expected any more. Asked while the engine does not answer."""
+        """Whether no node is to be expected any more. Asked while the engine does not answer."""
         if self._since is None:
             self._since, self._traces = now, self._look(run)
         elif now - self._looked >= _SILENCE_LOOK:
@@ -174,7 +175,7 @@ _AGAIN = 3.0
 
 
 class Wish:
-    """``reason`` is why the run is to end; None while nobody wants that. ``now`` is monotonic seconds."""
+    """``reason`` is why the run is to end; None while it is not. ``now`` is monotonic seconds."""
 
     def __init__(self, reason: Reason | None, clerk: Clerk, nodes: NodeJournals) -> None:
         self.reason = reason
@@ -184,7 +185,7 @@ class Wish:
         self._answers = 0
 
     def express(self, reason: Reason, now: float) -> bool:
-        """Somebody wants the run to end; whether nobody did before. A second one is in a hurry."""
+        """The run was asked to end; whether for the first time. A second request hastens it."""
         first = self.reason is None
         if first:
             self.reason, self._since = reason, now
@@ -261,7 +262,7 @@ def conclude(
 ) -> Outcome:
     """How the run ended, now that nothing is waited for any more.
 
-    ``asked`` is why somebody wanted it to end, ``last_words`` what the job itself has said.
+    ``asked`` is why it was asked to end, ``last_words`` what the job itself has said.
     """
     known = outcome_of_nodes(run, ends)
     if known is not None and not is_doubtful(run, known):
@@ -280,7 +281,7 @@ def conclude(
 
 
 def given_up(run: Run, job: JobStatus) -> Reason:
-    """Why nobody waits any longer for a run of which nothing is heard."""
+    """Why a run of which nothing is heard is given up."""
     why = job.reason or Reason("engine-silent", engine=run.spec.engine)
     return Reason("nodes-silent" if run.started is not None else "never-begun", why=why, job=run.job)
 
@@ -290,7 +291,7 @@ def _forgotten(run: Run) -> Reason:
 
 
 def _from_outside(run: Run, known: Outcome, job: JobStatus) -> Outcome:
-    """Of a run that was told to end, and not by anybody who looks after it: most often its engine has gone,
+    """Of a run that was told to end, and not by its watcher: most often its engine has gone,
     or come back without it."""
     if known.state is not RunState.CANCELLED:
         return known
@@ -360,7 +361,7 @@ class Judge:
         if outcome is None or self._logs.awaited(self._run(), now, hurry=self._wish.reason is not None):
             return None
         if outcome.state is RunState.LOST:
-            self._wish.tell_nodes(outcome.reason)  # whoever is there after all has nobody left to run for
+            self._wish.tell_nodes(outcome.reason)  # stop any node that still shows up
         return outcome
 
     def _decide(self, now: float) -> Outcome | None:

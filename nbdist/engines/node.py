@@ -55,7 +55,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def spec_of_node(spec: RunSpec, node: int, master: str) -> RunSpec:
-    """The run as this node's supervisor is to see it: one of several machines, which nobody owns."""
+    """The run as this node's supervisor is to see it: one of several machines, without an owner."""
     log_dir = spec.log_dir
     if log_dir and spec.nodes > 1:
         log_dir = os.path.join(log_dir, f"node-{node}")  # local ranks have the same names on each
@@ -64,7 +64,7 @@ def spec_of_node(spec: RunSpec, node: int, master: str) -> RunSpec:
 
 def _lifeline(environment: MutableMapping[str, str]) -> int | None:
     """The descriptor that turns readable when the engine's process on this node has gone, where the engine
-    gave one; this process is that one's child then, and becomes nobody's."""
+    gave one; this process is that one's child then, and leaves it."""
     given = environment.pop("NBDIST_LIFELINE", "")
     if given and os.fork():
         os._exit(0)

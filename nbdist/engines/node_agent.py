@@ -2,7 +2,7 @@
 given: ``python -I -S attendant.py ALLOCATION_DIR``, started by the engine once on each.
 
 Who asks proves by a line (``link``) that he has the allocation's key. The attendant of the first node decides
-that it is over: nothing has run for long, or whoever owns it has gone.
+that it is over: nothing has run for long, or its owner has gone.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _TICK = 1.0
 _KINDNESS = 8.0
 """Seconds that a run has to end itself when the allocation is over."""
 
-# what a rank learns of its node, and not from whoever started the run
+# what a rank learns of its node, and not from the process that started the run
 _OF_THE_NODE = ("SLURM", "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL")
 
 
@@ -48,7 +48,7 @@ class _Tenant:
     path: str
     pid: int
     pulse: Pulse | None
-    """Of whoever waits for it; None for a run that is detached."""
+    """Of the process that waits for it; None for a run that is detached."""
 
     ending: bool = False
 
@@ -104,7 +104,7 @@ class Attendant:
         self._directory.put_place(NodePlace(node=self._number, host=host, address=place, port=port))
 
     def _reached_at(self, others: Sequence[str]) -> str:
-        """The address of this node by which the first of ``others`` reaches it; empty where nobody knows."""
+        """The address of this node by which the first of ``others`` reaches it; empty if unknown."""
         with contextlib.suppress(OSError):
             return own_address(address_of(others[0])) if others and others[0] else ""
         return ""
@@ -195,7 +195,7 @@ class Attendant:
         return [stat.process for stat in below if stat.parent == tenant.pid]
 
     def _reap(self) -> bool:
-        """Collect who has ended; whether somebody is left."""
+        """Collect children that have ended; whether others are left."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -235,7 +235,7 @@ class Attendant:
         return os.getppid() != self._parent
 
     def _look_after(self, tenant: _Tenant) -> None:
-        """Of a run that somebody waits for, see to it that he still does."""
+        """End a run whose owner waited for it and has gone."""
         if tenant.pulse is not None and tenant.pulse.has_stopped():
             tenant.pulse = _pulse_of(tenant.path)
             self._stop(tenant.path, kindly=True)

@@ -1,7 +1,7 @@
 """What a job is, on Ray's side: takes the nodes, and has a supervisor started on each.
 
 ``python ray_driver.py RUN_DIR``, within the job, in a Python that has Ray; the ranks' own need not have it.
-What it says on its output is read over HTTP by whoever watches the run (``ray_words``).
+What it says on its output is read over HTTP by the watcher of the run (``ray_words``).
 """
 
 from __future__ import annotations

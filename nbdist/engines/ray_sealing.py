@@ -1,6 +1,6 @@
 """Values on a disk that many machines share, for one reader, who has the key from elsewhere.
 
-A key is made for one text and used once: its stream (SHAKE-256) is as long as the text. Whoever has the file
+A key is made for one text and used once: its stream (SHAKE-256) is as long as the text. A reader of the file
 alone can neither read nor change it.
 """
 

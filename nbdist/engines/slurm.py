@@ -336,5 +336,5 @@ def _attendants(directory: AllocationDirectory, about: Allocation) -> list[str]:
 
 
 def slurm_conf(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Which Slurm it is: whoever looks after it may have another environment."""
+    """Which Slurm it is: the process that looks after it may have another environment."""
     return {"SLURM_CONF": environ["SLURM_CONF"]} if "SLURM_CONF" in environ else {}

@@ -62,13 +62,13 @@ def attempts_before(directory: RunDirectory) -> int:
 
 
 def _wait(step: subprocess.Popen[bytes], directory: RunDirectory, spec: RunSpec, job: str) -> int:
-    """Until the supervisors have ended; of a run that somebody waits for, see to it that he still does."""
+    """Until the supervisors have ended; a run whose owner waited for it and has gone is ended."""
     pulse = Pulse(directory.pulse)
     while True:
         with contextlib.suppress(subprocess.TimeoutExpired):
             return step.wait(10)
         if not spec.detached and pulse.has_stopped():
-            print("nbdist: whoever waited for this run has gone, and the run ends", flush=True)
+            print("nbdist: the process that waited for this run has gone, and the run ends", flush=True)
             subprocess.run(["scancel", "--signal=URG", job], check=False)
             pulse = Pulse(directory.pulse)
 

@@ -2,8 +2,8 @@
 
 It stands where the supervisor of a run on this machine stands: it writes the run's journal, from those of the
 nodes and from what the engine says; it takes the requests in ``control/``, and it ends a run whose owner has
-gone. The run itself does not need it: one that is killed is replaced, by the process above it or by whoever
-looks at the run next.
+gone. The run itself does not need it: one that is killed is replaced, by the process above it or by
+the next one that looks at the run.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _LAST_ORDERS = 40.0
 """Seconds in which the engine may take the last order: longer than it may take to refuse one."""
 
 _LIVES = 5
-"""How often a watcher that was killed is replaced before somebody has to look at the run."""
+"""How often a watcher that was killed is replaced before the next look at the run has to."""
 
 
 class Watch:
@@ -156,7 +156,7 @@ class Watch:
     def _take_signals(self, wakeup: Wakeup) -> None:
         for number in wakeup.requests_to_end():
             if self._spec.detached:
-                sys.exit(0)  # the run goes on, and whoever looks next will watch it
+                sys.exit(0)  # the run goes on, and the next process that looks at it will watch it
             self._stop(Reason("watcher-got", signal=number.name), time.monotonic())
 
     def _owner_gone(self) -> None:
@@ -176,7 +176,7 @@ class Watch:
             return
         self._answers = self._clerk.count
         if job.phase is Phase.WAITING:
-            # a run that nobody asked to end is stopping because the engine has told its nodes so
+            # a run that was not asked to end is stopping because the engine has told its nodes so
             waits = self._run.state is RunState.PENDING
             if not waits and self._wish.reason is None and self._nodes.numbers:
                 self._nodes.forget_life()

@@ -96,7 +96,7 @@ class Measures:
             self.look(run, (), run.ended or run.spec.created)
 
     def needs(self, run: Run) -> bool:
-        """Whether nobody else has measured what the ranks use, or what their GPUs hold."""
+        """Whether the supervisor has not measured what the ranks use, or what their GPUs hold."""
         return not self.system or any(rank.spec.device.kind == "gpu" for rank in run.ranks)
 
     def progress(self, now: float) -> Progress | None:

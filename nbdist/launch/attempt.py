@@ -114,7 +114,7 @@ class Attempt:
         if self._taker.tick(now):
             if self._taker.last is not None:
                 self._stalls.took(self._taker.last, now)
-            # whoever reads of a stall is to find the stacks
+            # a reader who finds the stall is to find its stacks, too
             if self._stalls.stalled and self._course.run.stalled is None:
                 self._tell_stall(now)
 
@@ -173,7 +173,7 @@ class Attempt:
             started.send(number)
 
     def port_was_taken(self) -> bool:
-        """Whether rank 0 says that somebody else had the port where the ranks were to meet."""
+        """Whether rank 0 says that another process had the port where the ranks were to meet."""
         log = LogStream(self._directory.rank(0, self._number).log)
         log.skip_to_tail(_ERROR_TAIL)
         text = log.read(_ERROR_TAIL).decode(errors="replace")

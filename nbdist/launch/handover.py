@@ -1,4 +1,4 @@
-"""What whoever submits a run says beforehand, so that its ranks start first (``vanguard``)."""
+"""The launch plan handed to the new process, so that its ranks start at once (``vanguard``)."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Ahead:
             self._opened = opened.pop_all()
 
     def close(self) -> None:
-        """It has been said, or there is nobody who could be told."""
+        """Close once handed over, or where there is no process to hand it to."""
         self._opened.close()
 
 

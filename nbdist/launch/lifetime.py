@@ -116,7 +116,7 @@ def end_descendants(
         pause(0.01)
 
 
-# SIGURG is how an engine tells a supervisor alone: whoever does not listen to it ignores it
+# SIGURG is how an engine tells a supervisor alone: a process that does not listen to it ignores it
 _NUMBERS = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGURG)
 
 

@@ -1,7 +1,7 @@
 """Watches the logs of the ranks grow, writes down beside each when it had which length, and leaves out the
 middle of one that grows too long.
 
-Nobody else can: the ranks write straight into their logs, and who reads them later sees bytes without
+No other process can: the ranks write straight into their logs, and who reads them later sees bytes without
 times. The looks are rationed. What they cost does not grow with the number of ranks, and a log that
 grows is looked at more often than the others.
 

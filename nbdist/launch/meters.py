@@ -119,7 +119,7 @@ def _fork(command: Sequence[str], channel: int) -> ProcessId:
 
 
 def _become_probe(command: Sequence[str], channel: int, parent: int) -> None:
-    """In the child: never returns. What it has to say, a driver that is missing, is nobody's concern."""
+    """In the child: never returns. What it has to say, a driver that is missing, is dropped."""
     try:
         become_child(parent)
         os.dup2(channel, 0)

@@ -1,6 +1,6 @@
 """Ranks that are started before their supervisor knows what to do with them.
 
-To import what a supervisor is takes longer than to start a rank. Whoever submits a run knows what its
+To import what a supervisor is takes longer than to start a rank. What submits a run knows what its
 ranks are made from; so it says that beforehand (``Ahead``), the new process starts them at once, and
 becomes their supervisor while they come up. The journal has its first lines before a program begins. This
 module imports no more than that takes.
@@ -34,7 +34,7 @@ def main(arguments: Sequence[str]) -> int:
     ahead = marshal.loads(_read(int(given)))
     for descriptor in (*ahead["held"], *map(int, lifeline)):
         os.set_inheritable(descriptor, False)
-    # until there is somebody who takes them
+    # until there is a handler for them
     signal.pthread_sigmask(signal.SIG_BLOCK, REQUESTS_TO_END)
     return keep_over(lambda: _supervise(ahead, path, lifeline), lambda: _directory(path))
 
@@ -85,7 +85,7 @@ def _start(ranks: Sequence[dict[str, Any]]) -> dict[str, tuple[int, socket]]:
 
 
 def _record(ahead: dict[str, Any], started: dict[str, tuple[int, socket]]) -> list[str]:
-    """Begin the journal: whoever reads it finds there by whom a program is run. The lines; none when they
+    """Begin the journal: a reader finds there which process runs a program. The lines; none when they
     cannot be written, and then no program begins before the supervisor says so."""
     lines = [_filled(ahead["begin"][0], os.getpid()), _filled(ahead["begin"][1])]
     lines += [_filled(rank["begin"], started[rank["place"]][0]) for rank in ahead["ranks"]]

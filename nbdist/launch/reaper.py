@@ -38,7 +38,7 @@ def keep(directory: RunDirectory, supervise: Callable[[], None]) -> int:
     from nbdist.store.liveness import take_custody
 
     try:
-        # without it, whoever looks while this process cleans up may say LOST first, and not know why
+        # without it, a reader that looks while this process cleans up may say LOST first, without the reason
         take_custody(directory)
     except OSError:
         pass
@@ -117,7 +117,7 @@ def _clean_up(supervisor: int, status: int, find: Callable[[], RunDirectory | No
 
     leftover = end_descendants(_reap, patience=0.0) + end_groups_of(supervisor)
     if (directory := find()) is None:
-        return 0  # it was of none yet
+        return 0  # no run assigned yet
     if status < 0:
         reason = Reason("supervisor-killed", pid=supervisor, signal=Signals(-status).name)
     else:
@@ -125,7 +125,7 @@ def _clean_up(supervisor: int, status: int, find: Callable[[], RunDirectory | No
     try:
         journal = Journal(directory.journal)
     except BlockingIOError:
-        return 0  # somebody has found the run lost, and writes it down at this moment
+        return 0  # another process has found the run lost, and writes it down at this moment
     journal.append(RunLost(time=time.time(), reason=reason, leftover=leftover))
     journal.close()
     return 0

@@ -13,7 +13,7 @@ LOOPBACK = "127.0.0.1"
 class Reservation:
     """Holds a port for the ranks, which bind it themselves.
 
-    The socket is bound without SO_REUSEADDR, so nobody has the port; then the flag is set, and as
+    The socket is bound without SO_REUSEADDR, so no other process has the port; then the flag is set, and as
     long as the socket does not listen, a rank that sets it too (torch's and paddle's stores do) may
     bind and listen. Everybody else is refused, and no outgoing connection is given the port.
     """
@@ -52,7 +52,7 @@ class Reservation:
 
 
 def port_was_taken(log: str, port: int) -> bool:
-    """Whether what a rank wrote says that somebody else had the port."""
+    """Whether what a rank wrote says that another process had the port."""
     text = log.lower()
     taken = "eaddrinuse" in text or "address already in use" in text
     return taken and str(port) in text

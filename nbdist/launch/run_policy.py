@@ -148,7 +148,7 @@ class Course:
 
     @property
     def may_be_tried_again(self) -> bool:
-        """Whether the attempt ended by the failure of a rank alone, and nobody wants the run to end."""
+        """Whether the attempt ended by the failure of a rank alone, and the run was not asked to end."""
         stuck = bool(self._running())
         wanted = self._stop_reason is None and not self._timed_out and not self._hopeless
         return self._failed and wanted and not stuck
@@ -228,7 +228,7 @@ class Course:
 
     @property
     def goes_on(self) -> bool:
-        """Whether all ranks run and nobody wants them to end."""
+        """Whether all ranks run and none was asked to end."""
         return self.run.state is RunState.RUNNING and bool(self._running())
 
     @property
@@ -312,7 +312,7 @@ class Course:
             return Outcome(state=RunState.FAILED, reason=self.run.spec.timeout_reason)
         if self._failed and self.peer_failure is not None and self._peer_first:
             return Outcome(state=RunState.FAILED, reason=self.peer_failure)
-        # a program that was done before anybody told it to end has succeeded
+        # a program that was done before it was told to end has succeeded
         if not self._cut_short and all(rank.state is RankState.SUCCEEDED for rank in self._here()):
             return Outcome(state=RunState.SUCCEEDED, reason=Reason())
         if self._stop_reason is not None and not self._failed:

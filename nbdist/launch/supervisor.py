@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 
 _THEFTS = 3
-"""How often a run is started again, unasked, because somebody else took its port."""
+"""How often a run is started again, unasked, because another process took its port."""
 
 _MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1024  # getrusage(2)
 
@@ -218,7 +218,7 @@ class Supervisor:
         )
 
     def _serve(self, attempt: Attempt | None) -> None:
-        """Do what somebody has asked for."""
+        """Do what the requests in ``control/`` ask for."""
         for request in take_requests(self._directory):
             match request:
                 case StopRequest():

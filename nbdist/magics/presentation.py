@@ -34,8 +34,8 @@ def as_usage_errors() -> Iterator[None]:
 
 
 def without_frames(error: AnError, *, brief: bool = False) -> AnError:
-    """The same error, shown by IPython as its message alone: our own frames help nobody. ``brief``: as the
-    first line of its message, since what stands above it has said the rest."""
+    """The same error, shown by IPython as its message alone: our own frames do not help a user. ``brief``: as
+    the first line of its message, since what stands above it has said the rest."""
 
     def render() -> list[str]:
         head, _, rest = str(error).partition("\n")

@@ -1,6 +1,6 @@
 """What can happen to a run, as it stands in the journal: one JSON object a line, ``kind`` first.
 
-Only the supervisor writes events, except RunLost, which whoever finds a run without its supervisor
+Only the supervisor writes events, except RunLost, which the process that finds a run without its supervisor
 writes in its place. ``time`` is Unix seconds.
 """
 
@@ -18,7 +18,7 @@ from nbdist.model.states import RankState, RunState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SupervisorStarted:
-    """Somebody looks after the run: the first event of most."""
+    """The supervisor is up. Usually the first event."""
 
     time: float
     pid: int
@@ -89,7 +89,7 @@ class RankExited:
 
     ``ended`` says that nbdist had told this rank to end before it failed or exited by itself, ``oom``
     that the system's out-of-memory killer struck during the attempt. ``memory`` is the most that the
-    process has held at once, in bytes of resident memory; 0 when nobody knows. ``log`` is how many bytes
+    process has held at once, in bytes of resident memory; 0 when unknown. ``log`` is how many bytes
     its log has: another machine may see them later than this event. ``limit``: the rank was killed because
     it had more than so many bytes; 0 when it was not. ``full`` is the disk that was full then, of those
     where the rank may have wanted to write why it ended.

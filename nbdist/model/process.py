@@ -1,4 +1,4 @@
-"""The identity of a process. A pid alone is none: the kernel gives it to somebody else later."""
+"""The identity of a process. A pid alone is none: the kernel gives it to another process later."""
 
 from __future__ import annotations
 

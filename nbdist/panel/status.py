@@ -52,7 +52,7 @@ class StatusReader:
                 views.append(self._ended[directory])
                 continue
             seen = glance(run, directory, now)
-            # where the supervisor measures, nobody needs to go through the processes again
+            # where the supervisor measures, this process need not
             usage = {} if seen.system else watch.look(run)
             view = view_of(
                 run,
@@ -98,7 +98,7 @@ def watch_status(
     hour.
 
     Time that goes by is a change each ``grain`` seconds. ``wait`` waits so many seconds, and says at
-    once when nobody looks any more.
+    once when no page asks any more.
     """
     end = clock() + _LIMIT
     known = _coarse(shown, grain)

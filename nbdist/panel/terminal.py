@@ -93,7 +93,7 @@ class Terminal:
     @property
     def drawable(self) -> bool:
         """Whether it is a terminal at all, moves its cursor, and has characters for what is drawn; and
-        nobody has asked for plain text."""
+        the user has not asked for plain text."""
         encoding = (self._stream.encoding or "").lower().replace("-", "")
         moves = self._environ.get("TERM", "") not in _LEFT_OUT
         return self._stream.isatty() and moves and encoding == "utf8" and not self._plain

@@ -44,7 +44,7 @@ class Held:
 
     @property
     def ours(self) -> bool:
-        """Whether runs of this process may begin in it: it has made it, or it is nobody's."""
+        """Whether runs of this process may begin in it: it has made it, or it was kept for all."""
         return self.about.owner is None or self.about.owner == processes.identify(os.getpid())
 
     @property
@@ -61,7 +61,7 @@ class Held:
 
 
 def held() -> list[Held]:
-    """Every allocation of this user that nobody has ended, the newest first."""
+    """Every allocation of this user that was not ended, the newest first."""
     found = []
     for directory in allocations(config.home()):
         with contextlib.suppress(OSError, *MALFORMED):
@@ -251,7 +251,7 @@ _GRANTED = 1.0
 """Seconds between two questions to Slurm."""
 
 _LEAVE = 5.0
-"""Seconds until nobody waits any longer for Slurm to have taken the nodes back."""
+"""Seconds to wait for Slurm to have taken the nodes back."""
 
 
 def allocate(

@@ -48,7 +48,7 @@ def board_url(handles: Sequence[RunHandle]) -> str:
 
 
 def stop_the_board() -> bool:
-    """End the server; whether there was one. It ends by itself, too, when nobody looks."""
+    """End the server; whether there was one. It ends by itself, too, when no page asks it for anything."""
     from nbdist.board import stop_board
 
     return stop_board(store().home)

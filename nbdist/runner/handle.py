@@ -130,7 +130,7 @@ class RunHandle:
 
 
 def watch_again(directory: RunDirectory, run: Run) -> None:
-    """Let somebody watch a run on an engine whose watcher has gone: it may have ended long ago."""
+    """Start a new watcher of a run on an engine whose watcher has gone: it may have ended long ago."""
     if run.supervisor is None and time.time() - run.spec.created < _STARTING:
         return  # the first one is on its way
     here = run.spec.detached or run.supervisor_host in ("", os.uname().nodename)
@@ -169,7 +169,7 @@ def describe_refused() -> list[str]:
 
 
 def _looked_after(directory: RunDirectory) -> RunHandle:
-    """The run in hand, and somebody who watches it where it is elsewhere."""
+    """The run in hand, with a watcher where it is on an engine."""
     handle = RunHandle(directory)
     if directory.job.exists():
         with contextlib.suppress(UnknownRun):

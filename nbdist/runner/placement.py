@@ -243,7 +243,7 @@ def _listed(addresses: Collection[str]) -> str:
 
 
 _WHERE = ("SLURM_CONF", "RAY_AUTH_TOKEN_PATH", "RAY_AUTH_MODE")
-"""What whoever looks after a run later needs of the environment. A token is not among it."""
+"""Variables that a later watcher of the run needs. A token is not among them."""
 
 
 def engine_devices(options: Options) -> tuple[list[Device], list[str]]:
@@ -294,7 +294,7 @@ def submit_job(directory: RunDirectory, plan: Plan, allocation: AllocationDirect
     except LaunchError:
         shutil.rmtree(directory.path, ignore_errors=True)
         raise
-    # whoever watches the run one day may have another environment
+    # a later watcher of the run may have another environment
     where = {key: plan.environment[key] for key in _WHERE if key in plan.environment}
     about: dict[str, object] = {"engine": plan.spec.engine, "job": job, "environment": where}
     if allocation is not None:

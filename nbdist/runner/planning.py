@@ -204,7 +204,7 @@ def _ranks(
 ) -> tuple[RankSpec, ...]:
     """A rank for each device, on each machine alike. Raises UsageMistake.
 
-    Unless ``placed``, it is somebody else who says by the environment which GPUs there are.
+    Unless ``placed``, the engine says by the environment which GPUs there are.
     """
     gpus = tuple(device.index for device in devices if device.kind == "gpu")
     environment = rank_environment if placed or not gpus else unplaced_environment

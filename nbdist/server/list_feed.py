@@ -77,7 +77,7 @@ class ListFeed:
         self.hurry()
 
     def hurry(self) -> None:
-        """Something has changed, or somebody looks again: do not wait for the next second."""
+        """Something has changed, or a page looks again: do not wait for the next second."""
         self._look.set()
 
     async def close(self) -> None:
@@ -94,7 +94,7 @@ class ListFeed:
                 if awake:
                     page = await self._run(self._runs.page, limit=max(watch.limit for watch in awake))
                     for watch in awake:
-                        # one that is slow waits for nobody but itself, and gets the sum of it then
+                        # a slow page holds up no other, and gets the sum of it then
                         if watch.sending is None or watch.sending.done():
                             watch.sending = asyncio.create_task(self._tell(watch, page))
                 try:

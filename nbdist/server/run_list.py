@@ -124,7 +124,7 @@ class RunList:
             known = self._known[directory.run_id] = self._seen_first(directory)
         if not known.ended:
             known.run = known.reader.look()
-            # one that was found LOST has that written down, unless nobody had ever been named in it
+            # one that was found LOST has that written down, unless no supervisor had ever been named in it
             known.ended = known.run is not None and known.run.state.terminal
         return known
 

@@ -133,7 +133,7 @@ _PERIOD = 0.1
 _TURN = 2.1  # what is sent seldom (charts, views of many ranks) has its turn once in so many seconds
 _LAST_TURNS = 5
 _REST = 3.0  # times as long as a look took: so reading is a quarter of a core at most
-_IDLE = 8  # runs whose lines stay in memory when nobody watches them, for a page that comes back
+_IDLE = 8  # runs whose lines stay in memory when no page watches them, for a page that comes back
 _PULL_BYTES = 1024 * 1024
 _CELL_LIMIT = 65_536
 
@@ -168,7 +168,7 @@ class Watcher:
 
 @dataclass(eq=False)
 class _Followed:
-    """A run that is read as long as somebody who is not paused watches it."""
+    """A run that is read as long as a page that is not paused watches it."""
 
     tail: RunTail
     watchers: set[Watcher] = field(default_factory=set)
@@ -275,7 +275,7 @@ class Streams:
             followed.task.cancel()
 
     async def _follow(self, run_id: str, followed: _Followed) -> None:
-        """Read the run while somebody watches it."""
+        """Read the run while a page watches it."""
         tail, loop = followed.tail, asyncio.get_running_loop()
         try:
             # how it stands is there at once; where its lines begin may have to be counted first

@@ -23,7 +23,7 @@ class Allocation:
     """What was asked for: on each of ``nodes`` nodes ``per_node`` ranks, each with a GPU where ``gpus``.
 
     ``idle`` is after how many seconds without a run it is released. It is released with ``owner``, a process
-    of ``host``, unless it is nobody's. ``options`` are what the user told the engine.
+    of ``host``, unless it was kept for all. ``options`` are what the user told the engine.
     """
 
     engine: str
@@ -75,7 +75,7 @@ class AllocationDirectory:
 
     @property
     def over(self) -> Path:
-        """Why it is over: there as soon as somebody has decided that."""
+        """Why it is over: written as soon as that is decided."""
         return self.path / "over.json"
 
     @property

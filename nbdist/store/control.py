@@ -22,21 +22,21 @@ _LIMIT = 4096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopRequest:
-    """Somebody asked for the run to end. A second request hastens the escalation."""
+    """A request to end the run. A second one hastens the escalation."""
 
     reason: Reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StacksRequest:
-    """Somebody asked where the ranks are. ``name`` is repeated in the answer (``store.reports``)."""
+    """A request for the stacks of the ranks. ``name`` is repeated in the answer (``store.reports``)."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InterruptRequest:
-    """Somebody asked for one rank to be interrupted: SIGINT, as Ctrl-C in a terminal sends it."""
+    """A request to interrupt one rank: SIGINT, as Ctrl-C in a terminal sends it."""
 
     rank: int
 

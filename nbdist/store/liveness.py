@@ -1,8 +1,8 @@
 """Whether a process still looks after a run: the lock that its reaper holds, and files that are touched.
 
-Whether somebody still looks after a run: a lock that its keeper holds from its first moment to its last.
+Whether a run still has its keeper: a lock that it holds from its first moment to its last.
 
-The journal cannot say it. Before the first event nobody is named in it, and when a supervisor has been
+The journal cannot say it. Before the first event no process is named in it, and when a supervisor has been
 killed its keeper, which is not named there, ends what is left and writes down why.
 """
 
@@ -40,7 +40,7 @@ def wait_for_release(directory: RunDirectory) -> None:
 
 
 def in_custody(directory: RunDirectory) -> bool:
-    """Whether a process of this machine holds the lock. Runs of older versions are in nobody's."""
+    """Whether a process of this machine holds the lock. Runs of older versions have no lock."""
     try:
         handle = os.open(directory.spec, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -64,7 +64,7 @@ _GAP = 30.0
 
 
 class Pulse:
-    """As somebody on another machine sees it. ``clock`` in seconds."""
+    """As another machine sees it. ``clock`` in seconds."""
 
     def __init__(self, path: Path, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._stat = FileStat(path, clock=clock)
@@ -73,8 +73,8 @@ class Pulse:
         self._since = self._looked = clock()
 
     def has_stopped(self) -> bool:
-        """Whether nobody has touched it for so long. Where the last look is long ago the files did not
-        answer, and whoever would have touched it has waited for them as well: that time does not count."""
+        """Whether it was not touched for so long. Where the last look is long ago the files did not
+        answer, and its owner has waited for them as well: that time does not count."""
         touched, now = self._look(), self._clock()
         if touched != self._touched or now - self._looked > _GAP:
             self._touched, self._since = touched, now

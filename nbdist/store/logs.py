@@ -38,7 +38,7 @@ _STALE = 1.0  # seconds
 def is_listed(path: Path) -> bool:
     """Whether a file is there; it is not asked for by its name.
 
-    Its directory is there before anybody asks, or is one of a rank's later attempts.
+    Its directory is there before a reader asks, or is one of a rank's later attempts.
     """
     if path.parent.name.startswith("attempt-") and not is_listed(path.parent):
         return False

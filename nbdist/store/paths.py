@@ -84,7 +84,7 @@ class RunDirectory:
 
     @property
     def deleted(self) -> bool:
-        """Whether the run was deleted: its spec, which nobody writes a second time, is not there any more.
+        """Whether the run was deleted: its spec, which is written once, is not there any more.
         What its processes write meanwhile may keep the directory itself. A file that cannot be asked for, as
         on a server that is away, counts as there."""
         try:
@@ -114,7 +114,7 @@ class RunDirectory:
 
     @property
     def control(self) -> Path:
-        """Requests of whoever may write here, one file each."""
+        """Requests of processes that may write here, one file each."""
         return self.path / "control"
 
     @property
@@ -159,7 +159,7 @@ class RunDirectory:
 
     @property
     def pulse(self) -> Path:
-        """Touched again and again while somebody looks after a run on other machines."""
+        """Touched again and again while a process looks after a run on other machines."""
         return self.path / "pulse"
 
     def rank(self, rank: int, attempt: int = 1) -> RankDirectory:
@@ -245,7 +245,7 @@ def _check_owner(path: Path, status: os.stat_result) -> None:
 
 
 def _check_parent(path: Path, parent: Path) -> None:
-    """Whoever may write a directory may put another one in the place of those in it, unless it is sticky.
+    """A user who may write a directory may put another one in the place of those in it, unless it is sticky.
 
     A directory that only the user's own group may write counts as private: where each user has a group of
     his own, all are made so.

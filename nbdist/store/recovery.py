@@ -1,9 +1,9 @@
 """A run read again and again; one that has lost its supervisor is ended by the next reader.
 
-A run that has lost its supervisor: whoever looks at it next ends what is left and writes it down.
+A run that has lost its supervisor: the next reader ends what is left and writes it down.
 
 The rule is the keeper's (``launch.keeper``), for the case that the keeper was killed, too, or the
-machine went down. Whoever has started the keeper need not look: it is told (``note_end``).
+machine went down. The process that started the keeper need not look: it is told (``note_end``).
 """
 
 from __future__ import annotations

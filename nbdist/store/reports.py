@@ -1,6 +1,6 @@
 """What ranks report besides their logs: errors, and the stacks that were taken of them.
 
-Where the ranks of a run were when somebody last asked: ``stacks.json``, written by the supervisor.
+Where the ranks of a run were when they were last asked: ``stacks.json``, written by the supervisor.
 
 The stacks in it are the words of ``faulthandler``, as the ranks wrote them; they are read here.
 """

@@ -4,7 +4,7 @@ Processor time that nothing else wants, for ranks that import while a run goes o
 
 A process can always be given less, and as a rule never its own share again: leaving SCHED_IDLE, or a nice
 value, takes a privilege (sched(7)). Where sessions are groups of the scheduler, their weight can be changed
-both ways by anybody.
+both ways by any user.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from nbdist.control_groups import own_groups
 from nbdist.devices.usage import memory_available
 
 IDLE_LIMIT = 900.0
-"""Seconds after which ranks that nobody has used are given up."""
+"""Seconds after which unused ranks are given up."""
 
 LEAST_MEMORY = 1 << 29
 
@@ -37,7 +37,7 @@ class Patience:
     _begun: float | None = field(default=None, init=False)
 
     def restart(self) -> None:
-        """Nobody could have used it until now."""
+        """No run could have used it until now."""
         self._begun = None
 
     def over(self) -> str:
@@ -45,7 +45,7 @@ class Patience:
         now = self.clock()
         self._begun = now if self._begun is None else self._begun
         if now - self._begun >= self.limit:
-            return f"nobody used it for {self.limit / 60:g} minutes"
+            return f"no run used them for {self.limit / 60:g} minutes"
         available = self.available()
         if available is not None and available < self.least:
             return f"memory got short: {available >> 20} MB were left"

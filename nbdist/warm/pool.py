@@ -59,7 +59,7 @@ class Standby:
         self._answers: dict[str, Any] = {}
         self.submitted = _start(plan.environment, plan.spec.python)
         offer = {
-            # until it has a run it is this process's, also where its run will be nobody's
+            # until it has a run it is this process's, also where its run will be detached
             "spec": replace(plan.spec, owner=processes.identify(os.getpid()), detached=False).to_dict(),
             "preload": {
                 "modules": PRELOADED.get(plan.spec.framework, ()),

@@ -2,7 +2,7 @@
 
 It is for one run. The kernel that started it tells it, over the socket that it inherited, which one; from
 then on it is that run's supervisor and nothing else, also while its ranks still import: a cold start would
-be later, and the run can be shown and stopped. Until then it ends with its kernel, when nobody has used it
+be later, and the run can be shown and stopped. Until then it ends with its kernel, when no run has used it
 for long, when memory gets short, and when one of its ranks ends.
 
 Beside a run that goes on its ranks get what processor time that leaves over, until it is told to hurry.
@@ -259,7 +259,7 @@ class Standby:
             cwd=command.cwd,
             log=str(command.log),
         )
-        # of what was ready nobody has a doubt any more
+        # ranks that were ready have been compared before
         waiting.engage(engagement, str if self._ready else partial(self._doubt, waiting, command.rank))
         return waiting
 
@@ -303,7 +303,7 @@ class Standby:
         self._over = self._over or self._patience.over()
 
     def _leave(self) -> None:
-        self._over = self._over or "nobody wants it any more"
+        self._over = self._over or "the kernel let it go"
 
     def _signalled(self, wakeup: Wakeup) -> None:
         with contextlib.suppress(BlockingIOError):

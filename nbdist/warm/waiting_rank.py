@@ -31,7 +31,7 @@ class WaitingRank(RankProcess):
 
     @property
     def held(self) -> bool:
-        """Whether somebody has stopped it: it will not be ready."""
+        """Whether it was stopped (SIGSTOP): it will not be ready."""
         activity = processes.activity(self.process.pid)
         return activity is not None and activity.state in ("T", "t")
 

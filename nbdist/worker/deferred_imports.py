@@ -125,13 +125,13 @@ class _Passage:
         module.__spec__ = self._spec
 
     def __getattr__(self, name: str) -> object:
-        # whoever asks for the spec alone may ask its loader for more
+        # a caller that asks for the spec alone may ask its loader for more
         return getattr(self._spec.loader, name)
 
 
 def _families(early: frozenset[str]) -> dict[str, dict[str, ModuleType]]:
     """The modules that were imported ahead, by the first part of their names. What the interpreter brings
-    does not count: nobody can tell what a process has of it."""
+    does not count: what a process has of it cannot be known."""
     found: dict[str, dict[str, ModuleType]] = {}
     for name, module in sys.modules.items():
         top = name.partition(".")[0]
@@ -203,7 +203,7 @@ def begin_again(
 
 
 def _note(order: Order, reason: str) -> None:
-    """For whoever keeps ranks waiting: not for this program."""
+    """For the process that keeps ranks waiting: not for this program."""
     with contextlib.suppress(OSError):
         path = os.path.join(os.path.dirname(order.error_file), "again")
         note = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)

@@ -53,7 +53,7 @@ def load(path: str, namespace: dict[str, Any]) -> None:
     """Run the definitions of the cell at ``path`` in ``namespace``.
 
     An assignment that fails is passed over, since it may need what only a rank has (its process
-    group, its device); whoever uses its name gets the NameError.
+    group, its device); a use of its name raises the NameError.
     """
     with open(path, "rb") as file:
         tree = ast.parse(file.read(), path)

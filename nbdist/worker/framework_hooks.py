@@ -170,7 +170,7 @@ def torch_looks(rendezvous: ModuleType) -> None:
         _opened.append("torch")
         timeout: timedelta | None = options.get("timeout")  # type: ignore[assignment]
         if not (is_master or args or timeout is None) and host_name in _HERE:
-            # the other half is torch's, whose error it is when nobody comes
+            # the other half is torch's, whose error it is when no rank comes
             waited = _wait_until_it_listens(port, min(timeout.total_seconds() / 2, _LIMIT))
             options["timeout"] = timeout - type(timeout)(seconds=waited)
         return create(host_name, port, *args, is_master=is_master, **options)
@@ -209,7 +209,7 @@ def _wait_until_it_listens(port: int, limit: float) -> float:
 
 
 def _listens(port: int) -> bool:
-    """Whether somebody on this machine listens on the port (proc(5), /proc/net/tcp)."""
+    """Whether a process of this machine listens on the port (proc(5), /proc/net/tcp)."""
     wanted = f":{port:04X}"
     known = False
     for table in _TABLES:

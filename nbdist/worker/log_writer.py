@@ -5,7 +5,7 @@ way of ``nbdist.log``, and so to the panel, and the rest becomes records under t
 program shows its curves without a changed line.
 
 And three things are mended in it, of visualdl 2.5.3: records are written as they come, where its
-thread would lose up to 120 of them when nobody closes the writer, and would block for ever in a
+thread would lose up to 120 of them when the program does not close the writer, and would block for ever in a
 forked child; and two ranks may make the same directory at the same time.
 """
 

@@ -103,7 +103,7 @@ def log_bins(
     *,
     walltime: float | None = None,
 ) -> None:
-    """A histogram that somebody has counted; ``edges`` are one more than ``counts``."""
+    """A histogram that was counted before; ``edges`` are one more than ``counts``."""
 
     def encode(step: int, milliseconds: int) -> bytes:
         return _histogram(tag, step, list(map(float, counts)), list(map(float, edges)), milliseconds)
@@ -137,7 +137,7 @@ def log_pr_counts(
     *,
     walltime: float | None = None,
 ) -> None:
-    """A PR curve that somebody has counted; see ``records.encode_pr_curve``."""
+    """A PR curve that was counted before; see ``records.encode_pr_curve``."""
 
     def encode(step: int, milliseconds: int) -> bytes:
         whole = [[int(one) for one in column] for column in counts]

@@ -123,7 +123,7 @@ else:
 # that is ignored by default
 SIGNAL = int(signal.SIGRTMIN) + 7 if hasattr(signal, "SIGRTMIN") else 29
 
-# nobody sends this one: it is noted by the interpreter alone (_thread.interrupt_main), which calls its
+# no process sends this one: it is noted by the interpreter alone (_thread.interrupt_main), which calls its
 # handler as soon as the main thread executes Python again
 _BEAT = SIGNAL + 1 if hasattr(signal, "SIGRTMIN") else 0
 
@@ -139,13 +139,13 @@ _OF_THE_PROGRAM = signal.valid_signals() - {
 
 WAITS = struct.Struct("=QQQ")
 """The file of waits: how often was looked at the rank, how often its main thread waited for other ranks, and
-how often that or a collective was under way that nobody in it waited for, as far as can be known."""
+how often that or a collective was under way that no caller in it waited for, as far as can be known."""
 
 _PERIOD, _SPREAD = 90, 71
 """Milliseconds between two looks at the main thread: so many, and up to so many more, by turns that never
 repeat soon. Looks at one distance would meet the steps of a program always at the same place."""
 
-_IDLE = 1000  # the same, of a program that waits for nobody
+_IDLE = 1000  # the same, of a program that waits for no other rank
 _DISTRIBUTED = ("torch.distributed", "paddle.distributed")
 _DEPTH = 60
 _PACKAGES = (
@@ -253,7 +253,7 @@ class _Listener:
             return False
 
     def _tell_collectives(self, *, names: bool) -> None:
-        """The numbers first: the names may take a long time, and nobody may wait for them.
+        """The numbers first: the names may take a long time, and no reader may wait for them.
 
         ``beats`` says at the next look whether the main thread has been in one call since this one.
         """

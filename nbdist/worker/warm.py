@@ -11,7 +11,8 @@ A rank that waits: an interpreter that has imported its framework, and nothing e
 what to run.
 
 It runs one program, as a rank that is started for it does, and the program cannot tell: what the import
-may have read is known (``Facts``), and whoever engages it has compared that with what the run asks for.
+may have read is known (``Facts``), and the supervisor that engages it has compared that with what
+the run asks for.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ def keep_code() -> None:
     """Let the code of every function there is outlive the interpreter, and the operators that torch.library
     knows. Code refers to constants alone, so nothing of a later program is kept by it."""
     code = [made.__code__ for made in gc.get_objects() if type(made) is FunctionType]
-    # one reference more than there will ever be somebody for
+    # one reference more than will ever be dropped
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(code))
     for finalizer in list(getattr(weakref.finalize, "_registry", ())):
         if (alive := finalizer.peek()) is not None and alive[1].__module__ == _OPERATORS:
@@ -118,8 +119,8 @@ def _withhold(early: frozenset[str], preload: Preload, facts: dict[str, Any], en
 
 
 def _prepare(modules: list[str], called: Callable[[], bool]) -> dict[str, Any]:
-    """Import the modules, until somebody has ``called`` who cannot wait for the last of them. What was read,
-    by name: variables, and files with time and size."""
+    """Import the modules, until a supervisor has ``called`` that cannot wait for the last of them. What was
+    read, by name: variables, and files with time and size."""
     begun = time.time_ns()
     reads, problem = import_recorded([_ARRAYS] if util.find_spec(_ARRAYS) and modules else [])
     pool = _threads()
@@ -152,8 +153,8 @@ def _threads() -> int:
 
 
 def import_recorded(modules: list[str], called: Callable[[], bool] = lambda: False) -> tuple[set[str], str]:
-    """Import the modules, until somebody has ``called``; the variables that Python code asked for meanwhile,
-    and what went wrong."""
+    """Import the modules, until a supervisor has ``called``; the variables that Python code asked for
+    meanwhile, and what went wrong."""
     environ = os.environ
     kind = type(environ)
     reads: set[str] = set()
@@ -214,7 +215,7 @@ def _become(engagement: Engagement) -> None:
 
 def _mark(place: str) -> None:
     """Show the run's directory where the system shows the environment that this process was started with:
-    by that its descendants are found when nobody is left who knows them (``store.mending``)."""
+    by that its descendants are found when no process is left that knows them (``store.mending``)."""
     import ctypes
 
     library = ctypes.CDLL(None)
@@ -222,7 +223,7 @@ def _mark(place: str) -> None:
     value = os.fsencode(place)
     address = library.getenv(PLACE.encode())
     assert address, "it was started with room for it"
-    assert len(value) < ROOM, "whoever engages it has looked"
+    assert len(value) < ROOM, "the caller has checked"
     ctypes.memset(address, 0, ROOM)
     ctypes.memmove(address, value, len(value))
 
@@ -243,7 +244,7 @@ def _write_to(log: str) -> None:
 
 
 def _reseed() -> None:
-    """Random numbers as of a process that has just begun: nobody else has, or can know, the state."""
+    """Random numbers as of a process that has just begun: no other process has, or can know, the state."""
     seed = int.from_bytes(os.urandom(8), "little")
     if random := sys.modules.get("random"):
         random.seed()

@@ -78,7 +78,7 @@ class Build:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holding:
-    """Memory of a GPU, in bytes, that somebody has already; ``holder`` says who, as far as is known."""
+    """Memory of a GPU, in bytes, that is taken already; ``holder`` says who, as far as is known."""
 
     gpu: int
     memory: int

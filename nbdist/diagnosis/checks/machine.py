@@ -69,7 +69,7 @@ _LEAST_SHARED = 512 << 20
 """Bytes of /dev/shm below which workers that pass batches on soon meet its end (containers get 64 MB)."""
 
 _TAKEN = 0.25
-"""The share of a GPU's memory that somebody must hold to be named."""
+"""The share of a GPU's memory that a process must hold to be named."""
 
 _FRAMEWORKS = ("torch", "paddle")
 _GPU_WHEEL = {

@@ -123,8 +123,8 @@ _OPAQUE = frozenset({"exec", "execfile", "globals", "locals", "runpy.run_path", 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Missing:
-    """A use of a name that nobody has defined. ``later`` is the line that defines it after this use, or
-    deleted it before (``deleted``); None where nobody ever does."""
+    """A use of a name that is not defined there. ``later`` is the line that defines it after this use, or
+    deleted it before (``deleted``); None where no line does."""
 
     name: str
     line: int
@@ -239,7 +239,7 @@ class _Reader:
             case _:
                 if type(node).__name__ == "TypeAlias":
                     self._bind(node.name.id, scopes)  # type: ignore[attr-defined]
-                    return  # its value is evaluated when somebody asks for it
+                    return  # its value is evaluated at its first use
                 self._all(ast.iter_child_nodes(node), scopes)
 
     def _all(self, nodes: Iterable[ast.AST], scopes: list[_Scope]) -> None:

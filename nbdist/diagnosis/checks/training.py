@@ -1,4 +1,4 @@
-"""The process group, collectives under conditions, and data that nobody divides: said only where sure."""
+"""The process group, collectives under conditions, and data that ranks do not divide: only where sure."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _COLLECTIVES = frozenset(
 )
 # some ranks alone may meet in these
 _PARTS = ("new_group", "new_subgroups", "DeviceMesh", "init_device_mesh", "split_group")
-# whoever else is imported might start the group, or divide the data, itself
+# another library that is imported might start the group, or divide the data, itself
 _KNOWN = frozenset(
     {
         *("torch", "torchvision", "paddle", "numpy", "pandas", "matplotlib", "PIL", "sklearn", "scipy"),

@@ -190,7 +190,7 @@ class Coordinator:
         self._course.record(NodesAwaited(time=now, nodes=nodes, until=now + seconds))
 
     def _record(self, rank: int, state: RankState, code: int | None) -> None:
-        """Write down what became of a rank elsewhere; of one here, nobody else knows better."""
+        """Write down what became of a rank elsewhere; of one here, this machine knows best."""
         if not 0 <= rank < len(self._course.run.ranks):
             return
         known = self._course.run.ranks[rank]

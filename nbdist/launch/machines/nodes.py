@@ -126,7 +126,7 @@ class Nodes:
 
     @property
     def alone(self) -> bool:
-        """Whether nobody is left to wait for."""
+        """Whether there is no machine left to wait for."""
         return not self._connections.named
 
     def local_event(self, event: Event, run: Run, error: str = "") -> None:

@@ -49,7 +49,7 @@ _libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
     """Whom of a rank's process to ask: a thread (0: any), how its main thread stands, where in the file
-    the answer will begin; or why nobody can be asked."""
+    the answer will begin; or why the rank cannot be asked."""
 
     thread: int = 0
     state: str = ""
@@ -58,7 +58,7 @@ class Target:
 
 
 def find(process: ProcessId, files: RankDirectory) -> Target:
-    """Whom to ask of the process of a rank, or why nobody can be asked."""
+    """The process to ask for a rank, or why none can be asked."""
     pid = process.pid
     if not alive(process):
         return Target(problem="ended")

@@ -20,7 +20,7 @@ _NAMED = re.compile(
 
 
 class Privacy:
-    """Takes out of a text what is nobody else's. ``masked`` counts the secrets."""
+    """Takes out of a text what is private. ``masked`` counts the secrets."""
 
     def __init__(
         self,

@@ -124,7 +124,7 @@ def _check(path: Path, place: Path, label: str) -> bool:
     if not os.path.lexists(place):
         return False
     try:
-        # a pipe would have us wait for somebody who writes
+        # a pipe would have us wait for a writer
         if place.is_file():
             with place.open("rb") as file:
                 if MARK.encode() in file.read(200):
@@ -139,7 +139,7 @@ def _check(path: Path, place: Path, label: str) -> bool:
 def _version() -> str:
     try:
         return importlib.metadata.version("nbdist")
-    except importlib.metadata.PackageNotFoundError:  # a source tree that nobody installed
+    except importlib.metadata.PackageNotFoundError:  # a source tree that is not installed
         return "?"
 
 

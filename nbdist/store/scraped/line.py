@@ -294,7 +294,7 @@ def _of_text(text: str, place: Place, phase: str, *, boosted: bool) -> tuple[dic
     listed = boosted or len(_LISTED.findall(text)) > 1
     values = dict(metrics_in(text, listed=listed, exact=not told))
     if not has_metric(values) and not boosted:
-        # a step and a companion are enough, a name that nobody knows is not
+        # a step and a companion are enough, an unknown name is not
         values = {tag: value for tag, value in values.items() if counted and is_companion(tag)}
     if not values:
         return {}, phase
