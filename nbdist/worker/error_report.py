@@ -1,7 +1,8 @@
 """Writes the exception that left the program to error.json, before the interpreter tears down.
 
-Printing and exiting take a framework a second or two; a reader of the cause need not wait that long. A program
-fails also because the disk is full or no file can be opened any more: what its report needs is taken beforehand.
+Printing and exiting take a framework a second or two; a reader of the cause need not wait that long. A
+program fails also because the disk is full or no file can be opened any more: what its report needs is
+taken beforehand.
 """
 
 from __future__ import annotations

@@ -293,7 +293,7 @@ def _own_directory(kind: str) -> str:
         for number in range(1, _OWN_NAMES):
             directory = os.path.join(board(), f"{name}.{kind}" + (f"-{number}" if number > 1 else ""))
             try:
-                # the process that creates it owns it: a forked child, a spawned one, a rank of the same number
+                # the process that creates it owns it: a forked child, a spawned one, another rank alike
                 os.mkdir(directory, mode=0o700)
             except FileExistsError:
                 continue
