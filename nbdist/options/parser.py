@@ -238,10 +238,10 @@ def parse_words(words: Sequence[str]) -> Options:
             f"the script:  %distributed {line}"
         )
     foreign = launchers.translated(words)
-    values, unknown = _parser().parse_known_args(_joined(foreign.words))
+    named, unknown = _parser().parse_known_args(_joined(foreign.words))
     if unknown:
         raise UsageMistake(_about_unknown(unknown[0]))
-    given = {name: value for name, value in vars(values).items() if value is not None}
+    given = {name: value for name, value in vars(named).items() if value is not None}
     if "env" in given:
         given["env"] = tuple(given["env"])
     given["master"] = values.joined_address(given.get("master", ()))
