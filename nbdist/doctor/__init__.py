@@ -5,7 +5,7 @@ a kernel should not have (frameworks are asked in processes of their own).
 """
 
 from nbdist.doctor.cluster import ENGINES, ClusterRequest, examine_cluster
-from nbdist.doctor.examination import Probe, examine
+from nbdist.doctor.examination import Probe, examine, examine_mended
 from nbdist.doctor.notebook import repair
 from nbdist.doctor.report import Entry, Level, Report, report_bundle, report_text
 
@@ -18,6 +18,7 @@ __all__ = [
     "Report",
     "examine",
     "examine_cluster",
+    "examine_mended",
     "repair",
     "report_bundle",
     "report_text",

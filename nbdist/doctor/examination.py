@@ -88,9 +88,26 @@ def examine(
     entries = [entry for look in running for entry in look.result(clock)]
     for probe in smoke_probes() if smoke else ():
         entries += _Look(probe).result(clock)
+    return _report(entries, clock() - started)
+
+
+def examine_mended(report: Report, looked_at: Sequence[Probe] | None = None) -> Report:
+    """The report once what it names has been mended: only the sections that named something are looked at
+    again."""
+    sections = {entry.section for entry in report.entries if entry.repair}
+    again = examine(
+        looked_at=[
+            probe for probe in (probes() if looked_at is None else looked_at) if probe.section in sections
+        ]
+    )
+    others = [entry for entry in report.entries if entry.section not in sections]
+    return _report([*others, *again.entries], report.seconds + again.seconds)
+
+
+def _report(entries: Iterable[Entry], seconds: float) -> Report:
     order = list(SECTIONS)
-    entries.sort(key=lambda entry: order.index(entry.section))
-    return Report(entries=tuple(entries), seconds=clock() - started)
+    ordered = sorted(entries, key=lambda entry: order.index(entry.section))
+    return Report(entries=tuple(ordered), seconds=seconds)
 
 
 class _Look:

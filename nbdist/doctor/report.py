@@ -238,5 +238,10 @@ _SHEET = sheet(
 & .n-ok { color: var(--n-ok); } & .n-error { color: var(--n-err); } & .n-warning { color: var(--n-warn); }
 & .n-fix code { font: 12px/20px var(--jp-code-font-family, monospace); background: GROUND; color: inherit;
   padding: 0 4px; border-radius: 2px; white-space: pre-wrap; }
+& { container-type: inline-size; }
+@container (max-width: 480px) {
+  & td { display: inline-block; padding-right: 6px; } & tr, & th, & td:last-child { display: block; }
+  & tr { padding: 2px 0; } & td:last-child { padding-left: 18px; width: auto; }
+}
 """,
 )

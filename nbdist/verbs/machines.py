@@ -35,15 +35,15 @@ def doctor(
 ) -> Examined:
     """Raises UsageMistake, and LaunchError for what could not be mended."""
     # most sessions never ask
-    from nbdist.doctor import examine, examine_cluster, repair
+    from nbdist.doctor import examine, examine_cluster, examine_mended, repair
 
     cluster = cluster_request(**cluster_options)
     if cluster is not None and (smoke or fix):
         raise UsageMistake("--smoke and --fix are about this machine: leave --on out")
     report = examine(smoke=smoke) if cluster is None else examine_cluster(cluster)
     mended = repair(report) if fix else []
-    if mended and not smoke:
-        report = examine()
+    if mended:
+        report = examine_mended(report)
     said = mended or (["there is nothing that --fix can mend"] if fix else [])
     return Examined(report=report, mended=tuple(said), json=json)
 

@@ -85,12 +85,17 @@ def test_the_doctor_brings_the_page_s_side_without_a_restart_of_the_server(
         lab = LabPage(strange_server, page, notebook)
         assert not page.evaluate(SEES_PLUGIN)
         lab.run_and_wait(0)
-        lab.run_and_wait(1)
+        lab.run_and_wait(1, timeout=120)
         expect(lab.cell(1)).to_contain_text("reload the page")
         # the report is of what is there now
         expect(lab.cell(1).locator(".n-verdict")).to_have_count(1)
         expect(lab.cell(1).locator(".n-fix", has_text="doctor --fix")).to_have_count(0)
         page.screenshot(path=pictures / "doctor-fix.png")
+        page.set_viewport_size({"width": 600, "height": 800})
+        found = lab.cell(1).locator("td:last-child").first
+        expect(found).to_have_css("display", "block")
+        page.screenshot(path=pictures / "doctor-narrow.png")
+        page.set_viewport_size({"width": 1280, "height": 800})
 
         lab = LabPage(strange_server, page, notebook)
         says_what_is_missing(page)

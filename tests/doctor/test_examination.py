@@ -12,7 +12,7 @@ from importlib.util import find_spec
 
 import pytest
 
-from nbdist.doctor import Entry, Level, Probe, Report, examine, report_bundle, report_text
+from nbdist.doctor import Entry, Level, Probe, Report, examine, examine_mended, report_bundle, report_text
 from nbdist.doctor.notebook import repair
 from nbdist.doctor.smoke import examine_runs
 
@@ -95,6 +95,23 @@ def test_what_can_be_mended_is_mended_once() -> None:
 
     assert repair(report, {"page": lambda: "the page is there"}) == ["the page is there"]
     assert repair(Report(entries=(entry(),), seconds=0.0)) == []
+
+
+def test_only_the_sections_in_which_something_was_mended_are_looked_at_again() -> None:
+    mended = entry(Level.WARNING, section="notebook", repair="page")
+    report = Report(entries=(entry(section="python"), mended), seconds=2.0)
+    fine = entry(section="notebook")
+
+    again = examine_mended(
+        report,
+        [
+            Probe(section="python", title="not asked", look=lambda: [entry(Level.ERROR, section="python")]),
+            Probe(section="notebook", title="asked", look=lambda: [fine]),
+        ],
+    )
+
+    assert again.entries == (entry(section="python"), fine)
+    assert again.seconds >= 2.0
 
 
 def test_the_command_gives_json_and_its_exit_code_says_whether_something_is_red() -> None:
