@@ -241,7 +241,7 @@ _SHEET = sheet(
 & { container-type: inline-size; }
 @container (max-width: 480px) {
   & td { display: inline-block; padding-right: 6px; } & tr, & th, & td:last-child { display: block; }
-  & tr { padding: 2px 0; } & td:last-child { padding-left: 18px; width: auto; }
+  & tr { padding: 2px 0; text-align: left; } & td:last-child { padding-left: 18px; width: auto; }
 }
 """,
 )
