@@ -10,7 +10,7 @@ const IN_CELL: FailureView = {
   rank: 1,
   headline: {
     en: 'rank 1 failed first: ValueError at line 2 of the cell',
-    zh: '进程 1 最先失败:ValueError,单元格 第 2 行',
+    zh: '进程 1 最先失败：ValueError，单元格第 2 行',
   },
   message: 'ValueError: bad batch',
   line: 2,
@@ -24,7 +24,7 @@ const IN_MODULE: FailureView = {
   ...IN_CELL,
   headline: {
     en: 'rank 1 failed first: ValueError at line 9 of pkg/models.py',
-    zh: '进程 1 最先失败:ValueError,pkg/models.py 第 9 行',
+    zh: '进程 1 最先失败：ValueError，pkg/models.py 第 9 行',
   },
   file: 'pkg/models.py',
   fileLine: 9,

@@ -152,8 +152,9 @@ def traceback_lines(failure: Failure, language: str = "en") -> list[str]:
 
 def _line(failure: Failure, frame: ErrorFrame, language: str) -> str:
     """``cell line 9``, ``pkg/models.py line 9``."""
-    name = failure.sources.name(frame.file) or say("diagnosis.cell", language)
-    return say("diagnosis.line", language, file=name, line=frame.line)
+    name = failure.sources.name(frame.file)
+    code = "diagnosis.line" if name else "diagnosis.cell-line"
+    return say(code, language, file=name, line=frame.line)
 
 
 def _folded(frames: Sequence[ErrorFrame]) -> list[str]:

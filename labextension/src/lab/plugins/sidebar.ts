@@ -107,9 +107,7 @@ function addCommands({ commands }: JupyterFrontEnd, service: IRunService): void 
       const runId = runIn(args);
       if (runId) {
         const label = runs.row(runId)?.label ?? runId;
-        await said(client.stop(runId, 'list'), problem =>
-          words.stopFailed(label, problem),
-        );
+        await said(client.stop(runId, 'list'), problem => words.stopFailed(label, problem));
       }
     },
   });

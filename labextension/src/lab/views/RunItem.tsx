@@ -106,7 +106,7 @@ function about(row: RunRow, word: string): string {
 function short(headline: string): string {
   return headline
     .replace(/^(rank \d+) failed first:/, '$1,')
-    .replace(/^(进程 \d+) 最先失败:/, '$1,')
+    .replace(/^(进程 \d+) 最先失败：/, '$1，')
     .replace(/ of the cell$/, '');
 }
 
