@@ -18,7 +18,7 @@ export function keyOf(chart: Chart): string {
   return `${chart.group}/${chart.tag}`;
 }
 
-/** What the chart can be drawn over: what nobody counted in steps has only times. */
+/** What the chart can be drawn over: what has no steps has only times. */
 export function axisOf(chart: Chart, wanted: Axis): Axis {
   return chart.columns[0]!.some(step => Number.isFinite(step)) ? wanted : 'time';
 }

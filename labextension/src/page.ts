@@ -1,5 +1,5 @@
 /**
- * What the page around offers: nodes, a clipboard, deeds of nbdist's extension where it has that, and its server.
+ * What the page around offers: nodes, a clipboard, actions of nbdist's extension where it has that, and its server.
  * The panel is a widget, which knows neither notebook nor dashboard: it dispatches, and the extension listens.
  */
 

@@ -1,7 +1,7 @@
 /**
  * The list of this user's runs as the page knows it, for the sidebar, the status bar and notices, and which of its
  * news are announced. It follows the stream; where no socket can be had it asks, seldomer the longer nothing
- * happens, and not at all while nobody can see the page.
+ * happens, and not at all while the page is hidden.
  */
 import { useSyncExternalStore } from 'react';
 
@@ -19,7 +19,7 @@ const LATER_PAGE = 200;
 /** `absent`: the server has no nbdist. `offline`: it cannot be reached. `refused`: it does not read the runs. */
 type ListState = 'unknown' | 'ready' | 'absent' | 'offline' | 'refused';
 
-/** What happened to a run while somebody could have been looking elsewhere. */
+/** What happened to a run, which the reader may not have seen. */
 export interface RunEvent {
   kind: 'ended' | 'stalled' | 'resumed';
   row: RunRow;
@@ -114,7 +114,7 @@ export class Runs {
     return this.known.get(runId);
   }
 
-  /** Ask for the first page, unless somebody has. */
+  /** Ask for the first page, unless that was done. */
   async begin(): Promise<void> {
     if (!this.begun) {
       await this.refresh();
@@ -201,7 +201,7 @@ export class Runs {
     this.changed();
   }
 
-  /** Nobody can see the page, or somebody can again. */
+  /** Whether the page is hidden from now on. */
   sleep(asleep: boolean): void {
     this.asleep = asleep;
     this.stream.sleep(asleep);

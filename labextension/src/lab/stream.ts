@@ -109,7 +109,7 @@ export class Stream {
     return watch.model;
   }
 
-  /** Nobody looks at it; what has come of it is kept while `keep` says that somebody may come back. */
+  /** It is not looked at any more; what has come of it is kept where `keep` says that it may be looked at again. */
   unwatch(runId: string, keep = false): void {
     const watch = this.watches.get(runId);
     if (!watch) {
@@ -134,7 +134,7 @@ export class Stream {
     return this.send({ kind: 'pull', run_id: runId, rank, first, count });
   }
 
-  /** Nobody can see the page, or somebody can again. */
+  /** Whether the page is hidden from now on. */
   sleep(asleep: boolean): void {
     if (asleep !== this.asleep) {
       this.asleep = asleep;
@@ -235,7 +235,7 @@ export class Stream {
   private sendWatch(runId: string, watch: Watch): void {
     const { log } = watch.model;
     if (log.provisional) {
-      // numbers of another connection: nobody will say what they become
+      // numbers of another connection: the server will not say what they become
       log.forget();
     }
     const known = log.ranks

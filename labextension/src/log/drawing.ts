@@ -183,7 +183,7 @@ interface RowsLook {
   /** the row of the current match, and the one that was asked for; -1 for none */
   readonly current: number;
   readonly pointed: number;
-  /** what is said when there are no rows; nothing where it is empty */
+  /** the text where there are no rows; empty for none */
   readonly empty: string;
 }
 

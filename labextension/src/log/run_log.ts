@@ -94,7 +94,7 @@ export class RunLog {
     return this.logs.get(rank)?.errors ?? 0;
   }
 
-  /** Whether lines are missing that nobody is about to send. */
+  /** Whether lines are missing that are not on their way. */
   get incomplete(): boolean {
     return this.inbox.complete && [...this.logs.values()].some(log => log.incomplete);
   }

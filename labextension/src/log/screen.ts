@@ -38,7 +38,7 @@ export const BEFORE_DRAWING: ScreenState = {
 export interface ScreenLook {
   /** pixels left of a row's text */
   readonly margin: number;
-  /** what is said when there are no rows */
+  /** the text where there are no rows */
   readonly empty: string;
   onCellLine(line: number): void;
 }

@@ -46,7 +46,7 @@ export interface RunHost {
   stop: () => Promise<Notice | null>;
   /** shows VisualDL */
   board: (page: RunControls) => void;
-  /** take the stacks again, interrupt a rank; null where nobody would hear of it */
+  /** take the stacks again, interrupt a rank; null where the kernel would not hear of it */
   again: ((page: RunControls) => void) | null;
   interrupt: ((rank: number, page: RunControls) => void) | null;
   /** what the page does for its panels, where it has nbdist's extension; `from` is the panel */
@@ -81,9 +81,9 @@ interface RunPageProps {
   onControls?: ((page: RunControls) => void) | undefined;
 }
 
-type LogDeed = (log: LogPaneHandle) => void;
+type LogAction = (log: LogPaneHandle) => void;
 
-const LOG_KEYS: Partial<Record<Action['kind'], LogDeed>> = {
+const LOG_KEYS: Partial<Record<Action['kind'], LogAction>> = {
   search: log => log.focusSearch(),
   follow: log => log.toggleFollow(),
   wrap: log => log.toggleWrap(),

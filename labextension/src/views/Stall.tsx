@@ -7,7 +7,7 @@ import { pageWords, told } from '../words';
 import { Badge, Button, Icon } from './Marks';
 import { useElapsed } from './hooks';
 
-/** What a reader can do about it; null where nobody would hear of it. */
+/** What a reader can do about it; null where the kernel would not hear of it. */
 interface StallActions {
   again: (() => void) | null;
   interrupt: ((rank: number) => void) | null;
@@ -27,7 +27,7 @@ export const StallBanner = memo(function StallBanner(props: BannerProps): ReactE
   const [kept, setKept] = useState<number | null>(null);
   const held = stall.groups.filter(group => group.kind === 'held').flatMap(group => group.ranks);
   const behind = told(stall.behind);
-  // another stall is said again
+  // another stall has its banner again
   if (kept === stall.since) {
     return null;
   }

@@ -59,7 +59,7 @@ const plugin: JupyterFrontEndPlugin<void> = {
       execute: async given => {
         const panel = notebooks.currentWidget;
         const runId = runIn(given);
-        // a kernel that is busy would attach later, when nobody looks any more
+        // a kernel that is busy would attach later, when the reader has gone on
         if (!panel || !(await becomesIdle(panel))) {
           await app.commands.execute(COMMANDS.open, { runId });
         } else {

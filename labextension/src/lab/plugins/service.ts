@@ -1,4 +1,4 @@
-/** Provides the list of runs and the stream, and keeps them asleep while nobody can see the page. */
+/** Provides the list of runs and the stream, and keeps them asleep while the page is hidden. */
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { ServerConnection } from '@jupyterlab/services';
 import { ITranslator } from '@jupyterlab/translation';

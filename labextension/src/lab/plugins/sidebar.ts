@@ -136,9 +136,9 @@ function addCommands({ commands }: JupyterFrontEnd, service: IRunService): void 
 }
 
 /** Whether it was done; if not, the user is told. */
-async function said(deed: Promise<void>, tell: (problem: string) => string): Promise<boolean> {
+async function said(done: Promise<void>, tell: (problem: string) => string): Promise<boolean> {
   try {
-    await deed;
+    await done;
     return true;
   } catch (problem) {
     Notification.error(tell(messageOf(problem)));
