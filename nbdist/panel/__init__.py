@@ -53,23 +53,26 @@ __all__ = [
 ]
 
 _LATER = {
-    "block": ("Block", "Line", "Terminal"),
-    "filtered": ("only_ranks",),
-    "following": ("Surface", "follow"),
-    "outcome": ("run_report", "stopped_text"),
-    "report": ("charts_html", "write_report"),
-    "status": ("StatusReader", "status_text", "status_views", "watch_status"),
-    "status_page": ("status_bundle", "status_html"),
-    "summary": ("ending", "summary_bundle", "summary_html", "summary_text"),
-    "summary_page": ("initial_html",),
-    "terminal": ("on_text_screen",),
-    "text": ("LogSurface", "TextSurface", "rank_prefix"),
-    "usage": ("UsageWatch",),
+    "nbdist.feed.following": ("Surface", "follow", "only_ranks"),
+    "nbdist.feed.summary": ("run_report", "stopped_text"),
+    "nbdist.feed.usage": ("UsageWatch",),
+    "nbdist.panel.report": ("charts_html", "write_report"),
+    "nbdist.panel.status": (
+        "StatusReader",
+        "status_bundle",
+        "status_html",
+        "status_text",
+        "status_views",
+        "watch_status",
+    ),
+    "nbdist.panel.summary": ("ending", "initial_html", "summary_bundle", "summary_html", "summary_text"),
+    "nbdist.panel.terminal": ("Block", "Line", "Terminal", "on_text_screen"),
+    "nbdist.panel.text": ("LogSurface", "TextSurface", "rank_prefix"),
 }
 
 
 def __getattr__(name: str) -> Any:
     for module, names in _LATER.items():
         if name in names:
-            return getattr(import_module(f"{__name__}.{module}"), name)
+            return getattr(import_module(module), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
