@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 
 from nbdist.errors import UsageMistake
 from nbdist.frameworks import launchers
+from nbdist.options import values
 from nbdist.options.table import OPTIONS, Option
 from nbdist.privacy import masked_text, masked_words
 
