@@ -282,18 +282,25 @@ _kept: dict[tuple[Browser, str], _Kept] = {}
 
 @contextlib.contextmanager
 def new_page(
-    browser: Browser, *, width: int = 1200, height: int = 900, locale: str = "en-US", known: str = ""
+    browser: Browser,
+    *,
+    width: int = 1200,
+    height: int = 900,
+    locale: str = "en-US",
+    known: str = "",
+    keep: bool = True,
 ) -> Iterator[Page]:
     """A page as new; script errors in it fail the test, but for those of others whose stack has what is
-    ``known``. One in which JupyterLab is loaded is kept for the next test."""
-    kept = _kept.pop((browser, locale), None) or _load(browser, locale)
+    ``known``. One in which JupyterLab is loaded is kept for the next test, unless ``keep`` is False: what was
+    chosen in the sidebar stays there."""
+    kept = (keep and _kept.pop((browser, locale), None)) or _load(browser, locale)
     page, errors = kept.page, kept.errors
     page.set_viewport_size({"width": width, "height": height})
     cleared = False
     try:
         yield page
         with contextlib.suppress(Error):
-            cleared = page.evaluate(_CLEAR)
+            cleared = keep and page.evaluate(_CLEAR)
     finally:
         if not cleared:
             page.context.close()

@@ -81,7 +81,7 @@ def test_a_run_is_watched_and_stopped_while_its_cell_keeps_the_kernel_busy(
     notebook = lab_server.write_notebook(
         "watched.ipynb", "%load_ext nbdist", TRAINING.replace("NAME", "watched")
     )
-    with new_page(browser, width=1280, height=800) as page:
+    with new_page(browser, width=1280, height=800, keep=False) as page:
         lab = LabPage(lab_server, page, notebook)
         lab.run_and_wait(0)
         lab.run(1)
@@ -118,7 +118,7 @@ def test_a_run_goes_on_without_its_kernel_and_is_attached_again(
 ) -> None:
     cell = TRAINING.replace("NAME", "detached").replace("-n 2", "-n 2 -d")
     notebook = lab_server.write_notebook("again.ipynb", "%load_ext nbdist", cell)
-    with new_page(browser) as page:
+    with new_page(browser, keep=False) as page:
         lab = LabPage(lab_server, page, notebook)
         lab.run_and_wait(0)
         lab.run_and_wait(1)
@@ -141,7 +141,7 @@ def test_a_failure_leads_to_the_line_of_its_cell(
     lab_server: LabServer, browser: Browser, pictures: Path
 ) -> None:
     notebook = lab_server.write_notebook("broken.ipynb", "%load_ext nbdist", BROKEN, "print('other')")
-    with new_page(browser, width=1280, height=800) as page:
+    with new_page(browser, width=1280, height=800, keep=False) as page:
         lab = LabPage(lab_server, page, notebook)
         lab.run_and_wait(0)
         # a run that has ended before the page first asks is history, not news
@@ -173,7 +173,7 @@ def test_runs_are_compared_and_visualdl_shows_them(
     pair = f"pair{time.time_ns() % 1_000_000}"
     cells = [SHORT.replace("NAME", f"{pair}-{at}").replace("STEPS", str(20 * at)) for at in (1, 2)]
     notebook = lab_server.write_notebook("pairs.ipynb", "%load_ext nbdist", *cells)
-    with new_page(browser, width=1280, height=800) as page:
+    with new_page(browser, width=1280, height=800, keep=False) as page:
         lab = LabPage(lab_server, page, notebook)
         for index in range(3):
             lab.run_and_wait(index)
@@ -232,7 +232,7 @@ def test_runs_are_compared_and_visualdl_shows_them(
 
 def test_options_are_completed_and_explained(lab_server: LabServer, browser: Browser, pictures: Path) -> None:
     notebook = lab_server.write_notebook("options.ipynb", "%load_ext nbdist", "%%distributed -n 2")
-    with new_page(browser) as page:
+    with new_page(browser, keep=False) as page:
         lab = LabPage(lab_server, page, notebook)
         lab.run_and_wait(0)
         editor = lab.cell(1).locator(".cm-content")
@@ -277,7 +277,7 @@ def test_the_form_in_the_cell_s_toolbar_writes_into_that_cell_and_runs_it_in_a_k
 ) -> None:
     notebook = lab_server.write_notebook("form.ipynb", "import os\nprint('rank', os.environ['RANK'])")
     lab_server.write_notebook("other.ipynb", "print('another')")
-    with new_page(browser) as page:
+    with new_page(browser, keep=False) as page:
         lab = LabPage(lab_server, page, notebook)
         page.route("**/nbdist/api/devices*", lambda route: route.fulfill(json=TWO_GPUS))
         lab.cell(0).locator(".cm-content").click()
@@ -356,7 +356,7 @@ def go(server: LabServer, page: Page) -> None:
 def test_without_the_server_s_side_the_page_says_what_to_install(
     lab_server: LabServer, browser: Browser, pictures: Path
 ) -> None:
-    with new_page(browser) as page:
+    with new_page(browser, keep=False) as page:
         page.route("**/nbdist/api/**", lambda route: route.fulfill(status=404, body="<html>not here</html>"))
         go(lab_server, page)
         sidebar = show_runs(page)
@@ -398,7 +398,7 @@ def test_a_thousand_runs_open_at_once(lab_server: LabServer, browser: Browser) -
     def answer(route: Route) -> None:
         route.fulfill(json={"runs": _thousand(), "next": None, "live": 0})
 
-    with new_page(browser) as page:
+    with new_page(browser, keep=False) as page:
         page.route("**/nbdist/api/runs?*", answer)
         page.route_web_socket("**/nbdist/api/stream*", lambda socket: None)
         go(lab_server, page)
@@ -432,7 +432,7 @@ def test_dark_and_chinese(lab_server: LabServer, browser: Browser, pictures: Pat
     language.write_text(json.dumps({"locale": "zh_CN"}))
     lab_server.set_up("themes", {"theme": "JupyterLab Dark"})
     try:
-        with new_page(browser, width=width, height=800) as page:
+        with new_page(browser, width=width, height=800, keep=False) as page:
             lab = LabPage(lab_server, page, notebook)
             lab.run_and_wait(0)
             lab.run_and_wait(1)
