@@ -77,8 +77,8 @@ def test_a_report_opens_without_a_network_and_shows_everything(page: Page, repor
     page.locator(".r-log").get_by_text("line 59999").wait_for()
     page.wait_for_function("document.querySelector('.r-media img').naturalWidth === 1")
     missing = page.locator(".r-missing").inner_text()
-    assert "60 项指标中的 5 项(tag55, tag56, tag57, tag58, tag59)" in missing
-    assert "日志中部的 0.5 MB(进程 1)" in missing
+    assert "60 项指标中的 5 项（tag55, tag56, tag57, tag58, tag59）" in missing
+    assert "日志中部的 0.5 MB（进程 1）" in missing
     assert [url for url in asked if not url.startswith(("file:", "data:"))] == []
     assert [url for url in asked if url.startswith("file:")] == [report.as_uri()]
     assert errors == []

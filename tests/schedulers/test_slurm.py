@@ -189,7 +189,7 @@ def test_a_run_waits_for_what_another_one_has_and_says_so(login: Login) -> None:
     until(lambda: "RUNNING" in login.jobs())
     running = login.begin(*PLAIN, "train.py")
 
-    until(lambda: login.handle.run.queued.startswith("it is next, and waits for nodes"))
+    until(lambda: reason_text(login.handle.run.queued).startswith("it is next, and waits for nodes"))
     assert login.handle.status == "pending"
     login.cluster.call("scancel", "--state=RUNNING", "--user", str(os.getuid()))
     code, said = login.finish(running)
@@ -201,7 +201,7 @@ def test_a_run_waits_for_what_another_one_has_and_says_so(login: Login) -> None:
 def test_a_run_that_waits_in_the_queue_is_stopped(login: Login) -> None:
     login.script(SLEEP)
     running = login.begin(*PLAIN, "--slurm", "partition=closed", "train.py")
-    until(lambda: "the partition closed is down" in login.handle.run.queued)
+    until(lambda: "the partition closed is down" in reason_text(login.handle.run.queued))
 
     running.send_signal(signal.SIGINT)
     code, said = login.finish(running)
