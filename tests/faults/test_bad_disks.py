@@ -372,7 +372,7 @@ def test_a_clock_that_jumps_ends_no_run_and_hastens_no_step(jump: float) -> None
     clock[0] += jump
     course.tick(1.0)
     assert (sent, course.over(1.0)) == ([], False)
-    course.stop("enough", 2.0)
+    course.stop(Reason.said("enough"), 2.0)
     course.rank_exited(0, -2, 2.1)
     course.rank_exited(1, -2, 2.1)
 
