@@ -221,7 +221,8 @@ def test_a_run_that_waits_for_nodes_says_why_and_is_stopped(login: RayLogin) -> 
     login.script(SAVES)
     running = login.begin("--nodes", "2", "-n", "5", "--framework", "none", "train.py")
 
-    until(lambda: "asks for 2 nodes with 5 CPUs each, and Ray has 0" in reason_text(login.handle.run.queued), LIMIT)
+    waits = "asks for 2 nodes with 5 CPUs each, and Ray has 0"
+    until(lambda: waits in reason_text(login.handle.run.queued), LIMIT)
     running.send_signal(signal.SIGINT)
     code, said = login.finish(running)
 

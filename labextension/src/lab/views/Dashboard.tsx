@@ -138,8 +138,7 @@ function useRunActions(service: IRunService, runId: string, label: string, execu
         (problem: unknown) => ({ text: say(messageOf(problem)) }),
       );
     return {
-      stop: () =>
-        tried(client.stop(runId, 'dashboard'), problem => words.stopFailed(label, problem)),
+      stop: () => tried(client.stop(runId, 'dashboard'), problem => words.stopFailed(label, problem)),
       board: page => page.select('board'),
       again: page => page.select('stacks'),
       interrupt: (rank, page) =>
