@@ -17,6 +17,8 @@ from nbdist.tables import read_table
 
 _PLACE = re.compile(r"\{(\w+)(?::([^{}|]+)|\|([^{}|]*)\|([^{}|]*))?\}")
 _OPTIONAL = re.compile(r"\[\[(.*?)\]\]", re.DOTALL)
+# A space parts Chinese from letters and digits, never Chinese from Chinese: "{who} 在等待" with "其他进程".
+_SEAM = re.compile("(?<=[\u4e00-\u9fff])(?:\0 | \0)(?=[\u4e00-\u9fff])|\0")
 
 
 class Both(NamedTuple):
@@ -63,7 +65,7 @@ def _filled(text: str, fields: Mapping[str, object], language: str) -> str:
         value = fields[match[1]]
         if match[3] is not None:
             return match[3] if value == 1 or (isinstance(value, tuple) and len(value) == 1) else match[4]
-        return format(value, match[2]) if match[2] else _shown(value, language)
+        return f"\0{format(value, match[2]) if match[2] else _shown(value, language)}\0"
 
     def optional(match: re.Match[str]) -> str:
         empty = any(
@@ -71,7 +73,7 @@ def _filled(text: str, fields: Mapping[str, object], language: str) -> str:
         )
         return "" if empty else match[1]
 
-    return _PLACE.sub(place, _OPTIONAL.sub(optional, text))
+    return _SEAM.sub("", _PLACE.sub(place, _OPTIONAL.sub(optional, text)))
 
 
 def _shown(value: object, language: str) -> str:

@@ -142,9 +142,19 @@ def test_a_message_that_is_not_there_is_a_mistake() -> None:
         say("reasons.no-such-code", "en")
 
 
+def test_a_space_parts_chinese_from_digits_and_not_from_chinese() -> None:
+    fields = {"behind": (0,), "waiting": (1,), "least": 3, "most": 4}
+    said = [
+        say("diagnosis.behind-waiting", "zh", who=who, others="进程 1", **fields)
+        for who in ("其他进程", "进程 0")
+    ]
+
+    assert [text.partition("第")[0] for text in said] == ["其他进程在等待", "进程 0 在等待"]
+
+
 def test_the_processes_of_a_run_never_read_a_catalogue() -> None:
-    modules = ["launch.supervisor", "launch.jobs.watch", "launch.watchdog", "launch.machines.coordinator"]
-    modules += ["launch.warm.standby", "launch.jobs.attendant", "schedulers.ray_driver", "worker.bootstrap"]
+    modules = ["launch.supervisor", "engines.watch", "launch.watchdog", "launch.machines.coordinator"]
+    modules += ["warm.standby", "engines.node_agent", "engines.ray_driver", "worker.bootstrap"]
     program = "".join(f"import nbdist.{name}\n" for name in modules)
     program += "import sys; print([name for name in ('tomllib', 'nbdist.text') if name in sys.modules])"
 
