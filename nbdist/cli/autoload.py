@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from nbdist.errors import LaunchError, UsageMistake
-from nbdist.verbs.verb import Argument, Place, Verb
+from nbdist.verbs.verb import Argument, Frontend, Verb
 
 _FILE = "50-nbdist.py"
 # no name is left in what is the notebook's own namespace
@@ -19,7 +19,7 @@ except ModuleNotFoundError as error:
 """
 
 
-def _autoload(place: Place, *, wish: str | None, profile: str) -> Path:
+def _autoload(frontend: Frontend, *, wish: str | None, profile: str) -> Path:
     """Write or remove the script, as it is wished; where it is, or would be. Raises UsageMistake, and
     LaunchError where it cannot be changed."""
     script = _startup(profile) / _FILE
@@ -30,7 +30,7 @@ def _autoload(place: Place, *, wish: str | None, profile: str) -> Path:
         elif wish == "off":
             script.unlink(missing_ok=True)
         elif wish:
-            raise UsageMistake(f"nbdist autoload {wish}: write  {place.usage}")
+            raise UsageMistake(f"nbdist autoload {wish}: write  {frontend.usage}")
     except OSError as error:
         raise LaunchError(f"{script} cannot be changed: {error.strerror}") from error
     return script

@@ -1,6 +1,6 @@
 """A run in an allocation that is kept warm: an engine (``Engine``) whose queue is behind us.
 
-It starts the run by the attendants of the nodes, asks them how it stands, and lets them end it. What they
+It starts the run by the agents of the nodes, asks them how it stands, and lets them end it. What they
 cannot say, because their machine or the whole allocation has gone, Slurm says.
 """
 
@@ -20,7 +20,7 @@ from nbdist.store.allocations import AllocationDirectory
 from nbdist.store.paths import RunDirectory
 
 
-class Allocated:
+class AllocationEngine:
     """The runs of one allocation, each of which this is told with every question."""
 
     name = "slurm"
@@ -49,7 +49,7 @@ class Allocated:
             for node in range(spec.nodes):
                 ask(self._allocation, node, order)
         except LaunchError:
-            self.stop("", kindly=False)
+            self.stop("", gently=False)
             raise
         return self._allocation.number()
 
@@ -73,11 +73,11 @@ class Allocated:
         reason = Reason("supervisors-ended", statuses=tuple(map(str, codes)))
         return JobStatus(phase=Phase.OVER, reason=reason)
 
-    def stop(self, job: str, *, kindly: bool) -> bool:
+    def stop(self, job: str, *, gently: bool) -> bool:
         told = False
         for node in range(self._allocation.read().nodes):
             with contextlib.suppress(LaunchError):
-                told |= bool(ask(self._allocation, node, self._question("stop", kindly=kindly))["told"])
+                told |= bool(ask(self._allocation, node, self._question("stop", gently=gently))["told"])
         return told
 
     def _question(self, kind: str, **more: object) -> Message:
@@ -93,7 +93,7 @@ class Allocated:
 
 
 def ask(allocation: AllocationDirectory, node: int, question: Message, *, limit: float = 5.0) -> Message:
-    """What the attendant of a node answers. Raises LaunchError where it does not, or will not."""
+    """What the agent of a node answers. Raises LaunchError where it does not, or will not."""
     place = allocation.place(node)
     if place is None:
         raise LaunchError(f"node {node} of the allocation is not there yet")

@@ -31,7 +31,7 @@ _INSIST = 600.0
 """Seconds in which an engine that does not answer is told again to take the nodes back."""
 
 
-class Caretaker:
+class AllocationHeartbeat:
     """Of one allocation, which the process ``owner`` has made."""
 
     def __init__(self, directory: AllocationDirectory, owner: ProcessId) -> None:
@@ -72,7 +72,7 @@ class Caretaker:
             there = ask(self._directory, 0, {"kind": "tenants"})["tenants"]
         except LaunchError:
             return False
-        return any(tenant["detached"] for tenant in there)
+        return any(hosted["detached"] for hosted in there)
 
     def _give_back(self) -> None:
         deadline = time.monotonic() + _INSIST
@@ -102,5 +102,5 @@ def main(arguments: Sequence[str]) -> int:
     owner = directory.read().owner
     if owner is not None:
         os.environ.update(directory.environment())
-        Caretaker(directory, owner).care()
+        AllocationHeartbeat(directory, owner).care()
     return 0

@@ -56,6 +56,6 @@ class Engine(Protocol):
 
     def status(self, job: str, spec: RunSpec) -> JobStatus: ...
 
-    def stop(self, job: str, *, kindly: bool) -> bool:
-        """End the job: ``kindly`` tells the supervisors to end their ranks. Whether it could be said."""
+    def stop(self, job: str, *, gently: bool) -> bool:
+        """End the job: ``gently`` tells the supervisors to end their ranks. Whether it could be said."""
         ...

@@ -20,7 +20,7 @@ _LATER = 10.0
 """How long a job has stood so: how long until it is asked for again."""
 
 
-class Clerk:
+class EnginePoller:
     """A thread of its own. ``status`` is what the engine said last, ``count`` how often it has answered."""
 
     def __init__(self, engine: Engine, job: str, spec: RunSpec) -> None:
@@ -47,9 +47,9 @@ class Clerk:
     def relax(self) -> None:
         self._hurried = False
 
-    def stop(self, *, kindly: bool) -> None:
+    def stop(self, *, gently: bool) -> None:
         """Let the engine end the job."""
-        self._orders.put("kindly" if kindly else "stop")
+        self._orders.put("gently" if gently else "stop")
 
     def close(self, limit: float) -> None:
         """Do what was ordered, and no more."""
@@ -59,9 +59,9 @@ class Clerk:
     def _work(self) -> None:
         order = "look"
         while order != "end":
-            if order in ("kindly", "stop"):
+            if order in ("gently", "stop"):
                 with contextlib.suppress(LaunchError, OSError):
-                    self._engine.stop(self._job, kindly=order == "kindly")
+                    self._engine.stop(self._job, gently=order == "gently")
             self._look()
             try:
                 order = self._orders.get(timeout=self._period())

@@ -38,7 +38,7 @@ _OTHERS = 20.0
 _NICE = "RAY_worker_niceness"
 
 
-class Trouble(Exception):
+class CannotStart(Exception):
     """Why the run cannot be started."""
 
     def __init__(self, reason: Reason) -> None:
@@ -59,7 +59,7 @@ class Driver:
         self._pulse = Pulse(directory.pulse)
 
     def run(self) -> int:
-        """The exit code by which Ray is to remember the job. Raises Trouble."""
+        """The exit code by which Ray is to remember the job. Raises CannotStart."""
         for life in range(self._spec.retries + 1):
             group, nodes = self._take_nodes()
             self._live(life, nodes)
@@ -67,7 +67,7 @@ class Driver:
             if not self._lost:
                 break
             if not self._begins_again(life):
-                raise Trouble(self._lost)
+                raise CannotStart(self._lost)
             self._lost = Reason()
         end = self._end(life)
         return 0 if end is not None and end.state is RunState.SUCCEEDED else 1
@@ -105,11 +105,11 @@ class Driver:
         problems = self._ray.get([node.problem.remote(needed, self._spec.python) for node in nodes])
         for address, problem in zip(addresses, problems, strict=True):
             if problem:
-                raise Trouble(Reason("ray-node-unfit", node=address, problem=problem))
+                raise CannotStart(Reason("ray-node-unfit", node=address, problem=problem))
         master: list[str] = []
         if len(nodes) > 1:
             if not (port := self._ray.get(nodes[0].ports.remote(addresses[0]))):
-                raise Trouble(Reason("ray-no-ports", node=addresses[0]))
+                raise CannotStart(Reason("ray-no-ports", node=addresses[0]))
             master = [f"{addresses[0]}:{port}"]
         self._say(STARTS + ", ".join(addresses))
         # known to the supervisors alone: Ray hands it on from process to process, and no file has it
@@ -161,7 +161,7 @@ class Driver:
 
     def _leave_if_forsaken(self) -> None:
         if not self._spec.detached and self._pulse.has_stopped():
-            raise Trouble(Reason("ray-forsaken"))
+            raise CannotStart(Reason("ray-forsaken"))
 
     def _say(self, words: str) -> None:
         if words != self._said:
@@ -193,23 +193,23 @@ def main(arguments: list[str]) -> int:
         # Ray gives a job that it stops three seconds, and a supervisor needs no more than that this ends
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
         return Driver(ray, directory, spec, environment).run()
-    except Trouble as trouble:
+    except CannotStart as trouble:
         say(directory, line(TROUBLE, trouble.reason))
         return 1
 
 
 def take_environment(directory: RunDirectory) -> dict[str, str]:
-    """What the ranks are to inherit: read once, and then gone. Raises Trouble."""
+    """What the ranks are to inherit: read once, and then gone. Raises CannotStart."""
     try:
         sealed = directory.job_environment.read_text(encoding="ascii")
         directory.job_environment.unlink()
         return unseal(sealed, os.environ.pop(SEAL, ""))
     except (OSError, ValueError) as error:
-        raise Trouble(Reason("unusable", what=str(directory.job_environment), error=str(error))) from None
+        raise CannotStart(Reason("unusable", what=str(directory.job_environment), error=str(error))) from None
 
 
 def connect() -> Any:
-    """Raises Trouble."""
+    """Raises CannotStart."""
     try:
         ray: Any = importlib.import_module("ray")
         # by itself Ray gives its processes the lowest priority, and the ranks would inherit that
@@ -217,7 +217,7 @@ def connect() -> Any:
     except Exception as error:  # noqa: BLE001 - Ray has many of its own
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         why = " ".join(lines)[:300] or type(error).__name__
-        raise Trouble(Reason("unusable", what="Ray", error=why)) from None
+        raise CannotStart(Reason("unusable", what="Ray", error=why)) from None
     return ray
 
 

@@ -173,9 +173,9 @@ class Ray:
             self._starts = "".join(last_said(log))
         return status
 
-    def stop(self, job: str, *, kindly: bool) -> bool:
+    def stop(self, job: str, *, gently: bool) -> bool:
         """Ray ends a job within three seconds; the supervisors then end by themselves."""
-        return not kindly and self._api().stop(job)
+        return not gently and self._api().stop(job)
 
     def _api(self) -> RayApi:
         return RayApi(self._address, find_token(os.environ))

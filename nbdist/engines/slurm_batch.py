@@ -49,7 +49,7 @@ def main(arguments: list[str]) -> int:
     environment = os.environ | {LINK_KEY: secrets.token_hex(32)}
     step = subprocess.Popen(words, env=environment)
     code = _wait(step, directory, spec, job)
-    return code or _verdict(directory, f"{life}-0")
+    return code or _exit_code(directory, f"{life}-0")
 
 
 def attempts_before(directory: RunDirectory) -> int:
@@ -73,7 +73,7 @@ def _wait(step: subprocess.Popen[bytes], directory: RunDirectory, spec: RunSpec,
             pulse = Pulse(directory.pulse)
 
 
-def _verdict(directory: RunDirectory, name: str) -> int:
+def _exit_code(directory: RunDirectory, name: str) -> int:
     """The exit code by which Slurm is to remember the job."""
     node = NodeDirectory(directory.path, name)
     ends = [event for event in read_events(node.journal) if isinstance(event, RunEnded)]

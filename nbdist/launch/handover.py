@@ -17,7 +17,7 @@ from nbdist.store.liveness import take_custody
 from nbdist.store.paths import RunDirectory
 
 
-class Ahead:
+class Handover:
     """The ranks of a run as new processes, the port where they meet, and the custody of the run, until
     the process that is started has taken over. ``descriptors`` are what it inherits, ``order`` first."""
 
@@ -77,12 +77,12 @@ def line(event: Event) -> str:
     return encode_event(event) + "\n"
 
 
-def ahead_of(directory: RunDirectory, spec: RunSpec, environment: Mapping[str, str]) -> Ahead | None:
+def ahead_of(directory: RunDirectory, spec: RunSpec, environment: Mapping[str, str]) -> Handover | None:
     """What can be said of a run; None where its supervisor has to find out more before its ranks start."""
     if sys.platform != "linux" or spec.nodes > 1 or spec.engine or spec.memory:
         return None
     try:
-        return Ahead(directory, spec, environment)
+        return Handover(directory, spec, environment)
     except (LaunchError, OSError):
         # the supervisor finds the same, and writes it down
         return None

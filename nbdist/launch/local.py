@@ -23,7 +23,7 @@ FLAGS = ("-I", "-S") if sys.platform == "linux" else ("-I",)
 
 
 @dataclass(frozen=True, slots=True)
-class Submitted:
+class SupervisorProcess:
     """A started supervisor. ``lifeline`` closes when this process ends, however it ends; where the
     supervisor has no better way to see that, it is how a foreground run ends with its kernel."""
 
@@ -39,7 +39,7 @@ def submit(
     detached: bool,
     ahead: Sequence[int] = (),
     entry: Path = SUPERVISOR,
-) -> Submitted:
+) -> SupervisorProcess:
     """Start the supervisor of a run with what its ranks are to inherit. Raises LaunchError.
 
     ``ahead`` are descriptors of what is said of its ranks beforehand (``launch.ahead``); ``entry`` is the
@@ -71,23 +71,23 @@ def submit(
         theirs.close()
     if detached:
         ours.close()
-    submitted = Submitted(process, None if detached else ours)
-    look_after(submitted, directory)
-    return submitted
+    supervisor = SupervisorProcess(process, None if detached else ours)
+    look_after(supervisor, directory)
+    return supervisor
 
 
-def look_after(submitted: Submitted, directory: RunDirectory) -> None:
+def look_after(supervisor: SupervisorProcess, directory: RunDirectory) -> None:
     """Wait in a thread for the end of the process that is to keep a run, and let its line close no sooner.
     Where it does not end well this process is the first to know, and writes down what that means."""
 
     def ended(code: int) -> None:
-        if submitted.lifeline is not None:
-            submitted.lifeline.close()
+        if supervisor.lifeline is not None:
+            supervisor.lifeline.close()
         # 0 is its own word that the run's end is recorded
         if code:
-            note_end(directory, submitted.process.pid, code)
+            note_end(directory, supervisor.process.pid, code)
 
-    collect(submitted.process, ended)
+    collect(supervisor.process, ended)
 
 
 def collect(process: subprocess.Popen[bytes], then: Callable[[int], None] = lambda _: None) -> None:

@@ -1,7 +1,7 @@
 """Ranks that are started before their supervisor knows what to do with them.
 
 To import what a supervisor is takes longer than to start a rank. What submits a run knows what its
-ranks are made from; so it says that beforehand (``Ahead``), the new process starts them at once, and
+ranks are made from; so it says that beforehand (``Handover``), the new process starts them at once, and
 becomes their supervisor while they come up. The journal has its first lines before a program begins. This
 module imports no more than that takes.
 """

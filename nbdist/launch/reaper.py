@@ -48,11 +48,11 @@ def keep(directory: RunDirectory, supervise: Callable[[], None]) -> int:
 def keep_over(supervise: Callable[[], None], find: Callable[[], RunDirectory | None]) -> int:
     """The same of a run that is in custody: ``find`` says which it is."""
     become_subreaper()
-    keeper = os.getpid()
+    reaper = os.getpid()
     supervisor = os.fork()
     if supervisor == 0:
-        # a supervisor whose keeper is killed stops its run while it still can
-        die_with_parent(keeper, signal.SIGTERM)
+        # a supervisor whose reaper is killed stops its run while it still can
+        die_with_parent(reaper, signal.SIGTERM)
         supervise()
         return 0
     return watch_over(supervisor, find)

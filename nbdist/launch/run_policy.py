@@ -1,6 +1,6 @@
-"""What the supervisor does with its ranks and when: the course of a run, and how its end is enforced.
+"""What the supervisor does with its ranks and when: the policy of a run, and how its end is enforced.
 
-The course of a run: what follows from what happened. Decides; touches no process and no file.
+The policy of a run: what follows from what happened. Decides; touches no process and no file.
 
 It is told what happens (``rank_exited``, ``stop``, ``tick``, …) and answers through two callables:
 ``record`` takes the events of the journal, ``send`` a rank and the signal it is to get. So a test can
@@ -101,7 +101,7 @@ class Outcome:
     reason: Reason
 
 
-class Course:
+class RunPolicy:
     """One attempt of a run, from its first process to its last. ``now`` is always monotonic seconds."""
 
     def __init__(

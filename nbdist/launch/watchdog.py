@@ -1,4 +1,4 @@
-"""The keeper's look at a supervisor that does not go on: stopped by a signal, held by a debugger, frozen.
+"""The reaper's look at a supervisor that does not go on: stopped by a signal, held by a debugger, frozen.
 
 The ranks do without it, and it may go on later. But it obeys no request: so the watchdog looks who wants the
 run to end, lets a stopped supervisor go on, and where that does not help ends the run in its place.

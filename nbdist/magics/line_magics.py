@@ -24,7 +24,7 @@ from nbdist.text import say
 from nbdist.verbs import table
 from nbdist.verbs.machines import Allocations, Examined, Released
 from nbdist.verbs.runs import BoardEnded, Curves, Listed, Logs, Stacks, Stopped
-from nbdist.verbs.verb import HELP, NOTEBOOK, Place, Result, Verb
+from nbdist.verbs.verb import HELP, NOTEBOOK, Frontend, Result, Verb
 
 if TYPE_CHECKING:
     from nbdist.feed.view import RunView
@@ -47,7 +47,7 @@ def _say(*lines: str) -> None:
         print(harmless(f"[nbdist] {line}"), flush=True)
 
 
-_HERE = Place(NOTEBOOK, _say)
+_HERE = Frontend(NOTEBOOK, _say)
 
 
 def _shows(verb: Verb[Result]) -> Callable[[Callable[[Any, Result], None]], Callable[[Any, str], None]]:

@@ -93,7 +93,7 @@ LINK_KEY = "NBDIST_LINK_KEY"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Nodes:
+class NodeSet:
     """The machines of a run. ``host`` and ``port`` are where their ranks meet, an address of node 0;
     ``addresses`` are all of theirs where they were given."""
 
@@ -113,7 +113,7 @@ def find_nodes(
     *,
     own: Callable[[], Collection[str]] | None = None,
     resolve: Callable[[str], str] | None = None,
-) -> Nodes:
+) -> NodeSet:
     """The machines that ``options`` ask for. Raises UsageMistake where this cannot be one of them.
 
     ``own`` are this machine's addresses; ``resolve`` makes an address of a name.
@@ -121,7 +121,7 @@ def find_nodes(
     own, resolve = own or own_addresses, resolve or _resolved
     count = options.nodes or len(options.ips) or 1
     if count == 1:
-        return Nodes()
+        return NodeSet()
     host, _, port = options.master.rpartition(":")
     addresses = tuple(resolve(name) for name in options.ips)
     address = resolve(host) if host else addresses[0]
@@ -136,7 +136,7 @@ def find_nodes(
         )
     if options.host and options.host not in here:
         raise UsageMistake(f"--host {options.host}: this machine has {_listed(here)}: write one of them")
-    return Nodes(count=count, rank=rank, host=address, port=int(port or DEFAULT_PORT), addresses=addresses)
+    return NodeSet(count=count, rank=rank, host=address, port=int(port or DEFAULT_PORT), addresses=addresses)
 
 
 def link_keys(environ: Mapping[str, str], source: str, token: str = "") -> tuple[str, ...]:
@@ -283,9 +283,9 @@ def submit_job(directory: RunDirectory, plan: Plan, allocation: AllocationDirect
     spec = plan.spec
     engine: Engine
     if allocation is not None:
-        from nbdist.engines.allocation import Allocated  # most runs are elsewhere
+        from nbdist.engines.allocation import AllocationEngine  # most runs are elsewhere
 
-        engine = Allocated(allocation, directory)
+        engine = AllocationEngine(allocation, directory)
     else:
         engine = engine_by_name(spec.engine, spec.engine_options)
     try:

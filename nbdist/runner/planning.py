@@ -30,7 +30,7 @@ from nbdist.privacy import without_values
 from nbdist.runner.placement import (
     LINK_KEY,
     TOKEN,
-    Nodes,
+    NodeSet,
     check_shared,
     choose_devices,
     engine_devices,
@@ -108,7 +108,7 @@ def _plan(
     framework, used = _framework(options, source)
     engine = "" if options.engine == "local" else options.engine
     devices, notes = engine_devices(options) if engine else choose_devices(options, environ)
-    nodes = Nodes(count=options.nodes or 1) if engine else find_nodes(options)
+    nodes = NodeSet(count=options.nodes or 1) if engine else find_nodes(options)
     _check_env(options)
     _check_memory(options)
     gpus = any(device.kind == "gpu" for device in devices)
@@ -187,7 +187,7 @@ def thread_advice(plan: Plan, *, cores: int | None = None, environ: Mapping[str,
     return say("runs.one-thread", config.language(), threads=threads)
 
 
-def _meeting(nodes: Nodes, wait: float) -> str:
+def _meeting(nodes: NodeSet, wait: float) -> str:
     return say(
         "runs.meeting" if nodes.count == 2 else "runs.meeting-others",
         config.language(),
@@ -200,7 +200,7 @@ def _meeting(nodes: Nodes, wait: float) -> str:
 
 
 def _ranks(
-    devices: Sequence[Device], backend: str, nodes: Nodes, *, placed: bool = True
+    devices: Sequence[Device], backend: str, nodes: NodeSet, *, placed: bool = True
 ) -> tuple[RankSpec, ...]:
     """A rank for each device, on each machine alike. Raises UsageMistake.
 

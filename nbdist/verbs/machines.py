@@ -10,7 +10,7 @@ from nbdist import options, runner
 from nbdist.engines.slurm_options import parse_slurm
 from nbdist.errors import UsageMistake
 from nbdist.options import Options
-from nbdist.verbs.verb import TERMINAL, Place
+from nbdist.verbs.verb import TERMINAL, Frontend
 
 if TYPE_CHECKING:
     from nbdist.doctor import ClusterRequest, Report
@@ -31,7 +31,7 @@ class Examined:
 
 
 def doctor(
-    _: Place, *, smoke: bool, fix: bool, json: bool = False, **cluster_options: str | None
+    _: Frontend, *, smoke: bool, fix: bool, json: bool = False, **cluster_options: str | None
 ) -> Examined:
     """Raises UsageMistake, and LaunchError for what could not be mended."""
     # most sessions never ask
@@ -97,35 +97,41 @@ class Released:
 
 
 def alloc(
-    place: Place, *, words: Sequence[str], idle: str | None, wait: str | None, keep: bool, json: bool = False
+    frontend: Frontend,
+    *,
+    words: Sequence[str],
+    idle: str | None,
+    wait: str | None,
+    keep: bool,
+    json: bool = False,
 ) -> Allocations | Released:
     """Give nodes back, or ask for some where ``words`` say which, and wait for them. Raises UsageMistake and
     LaunchError."""
     match words:
         case ["off"] | ["off", _]:
-            return _release("".join(words[1:]), f"{place.prefix}alloc off")
+            return _release("".join(words[1:]), f"{frontend.prefix}alloc off")
         case ["list", *_]:
-            raise UsageMistake(f"what there is, is shown by  {place.prefix}alloc  alone")
+            raise UsageMistake(f"what there is, is shown by  {frontend.prefix}alloc  alone")
     if not words and (keep or idle is not None):
-        raise UsageMistake(f"say how many nodes of what:  {place.usage}")
-    nodes = _nodes(words, place.usage) if words else None
+        raise UsageMistake(f"say how many nodes of what:  {frontend.usage}")
+    nodes = _nodes(words, frontend.usage) if words else None
     idle_limit = options.parse_duration(idle or _IDLE)
     patience = None if wait is None else options.parse_duration(wait)
     try:
         if nodes is not None:
             # a terminal has no kernel whose end could be theirs
-            kept = keep or place.prefix == TERMINAL
+            kept = keep or frontend.prefix == TERMINAL
             limit = _WAIT if patience is None else patience
-            runner.allocate(nodes, idle=idle_limit, keep=kept, wait=limit, say=place.say)
+            runner.allocate(nodes, idle=idle_limit, keep=kept, wait=limit, say=frontend.say)
         elif patience is not None:
             for one in runner.held_allocations():
-                runner.await_allocation(one, wait=patience, say=place.say)
+                runner.await_allocation(one, wait=patience, say=frontend.say)
     except KeyboardInterrupt:
-        verb = f"{place.prefix}alloc"
+        verb = f"{frontend.prefix}alloc"
         note = f"not waited for any longer: {verb} shows what there is, {verb} off gives it up"
         return Allocations(views=(), note=note, interrupted=True, json=json)
     views = tuple(runner.allocation_views())
-    note = "" if views else f"no nodes are kept: {place.usage}"
+    note = "" if views else f"no nodes are kept: {frontend.usage}"
     return Allocations(views=views, note=note, interrupted=False, json=json)
 
 
@@ -156,7 +162,7 @@ def _nodes(words: Sequence[str], usage: str) -> Options:
     return given
 
 
-def warm(place: Place, *, count: str | None, framework: str | None) -> runner.WarmState:
+def warm(frontend: Frontend, *, count: str | None, framework: str | None) -> runner.WarmState:
     """Keep so many ranks ready, or as many as the last run had; how it stands now. Raises UsageMistake."""
     count = count or ""
     if count in ("auto", "off"):
@@ -164,5 +170,5 @@ def warm(place: Place, *, count: str | None, framework: str | None) -> runner.Wa
     elif count.isdigit() and 0 < int(count) <= _MOST_WARM:
         runner.keep_ready(int(count), framework or "")
     elif count or framework:
-        raise UsageMistake(f"{place.prefix}warm {count}: write  {place.usage}")
+        raise UsageMistake(f"{frontend.prefix}warm {count}: write  {frontend.usage}")
     return runner.warm_ranks.state()

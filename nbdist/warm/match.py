@@ -144,7 +144,7 @@ _RESET = 1 << 0 | 1 << 1 | 1 << 12 | 1 << 14 | 1 << 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
+class RankShape:
     """What a rank is made from before its program is known. ``first`` is where sys.path begins for a
     script; ``surroundings`` is what a process gets from the one that starts it, besides its environment."""
 
@@ -158,11 +158,11 @@ class Shape:
     surroundings: Mapping[str, str]
 
 
-def shape_of(plan: Plan) -> Shape:
+def shape_of(plan: Plan) -> RankShape:
     """The shape that the ranks of this run have."""
     spec = plan.spec
     own = spec.cwd if spec.module else os.path.dirname(spec.program)
-    return Shape(
+    return RankShape(
         framework=spec.framework,
         python=spec.python,
         cwd=spec.cwd,
@@ -187,7 +187,7 @@ def surroundings(proc: Path = Path("/proc/self")) -> dict[str, str]:
     return found
 
 
-def difference(waiting: Shape, wanted: Shape, reads: frozenset[str]) -> str:
+def difference(waiting: RankShape, wanted: RankShape, reads: frozenset[str]) -> str:
     """Why ranks of one shape cannot be used for another, in words; empty when they can.
 
     ``reads`` are the variables that Python code has asked for while the framework was imported.

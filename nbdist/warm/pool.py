@@ -29,7 +29,7 @@ from nbdist.store.paths import RunDirectory
 from nbdist.warm.match import (
     PRELOADED,
     READ_UNSEEN,
-    Shape,
+    RankShape,
     changed_early,
     difference,
     read_at_import,
@@ -48,7 +48,7 @@ class Standby:
     until they are to hurry. Raises LaunchError when they cannot be started."""
 
     def __init__(self, plan: Plan, *, idle: float, beside: bool = False) -> None:
-        self.shape: Shape = shape_of(plan)
+        self.shape: RankShape = shape_of(plan)
         self.reads: frozenset[str] = frozenset()
         self.up = False
         self.ready = False
@@ -167,7 +167,7 @@ class Standby:
             self._answers |= said
 
 
-def _start(environment: Mapping[str, str], python: str) -> local.Submitted:
+def _start(environment: Mapping[str, str], python: str) -> local.SupervisorProcess:
     """Start a supervisor of a run that is not known yet (``launch.warm.standby``). Raises LaunchError."""
     ours, theirs = socket.socketpair()
     try:
@@ -188,7 +188,7 @@ def _start(environment: Mapping[str, str], python: str) -> local.Submitted:
     finally:
         theirs.close()
     local.collect(process)
-    return local.Submitted(process, ours)
+    return local.SupervisorProcess(process, ours)
 
 
 def _memory(pid: int) -> tuple[int, int]:
@@ -232,7 +232,7 @@ class WarmState:
     reason: str = ""
 
 
-class WarmRanks:
+class WarmPool:
     """The standby of this process. ``mode`` is what ``%dist_warm`` or NBDIST_WARM has said."""
 
     def __init__(
@@ -250,7 +250,7 @@ class WarmRanks:
         self._standby: Standby | None = None
         self._asked: Callable[[], Plan] | None = None
         self._count = 0
-        self._hopeless: Shape | None = None
+        self._hopeless: RankShape | None = None
         self._began_again: dict[frozenset[str], str] = {}
         self._reason = ""
 
@@ -442,7 +442,7 @@ def _began_again(directory: RunDirectory) -> str:
         return ""
 
 
-ranks = WarmRanks()
+ranks = WarmPool()
 
 
 def describe_warm(state: WarmState) -> list[str]:

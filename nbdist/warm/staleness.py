@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 
 
-class Freshness:
+class Staleness:
     """Looks once when it is made, and again when it is asked.
 
     ``files`` are those that modules were imported from, with time (ns) and size, ``path`` is the sys.path

@@ -11,7 +11,7 @@ from typing import Any
 
 from nbdist import processes
 from nbdist.launch.rank_process import RankProcess
-from nbdist.worker.order import HURRY, Engagement
+from nbdist.worker.order import HURRY, Assignment
 
 
 @dataclass(slots=True)
@@ -21,7 +21,7 @@ class WaitingRank(RankProcess):
 
     facts: dict[str, Any] | None = None
     _said: bytes = b""
-    _engagement: Engagement | None = None
+    _assignment: Assignment | None = None
     _doubt: Callable[[], str] = str
     _told: bool = False
 
@@ -56,23 +56,23 @@ class WaitingRank(RankProcess):
         if self._told:
             RankProcess.ask(self, words)
 
-    def engage(self, engagement: Engagement, doubt: Callable[[], str]) -> None:
+    def engage(self, assignment: Assignment, doubt: Callable[[], str]) -> None:
         """Tell it its run, as soon as it is ready. ``doubt`` is asked then why it cannot be used as it is,
         and has to begin again, cold; empty when it can."""
-        self._engagement, self._doubt = engagement, doubt
+        self._assignment, self._doubt = assignment, doubt
         if self.facts is None:
             with contextlib.suppress(OSError):
                 self.channel.send(HURRY)
         self._tell()
 
     def _tell(self) -> None:
-        if self._engagement is None or self.facts is None:
+        if self._assignment is None or self.facts is None:
             return
-        self._engagement.cold = self._doubt()
+        self._assignment.cold = self._doubt()
         self.channel.setblocking(True)
         with contextlib.suppress(OSError):
             # one that has died is found by its exit
-            self.channel.sendall(self._engagement.encode())
+            self.channel.sendall(self._assignment.encode())
         self.channel.setblocking(False)
         self._told = True
 

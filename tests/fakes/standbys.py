@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from nbdist.model import Plan
 from nbdist.store.paths import RunDirectory
-from nbdist.warm.match import Shape, shape_of
+from nbdist.warm.match import RankShape, shape_of
 
 
 @dataclass
@@ -39,7 +39,7 @@ class FakeStandby:
         up: bool = True,
         hopeless: bool = True,
     ) -> None:
-        self.shape: Shape = shape_of(plan)
+        self.shape: RankShape = shape_of(plan)
         self.reads: frozenset[str] = frozenset()
         self.submitted = FakeSubmitted()
         self.problem, self.gone, self.ready = problem, gone, ready

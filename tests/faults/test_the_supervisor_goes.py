@@ -43,7 +43,7 @@ pytestmark = pytest.mark.usefixtures("leaves_nothing")
 
 WAITS = f"{FAMILY}\ntime.sleep(600)"
 
-Kill = Callable[[local.Submitted], None]
+Kill = Callable[[local.SupervisorProcess], None]
 
 
 @pytest.fixture
@@ -184,7 +184,7 @@ def test_a_keeper_that_is_killed_at_an_early_moment_leaves_neither_ranks_nor_a_r
     for _ in range(8):
         after = random.random() * (0.03 if start is start_warm else 0.15)
 
-        def kill(submitted: local.Submitted, after: float = after) -> None:
+        def kill(submitted: local.SupervisorProcess, after: float = after) -> None:
             threading.Timer(after, submitted.process.kill).start()
 
         directory = start(make_plan("-n 2"), kill)

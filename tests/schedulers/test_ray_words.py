@@ -378,7 +378,7 @@ def test_a_job_that_has_its_nodes_is_not_asked_again_for_what_it_says() -> None:
 def test_ray_has_no_kind_word_for_the_supervisors() -> None:
     with ray_head() as head:
         head.says("/api/jobs/j/stop", {"stopped": True})
-        told = [on(head).stop("j", kindly=kindly) for kindly in (True, False)]
+        told = [on(head).stop("j", gently=gently) for gently in (True, False)]
 
     assert told == [False, True]
     assert [path for path, _, _ in head.heard] == ["POST /api/jobs/j/stop"]

@@ -17,7 +17,7 @@ from nbdist import processes, runner
 from nbdist.feed.view import view_of
 from nbdist.model import Reason
 from nbdist.text import reason_text
-from nbdist.warm.idle_policy import Leftovers
+from nbdist.warm.idle_policy import BackgroundShare
 from nbdist.warm.pool import Standby
 from tests.programs import FAMILY, MEMBERS, family_of, left_of, until, until_ready
 from tests.warm.conftest import SLOW, processes_of
@@ -240,7 +240,7 @@ def test_a_standby_that_does_not_answer_gets_no_run(make_plan, stand_by) -> None
 
 
 def test_beside_a_run_ranks_get_what_is_left_over_until_they_are_to_hurry(make_plan, stand_by) -> None:
-    if not Leftovers().possible:
+    if not BackgroundShare().possible:
         pytest.skip("nothing here can be given less of the processors and get it back")
     before = share_of(os.getpid())
     standby = stand_by(make_plan("-n 1"), ready=False, beside=True)

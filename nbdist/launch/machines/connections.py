@@ -26,15 +26,15 @@ from nbdist.errors import LaunchError
 from nbdist.launch.machines.link import Link, LinkClosed, WrongKey, parsed
 from nbdist.launch.machines.messages import Message
 
-PATIENCE = 5.0
+HANDSHAKE_TIMEOUT = 5.0
 """Seconds in which a connection has to be proven."""
 
-_MOST_STRANGERS = 128
+_MAX_UNPROVEN = 128
 _BACKLOG = 1024
 _AT_ONCE = 16
 """Connections taken before those that are there are heard again."""
 
-_MANNERS = 10.0
+_QUESTION_TIMEOUT = 10.0
 """Seconds that a guest may take for a question."""
 
 _MOST_SAID = 16_000_000
@@ -104,7 +104,7 @@ class Listener(Generic[_S]):
                     self._drop(in_the_way(strangers))
                 return
             self._take(connection, address)
-            if len(strangers := self._strangers()) > _MOST_STRANGERS:
+            if len(strangers := self._strangers()) > _MAX_UNPROVEN:
                 self._drop(in_the_way(strangers))
 
 
@@ -115,7 +115,7 @@ class _Guest:
     said: str = ""
 
 
-class Reception:
+class QuestionListener:
     """Listens on ``address``; ``answer`` is asked what to say to a holder of the key."""
 
     def __init__(
@@ -141,7 +141,7 @@ class Reception:
     def tick(self, now: float) -> None:
         """Send those away who say nothing. ``now`` is monotonic seconds."""
         for guest in list(self._guests):
-            if now - guest.since > _MANNERS:
+            if now - guest.since > _QUESTION_TIMEOUT:
                 self._part(guest)
 
     def forget(self) -> None:
@@ -180,7 +180,7 @@ class Reception:
             guest.link.close()
 
 
-SILENCE = 10.0
+PEER_TIMEOUT = 10.0
 """Seconds without a word after which a machine counts as gone, unless its network still answers."""
 
 HEARTBEAT = 1.0
@@ -211,7 +211,7 @@ class Peer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ears:
+class Callbacks:
     """Who is told what becomes of a line: one to node 0 is there, a message came, the other end does not have
     the key, it has ended (and was parted from)."""
 
@@ -230,7 +230,7 @@ class Connections:
         place: tuple[str, int],
         keys: Sequence[str],
         selector: selectors.BaseSelector,
-        ears: Ears,
+        callbacks: Callbacks,
         *,
         host: str = "",
         clock: Callable[[], float] = time.monotonic,
@@ -242,7 +242,7 @@ class Connections:
         self._place = place
         self._keys = keys
         self._selector = selector
-        self._ears = ears
+        self._callbacks = callbacks
         self._host = host
         self._clock = clock
         self._report = report
@@ -296,7 +296,7 @@ class Connections:
             if peer.connecting:
                 self._finish_connecting(peer, now)
             elif peer.node is None:
-                if now - peer.since > PATIENCE:
+                if now - peer.since > HANDSHAKE_TIMEOUT:
                     self.part(peer, f"{peer.link.address()} does not answer as nbdist does")
             elif self._is_gone(peer, now - peer.heard):
                 self.lose(peer, f"nothing came from it for {int(now - peer.heard)} s")
@@ -305,7 +305,7 @@ class Connections:
             self.tell({"kind": "alive"})
 
     def _is_gone(self, peer: Peer, silent: float) -> bool:
-        if silent <= SILENCE:
+        if silent <= PEER_TIMEOUT:
             return False
         return silent > self._patience or peer.link.unheard() > _ANSWERS
 
@@ -341,7 +341,7 @@ class Connections:
     def lose(self, peer: Peer, how: str) -> None:
         """The line to a machine has ended."""
         self.part(peer, how)
-        self._ears.lost(peer, how)
+        self._callbacks.lost(peer, how)
 
     def close(self) -> None:
         """Send what was said, for a moment, and part from all."""
@@ -391,7 +391,7 @@ class Connections:
     def _finish_connecting(self, peer: Peer, now: float) -> None:
         try:
             if not peer.link.connected():
-                if now - peer.since > PATIENCE:
+                if now - peer.since > HANDSHAKE_TIMEOUT:
                     raise LinkClosed("no answer")
                 return
         except LinkClosed as error:
@@ -400,7 +400,7 @@ class Connections:
         peer.connecting = False
         peer.since = now
         self._begin(peer)
-        self._ears.greet(peer)
+        self._callbacks.greet(peer)
 
     def _begin(self, peer: Peer) -> None:
         self._selector.register(peer.link, selectors.EVENT_READ, lambda: self._hear(peer))
@@ -418,7 +418,7 @@ class Connections:
         except WrongKey as error:
             if peer.node is None:
                 peer.link.deny()
-                self._ears.stranger(peer)
+                self._callbacks.stranger(peer)
             else:
                 self.lose(peer, str(error))
             return
@@ -428,4 +428,4 @@ class Connections:
         peer.heard = self._clock()
         for message in messages:
             if peer in self.peers:
-                self._ears.take(peer, message)
+                self._callbacks.take(peer, message)

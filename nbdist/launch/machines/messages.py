@@ -20,16 +20,16 @@ _MOST_COUNT = 2**31
 _Claim = Callable[[object], bool]
 
 
-class Nonsense(ValueError):
+class BadMessage(ValueError):
     """A holder of the key said what no nbdist of this version says."""
 
 
 def check(message: Message) -> str:
-    """The kind of the message. Raises Nonsense."""
+    """The kind of the message. Raises BadMessage."""
     kind = message.get("kind")
     fields = _FIELDS.get(kind) if isinstance(kind, str) else None
     if fields is None:
-        raise Nonsense("a message of no known kind")
+        raise BadMessage("a message of no known kind")
     _check_fields(str(kind), fields, {name: message[name] for name in message if name != "kind"})
     return str(kind)
 
@@ -41,10 +41,10 @@ def plain(text: str, most: int = _MOST_FIELD) -> str:
 
 def _check_fields(what: str, fields: Mapping[str, _Claim], values: Mapping[str, object]) -> None:
     if values.keys() != fields.keys():
-        raise Nonsense(f"{what} with other fields")
+        raise BadMessage(f"{what} with other fields")
     for name, claim in fields.items():
         if not claim(values[name]):
-            raise Nonsense(f"{what} with another {name}")
+            raise BadMessage(f"{what} with another {name}")
 
 
 def _count(value: object) -> bool:

@@ -36,7 +36,7 @@ class _Heard:
     stillness: Stillness
 
 
-class StallsTogether:
+class StallExchange:
     """``say`` tells all other machines; ``shared`` says that they read each other's directories."""
 
     def __init__(
