@@ -104,7 +104,7 @@ def _record(ahead: dict[str, Any], started: dict[str, tuple[int, socket]]) -> li
 
 
 def _filled(line: str, pid: int = 0) -> str:
-    """A line of the journal, with what was not known when it was made (``ahead.line``)."""
+    """A line of the journal, with what was not known when it was made (``local.line``)."""
     now = f'"time": {time.time()!r}'
     return line.replace('"time": 0.0', now, 1).replace(
         '"pid": 0, "start_time": 0', f'"pid": {pid}, "start_time": {_start_time(pid) if pid else 0}', 1

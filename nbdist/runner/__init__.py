@@ -1,6 +1,6 @@
 """Starts runs and hands them out: the only place that joins store, frameworks, devices and schedulers."""
 
-from nbdist.model import Plan
+from nbdist.model.plan import Plan
 from nbdist.runner.allocations import (
     AllocationView,
     allocate,
@@ -11,13 +11,12 @@ from nbdist.runner.allocations import (
 )
 from nbdist.runner.allocations import held as held_allocations
 from nbdist.runner.boards import board_url, reach_board, stop_the_board
-from nbdist.runner.checking import check_program
 from nbdist.runner.exporting import Export, export, export_text
 from nbdist.runner.handle import Interrupts, RunHandle, attach, describe_refused, request_stop_of, runs, store
-from nbdist.runner.launching import keep_ready, start
+from nbdist.runner.launching import keep_ready, launch, start
 from nbdist.runner.placement import TOKEN, words_of_node_1
 from nbdist.runner.planning import plan, plan_script, thread_advice
-from nbdist.runner.pruning import Pruned, Pruner, keeping, prune, pruner
+from nbdist.runner.pruning import Pruned, Pruner, prune, pruner
 from nbdist.warm.pool import WarmState, describe_warm
 from nbdist.warm.pool import ranks as warm_ranks
 
@@ -36,7 +35,6 @@ __all__ = [
     "attach",
     "await_allocation",
     "board_url",
-    "check_program",
     "describe_allocations",
     "describe_refused",
     "describe_warm",
@@ -44,7 +42,7 @@ __all__ = [
     "export_text",
     "held_allocations",
     "keep_ready",
-    "keeping",
+    "launch",
     "plan",
     "plan_script",
     "prune",

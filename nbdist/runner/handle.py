@@ -37,14 +37,12 @@ _STARTING = 20.0
 class RunHandle:
     """A run, live or ended, in this or any other process. Everything is read from its directory.
 
-    ``started_cold`` says why no ranks that waited were used, where that was to be expected; ``placed`` in
-    which allocation it begins, or why in none.
+    ``notes`` say how it was started where the user may have expected something else.
     """
 
-    def __init__(self, directory: RunDirectory, *, started_cold: str = "", placed: str = "") -> None:
+    def __init__(self, directory: RunDirectory, *, notes: Iterable[str] = ()) -> None:
         self.directory = directory
-        self.started_cold = started_cold
-        self.placed = placed
+        self.notes = tuple(filter(None, notes))
         self._reader = RunReader(directory)
         self._watched = 0.0
 

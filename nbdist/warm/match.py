@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from nbdist.model import Plan, RankSpec
+from nbdist.model import RankSpec
+from nbdist.model.plan import Plan
 
 PRELOADED: dict[str, tuple[str, ...]] = {
     "torch": (
@@ -103,11 +104,11 @@ def changed_early(plan: Plan) -> list[str]:
     """The variables to which the text gives other values than the ranks have, before the first line that
     surely imports the framework. What is not written out in the text is not seen here: the rank itself
     notices it (``worker.gate``)."""
-    if "environ" not in plan.source and "putenv" not in plan.source:
+    if "environ" not in plan.program.text and "putenv" not in plan.program.text:
         return []
     try:
         settings = list(_settings(plan))
-    except (SyntaxError, ValueError, RecursionError):
+    except RecursionError:
         return []
     given = [{**plan.environment, **rank.environment} for rank in plan.spec.ranks]
     return [
@@ -120,16 +121,16 @@ def changed_early(plan: Plan) -> list[str]:
 def _settings(plan: Plan) -> Iterator[tuple[str, str | None, bool]]:
     """Name and value (None: the text does not tell), and whether it is set only where there is none."""
     # the checks take a while to import, and this module is imported with nbdist
-    from nbdist.diagnosis.checks import Program, assignments
+    from nbdist.diagnosis import checks
 
-    program = Program.of(plan.source)
+    program = checks.Program.of(plan.program.tree)
     imports = (
         node.lineno
         for name, node in program.imports()
         if name.partition(".")[0] == plan.spec.framework and node in program.tree.body
     )
     first = min(imports, default=float("inf"))
-    for key, value, node, _ in assignments(program):
+    for key, value, node, _ in checks.assignments(program):
         if node.lineno < first:
             yield key, value, False
     for call in program.calls:

@@ -24,7 +24,7 @@ from nbdist.devices.usage import memory_available, memory_total
 from nbdist.errors import LaunchError, UsageMistake
 from nbdist.frameworks import imported_modules
 from nbdist.launch import local
-from nbdist.model import Plan
+from nbdist.model.plan import Plan
 from nbdist.store.paths import RunDirectory
 from nbdist.warm.match import (
     PRELOADED,
@@ -57,7 +57,7 @@ class Standby:
         self._pids: list[int] = []
         self._said = b""
         self._answers: dict[str, Any] = {}
-        self.submitted = _start(plan.environment, plan.spec.python)
+        self.supervisor = _start(plan.environment, plan.spec.python)
         offer = {
             # until it has a run it is this process's, also where its run will be detached
             "spec": replace(plan.spec, owner=processes.identify(os.getpid()), detached=False).to_dict(),
@@ -74,7 +74,7 @@ class Standby:
 
     def look(self, wait: float = 0.0) -> None:
         """Take what it has said; wait so many seconds for something."""
-        line = self.submitted.lifeline
+        line = self.supervisor.lifeline
         if self.gone or line is None:
             return
         if not select.select([line], [], [], wait)[0]:
@@ -122,9 +122,9 @@ class Standby:
 
     def _refuse(self) -> None:
         """Let it take no run from now on: what it has said by now was in time."""
-        assert self.submitted.lifeline is not None, "a standby is always on a line"
+        assert self.supervisor.lifeline is not None, "a standby is always on a line"
         with contextlib.suppress(OSError):
-            self.submitted.lifeline.shutdown(socket.SHUT_RDWR)
+            self.supervisor.lifeline.shutdown(socket.SHUT_RDWR)
         while self._is_awaited:
             self.look(_TAKE)
         if "taken" not in self._answers:
@@ -136,16 +136,16 @@ class Standby:
         self.close()
 
     def close(self) -> None:
-        if self.submitted.lifeline is not None:
-            self.submitted.lifeline.close()
+        if self.supervisor.lifeline is not None:
+            self.supervisor.lifeline.close()
 
     def memory(self) -> tuple[int, int]:
         """Bytes that its processes hold: their share of everything (PSS), and what is theirs alone."""
-        shares = [_memory(pid) for pid in {self.submitted.process.pid, *self._pids}]
+        shares = [_memory(pid) for pid in {self.supervisor.process.pid, *self._pids}]
         return sum(share for share, _ in shares), sum(private for _, private in shares)
 
     def _say(self, what: dict[str, Any]) -> bool:
-        line = self.submitted.lifeline
+        line = self.supervisor.lifeline
         assert line is not None, "a standby is always on a line"
         try:
             line.sendall(json.dumps(what).encode() + b"\n")
@@ -428,10 +428,7 @@ def unsuited(planned: Plan, *, idle_too: bool = False) -> str:
 def _imports(planned: Plan) -> frozenset[str]:
     """What a program imports: by that it is known again when a line of it has changed, and what made it
     begin again is often done by a package."""
-    try:
-        return frozenset(imported_modules(planned.source))
-    except (SyntaxError, ValueError, RecursionError):
-        return frozenset()
+    return frozenset(imported_modules(planned.program.tree))
 
 
 def _began_again(directory: RunDirectory) -> str:

@@ -19,7 +19,6 @@ import pytest
 import nbdist
 from nbdist import control_groups, options, processes, runner
 from nbdist.launch import local
-from nbdist.launch.handover import ahead_of
 from nbdist.model import ProcessId, RankStarted
 from nbdist.store import RunDirectory
 from nbdist.text import reason_text
@@ -156,7 +155,7 @@ def start_cold(plan: runner.Plan, kill: Kill) -> RunDirectory:
 
 def start_ahead(plan: runner.Plan, kill: Kill) -> RunDirectory:
     directory = runner.store().create(plan.spec, plan.cell)
-    ahead = ahead_of(directory, plan.spec, plan.environment)
+    ahead = local.hand_over(directory, plan.spec, plan.environment)
     assert ahead is not None
     said = ahead.descriptors
     kill(local.submit(directory, plan.environment, plan.spec.python, detached=False, ahead=said))
@@ -169,11 +168,11 @@ def start_warm(plan: runner.Plan, kill: Kill) -> RunDirectory | None:
     standby = Standby(plan, idle=60)
     assert standby.wait_until_ready(30)
     directory = runner.store().create(plan.spec, plan.cell)
-    kill(standby.submitted)
+    kill(standby.supervisor)
     if standby.go(directory, plan.environment):
         standby.close()
         return None
-    local.look_after(standby.submitted, directory)
+    local.look_after(standby.supervisor, directory)
     return directory
 
 
