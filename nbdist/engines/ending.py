@@ -21,8 +21,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from nbdist import config
-from nbdist.engines.engine import JobStatus, Phase
-from nbdist.engines.engine_poller import EnginePoller
+from nbdist.engines.engine import EnginePoller, JobStatus, Phase
 from nbdist.engines.merged_journal import NodeJournals
 from nbdist.launch.run_policy import Outcome
 from nbdist.model import RankState, Reason, Run, RunEnded, RunLost, RunSpec, RunState

@@ -23,7 +23,7 @@ if __name__ == "__main__" and not __package__:
 
 from nbdist import processes
 from nbdist.engines import node
-from nbdist.engines.slurm_places import address_of, free_ports, hosts_of, own_address
+from nbdist.engines.slurm_batch import address_of, free_ports, hosts_of, own_address
 from nbdist.launch.lifetime import Wakeup, become_subreaper, die_with_parent, end_descendants
 from nbdist.launch.machines.connections import QuestionListener
 from nbdist.launch.machines.coordinator import LINK_KEY

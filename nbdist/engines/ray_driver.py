@@ -20,8 +20,7 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from nbdist.engines import ray_node
-from nbdist.engines.ray_engine import SEAL, STARTS, TROUBLE, WAITS, line, why_it_waits
-from nbdist.engines.ray_sealing import unseal
+from nbdist.engines.ray import SEAL, STARTS, TROUBLE, WAITS, line, unseal, why_it_waits
 from nbdist.engines.slurm_batch import attempts_before
 from nbdist.errors import UnknownRun
 from nbdist.model import Reason, RunEnded, RunSpec, RunState, StopRequested

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from nbdist.engines.ray_address import parse_address
-from nbdist.engines.slurm_options import parse_slurm
+from nbdist.engines.options import parse_address, parse_slurm
 from nbdist.options import values
 from nbdist.text import Both, both
 

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from nbdist import config
-from nbdist.engines import engine_by_name
-from nbdist.engines.engine import PROCESS, Engine
+from nbdist.engines.engine import PROCESS, Engine, engine_by_name
 from nbdist.errors import LaunchError, UsageMistake
 from nbdist.frameworks import is_installed
 from nbdist.launch import local

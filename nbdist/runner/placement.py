@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING
 from nbdist import config
 from nbdist.config import machines_key
 from nbdist.devices import cpu_count, list_gpus
-from nbdist.engines.ray_address import find_address
-from nbdist.engines.ray_engine import address_option
+from nbdist.engines.options import ADDRESS, find_address
 from nbdist.errors import UsageMistake
 from nbdist.frameworks import Placement, rank_environment
 from nbdist.model import Device
@@ -255,7 +254,7 @@ def unplaced_environment(place: Placement, backend: str) -> dict[str, str]:
 def engine_options(options: Options, environ: Mapping[str, str]) -> tuple[str, ...]:
     """What the engine is told, as the run's spec keeps it. Raises UsageMistake."""
     if options.engine == "ray":
-        return (address_option(find_address(options.ray, environ)),)
+        return (f"{ADDRESS}{find_address(options.ray, environ)}",)
     return options.slurm
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 from nbdist import options, runner
-from nbdist.engines.slurm_options import parse_slurm
+from nbdist.engines.options import parse_slurm
 from nbdist.errors import UsageMistake
 from nbdist.options import Options
 from nbdist.verbs.verb import TERMINAL, Frontend

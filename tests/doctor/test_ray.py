@@ -14,7 +14,7 @@ import pytest
 from nbdist.doctor import Level
 from nbdist.doctor.node_probe import MARK
 from nbdist.doctor.ray import RayJob, find_ray
-from nbdist.engines.ray_api import RayApi
+from nbdist.engines.ray import RayApi
 
 TOKEN = "a-token-of-a-test"
 HELLO = {"job": "", "port": 1, "python": "3.11.7", "time": 1.0, "packages": {}, "gpus": 0, "host": "h"}
@@ -25,7 +25,7 @@ class Dashboard(ThreadingHTTPServer):
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Answers)
-        self.supervisor: dict[str, Any] = {}
+        self.submitted: dict[str, Any] = {}
         self.stopped = False
         self.status = "RUNNING"
         self.says: list[str] = []
@@ -36,7 +36,7 @@ class Dashboard(ThreadingHTTPServer):
 
     def log(self) -> str:
         """As a job would say it that has found the file which it is told of."""
-        told = json.loads(self.supervisor["runtime_env"]["env_vars"]["NBDIST_DOCTOR"])
+        told = json.loads(self.submitted["runtime_env"]["env_vars"]["NBDIST_DOCTOR"])
         for number in range(told["nodes"]):
             Path(told["look"]["mine"].format(node=number)).write_text(told["token"])
         return "".join(f"{line}\n" for line in ["something of Ray's own", *self.says])

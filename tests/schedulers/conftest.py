@@ -97,7 +97,7 @@ class Login:
 
     def supervisors(self, node: int) -> list[processes.ProcessId]:
         """The supervisor of a node and the process above it."""
-        name = f"/launch/jobs/node.py\0{self.handle.directory.path}\0".encode()
+        name = f"/engines/node.py\0{self.handle.directory.path}\0".encode()
         found = []
         for pid in (int(entry) for entry in os.listdir("/proc") if entry.isdigit()):
             try:

@@ -82,7 +82,7 @@ class RayLogin(Login):
 
     def supervisors_of(self, handle: RunHandle) -> list[ProcessId]:
         """Those of all nodes, and the processes above them."""
-        name = f"/launch/jobs/node.py\0{handle.directory.path}\0".encode()
+        name = f"/engines/node.py\0{handle.directory.path}\0".encode()
         found = []
         for entry in filter(str.isdigit, os.listdir("/proc")):
             with contextlib.suppress(OSError):

@@ -143,8 +143,8 @@ def test_a_message_that_is_not_there_is_a_mistake() -> None:
 
 
 def test_the_processes_of_a_run_never_read_a_catalogue() -> None:
-    modules = ["launch.supervisor", "launch.jobs.watch", "launch.watchdog", "launch.machines.coordinator"]
-    modules += ["launch.warm.standby", "launch.jobs.attendant", "schedulers.ray_driver", "worker.bootstrap"]
+    modules = ["launch.supervisor", "engines.watch", "launch.watchdog", "launch.machines.coordinator"]
+    modules += ["warm.standby", "engines.node_agent", "engines.ray_driver", "worker.bootstrap"]
     program = "".join(f"import nbdist.{name}\n" for name in modules)
     program += "import sys; print([name for name in ('tomllib', 'nbdist.text') if name in sys.modules])"
 
