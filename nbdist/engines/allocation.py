@@ -21,8 +21,7 @@ from nbdist.engines.engine import JobStatus, Phase
 from nbdist.engines.slurm import Slurm, scrubbed
 from nbdist.errors import LaunchError
 from nbdist.launch.lifetime import Lifeline
-from nbdist.launch.machines.link import call
-from nbdist.launch.machines.messages import Message
+from nbdist.launch.machines.link import Message, call
 from nbdist.model import ProcessId, Reason, RunSpec, RunState
 from nbdist.store.allocations import AllocationDirectory
 from nbdist.store.paths import RunDirectory

@@ -27,7 +27,7 @@ from nbdist.engines.slurm_batch import address_of, free_ports, hosts_of, own_add
 from nbdist.launch.lifetime import Wakeup, become_subreaper, die_with_parent, end_descendants
 from nbdist.launch.machines.connections import QuestionListener
 from nbdist.launch.machines.coordinator import LINK_KEY
-from nbdist.launch.machines.messages import Message
+from nbdist.launch.machines.link import Message
 from nbdist.model import ProcessId, Reason
 from nbdist.store.allocations import AllocationDirectory, NodePlace
 from nbdist.store.liveness import Pulse

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING
 
 from nbdist import config, processes
 from nbdist.launch.log_watch import LogWatch
-from nbdist.launch.rank_process import RankCommand, RankProcess, rank_command
-from nbdist.launch.rendezvous import port_was_taken
+from nbdist.launch.rank_process import RankCommand, RankProcess, port_was_taken, rank_command
 from nbdist.launch.run_policy import RunPolicy
 from nbdist.launch.stalls.stack_taker import RankContact, StackTaker
 from nbdist.launch.stalls.stall_watch import StallWatch

@@ -19,8 +19,7 @@ from pathlib import Path
 
 from nbdist import processes
 from nbdist.errors import LaunchError
-from nbdist.launch.rank_process import rank_command
-from nbdist.launch.rendezvous import Reservation
+from nbdist.launch.rank_process import Reservation, rank_command
 from nbdist.model import AttemptStarted, Event, RankStarted, RunSpec, SupervisorStarted, encode_event
 from nbdist.store.liveness import take_custody
 from nbdist.store.paths import RunDirectory

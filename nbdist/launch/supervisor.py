@@ -25,9 +25,8 @@ from nbdist.errors import LaunchError, UnknownRun
 from nbdist.launch.attempt import Attempt
 from nbdist.launch.binding import allow_files, become_subreaper
 from nbdist.launch.lifetime import Lifeline, Wakeup, end_descendants, owner_ended
-from nbdist.launch.rank_process import RankCommand, RankProcess, start_rank, tell_rank
+from nbdist.launch.rank_process import RankCommand, RankProcess, Reservation, start_rank, tell_rank
 from nbdist.launch.reaper import keep
-from nbdist.launch.rendezvous import Reservation
 from nbdist.launch.run_policy import Outcome, RunPolicy
 from nbdist.model import (
     Event,

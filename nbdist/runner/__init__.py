@@ -10,9 +10,17 @@ from nbdist.runner.allocations import (
     release_allocations,
 )
 from nbdist.runner.allocations import held as held_allocations
-from nbdist.runner.boards import board_url, reach_board, stop_the_board
 from nbdist.runner.exporting import Export, export, export_text
-from nbdist.runner.handle import Interrupts, RunHandle, attach, describe_refused, request_stop_of, runs, store
+from nbdist.runner.handle import (
+    Interrupts,
+    RunHandle,
+    attach,
+    describe_refused,
+    reach_board,
+    request_stop_of,
+    runs,
+    store,
+)
 from nbdist.runner.launching import keep_ready, launch, start
 from nbdist.runner.placement import TOKEN, words_of_node_1
 from nbdist.runner.planning import plan, plan_script, thread_advice
@@ -34,7 +42,6 @@ __all__ = [
     "allocation_views",
     "attach",
     "await_allocation",
-    "board_url",
     "describe_allocations",
     "describe_refused",
     "describe_warm",
@@ -52,7 +59,6 @@ __all__ = [
     "request_stop_of",
     "runs",
     "start",
-    "stop_the_board",
     "store",
     "thread_advice",
     "warm_ranks",

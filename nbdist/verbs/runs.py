@@ -223,7 +223,9 @@ def board(
 ) -> Curves | Report | BoardEnded:
     """Raises UnknownRun, UsageMistake and LaunchError."""
     if stop:
-        return BoardEnded(runner.stop_the_board())
+        from nbdist.board import stop_board
+
+        return BoardEnded(stop_board(config.home()))
     handles = [runner.attach(name) for name in run] or [runner.attach()]
     if export is not None:
         # no other verb writes reports

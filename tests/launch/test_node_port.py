@@ -16,8 +16,7 @@ import pytest
 from nbdist.launch.machines import link as line
 from nbdist.launch.machines.connections import HANDSHAKE_TIMEOUT, in_the_way
 from nbdist.launch.machines.coordinator import Coordinator
-from nbdist.launch.machines.link import Link, LinkClosed, WrongKey
-from nbdist.launch.machines.messages import Message
+from nbdist.launch.machines.link import Link, LinkClosed, Message, WrongKey
 from nbdist.launch.machines.nodes import PeerNodes
 from nbdist.launch.run_policy import RunPolicy
 from nbdist.model import Event, RankState, Reason, RemoteRank, RunSpec, encode_event

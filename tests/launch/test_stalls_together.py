@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.launch.machines.messages import Message
+from nbdist.launch.machines.link import Message
 from nbdist.launch.stalls.across_machines import StallExchange
 from nbdist.launch.stalls.stall_watch import StallWatch, Stillness
 from nbdist.model import Run

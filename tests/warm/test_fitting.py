@@ -11,9 +11,8 @@ import pytest
 
 from nbdist.model import Device, RankSpec
 from nbdist.warm.idle_policy import IdlePolicy
-from nbdist.warm.match import RankShape, difference, read_at_import, surroundings
-from nbdist.warm.staleness import Staleness
-from nbdist.warm.waiting_rank import unfit
+from nbdist.warm.match import RankShape, Staleness, difference, read_at_import, surroundings
+from nbdist.warm.standby import unfit
 
 SHAPE = RankShape(
     framework="torch",

@@ -23,8 +23,7 @@ from typing import Generic, Protocol, TypeVar
 
 from nbdist import config
 from nbdist.errors import LaunchError
-from nbdist.launch.machines.link import Link, LinkClosed, WrongKey, parsed
-from nbdist.launch.machines.messages import Message
+from nbdist.launch.machines.link import Link, LinkClosed, Message, WrongKey, parsed
 
 HANDSHAKE_TIMEOUT = 5.0
 """Seconds in which a connection has to be proven."""

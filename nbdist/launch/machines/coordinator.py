@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from nbdist.launch.machines.nodes import PeerNodes
-from nbdist.launch.rendezvous import Reservation
+from nbdist.launch.rank_process import Reservation
 from nbdist.launch.run_policy import Outcome, RunPolicy
 from nbdist.launch.stalls.across_machines import StallExchange
 from nbdist.model import Event, NodesAwaited, RankExited, RankState, RemoteRank, Rendezvous, RunSpec

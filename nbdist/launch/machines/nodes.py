@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from nbdist.launch.machines.connections import Callbacks, Connections, Peer
-from nbdist.launch.machines.messages import BadMessage, Message, check, plain
+from nbdist.launch.machines.link import BadMessage, Message, check, plain
 from nbdist.model import (
     Event,
     RankErrored,

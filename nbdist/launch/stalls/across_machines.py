@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nbdist.launch.machines.messages import Message
+from nbdist.launch.machines.link import Message
 from nbdist.launch.stalls.stall_watch import Stillness
 from nbdist.model import Run, RunSpec
 from nbdist.store.reports import Collective, RankAnswer, collectives_from
@@ -61,7 +61,7 @@ class StallExchange:
         self._news = False
 
     def hear(self, message: Message) -> None:
-        """What a machine has told (``messages.check`` has seen it)."""
+        """What a machine has told (``link.check`` has seen it)."""
         match message.get("kind"):
             case "still":
                 said = Stillness(
