@@ -30,7 +30,6 @@ from nbdist.store.paths import RunDirectory
 class AllocationEngine:
     """The runs of one allocation, each of which this is told with every question."""
 
-    name = "slurm"
     signals = True
     linger = 1.0
 

@@ -1,14 +1,9 @@
 """When a run on an engine has ended, and how: by its nodes, by the engine, and by what was asked.
 
-Whether all that the ranks wrote is to be seen here: a network file system may show it late.
-
-The end of a run is written down when it is, so that a screen that shows
-the run to its end has its last lines.
-
-How long nothing has been heard of a run: its engine does not answer, and its ranks leave no trace.
-
-An engine that is away for a while loses nothing: what the nodes do is seen in the run's directory. But a
-watcher must not wait for ever for one that will never come again.
+The end is written down when all that the ranks wrote is to be seen here, which a network file system may
+show late: so a screen that shows the run to its end has its last lines. An engine that is away for a while
+loses nothing: what the nodes do is seen in the run's directory. But a watcher must not wait for ever for one
+that will never come again.
 """
 
 from __future__ import annotations
@@ -79,7 +74,7 @@ class LateLogs:
 
 
 _TAIL = 64_000
-# what ``schedulers.slurm_batch`` says first in each life
+# what ``slurm_batch`` says first in each life
 _BEGINS = re.compile(r"nbdist: job \S+ on .*, life (\d+), meeting at ")
 
 

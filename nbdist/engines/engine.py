@@ -48,8 +48,6 @@ class JobStatus:
 class Engine(Protocol):
     """Everything may take seconds, and asks programs or servers."""
 
-    name: str
-
     signals: bool
     """Whether ``stop`` can be kind. Where not, the supervisors are told by the files of the run."""
 

@@ -1,7 +1,5 @@
 """One journal from those of the nodes, and requests to their ranks passed on to their supervisors.
 
-One journal from those of the nodes.
-
 Each node's supervisor writes its own; the watcher of the run reads them all, and writes down what a reader
 of the run has to know. What every node says (that an attempt began) is taken from the first that says it.
 """

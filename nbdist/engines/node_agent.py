@@ -24,7 +24,8 @@ if __name__ == "__main__" and not __package__:
 from nbdist import processes
 from nbdist.engines import node
 from nbdist.engines.slurm_batch import address_of, free_ports, hosts_of, own_address
-from nbdist.launch.lifetime import Wakeup, become_subreaper, die_with_parent, end_descendants
+from nbdist.launch.binding import become_subreaper, die_with_parent
+from nbdist.launch.lifetime import Wakeup, collect_exited, end_descendants
 from nbdist.launch.machines.connections import QuestionListener
 from nbdist.launch.machines.coordinator import LINK_KEY
 from nbdist.launch.machines.link import Message
@@ -196,16 +197,12 @@ class NodeAgent:
 
     def _reap(self) -> bool:
         """Collect children that have ended; whether others are left."""
-        while True:
-            try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                return False
-            if not pid:
-                return True
-            if (hosted := self._hosted.pop(pid, None)) is not None:
-                self._codes[hosted.path] = os.waitstatus_to_exitcode(status)
-                self._idle_since = time.monotonic()
+        return collect_exited(self._child_exited)
+
+    def _child_exited(self, pid: int, status: int) -> None:
+        if (hosted := self._hosted.pop(pid, None)) is not None:
+            self._codes[hosted.path] = os.waitstatus_to_exitcode(status)
+            self._idle_since = time.monotonic()
 
     # how long
 

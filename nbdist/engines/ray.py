@@ -309,7 +309,6 @@ _STAYS_ALL = ("RAY_", "SLURM", "SBATCH_", "SRUN_", "PMI_", "PMIX_", "JPY_", "JUP
 class Ray:
     """An engine (``Engine``). ``options`` hold its address."""
 
-    name = "ray"
     signals = False
     linger = config.INTERRUPT_GRACE + config.TERMINATE_GRACE + 6.0
 

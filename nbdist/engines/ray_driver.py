@@ -1,7 +1,7 @@
 """What a job is, on Ray's side: takes the nodes, and has a supervisor started on each.
 
 ``python ray_driver.py RUN_DIR``, within the job, in a Python that has Ray; the ranks' own need not have it.
-What it says on its output is read over HTTP by the watcher of the run (``ray_words``).
+What it says on its output is read over HTTP by the watcher of the run (``ray``).
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ class Driver:
     def _begins_again(self, life: int) -> bool:
         """Whether a run that has lost a node does: one that is wanted, and has attempts left."""
         stops = (event for event in read_events(self._directory.journal) if isinstance(event, StopRequested))
-        # what a supervisor says whose line to Ray's process on its node has ended (``launch.jobs.node``)
+        # what a supervisor says whose line to Ray's process on its node has ended (``node``)
         wanted = all(stop.reason.origin.code == "engine-process-ended" for stop in stops)
         return wanted and life < self._spec.retries
 

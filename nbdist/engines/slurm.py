@@ -1,7 +1,5 @@
 """Slurm, by its commands alone (21.08 and later): sbatch, squeue, sacct where there is accounting, scancel;
-and what it says, in words.
-
-Slurm, by its commands alone (21.08 and later): sbatch, squeue, sacct where there is accounting, scancel.
+and what it says, as reasons.
 
 Nothing goes through a shell: a job is ``exec "$@"`` of words that sbatch hands on.
 """
@@ -161,7 +159,6 @@ they do about the first."""
 class Slurm:
     """An engine (``Engine``)."""
 
-    name = "slurm"
     signals = True
     linger = 1.0
 

@@ -18,14 +18,14 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from nbdist import processes
 from nbdist.engines.allocation import AllocationEngine
 from nbdist.engines.ending import Ending, JobStop
 from nbdist.engines.engine import Engine, EnginePoller, Phase, engine_by_name
 from nbdist.engines.merged_journal import NodeJournals, NodeRequests
 from nbdist.errors import IllegalTransition, UnknownRun
 from nbdist.launch.binding import die_with_parent
-from nbdist.launch.lifetime import Lifeline, Wakeup, owner_ended
+from nbdist.launch.lifetime import Lifeline, Wakeup, complain, owner_ended, supervisor_started
+from nbdist.launch.reaper import pass_on
 from nbdist.launch.run_policy import Outcome
 from nbdist.model import (
     AttemptFailed,
@@ -40,7 +40,6 @@ from nbdist.model import (
     RunSpec,
     RunState,
     StopRequested,
-    SupervisorStarted,
 )
 from nbdist.store.allocations import AllocationDirectory
 from nbdist.store.control import InterruptRequest, StacksRequest, StopRequest, take_requests
@@ -70,7 +69,7 @@ class RunWatcher:
         # in an allocation there is no queue to wait in
         self._submitted = Reason() if "allocation" in about else Reason("submitted", job=self._job)
         os.environ.update(about.get("environment", {}))
-        self._journal = Journal(directory.journal, report=_complain)
+        self._journal = Journal(directory.journal, report=complain)
         known = read_events(directory.journal)
         self._run = _replay(spec, known)
         self._nodes = NodeJournals(directory, run=lambda: self._run, record=self._record, known=known)
@@ -104,19 +103,8 @@ class RunWatcher:
         self._selector.register(wakeup.socket, selectors.EVENT_READ, lambda: self._take_signals(wakeup))
         for descriptor in self._lifeline.descriptors():
             self._selector.register(descriptor, selectors.EVENT_READ, self._owner_gone)
-        myself = processes.identify(os.getpid())
-        assert myself is not None, "a running process is in the process table"
-        host = os.uname().nodename
         fresh = self._run.supervisor is None
-        self._record(
-            SupervisorStarted(
-                time=time.time(),
-                pid=myself.pid,
-                start_time=myself.start_time,
-                boot_id=myself.boot_id,
-                host=host,
-            )
-        )
+        self._record(supervisor_started())
         if fresh:
             self._record(Queued(time=time.time(), job=self._job, reason=self._submitted))
         if self._lifeline.gone:
@@ -246,7 +234,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         spec = read_spec(directory)
     except UnknownRun as error:
-        _complain(str(error))
+        complain(str(error))
         return 2
     descriptor = int(arguments[1]) if len(arguments) > 1 else None
     return watch(directory, spec, Lifeline(None if spec.detached else spec.owner, descriptor))
@@ -268,7 +256,7 @@ def watch(directory: RunDirectory, spec: RunSpec, lifeline: Lifeline) -> int:
             RunWatcher(directory, spec, lifeline, _engine(directory, spec)).watch()
             return 0
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, functools.partial(_pass_on, child))
+            signal.signal(number, functools.partial(pass_on, child))
         if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0:
             return 0
     return 1
@@ -282,18 +270,9 @@ def _engine(directory: RunDirectory, spec: RunSpec) -> Engine:
     return engine_by_name(spec.engine, spec.engine_options)
 
 
-def _pass_on(child: int, number: int, _: object) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(child, number)
-
-
 def _replay(spec: RunSpec, events: list[Event]) -> Run:
     run = Run.of(spec)
     for event in events:
         with contextlib.suppress(IllegalTransition):
             run = run.after(event)
     return run
-
-
-def _complain(message: str) -> None:
-    print(f"nbdist: {message}", file=sys.stderr)

@@ -9,13 +9,13 @@ import contextlib
 import os
 import selectors
 import signal
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nbdist import config, processes
+from nbdist.launch.lifetime import complain
 from nbdist.launch.log_watch import LogWatch
 from nbdist.launch.rank_process import RankCommand, RankProcess, port_was_taken, rank_command
 from nbdist.launch.run_policy import RunPolicy
@@ -279,8 +279,3 @@ class Attempt:
                 self._policy.rank_errored(rank, time.monotonic())
             else:
                 self._policy.rank_finished(rank, joined=bytes([word]) != FINISHED_ALONE)
-
-
-def complain(message: str) -> None:
-    """Say something in the supervisor's own log."""
-    print(f"nbdist: {message}", file=sys.stderr)

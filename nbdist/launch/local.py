@@ -22,7 +22,7 @@ from nbdist.errors import LaunchError
 from nbdist.launch.rank_process import Reservation, rank_command
 from nbdist.model import AttemptStarted, Event, RankStarted, RunSpec, SupervisorStarted, encode_event
 from nbdist.store.liveness import take_custody
-from nbdist.store.paths import RunDirectory
+from nbdist.store.paths import RunDirectory, open_to_append
 from nbdist.store.recovery import note_end
 
 SUPERVISOR = Path(__file__).parent / "__main__.py"
@@ -70,25 +70,18 @@ def submit(
     """
     ours, theirs = socket.socketpair()
     said = ["--ahead", str(ahead[0])] if ahead else []
-    command = [python, *FLAGS, str(entry), *said, str(directory.path)]
-    descriptors = () if detached else (theirs.fileno(),)
-    command += [str(descriptor) for descriptor in descriptors]
-    log = os.open(directory.supervisor_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    descriptors = [] if detached else [theirs.fileno()]
+    log = open_to_append(directory.supervisor_log)
     try:
-        with interrupts_wait():
-            process = subprocess.Popen(
-                command,
-                env=dict(environment),
-                cwd="/",
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-                pass_fds=(*descriptors, *ahead),
-            )
-    except OSError as error:
+        process = spawn(
+            [python, *FLAGS, str(entry), *said, str(directory.path), *map(str, descriptors)],
+            environment=environment,
+            output=log,
+            descriptors=(*descriptors, *ahead),
+        )
+    except LaunchError:
         ours.close()
-        raise LaunchError(f"the supervisor could not be started with {python}: {error}") from error
+        raise
     finally:
         os.close(log)
         theirs.close()
@@ -97,6 +90,30 @@ def submit(
     supervisor = SupervisorProcess(process, None if detached else ours)
     look_after(supervisor, directory)
     return supervisor
+
+
+def spawn(
+    command: Sequence[str],
+    *,
+    environment: Mapping[str, str] = os.environ,
+    output: int = subprocess.DEVNULL,
+    descriptors: Sequence[int] = (),
+) -> subprocess.Popen[bytes]:
+    """Start a process that outlives this one, in a session of its own. Raises LaunchError."""
+    try:
+        with _interrupts_wait():
+            return subprocess.Popen(
+                command,
+                env=dict(environment),
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+                pass_fds=descriptors,
+            )
+    except OSError as error:
+        raise LaunchError(f"the supervisor could not be started with {command[0]}: {error}") from error
 
 
 def look_after(supervisor: SupervisorProcess, directory: RunDirectory) -> None:
@@ -120,7 +137,7 @@ def collect(process: subprocess.Popen[bytes], then: Callable[[int], None] = lamb
 
 
 @contextlib.contextmanager
-def interrupts_wait() -> Iterator[None]:
+def _interrupts_wait() -> Iterator[None]:
     """Until it has a session of its own a new process is in this one's group, which an interrupt is sent to,
     and would be killed by it. It listens to interrupts when it can do something about them."""
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT,))

@@ -24,7 +24,14 @@ from nbdist.control_groups import ControlGroup, make_group, memory_problem
 from nbdist.errors import LaunchError, UnknownRun
 from nbdist.launch.attempt import Attempt
 from nbdist.launch.binding import allow_files, become_subreaper
-from nbdist.launch.lifetime import Lifeline, Wakeup, end_descendants, owner_ended
+from nbdist.launch.lifetime import (
+    Lifeline,
+    Wakeup,
+    complain,
+    end_descendants,
+    owner_ended,
+    supervisor_started,
+)
 from nbdist.launch.rank_process import RankCommand, RankProcess, Reservation, start_rank, tell_rank
 from nbdist.launch.reaper import keep
 from nbdist.launch.run_policy import Outcome, RunPolicy
@@ -35,7 +42,6 @@ from nbdist.model import (
     Reason,
     RunEnded,
     RunSpec,
-    SupervisorStarted,
     decode_event,
 )
 from nbdist.model.states import RunState
@@ -80,7 +86,7 @@ class Supervisor:
         self._lifeline = lifeline
         self._spawn = spawn
         self._reserve = reserve
-        self._journal = Journal(directory.journal, report=_complain)
+        self._journal = Journal(directory.journal, report=complain)
         self._attempt: Attempt | None = None
         self._attempts = attempts
         self._retries = spec.retries
@@ -98,18 +104,8 @@ class Supervisor:
         self._watch_signals()
         become_subreaper()
         allow_files(len(self._spec.here))
-        myself = processes.identify(os.getpid())
-        assert myself is not None, "a running process is in the process table"
-        if self._policy.run.supervisor != myself:
-            self._policy.record(
-                SupervisorStarted(
-                    time=time.time(),
-                    pid=myself.pid,
-                    start_time=myself.start_time,
-                    boot_id=myself.boot_id,
-                    host=os.uname().nodename,
-                )
-            )
+        if self._policy.run.supervisor is None:  # or the journal has begun with this process
+            self._policy.record(supervisor_started())
         self._watch_owner()
         try:
             self._join_others()
@@ -306,7 +302,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         spec = read_spec(directory)
     except UnknownRun as error:
-        _complain(str(error))
+        complain(str(error))
         return 2
     descriptor = int(arguments[1]) if len(arguments) > 1 else None
     owner: ProcessId | None = None if spec.detached else spec.owner
@@ -335,10 +331,6 @@ def group_for_ranks(memory: int | None = None) -> ControlGroup | None:
 def _remedy(error: OSError) -> dict[str, int]:
     """The limit of open files, where it is what the error is about: it can be raised."""
     return {"files": os.sysconf("SC_OPEN_MAX")} if error.errno == errno.EMFILE else {}
-
-
-def _complain(message: str) -> None:
-    print(f"nbdist: {message}", file=sys.stderr)
 
 
 def adopt(

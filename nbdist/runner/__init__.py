@@ -6,7 +6,6 @@ from nbdist.runner.allocations import (
     allocate,
     allocation_views,
     await_allocation,
-    describe_allocations,
     release_allocations,
 )
 from nbdist.runner.allocations import held as held_allocations
@@ -42,7 +41,6 @@ __all__ = [
     "allocation_views",
     "attach",
     "await_allocation",
-    "describe_allocations",
     "describe_refused",
     "describe_warm",
     "export",

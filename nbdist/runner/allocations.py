@@ -6,7 +6,6 @@ import contextlib
 import os
 import re
 import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -17,7 +16,7 @@ from nbdist.engines import slurm
 from nbdist.engines.engine import PROCESS, Phase
 from nbdist.engines.slurm import AllocationStatus
 from nbdist.errors import LaunchError, UsageMistake
-from nbdist.launch.local import collect
+from nbdist.launch import local
 from nbdist.model import Reason, RunSpec
 from nbdist.model.decoding import MALFORMED
 from nbdist.options import Options
@@ -131,11 +130,6 @@ class AllocationView:
 
     def to_dict(self) -> dict[str, object]:
         return asdict(self)
-
-
-def describe_allocations() -> list[str]:
-    """Each allocation of this user in a line."""
-    return [view.text for view in allocation_views()]
 
 
 def allocation_views() -> list[AllocationView]:
@@ -382,17 +376,10 @@ def _about(options: Options, *, idle: float, keep: bool) -> Allocation:
 def _look_after(directory: AllocationDirectory, about: Allocation) -> None:
     log = open_to_append(directory.log)
     try:
-        heartbeat = subprocess.Popen(
-            [about.python, "-I", "-S", str(PROCESS), "--allocation", str(directory.path)],
-            cwd="/",
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
+        command = [about.python, "-I", "-S", str(PROCESS), "--allocation", str(directory.path)]
+        local.collect(local.spawn(command, output=log))
     finally:
         os.close(log)
-    collect(heartbeat)
 
 
 def _forget_old() -> None:
@@ -404,7 +391,8 @@ def _forget_old() -> None:
 
 
 def _last_said(directory: AllocationDirectory) -> str:
+    from nbdist.engines.ending import last_line  # most allocations come about
+
     with contextlib.suppress(OSError):
-        lines = directory.job_log.read_text(encoding="utf-8", errors="replace").split("\n")
-        return next((line.strip() for line in reversed(lines) if line.strip()), "")
+        return last_line(directory.job_log.read_text(encoding="utf-8", errors="replace"), life=0)
     return ""

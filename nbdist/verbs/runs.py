@@ -38,7 +38,7 @@ class Listed:
         """What there is beside runs, a line each: ranks that wait, runs that cannot be read, and nodes that
         are kept, about which Slurm is asked."""
         waiting = runner.describe_warm(runner.warm_ranks.state())
-        return [*waiting, *runner.describe_refused(), *runner.describe_allocations()]
+        return [*waiting, *runner.describe_refused(), *(view.text for view in runner.allocation_views())]
 
 
 def status(_: Frontend, *, run: Sequence[str], watch: bool = False, json: bool = False) -> Listed:

@@ -11,7 +11,6 @@ import json
 import os
 import select
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -168,23 +167,14 @@ class Standby:
 
 
 def _start(environment: Mapping[str, str], python: str) -> local.SupervisorProcess:
-    """Start a supervisor of a run that is not known yet (``launch.warm.standby``). Raises LaunchError."""
+    """Start a supervisor of a run that is not known yet (``standby``). Raises LaunchError."""
     ours, theirs = socket.socketpair()
     try:
-        with local.interrupts_wait():
-            process = subprocess.Popen(
-                [python, *local.FLAGS, str(ENTRY), str(theirs.fileno())],
-                env=dict(environment),
-                cwd="/",
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,
-                pass_fds=(theirs.fileno(),),
-            )
-    except OSError as error:
+        command = [python, *local.FLAGS, str(ENTRY), str(theirs.fileno())]
+        process = local.spawn(command, environment=environment, descriptors=(theirs.fileno(),))
+    except LaunchError:
         ours.close()
-        raise LaunchError(f"no supervisor could be started with {python}: {error}") from error
+        raise
     finally:
         theirs.close()
     local.collect(process)
@@ -214,7 +204,7 @@ _BESIDE = 2.0
 
 _MEMORY_A_RANK = 600 << 20
 """Bytes that must be free for each rank before any is made ready unasked; beside a run they must leave it a
-tenth of all memory, which is when they would be given up (``launch.warm``)."""
+tenth of all memory, which is when they would be given up (``idle_policy``)."""
 
 _IDLE = 900.0
 
@@ -393,7 +383,7 @@ class WarmPool:
 
     def _mismatch(self, standby: Standby, planned: Plan) -> str:
         """Why the ranks that wait cannot be those of this run; empty when they can. What only ranks that are
-        ready can tell is looked at when they are (``launch.warm.standby``)."""
+        ready can tell is looked at when they are (``standby``)."""
         return difference(standby.shape, shape_of(planned), standby.reads) or self._too_early(
             planned, standby.reads
         )

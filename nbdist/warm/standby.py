@@ -26,7 +26,7 @@ from typing import Any
 from nbdist import processes
 from nbdist.devices.usage import SpareCpus, memory_total
 from nbdist.launch.binding import REQUESTS_TO_END, allow_files, become_subreaper, die_with_parent
-from nbdist.launch.lifetime import Lifeline, Wakeup, end_descendants
+from nbdist.launch.lifetime import Lifeline, Wakeup, collect_exited, end_descendants, write_into
 from nbdist.launch.rank_process import RankCommand, RankProcess, Reservation, rank_command, start_rank
 from nbdist.launch.reaper import watch_over
 from nbdist.launch.supervisor import Supervisor, group_for_ranks
@@ -192,7 +192,7 @@ class Standby:
 
     def _end(self) -> int:
         self._say({"gone": self._over, "hopeless": self._hopeless})
-        end_descendants(self._collect, patience=0.0)
+        end_descendants(collect_exited, patience=0.0)
         if self._group is not None:
             self._group.end()
             self._group.remove()
@@ -312,10 +312,7 @@ class Standby:
         spec = read_spec(directory)
         pairs = zip(self._spec.ranks, spec.ranks, strict=True)
         self._own = {now.rank: (then.environment, now.environment) for then, now in pairs}
-        log = os.open(directory.supervisor_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        os.dup2(log, 1)
-        os.dup2(log, 2)
-        os.close(log)
+        write_into(directory.supervisor_log)
         reservations = [self._reservation]
         Supervisor(
             directory,
@@ -388,7 +385,7 @@ class Standby:
         self._over = self._over or self._idle_policy.over()
 
     def _leave(self) -> None:
-        self._over = self._over or "the kernel let it go"
+        self._end_because("the kernel let it go")
 
     def _signalled(self, wakeup: Wakeup) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -396,22 +393,10 @@ class Standby:
                 self._over = f"it got {number.name}"
 
     def _reap(self) -> None:
-        while True:
-            try:
-                pid = os.waitpid(-1, os.WNOHANG)[0]
-            except ChildProcessError:
-                return
-            if not pid:
-                return
-            self._over = self._over or "one of its processes ended while it waited"
+        collect_exited(lambda *_: self._end_because("one of its processes ended while it waited"))
 
-    def _collect(self) -> bool:
-        try:
-            while os.waitpid(-1, os.WNOHANG)[0]:
-                pass
-        except ChildProcessError:
-            return False
-        return True
+    def _end_because(self, why: str) -> None:
+        self._over = self._over or why
 
 
 def main(arguments: Sequence[str]) -> int:

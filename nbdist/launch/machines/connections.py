@@ -1,6 +1,5 @@
-"""The lines of one machine to the others: how they are made, heard and kept, and when they are lost.
-
-Where others call: the port, the connections that have proven nothing yet, and answers to questions.
+"""The lines of one machine to the others: how they are made, heard and kept, when they are lost, and where
+others call: the port, the connections that have proven nothing yet, and answers to questions.
 
 Anyone may connect, and hold a connection that says nothing. So there is room for many of them, each has a few
 seconds, and when there are too many the address that has most of them loses its oldest: it cannot keep
@@ -19,7 +18,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
 
 from nbdist import config
 from nbdist.errors import LaunchError
@@ -40,25 +38,34 @@ _MOST_SAID = 16_000_000
 """Characters of a question: an environment is the longest that is asked with."""
 
 
-class Stranger(Protocol):
-    """A connection that is not proven. ``since`` is when it came, in monotonic seconds."""
+@dataclass(slots=True)
+class Peer:
+    """The other end of one line, which came at ``since``, in monotonic seconds. ``node`` is None until it has
+    proven and named itself, and was let in: nothing that it says before is acted on. ``instance`` is what its
+    supervisor calls itself.
 
-    @property
-    def link(self) -> Link: ...
-    @property
-    def since(self) -> float: ...
+    ``ready`` and ``over`` are the last attempts that it could start, and whose ranks succeeded there;
+    ``said`` is as much of a question as has come.
+    """
+
+    link: Link
+    since: float
+    heard: float
+    node: int | None = None
+    instance: str = ""
+    connecting: bool = False
+    ready: int = 0
+    over: int = 0
+    said: str = ""
 
 
-_S = TypeVar("_S", bound=Stranger)
-
-
-def in_the_way(strangers: Sequence[_S]) -> _S:
+def in_the_way(strangers: Sequence[Peer]) -> Peer:
     """The one that has to make room: the oldest of the address that has most of them."""
     crowd = Counter(stranger.link.address() for stranger in strangers)
     return min(strangers, key=lambda stranger: (-crowd[stranger.link.address()], stranger.since))
 
 
-class Listener(Generic[_S]):
+class Listener:
     """Takes connections at ``place``, with the address that each comes from. ``strangers`` are those that
     have proven nothing yet; ``drop`` closes one of them."""
 
@@ -68,8 +75,8 @@ class Listener(Generic[_S]):
         selector: selectors.BaseSelector,
         *,
         take: Callable[[socket.socket, str], None],
-        strangers: Callable[[], Sequence[_S]],
-        drop: Callable[[_S], None],
+        strangers: Callable[[], Sequence[Peer]],
+        drop: Callable[[Peer], None],
     ) -> None:
         """Raises OSError where the address or the port cannot be had."""
         self._selector = selector
@@ -107,13 +114,6 @@ class Listener(Generic[_S]):
                 self._drop(in_the_way(strangers))
 
 
-@dataclass(slots=True)
-class _Guest:
-    link: Link
-    since: float
-    said: str = ""
-
-
 class QuestionListener:
     """Listens on ``address``; ``answer`` is asked what to say to a holder of the key."""
 
@@ -128,7 +128,7 @@ class QuestionListener:
         self._key = key
         self._selector = selector
         self._answer = answer
-        self._guests: list[_Guest] = []
+        self._guests: list[Peer] = []
         self._listener = Listener(
             (address, 0), selector, take=self._welcome, strangers=lambda: self._guests, drop=self._part
         )
@@ -150,13 +150,14 @@ class QuestionListener:
             guest.link.close()
 
     def _welcome(self, connection: socket.socket, address: str) -> None:
-        guest = _Guest(Link(connection, self._key, caller=False, address=address), time.monotonic())
+        now = time.monotonic()
+        guest = Peer(Link(connection, self._key, caller=False, address=address), since=now, heard=now)
         self._guests.append(guest)
         self._selector.register(guest.link, selectors.EVENT_READ, lambda: self._hear(guest))
         with contextlib.suppress(LinkClosed):
             guest.link.flush()
 
-    def _hear(self, guest: _Guest) -> None:
+    def _hear(self, guest: Peer) -> None:
         if guest not in self._guests:
             return
         try:
@@ -172,7 +173,7 @@ class QuestionListener:
         except (LinkClosed, WrongKey, KeyError, ValueError, TypeError):
             self._part(guest)
 
-    def _part(self, guest: _Guest) -> None:
+    def _part(self, guest: Peer) -> None:
         if guest in self._guests:
             self._guests.remove(guest)
             self._selector.unregister(guest.link)
@@ -189,24 +190,6 @@ _RETRY = 0.3
 _FAREWELL = 1.0
 _MOST_TROUBLES = 100
 """Lines about connections that came to nothing: a stranger could fill the disk with them."""
-
-
-@dataclass(slots=True)
-class Peer:
-    """The other end of one line. ``node`` is None until it has proven and named itself, and was let in:
-    nothing that it says before is acted on. ``instance`` is what its supervisor calls itself.
-
-    ``ready`` and ``over`` are the last attempts that it could start, and whose ranks succeeded there.
-    """
-
-    link: Link
-    since: float
-    heard: float
-    node: int | None = None
-    instance: str = ""
-    connecting: bool = False
-    ready: int = 0
-    over: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,7 +229,7 @@ class Connections:
         self._clock = clock
         self._report = report
         self._troubles = 0
-        self._listener: Listener[Peer] | None = None
+        self._listener: Listener | None = None
         self._beat = self._retry = 0.0
         self._ticked = clock()
         self._patience = config.engine_silence()

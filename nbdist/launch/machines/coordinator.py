@@ -9,9 +9,8 @@ import sys
 import time
 from collections.abc import Callable, MutableMapping
 from dataclasses import replace
-from typing import TypeVar
 
-from nbdist.launch.machines.nodes import PeerNodes
+from nbdist.launch.machines.nodes import Inbox, PeerNodes
 from nbdist.launch.rank_process import Reservation
 from nbdist.launch.run_policy import Outcome, RunPolicy
 from nbdist.launch.stalls.across_machines import StallExchange
@@ -31,7 +30,6 @@ _LAST_WORDS = 5.0
 """Seconds in which the others may still say how their ranks ended, after a failure."""
 
 _SIOCGIFADDR = 0x8915  # netdevice(7)
-_T = TypeVar("_T")
 
 
 class Coordinator:
@@ -129,20 +127,19 @@ class Coordinator:
     def tick(self, now: float) -> None:
         """Let time pass, and do what the others say."""
         self._nodes.tick()
-        inbox = self._nodes.inbox
+        inbox, self._nodes.inbox = self._nodes.inbox, Inbox()
         self._obeying = True
-        for rank, state, code in _taken(inbox.events):
+        for rank, state, code in inbox.events:
             self._record(rank, state, code)
-        for reason in _taken(inbox.stops):
+        for reason in inbox.stops:
             # a second stop would hasten the end, and this may be an echo
             if self._policy.stop_reason is None:
                 self._policy.stop(reason, now)
         if inbox.time_is_up:
-            inbox.time_is_up = False
             self._time_is_up(now)
-        for message in _taken(inbox.words):
+        for message in inbox.words:
             self.stalls.hear(message)
-        for reason, final in _taken(inbox.failures):
+        for reason, final in inbox.failures:
             self._policy.peer_failed(reason, now, final=final)
         self._obeying = False
         if self._nodes.gathered and self._nodes.held != self._held:
@@ -238,9 +235,3 @@ def interface_of(address: str) -> str:
             if socket.inet_ntoa(found[20:24]) == address:
                 return name
     return ""
-
-
-def _taken(what: list[_T]) -> list[_T]:
-    taken = what[:]
-    what.clear()
-    return taken

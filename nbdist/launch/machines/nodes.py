@@ -8,14 +8,13 @@ ends, after ``PEER_TIMEOUT`` seconds when nothing comes from it any more (a cabl
 
 from __future__ import annotations
 
-import contextlib
 import os
 import selectors
-import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from nbdist.launch.lifetime import complain
 from nbdist.launch.machines.connections import Callbacks, Connections, Peer
 from nbdist.launch.machines.link import BadMessage, Message, check, plain
 from nbdist.model import (
@@ -33,7 +32,7 @@ from nbdist.model import (
 
 @dataclass(slots=True)
 class Inbox:
-    """What the supervisor is to do, as the other machines have it. Read and cleared by it."""
+    """What the supervisor is to do, as the other machines have it. Taken whole by it."""
 
     events: list[tuple[int, RankState, int | None]] = field(default_factory=list)
     failures: list[tuple[Reason, bool]] = field(default_factory=list)
@@ -75,7 +74,7 @@ class PeerNodes:
             greet=self._join, take=self._take_safely, stranger=self._refuse_key, lost=self._lost
         )
         self._connections = Connections(
-            self._place, keys, selector, callbacks, host=spec.host, clock=clock, report=_write_down
+            self._place, keys, selector, callbacks, host=spec.host, clock=clock, report=complain
         )
 
     def open(self) -> None:
@@ -329,9 +328,3 @@ class PeerNodes:
         ):
             self._finished = self._attempt
             self._connections.tell({"kind": "end", "attempt": self._attempt})
-
-
-def _write_down(trouble: str) -> None:
-    """Into supervisor.log. A full disk ends no run."""
-    with contextlib.suppress(OSError):
-        print(f"nbdist: {trouble}", file=sys.stderr, flush=True)

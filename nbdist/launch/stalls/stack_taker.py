@@ -1,10 +1,4 @@
-"""The stacks of ranks: each is asked, and one that cannot answer is read from outside.
-
-Whom of a rank's process to ask where it is, and the signal that does it.
-
-A rank that does not take the signal is never sent it: it would die.
-
-Finds out where the ranks of an attempt are, without stopping them and without waiting for them.
+"""Finds out where the ranks of an attempt are, without stopping them and without waiting for them.
 
 A rank's own thread writes its stacks when it is asked (``worker.stacks``). Where it does not answer, native
 code keeps the interpreter, and a handler of the rank writes them; here it is decided who gets the signal.
