@@ -15,7 +15,14 @@ from nbdist import config, options, panel, runner
 from nbdist.errors import RunFailed, UnknownRun, UsageMistake
 from nbdist.feed.ansi import harmless
 from nbdist.magics.cell_check import as_in_editor, explained, name_origins
-from nbdist.magics.presentation import as_usage_errors, cell_id, draws_widgets, stopped, without_frames
+from nbdist.magics.presentation import (
+    as_usage_errors,
+    cell_id,
+    draws_widgets,
+    shell_of,
+    stopped,
+    without_frames,
+)
 from nbdist.magics.showing import show_as_panel, show_as_text, show_in_background
 from nbdist.model import Reason, RunState
 from nbdist.text import say
@@ -46,16 +53,17 @@ class DistributedMagics(Magics):
         if line.strip() in ("-h", "--help", "?"):
             print(options.help_text())
             return None
+        shell = shell_of(self)
         with as_usage_errors(), runner.Interrupts(lambda _: _INTERRUPTED, raises=True) as interrupts:
             if cell is not None:
-                cell = as_in_editor(_shell(self), cell)
-            chosen, planned = _plan(_shell(self), line, cell)
+                cell = as_in_editor(shell, cell)
+            chosen, planned = _plan(shell, line, cell)
             handle, notes = runner.launch(
                 planned,
                 interrupts,
                 check=chosen.check,
                 warm=chosen.warm,
-                origin=name_origins(_shell(self)),
+                origin=name_origins(shell),
                 pruning=_PRUNING,
             )
             with _stopped_with_its_cell(handle, interrupts):
@@ -63,9 +71,9 @@ class DistributedMagics(Magics):
                 self._advised |= bool(advice)
                 _say(*notes, advice, _elsewhere(planned), runner.pruner.removed())
                 if not chosen.detach:
-                    _watch(_shell(self), handle, chosen, planned)
+                    _watch(shell, handle, chosen, planned)
                     return None
-                _show_detached(_shell(self), handle, chosen, planned)
+                _show_detached(shell, handle, chosen, planned)
         return handle
 
 
@@ -151,8 +159,3 @@ def _plan(shell: InteractiveShell, line: str, cell: str | None) -> tuple[options
         )
     chosen = options.parse_words(own)
     return chosen, runner.plan_script(chosen, program, cwd=os.getcwd(), notebook=notebook, cell_id=at)
-
-
-def _shell(magics: Magics) -> InteractiveShell:
-    assert magics.shell is not None, "magics that are called belong to a shell"
-    return magics.shell

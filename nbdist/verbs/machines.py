@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nbdist import options, runner
-from nbdist.engines.options import parse_slurm
 from nbdist.errors import UsageMistake
 from nbdist.options import Options
 from nbdist.verbs.verb import TERMINAL, Frontend
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
     from nbdist.doctor import ClusterRequest, Report
 
 _WAIT = 60.0
-_IDLE = "15m"
+_IDLE = 900.0
 _OF_NODES = frozenset({"engine", "nodes", "nproc", "gpus", "slurm"})
 _MOST_WARM = 64
 
@@ -30,14 +29,12 @@ class Examined:
     json: bool
 
 
-def doctor(
-    _: Frontend, *, smoke: bool, fix: bool, json: bool = False, **cluster_options: str | None
-) -> Examined:
+def doctor(_: Frontend, *, smoke: bool, fix: bool, json: bool = False, **cluster_options: Any) -> Examined:
     """Raises UsageMistake, and LaunchError for what could not be mended."""
     # most sessions never ask
     from nbdist.doctor import examine, examine_cluster, examine_mended, repair
 
-    cluster = cluster_request(**cluster_options)
+    cluster = _cluster_request(**cluster_options)
     if cluster is not None and (smoke or fix):
         raise UsageMistake("--smoke and --fix are about this machine: leave --on out")
     report = examine(smoke=smoke) if cluster is None else examine_cluster(cluster)
@@ -48,32 +45,23 @@ def doctor(
     return Examined(report=report, mended=tuple(said), json=json)
 
 
-def cluster_request(
-    *, on: str | None, slurm: str | None, ray: str | None, nodes: str | None, wait: str | None
-) -> ClusterRequest | None:
+def _cluster_request(on: str | None, **given: Any) -> ClusterRequest | None:
     """What of a cluster is to be looked at; None for this machine alone. Raises UsageMistake."""
     from nbdist.doctor import ENGINES, ClusterRequest
 
     if on in (None, "local"):
-        for name, value in {"slurm": slurm, "ray": ray, "nodes": nodes, "wait": wait}.items():
-            if value is not None:
-                engine = "ray" if name == "ray" else "slurm"
-                raise UsageMistake(f"--{name} is about a cluster: add  --on {engine}")
+        if asked := next((name for name, value in given.items() if value is not None), ""):
+            engine = "ray" if asked == "ray" else "slurm"
+            raise UsageMistake(f"--{asked} is about a cluster: add  --on {engine}")
         return None
     if on not in ENGINES:
         raise UsageMistake(f"--on {on}: there are slurm and ray:  --on slurm")
-    if nodes and (not nodes.isdigit() or int(nodes) < 1):
-        raise UsageMistake(f"--nodes {nodes}: write a number of nodes:  --nodes 2")
-    try:
-        seconds = options.parse_duration(wait) if wait else _WAIT
-    except UsageMistake:
-        raise UsageMistake(f"--wait {wait}: write a time such as  --wait 90s, 5m") from None
     return ClusterRequest(
         engine=on,
-        nodes=int(nodes or 2),
-        options=parse_slurm(slurm) if slurm else (),
-        address=ray or "",
-        wait=seconds,
+        nodes=given["nodes"] or 2,
+        options=given["slurm"] or (),
+        address=given["ray"] or "",
+        wait=given["wait"] or _WAIT,
     )
 
 
@@ -100,8 +88,8 @@ def alloc(
     frontend: Frontend,
     *,
     words: Sequence[str],
-    idle: str | None,
-    wait: str | None,
+    idle: float | None,
+    wait: float | None,
     keep: bool,
     json: bool = False,
 ) -> Allocations | Released:
@@ -115,17 +103,15 @@ def alloc(
     if not words and (keep or idle is not None):
         raise UsageMistake(f"say how many nodes of what:  {frontend.usage}")
     nodes = _nodes(words, frontend.usage) if words else None
-    idle_limit = options.parse_duration(idle or _IDLE)
-    patience = None if wait is None else options.parse_duration(wait)
     try:
         if nodes is not None:
             # a terminal has no kernel whose end could be theirs
             kept = keep or frontend.prefix == TERMINAL
-            limit = _WAIT if patience is None else patience
-            runner.allocate(nodes, idle=idle_limit, keep=kept, wait=limit, say=frontend.say)
-        elif patience is not None:
+            limit = _WAIT if wait is None else wait
+            runner.allocate(nodes, idle=idle or _IDLE, keep=kept, wait=limit, say=frontend.say)
+        elif wait is not None:
             for one in runner.held_allocations():
-                runner.await_allocation(one, wait=patience, say=frontend.say)
+                runner.await_allocation(one, wait=wait, say=frontend.say)
     except KeyboardInterrupt:
         verb = f"{frontend.prefix}alloc"
         note = f"not waited for any longer: {verb} shows what there is, {verb} off gives it up"
