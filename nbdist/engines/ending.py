@@ -142,7 +142,7 @@ class EngineTimeout:
         return self._limit if self._nodes.numbers else self._limit * _QUEUED
 
     def _look(self, run: Run) -> frozenset[tuple[str, int, int]]:
-        """The files that change while supervisors and ranks live: sizes and times, whosever clock."""
+        """The files that change while supervisors and ranks live: sizes and times, by any machine's clock."""
         found = set()
         for path in self._files(run):
             if not is_listed(path):

@@ -323,7 +323,7 @@ class Ray:
         api = RayApi(self._address, find_token(environment))
         version = api.version()
         job, key = f"nbdist-{directory.run_id}", fresh_key()
-        # Ray shows everybody on its dashboard what a job is given: what may be secret goes another way
+        # Ray's dashboard shows all its users what a job is given: what may be secret goes another way
         write_private(directory.job_environment, seal(carried(environment, spec.environment), key))
         try:
             _submit(api, job, entrypoint(directory, spec, version), {SEAL: key})

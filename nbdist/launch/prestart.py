@@ -67,8 +67,8 @@ def _supervise(ahead: dict[str, Any], path: str, lifeline: list[str]) -> None:
 
 
 def _start(ranks: Sequence[dict[str, Any]]) -> dict[str, tuple[int, socket]]:
-    """Start the ranks; pid and channel of each by its directory. Of one that cannot be started nothing
-    is said here: the supervisor tries again, and says what it is told."""
+    """Start the ranks; pid and channel of each by its directory. One that cannot be
+    started is left to the supervisor, which tries again and records the error."""
     started = {}
     try:
         for rank in ranks:

@@ -146,7 +146,7 @@ class Reservation:
 
     The socket is bound without SO_REUSEADDR, so no other process has the port; then the flag is set, and as
     long as the socket does not listen, a rank that sets it too (torch's and paddle's stores do) may
-    bind and listen. Everybody else is refused, and no outgoing connection is given the port.
+    bind and listen. Any other process is refused, and no outgoing connection is given the port.
     """
 
     def __init__(self, host: str = LOOPBACK, port: int = 0) -> None:

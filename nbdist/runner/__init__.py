@@ -1,4 +1,4 @@
-"""Starts runs and hands them out: the only place that joins store, frameworks, devices and schedulers."""
+"""Starts runs and hands them out: the only place that joins store, frameworks, devices and engines."""
 
 from nbdist.model.plan import Plan
 from nbdist.runner.allocations import (

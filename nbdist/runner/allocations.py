@@ -313,8 +313,8 @@ def await_allocation(one: HeldAllocation, *, wait: float, say: Callable[[str], N
 
 
 def release_allocations(job: str = "", *, by: str = "%dist_alloc off") -> list[str]:
-    """Give back those of this process, and what was kept, or the one of this number, whosever; what to say of
-    each. Raises UsageMistake or LaunchError."""
+    """Give back those of this process, and what was kept, or the one of this number, another notebook's, too;
+    a line about each. Raises UsageMistake or LaunchError."""
     said = []
     there = held()
     if job and job not in [one.job for one in there]:

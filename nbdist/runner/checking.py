@@ -1,4 +1,4 @@
-"""What is said of a planned run before it starts: the checks, with what they ask about this machine."""
+"""The checks of a planned run before it starts, with what they ask about this machine."""
 
 from __future__ import annotations
 

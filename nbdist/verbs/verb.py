@@ -77,7 +77,7 @@ class Argument:
 class Verb(Generic[Result]):
     """``act`` gets the place and the arguments by their names, and returns what came of it as a value.
 
-    ``about`` is a line, ``text`` the help above the arguments, ``exits`` what is said of exit codes; texts
+    ``about`` is a line, ``text`` the help above the arguments, ``exits`` the help about exit codes; texts
     write verbs as in a notebook. ``form`` stands for the arguments in the usage where these say too little;
     in it ``{}`` is the verb. ``more`` are rows of the help about words that are not in ``arguments``; where
     there are some, ``act`` gets those words as ``words``.

@@ -54,7 +54,7 @@ def read_at_import(name: str, seen: frozenset[str]) -> bool:
 def changed_early(plan: Plan) -> list[str]:
     """The variables to which the text gives other values than the ranks have, before the first line that
     surely imports the framework. What is not written out in the text is not seen here: the rank itself
-    notices it (``worker.gate``)."""
+    notices it (``worker.deferred_imports``)."""
     if "environ" not in plan.program.text and "putenv" not in plan.program.text:
         return []
     try:

@@ -184,7 +184,7 @@ PEER_TIMEOUT = 10.0
 """Seconds without a word after which a machine counts as gone, unless its network still answers."""
 
 HEARTBEAT = 1.0
-_HELD = 3.0  # seconds without a word after which a machine that is there is said to wait for something
+_HELD = 3.0  # seconds without a word after which the run shows that a machine waits for something
 _ANSWERS = 3.0  # seconds since the network of a machine has answered, at most
 _RETRY = 0.3
 _FAREWELL = 1.0

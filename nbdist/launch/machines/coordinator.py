@@ -22,7 +22,7 @@ from nbdist.store.reports import read_error
 LINK_KEY = "NBDIST_LINK_KEY"
 
 _PATIENCE = 1.0
-"""Seconds that machines which start together may be apart before it is said who is awaited."""
+"""Seconds that machines which start together may be apart before the run shows which are awaited."""
 
 _ERROR_ROOM = 200
 

@@ -39,7 +39,7 @@ class Inbox:
     stops: list[Reason] = field(default_factory=list)
     time_is_up: bool = False
     words: list[Message] = field(default_factory=list)
-    """About ranks that do nothing (``stalls_together``)."""
+    """About ranks that do nothing (``stalls.across_machines``)."""
 
 
 class PeerNodes:
