@@ -96,7 +96,7 @@ class Supervisor:
         self._policy = RunPolicy(spec, record=self._record, send=self._send, wall_clock=time.time)
         for event in begun:
             self._policy.know(event)
-        self._together: Coordinator | None = None
+        self._coordinator: Coordinator | None = None
         self._group = group
 
     def run(self) -> RunState:
@@ -119,17 +119,17 @@ class Supervisor:
 
     def _try(self) -> Outcome:
         """Start every rank and wait until all have exited."""
-        together = self._together
+        coordinator = self._coordinator
         try:
-            reservation = self._reserve() if together is None else together.reservation()
+            reservation = self._reserve() if coordinator is None else coordinator.reservation()
         except LaunchError as error:
             return Outcome(state=RunState.FAILED, reason=Reason.said(str(error)))
         rendezvous = reservation.rendezvous
-        if together is not None:
-            if (outcome := together.gather(self._attempts + 1)) is not None:
+        if coordinator is not None:
+            if (outcome := coordinator.gather(self._attempts + 1)) is not None:
                 reservation.release()
                 return outcome
-            rendezvous = together.complete(rendezvous)
+            rendezvous = coordinator.complete(rendezvous)
         self._attempts += 1
         attempt = self._attempt = Attempt(
             self._directory,
@@ -138,7 +138,7 @@ class Supervisor:
             policy=self._policy,
             selector=self._selector,
             spawn=self._spawn,
-            others=None if together is None else together.stalls,
+            others=None if coordinator is None else coordinator.stalls,
             group=self._group,
         )
         try:
@@ -151,7 +151,9 @@ class Supervisor:
         else:
             self._wait(attempt)
             outcome = self._policy.outcome()
-            return outcome if together is None else together.settle(outcome, lambda: self._look(attempt))
+            return (
+                outcome if coordinator is None else coordinator.settle(outcome, lambda: self._look(attempt))
+            )
         finally:
             reservation.release()
             self._spared |= attempt.forget()
@@ -160,7 +162,7 @@ class Supervisor:
         """Whether the attempt that is over is followed by another."""
         if self._attempt is None or not self._policy.may_be_tried_again:
             return False
-        if self._together is None and self._thefts < _THEFTS and self._attempt.port_was_taken():
+        if self._coordinator is None and self._thefts < _THEFTS and self._attempt.port_was_taken():
             self._thefts += 1
             return True
         if self._retries > 0:
@@ -185,8 +187,8 @@ class Supervisor:
         self._serve(attempt)
         if self._directory.deleted:
             self._policy.stop(Reason("directory-deleted"), time.monotonic(), requested=False)
-        if self._together is not None:
-            self._together.tick(time.monotonic())
+        if self._coordinator is not None:
+            self._coordinator.tick(time.monotonic())
         self._policy.tick(time.monotonic())
         if attempt is not None:
             attempt.tick(time.monotonic())
@@ -194,8 +196,8 @@ class Supervisor:
 
     def _record(self, event: Event) -> None:
         self._journal.append(event)
-        if self._together is not None:
-            self._together.local_event(event)
+        if self._coordinator is not None:
+            self._coordinator.local_event(event)
 
     def _join_others(self) -> None:
         """Of a run on several machines: reach them. Raises LaunchError where that is impossible here."""
@@ -208,7 +210,7 @@ class Supervisor:
         # the ranks inherit this environment, and have no business with it
         nodes = PeerNodes(self._spec, os.environ.pop(LINK_KEY).split(","), self._selector)
         nodes.open()
-        self._together = Coordinator(
+        self._coordinator = Coordinator(
             self._spec, self._policy, nodes, self._directory, look=lambda: self._look(None)
         )
 
@@ -280,8 +282,8 @@ class Supervisor:
         leftover = self._clean_up()
         if self._group is not None:
             self._group.remove()
-        if self._together is not None:
-            outcome = self._together.close(outcome)
+        if self._coordinator is not None:
+            outcome = self._coordinator.close(outcome)
         self._policy.record(
             RunEnded(
                 time=time.time(),
