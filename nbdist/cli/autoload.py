@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from nbdist.errors import LaunchError, UsageMistake
-from nbdist.verbs.verb import Argument, Place, Verb
+from nbdist.verbs.verb import Argument, Frontend, Verb
 
 _FILE = "50-nbdist.py"
 # no name is left in what is the notebook's own namespace
@@ -19,18 +19,18 @@ except ModuleNotFoundError as error:
 """
 
 
-def _autoload(place: Place, *, wish: str | None, profile: str) -> Path:
-    """Write or remove the script, as it is wished; where it is, or would be. Raises UsageMistake, and
+def _autoload(frontend: Frontend, *, switch: str | None, profile: str) -> Path:
+    """Write or remove the script, as was asked; where it is, or would be. Raises UsageMistake, and
     LaunchError where it cannot be changed."""
     script = _startup(profile) / _FILE
     try:
-        if wish == "on":
+        if switch == "on":
             script.parent.mkdir(parents=True, exist_ok=True)
             script.write_text(_SCRIPT, encoding="utf-8")
-        elif wish == "off":
+        elif switch == "off":
             script.unlink(missing_ok=True)
-        elif wish:
-            raise UsageMistake(f"nbdist autoload {wish}: write  {place.usage}")
+        elif switch:
+            raise UsageMistake(f"nbdist autoload {switch}: write  {frontend.usage}")
     except OSError as error:
         raise LaunchError(f"{script} cannot be changed: {error.strerror}") from error
     return script
@@ -56,7 +56,7 @@ they have until they are restarted.
 It is one file in the startup folder of a profile of IPython. JupyterLab and Notebook 7 do not need it:
 their page loads nbdist for the first cell that uses it.""",
     arguments=(
-        Argument("on|off", name="wish"),
+        Argument("on|off", name="switch"),
         Argument("--profile NAME", "the profile (default)", default="default"),
     ),
     act=_autoload,

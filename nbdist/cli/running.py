@@ -64,14 +64,9 @@ def run(words: Sequence[str]) -> int:
 
 def _run(options: Options, own: Sequence[str], program: Sequence[str], interrupts: runner.Interrupts) -> int:
     plan = runner.plan_script(options, program, cwd=os.getcwd())
-    warnings = runner.check_program(plan, language=config.language()) if options.check else ()
-    limits = runner.keeping()
-    interrupts.begin()
-    handle = runner.start(plan)
-    interrupts.stop(handle)
-    runner.pruner.begin(runner.store(), limits, most=_PRUNING)
+    handle, notes = runner.launch(plan, interrupts, check=options.check, pruning=_PRUNING)
     there = _command_there(plan.token, own, program) if plan.token else ""
-    for said in filter(None, (*warnings, *plan.notes, runner.thread_advice(plan), there, handle.placed)):
+    for said in filter(None, (*notes, runner.thread_advice(plan), there)):
         note(said)
     if options.detach:
         return _leave(handle, interrupts)

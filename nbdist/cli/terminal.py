@@ -12,7 +12,7 @@ from nbdist.diagnosis import first_failure
 from nbdist.feed.ansi import harmless
 from nbdist.model import Run, RunState
 from nbdist.store import RunDirectory
-from nbdist.verbs.verb import TERMINAL, Place
+from nbdist.verbs.verb import TERMINAL, Frontend
 
 USAGE = 2
 TIME_LIMIT = 124
@@ -51,7 +51,7 @@ def note(message: str) -> None:
     _to_stderr(f"[nbdist] {in_a_shell(message)}")
 
 
-HERE = Place(TERMINAL, note)
+HERE = Frontend(TERMINAL, note)
 
 
 def report(text: str) -> None:

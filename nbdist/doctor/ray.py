@@ -17,8 +17,8 @@ from nbdist.doctor import node_probe, ray_probe
 from nbdist.doctor.node_checks import JobResult, ProbeResult
 from nbdist.doctor.node_job import FILES, clear, prepare, within
 from nbdist.doctor.report import Entry, Level
-from nbdist.engines.ray_address import find_address, find_token
-from nbdist.engines.ray_api import RayApi
+from nbdist.engines.options import find_address, find_token
+from nbdist.engines.ray import RayApi
 from nbdist.errors import LaunchError, UsageMistake
 
 _PERIOD = 0.5

@@ -101,14 +101,14 @@ def examine_board_start() -> Iterator[Entry]:
         handles = runner.runs()[:1]
         if not handles:
             return
-        from nbdist.board import find_board
+        from nbdist.board import find_board, stop_board
 
         before = find_board(runner.store().home) is not None
         started = time.monotonic()
         runner.reach_board(handles)
         seconds = time.monotonic() - started
         if not before:
-            runner.stop_the_board()
+            stop_board(runner.store().home)
     except NbdistError as error:
         yield Entry(
             section="smoke", title="VisualDL", level=Level.ERROR, what=str(error), fix="see  Curves  above"

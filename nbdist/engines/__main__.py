@@ -11,7 +11,7 @@ if __name__ == "__main__":
             os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))),
         )
     if sys.argv[1] == "--allocation":
-        from nbdist.engines.allocation_heartbeat import main
+        from nbdist.engines.allocation import main
     else:
         from nbdist.engines.watch import main
 

@@ -1,29 +1,35 @@
-"""A run in an allocation that is kept warm: an engine (``Engine``) whose queue is behind us.
+"""Nodes of Slurm that are kept: the engine (``Engine``) of a run that begins in them, and the process that
+gives them back when their owner has gone.
 
-It starts the run by the attendants of the nodes, asks them how it stands, and lets them end it. What they
-cannot say, because their machine or the whole allocation has gone, Slurm says.
-"""
+The engine starts the run by the agents of the nodes, asks them how it stands, and lets them end it. What they
+cannot say, because their machine or the whole allocation has gone, Slurm says."""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import secrets
-from collections.abc import Mapping
+import selectors
+import signal
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
+from nbdist import processes
+from nbdist.engines import slurm
 from nbdist.engines.engine import JobStatus, Phase
 from nbdist.engines.slurm import Slurm, scrubbed
 from nbdist.errors import LaunchError
-from nbdist.launch.machines.link import call
-from nbdist.launch.machines.messages import Message
-from nbdist.model import Reason, RunSpec, RunState
+from nbdist.launch.lifetime import Lifeline
+from nbdist.launch.machines.link import Message, call
+from nbdist.model import ProcessId, Reason, RunSpec, RunState
 from nbdist.store.allocations import AllocationDirectory
 from nbdist.store.paths import RunDirectory
 
 
-class Allocated:
+class AllocationEngine:
     """The runs of one allocation, each of which this is told with every question."""
 
-    name = "slurm"
     signals = True
     linger = 1.0
 
@@ -49,7 +55,7 @@ class Allocated:
             for node in range(spec.nodes):
                 ask(self._allocation, node, order)
         except LaunchError:
-            self.stop("", kindly=False)
+            self.stop("", gently=False)
             raise
         return self._allocation.number()
 
@@ -73,11 +79,11 @@ class Allocated:
         reason = Reason("supervisors-ended", statuses=tuple(map(str, codes)))
         return JobStatus(phase=Phase.OVER, reason=reason)
 
-    def stop(self, job: str, *, kindly: bool) -> bool:
+    def stop(self, job: str, *, gently: bool) -> bool:
         told = False
         for node in range(self._allocation.read().nodes):
             with contextlib.suppress(LaunchError):
-                told |= bool(ask(self._allocation, node, self._question("stop", kindly=kindly))["told"])
+                told |= bool(ask(self._allocation, node, self._question("stop", gently=gently))["told"])
         return told
 
     def _question(self, kind: str, **more: object) -> Message:
@@ -93,7 +99,7 @@ class Allocated:
 
 
 def ask(allocation: AllocationDirectory, node: int, question: Message, *, limit: float = 5.0) -> Message:
-    """What the attendant of a node answers. Raises LaunchError where it does not, or will not."""
+    """What the agent of a node answers. Raises LaunchError where it does not, or will not."""
     place = allocation.place(node)
     if place is None:
         raise LaunchError(f"node {node} of the allocation is not there yet")
@@ -105,3 +111,85 @@ def ask(allocation: AllocationDirectory, node: int, question: Message, *, limit:
     if problem := answer.get("problem"):
         raise LaunchError(f"the allocation did not take the run: {problem}")
     return answer
+
+
+_PULSE = 5.0
+_LOOK = 60.0
+_DETACHED = 5.0
+_INSIST = 600.0
+"""Seconds in which an engine that does not answer is told again to take the nodes back."""
+
+
+class AllocationHeartbeat:
+    """Of one allocation, which the process ``owner`` has made."""
+
+    def __init__(self, directory: AllocationDirectory, owner: ProcessId) -> None:
+        self._directory = directory
+        self._owner = owner
+        self._job = directory.number()
+        self._nodes = directory.read().nodes
+        self._looked = time.monotonic()
+
+    def care(self) -> None:
+        """Until the allocation is over."""
+        lifeline = Lifeline(self._owner, None)
+        with selectors.DefaultSelector() as selector:
+            for descriptor in lifeline.descriptors():
+                selector.register(descriptor, selectors.EVENT_READ)
+            while processes.alive(self._owner) and not self._is_over():
+                self._beat()
+                selector.select(_PULSE if lifeline.descriptors() else 1.0)
+        while self._has_detached_runs():
+            self._beat()
+            time.sleep(_DETACHED)
+        with contextlib.suppress(OSError):
+            self._directory.end(Reason("kernel-ended"))
+        self._give_back()
+
+    def _is_over(self) -> bool:
+        if self._directory.why_over() or not self._directory.about.exists():
+            return True
+        if time.monotonic() - self._looked < _LOOK:
+            return False
+        self._looked = time.monotonic()
+        return self._phase() in (Phase.OVER, Phase.FORGOTTEN)
+
+    def _has_detached_runs(self) -> bool:
+        if self._directory.why_over():
+            return False
+        try:
+            there = ask(self._directory, 0, {"kind": "tenants"})["tenants"]
+        except LaunchError:
+            return False
+        return any(hosted["detached"] for hosted in there)
+
+    def _give_back(self) -> None:
+        deadline = time.monotonic() + _INSIST
+        pause = 0.2
+        while time.monotonic() < deadline and self._phase() not in (Phase.OVER, Phase.FORGOTTEN):
+            with contextlib.suppress(LaunchError):
+                slurm.release(self._job)
+            time.sleep(pause)
+            pause = min(2 * pause, 10.0)
+
+    def _phase(self) -> Phase:
+        try:
+            return slurm.stand(self._job, self._nodes).status.phase
+        except LaunchError:
+            return Phase.UNKNOWN
+
+    def _beat(self) -> None:
+        with contextlib.suppress(OSError):
+            self._directory.pulse.touch(mode=0o600)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The process: ``--allocation DIR``. Nothing but the allocation's end ends it."""
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    directory = AllocationDirectory(Path(arguments[1]))
+    owner = directory.read().owner
+    if owner is not None:
+        os.environ.update(directory.environment())
+        AllocationHeartbeat(directory, owner).care()
+    return 0

@@ -1,14 +1,9 @@
 """When a run on an engine has ended, and how: by its nodes, by the engine, and by what was asked.
 
-Whether all that the ranks wrote is to be seen here: a network file system may show it late.
-
-The end of a run is written down when it is, so that a screen that shows
-the run to its end has its last lines.
-
-How long nothing has been heard of a run: its engine does not answer, and its ranks leave no trace.
-
-An engine that is away for a while loses nothing: what the nodes do is seen in the run's directory. But a
-watcher must not wait for ever for one that will never come again.
+The end is written down when all that the ranks wrote is to be seen here, which a network file system may
+show late: so a screen that shows the run to its end has its last lines. An engine that is away for a while
+loses nothing: what the nodes do is seen in the run's directory. But a watcher must not wait for ever for one
+that will never come again.
 """
 
 from __future__ import annotations
@@ -21,8 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from nbdist import config
-from nbdist.engines.engine import JobStatus, Phase
-from nbdist.engines.engine_poller import Clerk
+from nbdist.engines.engine import EnginePoller, JobStatus, Phase
 from nbdist.engines.merged_journal import NodeJournals
 from nbdist.launch.run_policy import Outcome
 from nbdist.model import RankState, Reason, Run, RunEnded, RunLost, RunSpec, RunState
@@ -80,7 +74,7 @@ class LateLogs:
 
 
 _TAIL = 64_000
-# what ``schedulers.slurm_batch`` says first in each life
+# what ``slurm_batch`` says first in each life
 _BEGINS = re.compile(r"nbdist: job \S+ on .*, life (\d+), meeting at ")
 
 
@@ -117,7 +111,7 @@ _ASKED = 0.1
 """Of a run that is to end it takes this part of the time."""
 
 
-class Silence:
+class EngineTimeout:
     """``limit`` in seconds; ``now`` is monotonic seconds."""
 
     def __init__(self, directory: RunDirectory, nodes: NodeJournals, limit: float | None = None) -> None:
@@ -148,7 +142,7 @@ class Silence:
         return self._limit if self._nodes.numbers else self._limit * _QUEUED
 
     def _look(self, run: Run) -> frozenset[tuple[str, int, int]]:
-        """The files that change while supervisors and ranks live: sizes and times, whosever clock."""
+        """The files that change while supervisors and ranks live: sizes and times, by any machine's clock."""
         found = set()
         for path in self._files(run):
             if not is_listed(path):
@@ -167,19 +161,19 @@ class Silence:
             yield files.system
 
 
-KINDNESS = config.INTERRUPT_GRACE + config.TERMINATE_GRACE + 6.0
+GRACE = config.INTERRUPT_GRACE + config.TERMINATE_GRACE + 6.0
 """Seconds after which a run that was asked to end is ended by the engine."""
 
 _AGAIN = 3.0
 """Seconds after which the supervisors are told again to end the run: they may not have listened yet."""
 
 
-class Wish:
+class JobStop:
     """``reason`` is why the run is to end; None while it is not. ``now`` is monotonic seconds."""
 
-    def __init__(self, reason: Reason | None, clerk: Clerk, nodes: NodeJournals) -> None:
+    def __init__(self, reason: Reason | None, poller: EnginePoller, nodes: NodeJournals) -> None:
         self.reason = reason
-        self._clerk = clerk
+        self._poller = poller
         self._nodes = nodes
         self._since = self._told_at = self._refused_at = 0.0
         self._answers = 0
@@ -190,35 +184,35 @@ class Wish:
         if first:
             self.reason, self._since = reason, now
         else:
-            self._since = now - KINDNESS
+            self._since = now - GRACE
         return first
 
     def press(self, now: float) -> None:
-        """See to it that the engine ends the job, once there is a wish."""
+        """See to it that the engine ends the job, once it was asked for."""
         if self.reason is None:
             return
         if not self._since:
             self._since = now
-        self._answers = self._answers or self._clerk.count
-        phase = self._clerk.status.phase
+        self._answers = self._answers or self._poller.count
+        phase = self._poller.status.phase
         if phase is Phase.OVER:
             return
-        self._clerk.hurry()
-        late = now - self._since >= KINDNESS
+        self._poller.hurry()
+        late = now - self._since >= GRACE
         if self._waits(phase) or late:
-            if now - self._refused_at > KINDNESS or not self._refused_at:
+            if now - self._refused_at > GRACE or not self._refused_at:
                 self._refused_at = now
-                self._clerk.stop(kindly=False)
+                self._poller.stop(gently=False)
         elif not self._told_at or (now - self._told_at > _AGAIN and not self._nodes.stopping):
-            if not self._clerk.signals or (phase is Phase.UNKNOWN and self._told_at):
+            if not self._poller.signals or (phase is Phase.UNKNOWN and self._told_at):
                 self.tell_nodes(self.reason)
             self._told_at = now
-            self._clerk.stop(kindly=True)
+            self._poller.stop(gently=True)
 
     def _waits(self, phase: Phase) -> bool:
         """Whether the job has no ranks to be asked. Its nodes may have begun since the engine answered: where
-        they have, the second answer after the wish is believed, the first may have been on its way."""
-        return phase is Phase.WAITING and (not self._nodes.numbers or self._clerk.count > self._answers + 1)
+        they have, the second answer after the request is believed, the first may have been on its way."""
+        return phase is Phase.WAITING and (not self._nodes.numbers or self._poller.count > self._answers + 1)
 
     def tell_nodes(self, reason: Reason) -> None:
         """By the file system: the engine does not answer, or has no such word."""
@@ -327,7 +321,7 @@ _FORGOTTEN = 20.0
 _HOPELESS = 3.0
 
 
-class Judge:
+class Ending:
     """``run`` is asked how the run stands."""
 
     def __init__(
@@ -336,17 +330,17 @@ class Judge:
         spec: RunSpec,
         *,
         run: Callable[[], Run],
-        clerk: Clerk,
+        poller: EnginePoller,
         nodes: NodeJournals,
-        wish: Wish,
+        stop: JobStop,
     ) -> None:
         self._directory = directory
         self._spec = spec
         self._run = run
-        self._clerk = clerk
+        self._poller = poller
         self._nodes = nodes
-        self._wish = wish
-        self._silence = Silence(directory, nodes)
+        self._stop_job = stop
+        self._timeout = EngineTimeout(directory, nodes)
         self._logs = LateLogs(directory)
         self._since: dict[str, float] = {}
 
@@ -358,20 +352,20 @@ class Judge:
     def decide(self, now: float) -> Outcome | None:
         """The outcome, once there is nothing left to wait for."""
         outcome = self._decide(now)
-        if outcome is None or self._logs.awaited(self._run(), now, hurry=self._wish.reason is not None):
+        if outcome is None or self._logs.awaited(self._run(), now, hurry=self._stop_job.reason is not None):
             return None
         if outcome.state is RunState.LOST:
-            self._wish.tell_nodes(outcome.reason)  # stop any node that still shows up
+            self._stop_job.tell_nodes(outcome.reason)  # stop any node that still shows up
         return outcome
 
     def _decide(self, now: float) -> Outcome | None:
-        job, ends = self._clerk.status, self._nodes.ends
+        job, ends = self._poller.status, self._nodes.ends
         every = len(ends) == self._spec.nodes
         known = outcome_of_nodes(self._run(), ends)
         if every and known is not None and not self._is_open(known):
             return known
         if job.phase is Phase.WAITING:
-            self._silence.broken()
+            self._timeout.broken()
             return self._of_waiting(now)
         if job.phase in (Phase.OVER, Phase.FORGOTTEN):
             # what the nodes have written may be on its way
@@ -379,40 +373,40 @@ class Judge:
             if every or self._lasts("over", now) > patience:
                 return self._conclude()
         if ends:
-            self._clerk.hurry()
+            self._poller.hurry()
             if self._lasts("ended", now) > (_ENGINE if every else _OTHERS + _ENGINE):
                 return self._conclude()
         return self._of_silence(now)
 
     def _of_silence(self, now: float) -> Outcome | None:
-        job, asked = self._clerk.status, self._wish.reason is not None
+        job, asked = self._poller.status, self._stop_job.reason is not None
         if job.phase is not Phase.UNKNOWN:
-            self._silence.broken()
-        elif self._silence.lasts_too_long(self._run(), now, asked=asked):
+            self._timeout.broken()
+        elif self._timeout.lasts_too_long(self._run(), now, asked=asked):
             return Outcome(state=RunState.LOST, reason=given_up(self._run(), job))
         return None
 
     def _patience(self) -> float:
-        if self._clerk.status.completed:
+        if self._poller.status.completed:
             return LATE  # the first node has said so, and what the others have said is late
-        return self._clerk.linger if self._nodes.numbers else 1.0
+        return self._poller.linger if self._nodes.numbers else 1.0
 
     def _of_waiting(self, now: float) -> Outcome | None:
-        job = self._clerk.status
-        if job.hopeless and self._lasts("hopeless", now) > _HOPELESS and self._wish.reason is None:
-            self._clerk.stop(kindly=False)
+        job = self._poller.status
+        if job.hopeless and self._lasts("hopeless", now) > _HOPELESS and self._stop_job.reason is None:
+            self._poller.stop(gently=False)
             reason = Reason("engine-cannot-run", engine=self._spec.engine, why=job.reason)
             return Outcome(state=RunState.FAILED, reason=reason)
         return None
 
     def _is_open(self, known: Outcome) -> bool:
         """Whether the engine may have to say something about this end. What was asked for is known."""
-        return self._wish.reason is None and is_doubtful(self._run(), known)
+        return self._stop_job.reason is None and is_doubtful(self._run(), known)
 
     def _conclude(self) -> Outcome:
         words = last_words(self._directory, self._nodes.life)
         return conclude(
-            self._run(), self._nodes.ends, self._clerk.status, asked=self._wish.reason, last_words=words
+            self._run(), self._nodes.ends, self._poller.status, asked=self._stop_job.reason, last_words=words
         )
 
     def _lasts(self, what: str, now: float) -> float:

@@ -1,7 +1,5 @@
 """One journal from those of the nodes, and requests to their ranks passed on to their supervisors.
 
-One journal from those of the nodes.
-
 Each node's supervisor writes its own; the watcher of the run reads them all, and writes down what a reader
 of the run has to know. What every node says (that an attempt began) is taken from the first that says it.
 """
@@ -250,9 +248,9 @@ class NodeRequests:
 
     def _merge(self, names: tuple[str, ...]) -> None:
         with contextlib.suppress(OSError):
-            write_stacks(self._directory, replace(self._together(), asked=names))
+            write_stacks(self._directory, replace(self._merged(), asked=names))
 
-    def _together(self) -> TakenStacks:
+    def _merged(self) -> TakenStacks:
         """What the nodes have said last, of the latest attempt that one of them knows."""
         said = {node.name: read_stacks(node) for node in self._nodes.directories()}
         taken = [one for one in said.values() if one is not None]

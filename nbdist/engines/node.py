@@ -17,11 +17,11 @@ from pathlib import Path
 if __name__ == "__main__" and not __package__:
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from nbdist.launch.lifetime import Lifeline
+from nbdist.launch.lifetime import Lifeline, write_into
 from nbdist.launch.reaper import keep
 from nbdist.launch.supervisor import Supervisor
 from nbdist.model import Reason, RunSpec
-from nbdist.store.paths import NodeDirectory, RunDirectory, make_private, open_to_append, write_private
+from nbdist.store.paths import NodeDirectory, RunDirectory, make_private, write_private
 from nbdist.store.run_store import read_spec
 
 # a rank that sees these takes Slurm for its launcher (Lightning does), or waits for an MPI that is not there
@@ -42,7 +42,7 @@ def main(arguments: Sequence[str]) -> int:
     write_private(directory.spec, json.dumps(spec.to_dict(), indent=1))
     if spec.log_dir:
         os.makedirs(spec.log_dir, exist_ok=True)
-    _write_into(directory.supervisor_log)
+    write_into(directory.supervisor_log)
     hide_engine(os.environ)
 
     line = _lifeline(os.environ)
@@ -75,13 +75,6 @@ def hide_engine(environment: MutableMapping[str, str]) -> None:
     """Take away what would lead the program of a rank to believe that the engine has started it."""
     for key in [key for key in environment if key.startswith(_MISLEADING)]:
         del environment[key]
-
-
-def _write_into(log: Path) -> None:
-    handle = open_to_append(log)
-    os.dup2(handle, 1)
-    os.dup2(handle, 2)
-    os.close(handle)
 
 
 if __name__ == "__main__":

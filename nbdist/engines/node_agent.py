@@ -1,7 +1,7 @@
 """Waits on a node of an allocation that is kept warm, and starts there the supervisor of each run that it is
-given: ``python -I -S attendant.py ALLOCATION_DIR``, started by the engine once on each.
+given: ``python -I -S node_agent.py ALLOCATION_DIR``, started by the engine once on each.
 
-Who asks proves by a line (``link``) that he has the allocation's key. The attendant of the first node decides
+Who asks proves by a line (``link``) that he has the allocation's key. The agent of the first node decides
 that it is over: nothing has run for long, or its owner has gone.
 """
 
@@ -23,18 +23,19 @@ if __name__ == "__main__" and not __package__:
 
 from nbdist import processes
 from nbdist.engines import node
-from nbdist.engines.slurm_places import address_of, free_ports, hosts_of, own_address
-from nbdist.launch.lifetime import Wakeup, become_subreaper, die_with_parent, end_descendants
-from nbdist.launch.machines.connections import Reception
+from nbdist.engines.slurm_batch import address_of, free_ports, hosts_of, own_address
+from nbdist.launch.binding import become_subreaper, die_with_parent
+from nbdist.launch.lifetime import Wakeup, collect_exited, end_descendants
+from nbdist.launch.machines.connections import QuestionListener
 from nbdist.launch.machines.coordinator import LINK_KEY
-from nbdist.launch.machines.messages import Message
+from nbdist.launch.machines.link import Message
 from nbdist.model import ProcessId, Reason
 from nbdist.store.allocations import AllocationDirectory, NodePlace
 from nbdist.store.liveness import Pulse
 from nbdist.store.paths import RunDirectory, check_private
 
 _TICK = 1.0
-_KINDNESS = 8.0
+_GRACE = 8.0
 """Seconds that a run has to end itself when the allocation is over."""
 
 # what a rank learns of its node, and not from the process that started the run
@@ -42,7 +43,7 @@ _OF_THE_NODE = ("SLURM", "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "GPU_DE
 
 
 @dataclass(slots=True)
-class _Tenant:
+class HostedRun:
     """A run of which this node has a supervisor, below the process ``pid``."""
 
     path: str
@@ -53,7 +54,7 @@ class _Tenant:
     ending: bool = False
 
 
-class Attendant:
+class NodeAgent:
     """Of the node ``number``."""
 
     def __init__(self, directory: AllocationDirectory, number: int, hosts: Sequence[str]) -> None:
@@ -62,7 +63,7 @@ class Attendant:
         self._key = directory.key.read_text(encoding="utf-8")
         self._number = number
         self._hosts = hosts
-        self._tenants: dict[int, _Tenant] = {}
+        self._hosted: dict[int, HostedRun] = {}
         self._codes: dict[str, int] = {}
         self._count = 0
         self._selector = selectors.DefaultSelector()
@@ -87,20 +88,20 @@ class Attendant:
         if not self._ended_from_outside:
             with contextlib.suppress(OSError):
                 self._directory.end(self._over)
-        for tenant in self._tenants.values():
+        for hosted in self._hosted.values():
             if self._orphaned:
-                processes.send_all(self._supervisors(tenant), signal.SIGTERM)
+                processes.send_all(self._supervisors(hosted), signal.SIGTERM)
             else:
-                self._stop(tenant.path, kindly=True)
-        end_descendants(self._reap, patience=_KINDNESS if self._tenants else 0.0)
+                self._stop(hosted.path, gently=True)
+        end_descendants(self._reap, patience=_GRACE if self._hosted else 0.0)
         return 0
 
     def _listen(self) -> None:
         self._address = self._reached_at(self._hosts[1 if self._number == 0 else 0 :])
         submitter = os.environ.get("SLURM_SUBMIT_HOST", "")
         place = self._reached_at([submitter]) or self._address or address_of(self._hosts[self._number])
-        self._reception = Reception(place, self._key, self._selector, self._answer)
-        host, port = self._hosts[self._number], self._reception.port
+        self._listener = QuestionListener(place, self._key, self._selector, self._answer)
+        host, port = self._hosts[self._number], self._listener.port
         self._directory.put_place(NodePlace(node=self._number, host=host, address=place, port=port))
 
     def _reached_at(self, others: Sequence[str]) -> str:
@@ -126,10 +127,10 @@ class Attendant:
             case "look":
                 return self._look(str(question["run"]))
             case "stop":
-                return {"told": self._stop(str(question["run"]), kindly=bool(question["kindly"]))}
+                return {"told": self._stop(str(question["run"]), gently=bool(question["gently"]))}
             case "tenants":
-                idle = 0.0 if self._tenants else time.monotonic() - self._idle_since
-                there = [{"run": t.path, "detached": t.pulse is None} for t in self._tenants.values()]
+                idle = 0.0 if self._hosted else time.monotonic() - self._idle_since
+                there = [{"run": t.path, "detached": t.pulse is None} for t in self._hosted.values()]
                 return {"tenants": there, "idle": idle}
             case other:
                 return {"problem": f"the nodes have another version of nbdist, which does not know {other}"}
@@ -137,20 +138,20 @@ class Attendant:
     # runs
 
     def _start(self, order: Mapping[str, Any]) -> Message:
-        if self._tenants:
-            busy = ", ".join(Path(tenant.path).name for tenant in self._tenants.values())
+        if self._hosted:
+            busy = ", ".join(Path(hosted.path).name for hosted in self._hosted.values())
             return {"problem": f"it is busy with {busy}"}
         path = str(order["run"])
-        attendant = os.getpid()
+        agent = os.getpid()
         sys.stdout.flush()
         pid = os.fork()
         if pid == 0:
-            self._become_keeper(order, attendant)
-        self._tenants[pid] = _Tenant(path, pid, None if order["detached"] else _pulse_of(path))
+            self._become_reaper(order, agent)
+        self._hosted[pid] = HostedRun(path, pid, None if order["detached"] else _pulse_of(path))
         self._codes.pop(path, None)
         return {"pid": pid}
 
-    def _become_keeper(self, order: Mapping[str, Any], attendant: int) -> None:
+    def _become_reaper(self, order: Mapping[str, Any], agent: int) -> None:
         """In the child: never returns."""
         code = 1
         try:
@@ -158,8 +159,8 @@ class Attendant:
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD, signal.SIGURG):
                 signal.signal(number, signal.SIG_DFL)
             os.setsid()
-            die_with_parent(attendant, signal.SIGTERM)
-            self._reception.forget()
+            die_with_parent(agent, signal.SIGTERM)
+            self._listener.forget()
             environment = environment_of(order, os.environ)
             os.environ.clear()
             os.environ.update(environment)
@@ -171,46 +172,42 @@ class Attendant:
             os._exit(code)
 
     def _look(self, path: str) -> Message:
-        if any(tenant.path == path for tenant in self._tenants.values()):
+        if any(hosted.path == path for hosted in self._hosted.values()):
             return {"state": "running"}
         if path in self._codes:
             return {"state": "over", "code": self._codes[path]}
         return {"state": "unknown"}
 
-    def _stop(self, path: str, *, kindly: bool) -> bool:
+    def _stop(self, path: str, *, gently: bool) -> bool:
         """Tell the supervisor of the run to end it; otherwise let the process above it clean up."""
         told = False
-        for tenant in self._tenants.values():
-            if tenant.path != path:
+        for hosted in self._hosted.values():
+            if hosted.path != path:
                 continue
             told = True
-            processes.send_all(self._supervisors(tenant), signal.SIGURG if kindly else signal.SIGKILL)
-            if not kindly and tenant.ending:
-                processes.send_all(processes.descendants(tenant.pid), signal.SIGKILL)
-            tenant.ending = tenant.ending or not kindly
+            processes.send_all(self._supervisors(hosted), signal.SIGURG if gently else signal.SIGKILL)
+            if not gently and hosted.ending:
+                processes.send_all(processes.descendants(hosted.pid), signal.SIGKILL)
+            hosted.ending = hosted.ending or not gently
         return told
 
-    def _supervisors(self, tenant: _Tenant) -> list[ProcessId]:
-        below = processes.tree_below(tenant.pid)
-        return [stat.process for stat in below if stat.parent == tenant.pid]
+    def _supervisors(self, hosted: HostedRun) -> list[ProcessId]:
+        below = processes.tree_below(hosted.pid)
+        return [stat.process for stat in below if stat.parent == hosted.pid]
 
     def _reap(self) -> bool:
         """Collect children that have ended; whether others are left."""
-        while True:
-            try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                return False
-            if not pid:
-                return True
-            if (tenant := self._tenants.pop(pid, None)) is not None:
-                self._codes[tenant.path] = os.waitstatus_to_exitcode(status)
-                self._idle_since = time.monotonic()
+        return collect_exited(self._child_exited)
+
+    def _child_exited(self, pid: int, status: int) -> None:
+        if (hosted := self._hosted.pop(pid, None)) is not None:
+            self._codes[hosted.path] = os.waitstatus_to_exitcode(status)
+            self._idle_since = time.monotonic()
 
     # how long
 
     def _look_at_the_clock(self, now: float) -> None:
-        self._reception.tick(now)
+        self._listener.tick(now)
         if why := self._directory.why_over():
             self._over = self._over or why  # also where the engine does not hear that it is released
         elif not self._directory.about.exists():
@@ -219,10 +216,10 @@ class Attendant:
             self._end_from_outside(Reason("slurm-process-gone"))
         if self._number:
             return
-        for tenant in self._tenants.values():
-            self._look_after(tenant)
+        for hosted in self._hosted.values():
+            self._look_after(hosted)
         forsaken = self._pulse.has_stopped()
-        if self._tenants:
+        if self._hosted:
             return
         if now - self._idle_since >= self._about.idle:
             self._over = Reason("allocation-idle", seconds=self._about.idle)
@@ -234,11 +231,11 @@ class Attendant:
         """Whether what Slurm had started this process by has gone: it will end nothing any more."""
         return os.getppid() != self._parent
 
-    def _look_after(self, tenant: _Tenant) -> None:
+    def _look_after(self, hosted: HostedRun) -> None:
         """End a run whose owner waited for it and has gone."""
-        if tenant.pulse is not None and tenant.pulse.has_stopped():
-            tenant.pulse = _pulse_of(tenant.path)
-            self._stop(tenant.path, kindly=True)
+        if hosted.pulse is not None and hosted.pulse.has_stopped():
+            hosted.pulse = _pulse_of(hosted.path)
+            self._stop(hosted.path, gently=True)
 
     def _signalled(self, wakeup: Wakeup) -> None:
         for number in wakeup.requests_to_end():
@@ -273,7 +270,7 @@ def main(arguments: Sequence[str]) -> int:
     directory = AllocationDirectory(Path(arguments[0]))
     check_private(directory.path)
     hosts = hosts_of(os.environ["SLURM_JOB_NODELIST"])
-    return Attendant(directory, int(os.environ["SLURM_NODEID"]), hosts).serve()
+    return NodeAgent(directory, int(os.environ["SLURM_NODEID"]), hosts).serve()
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """What a job is, on Ray's side: takes the nodes, and has a supervisor started on each.
 
 ``python ray_driver.py RUN_DIR``, within the job, in a Python that has Ray; the ranks' own need not have it.
-What it says on its output is read over HTTP by the watcher of the run (``ray_words``).
+What it says on its output is read over HTTP by the watcher of the run (``ray``).
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from nbdist.engines import ray_node
-from nbdist.engines.ray_engine import SEAL, STARTS, TROUBLE, WAITS, line, why_it_waits
-from nbdist.engines.ray_sealing import unseal
+from nbdist.engines.ray import SEAL, STARTS, TROUBLE, WAITS, line, unseal, why_it_waits
 from nbdist.engines.slurm_batch import attempts_before
 from nbdist.errors import UnknownRun
 from nbdist.model import Reason, RunEnded, RunSpec, RunState, StopRequested
@@ -38,7 +37,7 @@ _OTHERS = 20.0
 _NICE = "RAY_worker_niceness"
 
 
-class Trouble(Exception):
+class CannotStart(Exception):
     """Why the run cannot be started."""
 
     def __init__(self, reason: Reason) -> None:
@@ -59,7 +58,7 @@ class Driver:
         self._pulse = Pulse(directory.pulse)
 
     def run(self) -> int:
-        """The exit code by which Ray is to remember the job. Raises Trouble."""
+        """The exit code by which Ray is to remember the job. Raises CannotStart."""
         for life in range(self._spec.retries + 1):
             group, nodes = self._take_nodes()
             self._live(life, nodes)
@@ -67,7 +66,7 @@ class Driver:
             if not self._lost:
                 break
             if not self._begins_again(life):
-                raise Trouble(self._lost)
+                raise CannotStart(self._lost)
             self._lost = Reason()
         end = self._end(life)
         return 0 if end is not None and end.state is RunState.SUCCEEDED else 1
@@ -105,11 +104,11 @@ class Driver:
         problems = self._ray.get([node.problem.remote(needed, self._spec.python) for node in nodes])
         for address, problem in zip(addresses, problems, strict=True):
             if problem:
-                raise Trouble(Reason("ray-node-unfit", node=address, problem=problem))
+                raise CannotStart(Reason("ray-node-unfit", node=address, problem=problem))
         master: list[str] = []
         if len(nodes) > 1:
             if not (port := self._ray.get(nodes[0].ports.remote(addresses[0]))):
-                raise Trouble(Reason("ray-no-ports", node=addresses[0]))
+                raise CannotStart(Reason("ray-no-ports", node=addresses[0]))
             master = [f"{addresses[0]}:{port}"]
         self._say(STARTS + ", ".join(addresses))
         # known to the supervisors alone: Ray hands it on from process to process, and no file has it
@@ -146,7 +145,7 @@ class Driver:
     def _begins_again(self, life: int) -> bool:
         """Whether a run that has lost a node does: one that is wanted, and has attempts left."""
         stops = (event for event in read_events(self._directory.journal) if isinstance(event, StopRequested))
-        # what a supervisor says whose line to Ray's process on its node has ended (``launch.jobs.node``)
+        # what a supervisor says whose line to Ray's process on its node has ended (``node``)
         wanted = all(stop.reason.origin.code == "engine-process-ended" for stop in stops)
         return wanted and life < self._spec.retries
 
@@ -161,7 +160,7 @@ class Driver:
 
     def _leave_if_forsaken(self) -> None:
         if not self._spec.detached and self._pulse.has_stopped():
-            raise Trouble(Reason("ray-forsaken"))
+            raise CannotStart(Reason("ray-forsaken"))
 
     def _say(self, words: str) -> None:
         if words != self._said:
@@ -193,23 +192,23 @@ def main(arguments: list[str]) -> int:
         # Ray gives a job that it stops three seconds, and a supervisor needs no more than that this ends
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
         return Driver(ray, directory, spec, environment).run()
-    except Trouble as trouble:
+    except CannotStart as trouble:
         say(directory, line(TROUBLE, trouble.reason))
         return 1
 
 
 def take_environment(directory: RunDirectory) -> dict[str, str]:
-    """What the ranks are to inherit: read once, and then gone. Raises Trouble."""
+    """What the ranks are to inherit: read once, and then gone. Raises CannotStart."""
     try:
         sealed = directory.job_environment.read_text(encoding="ascii")
         directory.job_environment.unlink()
         return unseal(sealed, os.environ.pop(SEAL, ""))
     except (OSError, ValueError) as error:
-        raise Trouble(Reason("unusable", what=str(directory.job_environment), error=str(error))) from None
+        raise CannotStart(Reason("unusable", what=str(directory.job_environment), error=str(error))) from None
 
 
 def connect() -> Any:
-    """Raises Trouble."""
+    """Raises CannotStart."""
     try:
         ray: Any = importlib.import_module("ray")
         # by itself Ray gives its processes the lowest priority, and the ranks would inherit that
@@ -217,7 +216,7 @@ def connect() -> Any:
     except Exception as error:  # noqa: BLE001 - Ray has many of its own
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         why = " ".join(lines)[:300] or type(error).__name__
-        raise Trouble(Reason("unusable", what="Ray", error=why)) from None
+        raise CannotStart(Reason("unusable", what="Ray", error=why)) from None
     return ray
 
 

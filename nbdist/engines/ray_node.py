@@ -67,7 +67,7 @@ class Node:
         both["NBDIST_LIFELINE"] = str(theirs.fileno())
         written = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         # Ray kills the children of a process that it ends: so the supervisor leaves it
-        # (``launch.jobs.node``), and sees by the line that this process has gone
+        # (``node``), and sees by the line that this process has gone
         with theirs, open(written, "ab") as file:
             started = subprocess.run(
                 words,

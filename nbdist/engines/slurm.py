@@ -1,7 +1,5 @@
 """Slurm, by its commands alone (21.08 and later): sbatch, squeue, sacct where there is accounting, scancel;
-and what it says, in words.
-
-Slurm, by its commands alone (21.08 and later): sbatch, squeue, sacct where there is accounting, scancel.
+and what it says, as reasons.
 
 Nothing goes through a shell: a job is ``exec "$@"`` of words that sbatch hands on.
 """
@@ -161,7 +159,6 @@ they do about the first."""
 class Slurm:
     """An engine (``Engine``)."""
 
-    name = "slurm"
     signals = True
     linger = 1.0
 
@@ -202,8 +199,8 @@ class Slurm:
             return JobStatus(phase=Phase.UNKNOWN, reason=Reason("slurm-not-recorded"))
         return status
 
-    def stop(self, job: str, *, kindly: bool) -> bool:
-        words = ["scancel", f"--signal={URGENT}", job] if kindly else ["scancel", job]
+    def stop(self, job: str, *, gently: bool) -> bool:
+        words = ["scancel", f"--signal={URGENT}", job] if gently else ["scancel", job]
         done = call(words)
         return done.returncode == 0
 
@@ -287,11 +284,11 @@ def call(
         return subprocess.CompletedProcess(words, 124, "", f"{words[0]} did not answer in {_PATIENCE:g} s")
 
 
-ATTENDANT = Path(__file__).parent / "node_agent.py"
+NODE_AGENT = Path(__file__).parent / "node_agent.py"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class AllocationStatus:
     """How an allocation stands: ``since`` and ``left`` are Slurm's words for when it began, and for how much
     of its time is left."""
 
@@ -305,20 +302,20 @@ def ask(directory: AllocationDirectory, about: Allocation, environment: Mapping[
     write_private(directory.job_script, SCRIPT)
     words = request("nbdist-alloc", about.nodes, about.per_node, gpus=about.gpus, log=directory.job_log)
     words += [f"--chdir={directory.path}", "--no-requeue", *(f"--{option}" for option in about.options)]
-    done = call([*words, str(directory.job_script), *_attendants(directory, about)], scrubbed(environment))
+    done = call([*words, str(directory.job_script), *_agents(directory, about)], scrubbed(environment))
     if done.returncode:
         raise LaunchError(refusal(done.stderr, about.options, Slurm().partitions))
     return done.stdout.strip().partition(";")[0]
 
 
-def stand(job: str, nodes: int) -> Standing:
+def stand(job: str, nodes: int) -> AllocationStatus:
     """How it stands. Raises LaunchError where there is no Slurm."""
     status = Slurm().look(job, nodes)
     if status.phase is not Phase.RUNNING:
-        return Standing(status=status)
+        return AllocationStatus(status=status)
     done = call(["squeue", "-h", "-j", job, "-o", "%S|%L"])
     since, _, left = done.stdout.strip().partition("|")
-    return Standing(status=status, since=since, left=left)
+    return AllocationStatus(status=status, since=since, left=left)
 
 
 def release(job: str) -> bool:
@@ -326,13 +323,13 @@ def release(job: str) -> bool:
     return call(["scancel", job]).returncode == 0
 
 
-def _attendants(directory: AllocationDirectory, about: Allocation) -> list[str]:
+def _agents(directory: AllocationDirectory, about: Allocation) -> list[str]:
     """What the job is: on each node one process that waits."""
     words = ["srun", "--kill-on-bad-exit=1", "--wait=3", "--export=ALL", "--mpi=none"]
     words += [f"--nodes={about.nodes}", f"--ntasks={about.nodes}", "--ntasks-per-node=1"]
     if not about.gpus:
         words.append(f"--cpus-per-task={about.per_node}")  # since 22.05 a step does not inherit it
-    return [*words, about.python, "-I", "-S", str(ATTENDANT), str(directory.path)]
+    return [*words, about.python, "-I", "-S", str(NODE_AGENT), str(directory.path)]
 
 
 def slurm_conf(environ: Mapping[str, str] = os.environ) -> dict[str, str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +16,6 @@ from pathlib import Path
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from nbdist.engines.slurm_places import address_of, free_ports, hosts_of, own_address
 from nbdist.model import RunEnded, RunLost, RunSpec, RunState
 from nbdist.store.journal import read_events
 from nbdist.store.liveness import Pulse
@@ -49,7 +49,7 @@ def main(arguments: list[str]) -> int:
     environment = os.environ | {LINK_KEY: secrets.token_hex(32)}
     step = subprocess.Popen(words, env=environment)
     code = _wait(step, directory, spec, job)
-    return code or _verdict(directory, f"{life}-0")
+    return code or _exit_code(directory, f"{life}-0")
 
 
 def attempts_before(directory: RunDirectory) -> int:
@@ -73,11 +73,58 @@ def _wait(step: subprocess.Popen[bytes], directory: RunDirectory, spec: RunSpec,
             pulse = Pulse(directory.pulse)
 
 
-def _verdict(directory: RunDirectory, name: str) -> int:
+def _exit_code(directory: RunDirectory, name: str) -> int:
     """The exit code by which Slurm is to remember the job."""
     node = NodeDirectory(directory.path, name)
     ends = [event for event in read_events(node.journal) if isinstance(event, RunEnded)]
     return 0 if ends and ends[-1].state is RunState.SUCCEEDED else 1
+
+
+_FIRST_PORT, _PORTS = 20_000, 10_000
+
+
+def hosts_of(nodelist: str) -> list[str]:
+    """The names in a list as Slurm writes it: ``n[1-2]``."""
+    return _output("scontrol", "show", "hostnames", nodelist).split()
+
+
+def address_of(node: str) -> str:
+    """The address of a node: Slurm may know one that its name does not lead to. Raises OSError."""
+    for word in _output("scontrol", "-o", "show", "node", node).split():
+        if word.startswith("NodeAddr="):
+            node = word.partition("=")[2]
+    return str(socket.getaddrinfo(node, None, socket.AF_INET, socket.SOCK_STREAM)[0][4][0])
+
+
+def own_address(other: str) -> str:
+    """The address of this node by which ``other`` reaches it. Names lead to a loopback address too often."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+        # nothing is sent: the route says it
+        asked.connect((other, 9))
+        return str(asked.getsockname()[0])
+
+
+def free_ports(address: str, job: int) -> int:
+    """A port that is free here, and so is the next: the ranks' and the supervisors'."""
+    for attempt in range(200):
+        port = _FIRST_PORT + (2 * job + 2 * attempt) % _PORTS
+        if all(_is_free(address, each) for each in (port, port + 1)):
+            return port
+    raise SystemExit(f"nbdist: no two free ports in a row on {address} from {_FIRST_PORT} on")
+
+
+def _is_free(address: str, port: int) -> bool:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as asked:
+        try:
+            asked.bind((address, port))
+        except OSError:
+            return False
+    return True
+
+
+def _output(*words: str) -> str:
+    """Empty where Slurm knows nothing of it."""
+    return subprocess.run(words, check=False, capture_output=True, text=True).stdout
 
 
 if __name__ == "__main__":

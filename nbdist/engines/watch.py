@@ -18,16 +18,14 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from nbdist import processes
-from nbdist.engines import engine_by_name
-from nbdist.engines.allocation import Allocated
-from nbdist.engines.ending import Judge, Wish
-from nbdist.engines.engine import Engine, Phase
-from nbdist.engines.engine_poller import Clerk
+from nbdist.engines.allocation import AllocationEngine
+from nbdist.engines.ending import Ending, JobStop
+from nbdist.engines.engine import Engine, EnginePoller, Phase, engine_by_name
 from nbdist.engines.merged_journal import NodeJournals, NodeRequests
 from nbdist.errors import IllegalTransition, UnknownRun
 from nbdist.launch.binding import die_with_parent
-from nbdist.launch.lifetime import Lifeline, Wakeup, owner_ended
+from nbdist.launch.lifetime import Lifeline, Wakeup, complain, owner_ended, supervisor_started
+from nbdist.launch.reaper import pass_on
 from nbdist.launch.run_policy import Outcome
 from nbdist.model import (
     AttemptFailed,
@@ -42,7 +40,6 @@ from nbdist.model import (
     RunSpec,
     RunState,
     StopRequested,
-    SupervisorStarted,
 )
 from nbdist.store.allocations import AllocationDirectory
 from nbdist.store.control import InterruptRequest, StacksRequest, StopRequest, take_requests
@@ -60,7 +57,7 @@ _LIVES = 5
 """How often a watcher that was killed is replaced before the next look at the run has to."""
 
 
-class Watch:
+class RunWatcher:
     """Watches one run to its end."""
 
     def __init__(self, directory: RunDirectory, spec: RunSpec, lifeline: Lifeline, engine: Engine) -> None:
@@ -72,15 +69,20 @@ class Watch:
         # in an allocation there is no queue to wait in
         self._submitted = Reason() if "allocation" in about else Reason("submitted", job=self._job)
         os.environ.update(about.get("environment", {}))
-        self._journal = Journal(directory.journal, report=_complain)
+        self._journal = Journal(directory.journal, report=complain)
         known = read_events(directory.journal)
         self._run = _replay(spec, known)
         self._nodes = NodeJournals(directory, run=lambda: self._run, record=self._record, known=known)
-        self._clerk = Clerk(engine, self._job, spec)
-        self._wish = Wish(self._run.stop_reason or None, self._clerk, self._nodes)
+        self._poller = EnginePoller(engine, self._job, spec)
+        self._stop_job = JobStop(self._run.stop_reason or None, self._poller, self._nodes)
         self._requests = NodeRequests(directory, spec, self._nodes)
-        self._judge = Judge(
-            directory, spec, run=lambda: self._run, clerk=self._clerk, nodes=self._nodes, wish=self._wish
+        self._ending = Ending(
+            directory,
+            spec,
+            run=lambda: self._run,
+            poller=self._poller,
+            nodes=self._nodes,
+            stop=self._stop_job,
         )
         self._selector = selectors.DefaultSelector()
         self._pulsed = 0.0
@@ -91,7 +93,7 @@ class Watch:
         if self._run.state.terminal:
             return
         self._introduce()
-        self._clerk.start()
+        self._poller.start()
         while (outcome := self._look()) is None:
             pass
         self._end(outcome)
@@ -101,19 +103,8 @@ class Watch:
         self._selector.register(wakeup.socket, selectors.EVENT_READ, lambda: self._take_signals(wakeup))
         for descriptor in self._lifeline.descriptors():
             self._selector.register(descriptor, selectors.EVENT_READ, self._owner_gone)
-        myself = processes.identify(os.getpid())
-        assert myself is not None, "a running process is in the process table"
-        host = os.uname().nodename
         fresh = self._run.supervisor is None
-        self._record(
-            SupervisorStarted(
-                time=time.time(),
-                pid=myself.pid,
-                start_time=myself.start_time,
-                boot_id=myself.boot_id,
-                host=host,
-            )
-        )
+        self._record(supervisor_started())
         if fresh:
             self._record(Queued(time=time.time(), job=self._job, reason=self._submitted))
         if self._lifeline.gone:
@@ -126,16 +117,16 @@ class Watch:
         now = time.monotonic()
         self._serve(now)
         if self._directory.deleted:
-            self._clerk.stop(kindly=False)
+            self._poller.stop(gently=False)
             return Outcome(state=RunState.CANCELLED, reason=Reason("directory-deleted"))
         self._requests.tick(now)
         if self._nodes.poll():
             self._requeued()
         self._beat(now)
         self._follow()
-        self._wish.press(now)
+        self._stop_job.press(now)
         self._journal.flush()
-        return self._judge.decide(now)
+        return self._ending.decide(now)
 
     # what is asked for
 
@@ -150,7 +141,7 @@ class Watch:
                     self._requests.stacks(name, now)
 
     def _stop(self, reason: Reason, now: float) -> None:
-        if self._wish.express(reason, now):
+        if self._stop_job.express(reason, now):
             self._record(StopRequested(time=time.time(), reason=reason))
 
     def _take_signals(self, wakeup: Wakeup) -> None:
@@ -171,14 +162,14 @@ class Watch:
 
     def _follow(self) -> None:
         """Write down what the engine says about the queue."""
-        job = self._clerk.status
-        if self._clerk.count == self._answers:
+        job = self._poller.status
+        if self._poller.count == self._answers:
             return
-        self._answers = self._clerk.count
+        self._answers = self._poller.count
         if job.phase is Phase.WAITING:
             # a run that was not asked to end is stopping because the engine has told its nodes so
             waits = self._run.state is RunState.PENDING
-            if not waits and self._wish.reason is None and self._nodes.numbers:
+            if not waits and self._stop_job.reason is None and self._nodes.numbers:
                 self._nodes.forget_life()
                 self._requeued()
             self._queued(job.reason)
@@ -190,15 +181,15 @@ class Watch:
     def _queued(self, reason: Reason) -> None:
         if (
             reason
-            and self._wish.reason is None
+            and self._stop_job.reason is None
             and (self._run.state is not RunState.PENDING or self._run.queued != reason)
         ):
             self._record(Queued(time=time.time(), job=self._job, reason=reason))
 
     def _requeued(self) -> None:
         """The job begins again, from the queue."""
-        self._judge.forget()
-        self._clerk.relax()
+        self._ending.forget()
+        self._poller.relax()
         if self._run.started is not None:
             reason = Reason("requeued", engine=self._spec.engine)
             attempt = self._run.attempt
@@ -207,10 +198,10 @@ class Watch:
     # how the run ends
 
     def _end(self, outcome: Outcome) -> None:
-        if outcome.state is RunState.CANCELLED and self._wish.reason is not None:
-            outcome = Outcome(state=outcome.state, reason=self._wish.reason)
-        if len(self._nodes.ends) < self._spec.nodes and self._clerk.status.phase is not Phase.OVER:
-            self._clerk.stop(kindly=False)  # what has not ended by itself
+        if outcome.state is RunState.CANCELLED and self._stop_job.reason is not None:
+            outcome = Outcome(state=outcome.state, reason=self._stop_job.reason)
+        if len(self._nodes.ends) < self._spec.nodes and self._poller.status.phase is not Phase.OVER:
+            self._poller.stop(gently=False)  # what has not ended by itself
         for rank in self._run.ranks:
             if rank.state is RankState.RUNNING:
                 self._record(RemoteRank(time=time.time(), rank=rank.rank, state=RankState.LOST))
@@ -221,7 +212,7 @@ class Watch:
             self._record(
                 RunEnded(time=time.time(), state=outcome.state, reason=outcome.reason, leftover=leftover)
             )
-        self._clerk.close(_LAST_ORDERS)
+        self._poller.close(_LAST_ORDERS)
         self._journal.flush()
         self._journal.close()
 
@@ -243,29 +234,29 @@ def main(arguments: Sequence[str]) -> int:
     try:
         spec = read_spec(directory)
     except UnknownRun as error:
-        _complain(str(error))
+        complain(str(error))
         return 2
     descriptor = int(arguments[1]) if len(arguments) > 1 else None
     return watch(directory, spec, Lifeline(None if spec.detached else spec.owner, descriptor))
 
 
 def watch(directory: RunDirectory, spec: RunSpec, lifeline: Lifeline) -> int:
-    """Watch the run in a child, and in another one when that is killed. 0 when the end is recorded."""
+    """RunWatcher the run in a child, and in another one when that is killed. 0 when the end is recorded."""
     try:
         take_custody(directory)
     except BlockingIOError:
         return 0  # it is watched
     except OSError:
         pass  # no locks there
-    keeper = os.getpid()
+    reaper = os.getpid()
     for _ in range(_LIVES):
         child = os.fork()
         if child == 0:
-            die_with_parent(keeper, signal.SIGTERM)
-            Watch(directory, spec, lifeline, _engine(directory, spec)).watch()
+            die_with_parent(reaper, signal.SIGTERM)
+            RunWatcher(directory, spec, lifeline, _engine(directory, spec)).watch()
             return 0
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, functools.partial(_pass_on, child))
+            signal.signal(number, functools.partial(pass_on, child))
         if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0:
             return 0
     return 1
@@ -275,13 +266,8 @@ def _engine(directory: RunDirectory, spec: RunSpec) -> Engine:
     """Who placed the run: an engine, by its queue, or one of its allocations that are kept warm."""
     about = load_object(directory.job)
     if place := about.get("allocation"):
-        return Allocated(AllocationDirectory(Path(place)), directory)
+        return AllocationEngine(AllocationDirectory(Path(place)), directory)
     return engine_by_name(spec.engine, spec.engine_options)
-
-
-def _pass_on(child: int, number: int, _: object) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(child, number)
 
 
 def _replay(spec: RunSpec, events: list[Event]) -> Run:
@@ -290,7 +276,3 @@ def _replay(spec: RunSpec, events: list[Event]) -> Run:
         with contextlib.suppress(IllegalTransition):
             run = run.after(event)
     return run
-
-
-def _complain(message: str) -> None:
-    print(f"nbdist: {message}", file=sys.stderr)

@@ -4,7 +4,6 @@ from nbdist.frameworks.base import Framework, Placement
 from nbdist.frameworks.environment import (
     FRAMEWORKS,
     by_name,
-    detect_framework,
     imported_modules,
     inherited,
     is_installed,
@@ -16,7 +15,6 @@ __all__ = [
     "Framework",
     "Placement",
     "by_name",
-    "detect_framework",
     "imported_modules",
     "inherited",
     "is_installed",

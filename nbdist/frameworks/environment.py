@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
-import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from nbdist.errors import UsageMistake
 from nbdist.frameworks.base import Framework, Placement
@@ -25,18 +24,18 @@ def by_name(name: str) -> Framework:
     raise UsageMistake(f"no framework {name}: write --framework auto, none, {names}")
 
 
-def detect_framework(source: str) -> Framework | None:
-    """The first framework that ``source`` imports; None when it imports none."""
-    used = set(imported_modules(source))
-    return next((framework for framework in FRAMEWORKS if framework.module in used), None)
-
-
-def imported_modules(source: str) -> Iterator[str]:
+def imported_modules(tree: ast.AST) -> list[str]:
     """The top-level modules that a program cannot do without: imported, and not inside a ``try``."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        tree = ast.parse(source)
-    yield from _imports(tree)
+    found, left = [], [tree]
+    while left:
+        node = left.pop()
+        if isinstance(node, ast.Import):
+            found += [alias.name.partition(".")[0] for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found.append(node.module.partition(".")[0])
+        elif not isinstance(node, ast.Try):
+            left += reversed(list(ast.iter_child_nodes(node)))
+    return found
 
 
 def is_installed(module: str) -> bool:
@@ -45,16 +44,6 @@ def is_installed(module: str) -> bool:
         return importlib.util.find_spec(module) is not None
     except (ImportError, ValueError):
         return False
-
-
-def _imports(node: ast.AST) -> Iterator[str]:
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.Import):
-            yield from (alias.name.partition(".")[0] for alias in child.names)
-        elif isinstance(child, ast.ImportFrom) and child.module and not child.level:
-            yield child.module.partition(".")[0]
-        elif not isinstance(child, ast.Try):
-            yield from _imports(child)
 
 
 # What another launcher, or a notebook's kernel, has set for itself and a rank must not take for its own.

@@ -1,6 +1,6 @@
 """One attempt of a run: the processes of its ranks, what they say, and what is recorded beside them.
 
-It is told when to look and what has exited; what follows from that is the course's to decide.
+It is told when to look and what has exited; what follows from that is the run policy's to decide.
 """
 
 from __future__ import annotations
@@ -9,18 +9,17 @@ import contextlib
 import os
 import selectors
 import signal
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nbdist import config, processes
+from nbdist.launch.lifetime import complain
 from nbdist.launch.log_watch import LogWatch
-from nbdist.launch.rank_process import RankCommand, RankProcess, rank_command
-from nbdist.launch.rendezvous import port_was_taken
-from nbdist.launch.run_policy import Course
-from nbdist.launch.stalls.stack_taker import Asked, StackTaker
+from nbdist.launch.rank_process import RankCommand, RankProcess, port_was_taken, rank_command
+from nbdist.launch.run_policy import RunPolicy
+from nbdist.launch.stalls.stack_taker import RankContact, StackTaker
 from nbdist.launch.stalls.stall_watch import StallWatch
 from nbdist.model import Rendezvous, RunSpec
 from nbdist.store.logs import LogStream
@@ -31,11 +30,11 @@ if TYPE_CHECKING:
     from nbdist.control_groups import ControlGroup
     from nbdist.launch.log_watch import WorkerLogs
     from nbdist.launch.meters import Meters
-    from nbdist.launch.stalls.across_machines import StallsTogether
+    from nbdist.launch.stalls.across_machines import StallExchange
 
 _ERROR_TAIL = 65_536
 
-_PENSIVE = 5.0
+QUIET_BEFORE_STACKS = 5.0
 """Seconds without a sign of life after which it is worth knowing where a rank was when it was ended."""
 
 
@@ -48,16 +47,16 @@ class Attempt:
         spec: RunSpec,
         number: int,
         *,
-        course: Course,
+        policy: RunPolicy,
         selector: selectors.BaseSelector,
         spawn: Callable[[RankCommand], RankProcess],
-        others: StallsTogether | None = None,
+        others: StallExchange | None = None,
         group: ControlGroup | None = None,
     ) -> None:
         self._directory = directory
         self._spec = spec
         self._number = number
-        self._course = course
+        self._policy = policy
         self._selector = selector
         self._spawn = spawn
         self._group = group
@@ -78,7 +77,7 @@ class Attempt:
 
     def start(self, rendezvous: Rendezvous) -> None:
         """Start every rank. Raises OSError when one cannot be started; others may then run."""
-        self._course.attempt_started(self._number, rendezvous.host, rendezvous.port, time.monotonic())
+        self._policy.attempt_started(self._number, rendezvous.host, rendezvous.port, time.monotonic())
         for rank in self._spec.here:
             files = self._directory.rank(rank.rank, self._number)
             make_private(files.path)
@@ -86,7 +85,7 @@ class Attempt:
             self._ranks[rank.rank] = started
             self._rank_of[started.process.pid] = rank.rank
             self._selector.register(started.channel, selectors.EVENT_READ, lambda r=rank.rank: self._hear(r))
-            self._course.rank_started(rank.rank, started.process)
+            self._policy.rank_started(rank.rank, started.process)
             self._logs.add(rank.rank, files)
             self._stalls.add(rank.rank, started.process.pid)
         self._look_for_imports()
@@ -106,7 +105,7 @@ class Attempt:
         self._stalls.tick(now)
         if self._logs.grew:
             self._stalls.did(now)
-        if self._meters is not None and self._meters.tick(now) and self._course.goes_on:
+        if self._meters is not None and self._meters.tick(now) and self._policy.goes_on:
             self._judge(now)
         if self._others is not None and self._others.was_asked() and not self._last_look:
             self._stalls.pardon()
@@ -115,7 +114,7 @@ class Attempt:
             if self._taker.last is not None:
                 self._stalls.took(self._taker.last, now)
             # a reader who finds the stall is to find its stacks, too
-            if self._stalls.stalled and self._course.run.stalled is None:
+            if self._stalls.stalled and self._policy.run.stalled is None:
                 self._tell_stall(now)
 
     def take_stacks(self, name: str, now: float) -> None:
@@ -129,7 +128,7 @@ class Attempt:
 
     def interrupt(self, rank: int) -> None:
         """Send a rank what Ctrl-C sends."""
-        if rank in self._ranks and not self._course.run.ranks[rank].state.terminal:
+        if rank in self._ranks and not self._policy.run.ranks[rank].state.terminal:
             self._ranks[rank].send(signal.SIGINT)
 
     def exited(self, pid: int, status: int, memory: int) -> None:
@@ -151,7 +150,7 @@ class Attempt:
         log = LogStream(files.log).size
         limit = self._limit_of(rank) if code == -signal.SIGKILL else 0
         full = self._full() if code else ""
-        self._course.rank_exited(
+        self._policy.rank_exited(
             rank, code, time.monotonic(), oom=oom, memory=memory, log=log, limit=limit, full=full
         )
 
@@ -177,7 +176,7 @@ class Attempt:
         log = LogStream(self._directory.rank(0, self._number).log)
         log.skip_to_tail(_ERROR_TAIL)
         text = log.read(_ERROR_TAIL).decode(errors="replace")
-        port = self._course.run.port
+        port = self._policy.run.port
         return port is not None and port_was_taken(text, port)
 
     def forget(self) -> frozenset[int]:
@@ -206,7 +205,7 @@ class Attempt:
         importing = tuple(rank for rank, started in self._ranks.items() if not started.told)
         if importing != self._importing:
             self._importing = importing
-            self._course.imports_awaited(importing)
+            self._policy.imports_awaited(importing)
 
     def _copy_logs(self) -> None:
         if self._spec.log_dir:
@@ -237,12 +236,12 @@ class Attempt:
             self._taker.take(self._asked(), now)
             if not self._taker.busy:
                 self._tell_stall(now)
-        elif self._course.run.stalled is not None:
-            self._course.resumed()
+        elif self._policy.run.stalled is not None:
+            self._policy.resumed()
 
     def _tell_stall(self, now: float) -> None:
-        if self._course.goes_on:
-            self._course.stalled(now - self._stalls.active)
+        if self._policy.goes_on:
+            self._policy.stalled(now - self._stalls.active)
 
     def _look_once_more(self, now: float) -> None:
         """Before the first rank is told to end: of a run that hangs, its report says where it hung. What is
@@ -250,15 +249,15 @@ class Attempt:
         if self._last_look:
             return
         self._last_look = True
-        quiet = self._stalls.quiet(now) > _PENSIVE
-        if self._course.run.stalled is None and (self._course.timed_out or quiet):
+        quiet = self._stalls.quiet(now) > QUIET_BEFORE_STACKS
+        if self._policy.run.stalled is None and (self._policy.timed_out or quiet):
             self._taker.take(self._asked(), now, ending=True)
 
-    def _asked(self) -> list[Asked]:
+    def _asked(self) -> list[RankContact]:
         return [
-            Asked(rank, started.process, self._directory.rank(rank, self._number), started.ask)
+            RankContact(rank, started.process, self._directory.rank(rank, self._number), started.ask)
             for rank, started in self._ranks.items()
-            if not self._course.run.ranks[rank].state.terminal
+            if not self._policy.run.ranks[rank].state.terminal
         ]
 
     def _hear(self, rank: int) -> None:
@@ -273,15 +272,10 @@ class Attempt:
             self._selector.unregister(channel)
             channel.close()
             return
-        if self._course.run.ranks[rank].state.terminal:
+        if self._policy.run.ranks[rank].state.terminal:
             return
         for word in words:
             if bytes([word]) == ERRORED:
-                self._course.rank_errored(rank, time.monotonic())
+                self._policy.rank_errored(rank, time.monotonic())
             else:
-                self._course.rank_finished(rank, joined=bytes([word]) != FINISHED_ALONE)
-
-
-def complain(message: str) -> None:
-    """Say something in the supervisor's own log."""
-    print(f"nbdist: {message}", file=sys.stderr)
+                self._policy.rank_finished(rank, joined=bytes([word]) != FINISHED_ALONE)

@@ -16,7 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal
     from _socket import socket
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 else:
     import _signal as signal  # the same without enums, which cost a process that begins 5 ms
 
@@ -87,6 +87,19 @@ def become_child(parent: int) -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
+def fork(become: Callable[[], None]) -> int:
+    """Fork, and let the child run ``become``, which never returns; its pid."""
+    # until it has its own handlers, a signal to the child would run ours, and tell us of it
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    try:
+        pid = os.fork()
+        if pid == 0:
+            become()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    return pid
+
+
 def start_process(
     arguments: Sequence[str], *, environment: Mapping[str, str], cwd: str, log: str
 ) -> tuple[int, socket]:
@@ -101,14 +114,9 @@ def start_process(
     parent = os.getpid()
     try:
         output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        # until it has its own handlers, a signal to the child would run ours, and tell us of it
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         try:
-            pid = os.fork()
-            if pid == 0:
-                _become(arguments, environment, cwd, output, theirs.fileno(), parent)
+            pid = fork(lambda: _become(arguments, environment, cwd, output, theirs.fileno(), parent))
         finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             os.close(output)
     except BaseException:
         ours.close()

@@ -6,24 +6,17 @@ import contextlib
 import os
 import signal
 import socket
+import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
 
 from nbdist import processes
 from nbdist.control_groups import groups_of
-from nbdist.launch.binding import REQUESTS_TO_END, become_child, become_subreaper, die_with_parent
-from nbdist.model import NO_REASON, ProcessId, Reason, RunSpec
-from nbdist.store.paths import RunDirectory
-
-__all__ = [
-    "Lifeline",
-    "become_child",
-    "become_subreaper",
-    "die_with_parent",
-    "end_descendants",
-    "end_groups_of",
-    "owner_ended",
-]
+from nbdist.launch.binding import REQUESTS_TO_END
+from nbdist.model import NO_REASON, ProcessId, Reason, RunSpec, SupervisorStarted
+from nbdist.store.paths import RunDirectory, open_to_append
 
 
 class Lifeline:
@@ -54,6 +47,39 @@ class Lifeline:
         if self._handle is not None:
             return [self._handle]
         return [self._socket.fileno()] if self._socket is not None else []
+
+
+def complain(message: str) -> None:
+    """Say something in the supervisor's own log. A full disk ends no run."""
+    with contextlib.suppress(OSError):
+        print(f"nbdist: {message}", file=sys.stderr, flush=True)
+
+
+def write_into(log: Path) -> None:
+    """Let this process and those that it starts write into a file. Raises OSError."""
+    handle = open_to_append(log)
+    os.dup2(handle, 1)
+    os.dup2(handle, 2)
+    os.close(handle)
+
+
+def supervisor_started() -> SupervisorStarted:
+    """That this process looks after the run from now on."""
+    myself = processes.identify(os.getpid())
+    assert myself is not None, "a running process is in the process table"
+    return SupervisorStarted(time=time.time(), host=os.uname().nodename, **asdict(myself))
+
+
+def collect_exited(then: Callable[[int, int], object] = lambda pid, status: None) -> bool:
+    """Collect the children that have exited, each with its wait status; whether there are others."""
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return False
+        if not pid:
+            return True
+        then(pid, status)
 
 
 def end_groups_of(supervisor: int) -> int:

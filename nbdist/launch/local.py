@@ -1,8 +1,12 @@
-"""This machine: the supervisor is a process of its own, outside the kernel and its session."""
+"""This machine: the supervisor is a process of its own, outside the kernel and its session.
+
+Where it can be, the launch plan is handed to it, so that its ranks start before it has imported what it is
+(``prestart``)."""
 
 from __future__ import annotations
 
 import contextlib
+import marshal
 import os
 import signal
 import socket
@@ -13,8 +17,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from nbdist import processes
 from nbdist.errors import LaunchError
-from nbdist.store.paths import RunDirectory
+from nbdist.launch.rank_process import Reservation, rank_command
+from nbdist.model import AttemptStarted, Event, RankStarted, RunSpec, SupervisorStarted, encode_event
+from nbdist.store.liveness import take_custody
+from nbdist.store.paths import RunDirectory, open_to_append
 from nbdist.store.recovery import note_end
 
 SUPERVISOR = Path(__file__).parent / "__main__.py"
@@ -23,12 +31,28 @@ FLAGS = ("-I", "-S") if sys.platform == "linux" else ("-I",)
 
 
 @dataclass(frozen=True, slots=True)
-class Submitted:
+class SupervisorProcess:
     """A started supervisor. ``lifeline`` closes when this process ends, however it ends; where the
     supervisor has no better way to see that, it is how a foreground run ends with its kernel."""
 
     process: subprocess.Popen[bytes]
     lifeline: socket.socket | None
+
+
+def start(directory: RunDirectory, spec: RunSpec, environment: Mapping[str, str]) -> None:
+    """Start the supervisor of a run, its ranks first where that is possible. Raises LaunchError."""
+    handover = hand_over(directory, spec, environment)
+    try:
+        submit(
+            directory,
+            environment,
+            spec.python,
+            detached=spec.detached,
+            ahead=() if handover is None else handover.descriptors,
+        )
+    finally:
+        if handover is not None:
+            handover.close()
 
 
 def submit(
@@ -39,55 +63,71 @@ def submit(
     detached: bool,
     ahead: Sequence[int] = (),
     entry: Path = SUPERVISOR,
-) -> Submitted:
+) -> SupervisorProcess:
     """Start the supervisor of a run with what its ranks are to inherit. Raises LaunchError.
 
-    ``ahead`` are descriptors of what is said of its ranks beforehand (``launch.ahead``); ``entry`` is the
-    program of the process.
+    ``ahead`` are the descriptors of a ``Handover``; ``entry`` is the program of the process.
     """
     ours, theirs = socket.socketpair()
     said = ["--ahead", str(ahead[0])] if ahead else []
-    command = [python, *FLAGS, str(entry), *said, str(directory.path)]
-    descriptors = () if detached else (theirs.fileno(),)
-    command += [str(descriptor) for descriptor in descriptors]
-    log = os.open(directory.supervisor_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    descriptors = [] if detached else [theirs.fileno()]
+    log = open_to_append(directory.supervisor_log)
     try:
-        with interrupts_wait():
-            process = subprocess.Popen(
-                command,
-                env=dict(environment),
-                cwd="/",
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-                pass_fds=(*descriptors, *ahead),
-            )
-    except OSError as error:
+        process = spawn(
+            [python, *FLAGS, str(entry), *said, str(directory.path), *map(str, descriptors)],
+            environment=environment,
+            output=log,
+            descriptors=(*descriptors, *ahead),
+        )
+    except LaunchError:
         ours.close()
-        raise LaunchError(f"the supervisor could not be started with {python}: {error}") from error
+        raise
     finally:
         os.close(log)
         theirs.close()
     if detached:
         ours.close()
-    submitted = Submitted(process, None if detached else ours)
-    look_after(submitted, directory)
-    return submitted
+    supervisor = SupervisorProcess(process, None if detached else ours)
+    look_after(supervisor, directory)
+    return supervisor
 
 
-def look_after(submitted: Submitted, directory: RunDirectory) -> None:
+def spawn(
+    command: Sequence[str],
+    *,
+    environment: Mapping[str, str] = os.environ,
+    output: int = subprocess.DEVNULL,
+    descriptors: Sequence[int] = (),
+) -> subprocess.Popen[bytes]:
+    """Start a process that outlives this one, in a session of its own. Raises LaunchError."""
+    try:
+        with _interrupts_wait():
+            return subprocess.Popen(
+                command,
+                env=dict(environment),
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+                pass_fds=descriptors,
+            )
+    except OSError as error:
+        raise LaunchError(f"the supervisor could not be started with {command[0]}: {error}") from error
+
+
+def look_after(supervisor: SupervisorProcess, directory: RunDirectory) -> None:
     """Wait in a thread for the end of the process that is to keep a run, and let its line close no sooner.
     Where it does not end well this process is the first to know, and writes down what that means."""
 
     def ended(code: int) -> None:
-        if submitted.lifeline is not None:
-            submitted.lifeline.close()
+        if supervisor.lifeline is not None:
+            supervisor.lifeline.close()
         # 0 is its own word that the run's end is recorded
         if code:
-            note_end(directory, submitted.process.pid, code)
+            note_end(directory, supervisor.process.pid, code)
 
-    collect(submitted.process, ended)
+    collect(supervisor.process, ended)
 
 
 def collect(process: subprocess.Popen[bytes], then: Callable[[int], None] = lambda _: None) -> None:
@@ -97,7 +137,7 @@ def collect(process: subprocess.Popen[bytes], then: Callable[[int], None] = lamb
 
 
 @contextlib.contextmanager
-def interrupts_wait() -> Iterator[None]:
+def _interrupts_wait() -> Iterator[None]:
     """Until it has a session of its own a new process is in this one's group, which an interrupt is sent to,
     and would be killed by it. It listens to interrupts when it can do something about them."""
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT,))
@@ -105,3 +145,74 @@ def interrupts_wait() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+class Handover:
+    """What the ranks of a run are made from, the port where they meet, and the lock of the run, until the
+    process that is started has taken over. ``descriptors`` are what it inherits, ``order`` first."""
+
+    def __init__(self, directory: RunDirectory, spec: RunSpec, environment: Mapping[str, str]) -> None:
+        """Raises LaunchError or OSError where it cannot be said beforehand."""
+        with contextlib.ExitStack() as opened:
+            reservation = Reservation()
+            opened.callback(reservation.release)
+            custody = take_custody(directory)
+            opened.callback(os.close, custody)
+            self._order = os.memfd_create("nbdist-ahead", os.MFD_CLOEXEC)
+            opened.callback(os.close, self._order)
+            held = (reservation.fileno(), custody)
+            point = reservation.rendezvous
+            boot, ranks = processes.boot_id(), []
+            for rank in spec.here:
+                command = rank_command(directory, spec, rank, 1, point, environment)
+                own = command.environment.items() - environment.items()
+                ranks.append(
+                    {
+                        "place": str(command.log.parent),
+                        "arguments": command.arguments,
+                        "environment": dict(own),
+                        "cwd": command.cwd,
+                        "log": str(command.log),
+                        "order": command.order.encode(),
+                        "begin": line(
+                            RankStarted(time=0.0, rank=rank.rank, pid=0, start_time=0, boot_id=boot)
+                        ),
+                    }
+                )
+            host = os.uname().nodename
+            supervisor = SupervisorStarted(time=0.0, pid=0, start_time=0, boot_id=boot, host=host)
+            attempt = AttemptStarted(time=0.0, attempt=1, host=point.host, port=point.port)
+            said = {
+                # the file may go in the meantime
+                "spec": directory.spec.read_text(encoding="utf-8"),
+                "ranks": ranks,
+                "held": held,
+                "port": (held[0], point.host, point.port),
+                "begin": (line(supervisor), line(attempt)),
+                "journal": str(directory.journal),
+            }
+            os.write(self._order, marshal.dumps(said))
+            os.lseek(self._order, 0, os.SEEK_SET)
+            self.descriptors = (self._order, *held)
+            self._opened = opened.pop_all()
+
+    def close(self) -> None:
+        """Close once handed over, or where there is no process to hand it to."""
+        self._opened.close()
+
+
+def line(event: Event) -> str:
+    """A line of the journal with zeros in the place of what the new process knows alone: time, pid and
+    start time."""
+    return encode_event(event) + "\n"
+
+
+def hand_over(directory: RunDirectory, spec: RunSpec, environment: Mapping[str, str]) -> Handover | None:
+    """What the new process starts the ranks from; None where its supervisor has to find out more before."""
+    if sys.platform != "linux" or spec.nodes > 1 or spec.engine or spec.memory:
+        return None
+    try:
+        return Handover(directory, spec, environment)
+    except (LaunchError, OSError):
+        # the supervisor finds the same, and writes it down
+        return None

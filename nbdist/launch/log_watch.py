@@ -5,10 +5,9 @@ No other process can: the ranks write straight into their logs, and who reads th
 times. The looks are rationed. What they cost does not grow with the number of ranks, and a log that
 grows is looked at more often than the others.
 
-``--log-dir``: the logs of the ranks a second time, where paddle's launcher puts them.
-
-``workerlog.N`` in that directory is of local rank N; it grows while the rank writes, and a further run
-is appended to it (as there: paddle.distributed.launch, controllers/controller.py).
+With ``--log-dir`` the logs are there a second time, as paddle's launcher has them: ``workerlog.N`` is of
+local rank N, grows while the rank writes, and a further run is appended to it (paddle.distributed.launch,
+controllers/controller.py).
 """
 
 from __future__ import annotations

@@ -1,11 +1,4 @@
-"""The probe of a run whose ranks have GPUs: a small process that asks NVML, and is asked by us.
-
-Why a process: a call of NVML may hang for as long as a driver is in trouble, and the supervisor, which
-must end ranks in that very moment, may have no second thread (the ranks' parent-death signal belongs to
-the thread that forks, and forks of a process with threads are unsafe). It has an interpreter of its own,
-too, with site-packages, where the supervisor has none. If it never answers, there are no such values.
-
-Measures what the ranks use, and writes it down beside their logs: a line of ``system.jsonl`` each time.
+"""Measures what the ranks use, and writes it down beside their logs: a line of ``system.jsonl`` each time.
 
 ``cpu`` is in percent of one core since the last point, ``memory`` and ``memory_total`` in bytes; with a
 GPU ``gpu`` is its utilisation in percent, ``gpu_memory`` and ``gpu_memory_total`` are in bytes, ``power``
@@ -31,7 +24,7 @@ from pathlib import Path
 
 from nbdist.devices.gpu_load import GpuLoad, decode_loads
 from nbdist.devices.usage import ProcessTrees, TreeUse, memory_total
-from nbdist.launch.binding import become_child
+from nbdist.launch.binding import become_child, fork
 from nbdist.launch.stalls.stall_watch import StallWatch
 from nbdist.model import Device, ProcessId
 from nbdist.processes import identify, read_at_once, send
@@ -48,7 +41,13 @@ _PATIENCE = 0.5
 
 
 class GpuProbe:
-    """Asks now, answers later: no call here waits for the probe, but for ``end``."""
+    """A small process that asks NVML, and is asked by us: no call here waits for it, but for ``end``.
+
+    A call of NVML may hang for as long as a driver is in trouble, and the supervisor, which must end ranks in
+    that very moment, may have no second thread (the ranks' parent-death signal belongs to the thread that
+    forks, and forks of a process with threads are unsafe). The probe has an interpreter with site-packages,
+    too, where the supervisor has none. If it never answers, there are no such values.
+    """
 
     def __init__(
         self,
@@ -68,7 +67,9 @@ class GpuProbe:
         self._rest = b""
         ours, theirs = socket.socketpair()
         with contextlib.closing(theirs):
-            self.process = _fork([*command, *map(str, gpus)], theirs.fileno())
+            words, parent = [*command, *map(str, gpus)], os.getpid()
+            pid = fork(lambda: _become_probe(words, theirs.fileno(), parent))
+            self.process = identify(pid) or ProcessId(pid=pid, start_time=0, boot_id="")
         ours.setblocking(False)
         self._socket = ours
 
@@ -104,18 +105,6 @@ class GpuProbe:
         with contextlib.suppress(ValueError):
             self._loads = {load.index: load for load in decode_loads(line)}
             self._answered = self._clock()
-
-
-def _fork(command: Sequence[str], channel: int) -> ProcessId:
-    parent = os.getpid()
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-    try:
-        pid = os.fork()
-        if pid == 0:
-            _become_probe(command, channel, parent)
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-    return identify(pid) or ProcessId(pid=pid, start_time=0, boot_id="")
 
 
 def _become_probe(command: Sequence[str], channel: int, parent: int) -> None:

@@ -1,7 +1,7 @@
 """Ranks that are started before their supervisor knows what to do with them.
 
 To import what a supervisor is takes longer than to start a rank. What submits a run knows what its
-ranks are made from; so it says that beforehand (``Ahead``), the new process starts them at once, and
+ranks are made from; so it says that beforehand (``Handover``), the new process starts them at once, and
 becomes their supervisor while they come up. The journal has its first lines before a program begins. This
 module imports no more than that takes.
 """
@@ -67,8 +67,8 @@ def _supervise(ahead: dict[str, Any], path: str, lifeline: list[str]) -> None:
 
 
 def _start(ranks: Sequence[dict[str, Any]]) -> dict[str, tuple[int, socket]]:
-    """Start the ranks; pid and channel of each by its directory. Of one that cannot be started nothing
-    is said here: the supervisor tries again, and says what it is told."""
+    """Start the ranks; pid and channel of each by its directory. One that cannot be
+    started is left to the supervisor, which tries again and records the error."""
     started = {}
     try:
         for rank in ranks:
@@ -104,7 +104,7 @@ def _record(ahead: dict[str, Any], started: dict[str, tuple[int, socket]]) -> li
 
 
 def _filled(line: str, pid: int = 0) -> str:
-    """A line of the journal, with what was not known when it was made (``ahead.line``)."""
+    """A line of the journal, with what was not known when it was made (``local.line``)."""
     now = f'"time": {time.time()!r}'
     return line.replace('"time": 0.0', now, 1).replace(
         '"pid": 0, "start_time": 0', f'"pid": {pid}, "start_time": {_start_time(pid) if pid else 0}', 1

@@ -1,16 +1,19 @@
-"""The process of one rank: what it is made from, and what is known of it once it has been started."""
+"""The process of one rank: what it is made from, what is known of it once it has been started, and the port
+where the ranks of an attempt meet, reserved until the attempt is over."""
 
 from __future__ import annotations
 
+import _socket
 import contextlib
 import os
 import signal
-from _socket import socket
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nbdist.errors import LaunchError
 from nbdist.launch.binding import start_process
 from nbdist.model import RankSpec, Rendezvous, RunSpec
 from nbdist.model.process import ProcessId
@@ -21,6 +24,7 @@ from nbdist.worker.order import Order
 if TYPE_CHECKING:
     from nbdist.control_groups import ControlGroup
     from nbdist.worker.order import Preload
+
 
 WORKER = Path(__file__).parent.parent / "worker" / "__main__.py"
 
@@ -47,7 +51,7 @@ class RankProcess:
     """A started rank. ``channel`` is the supervisor's end of its socket; the supervisor reaps it."""
 
     process: ProcessId
-    channel: socket
+    channel: _socket.socket
 
     @property
     def told(self) -> bool:
@@ -83,7 +87,7 @@ def start_rank(command: RankCommand, group: ControlGroup | None = None) -> RankP
     return tell_rank(command, pid, channel)
 
 
-def tell_rank(command: RankCommand, pid: int, channel: socket) -> RankProcess:
+def tell_rank(command: RankCommand, pid: int, channel: _socket.socket) -> RankProcess:
     """Tell a rank what to run that has been started, and waits for it."""
     process = identify(pid) or ProcessId(pid=pid, start_time=0, boot_id="")
     with contextlib.suppress(OSError):
@@ -132,3 +136,54 @@ def rank_command(
             error_file=str(files.error),
         ),
     )
+
+
+LOOPBACK = "127.0.0.1"
+
+
+class Reservation:
+    """Holds a port for the ranks, which bind it themselves.
+
+    The socket is bound without SO_REUSEADDR, so no other process has the port; then the flag is set, and as
+    long as the socket does not listen, a rank that sets it too (torch's and paddle's stores do) may
+    bind and listen. Any other process is refused, and no outgoing connection is given the port.
+    """
+
+    def __init__(self, host: str = LOOPBACK, port: int = 0) -> None:
+        """``port`` is 0 for any. Raises LaunchError when it, or every one, is taken."""
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        try:
+            if port:
+                # the end of the last run that met here may still be remembered (TIME_WAIT)
+                self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            self._socket.bind((host, port))
+        except OSError as error:
+            self._socket.close()
+            if port:
+                raise LaunchError(
+                    f"--master {host}:{port}: {error.strerror}: give another port, the same on every node"
+                ) from error
+            raise LaunchError(f"no free port on {host}: {error}") from error
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.rendezvous = Rendezvous(host=host, port=self._socket.getsockname()[1])
+
+    @classmethod
+    def inherited(cls, descriptor: int, host: str, port: int) -> Reservation:
+        """One that another process has made, and gave to this one."""
+        reservation = cls.__new__(cls)
+        reservation._socket = socket.socket(fileno=descriptor)
+        reservation.rendezvous = Rendezvous(host=host, port=port)
+        return reservation
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def release(self) -> None:
+        self._socket.close()
+
+
+def port_was_taken(log: str, port: int) -> bool:
+    """Whether what a rank wrote says that another process had the port."""
+    text = log.lower()
+    taken = "eaddrinuse" in text or "address already in use" in text
+    return taken and str(port) in text

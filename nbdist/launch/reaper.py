@@ -48,11 +48,11 @@ def keep(directory: RunDirectory, supervise: Callable[[], None]) -> int:
 def keep_over(supervise: Callable[[], None], find: Callable[[], RunDirectory | None]) -> int:
     """The same of a run that is in custody: ``find`` says which it is."""
     become_subreaper()
-    keeper = os.getpid()
+    reaper = os.getpid()
     supervisor = os.fork()
     if supervisor == 0:
-        # a supervisor whose keeper is killed stops its run while it still can
-        die_with_parent(keeper, signal.SIGTERM)
+        # a supervisor whose reaper is killed stops its run while it still can
+        die_with_parent(reaper, signal.SIGTERM)
         supervise()
         return 0
     return watch_over(supervisor, find)
@@ -66,7 +66,7 @@ def watch_over(supervisor: int, find: Callable[[], RunDirectory | None]) -> int:
     parent = os.getppid()
     wake_with_parent()
     for number in REQUESTS_TO_END:
-        signal.signal(number, lambda received, _: _pass_on(supervisor, received))
+        signal.signal(number, lambda received, _: pass_on(supervisor, received))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, REQUESTS_TO_END)
     if _watch(supervisor, find, parent):
         return 0
@@ -111,11 +111,11 @@ def _ends_within(limit: int, handle: int) -> bool:
 def _clean_up(supervisor: int, status: int, find: Callable[[], RunDirectory | None]) -> int:
     from signal import Signals
 
-    from nbdist.launch.lifetime import end_descendants, end_groups_of
+    from nbdist.launch.lifetime import collect_exited, end_descendants, end_groups_of
     from nbdist.model import Reason, RunLost
     from nbdist.store.journal import Journal
 
-    leftover = end_descendants(_reap, patience=0.0) + end_groups_of(supervisor)
+    leftover = end_descendants(collect_exited, patience=0.0) + end_groups_of(supervisor)
     if (directory := find()) is None:
         return 0  # no run assigned yet
     if status < 0:
@@ -131,9 +131,9 @@ def _clean_up(supervisor: int, status: int, find: Callable[[], RunDirectory | No
     return 0
 
 
-def _pass_on(supervisor: int, number: int) -> None:
+def pass_on(child: int, number: int, *_: object) -> None:
     try:
-        os.kill(supervisor, number)
+        os.kill(child, number)
     except ProcessLookupError:
         pass
 
@@ -144,13 +144,3 @@ def _wait_for(supervisor: int) -> int:
         pid, status = os.waitpid(-1, 0)
         if pid == supervisor:
             return os.waitstatus_to_exitcode(status)
-
-
-def _reap() -> bool:
-    """Collect exited orphans; whether there are others."""
-    try:
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
-    except ChildProcessError:
-        return False
-    return True

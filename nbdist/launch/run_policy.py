@@ -1,6 +1,5 @@
-"""What the supervisor does with its ranks and when: the course of a run, and how its end is enforced.
-
-The course of a run: what follows from what happened. Decides; touches no process and no file.
+"""What the supervisor does with its ranks and when: what follows from what happened, and how an end is
+enforced. Decides; touches no process and no file.
 
 It is told what happens (``rank_exited``, ``stop``, ``tick``, …) and answers through two callables:
 ``record`` takes the events of the journal, ``send`` a rank and the signal it is to get. So a test can
@@ -101,7 +100,7 @@ class Outcome:
     reason: Reason
 
 
-class Course:
+class RunPolicy:
     """One attempt of a run, from its first process to its last. ``now`` is always monotonic seconds."""
 
     def __init__(
@@ -122,9 +121,10 @@ class Course:
         # one of them had not even finished
         self._cut_short = False
         self._timeout_at: float | None = None
-        self._stop_reason: Reason | None = None
         self._failed = False
-        self._timed_out = False
+        # why the run is to end, and whether its time limit ends it
+        self.stop_reason: Reason | None = None
+        self.timed_out = False
         # what went wrong on another machine, and whether it did before anything did here
         self.peer_failure: Reason | None = None
         self._peer_first = False
@@ -142,15 +142,10 @@ class Course:
         self.peer_failure = None
 
     @property
-    def stop_reason(self) -> Reason | None:
-        """Why the run is to end; None while it is not."""
-        return self._stop_reason
-
-    @property
     def may_be_tried_again(self) -> bool:
         """Whether the attempt ended by the failure of a rank alone, and the run was not asked to end."""
         stuck = bool(self._running())
-        wanted = self._stop_reason is None and not self._timed_out and not self._hopeless
+        wanted = self.stop_reason is None and not self.timed_out and not self._hopeless
         return self._failed and wanted and not stuck
 
     def record(self, event: Event) -> None:
@@ -231,11 +226,6 @@ class Course:
         """Whether all ranks run and none was asked to end."""
         return self.run.state is RunState.RUNNING and bool(self._running())
 
-    @property
-    def timed_out(self) -> bool:
-        """Whether the time limit ends the run."""
-        return self._timed_out
-
     def stalled(self, quiet: float) -> None:
         """Nothing has happened for so many seconds."""
         now = self._wall_clock()
@@ -258,8 +248,8 @@ class Course:
         """The run is to end: a rank that is on its way out gets its next step at once."""
         for escalation in self._escalations.values():
             escalation.hasten(now)
-        if self._stop_reason is None:
-            self._stop_reason = reason
+        if self.stop_reason is None:
+            self.stop_reason = reason
             self.record(StopRequested(time=self._wall_clock(), reason=reason, requested=requested))
             self._end_ranks(ON_STOP, now)
         self.tick(now)
@@ -269,8 +259,8 @@ class Course:
         about to follow, it is not begun."""
         self._timeout_at = None
         done = all(rank.state is RankState.SUCCEEDED for rank in self._here())
-        if not done and self._stop_reason is None and not self._failed:
-            self._timed_out = True
+        if not done and self.stop_reason is None and not self._failed:
+            self.timed_out = True
             self._end_ranks(ON_STOP, now)
 
     def tick(self, now: float) -> None:
@@ -308,21 +298,21 @@ class Course:
         """How the run ended. Asked once it is over."""
         if stuck := self._running():
             return Outcome(state=RunState.FAILED, reason=Reason("rank-stuck", ranks=tuple(stuck)))
-        if self._timed_out:
+        if self.timed_out:
             return Outcome(state=RunState.FAILED, reason=self.run.spec.timeout_reason)
         if self._failed and self.peer_failure is not None and self._peer_first:
             return Outcome(state=RunState.FAILED, reason=self.peer_failure)
         # a program that was done before it was told to end has succeeded
         if not self._cut_short and all(rank.state is RankState.SUCCEEDED for rank in self._here()):
             return Outcome(state=RunState.SUCCEEDED, reason=Reason())
-        if self._stop_reason is not None and not self._failed:
-            return Outcome(state=RunState.CANCELLED, reason=self._stop_reason)
+        if self.stop_reason is not None and not self._failed:
+            return Outcome(state=RunState.CANCELLED, reason=self.stop_reason)
         failed = tuple(rank.rank for rank in self._here() if rank.state is RankState.FAILED)
         return Outcome(state=RunState.FAILED, reason=Reason("ranks-failed", ranks=failed))
 
     def _fail(self, now: float) -> None:
         """One rank has failed: the others would wait for it for ever."""
-        if self._stop_reason is None and not self._timed_out:
+        if self.stop_reason is None and not self.timed_out:
             self._failed = True
         self._end_ranks(ON_PEER_FAILURE, now)
         self.tick(now)

@@ -1,7 +1,7 @@
 """The supervisor of one run: starts its ranks, watches them, ends them, and writes the journal.
 
 Standard library only, one thread (the ranks' parent-death signal belongs to the thread that forked
-them), its own session. What to do is decided in ``course``; this module waits and acts.
+them), its own session. What to do is decided in ``run_policy``; this module waits and acts.
 """
 
 from __future__ import annotations
@@ -24,11 +24,17 @@ from nbdist.control_groups import ControlGroup, make_group, memory_problem
 from nbdist.errors import LaunchError, UnknownRun
 from nbdist.launch.attempt import Attempt
 from nbdist.launch.binding import allow_files, become_subreaper
-from nbdist.launch.lifetime import Lifeline, Wakeup, end_descendants, owner_ended
-from nbdist.launch.rank_process import RankCommand, RankProcess, start_rank, tell_rank
+from nbdist.launch.lifetime import (
+    Lifeline,
+    Wakeup,
+    complain,
+    end_descendants,
+    owner_ended,
+    supervisor_started,
+)
+from nbdist.launch.rank_process import RankCommand, RankProcess, Reservation, start_rank, tell_rank
 from nbdist.launch.reaper import keep
-from nbdist.launch.rendezvous import Reservation
-from nbdist.launch.run_policy import Course, Outcome
+from nbdist.launch.run_policy import Outcome, RunPolicy
 from nbdist.model import (
     Event,
     ProcessId,
@@ -36,7 +42,6 @@ from nbdist.model import (
     Reason,
     RunEnded,
     RunSpec,
-    SupervisorStarted,
     decode_event,
 )
 from nbdist.model.states import RunState
@@ -81,17 +86,17 @@ class Supervisor:
         self._lifeline = lifeline
         self._spawn = spawn
         self._reserve = reserve
-        self._journal = Journal(directory.journal, report=_complain)
+        self._journal = Journal(directory.journal, report=complain)
         self._attempt: Attempt | None = None
         self._attempts = attempts
         self._retries = spec.retries
         self._thefts = 0
         self._spared: frozenset[int] = frozenset()
         self._selector = selectors.DefaultSelector()
-        self._course = Course(spec, record=self._record, send=self._send, wall_clock=time.time)
+        self._policy = RunPolicy(spec, record=self._record, send=self._send, wall_clock=time.time)
         for event in begun:
-            self._course.know(event)
-        self._together: Coordinator | None = None
+            self._policy.know(event)
+        self._coordinator: Coordinator | None = None
         self._group = group
 
     def run(self) -> RunState:
@@ -99,18 +104,8 @@ class Supervisor:
         self._watch_signals()
         become_subreaper()
         allow_files(len(self._spec.here))
-        myself = processes.identify(os.getpid())
-        assert myself is not None, "a running process is in the process table"
-        if self._course.run.supervisor != myself:
-            self._course.record(
-                SupervisorStarted(
-                    time=time.time(),
-                    pid=myself.pid,
-                    start_time=myself.start_time,
-                    boot_id=myself.boot_id,
-                    host=os.uname().nodename,
-                )
-            )
+        if self._policy.run.supervisor is None:  # or the journal has begun with this process
+            self._policy.record(supervisor_started())
         self._watch_owner()
         try:
             self._join_others()
@@ -118,54 +113,56 @@ class Supervisor:
             return self._end(Outcome(state=RunState.FAILED, reason=Reason.said(str(error))))
         outcome = self._try()
         while self._tries_again():
-            self._course.next_attempt(outcome.reason, self._clean_up())
+            self._policy.next_attempt(outcome.reason, self._clean_up())
             outcome = self._try()
         return self._end(outcome)
 
     def _try(self) -> Outcome:
         """Start every rank and wait until all have exited."""
-        together = self._together
+        coordinator = self._coordinator
         try:
-            reservation = self._reserve() if together is None else together.reservation()
+            reservation = self._reserve() if coordinator is None else coordinator.reservation()
         except LaunchError as error:
             return Outcome(state=RunState.FAILED, reason=Reason.said(str(error)))
         rendezvous = reservation.rendezvous
-        if together is not None:
-            if (outcome := together.gather(self._attempts + 1)) is not None:
+        if coordinator is not None:
+            if (outcome := coordinator.gather(self._attempts + 1)) is not None:
                 reservation.release()
                 return outcome
-            rendezvous = together.complete(rendezvous)
+            rendezvous = coordinator.complete(rendezvous)
         self._attempts += 1
         attempt = self._attempt = Attempt(
             self._directory,
             self._spec,
             self._attempts,
-            course=self._course,
+            policy=self._policy,
             selector=self._selector,
             spawn=self._spawn,
-            others=None if together is None else together.stalls,
+            others=None if coordinator is None else coordinator.stalls,
             group=self._group,
         )
         try:
             attempt.start(rendezvous)
         except OSError as error:
             reason = Reason("rank-not-started", error=str(error), **_remedy(error))
-            self._course.stop(reason, time.monotonic())
+            self._policy.stop(reason, time.monotonic())
             self._wait(attempt)
             return Outcome(state=RunState.FAILED, reason=reason)
         else:
             self._wait(attempt)
-            outcome = self._course.outcome()
-            return outcome if together is None else together.settle(outcome, lambda: self._look(attempt))
+            outcome = self._policy.outcome()
+            return (
+                outcome if coordinator is None else coordinator.settle(outcome, lambda: self._look(attempt))
+            )
         finally:
             reservation.release()
             self._spared |= attempt.forget()
 
     def _tries_again(self) -> bool:
         """Whether the attempt that is over is followed by another."""
-        if self._attempt is None or not self._course.may_be_tried_again:
+        if self._attempt is None or not self._policy.may_be_tried_again:
             return False
-        if self._together is None and self._thefts < _THEFTS and self._attempt.port_was_taken():
+        if self._coordinator is None and self._thefts < _THEFTS and self._attempt.port_was_taken():
             self._thefts += 1
             return True
         if self._retries > 0:
@@ -175,7 +172,7 @@ class Supervisor:
 
     def _wait(self, attempt: Attempt) -> None:
         """Until every rank has exited."""
-        while not self._course.over(time.monotonic()):
+        while not self._policy.over(time.monotonic()):
             self._look(attempt)
 
     def _look(self, attempt: Attempt | None) -> None:
@@ -189,18 +186,18 @@ class Supervisor:
         self._reap()
         self._serve(attempt)
         if self._directory.deleted:
-            self._course.stop(Reason("directory-deleted"), time.monotonic(), requested=False)
-        if self._together is not None:
-            self._together.tick(time.monotonic())
-        self._course.tick(time.monotonic())
+            self._policy.stop(Reason("directory-deleted"), time.monotonic(), requested=False)
+        if self._coordinator is not None:
+            self._coordinator.tick(time.monotonic())
+        self._policy.tick(time.monotonic())
         if attempt is not None:
             attempt.tick(time.monotonic())
         self._journal.flush()
 
     def _record(self, event: Event) -> None:
         self._journal.append(event)
-        if self._together is not None:
-            self._together.local_event(event)
+        if self._coordinator is not None:
+            self._coordinator.local_event(event)
 
     def _join_others(self) -> None:
         """Of a run on several machines: reach them. Raises LaunchError where that is impossible here."""
@@ -208,13 +205,13 @@ class Supervisor:
             return
         # hmac and its like: most runs are on one machine
         from nbdist.launch.machines.coordinator import LINK_KEY, Coordinator
-        from nbdist.launch.machines.nodes import Nodes
+        from nbdist.launch.machines.nodes import PeerNodes
 
         # the ranks inherit this environment, and have no business with it
-        nodes = Nodes(self._spec, os.environ.pop(LINK_KEY).split(","), self._selector)
+        nodes = PeerNodes(self._spec, os.environ.pop(LINK_KEY).split(","), self._selector)
         nodes.open()
-        self._together = Coordinator(
-            self._spec, self._course, nodes, self._directory, look=lambda: self._look(None)
+        self._coordinator = Coordinator(
+            self._spec, self._policy, nodes, self._directory, look=lambda: self._look(None)
         )
 
     def _serve(self, attempt: Attempt | None) -> None:
@@ -222,16 +219,16 @@ class Supervisor:
         for request in take_requests(self._directory):
             match request:
                 case StopRequest():
-                    if isinstance(self._directory, NodeDirectory) and self._course.stop_reason is not None:
+                    if isinstance(self._directory, NodeDirectory) and self._policy.stop_reason is not None:
                         continue  # another node was faster to say it: no reason to hasten the end
-                    self._course.stop(request.reason, time.monotonic())
+                    self._policy.stop(request.reason, time.monotonic())
                 case StacksRequest() if attempt is not None:
                     attempt.take_stacks(request.name, time.monotonic())
                 case InterruptRequest() if attempt is not None:
                     attempt.interrupt(request.rank)
 
     def _patience(self, tick: float) -> float:
-        deadline = self._course.next_deadline()
+        deadline = self._policy.next_deadline()
         return tick if deadline is None else max(0.0, min(tick, deadline - time.monotonic()))
 
     def _reap(self) -> bool:
@@ -258,7 +255,7 @@ class Supervisor:
         for descriptor in self._lifeline.descriptors():
             self._selector.unregister(descriptor)
         reason = self._lifeline.ended or owner_ended(self._directory, self._spec)
-        self._course.stop(reason, time.monotonic(), requested=False)
+        self._policy.stop(reason, time.monotonic(), requested=False)
 
     def _watch_signals(self) -> None:
         """Wake up for exits of children, and stop the run when told to end."""
@@ -267,10 +264,10 @@ class Supervisor:
 
     def _take_signals(self) -> None:
         for number in self._wakeup.requests_to_end():
-            if number is signal.SIGURG and self._course.stop_reason is not None:
+            if number is signal.SIGURG and self._policy.stop_reason is not None:
                 continue  # another node was faster to say it: no reason to hasten the end
             reason = Reason("supervisor-got", signal=number.name)
-            self._course.stop(reason, time.monotonic(), requested=False)
+            self._policy.stop(reason, time.monotonic(), requested=False)
 
     def _clean_up(self) -> int:
         """End what an attempt has left; how many processes that were."""
@@ -285,9 +282,9 @@ class Supervisor:
         leftover = self._clean_up()
         if self._group is not None:
             self._group.remove()
-        if self._together is not None:
-            outcome = self._together.close(outcome)
-        self._course.record(
+        if self._coordinator is not None:
+            outcome = self._coordinator.close(outcome)
+        self._policy.record(
             RunEnded(
                 time=time.time(),
                 state=outcome.state,
@@ -307,7 +304,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         spec = read_spec(directory)
     except UnknownRun as error:
-        _complain(str(error))
+        complain(str(error))
         return 2
     descriptor = int(arguments[1]) if len(arguments) > 1 else None
     owner: ProcessId | None = None if spec.detached else spec.owner
@@ -336,10 +333,6 @@ def group_for_ranks(memory: int | None = None) -> ControlGroup | None:
 def _remedy(error: OSError) -> dict[str, int]:
     """The limit of open files, where it is what the error is about: it can be raised."""
     return {"files": os.sysconf("SC_OPEN_MAX")} if error.errno == errno.EMFILE else {}
-
-
-def _complain(message: str) -> None:
-    print(f"nbdist: {message}", file=sys.stderr)
 
 
 def adopt(

@@ -1,4 +1,4 @@
-"""The keeper's look at a supervisor that does not go on: stopped by a signal, held by a debugger, frozen.
+"""The reaper's look at a supervisor that does not go on: stopped by a signal, held by a debugger, frozen.
 
 The ranks do without it, and it may go on later. But it obeys no request: so the watchdog looks who wants the
 run to end, lets a stopped supervisor go on, and where that does not help ends the run in its place.
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 
 from nbdist import processes
 from nbdist.launch.binding import REQUESTS_TO_END
-from nbdist.launch.lifetime import end_descendants, end_groups_of, owner_ended
+from nbdist.launch.lifetime import collect_exited, end_descendants, end_groups_of, owner_ended
 from nbdist.launch.run_policy import KILL, ON_STOP
 from nbdist.model import ProcessId, RankExited, RankState, Reason, Run, RunEnded, RunState, StopRequested
 from nbdist.store.control import StopRequest, take_requests
@@ -125,12 +125,9 @@ class Watchdog:
     def _reap(self) -> bool:
         """Collect what has exited; whether there is anything else. The ranks are this process's children
         as soon as the supervisor has gone."""
-        try:
-            while (found := os.waitpid(-1, os.WNOHANG))[0]:
-                self._exits[found[0]] = os.waitstatus_to_exitcode(found[1])
-        except ChildProcessError:
-            return False
-        return True
+        return collect_exited(
+            lambda pid, status: self._exits.update({pid: os.waitstatus_to_exitcode(status)})
+        )
 
     def _record(self, directory: RunDirectory, run: Run, reason: Reason, leftover: int) -> None:
         try:

@@ -3,16 +3,17 @@ and in full?"""
 
 from __future__ import annotations
 
+import contextlib
 import io
 import re
 import tokenize
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from IPython.core.interactiveshell import InteractiveShell
 
-from nbdist import config, options, runner
+from nbdist import options
 from nbdist.errors import UsageMistake
 
 if TYPE_CHECKING:
@@ -59,34 +60,22 @@ def as_in_editor(shell: InteractiveShell, cell: str) -> str:
     return "\n" * above + cell
 
 
-def check_cell(cell: str) -> None:
-    """Raises UsageMistake, with the line, for a cell that is empty or does not compile."""
+@contextlib.contextmanager
+def explained(cell: str) -> Iterator[None]:
+    """While the cell is planned: let what is wrong with its text be a UsageMistake, with the line and what to
+    type instead."""
     if not cell.strip():
         raise UsageMistake("the cell is empty: write the program of the ranks below %%distributed")
     _check_coding(cell)
+    if all(not line.strip() or line.lstrip().startswith("#") for line in cell.splitlines()):
+        raise UsageMistake("the cell holds only comments: write the program of the ranks in it")
     try:
-        with warnings.catch_warnings():
-            # the ranks give the same warnings, with the line
-            warnings.simplefilter("ignore")
-            tree = compile(cell, "<cell>", "exec", dont_inherit=True)
+        yield
     except SyntaxError as error:
         raise UsageMistake(_about(cell, error)) from None
-    except ValueError as error:  # a NUL character
-        raise UsageMistake(f"the cell does not compile: {error}") from None
-    if (
-        not tree.co_names
-        and not tree.co_consts[:-1]
-        and all(not line.strip() or line.lstrip().startswith("#") for line in cell.splitlines())
-    ):
-        raise UsageMistake("the cell holds only comments: write the program of the ranks in it")
 
 
-def check_planned(shell: InteractiveShell, plan: runner.Plan) -> tuple[str, ...]:
-    """What there is to say of the program before it starts; raises UsageMistake for what cannot work."""
-    return runner.check_program(plan, language=config.language(), origin=_origins(shell))
-
-
-def _origins(shell: InteractiveShell) -> Callable[[str], Origin | None]:
+def name_origins(shell: InteractiveShell) -> Callable[[str], Origin | None]:
     """Where this notebook has a name from."""
     hidden = shell.user_ns_hidden
 

@@ -14,13 +14,22 @@ from IPython.core.magic import Magics, line_cell_magic, magics_class
 from nbdist import config, options, panel, runner
 from nbdist.errors import RunFailed, UnknownRun, UsageMistake
 from nbdist.feed.ansi import harmless
-from nbdist.magics.cell_check import as_in_editor, check_cell, check_planned
-from nbdist.magics.presentation import as_usage_errors, cell_id, draws_widgets, stopped, without_frames
+from nbdist.magics.cell_check import as_in_editor, explained, name_origins
+from nbdist.magics.presentation import (
+    as_usage_errors,
+    cell_id,
+    draws_widgets,
+    shell_of,
+    stopped,
+    without_frames,
+)
 from nbdist.magics.showing import show_as_panel, show_as_text, show_in_background
 from nbdist.model import Reason, RunState
 from nbdist.text import say
 
 _INTERRUPTED = Reason("kernel-interrupted")
+_PRUNING = 5.0
+"""Seconds for old runs, beside the new one."""
 
 
 @magics_class
@@ -44,25 +53,27 @@ class DistributedMagics(Magics):
         if line.strip() in ("-h", "--help", "?"):
             print(options.help_text())
             return None
+        shell = shell_of(self)
         with as_usage_errors(), runner.Interrupts(lambda _: _INTERRUPTED, raises=True) as interrupts:
             if cell is not None:
-                cell = as_in_editor(_shell(self), cell)
-            chosen, planned = _plan(_shell(self), line, cell)
-            warnings = check_planned(_shell(self), planned) if chosen.check else ()
-            limits = runner.keeping()
-            interrupts.begin()
-            handle = runner.start(planned, warm=chosen.warm)
-            interrupts.stop(handle)
+                cell = as_in_editor(shell, cell)
+            chosen, planned = _plan(shell, line, cell)
+            handle, notes = runner.launch(
+                planned,
+                interrupts,
+                check=chosen.check,
+                warm=chosen.warm,
+                origin=name_origins(shell),
+                pruning=_PRUNING,
+            )
             with _stopped_with_its_cell(handle, interrupts):
                 advice = "" if self._advised else runner.thread_advice(planned)
                 self._advised |= bool(advice)
-                _say(*warnings, *planned.notes, advice, _elsewhere(planned), _cold(handle), handle.placed)
-                _say(runner.pruner.removed())
-                runner.pruner.begin(runner.store(), limits)
+                _say(*notes, advice, _elsewhere(planned), runner.pruner.removed())
                 if not chosen.detach:
-                    _watch(_shell(self), handle, chosen, planned)
+                    _watch(shell, handle, chosen, planned)
                     return None
-                _show_detached(_shell(self), handle, chosen, planned)
+                _show_detached(shell, handle, chosen, planned)
         return handle
 
 
@@ -130,19 +141,15 @@ def _elsewhere(planned: runner.Plan) -> str:
     return say("runs.other-home", config.language(), command=command)
 
 
-def _cold(handle: runner.RunHandle) -> str:
-    return f"the ranks kept ready were not used: {handle.started_cold}" if handle.started_cold else ""
-
-
 def _plan(shell: InteractiveShell, line: str, cell: str | None) -> tuple[options.Options, runner.Plan]:
     # the path of the notebook, where the front end tells it (JupyterLab, Notebook 7)
     notebook, at = os.environ.get("JPY_SESSION_NAME", ""), cell_id(shell)
     if cell is not None:
         chosen = options.parse(line)
-        check_cell(cell)
-        planned = runner.plan(
-            chosen, cell=cell, cwd=os.getcwd(), python_path=sys.path, notebook=notebook, cell_id=at
-        )
+        with explained(cell):
+            planned = runner.plan(
+                chosen, cell=cell, cwd=os.getcwd(), python_path=sys.path, notebook=notebook, cell_id=at
+            )
         return chosen, planned
     own, program = options.split_program(options.split_line(line))
     if not program:
@@ -152,8 +159,3 @@ def _plan(shell: InteractiveShell, line: str, cell: str | None) -> tuple[options
         )
     chosen = options.parse_words(own)
     return chosen, runner.plan_script(chosen, program, cwd=os.getcwd(), notebook=notebook, cell_id=at)
-
-
-def _shell(magics: Magics) -> InteractiveShell:
-    assert magics.shell is not None, "magics that are called belong to a shell"
-    return magics.shell

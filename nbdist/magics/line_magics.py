@@ -15,7 +15,7 @@ from IPython.display import HTML, display
 
 from nbdist import config, panel, runner
 from nbdist.feed.ansi import harmless
-from nbdist.magics.presentation import as_usage_errors, draws_widgets
+from nbdist.magics.presentation import as_usage_errors, draws_widgets, shell_of
 from nbdist.magics.showing import show_again, show_as_text
 from nbdist.model import RunState
 from nbdist.options import split_line
@@ -24,7 +24,7 @@ from nbdist.text import say
 from nbdist.verbs import table
 from nbdist.verbs.machines import Allocations, Examined, Released
 from nbdist.verbs.runs import BoardEnded, Curves, Listed, Logs, Stacks, Stopped
-from nbdist.verbs.verb import HELP, NOTEBOOK, Place, Result, Verb
+from nbdist.verbs.verb import HELP, NOTEBOOK, Frontend, Result, Verb
 
 if TYPE_CHECKING:
     from nbdist.feed.view import RunView
@@ -47,7 +47,7 @@ def _say(*lines: str) -> None:
         print(harmless(f"[nbdist] {line}"), flush=True)
 
 
-_HERE = Place(NOTEBOOK, _say)
+_HERE = Frontend(NOTEBOOK, _say)
 
 
 def _shows(verb: Verb[Result]) -> Callable[[Callable[[Any, Result], None]], Callable[[Any, str], None]]:
@@ -80,8 +80,7 @@ class VerbMagics(Magics):
 
     @_shows(table.STATUS)
     def dist_status(self, listed: Listed) -> None:
-        assert self.shell is not None, "magics that are called belong to a shell"
-        self._table.show(listed.directories, live=draws_widgets(self.shell))
+        self._table.show(listed.directories, live=draws_widgets(shell_of(self)))
         _say(*listed.beside())
 
     @_shows(table.LOGS)
@@ -107,9 +106,9 @@ class VerbMagics(Magics):
 
     @_shows(table.ATTACH)
     def dist_attach(self, handle: runner.RunHandle) -> None:
-        assert self.shell is not None, "magics that are called belong to a shell"
-        if draws_widgets(self.shell):
-            show_again(self.shell, handle)
+        shell = shell_of(self)
+        if draws_widgets(shell):
+            show_again(shell, handle)
             return
         label = handle.run.label
         try:

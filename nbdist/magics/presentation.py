@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from IPython.core.error import UsageError
 from IPython.core.interactiveshell import InteractiveShell
+from IPython.core.magic import Magics
 
 from nbdist import panel
 from nbdist.errors import LaunchError, RunCancelled, UsageMistake
@@ -20,6 +21,11 @@ from nbdist.feed.ansi import harmless
 AnError = TypeVar("AnError", bound=BaseException)
 
 _PANEL = Path(panel.__file__).parent / "static/panel.js"
+
+
+def shell_of(magics: Magics) -> InteractiveShell:
+    assert magics.shell is not None, "magics that are called belong to a shell"
+    return magics.shell
 
 
 @contextlib.contextmanager

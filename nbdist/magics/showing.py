@@ -14,7 +14,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from IPython.display import display
 
 from nbdist import config, panel, runner
-from nbdist.errors import UnknownRun
+from nbdist.errors import LaunchError, UnknownRun
 from nbdist.magics.presentation import cell_id, kernel_id, widgets_reach_outputs
 from nbdist.model import Reason, Run
 from nbdist.store import LogStream
@@ -254,13 +254,21 @@ def _surface(
     return WidgetSurface(
         PanelWidget(kernel_id=kernel_id(shell), foreground=foreground),
         stop=stop,
-        board=lambda: runner.board_url([handle]),
+        board=lambda: _board_url(handle),
         charts=charts,
         cell=_program(handle),
         pulled=pulled,
         stacks=lambda: _ask(lambda: request_stacks(handle.directory)),
         interrupt=lambda rank: _ask(lambda: request_interrupt(handle.directory, rank)),
     )
+
+
+def _board_url(handle: runner.RunHandle) -> str:
+    """Raises LaunchError when VisualDL does not start, or cannot be reached from a browser."""
+    found = runner.reach_board([handle])
+    if not found.url:
+        raise LaunchError(found.problem)
+    return found.url
 
 
 def _ask(request: Callable[[], object]) -> None:

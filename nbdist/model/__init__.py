@@ -25,7 +25,7 @@ from nbdist.model.events import (
 from nbdist.model.process import ProcessId
 from nbdist.model.reason import NO_REASON, Reason
 from nbdist.model.run import Rank, Run
-from nbdist.model.spec import Device, Plan, RankSpec, Rendezvous, RunSpec
+from nbdist.model.spec import Device, RankSpec, Rendezvous, RunSpec
 from nbdist.model.states import RankState, RunState
 
 __all__ = [
@@ -37,7 +37,6 @@ __all__ = [
     "Event",
     "ImportsAwaited",
     "NodesAwaited",
-    "Plan",
     "ProcessId",
     "Queued",
     "Rank",

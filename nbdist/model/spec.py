@@ -207,20 +207,3 @@ def _known(cls: type, data: object) -> dict[str, Any]:
         raise TypeError(f"no {cls.__name__}: {data!r:.80}")
     names = {f.name for f in fields(cls)}
     return {name: value for name, value in data.items() if name in names}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """A run that could start: its spec, the text of its program (also as ``cell`` where it is one), the
-    environment that its ranks inherit, and notes for the user.
-
-    ``token`` is what other machines prove themselves by that have another home directory, where this one is
-    the first and was given none. It is good for this run alone, and in no file.
-    """
-
-    spec: RunSpec
-    source: str
-    cell: str | None
-    environment: Mapping[str, str]
-    notes: tuple[str, ...]
-    token: str = ""

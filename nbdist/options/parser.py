@@ -68,7 +68,6 @@ def check(options: Options) -> None:
     else:
         _check_together(options)
         _check_nodes(options)
-        _check_port(options)
 
 
 def _check_engine(options: Options) -> None:
@@ -118,11 +117,8 @@ def _check_nodes(options: Options) -> None:
         )
     if count > 1 and not options.ips and (not options.master or options.master[0] == ":"):
         raise UsageMistake(f"--nodes {count} need to meet: add  --master HOST:PORT  of node 0")
-
-
-def _check_port(options: Options) -> None:
     # torchrun takes any free port for 0, which the other machines could not know
-    if (options.nodes or len(options.ips)) > 1 and options.master.endswith(":0"):
+    if count > 1 and options.master.endswith(":0"):
         raise UsageMistake(f"--master {options.master}: several machines need a port that each knows: 29500")
 
 

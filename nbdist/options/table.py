@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from nbdist.engines.ray_address import parse_address
-from nbdist.engines.slurm_options import parse_slurm
+from nbdist.engines.options import parse_address, parse_slurm
 from nbdist.options import values
 from nbdist.text import Both, both
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Option:
     """One option: its spellings (the first is the one shown), its value, and what it does (``options.toml``).
 
@@ -22,9 +21,9 @@ class Option:
     flags: tuple[str, ...]
     field: str
     metavar: str = ""
+    parse: Callable[[str], object] = str
     aliases: tuple[str, ...] = ()
     choices: tuple[str, ...] = ()
-    parse: Callable[[str], object] = str
     many: bool = False
     rare: bool = False
 
@@ -35,173 +34,34 @@ class Option:
 
 
 OPTIONS: tuple[Option, ...] = (
-    Option(
-        flags=("-n", "--nproc"),
-        field="nproc",
-        metavar="N",
-        parse=values.nproc,
-    ),
-    Option(
-        flags=("--gpus",),
-        field="gpus",
-        metavar="0,1|all",
-        parse=values.gpus,
-        aliases=("--selected_gpus", "--devices"),
-    ),
-    Option(
-        flags=("--name",),
-        field="name",
-        metavar="NAME",
-        parse=values.name,
-    ),
-    Option(
-        flags=("-d", "--detach"),
-        field="detach",
-    ),
-    Option(
-        flags=("--framework",),
-        field="framework",
-        metavar="NAME",
-        choices=("auto", "torch", "paddle", "jax", "none"),
-    ),
-    Option(
-        flags=("--backend",),
-        field="backend",
-        rare=True,
-        metavar="NAME",
-        choices=("auto", "nccl", "gloo"),
-    ),
-    Option(
-        flags=("--timeout",),
-        field="timeout",
-        metavar="TIME",
-        parse=values.parse_duration,
-    ),
-    Option(
-        flags=("--hang-after",),
-        field="hang_after",
-        metavar="TIME",
-        parse=values.hang_after,
-    ),
-    Option(
-        flags=("--retries",),
-        field="retries",
-        metavar="N",
-        parse=values.retries,
-    ),
-    Option(
-        flags=("--memory",),
-        field="memory",
-        rare=True,
-        metavar="SIZE",
-        parse=values.memory,
-    ),
-    Option(
-        flags=("--env",),
-        field="env",
-        metavar="K=V",
-        parse=values.env,
-        many=True,
-    ),
-    Option(
-        flags=("--args",),
-        field="args",
-        metavar='"…"',
-        parse=values.args,
-    ),
-    Option(
-        flags=("--cwd",),
-        field="cwd",
-        rare=True,
-        metavar="DIR",
-    ),
-    Option(
-        flags=("--log-dir",),
-        field="log_dir",
-        rare=True,
-        metavar="DIR",
-        aliases=("--log_dir",),
-    ),
-    Option(
-        flags=("--nodes",),
-        field="nodes",
-        metavar="N",
-        parse=values.count_of_nodes,
-    ),
-    Option(
-        flags=("--node-rank",),
-        field="node_rank",
-        rare=True,
-        metavar="I",
-        parse=values.node_rank,
-        aliases=("--node_rank",),
-    ),
-    Option(
-        flags=("--master",),
-        field="master",
-        rare=True,
-        metavar="HOST:PORT",
-        parse=values.address,
-        many=True,
-    ),
-    Option(
-        flags=("--ips",),
-        field="ips",
-        rare=True,
-        metavar="A,B",
-        parse=values.addresses,
-    ),
-    Option(
-        flags=("--host",),
-        field="host",
-        rare=True,
-        metavar="ADDRESS",
-    ),
-    Option(
-        flags=("--wait",),
-        field="wait",
-        rare=True,
-        metavar="TIME",
-        parse=values.wait,
-    ),
-    Option(
-        flags=("--on",),
-        field="engine",
-        metavar="ENGINE",
-        choices=("local", "slurm", "ray"),
-    ),
-    Option(
-        flags=("--slurm",),
-        field="slurm",
-        rare=True,
-        metavar="K=V,…",
-        parse=parse_slurm,
-    ),
-    Option(
-        flags=("--ray",),
-        field="ray",
-        rare=True,
-        metavar="ADDRESS",
-        parse=parse_address,
-    ),
-    Option(
-        flags=("--scrape", "--no-scrape"),
-        field="scrape",
-    ),
-    Option(flags=("--no-panel",), field="panel"),
-    Option(flags=("--no-check",), field="check"),
-    Option(
-        flags=("--warm", "--cold"),
-        field="warm",
-        rare=True,
-    ),
-    Option(
-        flags=("--show-ranks",),
-        field="show_ranks",
-        rare=True,
-        metavar="0,1",
-        parse=values.ranks_to_show,
-    ),
+    Option(("-n", "--nproc"), "nproc", "N", values.nproc),
+    Option(("--gpus",), "gpus", "0,1|all", values.gpus, aliases=("--selected_gpus", "--devices")),
+    Option(("--name",), "name", "NAME", values.name),
+    Option(("-d", "--detach"), "detach"),
+    Option(("--framework",), "framework", "NAME", choices=("auto", "torch", "paddle", "jax", "none")),
+    Option(("--backend",), "backend", "NAME", rare=True, choices=("auto", "nccl", "gloo")),
+    Option(("--timeout",), "timeout", "TIME", values.parse_duration),
+    Option(("--hang-after",), "hang_after", "TIME", values.hang_after),
+    Option(("--retries",), "retries", "N", values.retries),
+    Option(("--memory",), "memory", "SIZE", values.memory, rare=True),
+    Option(("--env",), "env", "K=V", values.env, many=True),
+    Option(("--args",), "args", '"…"', values.args),
+    Option(("--cwd",), "cwd", "DIR", rare=True),
+    Option(("--log-dir",), "log_dir", "DIR", rare=True, aliases=("--log_dir",)),
+    Option(("--nodes",), "nodes", "N", values.count_of_nodes),
+    Option(("--node-rank",), "node_rank", "I", values.node_rank, rare=True, aliases=("--node_rank",)),
+    Option(("--master",), "master", "HOST:PORT", values.address, rare=True, many=True),
+    Option(("--ips",), "ips", "A,B", values.addresses, rare=True),
+    Option(("--host",), "host", "ADDRESS", rare=True),
+    Option(("--wait",), "wait", "TIME", values.wait, rare=True),
+    Option(("--on",), "engine", "ENGINE", choices=("local", "slurm", "ray")),
+    Option(("--slurm",), "slurm", "K=V,…", parse_slurm, rare=True),
+    Option(("--ray",), "ray", "ADDRESS", parse_address, rare=True),
+    Option(("--scrape", "--no-scrape"), "scrape"),
+    Option(("--no-panel",), "panel"),
+    Option(("--no-check",), "check"),
+    Option(("--warm", "--cold"), "warm", rare=True),
+    Option(("--show-ranks",), "show_ranks", "0,1", values.ranks_to_show, rare=True),
 )
 
 

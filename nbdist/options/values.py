@@ -12,7 +12,7 @@ from nbdist.privacy import MASK, masked_text
 
 def count_of_nodes(text: str) -> int:
     if not text.isdigit() or not int(text):
-        raise UsageMistake(f"--nodes {text}: write a number of machines, for example  --nodes 2")
+        raise UsageMistake(f"--nodes {text}: write a number of nodes, for example  --nodes 2")
     return int(text)
 
 
@@ -85,12 +85,12 @@ def gpus(text: str) -> tuple[int, ...] | str:
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
-def parse_duration(text: str) -> float:
-    """Seconds in ``90``, ``90s``, ``5m``, ``1.5h`` or ``1h30m``. Raises UsageMistake."""
+def parse_duration(text: str, flag: str = "--timeout") -> float:
+    """Seconds in ``90``, ``90s``, ``5m``, ``1.5h`` or ``1h30m``. Raises UsageMistake, of ``flag``."""
     parts = re.findall(r"(\d+(?:\.\d+)?)([smhd]?)", text)
     seconds = sum(float(number) * _UNITS[unit] for number, unit in parts)
     if "".join(number + unit for number, unit in parts) != text or seconds <= 0:
-        raise UsageMistake(f"--timeout {text}: write a time such as  --timeout 90s, 5m  or  1h30m")
+        raise UsageMistake(f"{flag} {text}: write a time such as  {flag} 90s, 5m  or  1h30m")
     return seconds
 
 
@@ -143,11 +143,12 @@ def args(text: str) -> tuple[str, ...]:
         raise UsageMistake(f'--args {masked_text(text)!r}: {error}; write  --args "--lr 0.1"') from None
 
 
+def idle(text: str) -> float:
+    return parse_duration(text, "--idle")
+
+
 def wait(text: str) -> float:
-    try:
-        return parse_duration(text)
-    except UsageMistake:
-        raise UsageMistake(f"--wait {text}: write a time such as  --wait 90s, 5m  or  1h30m") from None
+    return parse_duration(text, "--wait")
 
 
 def ranks_to_show(text: str) -> tuple[int, ...]:

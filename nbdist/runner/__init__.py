@@ -1,23 +1,29 @@
-"""Starts runs and hands them out: the only place that joins store, frameworks, devices and schedulers."""
+"""Starts runs and hands them out: the only place that joins store, frameworks, devices and engines."""
 
-from nbdist.model import Plan
+from nbdist.model.plan import Plan
 from nbdist.runner.allocations import (
     AllocationView,
     allocate,
     allocation_views,
     await_allocation,
-    describe_allocations,
     release_allocations,
 )
 from nbdist.runner.allocations import held as held_allocations
-from nbdist.runner.boards import board_url, reach_board, stop_the_board
-from nbdist.runner.checking import check_program
 from nbdist.runner.exporting import Export, export, export_text
-from nbdist.runner.handle import Interrupts, RunHandle, attach, describe_refused, request_stop_of, runs, store
-from nbdist.runner.launching import keep_ready, start
+from nbdist.runner.handle import (
+    Interrupts,
+    RunHandle,
+    attach,
+    describe_refused,
+    reach_board,
+    request_stop_of,
+    runs,
+    store,
+)
+from nbdist.runner.launching import keep_ready, launch, start
 from nbdist.runner.placement import TOKEN, words_of_node_1
 from nbdist.runner.planning import plan, plan_script, thread_advice
-from nbdist.runner.pruning import Pruned, Pruner, keeping, prune, pruner
+from nbdist.runner.pruning import Pruned, Pruner, prune, pruner
 from nbdist.warm.pool import WarmState, describe_warm
 from nbdist.warm.pool import ranks as warm_ranks
 
@@ -35,16 +41,13 @@ __all__ = [
     "allocation_views",
     "attach",
     "await_allocation",
-    "board_url",
-    "check_program",
-    "describe_allocations",
     "describe_refused",
     "describe_warm",
     "export",
     "export_text",
     "held_allocations",
     "keep_ready",
-    "keeping",
+    "launch",
     "plan",
     "plan_script",
     "prune",
@@ -54,7 +57,6 @@ __all__ = [
     "request_stop_of",
     "runs",
     "start",
-    "stop_the_board",
     "store",
     "thread_advice",
     "warm_ranks",

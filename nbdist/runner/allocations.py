@@ -6,7 +6,6 @@ import contextlib
 import os
 import re
 import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -15,9 +14,9 @@ from dataclasses import asdict, dataclass, replace
 from nbdist import config, processes
 from nbdist.engines import slurm
 from nbdist.engines.engine import PROCESS, Phase
-from nbdist.engines.slurm import Standing
+from nbdist.engines.slurm import AllocationStatus
 from nbdist.errors import LaunchError, UsageMistake
-from nbdist.launch.local import collect
+from nbdist.launch import local
 from nbdist.model import Reason, RunSpec
 from nbdist.model.decoding import MALFORMED
 from nbdist.options import Options
@@ -32,7 +31,7 @@ _FOR_EVER = re.compile(r"UNLIMITED|NOT_SET|INVALID|36\d-")
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldAllocation:
     """An allocation of this user that is not over, as far as its files say."""
 
     directory: AllocationDirectory
@@ -60,13 +59,13 @@ class Held:
         return f"{count_nodes(self.about.nodes)} of {self.about.per_node} {ranks}"
 
 
-def held() -> list[Held]:
+def held() -> list[HeldAllocation]:
     """Every allocation of this user that was not ended, the newest first."""
     found = []
     for directory in allocations(config.home()):
         with contextlib.suppress(OSError, *MALFORMED):
             if not directory.why_over() and directory.number():
-                found.append(Held(directory, directory.read()))
+                found.append(HeldAllocation(directory, directory.read()))
     return found
 
 
@@ -133,17 +132,12 @@ class AllocationView:
         return asdict(self)
 
 
-def describe_allocations() -> list[str]:
-    """Each allocation of this user in a line."""
-    return [view.text for view in allocation_views()]
-
-
 def allocation_views() -> list[AllocationView]:
     """Each allocation of this user, the newest first."""
     return [_look_at(one) for one in held()]
 
 
-def _look_at(one: Held) -> AllocationView:
+def _look_at(one: HeldAllocation) -> AllocationView:
     about = one.about
     view = AllocationView(
         allocation=one.job,
@@ -174,10 +168,10 @@ def _look_at(one: Held) -> AllocationView:
     return _look_into(one, view, standing)
 
 
-def _look_into(one: Held, view: AllocationView, standing: Standing) -> AllocationView:
-    """Of one whose nodes Slurm has given, with what its attendants say."""
+def _look_into(one: HeldAllocation, view: AllocationView, standing: AllocationStatus) -> AllocationView:
+    """Of one whose nodes Slurm has given, with what its agents say."""
     try:
-        runs, idle = _tenants(one)
+        runs, idle = _hosted(one)
     except LaunchError:
         use = "its nodes are getting ready" if not one.ready else "its nodes do not answer"
         view = replace(view, state="starting" if not one.ready else "unknown", reason=use)
@@ -191,22 +185,22 @@ def _look_into(one: Held, view: AllocationView, standing: Standing) -> Allocatio
     return replace(view, text=text, hosts=standing.status.nodes, since=standing.since, left=left)
 
 
-def note_end(one: Held, standing: Standing) -> None:
+def note_end(one: HeldAllocation, standing: AllocationStatus) -> None:
     with contextlib.suppress(OSError):
         one.directory.end(standing.status.reason or Reason("slurm-forgot"))
 
 
-def _rules(one: Held) -> str:
+def _rules(one: HeldAllocation) -> str:
     whose = "" if one.ours else ", of another notebook"
     kept = ", kept when the kernel ends" if one.about.owner is None else ""
     return f"released after {_duration(one.about.idle)} without a run{kept}{whose}"
 
 
-def _unready(one: Held) -> str:
+def _unready(one: HeldAllocation) -> str:
     """Why no run can begin in it now."""
     if one.ready:
         try:
-            names, _ = _tenants(one)
+            names, _ = _hosted(one)
         except LaunchError as error:
             problem = str(error)
         else:
@@ -222,13 +216,13 @@ def _unready(one: Held) -> str:
     return problem
 
 
-def _tenants(one: Held) -> tuple[list[str], float]:
+def _hosted(one: HeldAllocation) -> tuple[list[str], float]:
     """The names of the runs in it, and for how many seconds there have been none. Raises LaunchError."""
     from nbdist.engines.allocation import ask  # most notebooks have no allocation
 
     answer = ask(one.directory, 0, {"kind": "tenants"}, limit=_ANSWER)
     # behind the date and the time
-    names = [os.path.basename(str(tenant["run"])).split("-", 2)[-1] for tenant in answer["tenants"]]
+    names = [os.path.basename(str(hosted["run"])).split("-", 2)[-1] for hosted in answer["tenants"]]
     return names, float(answer["idle"])
 
 
@@ -242,7 +236,7 @@ def _duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:g} h"
 
 
-_ATTENDANTS = 60.0
+_AGENTS = 60.0
 """Seconds that the nodes have to be ready once they are there."""
 
 _OLD = 3600.0
@@ -283,12 +277,12 @@ def allocate(
     directory.put_job(job, slurm.slurm_conf())
     if not keep:
         _look_after(directory, about)
-    say(f"allocation {job}: asked for {Held(directory, about).size}")
-    await_allocation(Held(directory, about), wait=wait, say=say)
+    say(f"allocation {job}: asked for {HeldAllocation(directory, about).size}")
+    await_allocation(HeldAllocation(directory, about), wait=wait, say=say)
     return directory
 
 
-def await_allocation(one: Held, *, wait: float, say: Callable[[str], None]) -> None:
+def await_allocation(one: HeldAllocation, *, wait: float, say: Callable[[str], None]) -> None:
     """Wait until the nodes can be used, or so long. Raises LaunchError where they will never be."""
     begin = looked = time.monotonic()
     said, granted = Reason(), 0.0
@@ -306,7 +300,7 @@ def await_allocation(one: Held, *, wait: float, say: Callable[[str], None]) -> N
             elif status.reason and status.reason != said:
                 say(f"allocation {one.job} waits in the queue: {reason_text(status.reason)}")
             said = status.reason or said or Reason("starting")
-        if granted and now - granted > _ATTENDANTS:
+        if granted and now - granted > _AGENTS:
             slurm.release(one.job)
             raise _ended(one, Reason("allocation-silent", last=_last_said(one.directory)))
         if not granted and now - begin > wait:
@@ -319,8 +313,8 @@ def await_allocation(one: Held, *, wait: float, say: Callable[[str], None]) -> N
 
 
 def release_allocations(job: str = "", *, by: str = "%dist_alloc off") -> list[str]:
-    """Give back those of this process, and what was kept, or the one of this number, whosever; what to say of
-    each. Raises UsageMistake or LaunchError."""
+    """Give back those of this process, and what was kept, or the one of this number, another notebook's, too;
+    a line about each. Raises UsageMistake or LaunchError."""
     said = []
     there = held()
     if job and job not in [one.job for one in there]:
@@ -335,7 +329,7 @@ def release_allocations(job: str = "", *, by: str = "%dist_alloc off") -> list[s
     return said
 
 
-def _alive(one: Held) -> bool:
+def _alive(one: HeldAllocation) -> bool:
     standing = slurm.stand(one.job, one.about.nodes)
     if standing.status.phase in (Phase.OVER, Phase.FORGOTTEN):
         note_end(one, standing)
@@ -343,7 +337,7 @@ def _alive(one: Held) -> bool:
     return True
 
 
-def _give_back(one: Held) -> None:
+def _give_back(one: HeldAllocation) -> None:
     deadline = time.monotonic() + _LEAVE
     heard = False
     while slurm.stand(one.job, one.about.nodes).status.phase not in (Phase.OVER, Phase.FORGOTTEN):
@@ -355,7 +349,7 @@ def _give_back(one: Held) -> None:
         time.sleep(0.2)
 
 
-def _ended(one: Held, reason: Reason) -> LaunchError:
+def _ended(one: HeldAllocation, reason: Reason) -> LaunchError:
     with contextlib.suppress(OSError):
         one.directory.end(reason or Reason("allocation-not-made"))
     why = reason_text(reason) or "Slurm does not say why"
@@ -382,17 +376,10 @@ def _about(options: Options, *, idle: float, keep: bool) -> Allocation:
 def _look_after(directory: AllocationDirectory, about: Allocation) -> None:
     log = open_to_append(directory.log)
     try:
-        caretaker = subprocess.Popen(
-            [about.python, "-I", "-S", str(PROCESS), "--allocation", str(directory.path)],
-            cwd="/",
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
+        command = [about.python, "-I", "-S", str(PROCESS), "--allocation", str(directory.path)]
+        local.collect(local.spawn(command, output=log))
     finally:
         os.close(log)
-    collect(caretaker)
 
 
 def _forget_old() -> None:
@@ -404,7 +391,8 @@ def _forget_old() -> None:
 
 
 def _last_said(directory: AllocationDirectory) -> str:
+    from nbdist.engines.ending import last_line  # most allocations come about
+
     with contextlib.suppress(OSError):
-        lines = directory.job_log.read_text(encoding="utf-8", errors="replace").split("\n")
-        return next((line.strip() for line in reversed(lines) if line.strip()), "")
+        return last_line(directory.job_log.read_text(encoding="utf-8", errors="replace"), life=0)
     return ""

@@ -1,4 +1,4 @@
-"""What is said of a planned run before it starts: the checks, with what they ask about this machine."""
+"""The checks of a planned run before it starts, with what they ask about this machine."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ import importlib
 import os
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nbdist.devices import list_gpus
 from nbdist.errors import UsageMistake
-from nbdist.model import Plan
+from nbdist.model.plan import Plan
 
 if TYPE_CHECKING:
     from nbdist.diagnosis.checks import Build, Holding, Origin, Situation
@@ -27,22 +26,19 @@ def check_program(
 ) -> tuple[str, ...]:
     """What there is to say of the program, a line each; raises UsageMistake for what cannot work.
 
-    ``origin`` tells where the notebook has a name from. A program that is not Python's is not looked at.
+    ``origin`` tells where the notebook has a name from.
     """
     # the checks take a while to import, and this module is imported with nbdist
     from nbdist.diagnosis.checks import check
 
-    source = plan.cell if plan.cell is not None else _source(plan)
-    if source is None:
-        return ()
     path = _path(plan)
     # a module that a cell has just written
     importlib.invalidate_caches()
     try:
-        findings = check(source, _situation(plan, path, origin), path)
-    except (SyntaxError, ValueError, RecursionError):
+        findings = check(plan.program.tree, _situation(plan, path, origin), path)
+    except RecursionError:
         return ()
-    script = "" if plan.cell is not None else os.path.basename(plan.spec.program)
+    script = "" if plan.is_cell else os.path.basename(plan.spec.program)
     errors = [found.text(language, script) for found in findings if found.certain]
     warnings = [found.text(language, script) for found in findings if not found.certain]
     if errors:
@@ -53,16 +49,6 @@ def check_program(
 def _shortened(lines: Sequence[str]) -> list[str]:
     left = len(lines) - _MOST
     return [*lines[:_MOST], *([f"and {left} more"] if left > 0 else [])]
-
-
-def _source(plan: Plan) -> str | None:
-    program = Path(plan.spec.program)
-    if program.parent == Path(__file__).parent.parent / "worker":
-        return None
-    try:
-        return program.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
-        return None
 
 
 def _path(plan: Plan) -> list[str]:

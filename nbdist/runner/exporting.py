@@ -60,7 +60,7 @@ def export(handle: RunHandle, folder: Path) -> Export:
 
 
 def export_text(exported: Export) -> list[str]:
-    """What is said of it, line by line."""
+    """The export as lines for the user."""
     names = ", ".join(path.name for path in exported.files)
     lines = [f"[nbdist] {exported.folder}: {names}"]
     for launcher, command in exported.lines:

@@ -7,9 +7,10 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from importlib.util import find_spec
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nbdist import config
 from nbdist.engines.engine import PROCESS
@@ -29,6 +30,9 @@ from nbdist.store.run_store import read_spec, unreadable
 from nbdist.store.scraped import last_values
 from nbdist.text import reason_text
 
+if TYPE_CHECKING:
+    from nbdist.board import Reach
+
 _POLL = 0.05
 _WATCHED = 3.0
 _STARTING = 20.0
@@ -37,14 +41,12 @@ _STARTING = 20.0
 class RunHandle:
     """A run, live or ended, in this or any other process. Everything is read from its directory.
 
-    ``started_cold`` says why no ranks that waited were used, where that was to be expected; ``placed`` in
-    which allocation it begins, or why in none.
+    ``notes`` say how it was started where the user may have expected something else.
     """
 
-    def __init__(self, directory: RunDirectory, *, started_cold: str = "", placed: str = "") -> None:
+    def __init__(self, directory: RunDirectory, *, notes: Iterable[str] = ()) -> None:
         self.directory = directory
-        self.started_cold = started_cold
-        self.placed = placed
+        self.notes = tuple(filter(None, notes))
         self._reader = RunReader(directory)
         self._watched = 0.0
 
@@ -185,6 +187,29 @@ def request_stop_of(handle: RunHandle, reason: Reason) -> None:
     # who waits for the end sees that it does not come
     with contextlib.suppress(OSError):
         ask_to_end(handle.directory, run, reason)
+
+
+def reach_board(handles: Sequence[RunHandle], *, tensorboard: bool = False) -> Reach:
+    """Where a browser sees the curves of these runs; starts the server where it must.
+
+    Raises LaunchError when it does not start, UsageMistake when there is no TensorBoard.
+    """
+    # its HTTP client takes a while to import, and most runs never ask for curves
+    from nbdist.board import TENSORBOARD, VISUALDL, ensure_board, reach
+
+    if tensorboard and find_spec("tensorboard") is None:
+        raise UsageMistake(
+            "--tensorboard: TensorBoard is not installed here: %pip install tensorboard, or leave the "
+            "option out for VisualDL"
+        )
+    board = ensure_board(config.home())
+    run_ids = [handle.run_id for handle in handles]
+    if tensorboard and not board.can_show(run_ids, TENSORBOARD):
+        raise LaunchError(
+            "TensorBoard did not start in the server that shows the curves: %dist_board --stop  ends it, and "
+            "the next  %dist_board --tensorboard  starts one of this kernel's Python"
+        )
+    return reach(board, run_ids, TENSORBOARD if tensorboard else VISUALDL)
 
 
 class Interrupts:

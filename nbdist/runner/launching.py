@@ -1,25 +1,63 @@
-"""From a plan to a run that goes on."""
+"""From a plan to a run that goes on: the checks, the launcher, which is chosen once, and the start."""
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
-from nbdist.engines.engine import PROCESS
+from nbdist import config
+from nbdist.engines.engine import PROCESS, Engine, engine_by_name
 from nbdist.errors import LaunchError, UsageMistake
 from nbdist.frameworks import is_installed
 from nbdist.launch import local
-from nbdist.launch.handover import ahead_of
-from nbdist.model import Plan, RunSpec
+from nbdist.model import RunSpec
+from nbdist.model.plan import Plan
 from nbdist.options import Options
 from nbdist.runner.allocations import choose_allocation
-from nbdist.runner.handle import RunHandle, store
-from nbdist.runner.placement import submit_job
+from nbdist.runner.checking import check_program
+from nbdist.runner.handle import Interrupts, RunHandle, store
 from nbdist.runner.planning import plan
-from nbdist.store.paths import RunDirectory
+from nbdist.runner.pruning import keeping, pruner
+from nbdist.store.allocations import AllocationDirectory
+from nbdist.store.paths import RunDirectory, make_private, write_private
 from nbdist.warm.match import PRELOADED
-from nbdist.warm.pool import ranks
+from nbdist.warm.pool import Standby, ranks
+
+if TYPE_CHECKING:
+    from nbdist.diagnosis.checks import Origin
+
+_WHERE = ("SLURM_CONF", "RAY_AUTH_TOKEN_PATH", "RAY_AUTH_MODE")
+"""Variables that a later watcher of the run needs. A token is not among them."""
+
+
+def launch(
+    plan: Plan,
+    interrupts: Interrupts,
+    *,
+    check: bool,
+    warm: bool | None = None,
+    origin: Callable[[str], Origin | None] = lambda _: None,
+    pruning: float,
+) -> tuple[RunHandle, list[str]]:
+    """Check the program, start the run, and remove old runs for at most ``pruning`` seconds meanwhile. The
+    run, which interrupts stop from here on, and what there is to say to the user.
+
+    Raises UsageMistake for a program that cannot work, LaunchError and KeyboardInterrupt, with nothing
+    running.
+    """
+    warnings = check_program(plan, language=config.language(), origin=origin) if check else ()
+    limits = keeping()
+    interrupts.begin()
+    handle = start(plan, warm=warm)
+    interrupts.stop(handle)
+    pruner.begin(store(), limits, most=pruning)
+    return handle, [*warnings, *plan.notes, *handle.notes]
 
 
 def start(plan: Plan, *, warm: bool | None = None) -> RunHandle:
@@ -27,21 +65,85 @@ def start(plan: Plan, *, warm: bool | None = None) -> RunHandle:
 
     Waits for nothing that takes longer than a moment. Raises LaunchError, with nothing running.
     """
-    ranks.collect()
     _make_log_dir(plan.spec)
-    standby, cold = ranks.engage(plan, warm=warm)
-    directory = store().create(plan.spec, plan.cell)
-    placed = ""
+    launcher = choose_launcher(plan, warm=warm)
+    return launcher.start(store().create(plan.spec, plan.cell), plan)
+
+
+class Launcher(Protocol):
+    def start(self, directory: RunDirectory, plan: Plan) -> RunHandle:
+        """Start the run whose directory has been made. Raises LaunchError, with nothing running."""
+        ...
+
+
+def choose_launcher(plan: Plan, *, warm: bool | None) -> Launcher:
+    """The one place that decides how a run is started."""
+    ranks.collect()
+    standby, not_warm = ranks.engage(plan, warm=warm)
+    if standby is not None:
+        return WarmLauncher(standby)
+    note = f"the ranks kept ready were not used: {not_warm}" if not_warm else ""
     if plan.spec.engine:
         allocation, placed = choose_allocation(plan.spec)
-        submit_job(directory, plan, allocation)
-    if standby is not None:
-        if not (cold := standby.go(directory, plan.environment)):
-            local.look_after(standby.submitted, directory)
+        return EngineLauncher(allocation, (note, placed))
+    return ColdLauncher((note,))
+
+
+@dataclass(frozen=True, slots=True)
+class ColdLauncher:
+    """A new supervisor on this machine, with new ranks."""
+
+    notes: tuple[str, ...]
+
+    def start(self, directory: RunDirectory, plan: Plan) -> RunHandle:
+        local.start(directory, plan.spec, plan.environment)
+        return RunHandle(directory, notes=self.notes)
+
+
+@dataclass(frozen=True, slots=True)
+class WarmLauncher:
+    """Ranks that wait, or still import; where they turn out not to fit, a cold start."""
+
+    standby: Standby
+
+    def start(self, directory: RunDirectory, plan: Plan) -> RunHandle:
+        if not (problem := self.standby.go(directory, plan.environment)):
+            local.look_after(self.standby.supervisor, directory)
             return RunHandle(directory)
-        standby.leave()
-    _submit(directory, plan)
-    return RunHandle(directory, started_cold=cold, placed=placed)
+        self.standby.leave()
+        return ColdLauncher((f"the ranks kept ready were not used: {problem}",)).start(directory, plan)
+
+
+@dataclass(frozen=True, slots=True)
+class EngineLauncher:
+    """The queue of Slurm or Ray, or an allocation, and here a process that watches the run."""
+
+    allocation: AllocationDirectory | None
+    notes: tuple[str, ...]
+
+    def start(self, directory: RunDirectory, plan: Plan) -> RunHandle:
+        spec = plan.spec
+        try:
+            make_private(directory.nodes)
+            job = self._engine(directory, spec).submit(directory, spec, plan.environment)
+        except LaunchError:
+            shutil.rmtree(directory.path, ignore_errors=True)
+            raise
+        # a later watcher of the run may have another environment
+        where = {key: plan.environment[key] for key in _WHERE if key in plan.environment}
+        about: dict[str, object] = {"engine": spec.engine, "job": job, "environment": where}
+        if self.allocation is not None:
+            about["allocation"] = str(self.allocation.path)
+        write_private(directory.job, json.dumps(about))
+        local.submit(directory, plan.environment, spec.python, detached=spec.detached, entry=PROCESS)
+        return RunHandle(directory, notes=self.notes)
+
+    def _engine(self, directory: RunDirectory, spec: RunSpec) -> Engine:
+        if self.allocation is None:
+            return engine_by_name(spec.engine, spec.engine_options)
+        from nbdist.engines.allocation import AllocationEngine  # most runs are elsewhere
+
+        return AllocationEngine(self.allocation, directory)
 
 
 def keep_ready(count: int, framework: str) -> None:
@@ -54,22 +156,6 @@ def keep_ready(count: int, framework: str) -> None:
         )
     options = Options(nproc=count, framework=name)
     ranks.keep(lambda: plan(options, cell="", cwd=os.getcwd(), python_path=sys.path))
-
-
-def _submit(directory: RunDirectory, plan: Plan) -> None:
-    ahead = ahead_of(directory, plan.spec, plan.environment)
-    try:
-        local.submit(
-            directory,
-            plan.environment,
-            plan.spec.python,
-            detached=plan.spec.detached,
-            ahead=ahead.descriptors if ahead is not None else (),
-            entry=PROCESS if plan.spec.engine else local.SUPERVISOR,
-        )
-    finally:
-        if ahead is not None:
-            ahead.close()
 
 
 def _make_log_dir(spec: RunSpec) -> None:

@@ -6,10 +6,8 @@ import base64
 import contextlib
 import hashlib
 import ipaddress
-import json
 import os
 import secrets
-import shutil
 import socket
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,20 +17,16 @@ from typing import TYPE_CHECKING
 from nbdist import config
 from nbdist.config import machines_key
 from nbdist.devices import cpu_count, list_gpus
-from nbdist.engines import engine_by_name
-from nbdist.engines.engine import Engine
-from nbdist.engines.ray_address import find_address
-from nbdist.engines.ray_engine import address_option
-from nbdist.errors import LaunchError, UsageMistake
+from nbdist.engines.options import ADDRESS, find_address
+from nbdist.errors import UsageMistake
 from nbdist.frameworks import Placement, rank_environment
 from nbdist.model import Device
 from nbdist.options import Options
-from nbdist.store.allocations import AllocationDirectory
-from nbdist.store.paths import RunDirectory, make_private, write_private
+from nbdist.store.paths import make_private, write_private
 from nbdist.text import say
 
 if TYPE_CHECKING:
-    from nbdist.model import Plan
+    pass
 
 
 def choose_devices(options: Options, environ: Mapping[str, str]) -> tuple[list[Device], list[str]]:
@@ -93,7 +87,7 @@ LINK_KEY = "NBDIST_LINK_KEY"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Nodes:
+class NodeSet:
     """The machines of a run. ``host`` and ``port`` are where their ranks meet, an address of node 0;
     ``addresses`` are all of theirs where they were given."""
 
@@ -113,7 +107,7 @@ def find_nodes(
     *,
     own: Callable[[], Collection[str]] | None = None,
     resolve: Callable[[str], str] | None = None,
-) -> Nodes:
+) -> NodeSet:
     """The machines that ``options`` ask for. Raises UsageMistake where this cannot be one of them.
 
     ``own`` are this machine's addresses; ``resolve`` makes an address of a name.
@@ -121,7 +115,7 @@ def find_nodes(
     own, resolve = own or own_addresses, resolve or _resolved
     count = options.nodes or len(options.ips) or 1
     if count == 1:
-        return Nodes()
+        return NodeSet()
     host, _, port = options.master.rpartition(":")
     addresses = tuple(resolve(name) for name in options.ips)
     address = resolve(host) if host else addresses[0]
@@ -136,7 +130,7 @@ def find_nodes(
         )
     if options.host and options.host not in here:
         raise UsageMistake(f"--host {options.host}: this machine has {_listed(here)}: write one of them")
-    return Nodes(count=count, rank=rank, host=address, port=int(port or DEFAULT_PORT), addresses=addresses)
+    return NodeSet(count=count, rank=rank, host=address, port=int(port or DEFAULT_PORT), addresses=addresses)
 
 
 def link_keys(environ: Mapping[str, str], source: str, token: str = "") -> tuple[str, ...]:
@@ -242,10 +236,6 @@ def _listed(addresses: Collection[str]) -> str:
     return ", ".join(beyond) or "no address but its own loopback"
 
 
-_WHERE = ("SLURM_CONF", "RAY_AUTH_TOKEN_PATH", "RAY_AUTH_MODE")
-"""Variables that a later watcher of the run needs. A token is not among them."""
-
-
 def engine_devices(options: Options) -> tuple[list[Device], list[str]]:
     """A device for each rank of a node, and what to say about the choice."""
     if options.gpus is None:
@@ -264,7 +254,7 @@ def unplaced_environment(place: Placement, backend: str) -> dict[str, str]:
 def engine_options(options: Options, environ: Mapping[str, str]) -> tuple[str, ...]:
     """What the engine is told, as the run's spec keeps it. Raises UsageMistake."""
     if options.engine == "ray":
-        return (address_option(find_address(options.ray, environ)),)
+        return (f"{ADDRESS}{find_address(options.ray, environ)}",)
     return options.slurm
 
 
@@ -275,28 +265,3 @@ def check_shared(home: Path, environ: Mapping[str, str]) -> None:
             f"--on: the runs lie in {home}, which the nodes do not see: name a directory that all machines "
             "share, for example  %env NBDIST_HOME=~/nbdist"
         )
-
-
-def submit_job(directory: RunDirectory, plan: Plan, allocation: AllocationDirectory | None = None) -> None:
-    """Hand the run to its engine, or begin it in one of its allocations. Raises LaunchError, with nothing
-    submitted and nothing left on disk."""
-    spec = plan.spec
-    engine: Engine
-    if allocation is not None:
-        from nbdist.engines.allocation import Allocated  # most runs are elsewhere
-
-        engine = Allocated(allocation, directory)
-    else:
-        engine = engine_by_name(spec.engine, spec.engine_options)
-    try:
-        make_private(directory.nodes)
-        job = engine.submit(directory, plan.spec, plan.environment)
-    except LaunchError:
-        shutil.rmtree(directory.path, ignore_errors=True)
-        raise
-    # a later watcher of the run may have another environment
-    where = {key: plan.environment[key] for key in _WHERE if key in plan.environment}
-    about: dict[str, object] = {"engine": plan.spec.engine, "job": job, "environment": where}
-    if allocation is not None:
-        about["allocation"] = str(allocation.path)
-    write_private(directory.job, json.dumps(about))

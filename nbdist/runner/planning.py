@@ -18,19 +18,19 @@ from nbdist.frameworks import (
     FRAMEWORKS,
     Placement,
     by_name,
-    detect_framework,
     imported_modules,
     inherited,
     is_installed,
     rank_environment,
 )
-from nbdist.model import Device, Plan, RankSpec, RunSpec
+from nbdist.model import Device, RankSpec, RunSpec
+from nbdist.model.plan import Plan, Program
 from nbdist.options import Options
 from nbdist.privacy import without_values
 from nbdist.runner.placement import (
     LINK_KEY,
     TOKEN,
-    Nodes,
+    NodeSet,
     check_shared,
     choose_devices,
     engine_devices,
@@ -61,7 +61,8 @@ def plan(
     notebook: str = "",
     cell_id: str = "",
 ) -> Plan:
-    """What would be started for a cell. Raises UsageMistake or LaunchError; nothing is written then.
+    """What would be started for a cell. Raises UsageMistake or LaunchError, and SyntaxError for a cell that
+    does not compile; nothing is written then.
 
     ``cwd`` is the notebook's directory, ``python_path`` the ranks' sys.path, ``environ`` what they
     inherit (this process's environment). ``notebook`` is the notebook's path and ``cell_id`` the cell's id
@@ -69,7 +70,8 @@ def plan(
     """
     environ = dict(os.environ if environ is None else environ)
     folder = _directory(options.cwd, cwd)
-    return _plan(options, cell, environ, folder, python_path=tuple(python_path), place=(notebook, cell_id))
+    program = Program.parse(cell)
+    return _plan(options, program, environ, folder, python_path=tuple(python_path), place=(notebook, cell_id))
 
 
 def plan_script(
@@ -89,12 +91,12 @@ def plan_script(
     folder = _directory(options.cwd, cwd)
     more = (environ | dict(options.env)).get("PYTHONPATH", "")
     script = find_script(words, cwd=Path(cwd), folder=folder, python_path=more)
-    return _plan(options, script.source, environ, folder, script=script, place=(notebook, cell_id))
+    return _plan(options, script.program, environ, folder, script=script, place=(notebook, cell_id))
 
 
 def _plan(
     options: Options,
-    source: str,
+    program: Program,
     environ: dict[str, str],
     folder: Path,
     *,
@@ -102,13 +104,13 @@ def _plan(
     python_path: tuple[str, ...] = (),
     place: tuple[str, str] = ("", ""),
 ) -> Plan:
-    """The plan for ``source``: a cell, or the text of ``script``. The ranks run in ``folder``; ``place`` is
+    """The plan for ``program``: a cell, or that of ``script``. The ranks run in ``folder``; ``place`` is
     the notebook and the cell."""
     notebook, cell_id = place
-    framework, used = _framework(options, source)
+    framework, used = _framework(options, program)
     engine = "" if options.engine == "local" else options.engine
     devices, notes = engine_devices(options) if engine else choose_devices(options, environ)
-    nodes = Nodes(count=options.nodes or 1) if engine else find_nodes(options)
+    nodes = NodeSet(count=options.nodes or 1) if engine else find_nodes(options)
     _check_env(options)
     _check_memory(options)
     gpus = any(device.kind == "gpu" for device in devices)
@@ -119,7 +121,7 @@ def _plan(
     if nodes.count > 1 and not engine:
         given = environ | {key: value for key, value in options.env if key == TOKEN}
         token = "" if nodes.rank or given.get(TOKEN) else new_token()
-        environment[LINK_KEY] = ",".join(link_keys(given, source.lstrip("\n"), token))
+        environment[LINK_KEY] = ",".join(link_keys(given, program.text.lstrip("\n"), token))
         notes.append(_meeting(nodes, options.wait))
     home = config.home(environ)
     check_disk(home)
@@ -132,7 +134,7 @@ def _plan(
         run_id=run_id,
         name=name,
         created=created,
-        program=script.program if script else str(home / "runs" / run_id / "cell.py"),
+        program=script.path if script else str(home / "runs" / run_id / "cell.py"),
         python=sys.executable,
         cwd=str(folder),
         ranks=_ranks(devices, options.backend, nodes, placed=not engine),
@@ -164,8 +166,8 @@ def _plan(
     notes += options.notes
     return Plan(
         spec=spec,
-        source=source,
-        cell=None if script else source,
+        program=program,
+        is_cell=script is None,
         environment=environment,
         notes=tuple(notes),
         token=token,
@@ -187,7 +189,7 @@ def thread_advice(plan: Plan, *, cores: int | None = None, environ: Mapping[str,
     return say("runs.one-thread", config.language(), threads=threads)
 
 
-def _meeting(nodes: Nodes, wait: float) -> str:
+def _meeting(nodes: NodeSet, wait: float) -> str:
     return say(
         "runs.meeting" if nodes.count == 2 else "runs.meeting-others",
         config.language(),
@@ -200,7 +202,7 @@ def _meeting(nodes: Nodes, wait: float) -> str:
 
 
 def _ranks(
-    devices: Sequence[Device], backend: str, nodes: Nodes, *, placed: bool = True
+    devices: Sequence[Device], backend: str, nodes: NodeSet, *, placed: bool = True
 ) -> tuple[RankSpec, ...]:
     """A rank for each device, on each machine alike. Raises UsageMistake.
 
@@ -243,17 +245,16 @@ def _directory(asked: str, notebook: str) -> Path:
     return directory.resolve()
 
 
-def _framework(options: Options, cell: str) -> tuple[str, tuple[str, ...]]:
+def _framework(options: Options, program: Program) -> tuple[str, tuple[str, ...]]:
     """The name of the framework of a run ("" for none), and the modules that must be there for it."""
     if options.framework == "none":
         return "", ()
     if options.framework != "auto":
         framework = by_name(options.framework)
         return framework.name, (framework.module,)
-    detected = detect_framework(cell)
-    imported = set(imported_modules(cell))
-    used = tuple(f.module for f in FRAMEWORKS if f.module in imported)
-    return (detected.name if detected else ""), used
+    imported = imported_modules(program.tree)
+    used = [framework for framework in FRAMEWORKS if framework.module in imported]
+    return (used[0].name if used else ""), tuple(framework.module for framework in used)
 
 
 def _check_env(options: Options) -> None:

@@ -15,6 +15,7 @@ from importlib.util import decode_source
 from pathlib import Path
 
 from nbdist.errors import UsageMistake
+from nbdist.model.plan import Program
 from nbdist.options import COMMAND_FLAGS, MODULE_FLAGS, slug
 
 
@@ -22,11 +23,11 @@ from nbdist.options import COMMAND_FLAGS, MODULE_FLAGS, slug
 class Script:
     """A file that ranks can run. ``module`` is its name where it was asked for with ``-m``, else empty.
 
-    ``program`` is its absolute path, ``source`` its text, ``name`` what its runs are called.
+    ``path`` is absolute, ``name`` what its runs are called.
     """
 
-    program: str
-    source: str
+    path: str
+    program: Program
     args: tuple[str, ...]
     name: str
     module: str = ""
@@ -63,9 +64,8 @@ def _without_interpreter(words: Sequence[str], cwd: Path) -> Sequence[str]:
     return behind
 
 
-def _script(program: Path, args: Sequence[str], *, title: str, module: str = "") -> Script:
-    source = _source(program)
-    return Script(program=str(program), source=source, args=tuple(args), name=slug(title), module=module)
+def _script(path: Path, args: Sequence[str], *, title: str, module: str = "") -> Script:
+    return Script(path=str(path), program=_parsed(path), args=tuple(args), name=slug(title), module=module)
 
 
 EXECUTE = Path(__file__).parent.parent / "worker" / "execute.py"
@@ -93,14 +93,13 @@ def _file(asked: str, cwd: Path) -> Path:
     return path
 
 
-def _source(path: Path) -> str:
+def _parsed(path: Path) -> Program:
     try:
         data = path.read_bytes()
     except OSError as error:
         raise UsageMistake(f"{path} cannot be read: {error.strerror}") from None
     try:
-        compile(data, str(path), "exec", dont_inherit=True)
-        return decode_source(data)
+        return Program.parse(decode_source(data), str(path))
     except SyntaxError as error:
         line = (error.text or "").strip()
         where = f"{path}, line {error.lineno}," if error.lineno else f"{path}"

@@ -1,9 +1,9 @@
 """Whether a process still looks after a run: the lock that its reaper holds, and files that are touched.
 
-Whether a run still has its keeper: a lock that it holds from its first moment to its last.
+Whether a run still has its reaper: a lock that it holds from its first moment to its last.
 
 The journal cannot say it. Before the first event no process is named in it, and when a supervisor has been
-killed its keeper, which is not named there, ends what is left and writes down why.
+killed its reaper, which is not named there, ends what is left and writes down why.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def in_custody(directory: RunDirectory) -> bool:
     except OSError:
         return False
     try:
-        # shared: two who ask at once do not take each other for the keeper
+        # shared: two who ask at once do not take each other for the reaper
         fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nbdist import options, runner
-from nbdist.engines.slurm_options import parse_slurm
 from nbdist.errors import UsageMistake
 from nbdist.options import Options
-from nbdist.verbs.verb import TERMINAL, Place
+from nbdist.verbs.verb import TERMINAL, Frontend
 
 if TYPE_CHECKING:
     from nbdist.doctor import ClusterRequest, Report
 
 _WAIT = 60.0
-_IDLE = "15m"
+_IDLE = 900.0
 _OF_NODES = frozenset({"engine", "nodes", "nproc", "gpus", "slurm"})
 _MOST_WARM = 64
 
@@ -30,14 +29,12 @@ class Examined:
     json: bool
 
 
-def doctor(
-    _: Place, *, smoke: bool, fix: bool, json: bool = False, **cluster_options: str | None
-) -> Examined:
+def doctor(_: Frontend, *, smoke: bool, fix: bool, json: bool = False, **cluster_options: Any) -> Examined:
     """Raises UsageMistake, and LaunchError for what could not be mended."""
     # most sessions never ask
     from nbdist.doctor import examine, examine_cluster, examine_mended, repair
 
-    cluster = cluster_request(**cluster_options)
+    cluster = _cluster_request(**cluster_options)
     if cluster is not None and (smoke or fix):
         raise UsageMistake("--smoke and --fix are about this machine: leave --on out")
     report = examine(smoke=smoke) if cluster is None else examine_cluster(cluster)
@@ -48,32 +45,23 @@ def doctor(
     return Examined(report=report, mended=tuple(said), json=json)
 
 
-def cluster_request(
-    *, on: str | None, slurm: str | None, ray: str | None, nodes: str | None, wait: str | None
-) -> ClusterRequest | None:
+def _cluster_request(on: str | None, **given: Any) -> ClusterRequest | None:
     """What of a cluster is to be looked at; None for this machine alone. Raises UsageMistake."""
     from nbdist.doctor import ENGINES, ClusterRequest
 
     if on in (None, "local"):
-        for name, value in {"slurm": slurm, "ray": ray, "nodes": nodes, "wait": wait}.items():
-            if value is not None:
-                engine = "ray" if name == "ray" else "slurm"
-                raise UsageMistake(f"--{name} is about a cluster: add  --on {engine}")
+        if asked := next((name for name, value in given.items() if value is not None), ""):
+            engine = "ray" if asked == "ray" else "slurm"
+            raise UsageMistake(f"--{asked} is about a cluster: add  --on {engine}")
         return None
     if on not in ENGINES:
         raise UsageMistake(f"--on {on}: there are slurm and ray:  --on slurm")
-    if nodes and (not nodes.isdigit() or int(nodes) < 1):
-        raise UsageMistake(f"--nodes {nodes}: write a number of nodes:  --nodes 2")
-    try:
-        seconds = options.parse_duration(wait) if wait else _WAIT
-    except UsageMistake:
-        raise UsageMistake(f"--wait {wait}: write a time such as  --wait 90s, 5m") from None
     return ClusterRequest(
         engine=on,
-        nodes=int(nodes or 2),
-        options=parse_slurm(slurm) if slurm else (),
-        address=ray or "",
-        wait=seconds,
+        nodes=given["nodes"] or 2,
+        options=given["slurm"] or (),
+        address=given["ray"] or "",
+        wait=given["wait"] or _WAIT,
     )
 
 
@@ -97,35 +85,39 @@ class Released:
 
 
 def alloc(
-    place: Place, *, words: Sequence[str], idle: str | None, wait: str | None, keep: bool, json: bool = False
+    frontend: Frontend,
+    *,
+    words: Sequence[str],
+    idle: float | None,
+    wait: float | None,
+    keep: bool,
+    json: bool = False,
 ) -> Allocations | Released:
     """Give nodes back, or ask for some where ``words`` say which, and wait for them. Raises UsageMistake and
     LaunchError."""
     match words:
         case ["off"] | ["off", _]:
-            return _release("".join(words[1:]), f"{place.prefix}alloc off")
+            return _release("".join(words[1:]), f"{frontend.prefix}alloc off")
         case ["list", *_]:
-            raise UsageMistake(f"what there is, is shown by  {place.prefix}alloc  alone")
+            raise UsageMistake(f"what there is, is shown by  {frontend.prefix}alloc  alone")
     if not words and (keep or idle is not None):
-        raise UsageMistake(f"say how many nodes of what:  {place.usage}")
-    nodes = _nodes(words, place.usage) if words else None
-    idle_limit = options.parse_duration(idle or _IDLE)
-    patience = None if wait is None else options.parse_duration(wait)
+        raise UsageMistake(f"say how many nodes of what:  {frontend.usage}")
+    nodes = _nodes(words, frontend.usage) if words else None
     try:
         if nodes is not None:
             # a terminal has no kernel whose end could be theirs
-            kept = keep or place.prefix == TERMINAL
-            limit = _WAIT if patience is None else patience
-            runner.allocate(nodes, idle=idle_limit, keep=kept, wait=limit, say=place.say)
-        elif patience is not None:
+            kept = keep or frontend.prefix == TERMINAL
+            limit = _WAIT if wait is None else wait
+            runner.allocate(nodes, idle=idle or _IDLE, keep=kept, wait=limit, say=frontend.say)
+        elif wait is not None:
             for one in runner.held_allocations():
-                runner.await_allocation(one, wait=patience, say=place.say)
+                runner.await_allocation(one, wait=wait, say=frontend.say)
     except KeyboardInterrupt:
-        verb = f"{place.prefix}alloc"
+        verb = f"{frontend.prefix}alloc"
         note = f"not waited for any longer: {verb} shows what there is, {verb} off gives it up"
         return Allocations(views=(), note=note, interrupted=True, json=json)
     views = tuple(runner.allocation_views())
-    note = "" if views else f"no nodes are kept: {place.usage}"
+    note = "" if views else f"no nodes are kept: {frontend.usage}"
     return Allocations(views=views, note=note, interrupted=False, json=json)
 
 
@@ -156,7 +148,7 @@ def _nodes(words: Sequence[str], usage: str) -> Options:
     return given
 
 
-def warm(place: Place, *, count: str | None, framework: str | None) -> runner.WarmState:
+def warm(frontend: Frontend, *, count: str | None, framework: str | None) -> runner.WarmState:
     """Keep so many ranks ready, or as many as the last run had; how it stands now. Raises UsageMistake."""
     count = count or ""
     if count in ("auto", "off"):
@@ -164,5 +156,5 @@ def warm(place: Place, *, count: str | None, framework: str | None) -> runner.Wa
     elif count.isdigit() and 0 < int(count) <= _MOST_WARM:
         runner.keep_ready(int(count), framework or "")
     elif count or framework:
-        raise UsageMistake(f"{place.prefix}warm {count}: write  {place.usage}")
+        raise UsageMistake(f"{frontend.prefix}warm {count}: write  {frontend.usage}")
     return runner.warm_ranks.state()

@@ -14,7 +14,7 @@ from nbdist.errors import UnknownRun, UsageMistake
 from nbdist.model import Reason, Run
 from nbdist.runner import RunHandle
 from nbdist.store import RunDirectory
-from nbdist.verbs.verb import Place
+from nbdist.verbs.verb import Frontend
 
 if TYPE_CHECKING:
     from nbdist.board import Reach
@@ -38,10 +38,10 @@ class Listed:
         """What there is beside runs, a line each: ranks that wait, runs that cannot be read, and nodes that
         are kept, about which Slurm is asked."""
         waiting = runner.describe_warm(runner.warm_ranks.state())
-        return [*waiting, *runner.describe_refused(), *runner.describe_allocations()]
+        return [*waiting, *runner.describe_refused(), *(view.text for view in runner.allocation_views())]
 
 
-def status(_: Place, *, run: Sequence[str], watch: bool = False, json: bool = False) -> Listed:
+def status(_: Frontend, *, run: Sequence[str], watch: bool = False, json: bool = False) -> Listed:
     """The runs with these names; the latest ten where none is named. Raises UnknownRun."""
     handles = [runner.attach(name) for name in run] or runner.runs()[:_LATEST]
     return Listed(directories=tuple(handle.directory for handle in handles), watch=watch, json=json)
@@ -66,7 +66,13 @@ class Logs:
 
 
 def logs(
-    _: Place, *, run: str | None, rank: int | None, tail: int | None, grep: str | None, follow: bool = False
+    _: Frontend,
+    *,
+    run: str | None,
+    rank: int | None,
+    tail: int | None,
+    grep: str | None,
+    follow: bool = False,
 ) -> Logs:
     """Raises UnknownRun, and UsageMistake for a rank whose log is not here."""
     handle = runner.attach(run)
@@ -109,10 +115,10 @@ class Stopped:
     note: str
 
 
-def stop(place: Place, *, run: str | None, all: bool) -> Stopped:
+def stop(frontend: Frontend, *, run: str | None, all: bool) -> Stopped:
     """Ask them to end, and wait for each. Raises UsageMistake where the run has already ended."""
-    handles = _live_runs() if all else [_live_run(run, place)]
-    verb = f"{place.prefix}stop"
+    handles = _live_runs() if all else [_live_run(run, frontend)]
+    verb = f"{frontend.prefix}stop"
     for handle in handles:
         runner.request_stop_of(handle, Reason("stopped-by", command=verb))
     for handle in handles:
@@ -131,7 +137,7 @@ def _live_runs() -> list[RunHandle]:
     return [handle for handle in runner.runs() if _goes_on(handle)]
 
 
-def _live_run(name: str | None, place: Place) -> RunHandle:
+def _live_run(name: str | None, frontend: Frontend) -> RunHandle:
     """The run with this name, or the latest, where it goes on."""
     if name is not None:
         handle = runner.attach(name)
@@ -140,7 +146,7 @@ def _live_run(name: str | None, place: Place) -> RunHandle:
         return handle
     live = _live_runs()
     if not live:
-        raise UsageMistake(f"no run is going on: {place.prefix}status lists them")
+        raise UsageMistake(f"no run is going on: {frontend.prefix}status lists them")
     return live[0]
 
 
@@ -162,7 +168,7 @@ class Stacks:
     json: bool
 
 
-def stacks(_: Place, *, run: str | None, threads: bool, native: bool, json: bool = False) -> Stacks:
+def stacks(_: Frontend, *, run: str | None, threads: bool, native: bool, json: bool = False) -> Stacks:
     """Raises UnknownRun."""
     handle = runner.attach(run)
     # both read programs, and no other verb needs them
@@ -176,14 +182,14 @@ def stacks(_: Place, *, run: str | None, threads: bool, native: bool, json: bool
     )
 
 
-def attach(_: Place, *, run: str | None) -> RunHandle:
+def attach(_: Frontend, *, run: str | None) -> RunHandle:
     """Raises UnknownRun."""
     handle = runner.attach(run)
     handle.run  # noqa: B018 - one that cannot be read is a mistake here, not when it is shown
     return handle
 
 
-def export(_: Place, *, run: str | None, to: str | None) -> runner.Export:
+def export(_: Frontend, *, run: str | None, to: str | None) -> runner.Export:
     """Raises UnknownRun, UsageMistake and LaunchError."""
     handle = runner.attach(run)
     return runner.export(handle, Path(to or handle.run.label))
@@ -207,7 +213,7 @@ class BoardEnded:
 
 
 def board(
-    _: Place,
+    _: Frontend,
     *,
     run: Sequence[str],
     tensorboard: bool,
@@ -217,7 +223,9 @@ def board(
 ) -> Curves | Report | BoardEnded:
     """Raises UnknownRun, UsageMistake and LaunchError."""
     if stop:
-        return BoardEnded(runner.stop_the_board())
+        from nbdist.board import stop_board
+
+        return BoardEnded(stop_board(config.home()))
     handles = [runner.attach(name) for name in run] or [runner.attach()]
     if export is not None:
         # no other verb writes reports

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from nbdist.engines.options import parse_slurm
+from nbdist.options import values
 from nbdist.verbs import machines, runs
 from nbdist.verbs.verb import NOTEBOOK, TERMINAL, Argument, Verb
 
@@ -125,8 +127,14 @@ gave (--slurm time=…). What a notebook has asked for ends with its kernel, too
         ("--slurm K=V,…", "options of sbatch:  --slurm partition=gpu,time=8:00:00"),
     ),
     arguments=(
-        Argument("--idle TIME", "give them back when nothing has run in them for so long (15m)"),
-        Argument("--wait TIME", "wait for them so long (1m); alone: for those that are in the queue already"),
+        Argument(
+            "--idle TIME", "give them back when nothing has run in them for so long (15m)", parse=values.idle
+        ),
+        Argument(
+            "--wait TIME",
+            "wait for them so long (1m); alone: for those that are in the queue already",
+            parse=values.wait,
+        ),
         Argument("--keep", "do not give them back when the kernel ends"),
         Argument("--json", "what there is, as a list with one object an allocation", only=TERMINAL),
     ),
@@ -153,10 +161,16 @@ where something is missing. Frameworks that are installed are asked in processes
             "look at the cluster instead: its commands, partition and account, and by a small job\n"
             "whether its nodes see the same files, have the same packages and reach each other",
         ),
-        Argument("--nodes N", "on so many nodes (2)"),
-        Argument("--slurm K=V,…", "options of sbatch, as for a run:  --slurm partition=gpu,account=NAME"),
+        Argument("--nodes N", "on so many nodes (2)", parse=values.count_of_nodes),
+        Argument(
+            "--slurm K=V,…",
+            "options of sbatch, as for a run:  --slurm partition=gpu,account=NAME",
+            parse=parse_slurm,
+        ),
         Argument("--ray URL", "the head of a Ray cluster:  --ray http://head:8265", rare=True),
-        Argument("--wait TIME", "let the job stand in the queue for so long (60s)", rare=True),
+        Argument(
+            "--wait TIME", "let the job stand in the queue for so long (60s)", parse=values.wait, rare=True
+        ),
     ),
     exits="0, or 1 where something does not work.",
     act=machines.doctor,

@@ -22,7 +22,7 @@ Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Frontend:
     """Where a verb was typed. ``prefix`` is NOTEBOOK or TERMINAL; ``say`` shows a line there while the verb
     is at work. ``usage`` is how the verb is written there."""
 
@@ -77,7 +77,7 @@ class Argument:
 class Verb(Generic[Result]):
     """``act`` gets the place and the arguments by their names, and returns what came of it as a value.
 
-    ``about`` is a line, ``text`` the help above the arguments, ``exits`` what is said of exit codes; texts
+    ``about`` is a line, ``text`` the help above the arguments, ``exits`` the help about exit codes; texts
     write verbs as in a notebook. ``form`` stands for the arguments in the usage where these say too little;
     in it ``{}`` is the verb. ``more`` are rows of the help about words that are not in ``arguments``; where
     there are some, ``act`` gets those words as ``words``.
@@ -92,22 +92,22 @@ class Verb(Generic[Result]):
     form: str = ""
     more: tuple[tuple[str, str], ...] = ()
 
-    def __call__(self, words: Sequence[str], place: Place) -> Result:
+    def __call__(self, words: Sequence[str], frontend: Frontend) -> Result:
         """Do what is typed. Raises UsageMistake, which says how it is written there, and LaunchError."""
-        usage = self.usage(place.prefix)
-        parser, arguments = LineParser(usage), self._of(place.prefix)
-        place = replace(place, usage=usage)
+        usage = self.usage(frontend.prefix)
+        parser, arguments = LineParser(usage), self._of(frontend.prefix)
+        frontend = replace(frontend, usage=usage)
         for argument in arguments:
             argument.add_to(parser)
         if self.more:
             asked, others = parser.parse_known_args(words)
-            return self.act(place, words=others, **vars(asked))
+            return self.act(frontend, words=others, **vars(asked))
         asked = parser.parse_intermixed_args(words)
         _check(asked, arguments, usage)
-        return self.act(place, **vars(asked))
+        return self.act(frontend, **vars(asked))
 
     def usage(self, prefix: str) -> str:
-        """``nbdist stop [RUN | --all]``: how it is written at a place."""
+        """``nbdist stop [RUN | --all]``: how it is written there."""
         name = f"{prefix}{self.name}"
         if self.form:
             return f"{name} {self.form.format(name)}"

@@ -27,7 +27,7 @@ LEAST_MEMORY = 1 << 29
 
 
 @dataclass(slots=True)
-class Patience:
+class IdlePolicy:
     """How long it is worth waiting. ``clock`` counts seconds, ``available`` says how much memory is left."""
 
     clock: Callable[[], float] = time.monotonic
@@ -60,7 +60,7 @@ _TRIES, _PAUSE = 3, 0.1
 """The system takes one change of a group's weight in a tenth of a second from an ordinary user."""
 
 
-class Leftovers:
+class BackgroundShare:
     """Whether this process may put others behind everything else and give them their share back, and how.
 
     ``possible``: it may.

@@ -1,13 +1,20 @@
-"""Whether ranks that wait are those that a run asks for; where that is not sure they are not."""
+"""Whether ranks that wait are those that a run asks for, and whether importing again would bring the same
+modules; where that is not sure they are not."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from nbdist.model import Plan, RankSpec
+from nbdist.model import RankSpec
+
+if TYPE_CHECKING:
+    from nbdist.model.plan import Plan
+
 
 PRELOADED: dict[str, tuple[str, ...]] = {
     "torch": (
@@ -24,73 +31,18 @@ PRELOADED: dict[str, tuple[str, ...]] = {
     "jax": ("jax", "jax.numpy", "jax.distributed", "jax.experimental.multihost_utils"),
 }
 
-READ_UNSEEN = (
-    # the interpreter and the C library
-    "PYTHON",
-    "LD_",
-    "LC_",
-    "LANG",
-    "LOCPATH",
-    "TZ",
-    "TMP",
-    "TEMP",
-    "HOME",
-    "PATH",
-    "GLIBC_",
-    "MALLOC_",
-    "VIRTUAL_ENV",
-    "CONDA_",
-    # threads and the libraries that compute
-    "OMP_",
-    "GOMP_",
-    "KMP_",
-    "LIBOMP",
-    "MKL_",
-    "OPENBLAS_",
-    "GOTO_",
-    "BLIS_",
-    "TBB_",
-    "DNNL_",
-    "ONEDNN_",
-    "NUMEXPR_",
-    "NUMPY_",
-    "NPY_",
-    # the frameworks
-    "TORCH",
-    "PYTORCH_",
-    "ATEN_",
-    "AT_",
-    "AOT",
-    "C10",
-    "CAFFE2_",
-    "KINETO_",
-    "INDUCTOR_",
-    "TRITON_",
-    "FLAGS_",
-    "PADDLE_",
-    "GLOG_",
-    "GFLAGS",
-    "CPU_NUM",
-    "JIT_",
-    "XLA_",
-    "JAX_",
-    "TF_",
-    # devices and what connects them
-    "CUDA",
-    "CUDNN_",
-    "CUBLAS_",
-    "NVIDIA_",
-    "NCCL_",
-    "HIP_",
-    "HSA_",
-    "ROCR_",
-    "GPU_",
-    "XPU_",
-    "ZE_",
-    "GLOO_",
-    "TP_",
-    "UCX_",
+_INTERPRETER_AND_C_LIBRARY = (
+    "PYTHON LD_ LC_ LANG LOCPATH TZ TMP TEMP HOME PATH GLIBC_ MALLOC_ VIRTUAL_ENV CONDA_"
 )
+_THREADS_AND_MATHS = (
+    "OMP_ GOMP_ KMP_ LIBOMP MKL_ OPENBLAS_ GOTO_ BLIS_ TBB_ DNNL_ ONEDNN_ NUMEXPR_ NUMPY_ NPY_"
+)
+_FRAMEWORKS = (
+    "TORCH PYTORCH_ ATEN_ AT_ AOT C10 CAFFE2_ KINETO_ INDUCTOR_ TRITON_ FLAGS_ PADDLE_ GLOG_ GFLAGS "
+    "CPU_NUM JIT_ XLA_ JAX_ TF_"
+)
+_DEVICES = "CUDA CUDNN_ CUBLAS_ NVIDIA_ NCCL_ HIP_ HSA_ ROCR_ GPU_ XPU_ ZE_ GLOO_ TP_ UCX_"
+READ_UNSEEN = tuple(f"{_INTERPRETER_AND_C_LIBRARY} {_THREADS_AND_MATHS} {_FRAMEWORKS} {_DEVICES}".split())
 """Native code reads its variables unseen; so these beginnings stand for all that it may have read."""
 
 
@@ -102,12 +54,12 @@ def read_at_import(name: str, seen: frozenset[str]) -> bool:
 def changed_early(plan: Plan) -> list[str]:
     """The variables to which the text gives other values than the ranks have, before the first line that
     surely imports the framework. What is not written out in the text is not seen here: the rank itself
-    notices it (``worker.gate``)."""
-    if "environ" not in plan.source and "putenv" not in plan.source:
+    notices it (``worker.deferred_imports``)."""
+    if "environ" not in plan.program.text and "putenv" not in plan.program.text:
         return []
     try:
         settings = list(_settings(plan))
-    except (SyntaxError, ValueError, RecursionError):
+    except RecursionError:
         return []
     given = [{**plan.environment, **rank.environment} for rank in plan.spec.ranks]
     return [
@@ -120,16 +72,16 @@ def changed_early(plan: Plan) -> list[str]:
 def _settings(plan: Plan) -> Iterator[tuple[str, str | None, bool]]:
     """Name and value (None: the text does not tell), and whether it is set only where there is none."""
     # the checks take a while to import, and this module is imported with nbdist
-    from nbdist.diagnosis.checks import Program, assignments
+    from nbdist.diagnosis import checks
 
-    program = Program.of(plan.source)
+    program = checks.Program.of(plan.program.tree)
     imports = (
         node.lineno
         for name, node in program.imports()
         if name.partition(".")[0] == plan.spec.framework and node in program.tree.body
     )
     first = min(imports, default=float("inf"))
-    for key, value, node, _ in assignments(program):
+    for key, value, node, _ in checks.assignments(program):
         if node.lineno < first:
             yield key, value, False
     for call in program.calls:
@@ -144,7 +96,7 @@ _RESET = 1 << 0 | 1 << 1 | 1 << 12 | 1 << 14 | 1 << 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
+class RankShape:
     """What a rank is made from before its program is known. ``first`` is where sys.path begins for a
     script; ``surroundings`` is what a process gets from the one that starts it, besides its environment."""
 
@@ -158,11 +110,11 @@ class Shape:
     surroundings: Mapping[str, str]
 
 
-def shape_of(plan: Plan) -> Shape:
+def shape_of(plan: Plan) -> RankShape:
     """The shape that the ranks of this run have."""
     spec = plan.spec
     own = spec.cwd if spec.module else os.path.dirname(spec.program)
-    return Shape(
+    return RankShape(
         framework=spec.framework,
         python=spec.python,
         cwd=spec.cwd,
@@ -187,7 +139,7 @@ def surroundings(proc: Path = Path("/proc/self")) -> dict[str, str]:
     return found
 
 
-def difference(waiting: Shape, wanted: Shape, reads: frozenset[str]) -> str:
+def difference(waiting: RankShape, wanted: RankShape, reads: frozenset[str]) -> str:
     """Why ranks of one shape cannot be used for another, in words; empty when they can.
 
     ``reads`` are the variables that Python code has asked for while the framework was imported.
@@ -220,3 +172,107 @@ def _read(then: Mapping[str, str], now: Mapping[str, str], reads: frozenset[str]
     """A variable that differs, and that the imports may have read."""
     changed = (name for name in sorted(then.keys() | now.keys()) if then.get(name) != now.get(name))
     return next((name for name in changed if read_at_import(name, reads)), "")
+
+
+class Staleness:
+    """Looks once when it is made, and again when it is asked.
+
+    ``files`` are those that modules were imported from, with time (ns) and size, ``path`` is the sys.path
+    of the import, and ``cwd`` the directory that an empty entry of it stands for.
+    """
+
+    def __init__(self, files: Mapping[str, Sequence[int]], path: Sequence[str], cwd: str) -> None:
+        self._files = {file: tuple(stamp) for file, stamp in files.items()}
+        places = [entry or cwd for entry in path]
+        self._names = {_top(file, places) for file in files}
+        self._installed = [place for place in places if _installed(place)]
+        self._others = [place for place in places if place not in self._installed]
+        self._then = self._seen()
+
+    def changed(self) -> str:
+        """What has changed, in words; empty when nothing has."""
+        for file, stamp in self._files.items():
+            if _stamp(file) != stamp:
+                return f"{file} has changed since it was imported"
+        for place, then, now in zip((*self._installed, *self._others), self._then, self._seen(), strict=True):
+            if then != now:
+                what = "packages were installed or removed" if place in self._installed else "new modules"
+                return f"{what} in {place}"
+        return ""
+
+    def changed_since(self, begun: int) -> str:
+        """The same when this was made only after the imports, which began at ``begun`` (Unix time in ns)."""
+        for place in self._installed:
+            if _time(place) >= begun:
+                return f"packages were installed or removed in {place}"
+        for place in self._others:
+            shadows = self._shadows(place)
+            if isinstance(shadows, list) and any(_made(os.path.join(place, one)) >= begun for one in shadows):
+                return f"new modules in {place}"
+        return self.changed()
+
+    def _seen(self) -> list[object]:
+        return [*map(_content, self._installed), *(self._shadows(place) for place in self._others)]
+
+    def _shadows(self, place: str) -> object:
+        """What in a directory of the user's has the name of something that was imported."""
+        try:
+            names = os.listdir(place)
+        except NotADirectoryError:
+            return _stamp(place)
+        except OSError:
+            return None
+        return sorted(name for name in names if _importable(name) and name.partition(".")[0] in self._names)
+
+
+def _top(file: str, places: Sequence[str]) -> str:
+    """The name by which what is in the file is imported, up to the first dot."""
+    inside = [os.path.relpath(file, place) for place in places if file.startswith(os.path.join(place, ""))]
+    below = min(inside, key=len, default=os.path.basename(file))
+    return below.partition(os.sep)[0].partition(".")[0]
+
+
+def _importable(name: str) -> bool:
+    return name.endswith((".py", ".pyc", ".so")) or "." not in name
+
+
+def _installed(place: str) -> bool:
+    """Whether a directory belongs to the interpreter, and is written to by installers alone."""
+    inside = any(
+        os.path.abspath(place).startswith(os.path.join(prefix, ""))
+        for prefix in (sys.prefix, sys.base_prefix)
+    )
+    return inside or os.path.basename(place) in ("site-packages", "dist-packages")
+
+
+def _content(place: str) -> object:
+    """When something came or went there, and the files that name further places."""
+    try:
+        files = sorted(name for name in os.listdir(place) if name.endswith(".pth"))
+    except OSError:
+        files = []
+    return (_stamp(place), [(name, _stamp(os.path.join(place, name))) for name in files])
+
+
+def _time(path: str) -> int:
+    stamp = _stamp(path)
+    return 0 if stamp is None else stamp[0]
+
+
+def _made(module: str) -> int:
+    """When a file came or changed at the latest, in ns; of a directory, the file that makes it a package:
+    others come and go, and what has none gives way to any other module of its name."""
+    try:
+        status = os.stat(os.path.join(module, "__init__.py") if os.path.isdir(module) else module)
+    except OSError:
+        return 0
+    # what is moved there keeps its time
+    return max(status.st_mtime_ns, status.st_ctime_ns)
+
+
+def _stamp(path: str) -> tuple[int, int] | None:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return (status.st_mtime_ns, status.st_size)

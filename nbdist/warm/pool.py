@@ -11,7 +11,6 @@ import json
 import os
 import select
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -24,12 +23,12 @@ from nbdist.devices.usage import memory_available, memory_total
 from nbdist.errors import LaunchError, UsageMistake
 from nbdist.frameworks import imported_modules
 from nbdist.launch import local
-from nbdist.model import Plan
+from nbdist.model.plan import Plan
 from nbdist.store.paths import RunDirectory
 from nbdist.warm.match import (
     PRELOADED,
     READ_UNSEEN,
-    Shape,
+    RankShape,
     changed_early,
     difference,
     read_at_import,
@@ -48,7 +47,7 @@ class Standby:
     until they are to hurry. Raises LaunchError when they cannot be started."""
 
     def __init__(self, plan: Plan, *, idle: float, beside: bool = False) -> None:
-        self.shape: Shape = shape_of(plan)
+        self.shape: RankShape = shape_of(plan)
         self.reads: frozenset[str] = frozenset()
         self.up = False
         self.ready = False
@@ -57,7 +56,7 @@ class Standby:
         self._pids: list[int] = []
         self._said = b""
         self._answers: dict[str, Any] = {}
-        self.submitted = _start(plan.environment, plan.spec.python)
+        self.supervisor = _start(plan.environment, plan.spec.python)
         offer = {
             # until it has a run it is this process's, also where its run will be detached
             "spec": replace(plan.spec, owner=processes.identify(os.getpid()), detached=False).to_dict(),
@@ -74,7 +73,7 @@ class Standby:
 
     def look(self, wait: float = 0.0) -> None:
         """Take what it has said; wait so many seconds for something."""
-        line = self.submitted.lifeline
+        line = self.supervisor.lifeline
         if self.gone or line is None:
             return
         if not select.select([line], [], [], wait)[0]:
@@ -122,9 +121,9 @@ class Standby:
 
     def _refuse(self) -> None:
         """Let it take no run from now on: what it has said by now was in time."""
-        assert self.submitted.lifeline is not None, "a standby is always on a line"
+        assert self.supervisor.lifeline is not None, "a standby is always on a line"
         with contextlib.suppress(OSError):
-            self.submitted.lifeline.shutdown(socket.SHUT_RDWR)
+            self.supervisor.lifeline.shutdown(socket.SHUT_RDWR)
         while self._is_awaited:
             self.look(_TAKE)
         if "taken" not in self._answers:
@@ -136,16 +135,16 @@ class Standby:
         self.close()
 
     def close(self) -> None:
-        if self.submitted.lifeline is not None:
-            self.submitted.lifeline.close()
+        if self.supervisor.lifeline is not None:
+            self.supervisor.lifeline.close()
 
     def memory(self) -> tuple[int, int]:
         """Bytes that its processes hold: their share of everything (PSS), and what is theirs alone."""
-        shares = [_memory(pid) for pid in {self.submitted.process.pid, *self._pids}]
+        shares = [_memory(pid) for pid in {self.supervisor.process.pid, *self._pids}]
         return sum(share for share, _ in shares), sum(private for _, private in shares)
 
     def _say(self, what: dict[str, Any]) -> bool:
-        line = self.submitted.lifeline
+        line = self.supervisor.lifeline
         assert line is not None, "a standby is always on a line"
         try:
             line.sendall(json.dumps(what).encode() + b"\n")
@@ -167,28 +166,19 @@ class Standby:
             self._answers |= said
 
 
-def _start(environment: Mapping[str, str], python: str) -> local.Submitted:
-    """Start a supervisor of a run that is not known yet (``launch.warm.standby``). Raises LaunchError."""
+def _start(environment: Mapping[str, str], python: str) -> local.SupervisorProcess:
+    """Start a supervisor of a run that is not known yet (``standby``). Raises LaunchError."""
     ours, theirs = socket.socketpair()
     try:
-        with local.interrupts_wait():
-            process = subprocess.Popen(
-                [python, *local.FLAGS, str(ENTRY), str(theirs.fileno())],
-                env=dict(environment),
-                cwd="/",
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,
-                pass_fds=(theirs.fileno(),),
-            )
-    except OSError as error:
+        command = [python, *local.FLAGS, str(ENTRY), str(theirs.fileno())]
+        process = local.spawn(command, environment=environment, descriptors=(theirs.fileno(),))
+    except LaunchError:
         ours.close()
-        raise LaunchError(f"no supervisor could be started with {python}: {error}") from error
+        raise
     finally:
         theirs.close()
     local.collect(process)
-    return local.Submitted(process, ours)
+    return local.SupervisorProcess(process, ours)
 
 
 def _memory(pid: int) -> tuple[int, int]:
@@ -214,7 +204,7 @@ _BESIDE = 2.0
 
 _MEMORY_A_RANK = 600 << 20
 """Bytes that must be free for each rank before any is made ready unasked; beside a run they must leave it a
-tenth of all memory, which is when they would be given up (``launch.warm``)."""
+tenth of all memory, which is when they would be given up (``idle_policy``)."""
 
 _IDLE = 900.0
 
@@ -232,7 +222,7 @@ class WarmState:
     reason: str = ""
 
 
-class WarmRanks:
+class WarmPool:
     """The standby of this process. ``mode`` is what ``%dist_warm`` or NBDIST_WARM has said."""
 
     def __init__(
@@ -250,7 +240,7 @@ class WarmRanks:
         self._standby: Standby | None = None
         self._asked: Callable[[], Plan] | None = None
         self._count = 0
-        self._hopeless: Shape | None = None
+        self._hopeless: RankShape | None = None
         self._began_again: dict[frozenset[str], str] = {}
         self._reason = ""
 
@@ -393,7 +383,7 @@ class WarmRanks:
 
     def _mismatch(self, standby: Standby, planned: Plan) -> str:
         """Why the ranks that wait cannot be those of this run; empty when they can. What only ranks that are
-        ready can tell is looked at when they are (``launch.warm.standby``)."""
+        ready can tell is looked at when they are (``standby``)."""
         return difference(standby.shape, shape_of(planned), standby.reads) or self._too_early(
             planned, standby.reads
         )
@@ -428,10 +418,7 @@ def unsuited(planned: Plan, *, idle_too: bool = False) -> str:
 def _imports(planned: Plan) -> frozenset[str]:
     """What a program imports: by that it is known again when a line of it has changed, and what made it
     begin again is often done by a package."""
-    try:
-        return frozenset(imported_modules(planned.source))
-    except (SyntaxError, ValueError, RecursionError):
-        return frozenset()
+    return frozenset(imported_modules(planned.program.tree))
 
 
 def _began_again(directory: RunDirectory) -> str:
@@ -442,7 +429,7 @@ def _began_again(directory: RunDirectory) -> str:
         return ""
 
 
-ranks = WarmRanks()
+ranks = WarmPool()
 
 
 def describe_warm(state: WarmState) -> list[str]:

@@ -18,57 +18,142 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from nbdist import processes
 from nbdist.devices.usage import SpareCpus, memory_total
 from nbdist.launch.binding import REQUESTS_TO_END, allow_files, become_subreaper, die_with_parent
-from nbdist.launch.lifetime import Lifeline, Wakeup, end_descendants
-from nbdist.launch.rank_process import RankCommand, RankProcess, rank_command, start_rank
+from nbdist.launch.lifetime import Lifeline, Wakeup, collect_exited, end_descendants, write_into
+from nbdist.launch.rank_process import RankCommand, RankProcess, Reservation, rank_command, start_rank
 from nbdist.launch.reaper import watch_over
-from nbdist.launch.rendezvous import Reservation
 from nbdist.launch.supervisor import Supervisor, group_for_ranks
 from nbdist.model import RunSpec
 from nbdist.store.liveness import take_custody
 from nbdist.store.paths import RunDirectory
 from nbdist.store.run_store import read_spec
-from nbdist.warm.idle_policy import IDLE_LIMIT, LEAST_MEMORY, Leftovers, Patience
-from nbdist.warm.staleness import Freshness
-from nbdist.warm.waiting_rank import WaitingRank, problem_of
-from nbdist.worker.order import PLACE, ROOM, WAIT, Engagement, Preload
+from nbdist.warm.idle_policy import IDLE_LIMIT, LEAST_MEMORY, BackgroundShare, IdlePolicy
+from nbdist.warm.match import Staleness
+from nbdist.worker.order import HURRY, PLACE, ROOM, WAIT, Assignment, Preload
 
 _TICK = 2.0
 
 
+@dataclass(slots=True)
+class WaitingRank(RankProcess):
+    """It imports, says what that was made from (``facts``), and waits. It can be told its run before it is
+    ready; it hears of it when it is."""
+
+    facts: dict[str, Any] | None = None
+    _said: bytes = b""
+    _assignment: Assignment | None = None
+    _doubt: Callable[[], str] = str
+    _told: bool = False
+
+    @property
+    def told(self) -> bool:
+        return self._told
+
+    @property
+    def held(self) -> bool:
+        """Whether it was stopped (SIGSTOP): it will not be ready."""
+        activity = processes.activity(self.process.pid)
+        return activity is not None and activity.state in ("T", "t")
+
+    def hear(self) -> bytes | None:
+        # without super(): a class with slots is made twice
+        if self._told:
+            return RankProcess.hear(self)
+        try:
+            piece = self.channel.recv(1 << 20)
+        except BlockingIOError:
+            return b""
+        except OSError:
+            return None
+        self._said += piece
+        if self._said.endswith(b"\n"):
+            self.facts, self._said = json.loads(self._said), b""
+            self._tell()
+        return b"" if piece else None
+
+    def ask(self, words: bytes) -> None:
+        # what comes before its run would be taken for a part of it
+        if self._told:
+            RankProcess.ask(self, words)
+
+    def engage(self, assignment: Assignment, doubt: Callable[[], str]) -> None:
+        """Tell it its run, as soon as it is ready. ``doubt`` is asked then why it cannot be used as it is,
+        and has to begin again, cold; empty when it can."""
+        self._assignment, self._doubt = assignment, doubt
+        if self.facts is None:
+            with contextlib.suppress(OSError):
+                self.channel.send(HURRY)
+        self._tell()
+
+    def _tell(self) -> None:
+        if self._assignment is None or self.facts is None:
+            return
+        self._assignment.cold = self._doubt()
+        self.channel.setblocking(True)
+        with contextlib.suppress(OSError):
+            # one that has died is found by its exit
+            self.channel.sendall(self._assignment.encode())
+        self.channel.setblocking(False)
+        self._told = True
+
+
+def problem_of(waiting: WaitingRank) -> str:
+    """Why a rank that has done its imports cannot be used; empty when it can."""
+    facts = waiting.facts or {}
+    return str(facts["problem"]) or unfit(waiting.process.pid, int(facts["threads"]))
+
+
+def unfit(pid: int, allowed: int = 1) -> str:
+    """What a process has that a rank may not have before its program runs; empty when there is nothing.
+    ``allowed`` are the threads that it has when it has imported what computes, and nothing else."""
+    try:
+        threads = len(os.listdir(f"/proc/{pid}/task"))
+        files = [os.readlink(entry.path) for entry in os.scandir(f"/proc/{pid}/fd")]
+        stat = processes.identify(pid)
+    except OSError:
+        stat = None
+    if stat is None:
+        return "is gone"
+    if threads != allowed:
+        return f"has {threads} threads after its imports, not {allowed}"
+    device = next((path for path in files if path.startswith("/dev/nvidia")), "")
+    return f"has opened {device}" if device else ""
+
+
 class Standby:
-    """``line`` leads to the kernel, ``keeper`` to the process above."""
+    """``line`` leads to the kernel, ``reaper`` to the process above."""
 
     def __init__(
         self,
         offer: dict[str, Any],
         line: socket.socket,
-        keeper: socket.socket,
+        reaper: socket.socket,
         *,
-        patience: Patience,
+        idle_policy: IdlePolicy,
         spawn: Callable[[RankCommand], RankProcess] | None = None,
     ) -> None:
         self._spec = RunSpec.from_dict(offer["spec"])
         self._preload = Preload(**offer["preload"])
         self._line = line
-        self._keeper = keeper
-        self._patience = patience
+        self._reaper = reaper
+        self._idle_policy = idle_policy
         self._group = group_for_ranks()
         self._spawn = spawn or partial(start_rank, group=self._group)
         self._ranks: dict[int, WaitingRank] = {}
         self._beside = bool(offer["beside"])
-        self._leftovers: Leftovers | None = None
+        self._background: BackgroundShare | None = None
         self._spare: SpareCpus | None = None
         self._inherited = dict(os.environ)
         self._own: dict[int, tuple[Mapping[str, str], Mapping[str, str]]] = {}
         self._selector = selectors.DefaultSelector()
-        self._freshness: Freshness | None = None
+        self._staleness: Staleness | None = None
         self._said = b""
         self._ready = False
         self._over = ""
@@ -88,7 +173,7 @@ class Standby:
             self._selector.register(descriptor, selectors.EVENT_READ, self._leave)
         self._reservation = Reservation()
         if self._beside:
-            self._leftovers, self._spare = Leftovers(), SpareCpus()
+            self._background, self._spare = BackgroundShare(), SpareCpus()
         self._begin_in_time()
         self._say({"up": True})
         while self._go is None and not self._over and not lifeline.gone:
@@ -107,7 +192,7 @@ class Standby:
 
     def _end(self) -> int:
         self._say({"gone": self._over, "hopeless": self._hopeless})
-        end_descendants(self._collect, patience=0.0)
+        end_descendants(collect_exited, patience=0.0)
         if self._group is not None:
             self._group.end()
             self._group.remove()
@@ -118,8 +203,8 @@ class Standby:
         as many CPUs idle as there are ranks."""
         if self._ranks or self._over or self._go is not None:
             return
-        if self._leftovers is not None and self._spare is not None:
-            felt = not self._leftovers.possible or self._spare.limited
+        if self._background is not None and self._spare is not None:
+            felt = not self._background.possible or self._spare.limited
             if felt and self._spare.look() < len(self._spec.ranks):
                 return
         self._begin()
@@ -139,8 +224,8 @@ class Standby:
                 )
             )
             os.close(output)
-            if self._leftovers is not None:
-                self._leftovers.take(started.process.pid)
+            if self._background is not None:
+                self._background.take(started.process.pid)
             waiting = self._ranks[rank.rank] = WaitingRank(started.process, started.channel)
             self._selector.register(
                 waiting.channel, selectors.EVENT_READ, lambda r=rank.rank: self._hear_rank(r)
@@ -162,7 +247,7 @@ class Standby:
             self._hopeless = True
             return
         self._hurry()
-        self._freshness = Freshness(facts[0]["files"], facts[0]["path"], self._spec.cwd)
+        self._staleness = Staleness(facts[0]["files"], facts[0]["path"], self._spec.cwd)
         reads = sorted({name for one in facts for name in one["reads"]})
         self._say({"ready": {"reads": reads, "pids": [os.getpid(), *self._pids()]}})
 
@@ -171,9 +256,9 @@ class Standby:
 
     def _hurry(self) -> None:
         """Let the ranks have the share of any process."""
-        if self._leftovers is not None:
+        if self._background is not None:
             for pid in self._pids():
-                self._leftovers.give_back(pid)
+                self._background.give_back(pid)
 
     def _hear_kernel(self) -> None:
         try:
@@ -199,25 +284,25 @@ class Standby:
         elif "hurry" in said:
             self._beside = False
             self._hurry()
-            self._leftovers = None
+            self._background = None
         else:
             self._leave()
 
     def _problem(self) -> str:
         """Why the ranks are not what a cold start would make now; empty when they are, as far as is known."""
         self._reap()
-        if self._over or self._freshness is None:
+        if self._over or self._staleness is None:
             return self._over
         for rank, waiting in self._ranks.items():
             if problem := problem_of(waiting):
                 return f"rank {rank} {problem}"
-        return self._freshness.changed()
+        return self._staleness.changed()
 
     def _supervise(self, said: dict[str, Any]) -> int:
         """Be the supervisor of a run. It begins with an acknowledgement: without one it is not begun."""
         directory = RunDirectory(Path(said["go"]))
-        # before it is acknowledged: what started the keeper looks for the lock when that has ended
-        if not self._tell_keeper(directory) or not self._say({"taken": ""}):
+        # before it is acknowledged: what started the reaper looks for the lock when that has ended
+        if not self._tell_reaper(directory) or not self._say({"taken": ""}):
             return self._end()
         self._line.close()
         if not self._ready:
@@ -227,10 +312,7 @@ class Standby:
         spec = read_spec(directory)
         pairs = zip(self._spec.ranks, spec.ranks, strict=True)
         self._own = {now.rank: (then.environment, now.environment) for then, now in pairs}
-        log = os.open(directory.supervisor_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        os.dup2(log, 1)
-        os.dup2(log, 2)
-        os.close(log)
+        write_into(directory.supervisor_log)
         reservations = [self._reservation]
         Supervisor(
             directory,
@@ -253,14 +335,14 @@ class Standby:
             return self._spawn(command)
         # where that is impossible a cold start fails in the same way
         os.close(os.open(command.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
-        engagement = Engagement(
+        assignment = Assignment(
             order=command.order,
             environment=dict(command.environment),
             cwd=command.cwd,
             log=str(command.log),
         )
         # ranks that were ready have been compared before
-        waiting.engage(engagement, str if self._ready else partial(self._doubt, waiting, command.rank))
+        waiting.engage(assignment, str if self._ready else partial(self._doubt, waiting, command.rank))
         return waiting
 
     def _doubt(self, waiting: WaitingRank, rank: int) -> str:
@@ -273,17 +355,17 @@ class Standby:
         for name in sorted(then.keys() | now.keys()):
             if then.get(name) != now.get(name) and (name in reads or name.startswith(unseen)):
                 return f"{name} changed while {self._spec.framework} was imported, which may read it"
-        freshness = Freshness(facts["files"], facts["path"], self._spec.cwd)
-        return problem_of(waiting) or freshness.changed_since(facts["begun"])
+        staleness = Staleness(facts["files"], facts["path"], self._spec.cwd)
+        return problem_of(waiting) or staleness.changed_since(facts["begun"])
 
-    def _tell_keeper(self, directory: RunDirectory) -> bool:
+    def _tell_reaper(self, directory: RunDirectory) -> bool:
         """Which run it is from now on; with the lock, so that it holds as long as one of the two lives.
-        False when the keeper has gone."""
+        False when the reaper has gone."""
         held = []
         with contextlib.suppress(OSError):
             held.append(take_custody(directory))
         try:
-            socket.send_fds(self._keeper, [os.fsencode(directory.path)], held)
+            socket.send_fds(self._reaper, [os.fsencode(directory.path)], held)
         except OSError:
             return False
         return True
@@ -299,11 +381,11 @@ class Standby:
 
     def _look_at_the_clock(self) -> None:
         if self._beside:
-            self._patience.restart()
-        self._over = self._over or self._patience.over()
+            self._idle_policy.restart()
+        self._over = self._over or self._idle_policy.over()
 
     def _leave(self) -> None:
-        self._over = self._over or "the kernel let it go"
+        self._end_because("the kernel let it go")
 
     def _signalled(self, wakeup: Wakeup) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -311,22 +393,10 @@ class Standby:
                 self._over = f"it got {number.name}"
 
     def _reap(self) -> None:
-        while True:
-            try:
-                pid = os.waitpid(-1, os.WNOHANG)[0]
-            except ChildProcessError:
-                return
-            if not pid:
-                return
-            self._over = self._over or "one of its processes ended while it waited"
+        collect_exited(lambda *_: self._end_because("one of its processes ended while it waited"))
 
-    def _collect(self) -> bool:
-        try:
-            while os.waitpid(-1, os.WNOHANG)[0]:
-                pass
-        except ChildProcessError:
-            return False
-        return True
+    def _end_because(self, why: str) -> None:
+        self._over = self._over or why
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -337,19 +407,19 @@ def main(arguments: Sequence[str]) -> int:
     signal.sigtimedwait((signal.SIGINT,), 0)
     become_subreaper()
     ours, theirs = socket.socketpair()
-    keeper = os.getpid()
+    reaper = os.getpid()
     supervisor = os.fork()
     if supervisor == 0:
         ours.close()
-        die_with_parent(keeper, signal.SIGTERM)
+        die_with_parent(reaper, signal.SIGTERM)
         offer = json.loads(_first_line(line))
         least = max(LEAST_MEMORY, (memory_total() or 0) // 10)
-        patience = Patience(least=least, limit=float(offer.get("idle", IDLE_LIMIT)))
-        return Standby(offer, line, theirs, patience=patience).stand_by()
+        idle_policy = IdlePolicy(least=least, limit=float(offer.get("idle", IDLE_LIMIT)))
+        return Standby(offer, line, theirs, idle_policy=idle_policy).stand_by()
     # the kernel is to see the end of the one that it talks to
     line.close()
     theirs.close()
-    return watch_over(supervisor, _Told(ours).run)
+    return watch_over(supervisor, _AssignedRun(ours).run)
 
 
 def _first_line(line: socket.socket) -> bytes:
@@ -362,8 +432,8 @@ def _first_line(line: socket.socket) -> bytes:
     return data
 
 
-class _Told:
-    """What the keeper is told by the supervisor: the run that it has taken, with its lock, for this process
+class _AssignedRun:
+    """What the reaper is told by the supervisor: the run that it has taken, with its lock, for this process
     to hold."""
 
     def __init__(self, line: socket.socket) -> None:

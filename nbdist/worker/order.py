@@ -151,7 +151,7 @@ class Preload:
         return json.dumps({name: getattr(self, name) for name in self.__slots__}).encode() + b"\n"
 
 
-class Engagement:
+class Assignment:
     """The second: everything that a new process would have been made from. ``cold`` says why the rank cannot
     be used as it is, and has to begin again; empty when it can."""
 
@@ -172,6 +172,6 @@ class Engagement:
         return json.dumps(told | {"order": self.order.to_dict()}).encode() + b"\n"
 
     @classmethod
-    def decode(cls, line: bytes) -> Engagement:
+    def decode(cls, line: bytes) -> Assignment:
         told = json.loads(line)
         return cls(**told | {"order": Order(**told["order"])})

@@ -32,7 +32,7 @@ from types import FunctionType
 
 from nbdist.worker import bootstrap
 from nbdist.worker.deferred_imports import Gate, begin_again
-from nbdist.worker.order import PLACE, ROOM, WAIT, Channel, Engagement, Preload
+from nbdist.worker.order import PLACE, ROOM, WAIT, Assignment, Channel, Preload
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -96,23 +96,23 @@ def main() -> None:
         line = channel.receive_line()
     except EOFError:
         return
-    engagement = Engagement.decode(line)
-    _become(engagement)
-    if engagement.cold:
-        again = begin_again(engagement.order, engagement.environment, engagement.cwd, noted=False)
-        again(engagement.cold)
+    assignment = Assignment.decode(line)
+    _become(assignment)
+    if assignment.cold:
+        again = begin_again(assignment.order, assignment.environment, assignment.cwd, noted=False)
+        again(assignment.cold)
     leave_directly()
-    bootstrap.run(channel, engagement.order, lambda: _withhold(early, preload, facts, engagement))
+    bootstrap.run(channel, assignment.order, lambda: _withhold(early, preload, facts, assignment))
 
 
-def _withhold(early: frozenset[str], preload: Preload, facts: dict[str, Any], engagement: Engagement) -> None:
+def _withhold(early: frozenset[str], preload: Preload, facts: dict[str, Any], assignment: Assignment) -> None:
     """Let the program find what was imported when it imports it, and not before."""
     reads, unseen = frozenset(facts["reads"]), tuple(preload.unseen)
     gate = Gate(
         early,
         preload.modules,
         reads=lambda name: name in reads or name.startswith(unseen),
-        differs=begin_again(engagement.order, engagement.environment, engagement.cwd),
+        differs=begin_again(assignment.order, assignment.environment, assignment.cwd),
     )
     # what the modules have registered for the end finds them as ever
     atexit.register(gate.open)
@@ -201,14 +201,14 @@ def _module_files() -> Iterator[str]:
             yield os.path.abspath(path)
 
 
-def _become(engagement: Engagement) -> None:
+def _become(assignment: Assignment) -> None:
     """Be as a process that was started with all this."""
-    _mark(engagement.environment[PLACE])
+    _mark(assignment.environment[PLACE])
     os.environ.clear()
-    os.environ.update(engagement.environment)
-    sys.orig_argv[sys.orig_argv.index(WAIT)] = engagement.environment["NBDIST_RUN_ID"]
-    _write_to(engagement.log)
-    os.chdir(engagement.cwd)
+    os.environ.update(assignment.environment)
+    sys.orig_argv[sys.orig_argv.index(WAIT)] = assignment.environment["NBDIST_RUN_ID"]
+    _write_to(assignment.log)
+    os.chdir(assignment.cwd)
     importlib.invalidate_caches()
     _reseed()
 

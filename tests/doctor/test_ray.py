@@ -14,7 +14,7 @@ import pytest
 from nbdist.doctor import Level
 from nbdist.doctor.node_probe import MARK
 from nbdist.doctor.ray import RayJob, find_ray
-from nbdist.engines.ray_api import RayApi
+from nbdist.engines.ray import RayApi
 
 TOKEN = "a-token-of-a-test"
 HELLO = {"job": "", "port": 1, "python": "3.11.7", "time": 1.0, "packages": {}, "gpus": 0, "host": "h"}

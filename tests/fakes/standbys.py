@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from nbdist.model import Plan
+from nbdist.model.plan import Plan
 from nbdist.store.paths import RunDirectory
-from nbdist.warm.match import Shape, shape_of
+from nbdist.warm.match import RankShape, shape_of
 
 
 @dataclass
@@ -39,9 +39,9 @@ class FakeStandby:
         up: bool = True,
         hopeless: bool = True,
     ) -> None:
-        self.shape: Shape = shape_of(plan)
+        self.shape: RankShape = shape_of(plan)
         self.reads: frozenset[str] = frozenset()
-        self.submitted = FakeSubmitted()
+        self.supervisor = FakeSubmitted()
         self.problem, self.gone, self.ready = problem, gone, ready
         self.beside, self.hopeless, self.up = beside, hopeless, up
         self.left = False

@@ -17,7 +17,7 @@ import nbdist
 from nbdist import processes, runner
 from nbdist.diagnosis import diagnose, failure_report
 from nbdist.errors import LaunchError, UnknownRun
-from nbdist.launch.run_policy import Course
+from nbdist.launch.run_policy import RunPolicy
 from nbdist.model import Reason, RunEnded
 from nbdist.store import read_events, snapshot
 from nbdist.text import reason_text
@@ -358,27 +358,27 @@ def test_magics_tell_of_the_other_runs_where_one_cannot_be_read(kernel) -> None:
 def test_a_clock_that_jumps_ends_no_run_and_hastens_no_step(jump: float) -> None:
     clock = [CREATED]
     sent = []
-    course = Course(
+    policy = RunPolicy(
         a_spec(timeout=60.0),
         record=lambda _: None,
         send=lambda rank, number: sent.append((rank, number.name)),
         wall_clock=lambda: clock[0],
     )
-    course.record(supervisor_started())
-    course.attempt_started(1, "127.0.0.1", 20_001, 0.0)
+    policy.record(supervisor_started())
+    policy.attempt_started(1, "127.0.0.1", 20_001, 0.0)
     for rank in (0, 1):
-        course.rank_started(rank, process_of(rank))
+        policy.rank_started(rank, process_of(rank))
 
     clock[0] += jump
-    course.tick(1.0)
-    assert (sent, course.over(1.0)) == ([], False)
-    course.stop(Reason.said("enough"), 2.0)
-    course.rank_exited(0, -2, 2.1)
-    course.rank_exited(1, -2, 2.1)
+    policy.tick(1.0)
+    assert (sent, policy.over(1.0)) == ([], False)
+    policy.stop(Reason.said("enough"), 2.0)
+    policy.rank_exited(0, -2, 2.1)
+    policy.rank_exited(1, -2, 2.1)
 
     assert sent == [(0, "SIGINT"), (1, "SIGINT")]
-    assert (course.over(2.1), reason_text(course.outcome().reason)) == (True, "enough")
-    assert course.run.elapsed(clock[0]) >= 0.0
+    assert (policy.over(2.1), reason_text(policy.outcome().reason)) == (True, "enough")
+    assert policy.run.elapsed(clock[0]) >= 0.0
 
 
 @pytest.mark.parametrize("jump", [-86_400.0, 86_400.0], ids=["back a day", "ahead a day"])

@@ -16,7 +16,7 @@ import pytest
 
 import nbdist
 from nbdist import runner
-from nbdist.board import ensure_board
+from nbdist.board import ensure_board, stop_board
 from nbdist.board.server import read_board
 from nbdist.cli.commands import main
 from nbdist.errors import LaunchError, NotPrivate
@@ -223,7 +223,7 @@ def test_python_refuses_another_users_home(trap: Trap, monkeypatch: pytest.Monke
         nbdist.runs,
         nbdist.attach,
         lambda: nbdist.attach(RUN_ID),
-        runner.stop_the_board,
+        lambda: stop_board(trap.home),
         lambda: ensure_board(trap.home),
         lambda: read_board(trap.home),
         lambda: allocations(trap.home),

@@ -19,7 +19,6 @@ import pytest
 import nbdist
 from nbdist import control_groups, options, processes, runner
 from nbdist.launch import local
-from nbdist.launch.handover import ahead_of
 from nbdist.model import ProcessId, RankStarted
 from nbdist.store import RunDirectory
 from nbdist.text import reason_text
@@ -43,7 +42,7 @@ pytestmark = pytest.mark.usefixtures("leaves_nothing")
 
 WAITS = f"{FAMILY}\ntime.sleep(600)"
 
-Kill = Callable[[local.Submitted], None]
+Kill = Callable[[local.SupervisorProcess], None]
 
 
 @pytest.fixture
@@ -156,7 +155,7 @@ def start_cold(plan: runner.Plan, kill: Kill) -> RunDirectory:
 
 def start_ahead(plan: runner.Plan, kill: Kill) -> RunDirectory:
     directory = runner.store().create(plan.spec, plan.cell)
-    ahead = ahead_of(directory, plan.spec, plan.environment)
+    ahead = local.hand_over(directory, plan.spec, plan.environment)
     assert ahead is not None
     said = ahead.descriptors
     kill(local.submit(directory, plan.environment, plan.spec.python, detached=False, ahead=said))
@@ -169,11 +168,11 @@ def start_warm(plan: runner.Plan, kill: Kill) -> RunDirectory | None:
     standby = Standby(plan, idle=60)
     assert standby.wait_until_ready(30)
     directory = runner.store().create(plan.spec, plan.cell)
-    kill(standby.submitted)
+    kill(standby.supervisor)
     if standby.go(directory, plan.environment):
         standby.close()
         return None
-    local.look_after(standby.submitted, directory)
+    local.look_after(standby.supervisor, directory)
     return directory
 
 
@@ -184,7 +183,7 @@ def test_a_keeper_that_is_killed_at_an_early_moment_leaves_neither_ranks_nor_a_r
     for _ in range(8):
         after = random.random() * (0.03 if start is start_warm else 0.15)
 
-        def kill(submitted: local.Submitted, after: float = after) -> None:
+        def kill(submitted: local.SupervisorProcess, after: float = after) -> None:
             threading.Timer(after, submitted.process.kill).start()
 
         directory = start(make_plan("-n 2"), kill)

@@ -10,7 +10,6 @@ import pytest
 
 from nbdist import options, processes, runner
 from nbdist.launch import local
-from nbdist.launch.handover import ahead_of, line
 from nbdist.launch.prestart import _filled
 from nbdist.model import RankStarted, decode_event
 
@@ -36,7 +35,7 @@ def test_the_journal_names_everybody_before_a_program_begins(run_cell) -> None:
 
 
 def test_a_line_is_filled_with_who_it_is() -> None:
-    template = line(RankStarted(time=0.0, rank=1, pid=0, start_time=0, boot_id=processes.boot_id()))
+    template = local.line(RankStarted(time=0.0, rank=1, pid=0, start_time=0, boot_id=processes.boot_id()))
 
     event = decode_event(_filled(template, os.getpid()).rstrip("\n"))
 
@@ -56,7 +55,7 @@ def test_without_room_for_the_journals_begin_the_supervisor_begins_the_run(home,
     planned = runner.plan(options.parse("-n 2"), cell="print('here')", cwd=str(tmp_path), python_path=[""])
     directory = runner.store().create(planned.spec, planned.cell)
     directory.journal.touch()  # somebody has begun it
-    ahead = ahead_of(directory, planned.spec, planned.environment)
+    ahead = local.hand_over(directory, planned.spec, planned.environment)
     assert ahead is not None
     submitted = local.submit(
         directory, planned.environment, planned.spec.python, detached=False, ahead=ahead.descriptors

@@ -1,4 +1,4 @@
-"""The course of a run, replayed: what happened when, and what follows, without a process.
+"""The policy of a run, replayed: what happened when, and what follows, without a process.
 
 A history is a list of lines: a second, and what happens in it. Time passes between them as it does
 in the supervisor, deadline by deadline.
@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from nbdist.launch.run_policy import Course, Outcome
+from nbdist.launch.run_policy import Outcome, RunPolicy
 from nbdist.model import Escalated, Event, RankState, Reason, Run, RunEnded, RunSpec, RunState, StopRequested
 from tests.fakes.runs import CREATED, a_spec, process_of, stop_requested, supervisor_started
 
@@ -22,22 +22,22 @@ History = Sequence[tuple[float, Happening]]
 
 
 class Replay:
-    """A course with two ranks that have just started, a clock, and a note of every signal sent."""
+    """A policy with two ranks that have just started, a clock, and a note of every signal sent."""
 
     def __init__(self, spec: RunSpec) -> None:
         self.now = 0.0
         self.sent: list[Sent] = []
         self.journal: list[Event] = []
-        self.course = Course(
+        self.policy = RunPolicy(
             spec,
             record=self.journal.append,
             send=lambda rank, number: self.sent.append((round(self.now, 3), rank, number.name)),
             wall_clock=lambda: CREATED + self.now,
         )
-        self.course.record(supervisor_started())
-        self.course.attempt_started(1, "127.0.0.1", 20_001, self.now)
+        self.policy.record(supervisor_started())
+        self.policy.attempt_started(1, "127.0.0.1", 20_001, self.now)
         for rank in spec.ranks:
-            self.course.rank_started(rank.rank, process_of(rank.rank))
+            self.policy.rank_started(rank.rank, process_of(rank.rank))
 
     def play(self, history: History) -> Replay:
         for second, happening in history:
@@ -47,43 +47,43 @@ class Replay:
 
     def let_pass(self, until: float) -> None:
         """Tick at every deadline, as the supervisor does, then at ``until``."""
-        while (deadline := self.course.next_deadline()) is not None and self.now < deadline < until:
+        while (deadline := self.policy.next_deadline()) is not None and self.now < deadline < until:
             self.now = deadline
-            self.course.tick(self.now)
+            self.policy.tick(self.now)
         self.now = until
-        self.course.tick(self.now)
+        self.policy.tick(self.now)
 
     @property
     def over(self) -> bool:
-        return self.course.over(self.now)
+        return self.policy.over(self.now)
 
     @property
     def ranks(self) -> list[RankState]:
-        return [rank.state for rank in self.course.run.ranks]
+        return [rank.state for rank in self.policy.run.ranks]
 
 
 def finishes(rank: int) -> Happening:
-    return lambda replay: replay.course.rank_finished(rank)
+    return lambda replay: replay.policy.rank_finished(rank)
 
 
 def errors(rank: int) -> Happening:
-    return lambda replay: replay.course.rank_errored(rank, replay.now)
+    return lambda replay: replay.policy.rank_errored(rank, replay.now)
 
 
 def exits(rank: int, code: int = 0) -> Happening:
-    return lambda replay: replay.course.rank_exited(rank, code, replay.now)
+    return lambda replay: replay.policy.rank_exited(rank, code, replay.now)
 
 
 def stop(reason: str = "stopped by ada") -> Happening:
-    return lambda replay: replay.course.stop(Reason.said(reason), replay.now)
+    return lambda replay: replay.policy.stop(Reason.said(reason), replay.now)
 
 
 def another_attempt(replay: Replay) -> None:
     """What the supervisor does when a failed run is to be tried again."""
-    replay.course.next_attempt(replay.course.outcome().reason, 0)
-    replay.course.attempt_started(2, "127.0.0.1", 20_002, replay.now)
-    for rank in replay.course.run.spec.ranks:
-        replay.course.rank_started(rank.rank, process_of(rank.rank))
+    replay.policy.next_attempt(replay.policy.outcome().reason, 0)
+    replay.policy.attempt_started(2, "127.0.0.1", 20_002, replay.now)
+    for rank in replay.policy.run.spec.ranks:
+        replay.policy.rank_started(rank.rank, process_of(rank.rank))
 
 
 def nothing(_: Replay) -> None:
@@ -298,22 +298,22 @@ HISTORIES = [
 def test_a_run_takes_its_course(
     history: History, sent: list[Sent], ranks: list[RankState], outcome: Outcome
 ) -> None:
-    course = replay(history)
+    policy = replay(history)
 
-    assert course.over
-    assert course.sent == sent
-    assert course.ranks == ranks
-    assert course.course.outcome() == outcome
+    assert policy.over
+    assert policy.sent == sent
+    assert policy.ranks == ranks
+    assert policy.policy.outcome() == outcome
 
 
 @pytest.mark.parametrize(("history", "sent", "ranks", "outcome"), HISTORIES)
 def test_a_journal_gives_its_readers_the_same_run(
     history: History, sent: list[Sent], ranks: list[RankState], outcome: Outcome
 ) -> None:
-    course = replay(history)
+    policy = replay(history)
     end = RunEnded(time=CREATED + 99, state=outcome.state, reason=outcome.reason)
 
-    read = Run.of(a_spec(), [*course.journal, end])
+    read = Run.of(a_spec(), [*policy.journal, end])
 
     assert [rank.state for rank in read.ranks] == ranks
     assert (read.state, read.reason) == (outcome.state, outcome.reason)
@@ -369,47 +369,47 @@ def test_a_journal_gives_its_readers_the_same_run(
 def test_a_time_limit_ends_a_run(
     history: History, sent: list[Sent], ranks: list[RankState], outcome: Outcome
 ) -> None:
-    course = replay(history, timeout=60.0)
+    policy = replay(history, timeout=60.0)
 
-    assert course.over
-    assert course.sent == sent
-    assert course.ranks == ranks
-    assert course.course.outcome() == outcome
+    assert policy.over
+    assert policy.sent == sent
+    assert policy.ranks == ranks
+    assert policy.policy.outcome() == outcome
 
 
 def test_a_run_is_not_over_while_a_rank_runs() -> None:
-    course = replay([(10, exits(0)), (10_000, nothing)])
+    policy = replay([(10, exits(0)), (10_000, nothing)])
 
-    assert not course.over
+    assert not policy.over
 
 
 def test_a_rank_that_even_sigkill_does_not_end_is_given_up() -> None:
-    course = Replay(a_spec())
+    policy = Replay(a_spec())
 
-    course.play([(5, stop()), (6, exits(0, -2)), (12.9, nothing)])
-    before = course.over
-    course.let_pass(until=13)
+    policy.play([(5, stop()), (6, exits(0, -2)), (12.9, nothing)])
+    before = policy.over
+    policy.let_pass(until=13)
 
-    assert (before, course.over) == (False, True)
-    assert course.ranks == [K.ENDED, K.RUNNING]
-    assert course.course.outcome() == failure("rank-stuck", 1)
+    assert (before, policy.over) == (False, True)
+    assert policy.ranks == [K.ENDED, K.RUNNING]
+    assert policy.policy.outcome() == failure("rank-stuck", 1)
 
 
 def test_signals_are_in_the_journal_as_they_were_sent() -> None:
-    course = replay([(5, stop()), (5.1, exits(0, -2)), (9, nothing)])
+    policy = replay([(5, stop()), (5.1, exits(0, -2)), (9, nothing)])
 
     recorded = [
         (event.time - CREATED, event.ranks, event.signal)
-        for event in course.journal
+        for event in policy.journal
         if isinstance(event, Escalated)
     ]
     assert recorded == [(5.0, (0, 1), "SIGINT"), (8.0, (1,), "SIGTERM")]
 
 
 def test_a_stop_is_in_the_journal_once_with_the_first_reason() -> None:
-    course = replay([(5, stop("stopped by ada")), (6, stop("the notebook's kernel ended"))])
+    policy = replay([(5, stop("stopped by ada")), (6, stop("the notebook's kernel ended"))])
 
-    stops = [event for event in course.journal if isinstance(event, StopRequested)]
+    stops = [event for event in policy.journal if isinstance(event, StopRequested)]
     assert stops == [stop_requested("stopped by ada", time=CREATED + 5)]
 
 
@@ -426,6 +426,6 @@ def test_a_stop_is_in_the_journal_once_with_the_first_reason() -> None:
 def test_the_supervisor_knows_how_long_it_may_wait(
     history: History, limit: float | None, deadline: float | None
 ) -> None:
-    course = replay(history, timeout=limit)
+    policy = replay(history, timeout=limit)
 
-    assert course.course.next_deadline() == pytest.approx(deadline)
+    assert policy.policy.next_deadline() == pytest.approx(deadline)

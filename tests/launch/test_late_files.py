@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.engines.ending import LATE, Judge, LateLogs, Wish
+from nbdist.engines.ending import LATE, Ending, JobStop, LateLogs
 from nbdist.engines.engine import JobStatus, Phase
 from nbdist.engines.merged_journal import NodeJournals
 from nbdist.model import Event, RankExited, Reason, Run, RunEnded, RunState, encode_event
@@ -31,14 +31,14 @@ class KnowingClerk:
     def hurry(self) -> None:
         pass
 
-    def stop(self, *, kindly: bool) -> None:
-        self.orders.append(kindly)
+    def stop(self, *, gently: bool) -> None:
+        self.orders.append(gently)
 
 
 class Watched:
-    """A run of two ranks on two nodes, which is looked at by its watcher's judge."""
+    """A run of two ranks on two nodes, which is looked at by its watcher's ending."""
 
-    def __init__(self, home: Path, clerk: KnowingClerk) -> None:
+    def __init__(self, home: Path, poller: KnowingClerk) -> None:
         spec = a_spec()
         ranks = tuple(dataclasses.replace(rank, node_rank=rank.rank, local_rank=0) for rank in spec.ranks)
         spec = dataclasses.replace(spec, engine="slurm", nodes=2, ranks=ranks)
@@ -46,14 +46,14 @@ class Watched:
         self.directory = self.written.directory
         self.run = Run.of(spec)
         self.nodes = NodeJournals(self.directory, run=lambda: self.run, record=self._record)
-        wish = Wish(None, clerk, self.nodes)  # type: ignore[arg-type]
-        self.judge = Judge(
+        stop = JobStop(None, poller, self.nodes)  # type: ignore[arg-type]
+        self.ending = Ending(
             self.directory,
             spec,
             run=lambda: self.run,
-            clerk=clerk,  # type: ignore[arg-type]
+            poller=poller,  # type: ignore[arg-type]
             nodes=self.nodes,
-            wish=wish,
+            stop=stop,
         )
 
     def _record(self, event: Event) -> None:
@@ -69,7 +69,7 @@ class Watched:
 
     def outcome(self, now: float) -> str:
         self.nodes.poll()
-        decided = self.judge.decide(now)
+        decided = self.ending.decide(now)
         return "" if decided is None else decided.state.value
 
 

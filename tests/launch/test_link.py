@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from nbdist.launch.machines.link import Link, LinkClosed, WrongKey
-from nbdist.launch.machines.messages import Message
+from nbdist.launch.machines.link import Link, LinkClosed, Message, WrongKey
 
 KEY = "the key of a run"
 

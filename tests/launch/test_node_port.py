@@ -14,12 +14,11 @@ from pathlib import Path
 import pytest
 
 from nbdist.launch.machines import link as line
-from nbdist.launch.machines.connections import PATIENCE, in_the_way
+from nbdist.launch.machines.connections import HANDSHAKE_TIMEOUT, in_the_way
 from nbdist.launch.machines.coordinator import Coordinator
-from nbdist.launch.machines.link import Link, LinkClosed, WrongKey
-from nbdist.launch.machines.messages import Message
-from nbdist.launch.machines.nodes import Nodes
-from nbdist.launch.run_policy import Course
+from nbdist.launch.machines.link import Link, LinkClosed, Message, WrongKey
+from nbdist.launch.machines.nodes import PeerNodes
+from nbdist.launch.run_policy import RunPolicy
 from nbdist.model import Event, RankState, Reason, RemoteRank, RunSpec, encode_event
 from nbdist.store.paths import RunDirectory
 from nbdist.text import reason_text
@@ -36,16 +35,16 @@ class Machine:
         self.spec: RunSpec = replace(a_spec(), nodes=2, node_rank=node, ranks=ranks, master=master)
         self.events: list[Event] = []
         self.selector = selectors.DefaultSelector()
-        self.course = Course(
+        self.policy = RunPolicy(
             self.spec, record=self.events.append, send=lambda *_: None, wall_clock=lambda: 1.0
         )
         for event in STARTED:
-            self.course.know(event)
+            self.policy.know(event)
         clock = lambda: time.monotonic() + late()  # noqa: E731
-        self.nodes = Nodes(self.spec, [KEY], self.selector, clock=clock)
+        self.nodes = PeerNodes(self.spec, [KEY], self.selector, clock=clock)
         self.nodes.open()
         self.coordinator = Coordinator(
-            self.spec, self.course, self.nodes, RunDirectory(folder), look=self.look
+            self.spec, self.policy, self.nodes, RunDirectory(folder), look=self.look
         )
 
     def look(self) -> None:
@@ -55,7 +54,7 @@ class Machine:
 
     @property
     def undisturbed(self) -> bool:
-        return (self.course.peer_failure, self.course.stop_reason, self.course.timed_out) == (
+        return (self.policy.peer_failure, self.policy.stop_reason, self.policy.timed_out) == (
             None,
             None,
             False,
@@ -285,7 +284,7 @@ def test_silent_connections_keep_no_node_out(both: Both) -> None:
     silent = [both.dial() for _ in range(300)]
     both.until(lambda: sum(map(closed, silent)) > 100)
 
-    both.gather(PATIENCE - 1)
+    both.gather(HANDSHAKE_TIMEOUT - 1)
 
     assert both.goes_on()
 
@@ -307,7 +306,7 @@ def test_where_no_descriptor_is_left_a_stranger_makes_room(both: Both) -> None:
         both.until(lambda: sum(map(closed, silent)) > 3)
         late = silent.pop()
         late.close()
-        both.gather(PATIENCE - 1)
+        both.gather(HANDSHAKE_TIMEOUT - 1)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
@@ -318,7 +317,7 @@ def test_a_connection_that_proves_nothing_is_closed_in_time(both: Both) -> None:
     silent, met = both.dial(), both.stranger()
     both.look()
 
-    both.late += PATIENCE + 1
+    both.late += HANDSHAKE_TIMEOUT + 1
 
     both.ends(silent)
     both.ends(met.connection)
@@ -465,7 +464,7 @@ def test_no_field_of_a_message_ends_a_supervisor(both: Both, message: Message) -
     recorded = [event for event in both.hub.events if isinstance(event, RemoteRank)]
     assert {event.rank for event in recorded} <= {1}
     assert RankState.PENDING not in {event.state for event in recorded}
-    (both.hub.course.peer_failure or "").encode()
+    (both.hub.policy.peer_failure or "").encode()
     both.stranger()
 
 
@@ -490,7 +489,7 @@ def test_a_conversation_that_was_recorded_cannot_be_had_again(both: Both) -> Non
             recorded += data if come is inside else b""
             gone.sendall(data)
         caller.receive()
-        return both.hub.course.stop_reason is not None
+        return both.hub.policy.stop_reason is not None
 
     both.until(pass_on)
     for end in (caller, inside, proxy):

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from nbdist.errors import LaunchError
-from nbdist.launch.rendezvous import Reservation, port_was_taken
+from nbdist.launch.rank_process import Reservation, port_was_taken
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from nbdist import processes
-from nbdist.launch.stalls.stack_taker import Asked, StackTaker
+from nbdist.launch.stalls.stack_taker import RankContact, StackTaker
 from nbdist.store.paths import RankDirectory, RunDirectory
 from nbdist.worker.order import COLLECTIVES
 
@@ -43,10 +43,10 @@ class Rank:
         self.hears = False
 
     @property
-    def asked(self) -> Asked:
+    def asked(self) -> RankContact:
         process = processes.identify(self._process.pid)
         assert process is not None
-        return Asked(0, process, self.files, self._say)
+        return RankContact(0, process, self.files, self._say)
 
     def _say(self, words: bytes) -> None:
         self.said.append(words)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.launch.machines.messages import Message
-from nbdist.launch.stalls.across_machines import StallsTogether
+from nbdist.launch.machines.link import Message
+from nbdist.launch.stalls.across_machines import StallExchange
 from nbdist.launch.stalls.stall_watch import StallWatch, Stillness
 from nbdist.model import Run
 from nbdist.store.reports import Collective, RankAnswer
@@ -57,7 +57,7 @@ class Machine:
             run = run.after(event)
         self.said: list[Message] = []
         self.now = 100.0
-        self.stalls = StallsTogether(
+        self.stalls = StallExchange(
             self.spec, self.said.append, lambda: run, shared=shared, clock=lambda: self.now
         )
 

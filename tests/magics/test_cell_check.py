@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from nbdist.errors import UsageMistake
-from nbdist.magics.cell_check import check_cell
+from nbdist.magics.cell_check import explained
+from nbdist.model.plan import Program
 
 
 @pytest.mark.parametrize(
@@ -29,11 +30,31 @@ from nbdist.magics.cell_check import check_cell
     ],
 )
 def test_what_is_no_program_is_told_what_to_type_instead(cell: str, expected: str) -> None:
-    with pytest.raises(UsageMistake) as raised:
-        check_cell(cell)
+    with pytest.raises(UsageMistake) as raised, explained(cell):
+        Program.parse(cell)
 
     assert expected in str(raised.value)
     assert len(str(raised.value).splitlines()) == 1
+
+
+_COUNT_PARSES = """
+import builtins
+compiled, python_compile = [], builtins.compile
+def counting(source, *more, **options):
+    # ast.parse goes through here, too; what IPython makes of the whole cell is not counted
+    if isinstance(source, (str, bytes)):
+        if "counted_here" in str(source) and "get_ipython" not in str(source):
+            compiled.append(source)
+    return python_compile(source, *more, **options)
+builtins.compile = counting
+"""
+
+
+def test_the_kernel_parses_a_cell_once(kernel) -> None:
+    kernel.run(_COUNT_PARSES)
+    kernel.run("%%distributed -n 1 --cold\nimport os\nos.environ['A'] = '1'\ncounted_here = 1")
+
+    assert kernel.run("print(len(compiled))").stdout == "1\n"
 
 
 def test_a_name_of_the_notebook_is_named_with_where_it_came_from_and_nothing_starts(kernel) -> None:

@@ -173,7 +173,7 @@ MISTAKES = [
     pytest.param("--gpu 0", "no option --gpu: did you mean --gpus?", id="one letter short"),
     pytest.param("--time=5", "no option --time: did you mean --timeout?", id="half an option"),
     pytest.param("--nnodes 2", "--nodes 2 need to meet: add  --master HOST:PORT  of node 0", id="no master"),
-    pytest.param("--nodes no", "--nodes no: write a number of machines, for example  --nodes 2", id="nodes"),
+    pytest.param("--nodes no", "--nodes no: write a number of nodes, for example  --nodes 2", id="nodes"),
     pytest.param("--nodes 2 --node-rank 2", "numbered from 0: write  --nodes 3  or a lower", id="a node"),
     pytest.param("--node-rank -1", "--node-rank -1: number the machines from 0", id="a node below zero"),
     pytest.param("--master x:y", "--master x:y: write the address of node 0:  --master 10", id="an address"),

@@ -8,13 +8,13 @@ import pytest
 
 from nbdist import options, runner
 from nbdist.errors import UsageMistake
-from nbdist.runner.placement import LINK_KEY, Nodes, find_nodes, link_keys, new_token, words_of_node_1
+from nbdist.runner.placement import LINK_KEY, NodeSet, find_nodes, link_keys, new_token, words_of_node_1
 
 HERE = {"127.0.0.1", "10.0.0.2", "192.168.7.5"}
 NAMES = {"node0": "10.0.0.1", "node1": "10.0.0.2"}
 
 
-def found(line: str) -> Nodes:
+def found(line: str) -> NodeSet:
     return find_nodes(options.parse(line), own=lambda: HERE, resolve=lambda name: NAMES.get(name, name))
 
 

@@ -9,7 +9,8 @@ import pytest
 
 from nbdist.errors import UsageMistake
 from nbdist.model import RunState, encode_event
-from nbdist.runner import Pruned, Pruner, keeping, prune
+from nbdist.runner import Pruned, Pruner, prune
+from nbdist.runner.pruning import keeping
 from nbdist.store import RunStore
 from tests.fakes import runs
 

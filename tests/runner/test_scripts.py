@@ -53,16 +53,16 @@ def found(folder: Path, *words: str, python_path: str = "") -> Script:
 def test_a_program_is_found(folder: Path, words: list[str], program: str, module: str, name: str) -> None:
     script = found(folder, *words, "--lr", "0.1")
 
-    assert script.program == str(folder / program)
+    assert script.path == str(folder / program)
     assert (script.module, script.name, script.args) == (module, name, ("--lr", "0.1"))
 
 
 def test_a_module_is_found_on_the_python_path_of_the_ranks(folder: Path) -> None:
-    assert found(folder, "-m", "other.run", python_path="src").program == str(folder / "src/other/run.py")
+    assert found(folder, "-m", "other.run", python_path="src").path == str(folder / "src/other/run.py")
 
 
 def test_a_source_is_read_in_its_own_encoding(folder: Path) -> None:
-    assert "name = 'é'" in found(folder, "latin.py").source
+    assert "name = 'é'" in found(folder, "latin.py").program.text
 
 
 @pytest.mark.parametrize(

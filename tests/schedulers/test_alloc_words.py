@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.engines.ending import Silence, last_line
+from nbdist.engines.ending import EngineTimeout, last_line
 from nbdist.engines.engine import Phase
 from nbdist.engines.merged_journal import NodeJournals, NodeRequests
 from nbdist.engines.node_agent import environment_of
 from nbdist.engines.slurm import Slurm
 from nbdist.errors import LaunchError
-from nbdist.launch.machines.connections import Reception
+from nbdist.launch.machines.connections import QuestionListener
 from nbdist.launch.machines.link import call
 from nbdist.model import Device, RankSpec, Reason, Run, RunSpec, RunState
 from nbdist.runner.allocations import mismatch
@@ -163,7 +163,7 @@ def test_a_run_of_which_nothing_is_heard_is_given_up(
     if begun:
         begin(run, "0-0")
         nodes.poll()
-    silence = Silence(run, nodes, limit=100.0)
+    silence = EngineTimeout(run, nodes, limit=100.0)
 
     lasted = [silence.lasts_too_long(Run.of(spec), at, asked=asked) for at in (0.0, limit - 1.0, limit)]
 
@@ -176,7 +176,7 @@ def test_a_run_whose_ranks_leave_traces_is_not_given_up(tmp_path: Path) -> None:
     nodes = Nodes(run, spec)
     begin(run, "0-0")
     nodes.poll()
-    silence = Silence(run, nodes, limit=100.0)
+    silence = EngineTimeout(run, nodes, limit=100.0)
     silence.lasts_too_long(Run.of(spec), 0.0, asked=False)
 
     write_private(run.rank(0).system, "{}\n")
@@ -244,7 +244,7 @@ def door() -> Iterator[int]:
     """The port of somebody who says how long the question was, to holders of the key ``right``."""
     over = threading.Event()
     with selectors.DefaultSelector() as selector:
-        reception = Reception(
+        reception = QuestionListener(
             "127.0.0.1", "right", selector, lambda question: {"length": len(json.dumps(question))}
         )
 

@@ -12,24 +12,24 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.engines import engine_by_name
-from nbdist.engines.engine import Phase
-from nbdist.engines.ray_address import find_address, find_token, parse_address
-from nbdist.engines.ray_api import RayApi
-from nbdist.engines.ray_engine import (
+from nbdist.engines.engine import Phase, engine_by_name
+from nbdist.engines.options import find_address, find_token, parse_address
+from nbdist.engines.ray import (
     STARTS,
     TROUBLE,
     WAITS,
     Ray,
-    address_option,
+    RayApi,
     carried,
     entrypoint,
+    fresh_key,
     line,
+    seal,
     status_of,
+    unseal,
     why_it_waits,
 )
 from nbdist.engines.ray_node import Node
-from nbdist.engines.ray_sealing import fresh_key, seal, unseal
 from nbdist.errors import LaunchError, UsageMistake
 from nbdist.model import RankSpec, Reason, RunSpec, RunState
 from nbdist.store.paths import RunDirectory
@@ -315,7 +315,7 @@ def test_a_ray_that_does_not_answer_is_not_waited_for() -> None:
 
 
 def on(head: RayHead) -> Ray:
-    engine = engine_by_name("ray", [address_option(head.address)])
+    engine = engine_by_name("ray", [f"address={head.address}"])
     assert isinstance(engine, Ray)
     return engine
 
@@ -378,7 +378,7 @@ def test_a_job_that_has_its_nodes_is_not_asked_again_for_what_it_says() -> None:
 def test_ray_has_no_kind_word_for_the_supervisors() -> None:
     with ray_head() as head:
         head.says("/api/jobs/j/stop", {"stopped": True})
-        told = [on(head).stop("j", kindly=kindly) for kindly in (True, False)]
+        told = [on(head).stop("j", gently=gently) for gently in (True, False)]
 
     assert told == [False, True]
     assert [path for path, _, _ in head.heard] == ["POST /api/jobs/j/stop"]

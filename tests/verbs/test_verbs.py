@@ -14,24 +14,24 @@ from nbdist.magics.line_magics import VerbMagics
 from nbdist.model import RunState
 from nbdist.verbs import table
 from nbdist.verbs.table import VERBS
-from nbdist.verbs.verb import NOTEBOOK, TERMINAL, Place, Verb
+from nbdist.verbs.verb import NOTEBOOK, TERMINAL, Frontend, Verb
 from tests.fakes.directories import WrittenRun
 from tests.fakes.runs import STARTED, exited, run_ended
 
-CELL, SHELL = Place(NOTEBOOK, print), Place(TERMINAL, print)
-PLACES = pytest.mark.parametrize("place", [CELL, SHELL], ids=["in a notebook", "in a terminal"])
+CELL, SHELL = Frontend(NOTEBOOK, print), Frontend(TERMINAL, print)
+PLACES = pytest.mark.parametrize("frontend", [CELL, SHELL], ids=["in a notebook", "in a terminal"])
 
 
 @PLACES
 @pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.name)
-def test_the_help_of_a_verb_is_written_as_it_is_typed_there(verb: Verb[Any], place: Place) -> None:
-    text = verb.help(place.prefix)
+def test_the_help_of_a_verb_is_written_as_it_is_typed_there(verb: Verb[Any], frontend: Frontend) -> None:
+    text = verb.help(frontend.prefix)
 
-    assert text.startswith(f"{place.prefix}{verb.name} ")
+    assert text.startswith(f"{frontend.prefix}{verb.name} ")
     assert max(map(len, text.splitlines())) <= 105
-    other = TERMINAL if place is CELL else NOTEBOOK
+    other = TERMINAL if frontend is CELL else NOTEBOOK
     assert not [each for each in VERBS if f"{other}{each.name}" in text]
-    there = {each.form for each in verb.arguments if each.only in ("", place.prefix) and each.help}
+    there = {each.form for each in verb.arguments if each.only in ("", frontend.prefix) and each.help}
     assert there <= set(re.findall(r"^  (.+?)(?:  |$)", text, re.M))
 
 
@@ -89,15 +89,15 @@ def test_every_verb_has_its_magic_and_every_one_but_that_of_a_kernel_its_command
     ],
 )
 def test_a_mistake_is_one_line_that_says_what_to_type_there(
-    home: Path, verb: Verb[Any], words: list[str], expected: str, place: Place
+    home: Path, verb: Verb[Any], words: list[str], expected: str, frontend: Frontend
 ) -> None:
     WrittenRun(home).happened(*STARTED, exited(0), exited(1), run_ended(RunState.SUCCEEDED))
 
     with pytest.raises(UsageMistake) as mistake:
-        verb(words, place)
+        verb(words, frontend)
 
-    assert expected.format(place.prefix) in str(mistake.value)
-    assert place is CELL or NOTEBOOK not in str(mistake.value)
+    assert expected.format(frontend.prefix) in str(mistake.value)
+    assert frontend is CELL or NOTEBOOK not in str(mistake.value)
     assert "\n" not in str(mistake.value)
 
 

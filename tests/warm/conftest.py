@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from nbdist import options, processes, runner
-from nbdist.model import Plan
+from nbdist.model.plan import Plan
 from nbdist.warm.pool import Standby
 from tests.programs import until
 
@@ -58,7 +58,7 @@ def stand_by() -> Iterator[Callable[..., Standby]]:
     for standby in made:
         with contextlib.suppress(OSError):
             standby.leave()
-        standby.submitted.process.wait(20)
+        standby.supervisor.process.wait(20)
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def run_on(stand_by: Callable[..., Standby]) -> Callable[[Standby, Plan], runner
 
 def processes_of(standby: Standby) -> list[processes.ProcessId]:
     """Keeper, supervisor and ranks of a standby."""
-    pid = standby.submitted.process.pid
+    pid = standby.supervisor.process.pid
     keeper = processes.identify(pid)
     assert keeper is not None
     return [keeper, *processes.descendants(pid)]

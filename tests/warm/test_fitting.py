@@ -10,12 +10,11 @@ from pathlib import Path
 import pytest
 
 from nbdist.model import Device, RankSpec
-from nbdist.warm.idle_policy import Patience
-from nbdist.warm.match import Shape, difference, read_at_import, surroundings
-from nbdist.warm.staleness import Freshness
-from nbdist.warm.waiting_rank import unfit
+from nbdist.warm.idle_policy import IdlePolicy
+from nbdist.warm.match import RankShape, Staleness, difference, read_at_import, surroundings
+from nbdist.warm.standby import unfit
 
-SHAPE = Shape(
+SHAPE = RankShape(
     framework="torch",
     python="/usr/bin/python",
     cwd="/work",
@@ -89,7 +88,7 @@ def test_the_surroundings_follow_this_process() -> None:
 
 
 @pytest.fixture
-def installed(tmp_path: Path) -> tuple[Path, Path, Callable[[], Freshness]]:
+def installed(tmp_path: Path) -> tuple[Path, Path, Callable[[], Staleness]]:
     """A directory of packages, one of the user's, and the look at both."""
     site, own = tmp_path / "site-packages", tmp_path / "own"
     for place in (site, own):
@@ -98,12 +97,12 @@ def installed(tmp_path: Path) -> tuple[Path, Path, Callable[[], Freshness]]:
     (own / "local.py").write_text("")
     (own / "notes.txt").write_text("")
 
-    def look() -> Freshness:
+    def look() -> Staleness:
         files = {
             str(path): (path.stat().st_mtime_ns, path.stat().st_size)
             for path in (site / "torch.py", own / "local.py")
         }
-        return Freshness(files, ["", str(site)], str(own))
+        return Staleness(files, ["", str(site)], str(own))
 
     return site, own, look
 
@@ -177,11 +176,11 @@ def test_files_that_nobody_imported_may_change(installed) -> None:
 
 def test_nobody_waits_for_longer_than_a_quarter_of_an_hour() -> None:
     now = [100.0]
-    patience = Patience(clock=lambda: now[0], available=lambda: 1 << 40)
+    idle_policy = IdlePolicy(clock=lambda: now[0], available=lambda: 1 << 40)
     said = []
     for moment in (100.0, 900.0, 999.9, 1000.1):
         now[0] = moment
-        said.append(patience.over())
+        said.append(idle_policy.over())
 
     assert said[:3] == ["", "", ""]
     assert "15 minutes" in said[3]
@@ -189,9 +188,9 @@ def test_nobody_waits_for_longer_than_a_quarter_of_an_hour() -> None:
 
 @pytest.mark.parametrize(("left", "over"), [(None, False), (1 << 40, False), (1 << 20, True)])
 def test_ranks_that_wait_give_their_memory_back_when_it_gets_short(left: int | None, over: bool) -> None:
-    patience = Patience(clock=lambda: 0.0, available=lambda: left)
+    idle_policy = IdlePolicy(clock=lambda: 0.0, available=lambda: left)
 
-    assert ("memory" in patience.over()) is over
+    assert ("memory" in idle_policy.over()) is over
 
 
 def test_a_process_with_threads_or_a_device_is_no_rank_that_waits() -> None:

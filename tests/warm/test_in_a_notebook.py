@@ -75,7 +75,7 @@ def test_after_the_first_run_the_next_one_finds_its_ranks_ready(kernel: Kernel) 
 
     until_ready(kernel)
     assert waited(kernel, "-n 2 --cold")[0] == {"False"}
-    kernel.run("import nbdist.warm.pool as w; pid = w.ranks._standby.submitted.process.pid")
+    kernel.run("import nbdist.warm.pool as w; pid = w.ranks._standby.supervisor.process.pid")
     pid = int(kernel.run("print(pid)").stdout)
     there = [processes.identify(pid), *processes.descendants(pid)]
     assert len(there) == 4
@@ -118,7 +118,7 @@ def test_a_cell_whose_ranks_still_import_shows_its_panel_and_is_stopped_by_an_in
 
 def test_ranks_that_do_not_answer_are_not_waited_for(kernel: Kernel) -> None:
     kernel.run(IMPORTING)
-    supervisor = int(kernel.run("import os; print(standby.submitted.process.pid)").stdout)
+    supervisor = int(kernel.run("import os; print(standby.supervisor.process.pid)").stdout)
     os.killpg(supervisor, signal.SIGSTOP)
 
     ranks, output = waited(kernel, "-n 2")

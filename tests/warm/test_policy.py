@@ -14,7 +14,7 @@ from nbdist import runner
 from nbdist.devices.usage import memory_available
 from nbdist.model import Device
 from nbdist.store.paths import RunDirectory
-from nbdist.warm.pool import WarmRanks
+from nbdist.warm.pool import WarmPool
 from tests.fakes.standbys import FakeStandby
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="ranks wait on Linux alone")
@@ -25,8 +25,8 @@ def pool(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
     **more: object,
-) -> WarmRanks:
-    return WarmRanks({"NBDIST_WARM": mode}, stand_by=partial(FakeStandby, **more), clock=clock, sleep=sleep)
+) -> WarmPool:
+    return WarmPool({"NBDIST_WARM": mode}, stand_by=partial(FakeStandby, **more), clock=clock, sleep=sleep)
 
 
 def test_after_a_run_as_many_ranks_are_ready_for_the_next(make_plan) -> None:
@@ -44,7 +44,7 @@ def test_after_a_run_as_many_ranks_are_ready_for_the_next(make_plan) -> None:
 
 
 def test_unless_somebody_says_otherwise_ranks_are_made_ready_after_a_run() -> None:
-    assert WarmRanks({}).mode == WarmRanks({"NBDIST_WARM": "nonsense"}).mode == "auto"
+    assert WarmPool({}).mode == WarmPool({"NBDIST_WARM": "nonsense"}).mode == "auto"
 
 
 def test_off_makes_nothing_ready_and_lets_go_of_what_is(make_plan) -> None:

@@ -17,7 +17,7 @@ from nbdist import processes, runner
 from nbdist.feed.view import view_of
 from nbdist.model import Reason
 from nbdist.text import reason_text
-from nbdist.warm.idle_policy import Leftovers
+from nbdist.warm.idle_policy import BackgroundShare
 from nbdist.warm.pool import Standby
 from tests.programs import FAMILY, MEMBERS, family_of, left_of, until, until_ready
 from tests.warm.conftest import SLOW, processes_of
@@ -240,7 +240,7 @@ def test_a_standby_that_does_not_answer_gets_no_run(make_plan, stand_by) -> None
 
 
 def test_beside_a_run_ranks_get_what_is_left_over_until_they_are_to_hurry(make_plan, stand_by) -> None:
-    if not Leftovers().possible:
+    if not BackgroundShare().possible:
         pytest.skip("nothing here can be given less of the processors and get it back")
     before = share_of(os.getpid())
     standby = stand_by(make_plan("-n 1"), ready=False, beside=True)
@@ -271,7 +271,7 @@ import os, sys
 from nbdist import options, runner
 from nbdist.warm.pool import Standby
 standby = Standby(runner.plan(options.parse("-n 2"), cell="pass", cwd=".", python_path=sys.path), idle=900.0)
-print(standby.submitted.process.pid, standby.wait_until_ready(90), flush=True)
+print(standby.supervisor.process.pid, standby.wait_until_ready(90), flush=True)
 os.fork() or os.setsid()  # what holds its sockets open
 sys.stdin.read()
 """
@@ -310,7 +310,7 @@ def test_a_standby_that_dies_is_no_standby(make_plan, stand_by, victim: int) -> 
 
     plan = make_plan("-n 2", "pass")
     assert standby.go(runner.store().create(plan.spec, plan.cell), plan.environment) != ""
-    standby.submitted.process.wait(20)
+    standby.supervisor.process.wait(20)
     until(lambda: not [one for one in there if processes.alive(one)])
 
 
@@ -337,7 +337,7 @@ def test_a_warm_run_whose_supervisor_and_keeper_are_stopped_ends_when_it_is_told
     standby = stand_by(plan)
     handle = run_on(standby, plan)
     until_ready(handle)
-    known, keeper = family_of(handle), standby.submitted.process.pid
+    known, keeper = family_of(handle), standby.supervisor.process.pid
     os.killpg(keeper, signal.SIGSTOP)
     until(lambda: processes.activity(keeper).state == "T")
 

@@ -6,6 +6,7 @@ names, modules and calls that are not there. Whatever depends on ranks and devic
 
 from __future__ import annotations
 
+import ast
 import logging
 import os
 import traceback
@@ -48,7 +49,7 @@ _BROKEN = Rule(
 _log = logging.getLogger(__name__)
 
 
-def check(source: str, situation: Situation, path: Sequence[str] = ()) -> list[Finding]:
+def check(source: str | ast.Module, situation: Situation, path: Sequence[str] = ()) -> list[Finding]:
     """Everything that is found, what is certain first, then by line. ``path`` is where ranks find modules.
 
     Raises SyntaxError, ValueError or RecursionError for what is no Python, or cannot be read as such. A

@@ -73,11 +73,11 @@ class Program:
     strings: set[str] = field(default_factory=set)
 
     @classmethod
-    def of(cls, source: str) -> Program:
-        """Raises SyntaxError or ValueError for what is no Python."""
+    def of(cls, source: str | ast.Module) -> Program:
+        """Raises SyntaxError or ValueError for text that is no Python."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            program = cls(tree=ast.parse(source))
+            program = cls(tree=ast.parse(source) if isinstance(source, str) else source)
         program._read_names()
         Walk(program).run()
         return program

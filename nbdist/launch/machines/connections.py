@@ -1,6 +1,5 @@
-"""The lines of one machine to the others: how they are made, heard and kept, and when they are lost.
-
-Where others call: the port, the connections that have proven nothing yet, and answers to questions.
+"""The lines of one machine to the others: how they are made, heard and kept, when they are lost, and where
+others call: the port, the connections that have proven nothing yet, and answers to questions.
 
 Anyone may connect, and hold a connection that says nothing. So there is room for many of them, each has a few
 seconds, and when there are too many the address that has most of them loses its oldest: it cannot keep
@@ -19,47 +18,54 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
 
 from nbdist import config
 from nbdist.errors import LaunchError
-from nbdist.launch.machines.link import Link, LinkClosed, WrongKey, parsed
-from nbdist.launch.machines.messages import Message
+from nbdist.launch.machines.link import Link, LinkClosed, Message, WrongKey, parsed
 
-PATIENCE = 5.0
+HANDSHAKE_TIMEOUT = 5.0
 """Seconds in which a connection has to be proven."""
 
-_MOST_STRANGERS = 128
+_MAX_UNPROVEN = 128
 _BACKLOG = 1024
 _AT_ONCE = 16
 """Connections taken before those that are there are heard again."""
 
-_MANNERS = 10.0
+_QUESTION_TIMEOUT = 10.0
 """Seconds that a guest may take for a question."""
 
 _MOST_SAID = 16_000_000
 """Characters of a question: an environment is the longest that is asked with."""
 
 
-class Stranger(Protocol):
-    """A connection that is not proven. ``since`` is when it came, in monotonic seconds."""
+@dataclass(slots=True)
+class Peer:
+    """The other end of one line, which came at ``since``, in monotonic seconds. ``node`` is None until it has
+    proven and named itself, and was let in: nothing that it says before is acted on. ``instance`` is what its
+    supervisor calls itself.
 
-    @property
-    def link(self) -> Link: ...
-    @property
-    def since(self) -> float: ...
+    ``ready`` and ``over`` are the last attempts that it could start, and whose ranks succeeded there;
+    ``said`` is as much of a question as has come.
+    """
+
+    link: Link
+    since: float
+    heard: float
+    node: int | None = None
+    instance: str = ""
+    connecting: bool = False
+    ready: int = 0
+    over: int = 0
+    said: str = ""
 
 
-_S = TypeVar("_S", bound=Stranger)
-
-
-def in_the_way(strangers: Sequence[_S]) -> _S:
+def in_the_way(strangers: Sequence[Peer]) -> Peer:
     """The one that has to make room: the oldest of the address that has most of them."""
     crowd = Counter(stranger.link.address() for stranger in strangers)
     return min(strangers, key=lambda stranger: (-crowd[stranger.link.address()], stranger.since))
 
 
-class Listener(Generic[_S]):
+class Listener:
     """Takes connections at ``place``, with the address that each comes from. ``strangers`` are those that
     have proven nothing yet; ``drop`` closes one of them."""
 
@@ -69,8 +75,8 @@ class Listener(Generic[_S]):
         selector: selectors.BaseSelector,
         *,
         take: Callable[[socket.socket, str], None],
-        strangers: Callable[[], Sequence[_S]],
-        drop: Callable[[_S], None],
+        strangers: Callable[[], Sequence[Peer]],
+        drop: Callable[[Peer], None],
     ) -> None:
         """Raises OSError where the address or the port cannot be had."""
         self._selector = selector
@@ -104,18 +110,11 @@ class Listener(Generic[_S]):
                     self._drop(in_the_way(strangers))
                 return
             self._take(connection, address)
-            if len(strangers := self._strangers()) > _MOST_STRANGERS:
+            if len(strangers := self._strangers()) > _MAX_UNPROVEN:
                 self._drop(in_the_way(strangers))
 
 
-@dataclass(slots=True)
-class _Guest:
-    link: Link
-    since: float
-    said: str = ""
-
-
-class Reception:
+class QuestionListener:
     """Listens on ``address``; ``answer`` is asked what to say to a holder of the key."""
 
     def __init__(
@@ -129,7 +128,7 @@ class Reception:
         self._key = key
         self._selector = selector
         self._answer = answer
-        self._guests: list[_Guest] = []
+        self._guests: list[Peer] = []
         self._listener = Listener(
             (address, 0), selector, take=self._welcome, strangers=lambda: self._guests, drop=self._part
         )
@@ -141,7 +140,7 @@ class Reception:
     def tick(self, now: float) -> None:
         """Send those away who say nothing. ``now`` is monotonic seconds."""
         for guest in list(self._guests):
-            if now - guest.since > _MANNERS:
+            if now - guest.since > _QUESTION_TIMEOUT:
                 self._part(guest)
 
     def forget(self) -> None:
@@ -151,13 +150,14 @@ class Reception:
             guest.link.close()
 
     def _welcome(self, connection: socket.socket, address: str) -> None:
-        guest = _Guest(Link(connection, self._key, caller=False, address=address), time.monotonic())
+        now = time.monotonic()
+        guest = Peer(Link(connection, self._key, caller=False, address=address), since=now, heard=now)
         self._guests.append(guest)
         self._selector.register(guest.link, selectors.EVENT_READ, lambda: self._hear(guest))
         with contextlib.suppress(LinkClosed):
             guest.link.flush()
 
-    def _hear(self, guest: _Guest) -> None:
+    def _hear(self, guest: Peer) -> None:
         if guest not in self._guests:
             return
         try:
@@ -173,18 +173,18 @@ class Reception:
         except (LinkClosed, WrongKey, KeyError, ValueError, TypeError):
             self._part(guest)
 
-    def _part(self, guest: _Guest) -> None:
+    def _part(self, guest: Peer) -> None:
         if guest in self._guests:
             self._guests.remove(guest)
             self._selector.unregister(guest.link)
             guest.link.close()
 
 
-SILENCE = 10.0
+PEER_TIMEOUT = 10.0
 """Seconds without a word after which a machine counts as gone, unless its network still answers."""
 
 HEARTBEAT = 1.0
-_HELD = 3.0  # seconds without a word after which a machine that is there is said to wait for something
+_HELD = 3.0  # seconds without a word after which the run shows that a machine waits for something
 _ANSWERS = 3.0  # seconds since the network of a machine has answered, at most
 _RETRY = 0.3
 _FAREWELL = 1.0
@@ -192,26 +192,8 @@ _MOST_TROUBLES = 100
 """Lines about connections that came to nothing: a stranger could fill the disk with them."""
 
 
-@dataclass(slots=True)
-class Peer:
-    """The other end of one line. ``node`` is None until it has proven and named itself, and was let in:
-    nothing that it says before is acted on. ``instance`` is what its supervisor calls itself.
-
-    ``ready`` and ``over`` are the last attempts that it could start, and whose ranks succeeded there.
-    """
-
-    link: Link
-    since: float
-    heard: float
-    node: int | None = None
-    instance: str = ""
-    connecting: bool = False
-    ready: int = 0
-    over: int = 0
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ears:
+class Callbacks:
     """Who is told what becomes of a line: one to node 0 is there, a message came, the other end does not have
     the key, it has ended (and was parted from)."""
 
@@ -230,7 +212,7 @@ class Connections:
         place: tuple[str, int],
         keys: Sequence[str],
         selector: selectors.BaseSelector,
-        ears: Ears,
+        callbacks: Callbacks,
         *,
         host: str = "",
         clock: Callable[[], float] = time.monotonic,
@@ -242,12 +224,12 @@ class Connections:
         self._place = place
         self._keys = keys
         self._selector = selector
-        self._ears = ears
+        self._callbacks = callbacks
         self._host = host
         self._clock = clock
         self._report = report
         self._troubles = 0
-        self._listener: Listener[Peer] | None = None
+        self._listener: Listener | None = None
         self._beat = self._retry = 0.0
         self._ticked = clock()
         self._patience = config.engine_silence()
@@ -296,7 +278,7 @@ class Connections:
             if peer.connecting:
                 self._finish_connecting(peer, now)
             elif peer.node is None:
-                if now - peer.since > PATIENCE:
+                if now - peer.since > HANDSHAKE_TIMEOUT:
                     self.part(peer, f"{peer.link.address()} does not answer as nbdist does")
             elif self._is_gone(peer, now - peer.heard):
                 self.lose(peer, f"nothing came from it for {int(now - peer.heard)} s")
@@ -305,7 +287,7 @@ class Connections:
             self.tell({"kind": "alive"})
 
     def _is_gone(self, peer: Peer, silent: float) -> bool:
-        if silent <= SILENCE:
+        if silent <= PEER_TIMEOUT:
             return False
         return silent > self._patience or peer.link.unheard() > _ANSWERS
 
@@ -341,7 +323,7 @@ class Connections:
     def lose(self, peer: Peer, how: str) -> None:
         """The line to a machine has ended."""
         self.part(peer, how)
-        self._ears.lost(peer, how)
+        self._callbacks.lost(peer, how)
 
     def close(self) -> None:
         """Send what was said, for a moment, and part from all."""
@@ -391,7 +373,7 @@ class Connections:
     def _finish_connecting(self, peer: Peer, now: float) -> None:
         try:
             if not peer.link.connected():
-                if now - peer.since > PATIENCE:
+                if now - peer.since > HANDSHAKE_TIMEOUT:
                     raise LinkClosed("no answer")
                 return
         except LinkClosed as error:
@@ -400,7 +382,7 @@ class Connections:
         peer.connecting = False
         peer.since = now
         self._begin(peer)
-        self._ears.greet(peer)
+        self._callbacks.greet(peer)
 
     def _begin(self, peer: Peer) -> None:
         self._selector.register(peer.link, selectors.EVENT_READ, lambda: self._hear(peer))
@@ -418,7 +400,7 @@ class Connections:
         except WrongKey as error:
             if peer.node is None:
                 peer.link.deny()
-                self._ears.stranger(peer)
+                self._callbacks.stranger(peer)
             else:
                 self.lose(peer, str(error))
             return
@@ -428,4 +410,4 @@ class Connections:
         peer.heard = self._clock()
         for message in messages:
             if peer in self.peers:
-                self._ears.take(peer, message)
+                self._callbacks.take(peer, message)

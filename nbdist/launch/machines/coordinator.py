@@ -9,12 +9,11 @@ import sys
 import time
 from collections.abc import Callable, MutableMapping
 from dataclasses import replace
-from typing import TypeVar
 
-from nbdist.launch.machines.nodes import Nodes
-from nbdist.launch.rendezvous import Reservation
-from nbdist.launch.run_policy import Course, Outcome
-from nbdist.launch.stalls.across_machines import StallsTogether
+from nbdist.launch.machines.nodes import Inbox, PeerNodes
+from nbdist.launch.rank_process import Reservation
+from nbdist.launch.run_policy import Outcome, RunPolicy
+from nbdist.launch.stalls.across_machines import StallExchange
 from nbdist.model import Event, NodesAwaited, RankExited, RankState, RemoteRank, Rendezvous, RunSpec
 from nbdist.model.states import RunState
 from nbdist.store.paths import NodeDirectory, RunDirectory
@@ -23,7 +22,7 @@ from nbdist.store.reports import read_error
 LINK_KEY = "NBDIST_LINK_KEY"
 
 _PATIENCE = 1.0
-"""Seconds that machines which start together may be apart before it is said who is awaited."""
+"""Seconds that machines which start together may be apart before the run shows which are awaited."""
 
 _ERROR_ROOM = 200
 
@@ -31,11 +30,10 @@ _LAST_WORDS = 5.0
 """Seconds in which the others may still say how their ranks ended, after a failure."""
 
 _SIOCGIFADDR = 0x8915  # netdevice(7)
-_T = TypeVar("_T")
 
 
 class Coordinator:
-    """Couples the course of this machine's ranks with those of the others.
+    """Couples the run policy of this machine with those of the others.
 
     ``look`` lets the supervisor do what it does all the time, once, while no rank runs; it calls ``tick``.
     """
@@ -43,14 +41,14 @@ class Coordinator:
     def __init__(
         self,
         spec: RunSpec,
-        course: Course,
-        nodes: Nodes,
+        policy: RunPolicy,
+        nodes: PeerNodes,
         directory: RunDirectory,
         *,
         look: Callable[[], None],
     ) -> None:
         self._spec = spec
-        self._course = course
+        self._policy = policy
         self._nodes = nodes
         self._directory = directory
         self._look = look
@@ -58,13 +56,15 @@ class Coordinator:
         self._said_time_is_up = False
         self._held: tuple[int, ...] = ()
         shared = isinstance(directory, NodeDirectory)
-        self.stalls = StallsTogether(spec, nodes.say, lambda: course.run, shared=shared)
+        self.stalls = StallExchange(spec, nodes.say, lambda: policy.run, shared=shared)
 
-    def reservation(self) -> Reservation | Elsewhere:
+    def reservation(self) -> Reservation | RemoteReservation:
         """Where the ranks will meet. Raises LaunchError where node 0 cannot have the port."""
         host, _, port = self._spec.master.rpartition(":")
         here = self._spec.node_rank == 0
-        return Reservation(host, int(port)) if here else Elsewhere(Rendezvous(host=host, port=int(port)))
+        return (
+            Reservation(host, int(port)) if here else RemoteReservation(Rendezvous(host=host, port=int(port)))
+        )
 
     def gather(self, attempt: int) -> Outcome | None:
         """Wait until every machine is ready for the attempt. The outcome where that will not be."""
@@ -83,9 +83,9 @@ class Coordinator:
                 said = self._nodes.awaited
                 self._await(said, self._spec.wait - waited)
             self._look()
-        if self._course.stop_reason is not None:  # the others were ready at once
-            return Outcome(state=RunState.CANCELLED, reason=self._course.stop_reason)
-        self._course.record(NodesAwaited(time=time.time(), nodes=(), until=0.0, hosts=self._nodes.hosts))
+        if self._policy.stop_reason is not None:  # the others were ready at once
+            return Outcome(state=RunState.CANCELLED, reason=self._policy.stop_reason)
+        self._policy.record(NodesAwaited(time=time.time(), nodes=(), until=0.0, hosts=self._nodes.hosts))
         self._choose_interface(os.environ)
         return None
 
@@ -108,12 +108,12 @@ class Coordinator:
         """Something has happened here."""
         if not self._obeying:
             self._tell_time()
-            self._nodes.local_event(event, self._course.run, self._error_of(event))
+            self._nodes.local_event(event, self._policy.run, self._error_of(event))
 
     def _tell_time(self) -> None:
         """The time limit is reached by this machine's clock, and those of the others may be behind: they hear
         it before they hear how these ranks end, which is no failure."""
-        if self._course.timed_out and not self._said_time_is_up:
+        if self._policy.timed_out and not self._said_time_is_up:
             self._said_time_is_up = True
             self._nodes.say({"kind": "time is up"})
 
@@ -121,38 +121,37 @@ class Coordinator:
         """The exception of a rank that has exited, in a line: the others see neither its log nor this."""
         if not isinstance(event, RankExited):
             return ""
-        report = read_error(self._directory.rank(event.rank, self._course.run.attempt).error)
+        report = read_error(self._directory.rank(event.rank, self._policy.run.attempt).error)
         return "" if report is None else f"{report.type}: {report.message}".splitlines()[0][:_ERROR_ROOM]
 
     def tick(self, now: float) -> None:
         """Let time pass, and do what the others say."""
         self._nodes.tick()
-        told = self._nodes.told
+        inbox, self._nodes.inbox = self._nodes.inbox, Inbox()
         self._obeying = True
-        for rank, state, code in _taken(told.events):
+        for rank, state, code in inbox.events:
             self._record(rank, state, code)
-        for reason in _taken(told.stops):
+        for reason in inbox.stops:
             # a second stop would hasten the end, and this may be an echo
-            if self._course.stop_reason is None:
-                self._course.stop(reason, now)
-        if told.time_is_up:
-            told.time_is_up = False
+            if self._policy.stop_reason is None:
+                self._policy.stop(reason, now)
+        if inbox.time_is_up:
             self._time_is_up(now)
-        for message in _taken(told.words):
+        for message in inbox.words:
             self.stalls.hear(message)
-        for reason, final in _taken(told.failures):
-            self._course.peer_failed(reason, now, final=final)
+        for reason, final in inbox.failures:
+            self._policy.peer_failed(reason, now, final=final)
         self._obeying = False
         if self._nodes.gathered and self._nodes.held != self._held:
             self._held = self._nodes.held
-            self._course.record(NodesAwaited(time=time.time(), nodes=self._held, until=0.0))
+            self._policy.record(NodesAwaited(time=time.time(), nodes=self._held, until=0.0))
 
     def _time_is_up(self, now: float) -> None:
         """By another machine's clock, which need not say so again."""
         self._said_time_is_up = True
-        self._course.time_is_up(now)
-        if not self._course.timed_out:  # the ranks of this machine are done
-            self._course.peer_failed(self._spec.timeout_reason, now, final=True)
+        self._policy.time_is_up(now)
+        if not self._policy.timed_out:  # the ranks of this machine are done
+            self._policy.peer_failed(self._spec.timeout_reason, now, final=True)
 
     def close(self, outcome: Outcome) -> Outcome:
         """The run is over here: hear how the others' ranks end, for a moment, and say good-bye.
@@ -165,41 +164,41 @@ class Coordinator:
                 break
             self._look()
         self._nodes.close(outcome.state.value)
-        known = self._course.peer_failure
+        known = self._policy.peer_failure
         more = known is not None and known.extends(outcome.reason)
         return replace(outcome, reason=known) if more and known is not None else outcome
 
     def _all_over(self) -> bool:
-        ranks = self._course.run.ranks
+        ranks = self._policy.run.ranks
         return all(rank.state.terminal or rank.state is RankState.PENDING for rank in ranks)
 
     def _ended(self) -> Outcome | None:
         """The outcome, where there is no reason to wait any longer."""
         if self._nodes.problem:
             return Outcome(state=RunState.FAILED, reason=self._nodes.problem)
-        if self._course.stop_reason is not None:
-            return Outcome(state=RunState.CANCELLED, reason=self._course.stop_reason)
-        if self._course.timed_out:
+        if self._policy.stop_reason is not None:
+            return Outcome(state=RunState.CANCELLED, reason=self._policy.stop_reason)
+        if self._policy.timed_out:
             return Outcome(state=RunState.FAILED, reason=self._spec.timeout_reason)
-        if self._course.peer_failure is not None:
-            return Outcome(state=RunState.FAILED, reason=self._course.peer_failure)
+        if self._policy.peer_failure is not None:
+            return Outcome(state=RunState.FAILED, reason=self._policy.peer_failure)
         return None
 
     def _await(self, nodes: tuple[int, ...], seconds: float) -> None:
         now = time.time()
-        self._course.record(NodesAwaited(time=now, nodes=nodes, until=now + seconds))
+        self._policy.record(NodesAwaited(time=now, nodes=nodes, until=now + seconds))
 
     def _record(self, rank: int, state: RankState, code: int | None) -> None:
         """Write down what became of a rank elsewhere; of one here, this machine knows best."""
-        if not 0 <= rank < len(self._course.run.ranks):
+        if not 0 <= rank < len(self._policy.run.ranks):
             return
-        known = self._course.run.ranks[rank]
+        known = self._policy.run.ranks[rank]
         if known.spec.node_rank == self._spec.node_rank or known.state.terminal or state is known.state:
             return
         if known.state is RankState.PENDING and state is not RankState.LOST:
-            self._course.record(RemoteRank(time=time.time(), rank=rank, state=RankState.RUNNING))
+            self._policy.record(RemoteRank(time=time.time(), rank=rank, state=RankState.RUNNING))
         if state is not RankState.RUNNING:
-            self._course.record(RemoteRank(time=time.time(), rank=rank, state=state, code=code))
+            self._policy.record(RemoteRank(time=time.time(), rank=rank, state=state, code=code))
 
     def _choose_interface(self, environment: MutableMapping[str, str]) -> None:
         """Let gloo use the network by which the machines reach each other, unless the user chose one.
@@ -211,7 +210,7 @@ class Coordinator:
             environment["GLOO_SOCKET_IFNAME"] = name
 
 
-class Elsewhere:
+class RemoteReservation:
     """The port where the ranks meet, on another machine: nothing to hold here."""
 
     def __init__(self, rendezvous: Rendezvous) -> None:
@@ -236,9 +235,3 @@ def interface_of(address: str) -> str:
             if socket.inet_ntoa(found[20:24]) == address:
                 return name
     return ""
-
-
-def _taken(what: list[_T]) -> list[_T]:
-    taken = what[:]
-    what.clear()
-    return taken

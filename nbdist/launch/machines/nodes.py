@@ -3,21 +3,20 @@
 Node 0 listens at the port behind the one where the ranks meet, on the address that was given and on no
 other; the others connect to it and stay connected. Over these lines they begin and end every attempt
 together, say what becomes of their ranks, and notice that a machine has gone: at once when its supervisor
-ends, after ``SILENCE`` seconds when nothing comes from it any more (a cable, a power supply).
+ends, after ``PEER_TIMEOUT`` seconds when nothing comes from it any more (a cable, a power supply).
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import selectors
-import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from nbdist.launch.machines.connections import Connections, Ears, Peer
-from nbdist.launch.machines.messages import Message, Nonsense, check, plain
+from nbdist.launch.lifetime import complain
+from nbdist.launch.machines.connections import Callbacks, Connections, Peer
+from nbdist.launch.machines.link import BadMessage, Message, check, plain
 from nbdist.model import (
     Event,
     RankErrored,
@@ -32,19 +31,19 @@ from nbdist.model import (
 
 
 @dataclass(slots=True)
-class Told:
-    """What the supervisor is to do, as the other machines have it. Read and cleared by it."""
+class Inbox:
+    """What the supervisor is to do, as the other machines have it. Taken whole by it."""
 
     events: list[tuple[int, RankState, int | None]] = field(default_factory=list)
     failures: list[tuple[Reason, bool]] = field(default_factory=list)
     stops: list[Reason] = field(default_factory=list)
     time_is_up: bool = False
     words: list[Message] = field(default_factory=list)
-    """About ranks that do nothing (``stalls_together``)."""
+    """About ranks that do nothing (``stalls.across_machines``)."""
 
 
-class Nodes:
-    """What the machines of a run agree on. ``told`` collects what came; nothing here waits.
+class PeerNodes:
+    """What the machines of a run agree on. ``inbox`` collects what came; nothing here waits.
 
     On node 0 there is a line to each of the others, elsewhere the one to node 0, which passes on what the
     others say.
@@ -59,7 +58,7 @@ class Nodes:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """``keys`` are those that prove a machine to be one of the run; all but node 0 have one."""
-        self.told = Told()
+        self.inbox = Inbox()
         self.problem = Reason()
         self.hosts: tuple[str, ...] = ()
         self._spec = spec
@@ -71,9 +70,11 @@ class Nodes:
         # the last attempt that was called ready here, that all began, that is over here, that is over for all
         self._attempt = self._started = self._over = self._finished = 0
         self._gone = False
-        ears = Ears(greet=self._join, take=self._take_safely, stranger=self._refuse_key, lost=self._lost)
+        callbacks = Callbacks(
+            greet=self._join, take=self._take_safely, stranger=self._refuse_key, lost=self._lost
+        )
         self._connections = Connections(
-            self._place, keys, selector, ears, host=spec.host, clock=clock, report=_write_down
+            self._place, keys, selector, callbacks, host=spec.host, clock=clock, report=complain
         )
 
     def open(self) -> None:
@@ -189,7 +190,7 @@ class Nodes:
                 self._take_from_stranger(peer, kind, message)
             else:
                 self._take(peer, kind, message)
-        except Nonsense as error:
+        except BadMessage as error:
             self._connections.lose(peer, f"it does not speak as this version of nbdist does ({error})")
 
     def _refuse_key(self, peer: Peer) -> None:
@@ -219,8 +220,8 @@ class Nodes:
         reason = Reason("node-gone", node=node, host=self._host(node), how=how)
         for rank in self._spec.ranks:
             if rank.node_rank == node:
-                self.told.events.append((rank.rank, RankState.LOST, None))
-        self.told.failures.append((reason, True))
+                self.inbox.events.append((rank.rank, RankState.LOST, None))
+        self.inbox.failures.append((reason, True))
         if self._hub:
             self._connections.tell({"kind": "lost", "node": node, "how": how})
 
@@ -236,11 +237,11 @@ class Nodes:
             self.problem = Reason.decode(message["reason"])
             self._connections.part(peer, f"it refused this machine ({self.problem.code})")
         else:
-            raise Nonsense(f"{kind} before it was let in")
+            raise BadMessage(f"{kind} before it was let in")
 
     def _take(self, peer: Peer, kind: str, message: Message) -> None:
         if message.get("rank", 0) >= len(self._spec.ranks) or message.get("node", 0) >= self._spec.nodes:
-            raise Nonsense(f"{kind} of a rank or a node that does not exist")
+            raise BadMessage(f"{kind} of a rank or a node that does not exist")
         if self._hub and kind in ("rank", "failed", "stop", "time is up", "still", "stacks", "where"):
             self._connections.tell(message, but=peer)
         self._obey(peer, kind, message)
@@ -249,15 +250,15 @@ class Nodes:
         late = message.get("attempt", self._attempt) != self._attempt
         match kind:
             case "rank" if not late:
-                self.told.events.append((message["rank"], RankState(message["state"]), message["code"]))
+                self.inbox.events.append((message["rank"], RankState(message["state"]), message["code"]))
             case "failed" if not late:
-                self.told.failures.append((Reason.decode(message["reason"]), message["final"]))
+                self.inbox.failures.append((Reason.decode(message["reason"]), message["final"]))
             case "still" | "stacks" | "where" if not late:
-                self.told.words.append(message)
+                self.inbox.words.append(message)
             case "stop":
-                self.told.stops.append(Reason.decode(message["reason"]))
+                self.inbox.stops.append(Reason.decode(message["reason"]))
             case "time is up":
-                self.told.time_is_up = True
+                self.inbox.time_is_up = True
             case "lost" if not self._hub:
                 self._gone_node(message["node"], message["how"])
             case "ready":
@@ -275,7 +276,7 @@ class Nodes:
                 self._connections.part(peer, "")
                 if self._finished != self._attempt:
                     reason = Reason("node-ended", node=peer.node or 0, state=message["state"])
-                    self.told.failures.append((reason, True))
+                    self.inbox.failures.append((reason, True))
 
     def _admit(self, peer: Peer, join: Message) -> None:
         """Node 0: a machine that has the key says which one it is. It comes in, or is told why not."""
@@ -327,9 +328,3 @@ class Nodes:
         ):
             self._finished = self._attempt
             self._connections.tell({"kind": "end", "attempt": self._attempt})
-
-
-def _write_down(trouble: str) -> None:
-    """Into supervisor.log. A full disk ends no run."""
-    with contextlib.suppress(OSError):
-        print(f"nbdist: {trouble}", file=sys.stderr, flush=True)

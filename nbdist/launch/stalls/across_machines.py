@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from nbdist.launch.machines.messages import Message
+from nbdist.launch.machines.link import Message
 from nbdist.launch.stalls.stall_watch import Stillness
 from nbdist.model import Run, RunSpec
-from nbdist.store.reports import Collective, RankAnswer, collectives_from
+from nbdist.store.reports import RankAnswer, collectives_from
 
 _PERIOD = 1.0
 _FORGOTTEN = 5.0
@@ -36,7 +36,7 @@ class _Heard:
     stillness: Stillness
 
 
-class StallsTogether:
+class StallExchange:
     """``say`` tells all other machines; ``shared`` says that they read each other's directories."""
 
     def __init__(
@@ -61,7 +61,7 @@ class StallsTogether:
         self._news = False
 
     def hear(self, message: Message) -> None:
-        """What a machine has told (``messages.check`` has seen it)."""
+        """What a machine has told (``link.check`` has seen it)."""
         match message.get("kind"):
             case "still":
                 said = Stillness(
@@ -154,17 +154,7 @@ def _message(answer: RankAnswer, program: str) -> Message:
         "text": text[-_TEXT:],
         "problem": answer.problem,
         "blocked": answer.blocked,
-        "collectives": {group: _told(one) for group, one in answer.collectives.items()},
-    }
-
-
-def _told(one: Collective) -> dict[str, Any]:
-    return {
-        "name": one.name,
-        "number": one.number,
-        "over": one.over,
-        "begun": one.begun,
-        "last": one.last,
+        "collectives": {group: asdict(one) for group, one in answer.collectives.items()},
     }
 
 

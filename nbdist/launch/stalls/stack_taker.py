@@ -1,10 +1,4 @@
-"""The stacks of ranks: each is asked, and one that cannot answer is read from outside.
-
-Whom of a rank's process to ask where it is, and the signal that does it.
-
-A rank that does not take the signal is never sent it: it would die.
-
-Finds out where the ranks of an attempt are, without stopping them and without waiting for them.
+"""Finds out where the ranks of an attempt are, without stopping them and without waiting for them.
 
 A rank's own thread writes its stacks when it is asked (``worker.stacks``). Where it does not answer, native
 code keeps the interpreter, and a handler of the rank writes them; here it is decided who gets the signal.
@@ -40,7 +34,7 @@ from nbdist.worker.order import COLLECTIVES, NUMBERS
 from nbdist.worker.stacks import SIGNAL
 
 if TYPE_CHECKING:
-    from nbdist.launch.stalls.across_machines import StallsTogether
+    from nbdist.launch.stalls.across_machines import StallExchange
 
 
 _libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
@@ -143,7 +137,7 @@ _MOST_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RankContact:
     """A rank that can be asked: its process, its files, and how to say a word to it."""
 
     rank: int
@@ -154,7 +148,7 @@ class Asked:
 
 @dataclass(slots=True)
 class _Pending:
-    asked: Asked
+    asked: RankContact
     words: bytes
     """What it is asked about collectives."""
     ending: bool
@@ -191,7 +185,7 @@ class StackTaker:
         attempt: int,
         *,
         wall_clock: Callable[[], float],
-        others: StallsTogether | None = None,
+        others: StallExchange | None = None,
     ) -> None:
         """``others`` are the machines that have ranks of the run, too."""
         self._directory = directory
@@ -219,7 +213,7 @@ class StackTaker:
 
     def take(
         self,
-        ranks: Iterable[Asked],
+        ranks: Iterable[RankContact],
         now: float,
         *,
         name: str = "",
@@ -242,7 +236,7 @@ class StackTaker:
         self._taken_at, self._deadline = self._wall_clock(), now + _LIMIT
         self._pending = [_ask(_Pending(asked, words, ending)) for asked in ranks]
 
-    def glance(self, ranks: Iterable[Asked], now: float) -> None:
+    def glance(self, ranks: Iterable[RankContact], now: float) -> None:
         """Ask these ranks, at little cost to them, for ``last`` alone; unless they are being asked."""
         if not self._pending:
             self.take(ranks, now, words=NUMBERS)

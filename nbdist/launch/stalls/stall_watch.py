@@ -1,10 +1,9 @@
-"""The supervisor's look at ranks that wait: in native calls, spinning, or for each other.
+"""Tells a run that has stalled from one that works without a word.
 
-Which calls a rank waits in: for other ranks, or for its device, on which it may wait for other ranks.
-
-The supervisor's own, coarse look at a stack; ``diagnosis.places`` finds the words for it.
-
-Tells ranks that wait for others at full speed from ranks that compute.
+Whatever a rank writes, logs, computes or moves counts: CPU seconds of its whole process tree, so that a
+compiler or a DataLoader worker counts, and bytes read and written, so that a slow download does. What a
+rank that waits uses all the same, for its heartbeats and our looks at it, does not; nor what it uses to
+wait at full speed (``SpinWatch``).
 
 A rank that waits for its GPU, or in NCCL, keeps a core busy; that it computes says nothing then. Once a run
 has been without a word for the limit, the stacks of its ranks are looked at now and then. It hangs when no
@@ -15,13 +14,6 @@ executed no Python since.
 
 A rank that computes elsewhere works: until it has been in one call, in all its threads, for several times
 the limit, without a new page of memory, a byte moved or a child that computes, while the others wait.
-
-Tells a run that has stalled from one that works without a word.
-
-Whatever a rank writes, logs, computes or moves counts: CPU seconds of its whole process tree, so that a
-compiler or a DataLoader worker counts, and bytes read and written, so that a slow download does. What a
-rank that waits uses all the same, for its heartbeats and our looks at it, does not; nor what it uses to
-wait at full speed (``spin_watch``).
 """
 
 from __future__ import annotations
@@ -52,7 +44,8 @@ _LINE_ROOM = 1 << 16
 
 
 def waits(calls: Sequence[Call]) -> bool:
-    """Whether the innermost of these calls is one in which a rank may wait for others."""
+    """Whether the innermost of these calls is one in which a rank may wait for others, or for its device, on
+    which it may wait for others. A coarse look; ``diagnosis.places`` finds the words for it."""
     if not calls:
         return False
     inner = calls[0]
@@ -336,7 +329,9 @@ class StallWatch:
         self._pardoned = False
         self._spins = SpinWatch(limit, proc=proc)
         self._since = 0.0
-        self._wants_look = False
+        self.wants_look = False
+        """After ``judge``: whether it is time to see where the ranks are, in ``took``."""
+
         self.stalled = False
 
     @property
@@ -352,11 +347,6 @@ class StallWatch:
     def quiet(self, now: float) -> float:
         """Seconds since something last happened; 0 while that is not known."""
         return 0.0 if self._active is None else now - self.active
-
-    @property
-    def wants_look(self) -> bool:
-        """After ``judge``: whether it is time to see where the ranks are, in ``took``."""
-        return self._wants_look
 
     def add(self, rank: int, pid: int) -> None:
         """A rank, and its process."""
@@ -413,7 +403,7 @@ class StallWatch:
         all_of_them = (self.stillness(now), *elsewhere)
         idle = all(one.idle >= self._limit for one in all_of_them)
         still = all(max(one.idle, one.still) >= self._limit for one in all_of_them)
-        self._wants_look = not idle and self._looks_soon(now)
+        self.wants_look = not idle and self._looks_soon(now)
         stalled = idle or (still and any(one.waits for one in all_of_them))
         self._since = now - min(one.idle if idle else max(one.idle, one.still) for one in all_of_them)
         changed, self.stalled = stalled != self.stalled, stalled

@@ -1,0 +1,411 @@
+"""Ray, by its Jobs API over plain HTTP: no package of Ray's is needed here, nor in the Python of the ranks.
+
+A job is one process on Ray's side (``ray_driver``) that takes the nodes and starts a supervisor on each. It
+is RUNNING for Ray as soon as that process is; whether it has the nodes that it asks for, it says in its log,
+which is read over HTTP: line by line, each kind with a beginning of its own, and behind it the reason as
+JSON (``line``)."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import hmac
+import http.client
+import ipaddress
+import json
+import os
+import secrets
+import shlex
+import ssl
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
+from urllib.parse import quote, urlsplit
+
+from nbdist import config
+from nbdist.engines.engine import JobStatus, Phase
+from nbdist.engines.options import ADDRESS, DASHBOARD_PORT, TOKEN, find_token
+from nbdist.errors import LaunchError
+from nbdist.model import Reason, RunSpec, RunState
+from nbdist.model.decoding import loads
+from nbdist.store.paths import RunDirectory, write_private
+
+_MOST = 4_000_000
+"""Bytes of an answer. The log of a job has some lines: the ranks write elsewhere."""
+
+_NO_AGENT = (b"No available agent", b"Failed to get head node agent")
+"""What the dashboard says while the process on the head that is to start the job is not there."""
+
+_GIVE_TOKEN = f"%env {TOKEN}=…  (on the head,  ray get-auth-token  shows it)"
+
+Answer = dict[str, Any]
+
+
+class RayUnreachable(LaunchError):
+    """It gave no answer, and may yet have heard what was asked. ``reason`` is that alone, without advice for
+    a person who has just written an address."""
+
+    def __init__(self, reason: Reason, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class RayNotReady(LaunchError):
+    """It takes no jobs yet: it has begun a moment ago, or is busy."""
+
+
+class RayApi:
+    """The Ray at ``address``, asked by a holder of ``token`` (empty: of none). ``patience`` is in seconds."""
+
+    def __init__(self, address: str, token: str, *, patience: float = 20.0) -> None:
+        self.address = address
+        self._token = token
+        self._patience = patience
+        handlers: list[urllib.request.BaseHandler] = [_NoRedirect()]
+        if _is_loopback(urlsplit(address).hostname or ""):
+            handlers.append(urllib.request.ProxyHandler({}))
+        self._opener = urllib.request.build_opener(*handlers)
+
+    def version(self) -> str:
+        """The version of Ray. Raises LaunchError where that is none."""
+        answer = self._call("GET", "/api/version")
+        if answer is None or "ray_version" not in answer:
+            raise LaunchError(
+                f"{self.address} answers, and is not the dashboard of a Ray: write  --ray "
+                f"http://head:{DASHBOARD_PORT}  as the head's  ray start  says it"
+            )
+        return str(answer["ray_version"])
+
+    def submit(self, job: str, entrypoint: str, environment: Mapping[str, str]) -> None:
+        """Let Ray run a shell line, under a name of ours. Raises LaunchError."""
+        body = {
+            "entrypoint": entrypoint,
+            "submission_id": job,
+            "runtime_env": {"env_vars": dict(environment)},
+            "metadata": {"nbdist": job},
+        }
+        self._call("POST", "/api/jobs/", body)
+
+    def job(self, job: str) -> Answer | None:
+        """What Ray knows of a job; None where it knows none. Raises LaunchError."""
+        return self._call("GET", f"/api/jobs/{quote(job, safe='')}")
+
+    def log(self, job: str) -> str:
+        """What the job itself has said. Raises LaunchError."""
+        answer = self._call("GET", f"/api/jobs/{quote(job, safe='')}/logs")
+        return str((answer or {}).get("logs", ""))
+
+    def stop(self, job: str) -> bool:
+        """End a job; whether Ray took it. Raises LaunchError."""
+        answer = self._call("POST", f"/api/jobs/{quote(job, safe='')}/stop")
+        return bool((answer or {}).get("stopped", False))
+
+    def _call(self, method: str, path: str, body: object = None) -> Answer | None:
+        headers = {"Content-Type": "application/json"}
+        if self._token:
+            headers["Authorization"] = f"Bearer {self._token}"
+        data = None if body is None else json.dumps(body).encode()
+        try:
+            request = urllib.request.Request(self.address + path, data=data, headers=headers, method=method)
+            with self._opener.open(request, timeout=self._patience) as answer:
+                found = json.loads(answer.read(_MOST))
+        except urllib.error.HTTPError as error:
+            with error:
+                self._check(error)
+            return None
+        except (OSError, http.client.HTTPException) as error:
+            raise self._unreachable(error) from None
+        except ValueError:
+            raise LaunchError(f"{self.address} answers, and not as Ray's dashboard does") from None
+        return found if isinstance(found, dict) else None
+
+    def _check(self, error: urllib.error.HTTPError) -> None:
+        """Raises LaunchError, unless all that is wrong is that there is no such thing."""
+        match error.code:
+            case 404:
+                return
+            case 401:
+                what = f"wants a token: {_GIVE_TOKEN}"
+            case 403:
+                what = f"does not accept the token: {_GIVE_TOKEN}"
+            case 301 | 302 | 303 | 307 | 308:
+                to = error.headers.get("Location", "elsewhere")
+                what = f"leads on to {to}: write that behind  --ray  if you trust it with the token"
+            case _:
+                said = error.read(_MOST)
+                kind = RayNotReady if any(words in said for words in _NO_AGENT) else LaunchError
+                raise kind(f"Ray at {self.address} refused it: {_cause(said)} (HTTP {error.code})")
+        raise LaunchError(f"Ray at {self.address} {what}")
+
+    def _unreachable(self, error: Exception) -> RayUnreachable:
+        reason = getattr(error, "reason", error)
+        if isinstance(reason, TimeoutError) or "timed out" in str(reason):
+            late = Reason("ray-slow", address=self.address, seconds=self._patience)
+            return RayUnreachable(late, f"Ray at {self.address} did not answer in {self._patience:g} s")
+        if isinstance(reason, ssl.SSLError):
+            why = str(reason.reason or reason)
+            what = f"Ray at {self.address} cannot be trusted: {why}: is it  http://  ?"
+            return RayUnreachable(Reason("ray-untrusted", address=self.address, error=why), what)
+        said = getattr(reason, "strerror", None) or str(reason) or type(reason).__name__
+        return RayUnreachable(
+            Reason("ray-away", address=self.address, error=said),
+            f"no Ray answers at {self.address} ({said}): write the address of its dashboard as this machine "
+            f"reaches it:  --ray http://head:{DASHBOARD_PORT}",
+        )
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """urllib would send the token to wherever it is led."""
+
+    def redirect_request(
+        self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: Any, newurl: str
+    ) -> None:
+        return None
+
+
+def _is_loopback(host: str) -> bool:
+    """A proxy does not lead to this machine."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _cause(body: bytes) -> str:
+    """Ray answers with a traceback: its last line says what is wrong."""
+    lines = [line.strip() for line in body.decode("utf-8", errors="replace").splitlines() if line.strip()]
+    return lines[-1][:300] if lines else "it did not say why"
+
+
+# The environment lies on a disk that many machines share, for one reader, who has the key from elsewhere. A
+# key is made for one text and used once: its stream (SHAKE-256) is as long as the text. A reader of the file
+# alone can neither read nor change it.
+
+
+def fresh_key() -> str:
+    return secrets.token_hex(32)
+
+
+def seal(values: Mapping[str, str], key: str) -> str:
+    # escapes, so that a name with bytes that are no UTF-8 comes back as it was
+    text = json.dumps(dict(values)).encode("ascii")
+    body = _mixed(text, key)
+    return base64.b64encode(_mac(body, key) + body).decode("ascii")
+
+
+def unseal(sealed: str, key: str) -> dict[str, str]:
+    """Raises ValueError for what was not sealed with the key."""
+    data = base64.b64decode(sealed)
+    mac, body = data[:32], data[32:]
+    if not hmac.compare_digest(mac, _mac(body, key)):
+        raise ValueError("it was sealed with another key")
+    found = json.loads(_mixed(body, key))
+    return {str(name): str(value) for name, value in found.items()}
+
+
+def _mixed(data: bytes, key: str) -> bytes:
+    stream = hashlib.shake_256(b"nbdist stream " + key.encode()).digest(len(data))
+    return bytes(one ^ other for one, other in zip(data, stream, strict=True))
+
+
+def _mac(body: bytes, key: str) -> bytes:
+    return hmac.digest(b"nbdist seal " + key.encode(), body, hashlib.sha256)
+
+
+WAITS = "nbdist: waiting: "
+STARTS = "nbdist: starting on "
+TROUBLE = "nbdist: trouble: "
+
+
+def status_of(answer: Mapping[str, Any], log: str, job: str) -> JobStatus:
+    """How a job stands, from the answer of ``GET /api/jobs/ID`` and its log."""
+    message = str(answer.get("message") or "")
+    match answer.get("status"):
+        case "PENDING":
+            return JobStatus(phase=Phase.WAITING, reason=Reason("ray-pending"))
+        case "RUNNING":
+            kind, words = last_said(log)
+            if kind in (STARTS, TROUBLE):
+                return JobStatus(phase=Phase.RUNNING, nodes=words if kind == STARTS else "")
+            return JobStatus(phase=Phase.WAITING, reason=_reason(words) or Reason("ray-looks"))
+        case "STOPPED":
+            reason = Reason("ray-stopped", job=job)
+            return JobStatus(phase=Phase.OVER, reason=reason, outcome=RunState.CANCELLED)
+        case "SUCCEEDED":
+            return JobStatus(phase=Phase.OVER, reason=Reason("completed"), completed=True)
+        case "FAILED":
+            return _failed(answer, last_said(log) if log else last_said(message), message)
+        case other:
+            return JobStatus(phase=Phase.UNKNOWN, reason=Reason("ray-says", state=str(other)))
+
+
+def last_said(log: str) -> tuple[str, str]:
+    """The last line by which the job said how it stands: its beginning, and the rest."""
+    for line in reversed(log.splitlines()):
+        for beginning in (WAITS, STARTS, TROUBLE):
+            if line.startswith(beginning):
+                return beginning, line.removeprefix(beginning).strip()
+    return "", ""
+
+
+def line(kind: str, reason: Reason) -> str:
+    """How the job says it."""
+    return f"{kind}{json.dumps(reason.encode())}"
+
+
+def _reason(words: str) -> Reason:
+    try:
+        return Reason.decode(loads(words))
+    except ValueError:
+        return Reason.said(words)
+
+
+def _failed(answer: Mapping[str, Any], said: tuple[str, str], message: str) -> JobStatus:
+    kind, words = said
+    if kind == TROUBLE:
+        return JobStatus(phase=Phase.OVER, reason=_reason(words), outcome=RunState.FAILED)
+    last = message.strip().splitlines()[-1:] or ["it did not say why"]
+    if answer.get("error_type") not in (None, "JOB_ENTRYPOINT_COMMAND_ERROR"):
+        # the job never ran, or what ran it has gone with its machine
+        reason = Reason("ray-lost-job", error=last[0][:300])
+        return JobStatus(phase=Phase.OVER, reason=reason, outcome=RunState.FAILED)
+    return JobStatus(phase=Phase.OVER, reason=Reason.said(last[0][:300]))
+
+
+def why_it_waits(nodes: int, kind: str, need: float, totals: Collection[Mapping[str, float]]) -> Reason:
+    """Why ``nodes`` nodes do not give ``need`` each of a ``kind``, "CPU" or "GPU"; ``totals`` is what the
+    nodes of Ray have when idle."""
+    fit = sum(total.get(kind, 0.0) >= need for total in totals)
+    if fit >= nodes:
+        return Reason("ray-busy", nodes=nodes, need=need, kind=kind)
+    return Reason("ray-too-small", nodes=nodes, need=need, kind=kind, fit=fit, total=len(totals))
+
+
+DRIVER = Path(__file__).parent / "ray_driver.py"
+SEAL = "NBDIST_SEAL"
+
+_READY = 60.0
+"""Seconds that a Ray has which takes no jobs yet."""
+
+_AGAIN = 0.5
+
+_CHECK = (
+    "import sys,importlib.metadata as m;sys.exit(m.version('ray')!=sys.argv[1] or sys.version_info<(3,10))"
+)
+_SHARE = "the machines have to share it at the same path, for example  %env NBDIST_HOME=~/nbdist"
+
+# what tells of this machine or of who works at it, and what another engine or a Jupyter has set here
+_STAYS = frozenset(
+    {"CUDA_VISIBLE_DEVICES", "DISPLAY", "HOME", "HOSTNAME", "LOGNAME", "OLDPWD", "PWD", "SHELL", "SHLVL"}
+    | {"TERM", "TMPDIR", "USER", "_"}
+)
+_STAYS_ALL = ("RAY_", "SLURM", "SBATCH_", "SRUN_", "PMI_", "PMIX_", "JPY_", "JUPYTER", "SSH_", "XDG_")
+
+
+class Ray:
+    """An engine (``Engine``). ``options`` hold its address."""
+
+    signals = False
+    linger = config.INTERRUPT_GRACE + config.TERMINATE_GRACE + 6.0
+
+    def __init__(self, options: Sequence[str] = ()) -> None:
+        found = [option.removeprefix(ADDRESS) for option in options if option.startswith(ADDRESS)]
+        if not found:
+            raise LaunchError("the run does not say which Ray it is on")
+        self._address = found[0]
+        self._starts = ""
+
+    def submit(self, directory: RunDirectory, spec: RunSpec, environment: Mapping[str, str]) -> str:
+        api = RayApi(self._address, find_token(environment))
+        version = api.version()
+        job, key = f"nbdist-{directory.run_id}", fresh_key()
+        # Ray's dashboard shows all its users what a job is given: what may be secret goes another way
+        write_private(directory.job_environment, seal(carried(environment, spec.environment), key))
+        try:
+            _submit(api, job, entrypoint(directory, spec, version), {SEAL: key})
+        except RayUnreachable:
+            # it may have heard all of it
+            with contextlib.suppress(LaunchError):
+                if api.job(job) is not None:
+                    return job
+            raise
+        return job
+
+    def status(self, job: str, spec: RunSpec) -> JobStatus:
+        try:
+            return self._ask(job, spec)
+        except RayUnreachable as error:
+            # the address is right: it was, when the job was submitted
+            return JobStatus(phase=Phase.UNKNOWN, reason=error.reason)
+
+    def _ask(self, job: str, spec: RunSpec) -> JobStatus:
+        api = self._api()
+        answer = api.job(job)
+        if answer is None:
+            return JobStatus(phase=Phase.FORGOTTEN)
+        # a job that has its nodes has no more to say, unless it may wait for nodes again
+        log = self._starts if answer.get("status") == "RUNNING" and not spec.retries else ""
+        if not log and answer.get("status") in ("RUNNING", "FAILED"):
+            log = api.log(job)
+        status = status_of(answer, log, job)
+        if status.phase is Phase.RUNNING:
+            self._starts = "".join(last_said(log))
+        return status
+
+    def stop(self, job: str, *, gently: bool) -> bool:
+        """Ray ends a job within three seconds; the supervisors then end by themselves."""
+        return not gently and self._api().stop(job)
+
+    def _api(self) -> RayApi:
+        return RayApi(self._address, find_token(os.environ))
+
+
+def _submit(api: RayApi, job: str, line: str, environment: Mapping[str, str]) -> None:
+    """As soon as Ray takes jobs."""
+    deadline = time.monotonic() + _READY
+    while True:
+        try:
+            return api.submit(job, line, environment)
+        except RayNotReady:
+            if time.monotonic() > deadline:
+                raise
+        time.sleep(_AGAIN)
+
+
+def carried(environment: Mapping[str, str], asked: Mapping[str, str]) -> dict[str, str]:
+    """What goes to the nodes of the environment here: not what belongs to this machine, nor what lets one in
+    at Ray's, unless the user ``asked`` for it."""
+    return {
+        name: value
+        for name, value in environment.items()
+        if name in asked or not (name in _STAYS or name.startswith(_STAYS_ALL))
+    }
+
+
+def entrypoint(directory: RunDirectory, spec: RunSpec, version: str) -> str:
+    """The shell line that Ray runs: the first Python that has its own Ray runs the driver."""
+    return "; ".join(
+        [
+            _need(directory.spec, f"Ray's head does not see the run's directory, {directory.path}: {_SHARE}"),
+            _need(DRIVER, f"Ray's head does not see nbdist, {DRIVER.parents[1]}: {_SHARE}"),
+            f"for python in python3 python {shlex.quote(spec.python)}",
+            f'do if "$python" -c {shlex.quote(_CHECK)} {shlex.quote(version)} 2>/dev/null',
+            f'then exec "$python" -u {shlex.quote(str(DRIVER))} {shlex.quote(str(directory.path))}',
+            "fi",
+            "done",
+            _say(f"no python3 or python on Ray's head has ray {version}, nor has {spec.python}"),
+            "exit 1",
+        ]
+    )
+
+
+def _need(path: Path, words: str) -> str:
+    return f"[ -r {shlex.quote(str(path))} ] || {{ {_say(words)}; exit 1; }}"
+
+
+def _say(words: str) -> str:
+    return f"echo {shlex.quote(TROUBLE + words)}"
