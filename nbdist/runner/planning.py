@@ -15,11 +15,9 @@ from nbdist import config, control_groups, processes
 from nbdist.devices import cpu_count
 from nbdist.errors import LaunchError, UsageMistake
 from nbdist.frameworks import (
-    FRAMEWORKS,
     Placement,
-    by_name,
-    detect_framework,
-    imported_modules,
+    check_framework,
+    frameworks_of,
     inherited,
     is_installed,
     rank_environment,
@@ -248,12 +246,10 @@ def _framework(options: Options, cell: str) -> tuple[str, tuple[str, ...]]:
     if options.framework == "none":
         return "", ()
     if options.framework != "auto":
-        framework = by_name(options.framework)
-        return framework.name, (framework.module,)
-    detected = detect_framework(cell)
-    imported = set(imported_modules(cell))
-    used = tuple(f.module for f in FRAMEWORKS if f.module in imported)
-    return (detected.name if detected else ""), used
+        check_framework(options.framework)
+        return options.framework, (options.framework,)
+    used = frameworks_of(cell)
+    return (used[0] if used else ""), used
 
 
 def _check_env(options: Options) -> None:
@@ -281,11 +277,11 @@ def _check_memory(options: Options) -> None:
 
 
 def _check_modules(modules: Sequence[str]) -> None:
-    for framework in FRAMEWORKS:
-        if framework.module in modules and not is_installed(framework.module):
+    for name in modules:
+        if not is_installed(name):
             raise UsageMistake(
-                f"{framework.name} is not installed for {sys.executable}: run  "
-                f'%pip install "nbdist[{framework.extra}]"  and restart the kernel'
+                f"{name} is not installed for {sys.executable}: run  "
+                f'%pip install "nbdist[{name}]"  and restart the kernel'
             )
 
 
