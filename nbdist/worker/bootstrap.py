@@ -36,6 +36,7 @@ _ADAPTED = (
     "tqdm.notebook",
     "torch.utils.tensorboard.writer",
     "tensorboardX.writer",
+    "visualdl.writer.writer",
     "wandb.sdk.wandb_run",
     "mlflow.tracking._tracking_service.client",
 )
@@ -66,7 +67,6 @@ def run(channel: Channel, order: Order, begin: Callable[[], None] = lambda: None
     after_import("torch.distributed.rendezvous", torch_looks)
     after_import("torch.distributed.distributed_c10d", prefer_backend)
     after_import("jax._src.clusters.cluster", join_cluster)
-    after_import("visualdl.writer.writer", _copy_visualdl)
     for name in _ADAPTED:
         after_import(name, _adapt)
     sys.argv[:] = [order.program, *order.args]
@@ -103,12 +103,6 @@ def _install_definitions(spawn: ModuleType) -> None:
     from nbdist.worker import definitions
 
     definitions.install(spawn)
-
-
-def _copy_visualdl(writer: ModuleType) -> None:
-    from nbdist.worker import log_writer
-
-    log_writer.install(writer)
 
 
 def _adapt(library: ModuleType) -> None:
