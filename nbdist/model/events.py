@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, fields
-from typing import Any, Union
+from typing import Union, get_args
 
-from nbdist.model.decoding import check_fields, loads
-from nbdist.model.process import ProcessId
+from nbdist.model.decoding import build, loads
 from nbdist.model.reason import Reason
+from nbdist.model.spec import ProcessId
 from nbdist.model.states import RankState, RunState
 
 
@@ -218,38 +218,13 @@ Event = Union[
     RunLost,
 ]
 
-_KINDS: dict[str, type[Event]] = {
-    cls.__name__: cls
-    for cls in (
-        SupervisorStarted,
-        AttemptStarted,
-        RankStarted,
-        ImportsAwaited,
-        RankFinished,
-        RankErrored,
-        RankExited,
-        Stalled,
-        Resumed,
-        RemoteRank,
-        NodesAwaited,
-        Queued,
-        StopRequested,
-        Escalated,
-        AttemptFailed,
-        RunEnded,
-        RunLost,
-    )
-}
+_KINDS: dict[str, type[Event]] = {cls.__name__: cls for cls in get_args(Event)}
 
 
 def encode_event(event: Event) -> str:
     """The line of the journal for ``event``, without its newline."""
-    return json.dumps({"kind": type(event).__name__, **_data(event)})
-
-
-def _data(event: Event) -> dict[str, Any]:
-    found = ((field.name, getattr(event, field.name)) for field in fields(event))
-    return {name: value.encode() if isinstance(value, Reason) else value for name, value in found}
+    data = {field.name: getattr(event, field.name) for field in fields(event)}
+    return json.dumps({"kind": type(event).__name__, **data}, default=Reason.encode)
 
 
 def decode_event(line: str) -> Event | None:
@@ -263,21 +238,7 @@ def decode_event(line: str) -> Event | None:
     cls = _KINDS.get(data["kind"])
     if cls is None:
         return None
-    known = {f.name: data[f.name] for f in fields(cls) if f.name in data}
     try:
-        if "reason" in known:
-            known["reason"] = Reason.recorded(known["reason"])
-        if cls is RunEnded:
-            known["state"] = RunState(known["state"])
-        if cls in (Escalated, ImportsAwaited):
-            known["ranks"] = tuple(known["ranks"])
-        if cls is RemoteRank:
-            known["state"] = RankState(known["state"])
-        if cls is NodesAwaited:
-            known["nodes"] = tuple(known["nodes"])
-            known["hosts"] = tuple(known.get("hosts", ()))
-        event = cls(**known)
-    except (KeyError, TypeError) as error:
+        return build(cls, data)
+    except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"no {cls.__name__}: {error}") from error
-    check_fields(event)
-    return event

@@ -6,13 +6,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from nbdist.errors import NotPrivate
 from nbdist.model import ProcessId, Reason
-from nbdist.model.decoding import MALFORMED, check_fields
+from nbdist.model.decoding import MALFORMED, build
 from nbdist.store.journal import load_object, read_object
 from nbdist.store.logs import is_listed
 from nbdist.store.paths import check_home, check_private, make_private, write_private
@@ -99,14 +98,7 @@ class AllocationDirectory:
     def read(self) -> Allocation:
         """Raises OSError, or one of MALFORMED, when it is none, and NotPrivate when it is not this user's."""
         check_private(self.path)
-        data = load_object(self.about)
-        known = _known(Allocation, data)
-        known["options"] = tuple(data.get("options", ()))
-        owner = data.get("owner")
-        known["owner"] = ProcessId(**owner) if owner else None
-        about = Allocation(**known)
-        check_fields(about)
-        return about
+        return build(Allocation, load_object(self.about))
 
     def number(self) -> str:
         """What the engine calls it; empty before it was asked for."""
@@ -127,11 +119,9 @@ class AllocationDirectory:
         if not is_listed(path):
             return None
         try:
-            place = NodePlace(**load_object(path))
-            check_fields(place)
+            return build(NodePlace, load_object(path))
         except (OSError, *MALFORMED):
             return None
-        return place
 
     def put_place(self, place: NodePlace) -> None:
         """Raises OSError."""
@@ -180,8 +170,3 @@ def _is_private(path: Path) -> bool:
     except (OSError, NotPrivate):
         return False
     return True
-
-
-def _known(cls: type, data: Mapping[str, Any]) -> dict[str, Any]:
-    names = {field.name for field in fields(cls)}
-    return {name: value for name, value in data.items() if name in names}
