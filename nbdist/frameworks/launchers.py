@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import PurePath
 from typing import Any
 
-from nbdist.devices import cpu_count
+from nbdist.devices.usage import cpu_count
 from nbdist.errors import UsageMistake
 from nbdist.tables import read_table
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nbdist.devices import list_gpus
+from nbdist.devices.gpus import list_gpus
 from nbdist.errors import UsageMistake
 from nbdist.model import Plan
 

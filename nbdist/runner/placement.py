@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING
 
 from nbdist import config
 from nbdist.config import machines_key
-from nbdist.devices import cpu_count, list_gpus
+from nbdist.devices.gpus import list_gpus
+from nbdist.devices.usage import cpu_count
 from nbdist.engines import engine_by_name
 from nbdist.engines.engine import Engine
 from nbdist.engines.ray_address import find_address

@@ -12,7 +12,7 @@ from pathlib import Path
 from resource import RLIM_INFINITY, RLIMIT_NOFILE, getrlimit
 
 from nbdist import config, control_groups, processes
-from nbdist.devices import cpu_count
+from nbdist.devices.usage import cpu_count
 from nbdist.errors import LaunchError, UsageMistake
 from nbdist.frameworks import (
     Placement,
