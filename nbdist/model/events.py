@@ -17,14 +17,15 @@ from nbdist.model.states import RankState, RunState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SupervisorStarted:
-    """The supervisor is up. Usually the first event."""
-
+class _Event:
     time: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Started(_Event):
     pid: int
     start_time: int
     boot_id: str
-    host: str
 
     @property
     def process(self) -> ProcessId:
@@ -32,59 +33,54 @@ class SupervisorStarted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AttemptStarted:
+class SupervisorStarted(_Started):
+    """The supervisor is up. Usually the first event."""
+
+    host: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptStarted(_Event):
     """The ranks are about to be started, and meet at this host and port."""
 
-    time: float
     attempt: int
     host: str
     port: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RankStarted:
+class RankStarted(_Started):
     """The process of a rank is there."""
 
-    time: float
     rank: int
-    pid: int
-    start_time: int
-    boot_id: str
-
-    @property
-    def process(self) -> ProcessId:
-        return ProcessId(pid=self.pid, start_time=self.start_time, boot_id=self.boot_id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ImportsAwaited:
+class ImportsAwaited(_Event):
     """These ranks were started before the run, and still import its framework; their program begins when
     they have. None when no rank does any longer."""
 
-    time: float
     ranks: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RankFinished:
+class RankFinished(_Event):
     """The last statement of the program is done; the process is on its way out. ``joined`` says whether the
     rank has been in a process group."""
 
-    time: float
     rank: int
     joined: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RankErrored:
+class RankErrored(_Event):
     """An exception left the program; it is being written to error.json, the process is on its way out."""
 
-    time: float
     rank: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RankExited:
+class RankExited(_Event):
     """``code`` is the exit code, or the negative number of the signal that ended the process.
 
     ``ended`` says that nbdist had told this rank to end before it failed or exited by itself, ``oom``
@@ -95,7 +91,6 @@ class RankExited:
     where the rank may have wanted to write why it ended.
     """
 
-    time: float
     rank: int
     code: int
     ended: bool
@@ -107,93 +102,82 @@ class RankExited:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stalled:
+class Stalled(_Event):
     """No rank has written, logged or computed anything since ``since`` (Unix seconds)."""
 
-    time: float
     since: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Resumed:
+class Resumed(_Event):
     """A run that had stalled goes on."""
-
-    time: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RemoteRank:
+class RemoteRank(_Event):
     """What is known of a rank on another machine: its state there, and its exit code once it has one."""
 
-    time: float
     rank: int
     state: RankState
     code: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodesAwaited:
+class NodesAwaited(_Event):
     """Other machines of the run are waited for until ``until``; none when all have come, and ``hosts`` are
     the addresses of all. Once the ranks run: machines that are there, and whose nbdist waits for its disk."""
 
-    time: float
     nodes: tuple[int, ...]
     until: float
     hosts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Queued:
+class Queued(_Event):
     """The run waits in the queue of an engine, as its job ``job``; ``reason`` says why."""
 
-    time: float
     job: str
     reason: Reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StopRequested:
+class StopRequested(_Event):
     """The run is to end: because a person or a program asked for it, or else what it depends on has gone."""
 
-    time: float
     reason: Reason
     requested: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Escalated:
+class Escalated(_Event):
     """These ranks were sent this signal."""
 
-    time: float
     ranks: tuple[int, ...]
     signal: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AttemptFailed:
+class AttemptFailed(_Event):
     """An attempt is over and there will be another one. ``leftover`` as in RunEnded."""
 
-    time: float
     attempt: int
     reason: Reason
     leftover: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunEnded:
+class RunEnded(_Event):
     """``leftover`` counts processes of the ranks that were still there and were ended."""
 
-    time: float
     state: RunState
     reason: Reason
     leftover: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunLost:
+class RunLost(_Event):
     """The supervisor has gone without a word. ``leftover`` as in RunEnded."""
 
-    time: float
     reason: Reason
     leftover: int = 0
 

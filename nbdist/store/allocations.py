@@ -14,7 +14,7 @@ from nbdist.model import ProcessId, Reason
 from nbdist.model.decoding import MALFORMED, build
 from nbdist.store.journal import load_object, read_object
 from nbdist.store.logs import is_listed
-from nbdist.store.paths import check_home, check_private, make_private, write_private
+from nbdist.store.paths import PathBelow, check_home, check_private, make_private, write_private
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,47 +53,29 @@ class AllocationDirectory:
 
     path: Path
 
-    @property
-    def about(self) -> Path:
-        return self.path / "allocation.json"
+    about = PathBelow("allocation.json")
 
-    @property
-    def job(self) -> Path:
-        """What the engine calls it: there once it was asked for."""
-        return self.path / "job.json"
+    job = PathBelow("job.json")
+    """What the engine calls it: there once it was asked for."""
 
-    @property
-    def key(self) -> Path:
-        """By which the attendants know who may start a run: a secret of this user."""
-        return self.path / "key"
+    key = PathBelow("key")
+    """By which the attendants know who may start a run: a secret of this user."""
 
-    @property
-    def places(self) -> Path:
-        """One file a node, when its attendant listens."""
-        return self.path / "nodes"
+    places = PathBelow("nodes")
+    """One file a node, when its attendant listens."""
 
-    @property
-    def over(self) -> Path:
-        """Why it is over: written as soon as that is decided."""
-        return self.path / "over.json"
+    over = PathBelow("over.json")
+    """Why it is over: written as soon as that is decided."""
 
-    @property
-    def pulse(self) -> Path:
-        """Touched again and again while its owner lives."""
-        return self.path / "pulse"
+    pulse = PathBelow("pulse")
+    """Touched again and again while its owner lives."""
 
-    @property
-    def job_script(self) -> Path:
-        return self.path / "job.sh"
+    job_script = PathBelow("job.sh")
 
-    @property
-    def job_log(self) -> Path:
-        return self.path / "job.log"
+    job_log = PathBelow("job.log")
 
-    @property
-    def log(self) -> Path:
-        """What the process that looks after it had to say."""
-        return self.path / "caretaker.log"
+    log = PathBelow("caretaker.log")
+    """What the process that looks after it had to say."""
 
     def read(self) -> Allocation:
         """Raises OSError, or one of MALFORMED, when it is none, and NotPrivate when it is not this user's."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Union
 
 from nbdist import processes
-from nbdist.model.decoding import loads
+from nbdist.model.decoding import MALFORMED, build, loads
 from nbdist.model.reason import Reason
 from nbdist.model.run import Run
 from nbdist.store.journal import read_whole
@@ -42,6 +42,11 @@ class InterruptRequest:
 
 
 Request = Union[StopRequest, StacksRequest, InterruptRequest]
+_KINDS: dict[str, type[Request]] = {
+    "stop": StopRequest,
+    "stacks": StacksRequest,
+    "interrupt": InterruptRequest,
+}
 
 
 def request_stop(run: RunDirectory, reason: Reason) -> None:
@@ -123,15 +128,9 @@ def _decode(text: bytes) -> Request | None:
         return None
     if not isinstance(data, dict):
         return None
-    match data.get("kind"):
-        case "stop":
-            try:
-                return StopRequest(reason=Reason.decode(data.get("reason", "")))
-            except ValueError:
-                return StopRequest(reason=Reason())
-        case "stacks":
-            return StacksRequest(name=str(data.get("name", "")))
-        case "interrupt" if isinstance(data.get("rank"), int):
-            return InterruptRequest(rank=data["rank"])
-        case _:
-            return None
+    cls = _KINDS.get(str(data.get("kind")))
+    try:
+        return build(cls, data) if cls is not None else None
+    except MALFORMED:
+        # whatever the reason is, the run is to end
+        return StopRequest(reason=Reason()) if cls is StopRequest else None
