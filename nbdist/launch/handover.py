@@ -13,8 +13,8 @@ from nbdist.errors import LaunchError
 from nbdist.launch.rank_process import rank_command
 from nbdist.launch.rendezvous import Reservation
 from nbdist.model import AttemptStarted, Event, RankStarted, RunSpec, SupervisorStarted, encode_event
-from nbdist.store.liveness import take_custody
 from nbdist.store.paths import RunDirectory
+from nbdist.store.run_store import take_run_lock
 
 
 class Ahead:
@@ -26,7 +26,7 @@ class Ahead:
         with contextlib.ExitStack() as opened:
             reservation = Reservation()
             opened.callback(reservation.release)
-            custody = take_custody(directory)
+            custody = take_run_lock(directory)
             opened.callback(os.close, custody)
             self._order = os.memfd_create("nbdist-ahead", os.MFD_CLOEXEC)
             opened.callback(os.close, self._order)

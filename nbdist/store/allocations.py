@@ -39,7 +39,7 @@ class Allocation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodePlace:
-    """Where the attendant of a node listens, and the address by which the other nodes reach it."""
+    """Where the agent of a node listens, and the address by which the other nodes reach it."""
 
     node: int
     host: str
@@ -59,10 +59,10 @@ class AllocationDirectory:
     """What the engine calls it: there once it was asked for."""
 
     key = PathBelow("key")
-    """By which the attendants know who may start a run: a secret of this user."""
+    """By which the agents of the nodes know who may start a run: a secret of this user."""
 
     places = PathBelow("nodes")
-    """One file a node, when its attendant listens."""
+    """One file a node, when its agent listens."""
 
     over = PathBelow("over.json")
     """Why it is over: written as soon as that is decided."""
@@ -96,7 +96,7 @@ class AllocationDirectory:
         write_private(self.job, json.dumps({"job": job, "environment": dict(environment)}))
 
     def place(self, node: int) -> NodePlace | None:
-        """Where a node can be reached; None before its attendant listens."""
+        """Where a node can be reached; None before its agent listens."""
         path = self.places / f"{node}.json"
         if not is_listed(path):
             return None

@@ -86,13 +86,13 @@ def _write(run: RunDirectory, kind: str, **values: object) -> None:
 
 
 def wake(run: Run) -> None:
-    """Let the supervisor and its keeper go on, had a signal stopped them: what was asked is for them."""
+    """Let the supervisor and its reaper go on, had a signal stopped them: what was asked is for them."""
     if run.supervisor is None or run.supervisor_host != os.uname().nodename:
         return
     stat = processes.read_stat(run.supervisor.pid)
     if stat is not None and stat.process == run.supervisor:
-        keeper = processes.identify(stat.parent)
-        processes.send_all([run.supervisor, *filter(None, [keeper])], signal.SIGCONT)
+        reaper = processes.identify(stat.parent)
+        processes.send_all([run.supervisor, *filter(None, [reaper])], signal.SIGCONT)
 
 
 def take_requests(run: RunDirectory, *, leave: bool = False) -> list[Request]:

@@ -1,8 +1,7 @@
-"""What ranks report besides their logs: errors, and the stacks that were taken of them.
+"""What ranks report besides their logs: errors, and where they were when they were last asked.
 
-Where the ranks of a run were when they were last asked: ``stacks.json``, written by the supervisor.
-
-The stacks in it are the words of ``faulthandler``, as the ranks wrote them; they are read here.
+``stacks.json`` is the supervisor's. The stacks in it are the words of ``faulthandler``, as the ranks wrote
+them; they are read here.
 """
 
 from __future__ import annotations

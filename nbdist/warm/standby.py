@@ -31,13 +31,12 @@ from nbdist.launch.reaper import watch_over
 from nbdist.launch.rendezvous import Reservation
 from nbdist.launch.supervisor import Supervisor, group_for_ranks
 from nbdist.model import RunSpec
-from nbdist.store.liveness import take_custody
 from nbdist.store.paths import RunDirectory
-from nbdist.store.run_store import read_spec
+from nbdist.store.run_store import read_spec, take_run_lock
 from nbdist.warm.idle_policy import IDLE_LIMIT, LEAST_MEMORY, Leftovers, Patience
 from nbdist.warm.staleness import Freshness
 from nbdist.warm.waiting_rank import WaitingRank, problem_of
-from nbdist.worker.order import PLACE, ROOM, WAIT, Engagement, Preload
+from nbdist.worker.order import PLACE, ROOM, WAIT, Assignment, Preload
 
 _TICK = 2.0
 
@@ -253,7 +252,7 @@ class Standby:
             return self._spawn(command)
         # where that is impossible a cold start fails in the same way
         os.close(os.open(command.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
-        engagement = Engagement(
+        engagement = Assignment(
             order=command.order,
             environment=dict(command.environment),
             cwd=command.cwd,
@@ -281,7 +280,7 @@ class Standby:
         False when the keeper has gone."""
         held = []
         with contextlib.suppress(OSError):
-            held.append(take_custody(directory))
+            held.append(take_run_lock(directory))
         try:
             socket.send_fds(self._keeper, [os.fsencode(directory.path)], held)
         except OSError:

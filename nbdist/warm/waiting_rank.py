@@ -11,7 +11,7 @@ from typing import Any
 
 from nbdist import processes
 from nbdist.launch.rank_process import RankProcess
-from nbdist.worker.order import HURRY, Engagement
+from nbdist.worker.order import HURRY, Assignment
 
 
 @dataclass(slots=True)
@@ -21,7 +21,7 @@ class WaitingRank(RankProcess):
 
     facts: dict[str, Any] | None = None
     _said: bytes = b""
-    _engagement: Engagement | None = None
+    _engagement: Assignment | None = None
     _doubt: Callable[[], str] = str
     _told: bool = False
 
@@ -56,7 +56,7 @@ class WaitingRank(RankProcess):
         if self._told:
             RankProcess.ask(self, words)
 
-    def engage(self, engagement: Engagement, doubt: Callable[[], str]) -> None:
+    def engage(self, engagement: Assignment, doubt: Callable[[], str]) -> None:
         """Tell it its run, as soon as it is ready. ``doubt`` is asked then why it cannot be used as it is,
         and has to begin again, cold; empty when it can."""
         self._engagement, self._doubt = engagement, doubt
