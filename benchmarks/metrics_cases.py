@@ -66,10 +66,10 @@ def open_visualdl(directory: Path) -> tuple[Log, Close]:
 
 
 def open_visualdl_in_a_rank(directory: Path) -> tuple[Log, Close]:
-    from nbdist.worker import log_writer
+    from nbdist.worker import adaptations
     from nbdist.worker.framework_hooks import after_import
 
-    after_import("visualdl.writer.writer", log_writer.install)
+    after_import("visualdl.writer.writer", adaptations.copy_visualdl)
     return open_visualdl(directory)
 
 

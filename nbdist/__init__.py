@@ -42,29 +42,24 @@ __all__ = [
 
 # A rank imports this module for ``log`` alone: everything is imported when it is first used.
 _HOMES = {
-    "SummaryWriter": "nbdist.worker.summary_writer",
-    "attach": "nbdist.runner",
-    "board_dir": "nbdist.worker.metrics",
-    "log": "nbdist.worker.metrics",
-    "log_audio": "nbdist.worker.media",
-    "log_embedding": "nbdist.worker.media",
-    "log_histogram": "nbdist.worker.media",
-    "log_hparams": "nbdist.worker.metrics",
-    "log_image": "nbdist.worker.media",
-    "log_pr_curve": "nbdist.worker.media",
-    "log_roc_curve": "nbdist.worker.media",
-    "log_text": "nbdist.worker.media",
-    "runs": "nbdist.runner",
+    "nbdist.runner": ("attach", "runs"),
+    "nbdist.worker.media": (
+        *("log_audio", "log_embedding", "log_histogram", "log_image", "log_pr_curve", "log_roc_curve"),
+        "log_text",
+    ),
+    "nbdist.worker.metrics": ("board_dir", "log", "log_hparams"),
+    "nbdist.worker.summary_writer": ("SummaryWriter",),
 }
 
 
 def __getattr__(name: str) -> object:
-    if name not in _HOMES:
+    home = next((module for module, names in _HOMES.items() if name in names), None)
+    if home is None:
         raise AttributeError(f"module 'nbdist' has no attribute {name!r}")
     with import_lock:
         from importlib import import_module
 
-        value: object = getattr(import_module(_HOMES[name]), name)
+        value: object = getattr(import_module(home), name)
     globals()[name] = value
     return value
 

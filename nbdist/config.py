@@ -37,18 +37,7 @@ LOG_GB = 5.0
 """Gigabytes of disk that the log of one rank may take: some 50 million lines."""
 
 _NETWORK_FILESYSTEMS = frozenset(
-    {
-        "nfs",
-        "nfs4",
-        "cifs",
-        "smb3",
-        "lustre",
-        "gpfs",
-        "beegfs",
-        "ceph",
-        "9p",
-        "fuse.sshfs",
-    }
+    {"nfs", "nfs4", "cifs", "smb3", "lustre", "gpfs", "beegfs", "ceph", "9p", "fuse.sshfs"}
 )
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from nbdist.model.process import ProcessId
+from nbdist.model.spec import ProcessId
 
 PROC = Path("/proc")
 HAS_PROC = sys.platform == "linux"

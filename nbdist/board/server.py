@@ -25,7 +25,7 @@ from nbdist import processes
 from nbdist.board.request import ALIVE, AUTHORIZATION, PUBLIC_PATH, encoded, page, proxied_token
 from nbdist.errors import LaunchError
 from nbdist.model.decoding import MALFORMED, as_int
-from nbdist.model.process import ProcessId
+from nbdist.model.spec import ProcessId
 from nbdist.store.journal import load_object
 from nbdist.store.paths import check_home, make_private, write_private
 

@@ -11,8 +11,8 @@ if __name__ == "__main__":
     if not __package__:
         # the script's own directory would come first, and its modules are parts of a package
         sys.path[0] = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    from nbdist.devices.gpu_load import encode_loads
     from nbdist.devices.gpus import open_loads
+    from nbdist.devices.usage import encode_loads
 
     with open_loads(map(int, sys.argv[1:])) as look:
         for _ in sys.stdin:

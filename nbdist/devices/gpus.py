@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nbdist.devices.gpu_load import GpuLoad
+from nbdist.devices.usage import GpuLoad
 from nbdist.privacy import masked_words
 
 
@@ -24,24 +24,16 @@ class Driver:
 
 def driver(*, bindings: Any = None) -> Driver | None:
     """None where there is no driver."""
-    if bindings is None:
-        import pynvml
-
-        bindings = pynvml
-    try:
-        bindings.nvmlInit()
-    except bindings.NVMLError:
-        return None
-    try:
-        version = bindings.nvmlSystemGetDriverVersion()
-        number = bindings.nvmlSystemGetCudaDriverVersion()
-    except bindings.NVMLError:
-        return None
-    finally:
-        bindings.nvmlShutdown()
+    with _nvml(bindings) as nvml:
+        if nvml is None:
+            return None
+        try:
+            version, number = nvml.nvmlSystemGetDriverVersion(), nvml.nvmlSystemGetCudaDriverVersion()
+        except nvml.NVMLError:
+            return None
     # as cudaDriverGetVersion: 1000 * major + 10 * minor
     return Driver(
-        version=version.decode() if isinstance(version, bytes) else str(version),
+        version=_text(version),
         cuda=f"{number // 1000}.{number % 1000 // 10}",
     )
 

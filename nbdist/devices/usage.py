@@ -1,20 +1,13 @@
-"""CPU and memory: of this machine, of a process, of process trees.
-
-CPU and memory of process trees, again and again and at little cost: all the ranks of a run at once.
-
-Reads /proc alone; where there is none nothing is known. A process is looked at when its pid is new, and
-from then on only if it belongs to a tree, so a look costs what the trees are large, not what the machine
-is. It belongs to the tree of the process that made it for as long as it lives, also as an orphan; one
-that was orphaned before the first look at it is found by its session.
-"""
+"""CPU and memory of this machine and of process trees, and what a GPU does at one moment. Without NVML."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from nbdist.control_groups import own_groups
@@ -102,106 +95,78 @@ def memory_total(root: Path = Path("/")) -> int | None:
     """Bytes of memory of this machine, or the limit of a control group that this process is in where
     that is lower (proc(5), cgroups(7)); None where that is unknown. ``root`` holds ``proc`` and ``sys``.
     """
-    known = [total for total in (_of_the_machine(root), *_limits(root)) if total is not None]
-    return min(known, default=None)
-
-
-def _of_the_machine(root: Path) -> int | None:
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        for line in (root / "proc/meminfo").read_text().splitlines():
-            if line.startswith("MemTotal:"):
-                return int(line.split()[1]) * 1024
-    with contextlib.suppress(OSError, ValueError):
-        # macOS has no /proc
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if root == Path("/") else None
-    return None
-
-
-def _limits(root: Path) -> list[int]:
-    """The limits of this process's group and of those above it. Version 1 has a tree for memory alone."""
-    found = []
-    with contextlib.suppress(OSError, ValueError):
-        for line in (root / "proc/self/cgroup").read_text().splitlines():
-            _, controllers, path = line.split(":", 2)
-            if controllers == "":
-                found += _up(root / "sys/fs/cgroup", path, "memory.max")
-            elif "memory" in controllers.split(","):
-                found += _up(root / "sys/fs/cgroup/memory", path, "memory.limit_in_bytes")
-    return found
-
-
-def _up(mount: Path, path: str, name: str) -> list[int]:
-    """The limit in every group from ``path`` up to the mount, which in a container is the group itself."""
-    limits = []
-    group = mount / path.strip("/")
-    for place in (group, *group.parents):
-        with contextlib.suppress(OSError, ValueError):  # no such group in here, or the limit is "max"
-            limits.append(int((place / name).read_text()))
-        if place == mount:
-            break
-    return limits
+    known = [_meminfo(root, "MemTotal:")]
+    if known == [None] and root == Path("/"):
+        with contextlib.suppress(OSError, ValueError):
+            # macOS has no /proc
+            known = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+    for group in _groups(root):
+        # version 1 has a tree for memory alone, and another name
+        for name in ("memory.max", "memory.limit_in_bytes"):
+            with contextlib.suppress(OSError, ValueError):  # no such group in here, or the limit is "max"
+                known.append(int((group / name).read_text()))
+    return min((total for total in known if total is not None), default=None)
 
 
 def memory_available(root: Path = Path("/")) -> int | None:
     """Bytes that can be had without swapping: of this machine, or of a control group that this process is
     in where that leaves less; None where that is unknown."""
-    known = []
+    known = [_meminfo(root, "MemAvailable:")]
+    for group in _groups(root):
+        with contextlib.suppress(OSError, ValueError):
+            limit = int((group / "memory.max").read_text())
+            used = int((group / "memory.current").read_text())
+            words = (group / "memory.stat").read_text().split()
+            # the page cache can be had
+            known.append(limit - used + int(words[words.index("inactive_file") + 1]))
+    return min((left for left in known if left is not None), default=None)
+
+
+def _meminfo(root: Path, name: str) -> int | None:
     with contextlib.suppress(OSError, ValueError, IndexError):
         for line in (root / "proc/meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                known.append(int(line.split()[1]) * 1024)
-    with contextlib.suppress(OSError, ValueError, IndexError):
+            if line.startswith(name):
+                return int(line.split()[1]) * 1024
+    return None
+
+
+def _groups(root: Path) -> Iterator[Path]:
+    """The control group of this process and those above it, up to the mount, which in a container is the
+    group itself."""
+    with contextlib.suppress(OSError, ValueError):
         for line in (root / "proc/self/cgroup").read_text().splitlines():
-            if line.startswith("0::"):
-                known += _left(root / "sys/fs/cgroup", line[3:])
-    return min(known, default=None)
-
-
-def _left(mount: Path, path: str) -> list[int]:
-    """What each group from ``path`` up to the mount has left below its limit; the page cache can be had."""
-    left = []
-    group = mount / path.strip("/")
-    for place in (group, *group.parents):
-        with contextlib.suppress(OSError, ValueError, StopIteration):
-            limit = int((place / "memory.max").read_text())
-            used = int((place / "memory.current").read_text())
-            words = (place / "memory.stat").read_text().split()
-            left.append(limit - used + int(words[words.index("inactive_file") + 1]))
-        if place == mount:
-            break
-    return left
+            _, controllers, path = line.split(":", 2)
+            if controllers and "memory" not in controllers.split(","):
+                continue
+            mount = root / "sys/fs/cgroup" / ("memory" if controllers else "")
+            group = mount / path.strip("/")
+            above = (group, *group.parents)
+            yield from above[: above.index(mount) + 1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeUsage:
-    """``memory`` in bytes of resident memory (pages that processes share count in each), ``cpu`` in
-    seconds since the processes started, ``pids`` the processes."""
+    """``memory`` in bytes of resident memory (pages that processes share count in each), ``pids`` the
+    processes."""
 
     memory: int
-    cpu: float
     pids: frozenset[int]
-
-    @property
-    def processes(self) -> int:
-        return len(self.pids)
 
 
 def tree_usage(process: ProcessId) -> TreeUsage | None:
     """What the process and its descendants use now; None when it has gone."""
-    import psutil  # the supervisor imports this package, and has the standard library alone
+    import psutil  # the supervisor imports this module, and has the standard library alone
 
     if not alive(process):
         return None
-    memory, cpu, pids = 0, 0.0, set()
+    memory, pids = 0, set()
     with contextlib.suppress(psutil.Error):
         root = psutil.Process(process.pid)
         for member in [root, *root.children(recursive=True)]:
             with contextlib.suppress(psutil.Error):
                 memory += member.memory_info().rss
-                times = member.cpu_times()
-                cpu += times.user + times.system
                 pids.add(member.pid)
-    return TreeUsage(memory=memory, cpu=cpu, pids=frozenset(pids)) if pids else None
+    return TreeUsage(memory=memory, pids=frozenset(pids)) if pids else None
 
 
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -253,7 +218,14 @@ class _Row:
 
 
 class ProcessTrees:
-    """The trees below some processes, each known by a key: a rank."""
+    """The trees below some processes, each known by a key, a rank: looked at again and again and at little
+    cost, all the ranks of a run at once.
+
+    Reads /proc alone; where there is none nothing is known. A process is looked at when its pid is new, and
+    from then on only if it belongs to a tree, so a look costs what the trees are large, not what the machine
+    is. It belongs to the tree of the process that made it for as long as it lives, also as an orphan; one
+    that was orphaned before the first look at it is found by its session.
+    """
 
     def __init__(
         self,
@@ -403,3 +375,44 @@ def _pss(path: str) -> int | None:
         if line.startswith(b"Pss:"):
             return int(line.split()[1]) * 1024
     return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuLoad:
+    """``utilisation`` in percent, memory in bytes, ``power`` in watts, ``temperature`` in degrees Celsius,
+    ``throttled`` 1 while heat or power slow it down; None for what the driver does not tell.
+    ``processes``: pid and bytes of those that compute on it. ``ours``: whether those pids are pids of
+    this machine, which in a container they need not be.
+    """
+
+    index: int
+    utilisation: float | None = None
+    memory: int | None = None
+    memory_total: int | None = None
+    power: float | None = None
+    temperature: float | None = None
+    throttled: int | None = None
+    processes: tuple[tuple[int, int], ...] = ()
+    ours: bool = False
+
+    def memory_of(self, pids: Iterable[int]) -> int | None:
+        """What these processes hold of the GPU; what all hold where that cannot be told apart."""
+        if not self.ours:
+            return self.memory
+        wanted = frozenset(pids)
+        return sum(memory for pid, memory in self.processes if pid in wanted)
+
+
+def encode_loads(loads: Iterable[GpuLoad]) -> str:
+    return json.dumps([asdict(load) for load in loads])
+
+
+def decode_loads(line: bytes) -> list[GpuLoad]:
+    """Raises ValueError for what is no answer."""
+    try:
+        return [
+            GpuLoad(**(data | {"processes": tuple(map(tuple, data["processes"]))}))
+            for data in json.loads(line)
+        ]
+    except (ValueError, TypeError, KeyError) as error:
+        raise ValueError("not the loads of GPUs") from error

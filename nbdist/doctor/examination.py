@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from nbdist.devices import list_gpus
+from nbdist.devices.gpus import list_gpus
 from nbdist.doctor.gpus import examine_gpus
 from nbdist.doctor.machine import (
     examine_host,

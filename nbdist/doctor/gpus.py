@@ -7,9 +7,8 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from nbdist.devices import list_gpus
-from nbdist.devices.gpu_load import GpuLoad
-from nbdist.devices.gpus import describe_holder, driver, open_loads
+from nbdist.devices.gpus import describe_holder, driver, list_gpus, open_loads
+from nbdist.devices.usage import GpuLoad
 from nbdist.doctor.report import Entry, Level
 
 _FULL = 0.9

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 
 from nbdist import options, runner
-from nbdist.devices import list_gpus
+from nbdist.devices.gpus import list_gpus
 from nbdist.diagnosis.checks.machine import build_of
 from nbdist.doctor.report import Entry, Level
 from nbdist.errors import NbdistError

@@ -31,8 +31,8 @@ from nbdist.launch.machines.coordinator import LINK_KEY
 from nbdist.launch.machines.link import Message
 from nbdist.model import ProcessId, Reason
 from nbdist.store.allocations import AllocationDirectory, NodePlace
-from nbdist.store.liveness import Pulse
 from nbdist.store.paths import RunDirectory, check_private
+from nbdist.store.run_store import Heartbeat
 
 _TICK = 1.0
 _GRACE = 8.0
@@ -48,7 +48,7 @@ class HostedRun:
 
     path: str
     pid: int
-    pulse: Pulse | None
+    pulse: Heartbeat | None
     """Of the process that waits for it; None for a run that is detached."""
 
     ending: bool = False
@@ -68,7 +68,7 @@ class NodeAgent:
         self._count = 0
         self._selector = selectors.DefaultSelector()
         self._idle_since = time.monotonic()
-        self._pulse = Pulse(directory.pulse)
+        self._pulse = Heartbeat(directory.pulse)
         self._parent = os.getppid()
         self._over = Reason()
         self._ended_from_outside = False
@@ -258,8 +258,8 @@ def environment_of(order: Mapping[str, Any], own: Mapping[str, str]) -> dict[str
     return environment
 
 
-def _pulse_of(run: str) -> Pulse:
-    return Pulse(RunDirectory(Path(run)).pulse)
+def _pulse_of(run: str) -> Heartbeat:
+    return Heartbeat(RunDirectory(Path(run)).pulse)
 
 
 def _job() -> int:

@@ -25,9 +25,8 @@ from nbdist.engines.slurm_batch import attempts_before
 from nbdist.errors import UnknownRun
 from nbdist.model import Reason, RunEnded, RunSpec, RunState, StopRequested
 from nbdist.store.journal import read_events
-from nbdist.store.liveness import Pulse
 from nbdist.store.paths import NodeDirectory, RunDirectory, append_whole, open_to_append
-from nbdist.store.run_store import read_spec
+from nbdist.store.run_store import Heartbeat, read_spec
 
 NODE = Path(__file__).resolve().parent / "node.py"
 
@@ -55,7 +54,7 @@ class Driver:
         self._environment = environment
         self._said = ""
         self._lost = Reason()
-        self._pulse = Pulse(directory.pulse)
+        self._pulse = Heartbeat(directory.pulse)
 
     def run(self) -> int:
         """The exit code by which Ray is to remember the job. Raises CannotStart."""

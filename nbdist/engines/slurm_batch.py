@@ -18,9 +18,8 @@ if __name__ == "__main__":
 
 from nbdist.model import RunEnded, RunLost, RunSpec, RunState
 from nbdist.store.journal import read_events
-from nbdist.store.liveness import Pulse
 from nbdist.store.paths import NodeDirectory, RunDirectory
-from nbdist.store.run_store import read_spec
+from nbdist.store.run_store import Heartbeat, read_spec
 
 NODE = Path(__file__).parent / "node.py"
 LINK_KEY = "NBDIST_LINK_KEY"
@@ -63,14 +62,14 @@ def attempts_before(directory: RunDirectory) -> int:
 
 def _wait(step: subprocess.Popen[bytes], directory: RunDirectory, spec: RunSpec, job: str) -> int:
     """Until the supervisors have ended; a run whose owner waited for it and has gone is ended."""
-    pulse = Pulse(directory.pulse)
+    pulse = Heartbeat(directory.pulse)
     while True:
         with contextlib.suppress(subprocess.TimeoutExpired):
             return step.wait(10)
         if not spec.detached and pulse.has_stopped():
             print("nbdist: the process that waited for this run has gone, and the run ends", flush=True)
             subprocess.run(["scancel", "--signal=URG", job], check=False)
-            pulse = Pulse(directory.pulse)
+            pulse = Heartbeat(directory.pulse)
 
 
 def _exit_code(directory: RunDirectory, name: str) -> int:

@@ -44,9 +44,8 @@ from nbdist.model import (
 from nbdist.store.allocations import AllocationDirectory
 from nbdist.store.control import InterruptRequest, StacksRequest, StopRequest, take_requests
 from nbdist.store.journal import Journal, load_object, read_events
-from nbdist.store.liveness import take_custody
 from nbdist.store.paths import RunDirectory
-from nbdist.store.run_store import read_spec
+from nbdist.store.run_store import read_spec, take_run_lock
 
 _TICK = 0.05
 _PULSE = 10.0
@@ -243,7 +242,7 @@ def main(arguments: Sequence[str]) -> int:
 def watch(directory: RunDirectory, spec: RunSpec, lifeline: Lifeline) -> int:
     """RunWatcher the run in a child, and in another one when that is killed. 0 when the end is recorded."""
     try:
-        take_custody(directory)
+        take_run_lock(directory)
     except BlockingIOError:
         return 0  # it is watched
     except OSError:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import psutil
 
-from nbdist.devices import GpuUse, TreeUsage, memory_by_pid, tree_usage
+from nbdist.devices.gpus import GpuUse, memory_by_pid
+from nbdist.devices.usage import TreeUsage, tree_usage
 from nbdist.model import RankState, Run
 from nbdist.text import say
 

@@ -1,9 +1,9 @@
 """What a framework needs in the environment of each rank. Starts nothing, imports no framework."""
 
-from nbdist.frameworks.base import Framework, Placement
 from nbdist.frameworks.environment import (
-    FRAMEWORKS,
-    by_name,
+    Placement,
+    check_framework,
+    frameworks_of,
     imported_modules,
     inherited,
     is_installed,
@@ -11,10 +11,9 @@ from nbdist.frameworks.environment import (
 )
 
 __all__ = [
-    "FRAMEWORKS",
-    "Framework",
     "Placement",
-    "by_name",
+    "check_framework",
+    "frameworks_of",
     "imported_modules",
     "inherited",
     "is_installed",

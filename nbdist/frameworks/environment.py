@@ -5,23 +5,37 @@ from __future__ import annotations
 import ast
 import importlib.util
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from nbdist.errors import UsageMistake
-from nbdist.frameworks.base import Framework, Placement
-from nbdist.frameworks.jax import Jax
-from nbdist.frameworks.paddle import Paddle
-from nbdist.frameworks.torch import Torch
 
-FRAMEWORKS: tuple[Framework, ...] = (Torch(), Paddle(), Jax())
+FRAMEWORKS = ("torch", "paddle", "jax")
+"""Each is also the name of its module, and of what pip installs with nbdist for it."""
 
 
-def by_name(name: str) -> Framework:
-    """The framework ``name``. Raises UsageMistake when there is none of this name."""
-    for framework in FRAMEWORKS:
-        if framework.name == name:
-            return framework
-    names = ", ".join(framework.name for framework in FRAMEWORKS)
-    raise UsageMistake(f"no framework {name}: write --framework auto, none, {names}")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """Where one rank stands among the others. ``gpus`` are the physical ids of the run, none on the CPU."""
+
+    rank: int
+    world_size: int
+    local_rank: int
+    local_world_size: int
+    node_rank: int
+    nodes: int
+    gpus: tuple[int, ...]
+
+
+def check_framework(name: str) -> None:
+    """Raises UsageMistake when there is none of this name."""
+    if name not in FRAMEWORKS:
+        raise UsageMistake(f"no framework {name}: write --framework auto, none, {', '.join(FRAMEWORKS)}")
+
+
+def frameworks_of(tree: ast.AST) -> tuple[str, ...]:
+    """The frameworks that a program imports."""
+    imported = set(imported_modules(tree))
+    return tuple(name for name in FRAMEWORKS if name in imported)
 
 
 def imported_modules(tree: ast.AST) -> list[str]:
@@ -48,31 +62,12 @@ def is_installed(module: str) -> bool:
 
 # What another launcher, or a notebook's kernel, has set for itself and a rank must not take for its own.
 _DROPPED = frozenset(
-    {
-        "RANK",
-        "WORLD_SIZE",
-        "LOCAL_RANK",
-        "LOCAL_WORLD_SIZE",
-        "GROUP_RANK",
-        "GROUP_WORLD_SIZE",
-        "ROLE_RANK",
-        "ROLE_NAME",
-        "ROLE_WORLD_SIZE",
-        "POD_IP",
-        "TRAINING_ROLE",
-        "JPY_PARENT_PID",
-        "JPY_SESSION_NAME",
-        "JPY_API_TOKEN",
-        "JUPYTERHUB_API_TOKEN",
-        "JUPYTER_TOKEN",
-    }
+    {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE", "ROLE_RANK"}
+    | {"ROLE_NAME", "ROLE_WORLD_SIZE", "POD_IP", "TRAINING_ROLE", "JPY_PARENT_PID", "JPY_SESSION_NAME"}
+    | {"JPY_API_TOKEN", "JUPYTERHUB_API_TOKEN", "JUPYTER_TOKEN"}
 )
 _DROPPED_PREFIXES = (
-    "PADDLE_",
-    "FLAGS_selected_",
-    "TORCHELASTIC_",
-    "MASTER_",
-    "JAX_COORDINATOR_",
+    *("PADDLE_", "FLAGS_selected_", "TORCHELASTIC_", "MASTER_", "JAX_COORDINATOR_"),
     "PYDEVD_",
 )
 # A kernel makes its own children colour what they write, for its page. In a rank it would have each library
@@ -117,10 +112,73 @@ def rank_environment(place: Placement, backend: str) -> dict[str, str]:
     ``CUDA_VISIBLE_DEVICES`` holds the GPUs of the run, so that LOCAL_RANK is an index into it, in the
     order of nvidia-smi; it is empty for CPU ranks.
     """
-    environment: dict[str, str] = {}
-    for framework in FRAMEWORKS:
-        environment.update(framework.environment(place, backend))
+    environment = _torch(place) | _paddle(place, backend)
+    # jax.distributed.initialize; ``worker.framework_hooks`` tells it the processes and which one this is
+    environment["JAX_COORDINATOR_ADDRESS"] = "{host}:{port}"
     environment["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, place.gpus))
     if place.gpus:
         environment["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
     return environment
+
+
+def _torch(place: Placement) -> dict[str, str]:
+    """The variables of its ``env://`` rendezvous, and those by which libraries see a launcher.
+
+    Names and meanings: torch.distributed.run, "Environment Variables". ``TORCHELASTIC_USE_AGENT_STORE`` is
+    False: rank 0 opens the store itself. ``TORCHELASTIC_ERROR_FILE`` is left out: nbdist keeps the exception
+    itself.
+    """
+    return {
+        "RANK": str(place.rank),
+        "WORLD_SIZE": str(place.world_size),
+        "LOCAL_RANK": str(place.local_rank),
+        "LOCAL_WORLD_SIZE": str(place.local_world_size),
+        "GROUP_RANK": str(place.node_rank),
+        "GROUP_WORLD_SIZE": str(place.nodes),
+        "ROLE_NAME": "default",
+        "ROLE_RANK": str(place.rank),
+        "ROLE_WORLD_SIZE": str(place.world_size),
+        "MASTER_ADDR": "{host}",
+        "MASTER_PORT": "{port}",
+        "TORCHELASTIC_RUN_ID": "{run}",
+        "TORCHELASTIC_RESTART_COUNT": "{restarts}",
+        "TORCHELASTIC_MAX_RESTARTS": "{retries}",
+        "TORCHELASTIC_USE_AGENT_STORE": "False",
+    }
+
+
+def _paddle(place: Placement, backend: str) -> dict[str, str]:
+    """The variables that ``paddle.distributed.launch`` gives its trainers.
+
+    Names and meanings: paddle.distributed.launch (controllers/collective.py) and ParallelEnv. The ports of
+    the endpoints are never bound; only the master's is.
+    """
+    endpoints = [_endpoint(place, rank) for rank in range(place.world_size)]
+    environment = {
+        "PADDLE_TRAINER_ID": str(place.rank),
+        "PADDLE_TRAINERS_NUM": str(place.world_size),
+        "PADDLE_CURRENT_ENDPOINT": endpoints[place.rank],
+        "PADDLE_TRAINER_ENDPOINTS": ",".join(endpoints),
+        "PADDLE_MASTER": "{host}:{port}",
+        "PADDLE_GLOBAL_RANK": str(place.rank),
+        "PADDLE_GLOBAL_SIZE": str(place.world_size),
+        "PADDLE_LOCAL_RANK": str(place.local_rank),
+        "PADDLE_LOCAL_SIZE": str(place.local_world_size),
+        "PADDLE_NNODES": str(place.nodes),
+        "PADDLE_RANK_IN_NODE": str(place.local_rank),
+    }
+    if place.gpus:
+        # an index into CUDA_VISIBLE_DEVICES, which holds the chosen GPUs alone
+        environment["FLAGS_selected_gpus"] = str(place.local_rank)
+    if backend != "auto":
+        environment["PADDLE_DISTRI_BACKEND"] = backend
+    elif not place.gpus:
+        environment["PADDLE_DISTRI_BACKEND"] = "gloo"
+    return environment
+
+
+def _endpoint(place: Placement, rank: int) -> str:
+    if place.nodes == 1:
+        return f"{{host}}:{{port+{rank + 1}}}"
+    # behind the port of nbdist's own
+    return f"{{host{rank // place.local_world_size}}}:{{port+{rank % place.local_world_size + 2}}}"

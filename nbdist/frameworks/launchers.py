@@ -1,24 +1,78 @@
-"""The command lines of other launchers, in the words of nbdist."""
+"""The command lines of other launchers, in the words of nbdist. ``launchers.toml`` has their flags.
+
+torchrun's and paddle's flags may stand among nbdist's own. accelerate, deepspeed, fabric and composer are
+read up to their program. What nbdist does not do is refused, with what to write instead.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import PurePath
+from typing import Any
 
+from nbdist.devices.usage import cpu_count
 from nbdist.errors import UsageMistake
-from nbdist.frameworks import other_launchers
-from nbdist.frameworks.launcher_flags import FLAGS, FLEETRUN, PADDLE, TORCHRUN, Flag
-from nbdist.frameworks.other_launchers import without_prefix
+from nbdist.tables import read_table
 
+TORCHRUN, PADDLE, FLEETRUN = "torchrun", "paddle.distributed.launch", "fleetrun"
 _MODULES = {
     "torch.distributed.run": TORCHRUN,
     "torch.distributed.launch": TORCHRUN,
     "paddle.distributed.launch": PADDLE,
     "paddle.distributed.fleet.launch": FLEETRUN,
 }
-_BY_NAME = {flag.name: flag for flag in FLAGS} | {flag.short: flag for flag in FLAGS if flag.short}
+_SHORT = {"-r": "--redirects", "-t": "--tee"}  # torchrun's
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flag:
+    """One flag, spelt with dashes: a row of the table, which explains the other fields."""
+
+    name: str
+    switch: bool = False
+    becomes: str = ""
+    rule: str = ""
+    only: Sequence[str] | None = None
+    refused: str = ""
+    idle: str = ""
+
+    def translated(self, written: str, value: str) -> Sequence[str]:
+        """nbdist's words for it, which was typed as ``written``. Raises UsageMistake where there are none."""
+        if self.rule:
+            return _RULES[self.rule](value)
+        if self.only is not None and value.lower() not in self.only:
+            raise UsageMistake(f"{written} {value}: {self.refused}")
+        if self.refused and self.only is None:
+            raise UsageMistake(f"{written}: {self.refused}")
+        return [word.replace("{}", value) for word in self.becomes.split()]
+
+
+@cache
+def _table() -> dict[str, Any]:
+    return read_table(__file__, "launchers")
+
+
+@cache
+def flags(*launchers: str) -> Mapping[str, Flag]:
+    """What these launchers know, by name."""
+    return {
+        name: Flag(name=name, **{key: row[key] for key in row if key != "names"})
+        for row in _table()["flags"]
+        for launcher, names in row["names"].items()
+        if launcher in launchers
+        for name in names
+    }
+
+
+def flag_of(word: str) -> Flag | None:
+    """The flag that ``word`` (``--flag``, ``--flag=value`` or ``-t3``) is; None for what is no flag of
+    torchrun or paddle, or nbdist's own by the same name."""
+    name = word.partition("=")[0].replace("_", "-") if word.startswith("--") else _SHORT.get(word[:2], "")
+    return flags(TORCHRUN, PADDLE, FLEETRUN).get(name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,17 +83,6 @@ class Translated:
     words: tuple[str, ...]
     any_device: bool = False
     notes: tuple[str, ...] = ()
-
-
-def flag_of(word: str) -> Flag | None:
-    """The flag that ``word`` (``--flag``, ``--flag=value`` or ``-t3``) is; None for what is no other
-    launcher's, or nbdist's own by the same name."""
-    if not word.startswith("-"):
-        return None
-    name = word.partition("=")[0].replace("_", "-")
-    if name.startswith("--"):
-        return _BY_NAME.get(name)
-    return _BY_NAME.get(name[:2])
 
 
 def translated(words: Sequence[str]) -> Translated:
@@ -56,11 +99,22 @@ def translated(words: Sequence[str]) -> Translated:
             if word == "--args" and rest:
                 own.append(rest.pop(0))
             continue
-        value = _value(word, rest) if flag.valued else _no_value(flag, word)
-        own += flag.becomes(value)
+        written, equals, value = word.partition("=")
+        if flag.switch:
+            if equals:
+                raise UsageMistake(f"{flag.name} takes no value: write  {flag.name}")
+        elif not word.startswith("--") and len(word) > 2:
+            written, value = word[:2], word[2:].removeprefix("=")
+        elif equals:
+            value = value.strip("\"'")
+        elif not rest or (rest[0].startswith("-") and not rest[0].lstrip("-").isdigit()):
+            raise UsageMistake(f"{word} needs a value: write  {word}=VALUE")
+        else:
+            value = rest.pop(0)
+        own += flag.translated(written, value)
         any_device |= flag.name == "--nproc-per-node"
-        if flag.no_effect:
-            idle[flag.name] = flag.no_effect
+        if flag.idle:
+            idle[flag.name] = flag.idle
     notes = tuple(f"{name} has no effect here: {reason}" for name, reason in idle.items())
     return Translated(words=tuple(own), any_device=any_device, notes=notes)
 
@@ -71,14 +125,42 @@ def behind_launcher(words: Sequence[str]) -> tuple[str, list[str]]:
     Variables in front of it become ``--env``, and what only surrounds it (``uv run``) is left out. Raises
     UsageMistake for what is not done here.
     """
-    given, rest = without_prefix(words)
+    given, rest = _without_prefix(words)
     name, length = _head(rest)
     own = rest[length:]
     if not name:
-        name, own = other_launchers.read(rest)
+        name, own = _other(rest)
     if not name:
         return "", list(words)
     return name, [*(word for text in given for word in _variable(*text.split("=", 1))), *own]
+
+
+# they run what stands behind them, in an environment that they have chosen
+_RUNNERS = {(runner, "run") for runner in ("uv", "poetry", "pipenv", "pdm", "hatch", "rye")}
+
+
+def _without_prefix(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The variables that stand in front of a command (``A=b``, ``env A=b``), and the command without what
+    only surrounds it (``uv run``). Raises UsageMistake for options of those, which nbdist does not know."""
+    variables: list[str] = []
+    rest = list(words)
+    while rest:
+        if re.fullmatch(r"[A-Za-z_]\w*=.*", rest[0], re.DOTALL):
+            variables.append(rest.pop(0))
+            continue
+        length = 2 if tuple(rest[:2]) in _RUNNERS else int(rest[0] in ("env", "nohup"))
+        if not length:
+            break
+        surrounding, rest = " ".join(rest[:length]), rest[length:]
+        if surrounding == "nohup":
+            continue
+        if rest[:1] == ["--"]:
+            del rest[:1]
+        if rest and rest[0].startswith("-"):
+            raise UsageMistake(
+                f"{surrounding} {rest[0]}: the ranks use {sys.executable}: leave out  {surrounding}"
+            )
+    return variables, rest
 
 
 def _variable(name: str, value: str) -> list[str]:
@@ -88,7 +170,7 @@ def _variable(name: str, value: str) -> list[str]:
 
 
 def _head(words: Sequence[str]) -> tuple[str, int]:
-    """The launcher at the beginning of ``words`` and how many words it is."""
+    """torchrun or one of paddle's at the beginning of ``words``, and how many words it is."""
     if not words:
         return "", 0
     program = PurePath(words[0]).name
@@ -104,18 +186,151 @@ def _head(words: Sequence[str]) -> tuple[str, int]:
     return "", 0
 
 
-def _value(word: str, rest: list[str]) -> str:
-    if not word.startswith("--") and len(word) > 2:
-        return word[2:].removeprefix("=")
-    _, equals, value = word.partition("=")
-    if equals:
-        return value.strip("\"'")
-    if not rest or (rest[0].startswith("-") and not rest[0].lstrip("-").isdigit()):
-        raise UsageMistake(f"{word} needs a value: write  {word}=VALUE")
-    return rest.pop(0)
+def _other(words: Sequence[str]) -> tuple[str, list[str]]:
+    """Which of the others begins the line ("" for none), and the line in words of nbdist. Raises UsageMistake
+    for what nbdist does not do."""
+    if not words:
+        return "", []
+    program, table = PurePath(words[0]).name, _table()
+    for row in table["refused"]:
+        if program in row["names"]:
+            raise UsageMistake(f"{program}: {row['reason']}  {_instead(program, words[1:])}")
+    for launcher, unknown in table["unknown"].items():
+        length = len(launcher.split())
+        if " ".join([program, *words[1:length]]) == launcher:
+            return launcher, _until_program(launcher, unknown, words[length:])
+    return "", []
 
 
-def _no_value(flag: Flag, word: str) -> str:
-    if "=" in word:
-        raise UsageMistake(f"{flag.name} takes no value: write  {flag.name}")
-    return ""
+def _until_program(launcher: str, unknown: str, words: Sequence[str]) -> list[str]:
+    """A line of this launcher in words of nbdist, whose flags end where its program begins. ``unknown`` says
+    what to do about a flag that is not in the table."""
+    own: list[str] = []
+    rest = list(words)
+    while rest and rest[0].startswith("-"):
+        word = rest.pop(0)
+        if word == "--":
+            break
+        written, equals, value = word.partition("=")
+        name = written.replace("_", "-") if written.startswith("--") else written
+        flag = flags(launcher).get(name)
+        if flag is None:
+            raise UsageMistake(f"{launcher} {written}: {unknown}")
+        if not flag.switch and not equals:
+            if not rest:
+                raise UsageMistake(f"{written} needs a value: write  {written} VALUE")
+            value = rest.pop(0)
+        own += flag.translated(f"{launcher} {written}", value)
+    if launcher in _COMBINED:
+        own = _COMBINED[launcher](own)
+    return [*own, *rest]
+
+
+def _instead(program: str, words: Sequence[str]) -> str:
+    """The line to type in place of one of MPI's or Slurm's."""
+    count, script, rest = "2", ["train.py"], list(words)
+    while rest:
+        word = rest.pop(0)
+        name, equals, value = word.partition("=")
+        if name in ("-n", "-np", "--np", "--ntasks", "-c", "--num-proc") and (equals or rest):
+            count = value if equals else rest.pop(0)
+        elif word.endswith(".py"):
+            script = [word, *rest]
+            break
+    line = " ".join(["nbdist run -n", count, *script])
+    return f"{line} , on other machines with  --on slurm --nodes 2" if program == "srun" else line
+
+
+def _nodes(value: str) -> Sequence[str]:
+    least, colon, most = value.partition(":")
+    if colon and least != most:
+        raise UsageMistake(
+            f"--nnodes {value}: a run here has the same nodes from its beginning to its end: "
+            f"write  --nodes {most or least}"
+        )
+    return ["--nodes", least]
+
+
+def _ranks_per_node(value: str) -> Sequence[str]:
+    match value:
+        case "gpu":
+            return ["--gpus", "all"]
+        case "cpu":
+            return ["-n", str(cpu_count())]
+        case "auto":
+            return []
+        case "xpu":
+            raise UsageMistake("--nproc_per_node xpu: nbdist knows GPUs of NVIDIA and the CPU: write  -n 2")
+    return ["-n", value]
+
+
+def _master(value: str) -> Sequence[str]:
+    if value.startswith("etcd"):
+        raise UsageMistake(f"--master {value}: nbdist needs no etcd: write  --master HOST:PORT  of node 0")
+    return ["--master", value.removeprefix("http://")]
+
+
+def _rendezvous(value: str) -> Sequence[str]:
+    pairs = dict(pair.partition("=")[::2] for pair in value.split(",") if pair)
+    seconds = pairs.get("join_timeout") or pairs.get("timeout")
+    return ["--wait", seconds] if seconds else []
+
+
+def _included(value: str) -> Sequence[str]:
+    host, colon, gpus = value.partition(":")
+    if "@" in value or not colon or host not in ("localhost", "127.0.0.1"):
+        raise UsageMistake(
+            f"deepspeed --include {value}: the GPUs are those of this machine: write  --gpus 0,1"
+        )
+    return ["--gpus", gpus]
+
+
+_RULES: Mapping[str, Callable[[str], Sequence[str]]] = {
+    "nodes": _nodes,
+    "ranks_per_node": _ranks_per_node,
+    "master": _master,
+    "rendezvous": _rendezvous,
+    "included": _included,
+    "job": lambda value: [] if value == "default" else ["--name", value],
+    "dynamo": lambda value: ["--env", f"ACCELERATE_DYNAMO_BACKEND={value.upper()}"],
+}
+
+
+def _accelerate(words: list[str]) -> list[str]:
+    """accelerate counts the processes of all machines, and nbdist those of one."""
+    at = words.index("--nproc-per-node") + 1 if "--nproc-per-node" in words else 0
+    nodes = int(words[words.index("--nodes") + 1]) if "--nodes" in words else 1
+    if at:
+        words[at] = str(max(1, int(words[at]) // nodes))
+    if "--cpu" in words:
+        words.remove("--cpu")
+        at = words.index("--nproc-per-node") + 1 if at else 0
+        words[max(at - 1, 0) : at] = ["-n"] if at else ["-n", "2"]
+    return words
+
+
+def _fabric(words: list[str]) -> list[str]:
+    """``--accelerator`` and ``--devices`` of fabric as ranks on GPUs or on the CPU; the rest as given."""
+    kept: list[str] = []
+    said = {"--accelerator": "auto", "--devices": "1"}
+    rest = iter(words)
+    for word in rest:
+        if word in said:
+            said[word] = next(rest)
+        else:
+            kept.append(word)
+    accelerator, devices = said["--accelerator"], said["--devices"]
+    kept += ["--env", "LT_CLI_USED=1", "--env", f"LT_ACCELERATOR={accelerator}"]
+    kept += ["--env", f"LT_DEVICES={devices}"]
+    if "," in devices or devices == "-1":
+        return [*kept, "--gpus", "all" if devices == "-1" else devices]
+    if devices == "auto":
+        return kept
+    return [*kept, *(["-n", devices] if accelerator == "cpu" else ["--nproc-per-node", devices])]
+
+
+_COMBINED: Mapping[str, Callable[[list[str]], list[str]]] = {
+    "accelerate launch": _accelerate,
+    "fabric run": _fabric,
+}
+"""What puts together what several flags of a launcher say."""

@@ -21,9 +21,9 @@ from nbdist import processes
 from nbdist.errors import LaunchError
 from nbdist.launch.rank_process import Reservation, rank_command
 from nbdist.model import AttemptStarted, Event, RankStarted, RunSpec, SupervisorStarted, encode_event
-from nbdist.store.liveness import take_custody
 from nbdist.store.paths import RunDirectory, open_to_append
 from nbdist.store.recovery import note_end
+from nbdist.store.run_store import take_run_lock
 
 SUPERVISOR = Path(__file__).parent / "__main__.py"
 # nothing but the standard library is needed, and without site-packages it starts sooner
@@ -156,11 +156,11 @@ class Handover:
         with contextlib.ExitStack() as opened:
             reservation = Reservation()
             opened.callback(reservation.release)
-            custody = take_custody(directory)
-            opened.callback(os.close, custody)
+            lock = take_run_lock(directory)
+            opened.callback(os.close, lock)
             self._order = os.memfd_create("nbdist-ahead", os.MFD_CLOEXEC)
             opened.callback(os.close, self._order)
-            held = (reservation.fileno(), custody)
+            held = (reservation.fileno(), lock)
             point = reservation.rendezvous
             boot, ranks = processes.boot_id(), []
             for rank in spec.here:

@@ -22,8 +22,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from nbdist.devices.gpu_load import GpuLoad, decode_loads
-from nbdist.devices.usage import ProcessTrees, TreeUse, memory_total
+from nbdist.devices.usage import GpuLoad, ProcessTrees, TreeUse, decode_loads, memory_total
 from nbdist.launch.binding import become_child, fork
 from nbdist.launch.stalls.stall_watch import StallWatch
 from nbdist.model import Device, ProcessId

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from nbdist.errors import LaunchError
 from nbdist.launch.binding import start_process
 from nbdist.model import RankSpec, Rendezvous, RunSpec
-from nbdist.model.process import ProcessId
+from nbdist.model.spec import ProcessId
 from nbdist.processes import identify, send
 from nbdist.store.paths import RunDirectory
 from nbdist.worker.order import Order

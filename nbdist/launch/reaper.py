@@ -35,11 +35,11 @@ def keep(directory: RunDirectory, supervise: Callable[[], None]) -> int:
 
     Returns the exit status of this process: 0 when the run's end is recorded, by whomever.
     """
-    from nbdist.store.liveness import take_custody
+    from nbdist.store.run_store import take_run_lock
 
     try:
         # without it, a reader that looks while this process cleans up may say LOST first, without the reason
-        take_custody(directory)
+        take_run_lock(directory)
     except OSError:
         pass
     return keep_over(supervise, lambda: directory)

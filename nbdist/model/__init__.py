@@ -22,10 +22,9 @@ from nbdist.model.events import (
     decode_event,
     encode_event,
 )
-from nbdist.model.process import ProcessId
 from nbdist.model.reason import NO_REASON, Reason
 from nbdist.model.run import Rank, Run
-from nbdist.model.spec import Device, RankSpec, Rendezvous, RunSpec
+from nbdist.model.spec import Device, ProcessId, RankSpec, Rendezvous, RunSpec
 from nbdist.model.states import RankState, RunState
 
 __all__ = [

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import fields
-from functools import cache
-from typing import Any
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from functools import cache, partial
+from types import NoneType
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+
+from nbdist.model.reason import Reason
+
+T = TypeVar("T")
 
 MALFORMED = (ValueError, KeyError, TypeError, AttributeError, OverflowError)
 """What comes of taking something for what it is not."""
@@ -49,50 +55,76 @@ def as_time(given: Any) -> float:
     return number
 
 
-def check_fields(value: Any) -> None:
-    """Compare the fields of a dataclass with their annotations. Raises ValueError."""
-    cls: Any = type(value)
-    for name, fits in _checks(cls):
-        if not fits(given := getattr(value, name)):
-            raise ValueError(f"no {type(value).__name__}: {name} is {given!r:.40}")
+def build(cls: type[T], data: object) -> T:
+    """A value of this dataclass from an object, or from a list in the order of its fields. What is not one of
+    its fields, as a newer nbdist may have written, is left out. Raises one of MALFORMED."""
+    converters = _converters(cls)  # type: ignore[arg-type]  # every class is hashable
+    if isinstance(data, (list, tuple)):
+        data = dict(zip(converters, data, strict=True))
+    if not isinstance(data, Mapping):
+        raise TypeError(f"no {cls.__name__}: {data!r:.80}")
+    found = {}
+    for name, converter in converters.items():
+        if name in data:
+            try:
+                found[name] = converter(data[name])
+            except _Unfit:
+                raise ValueError(f"no {cls.__name__}: {name} is {data[name]!r:.40}") from None
+    return cls(**found)
+
+
+class _Unfit(ValueError):
+    pass
 
 
 @cache
-def _checks(cls: Any) -> tuple[tuple[str, Callable[[Any], bool]], ...]:
-    return tuple((field.name, _check(str(field.type))) for field in fields(cls))
+def _converters(cls: Any) -> dict[str, Callable[[Any], Any]]:
+    hints = get_type_hints(cls)
+    return {field.name: _converter(hints[field.name]) for field in fields(cls)}
 
 
-def _check(annotation: str) -> Callable[[Any], bool]:
-    if annotation.endswith(" | None"):
-        inner = _check(annotation.removesuffix(" | None"))
-        return lambda value: value is None or inner(value)
-    if annotation.startswith("tuple["):
-        each = _check(annotation.removeprefix("tuple[").removesuffix(", ...]"))
-        return lambda value: isinstance(value, tuple) and all(map(each, value))
-    return _FITS.get(annotation, lambda _: True)
+def _converter(kind: Any) -> Callable[[Any], Any]:
+    """What makes a value of this kind of one that JSON can hold."""
+    if kind in _PLAIN:
+        return partial(_plain, _PLAIN[kind])
+    if kind is Reason:
+        return Reason.recorded
+    if is_dataclass(kind) and isinstance(kind, type):
+        return partial(build, kind)
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return kind
+    inner = get_args(kind)
+    if get_origin(kind) is tuple:
+        return partial(_tuple, [_converter(one) for one in inner if one is not ...], many=... in inner)
+    if get_origin(kind) is Mapping:
+        return partial(_mapping, _converter(inner[1]))
+    assert NoneType in inner, f"a kind of field that no record has: {kind}"
+    some = _converter(inner[0])
+    return lambda value: None if value is None else some(value)
 
 
-def _is_int(value: object) -> bool:
-    return type(value) is int and -_LARGEST <= value < _LARGEST
+def _plain(fits: Callable[[Any], bool], value: Any) -> Any:
+    if not fits(value):
+        raise _Unfit
+    return value
 
 
-def _is_float(value: object) -> bool:
-    """JSON has one kind of number."""
-    return type(value) in (int, float) and -_LATEST < value < _LATEST  # type: ignore[operator]
+def _tuple(each: list[Callable[[Any], Any]], value: Any, *, many: bool) -> tuple[Any, ...]:
+    if not isinstance(value, (list, tuple)):
+        raise TypeError(f"no list: {value!r:.40}")
+    if many:
+        return tuple(map(each[0], value))
+    return tuple(convert(one) for convert, one in zip(each, value, strict=True))
 
 
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
+def _mapping(convert: Callable[[Any], Any], value: Any) -> dict[str, Any]:
+    return {str(key): convert(one) for key, one in value.items()}
 
 
-def _is_environment(value: object) -> bool:
-    return isinstance(value, Mapping) and all(map(_is_text, value.values()))
-
-
-_FITS: Mapping[str, Callable[[Any], bool]] = {
-    "int": _is_int,
-    "float": _is_float,
-    "str": _is_text,
-    "bool": lambda value: isinstance(value, bool),
-    "Mapping[str, str]": _is_environment,
+_PLAIN: Mapping[type, Callable[[Any], bool]] = {
+    int: lambda value: type(value) is int and -_LARGEST <= value < _LARGEST,
+    # JSON has one kind of number
+    float: lambda value: type(value) in (int, float) and -_LATEST < value < _LATEST,
+    str: lambda value: isinstance(value, str),
+    bool: lambda value: isinstance(value, bool),
 }

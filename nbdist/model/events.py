@@ -8,23 +8,24 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, fields
-from typing import Any, Union
+from typing import Union, get_args
 
-from nbdist.model.decoding import check_fields, loads
-from nbdist.model.process import ProcessId
+from nbdist.model.decoding import build, loads
 from nbdist.model.reason import Reason
+from nbdist.model.spec import ProcessId
 from nbdist.model.states import RankState, RunState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SupervisorStarted:
-    """The supervisor is up. Usually the first event."""
-
+class _Event:
     time: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Started(_Event):
     pid: int
     start_time: int
     boot_id: str
-    host: str
 
     @property
     def process(self) -> ProcessId:
@@ -32,59 +33,54 @@ class SupervisorStarted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AttemptStarted:
+class SupervisorStarted(_Started):
+    """The supervisor is up. Usually the first event."""
+
+    host: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptStarted(_Event):
     """The ranks are about to be started, and meet at this host and port."""
 
-    time: float
     attempt: int
     host: str
     port: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RankStarted:
+class RankStarted(_Started):
     """The process of a rank is there."""
 
-    time: float
     rank: int
-    pid: int
-    start_time: int
-    boot_id: str
-
-    @property
-    def process(self) -> ProcessId:
-        return ProcessId(pid=self.pid, start_time=self.start_time, boot_id=self.boot_id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ImportsAwaited:
+class ImportsAwaited(_Event):
     """These ranks were started before the run, and still import its framework; their program begins when
     they have. None when no rank does any longer."""
 
-    time: float
     ranks: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RankFinished:
+class RankFinished(_Event):
     """The last statement of the program is done; the process is on its way out. ``joined`` says whether the
     rank has been in a process group."""
 
-    time: float
     rank: int
     joined: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RankErrored:
+class RankErrored(_Event):
     """An exception left the program; it is being written to error.json, the process is on its way out."""
 
-    time: float
     rank: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RankExited:
+class RankExited(_Event):
     """``code`` is the exit code, or the negative number of the signal that ended the process.
 
     ``ended`` says that nbdist had told this rank to end before it failed or exited by itself, ``oom``
@@ -95,7 +91,6 @@ class RankExited:
     where the rank may have wanted to write why it ended.
     """
 
-    time: float
     rank: int
     code: int
     ended: bool
@@ -107,93 +102,82 @@ class RankExited:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stalled:
+class Stalled(_Event):
     """No rank has written, logged or computed anything since ``since`` (Unix seconds)."""
 
-    time: float
     since: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Resumed:
+class Resumed(_Event):
     """A run that had stalled goes on."""
-
-    time: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RemoteRank:
+class RemoteRank(_Event):
     """What is known of a rank on another machine: its state there, and its exit code once it has one."""
 
-    time: float
     rank: int
     state: RankState
     code: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodesAwaited:
+class NodesAwaited(_Event):
     """Other machines of the run are waited for until ``until``; none when all have come, and ``hosts`` are
     the addresses of all. Once the ranks run: machines that are there, and whose nbdist waits for its disk."""
 
-    time: float
     nodes: tuple[int, ...]
     until: float
     hosts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Queued:
+class Queued(_Event):
     """The run waits in the queue of an engine, as its job ``job``; ``reason`` says why."""
 
-    time: float
     job: str
     reason: Reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StopRequested:
+class StopRequested(_Event):
     """The run is to end: because a person or a program asked for it, or else what it depends on has gone."""
 
-    time: float
     reason: Reason
     requested: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Escalated:
+class Escalated(_Event):
     """These ranks were sent this signal."""
 
-    time: float
     ranks: tuple[int, ...]
     signal: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AttemptFailed:
+class AttemptFailed(_Event):
     """An attempt is over and there will be another one. ``leftover`` as in RunEnded."""
 
-    time: float
     attempt: int
     reason: Reason
     leftover: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunEnded:
+class RunEnded(_Event):
     """``leftover`` counts processes of the ranks that were still there and were ended."""
 
-    time: float
     state: RunState
     reason: Reason
     leftover: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunLost:
+class RunLost(_Event):
     """The supervisor has gone without a word. ``leftover`` as in RunEnded."""
 
-    time: float
     reason: Reason
     leftover: int = 0
 
@@ -218,38 +202,13 @@ Event = Union[
     RunLost,
 ]
 
-_KINDS: dict[str, type[Event]] = {
-    cls.__name__: cls
-    for cls in (
-        SupervisorStarted,
-        AttemptStarted,
-        RankStarted,
-        ImportsAwaited,
-        RankFinished,
-        RankErrored,
-        RankExited,
-        Stalled,
-        Resumed,
-        RemoteRank,
-        NodesAwaited,
-        Queued,
-        StopRequested,
-        Escalated,
-        AttemptFailed,
-        RunEnded,
-        RunLost,
-    )
-}
+_KINDS: dict[str, type[Event]] = {cls.__name__: cls for cls in get_args(Event)}
 
 
 def encode_event(event: Event) -> str:
     """The line of the journal for ``event``, without its newline."""
-    return json.dumps({"kind": type(event).__name__, **_data(event)})
-
-
-def _data(event: Event) -> dict[str, Any]:
-    found = ((field.name, getattr(event, field.name)) for field in fields(event))
-    return {name: value.encode() if isinstance(value, Reason) else value for name, value in found}
+    data = {field.name: getattr(event, field.name) for field in fields(event)}
+    return json.dumps({"kind": type(event).__name__, **data}, default=Reason.encode)
 
 
 def decode_event(line: str) -> Event | None:
@@ -263,21 +222,7 @@ def decode_event(line: str) -> Event | None:
     cls = _KINDS.get(data["kind"])
     if cls is None:
         return None
-    known = {f.name: data[f.name] for f in fields(cls) if f.name in data}
     try:
-        if "reason" in known:
-            known["reason"] = Reason.recorded(known["reason"])
-        if cls is RunEnded:
-            known["state"] = RunState(known["state"])
-        if cls in (Escalated, ImportsAwaited):
-            known["ranks"] = tuple(known["ranks"])
-        if cls is RemoteRank:
-            known["state"] = RankState(known["state"])
-        if cls is NodesAwaited:
-            known["nodes"] = tuple(known["nodes"])
-            known["hosts"] = tuple(known.get("hosts", ()))
-        event = cls(**known)
-    except (KeyError, TypeError) as error:
+        return build(cls, data)
+    except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"no {cls.__name__}: {error}") from error
-    check_fields(event)
-    return event

@@ -27,9 +27,8 @@ from nbdist.model.events import (
     StopRequested,
     SupervisorStarted,
 )
-from nbdist.model.process import ProcessId
 from nbdist.model.reason import NO_REASON, Reason
-from nbdist.model.spec import RankSpec, RunSpec
+from nbdist.model.spec import ProcessId, RankSpec, RunSpec
 from nbdist.model.states import RankState, RunState, move_rank, move_run
 
 # Signals that a correct program can die of after its last statement, while the interpreter and the

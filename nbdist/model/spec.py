@@ -4,18 +4,29 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any, TypeVar
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
 
-from nbdist.model.decoding import check_fields
-from nbdist.model.process import ProcessId
+from nbdist.model.decoding import build
 from nbdist.model.reason import Reason
-
-T = TypeVar("T")
 
 FORMAT = 1
 _PORT = re.compile(r"\{port(?:\+(\d+))?\}")
 _HOST = re.compile(r"\{host(\d+)\}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessId:
+    """One process, for as long as this machine is up. A pid alone is none: the kernel gives it to another
+    process later.
+
+    ``start_time`` is what the system counts it in (Linux: clock ticks since boot), so it means
+    nothing without ``boot_id``; both are compared, never computed with.
+    """
+
+    pid: int
+    start_time: int
+    boot_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,17 +170,9 @@ class RunSpec:
 
         Raises KeyError, TypeError, ValueError or AttributeError when ``data`` is not a spec.
         """
-        known = _known(cls, data)
-        common = data.get("rank_environment", {})
-        known["ranks"] = tuple(_rank_from(rank, common) for rank in data["ranks"])
-        known["args"] = tuple(data.get("args", ()))
-        known["python_path"] = tuple(data.get("python_path", ()))
-        known["addresses"] = tuple(data.get("addresses", ()))
-        known["engine_options"] = tuple(data.get("engine_options", ()))
-        owner = data.get("owner")
-        known["owner"] = _checked(ProcessId, owner) if owner else None
-        spec = cls(**known)
-        check_fields(spec)
+        given, common = data["ranks"], data.get("rank_environment", {})
+        ranks = [{**rank, "environment": {**common, **rank.get("environment", {})}} for rank in given]
+        spec = build(cls, {**data, "ranks": ranks})
         if [rank.rank for rank in spec.ranks] != list(range(spec.world_size)):
             raise ValueError("the ranks are not numbered from 0 on")
         if any("\0" in path for path in (spec.program, spec.python, spec.cwd, spec.log_dir)):
@@ -185,25 +188,3 @@ def _common(environments: Sequence[Mapping[str, str]]) -> dict[str, str]:
         return {}
     first, *others = environments
     return {key: value for key, value in first.items() if all(each.get(key) == value for each in others)}
-
-
-def _rank_from(data: Mapping[str, Any], common: Mapping[str, str]) -> RankSpec:
-    known = _known(RankSpec, data)
-    known["environment"] = {**common, **data.get("environment", {})}
-    known["device"] = _checked(Device, data.get("device", {}))
-    rank = RankSpec(**known)
-    check_fields(rank)
-    return rank
-
-
-def _checked(cls: type[T], data: object) -> T:
-    value = cls(**_known(cls, data))
-    check_fields(value)
-    return value
-
-
-def _known(cls: type, data: object) -> dict[str, Any]:
-    if not isinstance(data, Mapping):
-        raise TypeError(f"no {cls.__name__}: {data!r:.80}")
-    names = {f.name for f in fields(cls)}
-    return {name: value for name, value in data.items() if name in names}

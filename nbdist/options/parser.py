@@ -208,7 +208,7 @@ def split_program(words: Sequence[str]) -> tuple[list[str], list[str]]:
         if not word.startswith("-"):
             break
         foreign = launchers.flag_of(word)
-        takes_next = word in valued if foreign is None else foreign.valued and _bare(word)
+        takes_next = word in valued if foreign is None else not foreign.switch and _bare(word)
         own += words[at : at + 1 + takes_next]
         at += 1 + takes_next
     return own, [*kind, *words[at:]]

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from nbdist.devices import list_gpus
+from nbdist.devices.gpus import list_gpus
 from nbdist.errors import UsageMistake
 from nbdist.model.plan import Plan
 

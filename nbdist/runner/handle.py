@@ -25,8 +25,7 @@ from nbdist.store import (
     RunStore,
 )
 from nbdist.store.control import ask_to_end
-from nbdist.store.liveness import in_custody
-from nbdist.store.run_store import read_spec, unreadable
+from nbdist.store.run_store import is_run_locked, read_spec, unreadable
 from nbdist.store.scraped import last_values
 from nbdist.text import reason_text
 
@@ -136,7 +135,7 @@ def watch_again(directory: RunDirectory, run: Run) -> None:
     if run.supervisor is None and time.time() - run.spec.created < _STARTING:
         return  # the first one is on its way
     here = run.spec.detached or run.supervisor_host in ("", os.uname().nodename)
-    if here and directory.job.exists() and not in_custody(directory):
+    if here and directory.job.exists() and not is_run_locked(directory):
         with contextlib.suppress(LaunchError):
             local.submit(directory, os.environ, run.spec.python, detached=True, entry=PROCESS)
 

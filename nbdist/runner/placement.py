@@ -12,11 +12,11 @@ import socket
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from nbdist import config
 from nbdist.config import machines_key
-from nbdist.devices import cpu_count, list_gpus
+from nbdist.devices.gpus import list_gpus
+from nbdist.devices.usage import cpu_count
 from nbdist.engines.options import ADDRESS, find_address
 from nbdist.errors import UsageMistake
 from nbdist.frameworks import Placement, rank_environment
@@ -24,9 +24,6 @@ from nbdist.model import Device
 from nbdist.options import Options
 from nbdist.store.paths import make_private, write_private
 from nbdist.text import say
-
-if TYPE_CHECKING:
-    pass
 
 
 def choose_devices(options: Options, environ: Mapping[str, str]) -> tuple[list[Device], list[str]]:

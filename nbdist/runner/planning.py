@@ -12,13 +12,12 @@ from pathlib import Path
 from resource import RLIM_INFINITY, RLIMIT_NOFILE, getrlimit
 
 from nbdist import config, control_groups, processes
-from nbdist.devices import cpu_count
+from nbdist.devices.usage import cpu_count
 from nbdist.errors import LaunchError, UsageMistake
 from nbdist.frameworks import (
-    FRAMEWORKS,
     Placement,
-    by_name,
-    imported_modules,
+    check_framework,
+    frameworks_of,
     inherited,
     is_installed,
     rank_environment,
@@ -250,11 +249,10 @@ def _framework(options: Options, program: Program) -> tuple[str, tuple[str, ...]
     if options.framework == "none":
         return "", ()
     if options.framework != "auto":
-        framework = by_name(options.framework)
-        return framework.name, (framework.module,)
-    imported = imported_modules(program.tree)
-    used = [framework for framework in FRAMEWORKS if framework.module in imported]
-    return (used[0].name if used else ""), tuple(framework.module for framework in used)
+        check_framework(options.framework)
+        return options.framework, (options.framework,)
+    used = frameworks_of(program.tree)
+    return (used[0] if used else ""), used
 
 
 def _check_env(options: Options) -> None:
@@ -282,11 +280,11 @@ def _check_memory(options: Options) -> None:
 
 
 def _check_modules(modules: Sequence[str]) -> None:
-    for framework in FRAMEWORKS:
-        if framework.module in modules and not is_installed(framework.module):
+    for name in modules:
+        if not is_installed(name):
             raise UsageMistake(
-                f"{framework.name} is not installed for {sys.executable}: run  "
-                f'%pip install "nbdist[{framework.extra}]"  and restart the kernel'
+                f"{name} is not installed for {sys.executable}: run  "
+                f'%pip install "nbdist[{name}]"  and restart the kernel'
             )
 
 

@@ -11,9 +11,8 @@ from pathlib import Path
 
 import psutil
 
-from nbdist.devices import cpu_count, list_gpus
-from nbdist.devices.gpus import open_loads
-from nbdist.devices.usage import memory_total
+from nbdist.devices.gpus import list_gpus, open_loads
+from nbdist.devices.usage import cpu_count, memory_total
 from nbdist.store.run_store import RUN_ID
 
 _FRESH = 2.0

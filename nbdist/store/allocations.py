@@ -6,16 +6,15 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from nbdist.errors import NotPrivate
 from nbdist.model import ProcessId, Reason
-from nbdist.model.decoding import MALFORMED, check_fields
+from nbdist.model.decoding import MALFORMED, build
 from nbdist.store.journal import load_object, read_object
 from nbdist.store.logs import is_listed
-from nbdist.store.paths import check_home, check_private, make_private, write_private
+from nbdist.store.paths import PathBelow, check_home, check_private, make_private, write_private
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +39,7 @@ class Allocation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodePlace:
-    """Where the attendant of a node listens, and the address by which the other nodes reach it."""
+    """Where the agent of a node listens, and the address by which the other nodes reach it."""
 
     node: int
     host: str
@@ -54,59 +53,34 @@ class AllocationDirectory:
 
     path: Path
 
-    @property
-    def about(self) -> Path:
-        return self.path / "allocation.json"
+    about = PathBelow("allocation.json")
 
-    @property
-    def job(self) -> Path:
-        """What the engine calls it: there once it was asked for."""
-        return self.path / "job.json"
+    job = PathBelow("job.json")
+    """What the engine calls it: there once it was asked for."""
 
-    @property
-    def key(self) -> Path:
-        """By which the attendants know who may start a run: a secret of this user."""
-        return self.path / "key"
+    key = PathBelow("key")
+    """By which the agents of the nodes know who may start a run: a secret of this user."""
 
-    @property
-    def places(self) -> Path:
-        """One file a node, when its attendant listens."""
-        return self.path / "nodes"
+    places = PathBelow("nodes")
+    """One file a node, when its agent listens."""
 
-    @property
-    def over(self) -> Path:
-        """Why it is over: written as soon as that is decided."""
-        return self.path / "over.json"
+    over = PathBelow("over.json")
+    """Why it is over: written as soon as that is decided."""
 
-    @property
-    def pulse(self) -> Path:
-        """Touched again and again while its owner lives."""
-        return self.path / "pulse"
+    pulse = PathBelow("pulse")
+    """Touched again and again while its owner lives."""
 
-    @property
-    def job_script(self) -> Path:
-        return self.path / "job.sh"
+    job_script = PathBelow("job.sh")
 
-    @property
-    def job_log(self) -> Path:
-        return self.path / "job.log"
+    job_log = PathBelow("job.log")
 
-    @property
-    def log(self) -> Path:
-        """What the process that looks after it had to say."""
-        return self.path / "caretaker.log"
+    log = PathBelow("caretaker.log")
+    """What the process that looks after it had to say."""
 
     def read(self) -> Allocation:
         """Raises OSError, or one of MALFORMED, when it is none, and NotPrivate when it is not this user's."""
         check_private(self.path)
-        data = load_object(self.about)
-        known = _known(Allocation, data)
-        known["options"] = tuple(data.get("options", ()))
-        owner = data.get("owner")
-        known["owner"] = ProcessId(**owner) if owner else None
-        about = Allocation(**known)
-        check_fields(about)
-        return about
+        return build(Allocation, load_object(self.about))
 
     def number(self) -> str:
         """What the engine calls it; empty before it was asked for."""
@@ -122,16 +96,14 @@ class AllocationDirectory:
         write_private(self.job, json.dumps({"job": job, "environment": dict(environment)}))
 
     def place(self, node: int) -> NodePlace | None:
-        """Where a node can be reached; None before its attendant listens."""
+        """Where a node can be reached; None before its agent listens."""
         path = self.places / f"{node}.json"
         if not is_listed(path):
             return None
         try:
-            place = NodePlace(**load_object(path))
-            check_fields(place)
+            return build(NodePlace, load_object(path))
         except (OSError, *MALFORMED):
             return None
-        return place
 
     def put_place(self, place: NodePlace) -> None:
         """Raises OSError."""
@@ -180,8 +152,3 @@ def _is_private(path: Path) -> bool:
     except (OSError, NotPrivate):
         return False
     return True
-
-
-def _known(cls: type, data: Mapping[str, Any]) -> dict[str, Any]:
-    names = {field.name for field in fields(cls)}
-    return {name: value for name, value in data.items() if name in names}

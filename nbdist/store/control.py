@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Union
 
 from nbdist import processes
-from nbdist.model.decoding import loads
+from nbdist.model.decoding import MALFORMED, build, loads
 from nbdist.model.reason import Reason
 from nbdist.model.run import Run
 from nbdist.store.journal import read_whole
@@ -42,6 +42,11 @@ class InterruptRequest:
 
 
 Request = Union[StopRequest, StacksRequest, InterruptRequest]
+_KINDS: dict[str, type[Request]] = {
+    "stop": StopRequest,
+    "stacks": StacksRequest,
+    "interrupt": InterruptRequest,
+}
 
 
 def request_stop(run: RunDirectory, reason: Reason) -> None:
@@ -81,13 +86,13 @@ def _write(run: RunDirectory, kind: str, **values: object) -> None:
 
 
 def wake(run: Run) -> None:
-    """Let the supervisor and its keeper go on, had a signal stopped them: what was asked is for them."""
+    """Let the supervisor and its reaper go on, had a signal stopped them: what was asked is for them."""
     if run.supervisor is None or run.supervisor_host != os.uname().nodename:
         return
     stat = processes.read_stat(run.supervisor.pid)
     if stat is not None and stat.process == run.supervisor:
-        keeper = processes.identify(stat.parent)
-        processes.send_all([run.supervisor, *filter(None, [keeper])], signal.SIGCONT)
+        reaper = processes.identify(stat.parent)
+        processes.send_all([run.supervisor, *filter(None, [reaper])], signal.SIGCONT)
 
 
 def take_requests(run: RunDirectory, *, leave: bool = False) -> list[Request]:
@@ -123,15 +128,9 @@ def _decode(text: bytes) -> Request | None:
         return None
     if not isinstance(data, dict):
         return None
-    match data.get("kind"):
-        case "stop":
-            try:
-                return StopRequest(reason=Reason.decode(data.get("reason", "")))
-            except ValueError:
-                return StopRequest(reason=Reason())
-        case "stacks":
-            return StacksRequest(name=str(data.get("name", "")))
-        case "interrupt" if isinstance(data.get("rank"), int):
-            return InterruptRequest(rank=data["rank"])
-        case _:
-            return None
+    cls = _KINDS.get(str(data.get("kind")))
+    try:
+        return build(cls, data) if cls is not None else None
+    except MALFORMED:
+        # whatever the reason is, the run is to end
+        return StopRequest(reason=Reason()) if cls is StopRequest else None

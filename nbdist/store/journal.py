@@ -59,7 +59,8 @@ _RESERVE = 256 * 1024
 _LONGEST = 1 << 30
 """Bytes of a journal that can be read: no run has so many events."""
 
-_FALLOC_FL_KEEP_SIZE = 1  # fallocate(2)
+KEEP_SIZE, PUNCH_HOLE = 1, 2
+"""The modes of fallocate(2)."""
 
 
 class Journal:
@@ -79,7 +80,9 @@ class Journal:
             raise
         self._pending = b"" if self._ends_whole() else b"\n"
         self._report = report
-        _take_room(self._handle)
+        with contextlib.suppress(OSError):
+            # room beyond its end
+            fallocate(self._handle, KEEP_SIZE, os.fstat(self._handle).st_size, _RESERVE)
 
     def append(self, event: Event) -> None:
         self._pending += encode_event(event).encode() + b"\n"
@@ -107,15 +110,15 @@ class Journal:
         return size == 0 or os.pread(self._handle, 1, size - 1) == b"\n"
 
 
-def _take_room(handle: int) -> None:
-    """Let the file have disk beyond its end, where the system and the filesystem can do that."""
+def fallocate(handle: int, mode: int, offset: int, length: int) -> None:
+    """As fallocate(2). Raises OSError, also where the system has none."""
     if sys.platform != "linux":
-        return
-    import ctypes  # only a writer needs it, and readers import this module, too
+        raise OSError(errno.ENOSYS, "this system has no fallocate")
+    import ctypes  # only writers need it, and readers import this module, too
 
-    offset, length = os.fstat(handle).st_size, _RESERVE
     libc = ctypes.CDLL(None, use_errno=True)
-    libc.fallocate(handle, _FALLOC_FL_KEEP_SIZE, ctypes.c_int64(offset), ctypes.c_int64(length))
+    if libc.fallocate(handle, mode, ctypes.c_int64(offset), ctypes.c_int64(length)) != 0:
+        raise OSError(number := ctypes.get_errno(), os.strerror(number))
 
 
 def read_events(path: Path) -> list[Event]:

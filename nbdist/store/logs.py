@@ -1,20 +1,9 @@
-"""A rank's log: its bytes, its lines, when they were written, and what is left out of a long one.
+"""A rank's log: its bytes, its lines, when they were written, and the middle that a log lacks which has
+become too long.
 
-Files that another machine may write, on a file system that remembers what it has seen, as NFS does.
-
-Such a file system goes on denying a name that it was asked for too early, and ``os.stat`` tells how a file
-was, both for up to a minute. A list of a directory is as it is now, and so is what is opened and read.
-
-The middle of a log that is left out because the log has become too long: a hole in the file (lseek(2)).
-
-What comes before and behind stays where it is, so that every offset stays true. A line that says what is
-missing ends where the hole begins: whatever reads the file finds it there, nbdist or not.
-
-When a rank's log reached which length: the index that the supervisor keeps beside the log.
-
-The file is a row of records, 16 bytes each and nothing else: a little-endian double, the Unix time of
-the last write, and a little-endian uint64, the bytes that the log held then. Sizes only grow. What is
-left over behind the last whole record is one that is being written.
+Another machine may write these files, on a file system that remembers what it has seen, as NFS does. It goes
+on denying a name that it was asked for too early, and ``os.stat`` tells how a file was, both for up to a
+minute. A list of a directory is as it is now, and so is what is opened and read.
 """
 
 from __future__ import annotations
@@ -22,14 +11,13 @@ from __future__ import annotations
 import codecs
 import os
 import struct
-import sys
 import time
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable
 from pathlib import Path
 
-from nbdist.store.journal import open_plain
+from nbdist.store.journal import KEEP_SIZE, PUNCH_HOLE, fallocate, open_plain
 from nbdist.store.moving_rows import MOVES_UP, MovingRows, growing, overwritten
 
 _STALE = 1.0  # seconds
@@ -76,11 +64,13 @@ _WIDTH = 128
 _SMALL, _PAGE, _LARGE = 1 << 26, 1 << 12, 1 << 20
 """Of a log that may have more than so many bytes the gap begins and ends with a block of any file system."""
 
-_FALLOC_FL_KEEP_SIZE, _FALLOC_FL_PUNCH_HOLE = 1, 2  # fallocate(2)
-
 
 class LogGap:
-    """Keeps one log, which grows, within ``room`` bytes of disk: its first quarter, and its end."""
+    """Keeps one log, which grows, within ``room`` bytes of disk: its first quarter, and its end.
+
+    The middle becomes a hole in the file (lseek(2)), so that every offset stays true. A line that says what
+    is missing ends where the hole begins: whatever reads the file finds it there, nbdist or not.
+    """
 
     def __init__(self, path: str, room: int) -> None:
         self._path = path
@@ -97,7 +87,7 @@ class LogGap:
         end = self._rounded(size - self._room // 2)
         handle = os.open(self._path, os.O_WRONLY | os.O_CLOEXEC)
         try:
-            _punch(handle, self._end, end - self._end)
+            fallocate(handle, PUNCH_HOLE | KEEP_SIZE, self._end, end - self._end)
             os.pwrite(handle, self._notice(end - self._begin), self._begin - _WIDTH)
         finally:
             os.close(handle)
@@ -154,18 +144,6 @@ def _seek(handle: int, offset: int, whence: int) -> int:
         return os.lseek(handle, offset, whence)
     except OSError:
         return os.fstat(handle).st_size
-
-
-def _punch(handle: int, offset: int, length: int) -> None:
-    if sys.platform != "linux":
-        raise OSError(0, "this system has no holes in files")
-    import ctypes  # only a log that is too long needs it, and readers import this module, too
-
-    libc = ctypes.CDLL(None, use_errno=True)
-    mode = _FALLOC_FL_PUNCH_HOLE | _FALLOC_FL_KEEP_SIZE
-    if libc.fallocate(handle, mode, ctypes.c_int64(offset), ctypes.c_int64(length)) != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))
 
 
 _BITE = 16 * 1024
@@ -297,11 +275,16 @@ class LogLines:
 
 
 RECORD = struct.Struct("<dQ")
+"""The index of a log, which the supervisor keeps beside it: the Unix time of a write, and the bytes that the
+log held then. Sizes only grow. What is left over behind the last whole record is one that is being
+written."""
+
 _LATEST = 1e15
 
 
 class LogTimes:
-    """Answers from memory what it has read, and reads on where that does not reach.
+    """When the log reached which length. Answers from memory what it has read, and reads on where that does
+    not reach.
 
     The index of a run that an older version made, or a full disk refused, is a file that is not there:
     nothing is known then.

@@ -11,61 +11,53 @@ from pathlib import Path
 from nbdist.errors import NotPrivate
 
 
+class PathBelow:
+    """A path of a directory: its name, and the attribute of the path that it lies below."""
+
+    def __init__(self, name: str, base: str = "path") -> None:
+        self._name = name
+        self._base = base
+
+    def __get__(self, directory: object, _: type) -> Path:
+        path: Path = getattr(directory, self._base)
+        return path / self._name
+
+
 @dataclass(frozen=True, slots=True)
 class RankDirectory:
     """The files of one rank in one attempt: ``ranks/<rank>/``, later ``ranks/<rank>/attempt-2/``."""
 
     path: Path
 
-    @property
-    def log(self) -> Path:
-        """What the rank wrote to stdout and stderr: its bytes, complete and in order."""
-        return self.path / "log"
+    log = PathBelow("log")
+    """What the rank wrote to stdout and stderr: its bytes, complete and in order."""
 
-    @property
-    def log_times(self) -> Path:
-        """When the log reached which length (``log_times``); the supervisor's."""
-        return self.path / "log.times"
+    log_times = PathBelow("log.times")
+    """When the log reached which length (``log_times``); the supervisor's."""
 
-    @property
-    def system(self) -> Path:
-        """What the rank's processes used, measured by the supervisor, one JSON object a line."""
-        return self.path / "system.jsonl"
+    system = PathBelow("system.jsonl")
+    """What the rank's processes used, measured by the supervisor, one JSON object a line."""
 
-    @property
-    def again(self) -> Path:
-        """Why the rank has begun again without what it had imported ahead, if it has."""
-        return self.path / "again"
+    again = PathBelow("again")
+    """Why the rank has begun again without what it had imported ahead, if it has."""
 
-    @property
-    def error(self) -> Path:
-        """The exception that left the program."""
-        return self.path / "error.json"
+    error = PathBelow("error.json")
+    """The exception that left the program."""
 
-    @property
-    def error_room(self) -> Path:
-        """What keeps room for it on the disk while the program runs (``worker.error_report``)."""
-        return self.path / "error.json.room"
+    error_room = PathBelow("error.json.room")
+    """What keeps room for it on the disk while the program runs (``worker.error_report``)."""
 
-    @property
-    def metrics(self) -> Path:
-        """What ``nbdist.log`` wrote, one JSON object a line."""
-        return self.path / "metrics.jsonl"
+    metrics = PathBelow("metrics.jsonl")
+    """What ``nbdist.log`` wrote, one JSON object a line."""
 
-    @property
-    def stacks(self) -> Path:
-        """Where the rank was when it was last asked: a line about the file, then faulthandler's words."""
-        return self.path / "stacks"
+    stacks = PathBelow("stacks")
+    """Where the rank was when it was last asked: a line about the file, then faulthandler's words."""
 
-    @property
-    def collectives(self) -> Path:
-        """Which collectives the rank had begun when it was last asked."""
-        return self.path / "collectives"
+    collectives = PathBelow("collectives")
+    """Which collectives the rank had begun when it was last asked."""
 
-    @property
-    def waits(self) -> Path:
-        """How much of its time the rank waits for others (``worker.stacks``)."""
-        return self.path / "waits"
+    waits = PathBelow("waits")
+    """How much of its time the rank waits for others (``worker.stacks``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +70,41 @@ class RunDirectory:
     def run_id(self) -> str:
         return self.path.name
 
-    @property
-    def spec(self) -> Path:
-        return self.path / "spec.json"
+    spec = PathBelow("spec.json")
+    journal = PathBelow("events.jsonl")
+
+    cell = PathBelow("cell.py")
+    """The cell as it was given; tracebacks point here."""
+
+    control = PathBelow("control")
+    """Requests of processes that may write here, one file each."""
+
+    stacks = PathBelow("stacks.json")
+    """Where every rank was when that was last asked (``store.reports``)."""
+
+    board = PathBelow("board")
+    """What VisualDL reads, one directory per rank that logs."""
+
+    supervisor_log = PathBelow("supervisor.log")
+    """What the supervisor itself had to say; empty when all is well."""
+
+    nodes = PathBelow("nodes")
+    """Of a run that an engine has placed: what belongs to one node of it alone, a directory each."""
+
+    job = PathBelow("job.json")
+    """What the engine calls the run: there once it was submitted."""
+
+    job_script = PathBelow("job.sh")
+    """What the engine starts."""
+
+    job_log = PathBelow("job.log")
+    """What the engine and the job itself had to say; the ranks write into their own logs."""
+
+    job_environment = PathBelow("job.environment")
+    """What the ranks are to inherit, sealed, until the job has taken it (``engines.ray_sealing``)."""
+
+    pulse = PathBelow("pulse")
+    """Touched again and again while a process looks after a run on other machines."""
 
     @property
     def deleted(self) -> bool:
@@ -95,11 +119,6 @@ class RunDirectory:
             return False
         return False
 
-    @property
-    def cell(self) -> Path:
-        """The cell as it was given; tracebacks point here."""
-        return self.path / "cell.py"
-
     def is_cell(self, program: str) -> bool:
         """Whether a run's program is its cell, and not a script. The runs may have been moved since."""
         return Path(program).parts[-2:] == self.cell.parts[-2:]
@@ -107,60 +126,6 @@ class RunDirectory:
     def program(self, program: str) -> Path:
         """Where a run's program is to be read: its cell, which may have moved with the run, or the script."""
         return self.cell if self.is_cell(program) else Path(program)
-
-    @property
-    def journal(self) -> Path:
-        return self.path / "events.jsonl"
-
-    @property
-    def control(self) -> Path:
-        """Requests of processes that may write here, one file each."""
-        return self.path / "control"
-
-    @property
-    def stacks(self) -> Path:
-        """Where every rank was when that was last asked (``store.reports``)."""
-        return self.path / "stacks.json"
-
-    @property
-    def board(self) -> Path:
-        """What VisualDL reads, one directory per rank that logs."""
-        return self.path / "board"
-
-    @property
-    def supervisor_log(self) -> Path:
-        """What the supervisor itself had to say; empty when all is well."""
-        return self.path / "supervisor.log"
-
-    @property
-    def nodes(self) -> Path:
-        """Of a run that an engine has placed: what belongs to one node of it alone, a directory each."""
-        return self.path / "nodes"
-
-    @property
-    def job(self) -> Path:
-        """What the engine calls the run: there once it was submitted."""
-        return self.path / "job.json"
-
-    @property
-    def job_script(self) -> Path:
-        """What the engine starts."""
-        return self.path / "job.sh"
-
-    @property
-    def job_log(self) -> Path:
-        """What the engine and the job itself had to say; the ranks write into their own logs."""
-        return self.path / "job.log"
-
-    @property
-    def job_environment(self) -> Path:
-        """What the ranks are to inherit, sealed, until the job has taken it (``engines.ray_sealing``)."""
-        return self.path / "job.environment"
-
-    @property
-    def pulse(self) -> Path:
-        """Touched again and again while a process looks after a run on other machines."""
-        return self.path / "pulse"
 
     def rank(self, rank: int, attempt: int = 1) -> RankDirectory:
         path = self.path / "ranks" / str(rank)
@@ -181,25 +146,11 @@ class NodeDirectory(RunDirectory):
     def own(self) -> Path:
         return self.nodes / self.name
 
-    @property
-    def spec(self) -> Path:
-        return self.own / "spec.json"
-
-    @property
-    def journal(self) -> Path:
-        return self.own / "events.jsonl"
-
-    @property
-    def control(self) -> Path:
-        return self.own / "control"
-
-    @property
-    def stacks(self) -> Path:
-        return self.own / "stacks.json"
-
-    @property
-    def supervisor_log(self) -> Path:
-        return self.own / "supervisor.log"
+    spec = PathBelow("spec.json", "own")
+    journal = PathBelow("events.jsonl", "own")
+    control = PathBelow("control", "own")
+    stacks = PathBelow("stacks.json", "own")
+    supervisor_log = PathBelow("supervisor.log", "own")
 
 
 def check_home(path: Path) -> None:

@@ -1,9 +1,8 @@
-"""A run read again and again; one that has lost its supervisor is ended by the next reader.
+"""How a run stands, again and again. One that has lost its supervisor is ended by the next reader, which
+writes that down.
 
-A run that has lost its supervisor: the next reader ends what is left and writes it down.
-
-The rule is the keeper's (``launch.keeper``), for the case that the keeper was killed, too, or the
-machine went down. The process that started the keeper need not look: it is told (``note_end``).
+The rule is the reaper's (``launch.reaper``), for the case that the reaper was killed, too, or the machine
+went down. The process that started the reaper need not look: it is told (``note_end``).
 """
 
 from __future__ import annotations
@@ -18,10 +17,9 @@ from nbdist import processes
 from nbdist.control_groups import find_group
 from nbdist.model import ProcessId, Reason, Run, RunEnded, RunLost, RunState
 from nbdist.store.journal import Journal, read_events
-from nbdist.store.liveness import wait_for_release
 from nbdist.store.logs import FileStat
 from nbdist.store.paths import RunDirectory
-from nbdist.store.run_store import snapshot
+from nbdist.store.run_store import snapshot, wait_for_release
 
 _GRACE = 0.5
 _LIMIT = 3.0
@@ -33,7 +31,7 @@ def look(
     alive: Callable[[ProcessId], bool] = processes.alive,
     clock: Callable[[], float] = time.time,
 ) -> Run | None:
-    """How a run stands, as ``snapshot`` says; one that is found LOST is mended first."""
+    """How a run stands, as ``snapshot`` says; one that is found LOST is ended first."""
     run = snapshot(directory, alive=alive, clock=clock)
     if run is None or run.state is not RunState.LOST or run.supervisor is None:
         return run
@@ -44,7 +42,7 @@ def look(
 
 def note_end(directory: RunDirectory, pid: int, code: int, *, clock: Callable[[], float] = time.time) -> None:
     """The process that was started to keep a run has ended, without its word that the run's end is recorded.
-    A run without a keeper is LOST, also where its journal names no supervisor yet.
+    A run without a reaper is LOST, also where its journal names no supervisor yet.
 
     ``code`` is its exit code, negative for a signal. A supervisor that it has left ends its run by itself,
     and is waited for.
@@ -70,7 +68,7 @@ def _write_down(
     try:
         journal = Journal(directory.journal)
     except OSError:
-        # its keeper is at work, or the disk refuses: the next look will do
+        # its reaper is at work, or the disk refuses: the next look will do
         return False
     try:
         if not _recorded(directory):

@@ -1,8 +1,7 @@
-"""What ranks report besides their logs: errors, and the stacks that were taken of them.
+"""What ranks report besides their logs: errors, and where they were when they were last asked.
 
-Where the ranks of a run were when they were last asked: ``stacks.json``, written by the supervisor.
-
-The stacks in it are the words of ``faulthandler``, as the ranks wrote them; they are read here.
+``stacks.json`` is the supervisor's. The stacks in it are the words of ``faulthandler``, as the ranks wrote
+them; they are read here.
 """
 
 from __future__ import annotations
@@ -11,11 +10,11 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from nbdist.model.decoding import MALFORMED, as_int, as_time
+from nbdist.model.decoding import MALFORMED, build
 from nbdist.store.journal import load_object
 from nbdist.store.logs import is_listed
 from nbdist.store.paths import RunDirectory, write_private
@@ -48,24 +47,7 @@ class ErrorReport:
 def read_error(path: Path) -> ErrorReport | None:
     """The report at ``path``; None where there is none or it cannot be read."""
     try:
-        data = load_object(path)
-        return ErrorReport(
-            type=str(data["type"]),
-            message=str(data["message"]),
-            frames=tuple(
-                ErrorFrame(
-                    file=str(file),
-                    line=as_int(line),
-                    function=str(function),
-                    source=str(source),
-                )
-                for file, line, function, source in data["frames"]
-            ),
-            text=str(data["text"]),
-            time=as_time(data["time"]),
-            full=tuple(map(str, data.get("full", ()))),
-            workers=tuple((as_int(pid), as_int(code)) for pid, code in data.get("workers", ())),
-        )
+        return build(ErrorReport, load_object(path))
     except (OSError, *MALFORMED):
         return None
 
@@ -180,32 +162,8 @@ def _is_start(call: Call) -> bool:
 
 def write_stacks(run: RunDirectory, taken: TakenStacks) -> None:
     """Raises OSError."""
-    data = {
-        "format": FORMAT,
-        "time": taken.time,
-        "attempt": taken.attempt,
-        "asked": taken.asked,
-        "ranks": [
-            {
-                "rank": answer.rank,
-                "text": answer.text,
-                "problem": answer.problem,
-                "blocked": answer.blocked,
-                "collectives": {
-                    group: {
-                        "name": one.name,
-                        "number": one.number,
-                        "over": one.over,
-                        "begun": one.begun,
-                        "last": one.last,
-                    }
-                    for group, one in answer.collectives.items()
-                },
-            }
-            for answer in taken.ranks
-        ],
-    }
-    write_private(run.stacks, json.dumps(data))
+    kept = replace(taken, ranks=tuple(replace(answer, beats=None) for answer in taken.ranks))
+    write_private(run.stacks, json.dumps({"format": FORMAT} | asdict(kept)))
 
 
 def read_stacks(run: RunDirectory) -> TakenStacks | None:
@@ -213,13 +171,7 @@ def read_stacks(run: RunDirectory) -> TakenStacks | None:
     if not is_listed(run.stacks):
         return None
     try:
-        data = load_object(run.stacks)
-        return TakenStacks(
-            time=as_time(data["time"]),
-            attempt=as_int(data["attempt"]),
-            asked=tuple(map(str, data["asked"])),
-            ranks=tuple(map(_answer, data["ranks"])),
-        )
+        return build(TakenStacks, load_object(run.stacks))
     except (OSError, *MALFORMED):
         return None
 
@@ -235,25 +187,6 @@ def stacks_stamp(run: RunDirectory) -> tuple[int, int] | None:
     return status.st_ino, status.st_mtime_ns
 
 
-def _answer(data: Mapping[str, Any]) -> RankAnswer:
-    return RankAnswer(
-        rank=as_int(data["rank"]),
-        text=str(data["text"]),
-        problem=str(data["problem"]),
-        blocked=bool(data["blocked"]),
-        collectives=collectives_from(data["collectives"]),
-    )
-
-
 def collectives_from(data: Mapping[str, Any]) -> dict[str, Collective]:
     """By process group, what the rank said. Raises one of MALFORMED."""
-    return {
-        str(group): Collective(
-            name=str(one["name"]),
-            number=as_int(one["number"]),
-            over=bool(one["over"]),
-            begun=as_time(one["begun"]),
-            last=as_int(one.get("last", 0)),
-        )
-        for group, one in data.items()
-    }
+    return {str(group): build(Collective, one) for group, one in data.items()}

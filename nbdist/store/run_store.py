@@ -1,8 +1,10 @@
-"""All runs of this user: make one, list them, find one, and say how it stands."""
+"""All runs of this user: make one, list them, find one, and say how it stands, and whether a process still
+looks after it."""
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import math
 import os
@@ -17,7 +19,7 @@ from nbdist.errors import IllegalTransition, LaunchError, NotPrivate, UnknownRun
 from nbdist.model import ProcessId, Reason, Run, RunLost, RunSpec, RunState
 from nbdist.model.decoding import MALFORMED
 from nbdist.store.journal import load_object, read_events
-from nbdist.store.liveness import in_custody
+from nbdist.store.logs import FileStat
 from nbdist.store.paths import RunDirectory, check_home, check_private, make_private, write_private
 
 RUN_ID = re.compile(r"\d{8}-\d{6}-[a-z0-9][a-z0-9._-]{0,63}-[a-z0-9]{4}")
@@ -173,7 +175,7 @@ def snapshot(
 ) -> Run | None:
     """How a run stands; None when its directory holds no spec that can be read.
 
-    A run whose supervisor has vanished reads LOST, but not while its keeper is at work: that knows why,
+    A run whose supervisor has vanished reads LOST, but not while its reaper is at work: that knows why,
     and is about to write it down. Nothing is written here.
     """
     try:
@@ -181,7 +183,7 @@ def snapshot(
     except UnknownRun:
         return None
     run = _replayed(spec, directory)
-    if run.state.terminal or (reason := _lost(run, alive, clock())) is None or in_custody(directory):
+    if run.state.terminal or (reason := _lost(run, alive, clock())) is None or is_run_locked(directory):
         return run
     # the supervisor may have written its last event between the two looks
     run = _replayed(spec, directory)
@@ -215,3 +217,78 @@ def _lost(run: Run, alive: Callable[[ProcessId], bool], now: float) -> Reason | 
     if run.supervisor_host != os.uname().nodename or alive(run.supervisor):
         return None
     return Reason("supervisor-gone", pid=run.supervisor.pid)
+
+
+# The reaper of a run holds a lock from its first moment to its last. The journal cannot say whether there is
+# one: before the first event no process is named in it, and when a supervisor has been killed its reaper,
+# which is not named there, ends what is left and writes down why.
+
+
+def take_run_lock(directory: RunDirectory) -> int:
+    """Hold the lock until this process and those it forks have ended, however they end.
+
+    Returns the descriptor: another process that is given it holds the lock, too.
+
+    Raises OSError where the file system has no locks, or the spec is not there.
+    """
+    handle = os.open(directory.spec, os.O_RDONLY | os.O_CLOEXEC)
+    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return handle
+
+
+def wait_for_release(directory: RunDirectory) -> None:
+    """Wait until no process of this machine holds the lock. Raises OSError as ``take_run_lock`` does."""
+    handle = os.open(directory.spec, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH)
+    finally:
+        os.close(handle)
+
+
+def is_run_locked(directory: RunDirectory) -> bool:
+    """Whether a process of this machine holds the lock. Runs of older versions have no lock."""
+    try:
+        handle = os.open(directory.spec, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        # shared: two who ask at once do not take each other for the reaper
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(handle)
+    return False
+
+
+HEARTBEAT_TIMEOUT = 180.0
+"""Seconds without a touch after which the process that touches the file counts as gone."""
+
+_GAP = 30.0
+
+
+class Heartbeat:
+    """Whether a file is touched again and again, as another machine sees it. ``clock`` in seconds."""
+
+    def __init__(self, path: Path, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._stat = FileStat(path, clock=clock)
+        self._clock = clock
+        self._touched = self._look()
+        self._since = self._looked = clock()
+
+    def has_stopped(self) -> bool:
+        """Whether it was not touched for so long. Where the last look is long ago the files did not
+        answer, and its owner has waited for them as well: that time does not count."""
+        touched, now = self._look(), self._clock()
+        if touched != self._touched or now - self._looked > _GAP:
+            self._touched, self._since = touched, now
+        self._looked = now
+        return now - self._since > HEARTBEAT_TIMEOUT
+
+    def _look(self) -> int:
+        try:
+            return self._stat.look().st_mtime_ns
+        except OSError:
+            return 0

@@ -31,9 +31,8 @@ from nbdist.launch.rank_process import RankCommand, RankProcess, Reservation, ra
 from nbdist.launch.reaper import watch_over
 from nbdist.launch.supervisor import Supervisor, group_for_ranks
 from nbdist.model import RunSpec
-from nbdist.store.liveness import take_custody
 from nbdist.store.paths import RunDirectory
-from nbdist.store.run_store import read_spec
+from nbdist.store.run_store import read_spec, take_run_lock
 from nbdist.warm.idle_policy import IDLE_LIMIT, LEAST_MEMORY, BackgroundShare, IdlePolicy
 from nbdist.warm.match import Staleness
 from nbdist.worker.order import HURRY, PLACE, ROOM, WAIT, Assignment, Preload
@@ -363,7 +362,7 @@ class Standby:
         False when the reaper has gone."""
         held = []
         with contextlib.suppress(OSError):
-            held.append(take_custody(directory))
+            held.append(take_run_lock(directory))
         try:
             socket.send_fds(self._reaper, [os.fsencode(directory.path)], held)
         except OSError:

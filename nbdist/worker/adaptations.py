@@ -1,17 +1,19 @@
 """What other people's libraries do differently in a rank, from the moment a program has imported them. A
 version that lacks a name stays as it is.
 
-Numbers that a program writes for TensorBoard, Weights & Biases or MLflow go where it says, as ever, and
-besides the way of ``nbdist.log``: a program shows its curves without a changed line. A tag belongs to the
-writer that has it first, since programs often tell several of them the same.
+What a program writes for TensorBoard, VisualDL, Weights & Biases or MLflow goes where it says, as ever.
+Besides, its numbers go the way of ``nbdist.log``, and VisualDL's other records under the run's board: a
+program shows its curves without a changed line. A tag belongs to the writer that has it first, since programs
+often tell several of them the same.
 """
 
 from __future__ import annotations
 
 import functools
 import os
+import struct
 
-from nbdist.worker import metrics
+from nbdist.worker import media, metrics, records
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -52,6 +54,64 @@ def copy_summaries(writer: ModuleType) -> None:
         return result
 
     kind.add_hparams = add_hparams
+
+
+def copy_visualdl(writer: ModuleType) -> None:
+    """What a ``LogWriter`` is told (``paddle.callbacks.VisualDL`` has one).
+
+    Besides, three things are mended in visualdl 2.5.3: records are written as they come, where its thread
+    would lose up to 120 of them when the program does not close the writer, and would block for ever in a
+    forked child; and two ranks may make the same directory at the same time.
+    """
+    log_writer: Any = getattr(writer, "LogWriter", None)
+    file_writer: Any = getattr(writer, "RecordFileWriter", None)
+    local: Any = getattr(getattr(writer, "bfile", None), "LocalFileSystem", None)
+    if None in (log_writer, file_writer, local):
+        return
+    local.makedirs = staticmethod(functools.partial(os.makedirs, exist_ok=True))
+    scope = file_writer.__init__.__globals__
+    if "_AsyncWriter" in scope:
+        scope["_AsyncWriter"] = _direct_if_local(scope["_AsyncWriter"], local)
+    _copy_after(file_writer, "add_record", _visualdl_record)
+    _copy_after(log_writer, "add_scalar", _visualdl_scalar)
+    _copy_after(log_writer, "add_hparams", _visualdl_hparams)
+
+
+class _DirectWriter:
+    """Stands for ``_AsyncWriter``: every record is in its file when ``write`` returns. It has no thread."""
+
+    def __init__(self, record_writer: Any, *_: object, **__: object) -> None:
+        self._record_writer = record_writer
+        self._closed = False
+
+    def write(self, bytestring: bytes) -> None:
+        if self._closed:
+            raise OSError("Writer is closed.")
+        try:
+            self._record_writer.write(bytestring)
+        except OSError as error:
+            # as theirs: a full disk does not stop the training
+            media.say_once(f"VisualDL's records are not written: {error}")
+
+    def flush(self) -> None:
+        if self._closed:
+            raise OSError("Writer is closed.")
+        self._record_writer.flush()
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._record_writer.flush()
+            self._record_writer.close()
+
+
+def _direct_if_local(async_writer: Callable[..., Any], local: Any) -> Callable[..., Any]:
+    def make(record_writer: Any, *arguments: Any, **named: Any) -> Any:
+        # a store on another machine takes too long for each record
+        is_local = isinstance(getattr(record_writer._writer, "fs", None), local)
+        return (_DirectWriter if is_local else async_writer)(record_writer, *arguments, **named)
+
+    return make
 
 
 def copy_wandb(wandb_run: ModuleType) -> None:
@@ -116,6 +176,41 @@ def _scalars(
 ) -> None:
     prefix = f"{_prefix(writer)}{main_tag}/"
     _copy("summary", {prefix + tag: v for tag, v in tag_scalar_dict.items()}, global_step, walltime)
+
+
+def _visualdl_scalar(writer: Any, tag: str, value: Any, step: Any, walltime: float | None = None) -> None:
+    if walltime is not None and walltime >= 2_000_000_000:
+        walltime /= (
+            1000  # it takes milliseconds, and seconds where the number is a small one (``server/lib.py``)
+        )
+    if _is_elsewhere(writer.logdir):
+        _copy("visualdl", {_prefix(writer) + tag: value}, step, walltime)
+
+
+def _visualdl_hparams(writer: Any, hparams_dict: Any, metrics_list: Any, *_: Any, **__: Any) -> None:
+    if _is_elsewhere(writer.logdir):
+        prefix = _prefix(writer)
+        metrics.log_hparams(hparams_dict, [prefix + tag for tag in metrics_list])
+
+
+def _visualdl_record(writer: Any, record: Any) -> None:
+    """What is neither a scalar nor hyperparameters, which are copied with their full precision."""
+    kind = record.values[0].WhichOneof("one_value")
+    directory = os.path.abspath(writer.get_logdir())
+    if kind in ("value", "meta_data", "hparam") or not _is_elsewhere(directory):
+        return
+    message: bytes = record.SerializeToString()
+    try:
+        frame = struct.pack("<Q", len(message)) + message
+        records.append_record(metrics.prefix_of(directory).replace("/", ".") + kind, frame)
+    except OSError as error:
+        media.say_once(f"{kind} is not copied to the run: {error.strerror or error}")
+
+
+def _is_elsewhere(directory: str) -> bool:
+    """Whether VisualDL's own files are not already where the board looks."""
+    run = os.environ.get("NBDIST_RUN_DIR")
+    return run is not None and not os.path.abspath(directory).startswith(os.path.join(run, "board") + os.sep)
 
 
 def _metric(
@@ -204,6 +299,7 @@ ADAPTED: Mapping[str, Callable[[ModuleType], None]] = {
     "tqdm.notebook": write_bars_as_text,
     "torch.utils.tensorboard.writer": copy_summaries,
     "tensorboardX.writer": copy_summaries,
+    "visualdl.writer.writer": copy_visualdl,
     "wandb.sdk.wandb_run": copy_wandb,
     "mlflow.tracking._tracking_service.client": copy_mlflow,
 }

@@ -1,13 +1,5 @@
-"""What programs hold (tensors, arrays, pictures, figures) as what VisualDL's records hold.
-
-What programs hold (tensors, arrays, lists) as what VisualDL's records hold; ``pictures`` has the rest.
-
-numpy is asked for when something of it is needed, and is the only thing that is: WAV is written by the
-standard library.
-
-What programs hold of pictures (pixels, PIL's images, matplotlib's figures) as PNG.
-
-numpy is asked for when something of it is needed, and PNG is written by the standard library.
+"""What programs hold (tensors, arrays, pixels, PIL's images, matplotlib's figures) as what VisualDL's records
+hold. numpy is asked for when something of it is needed; WAV and PNG are written by the standard library.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ import os
 import sys
 from _frozen_importlib_external import SourceFileLoader  # importlib.machinery's, a millisecond sooner
 
-from nbdist.worker import error_report, framework_hooks, stacks, whole_lines
+from nbdist.worker import error_report, framework_hooks, stacks
 from nbdist.worker.framework_hooks import (
     after_import,
     has_joined,
@@ -28,14 +28,17 @@ if TYPE_CHECKING:
     import signal
     from collections.abc import Callable
     from types import CodeType, ModuleType, TracebackType
+    from typing import Any
 else:
     import _signal as signal  # the same without enums, which cost a process that begins 5 ms
 
+_print = builtins.print
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _ADAPTED = (
     "tqdm.notebook",
     "torch.utils.tensorboard.writer",
     "tensorboardX.writer",
+    "visualdl.writer.writer",
     "wandb.sdk.wandb_run",
     "mlflow.tracking._tracking_service.client",
 )
@@ -56,7 +59,7 @@ def run(channel: Channel, order: Order, begin: Callable[[], None] = lambda: None
     faulthandler.enable()
     stacks.listen(os.path.dirname(order.error_file))
     reserve = error_report.Reserve(order.error_file)
-    whole_lines.install()
+    print_whole_lines()
     after_import("multiprocessing.spawn", _install_definitions)
     # paddle puts handlers of its own for the same signals in the place of faulthandler's, which then
     # could not say where a rank was; behind faulthandler's they still say what they have to
@@ -66,7 +69,6 @@ def run(channel: Channel, order: Order, begin: Callable[[], None] = lambda: None
     after_import("torch.distributed.rendezvous", torch_looks)
     after_import("torch.distributed.distributed_c10d", prefer_backend)
     after_import("jax._src.clusters.cluster", join_cluster)
-    after_import("visualdl.writer.writer", _copy_visualdl)
     for name in _ADAPTED:
         after_import(name, _adapt)
     sys.argv[:] = [order.program, *order.args]
@@ -92,6 +94,38 @@ def run(channel: Channel, order: Order, begin: Callable[[], None] = lambda: None
     channel.say(FINISHED if has_joined() else FINISHED_ALONE)
 
 
+def print_whole_lines() -> None:
+    """Let ``print`` write its line in one piece, in this process and its forks.
+
+    A rank's output is unbuffered, so that a killed rank has lost nothing. Unbuffered, the built-in ``print``
+    writes each argument, separator and line end by itself, and the lines of several processes of a rank
+    (DataLoader workers, spawned children) get mixed within each other.
+    """
+    builtins.print = _whole_line_print
+
+
+def _whole_line_print(
+    *values: object,
+    sep: Any = " ",
+    end: Any = "\n",
+    file: Any = None,
+    flush: bool = False,
+) -> None:
+    """Print as the built-in one does."""
+    out = sys.stdout
+    if file is not None or out is None:
+        _print(*values, sep=sep, end=end, file=file, flush=flush)
+        return
+    space = " " if sep is None else sep
+    newline = "\n" if end is None else end
+    if not isinstance(space, str) or not isinstance(newline, str):
+        _print(*values, sep=sep, end=end, flush=flush)  # it has the right error for that
+        return
+    out.write(space.join([str(value) for value in values]) + newline)
+    if flush:
+        out.flush()
+
+
 def python_path(given: list[str], first: str) -> list[str]:
     """What sys.path is to be: as it is given, else as the interpreter has made it, but for its begin."""
     path = given or [first, *sys.path[1:]]
@@ -103,12 +137,6 @@ def _install_definitions(spawn: ModuleType) -> None:
     from nbdist.worker import definitions
 
     definitions.install(spawn)
-
-
-def _copy_visualdl(writer: ModuleType) -> None:
-    from nbdist.worker import log_writer
-
-    log_writer.install(writer)
 
 
 def _adapt(library: ModuleType) -> None:

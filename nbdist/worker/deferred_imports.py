@@ -1,17 +1,12 @@
 """Modules that were imported ahead of a program stay hidden until the program imports them. Where that
 cannot be kept up, the rank starts again as a cold one.
 
-What was imported ahead is not there until the program imports it.
-
 A program may set ``OMP_NUM_THREADS``, or put a directory in front of sys.path, and import torch only then.
 In a rank that has waited torch was imported before that. So its modules are kept out of sys.modules, and
-when the program asks for one of them it gets it if an import would now bring the same, and read the same;
-otherwise the rank begins again (``worker.again``) with nothing imported.
-
-A rank begins again, in the same process, as one that has not waited.
-
-What a process has is replaced (execve(2)): its number, its log, its socket and its parent stay the same. What
-the program did until then, it does a second time; that is little, since it had not imported its framework.
+when the program asks for one of them it gets it if an import would now bring the same, and read the same.
+Otherwise the process is replaced (execve(2)) by a rank that has not waited: its number, its log, its socket
+and its parent stay the same. What the program did until then, it does a second time; that is little, since
+it had not imported its framework.
 """
 
 from __future__ import annotations
@@ -25,12 +20,15 @@ from nbdist.worker.order import CHANNEL, Channel, Order
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    import signal
+    from collections.abc import Callable, Mapping, Sequence
     from importlib.machinery import ModuleSpec
     from types import ModuleType
+else:
+    import _signal as signal  # the same without enums, which cost a process that begins 5 ms
 
 
-class Gate:
+class DeferredImports:
     """A finder of the modules that it holds.
 
     ``early`` are the names of modules that any process has, ``roots`` those that import nearly all others.
@@ -66,7 +64,7 @@ class Gate:
             return None
         spec = object.__new__(type(module.__spec__))
         vars(spec).update(vars(module.__spec__))
-        spec.loader = _Passage(module, module.__spec__, self.let_pass)  # type: ignore[assignment]
+        spec.loader = _ImportedAhead(module, module.__spec__, self.let_pass)  # type: ignore[assignment]
         return spec
 
     def let_pass(self, name: str) -> None:
@@ -108,7 +106,7 @@ class Gate:
         return None
 
 
-class _Passage:
+class _ImportedAhead:
     """The loader of a module that there is."""
 
     def __init__(self, module: ModuleType, spec: ModuleSpec, let_pass: Callable[[str], None]) -> None:
@@ -148,12 +146,6 @@ def _processors() -> set[int]:
     return os.sched_getaffinity(0)
 
 
-if TYPE_CHECKING:
-    import signal
-    from collections.abc import Callable, Mapping
-else:
-    import _signal as signal  # the same without enums, which cost a process that begins 5 ms
-
 AGAIN = "--again"
 """Stands before the id of the run on the command line, with the file descriptor of the order."""
 
@@ -168,7 +160,7 @@ def main() -> None:
     bootstrap.run(Channel(), order)
 
 
-def begin_again(
+def restart_cold(
     order: Order, environment: Mapping[str, str], cwd: str, *, noted: bool = True
 ) -> Callable[[str], None]:
     """What to call with the reason. It does not return, but in a forked child, which is no rank. ``noted``:

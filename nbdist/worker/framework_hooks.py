@@ -1,28 +1,4 @@
-"""What a rank changes in a framework from the moment a program has imported it.
-
-Do something once a module has been imported, without importing it.
-
-The classes are finders and loaders by their methods alone: ``importlib.abc`` takes 19 ms to import.
-
-Knows whether a rank has opened a store, and lets it wait for that by looking instead of by sleeping.
-
-Where rank 1 connects before rank 0 listens, torch tries again after some half a second (TCPStore.cpp),
-paddle 3 after a fixed three seconds (tcp_utils.cc). Which of the two comes first is chance, so every
-other start took that much longer.
-
-What a framework's import makes lasts as long as the process: the garbage collector need not look at it.
-
-An interpreter that ends collects several times, and takes a second of a processor for the half a million
-objects of torch. ``gc.freeze`` takes them out, but everything else with them; a cycle of the program's
-own objects would then never be finalized. So these are put back (the C API's PyObject_GC_Track), and what
-is imported gets a stand-in for ``__main__`` (torch._dynamo keeps copies of sys.modules).
-
-Lets ``jax.distributed.initialize()`` without arguments find the ranks of a run.
-
-JAX reads only the coordinator's address from the environment. How many processes there are, and which one
-this is, it asks of the cluster environments it knows (jax._src.clusters, a private module: where it has
-changed, the program has to give ``num_processes`` and ``process_id`` itself).
-"""
+"""What a rank changes in a framework from the moment a program has imported it."""
 
 from __future__ import annotations
 
@@ -31,7 +7,6 @@ import gc
 import os
 import sys
 import time
-from types import ModuleType
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,6 +15,9 @@ if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
     from types import ModuleType
     from typing import Any
+
+
+# The finders and loaders here are such by their methods alone: ``importlib.abc`` takes 19 ms to import.
 
 
 def after_import(name: str, action: Callable[[ModuleType], None]) -> None:
@@ -134,6 +112,11 @@ def prefer_backend(module: ModuleType) -> None:
             table[device] = wanted
 
 
+# Whether a rank has opened a store, and how it waits for that: by looking instead of by sleeping. Where rank
+# 1 connects before rank 0 listens, torch tries again after some half a second (TCPStore.cpp), paddle 3 after
+# a fixed three seconds (tcp_utils.cc). Which of the two comes first is chance, so every other start took
+# that much longer.
+
 _LIMIT = 300.0
 _PERIOD = 0.01
 _TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
@@ -227,6 +210,12 @@ def _listens(port: int) -> bool:
     return not known
 
 
+# What a framework's import makes lasts as long as the process: the garbage collector need not look at it. An
+# interpreter that ends collects several times, and takes a second of a processor for the half a million
+# objects of torch. ``gc.freeze`` takes them out, but everything else with them; a cycle of the program's own
+# objects would then never be finalized. So these are put back (the C API's PyObject_GC_Track), and what is
+# imported gets a stand-in for ``__main__`` (torch._dynamo keeps copies of sys.modules).
+
 # the first optimizer imports torch._dynamo, with some 800 more
 _LARGE = ("torch", "torch._dynamo", "paddle", "paddle.distributed")
 
@@ -297,9 +286,12 @@ def _thaw(objects: list[object]) -> None:
 
 
 def join_cluster(clusters: ModuleType) -> None:
-    """Make the run a cluster environment that comes before all others: a run may itself be in a Slurm job.
+    """Let ``jax.distributed.initialize()`` without arguments find the ranks of a run.
 
-    ``clusters`` is jax._src.clusters.cluster.
+    JAX reads only the coordinator's address from the environment. How many processes there are, and which one
+    this is, it asks of the cluster environments it knows: ``clusters`` is jax._src.clusters.cluster, a
+    private module. Where it has changed, the program has to give ``num_processes`` and ``process_id``
+    itself. The run comes before all others, since it may itself be in a Slurm job.
     """
     known = getattr(getattr(clusters, "ClusterEnv", None), "_cluster_types", None)
     if not isinstance(known, list):

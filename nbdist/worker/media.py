@@ -1,6 +1,6 @@
 """What a rank shows besides numbers: pictures, sounds, text, distributions, curves, embeddings.
 
-Each becomes a record of VisualDL (``board_records``). What is wrong with an argument raises a TypeError
+Each becomes a record of VisualDL. What is wrong with an argument raises a TypeError
 that names the tag. What is wrong with the machine (no numpy, no space) is said once, and the program goes
 on. Outside a run all of this does nothing.
 """
@@ -37,41 +37,20 @@ def log_image(
     ``dataformats`` names their axes ("CHW", "HWC", "HW", "NCHW"); without it the axis of the channels
     is guessed. Several become a grid.
     """
-
-    def encode(step: int, milliseconds: int) -> bytes:
-        png = arrays.to_png(image, dataformats)
-        return records.encode_image(tag=tag, step=step, png=png, milliseconds=milliseconds)
-
-    _write("image", tag, step, walltime, encode)
+    _write("image", tag, step, walltime, lambda: records.image(arrays.to_png(image, dataformats)))
 
 
 def log_audio(
     tag: str, audio: object, step: object = None, *, sample_rate: int = 44100, walltime: float | None = None
 ) -> None:
     """Let a sound be heard: samples from -1 to 1 (or int16), of one or two channels."""
-
-    def encode(step: int, milliseconds: int) -> bytes:
-        wav, channels, frames = arrays.to_wav(audio, int(sample_rate))
-        return records.encode_audio(
-            tag=tag,
-            step=step,
-            wav=wav,
-            sample_rate=int(sample_rate),
-            channels=channels,
-            frames=frames,
-            milliseconds=milliseconds,
-        )
-
-    _write("audio", tag, step, walltime, encode)
+    rate = int(sample_rate)
+    _write("audio", tag, step, walltime, lambda: records.audio(*arrays.to_wav(audio, rate), rate))
 
 
 def log_text(tag: str, text: object, step: object = None, *, walltime: float | None = None) -> None:
     """Show a text; what is none, as ``str`` has it."""
-
-    def encode(step: int, milliseconds: int) -> bytes:
-        return records.encode_text(tag=tag, step=step, text=str(text), milliseconds=milliseconds)
-
-    _write("text", tag, step, walltime, encode)
+    _write("text", tag, step, walltime, lambda: records.text(str(text)))
 
 
 def log_histogram(
@@ -87,12 +66,13 @@ def log_histogram(
 
     ``bins``: how many (at most 512), or their edges.
     """
-
-    def encode(step: int, milliseconds: int) -> bytes:
-        counts, edges = arrays.to_histogram(values, bins, max_bins)
-        return _histogram(tag, step, counts, edges, milliseconds)
-
-    _write("histogram", tag, step, walltime, encode)
+    _write(
+        "histogram",
+        tag,
+        step,
+        walltime,
+        lambda: records.histogram(*arrays.to_histogram(values, bins, max_bins)),
+    )
 
 
 def log_bins(
@@ -105,8 +85,8 @@ def log_bins(
 ) -> None:
     """A histogram that was counted before; ``edges`` are one more than ``counts``."""
 
-    def encode(step: int, milliseconds: int) -> bytes:
-        return _histogram(tag, step, list(map(float, counts)), list(map(float, edges)), milliseconds)
+    def encode() -> bytes:
+        return records.histogram(list(map(float, counts)), list(map(float, edges)))
 
     _write("histogram", tag, step, walltime, encode)
 
@@ -123,10 +103,11 @@ def log_pr_curve(
 ) -> None:
     """Show precision over recall. ``labels`` are 0 or 1, ``predictions`` the probability of 1."""
 
-    def count() -> list[list[int]]:
-        return arrays.to_counts(labels, predictions, num_thresholds, weights)
+    def encode() -> bytes:
+        counts = arrays.to_counts(labels, predictions, num_thresholds, weights)
+        return records.pr_curve(counts, arrays.pr_rates(counts))
 
-    _write_curve("pr_curve", tag, step, walltime, count)
+    _write("pr_curve", tag, step, walltime, encode)
 
 
 def log_pr_counts(
@@ -137,14 +118,12 @@ def log_pr_counts(
     *,
     walltime: float | None = None,
 ) -> None:
-    """A PR curve that was counted before; see ``records.encode_pr_curve``."""
+    """A PR curve that was counted before; see ``records.pr_curve``."""
 
-    def encode(step: int, milliseconds: int) -> bytes:
+    def encode() -> bytes:
         whole = [[int(one) for one in column] for column in counts]
         shares = [[float(one) for one in column] for column in rates]
-        return records.encode_pr_curve(
-            tag=tag, step=step, counts=whole, rates=shares, milliseconds=milliseconds
-        )
+        return records.pr_curve(whole, shares)
 
     _write("pr_curve", tag, step, walltime, encode)
 
@@ -161,10 +140,11 @@ def log_roc_curve(
 ) -> None:
     """Show the true positive rate over the false positive rate; the arguments of ``log_pr_curve``."""
 
-    def count() -> list[list[int]]:
-        return arrays.to_counts(labels, predictions, num_thresholds, weights)
+    def encode() -> bytes:
+        counts = arrays.to_counts(labels, predictions, num_thresholds, weights)
+        return records.roc_curve(counts, arrays.roc_rates(counts))
 
-    _write_curve("roc_curve", tag, step, walltime, count)
+    _write("roc_curve", tag, step, walltime, encode)
 
 
 def log_embedding(
@@ -183,15 +163,13 @@ def log_embedding(
     """
     name = tag if step is None else f"{tag}:{whole_number('step', step)}"
 
-    def encode(step: int, milliseconds: int) -> bytes:
+    def encode() -> bytes:
         rows = arrays.to_vectors(vectors)
         columns = arrays.to_labels(labels, len(rows))
         names = list(map(str, header or ()))
         if not names and columns and len(columns[0]) > 1:
             names = [f"label_{column}" for column in range(len(columns[0]))]
-        return records.encode_embeddings(
-            tag=name, step=step, vectors=rows, labels=columns, header=names, milliseconds=milliseconds
-        )
+        return records.embeddings(rows, columns, names)
 
     _write("embeddings", name, step, walltime, encode)
 
@@ -200,10 +178,8 @@ _counts: dict[tuple[str, str], int] = {}
 _said: set[str] = set()
 
 
-def _write(
-    kind: str, tag: str, step: object, walltime: float | None, encode: Callable[[int, int], bytes]
-) -> None:
-    """Encode a record and append it; ``encode`` gets the step and the time in milliseconds."""
+def _write(kind: str, tag: str, step: object, walltime: float | None, value: Callable[[], bytes]) -> None:
+    """Encode a record and append it."""
     if not board():
         return
     if not isinstance(tag, str) or not tag:  # type: ignore[redundant-expr]
@@ -212,7 +188,7 @@ def _write(
     _counts[kind, tag] = at + 1
     seconds = time.time() if walltime is None else float(walltime)
     try:
-        frame = encode(at, round(seconds * 1000))
+        frame = records.encode(tag, at, round(seconds * 1000), value())
         if len(frame) > LARGEST:
             say_once(
                 f"{tag} has {len(frame) >> 20} MiB, and VisualDL gets at most {LARGEST >> 20}: it is left out"
@@ -227,35 +203,8 @@ def _write(
         say_once(f"{kind} {tag} is not written: {error.strerror or error}")
 
 
-_CURVES = {
-    "pr_curve": (records.encode_pr_curve, arrays.pr_rates),
-    "roc_curve": (records.encode_roc_curve, arrays.roc_rates),
-}
-
-
-def _write_curve(
-    kind: str, tag: str, step: object, walltime: float | None, count: Callable[[], list[list[int]]]
-) -> None:
-    """Encode a curve of what was counted at each threshold, and append it."""
-    encode_curve, rates_of = _CURVES[kind]
-
-    def encode(step: int, milliseconds: int) -> bytes:
-        counts = count()
-        return encode_curve(
-            tag=tag, step=step, counts=counts, rates=rates_of(counts), milliseconds=milliseconds
-        )
-
-    _write(kind, tag, step, walltime, encode)
-
-
 def say_once(line: str) -> None:
     """Tell the reader of the rank's log, each thing once."""
     if line not in _said:
         _said.add(line)
         print(f"nbdist: {line}", file=sys.stderr)
-
-
-def _histogram(
-    tag: str, step: int, counts: Sequence[float], edges: Sequence[float], milliseconds: int
-) -> bytes:
-    return records.encode_histogram(tag=tag, step=step, counts=counts, edges=edges, milliseconds=milliseconds)

@@ -1,7 +1,5 @@
 """What a rank is told: values, sent over the socket that its supervisor made for it.
 
-What a rank is told: one value, sent over the socket that its supervisor made for it.
-
 The same socket carries back what the supervisor cannot see from outside: that the program's last
 statement is done, or that an exception left it. It is read and written as a plain file descriptor,
 since ``import socket`` alone would cost a rank 8 ms, and an order is no JSON, whose module costs 4.
@@ -9,9 +7,12 @@ since ``import socket`` alone would cost a rank 8 ms, and an order is no JSON, w
 
 from __future__ import annotations
 
-import json
 import marshal
 import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 CHANNEL = 3
 """The file descriptor of a rank's end of the socket. It is closed to whatever the rank executes."""
@@ -148,7 +149,7 @@ class Preload:
         self.unseen = unseen
 
     def encode(self) -> bytes:
-        return json.dumps({name: getattr(self, name) for name in self.__slots__}).encode() + b"\n"
+        return _line({name: getattr(self, name) for name in self.__slots__})
 
 
 class Assignment:
@@ -169,9 +170,17 @@ class Assignment:
     def encode(self) -> bytes:
         """As one line."""
         told = {"environment": self.environment, "cwd": self.cwd, "log": self.log, "cold": self.cold}
-        return json.dumps(told | {"order": self.order.to_dict()}).encode() + b"\n"
+        return _line(told | {"order": self.order.to_dict()})
 
     @classmethod
     def decode(cls, line: bytes) -> Assignment:
+        import json
+
         told = json.loads(line)
         return cls(**told | {"order": Order(**told["order"])})
+
+
+def _line(told: Mapping[str, object]) -> bytes:
+    import json  # a rank that has not waited does without
+
+    return json.dumps(told).encode() + b"\n"

@@ -1,6 +1,4 @@
-"""VisualDL's records: how they are encoded, and the files that a process writes under ``board/``.
-
-VisualDL's records, encoded: what a rank writes itself, and what the board makes of its metrics.
+"""VisualDL's records: how they are encoded, and the files that a process writes under the run's ``board/``.
 
 The format is what visualdl 2.5.3 writes and reads (``writer/record_writer.py``,
 ``component/base_component.py``, ``proto/record_pb2.py``): a file is a row of frames, and a frame is a
@@ -31,11 +29,9 @@ except inside a oneof. One message per frame; the first one carries the name of 
 In a rank this stands in the place of VisualDL's own writer, whose import takes a second and 42 MB,
 and which fails on a numpy of today (``np.float`` in its PR and ROC curves).
 
-The records of VisualDL that one process writes under the run's ``board/``, a directory for each kind.
-
-VisualDL shows one file of a directory, and one kind of a tag. A record is one append of a whole frame to
-a file that is opened for it: nothing is buffered, no lock is held and no thread runs, so that none is
-lost with a killed rank and a forked child can go on.
+There is a directory for each kind: VisualDL shows one file of a directory, and one kind of a tag. A record is
+one append of a whole frame to a file that is opened for it: nothing is buffered, no lock is held and no
+thread runs, so that none is lost with a killed rank and a forked child can go on.
 """
 
 from __future__ import annotations
@@ -46,8 +42,6 @@ import os
 import struct
 import time
 from functools import lru_cache
-
-from nbdist.worker import records
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -64,121 +58,8 @@ _SHORT = struct.Struct("<QBB")
 _FLOAT = struct.Struct("<Bf")
 
 
-def encode_scalar(*, tag: str, step: int, value: float, milliseconds: int) -> bytes:
-    """One point as a frame. ``step`` is an int64, ``milliseconds`` is unix time.
-
-    Outside float32's range the value becomes an infinity, as protobuf has it.
-    """
-    return _frame(step, tag, milliseconds, _FLOAT.pack(4 << 3 | 5, _within_float32(value)))
-
-
-def encode_name(name: str, *, milliseconds: int) -> bytes:
-    """The first frame of a file: the name under which VisualDL shows what follows."""
-    metadata = _text(1, name) if name else b""
-    return _frame(0, "meta_data_tag", milliseconds, _bytes(10, metadata))
-
-
-def encode_image(*, tag: str, step: int, png: bytes, milliseconds: int) -> bytes:
-    return _frame(step, tag, milliseconds, _bytes(5, _bytes(4, png)))
-
-
-def encode_audio(
-    *,
-    tag: str,
-    step: int,
-    wav: bytes,
-    sample_rate: int,
-    channels: int,
-    frames: int,
-    milliseconds: int,
-) -> bytes:
-    audio = b"".join(
-        (
-            _float32(1, sample_rate),
-            _int64(2, channels),
-            _int64(3, frames) if frames else b"",
-            _bytes(4, wav),
-            _text(5, "audio/wav"),
-        )
-    )
-    return _frame(step, tag, milliseconds, _bytes(6, audio))
-
-
-def encode_text(*, tag: str, step: int, text: str, milliseconds: int) -> bytes:
-    return _frame(step, tag, milliseconds, _bytes(12, _text(1, text) if text else b""))
-
-
-def encode_embeddings(
-    *,
-    tag: str,
-    step: int,
-    vectors: Iterable[bytes],
-    labels: Iterable[Sequence[str]],
-    header: Sequence[str],
-    milliseconds: int,
-) -> bytes:
-    """One row for each point: its vector, as little-endian float32, and the columns of its label."""
-    rows = [
-        _bytes(1, b"".join(_text(1, column) for column in label) + _bytes(2, vector))
-        for vector, label in zip(vectors, labels, strict=True)
-    ]
-    return _frame(step, tag, milliseconds, _bytes(7, b"".join(rows + [_text(2, name) for name in header])))
-
-
-def encode_histogram(
-    *,
-    tag: str,
-    step: int,
-    counts: Sequence[float],
-    edges: Sequence[float],
-    milliseconds: int,
-) -> bytes:
-    """``edges`` are one more than ``counts``."""
-    return _frame(step, tag, milliseconds, _bytes(8, _doubles(1, counts) + _doubles(2, edges)))
-
-
-def encode_pr_curve(
-    *,
-    tag: str,
-    step: int,
-    counts: Sequence[Sequence[int]],
-    rates: Sequence[Sequence[float]],
-    milliseconds: int,
-) -> bytes:
-    """``counts``: true positives, false positives, true negatives, false negatives, for each threshold;
-    ``rates``: precision and recall."""
-    return _frame(step, tag, milliseconds, _bytes(9, _curve(counts, rates)))
-
-
-def encode_roc_curve(
-    *,
-    tag: str,
-    step: int,
-    counts: Sequence[Sequence[int]],
-    rates: Sequence[Sequence[float]],
-    milliseconds: int,
-) -> bytes:
-    """As a PR curve; ``rates``: true positive rate and false positive rate."""
-    return _frame(step, tag, milliseconds, _bytes(11, _curve(counts, rates)))
-
-
-def encode_hparams(
-    *,
-    name: str,
-    hparams: Mapping[str, int | float | str],
-    metrics: Iterable[str],
-    milliseconds: int,
-) -> bytes:
-    """What a run was made with. ``metrics`` are tags of scalars in the same directory."""
-    parts = [_bytes(1, _setting(value) + _text(4, key)) for key, value in hparams.items()]
-    parts += [_bytes(2, _double(2, 0.0) + _text(4, metric)) for metric in metrics]
-    return _frame(1, "hparam", milliseconds, _bytes(13, b"".join(parts) + _text(3, name)))
-
-
-# A field begins with its number and a wire type: 0 varint, 1 eight bytes, 2 counted bytes, 5 four bytes.
-
-
-def _frame(step: int, tag: str, milliseconds: int, one_value: bytes) -> bytes:
+def encode(tag: str, step: int, milliseconds: int, one_value: bytes) -> bytes:
+    """A record as a frame: an image, a text or another of the values below, at a step and a Unix time."""
     value = b"".join(
         (
             b"\x08" + _varint(step) if step else b"",
@@ -191,6 +72,80 @@ def _frame(step: int, tag: str, milliseconds: int, one_value: bytes) -> bytes:
         return _SHORT.pack(2 + len(value), 0x0A, len(value)) + value
     length = _varint(len(value))
     return b"".join((_LENGTH.pack(1 + len(length) + len(value)), b"\x0a", length, value))
+
+
+def encode_scalar(*, tag: str, step: int, value: float, milliseconds: int) -> bytes:
+    """One point as a frame. ``step`` is an int64, ``milliseconds`` is unix time.
+
+    Outside float32's range the value becomes an infinity, as protobuf has it.
+    """
+    return encode(tag, step, milliseconds, _FLOAT.pack(4 << 3 | 5, _within_float32(value)))
+
+
+def encode_name(name: str, *, milliseconds: int) -> bytes:
+    """The first frame of a file: the name under which VisualDL shows what follows."""
+    metadata = _text(1, name) if name else b""
+    return encode("meta_data_tag", 0, milliseconds, _bytes(10, metadata))
+
+
+def image(png: bytes) -> bytes:
+    return _bytes(5, _bytes(4, png))
+
+
+def audio(wav: bytes, channels: int, frames: int, sample_rate: int) -> bytes:
+    sound = (
+        _float32(1, sample_rate),
+        _int64(2, channels),
+        _int64(3, frames) if frames else b"",
+        _bytes(4, wav),
+        _text(5, "audio/wav"),
+    )
+    return _bytes(6, b"".join(sound))
+
+
+def text(words: str) -> bytes:
+    return _bytes(12, _text(1, words) if words else b"")
+
+
+def embeddings(vectors: Iterable[bytes], labels: Iterable[Sequence[str]], header: Sequence[str]) -> bytes:
+    """One row for each point: its vector, as little-endian float32, and the columns of its label."""
+    rows = [
+        _bytes(1, b"".join(_text(1, column) for column in label) + _bytes(2, vector))
+        for vector, label in zip(vectors, labels, strict=True)
+    ]
+    return _bytes(7, b"".join(rows + [_text(2, name) for name in header]))
+
+
+def histogram(counts: Sequence[float], edges: Sequence[float]) -> bytes:
+    """``edges`` are one more than ``counts``."""
+    return _bytes(8, _doubles(1, counts) + _doubles(2, edges))
+
+
+def pr_curve(counts: Sequence[Sequence[int]], rates: Sequence[Sequence[float]]) -> bytes:
+    """``counts``: true positives, false positives, true negatives, false negatives, for each threshold;
+    ``rates``: precision and recall."""
+    return _bytes(9, _curve(counts, rates))
+
+
+def roc_curve(counts: Sequence[Sequence[int]], rates: Sequence[Sequence[float]]) -> bytes:
+    """As a PR curve; ``rates``: true positive rate and false positive rate."""
+    return _bytes(11, _curve(counts, rates))
+
+
+def encode_hparams(
+    *,
+    name: str,
+    hparams: Mapping[str, int | float | str],
+    metrics: Iterable[str],
+    milliseconds: int,
+) -> bytes:
+    """What a run was made with. ``metrics`` are tags of scalars in the same directory."""
+    parts = [_bytes(1, _setting(value) + _text(4, key)) for key, value in hparams.items()]
+    parts += [_bytes(2, _double(2, 0.0) + _text(4, metric)) for metric in metrics]
+    return encode("hparam", 1, milliseconds, _bytes(13, b"".join(parts) + _text(3, name)))
+
+
+# A field begins with its number and a wire type: 0 varint, 1 eight bytes, 2 counted bytes, 5 four bytes.
 
 
 @lru_cache(maxsize=1 << 14)
@@ -267,13 +222,13 @@ def board() -> str:
 def append_record(kind: str, frame: bytes) -> None:
     """Append a whole frame to the records of a kind. Raises OSError."""
     directory = _own_directory(kind)
-    path = os.path.join(directory, records.FILE_NAME)
+    path = os.path.join(directory, FILE_NAME)
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
         size = os.fstat(handle).st_size
         if not size:
             name = os.path.basename(directory)
-            frame = records.encode_name(name, milliseconds=round(time.time() * 1000)) + frame
+            frame = encode_name(name, milliseconds=round(time.time() * 1000)) + frame
         if os.write(handle, frame) < len(frame):
             # half a frame would make what follows unreadable
             os.ftruncate(handle, size)

@@ -5,9 +5,9 @@ It is run by path as ``__mp_main__``, and what it leaves in its namespace is the
 
 import multiprocessing.spawn as _nbdist_spawn
 
+from nbdist.worker import bootstrap as _nbdist_bootstrap
 from nbdist.worker import definitions as _nbdist_definitions
-from nbdist.worker import whole_lines as _nbdist_lines
 
-_nbdist_lines.install()
+_nbdist_bootstrap.print_whole_lines()
 _nbdist_definitions.install(_nbdist_spawn)
 _nbdist_definitions.load(_nbdist_definitions.program(), globals())

@@ -1,10 +1,4 @@
-"""What a rank can say of where it is: its stacks, and the collectives that it is in.
-
-What a framework knows of the collectives of this rank, asked by the thread that is there for it.
-
-That is torch's Flight Recorder, where it records something. Nothing here waits for anything.
-
-Lets the supervisor see where this rank is, whatever it does: its stacks, its collectives, its waits.
+"""Lets the supervisor see where this rank is, whatever it does: its stacks, its collectives, its waits.
 
 A thread that is only there for it answers what is asked on the rank's socket: it appends the stacks of all
 threads to a file, while the interpreter is its own and no other can run on, and writes down what torch's
@@ -28,7 +22,11 @@ from nbdist.worker.order import CHANNEL, COLLECTIVES, NUMBERS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import signal
+    from types import CodeType, FrameType
     from typing import Any
+else:
+    import _signal as signal  # the same without enums, which cost a process that begins 5 ms
 
 
 def collectives(*, names: bool = True) -> dict[str, Any]:
@@ -80,13 +78,7 @@ def _groups(trace: dict[str, Any]) -> dict[str, Any]:
         last = max(0, int(status["last_enqueued_collective"]))
         done = max(0, int(status.get("last_completed_collective", last)))
         number = min(last, done + 1)
-        groups[str(group)] = {
-            "name": "",
-            "number": number,
-            "over": done >= last,
-            "begun": 0.0,
-            "last": last,
-        }
+        groups[str(group)] = {"name": "", "number": number, "over": done >= last, "begun": 0.0, "last": last}
     return groups
 
 
@@ -111,13 +103,6 @@ def json_module() -> Any:
 
     return json
 
-
-if TYPE_CHECKING:
-    import signal
-    from types import CodeType, FrameType
-    from typing import Any
-else:
-    import _signal as signal  # the same without enums, which cost a process that begins 5 ms
 
 # not SIGUSR1 or SIGUSR2, which Slurm and programs use; where there is no such signal (macOS), the one
 # that is ignored by default

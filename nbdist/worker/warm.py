@@ -1,18 +1,9 @@
-"""A warm rank: it imports its framework, waits for its run, and leaves quickly when that has ended.
+"""A rank that waits: an interpreter that has imported its framework, and nothing else, before it is told
+what to run. When its run has ended it leaves quickly: what was loaded before its program is not taken apart.
 
-How a rank that has waited leaves: what was loaded before its program is not taken apart first.
-
-When the interpreter has ended, libc calls what was registered for the end (atexit(3)), the last first. Late
-among that are the destructors of torch's own C++ objects: for a tenth of a second they take table after table
-apart, and free memory that goes with the process anyway. The interpreter's own end is of the same kind: much
-of it frees, one by one, the code of functions that the imports have brought.
-
-A rank that waits: an interpreter that has imported its framework, and nothing else, before it is told
-what to run.
-
-It runs one program, as a rank that is started for it does, and the program cannot tell: what the import
-may have read is known (``Facts``), and the supervisor that engages it has compared that with what
-the run asks for.
+It runs one program, as a rank that is started for it does, and the program cannot tell: what the import may
+have read is known (``_prepare``), and the supervisor that hands it a run has compared that with what the run
+asks for.
 """
 
 from __future__ import annotations
@@ -31,7 +22,7 @@ from importlib import util
 from types import FunctionType
 
 from nbdist.worker import bootstrap
-from nbdist.worker.deferred_imports import Gate, begin_again
+from nbdist.worker.deferred_imports import DeferredImports, restart_cold
 from nbdist.worker.order import PLACE, ROOM, WAIT, Assignment, Channel, Preload
 
 TYPE_CHECKING = False
@@ -49,8 +40,10 @@ _STREAMS = ("_ZSt4cout", "_ZSt4clog")
 
 def leave_directly() -> None:
     """End the process, with its exit code, when all that is registered from now on has been called and the
-    buffers of C and C++ are written. A library that was loaded by LD_PRELOAD may want to have the last word:
-    then nothing is changed, nor where libc cannot do it (on_exit(3) is glibc's).
+    buffers of C and C++ are written. Otherwise libc would call what was registered for the end (atexit(3)),
+    the last first: for a tenth of a second destructors of torch's own C++ objects take table after table
+    apart, and free memory that goes with the process anyway. A library that was loaded by LD_PRELOAD may
+    want to have the last word: then nothing is changed, nor where libc cannot do it (on_exit(3) is glibc's).
     """
     libc = ctypes.CDLL(None)
     if "LD_PRELOAD" in os.environ or not hasattr(libc, "on_exit"):
@@ -70,7 +63,8 @@ def leave_directly() -> None:
 
 def keep_code() -> None:
     """Let the code of every function there is outlive the interpreter, and the operators that torch.library
-    knows. Code refers to constants alone, so nothing of a later program is kept by it."""
+    knows: freeing them one by one takes the end of the interpreter long. Code refers to constants alone, so
+    nothing of a later program is kept by it."""
     code = [made.__code__ for made in gc.get_objects() if type(made) is FunctionType]
     # one reference more than will ever be dropped
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(code))
@@ -99,7 +93,7 @@ def main() -> None:
     assignment = Assignment.decode(line)
     _become(assignment)
     if assignment.cold:
-        again = begin_again(assignment.order, assignment.environment, assignment.cwd, noted=False)
+        again = restart_cold(assignment.order, assignment.environment, assignment.cwd, noted=False)
         again(assignment.cold)
     leave_directly()
     bootstrap.run(channel, assignment.order, lambda: _withhold(early, preload, facts, assignment))
@@ -108,11 +102,11 @@ def main() -> None:
 def _withhold(early: frozenset[str], preload: Preload, facts: dict[str, Any], assignment: Assignment) -> None:
     """Let the program find what was imported when it imports it, and not before."""
     reads, unseen = frozenset(facts["reads"]), tuple(preload.unseen)
-    gate = Gate(
+    gate = DeferredImports(
         early,
         preload.modules,
         reads=lambda name: name in reads or name.startswith(unseen),
-        differs=begin_again(assignment.order, assignment.environment, assignment.cwd),
+        differs=restart_cold(assignment.order, assignment.environment, assignment.cwd),
     )
     # what the modules have registered for the end finds them as ever
     atexit.register(gate.open)
@@ -215,7 +209,7 @@ def _become(assignment: Assignment) -> None:
 
 def _mark(place: str) -> None:
     """Show the run's directory where the system shows the environment that this process was started with:
-    by that its descendants are found when no process is left that knows them (``store.mending``)."""
+    by that its descendants are found when no process is left that knows them (``store.recovery``)."""
     import ctypes
 
     library = ctypes.CDLL(None)

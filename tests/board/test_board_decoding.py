@@ -11,27 +11,27 @@ COUNTS = [[3, 2], [1, 0], [0, 1], [0, 1]]
 
 FRAMES = [
     pytest.param(
-        records.encode_image(tag="samples", step=3, png=b"\x89PNG", milliseconds=1),
+        records.encode("samples", 3, 1, records.image(b"\x89PNG")),
         Shown(kind="image", tag="samples", step=3, data=b"\x89PNG"),
         id="an image",
     ),
     pytest.param(
-        records.encode_text(tag="note", step=0, text="中文", milliseconds=1),
+        records.encode("note", 0, 1, records.text("中文")),
         Shown(kind="text", tag="note", step=0, data="中文".encode()),
         id="a text at step 0",
     ),
     pytest.param(
-        records.encode_text(tag="note", step=-1, text="", milliseconds=1),
+        records.encode("note", -1, 1, records.text("")),
         Shown(kind="text", tag="note", step=-1),
         id="an empty text at a negative step",
     ),
     pytest.param(
-        records.encode_histogram(tag="w", step=1, counts=[1, 2], edges=[0, 0.5, 1], milliseconds=1),
+        records.encode("w", 1, 1, records.histogram(counts=[1, 2], edges=[0, 0.5, 1])),
         Shown(kind="histogram", tag="w", step=1, rows=((1.0, 2.0), (0.0, 0.5, 1.0))),
         id="a histogram",
     ),
     pytest.param(
-        records.encode_roc_curve(tag="r", step=1, counts=COUNTS, rates=[[1, 0.5], [1, 0]], milliseconds=1),
+        records.encode("r", 1, 1, records.roc_curve(counts=COUNTS, rates=[[1, 0.5], [1, 0]])),
         Shown(kind="roc_curve", tag="r", step=1, rows=((1.0, 0.5), (1.0, 0.0))),
         id="a ROC curve",
     ),
@@ -47,7 +47,7 @@ def test_what_is_written_is_read_back(frame: bytes, expected: Shown) -> None:
 
 
 def test_damage_costs_the_record_that_has_it() -> None:
-    good = records.encode_text(tag="note", step=1, text="good", milliseconds=1)
+    good = records.encode("note", 1, 1, records.text("good"))
     bad = (5).to_bytes(8, "little") + b"\x0a\xff\xff\xff\xff"
 
     shown = list(shown_values(bad + good + good[:-3]))

@@ -65,14 +65,10 @@ def test_what_ranks_show_is_with_their_scalars(visitor: Visitor, home: Home) -> 
     )
     counts = [[3, 2], [1, 0], [0, 1], [0, 1]]
     shown = {
-        "image": records.encode_image(tag="i", step=1, png=b"\x89PNG\r\n\x1a\n" + bytes(16), milliseconds=1),
-        "text": records.encode_text(tag="t", step=1, text="hello", milliseconds=1),
-        "histogram": records.encode_histogram(
-            tag="h", step=1, counts=[1, 2], edges=[0, 1, 2], milliseconds=1
-        ),
-        "pr_curve": records.encode_pr_curve(
-            tag="p", step=1, counts=counts, rates=[[1, 0.5], [1, 0]], milliseconds=1
-        ),
+        "image": records.encode("i", 1, 1, records.image(b"\x89PNG\r\n\x1a\n" + bytes(16))),
+        "text": records.encode("t", 1, 1, records.text("hello")),
+        "histogram": records.encode("h", 1, 1, records.histogram(counts=[1, 2], edges=[0, 1, 2])),
+        "pr_curve": records.encode("p", 1, 1, records.pr_curve(counts=counts, rates=[[1, 0.5], [1, 0]])),
     }
     for kind, frame in shown.items():
         folder = run.board / f"rank0.{kind}"

@@ -78,13 +78,11 @@ def test_embeddings_are_called_by_their_curves_and_are_those_of_the_view(
     visitor: Visitor, runs: list[RunDirectory], home: Home
 ) -> None:
     for number, run in enumerate(runs[:2]):
-        frame = records.encode_embeddings(
-            tag="e",
-            step=0,
-            vectors=[bytes(8)] * (number + 2),
-            labels=[["a"]] * (number + 2),
-            header=[],
-            milliseconds=1,
+        frame = records.encode(
+            "e",
+            0,
+            1,
+            records.embeddings(vectors=[bytes(8)] * (number + 2), labels=[["a"]] * (number + 2), header=[]),
         )
         folder = run.board / "rank0.embeddings"
         folder.mkdir(parents=True)

@@ -23,7 +23,7 @@ from nbdist import processes
 from nbdist.board import Board, ensure_board, find_board, stop_board
 from nbdist.board.server import BoardDirectory, read_board, write_board
 from nbdist.errors import LaunchError
-from nbdist.model.process import ProcessId
+from nbdist.model.spec import ProcessId
 
 if TYPE_CHECKING:
     from tests.board.conftest import Home

@@ -39,7 +39,7 @@ def report(tmp_path: Path) -> Path:
     run.printed(1, "".join(f"line {number}\n" for number in range(60_000)))
     folder = run.directory.board / "rank0.image"
     folder.mkdir(parents=True)
-    frame = records.encode_image(tag="samples", step=7, png=PICTURE, milliseconds=1)
+    frame = records.encode("samples", 7, 1, records.image(PICTURE))
     (folder / FILE_NAME).write_bytes(frame)
     path = tmp_path / "report.html"
     write_report([(run.run, run.directory)], path, "zh", room=100_000, tags=55)

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.devices import Gpu, GpuUse, list_gpus, memory_by_pid
-from nbdist.devices.gpu_load import GpuLoad, decode_loads, encode_loads
-from nbdist.devices.gpus import describe_holder, open_loads
+from nbdist.devices.gpus import Gpu, GpuUse, describe_holder, list_gpus, memory_by_pid, open_loads
+from nbdist.devices.usage import GpuLoad, decode_loads, encode_loads
 from tests.fakes.nvml import FakeGpu, FakeNvml, FakeProcess
 
 FOUR = [FakeGpu(f"GPU-{letter * 8}-1234") for letter in "abcd"]

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from nbdist.frameworks import FRAMEWORKS, imported_modules, is_installed
+from nbdist.frameworks import frameworks_of, imported_modules, is_installed
 
 
 @pytest.mark.parametrize(
@@ -32,9 +32,7 @@ from nbdist.frameworks import FRAMEWORKS, imported_modules, is_installed
     ],
 )
 def test_the_framework_of_a_cell_is_found(source: str, name: str | None) -> None:
-    imported = imported_modules(ast.parse(source))
-
-    assert next((one.name for one in FRAMEWORKS if one.module in imported), None) == name
+    assert next(iter(frameworks_of(ast.parse(source))), None) == name
 
 
 def test_every_module_that_a_program_needs_is_found() -> None:

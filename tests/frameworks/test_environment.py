@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nbdist.errors import UsageMistake
-from nbdist.frameworks import Placement, by_name, inherited, rank_environment
+from nbdist.frameworks import Placement, check_framework, inherited, rank_environment
 
 
 def place(rank: int, *, gpus: tuple[int, ...] = ()) -> Placement:
@@ -220,7 +220,7 @@ def test_an_unknown_framework_names_the_known_ones() -> None:
     with pytest.raises(
         UsageMistake, match="no framework mxnet: write --framework auto, none, torch, paddle, jax"
     ):
-        by_name("mxnet")
+        check_framework("mxnet")
 
 
 def test_what_a_kernel_forces_on_its_children_does_not_reach_ranks() -> None:

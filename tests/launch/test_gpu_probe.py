@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from nbdist import processes
-from nbdist.devices.gpu_load import GpuLoad, encode_loads
+from nbdist.devices.usage import GpuLoad, encode_loads
 from nbdist.launch.meters import GpuProbe
 from tests.programs import until
 

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.devices.gpu_load import GpuLoad
-from nbdist.devices.usage import ProcessTrees
+from nbdist.devices.usage import GpuLoad, ProcessTrees
 from nbdist.launch.meters import Meters
 from nbdist.model import Device, ProcessId
 from nbdist.store import MetricPoint, MetricsReader, RankDirectory

@@ -36,7 +36,7 @@ def run(tmp_path: Path) -> WrittenRun:
                 file.write(json.dumps(values | ({"hparams": {"lr": 0.1}} if step == 0 else {})) + "\n")
     folder = run.directory.board / "rank0.image"
     folder.mkdir(parents=True)
-    frame = records.encode_image(tag="samples", step=7, png=b"\x89PNG" + bytes(30), milliseconds=1)
+    frame = records.encode("samples", 7, 1, records.image(b"\x89PNG" + bytes(30)))
     (folder / FILE_NAME).write_bytes(frame)
     return run
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from nbdist.devices import GpuUse, TreeUsage
+from nbdist.devices.gpus import GpuUse
+from nbdist.devices.usage import TreeUsage
 from nbdist.feed.usage import RankUsage, UsageWatch
 from nbdist.model import Device, ProcessId, Run
 from tests.fakes import runs
@@ -23,7 +24,7 @@ class Machine:
     @staticmethod
     def tree(process: ProcessId) -> TreeUsage:
         """Each rank has one child, whose pid is a thousand more."""
-        return TreeUsage(memory=500, cpu=1.0, pids=frozenset({process.pid, process.pid + 1000}))
+        return TreeUsage(memory=500, pids=frozenset({process.pid, process.pid + 1000}))
 
     def watch(self) -> UsageWatch:
         return UsageWatch(holders=self.holders, tree=self.tree, name=lambda _: "python")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nbdist import options, runner
-from nbdist.devices import cpu_count
+from nbdist.devices.usage import cpu_count
 from nbdist.errors import LaunchError, UsageMistake
 from nbdist.runner.planning import check_disk
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.store.liveness import FORSAKEN, Pulse
+from nbdist.store.run_store import HEARTBEAT_TIMEOUT, Heartbeat
 
 
 class Seen:
@@ -17,7 +17,7 @@ class Seen:
         self.path = path
         self.path.touch()
         self.now = 1000.0
-        self.pulse = Pulse(path, clock=lambda: self.now)
+        self.pulse = Heartbeat(path, clock=lambda: self.now)
 
     def stops_within(self, seconds: float) -> bool:
         end = self.now + seconds
@@ -38,10 +38,10 @@ def seen(tmp_path: Path) -> Seen:
 
 def test_whoever_touches_it_lives(seen: Seen) -> None:
     for _ in range(5):
-        assert not seen.stops_within(FORSAKEN)
+        assert not seen.stops_within(HEARTBEAT_TIMEOUT)
         seen.touch()
 
-    assert not seen.stops_within(FORSAKEN)
+    assert not seen.stops_within(HEARTBEAT_TIMEOUT)
     assert seen.stops_within(20)
     assert seen.stops_within(10)  # it stays so
 
@@ -49,13 +49,13 @@ def test_whoever_touches_it_lives(seen: Seen) -> None:
 def test_a_file_that_is_gone_is_touched_by_nobody(seen: Seen) -> None:
     seen.path.unlink()
 
-    assert seen.stops_within(FORSAKEN + 20)
+    assert seen.stops_within(HEARTBEAT_TIMEOUT + 20)
 
 
 def test_a_time_in_which_the_files_did_not_answer_does_not_count(seen: Seen) -> None:
-    assert not seen.stops_within(FORSAKEN)
+    assert not seen.stops_within(HEARTBEAT_TIMEOUT)
 
     seen.now += 600
 
-    assert not seen.stops_within(FORSAKEN)
+    assert not seen.stops_within(HEARTBEAT_TIMEOUT)
     assert seen.stops_within(20)

@@ -16,7 +16,7 @@ import pytest
 from nbdist import processes
 from nbdist.model import Event, ProcessId, RankState, Run, RunState, encode_event
 from nbdist.store import RunDirectory, snapshot
-from nbdist.store.liveness import in_custody, take_custody
+from nbdist.store.run_store import is_run_locked, take_run_lock
 from nbdist.text import reason_text
 from tests.fakes.directories import WrittenRun
 from tests.fakes.runs import (
@@ -151,7 +151,7 @@ def custody_of_another_process(directory: RunDirectory) -> Iterator[None]:
     pid, ours = os.getpid(), socket.socketpair()
     child = os.fork()
     if child == 0:
-        take_custody(directory)
+        take_run_lock(directory)
         ours[1].send(b".")
         ours[1].recv(1)
         os._exit(0)
@@ -170,7 +170,7 @@ def test_two_who_look_at_once_do_not_take_each_other_for_the_keeper(written: Wri
     with open(written.directory.spec) as spec:
         fcntl.flock(spec, fcntl.LOCK_SH)
 
-        assert not in_custody(written.directory)
+        assert not is_run_locked(written.directory)
 
 
 def test_an_end_that_cannot_follow_is_not_waited_for(written: WrittenRun) -> None:

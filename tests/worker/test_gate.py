@@ -16,10 +16,10 @@ import os, sys
 early = frozenset(sys.modules)
 sys.path.insert(0, PLACE)
 import heavy.deep
-from nbdist.worker.deferred_imports import Gate
+from nbdist.worker.deferred_imports import DeferredImports
 def read(name):
     return name.startswith("HEAVY")
-gate = Gate(early, ["heavy"], reads=read, differs=lambda reason: print("!", reason))
+gate = DeferredImports(early, ["heavy"], reads=read, differs=lambda reason: print("!", reason))
 """
 AHEAD = {
     "heavy/__init__.py": "import os, light\nN = os.environ.get('HEAVY', '1')\nprint('heavy is imported')",

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from tests.worker.conftest import Rank
 
 IN_A_RANK = """
-from nbdist.worker import log_writer
+from nbdist.worker import adaptations
 from nbdist.worker.framework_hooks import after_import
-after_import("visualdl.writer.writer", log_writer.install)
+after_import("visualdl.writer.writer", adaptations.copy_visualdl)
 from visualdl import LogWriter
 """
 
@@ -152,5 +152,6 @@ except OSError as error: print(error)
 
 def test_another_visualdl_keeps_its_own_way(rank: Rank) -> None:
     rank.does(
-        "import types\nfrom nbdist.worker import log_writer\nlog_writer.install(types.ModuleType('writer'))"
+        "import types\nfrom nbdist.worker import adaptations\n"
+        "adaptations.copy_visualdl(types.ModuleType('writer'))"
     )

@@ -10,17 +10,11 @@ from visualdl.component import base_component as theirs
 from visualdl.component.base_component import meta_data, scalar
 from visualdl.proto.record_pb2 import Record
 
+from nbdist.worker import records
 from nbdist.worker.records import (
-    encode_audio,
-    encode_embeddings,
-    encode_histogram,
     encode_hparams,
-    encode_image,
     encode_name,
-    encode_pr_curve,
-    encode_roc_curve,
     encode_scalar,
-    encode_text,
 )
 
 AT = 1763712345123
@@ -70,14 +64,14 @@ def test_a_name_is_encoded_as_protobuf_does(name: str) -> None:
 def test_a_text_is_encoded_as_protobuf_does(text: str) -> None:
     expected = framed(theirs.text("note", text, 3, AT))
 
-    assert encode_text(tag="note", step=3, text=text, milliseconds=AT) == expected
+    assert records.encode("note", 3, AT, records.text(text)) == expected
 
 
 def test_an_image_is_encoded_as_protobuf_does() -> None:
     image = Record.Image(encoded_image_string=b"\x89PNG" * 100)
     expected = framed(Record(values=[Record.Value(id=3, tag="a/b", timestamp=AT, image=image)]))
 
-    assert encode_image(tag="a/b", step=3, png=b"\x89PNG" * 100, milliseconds=AT) == expected
+    assert records.encode("a/b", 3, AT, records.image(b"\x89PNG" * 100)) == expected
 
 
 def test_a_sound_is_encoded_as_protobuf_does() -> None:
@@ -90,9 +84,7 @@ def test_a_sound_is_encoded_as_protobuf_does() -> None:
     )
     expected = framed(Record(values=[Record.Value(id=3, tag="a", timestamp=AT, audio=audio)]))
 
-    frame = encode_audio(
-        tag="a", step=3, wav=b"RIFF", sample_rate=8000, channels=2, frames=5, milliseconds=AT
-    )
+    frame = records.encode("a", 3, AT, records.audio(wav=b"RIFF", sample_rate=8000, channels=2, frames=5))
 
     assert frame == expected
 
@@ -100,7 +92,7 @@ def test_a_sound_is_encoded_as_protobuf_does() -> None:
 def test_a_histogram_is_encoded_as_protobuf_does() -> None:
     expected = framed(theirs.histogram("h", [1.0, 0.0, 7.0], [0.0, 0.5, 1.0, 1.5], 3, AT))
 
-    frame = encode_histogram(tag="h", step=3, counts=[1, 0, 7], edges=[0, 0.5, 1, 1.5], milliseconds=AT)
+    frame = records.encode("h", 3, AT, records.histogram(counts=[1, 0, 7], edges=[0, 0.5, 1, 1.5]))
 
     assert frame == expected
 
@@ -110,30 +102,30 @@ def test_embeddings_are_encoded_as_protobuf_does() -> None:
     columns = [list(column) for column in zip(*labels, strict=True)]
     expected = framed(theirs.embedding("e", columns, rows, 3, ["name", "kind"], AT))
 
-    frame = encode_embeddings(
-        tag="e",
-        step=3,
-        vectors=[struct.pack("<2f", *row) for row in rows],
-        labels=labels,
-        header=["name", "kind"],
-        milliseconds=AT,
+    frame = records.encode(
+        "e",
+        3,
+        AT,
+        records.embeddings(
+            vectors=[struct.pack("<2f", *row) for row in rows], labels=labels, header=["name", "kind"]
+        ),
     )
 
     assert frame == expected
 
 
 @pytest.mark.parametrize(
-    ("encode", "their_curve"),
+    ("curve", "their_curve"),
     [
-        pytest.param(encode_pr_curve, theirs.pr_curve_raw, id="PR"),
-        pytest.param(encode_roc_curve, theirs.roc_curve_raw, id="ROC"),
+        pytest.param(records.pr_curve, theirs.pr_curve_raw, id="PR"),
+        pytest.param(records.roc_curve, theirs.roc_curve_raw, id="ROC"),
     ],
 )
-def test_a_curve_is_encoded_as_protobuf_does(encode, their_curve) -> None:
+def test_a_curve_is_encoded_as_protobuf_does(curve, their_curve) -> None:
     counts, rates = [[300, 2], [1, 0], [0, 5], [7, 8]], [[0.5, 1.0], [0.25, 0.125]]
     expected = framed(their_curve("c", *counts, *rates, 3, AT))
 
-    assert encode(tag="c", step=3, counts=counts, rates=rates, milliseconds=AT) == expected
+    assert records.encode("c", 3, AT, curve(counts, rates)) == expected
 
 
 def test_hyperparameters_are_encoded_as_protobuf_does() -> None:
@@ -159,6 +151,6 @@ def test_an_int_that_no_int64_holds_is_a_float() -> None:
 
 
 def test_a_percent_sign_is_kept_out_of_tags() -> None:
-    frame = encode_text(tag="acc%", step=1, text="", milliseconds=AT)
+    frame = records.encode("acc%", 1, AT, records.text(""))
 
     assert Record.FromString(frame[8:]).values[0].tag == "acc_"

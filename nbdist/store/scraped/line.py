@@ -8,16 +8,7 @@ stands in it too. What looks like a configuration, a call or source code says no
 A line or bar that says whose numbers it has passes that on: ``Test set: Average loss`` is
 ``test_average_loss``, ``val Loss: 0.2 Acc: 0.9`` is ``val_loss`` and ``val_acc``.
 
-Nothing here remembers a line; steps are counted in ``position``.
-
-Tables that a program prints row by row: their header, and which row says what.
-
-epoch     train_loss  valid_loss  accuracy  time          fastai
-0         0.612500    0.512500    0.725000  00:12
-      Epoch    GPU_mem   box_loss   cls_loss  Size         YOLO, with a bar behind each row
-        1/2      1.25G      1.234      3.456   640: 100%|████| 2/2 [00:02<00:00]
-                 Class  Images  Instances  Box(P  R  mAP50  mAP50-95): 100%|██| 1/1 [00:00<00:00]
-                   all       4         17  0.62  0.5  0.58     0.415
+Nothing here remembers a line but ``Tables``; steps are counted in ``store.scraped.log``.
 """
 
 from __future__ import annotations
@@ -324,7 +315,15 @@ _LOSSES = frozenset({"box", "obj", "cls", "dfl", "total"})
 
 
 class Tables:
-    """The table that is being printed, if there is one."""
+    """The table that a program prints row by row, if there is one: its header, and which row says what.
+
+    epoch     train_loss  valid_loss  accuracy  time          fastai
+    0         0.612500    0.512500    0.725000  00:12
+          Epoch    GPU_mem   box_loss   cls_loss  Size         YOLO, with a bar behind each row
+            1/2      1.25G      1.234      3.456   640: 100%|████| 2/2 [00:02<00:00]
+                     Class  Images  Instances  Box(P  R  mAP50  mAP50-95): 100%|██| 1/1 [00:00<00:00]
+                       all       4         17  0.62  0.5  0.58     0.415
+    """
 
     def __init__(self) -> None:
         self._columns: Sequence[str] = ()

@@ -1,14 +1,10 @@
 """The points of one log, each of them once, at the step at which it stands.
 
-At which step a reading stands, by all that was read before it.
-
 A counter in the line (``step 400/938``) is the step. Where it begins again with each epoch it counts on:
 epochs are as long as the line says, else as long as the one before was seen to be. A line with an epoch
 alone stands where the counters stand, else at its epoch; one with neither stands where the counters
 stand, else the points of a tag are counted. Evaluations are not counted: what is printed after one (its
 end, where it has a counter of its own) stands at the training step before it.
-
-The points of one log, each of them once.
 
 A state that a carriage return overwrites is a point at most once a second, and at the bar's end.
 """

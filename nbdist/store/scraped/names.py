@@ -1,10 +1,6 @@
 """Names and numbers in a line: which are metrics, whose they are, and the tags that are made of them.
 
-Which names are metrics, and the tags that are made of names.
-
 Tags: lower case, what is no letter or digit becomes ``_`` (``/`` stays): ``Acc@1`` is ``acc_1``.
-
-The pairs of a name and a number in a line.
 
 Words in front of a name that qualify it stay: ``Avg Loss`` is ``avg_loss``. Of ``0.5 (0.6)`` the first is
 taken (in an evaluation the second, the mean), an array is its mean, ``9870/10000`` of an accuracy is 0.987, a
