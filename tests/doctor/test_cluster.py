@@ -10,7 +10,7 @@ import pytest
 
 from nbdist.doctor import Entry, Level
 from nbdist.doctor.node_checks import Here, JobResult, ProbeResult, judge_nodes
-from nbdist.doctor.node_job import NodeJob
+from nbdist.doctor.node_job import SlurmJob
 from nbdist.doctor.slurm import Answer, PartitionFacts, SlurmExamination, gpus_of, judge_partition
 
 # as scontrol -o show partition writes them, 22.05; of each the fields that are read, and others
@@ -172,7 +172,12 @@ def test_accounts_are_looked_at_where_slurm_keeps_them(
             "%env SLURM_CONF=",
             id="no configuration",
         ),
-        pytest.param(Answer(124, late=True), "no answer in 10 s", "scontrol ping", id="silence"),
+        pytest.param(
+            Answer(124, err="squeue did not answer in 10 s"),
+            "did not answer in 10 s",
+            "scontrol ping",
+            id="silence",
+        ),
     ],
 )
 def test_a_controller_that_does_not_answer_says_why(answer: Answer, what: str, fix: str) -> None:
@@ -365,18 +370,11 @@ exit 1
 
 
 def test_what_slurm_says_as_it_ends_is_heard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    srun = tmp_path / "srun"
-    srun.write_text(REFUSES_LATE)
-    srun.chmod(0o755)
+    for name, text in {"srun": REFUSES_LATE, "squeue": "#!/bin/sh\n"}.items():
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
 
-    found = NodeJob(
-        nodes=2,
-        options=[],
-        home=tmp_path / "home",
-        wait=10.0,
-        ask=lambda name: (False, "", False),
-        address_of=lambda host: "",
-    ).run()
+    found = SlurmJob(nodes=2, options=[], home=tmp_path / "home", wait=10.0).run()
 
     assert found.refused == "Slurm refused the job: Invalid feature specification"
