@@ -1,6 +1,4 @@
-"""What a request to the board asks for: of which view, whether it may, and how its addresses are written.
-
-The addresses of the board: how they are written. ``asked`` reads them.
+"""What a request to the board asks for: whether it may, of which view, and how the addresses are written:
 
     /<token>/alive                        204
     /<token>/<run_id>[~<run_id>…]/alive   204 where these runs are known
@@ -11,10 +9,6 @@ A proxy may put something in front of all that: then the token is another one (`
 stands before it is kept, since the pages hold addresses. A proxy that takes its prefix away again has left
 no trace of it, so such an address says it itself, encoded, behind the token: ``/<token>/@<prefix>/…``. And
 a web server that authenticates for us sends the token in a header, with the path that is its own.
-
-What a request to the board asks for: whether it may, of which view, and at which address.
-
-``addresses`` says how these look.
 """
 
 from __future__ import annotations

@@ -1,26 +1,17 @@
-"""TensorBoard's event files, written from the records of a view.
-
-TensorBoard's event files, made of the records that VisualDL reads: the same points for either viewer.
-
-A file is a row of frames: little-endian uint64 length, its checksum, the message, its checksum. The checksum
-is CRC-32C, rotated and offset so that sums of sums differ (TFRecord). Frames are written here rather than by
-TensorBoard's EventFileWriter, which has a thread and a queue for each file and names it by the time: a file
-of ours has one name, and is made again from nothing when a server starts. The messages are TensorBoard's own
-classes, which alone know what its plugins want to see.
-
-Imported by the board's own process, and only when a page asks for TensorBoard.
-
-TensorBoard over some runs, under one address: the second viewer, where it is installed.
+"""TensorBoard over some runs, under one address: the second viewer, where it is installed.
 
 It is TensorBoard's WSGI application in the board's own process, and not its command: so it has the board's
-token, listens nowhere itself, and ends with the board. Its files lie in the board's directory and are a
-copy of what VisualDL reads, made when a page asks.
+token, listens nowhere itself, and ends with the board. Its event files lie in the board's directory and are a
+copy of the records that VisualDL reads, made when a page asks: the same points for either viewer. They are
+not written by TensorBoard's EventFileWriter, which has a thread and a queue for each file and names it by the
+time: a file of ours has one name, and is made again from nothing when a server starts.
 
 Imported only when a page asks for it: that takes seconds.
 """
 
 from __future__ import annotations
 
+import io
 import logging
 import re
 import struct
@@ -49,11 +40,12 @@ from tensorboard.compat.proto.types_pb2 import DT_STRING
 from tensorboard.plugins.hparams import summary_v2 as hparams_summary
 from tensorboard.plugins.pr_curve import metadata as pr_curve_metadata
 from tensorboard.plugins.text import metadata as text_metadata
+from tensorboard.summary.writer.record_writer import RecordWriter
 from tensorboard.util import tensor_util
 from visualdl.proto.record_pb2 import Record
 
-from nbdist.board.curves import curve_name
 from nbdist.board.feed import Feed
+from nbdist.board.patches import curve_name
 from nbdist.board.records import FrameReader, RecordFile
 from nbdist.store import RunDirectory
 from nbdist.store.paths import make_private
@@ -64,14 +56,12 @@ if TYPE_CHECKING:
 
 FILE_NAME = "events.out.tfevents.0000000000.nbdist"
 
-_POLYNOMIAL = 0x82F63B78  # Castagnoli's, reversed
-_OFFSET = 0xA282EAD8
-
 
 def frame(message: bytes) -> bytes:
     """One event as it stands in a file."""
-    length = struct.pack("<Q", len(message))
-    return b"".join((length, _masked(length), message, _masked(message)))
+    file = io.BytesIO()
+    RecordWriter(file).write(message)
+    return file.getvalue()
 
 
 def first_frame() -> bytes:
@@ -92,26 +82,6 @@ def event_frames(value: Any) -> Iterator[bytes]:
 def values_of(message: bytes) -> list[Any]:
     """The values of a VisualDL record. Raises protobuf's DecodeError."""
     return list(Record.FromString(message).values)
-
-
-def _table() -> list[int]:
-    table = []
-    for byte in range(256):
-        for _ in range(8):
-            byte = byte >> 1 ^ (_POLYNOMIAL if byte & 1 else 0)
-        table.append(byte)
-    return table
-
-
-_TABLE = _table()
-
-
-def _masked(data: bytes) -> bytes:
-    crc, table = 0xFFFFFFFF, _TABLE
-    for byte in data:
-        crc = table[(crc ^ byte) & 255] ^ crc >> 8
-    crc ^= 0xFFFFFFFF
-    return struct.pack("<I", ((crc >> 15 | crc << 17) + _OFFSET) & 0xFFFFFFFF)
 
 
 def _scalar(tag: str, value: Any) -> Any:

@@ -7,19 +7,17 @@ import contextlib
 import json
 import os
 import re
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from nbdist import labextension_install, processes
+from nbdist.board import status_of
 from nbdist.diagnosis.checks.machine import version_of
 from nbdist.diagnosis.checks.removed import at_least
 from nbdist.doctor.report import Entry, Level, Report, find
 from nbdist.errors import LaunchError
 from nbdist.labextension_install import WIDGETS as EXTENSIONS_OF_WIDGETS
 
-_ANSWER_SECONDS = 2.0
 _PROXY_NEEDED = "4.2"
 _NUMBERS = re.compile(r"\d+")
 
@@ -79,7 +77,7 @@ def examine_server(
     """The Jupyter server of this kernel, or those of this user: base URL, whether nbdist is loaded."""
     servers = _own_servers(environ, runtime)
     for server in servers:
-        status = (ask or _status_of)(f"{_url(server)}/nbdist/api/runs?limit=1", str(server.get("token", "")))
+        status = (ask or status_of)(f"{_url(server)}/nbdist/api/runs?limit=1", str(server.get("token", "")))
         code = {200: "notebook.server", 404: "notebook.server-without-nbdist"}.get(status)
         facts = {name: server.get(name) for name in ("port", "pid")}
         yield find(code or "notebook.server-silent", base=server.get("base_url", "/"), **facts)
@@ -94,7 +92,7 @@ def examine_page(
     ask: Callable[[str, str], int] | None = None,
 ) -> Iterator[Entry]:
     """What the server's JupyterLab lacks: it may run in another environment than this kernel."""
-    ask = ask or _status_of
+    ask = ask or status_of
     for server in _own_servers(environ, runtime):
         lab, token = f"{_url(server)}/lab", str(server.get("token", ""))
         if ask(lab, token) != 200:
@@ -130,20 +128,6 @@ def _servers(runtime: Path) -> Iterator[dict[str, object]]:
             found = json.loads(file.read_text())
             if isinstance(found, dict) and processes.identify(int(found.get("pid", 0))) is not None:
                 yield found
-
-
-def _status_of(url: str, token: str) -> int:
-    """The HTTP status with which this user's own server answers; 0 when it does not."""
-    request = urllib.request.Request(url, headers={"Authorization": f"token {token}"} if token else {})
-    # a proxy that the environment names is not for this machine
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    try:
-        with opener.open(request, timeout=_ANSWER_SECONDS) as answer:
-            return int(answer.status)
-    except urllib.error.HTTPError as error:
-        return error.code
-    except (OSError, ValueError):
-        return 0
 
 
 def _install_labextension() -> str:
