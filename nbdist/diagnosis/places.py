@@ -17,6 +17,7 @@ from __future__ import annotations
 import ast
 import os
 import re
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -221,7 +222,7 @@ def call_on_line(source: str, line: int) -> str:
 
 
 def _calls_on(source: str, line: int) -> tuple[str, ...]:
-    tree = _parsed(source)
+    tree = parsed(source)
     if tree is None:
         return ()
     names = []
@@ -244,9 +245,7 @@ def _spans(node: ast.Call, line: int) -> bool:
 
 
 @lru_cache(maxsize=4)
-def _parsed(source: str) -> ast.Module | None:
-    import warnings
-
+def parsed(source: str) -> ast.Module | None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
