@@ -33,7 +33,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from nbdist.board.readers import SPREAD, Follower, PrintedFollower, Source, sources
+from nbdist.board.readers import SPREAD, Follower, PrintedFollower, RecordedFollower, Source, sources
 from nbdist.board.records import CurveFile
 from nbdist.store import RunDirectory, RunReader
 from nbdist.store.scraped import tag_of
@@ -169,7 +169,7 @@ class Feed:
                 return True
 
 
-_Reading = list[tuple[float, int, Follower | PrintedFollower]]
+_Reading = list[tuple[float, int, Follower]]
 
 
 def _behind(reading: _Reading) -> float:
@@ -184,7 +184,7 @@ class _RunFeed:
         self._run = run
         self._clock = clock
         self._reader = RunReader(run)
-        self._followers: dict[Path, Follower | PrintedFollower] = {}
+        self._followers: dict[Path, Follower] = {}
         self._curves: dict[str, CurveFile] = {}
         self._spreads: dict[int, Spread] = {}
         self._stuck: set[Path] = set()  # those of which the log knows
@@ -220,7 +220,7 @@ class _RunFeed:
         self._write()
         return not reading
 
-    def _follower(self, source: Source) -> Follower | PrintedFollower | None:
+    def _follower(self, source: Source) -> Follower | None:
         if source.path not in self._followers:
             try:
                 if not source.path.stat().st_size:
@@ -229,24 +229,23 @@ class _RunFeed:
                 return None
             if source.printed:
                 recorded = self._run.rank(source.rank, source.attempt).metrics
-                self._followers[source.path] = PrintedFollower(
-                    source, self._curves_of, lambda: self._tags_of(recorded)
-                )
+                new: Follower = PrintedFollower(source, self._curves_of, lambda: self._tags_of(recorded))
             else:
-                self._followers[source.path] = Follower(source, self._curves_of)
+                new = RecordedFollower(source, self._curves_of)
+            self._followers[source.path] = new
         return self._followers[source.path]
 
     def _tags_of(self, metrics: Path) -> set[str]:
         """The tags that were recorded there so far, as they would be called if they had been printed."""
         follower = self._followers.get(metrics)
-        return {tag_of(tag) for tag in follower.tags} if isinstance(follower, Follower) else set()
+        return {tag_of(tag) for tag in follower.tags} if follower is not None else set()
 
     def _curves_of(self, name: str) -> CurveFile:
         if name not in self._curves:
             self._curves[name] = CurveFile(self._run.board / name, f"{self._run.run_id}/{name}")
         return self._curves[name]
 
-    def _read(self, follower: Follower | PrintedFollower) -> int:
+    def _read(self, follower: Follower) -> int:
         """Take one chunk further; its points and one more, 0 where there is none or it cannot be done."""
         source = follower.source
         try:

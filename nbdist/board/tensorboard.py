@@ -33,7 +33,7 @@ from tensorboard.backend.event_processing.data_ingester import (
 from tensorboard.backend.event_processing.data_provider import MultiplexerDataProvider
 from tensorboard.backend.event_processing.plugin_event_multiplexer import EventMultiplexer
 from tensorboard.compat.proto.event_pb2 import Event
-from tensorboard.compat.proto.summary_pb2 import HistogramProto, Summary, SummaryMetadata
+from tensorboard.compat.proto.summary_pb2 import HistogramProto, Summary
 from tensorboard.compat.proto.tensor_pb2 import TensorProto
 from tensorboard.compat.proto.tensor_shape_pb2 import TensorShapeProto
 from tensorboard.compat.proto.types_pb2 import DT_STRING
@@ -74,7 +74,9 @@ def event_frames(value: Any) -> Iterator[bytes]:
     convert = _CONVERTED.get(value.WhichOneof("one_value"))
     if convert is None:
         return
-    summary = convert(value.tag, value)
+    # hyperparameters make a summary of their own
+    made = convert(value)
+    summary = Summary(value=[Summary.Value(tag=value.tag, **made)]) if isinstance(made, dict) else made
     event = Event(wall_time=value.timestamp / 1000, step=value.id, summary=summary)
     yield frame(event.SerializeToString())
 
@@ -84,19 +86,18 @@ def values_of(message: bytes) -> list[Any]:
     return list(Record.FromString(message).values)
 
 
-def _scalar(tag: str, value: Any) -> Any:
-    return Summary(value=[Summary.Value(tag=tag, simple_value=value.value)])
+def _scalar(value: Any) -> Any:
+    return {"simple_value": value.value}
 
 
-def _image(tag: str, value: Any) -> Any:
+def _image(value: Any) -> Any:
     png = value.image.encoded_image_string
     # where a PNG has its width and height; TensorBoard shows other pictures, too
     width, height = struct.unpack(">II", png[16:24]) if png[:4] == b"\x89PNG" else (0, 0)
-    image = Summary.Image(height=height, width=width, colorspace=3, encoded_image_string=png)
-    return Summary(value=[Summary.Value(tag=tag, image=image)])
+    return {"image": Summary.Image(height=height, width=width, colorspace=3, encoded_image_string=png)}
 
 
-def _audio(tag: str, value: Any) -> Any:
+def _audio(value: Any) -> Any:
     given = value.audio
     audio = Summary.Audio(
         sample_rate=given.sample_rate,
@@ -105,10 +106,10 @@ def _audio(tag: str, value: Any) -> Any:
         encoded_audio_string=given.encoded_audio_string,
         content_type=given.content_type,
     )
-    return Summary(value=[Summary.Value(tag=tag, audio=audio)])
+    return {"audio": audio}
 
 
-def _histogram(tag: str, value: Any) -> Any:
+def _histogram(value: Any) -> Any:
     counts, edges = list(value.histogram.hist), list(value.histogram.bin_edges)
     middles = [(low + high) / 2 for low, high in pairwise(edges)]
     histogram = HistogramProto(
@@ -120,30 +121,30 @@ def _histogram(tag: str, value: Any) -> Any:
         bucket_limit=edges[1:],
         bucket=counts,
     )
-    return Summary(value=[Summary.Value(tag=tag, histo=histogram)])
+    return {"histo": histogram}
 
 
-def _text(tag: str, value: Any) -> Any:
+def _text(value: Any) -> Any:
     metadata = text_metadata.create_summary_metadata(display_name="", description="")
     tensor = TensorProto(
         dtype=DT_STRING,
         string_val=[value.text.encoded_text_string.encode()],
         tensor_shape=TensorShapeProto(dim=[TensorShapeProto.Dim(size=1)]),
     )
-    return _tensor(tag, tensor, metadata)
+    return {"tensor": tensor, "metadata": metadata}
 
 
-def _pr_curve(tag: str, value: Any) -> Any:
+def _pr_curve(value: Any) -> Any:
     curve = value.pr_curve
     columns = (curve.TP, curve.FP, curve.TN, curve.FN, curve.precision, curve.recall)
     rows = numpy.array([list(column) for column in columns], numpy.float32)
     metadata = pr_curve_metadata.create_summary_metadata(
         display_name="", description="", num_thresholds=rows.shape[1]
     )
-    return _tensor(tag, tensor_util.make_tensor_proto(rows), metadata)
+    return {"tensor": tensor_util.make_tensor_proto(rows), "metadata": metadata}
 
 
-def _hparams(_tag: str, value: Any) -> Any:
+def _hparams(value: Any) -> Any:
     settings = {}
     for info in value.hparam.hparamInfos:
         kind = info.WhichOneof("type")
@@ -152,11 +153,7 @@ def _hparams(_tag: str, value: Any) -> Any:
     return hparams_summary.hparams_pb(settings)
 
 
-def _tensor(tag: str, tensor: Any, metadata: SummaryMetadata) -> Any:
-    return Summary(value=[Summary.Value(tag=tag, tensor=tensor, metadata=metadata)])
-
-
-_CONVERTED: dict[str | None, Callable[[str, Any], Any]] = {
+_CONVERTED: dict[str | None, Callable[[Any], Any]] = {
     "value": _scalar,
     "image": _image,
     "audio": _audio,

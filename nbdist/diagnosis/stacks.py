@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from nbdist.diagnosis.exits import rank_names
-from nbdist.diagnosis.places import Place, Sources, entry_of, package_of, place_of
+from nbdist.diagnosis.places import CodeLocation, Sources, entry_of, package_of, place_of
 from nbdist.model import ProcessId, RankState, Run
 from nbdist.processes import alive
 from nbdist.store import RunDirectory, snapshot
@@ -45,7 +45,7 @@ class StackGroup:
     (``store.reports.RankAnswer``). ``collective`` is what they last began, where that is known."""
 
     ranks: tuple[int, ...]
-    place: Place
+    place: CodeLocation
     rows: tuple[StackRow, ...]
     problem: str = ""
     blocked: bool = False
@@ -164,7 +164,7 @@ def _others(threads: Sequence[ThreadStack]) -> list[ThreadStack]:
     return [thread for thread in threads if not thread.main and thread.calls]
 
 
-def _waits_for_device(place: Place) -> bool:
+def _waits_for_device(place: CodeLocation) -> bool:
     """Whether a rank that has a collective under way waits there for it: a computation would not."""
     return not place.waits and place.what.rpartition(".")[2] in _DEVICE_WAITS
 
@@ -204,7 +204,7 @@ def _apart(taken: TakenStacks) -> tuple[str, ...]:
     return next((tuple(sorted(names[number])) for number in sorted(names) if len(names[number]) > 1), ())
 
 
-def _rows(calls: Sequence[Call], place: Place | None, sources: Sources) -> tuple[StackRow, ...]:
+def _rows(calls: Sequence[Call], place: CodeLocation | None, sources: Sources) -> tuple[StackRow, ...]:
     """Innermost first; what libraries call among themselves is one row."""
     rows: list[StackRow] = []
     if place is not None and place.built_in:

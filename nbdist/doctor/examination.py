@@ -25,7 +25,7 @@ from nbdist.doctor.smoke import LIMIT, examine_board_start, examine_runs
 _FRAMEWORKS = ("torch", "paddle")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Probe:
     """Something to look at. ``limit`` is in seconds."""
 
@@ -35,28 +35,21 @@ class Probe:
     limit: float = 5.0
 
 
-def _probe(section: str, title: str, look: Callable[..., Iterable[Entry]], limit: float = 5.0) -> Probe:
-    return Probe(section=section, title=title, look=look, limit=limit)
-
-
 def probes() -> list[Probe]:
     """What is looked at, all at the same time."""
     return [
-        _probe("host", "host", examine_host),
-        _probe("python", "Python", examine_python),
-        *(
-            _probe("frameworks", name, partial(_framework, name), IMPORT_SECONDS + 5.0)
-            for name in _FRAMEWORKS
-        ),
-        _probe("gpus", "GPUs", examine_gpus, 15.0),
-        _probe("machine", "machine", examine_machine),
-        _probe("network", "loopback", examine_loopback),
-        _probe("network", "host name", examine_host_name),
-        _probe("network", "settings", examine_settings),
-        _probe("notebook", "extensions", examine_notebook),
-        _probe("notebook", "server", examine_server),
-        _probe("notebook", "the server's JupyterLab", examine_page, 15.0),
-        _probe("board", "VisualDL", examine_board),
+        Probe("host", "host", examine_host),
+        Probe("python", "Python", examine_python),
+        *(Probe("frameworks", name, partial(_framework, name), IMPORT_SECONDS + 5.0) for name in _FRAMEWORKS),
+        Probe("gpus", "GPUs", examine_gpus, 15.0),
+        Probe("machine", "machine", examine_machine),
+        Probe("network", "loopback", examine_loopback),
+        Probe("network", "host name", examine_host_name),
+        Probe("network", "settings", examine_settings),
+        Probe("notebook", "extensions", examine_notebook),
+        Probe("notebook", "server", examine_server),
+        Probe("notebook", "the server's JupyterLab", examine_page, 15.0),
+        Probe("board", "VisualDL", examine_board),
     ]
 
 
@@ -67,8 +60,8 @@ def _framework(name: str) -> Iterable[Entry]:
 def smoke_probes() -> list[Probe]:
     """What starts something: one after the other, when the rest is done."""
     return [
-        *(_probe("smoke", name, partial(examine_runs, name), LIMIT + 30.0) for name in _FRAMEWORKS),
-        _probe("smoke", "VisualDL", examine_board_start, 60.0),
+        *(Probe("smoke", name, partial(examine_runs, name), LIMIT + 30.0) for name in _FRAMEWORKS),
+        Probe("smoke", "VisualDL", examine_board_start, 60.0),
     ]
 
 
