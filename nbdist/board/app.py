@@ -31,7 +31,7 @@ from werkzeug.wrappers import Response
 from nbdist.board.feed import Feed
 from nbdist.board.patches import LOAD_SECONDS, READ_SECONDS, Boards, board_arguments, curve_name, read_on
 from nbdist.board.readers import STEP_TIME, SYSTEM, shown_first
-from nbdist.board.request import ALIVE, TENSORBOARD, Asked, Refused, read_request
+from nbdist.board.request import ALIVE, TENSORBOARD, BoardRequest, Refused, read_request
 from nbdist.errors import NotPrivate
 from nbdist.store import LogStream, MetricPoint, RunDirectory, snapshot
 from nbdist.store.metrics import points_of
@@ -97,7 +97,7 @@ class BoardApp:
         policy = _POLICY if asked.direct else _PROXIED_POLICY
         return answer(environ, _with_headers(start_response, policy))
 
-    def _answer(self, asked: Asked) -> WSGIApplication:
+    def _answer(self, asked: BoardRequest) -> WSGIApplication:
         self._last_request = self._clock()
         if asked.runs == (ALIVE,):
             return Response(status=204)
@@ -116,7 +116,7 @@ class BoardApp:
             return False
         return True
 
-    def _view(self, asked: Asked) -> View | TensorBoardView:
+    def _view(self, asked: BoardRequest) -> View | TensorBoardView:
         with self._lock:
             if asked.public_path not in self._views:
                 self._views[asked.public_path] = self._made(asked)
@@ -125,7 +125,7 @@ class BoardApp:
                 self._views.popitem(last=False)
             return self._views[asked.public_path]
 
-    def _made(self, asked: Asked) -> View | TensorBoardView:
+    def _made(self, asked: BoardRequest) -> View | TensorBoardView:
         runs = [RunDirectory(self._runs / run_id) for run_id in asked.runs]
         if asked.viewer != TENSORBOARD:
             return View(runs, asked.public_path, self._feed)

@@ -17,8 +17,8 @@ from nbdist.store.journal import open_plain
 from nbdist.store.metrics import decoded
 from nbdist.store.scraped import ScrapedMetrics
 
-SPREAD = ("mean", "min", "max")
-"""Over the ranks; in the order of ``SpreadPoint``."""
+AGGREGATES = ("mean", "min", "max")
+"""Over the ranks; in the order of ``AggregatePoint``."""
 
 _ATTEMPT = re.compile(r"attempt-(\d+)")
 
@@ -66,7 +66,7 @@ def shown_first(run: RunDirectory) -> list[str]:
     own = [
         name for name in names(run.board) if name.startswith(f"rank0{suffix}.") and ".attempt-" not in name
     ]
-    return [f"rank0{suffix}", *(name + suffix for name in SPREAD), *own]
+    return [f"rank0{suffix}", *(name + suffix for name in AGGREGATES), *own]
 
 
 def names(directory: Path) -> list[str]:

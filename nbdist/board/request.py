@@ -58,7 +58,7 @@ _LOOPBACK = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:\d+)?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class BoardRequest:
     """``public_path`` is where the browser sees the view; ``path`` is all of what it asked for, with the
     prefix that a proxy took away. ``direct``: no proxy stands between. ``below`` is what stands behind the
     name of the view."""
@@ -79,7 +79,7 @@ class Refused(Exception):
         self.status = status
 
 
-def read_request(environ: Mapping[str, Any], token: str) -> Asked:
+def read_request(environ: Mapping[str, Any], token: str) -> BoardRequest:
     """What a WSGI request asks for. Raises Refused."""
     path = environ.get("PATH_INFO", "")
     given = environ.get("HTTP_AUTHORIZATION", "")
@@ -113,13 +113,13 @@ def _around(path: str, tokens: tuple[str, ...]) -> tuple[str, str, str]:
     return "", "", ""
 
 
-def _view(prefix: str, rest: str, *, direct: bool) -> Asked:
+def _view(prefix: str, rest: str, *, direct: bool) -> BoardRequest:
     viewer, _, behind = rest.partition("/")
     if viewer != TENSORBOARD:
         viewer, behind = "", rest
     name, slash, below = behind.partition("/")
     above = "/".join(filter(None, (prefix, viewer))) if prefix else f"/{viewer}".rstrip("/")
-    return Asked(
+    return BoardRequest(
         viewer=viewer,
         runs=tuple(dict.fromkeys(name.split(RUN_SEPARATOR))),
         public_path=f"{above}/{name}",

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from nbdist import config
 from nbdist.doctor import node_probe
-from nbdist.doctor.node_checks import Here, judge_nodes
+from nbdist.doctor.node_checks import Here, check_nodes
 from nbdist.doctor.node_job import SlurmJob
 from nbdist.doctor.ray import RayJob, find_ray
 from nbdist.doctor.report import Entry, Report, find
@@ -51,7 +51,7 @@ def _examine_slurm(asked: ClusterRequest) -> list[Entry]:
     home = config.home()
     job = SlurmJob(nodes=asked.nodes, options=asked.options, home=home, wait=asked.wait)
     words = job.run()
-    return [*entries, *judge_nodes(words, _here(home, gpus_by_node()), asked=asked.nodes)]
+    return [*entries, *check_nodes(words, _here(home, gpus_by_node()), asked=asked.nodes)]
 
 
 def _examine_ray(asked: ClusterRequest) -> list[Entry]:
@@ -60,7 +60,7 @@ def _examine_ray(asked: ClusterRequest) -> list[Entry]:
         home = config.home()
         job = RayJob(api, nodes=asked.nodes, home=home, wait=asked.wait)
         words = job.run()
-        entries += judge_nodes(words, _here(home, job.gpus, "Ray"), asked=asked.nodes)
+        entries += check_nodes(words, _here(home, job.gpus, "Ray"), asked=asked.nodes)
     return [*entries, *_unshared("ray")]
 
 

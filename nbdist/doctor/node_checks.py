@@ -131,7 +131,7 @@ def _network(nodes: Sequence[ProbeResult]) -> Iterator[Entry]:
 _SKEW = 5.0
 
 
-def judge_nodes(words: JobResult, here: Here, *, asked: int) -> Iterator[Entry]:
+def check_nodes(words: JobResult, here: Here, *, asked: int) -> Iterator[Entry]:
     """The entries about the job and about the nodes, as far as they came to be known."""
     yield from _job(words, here, asked)
     nodes = sorted(words.nodes.values(), key=lambda node: node.name)

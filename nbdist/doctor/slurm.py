@@ -106,7 +106,7 @@ class PartitionFacts:
         return find(f"slurm.partition-{code}", **facts)
 
 
-def judge_partition(
+def check_partition(
     partitions: Sequence[PartitionFacts],
     *,
     asked: str,
@@ -186,7 +186,7 @@ class SlurmExamination:
         accounts, account = self._accounts()
         partitions = PartitionFacts.read_all(self._ask("scontrol", "-o", "show", "partition").out)
         asked = [self._account] if self._account else accounts
-        partition = judge_partition(
+        partition = check_partition(
             partitions, asked=self._partition, nodes=self._nodes, groups=self._groups, accounts=asked
         )
         yield partition

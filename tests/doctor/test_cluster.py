@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from nbdist.doctor import Entry, Level
-from nbdist.doctor.node_checks import Here, JobResult, ProbeResult, judge_nodes
+from nbdist.doctor.node_checks import Here, JobResult, ProbeResult, check_nodes
 from nbdist.doctor.node_job import SlurmJob
-from nbdist.doctor.slurm import Answer, PartitionFacts, SlurmExamination, gpus_of, judge_partition
+from nbdist.doctor.slurm import Answer, PartitionFacts, SlurmExamination, check_partition, gpus_of
 
 # as scontrol -o show partition writes them, 22.05; of each the fields that are read, and others
 PARTITIONS = """\
@@ -68,7 +68,7 @@ def test_a_partition_that_cannot_be_used_says_why_and_which_can(
 ) -> None:
     partitions = PartitionFacts.read_all(PARTITIONS)
 
-    entry = judge_partition(partitions, asked=asked, nodes=nodes, groups=["users"], accounts=["students"])
+    entry = check_partition(partitions, asked=asked, nodes=nodes, groups=["users"], accounts=["students"])
 
     assert (entry.level, entry.section) == (level, "slurm")
     assert what in entry.what
@@ -84,7 +84,7 @@ def test_a_partition_that_cannot_be_used_says_why_and_which_can(
     ],
 )
 def test_the_limits_of_a_partition_are_known(nodes: int, what: str) -> None:
-    entry = judge_partition(
+    entry = check_partition(
         PartitionFacts.read_all(PARTITIONS), asked="paid", nodes=nodes, groups=None, accounts=[]
     )
 
@@ -94,7 +94,7 @@ def test_the_limits_of_a_partition_are_known(nodes: int, what: str) -> None:
 def test_root_needs_no_group() -> None:
     partitions = PartitionFacts.read_all(PARTITIONS)
 
-    assert judge_partition(partitions, asked="gpu", nodes=2, groups=None, accounts=[]).level is Level.OK
+    assert check_partition(partitions, asked="gpu", nodes=2, groups=None, accounts=[]).level is Level.OK
 
 
 @pytest.mark.parametrize(
@@ -232,7 +232,7 @@ def a_node(
 
 def judged(*nodes: ProbeResult) -> dict[str, Entry]:
     words = JobResult(nodes={node.name: node for node in nodes}, job="7", seconds=1.0)
-    return {entry.title: entry for entry in judge_nodes(words, HERE, asked=2)}
+    return {entry.title: entry for entry in check_nodes(words, HERE, asked=2)}
 
 
 def test_nodes_that_are_as_this_machine_are_well() -> None:
@@ -358,7 +358,7 @@ def test_a_node_that_says_nothing_more_is_named() -> None:
 
     assert "file system stall" in entry.what or entry.level is Level.OK
     words = JobResult(nodes={"n1": a_node(0), "n2": silent}, job="7")
-    said = [entry.what for entry in judge_nodes(words, HERE, asked=2)]
+    said = [entry.what for entry in check_nodes(words, HERE, asked=2)]
     assert any("n2: no answer: does a file system stall there?" in each for each in said)
 
 
