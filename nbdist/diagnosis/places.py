@@ -1,12 +1,9 @@
-"""Where in the user's code something failed, and the lines of source there.
-
-The files that stacks and tracebacks go through: the program of a run, the user's own modules, libraries.
+"""The files that stacks and tracebacks go through: the program of a run, the user's own modules, libraries;
+and where in the user's code a rank is: a line, and the call that it is in there.
 
 What is the user's is decided here alone. It is every file that no installer has put where it lies: modules
 beside the program, on PYTHONPATH, and editable installs, but not what is below ``site-packages``, Python's
 own modules, nbdist, or a folder that ``pip install --target`` has filled.
-
-What a stack says about where a rank is: a line of the user's, and the call that it is in there.
 
 The stacks hold Python's frames alone. Of a call into native code (``time.sleep``, ``lock.acquire``) the
 line of the program says which it is.

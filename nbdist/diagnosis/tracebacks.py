@@ -1,6 +1,5 @@
-"""What failed in a log's last words: tracebacks, and what native code prints before it aborts.
-
-Tracebacks in text, read back: chains, exception groups, and tracebacks inside a message.
+"""What a rank wrote as it failed: tracebacks (chains, exception groups, tracebacks inside a message), and
+what native code prints before it aborts.
 
 A framework that passes an error from one process to another passes it as text (a DataLoader worker's
 in the message of the error in the loop, a spawned child's in that of ``spawn``), so the cause is found

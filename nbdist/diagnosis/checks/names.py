@@ -1,6 +1,4 @@
-"""Names that the program uses and does not define: what they are, and what to do about each.
-
-Where a notebook has a name from: its namespace, and the cells that it has run.
+"""Names that the program uses and does not define: where the notebook has each from, and what to do about it.
 
 Values are looked at only by their type and module, never copied: ranks are processes of their own, and
 what a cell needs it should say itself.
