@@ -4,9 +4,18 @@ This side of it is for kernels and other short-lived readers and imports no Visu
 a process of its own, ``python -m nbdist.board``.
 """
 
-from nbdist.board.reaching import Reach, reach
 from nbdist.board.request import TENSORBOARD, VISUALDL
-from nbdist.board.server import Board, BoardRoute, ensure_board, find_board, route_to_board, stop_board
+from nbdist.board.server import (
+    Board,
+    BoardRoute,
+    Reach,
+    ensure_board,
+    find_board,
+    reach,
+    route_to_board,
+    status_of,
+    stop_board,
+)
 
 __all__ = [
     "TENSORBOARD",
@@ -18,5 +27,6 @@ __all__ = [
     "find_board",
     "reach",
     "route_to_board",
+    "status_of",
     "stop_board",
 ]

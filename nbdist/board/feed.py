@@ -1,25 +1,16 @@
-"""The points of a view, fed to VisualDL as they come; spread over ranks where one asks for that.
-
-Mean, lowest and highest over the ranks: for each tag and step one point of each.
-
-A step is told once every rank that logs the tag has passed it, or the run has ended, so that it never
-has to be told again. Which ranks these are is settled WINDOW seconds (of the points' own times) after
-the first of them began; a rank that begins later does not count. Hence what comes out depends on the
-points alone, and not on when they were read, as long as no rank falls MOST_ROWS steps behind.
-
-From the metrics of ranks to the records that VisualDL reads.
+"""From the metrics of ranks to the records that VisualDL reads, and the mean over the ranks.
 
 A rank appends lines to ``ranks/<rank>/metrics.jsonl`` and its supervisor to ``system.jsonl`` beside it
 (a later attempt: ``…/attempt-<n>/…``). Here they become scalars in ``board/rank<rank>/``, those of the
 supervisor under ``system/``; so do numbers that a rank only prints, unless the run was asked not to look
-for them. The mean, lowest and highest over the ranks (``spread``) go to ``board/mean/``, ``board/min/``
-and ``board/max/``. A later attempt has directories of its own (``board/rank<rank>.attempt-<n>/``): its
-steps begin again, and two rows of steps in one curve would be a zigzag.
+for them. The mean, lowest and highest over the ranks go to ``board/mean/``, ``board/min/`` and
+``board/max/``. A later attempt has directories of its own (``board/rank<rank>.attempt-<n>/``): its steps
+begin again, and two rows of steps in one curve would be a zigzag.
 
-The records are a copy that can always be made again, so a feed remembers nothing across processes:
-the first time it meets a run it writes its record files anew, from the first line. The same lines give
-the same points, hence no point is ever there twice, whatever ended the feed before. One feed at a time
-may work on a home; the board server's lock sees to that.
+The records are a copy that can always be made again, so a feed remembers nothing across processes: the first
+time it meets a run it writes its record files anew, from the first line. The same lines give the same points,
+hence no point is ever there twice, whatever ended the feed before. One feed at a time may work on a home; the
+board server's lock sees to that.
 """
 
 from __future__ import annotations
@@ -33,7 +24,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from nbdist.board.readers import SPREAD, Follower, PrintedFollower, Source, sources
+from nbdist.board.readers import AGGREGATES, Follower, PrintedFollower, RecordedFollower, Source, sources
 from nbdist.board.records import CurveFile
 from nbdist.store import RunDirectory, RunReader
 from nbdist.store.scraped import tag_of
@@ -43,7 +34,7 @@ MOST_ROWS = 50_000
 
 
 @dataclass(frozen=True, slots=True)
-class SpreadPoint:
+class AggregatePoint:
     """What the ranks say together about one step of a tag; the time is that of the last of them."""
 
     tag: str
@@ -54,8 +45,14 @@ class SpreadPoint:
     highest: float
 
 
-class Spread:
-    """The points of all ranks of one attempt, until they are told."""
+class RankAggregate:
+    """The mean, lowest and highest over the ranks of one attempt: for each tag and step one point of each.
+
+    A step is settled once every rank that logs the tag has passed it, or the run has ended, so that it never
+    changes again. Which ranks these are is settled WINDOW seconds (of the points' own times) after the first
+    of them began; a rank that begins later does not count. Hence what comes out depends on the points alone,
+    and not on when they were read, as long as no rank falls MOST_ROWS steps behind.
+    """
 
     def __init__(self) -> None:
         self._curves: dict[str, _Curve] = {}
@@ -79,15 +76,15 @@ class Spread:
         else:
             row[rank] = (value, milliseconds)
 
-    def settle(self, *, ranks: int | None, horizon: float, ended: bool) -> Iterator[SpreadPoint]:
-        """What can be told now, each point once, the steps of a tag in their order.
+    def settle(self, *, ranks: int | None, horizon: float, ended: bool) -> Iterator[AggregatePoint]:
+        """The points that are settled now, each once, the steps of a tag in their order.
 
         ``ranks`` is how many there are, if known; up to ``horizon`` (Unix seconds) every point has
         been taken; ``ended`` says that no more will come.
         """
         for tag, curve in self._curves.items():
             if not curve.over:
-                yield from curve.told(tag, ranks, horizon * 1000, ended)
+                yield from curve.settled(tag, ranks, horizon * 1000, ended)
 
 
 @dataclass(slots=True)
@@ -100,7 +97,7 @@ class _Curve:
     members: set[int] | None = None
     over: bool = False
 
-    def told(self, tag: str, ranks: int | None, horizon: float, ended: bool) -> Iterator[SpreadPoint]:
+    def settled(self, tag: str, ranks: int | None, horizon: float, ended: bool) -> Iterator[AggregatePoint]:
         if self.members is None:
             close = min(self.begun.values()) + WINDOW * 1000
             if not (ended or len(self.begun) == ranks or horizon > close):
@@ -120,7 +117,7 @@ class _Curve:
         assert self.members is not None
         return min(self.last[rank] for rank in self.members)
 
-    def _passed(self, tag: str, frontier: float) -> Iterator[SpreadPoint]:
+    def _passed(self, tag: str, frontier: float) -> Iterator[AggregatePoint]:
         assert self.members is not None
         for step in sorted(step for step in self.rows if step <= frontier):
             row = self.rows.pop(step)
@@ -128,7 +125,7 @@ class _Curve:
             if len(points) > 1:
                 values = [value for value, _ in points]
                 numbers = [value for value in values if value == value]  # neither is NaN the lowest
-                yield SpreadPoint(
+                yield AggregatePoint(
                     tag=tag,
                     step=step,
                     milliseconds=max(milliseconds for _, milliseconds in points),
@@ -139,7 +136,7 @@ class _Curve:
 
 
 _LATE = 2.0  # seconds in which what happened is surely in its file
-_MOST_UNTOLD = 20_000  # points that are held before they are written, and told of all ranks together
+_MOST_UNSETTLED = 20_000  # points that are held before they are written, and aggregated over the ranks
 log = logging.getLogger("nbdist.board")
 
 
@@ -169,7 +166,7 @@ class Feed:
                 return True
 
 
-_Reading = list[tuple[float, int, Follower | PrintedFollower]]
+_Reading = list[tuple[float, int, Follower]]
 
 
 def _behind(reading: _Reading) -> float:
@@ -184,9 +181,9 @@ class _RunFeed:
         self._run = run
         self._clock = clock
         self._reader = RunReader(run)
-        self._followers: dict[Path, Follower | PrintedFollower] = {}
+        self._followers: dict[Path, Follower] = {}
         self._curves: dict[str, CurveFile] = {}
-        self._spreads: dict[int, Spread] = {}
+        self._aggregates: dict[int, RankAggregate] = {}
         self._stuck: set[Path] = set()  # those of which the log knows
 
     def advance(self, end: float) -> bool:
@@ -200,7 +197,7 @@ class _RunFeed:
         followers = [follower for source in found if (follower := self._follower(source)) is not None]
         reading: _Reading = [(follower.seconds, place, follower) for place, follower in enumerate(followers)]
         heapq.heapify(reading)
-        untold, begun = 0, False
+        unsettled, begun = 0, False
         while reading and not (begun and time.monotonic() >= end):
             # the one that is behind in time: what the ranks say of one step is then soon complete
             _, place, follower = reading[0]
@@ -209,18 +206,18 @@ class _RunFeed:
             else:
                 heapq.heappop(reading)
             begun = begun or read > 0
-            untold += read
-            if untold > _MOST_UNTOLD:
+            unsettled += read
+            if unsettled > _MOST_UNSETTLED:
                 # all curves are gone through: not after every chunk of every rank
-                untold = 0
-                self._tell(ranks, min(self._clock() - _LATE, _behind(reading)), ended=())
+                unsettled = 0
+                self._aggregate(ranks, min(self._clock() - _LATE, _behind(reading)), ended=())
                 self._write()
-        ended = [attempt for attempt in self._spreads if (over or attempt < latest) and not reading]
-        self._tell(ranks, min(self._clock() - _LATE, _behind(reading)), ended=ended)
+        ended = [attempt for attempt in self._aggregates if (over or attempt < latest) and not reading]
+        self._aggregate(ranks, min(self._clock() - _LATE, _behind(reading)), ended=ended)
         self._write()
         return not reading
 
-    def _follower(self, source: Source) -> Follower | PrintedFollower | None:
+    def _follower(self, source: Source) -> Follower | None:
         if source.path not in self._followers:
             try:
                 if not source.path.stat().st_size:
@@ -229,24 +226,23 @@ class _RunFeed:
                 return None
             if source.printed:
                 recorded = self._run.rank(source.rank, source.attempt).metrics
-                self._followers[source.path] = PrintedFollower(
-                    source, self._curves_of, lambda: self._tags_of(recorded)
-                )
+                new: Follower = PrintedFollower(source, self._curves_of, lambda: self._tags_of(recorded))
             else:
-                self._followers[source.path] = Follower(source, self._curves_of)
+                new = RecordedFollower(source, self._curves_of)
+            self._followers[source.path] = new
         return self._followers[source.path]
 
     def _tags_of(self, metrics: Path) -> set[str]:
         """The tags that were recorded there so far, as they would be called if they had been printed."""
         follower = self._followers.get(metrics)
-        return {tag_of(tag) for tag in follower.tags} if isinstance(follower, Follower) else set()
+        return {tag_of(tag) for tag in follower.tags} if follower is not None else set()
 
     def _curves_of(self, name: str) -> CurveFile:
         if name not in self._curves:
             self._curves[name] = CurveFile(self._run.board / name, f"{self._run.run_id}/{name}")
         return self._curves[name]
 
-    def _read(self, follower: Follower | PrintedFollower) -> int:
+    def _read(self, follower: Follower) -> int:
         """Take one chunk further; its points and one more, 0 where there is none or it cannot be done."""
         source = follower.source
         try:
@@ -259,17 +255,17 @@ class _RunFeed:
             self._stuck.add(source.path)
             return 0
         self._stuck.discard(source.path)
-        spread = self._spreads.setdefault(source.attempt, Spread())
+        aggregate = self._aggregates.setdefault(source.attempt, RankAggregate())
         for milliseconds, tag, step, value in points or ():
-            spread.add(source.rank, milliseconds, tag, step, value)
+            aggregate.add(source.rank, milliseconds, tag, step, value)
         return 0 if points is None else len(points) + 1
 
-    def _tell(self, ranks: int | None, horizon: float, ended: Iterable[int]) -> None:
-        """Add what the ranks say together."""
-        for attempt, spread in self._spreads.items():
+    def _aggregate(self, ranks: int | None, horizon: float, ended: Iterable[int]) -> None:
+        """Add the points over all ranks that are settled."""
+        for attempt, aggregate in self._aggregates.items():
             suffix = "" if attempt == 1 else f".attempt-{attempt}"
-            for point in spread.settle(ranks=ranks, horizon=horizon, ended=attempt in ended):
-                for name, value in zip(SPREAD, (point.mean, point.lowest, point.highest), strict=True):
+            for point in aggregate.settle(ranks=ranks, horizon=horizon, ended=attempt in ended):
+                for name, value in zip(AGGREGATES, (point.mean, point.lowest, point.highest), strict=True):
                     self._curves_of(name + suffix).add(point.milliseconds, point.tag, point.step, value)
 
     def _write(self) -> None:

@@ -1,24 +1,25 @@
-"""What nbdist changes in VisualDL, and the files of its page.
+"""What nbdist changes in VisualDL's server (2.5.3, frozen upstream), and why; the curves of a view.
 
-What we change in VisualDL's server (2.5.3, frozen upstream), and why. Nothing else changes it.
-
-Only the board's own process imports this. Each change is a row of ``PATCHES``, each edit of its page one
-of ``_PAGE_EDITS``. A change of a few lines stands here, too; a larger one is a module of its own.
-
-Two things need no patch because ``create_app`` takes them as arguments, see ``board_arguments``:
-telemetry, which is on by default, and a cache of 20 s.
+Nothing else changes it, and only the board's own process imports this. Each change is an entry of
+``PATCHES``, each edit of VisualDL's page one of ``_PAGE_EDITS``. Two things need no patch because
+``create_app`` takes them as arguments, see ``board_arguments``: telemetry, which is on by default, and a
+cache of 20 s.
 """
 
 from __future__ import annotations
 
+import array
+import csv
 import importlib
+import io
 import logging
 import mimetypes
 import os
+import re
 import signal
+import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -35,8 +36,6 @@ from visualdl.server.args import ParseArgs
 from visualdl.utils.string_util import decode_tag
 from werkzeug.security import safe_join
 
-from nbdist.board import curves
-from nbdist.board.curves import Boards, EvenBucket, curve_name, natural
 from nbdist.board.records import FrameReader
 from nbdist.errors import LaunchError
 
@@ -45,37 +44,29 @@ class VisualDLChangedError(LaunchError):
     """The installed VisualDL lacks something that we change; nbdist knows 2.5.3."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Patch:
-    """``module``.``name`` becomes ``replacement``, because of ``reason``."""
-
-    module: str
-    name: str
-    replacement: object
-    reason: str
-
-
-def apply(patches: Sequence[Patch]) -> None:
-    """Change VisualDL in this process.
+def apply(patches: Mapping[str, object]) -> None:
+    """Change VisualDL in this process: each ``module:name`` becomes its replacement.
 
     :raises VisualDLChangedError: when one of the names is not there; then nothing was changed.
     """
-    found = [(_owner(patch), patch) for patch in patches]
-    for owner, patch in found:
-        setattr(owner, patch.name.rpartition(".")[2], patch.replacement)
+    found = [(*_owner(name), replacement) for name, replacement in patches.items()]
+    for owner, attribute, replacement in found:
+        setattr(owner, attribute, replacement)
     logging.getLogger("vdl_logger").setLevel(logging.CRITICAL)  # it logs every refresh of a cache
 
 
-def _owner(patch: Patch) -> object:
-    path, _, name = patch.name.rpartition(".")
+def _owner(name: str) -> tuple[object, str]:
+    """What has the attribute of this name, and the attribute's own."""
+    module, _, path = name.partition(":")
+    *above, attribute = path.split(".")
     try:
-        owner: object = importlib.import_module(patch.module)
-        for part in filter(None, path.split(".")):
+        owner: object = importlib.import_module(module)
+        for part in above:
             owner = getattr(owner, part)
-        getattr(owner, name)
+        getattr(owner, attribute)
     except (ImportError, AttributeError) as error:
-        raise VisualDLChangedError(f"{patch.module} has no {patch.name} here: {error}") from error
-    return owner
+        raise VisualDLChangedError(f"{module} has no {path} here: {error}") from error
+    return owner, attribute
 
 
 class PageFiles:
@@ -132,6 +123,96 @@ def board_arguments(logdirs: list[str], public_path: str) -> Any:
         telemetry=False,
         cache_timeout=LOAD_SECONDS,
     )
+
+
+# Curves: their names, and which of their points are kept.
+
+
+class Boards(list[str]):
+    """The directories that VisualDL reads, and may be more later. ``named`` are those among which their
+    curves have names."""
+
+    def __init__(self, *, named: list[str]) -> None:
+        super().__init__()
+        self.named = named
+        self.changed = False  # since it was last read
+        self.reader: Any = None  # VisualDL's, which reads them
+        self.behind = False  # whether more is known to be there than it has read
+
+    def add(self, directory: str) -> None:
+        if directory not in self:
+            self.append(directory)
+            self.changed = True
+
+
+def curve_name(directory: str, logdirs: list[str]) -> str:
+    """How the curves of a directory are called: ``rank0``, and with several runs ``lenet-k3f9/rank0``.
+
+    ``logdirs`` are the boards of the runs, ``…/<run_id>/board``. Names differ whenever directories
+    do; what a program called itself would not, and VisualDL merges what has the same name.
+    """
+    logdir = next(d for d in logdirs if directory == d or directory.startswith(d + os.sep))
+    below = os.path.relpath(directory, logdir)
+    run_ids = [Path(d).parent.name for d in logdirs]
+    run_id = Path(logdir).parent.name
+    if len(logdirs) == 1:
+        return run_id if below == os.curdir else below
+    short = _without_time(run_id)
+    run = short if [_without_time(other) for other in run_ids].count(short) == 1 else run_id
+    return run if below == os.curdir else f"{run}/{below}"
+
+
+def natural(path: str) -> list[tuple[int, str]]:
+    """Sorts rank2 before rank10; VisualDL shows curves in the order in which it met them."""
+    return [(int(part), "") if part.isdigit() else (0, part) for part in re.split(r"(\d+)", path)]
+
+
+def _without_time(run_id: str) -> str:
+    date, _, rest = run_id.partition("-")
+    clock, _, name = rest.partition("-")
+    return name if name and date.isdigit() and clock.isdigit() else run_id
+
+
+class EvenBucket(data_manager._ReservoirBucket):  # type: ignore[misc]
+    """The points of one curve: every n-th, the lowest, the highest, and always the last."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._items: list[Any]
+        self._num_items_index: int
+        self._numbers: list[int] = []  # which point each of _items is
+        self._stride = 1
+        self._lowest = self._highest = (0, float("nan"))
+
+    def add_scalar_item(self, item: Any) -> None:
+        is_scalar = item.WhichOneof("one_value") == "value"
+        self.add(item, item.value if is_scalar else item.tag_value.value)
+
+    add_scalars_item = add_scalar_item
+
+    def add(self, item: Any, value: float) -> None:
+        """Take an item, and what it is worth."""
+        with self._mutex:
+            number = self._num_items_index
+            self._num_items_index = number + 1
+            if not value >= self._lowest[1]:  # also when there is none yet: NaN
+                self._lowest = (number, value)
+            if not value <= self._highest[1]:
+                self._highest = (number, value)
+            numbers = self._numbers
+            if numbers and not self._stays(numbers[-1]):
+                numbers[-1], self._items[-1] = number, item
+            else:
+                numbers.append(number)
+                self._items.append(item)
+            while 0 < self._max_size < len(self._items):
+                self._stride *= 2
+                kept = [i for i, n in enumerate(self._numbers) if n == number or self._stays(n)]
+                self._numbers = [self._numbers[i] for i in kept]
+                self._items = [self._items[i] for i in kept]
+
+    def _stays(self, number: int) -> bool:
+        return not number % self._stride or number == self._lowest[0] or number == self._highest[0]
 
 
 # Reading records.
@@ -241,6 +322,48 @@ def get_hparam_list(reader: Any) -> list[dict[str, Any]]:
     return [item | {"name": reader.tags2name.get(item["name"], item["name"])} for item in items]
 
 
+# Embeddings.
+
+
+def get_embeddings_list(reader: Any) -> list[dict[str, Any]]:
+    """Stands for ``lib.get_embeddings_list``: those of this reader, by the names of their curves."""
+    listed = vdl_lib.get_logs(reader, "embeddings")
+    found = []
+    for run, tags in zip(listed["runs"], listed["tags"], strict=True):
+        for tag in tags:
+            rows = _embedding(reader, f"{run}/{tag}", (run, tag)).embeddings
+            shape = [len(rows), len(rows[0].vectors) if rows else 0]
+            found.append({"name": f"{run}/{tag}", "shape": shape, "path": f"{run}/{tag}"})
+    return found
+
+
+def get_embedding_labels(reader: Any, name: str) -> str:
+    """Stands for ``lib.get_embedding_labels``: a row for each point, below the names of the columns."""
+    shown = _embedding(reader, name)
+    rows = [list(shown.label_meta)] if shown.label_meta else []
+    rows += [list(row.label) for row in shown.embeddings]
+    with io.StringIO() as text:
+        csv.writer(text, delimiter="\t").writerows(rows)
+        return text.getvalue()
+
+
+def get_embedding_tensors(reader: Any, name: str) -> bytes:
+    """Stands for ``lib.get_embedding_tensors``: little-endian float32, row after row."""
+    values = array.array("f", (value for row in _embedding(reader, name).embeddings for value in row.vectors))
+    if sys.byteorder == "big":
+        values.byteswap()
+    return values.tobytes()
+
+
+def _embedding(reader: Any, name: str, parts: tuple[str, str] | None = None) -> Any:
+    """The embedding of a curve and a tag, either of which may have slashes."""
+    run, tag = parts or next(
+        (run, name[len(run) + 1 :]) for run in sorted(reader.name2tags, key=len) if name.startswith(f"{run}/")
+    )
+    bucket = reader.data_manager.get_reservoir("embeddings")
+    return bucket.get_items(reader.name2tags.get(run, run), decode_tag(tag))[0].embeddings
+
+
 # Answering.
 
 # A browser may deny storage to a frame of another site (JupyterLab is often at localhost, the board
@@ -291,104 +414,41 @@ def no_update(_updater: object) -> None:
     """Stands for ``PbUpdater.start``."""
 
 
-PATCHES = (
-    Patch(
-        module="visualdl.utils.update_util",
-        name="PbUpdater.start",
-        replacement=no_update,
-        reason="telemetry, whose reply can overwrite VisualDL's own code",
-    ),
-    Patch(
-        module="visualdl.reader.reader",
-        name="RecordReader",
-        replacement=partial(FrameReader, room=_ROOM),
-        reason="a torn last record shifts everything that comes after it, and a file is read to its end "
-        "before a page is answered",
-    ),
-    Patch(
-        module="visualdl.reader.reader",
-        name="LogReader.add_remain",
-        replacement=add_remain,
-        reason="a record of another kind, or one that is none, keeps the server from starting",
-    ),
-    Patch(
-        module="visualdl.reader.reader",
-        name="LogReader.update_meta_data",
-        replacement=keep_name,
-        reason="two writers that call themselves the same become one curve",
-    ),
-    Patch(
-        module="visualdl.reader.reader",
-        name="LogReader.load_new_data",
-        replacement=load_new_data,
-        reason="each request for each tag walks all directories",
-    ),
-    Patch(
-        module="visualdl.reader.reader",
-        name="LogReader.get_log_data",
-        replacement=get_log_data,
-        reason="a download is the file as it was at the first download, and fails on a torn one",
-    ),
-    Patch(
-        module="visualdl.reader.reader",
-        name="LogReader.__init__",
-        replacement=init_log_reader,
-        reason="all readers of a process share their points, so one view shows another's runs",
-    ),
-    Patch(
-        module="visualdl.server.data_manager",
-        name="_ReservoirBucket",
-        replacement=EvenBucket,
-        reason="beyond 1,000 points of a tag, chance decides whether the last one is shown",
-    ),
-    Patch(
-        module="visualdl.server.lib",
-        name="retry",
-        replacement=call_once,
-        reason="a tag that is not there sleeps 4 s, for everyone",
-    ),
-    Patch(
-        module="visualdl.server.lib",
-        name="get_hparam_list",
-        replacement=get_hparam_list,
-        reason="runs are called by their absolute paths",
-    ),
-    Patch(
-        module="visualdl.server.lib",
-        name="get_embeddings_list",
-        replacement=curves.get_embeddings_list,
-        reason="one list for all readers of a process, in which paths are names; an absolute path is also "
-        "the whole key of a cache, so that labels are answered for vectors",
-    ),
-    Patch(
-        module="visualdl.server.lib",
-        name="get_embedding_labels",
-        replacement=curves.get_embedding_labels,
-        reason="it looks names up in that list",
-    ),
-    Patch(
-        module="visualdl.server.lib",
-        name="get_embedding_tensors",
-        replacement=curves.get_embedding_tensors,
-        reason="it looks names up in that list",
-    ),
-    Patch(
-        module="visualdl.server.app",
-        name="Template",
-        replacement=partial(PageFiles, _PAGE_EDITS),
-        reason="the page polls each 15 s, and stays blank in a frame without storage; "
-        "and all apps of a process share one address",
-    ),
-    Patch(
-        module="visualdl.server.app",
-        name="create_profiler_api_call",
-        replacement=without_profiler,
-        reason="it starts a thread that never ends, and forks a process that has threads",
-    ),
-    Patch(
-        module="visualdl.server.app",
-        name="signal",
-        replacement=SimpleNamespace(signal=lambda *_: None, SIGINT=signal.SIGINT, SIG_DFL=None),
-        reason="create_app sets a signal handler, which only the main thread may do",
-    ),
-)
+PATCHES: dict[str, object] = {
+    # telemetry, whose reply can overwrite VisualDL's own code
+    "visualdl.utils.update_util:PbUpdater.start": no_update,
+    # a torn last record shifts everything that comes after it, and a file is read to its end before a page is
+    # answered
+    "visualdl.reader.reader:RecordReader": partial(FrameReader, room=_ROOM),
+    # a record of another kind, or one that is none, keeps the server from starting
+    "visualdl.reader.reader:LogReader.add_remain": add_remain,
+    # two writers that call themselves the same become one curve
+    "visualdl.reader.reader:LogReader.update_meta_data": keep_name,
+    # each request for each tag walks all directories
+    "visualdl.reader.reader:LogReader.load_new_data": load_new_data,
+    # a download is the file as it was at the first download, and fails on a torn one
+    "visualdl.reader.reader:LogReader.get_log_data": get_log_data,
+    # all readers of a process share their points, so one view shows another's runs
+    "visualdl.reader.reader:LogReader.__init__": init_log_reader,
+    # beyond 1,000 points of a tag, chance decides whether the last one is shown
+    "visualdl.server.data_manager:_ReservoirBucket": EvenBucket,
+    # a tag that is not there sleeps 4 s, for everyone
+    "visualdl.server.lib:retry": call_once,
+    # runs are called by their absolute paths
+    "visualdl.server.lib:get_hparam_list": get_hparam_list,
+    # one list for all readers of a process, in which paths are names; an absolute path is also the whole key
+    # of a cache, so that labels are answered for vectors
+    "visualdl.server.lib:get_embeddings_list": get_embeddings_list,
+    # it looks names up in that list
+    "visualdl.server.lib:get_embedding_labels": get_embedding_labels,
+    # it looks names up in that list
+    "visualdl.server.lib:get_embedding_tensors": get_embedding_tensors,
+    # the page polls each 15 s, and stays blank in a frame without storage; and all apps of a process share
+    # one address
+    "visualdl.server.app:Template": partial(PageFiles, _PAGE_EDITS),
+    # it starts a thread that never ends, and forks a process that has threads
+    "visualdl.server.app:create_profiler_api_call": without_profiler,
+    # create_app sets a signal handler, which only the main thread may do
+    "visualdl.server.app:signal": SimpleNamespace(signal=lambda *_: None, SIGINT=signal.SIGINT, SIG_DFL=None),
+}
+"""What stands for each ``module:name`` of VisualDL, and above it the reason."""

@@ -17,8 +17,8 @@ from nbdist.store.journal import open_plain
 from nbdist.store.metrics import decoded
 from nbdist.store.scraped import ScrapedMetrics
 
-SPREAD = ("mean", "min", "max")
-"""Over the ranks; in the order of ``SpreadPoint``."""
+AGGREGATES = ("mean", "min", "max")
+"""Over the ranks; in the order of ``AggregatePoint``."""
 
 _ATTEMPT = re.compile(r"attempt-(\d+)")
 
@@ -66,7 +66,7 @@ def shown_first(run: RunDirectory) -> list[str]:
     own = [
         name for name in names(run.board) if name.startswith(f"rank0{suffix}.") and ".attempt-" not in name
     ]
-    return [f"rank0{suffix}", *(name + suffix for name in SPREAD), *own]
+    return [f"rank0{suffix}", *(name + suffix for name in AGGREGATES), *own]
 
 
 def names(directory: Path) -> list[str]:
@@ -90,47 +90,58 @@ Point = tuple[int, str, int, float]
 """Milliseconds, tag, step, value."""
 
 
-class _Steps:
-    """Counts the points of each tag, onwards from its last step, where the step was left out."""
+class Follower:
+    """Reads one source to its end, again and again; the curves have each of its points."""
 
-    def __init__(self) -> None:
-        self._next: dict[str, int] = {}
+    def __init__(self, source: Source, curves_of: Callable[[str], CurveFile]) -> None:
+        self.source = source
+        self.seconds = -math.inf
+        """The time of the latest line so far."""
+        self._curves_of = curves_of
+        self._curves = curves_of(source.writer)
+        self._next_step: dict[str, int] = {}
 
     @property
     def tags(self) -> Iterable[str]:
-        return self._next
+        return self._next_step
 
-    def points(
+    def advance(self) -> list[Point] | None:
+        """The points of the next lines, which the curves have then; None at the end.
+
+        Raises OSError when it cannot be read, or what the curves have cannot be written.
+        """
+        self._curves.write()
+        points = self._read()
+        for point in points or ():
+            self._curves.add(*point)
+        return points
+
+    def _read(self) -> list[Point] | None:
+        raise NotImplementedError
+
+    def _numbered(
         self, milliseconds: int, step: int | None, values: Iterable[tuple[str, object]]
     ) -> Iterator[Point]:
+        """The points of a line; where it has no step, they are counted onwards from the last of their tag."""
         for tag, given in values:
             value = _as_value(given)
             if tag and value is not None:
-                at = self._next.get(tag, 0) if step is None else step
-                self._next[tag] = at + 1
+                at = self._next_step.get(tag, 0) if step is None else step
+                self._next_step[tag] = at + 1
                 yield milliseconds, tag, at, value
 
 
-class PrintedFollower:
+class PrintedFollower(Follower):
     """Reads what one log says in passing: the numbers that a rank prints and does not record."""
 
     def __init__(
         self, source: Source, curves_of: Callable[[str], CurveFile], recorded: Callable[[], set[str]]
     ) -> None:
-        self.source = source
-        self.seconds = -math.inf
-        """The time of the latest point so far."""
+        super().__init__(source, curves_of)
         self._scraped = ScrapedMetrics(source.path, LogTimes(source.times))
-        self._curves = curves_of(source.writer)
         self._recorded = recorded
-        self._steps = _Steps()
 
-    def advance(self) -> list[Point] | None:
-        """The points of the next lines, which the curves have then; None where there are none.
-
-        Raises OSError when what the curves have cannot be written.
-        """
-        self._curves.write()
+    def _read(self) -> list[Point] | None:
         found = self._scraped.read(_PIECE)
         if not found:
             return None
@@ -139,45 +150,25 @@ class PrintedFollower:
         for point in found:
             self.seconds = max(self.seconds, point.time)
             values = [(tag, value) for tag, value in point.values.items() if tag not in recorded]
-            points += self._steps.points(round(point.time * 1000), point.step, values)
-        for new in points:
-            self._curves.add(*new)
+            points += self._numbered(round(point.time * 1000), point.step, values)
         return points
 
 
-class Follower:
-    """Reads one source to its end, again and again."""
+class RecordedFollower(Follower):
+    """Reads what a rank has recorded, or its supervisor measured."""
 
     def __init__(self, source: Source, curves_of: Callable[[str], CurveFile]) -> None:
-        self.source = source
-        self.seconds = -math.inf
-        """The time of the latest line so far."""
-        self._curves_of = curves_of
-        self._curves = curves_of(source.writer)
+        super().__init__(source, curves_of)
         self._offset = 0  # of the first byte that has not been read yet
-        self._steps = _Steps()
         self._first: float | None = None
         self._last_step: tuple[int, float] | None = None
         self._hparams = 0
 
-    @property
-    def tags(self) -> Iterable[str]:
-        return self._steps.tags
-
-    def advance(self) -> list[Point] | None:
-        """The points of the next chunk, which the curves have then; None at the end.
-
-        Raises OSError when it cannot be read, or what the curves have cannot be written.
-        """
-        self._curves.write()
+    def _read(self) -> list[Point] | None:
         chunk = self._next_chunk()
         if chunk is None:
             return None
-        points: list[Point] = []
-        for entry in decoded(chunk.splitlines()):
-            points += self._points(entry)
-        for point in points:
-            self._curves.add(*point)
+        points = [point for entry in decoded(chunk.splitlines()) for point in self._points(entry)]
         self._offset += len(chunk)
         return points
 
@@ -209,7 +200,7 @@ class Follower:
         if self.source.system:
             yield from self._system_points(seconds, step, values)
             return
-        points = list(self._steps.points(milliseconds, step, values))
+        points = list(self._numbered(milliseconds, step, values))
         yield from points
         if points:
             yield from self._step_time(milliseconds, step, seconds)

@@ -1,6 +1,4 @@
-"""What a request to the board asks for: of which view, whether it may, and how its addresses are written.
-
-The addresses of the board: how they are written. ``asked`` reads them.
+"""What a request to the board asks for: whether it may, of which view, and how the addresses are written:
 
     /<token>/alive                        204
     /<token>/<run_id>[~<run_id>…]/alive   204 where these runs are known
@@ -11,10 +9,6 @@ A proxy may put something in front of all that: then the token is another one (`
 stands before it is kept, since the pages hold addresses. A proxy that takes its prefix away again has left
 no trace of it, so such an address says it itself, encoded, behind the token: ``/<token>/@<prefix>/…``. And
 a web server that authenticates for us sends the token in a header, with the path that is its own.
-
-What a request to the board asks for: whether it may, of which view, and at which address.
-
-``addresses`` says how these look.
 """
 
 from __future__ import annotations
@@ -64,7 +58,7 @@ _LOOPBACK = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:\d+)?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class BoardRequest:
     """``public_path`` is where the browser sees the view; ``path`` is all of what it asked for, with the
     prefix that a proxy took away. ``direct``: no proxy stands between. ``below`` is what stands behind the
     name of the view."""
@@ -85,7 +79,7 @@ class Refused(Exception):
         self.status = status
 
 
-def read_request(environ: Mapping[str, Any], token: str) -> Asked:
+def read_request(environ: Mapping[str, Any], token: str) -> BoardRequest:
     """What a WSGI request asks for. Raises Refused."""
     path = environ.get("PATH_INFO", "")
     given = environ.get("HTTP_AUTHORIZATION", "")
@@ -119,13 +113,13 @@ def _around(path: str, tokens: tuple[str, ...]) -> tuple[str, str, str]:
     return "", "", ""
 
 
-def _view(prefix: str, rest: str, *, direct: bool) -> Asked:
+def _view(prefix: str, rest: str, *, direct: bool) -> BoardRequest:
     viewer, _, behind = rest.partition("/")
     if viewer != TENSORBOARD:
         viewer, behind = "", rest
     name, slash, below = behind.partition("/")
     above = "/".join(filter(None, (prefix, viewer))) if prefix else f"/{viewer}".rstrip("/")
-    return Asked(
+    return BoardRequest(
         viewer=viewer,
         runs=tuple(dict.fromkeys(name.split(RUN_SEPARATOR))),
         public_path=f"{above}/{name}",

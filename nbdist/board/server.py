@@ -1,4 +1,4 @@
-"""One board server per home: finding it, starting it, ending it.
+"""One board server per home: finding it, starting it, ending it, and how a browser gets there.
 
 ``<home>/board/`` (0700) holds ``server.json`` (0600), by which anyone of this user finds the server
 and gets in; ``server.lock``, which the server holds as long as it lives, so that there is one;
@@ -13,17 +13,28 @@ import json
 import os
 import select
 import signal
+import ssl
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
 
 from nbdist import processes
-from nbdist.board.request import ALIVE, AUTHORIZATION, PUBLIC_PATH, encoded, page, proxied_token
-from nbdist.errors import LaunchError
+from nbdist.board.request import (
+    ALIVE,
+    AUTHORIZATION,
+    PUBLIC_PATH,
+    RUN_SEPARATOR,
+    encoded,
+    page,
+    proxied_token,
+)
+from nbdist.errors import LaunchError, UsageMistake
 from nbdist.model.decoding import MALFORMED, as_int
 from nbdist.model.spec import ProcessId
 from nbdist.store.journal import load_object
@@ -98,14 +109,30 @@ class Board:
 
     def _status(self, path: str, seconds: float) -> int:
         """Of the answer to a GET; 0 for none."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=seconds)
+        return status_of(f"http://127.0.0.1:{self.port}{path}", seconds=seconds)
+
+
+def status_of(url: str, token: str = "", seconds: float = 3.0) -> int:
+    """The status with which a server on this machine answers a GET; 0 for none. No redirection is followed,
+    and no proxy asked. ``token`` is Jupyter's."""
+    address = urlsplit(url)
+    host = address.hostname or "127.0.0.1"
+    connection: http.client.HTTPConnection
+    if address.scheme == "https":
+        # our own server, whose certificate has the name that browsers use
+        context = ssl.create_default_context()
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+        connection = http.client.HTTPSConnection(host, address.port, timeout=seconds, context=context)
+    else:
+        connection = http.client.HTTPConnection(host, address.port, timeout=seconds)
+    headers = {"Authorization": f"token {token}"} if token else {}
+    with contextlib.closing(connection):
         try:
-            connection.request("GET", path)
+            connection.request("GET", urlunsplit(("", "", *address[2:])), headers=headers)
             return connection.getresponse().status
         except (OSError, http.client.HTTPException):
             return 0
-        finally:
-            connection.close()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -287,3 +314,138 @@ def _tail(directory: BoardDirectory) -> str:
         return directory.log.read_text(errors="replace")[-_LOG_TAIL:].strip() or "(nothing)"
     except OSError as error:
         return f"({error})"
+
+
+# How a browser reaches the board. In this order: ``NBDIST_PROXY_URL`` (``https://host/api_serving/%PORT%/``),
+# where the user sets it; the route of nbdist's own server extension; jupyter-server-proxy. The last two are
+# asked, not guessed: only a Jupyter server itself knows what it passes on. They are a path on the server that
+# the notebook's page is from, so they are right whatever that page calls its host. Else the port on this
+# machine, which only a browser on this machine reaches.
+
+_GENERATIONS = 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JupyterServer:
+    """``url`` is where it listens, ``base_url`` begins and ends with a slash. ``token`` lets us in; it may
+    be empty where people come in by a password."""
+
+    url: str
+    base_url: str
+    token: str
+
+    def answers(self, path: str) -> bool | None:
+        """Whether a GET of ``path`` gives 204; None when we are not let in."""
+        status = status_of(self.url + path, self.token)
+        # without a token a server sends us to its login page
+        return True if status == 204 else None if status in (0, 301, 302, 303, 401, 403) else False
+
+
+def find_jupyter(environ: Mapping[str, str] = os.environ) -> JupyterServer | None:
+    """The server whose kernel or terminal this is; None where there is none."""
+    folder = _runtime(environ)
+    for pid in _ancestors(environ):
+        try:
+            said = json.loads((folder / f"jpserver-{pid}.json").read_bytes())
+            # a socket file is no address that we can ask
+            if str(said["url"]).startswith("http"):
+                token = str(said.get("token") or environ.get("JUPYTERHUB_API_TOKEN") or "")
+                return JupyterServer(url=_here(said), base_url=str(said["base_url"]), token=token)
+        except (OSError, ValueError, TypeError, KeyError):
+            continue
+    return None
+
+
+def _here(said: Mapping[str, object]) -> str:
+    """Where it listens, seen from this machine: the name that it says may be that of a container."""
+    address = urlsplit(str(said["url"]))
+    host = str(said.get("hostname") or "")
+    local = "127.0.0.1" if host in ("", "0.0.0.0", "*", "localhost", "::", "127.0.0.1") else host
+    return f"{address.scheme}://{local}:{said['port']}"
+
+
+def _runtime(environ: Mapping[str, str]) -> Path:
+    if folder := environ.get("JUPYTER_RUNTIME_DIR"):
+        return Path(folder)
+    try:
+        from jupyter_core.paths import jupyter_runtime_dir
+    except ImportError:
+        return Path("/nonexistent")
+    return Path(jupyter_runtime_dir())
+
+
+def _ancestors(environ: Mapping[str, str]) -> Iterator[int]:
+    """Who may have started us: whom a kernel is told, and then parent by parent (a terminal's shell)."""
+    if environ.get("JPY_PARENT_PID", "").isdigit():
+        yield int(environ["JPY_PARENT_PID"])
+    pid = os.getpid()
+    for _ in range(_GENERATIONS):
+        stat = processes.read_stat(pid)
+        if stat is None or stat.parent <= 1:
+            return
+        pid = stat.parent
+        yield pid
+
+
+EXTENSION = "nbdist/visualdl"
+"""Below a Jupyter server's base URL: the board behind nbdist's own server extension."""
+
+_HOSTED = ("JUPYTERHUB_SERVICE_PREFIX", "COLAB_RELEASE_TAG", "KAGGLE_KERNEL_RUN_TYPE")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reach:
+    """``url`` is what a page opens, a path where it is of the page's own server; empty where no browser
+    can reach the board, and then ``problem`` says why and what to do. ``direct``: only a browser on this
+    machine reaches it, and whether it is one, only it can say."""
+
+    url: str = ""
+    direct: bool = False
+    problem: str = ""
+
+
+def reach(
+    board: Board,
+    run_ids: Sequence[str],
+    viewer: str = "",
+    *,
+    environ: Mapping[str, str] = os.environ,
+) -> Reach:
+    """The best way there. Raises UsageMistake for an NBDIST_PROXY_URL that is none."""
+    if template := environ.get("NBDIST_PROXY_URL"):
+        return Reach(url=_by_template(template, board, run_ids, viewer))
+    jupyter = find_jupyter(environ)
+    if jupyter is not None and (path := _behind(jupyter, board, run_ids, viewer)):
+        return Reach(url=path)
+    if any(name in environ for name in _HOSTED) or "google.colab" in sys.modules:
+        return Reach(
+            problem="this notebook is hosted elsewhere and its server passes no ports on: "
+            "%pip install jupyter-server-proxy  and start the server again, or set NBDIST_PROXY_URL to the "
+            "address of its ports, with %PORT% for the number"
+        )
+    return Reach(url=board.url(run_ids, viewer), direct=True)
+
+
+def _by_template(template: str, board: Board, run_ids: Sequence[str], viewer: str) -> str:
+    if "%PORT%" not in template:
+        raise UsageMistake(
+            f"NBDIST_PROXY_URL={template} has no %PORT%: write it as  https://host/api_serving/%PORT%/"
+        )
+    address = urlsplit(template.replace("%PORT%", str(board.port)))
+    origin = f"{address.scheme}://{address.netloc}" if address.netloc else ""
+    return origin + board.path(run_ids, address.path.rstrip("/"), viewer, stripped=True)
+
+
+def _behind(jupyter: JupyterServer, board: Board, run_ids: Sequence[str], viewer: str) -> str:
+    """The path on the Jupyter server; empty where it passes nothing on."""
+    extension = f"{jupyter.base_url}{EXTENSION}"
+    # its home may be another one than ours: does it know these runs?
+    if jupyter.answers(f"{extension}/{RUN_SEPARATOR.join(run_ids)}/{ALIVE}"):
+        return f"{extension}/{page(run_ids, viewer)}"
+    prefix = f"{jupyter.base_url}proxy/absolute/{board.port}"
+    path = board.path(run_ids, prefix, viewer)
+    answer = jupyter.answers(board.path(run_ids, prefix).removesuffix("scalar") + ALIVE)
+    # where we are not let in to ask, what is installed beside us is the best guess
+    if answer or (answer is None and find_spec("jupyter_server_proxy") is not None):
+        return path
+    return ""

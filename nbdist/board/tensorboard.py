@@ -1,26 +1,17 @@
-"""TensorBoard's event files, written from the records of a view.
-
-TensorBoard's event files, made of the records that VisualDL reads: the same points for either viewer.
-
-A file is a row of frames: little-endian uint64 length, its checksum, the message, its checksum. The checksum
-is CRC-32C, rotated and offset so that sums of sums differ (TFRecord). Frames are written here rather than by
-TensorBoard's EventFileWriter, which has a thread and a queue for each file and names it by the time: a file
-of ours has one name, and is made again from nothing when a server starts. The messages are TensorBoard's own
-classes, which alone know what its plugins want to see.
-
-Imported by the board's own process, and only when a page asks for TensorBoard.
-
-TensorBoard over some runs, under one address: the second viewer, where it is installed.
+"""TensorBoard over some runs, under one address: the second viewer, where it is installed.
 
 It is TensorBoard's WSGI application in the board's own process, and not its command: so it has the board's
-token, listens nowhere itself, and ends with the board. Its files lie in the board's directory and are a
-copy of what VisualDL reads, made when a page asks.
+token, listens nowhere itself, and ends with the board. Its event files lie in the board's directory and are a
+copy of the records that VisualDL reads, made when a page asks: the same points for either viewer. They are
+not written by TensorBoard's EventFileWriter, which has a thread and a queue for each file and names it by the
+time: a file of ours has one name, and is made again from nothing when a server starts.
 
 Imported only when a page asks for it: that takes seconds.
 """
 
 from __future__ import annotations
 
+import io
 import logging
 import re
 import struct
@@ -42,18 +33,19 @@ from tensorboard.backend.event_processing.data_ingester import (
 from tensorboard.backend.event_processing.data_provider import MultiplexerDataProvider
 from tensorboard.backend.event_processing.plugin_event_multiplexer import EventMultiplexer
 from tensorboard.compat.proto.event_pb2 import Event
-from tensorboard.compat.proto.summary_pb2 import HistogramProto, Summary, SummaryMetadata
+from tensorboard.compat.proto.summary_pb2 import HistogramProto, Summary
 from tensorboard.compat.proto.tensor_pb2 import TensorProto
 from tensorboard.compat.proto.tensor_shape_pb2 import TensorShapeProto
 from tensorboard.compat.proto.types_pb2 import DT_STRING
 from tensorboard.plugins.hparams import summary_v2 as hparams_summary
 from tensorboard.plugins.pr_curve import metadata as pr_curve_metadata
 from tensorboard.plugins.text import metadata as text_metadata
+from tensorboard.summary.writer.record_writer import RecordWriter
 from tensorboard.util import tensor_util
 from visualdl.proto.record_pb2 import Record
 
-from nbdist.board.curves import curve_name
 from nbdist.board.feed import Feed
+from nbdist.board.patches import curve_name
 from nbdist.board.records import FrameReader, RecordFile
 from nbdist.store import RunDirectory
 from nbdist.store.paths import make_private
@@ -64,14 +56,12 @@ if TYPE_CHECKING:
 
 FILE_NAME = "events.out.tfevents.0000000000.nbdist"
 
-_POLYNOMIAL = 0x82F63B78  # Castagnoli's, reversed
-_OFFSET = 0xA282EAD8
-
 
 def frame(message: bytes) -> bytes:
     """One event as it stands in a file."""
-    length = struct.pack("<Q", len(message))
-    return b"".join((length, _masked(length), message, _masked(message)))
+    file = io.BytesIO()
+    RecordWriter(file).write(message)
+    return file.getvalue()
 
 
 def first_frame() -> bytes:
@@ -84,7 +74,9 @@ def event_frames(value: Any) -> Iterator[bytes]:
     convert = _CONVERTED.get(value.WhichOneof("one_value"))
     if convert is None:
         return
-    summary = convert(value.tag, value)
+    # hyperparameters make a summary of their own
+    made = convert(value)
+    summary = Summary(value=[Summary.Value(tag=value.tag, **made)]) if isinstance(made, dict) else made
     event = Event(wall_time=value.timestamp / 1000, step=value.id, summary=summary)
     yield frame(event.SerializeToString())
 
@@ -94,39 +86,18 @@ def values_of(message: bytes) -> list[Any]:
     return list(Record.FromString(message).values)
 
 
-def _table() -> list[int]:
-    table = []
-    for byte in range(256):
-        for _ in range(8):
-            byte = byte >> 1 ^ (_POLYNOMIAL if byte & 1 else 0)
-        table.append(byte)
-    return table
+def _scalar(value: Any) -> Any:
+    return {"simple_value": value.value}
 
 
-_TABLE = _table()
-
-
-def _masked(data: bytes) -> bytes:
-    crc, table = 0xFFFFFFFF, _TABLE
-    for byte in data:
-        crc = table[(crc ^ byte) & 255] ^ crc >> 8
-    crc ^= 0xFFFFFFFF
-    return struct.pack("<I", ((crc >> 15 | crc << 17) + _OFFSET) & 0xFFFFFFFF)
-
-
-def _scalar(tag: str, value: Any) -> Any:
-    return Summary(value=[Summary.Value(tag=tag, simple_value=value.value)])
-
-
-def _image(tag: str, value: Any) -> Any:
+def _image(value: Any) -> Any:
     png = value.image.encoded_image_string
     # where a PNG has its width and height; TensorBoard shows other pictures, too
     width, height = struct.unpack(">II", png[16:24]) if png[:4] == b"\x89PNG" else (0, 0)
-    image = Summary.Image(height=height, width=width, colorspace=3, encoded_image_string=png)
-    return Summary(value=[Summary.Value(tag=tag, image=image)])
+    return {"image": Summary.Image(height=height, width=width, colorspace=3, encoded_image_string=png)}
 
 
-def _audio(tag: str, value: Any) -> Any:
+def _audio(value: Any) -> Any:
     given = value.audio
     audio = Summary.Audio(
         sample_rate=given.sample_rate,
@@ -135,10 +106,10 @@ def _audio(tag: str, value: Any) -> Any:
         encoded_audio_string=given.encoded_audio_string,
         content_type=given.content_type,
     )
-    return Summary(value=[Summary.Value(tag=tag, audio=audio)])
+    return {"audio": audio}
 
 
-def _histogram(tag: str, value: Any) -> Any:
+def _histogram(value: Any) -> Any:
     counts, edges = list(value.histogram.hist), list(value.histogram.bin_edges)
     middles = [(low + high) / 2 for low, high in pairwise(edges)]
     histogram = HistogramProto(
@@ -150,30 +121,30 @@ def _histogram(tag: str, value: Any) -> Any:
         bucket_limit=edges[1:],
         bucket=counts,
     )
-    return Summary(value=[Summary.Value(tag=tag, histo=histogram)])
+    return {"histo": histogram}
 
 
-def _text(tag: str, value: Any) -> Any:
+def _text(value: Any) -> Any:
     metadata = text_metadata.create_summary_metadata(display_name="", description="")
     tensor = TensorProto(
         dtype=DT_STRING,
         string_val=[value.text.encoded_text_string.encode()],
         tensor_shape=TensorShapeProto(dim=[TensorShapeProto.Dim(size=1)]),
     )
-    return _tensor(tag, tensor, metadata)
+    return {"tensor": tensor, "metadata": metadata}
 
 
-def _pr_curve(tag: str, value: Any) -> Any:
+def _pr_curve(value: Any) -> Any:
     curve = value.pr_curve
     columns = (curve.TP, curve.FP, curve.TN, curve.FN, curve.precision, curve.recall)
     rows = numpy.array([list(column) for column in columns], numpy.float32)
     metadata = pr_curve_metadata.create_summary_metadata(
         display_name="", description="", num_thresholds=rows.shape[1]
     )
-    return _tensor(tag, tensor_util.make_tensor_proto(rows), metadata)
+    return {"tensor": tensor_util.make_tensor_proto(rows), "metadata": metadata}
 
 
-def _hparams(_tag: str, value: Any) -> Any:
+def _hparams(value: Any) -> Any:
     settings = {}
     for info in value.hparam.hparamInfos:
         kind = info.WhichOneof("type")
@@ -182,11 +153,7 @@ def _hparams(_tag: str, value: Any) -> Any:
     return hparams_summary.hparams_pb(settings)
 
 
-def _tensor(tag: str, tensor: Any, metadata: SummaryMetadata) -> Any:
-    return Summary(value=[Summary.Value(tag=tag, tensor=tensor, metadata=metadata)])
-
-
-_CONVERTED: dict[str | None, Callable[[str, Any], Any]] = {
+_CONVERTED: dict[str | None, Callable[[Any], Any]] = {
     "value": _scalar,
     "image": _image,
     "audio": _audio,

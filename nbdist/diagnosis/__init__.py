@@ -1,12 +1,10 @@
 """What went wrong in a run, from what its ranks wrote and how they exited."""
 
-from nbdist.diagnosis.diagnosis import Diagnosis, diagnose
 from nbdist.diagnosis.exits import describe_exit
-from nbdist.diagnosis.failure import Failure, Group, Hint, first_failure
+from nbdist.diagnosis.failure import Failure, Group, Hint, diagnose, first_failure
 from nbdist.diagnosis.report import failure_headline, failure_report
 
 __all__ = [
-    "Diagnosis",
     "Failure",
     "Group",
     "Hint",

@@ -1,4 +1,4 @@
-"""A hint: the cause and the fix of a known error, one line each, in both languages."""
+"""The first failure of a run, from what its ranks wrote and how they ended; with its cause and fix."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from nbdist.store import (
     RunDirectory,
     read_error,
 )
-from nbdist.text import say
+from nbdist.text import Both, both, say
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,10 +33,8 @@ class Hint:
     """``signature`` is the name of the row in the table of signatures."""
 
     signature: str
-    cause_en: str
-    fix_en: str
-    cause_zh: str
-    fix_zh: str
+    cause: Both
+    fix: Both
 
     @classmethod
     def of(
@@ -48,33 +46,21 @@ class Hint:
         said_zh = {name: value or "?" for name, value in (values_zh or values).items()}
         return cls(
             signature=signature.name,
-            cause_en=signature.cause.format_map(said),
-            fix_en=signature.fix.format_map(said),
-            cause_zh=signature.cause_zh.format_map(said_zh),
-            fix_zh=signature.fix_zh.format_map(said_zh),
-        )
-
-    def known_here(self, en: str, zh: str, fix_en: str = "", fix_zh: str = "") -> Hint:
-        """The hint with what is known of this machine behind the cause, and more that helps."""
-        return replace(
-            self,
-            cause_en=f"{self.cause_en}: {en}",
-            cause_zh=f"{self.cause_zh}：{zh}",
-            fix_en=self.fix_en + fix_en,
-            fix_zh=self.fix_zh + fix_zh,
+            cause=Both(signature.cause.format_map(said), signature.cause_zh.format_map(said_zh)),
+            fix=Both(signature.fix.format_map(said), signature.fix_zh.format_map(said_zh)),
         )
 
     def text(self, language: str = "en") -> str:
         """Two lines: the cause, the fix."""
-        zh = language == "zh"
-        cause = say("diagnosis.cause", language, cause=self.cause_zh if zh else self.cause_en)
-        return f"{cause}\n{say('diagnosis.fix', language, fix=self.fix_zh if zh else self.fix_en)}"
+        cause = say("diagnosis.cause", language, cause=self.cause.text(language))
+        return f"{cause}\n{say('diagnosis.fix', language, fix=self.fix.text(language))}"
 
 
 # paddle's native traces alone can have 20 KB
 _TAIL = 65_536
 _TAIL_LINES = 20
 _SHOWN_LINE = 120
+_SHOWN_LAST = 160
 # seconds by which the supervisor may learn of a rank's end later than the peer that complains of it
 _SEEN_LATE = 1.0
 # nbdist sends none of these: a rank that ends by one ended by itself, even after it was told to
@@ -89,10 +75,6 @@ _OF_SHARED_MEMORY = frozenset(
     {"shared-memory-full", "loader-worker-shm", "paddle-loader-shm", "exit-bus-error"}
 )
 OF_DISKS = frozenset({"disk-full", "exit-disk-full"}) | _OF_SHARED_MEMORY
-_OTHER_HOME = (
-    "; the runs are there, too: NBDIST_HOME=/another/disk",
-    "；运行记录也在其中：可设 NBDIST_HOME=/另一个磁盘",
-)
 # as Python ends an OSError's message
 _PATH = re.compile(r": '([^']+)'")
 
@@ -118,7 +100,8 @@ class Failure:
     lines of the log where none did. ``complaint`` is the cause in what the rank said, ``hint`` what is
     known about it. ``sources`` tells the user's files from libraries. ``full`` is the disk that was full when
     it failed. ``early_exits`` are ranks that ended well before this one complained of them, ``absent`` those
-    that did not come to what it waited in. ``groups`` is what is to be said of the others.
+    that did not come to what it waited in. ``groups`` is what is to be said of the others,
+    ``notes`` are facts beside the failure.
     """
 
     rank: int
@@ -137,6 +120,7 @@ class Failure:
     early_exits: tuple[int, ...] = ()
     absent: tuple[int, ...] = ()
     groups: tuple[Group, ...] = ()
+    notes: tuple[Both, ...] = ()
 
     @property
     def frames(self) -> tuple[ErrorFrame, ...]:
@@ -195,6 +179,33 @@ def first_failure(run: Run, directory: RunDirectory) -> Failure | None:
     if hint is not None and hint.signature in OF_DISKS:
         hint = _with_disks(hint, first, run, directory)
     return replace(first, hint=hint, groups=_groups(first, failures, run))
+
+
+def diagnose(run: Run, directory: RunDirectory) -> Failure | None:
+    """Why the run failed, with notes: everything that is to be shown of it; None when no rank has failed."""
+    failure = first_failure(run, directory)
+    return failure and replace(failure, notes=tuple(_notes(failure, run, directory)))
+
+
+def _notes(failure: Failure, run: Run, directory: RunDirectory) -> list[Both]:
+    notes = [_last_line(rank, run, directory) for rank in failure.absent]
+    if failure.full and (failure.hint is None or failure.hint.signature not in OF_DISKS):
+        notes.append(both("diagnosis.disk-full", disk=failure.full, rank=failure.rank))
+    for rank in failure.early_exits:
+        early = run.ranks[rank]
+        before = failure.time - (early.finished or early.exited or failure.time)
+        code = "diagnosis.early-exit" if before >= 0.1 else "diagnosis.early-exit-now"
+        said = [say(code, one, rank=rank_names([rank], one), seconds=before) for one in ("en", "zh")]
+        notes.append(Both(*said))
+    return notes
+
+
+def _last_line(rank: int, run: Run, directory: RunDirectory) -> Both:
+    lines = [line for line in end_of_log(rank, run, directory) if line.strip()]
+    last = lines[-1][:_SHOWN_LAST] if lines else ""
+    if not last:
+        return both("diagnosis.absent-silent", rank=rank)
+    return both("diagnosis.absent-last", rank=rank, line=last)
 
 
 def _failed(rank: Rank) -> bool:
@@ -278,12 +289,10 @@ def _hint(first: Failure, run: Run) -> Hint | None:
     """What is known about the first failure: from all ranks together, from its words, or its exit."""
     from nbdist.diagnosis.signatures import Source, match, named
 
-    ranks = {"late": names([first.rank]), "early": names(first.early_exits), "absent": names(first.absent)}
-    ranks_zh = {
-        "late": rank_names([first.rank], "zh"),
-        "early": rank_names(first.early_exits, "zh"),
-        "absent": rank_names(first.absent, "zh"),
-    }
+    parts = {"late": [first.rank], "early": first.early_exits, "absent": first.absent}
+    ranks, ranks_zh = (
+        {name: rank_names(some, language) for name, some in parts.items()} for language in ("en", "zh")
+    )
     complaint = first.complaint
     if first.early_exits:
         if any(run.ranks[rank].finished is None for rank in first.early_exits):
@@ -329,10 +338,16 @@ def _with_disks(hint: Hint, first: Failure, run: Run, directory: RunDirectory) -
     full = [disk for disk in known if disk.full]
     # once there is room again: the one that is likeliest
     shown = full or known[:1]
-    return hint.known_here(
+    room = Both(
         "; ".join(f"{disk.mount} now has {disk.room()}" for disk in shown),
         "；".join(f"{disk.mount} 现在{disk.room('zh')}" for disk in shown),
-        *(_OTHER_HOME if any(disk.holds(directory.path) for disk in full) else ()),
+    )
+    # the runs lie on that disk, too
+    more = both("diagnosis.other-home") if any(disk.holds(directory.path) for disk in full) else Both("", "")
+    return replace(
+        hint,
+        cause=Both(f"{hint.cause.en}: {room.en}", f"{hint.cause.zh}：{room.zh}"),
+        fix=Both(hint.fix.en + more.en, hint.fix.zh + more.zh),
     )
 
 
@@ -372,11 +387,3 @@ def _kind(failure: Failure, first: Failure) -> str:
     if first.complaint is not None and complaint.root.text == first.complaint.root.text:
         return SAME_ERROR
     return complaint.root.text.split("\n")[0][:_SHOWN_LINE]
-
-
-def names(ranks: Sequence[int]) -> str:
-    """``rank 1``, ``ranks 0, 2``; nothing where there are none."""
-    if not ranks:
-        return ""
-    listed = ", ".join(map(str, ranks))
-    return f"rank {listed}" if len(ranks) == 1 else f"ranks {listed}"

@@ -1,12 +1,9 @@
-"""Where in the user's code something failed, and the lines of source there.
-
-The files that stacks and tracebacks go through: the program of a run, the user's own modules, libraries.
+"""The files that stacks and tracebacks go through: the program of a run, the user's own modules, libraries;
+and where in the user's code a rank is: a line, and the call that it is in there.
 
 What is the user's is decided here alone. It is every file that no installer has put where it lies: modules
 beside the program, on PYTHONPATH, and editable installs, but not what is below ``site-packages``, Python's
 own modules, nbdist, or a folder that ``pip install --target`` has filled.
-
-What a stack says about where a rank is: a line of the user's, and the call that it is in there.
 
 The stacks hold Python's frames alone. Of a call into native code (``time.sleep``, ``lock.acquire``) the
 line of the program says which it is.
@@ -17,6 +14,7 @@ from __future__ import annotations
 import ast
 import os
 import re
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -128,7 +126,7 @@ _BLOCKING = frozenset(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class CodeLocation:
     """``line`` of the user's ``file`` ("" for the program), where the stack leaves the user's code, and
     ``what`` is called there ("" when that is not known). ``waits`` says that the rank waits for other ranks,
     ``loads`` for its own DataLoader. ``built_in``: the call is in native code, which has no frame.
@@ -144,10 +142,10 @@ class Place:
     on_device: bool = False
 
 
-def place_of(calls: Sequence[Call], sources: Sources) -> Place:
+def place_of(calls: Sequence[Call], sources: Sources) -> CodeLocation:
     """Where a thread is, from its calls, innermost first."""
     if not calls:
-        return Place()
+        return CodeLocation()
     at = next((number for number, call in enumerate(calls) if sources.is_own(call.file)), None)
     inside = calls[:at]
     if at is None:
@@ -157,20 +155,20 @@ def place_of(calls: Sequence[Call], sources: Sources) -> Place:
     if inside:
         return replace(_within(inside, sources, sources.text(own.file), own.line), file=file)
     what = call_on_line(sources.text(own.file), own.line)
-    return Place(line=own.line, file=file, what=what, waits=_is_wait(what), built_in=bool(what))
+    return CodeLocation(line=own.line, file=file, what=what, waits=_is_wait(what), built_in=bool(what))
 
 
-def _within(inside: Sequence[Call], sources: Sources, text: str, line: int | None) -> Place:
+def _within(inside: Sequence[Call], sources: Sources, text: str, line: int | None) -> CodeLocation:
     """Where a thread is that has come to libraries from this line of a file with this ``text``."""
     entry = entry_of(inside)
     if any(loader in call.file for loader in _LOADERS for call in inside):
-        return Place(line=line, what="DataLoader", loads=True)
+        return CodeLocation(line=line, what="DataLoader", loads=True)
     if _in_package(inside[0]):
         named = (call for call in reversed(inside) if _in_package(call) and call.function not in _WRAPPERS)
-        return Place(line=line, what=next(named, entry).function, waits=True)
+        return CodeLocation(line=line, what=next(named, entry).function, waits=True)
     if inside[0].function in _BACKWARD or _is_paddle_backward(inside[0]):
-        return Place(line=line, what="backward", waits=True)
-    return Place(line=line, what=_as_written(entry.function, line, text))
+        return CodeLocation(line=line, what="backward", waits=True)
+    return CodeLocation(line=line, what=_as_written(entry.function, line, text))
 
 
 def entry_of(calls: Sequence[Call]) -> Call:
@@ -221,7 +219,7 @@ def call_on_line(source: str, line: int) -> str:
 
 
 def _calls_on(source: str, line: int) -> tuple[str, ...]:
-    tree = _parsed(source)
+    tree = parsed(source)
     if tree is None:
         return ()
     names = []
@@ -244,9 +242,7 @@ def _spans(node: ast.Call, line: int) -> bool:
 
 
 @lru_cache(maxsize=4)
-def _parsed(source: str) -> ast.Module | None:
-    import warnings
-
+def parsed(source: str) -> ast.Module | None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

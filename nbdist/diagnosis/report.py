@@ -6,9 +6,8 @@ import os
 import re
 from collections.abc import Sequence
 
-from nbdist.diagnosis.diagnosis import Diagnosis
 from nbdist.diagnosis.exits import describe_exit, rank_names
-from nbdist.diagnosis.failure import SAME_ERROR, Failure, Group, names
+from nbdist.diagnosis.failure import SAME_ERROR, Failure, Group
 from nbdist.store import ErrorFrame
 from nbdist.text import say
 
@@ -27,12 +26,12 @@ def failure_headline(failure: Failure, language: str = "en") -> str:
     if at is not None:
         file = failure.sources.name(at.file)
         where = say(f"diagnosis.at-{'file' if file else 'cell'}", language, line=at.line, file=file)
-    what, late = _kind(failure, language) + where, _ranks([failure.rank], language)
+    what, late = _kind(failure, language) + where, rank_names([failure.rank], language)
     if failure.early_exits:
-        early = _ranks(failure.early_exits, language)
+        early = rank_names(failure.early_exits, language)
         return say("diagnosis.early", language, early=early, late=late, what=what)
     if failure.absent:
-        absent = _ranks(failure.absent, language)
+        absent = rank_names(failure.absent, language)
         return say("diagnosis.absent", language, absent=absent, late=late, what=what)
     return say("diagnosis.first", language, late=late, what=what)
 
@@ -46,14 +45,12 @@ def error_text(failure: Failure) -> str:
     return f"{failure.report.type}: {failure.report.message}".rstrip(": ")
 
 
-def failure_report(found: Failure | Diagnosis, language: str = "en") -> str:
+def failure_report(failure: Failure, language: str = "en") -> str:
     """The headline, the traceback (library frames folded) or the end of the log, the hint, the others."""
-    failure = found.failure if isinstance(found, Diagnosis) else found
     aftermath = [_group_line(group, language) for group in failure.groups]
-    if isinstance(found, Diagnosis):
-        aftermath += [note.text(language) for note in found.notes]
+    aftermath += [note.text(language) for note in failure.notes]
     if not failure.groups and failure.others:
-        others = _ranks(failure.others, language)
+        others = rank_names(failure.others, language)
         aftermath.append(say("diagnosis.later", language, ranks=others))
     paragraphs = [
         failure_headline(failure, language),
@@ -62,10 +59,6 @@ def failure_report(found: Failure | Diagnosis, language: str = "en") -> str:
         "\n".join(aftermath),
     ]
     return "\n\n".join(paragraph for paragraph in paragraphs if paragraph)
-
-
-def _ranks(ranks: Sequence[int], language: str) -> str:
-    return rank_names(ranks, language) if language == "zh" else names(ranks)
 
 
 def _kind(failure: Failure, language: str) -> str:
@@ -128,9 +121,8 @@ def _group_line(group: Group, language: str) -> str:
     if kind == SAME_ERROR:
         kind = say("diagnosis.same-error", language)
     what = kind or how or say("diagnosis.failed-after", language)
-    return say(
-        "diagnosis.group", language, ranks=_ranks(group.ranks, language), what=what, how=how if kind else ""
-    )
+    who = rank_names(group.ranks, language)
+    return say("diagnosis.group", language, ranks=who, what=what, how=how if kind else "")
 
 
 def traceback_lines(failure: Failure, language: str = "en") -> list[str]:

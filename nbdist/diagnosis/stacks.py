@@ -1,25 +1,22 @@
-"""Stacks of ranks as text: which frames are the user's, and what native code waits for.
-
-Stacks with the frames of native code in them, by py-spy where it is installed and allowed.
-
-py-spy halts a process for as long as it reads, some 10 ms, so these are only taken when asked for.
-"""
+"""Stacks of ranks: taken, grouped, as text: which frames are the user's, and which ranks wait for which."""
 
 from __future__ import annotations
 
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from nbdist.diagnosis.places import Place, Sources, entry_of, package_of, place_of
+from nbdist.diagnosis.exits import rank_names
+from nbdist.diagnosis.places import CodeLocation, Sources, entry_of, package_of, place_of
 from nbdist.model import ProcessId, RankState, Run
 from nbdist.processes import alive
 from nbdist.store import RunDirectory, snapshot
 from nbdist.store.control import request_stacks
 from nbdist.store.reports import Call, Collective, RankAnswer, TakenStacks, ThreadStack, read_stacks
+from nbdist.text import say
 
 _POLL = 0.01
 _FARTHER = 6.0
@@ -48,7 +45,7 @@ class StackGroup:
     (``store.reports.RankAnswer``). ``collective`` is what they last began, where that is known."""
 
     ranks: tuple[int, ...]
-    place: Place
+    place: CodeLocation
     rows: tuple[StackRow, ...]
     problem: str = ""
     blocked: bool = False
@@ -167,7 +164,7 @@ def _others(threads: Sequence[ThreadStack]) -> list[ThreadStack]:
     return [thread for thread in threads if not thread.main and thread.calls]
 
 
-def _waits_for_device(place: Place) -> bool:
+def _waits_for_device(place: CodeLocation) -> bool:
     """Whether a rank that has a collective under way waits there for it: a computation would not."""
     return not place.waits and place.what.rpartition(".")[2] in _DEVICE_WAITS
 
@@ -207,7 +204,7 @@ def _apart(taken: TakenStacks) -> tuple[str, ...]:
     return next((tuple(sorted(names[number])) for number in sorted(names) if len(names[number]) > 1), ())
 
 
-def _rows(calls: Sequence[Call], place: Place | None, sources: Sources) -> tuple[StackRow, ...]:
+def _rows(calls: Sequence[Call], place: CodeLocation | None, sources: Sources) -> tuple[StackRow, ...]:
     """Innermost first; what libraries call among themselves is one row."""
     rows: list[StackRow] = []
     if place is not None and place.built_in:
@@ -246,6 +243,163 @@ def _folded(calls: Sequence[Call], sources: Sources) -> list[StackRow]:
         )
     ]
 
+
+# As text, in both languages: one sentence about which ranks wait for which, then the groups.
+
+_PROBLEMS = frozenset({"not-ready", "replaced", "stopped", "silent", "ended"})
+_KEPT = 8
+"""Groups, few enough for a sentence."""
+
+Paint = Callable[[str, str], str]
+
+
+def sentence(report: StackReport, language: str = "en") -> str:
+    """``rank 1 is in time.sleep at line 9; ranks 0, 2, 3 wait in all_reduce at line 14``."""
+    parts = [clause(group, report.script, language) for group in report.groups[:_KEPT]]
+    return say("diagnosis.and", language).join(parts)
+
+
+def clause(group: StackGroup, script: str, language: str = "en") -> str:
+    """What is to be said of the ranks of one group."""
+    who, place = rank_names(group.ranks, language), group.place
+    if group.problem:
+        return f"{who} {_problem(group, language)}"
+    where = ""
+    if place.line is not None:
+        where = say("diagnosis.where", language, line=place.line, file=place.file or script)
+    elif not place.what:
+        where = say("diagnosis.outside", language)
+    code, what = "at", place.what
+    if place.loads:
+        code = "loading"
+    elif place.waits:
+        code, what = "waiting", _collective(group)
+    elif what:
+        code = "in" if where else "in-call"
+    return say(f"diagnosis.{code}", language, who=who, ranks=group.ranks, what=what, where=where)
+
+
+def _problem(group: StackGroup, language: str) -> str:
+    """Why nothing is known of where these ranks are."""
+    code = group.problem.replace(" ", "-")
+    return say(f"diagnosis.{code}", language) if code in _PROBLEMS else group.problem
+
+
+def behind_text(report: StackReport, language: str = "en") -> str:
+    """How far those are behind that the others wait for, or that ranks wait in different collectives; empty
+    where that is not known."""
+    if report.apart:
+        *first, second = report.apart
+        return say("diagnosis.apart", language, first=", ".join(first), second=second)
+    found = [(group, one) for group in report.groups if (one := group.collective) is not None]
+    ahead = [(group, one) for group, one in found if group.place.waits and not one.over]
+    late = [(group, one) for group, one in found if set(group.ranks) <= set(report.behind)]
+    most = max((one.number for _, one in ahead), default=0)
+    least = min((one.number for _, one in late), default=most)
+    if least >= most:
+        return ""
+    last = [(group, one) for group, one in late if one.number == least]
+    behind = sorted(rank for group, _ in last for rank in group.ranks)
+    waiting = sorted(rank for group, one in ahead if one.number == most for rank in group.ranks)
+    who, others = rank_names(behind, language), rank_names(waiting, language)
+    if len(waiting) > 1 and len(behind) + len(waiting) == sum(len(group.ranks) for group in report.groups):
+        others = say("diagnosis.the-others", language)
+    if any(group.place.waits for group, _ in last):
+        return say(
+            "diagnosis.behind-waiting",
+            language,
+            who=who,
+            behind=tuple(behind),
+            least=least,
+            others=others,
+            most=most,
+        )
+    # one that is not over the rank has begun, and has not come out of
+    done = least if all(one.over for _, one in last) else least - 1
+    return say(
+        "diagnosis.behind",
+        language,
+        who=who,
+        behind=tuple(behind),
+        done=done,
+        others=others,
+        waiting=tuple(waiting),
+        most=most,
+    )
+
+
+def role_text(group: StackGroup, report: StackReport, language: str = "en") -> str:
+    """What a group does, as its heading: ``wait in all_reduce, same stack``."""
+    if group.problem:
+        return _problem(group, language)
+    if group.place.waits:
+        return say("diagnosis.role-waiting", language, ranks=group.ranks, call=_collective(group))
+    if group.place.loads:
+        return say("diagnosis.role-loading", language)
+    if set(group.ranks) <= set(report.behind):
+        return say("diagnosis.role-absent", language)
+    return say("diagnosis.role-same", language) if len(group.ranks) > 1 else ""
+
+
+def stacks_text(
+    report: StackReport,
+    language: str = "en",
+    *,
+    all_threads: bool = False,
+    paint: Paint = lambda text, _: text,
+) -> str:
+    """The whole report as text. ``paint`` gets "bold" and "grey" text."""
+    if not report.groups:
+        return say("diagnosis.none-taken", language, label=report.label)
+    head = [paint(f"{report.label}: {sentence(report, language)}", "bold")]
+    if behind := behind_text(report, language):
+        head.append(behind)
+    minutes, seconds = divmod(int(report.after), 60)
+    head.append(paint(say("diagnosis.taken-at", language, when=f"{minutes}:{seconds:02}"), "grey"))
+    if report.problem == "no answer":
+        head.append(say("diagnosis.no-answer", language, label=report.label))
+    parts = ["\n".join(head)]
+    parts += ["\n".join(_group_lines(g, report, language, all_threads, paint)) for g in report.groups]
+    return "\n\n".join(parts)
+
+
+def _group_lines(
+    group: StackGroup, report: StackReport, language: str, all_threads: bool, paint: Paint
+) -> Iterator[str]:
+    role = role_text(group, report, language)
+    name = paint(rank_names(group.ranks, language), "bold")
+    yield f"{name} · {role}" if role else name
+    if group.blocked:
+        yield say("diagnosis.blocked", language)
+    yield from _row_lines(group.rows, paint)
+    if all_threads:
+        for number, rows in enumerate(group.threads, start=1):
+            yield paint(f"  {say('diagnosis.thread', language, number=number)}", "grey")
+            yield from _row_lines(rows, paint)
+
+
+def _row_lines(rows: Sequence[StackRow], paint: Paint) -> Iterator[str]:
+    functions = max((len(row.function) for row in rows), default=0)
+    places = max((len(row.place) for row in rows), default=0)
+    for row in rows:
+        mark = "▸" if row.here else " "
+        text = f"  {mark} {row.function:<{functions}}  {row.place:<{places}}  {row.source}".rstrip()
+        yield paint(text, "bold") if row.here else text
+
+
+def _collective(group: StackGroup) -> str:
+    """``all_reduce #7``: the collective with its number, where that is known."""
+    one = group.collective
+    if one is None or one.over:
+        return group.place.what
+    what = group.place.what
+    within = what == "backward" or group.place.on_device
+    said = f"{(one.name or 'collective') if within or not what else what} #{one.number}"
+    return f"{said} in {what}" if within else said
+
+
+# With the frames of native code in them, by py-spy where it is installed and allowed. py-spy halts a process
+# for as long as it reads, some 10 ms, so these are only taken when asked for.
 
 _LIMIT = 20.0
 _MISSING = "py-spy is not installed: %pip install py-spy, and ask again"

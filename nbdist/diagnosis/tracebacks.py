@@ -1,6 +1,5 @@
-"""What failed in a log's last words: tracebacks, and what native code prints before it aborts.
-
-Tracebacks in text, read back: chains, exception groups, and tracebacks inside a message.
+"""What a rank wrote as it failed: tracebacks (chains, exception groups, tracebacks inside a message), and
+what native code prints before it aborts.
 
 A framework that passes an error from one process to another passes it as text (a DataLoader worker's
 in the message of the error in the loop, a spawned child's in that of ``spawn``), so the cause is found
@@ -24,8 +23,8 @@ _CONTEXT = "During handling of the above exception, another exception occurred:"
 _MARGIN = re.compile(r"^\s*\|(?: (.*))?$")
 _MEMBER = re.compile(r"^\s*(?:\+-)?\+-+ (\d+|\.\.\.) -+$")
 _GROUP_END = re.compile(r"^\s*\+-{20,}$")
-# torch's exception hook writes the rank before each line
-_RANK = re.compile(r"^\[rank\d+\]: ?")
+# torch's exception hook and its native code write the rank before each line
+_RANK = re.compile(r"^\[rank\d+\]:? ?")
 _INSIDE = "\0inside"
 _LINKS = {_CAUSE: "cause", _CONTEXT: "context", _INSIDE: "inside"}
 _PLAIN_HEADER = "Traceback (most recent call last):"
@@ -166,7 +165,6 @@ _RUNTIME = re.compile(
     r"|Fatal Python error: \w+: .+|nbdist: rank \d+ could not be started: .+"
     r"|\S.*: (?:No space left on device|Disk quota exceeded|Too many open files))$"
 )
-_RANK_PREFIX = re.compile(r"^\[rank\d+\]:? ?")
 _MESSAGE_LINES = 12
 _BOOTSTRAP = ("nbdist/worker/bootstrap.py", "nbdist/worker/__main__.py")
 
@@ -176,7 +174,7 @@ def last_words(lines: Sequence[str]) -> Raised | None:
 
     ``frames`` are those of the Python code that had called it, where they are known.
     """
-    plain = [_RANK_PREFIX.sub("", line) for line in lines]
+    plain = [_RANK.sub("", line) for line in lines]
     kind, message = _said(plain)
     frames = _python_stack(plain)
     if not message and not frames:

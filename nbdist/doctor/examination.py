@@ -5,11 +5,12 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 from nbdist.devices.gpus import list_gpus
-from nbdist.doctor.gpus import examine_gpus
 from nbdist.doctor.machine import (
+    examine_gpus,
     examine_host,
     examine_host_name,
     examine_loopback,
@@ -18,13 +19,13 @@ from nbdist.doctor.machine import (
 )
 from nbdist.doctor.notebook import examine_notebook, examine_page, examine_server
 from nbdist.doctor.packages import IMPORT_SECONDS, examine_board, examine_framework, examine_python
-from nbdist.doctor.report import SECTIONS, Entry, Level, Report
+from nbdist.doctor.report import Entry, Report, checks, find
 from nbdist.doctor.smoke import LIMIT, examine_board_start, examine_runs
 
 _FRAMEWORKS = ("torch", "paddle")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Probe:
     """Something to look at. ``limit`` is in seconds."""
 
@@ -37,58 +38,41 @@ class Probe:
 def probes() -> list[Probe]:
     """What is looked at, all at the same time."""
     return [
-        Probe(section="host", title="host", look=examine_host),
-        Probe(section="python", title="Python", look=examine_python),
-        *(
-            Probe(
-                section="frameworks",
-                title=name,
-                look=lambda name=name: list(examine_framework(name, gpus=len(list_gpus()))),  # type: ignore[misc]
-                limit=IMPORT_SECONDS + 5.0,
-            )
-            for name in _FRAMEWORKS
-        ),
-        Probe(section="gpus", title="GPUs", look=examine_gpus, limit=15.0),
-        Probe(section="machine", title="machine", look=examine_machine),
-        Probe(section="network", title="loopback", look=examine_loopback),
-        Probe(section="network", title="host name", look=examine_host_name),
-        Probe(section="network", title="settings", look=examine_settings),
-        Probe(section="notebook", title="extensions", look=examine_notebook),
-        Probe(section="notebook", title="server", look=examine_server),
-        Probe(section="notebook", title="the server's JupyterLab", look=examine_page, limit=15.0),
-        Probe(section="board", title="VisualDL", look=examine_board),
+        Probe("host", "host", examine_host),
+        Probe("python", "Python", examine_python),
+        *(Probe("frameworks", name, partial(_framework, name), IMPORT_SECONDS + 5.0) for name in _FRAMEWORKS),
+        Probe("gpus", "GPUs", examine_gpus, 15.0),
+        Probe("machine", "machine", examine_machine),
+        Probe("network", "loopback", examine_loopback),
+        Probe("network", "host name", examine_host_name),
+        Probe("network", "settings", examine_settings),
+        Probe("notebook", "extensions", examine_notebook),
+        Probe("notebook", "server", examine_server),
+        Probe("notebook", "the server's JupyterLab", examine_page, 15.0),
+        Probe("board", "VisualDL", examine_board),
     ]
+
+
+def _framework(name: str) -> Iterable[Entry]:
+    return examine_framework(name, gpus=len(list_gpus()))
 
 
 def smoke_probes() -> list[Probe]:
     """What starts something: one after the other, when the rest is done."""
     return [
-        *(
-            Probe(
-                section="smoke",
-                title=name,
-                look=lambda name=name: list(examine_runs(name)),  # type: ignore[misc]
-                limit=LIMIT + 30.0,
-            )
-            for name in _FRAMEWORKS
-        ),
-        Probe(section="smoke", title="VisualDL", look=examine_board_start, limit=60.0),
+        *(Probe("smoke", name, partial(examine_runs, name), LIMIT + 30.0) for name in _FRAMEWORKS),
+        Probe("smoke", "VisualDL", examine_board_start, 60.0),
     ]
 
 
-def examine(
-    *,
-    smoke: bool = False,
-    looked_at: Sequence[Probe] | None = None,
-    clock: Callable[[], float] = time.monotonic,
-) -> Report:
+def examine(*, smoke: bool = False, looked_at: Sequence[Probe] | None = None) -> Report:
     """Look at everything; with ``smoke`` start a trial run, too. Raises nothing, and always comes back."""
-    started = clock()
+    started = time.monotonic()
     running = [_Look(probe) for probe in (probes() if looked_at is None else looked_at)]
-    entries = [entry for look in running for entry in look.result(clock)]
+    entries = [entry for look in running for entry in look.result()]
     for probe in smoke_probes() if smoke else ():
-        entries += _Look(probe).result(clock)
-    return _report(entries, clock() - started)
+        entries += _Look(probe).result()
+    return _report(entries, time.monotonic() - started)
 
 
 def examine_mended(report: Report, looked_at: Sequence[Probe] | None = None) -> Report:
@@ -105,7 +89,7 @@ def examine_mended(report: Report, looked_at: Sequence[Probe] | None = None) -> 
 
 
 def _report(entries: Iterable[Entry], seconds: float) -> Report:
-    order = list(SECTIONS)
+    order = list(checks()["sections"])
     ordered = sorted(entries, key=lambda entry: order.index(entry.section))
     return Report(entries=tuple(ordered), seconds=seconds)
 
@@ -117,35 +101,21 @@ class _Look:
         self._probe = probe
         self._found: list[Entry] = []
         self._done = threading.Event()
-        self._started = time.monotonic()
+        self._deadline = time.monotonic() + probe.limit
         threading.Thread(target=self._run, name=f"nbdist doctor: {probe.title}", daemon=True).start()
 
-    def result(self, clock: Callable[[], float]) -> list[Entry]:
-        left = self._started + self._probe.limit - clock()
-        if self._done.wait(max(0.0, left)):
+    def result(self) -> list[Entry]:
+        if self._done.wait(max(0.0, self._deadline - time.monotonic())):
             return self._found
-        limit = f"{self._probe.limit:g}"
-        return [
-            self._unknown(
-                f"no answer within {limit} s", f"{limit} 秒内没有响应", "ask again, or look at it by hand"
-            )
-        ]
+        return [self._unknown("probe.silent", limit=self._probe.limit)]
 
     def _run(self) -> None:
         try:
             self._found = list(self._probe.look())
         except Exception as error:  # noqa: BLE001 - a probe that fails must not hide what the others found
-            said = f"{type(error).__name__}: {error}"
-            self._found = [self._unknown(f"could not be looked at: {said}", f"无法检查：{said}", "")]
+            self._found = [self._unknown("probe.broken", error=f"{type(error).__name__}: {error}")]
         self._done.set()
 
-    def _unknown(self, what: str, what_zh: str, fix: str) -> Entry:
-        return Entry(
-            section=self._probe.section,
-            title=self._probe.title,
-            level=Level.WARNING,
-            what=what,
-            what_zh=what_zh,
-            fix=fix,
-            fix_zh="稍后再试，或手动检查" if fix else "",
-        )
+    def _unknown(self, code: str, **facts: object) -> Entry:
+        entry = find(code, title=self._probe.title, **facts)
+        return replace(entry, section=self._probe.section)

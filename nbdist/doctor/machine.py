@@ -1,7 +1,9 @@
-"""What of the machine a run uses: which host it is, memory, disk, limits, loopback, names."""
+"""What of the machine a run uses: which host it is, memory, disk, limits, loopback, names; its GPUs, the
+processes that hold them, and whether they reach each other."""
 
 from __future__ import annotations
 
+import itertools
 import os
 import platform
 import resource
@@ -9,104 +11,26 @@ import shutil
 import socket
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from nbdist import config, control_groups
-from nbdist.devices.usage import memory_total
-from nbdist.doctor.report import Entry, Level
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Host:
-    """A kind of place that notebooks run in, how it is known, and what works there."""
-
-    name: str
-    variables: tuple[str, ...] = ()
-    paths: tuple[str, ...] = ()
-    works: str
-    works_zh: str
-
-    def is_here(self, environ: Mapping[str, str], root: Path) -> bool:
-        return any(name in environ for name in self.variables) or any(
-            (root / path).exists() for path in self.paths
-        )
-
-
-HOSTS = (
-    Host(
-        name="AI Studio",
-        paths=("home/aistudio",),
-        works="runs, panel, Stop by the kernel's interrupt; curves through …/api_serving/PORT/ : set "
-        "NBDIST_PROXY_URL where the link does not open",
-        works_zh="运行、面板、用中断内核停止；曲线经 …/api_serving/端口/ 打开，打不开时设置 NBDIST_PROXY_URL",
-    ),
-    Host(
-        name="Colab",
-        variables=("COLAB_RELEASE_TAG", "COLAB_GPU"),
-        works="runs and panel; Stop by the platform's own interrupt; no server extension, so no dashboard",
-        works_zh="运行和面板；用平台自己的中断来停止；没有服务器扩展，因此没有总览页",
-    ),
-    Host(
-        name="Kaggle",
-        variables=("KAGGLE_KERNEL_RUN_TYPE", "KAGGLE_URL_BASE"),
-        works="runs; the panel where the editor draws widgets, else text (--no-panel); no dashboard",
-        works_zh="运行；编辑器支持组件时有面板，否则为文本（--no-panel）；没有总览页",
-    ),
-    Host(
-        name="JupyterHub",
-        variables=("JUPYTERHUB_SERVICE_PREFIX", "JUPYTERHUB_USER"),
-        works="everything; links carry the hub's prefix",
-        works_zh="全部功能；链接带有 hub 的前缀",
-    ),
-    Host(
-        name="VS Code",
-        variables=("VSCODE_PID", "VSCODE_CWD", "VSCODE_IPC_HOOK_CLI"),
-        works="runs and panel; after a reload the summary, and %dist_attach for the panel; no dashboard",
-        works_zh="运行和面板；重新加载后显示静态摘要，用 %dist_attach 重新显示面板；没有总览页",
-    ),
-    Host(
-        name="Slurm job",
-        variables=("SLURM_JOB_ID",),
-        works="runs on what the job was given; they end with the job",
-        works_zh="在作业分到的资源上运行；作业结束时一并结束",
-    ),
-    Host(
-        name="container",
-        variables=("KUBERNETES_SERVICE_HOST",),
-        paths=(".dockerenv", "run/.containerenv"),
-        works="everything; mind /dev/shm and the memory limit below",
-        works_zh="全部功能；注意下面的 /dev/shm 和内存限制",
-    ),
-)
+from nbdist.devices.gpus import describe_holder, driver, list_gpus, open_loads
+from nbdist.devices.usage import GpuLoad, cpu_count, memory_total
+from nbdist.doctor.report import Entry, Level, checks, find
 
 
 def examine_host(environ: Mapping[str, str] = os.environ, root: Path = Path("/")) -> Iterator[Entry]:
-    yield _system(root)
-    for host in HOSTS:
-        if host.is_here(environ, root):
-            yield Entry(
-                section="host", title=host.name, level=Level.INFO, what=host.works, what_zh=host.works_zh
-            )
-
-
-def _system(root: Path) -> Entry:
     name = f"{platform.system()} {platform.release()} {platform.machine()}"
     if sys.platform == "darwin":
-        return Entry(
-            section="host",
-            title="system",
-            level=Level.WARNING,
-            what=f"{name}: CPU ranks; its kernel has neither parent-death signals nor subreapers",
-            fix="after a crash of the kernel look for what is left with  %dist_status",
-            what_zh=f"{name}：CPU 进程；系统没有父进程死亡信号和 subreaper",
-            fix_zh="内核崩溃后用  %dist_status  查看是否有残留",
-        )
-    try:
-        wsl = "microsoft" in (root / "proc/version").read_text().lower()
-    except OSError:
-        wsl = False
-    return Entry(section="host", title="system", level=Level.OK, what=f"{name} (WSL)" if wsl else name)
+        yield find("host.system-mac", name=name)
+    else:
+        yield find("host.system", name=f"{name} (WSL)" if "microsoft" in name.lower() else name)
+    for code, host in checks()["host"].items():
+        if any(variable in environ for variable in host.get("variables", ())) or any(
+            (root / path).exists() for path in host.get("paths", ())
+        ):
+            yield find(f"host.{code}")
 
 
 _MB, _GB = 1 << 20, 1 << 30
@@ -128,13 +52,24 @@ def examine_machine(
     """``size_of`` tells the size and the free space of a file system in bytes, ``no_group`` why no control
     group can be made (empty: one can)."""
     size_of = size_of or _size_of
-    yield _cpus_and_memory()
+    count, total = cpu_count(), memory_total()
+    memory = f"{total / _GB:.1f} GB" if total else "?"
+    yield find("machine.cpus", Level.OK if count > 1 else None, count=count, memory=memory)
     if shared.is_dir():
-        yield _shared_memory(*size_of(shared))
+        size, free = size_of(shared)
+        level = Level.OK if min(size, free) >= _ENOUGH_SHARED else None
+        if free < _TIGHT_SHARED:
+            level = Level.ERROR
+        yield find("machine.shared-memory", level, free=free // _MB, size=size // _MB)
     yield from _disk(config.home() if home is None else home, size_of)
-    yield _files(resource.getrlimit(resource.RLIMIT_NOFILE)[0] if file_limit is None else file_limit)
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0] if file_limit is None else file_limit
+    if limit == resource.RLIM_INFINITY:
+        yield find("machine.files-unlimited")
+    else:
+        yield find("machine.files", Level.OK if limit >= _ENOUGH_FILES else None, limit=limit)
     if sys.platform == "linux":
-        yield _control_group(control_groups.problem() if no_group is None else no_group)
+        problem = control_groups.problem() if no_group is None else no_group
+        yield find("machine.no-group", problem=problem) if problem else find("machine.group")
 
 
 def _size_of(path: Path) -> tuple[int, int]:
@@ -142,104 +77,21 @@ def _size_of(path: Path) -> tuple[int, int]:
     return usage.total, usage.free
 
 
-def _cpus_and_memory() -> Entry:
-    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    total = memory_total()
-    memory = f"{total / _GB:.1f} GB" if total else "?"
-    return Entry(
-        section="machine",
-        title="CPU, memory",
-        level=Level.OK if count > 1 else Level.WARNING,
-        what=f"{count} CPU{'s' if count > 1 else ''} and {memory} of memory for this process",
-        what_zh=f"本进程可用 {count} 个 CPU、{memory} 内存",
-        fix="" if count > 1 else "several ranks share one CPU: expect them to be slow",
-        fix_zh="" if count > 1 else "多个进程共用一个 CPU，会比较慢",
-    )
-
-
-def _shared_memory(size: int, free: int) -> Entry:
-    level = Level.OK
-    if min(size, free) < _ENOUGH_SHARED:
-        level = Level.ERROR if free < _TIGHT_SHARED else Level.WARNING
-    fine = level is Level.OK
-    return Entry(
-        section="machine",
-        title="/dev/shm",
-        level=level,
-        what=f"{free // _MB} of {size // _MB} MB free",
-        what_zh=f"{size // _MB} MB 中空闲 {free // _MB} MB",
-        fix="" if fine else "start the container with  --shm-size=8g ; until then  num_workers=0",
-        fix_zh="" if fine else "启动容器时加  --shm-size=8g；在此之前用  num_workers=0",
-    )
-
-
 def _disk(home: Path, size_of: Callable[[Path], tuple[int, int]]) -> Iterator[Entry]:
     place = home
     while not place.exists() and place != place.parent:
         place = place.parent
     _, free = size_of(place)
-    writable = os.access(place, os.W_OK | os.X_OK)
-    level = Level.OK if free >= _ENOUGH_DISK else Level.WARNING
-    if free < config.MIN_FREE_DISK or not writable:
-        level = Level.ERROR
     kind = config.filesystem_of(home)
-    fine = level is Level.OK
-    yield Entry(
-        section="machine",
-        title="runs",
-        level=level,
-        what=f"{home} ({kind or '?'}): {free / _GB:.1f} GB free" + ("" if writable else ", not writable"),
-        what_zh=f"{home}（{kind or '?'}）：空闲 {free / _GB:.1f} GB" + ("" if writable else "，不可写"),
-        fix="" if fine else "free some space, or choose another disk with  %env NBDIST_HOME=/another/disk",
-        fix_zh="" if fine else "清理空间，或用  %env NBDIST_HOME=/另一块盘  换一处",
-    )
+    facts = {"home": home, "kind": kind or "?", "free": free / _GB}
+    if not os.access(place, os.W_OK | os.X_OK):
+        yield find("machine.runs-unwritable", **facts)
+    elif free < config.MIN_FREE_DISK:
+        yield find("machine.runs", Level.ERROR, **facts)
+    else:
+        yield find("machine.runs", Level.OK if free >= _ENOUGH_DISK else None, **facts)
     if kind in _NETWORK:
-        yield Entry(
-            section="machine",
-            title="runs",
-            level=Level.WARNING,
-            what=f"{home} lies on a network file system: logs and locks lag behind",
-            what_zh=f"{home} 在网络文件系统上：日志和锁会滞后",
-            fix=f"choose a local disk with  %env NBDIST_HOME={config.local_home()}",
-            fix_zh=f"用  %env NBDIST_HOME={config.local_home()}  换到本地盘",
-        )
-
-
-def _files(limit: int) -> Entry:
-    unlimited = limit == resource.RLIM_INFINITY
-    fine = unlimited or limit >= _ENOUGH_FILES
-    return Entry(
-        section="machine",
-        title="open files",
-        level=Level.OK if fine else Level.WARNING,
-        what="no limit" if unlimited else f"at most {limit} a process",
-        what_zh="没有限制" if unlimited else f"每个进程最多 {limit} 个",
-        fix="" if fine else "ulimit -n 65536  before the server starts (DataLoader workers need many)",
-        fix_zh="" if fine else "启动服务前执行  ulimit -n 65536（DataLoader 工作进程需要很多）",
-    )
-
-
-def _control_group(problem: str) -> Entry:
-    if not problem:
-        return Entry(
-            section="machine",
-            title="control groups",
-            level=Level.OK,
-            what="the ranks of a run are in a control group of their own, and what they start ends with it",
-            what_zh="一次运行的各个进程在自己的控制组中，它们启动的进程随之结束",
-        )
-    return Entry(
-        section="machine",
-        title="control groups",
-        level=Level.INFO,
-        what=f"a run has no control group ({problem}): what its ranks start is found by its parents and its "
-        "environment",
-        what_zh=f"运行没有控制组（{problem}）：各个进程启动的进程靠父进程和环境变量来找到",
-        fix="systemd-run --user --scope -p Delegate=yes jupyter lab  starts a server that may make them; a "
-        "container needs a cgroup namespace that it may write",
-        fix_zh="用  systemd-run --user --scope -p Delegate=yes jupyter lab  启动服务；"
-        "容器则需要可写的 cgroup 命名空间",
-    )
+        yield find("machine.runs-on-network", home=home, local=config.local_home())
 
 
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
@@ -250,23 +102,9 @@ def examine_loopback(connect: Callable[[], None] | None = None) -> Iterator[Entr
     try:
         (connect or _through_loopback)()
     except OSError as error:
-        yield Entry(
-            section="network",
-            title="loopback",
-            level=Level.ERROR,
-            what=f"127.0.0.1 does not work: {error}",
-            what_zh=f"127.0.0.1 不可用：{error}",
-            fix="ranks meet there: let the container or firewall allow it ( ip link set lo up )",
-            fix_zh="各进程在此会合：请在容器或防火墙里放行（ ip link set lo up ）",
-        )
-        return
-    yield Entry(
-        section="network",
-        title="loopback",
-        level=Level.OK,
-        what="ranks can meet at 127.0.0.1",
-        what_zh="各进程可以在 127.0.0.1 会合",
-    )
+        yield find("network.no-loopback", error=error)
+    else:
+        yield find("network.loopback")
 
 
 def _through_loopback() -> None:
@@ -287,31 +125,14 @@ def examine_host_name(
     try:
         address = resolve(name)
     except OSError:
-        yield _name_entry(Level.WARNING, f"the host's name {name} has no address", f"主机名 {name} 无法解析")
+        yield find("network.name-without-address", name=name)
         return
     try:
         (bind or _bind)(address)
     except OSError:
-        yield _name_entry(
-            Level.WARNING,
-            f"the host's name {name} is {address}, which is no address of this machine",
-            f"主机名 {name} 解析为 {address}，不是本机地址",
-        )
-        return
-    yield _name_entry(Level.OK, f"{name} is {address}", f"{name} 是 {address}")
-
-
-def _name_entry(level: Level, what: str, what_zh: str) -> Entry:
-    fine = level is Level.OK
-    return Entry(
-        section="network",
-        title="host name",
-        level=level,
-        what=what,
-        what_zh=what_zh,
-        fix="" if fine else "if gloo cannot connect:  --env GLOO_SOCKET_IFNAME=lo  for ranks of one machine",
-        fix_zh="" if fine else "gloo 连不上时，单机可用：--env GLOO_SOCKET_IFNAME=lo",
-    )
+        yield find("network.name-elsewhere", name=name, address=address)
+    else:
+        yield find("network.name", name=name, address=address)
 
 
 def _bind(address: str) -> None:
@@ -327,33 +148,78 @@ def examine_settings(
         interfaces = [name for _, name in socket.if_nameindex()]
     for variable in _INTERFACES:
         if value := environ.get(variable):
-            yield _interface(variable, value, interfaces)
-    set_ones = [name for name in _PROXIES if environ.get(name)]
-    if not set_ones:
+            wanted = [name.strip() for name in value.lstrip("^=").split(",") if name.strip()]
+            # both libraries take the beginning of a name, and ^ for all others
+            there = value.startswith("^") or any(name.startswith(tuple(wanted)) for name in interfaces)
+            code = "network.interface" if there else "network.no-interface"
+            yield find(code, variable=variable, value=value, interfaces=tuple(interfaces))
+    if set_ones := tuple(name for name in _PROXIES if environ.get(name)):
+        exempt = environ.get("no_proxy") or environ.get("NO_PROXY") or ""
+        fine = "*" in exempt or ("127.0.0.1" in exempt and "localhost" in exempt)
+        yield find("network.proxy" if fine else "network.proxy-for-loopback", variables=set_ones)
+
+
+_FULL = 0.9
+_GB_OF_GPUS = 1e9
+
+
+def examine_gpus(environ: Mapping[str, str] = os.environ, *, bindings: Any = None) -> Iterator[Entry]:
+    found = driver(bindings=bindings)
+    if found is None:
+        yield find("gpus.no-driver")
         return
-    exempt = environ.get("no_proxy") or environ.get("NO_PROXY") or ""
-    fine = "*" in exempt or ("127.0.0.1" in exempt and "localhost" in exempt)
-    yield Entry(
-        section="network",
-        title="proxy",
-        level=Level.OK if fine else Level.WARNING,
-        what=f"{', '.join(set_ones)} set" + ("" if fine else "; no_proxy leaves out this machine"),
-        what_zh=f"设置了 {', '.join(set_ones)}" + ("" if fine else "；no_proxy 没有排除本机"),
-        fix="" if fine else "%env no_proxy=localhost,127.0.0.1",
+    yield find("gpus.driver", version=found.version, cuda=found.cuda)
+    every = list_gpus(bindings=bindings)
+    visible = environ.get("CUDA_VISIBLE_DEVICES")
+    usable = sorted({gpu.index for gpu in list_gpus(visible, bindings=bindings)})
+    if visible is not None and len(usable) < len(every):
+        level = None if usable else Level.ERROR
+        yield find("gpus.hidden", level, visible=visible, usable=len(usable), count=len(every))
+    with open_loads([gpu.index for gpu in every], bindings=bindings) as look:
+        for gpu, load in zip(every, look(), strict=True):
+            yield _gpu(gpu.index, gpu.name, load)
+    if len(usable) > 1:
+        yield from _peers(usable, bindings)
+
+
+def _gpu(index: int, name: str, load: GpuLoad) -> Entry:
+    if load.memory is None or not load.memory_total:
+        return find("gpus.lost", index=index, name=name)
+    holders = [describe_holder(pid) for pid, _ in load.processes[:4]] if load.ours else []
+    return find(
+        "gpus.memory",
+        None if load.memory / load.memory_total >= _FULL else Level.OK,
+        index=index,
+        name=name,
+        free=(load.memory_total - load.memory) / _GB_OF_GPUS,
+        total=load.memory_total / _GB_OF_GPUS,
+        holders="; ".join(holders),
     )
 
 
-def _interface(variable: str, value: str, interfaces: Sequence[str]) -> Entry:
-    wanted = [name.strip() for name in value.lstrip("^=").split(",") if name.strip()]
-    # both take the beginning of a name, and ^ for all others
-    there = value.startswith("^") or any(name.startswith(part) for part in wanted for name in interfaces)
-    listed = ", ".join(interfaces)
-    return Entry(
-        section="network",
-        title=variable,
-        level=Level.OK if there else Level.ERROR,
-        what=value if there else f"{value}: this machine has {listed}",
-        what_zh=value if there else f"{value}：本机有 {listed}",
-        fix="" if there else f"unset {variable} , or set it to one of these",
-        fix_zh="" if there else "去掉这个变量，或改为其中之一",
-    )
+def _peers(indices: list[int], bindings: Any) -> Iterator[Entry]:
+    """Whether each pair of GPUs reads the other's memory directly."""
+    if bindings is None:
+        import pynvml
+
+        bindings = pynvml
+    apart, unknown = [], 0
+    bindings.nvmlInit()
+    try:
+        handles = {index: bindings.nvmlDeviceGetHandleByIndex(index) for index in indices}
+        for one, other in itertools.combinations(indices, 2):
+            try:
+                status = bindings.nvmlDeviceGetP2PStatus(
+                    handles[one], handles[other], bindings.NVML_P2P_CAPS_INDEX_READ
+                )
+            except bindings.NVMLError:
+                unknown += 1
+                continue
+            if status != bindings.NVML_P2P_STATUS_OK:
+                apart.append(f"{one}-{other}")
+    finally:
+        bindings.nvmlShutdown()
+    if apart:
+        yield find("gpus.apart", pairs=tuple(apart[:6]))
+    elif not unknown:
+        yield find("gpus.peers")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from nbdist.doctor.report import Entry, Level
+from nbdist.doctor.report import Entry, Level, find
 from nbdist.doctor.slurm import listed
 
 
@@ -22,7 +22,6 @@ class ProbeResult:
     hello: Mapping[str, Any] = field(default_factory=dict)
     looked: Mapping[str, Any] = field(default_factory=dict)
     grown: Mapping[str, Any] = field(default_factory=dict)
-    address: str = ""
     came: float = 0.0
     """When its first word came."""
     late: float | None = None
@@ -63,9 +62,6 @@ class JobResult:
                 node.grown = said
 
 
-SHARE = "a directory that all machines share:  %env NBDIST_HOME=~/nbdist"
-SHARE_ZH = "使用所有机器共享的目录：  %env NBDIST_HOME=~/nbdist"
-
 _LATE = 1.0
 
 
@@ -84,123 +80,58 @@ class Here:
     engine: str = "Slurm"
 
 
-def judge_files(nodes: Sequence[ProbeResult], here: Here) -> Iterator[Entry]:
+def _files(nodes: Sequence[ProbeResult], here: Here) -> Iterator[Entry]:
     blind = [node.name for node in nodes if node.looked["seen"] is None]
-    unwritten = {node.name: str(node.looked["wrote"]) for node in nodes if node.looked["wrote"]}
+    unwritten = {node.name: node.looked["wrote"] for node in nodes if node.looked["wrote"]}
     unseen = [node.name for node in nodes if node.late is None and node.name not in unwritten]
-    title = "shared directory"
     if blind:
-        what = f"{here.home} of this machine is not seen on {listed(blind)}"
-        yield node_entry(
-            title, Level.ERROR, what, f"{listed(blind)} 看不到本机的 {here.home}", SHARE, SHARE_ZH
-        )
+        yield find("nodes.unseen-there", home=here.home, names=listed(blind))
     elif unwritten:
-        names = listed(list(unwritten))
         why = next(iter(unwritten.values()))
-        what = f"{names}: {here.home} cannot be written there: {why}"
-        yield node_entry(title, Level.ERROR, what, f"{names} 无法写入 {here.home}：{why}", SHARE, SHARE_ZH)
+        yield find("nodes.unwritable", home=here.home, names=listed([*unwritten]), why=why)
     elif unseen:
-        what = f"what {listed(unseen)} writes into {here.home} is not seen here"
-        yield node_entry(title, Level.ERROR, what, f"本机看不到 {listed(unseen)} 写入的文件", SHARE, SHARE_ZH)
+        yield find("nodes.unseen-here", home=here.home, names=listed(unseen))
     else:
-        what = f"{here.home} is seen by all, both ways"
-        yield node_entry(title, Level.OK, what, f"{here.home} 双向可见", "")
+        yield find("nodes.shared", home=here.home)
         yield from _lateness(nodes)
     if homeless := [node.name for node in nodes if not node.looked["folder"]]:
-        yield node_entry(
-            "folder",
-            Level.ERROR,
-            f"{here.folder}, where the ranks are to work, is not on {listed(homeless)}",
-            f"{listed(homeless)} 上没有工作目录 {here.folder}",
-            "start the notebook in a directory that all machines share, or  --cwd DIR",
-            "从所有机器共享的目录启动笔记本，或  --cwd DIR",
-        )
+        yield find("nodes.no-folder", folder=here.folder, names=listed(homeless))
 
 
 def _lateness(nodes: Sequence[ProbeResult]) -> Iterator[Entry]:
     """A file that grew, and a new one, seen late: the cache of a network file system."""
     late = [value for node in nodes for value in (node.late, node.grown.get("after")) if value is not None]
-    never = [node.name for node in nodes if node.grown and node.grown["after"] is None]
-    worst = max(late, default=0.0)
-    if never:
-        text, text_zh = f"not within a minute on {listed(never)}", f"{listed(never)} 一分钟内未见"
-    elif worst > _LATE:
-        text, text_zh = f"after up to {worst:.0f} s", f"最多晚 {worst:.0f} 秒"
-    else:
-        return
-    yield node_entry(
-        "late files",
-        Level.WARNING,
-        f"what one machine writes is seen by another {text}: the panel lags behind by as much",
-        f"一台机器写入的内容，另一台看到时{text_zh}：面板会同样滞后",
-        "ask for the mount option actimeo=1 (or noac) where the runs lie",
-        "请管理员为运行目录所在的挂载加上 actimeo=1（或 noac）",
-    )
+    if never := [node.name for node in nodes if node.grown and node.grown["after"] is None]:
+        yield find("nodes.files-never", names=listed(never))
+    elif (worst := max(late, default=0.0)) > _LATE:
+        yield find("nodes.files-late", seconds=worst)
 
 
-def judge_network(nodes: Sequence[ProbeResult]) -> Iterator[Entry]:
+def _network(nodes: Sequence[ProbeResult]) -> Iterator[Entry]:
     if len(nodes) < 2:
         return
-    nameless = sorted(
-        {name for node in nodes for name, address in node.looked["names"].items() if not address}
-    )
     # each looks for itself as well: programs that ask for their own name get that
-    looped = sorted(
-        {
-            name
-            for node in nodes
-            for name, address in node.looked["names"].items()
-            if name != node.name and address.startswith("127.")
-        }
-    )
+    found = [(node.name, name, address) for node in nodes for name, address in node.looked["names"].items()]
+    nameless = sorted({name for _, name, address in found if not address})
+    looped = sorted({name for node, name, address in found if name != node and address.startswith("127.")})
     if nameless or looped:
-        said = (
-            f"no address for {listed(nameless)} on the nodes"
-            if nameless
-            else f"{listed(looped)} lead to 127.…"
-        )
-        said_zh = f"节点无法解析 {listed(nameless)}" if nameless else f"{listed(looped)} 解析为 127.…"
-        yield node_entry(
-            "names",
-            Level.WARNING,
-            f"{said}; nbdist gives ranks addresses and needs no names",
-            f"{said_zh}；nbdist 使用地址，不依赖主机名",
-            "a program that connects by a host's name needs /etc/hosts or DNS mended",
-            "按主机名连接的程序需要修好 /etc/hosts 或 DNS",
-        )
+        yield find("nodes.nameless" if nameless else "nodes.looped", names=listed(nameless or looped))
     else:
-        yield node_entry(
-            "names", Level.OK, "every node finds the others by name", "各节点能解析彼此的主机名", ""
-        )
-    cut = {
-        (node.name, other): str(why) for node in nodes for other, why in node.looked["unreachable"].items()
-    }
-    if cut:
-        (one, other), why = next(iter(sorted(cut.items())))
-        more = f" and {len(cut) - 1} more ways" if len(cut) > 1 else ""
-        more_zh = f"，另有 {len(cut) - 1} 处" if len(cut) > 1 else ""
-        yield node_entry(
-            "ports",
-            Level.ERROR,
-            f"{one} does not reach a port of {other}: {why}{more}",
-            f"{one} 连不上 {other} 的端口：{why}{more_zh}",
-            "let TCP from 20000 on through between nodes; or another network:  --env GLOO_SOCKET_IFNAME=ib0",
-            "请放行节点之间 20000 以上的 TCP 端口；或换网络：  --env GLOO_SOCKET_IFNAME=ib0",
-        )
-    else:
-        yield node_entry("ports", Level.OK, "the nodes reach each other's ports", "节点之间的端口相通", "")
-
-
-def node_entry(title: str, level: Level, what: str, what_zh: str, fix: str, fix_zh: str = "") -> Entry:
-    return Entry(
-        section="nodes", title=title, level=level, what=what, what_zh=what_zh, fix=fix, fix_zh=fix_zh
+        yield find("nodes.names")
+    cut = sorted(
+        (node.name, other, str(why)) for node in nodes for other, why in node.looked["unreachable"].items()
     )
+    if cut:
+        one, other, why = cut[0]
+        yield find("nodes.unreachable", one=one, other=other, why=why, more=len(cut) - 1 or None)
+    else:
+        yield find("nodes.ports")
 
 
 _SKEW = 5.0
 
 
-def judge_nodes(words: JobResult, here: Here, *, asked: int) -> Iterator[Entry]:
+def check_nodes(words: JobResult, here: Here, *, asked: int) -> Iterator[Entry]:
     """The entries about the job and about the nodes, as far as they came to be known."""
     yield from _job(words, here, asked)
     nodes = sorted(words.nodes.values(), key=lambda node: node.name)
@@ -211,115 +142,59 @@ def judge_nodes(words: JobResult, here: Here, *, asked: int) -> Iterator[Entry]:
     yield from _packages(awake, here)
     looked = [node for node in awake if node.looked]
     if quiet := [node.name for node in awake if not node.looked]:
-        yield node_entry(
-            "shared directory",
-            Level.ERROR,
-            f"{listed(quiet)}: no answer: does a file system stall there?",
-            f"{listed(quiet)}：没有响应，可能是文件系统卡住",
-            f"look at  ls {here.home}  on that node",
-        )
+        yield find("nodes.quiet", names=listed(quiet), home=here.home)
     if looked:
-        yield from judge_files(looked, here)
-        yield from judge_network(looked)
+        yield from _files(looked, here)
+        yield from _network(looked)
     yield from _gpus(awake, here)
     yield from _clocks(awake)
 
 
 def _job(words: JobResult, here: Here, asked: int) -> Iterator[Entry]:
     if words.unwritable:
-        what = f"the runs' directory {here.home} cannot be written: {words.unwritable}"
-        yield node_entry(
-            "job", Level.ERROR, what, f"运行目录 {here.home} 无法写入：{words.unwritable}", SHARE, SHARE_ZH
-        )
+        yield find("nodes.job-unwritable", home=here.home, why=words.unwritable)
     elif words.refused:
-        yield node_entry("job", Level.ERROR, words.refused, words.refused, "")
+        yield find("nodes.job-refused", why=words.refused)
     elif words.waits:
-        on_slurm = here.engine == "Slurm"
-        elsewhere = ", elsewhere ( --slurm partition=NAME )" if on_slurm else ""
-        elsewhere_zh = "、换分区（ --slurm partition=NAME ）" if on_slurm else ""
-        yield node_entry(
-            "job",
-            Level.ERROR,
-            f"it was not started, and taken back after {words.seconds:.0f} s: {words.waits}; the nodes were "
-            "not looked at",
-            f"作业未能启动，{words.seconds:.0f} 秒后已撤回：{words.waits}；未检查节点",
-            f"ask for less ( --nodes 1 ){elsewhere}, or wait longer ( --wait 10m )",
-            f"减少节点（ --nodes 1 ）{elsewhere_zh}，或延长等待（ --wait 10m ）",
-        )
+        partition = "--slurm partition=NAME" if here.engine == "Slurm" else ""
+        yield find("nodes.job-waits", seconds=words.seconds, why=words.waits, partition=partition)
     elif words.silent and not words.nodes:
-        yield node_entry(
-            "job",
-            Level.WARNING,
-            "it was started, and nothing came back: the nodes do not reach this machine, or a file system "
-            "stalls there",
-            "作业已启动，但没有返回：节点无法连回本机，或那里的文件系统卡住",
-            "runs need no way back; for this look, let the nodes reach srun's ports here (SrunPortRange)",
-            "运行本身不需要这条回路；若要检查，请放行本机 srun 的端口（SrunPortRange）",
-        )
+        yield find("nodes.job-silent")
     elif not words.nodes:
-        yield node_entry(
-            "job", Level.ERROR, f"it ended without a word: {words.noise or 'nothing was said'}", "", ""
-        )
+        yield find("nodes.job-ended", noise=words.noise)
     else:
-        names = sorted(words.nodes)
-        missing = asked - len(names)
-        yield node_entry(
-            "job",
-            Level.ERROR if missing else Level.OK,
-            f"{words.job or 'it'} on {listed(names)}: {words.queued:.1f} s in the queue, "
-            f"{words.seconds:.1f} s in all" + (f"; {missing} said nothing" if missing else ""),
-            f"{words.job} 在 {listed(names)}：排队 {words.queued:.1f} 秒，共 {words.seconds:.1f} 秒"
-            + (f"；{missing} 个节点没有响应" if missing else ""),
-            "scontrol show node  shows how that one stands" if missing else "",
+        missing = asked - len(words.nodes)
+        yield find(
+            "nodes.job",
+            None if missing else Level.OK,
+            job=words.job or "it",
+            names=listed(sorted(words.nodes)),
+            queued=words.queued,
+            seconds=words.seconds,
+            missing=missing or None,
         )
 
 
 def _python(nodes: Sequence[ProbeResult], here: Here) -> Iterator[Entry]:
     if without := [node.name for node in nodes if not node.has_python]:
-        yield node_entry(
-            "Python there",
-            Level.ERROR,
-            f"{listed(without)}: no {here.executable}",
-            f"{listed(without)} 上没有 {here.executable}",
-            "install the environment where all machines see it, and start the notebook from there",
-            "把环境装在所有机器可见的目录，并从那里启动笔记本",
-        )
+        yield find("nodes.no-python", names=listed(without), executable=here.executable)
     there = {node.name: str(node.hello["python"]) for node in nodes if node.has_python}
     if other := _different(there, here.python):
-        yield node_entry(
-            "Python there",
-            Level.ERROR,
-            f"{other}; here {here.python}",
-            f"{other}；本机 {here.python}",
-            "use one environment that all machines see",
-            "使用所有机器可见的同一个环境",
-        )
+        yield find("nodes.python-differs", other=other, here=here.python)
     elif there and not without:
-        yield node_entry(
-            "Python there", Level.OK, f"{here.python}, as here", f"{here.python}，与本机相同", ""
-        )
+        yield find("nodes.python", version=here.python)
 
 
 def _packages(nodes: Sequence[ProbeResult], here: Here) -> Iterator[Entry]:
     for name in ("nbdist", "torch", "paddle"):
-        mine = here.packages.get(name, ("", ""))[0]
+        mine = here.packages.get(name, ("-",))[0]
         there = {node.name: str(node.hello["packages"].get(name, ("-",))[0]) for node in nodes}
-        if not mine and set(there.values()) == {"-"}:
-            continue
-        title = f"{name} there"
-        if other := _different(there, mine or "-"):
-            install = {"paddle": "paddlepaddle"}.get(name, name)
-            version = f"=={mine}" if mine and mine != "?" else ""
-            yield node_entry(
-                title,
-                Level.ERROR,
-                f"{other}; here {mine or '-'}",
-                f"{other}；本机 {mine or '-'}",
-                f"use one environment that all machines see, or there:  pip install {install}{version}",
-                f"使用所有机器可见的同一个环境，或在那里：  pip install {install}{version}",
-            )
-        else:
-            yield node_entry(title, Level.OK, f"{mine}, as here", f"{mine}，与本机相同", "")
+        if other := _different(there, mine):
+            wanted = {"paddle": "paddlepaddle"}.get(name, name)
+            wanted += f"=={mine}" if mine not in ("-", "?") else ""
+            yield find("nodes.package-differs", package=name, other=other, here=mine, wanted=wanted)
+        elif mine != "-":
+            yield find("nodes.package", package=name, version=mine)
 
 
 def _gpus(nodes: Sequence[ProbeResult], here: Here) -> Iterator[Entry]:
@@ -329,40 +204,20 @@ def _gpus(nodes: Sequence[ProbeResult], here: Here) -> Iterator[Entry]:
         for node in nodes
         if node.name in here.gpus and node.hello["gpus"] < here.gpus[node.name]
     ]
-    if wrong:
-        yield node_entry(
-            "GPUs there",
-            Level.WARNING,
-            "; ".join(wrong[:3]),
-            "；".join(wrong[:3]),
-            "does the driver run?  nvidia-smi  on that node",
-            "请在该节点运行  nvidia-smi",
-        )
-        return
     counts = sorted({int(node.hello["gpus"]) for node in nodes})
-    if counts == [0]:
-        return
-    said = (
-        f"{counts[0]} on each" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}, not the same on each"
-    )
-    said_zh = f"每个节点 {counts[0]} 块" if len(counts) == 1 else f"{counts[0]} 到 {counts[-1]} 块，各不相同"
-    level = Level.OK if len(counts) == 1 else Level.WARNING
-    fix = "" if len(counts) == 1 else f"--gpus {counts[0]}  or choose nodes by  --slurm constraint=NAME"
-    yield node_entry("GPUs there", level, said, said_zh, fix)
+    if wrong:
+        yield find("nodes.gpus-lost", wrong="; ".join(wrong[:3]))
+    elif len(counts) > 1:
+        yield find("nodes.gpus-differ", least=counts[0], most=counts[-1])
+    elif counts[0]:
+        yield find("nodes.gpus", count=counts[0])
 
 
 def _clocks(nodes: Sequence[ProbeResult]) -> Iterator[Entry]:
-    off = {node.name: float(node.hello["time"]) - node.came for node in nodes}
-    name, worst = max(off.items(), key=lambda each: abs(each[1]))
+    ahead = {node.name: float(node.hello["time"]) - node.came for node in nodes}
+    name, worst = max(ahead.items(), key=lambda each: abs(each[1]))
     if abs(worst) > _SKEW:
-        yield node_entry(
-            "clocks",
-            Level.WARNING,
-            f"{name} is {abs(worst):.0f} s {'ahead' if worst > 0 else 'behind'}: the panel merges by time",
-            f"{name} 的时钟{'快' if worst > 0 else '慢'} {abs(worst):.0f} 秒：面板按时间合并日志",
-            "let the machines keep their time (chrony)",
-            "请同步各机器的时钟（chrony）",
-        )
+        yield find("nodes.clock-ahead" if worst > 0 else "nodes.clock-behind", name=name, seconds=abs(worst))
 
 
 def _different(there: Mapping[str, str], here: str) -> str:

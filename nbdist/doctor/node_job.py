@@ -1,6 +1,6 @@
-"""A small job that looks around on the nodes of a Slurm, and what they say meanwhile.
+"""A small job that looks around on the nodes of a cluster, and what they say meanwhile; the job of a Slurm.
 
-One ``srun``: the program of ``node_probe`` on each node, whose words come back over Slurm's own connections,
+The program of ``node_probe`` runs on each node, and its words come back over the engine's own connections,
 and so also where the nodes see none of our files. Nothing of a user's reaches a shell: the shell on the node
 has a constant text, and words.
 """
@@ -25,13 +25,15 @@ from typing import Any, TypeVar
 
 from nbdist.doctor import node_probe
 from nbdist.doctor.node_checks import JobResult, ProbeResult
-from nbdist.doctor.slurm import call, slurm_environment
-from nbdist.engines.slurm import refusal
+from nbdist.doctor.slurm import call
+from nbdist.engines.slurm import Partition, refusal, scrubbed, waiting
+from nbdist.engines.slurm_batch import address_of
 from nbdist.store.paths import make_private
+from nbdist.text import reason_text
 
 _T = TypeVar("_T")
 
-FILES = 15.0
+_FILES = 15.0
 """Seconds after which a file system that does not answer is given up."""
 
 _STARTED = 60.0
@@ -48,46 +50,107 @@ _NOT_OF_SRUN = ("requeue", "no-requeue")
 
 
 class NodeJob:
-    """One such job. ``ask`` tells how a job of this name stands: whether it waits, and why."""
+    """A job that looks around on ``nodes`` nodes, waited for in the queue for ``wait`` seconds. An engine's
+    own starts the probe on each, hands its lines to ``take``, and is ended by ``_end``."""
 
-    def __init__(
-        self,
-        *,
-        nodes: int,
-        options: Sequence[str],
-        home: Path,
-        wait: float,
-        ask: Callable[[str], tuple[bool, str, bool]],
-        address_of: Callable[[str], str],
-    ) -> None:
+    def __init__(self, *, nodes: int, home: Path, wait: float) -> None:
         self._count = nodes
-        self._options = options
         self._wait = wait
-        self._ask = ask
-        self._address_of = address_of
         self._token = secrets.token_hex(16)
         self._name = f"nbdist-doctor-{self._token[:8]}"
         self._shared = home / "doctor" / self._token[:8]
-        self._lines: queue.Queue[str | None] = queue.Queue()
-        self._noise: list[str] = []
-        self._readers: list[threading.Thread] = []
         self._result = JobResult()
-
-    @property
-    def _here(self) -> Path:
-        return self._shared / "here"
 
     def run(self) -> JobResult:
         """Start it, hear the nodes, end it. Raises LaunchError where there is no Slurm."""
         result = self._result
-        problem = within(FILES, lambda: prepare(self._shared, self._token))
+        problem = within(_FILES, self._prepare)
         if problem != "":
-            result.unwritable = problem or f"it did not answer in {FILES:g} s"
+            result.unwritable = problem or f"it did not answer in {_FILES:g} s"
             return result
         begun = time.monotonic()
-        process = subprocess.Popen(
+        try:
+            self._look(begun)
+        finally:
+            self._end()
+            result.seconds = time.monotonic() - begun
+            within(_FILES, self._clear)
+        return result
+
+    def _look(self, begun: float) -> None:
+        raise NotImplementedError
+
+    def _end(self) -> None:
+        raise NotImplementedError
+
+    def take(self, line: str) -> None:
+        """A line that the job has printed."""
+        if line.startswith("nbdist-no-python "):
+            name = line.split(" ", 1)[1]
+            self._result.nodes[name] = ProbeResult(name=name)
+        elif line.startswith(node_probe.MARK):
+            with contextlib.suppress(ValueError, KeyError):
+                self._heard(json.loads(line[len(node_probe.MARK) :]))
+
+    def _heard(self, said: Mapping[str, Any]) -> None:
+        self._result.heard(said)
+
+    def _told(self) -> dict[str, str]:
+        """Where the nodes are to look."""
+        mine = str(self._shared).replace("{", "{{").replace("}", "}}") + "/from-{node}"
+        here = {"here": str(self._shared / "here"), "shared": str(self._shared), "mine": mine}
+        return here | {"token": self._token, "folder": os.getcwd()}
+
+    def _see(self) -> None:
+        """Whether what the nodes have written comes to be seen here."""
+        for node in self._result.nodes.values():
+            if node.looked and not node.looked["wrote"]:
+                path = self._shared / f"from-{node.hello['number']}"
+                node.late = node_probe.wait_for(str(path), self._token, _FILES / 2)
+
+    def see(self) -> None:
+        within(_FILES, self._see)
+
+    def _prepare(self) -> str:
+        """Write a file for the nodes to see; what speaks against it."""
+        try:
+            make_private(self._shared)
+            (self._shared / "here").write_text(self._token, encoding="utf-8")
+        except OSError as error:
+            return error.strerror or str(error)
+        return ""
+
+    def _clear(self) -> None:
+        """Take away what was laid out, and the place for it unless another doctor is at work."""
+        shutil.rmtree(self._shared, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            self._shared.parent.rmdir()
+
+
+def within(limit: float, work: Callable[[], _T]) -> _T | None:
+    """What ``work`` returns; None when it takes longer than ``limit`` seconds, and is left to itself: a file
+    system that stalls cannot be interrupted."""
+    found: list[_T] = []
+    thread = threading.Thread(target=lambda: found.append(work()), daemon=True)
+    thread.start()
+    thread.join(limit)
+    return found[0] if found else None
+
+
+class SlurmJob(NodeJob):
+    """One ``srun``, to which the nodes speak over Slurm's own connections. ``options`` are sbatch's."""
+
+    def __init__(self, *, nodes: int, options: Sequence[str], home: Path, wait: float) -> None:
+        super().__init__(nodes=nodes, home=home, wait=wait)
+        self._options = options
+        self._lines: queue.Queue[str | None] = queue.Queue()
+        self._noise: list[str] = []
+        self._readers: list[threading.Thread] = []
+
+    def _look(self, begun: float) -> None:
+        self._process = process = subprocess.Popen(
             self._words(),
-            env=slurm_environment(),
+            env=scrubbed(os.environ),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -95,15 +158,19 @@ class NodeJob:
             errors="replace",
             start_new_session=True,  # an interrupt is ours to handle
         )
-        try:
-            self._listen(process)
-            if self._begun(process, begun):
-                self._speak(process)
-        finally:
-            self._end(process)
-            result.seconds = time.monotonic() - begun
-            within(FILES, lambda: clear(self._shared))
-        return result
+        for stream, take in ((process.stdout, self._lines.put), (process.stderr, self._noise.append)):
+            thread = threading.Thread(target=self._read, args=(stream, take), daemon=True)
+            thread.start()
+            self._readers.append(thread)
+        if self._begun(begun):
+            self._speak()
+
+    def _read(self, stream: Any, take: Callable[[str], None]) -> None:
+        with contextlib.suppress(ValueError, OSError), stream:
+            for line in stream:
+                take(line.rstrip("\n"))
+        if take == self._lines.put:
+            self._lines.put(None)
 
     def _words(self) -> list[str]:
         program = Path(node_probe.__file__).read_text(encoding="utf-8")
@@ -116,51 +183,43 @@ class NodeJob:
         words += [f"--{option}" for option in options]
         return [*words, "/bin/sh", "-c", _SHELL, sys.executable, program, self._token]
 
-    def _listen(self, process: subprocess.Popen[str]) -> None:
-        def read(stream: Any, take: Callable[[str], None], *, last: bool) -> None:
-            with contextlib.suppress(ValueError, OSError), stream:
-                for line in stream:
-                    take(line.rstrip("\n"))
-            if last:
-                self._lines.put(None)
-
-        assert process.stdout is not None
-        for stream, take, last in (
-            (process.stdout, self._lines.put, True),
-            (process.stderr, self._noise.append, False),
-        ):
-            thread = threading.Thread(target=read, args=(stream, take), kwargs={"last": last}, daemon=True)
-            thread.start()
-            self._readers.append(thread)
-
-    def _begun(self, process: subprocess.Popen[str], begun: float) -> bool:
+    def _begun(self, begun: float) -> bool:
         """Wait for the first word of every node; whether all came that have a Python."""
         result, asked, started = self._result, 0.0, 0.0
         while len(result.nodes) < self._count:
             now = time.monotonic()
-            if self._take(0.1) is None:
-                self._over(process)
+            if self._next() is None:
+                self._over()
                 return False
             if result.nodes and not started:
                 started, result.queued = now, now - begun
             if not started and now - asked >= _ASK:
                 asked = now
-                waits, reason, hopeless = self._ask(self._name)
+                waits, reason, hopeless = self._stands()
                 if not waits:
                     started = now if reason == "running" else 0.0
                 elif hopeless or now - begun > self._wait:
                     result.waits = reason or "it waits"
                     return False
-            late = now - started > _STARTED if started else now - begun > self._wait + _STARTED
-            if late:
+            if now > (started or begun + self._wait) + _STARTED:
                 result.silent = True
-                return any(node.has_python for node in result.nodes.values())
+                break
         result.queued = result.queued or time.monotonic() - begun
         return any(node.has_python for node in result.nodes.values())
 
-    def _over(self, process: subprocess.Popen[str]) -> None:
+    def _stands(self) -> tuple[bool, str, bool]:
+        """Of the job: whether it waits, why (or that it is "running"), whether it will for ever."""
+        answer = call("squeue", "-h", f"--name={self._name}", "-o", "%T|%r|%P")
+        state, reason, partition = (*answer.out.strip().partition("\n")[0].split("|"), "", "", "")[:3]
+        if state != "PENDING":
+            return False, "running" if state else "", False
+        told = call("sinfo", "-h", "-p", partition, "-o", "%F|%a|%l") if reason != "None" else None
+        why, hopeless = waiting(reason, self._count, Partition.read(partition, told.out) if told else None)
+        return True, reason_text(why), hopeless
+
+    def _over(self) -> None:
         """It ended before all had spoken."""
-        code = process.wait()
+        code = self._process.wait()
         for thread in self._readers:  # what it said last may not be read yet
             thread.join(_RESIDUE)
         self._result.noise = said = "\n".join(self._noise[-12:])
@@ -172,73 +231,58 @@ class NodeJob:
     def _partitions(self) -> list[str]:
         return sorted(set(call("sinfo", "-h", "-o", "%R").out.split()))
 
-    def _speak(self, process: subprocess.Popen[str]) -> None:
+    def _speak(self) -> None:
         nodes = [node for node in self._result.nodes.values() if node.has_python]
+        told, peers = self._told(), []
         for node in nodes:
-            node.address = self._address_of(node.name)
-        peers = [
-            {"name": node.name, "address": node.address, "port": node.hello["port"]}
-            for node in nodes
-            if node.address
-        ]
-        mine = str(self._shared).replace("{", "{{").replace("}", "}}") + "/from-{node}"
-        told = {"here": str(self._here), "shared": str(self._shared), "mine": mine, "token": self._token}
-        self._tell(process, told | {"peers": peers, "folder": os.getcwd()})
+            with contextlib.suppress(OSError):  # its name has no address
+                address = address_of(node.name)
+                peers.append({"name": node.name, "address": address, "port": node.hello["port"]})
+        self._tell(told | {"peers": peers})
         self._hear("looked", _LOOKED)
-        within(FILES, lambda: self._see(nodes))
+        self.see()
         if any(node.looked.get("seen") is not None for node in nodes):
             grown = f"grown-{self._token}"
-            self._tell(process, {"here": str(self._here), "grown": grown})
-            within(FILES, lambda: self._grow(grown))
+            self._tell({"here": told["here"], "grown": grown})
+            within(_FILES, lambda: self._grow(grown))
             self._hear("grown", _GROWN)
 
-    def _see(self, nodes: Sequence[ProbeResult]) -> None:
-        """Whether what the nodes have written comes to be seen here."""
-        for node in nodes:
-            if not node.looked or node.looked.get("wrote"):
-                continue
-            path = self._shared / f"from-{node.hello['number']}"
-            node.late = node_probe.wait_for(str(path), self._token, FILES / 2)
-
     def _grow(self, text: str) -> None:
-        with open(self._here, "a", encoding="utf-8") as file:
+        with open(self._shared / "here", "a", encoding="utf-8") as file:
             file.write(text)
 
-    def _tell(self, process: subprocess.Popen[str], told: Mapping[str, Any]) -> None:
-        assert process.stdin is not None
+    def _tell(self, told: Mapping[str, Any]) -> None:
+        assert self._process.stdin is not None
         with contextlib.suppress(OSError):
-            process.stdin.write(json.dumps(told) + "\n")
-            process.stdin.flush()
+            self._process.stdin.write(json.dumps(told) + "\n")
+            self._process.stdin.flush()
 
     def _hear(self, what: str, limit: float) -> None:
         """Until every node has said it, or for that many seconds."""
         deadline = time.monotonic() + limit
         while not all(getattr(node, what) for node in self._result.nodes.values() if node.has_python):
-            if time.monotonic() > deadline or self._take(0.1) is None:
+            if time.monotonic() > deadline or self._next() is None:
                 return
 
-    def _take(self, patience: float) -> bool | None:
-        """Take the next line; False when none came, None when there will be none."""
+    def _next(self) -> bool | None:
+        """Take the next line; False when none came for a while, None when there will be none."""
         try:
-            line = self._lines.get(timeout=patience)
+            line = self._lines.get(timeout=0.1)
         except queue.Empty:
             return False
         if line is None:
             return None
-        if line.startswith("nbdist-no-python "):
-            name = line.split(" ", 1)[1]
-            self._result.nodes[name] = ProbeResult(name=name)
-        elif line.startswith(node_probe.MARK):
-            with contextlib.suppress(ValueError, KeyError):
-                self._result.heard(json.loads(line[len(node_probe.MARK) :]))
+        self.take(line)
         return True
 
-    def _end(self, process: subprocess.Popen[str]) -> None:
+    def _end(self) -> None:
+        process, result = self._process, self._result
         assert process.stdin is not None
         with contextlib.suppress(OSError):
             process.stdin.close()
+        unfinished = result.waits or result.silent or not result.nodes
         try:
-            process.wait(0.0 if self._unfinished else 10.0)
+            process.wait(0.0 if unfinished else 10.0)
         except subprocess.TimeoutExpired:
             # by the name, which no other job has: the number is not known while it waits
             call("scancel", f"--name={self._name}")
@@ -248,35 +292,3 @@ class NodeJob:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-
-    @property
-    def _unfinished(self) -> bool:
-        result = self._result
-        return bool(result.waits) or result.silent or not result.nodes
-
-
-def prepare(shared: Path, token: str) -> str:
-    """Write a file for the nodes to see; what speaks against it."""
-    try:
-        make_private(shared)
-        (shared / "here").write_text(token, encoding="utf-8")
-    except OSError as error:
-        return error.strerror or str(error)
-    return ""
-
-
-def clear(shared: Path) -> None:
-    """Take away what was laid out, and the place for it unless another doctor is at work."""
-    shutil.rmtree(shared, ignore_errors=True)
-    with contextlib.suppress(OSError):
-        shared.parent.rmdir()
-
-
-def within(limit: float, work: Callable[[], _T]) -> _T | None:
-    """What ``work`` returns; None when it takes longer than ``limit`` seconds, and is left to itself: a file
-    system that stalls cannot be interrupted."""
-    found: list[_T] = []
-    thread = threading.Thread(target=lambda: found.append(work()), daemon=True)
-    thread.start()
-    thread.join(limit)
-    return found[0] if found else None

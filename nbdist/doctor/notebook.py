@@ -7,23 +7,17 @@ import contextlib
 import json
 import os
 import re
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from nbdist import labextension_install, processes
+from nbdist.board import status_of
 from nbdist.diagnosis.checks.machine import version_of
 from nbdist.diagnosis.checks.removed import at_least
-from nbdist.doctor.report import Entry, Level, Report
+from nbdist.doctor.report import Entry, Level, Report, find
 from nbdist.errors import LaunchError
 from nbdist.labextension_install import WIDGETS as EXTENSIONS_OF_WIDGETS
 
-LABEXTENSION = "labextension"
-WIDGETS = "widgets"
-"""What ``--fix`` can copy, see ``REPAIRS``."""
-
-_ANSWER_SECONDS = 2.0
 _PROXY_NEEDED = "4.2"
 _NUMBERS = re.compile(r"\d+")
 
@@ -38,16 +32,14 @@ def examine_notebook(
         data_paths = jupyter_path() if data_paths is None else data_paths
         config_paths = jupyter_config_path() if config_paths is None else config_paths
     lab = version_of("jupyterlab")
-    yield Entry(
-        section="notebook",
-        title="JupyterLab",
-        level=Level.OK if lab else Level.INFO,
-        what=lab or "not installed in this Python: it may run from another one",
-        what_zh=lab or "没有装在这个 Python 里，可能从另一个环境运行",
-    )
+    yield find("notebook.lab", version=lab) if lab else find("notebook.no-lab")
     yield _labextension(data_paths)
     yield _server_extension(config_paths)
-    yield _server_proxy(version_of("jupyter-server-proxy"))
+    if (proxy := version_of("jupyter-server-proxy")) is None:
+        yield find("notebook.no-server-proxy")
+    else:
+        level = Level.OK if at_least(proxy, _PROXY_NEEDED) else None
+        yield find("notebook.server-proxy", level, version=proxy, needed=_PROXY_NEEDED)
 
 
 def _labextension(data_paths: Sequence[str]) -> Entry:
@@ -59,26 +51,9 @@ def _labextension(data_paths: Sequence[str]) -> Entry:
             own = version_of("nbdist") or found
             # 0.1.0 and 0.1.0-dev.0 there are 0.1.0.dev0 here
             same = _NUMBERS.findall(found)[:3] == _NUMBERS.findall(own)[:3]
-            return Entry(
-                section="notebook",
-                title="JupyterLab extension",
-                level=Level.OK if same else Level.WARNING,
-                what=f"{found} in {package.parent}" + ("" if same else f", and nbdist is {own}"),
-                what_zh=f"{found}，在 {package.parent}" + ("" if same else f"，而 nbdist 是 {own}"),
-                fix="" if same else "nbdist doctor --fix , then reload the page",
-                fix_zh="" if same else "nbdist doctor --fix，然后刷新页面",
-                repair="" if same else LABEXTENSION,
-            )
-    return Entry(
-        section="notebook",
-        title="JupyterLab extension",
-        level=Level.WARNING,
-        what="not installed: panels work, the sidebar and the dashboard are missing",
-        what_zh="没有安装：面板可用，但没有侧栏和总览页",
-        fix="nbdist doctor --fix , then reload the page",
-        fix_zh="nbdist doctor --fix，然后刷新页面",
-        repair=LABEXTENSION,
-    )
+            code = "notebook.labextension" if same else "notebook.labextension-old"
+            return find(code, version=found, folder=package.parent, own=own)
+    return find("notebook.no-labextension")
 
 
 def _server_extension(config_paths: Sequence[str]) -> Entry:
@@ -88,34 +63,9 @@ def _server_extension(config_paths: Sequence[str]) -> Entry:
             with contextlib.suppress(OSError, ValueError, AttributeError):
                 named = json.loads(file.read_text()).get("ServerApp", {}).get("jpserver_extensions", {})
                 if "nbdist" in named:
-                    return _switched(bool(named["nbdist"]), file)
-    return _switched(False, None)
-
-
-def _switched(on: bool, file: Path | None) -> Entry:
-    return Entry(
-        section="notebook",
-        title="server extension",
-        level=Level.OK if on else Level.WARNING,
-        what=f"switched on by {file}"
-        if on
-        else "not switched on: no dashboard, Stop through the kernel alone",
-        what_zh=f"由 {file} 启用" if on else "没有启用：没有总览页，停止只能经过内核",
-        fix="" if on else "jupyter server extension enable nbdist  and restart the Jupyter server",
-        fix_zh="" if on else "jupyter server extension enable nbdist，然后重启 Jupyter 服务",
-    )
-
-
-def _server_proxy(version: str | None) -> Entry:
-    old = version is not None and not at_least(version, _PROXY_NEEDED)
-    return Entry(
-        section="notebook",
-        title="jupyter-server-proxy",
-        level=Level.WARNING if old else Level.OK if version else Level.INFO,
-        what=version or "not installed: the server extension shows curves without it",
-        what_zh=version or "没有安装：有服务器扩展时不需要它",
-        fix=f'%pip install "jupyter-server-proxy>={_PROXY_NEEDED}"  and restart the server' if old else "",
-    )
+                    code = "notebook.server-extension" if named["nbdist"] else "notebook.no-server-extension"
+                    return find(code, file=file)
+    return find("notebook.no-server-extension")
 
 
 def examine_server(
@@ -126,17 +76,13 @@ def examine_server(
 ) -> Iterator[Entry]:
     """The Jupyter server of this kernel, or those of this user: base URL, whether nbdist is loaded."""
     servers = _own_servers(environ, runtime)
-    if not servers:
-        yield Entry(
-            section="notebook",
-            title="server",
-            level=Level.INFO,
-            what="no running Jupyter server of this user is known here",
-            what_zh="这里没有发现本用户正在运行的 Jupyter 服务",
-        )
-        return
     for server in servers:
-        yield _server(server, ask or _status_of)
+        status = (ask or status_of)(f"{_url(server)}/nbdist/api/runs?limit=1", str(server.get("token", "")))
+        code = {200: "notebook.server", 404: "notebook.server-without-nbdist"}.get(status)
+        facts = {name: server.get(name) for name in ("port", "pid")}
+        yield find(code or "notebook.server-silent", base=server.get("base_url", "/"), **facts)
+    if not servers:
+        yield find("notebook.no-server")
 
 
 def examine_page(
@@ -146,32 +92,19 @@ def examine_page(
     ask: Callable[[str, str], int] | None = None,
 ) -> Iterator[Entry]:
     """What the server's JupyterLab lacks: it may run in another environment than this kernel."""
-    ask = ask or _status_of
+    ask = ask or status_of
     for server in _own_servers(environ, runtime):
-        lab, token = f"{str(server.get('url', '')).rstrip('/')}/lab", str(server.get("token", ""))
+        lab, token = f"{_url(server)}/lab", str(server.get("token", ""))
         if ask(lab, token) != 200:
             continue
         if ask(f"{lab}/extensions/nbdist/package.json", token) == 404:
-            yield _lacking(
-                "no nbdist: the sidebar and the dashboard are missing",
-                "没有 nbdist：缺少侧栏和总览页",
-                LABEXTENSION,
-            )
+            yield find("notebook.page-without-nbdist")
         if any(ask(f"{lab}/extensions/{name}/package.json", token) == 404 for name in EXTENSIONS_OF_WIDGETS):
-            yield _lacking("it draws no widgets: panels are missing", "不能显示组件：没有面板", WIDGETS)
+            yield find("notebook.page-without-widgets")
 
 
-def _lacking(what: str, what_zh: str, repair: str) -> Entry:
-    return Entry(
-        section="notebook",
-        title="the server's JupyterLab",
-        level=Level.WARNING,
-        what=f"{what}; it runs in another environment than this Python",
-        what_zh=f"{what_zh}；它运行在另一个环境中",
-        fix="nbdist doctor --fix , then reload the page",
-        fix_zh="nbdist doctor --fix，然后刷新页面",
-        repair=repair,
-    )
+def _url(server: Mapping[str, object]) -> str:
+    return str(server.get("url", "")).rstrip("/")
 
 
 def _own_servers(environ: Mapping[str, str], runtime: Path | None) -> list[dict[str, object]]:
@@ -197,65 +130,17 @@ def _servers(runtime: Path) -> Iterator[dict[str, object]]:
                 yield found
 
 
-def _server(server: Mapping[str, object], ask: Callable[[str, str], int]) -> Entry:
-    base = str(server.get("base_url", "/"))
-    said = f"base URL {base}, port {server.get('port')}, pid {server.get('pid')}"
-    url = f"{str(server.get('url', '')).rstrip('/')}/nbdist/api/runs?limit=1"
-    status = ask(url, str(server.get("token", "")))
-    if status == 200:
-        level, more, fix = Level.OK, "; nbdist is loaded", ""
-    elif status == 404:
-        level, more = Level.WARNING, "; nbdist is not loaded"
-        fix = "pip install nbdist  in the server's environment, and restart the server"
-    else:
-        level, more, fix = Level.INFO, "", ""
-    zh = {"; nbdist is loaded": "；已加载 nbdist", "; nbdist is not loaded": "；没有加载 nbdist"}.get(
-        more, ""
-    )
-    return Entry(
-        section="notebook",
-        title="server",
-        level=level,
-        what=said + more,
-        what_zh=f"base URL {base}，端口 {server.get('port')}，pid {server.get('pid')}{zh}",
-        fix=fix,
-        fix_zh="在服务器的环境中执行  pip install nbdist，然后重启服务器" if fix else "",
-    )
+def _install_labextension() -> str:
+    return f"the JupyterLab extension is in {labextension_install.install()}: reload the page"
 
 
-def _status_of(url: str, token: str) -> int:
-    """The HTTP status with which this user's own server answers; 0 when it does not."""
-    request = urllib.request.Request(url, headers={"Authorization": f"token {token}"} if token else {})
-    # a proxy that the environment names is not for this machine
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    try:
-        with opener.open(request, timeout=_ANSWER_SECONDS) as answer:
-            return int(answer.status)
-    except urllib.error.HTTPError as error:
-        return error.code
-    except (OSError, ValueError):
-        return 0
+def _install_widgets() -> str:
+    places = labextension_install.install_widgets()
+    return f"the extensions that draw widgets are in {places[-1].parent}: reload the page"
 
 
-def install_labextension() -> str:
-    """Install it, and say what to do next. Raises LaunchError where it cannot be written."""
-    try:
-        place = labextension_install.install()
-    except OSError as error:
-        raise LaunchError(f"the JupyterLab extension could not be copied: {error}") from None
-    return f"the JupyterLab extension is in {place}: reload the page"
-
-
-def install_widgets() -> str:
-    """Install what draws widgets, and say what to do next. Raises LaunchError where it cannot be written."""
-    try:
-        places = labextension_install.install_widgets()
-    except OSError as error:
-        raise LaunchError(f"what draws widgets could not be copied: {error}") from None
-    return f"what draws widgets is in {places[-1].parent}: reload the page"
-
-
-REPAIRS: Mapping[str, Callable[[], str]] = {LABEXTENSION: install_labextension, WIDGETS: install_widgets}
+REPAIRS = {"labextension": _install_labextension, "widgets": _install_widgets}
+"""What ``--fix`` can copy, by the names that stand in ``checks.toml``; each tells what to do next."""
 
 
 def repair(report: Report, repairs: Mapping[str, Callable[[], str]] = REPAIRS) -> list[str]:
@@ -264,4 +149,7 @@ def repair(report: Report, repairs: Mapping[str, Callable[[], str]] = REPAIRS) -
     Raises LaunchError or UsageMistake for what could not be.
     """
     wanted = dict.fromkeys(entry.repair for entry in report.entries if entry.repair in repairs)
-    return [repairs[name]() for name in wanted]
+    try:
+        return [repairs[name]() for name in wanted]
+    except OSError as error:
+        raise LaunchError(f"the extensions of JupyterLab could not be copied: {error}") from None

@@ -13,9 +13,9 @@ from pathlib import Path
 from nbdist import config
 from nbdist.devices.gpus import driver
 from nbdist.diagnosis.checks.finding import Build
-from nbdist.diagnosis.checks.machine import build_of, version_of
+from nbdist.diagnosis.checks.machine import build_of, major, version_of
 from nbdist.diagnosis.checks.removed import at_least
-from nbdist.doctor.report import Entry, Level
+from nbdist.doctor.report import Entry, Level, find
 
 _NEEDED = {
     "ipykernel": "6.29",
@@ -47,32 +47,18 @@ _GPU_INSTALL = {
 def examine_python() -> Iterator[Entry]:
     version = ".".join(map(str, sys.version_info[:3]))
     tested = _TESTED[0] <= sys.version_info[:2] <= _TESTED[1]
-    yield Entry(
-        section="python",
-        title="Python",
-        level=Level.OK if tested else Level.WARNING,
-        what=f"{version}, {sys.executable}",
-        fix="" if tested else "nbdist is tested with Python 3.10 to 3.13",
-        fix_zh="" if tested else "nbdist 在 Python 3.10 到 3.13 上测试过",
+    yield find("python.python", Level.OK if tested else None, version=version, executable=sys.executable)
+    yield find("python.nbdist", version=version_of("nbdist"), place=Path(config.__file__).parent)
+    found = {name: version_of(name) for name in _NEEDED}
+    missing = [
+        f'"{name}>={least}"' for name, least in _NEEDED.items() if not at_least(found[name] or "0", least)
+    ]
+    yield find(
+        "python.packages",
+        None if missing else Level.OK,
+        found=tuple(f"{name} {version or '-'}" for name, version in found.items()),
+        missing=" ".join(missing),
     )
-    yield Entry(section="python", title="nbdist", level=Level.OK, what=f"{version_of('nbdist')}, {_place()}")
-    said, old = [], []
-    for name, least in _NEEDED.items():
-        found = version_of(name)
-        said.append(f"{name} {found or '-'}")
-        if found is None or not at_least(found, least):
-            old.append(f'"{name}>={least}"')
-    yield Entry(
-        section="python",
-        title="packages",
-        level=Level.ERROR if old else Level.OK,
-        what=", ".join(said),
-        fix=f"%pip install -U {' '.join(old)}" if old else "",
-    )
-
-
-def _place() -> str:
-    return str(Path(config.__file__).parent)
 
 
 def examine_framework(
@@ -85,74 +71,34 @@ def examine_framework(
     """An installed framework: its build, against the driver; then whether it starts and sees the GPUs."""
     build = build_of(name, sys.path if path is None else path)
     if build is None:
-        yield Entry(
-            section="frameworks",
-            title=name,
-            level=Level.INFO,
-            what="not installed",
-            fix=f"%pip install {_INSTALL[name]}  where you want to use it",
-            what_zh="没有安装",
-            fix_zh=f"需要时  %pip install {_INSTALL[name]}",
-        )
+        yield find("frameworks.missing", name=name, project=_INSTALL[name])
         return
     yield _build(name, build, gpus)
-    answer = (question or ask_framework)(name)
-    yield _start(name, build, answer, gpus)
+    yield _start(name, build, (question or ask_framework)(name), gpus)
 
 
 def _build(name: str, build: Build, gpus: int) -> Entry:
-    what = f"{build.version}, built for {'CUDA ' + build.cuda if build.cuda else 'the CPU'}"
-    what_zh = f"{build.version}，{'CUDA ' + build.cuda if build.cuda else 'CPU'} 版"
-    level, fix = Level.OK, ""
-    found = driver() if build.cuda else None
-    if gpus and not build.cuda:
-        level, fix = Level.WARNING, _GPU_INSTALL[name]
-    elif found is not None and _major(build.cuda) > _major(found.cuda):
-        what, what_zh = (
-            f"{what}; the driver knows CUDA {found.cuda}",
-            f"{what_zh}；驱动只支持 CUDA {found.cuda}",
-        )
-        level, fix = Level.ERROR, f"install a build for CUDA {found.cuda} or older, or a newer driver"
-    return Entry(section="frameworks", title=name, level=level, what=what, what_zh=what_zh, fix=fix)
+    if not build.cuda:
+        level = None if gpus else Level.OK
+        return find("frameworks.cpu", level, name=name, version=build.version, instead=_GPU_INSTALL[name])
+    facts = {"name": name, "version": build.version, "cuda": build.cuda}
+    found = driver()
+    if found is not None and major(build.cuda) > major(found.cuda):
+        return find("frameworks.driver-too-old", driver=found.cuda, **facts)
+    return find("frameworks.cuda", **facts)
 
 
 def _start(name: str, build: Build, answer: dict[str, object] | str, gpus: int) -> Entry:
-    title = f"{name} starts"
+    project = _INSTALL[name]
     if isinstance(answer, str):
-        return Entry(
-            section="frameworks",
-            title=title,
-            level=Level.ERROR,
-            what=answer,
-            fix=f"%pip install --force-reinstall {_INSTALL[name]}  and restart the kernel",
-            fix_zh=f"%pip install --force-reinstall {_INSTALL[name]}，然后重启内核",
-        )
-    seen = int(str(answer.get("gpus", 0)))
-    nccl = f", NCCL {answer['nccl']}" if answer.get("nccl") else ""
+        return find("frameworks.broken", name=name, project=project, error=answer)
     if not answer.get("distributed"):
-        return Entry(
-            section="frameworks",
-            title=title,
-            level=Level.ERROR,
-            what="it was built without distributed training",
-            what_zh="这个版本不带分布式训练",
-            fix=f"%pip install {_INSTALL[name]}  from PyPI",
-        )
-    blind = bool(build.cuda) and gpus > 0 and seen == 0
-    return Entry(
-        section="frameworks",
-        title=title,
-        level=Level.ERROR if blind else Level.OK,
-        what=f"sees {seen} of {gpus} GPUs{nccl}" if gpus else "on the CPU, with gloo",
-        what_zh=f"看到 {gpus} 块 GPU 中的 {seen} 块{nccl}" if gpus else "在 CPU 上，用 gloo",
-        fix="update the NVIDIA driver, or install a build for an older CUDA" if blind else "",
-        fix_zh="更新 NVIDIA 驱动，或安装较低 CUDA 的版本" if blind else "",
-    )
-
-
-def _major(version: str) -> int:
-    head = version.partition(".")[0]
-    return int(head) if head.isdigit() else 0
+        return find("frameworks.not-distributed", name=name, project=project)
+    if not gpus:
+        return find("frameworks.on-cpu", name=name)
+    seen = answer.get("gpus", 0)
+    level = None if build.cuda and not seen else Level.OK
+    return find("frameworks.sees-gpus", level, name=name, seen=seen, gpus=gpus, nccl=answer.get("nccl"))
 
 
 def ask_framework(name: str) -> dict[str, object] | str:
@@ -188,30 +134,11 @@ _VISUALDL_LEAST, _VISUALDL_BELOW = "2.5.3", "2.6"
 def examine_board(environ: Mapping[str, str] = os.environ, *, version: str | None = None) -> Iterator[Entry]:
     version = version_of("visualdl") if version is None else version
     if not version or find_spec("visualdl") is None:
-        level, what, what_zh = Level.ERROR, "VisualDL is not installed", "没有安装 VisualDL"
+        code = "board.missing"
     elif not at_least(version, _VISUALDL_LEAST) or at_least(version, _VISUALDL_BELOW):
-        level = Level.ERROR
-        what, what_zh = (
-            f"VisualDL {version} is not one that nbdist knows",
-            f"nbdist 不支持 VisualDL {version}",
-        )
+        code = "board.unknown"
     else:
-        level, what, what_zh = Level.OK, f"VisualDL {version}", f"VisualDL {version}"
-    yield Entry(
-        section="board",
-        title="VisualDL",
-        level=level,
-        what=what,
-        what_zh=what_zh,
-        fix="" if level is Level.OK else f'%pip install "visualdl>={_VISUALDL_LEAST},<{_VISUALDL_BELOW}"',
-    )
+        code = "board.visualdl"
+    yield find(code, version=version, least=_VISUALDL_LEAST, below=_VISUALDL_BELOW)
     if url := environ.get("NBDIST_PROXY_URL"):
-        good = "%PORT%" in url
-        yield Entry(
-            section="board",
-            title="NBDIST_PROXY_URL",
-            level=Level.OK if good else Level.ERROR,
-            what=url if good else f"{url} does not say where the port goes",
-            what_zh=url if good else f"{url} 没有写端口的位置",
-            fix="" if good else "%env NBDIST_PROXY_URL=/api_serving/%PORT%/",
-        )
+        yield find("board.proxy" if "%PORT%" in url else "board.proxy-without-port", url=url)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import time
 from collections.abc import Iterator
 
 from nbdist import options, runner
 from nbdist.devices.gpus import list_gpus
 from nbdist.diagnosis.checks.machine import build_of
-from nbdist.doctor.report import Entry, Level
+from nbdist.doctor.report import Entry, find
 from nbdist.errors import NbdistError
 
 LIMIT = 120.0
@@ -53,8 +54,6 @@ _RIGHT = 4.0
 
 def examine_runs(framework: str, limit: float = LIMIT) -> Iterator[Entry]:
     """Start the trial, wait for its end, and say how long it took. Whatever goes on at the limit is ended."""
-    import sys
-
     build = build_of(framework, sys.path)
     if build is None:
         return
@@ -75,24 +74,14 @@ def examine_runs(framework: str, limit: float = LIMIT) -> Iterator[Entry]:
             handle.stop("the trial of the doctor took too long")
         said = [re.search(r"all_reduce (\S+) (\S+)", handle.logs(rank)) for rank in (0, 1)]
     except NbdistError as error:
-        yield Entry(section="smoke", title=title, level=Level.ERROR, what=str(error), fix="see above")
+        yield find("smoke.not-started", title=title, error=error)
         return
     seconds = time.monotonic() - started
     if status == "succeeded" and all(found is not None and float(found[1]) == _RIGHT for found in said):
         slowest = max(float(found[2]) for found in said if found is not None)
-        what = f"two ranks met and summed: all_reduce {slowest * 1e3:.2f} ms, {seconds:.1f} s in all"
-        what_zh = f"两个进程会合并求和：all_reduce {slowest * 1e3:.2f} ms，共 {seconds:.1f} 秒"
-        yield Entry(section="smoke", title=title, level=Level.OK, what=what, what_zh=what_zh)
-        return
-    yield Entry(
-        section="smoke",
-        title=title,
-        level=Level.ERROR,
-        what=f"{status} after {seconds:.1f} s",
-        what_zh=f"{seconds:.1f} 秒后 {status}",
-        fix=f"%dist_attach {handle.run.label}  says why",
-        fix_zh=f"%dist_attach {handle.run.label}  会说明原因",
-    )
+        yield find("smoke.works", title=title, milliseconds=slowest * 1e3, seconds=seconds)
+    else:
+        yield find("smoke.fails", title=title, status=status, seconds=seconds, run=handle.run.label)
 
 
 def examine_board_start() -> Iterator[Entry]:
@@ -110,14 +99,6 @@ def examine_board_start() -> Iterator[Entry]:
         if not before:
             stop_board(runner.store().home)
     except NbdistError as error:
-        yield Entry(
-            section="smoke", title="VisualDL", level=Level.ERROR, what=str(error), fix="see  Curves  above"
-        )
-        return
-    yield Entry(
-        section="smoke",
-        title="VisualDL",
-        level=Level.OK,
-        what=f"answers after {seconds:.1f} s",
-        what_zh=f"{seconds:.1f} 秒后有响应",
-    )
+        yield find("smoke.no-board", error=error)
+    else:
+        yield find("smoke.board", seconds=seconds)

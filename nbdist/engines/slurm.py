@@ -260,7 +260,11 @@ def request(name: str, nodes: int, per_node: int, *, gpus: bool, log: Path) -> l
 
 
 def call(
-    words: Sequence[str], environment: Mapping[str, str] | None = None, cwd: Path | None = None
+    words: Sequence[str],
+    environment: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    *,
+    limit: float = _PATIENCE,
 ) -> subprocess.CompletedProcess[str]:
     """Run one of Slurm's commands. Raises LaunchError where there is none."""
     try:
@@ -272,7 +276,7 @@ def call(
             capture_output=True,
             text=True,
             errors="replace",
-            timeout=_PATIENCE,
+            timeout=limit,
         )
     except FileNotFoundError:
         if words[0] == "sacct":  # it may not be installed
@@ -281,7 +285,7 @@ def call(
             f"no {words[0]} here: Slurm's commands belong into PATH, and are on the cluster's login nodes"
         ) from None
     except subprocess.TimeoutExpired:
-        return subprocess.CompletedProcess(words, 124, "", f"{words[0]} did not answer in {_PATIENCE:g} s")
+        return subprocess.CompletedProcess(words, 124, "", f"{words[0]} did not answer in {limit:g} s")
 
 
 NODE_AGENT = Path(__file__).parent / "node_agent.py"

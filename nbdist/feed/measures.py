@@ -294,7 +294,8 @@ def _failure_view(failure: Failure) -> FailureView:
         line=failure.line,
     )
     if (hint := failure.hint) is not None:
-        view = replace(view, cause=hint.cause_en, cause_zh=hint.cause_zh, fix=hint.fix_en, fix_zh=hint.fix_zh)
+        cause, fix = hint.cause, hint.fix
+        view = replace(view, cause=cause.en, cause_zh=cause.zh, fix=fix.en, fix_zh=fix.zh)
     at = failure.place
     if at is None or failure.sources.is_program(at.file):
         return view

@@ -136,7 +136,7 @@ class StallReader:
 
 
 def stall_view(report: StackReport, since: float) -> StallView:
-    from nbdist.diagnosis.stalls import behind_text, sentence
+    from nbdist.diagnosis.stacks import behind_text, sentence
 
     return StallView(
         since=since,
@@ -150,7 +150,7 @@ def stall_view(report: StackReport, since: float) -> StallView:
 
 
 def _group(group: StackGroup, report: StackReport) -> StackGroupView:
-    from nbdist.diagnosis.stalls import role_text
+    from nbdist.diagnosis.stacks import role_text
 
     return StackGroupView(
         ranks=group.ranks,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 
-from nbdist.diagnosis import Diagnosis, Failure, diagnose, failure_report
+from nbdist.diagnosis import Failure, diagnose, failure_report
 from nbdist.diagnosis.exits import rank_ranges, signal_name
 from nbdist.diagnosis.places import Sources
 from nbdist.feed.ansi import harmless
@@ -60,7 +60,7 @@ class Facts:
     run: Run
     curves: tuple[Curve, ...]
     progress: Progress | None
-    diagnosis: Diagnosis | None
+    failure: Failure | None
     code: tuple[CodeLine, ...]
     later: Mapping[int, float]
     logs: tuple[LogEnd, ...]
@@ -68,21 +68,16 @@ class Facts:
     slow: SlowView | None = None
     alone: bool = False
 
-    @property
-    def failure(self) -> Failure | None:
-        return self.diagnosis.failure if self.diagnosis is not None else None
-
 
 def facts_of(run: Run, directory: RunDirectory) -> Facts:
     """Read from the run's directory what its summary shows."""
     succeeded = run.state is RunState.SUCCEEDED
-    diagnosis = diagnose(run, directory)
-    failure = diagnosis.failure if diagnosis is not None else None
+    failure = diagnose(run, directory)
     return Facts(
         run=run,
         curves=read_curves(run, directory),
         progress=None if succeeded else glance(run, directory, run.ended or 0.0).progress,
-        diagnosis=diagnosis,
+        failure=failure,
         code=_code(failure) if failure is not None else (),
         later=_later(failure, run) if failure is not None else {},
         logs=_logs(_that_matter(run, failure), run, directory),
@@ -230,9 +225,9 @@ def run_report(run: Run, directory: RunDirectory, language: str = "en") -> str:
 
 
 def _report(run: Run, directory: RunDirectory, language: str) -> str:
-    diagnosis = diagnose(run, directory)
-    if run.state is RunState.FAILED and diagnosis is not None and run.reason.of_ranks:
-        report = f"{run.label}: {failure_report(diagnosis, language)}"
+    failure = diagnose(run, directory)
+    if run.state is RunState.FAILED and failure is not None and run.reason.of_ranks:
+        report = f"{run.label}: {failure_report(failure, language)}"
         return report if run.spec.nodes == 1 else f"{run.label} failed: {reason_text(run.reason)}\n{report}"
     if run.stopped_as_asked:
         reason = reason_text(run.reason, language)

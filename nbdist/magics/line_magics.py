@@ -97,7 +97,7 @@ class VerbMagics(Magics):
     @_shows(table.STACKS)
     def dist_stacks(self, stacks: Stacks) -> None:
         # it reads programs, and is not needed before
-        from nbdist.diagnosis.stalls import stacks_text
+        from nbdist.diagnosis.stacks import stacks_text
 
         text = stacks_text(stacks.report, config.language(), all_threads=stacks.threads, paint=_paint)
         print(harmless(text))

@@ -17,7 +17,7 @@ import itertools
 import time
 from collections.abc import Sequence
 
-from nbdist.diagnosis import Diagnosis, Group, Hint, failure_report
+from nbdist.diagnosis import Failure, Group, Hint, failure_report
 from nbdist.diagnosis.exits import rank_ranges
 from nbdist.diagnosis.report import error_text, traceback_lines
 from nbdist.feed.ansi import ansi_html, printable
@@ -106,8 +106,8 @@ def summary_page(facts: Facts, language: str, notes: Sequence[str]) -> str:
     parts = [head_html(facts, language)]
     if run.state is not RunState.SUCCEEDED:
         parts.append(outcomes_html(facts, language))
-    if facts.diagnosis is not None:
-        parts.append(failure_html(facts.diagnosis, facts, language))
+    if facts.failure is not None:
+        parts.append(failure_html(facts.failure, facts, language))
     if facts.stall is not None:
         parts.append(stall_html(facts.stall, language))
     if facts.curves:
@@ -168,8 +168,7 @@ def _tile(curve: Curve, language: str) -> str:
     return f"<div>{_escaped(curve.tag, _NAME_ROOM)} <b>{number_text(curve.last)}</b>{begun}</div>"
 
 
-def failure_html(diagnosis: Diagnosis, facts: Facts, language: str) -> str:
-    failure = diagnosis.failure
+def failure_html(failure: Failure, facts: Facts, language: str) -> str:
     after = max(0.0, failure.time - (facts.run.started or failure.time))
     when = say("panel.at-time", language, time=duration(after))
     parts = [
@@ -180,15 +179,15 @@ def failure_html(diagnosis: Diagnosis, facts: Facts, language: str) -> str:
         parts.append(_code(facts))
     if said := error_text(failure):
         parts.append(f'<pre class="n-error">{_escaped(said, _MESSAGE_ROOM)}</pre>')
-    if diagnosis.hint is not None:
-        parts.append(_hint(diagnosis.hint, language))
-    parts += [f"<div>{_escaped(note.text(language), _LINE_ROOM)}</div>" for note in diagnosis.notes[:_SHOWN]]
+    if failure.hint is not None:
+        parts.append(_hint(failure.hint, language))
+    parts += [f"<div>{_escaped(note.text(language), _LINE_ROOM)}</div>" for note in failure.notes[:_SHOWN]]
     if lines := traceback_lines(failure, language):
         title = html.escape(say("panel.traceback", language))
         trace = html.escape(_printable(shortened("\n".join(lines), _REPORT_ROOM)))
         parts.append(f"<details><summary>{title}</summary><pre>{trace}</pre></details>")
-    if diagnosis.groups:
-        parts.append(_others(diagnosis.groups, facts.run, language))
+    if failure.groups:
+        parts.append(_others(failure.groups, facts.run, language))
     return f'<div class="n-failure">{"".join(parts)}</div>'
 
 
@@ -202,7 +201,7 @@ def stall_html(stall: StallView, language: str) -> str:
 
 
 def _hint(hint: Hint, language: str) -> str:
-    texts = (hint.cause_zh, hint.fix_zh) if language == "zh" else (hint.cause_en, hint.fix_en)
+    texts = (hint.cause.text(language), hint.fix.text(language))
     rows = "".join(
         f'<div><span class="n-muted">{html.escape(say(f"panel.{key}", language))}</span> '
         f"{_escaped(text, _MESSAGE_ROOM)}</div>"
@@ -417,8 +416,8 @@ def _plain(facts: Facts, language: str, notes: Sequence[str]) -> str:
     parts = [_text(facts, language, notes)]
     if facts.run.state is not RunState.SUCCEEDED:
         parts.append("\n".join(" ".join(outcome) for outcome in outcomes(facts, language)))
-    if facts.diagnosis is not None:
-        parts.append(failure_report(facts.diagnosis, language))
+    if facts.failure is not None:
+        parts.append(failure_report(facts.failure, language))
     if facts.stall is not None:
         parts.append("\n".join(hung_lines(facts.stall, language)))
     for log in facts.logs:

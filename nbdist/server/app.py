@@ -1,4 +1,4 @@
-"""The server extension. A server that starts loads this module alone: the rest comes when a page asks, or later."""
+"""The server extension. A server that starts loads this module alone: the rest when a page asks, or later."""
 
 from __future__ import annotations
 

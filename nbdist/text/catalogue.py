@@ -35,7 +35,7 @@ def say(key: str, language: str, /, **fields: object) -> str:
     """The message ``key``, written ``file.code``, in "en" or "zh". Raises KeyError where there is none, or
     where it lacks a field."""
     name, _, code = key.partition(".")
-    return _filled(messages(name)[code].text(language), fields, language)
+    return fill(messages(name)[code].text(language), fields, language)
 
 
 def both(key: str, /, **fields: object) -> Both:
@@ -60,7 +60,9 @@ def messages(name: str) -> Mapping[str, Both]:
     return {code: Both(**said) for code, said in read_table(__file__, name).items()}
 
 
-def _filled(text: str, fields: Mapping[str, object], language: str) -> str:
+def fill(text: str, fields: Mapping[str, object], language: str) -> str:
+    """The text with its fields. Raises KeyError where it lacks one."""
+
     def place(match: re.Match[str]) -> str:
         value = fields[match[1]]
         if match[3] is not None:

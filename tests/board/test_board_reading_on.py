@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from werkzeug.test import Client
 
-from nbdist.board.curves import Boards
+from nbdist.board.app import View
 from nbdist.board.feed import Feed
-from nbdist.board.patches import PATCHES, apply, read_on
+from nbdist.board.patches import PATCHES, Boards, apply, read_on
 from nbdist.board.records import FrameReader, split
-from nbdist.board.view import View
 from nbdist.store import RunDirectory
 from nbdist.worker.records import FILE_NAME, encode_scalar
 from tests.programs import until

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.diagnosis import Diagnosis, diagnose, failure_headline, failure_report
+from nbdist.diagnosis import Failure, diagnose, failure_headline, failure_report
 from nbdist.model import Event, RunState
 from tests.fakes.directories import WrittenRun
 from tests.fakes.runs import (
@@ -44,7 +44,7 @@ def of_four(tmp_path: Path) -> WrittenRun:
     return WrittenRun(tmp_path / "home", a_spec(ranks=4)).happened(*started)
 
 
-def diagnosis_of(written: WrittenRun) -> Diagnosis:
+def diagnosis_of(written: WrittenRun) -> Failure:
     diagnosis = diagnose(written.run, written.directory)
     assert diagnosis is not None
     return diagnosis
@@ -144,7 +144,7 @@ def test_a_rank_that_ended_well_too_early_is_named(written: WrittenRun, has_said
     assert diagnosis.early_exits == (0,)
     assert diagnosis.hint is not None
     assert diagnosis.hint.signature == ("uneven-steps" if has_said_so else "left-early")
-    assert failure_headline(diagnosis.failure) == "rank 0 ended before rank 1 was done: RuntimeError"
+    assert failure_headline(diagnosis) == "rank 0 ended before rank 1 was done: RuntimeError"
     assert [note.en for note in diagnosis.notes] == [
         f"rank 0 ended with exit 0, {'2.0' if has_said_so else '1.5'} s before"
     ]
@@ -158,7 +158,7 @@ def test_a_rank_that_ended_well_before_the_others_had_met_is_named(written: Writ
 
     assert diagnosis.hint is not None
     assert (diagnosis.early_exits, diagnosis.hint.signature) == ((1,), "left-before-all-met")
-    assert diagnosis.hint.cause_en.startswith(
+    assert diagnosis.hint.cause.en.startswith(
         "rank 1 destroyed its process group before rank 0 had joined it"
     )
 
@@ -170,7 +170,7 @@ def test_paddle_gives_up_in_native_code_when_another_rank_has_ended(written: Wri
     diagnosis = diagnosis_of(written)
 
     assert diagnosis.hint is not None
-    assert (diagnosis.failure.rank, diagnosis.hint.signature) == (1, "uneven-steps")
+    assert (diagnosis.rank, diagnosis.hint.signature) == (1, "uneven-steps")
 
 
 def test_a_rank_that_ended_well_later_has_not_left_early(written: WrittenRun) -> None:
@@ -189,8 +189,8 @@ def test_the_rank_that_did_not_come_is_named_with_what_it_said_last(of_four: Wri
 
     diagnosis = diagnosis_of(of_four)
 
-    assert (diagnosis.failure.rank, diagnosis.failure.absent) == (0, (2,))
-    assert failure_headline(diagnosis.failure) == "rank 0 waited in vain for rank 2: RuntimeError"
+    assert (diagnosis.rank, diagnosis.absent) == (0, (2,))
+    assert failure_headline(diagnosis) == "rank 0 waited in vain for rank 2: RuntimeError"
     assert [note.en for note in diagnosis.notes] == ["rank 2 did not come; its last line: loading the data"]
     assert diagnosis.hint is not None
     assert diagnosis.hint.signature == "rank-did-not-come"
@@ -203,7 +203,7 @@ def test_where_all_ranks_waited_none_is_absent(written: WrittenRun) -> None:
 
     diagnosis = diagnosis_of(written)
 
-    assert diagnosis.failure.absent == ()
+    assert diagnosis.absent == ()
     assert diagnosis.hint is not None
     assert diagnosis.hint.signature == "gloo-timeout"
 
@@ -217,7 +217,7 @@ def test_a_rank_that_crashed_while_it_was_being_ended_is_the_cause_of_what_the_o
 
     diagnosis = diagnosis_of(written)
 
-    assert (diagnosis.failure.rank, diagnosis.failure.others) == (1, (0,))
+    assert (diagnosis.rank, diagnosis.others) == (1, (0,))
 
 
 def test_a_rank_that_left_while_it_was_being_ended_is_the_cause_of_what_the_others_saw(
@@ -228,7 +228,7 @@ def test_a_rank_that_left_while_it_was_being_ended_is_the_cause_of_what_the_othe
 
     diagnosis = diagnosis_of(written)
 
-    assert failure_headline(diagnosis.failure) == "rank 1 failed first: exit 3"
+    assert failure_headline(diagnosis) == "rank 1 failed first: exit 3"
 
 
 @pytest.mark.parametrize(
@@ -251,7 +251,7 @@ def test_a_rank_that_was_told_to_end_and_did_is_not_the_cause(written: WrittenRu
     written.raised(0, "RuntimeError", CLOSED, time=CREATED + 5)
     written.happened(errored(0), escalated(1), exited(1, -15, ended=True), exited(0, 1))
 
-    assert diagnosis_of(written).failure.rank == 0
+    assert diagnosis_of(written).rank == 0
 
 
 def test_an_error_that_was_printed_before_the_rank_left_is_the_cause(written: WrittenRun) -> None:
@@ -266,9 +266,7 @@ def test_an_error_that_was_printed_before_the_rank_left_is_the_cause(written: Wr
 
     diagnosis = diagnosis_of(written)
 
-    assert failure_headline(diagnosis.failure) == (
-        "rank 1 failed first: FileNotFoundError at line 4 of the cell"
-    )
+    assert failure_headline(diagnosis) == ("rank 1 failed first: FileNotFoundError at line 4 of the cell")
     assert diagnosis.hint is not None
     assert diagnosis.hint.signature == "file-missing"
 
@@ -278,7 +276,7 @@ def test_an_error_far_from_the_end_of_the_log_is_not_the_cause_of_an_exit(writte
     written.printed(1, handled + "step\n" * 200)
     written.happened(exited(1, 3))
 
-    assert failure_headline(diagnosis_of(written).failure) == "rank 1 failed first: exit 3"
+    assert failure_headline(diagnosis_of(written)) == "rank 1 failed first: exit 3"
 
 
 def test_a_killed_rank_is_not_blamed_on_what_it_had_printed(written: WrittenRun) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.diagnosis import Diagnosis, diagnose, failure_report
+from nbdist.diagnosis import Failure, diagnose, failure_report
 from tests.conftest import RunCell
 
 PROGRAMS = {path.stem: path for path in sorted((Path(__file__).parent / "programs").glob("*.py"))}
@@ -66,11 +66,11 @@ def skip_where_it_cannot_run(name: str, source: str) -> None:
         pytest.skip(f"needs {needs}")
 
 
-def in_short(diagnosis: Diagnosis | None) -> str:
+def in_short(diagnosis: Failure | None) -> str:
     """A diagnosis in the words of a program's first line."""
     if diagnosis is None:
         return "nothing"
-    failure, hint = diagnosis.failure, diagnosis.hint
+    failure, hint = diagnosis, diagnosis.hint
     parts = [
         f"rank {failure.rank}",
         f"line {failure.line or 'none'}",

@@ -80,7 +80,7 @@ def test_what_a_hint_quotes_is_in_the_pattern(signature: Signature) -> None:
 
     hint = Hint.of(signature, groups)
 
-    assert "?" not in hint.cause_en.replace("?:", "")
+    assert "?" not in hint.cause.en.replace("?:", "")
 
 
 @pytest.mark.parametrize("log", HEALTHY, ids=lambda path: path.stem)

@@ -10,8 +10,7 @@ import pytest
 import nbdist
 from nbdist.diagnosis import diagnose, failure_report
 from nbdist.diagnosis.places import Sources
-from nbdist.diagnosis.stacks import take_stacks
-from nbdist.diagnosis.stalls import sentence
+from nbdist.diagnosis.stacks import sentence, take_stacks
 from nbdist.store import RunDirectory
 from tests.conftest import RunCell
 from tests.programs import until
@@ -92,7 +91,7 @@ def test_an_error_in_a_module_of_the_users_is_shown_there(run_cell: RunCell, pro
     assert diagnosis is not None
     report = failure_report(diagnosis)
     assert "ValueError at line 9 of pkg/models.py" in report.splitlines()[0]
-    assert diagnosis.failure.line == 3  # of the cell, where its link leads
+    assert diagnosis.line == 3  # of the cell, where its link leads
     for line in ("cell line 3", "trainer.py line 5, in train", "pkg/models.py line 9, in forward"):
         assert f"  {line}" in report
     assert '    raise ValueError(f"bad batch {batch}")' in report

@@ -6,8 +6,7 @@ import sys
 
 import pytest
 
-from nbdist.diagnosis.stacks import last_stacks
-from nbdist.diagnosis.stalls import sentence
+from nbdist.diagnosis.stacks import last_stacks, sentence
 from nbdist.runner import RunHandle
 from tests.conftest import RunCell
 from tests.programs import until

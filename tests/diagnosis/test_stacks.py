@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from nbdist.diagnosis.places import call_on_line
-from nbdist.diagnosis.stacks import last_stacks, take_stacks
-from nbdist.diagnosis.stalls import behind_text, sentence, stacks_text
+from nbdist.diagnosis.stacks import behind_text, last_stacks, sentence, stacks_text, take_stacks
 from nbdist.store.reports import Collective, RankAnswer, TakenStacks, is_whole, parse_dump, write_stacks
 from tests.fakes.directories import WrittenRun
 from tests.fakes.runs import CREATED, STARTED, a_spec, rank_started

@@ -12,8 +12,7 @@ from importlib.util import find_spec
 import pytest
 
 from nbdist import runner
-from nbdist.diagnosis.stacks import StackReport, last_stacks, take_stacks
-from nbdist.diagnosis.stalls import behind_text, sentence
+from nbdist.diagnosis.stacks import StackReport, behind_text, last_stacks, sentence, take_stacks
 from nbdist.feed.view import RunView
 from nbdist.panel import status_text, status_views
 from nbdist.store.control import request_interrupt

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from nbdist.doctor import Entry, Level
-from nbdist.doctor.node_checks import Here, JobResult, ProbeResult, judge_nodes
-from nbdist.doctor.node_job import NodeJob
-from nbdist.doctor.slurm import Answer, PartitionFacts, SlurmExamination, gpus_of, judge_partition
+from nbdist.doctor.node_checks import Here, JobResult, ProbeResult, check_nodes
+from nbdist.doctor.node_job import SlurmJob
+from nbdist.doctor.slurm import Answer, PartitionFacts, SlurmExamination, check_partition, gpus_of
 
 # as scontrol -o show partition writes them, 22.05; of each the fields that are read, and others
 PARTITIONS = """\
@@ -68,7 +68,7 @@ def test_a_partition_that_cannot_be_used_says_why_and_which_can(
 ) -> None:
     partitions = PartitionFacts.read_all(PARTITIONS)
 
-    entry = judge_partition(partitions, asked=asked, nodes=nodes, groups=["users"], accounts=["students"])
+    entry = check_partition(partitions, asked=asked, nodes=nodes, groups=["users"], accounts=["students"])
 
     assert (entry.level, entry.section) == (level, "slurm")
     assert what in entry.what
@@ -84,7 +84,7 @@ def test_a_partition_that_cannot_be_used_says_why_and_which_can(
     ],
 )
 def test_the_limits_of_a_partition_are_known(nodes: int, what: str) -> None:
-    entry = judge_partition(
+    entry = check_partition(
         PartitionFacts.read_all(PARTITIONS), asked="paid", nodes=nodes, groups=None, accounts=[]
     )
 
@@ -94,7 +94,7 @@ def test_the_limits_of_a_partition_are_known(nodes: int, what: str) -> None:
 def test_root_needs_no_group() -> None:
     partitions = PartitionFacts.read_all(PARTITIONS)
 
-    assert judge_partition(partitions, asked="gpu", nodes=2, groups=None, accounts=[]).level is Level.OK
+    assert check_partition(partitions, asked="gpu", nodes=2, groups=None, accounts=[]).level is Level.OK
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,12 @@ def test_accounts_are_looked_at_where_slurm_keeps_them(
             "%env SLURM_CONF=",
             id="no configuration",
         ),
-        pytest.param(Answer(124, late=True), "no answer in 10 s", "scontrol ping", id="silence"),
+        pytest.param(
+            Answer(124, err="squeue did not answer in 10 s"),
+            "did not answer in 10 s",
+            "scontrol ping",
+            id="silence",
+        ),
     ],
 )
 def test_a_controller_that_does_not_answer_says_why(answer: Answer, what: str, fix: str) -> None:
@@ -227,7 +232,7 @@ def a_node(
 
 def judged(*nodes: ProbeResult) -> dict[str, Entry]:
     words = JobResult(nodes={node.name: node for node in nodes}, job="7", seconds=1.0)
-    return {entry.title: entry for entry in judge_nodes(words, HERE, asked=2)}
+    return {entry.title: entry for entry in check_nodes(words, HERE, asked=2)}
 
 
 def test_nodes_that_are_as_this_machine_are_well() -> None:
@@ -353,7 +358,7 @@ def test_a_node_that_says_nothing_more_is_named() -> None:
 
     assert "file system stall" in entry.what or entry.level is Level.OK
     words = JobResult(nodes={"n1": a_node(0), "n2": silent}, job="7")
-    said = [entry.what for entry in judge_nodes(words, HERE, asked=2)]
+    said = [entry.what for entry in check_nodes(words, HERE, asked=2)]
     assert any("n2: no answer: does a file system stall there?" in each for each in said)
 
 
@@ -365,18 +370,11 @@ exit 1
 
 
 def test_what_slurm_says_as_it_ends_is_heard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    srun = tmp_path / "srun"
-    srun.write_text(REFUSES_LATE)
-    srun.chmod(0o755)
+    for name, text in {"srun": REFUSES_LATE, "squeue": "#!/bin/sh\n"}.items():
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
 
-    found = NodeJob(
-        nodes=2,
-        options=[],
-        home=tmp_path / "home",
-        wait=10.0,
-        ask=lambda name: (False, "", False),
-        address_of=lambda host: "",
-    ).run()
+    found = SlurmJob(nodes=2, options=[], home=tmp_path / "home", wait=10.0).run()
 
     assert found.refused == "Slurm refused the job: Invalid feature specification"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import threading
@@ -14,11 +15,34 @@ import pytest
 
 from nbdist.doctor import Entry, Level, Probe, Report, examine, examine_mended, report_bundle, report_text
 from nbdist.doctor.notebook import repair
+from nbdist.doctor.report import checks
 from nbdist.doctor.smoke import examine_runs
 
 
 def entry(level: Level = Level.OK, section: str = "machine", **more: str) -> Entry:
     return Entry(section=section, title="thing", level=level, what=more.pop("what", "there"), **more)
+
+
+CHECKS = [
+    pytest.param(row, id=f"{section}.{name}")
+    for section, rows in checks().items()
+    if section not in ("sections", "titles")
+    for name, row in rows.items()
+]
+
+
+@pytest.mark.parametrize("row", CHECKS)
+def test_a_check_has_a_level_and_its_chinese_needs_no_other_facts(row: dict[str, str]) -> None:
+    def facts(text: str) -> set[str]:
+        return set(re.findall(r"\{(\w+)", text))
+
+    assert row["title"]
+    assert row["what"]
+    assert Level(row["level"])
+    for key in ("what", "fix"):
+        assert {name.removesuffix("_zh") for name in facts(row.get(f"{key}_zh", ""))} <= facts(
+            row.get("what", "") + row.get(key, "")
+        ) | {"home"}
 
 
 def probe(look, limit: float = 5.0, section: str = "machine") -> Probe:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.doctor.gpus import examine_gpus
 from nbdist.doctor.machine import (
+    examine_gpus,
     examine_host,
     examine_host_name,
     examine_loopback,

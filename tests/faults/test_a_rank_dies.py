@@ -239,7 +239,7 @@ for _ in batches:
     assert failure is not None
     assert failure.hint is not None
     assert (failure.rank, failure.hint.signature) == (0, "loader-worker-killed")
-    assert "a signal (Killed)" in failure.hint.cause_en
+    assert "a signal (Killed)" in failure.hint.cause.en
     # rank 1 would wait for half an hour: it is told to end when rank 0 has failed, and not when that is gone
     events = read_events(handle.directory.journal)
     told = next(event for event in events if isinstance(event, Escalated))

@@ -20,8 +20,7 @@ from nbdist import panel, runner
 from nbdist.board.feed import Feed
 from nbdist.board.server import find_board
 from nbdist.cli.commands import main
-from nbdist.diagnosis.stacks import take_stacks
-from nbdist.diagnosis.stalls import stacks_text
+from nbdist.diagnosis.stacks import stacks_text, take_stacks
 from nbdist.errors import NbdistError
 from nbdist.feed.protocol import encode
 from nbdist.model import ProcessId, RankState, Reason, RunState

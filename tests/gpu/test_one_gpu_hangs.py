@@ -6,8 +6,7 @@ from importlib.util import find_spec
 
 import pytest
 
-from nbdist.diagnosis.stacks import last_stacks
-from nbdist.diagnosis.stalls import sentence
+from nbdist.diagnosis.stacks import last_stacks, sentence
 from tests.gpu.test_one_gpu import GPU, GPUS, LIMIT, cuda_build
 from tests.programs import until, until_ready
 

@@ -6,8 +6,7 @@ import time
 
 import pytest
 
-from nbdist.diagnosis.stacks import last_stacks, take_stacks
-from nbdist.diagnosis.stalls import sentence
+from nbdist.diagnosis.stacks import last_stacks, sentence, take_stacks
 from nbdist.runner.handle import RunHandle
 from tests.nodes.conftest import MASTER, Cluster, until
 from tests.schedulers.programs import HANGS, HANGS_AT

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nbdist.diagnosis.stacks import last_stacks
-from nbdist.diagnosis.stalls import sentence
+from nbdist.diagnosis.stacks import last_stacks, sentence
 from tests.schedulers.conftest import Login, until
 from tests.schedulers.programs import HANGS, HANGS_AT
 

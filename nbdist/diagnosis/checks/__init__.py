@@ -12,7 +12,7 @@ import os
 import traceback
 from collections.abc import Callable, Iterable, Sequence
 
-from nbdist.diagnosis.checks.finding import Build, Finding, Holding, Origin, Rule, Situation, where
+from nbdist.diagnosis.checks.finding import Build, Finding, Holding, Origin, Rule, Situation, found, where
 from nbdist.diagnosis.checks.machine import check_machine, missing_modules
 from nbdist.diagnosis.checks.names import check_names, origin_of
 from nbdist.diagnosis.checks.placement import assignments, check_environment, check_placement
@@ -36,15 +36,6 @@ __all__ = [
 
 # said better by others: fluid's own row, apex's own row, the frameworks before anything is started
 _SAID_ELSEWHERE = frozenset({"apex", "torch", "paddle", "nbdist"})
-
-
-_BROKEN = Rule(
-    name="check-broken",
-    what="nbdist's own check of {check} failed ({error}): the program starts without it",
-    instead="please report this line",
-    what_zh="nbdist 自己的检查（{check}）出错（{error}）：程序照常启动，未做这项检查",
-    instead_zh="请报告这一行",
-)
 
 _log = logging.getLogger(__name__)
 
@@ -70,8 +61,8 @@ def check(source: str | ast.Module, situation: Situation, path: Sequence[str] = 
         "the training loop": lambda: check_training(program, situation),
         "the machine": lambda: check_machine(program, situation),
     }
-    findings = [found for name, look in checks.items() for found in guarded(name, look)]
-    return sorted(findings, key=lambda found: (not found.certain, found.line or 0))
+    findings = [finding for name, look in checks.items() for finding in guarded(name, look)]
+    return sorted(findings, key=lambda finding: (not finding.certain, finding.line or 0))
 
 
 def guarded(name: str, look: Callable[[], Iterable[Finding]]) -> list[Finding]:
@@ -88,4 +79,4 @@ def _broken(name: str, error: Exception) -> Finding:
     _log.info("the check of %s failed", name, exc_info=error)
     last = traceback.extract_tb(error.__traceback__)[-1]
     place = f"{type(error).__name__} in {os.path.basename(last.filename)}:{last.lineno}"
-    return Finding(rule=_BROKEN, values={"check": name, "error": place})
+    return found("check-broken", check=name, error=place)

@@ -53,6 +53,12 @@ def rules() -> dict[str, Rule]:
     return {name: Rule(name=name, **texts) for name, texts in read_table(__file__, "rules").items()}
 
 
+@cache
+def words(name: str) -> tuple[str, ...]:
+    """The names of a list in ``words.toml``."""
+    return tuple(read_table(__file__, "words")[name])
+
+
 def found(rule: str, line: int | None = None, certain: bool = False, /, **values: object) -> Finding:
     """The rule of this name applies at ``line``; ``values`` are those of its texts."""
     texts = {name: str(value) for name, value in values.items()}

@@ -116,12 +116,12 @@ def _builds(program: Program, situation: Situation) -> Iterator[Finding]:
                 "fix_zh": f"{instead}，或用  -n {count}  在 CPU 上运行",
             }
             yield found("cpu-build", line, **values)
-        elif situation.driver_cuda and _major(build.cuda) > _major(situation.driver_cuda):
+        elif situation.driver_cuda and major(build.cuda) > major(situation.driver_cuda):
             values |= {"cuda": build.cuda, "driver": situation.driver_cuda}
             yield found("driver-too-old", line, **values)
 
 
-def _major(version: str) -> int:
+def major(version: str) -> int:
     head = version.partition(".")[0]
     return int(head) if head.isdigit() else 0
 

@@ -1,6 +1,4 @@
-"""Names that the program uses and does not define: what they are, and what to do about each.
-
-Where a notebook has a name from: its namespace, and the cells that it has run.
+"""Names that the program uses and does not define: where the notebook has each from, and what to do about it.
 
 Values are looked at only by their type and module, never copied: ranks are processes of their own, and
 what a cell needs it should say itself.
@@ -14,12 +12,14 @@ import importlib.machinery
 import os
 import re
 import types
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 
 from nbdist.diagnosis.checks.finding import Finding, Origin, Situation, found
 from nbdist.diagnosis.checks.program import Program
 from nbdist.diagnosis.checks.scopes import GIVEN, NOTEBOOK_BUILTINS, Missing, bound_names, missing_names
+from nbdist.diagnosis.places import parsed
+from nbdist.tables import read_table
 
 _SHORT = 60
 _MOST_CELLS = 400
@@ -92,12 +92,8 @@ def _program_of(magic: str, statements: Sequence[ast.stmt]) -> str:
 
 
 def _parsed(source: str) -> list[ast.stmt]:
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return ast.parse(source).body
-    except (SyntaxError, ValueError):
-        return []
+    tree = parsed(source)
+    return [] if tree is None else list(tree.body)
 
 
 def _import(statement: ast.Import | ast.ImportFrom, name: str) -> str:
@@ -134,41 +130,6 @@ def _short(statement: ast.stmt | None) -> str:
 _KERNEL = NOTEBOOK_BUILTINS | {"In", "Out", "_", "__", "___", "_ih", "_oh", "_dh"}
 _BIG = 100_000
 _FEW_NAMES = 4
-# what people call these everywhere
-_IMPORTS = {
-    "np": "import numpy as np",
-    "pd": "import pandas as pd",
-    "plt": "import matplotlib.pyplot as plt",
-    "tqdm": "from tqdm import tqdm",
-    "nbdist": "import nbdist",
-    "rank": 'rank = int(os.environ["RANK"])',
-    "local_rank": 'local_rank = int(os.environ["LOCAL_RANK"])',
-    "world_size": 'world_size = int(os.environ["WORLD_SIZE"])',
-    **{name: f"import {name}" for name in ("argparse", "json", "math", "os", "random", "re", "sys", "time")},
-    **{name: f"import {name}" for name in ("torch", "paddle", "torchvision")},
-}
-_TORCH = {
-    "nn": "from torch import nn",
-    "F": "import torch.nn.functional as F",
-    "optim": "from torch import optim",
-    "dist": "import torch.distributed as dist",
-    "mp": "import torch.multiprocessing as mp",
-    "DDP": "from torch.nn.parallel import DistributedDataParallel as DDP",
-    "DistributedDataParallel": "from torch.nn.parallel import DistributedDataParallel",
-    "DataLoader": "from torch.utils.data import DataLoader",
-    "Dataset": "from torch.utils.data import Dataset",
-    "DistributedSampler": "from torch.utils.data.distributed import DistributedSampler",
-    "transforms": "from torchvision import transforms",
-}
-_PADDLE = {
-    "nn": "import paddle.nn as nn",
-    "F": "import paddle.nn.functional as F",
-    "dist": "import paddle.distributed as dist",
-    "fleet": "from paddle.distributed import fleet",
-    "DataLoader": "from paddle.io import DataLoader",
-    "Dataset": "from paddle.io import Dataset",
-    "DistributedBatchSampler": "from paddle.io import DistributedBatchSampler",
-}
 
 
 def check_names(program: Program, situation: Situation, path: Sequence[str] = ()) -> list[Finding]:
@@ -214,9 +175,15 @@ def _cell_values(origin: Origin) -> dict[str, str]:
     return {"cell": f"cell [{origin.cell}] of the notebook", "cell_zh": f"笔记本的单元 [{origin.cell}]"}
 
 
+@cache
+def _imports() -> dict[str, dict[str, str]]:
+    return read_table(__file__, "imports")
+
+
 def _unknown(name: str, program: Program) -> tuple[str, dict[str, str]]:
-    common = _IMPORTS | (_PADDLE if program.uses("paddle") and not program.uses("torch") else _TORCH)
-    if (code := common.get(name)) is not None:
+    known = _imports()
+    common = known["paddle" if program.uses("paddle") and not program.uses("torch") else "torch"]
+    if (code := common.get(name) or known["any"].get(name)) is not None:
         return "name-not-imported", {"code": code}
     own = {bound for bound, _ in bound_names(program.tree.body)} - {name}
     # a short name is near to many builtins

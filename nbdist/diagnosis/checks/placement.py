@@ -1,6 +1,5 @@
-"""Devices, addresses, numbers of ranks and variables of the environment that a program fixes.
-
-Devices, addresses and numbers of ranks that the program fixes, and this run decides otherwise.
+"""Devices, addresses, numbers of ranks and variables of the environment that a program fixes, and this run
+decides otherwise.
 
 None of it is certain: the run starts, and its report says which rank failed, and where.
 """
@@ -12,10 +11,9 @@ import difflib
 import re
 from collections.abc import Iterator
 
-from nbdist.diagnosis.checks.finding import Finding, Situation, found
+from nbdist.diagnosis.checks.finding import Finding, Situation, found, words
 from nbdist.diagnosis.checks.program import Call, Place, Program
 
-SPAWNS = ("torch.multiprocessing.spawn", "torch.multiprocessing.start_processes", "paddle.distributed.spawn")
 _HERE = frozenset({"localhost", "127.0.0.1", "::1", "0.0.0.0", ""})
 _NUMBERS = {"RANK": "rank", "WORLD_SIZE": "world_size", "LOCAL_RANK": "rank", "PADDLE_TRAINER_ID": "rank"}
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
@@ -23,7 +21,7 @@ _MISSPELT = re.compile(r"\bCUDA_VIS(?!IBLE_DEVICES\b)\w*DEV\w*")
 
 
 def check_environment(program: Program, situation: Situation) -> Iterator[Finding]:
-    spawns = any(call.name in SPAWNS for call in program.calls)
+    spawns = any(call.name in words("spawns") for call in program.calls)
     for key, value, node, place in assignments(program):
         line = node.lineno
         if key == _VISIBLE and place.plain:
@@ -84,36 +82,6 @@ def assignments(program: Program) -> Iterator[tuple[str, str | None, ast.stmt, P
                             yield name, None if said is None else str(said), node, place
 
 
-_SPAWN_OPTIONS = (
-    "func",
-    "args",
-    "nprocs",
-    "join",
-    "daemon",
-    "start_method",
-    "ips",
-    "gpus",
-    "xpus",
-    "backend",
-)
-_OLD_SPAWN_OPTIONS = ("selected_devices", "selected_gpus", "started_port", "print_config", "cluster_node_ips")
-_OWN_CHOICE = (
-    "set_device",
-    "LOCAL_RANK",
-    "local_rank",
-    "device_id",
-    "dev_id",
-    "Accelerator",
-    "FLAGS_selected_gpus",
-)
-_NOTEBOOK_LAUNCHERS = frozenset({"notebook_launcher", "debug_launcher"})
-_NOTEBOOK_STRATEGIES = frozenset(
-    {"ddp_notebook", "ddp_fork", "ddp_spawn", "ddp_notebook_find_unused_parameters_true"}
-)
-# a program that asks which devices there are decides for itself
-_ASKS = ("is_available", "device_count", "is_compiled_with_cuda", "get_device", "current_accelerator")
-
-
 def check_placement(program: Program, situation: Situation) -> list[Finding]:
     findings = [
         *_groups(program, situation),
@@ -121,7 +89,7 @@ def check_placement(program: Program, situation: Situation) -> list[Finding]:
         *_launches(program, situation),
         *_local_rank(program, situation),
     ]
-    if not program.mentions(*_ASKS):
+    if not program.mentions(*words("asks_for_devices")):
         findings += _on_gpus(program, situation) if situation.gpus else _on_cpu(program, situation)
     return findings
 
@@ -179,7 +147,7 @@ def _on_gpus(program: Program, situation: Situation) -> Iterator[Finding]:
         if index is not None and index >= count:
             yield found("gpu-beyond", call.line, index=index, last=count - 1)
             return
-    if count < 2 or program.mentions(*_OWN_CHOICE):
+    if count < 2 or program.mentions(*words("chooses_a_device")):
         return
     for call in program.calls:
         index, what = _fixed_gpu(call, program)
@@ -222,7 +190,7 @@ def _groups(program: Program, situation: Situation) -> Iterator[Finding]:
 
 
 def _group(call: Call, program: Program, situation: Situation) -> Iterator[Finding]:
-    count, spawns = situation.world_size, any(c.name in SPAWNS for c in program.calls)
+    count, spawns = situation.world_size, any(c.name in words("spawns") for c in program.calls)
     backend = program.value(call.argument("backend", 0))
     if backend == "nccl" and not situation.gpus and call.place.plain and not _asked_before(program, call):
         yield found("nccl-on-cpu-ranks", call.line)
@@ -249,7 +217,8 @@ def _counts_gpus(node: ast.expr | None, program: Program) -> bool:
 
 def _asked_before(program: Program, call: Call) -> bool:
     """Whether the backend's name was chosen by what is there."""
-    return not isinstance(call.argument("backend", 0), ast.Constant) and program.mentions(*_ASKS)
+    named = isinstance(call.argument("backend", 0), ast.Constant)
+    return not named and program.mentions(*words("asks_for_devices"))
 
 
 def _method(call: Call, program: Program) -> str:
@@ -270,16 +239,16 @@ def _ranks(count: int) -> str:
 def _spawns(program: Program, situation: Situation) -> Iterator[Finding]:
     count = situation.world_size
     for call in program.calls:
-        if call.name not in SPAWNS:
+        if call.name not in words("spawns"):
             continue
         paddle = call.name.startswith("paddle")
         short = "dist.spawn" if paddle else "mp.spawn"
         if paddle:
-            known = (*_SPAWN_OPTIONS, *_OLD_SPAWN_OPTIONS)
+            known = (*words("spawn_options"), *words("old_spawn_options"))
             for keyword in call.node.keywords:
                 if keyword.arg and keyword.arg not in known:
                     near = difflib.get_close_matches(
-                        keyword.arg, ["selected_gpus", *_SPAWN_OPTIONS], n=1, cutoff=0.5
+                        keyword.arg, ["selected_gpus", *words("spawn_options")], n=1, cutoff=0.5
                     )
                     option = "gpus" if near and near[0] == "selected_gpus" else (near or ["gpus"])[0]
                     yield found("spawn-option", call.line, said=keyword.arg, near=option)
@@ -303,13 +272,13 @@ def _launches(program: Program, situation: Situation) -> Iterator[Finding]:
         if _chosen_by_rank(call.place):
             continue
         what, instead = "", ""
-        if call.name.rpartition(".")[2] in _NOTEBOOK_LAUNCHERS:
+        if call.name.rpartition(".")[2] in words("notebook_launchers"):
             function = call.argument("function", 0)
             what, instead = call.name.rpartition(".")[2], program.dotted(function) if function else ""
             instead = f"{instead or 'the function'}(*args)"
         elif call.name == "ignite.distributed.Parallel" and call.argument("nproc_per_node") is not None:
             what, instead = "idist.Parallel(nproc_per_node=…)", "idist.Parallel(backend=…)"
-        elif str(program.value(call.argument("strategy"))) in _NOTEBOOK_STRATEGIES:
+        elif str(program.value(call.argument("strategy"))) in words("notebook_strategies"):
             what, instead = f'strategy="{program.value(call.argument("strategy"))}"', 'strategy="ddp"'
         if what:
             yield found(

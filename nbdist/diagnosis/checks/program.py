@@ -1,7 +1,5 @@
 """A program as the checks see it: in the order of execution, what its names stand for, what surely runs.
 
-Goes through a program in the order of execution and writes down where everything stands.
-
 This module alone decides what "surely" means: a statement at the top level, under no condition or ``try``,
 in no loop that may be passed over, or in a function that such a statement calls, with nothing before it
 that could leave.

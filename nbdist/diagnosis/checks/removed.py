@@ -5,25 +5,12 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from nbdist.diagnosis.checks.finding import Finding, Situation, found
 from nbdist.diagnosis.checks.program import Place, Program
 from nbdist.tables import read_table
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Removed:
-    """``name`` is dotted, as the program resolves to it; gone from ``package`` (a distribution; "python")
-    since the version ``since``."""
-
-    name: str
-    package: str
-    since: str
-    instead: str
-
 
 _SHOWN = 4
 
@@ -35,18 +22,13 @@ def check_removed(program: Program, situation: Situation) -> list[Finding]:
         findings += _of_module(uses, "apex", _table()["apex"], "apex", situation)
     seen: set[str] = set()
     for name, line, place in uses:
-        for row in _rows():
-            if (name == row.name or name.startswith(f"{row.name}.")) and row.name not in seen:
-                version = _version(row.package, situation)
-                if version is None or not at_least(version, row.since):
+        for old, package, since, instead in _rows():
+            if (name == old or name.startswith(f"{old}.")) and old not in seen:
+                version = _version(package, situation)
+                if version is None or not at_least(version, since):
                     continue
-                seen.add(row.name)
-                values = {
-                    "said": row.name,
-                    "package": row.package,
-                    "version": version,
-                    "instead": row.instead,
-                }
+                seen.add(old)
+                values = {"said": old, "package": package, "version": version, "instead": instead}
                 findings.append(found("removed", line, place.always, **values))
     return findings
 
@@ -57,9 +39,11 @@ def _table() -> dict[str, Any]:
 
 
 @cache
-def _rows() -> list[Removed]:
+def _rows() -> list[tuple[str, str, str, str]]:
+    """The dotted name, as the program resolves to it; the distribution that it is gone from (or "python"),
+    since which version, and what to write instead."""
     return [
-        Removed(name=name, package=package, since=since, instead=instead)
+        (name, package, since, instead)
         for package, versions in _table()["removed"].items()
         for since, names in versions.items()
         for name, instead in names.items()

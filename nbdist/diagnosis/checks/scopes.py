@@ -1,6 +1,5 @@
-"""Scopes of a program: where names are bound, and where they are used before that.
-
-Which names a program takes from nowhere: Python's scopes, gone through in the order of execution.
+"""Which names a program takes from nowhere, or uses before they are bound: Python's scopes, gone through in
+the order of execution.
 
 What is said of a name is on the safe side: a program that makes names in ways that cannot be followed
 (``exec``, ``globals()``, a star import) is believed to make every name that it uses.

@@ -7,37 +7,11 @@ import re
 import sys
 from collections.abc import Iterator
 
-from nbdist.diagnosis.checks.finding import Finding, Situation, found
+from nbdist.diagnosis.checks.finding import Finding, Situation, found, words
 from nbdist.diagnosis.checks.program import Call, Program
 from nbdist.diagnosis.checks.removed import at_least
 
 _TORCH = "torch.distributed."
-_STARTS = (
-    "init_process_group",
-    "init_device_mesh",
-    "init_parallel_env",
-    "Accelerator",
-    "Trainer",
-    "Fabric",
-    "init_distributed",
-    "spawn",
-)
-_COLLECTIVES = frozenset(
-    {
-        *("barrier", "all_reduce", "all_gather", "all_gather_object", "all_gather_into_tensor"),
-        *("broadcast", "broadcast_object_list", "reduce", "reduce_scatter", "gather", "gather_object"),
-        *("scatter", "alltoall", "all_to_all"),
-    }
-)
-# some ranks alone may meet in these
-_PARTS = ("new_group", "new_subgroups", "DeviceMesh", "init_device_mesh", "split_group")
-# another library that is imported might start the group, or divide the data, itself
-_KNOWN = frozenset(
-    {
-        *("torch", "torchvision", "paddle", "numpy", "pandas", "matplotlib", "PIL", "sklearn", "scipy"),
-        *("tqdm", "nbdist", "visualdl", "psutil", "cv2"),
-    }
-) | frozenset(sys.stdlib_module_names)
 _DIVIDES = re.compile(
     r"sampler|subset|random_split|iterable|shard|distributed_?batch|split_dataset|partition|rank::|num_replicas",
     re.IGNORECASE,
@@ -51,7 +25,8 @@ def check_training(program: Program, situation: Situation) -> list[Finding]:
         *_fleet(program, situation),
         *_legacy(program),
     ]
-    known_imports = all(name.partition(".")[0] in _KNOWN for name, _ in program.imports())
+    known = sys.stdlib_module_names.union(words("known_libraries"))
+    known_imports = all(name.partition(".")[0] in known for name, _ in program.imports())
     if known_imports:
         findings += _no_group(program, situation)
     if situation.world_size > 1:
@@ -118,14 +93,16 @@ def _legacy(program: Program) -> Iterator[Finding]:
 
 def _no_group(program: Program, situation: Situation) -> Iterator[Finding]:
     """Parallel models and collectives where nothing starts a group."""
-    if program.mentions(*_STARTS) or any(call.name.endswith("fleet.init") for call in program.calls):
+    if program.mentions(*words("starts_on_all_ranks"), *words("starts_the_group")):
+        return
+    if any(call.name.endswith("fleet.init") for call in program.calls):
         return
     for call in program.calls:
         torch_needs = call.name.startswith("torch.") and (
             call.method in ("DistributedDataParallel", "FullyShardedDataParallel", "fully_shard")
-            or (call.name.startswith(_TORCH) and call.method in _COLLECTIVES)
+            or (call.name.startswith(_TORCH) and call.method in words("collectives"))
         )
-        paddle_needs = call.name.startswith("paddle.distributed.") and call.method in _COLLECTIVES
+        paddle_needs = call.name.startswith("paddle.distributed.") and call.method in words("collectives")
         parallel = call.name == "paddle.DataParallel" and situation.world_size > 1
         if (torch_needs or paddle_needs or parallel) and not call.place.attempted and call.place.plain:
             fix = "dist.init_process_group()" if torch_needs else "paddle.distributed.init_parallel_env()"
@@ -136,13 +113,13 @@ def _no_group(program: Program, situation: Situation) -> Iterator[Finding]:
 
 def _on_one_rank(program: Program) -> Iterator[Finding]:
     """A collective, or the group's start, that stands nowhere but under a condition on the rank."""
-    if program.mentions(*_PARTS):
+    if program.mentions(*words("parts_of_the_group")):
         return
     ranks = _rank_names(program)
     by_method: dict[str, list[Call]] = {}
     for call in program.calls:
         of_framework = call.name.startswith((_TORCH, "paddle.distributed."))
-        if of_framework and (call.method in _COLLECTIVES or call.method in _STARTS[:3]):
+        if of_framework and call.method in (*words("collectives"), *words("starts_on_all_ranks")):
             by_method.setdefault(call.method, []).append(call)
     for method, calls in by_method.items():
         conditions = [_rank_condition(call, ranks) for call in calls]
@@ -151,7 +128,7 @@ def _on_one_rank(program: Program) -> Iterator[Finding]:
             and len(set(conditions)) == 1
             and not any(call.argument("group") for call in calls)
         ):
-            rule = "group-on-one-rank" if method in _STARTS else "collective-on-one-rank"
+            rule = "group-on-one-rank" if method in words("starts_on_all_ranks") else "collective-on-one-rank"
             values = {"said": method, "condition": conditions[0]}
             yield found(rule, calls[0].line, **values)
 
@@ -209,24 +186,12 @@ def _undivided(program: Program, situation: Situation) -> Iterator[Finding]:
         return
 
 
-_RANDOM = ("randn", "rand", "randint", "normal", "make_classification", "make_blobs", "FakeData")
-
-
 def _differs_by_chance(program: Program) -> bool:
     """Whether the data are drawn at random, and no seed makes them the same on every rank."""
     seeded = any(
         call.method in ("manual_seed", "seed", "default_rng", "RandomState") for call in program.calls
     )
-    return program.mentions(*_RANDOM) and not seeded and not program.mentions("random_state")
-
-
-_HARMLESS = frozenset(
-    {
-        *("print", "format", "info", "debug", "warning", "log", "str", "join", "add_scalar", "save"),
-        *("set_device", "device", "to", "cuda", "CUDAPlace", "DistributedDataParallel", "DDP"),
-        "exists",
-    }
-)
+    return program.mentions(*words("draws_at_random")) and not seeded and not program.mentions("random_state")
 
 
 def _rank_reaches_data(program: Program) -> bool:
@@ -237,7 +202,7 @@ def _rank_reaches_data(program: Program) -> bool:
         inside: list[ast.AST] = []
         if isinstance(node, ast.Call):
             name = node.func.attr if isinstance(node.func, ast.Attribute) else program.dotted(node.func)
-            inside = [node] if name.rpartition(".")[2] in _HARMLESS else []
+            inside = [node] if name.rpartition(".")[2] in words("harmless_with_a_rank") else []
         elif isinstance(node, (ast.If, ast.IfExp)):
             inside = [node.test]
         elif isinstance(node, ast.JoinedStr):

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from nbdist.board.decoding import Shown, shown_values
+from nbdist.board.records import Shown, shown_values
 from nbdist.model import Run
 from nbdist.model.decoding import MALFORMED, loads
 from nbdist.panel.report.plot import bars_html, curve_html

@@ -200,9 +200,9 @@ def _outcome(section: Section, language: str, *, titled: bool = False) -> Iterab
     if leftover := leftover_text(run.leftover, language):
         yield f"<div>{html.escape(leftover)}</div>"
     yield "</div>"
-    if facts.diagnosis is not None:
+    if facts.failure is not None:
         yield f"<h2>{html.escape(say('report.failure', language))}</h2>"
-        yield f'<div class="nbdist-summary">{failure_html(facts.diagnosis, facts, language)}</div>'
+        yield f'<div class="nbdist-summary">{failure_html(facts.failure, facts, language)}</div>'
 
 
 def _hparams(hparams: dict[str, str], language: str) -> Iterable[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nbdist.board.request import Asked, Refused, encoded, page, proxied_token, read_request
+from nbdist.board.request import BoardRequest, Refused, encoded, page, proxied_token, read_request
 
 TOKEN = "a-token"
 PROXIED = proxied_token(TOKEN)
@@ -12,7 +12,7 @@ BEHIND = "/user/ann/proxy/absolute/8040"
 MARK = encoded("/api_serving/8040")
 
 
-def read(path: str, host: str = "127.0.0.1:8040", **headers: str) -> Asked:
+def read(path: str, host: str = "127.0.0.1:8040", **headers: str) -> BoardRequest:
     environ = {"PATH_INFO": path, "HTTP_HOST": host}
     environ |= {f"HTTP_{name.upper()}": value for name, value in headers.items()}
     return read_request(environ, TOKEN)

@@ -8,21 +8,21 @@ import random
 import pytest
 
 from nbdist.board import feed
-from nbdist.board.feed import Spread
+from nbdist.board.feed import RankAggregate
 
 T0 = 1_763_712_345_000
 LATER = T0 / 1000 + 3600
 
 
 def told(
-    points: Spread, *, ranks: int | None = 2, horizon: float = 0, ended: bool = False
+    points: RankAggregate, *, ranks: int | None = 2, horizon: float = 0, ended: bool = False
 ) -> list[tuple[int, float, float, float]]:
     settled = points.settle(ranks=ranks, horizon=horizon, ended=ended)
     return [(point.step, point.mean, point.lowest, point.highest) for point in settled]
 
 
 def test_a_step_is_told_when_every_rank_has_passed_it() -> None:
-    points = Spread()
+    points = RankAggregate()
     points.add(0, T0, "loss", 0, 1.0)
     points.add(0, T0, "loss", 1, 3.0)
     assert told(points) == []
@@ -36,7 +36,7 @@ def test_a_step_is_told_when_every_rank_has_passed_it() -> None:
 
 
 def test_the_end_of_the_run_tells_what_is_left() -> None:
-    points = Spread()
+    points = RankAggregate()
     for rank in range(3):
         points.add(rank, T0, "loss", 0, rank)
     points.add(0, T0, "loss", 1, 4.0)
@@ -49,7 +49,7 @@ def test_the_end_of_the_run_tells_what_is_left() -> None:
 
 
 def test_a_tag_of_one_rank_has_no_mean() -> None:
-    points = Spread()
+    points = RankAggregate()
     points.add(0, T0, "lr", 0, 0.1)
 
     assert told(points, horizon=LATER) == []
@@ -57,7 +57,7 @@ def test_a_tag_of_one_rank_has_no_mean() -> None:
 
 
 def test_ranks_that_never_log_a_tag_are_not_waited_for() -> None:
-    points = Spread()
+    points = RankAggregate()
     for rank in (6, 7):
         points.add(rank, T0, "loss", 0, rank)
     assert told(points, ranks=8, horizon=T0 / 1000 + feed.WINDOW) == []
@@ -69,10 +69,10 @@ def test_who_begins_too_late_does_not_count_whenever_it_is_read() -> None:
     late = T0 + round(feed.WINDOW * 1000) + 1
     rows = [(0, T0, 0, 1.0), (1, T0, 0, 3.0), (0, late, 1, 1.0), (1, late, 1, 3.0), (2, late, 0, 99.0)]
 
-    at_once = Spread()
+    at_once = RankAggregate()
     for rank, at, step, value in rows:
         at_once.add(rank, at, "loss", step, value)
-    bit_by_bit, found = Spread(), []
+    bit_by_bit, found = RankAggregate(), []
     for rank, at, step, value in rows:
         bit_by_bit.add(rank, at, "loss", step, value)
         found += told(bit_by_bit, ranks=3, horizon=at / 1000)
@@ -82,7 +82,7 @@ def test_who_begins_too_late_does_not_count_whenever_it_is_read() -> None:
 
 
 def test_steps_that_go_back_do_not_count() -> None:
-    points = Spread()
+    points = RankAggregate()
     for step in (0, 5, 3, 5, 6):
         points.add(0, T0, "loss", step, step)
         points.add(1, T0, "loss", step, step)
@@ -102,7 +102,7 @@ def test_steps_that_go_back_do_not_count() -> None:
 def test_every_float_has_a_place(
     values: tuple[float, float], mean: float, lowest: float, highest: float
 ) -> None:
-    points = Spread()
+    points = RankAggregate()
     for rank, value in enumerate(values):
         points.add(rank, T0, "loss", 0, value)
 
@@ -117,7 +117,7 @@ def test_what_is_told_does_not_depend_on_when_it_is_read() -> None:
     }
     results = []
     for _ in range(5):
-        points, found = Spread(), []
+        points, found = RankAggregate(), []
         at = dict.fromkeys(lines, 0)
         while any(at[rank] < len(lines[rank]) for rank in lines):
             rank = chance.choice(list(lines))
@@ -133,7 +133,7 @@ def test_what_is_told_does_not_depend_on_when_it_is_read() -> None:
 
 
 def test_a_rank_that_falls_far_behind_is_not_waited_for() -> None:
-    points = Spread()
+    points = RankAggregate()
     for rank in range(3):
         points.add(rank, T0, "loss", 0, rank)
     for step in range(1, feed.MOST_ROWS + 2):
