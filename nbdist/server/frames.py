@@ -11,7 +11,6 @@ from typing import Any, Union
 from nbdist.feed.protocol import Update, encode
 from nbdist.store.run_store import RUN_ID
 
-PULL_LINES = 10_000
 _HEADER = struct.Struct("<I")
 _LARGEST = 1 << 53
 _MOST_RUNS = 500
@@ -19,7 +18,7 @@ _MOST_RUNS = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchRun:
-    """``have``: of some ranks, the number of the first line that the page lacks."""
+    """``have``: of some ranks, the address of the first line that the page lacks."""
 
     run_id: str
     have: Mapping[int, int]
@@ -37,10 +36,12 @@ class Ack:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pull:
+    """Lines between two addresses are wanted; those that are nearest to ``before`` come first."""
+
     run_id: str
     rank: int
-    first: int
-    count: int
+    after: int
+    before: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,20 +59,7 @@ class Pause:
     paused: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Numbering:
-    """The lines of ``provisional`` ranks have numbers that are too great, for all lines before them are not
-    counted yet. ``moved``: ranks whose lines have been counted since; the numbers of those that were sent
-    change by so much, before the lines of this update come."""
-
-    provisional: tuple[int, ...] = ()
-    moved: tuple[tuple[int, int], ...] = ()
-
-
 Said = Union[WatchRun, Unwatch, Ack, Pull, WatchList, UnwatchList, Pause]
-
-
-NUMBERED = Numbering()
 
 
 def frame(header: Mapping[str, Any], buffers: Sequence[bytes] = ()) -> bytes:
@@ -80,25 +68,9 @@ def frame(header: Mapping[str, Any], buffers: Sequence[bytes] = ()) -> bytes:
     return b"".join((_HEADER.pack(len(text)), text, *buffers))
 
 
-def update_frame(
-    run_id: str, update: Update, numbering: Numbering = NUMBERED, *, pulled: bool = False
-) -> bytes:
+def update_frame(run_id: str, update: Update, *, pulled: bool = False) -> bytes:
     content, buffers = encode(update)
-    about = {"provisional": numbering.provisional, "moved": numbering.moved}
-    return frame({**content, **about, "run_id": run_id, "pulled": pulled}, buffers)
-
-
-def split_frame(data: bytes) -> tuple[dict[str, Any], list[bytes]]:
-    """The header and the buffers of a frame. Raises ValueError or KeyError for anything else."""
-    (size,) = _HEADER.unpack_from(data)
-    header = json.loads(data[_HEADER.size : _HEADER.size + size])
-    at, buffers = _HEADER.size + size, []
-    for length in header["buffers"]:
-        buffers.append(data[at : at + length])
-        at += length
-    if at != len(data):
-        raise ValueError(f"a frame of {len(data)} bytes says that it has {at}")
-    return header, buffers
+    return frame({**content, "run_id": run_id, "pulled": pulled}, buffers)
 
 
 def read_said(text: str | bytes) -> Said:
@@ -120,8 +92,8 @@ def read_said(text: str | bytes) -> Said:
             return Pull(
                 run_id=_run_id(said),
                 rank=_number(said, "rank"),
-                first=_number(said, "first"),
-                count=min(PULL_LINES, _number(said, "count")),
+                after=_number(said, "after"),
+                before=_number(said, "before"),
             )
         case "runs":
             limit = _number(said, "limit") if "limit" in said else 50
@@ -147,7 +119,7 @@ def _have(wanted: object) -> dict[int, int]:
     if not isinstance(wanted, dict) or not all(
         key.isascii() and key.isdigit() and len(key) < 10 for key in wanted
     ):
-        raise ValueError('from is "tail", or a line number for each rank')
+        raise ValueError('from is "tail", or the address of a line for each rank')
     return {int(rank): _number(wanted, rank) for rank in wanted}
 
 
