@@ -17,7 +17,7 @@ from tornado.iostream import StreamClosedError
 
 from nbdist.board import BoardRoute
 from nbdist.errors import LaunchError
-from nbdist.server.app import Backend
+from nbdist.server.backend import Backend
 
 _BITE = 128 * 1024
 _HEAD = 64 * 1024

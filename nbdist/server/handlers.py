@@ -19,7 +19,7 @@ from nbdist.feed.view import view_of
 from nbdist.model import Reason
 from nbdist.options.table import option_list
 from nbdist.server import actions
-from nbdist.server.app import Backend
+from nbdist.server.backend import Backend
 from nbdist.server.rows import row_of
 from nbdist.server.streams import program_of
 from nbdist.store import RunDirectory, look

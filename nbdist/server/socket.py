@@ -12,7 +12,7 @@ from jupyter_server.base.websocket import WebSocketMixin
 from tornado import web
 from tornado.websocket import WebSocketClosedError, WebSocketHandler
 
-from nbdist.server.app import Backend
+from nbdist.server.backend import Backend
 from nbdist.server.frames import (
     Ack,
     Pause,

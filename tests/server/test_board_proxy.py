@@ -14,7 +14,7 @@ import pytest
 from nbdist.board import BoardRoute, stop_board
 from nbdist.errors import LaunchError
 from nbdist.model import RunState
-from nbdist.server.app import Backend
+from nbdist.server.backend import Backend
 from tests.fakes.directories import WrittenRun
 from tests.fakes.runs import RUN_ID, STARTED, exited, run_ended
 

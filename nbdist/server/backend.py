@@ -1,0 +1,71 @@
+"""What the handlers share. A server that starts does not import it: it takes half a second."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import ParamSpec, TypeVar
+
+from tornado import web
+
+from nbdist.board import BoardRoute, route_to_board
+from nbdist.errors import NotPrivate
+from nbdist.server.list_feed import ListFeed
+from nbdist.server.machine import Machine
+from nbdist.server.run_list import RunList
+from nbdist.server.streams import Streams
+from nbdist.store import RunStore
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_THREADS = 8
+
+
+class Backend:
+    """Made once a server; no thread and no file is used before something is asked."""
+
+    def __init__(
+        self,
+        home: Path,
+        visualdl_path: str,
+        *,
+        find_board: Callable[[Path, str], BoardRoute] = route_to_board,
+        board_patience: float = 60.0,
+    ) -> None:
+        self.home = home
+        self._find_board = find_board
+        self.board_patience = board_patience
+        """Seconds that VisualDL may think, or a part of its answer may take."""
+        self.visualdl_path = visualdl_path
+        """Where browsers find VisualDL: ``/user/ann/nbdist/visualdl``."""
+        self.runs = RunList(RunStore(home))
+        self.machine = Machine()
+        self._route: BoardRoute | None = None
+        self._routing = asyncio.Lock()
+        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="nbdist")
+        self.streams = Streams(self.runs, self.run)
+        self.feed = ListFeed(self.runs, self.run)
+
+    async def run(self, work: Callable[P, T], *args: P.args, **more: P.kwargs) -> T:
+        """Do something that takes time in a thread. Raises HTTPError where the home is not this user's."""
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.run_in_executor(self._pool, lambda: work(*args, **more))
+        except NotPrivate as refusal:
+            raise web.HTTPError(403, str(refusal)) from None
+
+    async def board_route(self, *, fresh: bool = False) -> BoardRoute:
+        """The way to VisualDL, which is started where it does not run; the one that was known last, unless
+        ``fresh``. Raises LaunchError."""
+        async with self._routing:
+            if fresh or self._route is None:
+                self._route = await self.run(self._find_board, self.home, self.visualdl_path)
+            return self._route
+
+    async def close(self) -> None:
+        await self.streams.close()
+        await self.feed.close()
+        self._pool.shutdown(wait=False, cancel_futures=True)
