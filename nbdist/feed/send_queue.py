@@ -291,11 +291,9 @@ class LogQueue:
         """The time until which all lines have been sent; None when there are no others."""
         return min((tail.last_time for tail in self._tails.values() if tail.incomplete), default=None)
 
-    def next(self, age: float) -> list[LogChunk]:
-        """What is new, for a page that was opened ``age`` seconds ago."""
-        return self._next(age)
-
-    def _next(self, age: float, *, again: bool = False) -> list[LogChunk]:
+    def next(self, age: float, *, again: bool = False) -> list[LogChunk]:
+        """What is new, for a page that was opened ``age`` seconds ago. ``again``: of a backlog also the
+        newest lines that have gone ahead."""
         newest, chunks = [], []
         share = self._share(age)
         for tail in self._tails.values():
@@ -313,7 +311,7 @@ class LogQueue:
         if whole:
             room = _EARLY_BYTES // self._ranks
             self._repeats = deque(chunk for tail in self._tails.values() for chunk in tail.kept(room))
-            return self._next(age, again=True)
+            return self.next(age, again=True)
         newest, chunks = [], []
         share = self._share(age)
         new = sum(min(share, tail.size) for tail in self._tails.values())

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Union
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 from nbdist.feed.protocol import Update, encode
 from nbdist.store.run_store import RUN_ID
@@ -17,49 +17,17 @@ _MOST_RUNS = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WatchRun:
-    """``have``: of some ranks, the address of the first line that the page lacks."""
+class Request:
+    """What a page said. ``have``: of some ranks, the address of the first line that the page lacks. Of the
+    lines between ``after`` and ``before`` the last come first."""
 
-    run_id: str
-    have: Mapping[int, int]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unwatch:
-    run_id: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ack:
-    run_id: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pull:
-    """Lines between two addresses are wanted; those that are nearest to ``before`` come first."""
-
-    run_id: str
-    rank: int
-    after: int
-    before: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WatchList:
-    limit: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnwatchList:
-    pass
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pause:
-    paused: bool
-
-
-Said = Union[WatchRun, Unwatch, Ack, Pull, WatchList, UnwatchList, Pause]
+    kind: Literal["watch", "unwatch", "ack", "pull", "runs", "unruns", "pause", "resume"]
+    run_id: str = ""
+    have: Mapping[int, int] = field(default_factory=dict)
+    rank: int = 0
+    after: int = 0
+    before: int = 0
+    limit: int = 0
 
 
 def frame(header: Mapping[str, Any], buffers: Sequence[bytes] = ()) -> bytes:
@@ -73,7 +41,7 @@ def update_frame(run_id: str, update: Update, *, pulled: bool = False) -> bytes:
     return frame({**content, "run_id": run_id, "pulled": pulled}, buffers)
 
 
-def read_said(text: str | bytes) -> Said:
+def read_request(text: str | bytes) -> Request:
     """What the page said. Raises ValueError, with what is wrong."""
     try:
         said = json.loads(text)
@@ -83,13 +51,12 @@ def read_said(text: str | bytes) -> Said:
         raise ValueError("this is not an object")
     match said.get("kind"):
         case "watch":
-            return WatchRun(run_id=_run_id(said), have=_have(said.get("from", "tail")))
-        case "unwatch":
-            return Unwatch(run_id=_run_id(said))
-        case "ack":
-            return Ack(run_id=_run_id(said))
+            return Request(kind="watch", run_id=_run_id(said), have=_have(said.get("from", "tail")))
+        case "unwatch" | "ack" as kind:
+            return Request(kind=kind, run_id=_run_id(said))
         case "pull":
-            return Pull(
+            return Request(
+                kind="pull",
                 run_id=_run_id(said),
                 rank=_number(said, "rank"),
                 after=_number(said, "after"),
@@ -97,11 +64,9 @@ def read_said(text: str | bytes) -> Said:
             )
         case "runs":
             limit = _number(said, "limit") if "limit" in said else 50
-            return WatchList(limit=max(1, min(_MOST_RUNS, limit)))
-        case "unruns":
-            return UnwatchList()
-        case "pause" | "resume" as kind:
-            return Pause(paused=kind == "pause")
+            return Request(kind="runs", limit=max(1, min(_MOST_RUNS, limit)))
+        case "unruns" | "pause" | "resume" as kind:
+            return Request(kind=kind)
         case kind:
             raise ValueError(f"no kind {str(kind)[:40]!r}")
 

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from nbdist.errors import UnknownRun
 from nbdist.feed.protocol import LogChunk, Update
 from nbdist.feed.send_queue import ChartQueue, ViewQueue
-from nbdist.server.frames import Pull, frame, update_frame
+from nbdist.server.frames import Request, frame, update_frame
 from nbdist.server.run_list import RunList
 from nbdist.server.run_tail import RecentLines, RunTail
 from nbdist.store import RunDirectory
@@ -202,7 +202,7 @@ class Streams:
                 followed.look_who_is_awake()
             watcher.wake()
 
-    async def pull(self, watcher: Watcher, pull: Pull) -> bytes:
+    async def pull(self, watcher: Watcher, pull: Request) -> bytes:
         """The lines that were asked for, as a frame."""
         chunks: list[LogChunk] = await self._run(
             watcher.watch.tail.before, pull.rank, pull.after, pull.before, _PULL_BYTES

@@ -27,9 +27,8 @@ from nbdist.feed.protocol import encode
 from nbdist.model import ProcessId, RankState, Reason, RunState
 from nbdist.model.decoding import MALFORMED
 from nbdist.panel import LogSurface, StatusReader, follow, status_bundle, write_report
-from nbdist.server.actions import stacks
 from nbdist.server.frames import update_frame
-from nbdist.server.handlers import detail_of
+from nbdist.server.handlers import detail_of, stacks
 from nbdist.server.log_handler import open_log
 from nbdist.server.run_list import RunList
 from nbdist.server.run_tail import RunTail
