@@ -43,7 +43,6 @@ export class RunModel {
   private sampledAt = -Infinity;
   private pullAt = -Infinity;
   private pullPeriod = FIRST_PULL;
-  private reading = 0;
 
   constructor(private readonly pace: Pace = PAGE) {
     this.heardAt = pace.now();
@@ -67,10 +66,6 @@ export class RunModel {
         this.charts = new Map([...this.charts, ...message.charts.map(each => [keyOf(each), each] as const)]);
       }
       this.cell = message.cell ?? this.cell;
-      if (message.reading !== this.reading) {
-        this.reading = message.reading;
-        this.log.forget();
-      }
       this.log.receive(message.deltas, message.completeUntil);
     }
     this.version += 1;

@@ -1,5 +1,6 @@
 /** What the panel and its log say, in English and Chinese. What JupyterLab's pages say beyond that is in lab/words.ts. */
 import type { Said } from './decode';
+import { bytes } from './numbers';
 
 export type Language = 'en' | 'zh';
 
@@ -48,6 +49,8 @@ export function told(said: Said): string {
 }
 
 const number = (value: number): string => value.toLocaleString('en-US');
+const english = (count: number): string => (count < 1e6 ? `${number(count)} bytes` : bytes(count));
+const chinese = (count: number): string => (count < 1e6 ? `${number(count)} 字节` : bytes(count));
 const s = (count: number): string => (count === 1 ? '' : 's');
 
 export const WORDS = inBoth(say => ({
@@ -262,22 +265,17 @@ export const LOG_WORDS = inBoth(say => ({
   ),
   missing: say(
     (count: number) =>
-      !count
-        ? '… lines have not reached this page; %dist_logs has them'
-        : `… ${number(count)} line${s(count)} ${count === 1 ? 'has' : 'have'} not reached this page; %dist_logs has them`,
-    count =>
-      !count
-        ? '… 有若干行未到达此页面;用 %dist_logs 查看'
-        : `… 有 ${number(count)} 行未到达此页面;用 %dist_logs 查看`,
+      `… ${count ? english(count) : 'some'} of this log has not reached this page; %dist_logs has it`,
+    count => `… 日志有${count ? ` ${chinese(count)} ` : '若干行'}未到达此页面;用 %dist_logs 查看`,
   ),
   skipped: say(
-    (bytes: number) => `… ${number(bytes)} bytes are not shown here; %dist_logs has them`,
-    bytes => `… 此处略过 ${number(bytes)} 字节;用 %dist_logs 查看`,
+    (count: number) => `… ${english(count)} of this log is not shown here; %dist_logs has it`,
+    count => `… 此处略过 ${chinese(count)};用 %dist_logs 查看`,
   ),
   dropped: say(
     (count: number) =>
-      `… ${number(count)} earlier line${s(count)} ${count === 1 ? 'is' : 'are'} no longer in this page; %dist_logs has them`,
-    count => `… 较早的 ${number(count)} 行已不在此页面;用 %dist_logs 查看`,
+      `… the earlier ${english(count)} of this log is no longer in this page; %dist_logs has it`,
+    count => `… 较早的 ${chinese(count)} 已不在此页面;用 %dist_logs 查看`,
   ),
   more: say(
     (characters: number) => `… ${number(characters)} more`,

@@ -34,6 +34,21 @@ test('what is only in some messages is read too', () => {
   });
 });
 
+test('lines have the addresses that they say, or follow from their bytes', () => {
+  const content = (head: object) => ({
+    kind: 'update',
+    deltas: [{ rank: 0, first: 100, count: 2, times: [[2, 1]], ...head }],
+    charts: [],
+  });
+  const buffers = [new DataView(new TextEncoder().encode('é\nb').buffer)];
+  const read = (head: object) => (decode(content(head), buffers) as Update | null)?.deltas[0];
+
+  expect([read({})?.edges, read({})?.end]).toEqual([[100, 103, 105], 105]);
+  const drawn = read({ edges: [100, 150, 152] });
+  expect([drawn?.edges, drawn?.end]).toEqual([[100, 150, 152], 152]);
+  expect(read({ edges: [100, 150] })).toBeUndefined();
+});
+
 test.each(['board_answer', 'board_problem'])('%s says where the board is, or why not', name => {
   const { content, expect: meant } = sample(name);
 

@@ -37,9 +37,9 @@ test('a watched run is followed from its end, each update is acknowledged, a pul
   socket.onopen!();
   expect(socket.sent).toEqual([{ kind: 'runs' }, { kind: 'watch', run_id: RUN, from: 'tail' }]);
 
-  socket.receive(...update(4, ['e', 'f']));
-  expect(model.log.rank(0).next).toBe(6);
-  expect(model.log.rank(0).missing).toBe(4);
+  socket.receive(...update(8, ['e', 'f']));
+  expect(model.log.rank(0).next).toBe(12);
+  expect(model.log.rank(0).missing).toBe(8);
   expect(socket.sent.slice(2)).toEqual([{ kind: 'ack', run_id: RUN }]);
 
   socket.receive(...update(0, ['a', 'b', 'c', 'd'], { pulled: true }));
@@ -62,7 +62,7 @@ test('after a break the run goes on from the line that the page has', async () =
   expect(server.sockets).toHaveLength(2);
   server.lastSocket.onopen!();
 
-  expect(server.lastSocket.sent).toContainEqual({ kind: 'watch', run_id: RUN, from: { '0': 3 } });
+  expect(server.lastSocket.sent).toContainEqual({ kind: 'watch', run_id: RUN, from: { '0': 6 } });
 });
 
 test('a server that stays away is tried seldomer and seldomer', async () => {
@@ -126,63 +126,30 @@ test('of a short log all older lines are asked for, of a long one what the reade
   const model = stream.watch(RUN, make);
   const socket = server.lastSocket;
   socket.onopen!();
+  const portion = 256 * 1024;
   const pulls: [number, number][] = [];
-  const older = new OlderLines(model, (_rank, first, count) => pulls.push([first, count]) > 0);
+  const older = new OlderLines(model, (_rank, after, before) => pulls.push([after, before]) > 0);
 
   socket.receive(...update(9_000_000, ['the end']));
   older.advance();
   older.advance();
-  expect(pulls).toEqual([[8_996_000, 4000]]);
+  expect(pulls).toEqual([[0, 9_000_000]]);
 
-  const lines = Array.from({ length: 4000 }, (_, at) => `line ${at}`);
   for (let turn = 0; turn < 8; turn++) {
-    const [first, count] = pulls.at(-1)!;
-    socket.receive(...update(first, lines.slice(0, count), { pulled: true }));
+    const before = pulls.at(-1)![1];
+    socket.receive(...update(before - portion, [`${turn}`.repeat(portion - 1)], { pulled: true }));
     older.advance();
   }
-  expect(pulls).toHaveLength(5);
+  expect(pulls).toHaveLength(4);
 
   // a fast machine has put in its place what came, a slow one not yet: then nothing more is asked for
   while (model.log.placing) {
     older.wanted(null);
-    expect(pulls).toHaveLength(5);
+    expect(pulls).toHaveLength(4);
     await new Promise<void>(placed => setTimeout(placed));
   }
   older.wanted(null);
   older.wanted(null);
-  expect(pulls).toHaveLength(6);
-  expect(pulls.at(-1)).toEqual([9_000_000 - 6 * 4000, 4000]);
-});
-
-test('lines that are renumbered are pulled by their own numbers', () => {
-  const { server, stream, make } = fakeService();
-  const model = stream.watch(RUN, make);
-  const pulls: number[] = [];
-  const older = new OlderLines(model, (_rank, first) => pulls.push(first) > 0);
-  server.lastSocket.onopen!();
-  server.lastSocket.receive(...update(5_000_000, ['the', 'end'], { provisional: [0] }));
-  older.advance();
-  older.wanted(null);
-  expect(pulls).toEqual([]);
-
-  server.lastSocket.receive(...update(40_002, ['more'], { provisional: [], moved: [[0, -4_960_000]] }));
-  older.advance();
-
-  expect(pulls).toEqual([36_000]);
-  expect([model.log.rank(0).line(40_000), model.log.rank(0).next]).toEqual(['the', 40_003]);
-});
-
-test('lines that nobody will renumber are forgotten with the socket they came over', async () => {
-  const { server, stream, clock, make } = fakeService();
-  const model = stream.watch(RUN, make);
-  server.lastSocket.onopen!();
-  server.lastSocket.receive(...update(5_000_000, ['the', 'end'], { provisional: [0] }));
-
-  server.lastSocket.close();
-  await clock.pass(1000);
-  server.lastSocket.onopen!();
-  expect(server.lastSocket.sent).toContainEqual({ kind: 'watch', run_id: RUN, from: 'tail' });
-  server.lastSocket.receive(...update(40_000, ['the', 'end']));
-
-  expect([model.log.rank(0).line(40_001), model.log.rank(0).lines]).toEqual(['end', 2]);
+  expect(pulls).toHaveLength(5);
+  expect(pulls.at(-1)).toEqual([0, 9_000_000 - 4 * portion]);
 });

@@ -1,4 +1,5 @@
 /** Turns and deltas for the tests of the log. */
+import type { RankLog } from '../src/log/rank_log';
 import type { Turns } from '../src/log/slices';
 import type { LogDelta } from '../src/protocol';
 
@@ -39,9 +40,18 @@ export class FakeTurns implements Turns {
   }
 }
 
+/** Lines of which each has one address, whatever it says. */
 export function delta(rank: number, first: number, lines: string[], rest: Partial<LogDelta> = {}): LogDelta {
   const count = lines.length;
-  return { rank, first, count, lines, times: [[count, first]], partial: '', skipped: 0, ...rest };
+  const edges = Array.from({ length: count + 1 }, (_, at) => first + at);
+  const end = first + count;
+  return { rank, first, count, end, edges, lines, times: [[count, first]], partial: '', skipped: 0, ...rest };
+}
+
+/** The text of the line at an address; undefined where there is none. */
+export function lineAt(log: RankLog, address: number): string | undefined {
+  const row = log.count ? log.row(log.find(log.rank, address)) : null;
+  return row?.kind === 'line' && row.line === address ? row.text : undefined;
 }
 
 /** `count` lines of about fifty characters, from number `first` on. */

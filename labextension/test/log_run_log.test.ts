@@ -4,7 +4,7 @@ import { expect, test } from '@jest/globals';
 import { Differences } from '../src/log/merged_log';
 import type { LogRows } from '../src/log/rows';
 import { RunLog } from '../src/log/run_log';
-import { delta, FakeTurns, numbered, randomly } from './log_fakes';
+import { delta, FakeTurns, lineAt, numbered, randomly } from './log_fakes';
 
 const texts = (rows: LogRows) =>
   Array.from({ length: rows.count }, (_, at) => {
@@ -70,14 +70,19 @@ test('a page that was loaded late gets the lines before its first', () => {
   expect(log.all.row(499).ranks?.label).toBe('0–1');
 });
 
-test('bytes that were passed over are a row, also when no line came with them', () => {
+test('bytes that were passed over are a row until they come after all', () => {
   const { log } = makeLog();
 
   log.receive([delta(0, 0, ['a'])], null);
-  log.receive([delta(0, 1, [], { skipped: 77 })], null);
-  log.receive([delta(0, 1, ['z'])], null);
-
+  log.receive([delta(0, 78, ['z'], { skipped: 77 })], null);
   expect(texts(log.all)).toEqual(['0 a', '0 (skipped 77)', '0 z']);
+  expect(log.incomplete).toBe(false);
+
+  log.receive([delta(0, 1, ['b'])], null);
+  expect(texts(log.all)).toEqual(['0 a', '0 b', '0 (skipped 76)', '0 z']);
+  log.receive([delta(0, 2, numbered(76))], null);
+  expect(log.all.lines).toBe(79);
+  expect(log.all.count).toBe(79);
 });
 
 test('a delta without lines can tell that lines are missing', () => {
@@ -267,10 +272,10 @@ test('full blocks are packed, and their lines stay within reach', () => {
 
   expect(log.packedBytes).toBeGreaterThan(0);
   expect(log.packedBytes).toBeLessThan(400_000);
-  expect(log.rank(0).line(0)).toBe(lines[0]);
-  expect(log.rank(0).line(12_345)).toBe(lines[12_345]);
-  expect(log.rank(0).line(19_999)).toBe(lines[19_999]);
-  expect(log.rank(0).line(20_000)).toBeUndefined();
+  expect(lineAt(log.rank(0), 0)).toBe(lines[0]);
+  expect(lineAt(log.rank(0), 12_345)).toBe(lines[12_345]);
+  expect(lineAt(log.rank(0), 19_999)).toBe(lines[19_999]);
+  expect(lineAt(log.rank(0), 20_000)).toBeUndefined();
 });
 
 test('text of any script survives packing', () => {
@@ -283,7 +288,7 @@ test('text of any script survives packing', () => {
   log.receive([delta(0, 0, lines)], null);
   turns.all();
 
-  expect(log.rank(0).line(7)).toBe(lines[7]);
+  expect(lineAt(log.rank(0), 7)).toBe(lines[7]);
 });
 
 test('beyond the bound the oldest lines go, and a row says so', () => {
@@ -304,7 +309,7 @@ test('beyond the bound the oldest lines go, and a row says so', () => {
   expect(rank.first).toBeGreaterThan(10_000);
   expect(rank.row(0)).toMatchObject({ kind: 'dropped', amount: rank.first });
   expect(rank.row(1)).toMatchObject({ kind: 'line', line: rank.first });
-  expect(rank.line(rank.first - 1)).toBeUndefined();
+  expect(lineAt(rank, rank.first - 1)).toBeUndefined();
   expect(log.all.row(0).kind).toBe('dropped');
   expect(log.all.row(1)).toMatchObject({ kind: 'line' });
   expect(log.all.row(log.all.count - 1)).toMatchObject({ kind: 'line', line: 19_999 });
@@ -349,4 +354,23 @@ test('listeners are told until they leave', () => {
 
   expect(before).toBeGreaterThan(0);
   expect(told).toBe(before);
+});
+
+test.each([0, 1])('the row of missing lines tells how much, also while others are put in place', tick => {
+  const turns = new FakeTurns(tick);
+  const log = new RunLog({ turns });
+  log.receive([delta(0, 10_000_000, numbered(300, 10_000_000))], null);
+  turns.all();
+  let first = 10_000_000;
+  for (let portion = 0; portion < 12; portion++) {
+    first -= 4000;
+    log.receive([delta(0, first, numbered(4000, first))], null);
+    for (let turn = 0; turn < 5; turn++) {
+      turns.turn();
+    }
+    const gaps = Array.from({ length: log.all.count }, (_, at) => log.all.row(at)).filter(
+      row => row.kind === 'missing',
+    );
+    expect(gaps.map(row => row.amount)).toEqual([first]);
+  }
 });

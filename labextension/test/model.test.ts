@@ -1,6 +1,5 @@
 import { RunModel } from '../src/model';
 import { decode, type Message, type RankView, type Update } from '../src/protocol';
-import { delta } from './log_fakes';
 import { sample } from './samples';
 
 /** Time that stands until it is moved, and frames that come when they are told to. */
@@ -178,20 +177,4 @@ test('who asks for the board gets the next answer', async () => {
   run.receive(read('board_answer'));
 
   expect(await answer).toMatchObject({ url: expect.stringContaining('scalar') });
-});
-
-test('lines that are numbered anew take the place of those that came before', async () => {
-  const run = new RunModel(new SlowPage());
-  const lines = (texts: string[], reading: number): Update => ({
-    ...(read('running') as Update),
-    deltas: [delta(0, 0, texts)],
-    completeUntil: null,
-    reading,
-  });
-  run.receive(lines(['a', 'b', 'c'], 0));
-
-  run.receive(lines(['x', 'y'], 1));
-
-  expect(run.log.rank(0).line(0)).toBe('x');
-  expect(run.log.rank(0).lines).toBe(2);
 });

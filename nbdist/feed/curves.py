@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from nbdist.feed.formatting import number_text
+from nbdist.feed.view import number_text
 from nbdist.model import Run
 from nbdist.store import LogStream, MetricPoint, RunDirectory
 from nbdist.store.metrics import Number, points_of, spread

@@ -1,4 +1,4 @@
-"""Follows a run until it ends: reads its directory ten times a second and feeds a surface."""
+"""Reads a run's directory: once for the server, ten times a second for a surface until the run has ended."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ _USAGE_PERIOD = 2.0
 _MANY_RANKS = 16  # above, a view is made once a second
 _VIEW_PERIOD = 1.0
 _ROOM = 16 * 1024 * 1024
+NO_USAGE: Mapping[int, RankUsage] = {}
 
 
 class Surface(Protocol):
@@ -29,6 +30,61 @@ class Surface(Protocol):
 
     def update(self, view: RunView, deltas: list[LogDelta]) -> None:
         """Show what is new. ``deltas`` is empty when no rank wrote anything."""
+
+
+class RunFeed:
+    """All that is read of one run, whatever shows it. ``room`` as in ``Logs``."""
+
+    def __init__(
+        self,
+        directory: RunDirectory,
+        *,
+        room: int | None,
+        measures: Measures | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.measures = measures or Measures(directory)
+        self.logs = Logs(directory, room)
+        self.clock = clock
+        self._reader = RunReader(directory, clock=clock)
+        self._failures = FailureWatch(directory)
+        self._stalls = StallReader(directory)
+        self._run: Run | None = None
+        self._made = 0.0
+        self._view: RunView | None = None
+
+    def run(self) -> Run | None:
+        """How the run stands; None when it cannot be read."""
+        return self._reader.look()
+
+    def read(
+        self, run: Run, now: float, *, last: bool = False, bite: int = LOOK_BYTES, prints: bool = True
+    ) -> list[LogDelta]:
+        """Take what is new in the logs and metrics. ``prints`` as in ``Measures.look``."""
+        moment = now if run.ended is None else min(now, run.ended)
+        deltas = self.logs.look(run, moment, last=last, bite=bite)
+        self.measures.look(run, deltas, now, prints=prints)
+        return deltas
+
+    def view(self, run: Run, now: float, usage: Mapping[int, RankUsage] = NO_USAGE) -> RunView:
+        """The run as it is shown; where the ranks are many, the same view for a while."""
+        unchanged = run is self._run and 0 <= now - self._made < _VIEW_PERIOD
+        if self._view is not None and unchanged and len(run.ranks) > _MANY_RANKS:
+            return self._view
+        self._run, self._made = run, now
+        self._view = view_of(
+            run,
+            now=now,
+            usage=usage,
+            last_lines=self.logs.last_lines,
+            system=self.measures.system,
+            rates=self.measures.rates(now),
+            progress=self.measures.progress(now),
+            failure=self._failures.look(run),
+            stall=self._stalls.look(run),
+            slow=self.measures.slow(run, now),
+        )
+        return self._view
 
 
 def follow(
@@ -54,30 +110,22 @@ def follow(
     only when all that was written has been shown). Raises UnknownRun when the run's directory disappears.
     """
     watch = watch or UsageWatch()
-    reader = RunReader(directory, clock=clock)
-    logs = Logs(directory, None if whole else room)
-    measures = measures or Measures(directory)
-    failures = FailureWatch(directory)
-    stalls = StallReader(directory)
-    views = _Views()
-    usage: Mapping[int, RankUsage] = {}
+    feed = RunFeed(directory, room=None if whole else room, measures=measures, clock=clock)
+    usage = NO_USAGE
     looked = 0.0
     while True:
-        run, now = reader.look(), clock()
+        run, now = feed.run(), clock()
         if run is None:
             raise UnknownRun(f"the directory of run {directory.run_id} was deleted or cannot be read")
         ended = run.state.terminal
-        moment = now if run.ended is None else min(now, run.ended)
         last = ended and not finish
         room_now = bite()
         most = LOOK_BYTES if last or room_now is None else min(LOOK_BYTES, room_now)
-        deltas = logs.look(run, moment, last=last, bite=most)
-        measures.look(run, deltas, now)
-        if not ended and now - looked >= _USAGE_PERIOD and measures.needs(run):
+        deltas = feed.read(run, now, last=last, bite=most)
+        if not ended and now - looked >= _USAGE_PERIOD and feed.measures.needs(run):
             looked, usage = now, watch.look(run)
-        view = views.of(run, now, usage=usage, logs=logs, measures=measures, failures=failures, stalls=stalls)
-        surface.update(view, deltas)
-        behind = logs.behind or (finish and measures.behind)
+        surface.update(feed.view(run, now, usage), deltas)
+        behind = feed.logs.behind or (finish and feed.measures.behind)
         if ended and not behind:
             return run
         if not (whole and behind):
@@ -90,44 +138,6 @@ def _ends(run: Run, now: float) -> bool:
     """Whether the last statement of every rank is done, and that just now: the run is over in a moment."""
     finished = [rank.finished for rank in run.ranks]
     return all(done is not None and now - done < _END for done in finished)
-
-
-class _Views:
-    """The view of a run at each look; where the ranks are many, the same one for a while."""
-
-    def __init__(self) -> None:
-        self._run: Run | None = None
-        self._made = 0.0
-        self._view: RunView | None = None
-
-    def of(
-        self,
-        run: Run,
-        now: float,
-        *,
-        usage: Mapping[int, RankUsage],
-        logs: Logs,
-        measures: Measures,
-        failures: FailureWatch,
-        stalls: StallReader,
-    ) -> RunView:
-        unchanged = run is self._run and 0 <= now - self._made < _VIEW_PERIOD
-        if self._view is not None and unchanged and len(run.ranks) > _MANY_RANKS:
-            return self._view
-        self._run, self._made = run, now
-        self._view = view_of(
-            run,
-            now=now,
-            usage=usage,
-            last_lines=logs.last_lines,
-            system=measures.system,
-            rates=measures.rates(now),
-            progress=measures.progress(now),
-            failure=failures.look(run),
-            stall=stalls.look(run),
-            slow=measures.slow(run, now),
-        )
-        return self._view
 
 
 class _OnlyRanks:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 
-from nbdist.diagnosis import Failure, describe_exit, failure_headline
+from nbdist.diagnosis import describe_exit
 from nbdist.model import Rank, RankState, RunState
 from nbdist.text import say
 
@@ -53,11 +53,6 @@ def exit_text(rank: Rank, language: str) -> str:
     return describe_exit(
         rank.code, oom=rank.oom, ended=ended, memory=rank.memory, limit=rank.limit, language=language
     )
-
-
-def failure_title(failure: Failure, language: str) -> str:
-    """Which rank failed first, of what, and where."""
-    return failure_headline(failure, language)
 
 
 def width(text: str) -> int:

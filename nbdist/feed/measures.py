@@ -13,7 +13,7 @@ from nbdist.diagnosis.report import error_text
 from nbdist.diagnosis.stragglers import Paces
 from nbdist.feed.charts import Charts
 from nbdist.feed.progress import Progress, RankProgress, furthest_behind
-from nbdist.feed.slow import SlowView, slow_view
+from nbdist.feed.stalling import SlowView, slow_view
 from nbdist.feed.view import FailureView
 from nbdist.model import RankState, Run
 from nbdist.store import (

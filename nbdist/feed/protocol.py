@@ -8,8 +8,9 @@ from __future__ import annotations
 import math
 import sys
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Any
 
 from nbdist.feed.charts import Chart
@@ -22,50 +23,63 @@ _PARTIAL = 2_000  # characters of a line that is still growing
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogChunk:
-    """Lines of one rank as they travel: ``count`` lines in ``text``, UTF-8, with newlines between them.
-    ``times`` says how many of them were written by when, in seconds since the run was created."""
+    """Lines of one rank as they travel: ``count`` lines in ``text``, UTF-8, with newlines between them. The
+    other fields are those of ``LogDelta``."""
 
     rank: int
     first: int
     count: int
     text: bytes
     times: tuple[tuple[int, float], ...]
+    edges: tuple[int, ...] = ()
     partial: str = ""
     skipped: int = 0
 
     @classmethod
     def of(cls, delta: LogDelta) -> LogChunk:
-        return cls(
+        lines = delta.lines
+        plain = isinstance(lines, PlainLines)
+        chunk = cls(
             rank=delta.rank,
             first=delta.first,
-            count=len(delta.lines),
-            text=delta.lines.text
-            if isinstance(delta.lines, PlainLines)
-            else "\n".join(delta.lines).encode("utf-8", "replace"),
+            count=len(lines),
+            text=lines.text if isinstance(lines, PlainLines) else "\n".join(lines).encode("utf-8", "replace"),
             times=delta.times,
             partial=delta.partial[:_PARTIAL],
             skipped=delta.skipped,
         )
+        edges = tuple(delta.edges)
+        return chunk if plain or not edges or chunk.all_edges() == edges else replace(chunk, edges=edges)
 
     @property
     def lines(self) -> list[str]:
         return self.text.decode().split("\n") if self.count else []
 
+    @property
+    def end(self) -> int:
+        """The address behind the last line."""
+        if self.edges or not self.count:
+            return self.edges[-1] if self.edges else self.first
+        return self.first + len(self.text) + 1
+
+    def all_edges(self) -> tuple[int, ...]:
+        """``edges``, also of lines that need none."""
+        if self.edges or not self.count:
+            return self.edges or (self.first,)
+        widths = (len(line) + 1 for line in self.text.split(b"\n"))
+        return tuple(accumulate(widths, initial=self.first))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Update:
     """What is new. ``view`` and ``cell`` are None when they are not sent again; lines written until
-    ``complete_until`` have come from every rank, None says that all there are have come.
-
-    ``reading`` is another number where the lines are numbered anew: those that came before it count no
-    more."""
+    ``complete_until`` have come from every rank, None says that all there are have come."""
 
     view: RunView | None = None
     chunks: Sequence[LogChunk] = ()
     complete_until: float | None = None
     charts: Sequence[Chart] = ()
     cell: str | None = None
-    reading: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,33 +101,11 @@ def encode(message: Update | BoardAnswer) -> tuple[dict[str, Any], list[bytes]]:
         "complete_until": message.complete_until,
         "charts": [_title(chart) for chart in message.charts],
         "cell": message.cell,
-        "reading": message.reading,
     }
     return content, [
         *(chunk.text for chunk in message.chunks),
         *(_values(chart) for chart in message.charts),
     ]
-
-
-def decode(content: Mapping[str, Any], buffers: Sequence[bytes]) -> Update | BoardAnswer:
-    """What ``encode`` was given. Raises KeyError, TypeError or ValueError for anything else."""
-    if content["kind"] == "board":
-        return BoardAnswer(url=content["url"], problem=content["problem"])
-    if content["kind"] != "update":
-        raise ValueError(f"no kind of message: {content['kind']!r}")
-    heads, titles = content["deltas"], content["charts"]
-    if len(buffers) != len(heads) + len(titles):
-        raise ValueError(f"{len(buffers)} buffers for {len(heads)} deltas and {len(titles)} charts")
-    return Update(
-        view=None if content["view"] is None else RunView.from_dict(content["view"]),
-        chunks=tuple(_chunk(head, bytes(text)) for head, text in zip(heads, buffers, strict=False)),
-        complete_until=content["complete_until"],
-        charts=tuple(
-            _chart(title, bytes(data)) for title, data in zip(titles, buffers[len(heads) :], strict=True)
-        ),
-        cell=content["cell"],
-        reading=content.get("reading", 0),
-    )
 
 
 def for_the_strip(view: RunView) -> RunView:
@@ -128,17 +120,11 @@ def _head(chunk: LogChunk) -> dict[str, Any]:
         "rank": chunk.rank,
         "first": chunk.first,
         "count": chunk.count,
+        "edges": chunk.edges,
         "times": chunk.times,
         "partial": chunk.partial,
         "skipped": chunk.skipped,
     }
-
-
-def _chunk(head: Mapping[str, Any], text: bytes) -> LogChunk:
-    chunk = LogChunk(**(dict(head) | {"times": tuple((n, t) for n, t in head["times"]), "text": text}))
-    if len(chunk.lines) != chunk.count or sum(count for count, _ in chunk.times) != chunk.count:
-        raise ValueError(f"not {chunk.count} lines with as many times: rank {chunk.rank}")
-    return chunk
 
 
 def _title(chart: Chart) -> dict[str, Any]:
@@ -157,25 +143,6 @@ def _title(chart: Chart) -> dict[str, Any]:
 
 def _values(chart: Chart) -> bytes:
     return b"".join(_little_endian(column).tobytes() for column in chart.columns)
-
-
-def _chart(title: Mapping[str, Any], data: bytes) -> Chart:
-    values = array("f")
-    values.frombytes(data)
-    rows, columns = title["rows"], title["columns"]
-    if len(values) != rows * columns:
-        raise ValueError(f"not {columns} columns of {rows} rows: {title['tag']}")
-    values = _little_endian(values)
-    return Chart(
-        tag=title["tag"],
-        kind=title["kind"],
-        group=title["group"],
-        unit=title["unit"],
-        ranks=tuple(title["ranks"]),
-        columns=tuple(values[at * rows : (at + 1) * rows] for at in range(columns)),
-        last=tuple(math.nan if value is None else value for value in title["last"]),
-        highest=None if title["highest"] is None else (title["highest"][0], title["highest"][1]),
-    )
 
 
 def _little_endian(values: array[float]) -> array[float]:

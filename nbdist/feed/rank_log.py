@@ -1,14 +1,23 @@
-"""The logs of the ranks as they grow: new lines, their numbers and times, read fairly."""
+"""The logs of the ranks: new lines, where they begin and when they were written; and older lines.
+
+A line's address is the byte at which it begins, counted through the logs of all attempts of its rank. Between
+two of them the line that parts them has an address. It is the same for all readers, and never changes.
+"""
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
 from typing import overload
 
 from nbdist.model import Run
 from nbdist.store import LogLines, LogStream, LogTimes, RankDirectory, RunDirectory, moves_up
+from nbdist.store.journal import open_plain
+from nbdist.store.logs import kept_parts
 
 _WIDTH = 16_384
 """Characters of a line, as LogLines cuts them."""
@@ -53,16 +62,22 @@ class PlainLines(Sequence[str]):
 
 
 _CHUNK = 1024 * 1024
+_PARTING = 2
+"""Addresses between the logs of two attempts: of a newline that may be missing, and of the line between."""
 _BLOCK = 4096
 _BULK = 64 * 1024  # from so many bytes on it pays to look whether they need to be taken apart
+_ROWS = 8  # that a program goes up at once, as a rule
 _ENDS = 6  # lines; one of them has text, as a rule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogDelta:
-    """New lines of a rank. ``first`` is the number of the first one, counted from 0 in what was
-    followed; ``skipped`` bytes were passed over before it. ``partial`` is the line still growing, or the
-    lines of which each may still change.
+    """New lines of a rank. ``first`` is the address of the first one, or of the one that will come next;
+    ``skipped`` bytes were passed over before it. ``partial`` is the line still growing, or the lines of which
+    each may still change.
+
+    ``edges`` are the addresses of the lines and the end of the last. They are empty where each line takes as
+    many bytes as its text and a newline.
 
     ``times`` says how many of the lines were written by when, in seconds since the run was created;
     ``behind`` whether more of the log was waiting than was taken.
@@ -72,6 +87,7 @@ class LogDelta:
     first: int
     lines: Sequence[str]
     partial: str
+    edges: Sequence[int] = ()
     skipped: int = 0
     times: tuple[tuple[int, float], ...] = ()
     behind: bool = False
@@ -80,7 +96,8 @@ class LogDelta:
 class RankFollower:
     """One rank's log as deltas. ``created`` is the moment of the run's creation in Unix seconds.
 
-    It begins at the byte ``offset``, where the line ``first`` begins. ``index`` may be shared.
+    It begins at the byte ``offset`` of the file, whose first byte has the address ``base``. ``index`` may be
+    shared.
     """
 
     def __init__(
@@ -89,106 +106,114 @@ class RankFollower:
         directory: RankDirectory,
         *,
         created: float,
+        base: int = 0,
         offset: int = 0,
-        first: int = 0,
         index: LogTimes | None = None,
     ) -> None:
         self.rank = rank
         self.last_line = ""
         self._created = created
-        self._count = first
         self._time = 0.0
         self._partial = ""
-        self._skipped = 0
+        self._skipped = base
         self._behind = False
-        self._open(directory, index)
+        self._open(directory, base, index)
         self._stream.offset = offset
+        self._at = base + offset
 
-    def _open(self, directory: RankDirectory, index: LogTimes | None = None) -> None:
+    def _open(self, directory: RankDirectory, base: int, index: LogTimes | None = None) -> None:
         self._stream = LogStream(directory.log)
         self._index = index or LogTimes(directory.log_times)
         self._lines = LogLines()
-        self._at_line = True
-
-    @property
-    def offset(self) -> int:
-        """Bytes of the log that were read, or passed over."""
-        return self._stream.offset
+        self._base = base
+        self._at = base
 
     @property
     def waiting(self) -> int:
         """Bytes of the log that were not read yet."""
         return max(0, self._stream.size - self._stream.offset)
 
-    def renumber(self, by: int) -> None:
-        """The next line has a number that is greater by so much."""
-        self._count += by
-
     def skip(self, keep: int) -> None:
-        """Go on ``keep`` bytes before the end; the next delta says how much was passed over."""
-        if passed := self._stream.skip_to_tail(keep):
-            self._skipped += passed
+        """Go on ``keep`` bytes before the end; the next lines say how much was passed over."""
+        if self._stream.skip_to_tail(keep):
+            at = self._base + self._stream.offset
+            self._skipped += at - self._at
+            self._at = at
             self._lines = LogLines()
-            self._at_line = True
 
-    def go_on(self, directory: RankDirectory, attempt: int, moment: float) -> LogDelta:
-        """Take the log of the next attempt from here on; what is left of the last one, and a line
-        that parts the two."""
+    def go_on(self, directory: RankDirectory, attempt: int, base: int, moment: float) -> list[LogDelta]:
+        """Take the log of a later attempt from here on; what is left of the last one, and a line between."""
         rest = self.read(_CHUNK, moment, final=True)
-        lines, times = (rest.lines, rest.times) if rest else ((), ())
-        self._open(directory)
-        self._partial = ""
-        self._count += 1
-        return LogDelta(
+        # the logs of attempts in between are passed over
+        begin = self._at if base - self._at <= _PARTING else base - 1
+        line = LogDelta(
             rank=self.rank,
-            first=self._count - len(lines) - 1,
-            lines=(*lines, f"—— attempt {attempt} ——"),
+            first=begin,
+            lines=(f"—— attempt {attempt} ——",),
+            edges=(begin, base),
             partial="",
-            skipped=rest.skipped if rest else 0,
-            times=(*times, (1, self._later(moment))),
+            skipped=begin - self._at + self._skipped,
+            times=((1, self._later(moment)),),
         )
+        self._open(directory, base)
+        self._partial = ""
+        self._skipped = 0
+        return [line] if rest is None else [rest, line]
 
     def read(self, limit: int, moment: float, *, final: bool = False) -> LogDelta | None:
         """What is new, at most ``limit`` bytes of it; None for nothing. ``final`` takes all, also the
         line that no newline ended. ``moment`` is the time of lines of which nothing else is known."""
-        lines: Sequence[str]
-        lines = read = list[str]()
-        times: list[tuple[int, float]] = []
+        found = _Found(self._at)
         waiting = self.waiting
         taken = self._stream.offset
+        plain: PlainLines | None = None
         if waiting >= _BULK and not final:
             data = self._read_whole_lines(limit)
-            plain = PlainLines.of(data) if self._at_line and not self._lines.moves else None
+            begins_line = self._base + self._stream.offset - len(data) == self._at
+            plain = PlainLines.of(data) if begins_line and not self._lines.moves else None
             if plain is not None:
-                lines = plain
-                self._time_lines(data, len(plain), moment, times)
+                self._time_lines(data, len(plain), moment, found.times)
+                self._at += len(data)
             else:
-                self._take(data, moment, read, times)
+                self._take(data, moment, found)
         elif waiting or final:
-            self._take(self._stream.read(limit), moment, read, times)
+            self._take(self._stream.read(limit), moment, found)
         if final:
             while data := self._stream.read(limit):
-                self._take(data, moment, read, times)
-            if last := self._lines.close():
-                read += last
-                _count_in(times, len(last), self._later(self._index.at(self._stream.offset) or moment))
+                self._take(data, moment, found)
+            self._close(moment, found)
         taken = self._stream.offset - taken
-        partial = self._lines.partial
         was_behind, self._behind = self._behind, waiting > taken and not final
-        if not lines and partial == self._partial and not self._skipped and self._behind == was_behind:
+        return self._delta(found, plain, changed=self._behind != was_behind)
+
+    def read_to(self, end: int, moment: float) -> LogDelta | None:
+        """The lines from here to the byte ``end`` of the file, whether or not the last of them ends there."""
+        found = _Found(self._at)
+        while data := self._stream.read(max(0, end - self._stream.offset)):
+            self._take(data, moment, found)
+        self._close(moment, found)
+        return self._delta(found, None, changed=False)
+
+    def _delta(self, found: _Found, plain: PlainLines | None, *, changed: bool) -> LogDelta | None:
+        lines: Sequence[str] = found.lines if plain is None else plain
+        partial = self._lines.partial
+        if not lines and partial == self._partial and not changed:
             return None
-        first, self._count, self._partial = self._count, self._count + len(lines), partial
-        skipped, self._skipped = self._skipped, 0
+        self._partial = partial
+        skipped = 0
+        if lines:
+            skipped, self._skipped = self._skipped, 0
         self.last_line = partial[partial.rfind("\n") + 1 :] or next(
             (line for some in (lines[-_ENDS:], lines) for line in reversed(some) if line), self.last_line
         )
         return LogDelta(
             rank=self.rank,
-            first=first,
-            lines=lines if isinstance(lines, PlainLines) else tuple(lines),
+            first=found.first if lines else self._at,
+            lines=tuple(lines) if plain is None else plain,
+            edges=(*found.starts, self._at) if found.lines else (),
             partial=partial,
             skipped=skipped,
-            times=tuple(times),
+            times=tuple(found.times),
             behind=self._behind,
         )
 
@@ -200,13 +225,45 @@ class RankFollower:
             return data[:end]
         return data
 
-    def _take(self, data: bytes, moment: float, lines: list[str], times: list[tuple[int, float]]) -> None:
-        found = self._lines.feed(data)
-        self._at_line = data.endswith(b"\n")
-        if not found:
-            return
-        lines += found
-        self._time_lines(data, len(found), moment, times)
+    def _take(self, data: bytes, moment: float, found: _Found) -> None:
+        start = self._base + self._stream.offset - len(data)
+        ends = _line_ends(data)
+        before = len(found.lines)
+        if self._lines.moves or moves_up(data) or self._takes_care(data, ends):
+            for low, high in _parts(data, ends):
+                self._take_part(data[low:high], start + high, found)
+        else:
+            found.lines += self._lines.feed(data)
+            found.starts += [self._at, *(start + end for end in ends)][: len(ends)]
+            self._at = start + ends[-1] if ends else self._at
+        if count := len(found.lines) - before:
+            self._time_lines(data, count, moment, found.times)
+
+    def _take_part(self, data: bytes, end: int, found: _Found) -> None:
+        """A line, or a part of one, that may be cut into several or change those above it."""
+        # what is drawn anew is shorter than what the program wrote
+        width = 1 if self._lines.moves or moves_up(data) else _WIDTH
+        lines = self._lines.feed(data)
+        found.lines += lines
+        found.starts += [self._at + width * at for at in range(len(lines))]
+        self._at = end if data.endswith(b"\n") and not self._lines.moves else self._at + width * len(lines)
+
+    def _takes_care(self, data: bytes, ends: list[int]) -> bool:
+        """Whether a line is too long, or how the cursor moves began with the last data."""
+        partial = self._lines.partial
+        edges = [-len(partial), *ends, len(data)]
+        return "\x1b" in partial[-8:] or any(high - low > _WIDTH for low, high in pairwise(edges))
+
+    def _close(self, moment: float, found: _Found) -> None:
+        """Take the line that no newline ended."""
+        moved = self._lines.moves
+        if last := self._lines.close():
+            found.lines += last
+            found.starts += range(self._at, self._at + len(last))
+            written = self._index.at(self._stream.offset) or moment
+            _count_in(found.times, len(last), self._later(written))
+        end = self._base + self._stream.offset
+        self._at = max(end + bool(last), self._at + len(last) * moved)
 
     def _time_lines(self, data: bytes, left: int, moment: float, times: list[tuple[int, float]]) -> None:
         low = 0
@@ -254,6 +311,33 @@ class RankFollower:
         return self._time
 
 
+@dataclass(slots=True)
+class _Found:
+    """Lines that are not plain, with their addresses; the times of all."""
+
+    first: int
+    lines: list[str] = field(default_factory=list)
+    starts: list[int] = field(default_factory=list)
+    times: list[tuple[int, float]] = field(default_factory=list)
+
+
+def _parts(data: bytes, ends: list[int]) -> Iterator[tuple[int, int]]:
+    """Each line alone, but for rows that are drawn anew, with those above them."""
+    edges, low = ends if data.endswith(b"\n") else [*ends, len(data)], 0
+    for at, high in enumerate(edges):
+        if not moves_up(data[high : edges[min(at + _ROWS, len(edges) - 1)]]):
+            yield low, high
+            low = high
+
+
+def _line_ends(data: bytes) -> list[int]:
+    ends, at = [], data.find(b"\n") + 1
+    while at:
+        ends.append(at)
+        at = data.find(b"\n", at) + 1
+    return ends
+
+
 def _count_in(times: list[tuple[int, float]], count: int, written: float) -> None:
     if count and times and times[-1][1] == written:
         count += times.pop()[0]
@@ -290,6 +374,7 @@ class Logs:
         self._room = room
         self._attempt = 0
         self._followers: dict[int, RankFollower] = {}
+        self._times: dict[tuple[int, int], LogTimes] = {}
         self.behind = False
         """Whether more is waiting than the last look took."""
 
@@ -315,25 +400,98 @@ class Logs:
                 deltas.append(delta)
         return deltas
 
+    def before(
+        self, run: Run, rank: int, after: int, before: int, limit: int, moment: float
+    ) -> list[LogDelta]:
+        """The last lines from the address ``after`` on to ``before``, about ``limit`` bytes of them.
+        ``moment`` is the time of lines of which nothing else is known."""
+        bases = [log_base(self._directory, rank, attempt) for attempt in range(1, run.attempt + 2)]
+        attempt = bisect_left(bases, before)
+        if not 0 < attempt <= run.attempt:
+            return []
+        files, base = self._directory.rank(rank, attempt), bases[attempt - 1]
+        low, high = max(0, after - base), min(before, bases[attempt] - _PARTING) - base
+        begin, end = _kept_before(files.log, high)
+        follower = RankFollower(
+            rank,
+            files,
+            created=run.spec.created,
+            base=base,
+            offset=_begin_of_line(LogStream(files.log), max(low, begin), min(high, end), limit),
+            index=self._index(rank, attempt),
+        )
+        delta = follower.read_to(min(high, end), moment)
+        if delta is not None and end < high:
+            # what is left out of the file is nothing to ask for
+            delta = replace(delta, edges=(*delta.edges[:-1], base + high))
+        deltas = [] if delta is None else [delta]
+        if before == bases[attempt] and attempt < run.attempt:
+            begun = self._index(rank, attempt + 1).at(1) or run.spec.created
+            deltas.append(
+                follower.go_on(self._directory.rank(rank, attempt + 1), attempt + 1, before, begun)[-1]
+            )
+        return deltas
+
+    def _index(self, rank: int, attempt: int) -> LogTimes:
+        key = (rank, attempt)
+        if key not in self._times:
+            self._times[key] = LogTimes(self._directory.rank(rank, attempt).log_times)
+        return self._times[key]
+
     @property
     def last_lines(self) -> dict[int, str]:
         return {rank: follower.last_line for rank, follower in self._followers.items()}
 
     def _begin_attempt(self, run: Run, moment: float) -> list[LogDelta]:
         self._attempt = run.attempt
-        directories = {rank.rank: self._directory.rank(rank.rank, run.attempt) for rank in run.ranks}
+        logs = {
+            rank.rank: (
+                self._directory.rank(rank.rank, run.attempt),
+                log_base(self._directory, rank.rank, run.attempt),
+            )
+            for rank in run.ranks
+        }
         if not self._followers:
             created = run.spec.created
             self._followers = {
-                rank: RankFollower(rank, directory, created=created)
-                for rank, directory in directories.items()
+                rank: RankFollower(rank, files, created=created, base=base)
+                for rank, (files, base) in logs.items()
             }
             return []
         if self._room is not None:
             keep = level([follower.waiting for follower in self._followers.values()], LOOK_BYTES)
             for follower in self._followers.values():
                 follower.skip(keep)
-        return [
-            follower.go_on(directories[rank], run.attempt, moment)
-            for rank, follower in self._followers.items()
-        ]
+        deltas = []
+        for rank, follower in self._followers.items():
+            files, base = logs[rank]
+            deltas += follower.go_on(files, run.attempt, base, moment)
+        return deltas
+
+
+def log_base(directory: RunDirectory, rank: int, attempt: int) -> int:
+    """The address of the first byte of an attempt's log."""
+    logs = (directory.rank(rank, before).log for before in range(1, attempt))
+    return sum(LogStream(log).size + _PARTING for log in logs)
+
+
+def _kept_before(log: Path, offset: int) -> tuple[int, int]:
+    """The last part of a log, of those that its file has, that begins before a byte."""
+    try:
+        with open_plain(log) as file:
+            parts = kept_parts(file.fileno())
+    except OSError:
+        parts = []
+    return next((part for part in reversed(parts) if part[0] < offset), (0, 0))
+
+
+def _begin_of_line(stream: LogStream, low: int, high: int, limit: int) -> int:
+    """Where a line begins about ``limit`` bytes before ``high``, but not before ``low``."""
+    end = high
+    while (start := max(low, end - limit)) > low:
+        stream.offset = start - 1
+        data = stream.read(end - start)
+        if found := data.find(b"\n") + 1:
+            return stream.offset - len(data) + found
+        end = start
+    return low

@@ -1,15 +1,14 @@
-"""What goes into the next message to a page: lines of the logs, the view, the charts.
-
-Which lines of a run's ranks go into the next message to the page. Pure.
+"""What goes into the next message to a page: lines of the logs, the view, the charts. Pure.
 
 A page that is sent a backlog faster than it reads sees the newest line last. So there is a limit to what
 a message holds, and where more waits the newest lines go ahead, again and again, and the others follow in
-their order: the page knows by their numbers what is still to come.
+their order: the page knows by their addresses what is still to come.
 """
 
 from __future__ import annotations
 
 import sys
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -32,7 +31,7 @@ class Tail:
         self._size = 0
         self._news: list[LogChunk] = []
         self._size_of_news = 0
-        self._ahead = 0  # the line until which the newest have gone ahead
+        self._ahead = 0  # the address until which the newest lines have gone ahead
         self._behind = False
         self.last_time = 0.0
         """When the last line that was sent (in order) was written, in seconds since the run was created."""
@@ -50,7 +49,7 @@ class Tail:
 
     def news(self) -> list[LogChunk]:
         """What was not sent yet: one chunk, more where something was passed over between them."""
-        return _joined(self._news)
+        return joined(self._news)
 
     @property
     def size(self) -> int:
@@ -61,12 +60,11 @@ class Tail:
         """The last of what was not sent, at most ``lines`` and ``room`` bytes: to be shown before what
         comes before it, with which it is sent once more. Nothing when it has been shown already, but
         for ``again``."""
-        last = self._news[-1]
-        end = last.first + last.count
+        ahead, self._ahead = self._ahead, self._news[-1].end
+        ends = _ends(self._news, lines, room)
         if not again:
-            lines = min(lines, end - self._ahead)
-        self._ahead = end
-        return [chunk for chunk in _ends(self._news, lines, room) if chunk.count or chunk.partial]
+            ends = [part for chunk in ends if (part := since(chunk, ahead)) is not None]
+        return [chunk for chunk in ends if chunk.count or chunk.partial]
 
     def part(self, room: int) -> list[LogChunk]:
         """The oldest of what was not sent, about ``room`` bytes of it and at least a line. It counts as
@@ -89,13 +87,13 @@ class Tail:
 
     def kept(self, room: int) -> list[LogChunk]:
         """Of what was sent the last ``room`` bytes."""
-        return _joined(_ends(self._kept, sys.maxsize, room))
+        return joined(_ends(self._kept, sys.maxsize, room))
 
     def end(self, room: int, lines: int = sys.maxsize) -> list[LogChunk]:
         """What was not sent yet, and before it of what was as much as makes ``lines`` in all, at most
         ``room`` bytes of it."""
         lines -= sum(chunk.count for chunk in self._news)
-        return _joined((*_ends(self._kept, lines, room), *self._news))
+        return joined((*_ends(self._kept, lines, room), *self._news))
 
     def sent(self) -> None:
         """All that was new has been sent."""
@@ -106,9 +104,9 @@ class Tail:
             if self._kept and len(self._kept[-1].text) < _WHOLE:
                 group.insert(0, self._kept.pop())
                 self._size -= len(group[0].text)
-            joined = _joined(group)
-            self._kept.extend(joined)
-            self._size += sum(len(part.text) for part in joined)
+            parts = joined(group)
+            self._kept.extend(parts)
+            self._size += sum(len(part.text) for part in parts)
         self._news.clear()
         self._size_of_news = 0
         if self._size <= self._room * 3 // 2:
@@ -149,14 +147,16 @@ def split(chunk: LogChunk, room: int) -> tuple[LogChunk, LogChunk | None]:
         chunk,
         count=count,
         text=text[:cut],
+        edges=chunk.edges[: count + 1],
         times=_without(chunk.times[::-1], chunk.count - count)[::-1],
         partial="",
     )
     rest = replace(
         chunk,
-        first=chunk.first + count,
+        first=head.end,
         count=chunk.count - count,
         text=text[cut + 1 :],
+        edges=chunk.edges[count:],
         times=times,
         skipped=0,
     )
@@ -179,14 +179,24 @@ def end_of(chunk: LogChunk, lines: int, room: int) -> LogChunk:
     if count == chunk.count:
         return chunk
     dropped = chunk.count - count
+    first = chunk.edges[dropped] if chunk.edges else chunk.first + start if count else chunk.end
     return replace(
         chunk,
-        first=chunk.first + dropped,
+        first=first,
+        edges=chunk.edges[dropped:] if count else (),
         count=count,
         text=text[start:] if count else b"",
         times=_without(chunk.times, dropped),
         skipped=0,
     )
+
+
+def since(chunk: LogChunk, address: int) -> LogChunk | None:
+    """The lines from an address on; None where there are none, and none grows behind them."""
+    if address <= chunk.first:
+        return chunk
+    lines = bisect_left(chunk.all_edges(), address)
+    return end_of(chunk, chunk.count - lines, sys.maxsize) if lines <= chunk.count else None
 
 
 def _without(times: tuple[tuple[int, float], ...], dropped: int) -> tuple[tuple[int, float], ...]:
@@ -197,7 +207,7 @@ def _without(times: tuple[tuple[int, float], ...], dropped: int) -> tuple[tuple[
     return ()
 
 
-def _joined(chunks: Iterable[LogChunk]) -> list[LogChunk]:
+def joined(chunks: Iterable[LogChunk]) -> list[LogChunk]:
     """The chunks as few: one for lines that follow each other."""
     groups: list[list[LogChunk]] = []
     for chunk in chunks:
@@ -211,10 +221,15 @@ def _joined(chunks: Iterable[LogChunk]) -> list[LogChunk]:
 def _one(group: list[LogChunk]) -> LogChunk:
     with_lines = [chunk for chunk in group if chunk.count]
     times: list[tuple[int, float]] = []
+    edges: list[int] = []
     for chunk in with_lines:
         times += chunk.times
+    if any(chunk.edges for chunk in with_lines):
+        edges = [at for chunk in with_lines for at in chunk.all_edges()[:-1]]
+        edges.append(with_lines[-1].end)
     return replace(
         group[0],
+        edges=tuple(edges),
         count=sum(chunk.count for chunk in with_lines),
         text=b"\n".join([chunk.text for chunk in with_lines]),
         times=tuple(times),
@@ -276,11 +291,9 @@ class LogQueue:
         """The time until which all lines have been sent; None when there are no others."""
         return min((tail.last_time for tail in self._tails.values() if tail.incomplete), default=None)
 
-    def next(self, age: float) -> list[LogChunk]:
-        """What is new, for a page that was opened ``age`` seconds ago."""
-        return self._next(age)
-
-    def _next(self, age: float, *, again: bool = False) -> list[LogChunk]:
+    def next(self, age: float, *, again: bool = False) -> list[LogChunk]:
+        """What is new, for a page that was opened ``age`` seconds ago. ``again``: of a backlog also the
+        newest lines that have gone ahead."""
         newest, chunks = [], []
         share = self._share(age)
         for tail in self._tails.values():
@@ -298,7 +311,7 @@ class LogQueue:
         if whole:
             room = _EARLY_BYTES // self._ranks
             self._repeats = deque(chunk for tail in self._tails.values() for chunk in tail.kept(room))
-            return self._next(age, again=True)
+            return self.next(age, again=True)
         newest, chunks = [], []
         share = self._share(age)
         new = sum(min(share, tail.size) for tail in self._tails.values())

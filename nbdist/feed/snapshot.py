@@ -10,7 +10,7 @@ from pathlib import Path
 from nbdist.diagnosis.stragglers import Paces
 from nbdist.feed.ansi import strip_ansi
 from nbdist.feed.progress import Progress, RankProgress, furthest_behind
-from nbdist.feed.slow import SlowView, slow_view
+from nbdist.feed.stalling import SlowView, slow_view
 from nbdist.model import Rank, Run
 from nbdist.store import LogLines, LogStream, MetricPoint, RunDirectory
 from nbdist.store.metrics import last_points

@@ -15,9 +15,8 @@ from nbdist.feed.ansi import harmless
 from nbdist.feed.curves import Curve, read_curves
 from nbdist.feed.labels import exit_text, leftover_text, ranks_text, state_mark, state_word
 from nbdist.feed.progress import Progress
-from nbdist.feed.slow import SlowView, ended_slow, slow_text
 from nbdist.feed.snapshot import glance, log_end
-from nbdist.feed.stalling import StallReader, StallView, hung_lines
+from nbdist.feed.stalling import SlowView, StallReader, StallView, ended_slow, hung_lines, slow_text
 from nbdist.model import Rank, RankState, Run, RunState
 from nbdist.store import LogStream, RunDirectory
 from nbdist.text import reason_text, say

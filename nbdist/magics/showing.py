@@ -198,10 +198,9 @@ class _Panel:
         with self._guard:
             self._sending = self._asked.is_set()
             self._asked.clear()
-            # nothing that was sent is kept in memory. Of a run that goes on some lines may be passed over:
-            # those on disk have other numbers
+            # nothing that was sent is kept in memory
             self._measures, charts = _measures(self._handle, self._run)
-            self._surface.begin(charts, reading=1)
+            self._surface.begin(charts)
             return self._sending
 
 

@@ -13,13 +13,21 @@ from dataclasses import replace
 
 from nbdist.feed.ansi import printable
 from nbdist.feed.curves import spark_of
-from nbdist.feed.formatting import memory_text, number_text, progress_text, rate_text, use_text
 from nbdist.feed.labels import pad, ranks_text, state_mark, state_word, width
-from nbdist.feed.slow import slow_text
 from nbdist.feed.snapshot import glance
-from nbdist.feed.stalling import StallReader, held_words, stall_sentence
+from nbdist.feed.stalling import StallReader, held_words, slow_text, stall_sentence
 from nbdist.feed.usage import UsageWatch
-from nbdist.feed.view import RankView, RunView, duration, view_of
+from nbdist.feed.view import (
+    RankView,
+    RunView,
+    duration,
+    memory_text,
+    number_text,
+    progress_text,
+    rate_text,
+    use_text,
+    view_of,
+)
 from nbdist.model import RankState, Run, RunState
 from nbdist.panel.summary import rank_chip, sheet
 from nbdist.store import RunDirectory, RunReader

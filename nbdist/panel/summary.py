@@ -1,13 +1,8 @@
 """What stays when a run has ended: a few lines of text, and static HTML that needs no script.
 
-The look of what stays in a notebook: colours for light and dark pages, as CSS of a few rules.
-
-Greys and state colours are JupyterLab's variables, with fallbacks that are read on either ground where a
-page has none of them. A code host that takes styles away leaves words, marks and tables.
-
-The summary of a finished run as HTML: words, lists and details, which a style only makes pleasant.
-
-Each part has a budget, so that no run makes a notebook that cannot be opened.
+The HTML is words, lists and details. Each part has a budget, so that no run makes a notebook that cannot be
+opened. Greys and state colours are JupyterLab's variables, with fallbacks that are read on either ground. A
+code host that takes styles away leaves words, marks and tables.
 """
 
 from __future__ import annotations
@@ -17,16 +12,14 @@ import itertools
 import time
 from collections.abc import Sequence
 
-from nbdist.diagnosis import Failure, Group, Hint, failure_report
+from nbdist.diagnosis import Failure, Group, Hint, failure_headline, failure_report
 from nbdist.diagnosis.exits import rank_ranges
 from nbdist.diagnosis.report import error_text, traceback_lines
 from nbdist.feed.ansi import ansi_html, printable
 from nbdist.feed.curves import Curve, curve_svg
-from nbdist.feed.formatting import number_text, percent
 from nbdist.feed.labels import (
     clipped,
     exit_text,
-    failure_title,
     ranks_text,
     shortened,
     state_mark,
@@ -34,7 +27,7 @@ from nbdist.feed.labels import (
 )
 from nbdist.feed.stalling import StallView, hung_lines
 from nbdist.feed.summary import Facts, facts_of, logs_title, outcomes, remarks
-from nbdist.feed.view import duration
+from nbdist.feed.view import duration, number_text, percent
 from nbdist.model import Run, RunState
 from nbdist.store import RunDirectory
 from nbdist.text import reason_text, say
@@ -172,7 +165,7 @@ def failure_html(failure: Failure, facts: Facts, language: str) -> str:
     after = max(0.0, failure.time - (facts.run.started or failure.time))
     when = say("panel.at-time", language, time=duration(after))
     parts = [
-        f"<div><b>{html.escape(failure_title(failure, language))}</b> "
+        f"<div><b>{html.escape(failure_headline(failure, language))}</b> "
         f'<span class="n-muted">{html.escape(when)}</span></div>'
     ]
     if facts.code:
@@ -398,7 +391,7 @@ def _text(facts: Facts, language: str, notes: Sequence[str]) -> str:
     if values := _values(facts, language):
         lines.append(values)
     if facts.failure is not None:
-        lines.append(failure_title(facts.failure, language))
+        lines.append(failure_headline(facts.failure, language))
     lines += remarks(facts, language, notes)
     return "\n".join(f"[nbdist] {printable(line)}" for line in lines)
 

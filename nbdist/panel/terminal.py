@@ -13,10 +13,19 @@ from typing import TextIO
 from nbdist.diagnosis.exits import rank_ranges
 from nbdist.feed.ansi import colours_alone, harmless, printable
 from nbdist.feed.following import Surface
-from nbdist.feed.formatting import memory_text, progress_text, rate_text, slowest, use_text
 from nbdist.feed.labels import cut, pad, ranks_text, state_mark, state_word, width
 from nbdist.feed.rank_log import LogDelta
-from nbdist.feed.view import RankView, RunView, bytes_text, duration
+from nbdist.feed.view import (
+    RankView,
+    RunView,
+    bytes_text,
+    duration,
+    memory_text,
+    progress_text,
+    rate_text,
+    slowest,
+    use_text,
+)
 from nbdist.model import RankState
 from nbdist.panel.status import held_text, rank_state_text, run_state_text
 from nbdist.panel.text import (

@@ -7,11 +7,10 @@ from collections import deque
 from collections.abc import Callable, Collection
 
 from nbdist.feed.ansi import harmless
-from nbdist.feed.formatting import progress_text
 from nbdist.feed.labels import ranks_text, state_word
 from nbdist.feed.rank_log import LogDelta
 from nbdist.feed.stalling import stall_sentence
-from nbdist.feed.view import RunView, duration
+from nbdist.feed.view import RunView, duration, progress_text
 from nbdist.model import RunState
 from nbdist.text import say
 

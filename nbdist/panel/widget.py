@@ -62,7 +62,7 @@ class WidgetSurface:
 
     A page that loads late, or a second view, has missed messages and cannot ask for them while the
     cell blocks the kernel. So the ends of the logs are sent again every few seconds (at first all that
-    came so far, while the page loads the widget); lines carry their number, and the page drops what it
+    came so far, while the page loads the widget); lines carry their address, and the page drops what it
     has. ``charts`` are those that the run's points go into, ``cell`` is the program of the run.
 
     When the run has ended it may be ``placed``: the output is then something else, which the panel takes the
@@ -106,12 +106,10 @@ class WidgetSurface:
     room = 256 * 1024 * 1024
     """Bytes of logs that a page keeps, compressed: it gets no more than that at once."""
 
-    def begin(self, charts: Charts, *, reading: int = 0) -> None:
-        """Be shown the run from its start, for the first time or again. Of the same ``reading`` lines have
-        the same numbers."""
+    def begin(self, charts: Charts) -> None:
+        """Be shown the run from its start, for the first time or again."""
         self._charts = ChartQueue(charts)
         self._logs: LogQueue | None = None
-        self._reading = reading
         self.skipped = False
         """Whether some of the logs were passed over."""
 
@@ -119,7 +117,7 @@ class WidgetSurface:
         """The charts are what they will stay: send what was not sent of them."""
         complete_until = None if self._logs is None else self._logs.complete_until
         while last := self._charts.take(self._clock(), again=False, at_once=True):
-            self._send(Update(charts=last, complete_until=complete_until, reading=self._reading))
+            self._send(Update(charts=last, complete_until=complete_until))
 
     def bundle(self, instead: Mapping[str, str]) -> dict[str, Any]:
         """The output of the cell: the widget, with what stands ``instead`` of it where none is drawn."""
@@ -175,7 +173,6 @@ class WidgetSurface:
                 complete_until=logs.complete_until,
                 charts=charts,
                 cell=self._cell if again else None,
-                reading=self._reading,
             )
         )
 

@@ -5,73 +5,29 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Union
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 from nbdist.feed.protocol import Update, encode
 from nbdist.store.run_store import RUN_ID
 
-PULL_LINES = 10_000
 _HEADER = struct.Struct("<I")
 _LARGEST = 1 << 53
 _MOST_RUNS = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WatchRun:
-    """``have``: of some ranks, the number of the first line that the page lacks."""
+class Request:
+    """What a page said. ``have``: of some ranks, the address of the first line that the page lacks. Of the
+    lines between ``after`` and ``before`` the last come first."""
 
-    run_id: str
-    have: Mapping[int, int]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unwatch:
-    run_id: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ack:
-    run_id: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pull:
-    run_id: str
-    rank: int
-    first: int
-    count: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WatchList:
-    limit: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnwatchList:
-    pass
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pause:
-    paused: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Numbering:
-    """The lines of ``provisional`` ranks have numbers that are too great, for all lines before them are not
-    counted yet. ``moved``: ranks whose lines have been counted since; the numbers of those that were sent
-    change by so much, before the lines of this update come."""
-
-    provisional: tuple[int, ...] = ()
-    moved: tuple[tuple[int, int], ...] = ()
-
-
-Said = Union[WatchRun, Unwatch, Ack, Pull, WatchList, UnwatchList, Pause]
-
-
-NUMBERED = Numbering()
+    kind: Literal["watch", "unwatch", "ack", "pull", "runs", "unruns", "pause", "resume"]
+    run_id: str = ""
+    have: Mapping[int, int] = field(default_factory=dict)
+    rank: int = 0
+    after: int = 0
+    before: int = 0
+    limit: int = 0
 
 
 def frame(header: Mapping[str, Any], buffers: Sequence[bytes] = ()) -> bytes:
@@ -80,28 +36,12 @@ def frame(header: Mapping[str, Any], buffers: Sequence[bytes] = ()) -> bytes:
     return b"".join((_HEADER.pack(len(text)), text, *buffers))
 
 
-def update_frame(
-    run_id: str, update: Update, numbering: Numbering = NUMBERED, *, pulled: bool = False
-) -> bytes:
+def update_frame(run_id: str, update: Update, *, pulled: bool = False) -> bytes:
     content, buffers = encode(update)
-    about = {"provisional": numbering.provisional, "moved": numbering.moved}
-    return frame({**content, **about, "run_id": run_id, "pulled": pulled}, buffers)
+    return frame({**content, "run_id": run_id, "pulled": pulled}, buffers)
 
 
-def split_frame(data: bytes) -> tuple[dict[str, Any], list[bytes]]:
-    """The header and the buffers of a frame. Raises ValueError or KeyError for anything else."""
-    (size,) = _HEADER.unpack_from(data)
-    header = json.loads(data[_HEADER.size : _HEADER.size + size])
-    at, buffers = _HEADER.size + size, []
-    for length in header["buffers"]:
-        buffers.append(data[at : at + length])
-        at += length
-    if at != len(data):
-        raise ValueError(f"a frame of {len(data)} bytes says that it has {at}")
-    return header, buffers
-
-
-def read_said(text: str | bytes) -> Said:
+def read_request(text: str | bytes) -> Request:
     """What the page said. Raises ValueError, with what is wrong."""
     try:
         said = json.loads(text)
@@ -111,25 +51,22 @@ def read_said(text: str | bytes) -> Said:
         raise ValueError("this is not an object")
     match said.get("kind"):
         case "watch":
-            return WatchRun(run_id=_run_id(said), have=_have(said.get("from", "tail")))
-        case "unwatch":
-            return Unwatch(run_id=_run_id(said))
-        case "ack":
-            return Ack(run_id=_run_id(said))
+            return Request(kind="watch", run_id=_run_id(said), have=_have(said.get("from", "tail")))
+        case "unwatch" | "ack" as kind:
+            return Request(kind=kind, run_id=_run_id(said))
         case "pull":
-            return Pull(
+            return Request(
+                kind="pull",
                 run_id=_run_id(said),
                 rank=_number(said, "rank"),
-                first=_number(said, "first"),
-                count=min(PULL_LINES, _number(said, "count")),
+                after=_number(said, "after"),
+                before=_number(said, "before"),
             )
         case "runs":
             limit = _number(said, "limit") if "limit" in said else 50
-            return WatchList(limit=max(1, min(_MOST_RUNS, limit)))
-        case "unruns":
-            return UnwatchList()
-        case "pause" | "resume" as kind:
-            return Pause(paused=kind == "pause")
+            return Request(kind="runs", limit=max(1, min(_MOST_RUNS, limit)))
+        case "unruns" | "pause" | "resume" as kind:
+            return Request(kind=kind)
         case kind:
             raise ValueError(f"no kind {str(kind)[:40]!r}")
 
@@ -147,7 +84,7 @@ def _have(wanted: object) -> dict[int, int]:
     if not isinstance(wanted, dict) or not all(
         key.isascii() and key.isdigit() and len(key) < 10 for key in wanted
     ):
-        raise ValueError('from is "tail", or a line number for each rank')
+        raise ValueError('from is "tail", or the address of a line for each rank')
     return {int(rank): _number(wanted, rank) for rank in wanted}
 
 

@@ -1,9 +1,14 @@
-"""The HTTP API of the server extension."""
+"""The HTTP API of the server extension: what may be seen of a run, and what may be done to it."""
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import secrets
+import shutil
 import time
+from dataclasses import asdict
 from typing import Any
 
 from jupyter_server.auth.decorator import authorized
@@ -11,18 +16,19 @@ from jupyter_server.base.handlers import APIHandler
 from tornado import web
 
 from nbdist import __version__
+from nbdist.diagnosis.stacks import take_stacks
 from nbdist.errors import LaunchError, UsageMistake
 from nbdist.feed.measures import FailureWatch
 from nbdist.feed.snapshot import glance
-from nbdist.feed.stalling import StallReader
+from nbdist.feed.stalling import StallReader, stall_view
 from nbdist.feed.view import view_of
-from nbdist.model import Reason
+from nbdist.model import Reason, Run
 from nbdist.options.table import option_list
-from nbdist.server import actions
 from nbdist.server.backend import Backend
-from nbdist.server.rows import row_of
+from nbdist.server.run_list import row_of
 from nbdist.server.streams import program_of
 from nbdist.store import RunDirectory, look
+from nbdist.store.control import ask_to_end, request_interrupt
 from nbdist.store.run_store import RUN_ID
 
 LANGUAGES = ("en", "zh")
@@ -65,6 +71,62 @@ def summary_of(directory: RunDirectory, language: str) -> dict[str, str] | None:
     if not run.state.terminal:
         raise UsageMistake(f"run {run.label} goes on")
     return summary_bundle(run, directory, language)
+
+
+def stop(directory: RunDirectory, reason: Reason) -> Run | None:
+    """Ask the run to end; how it stood before. Where the disk refuses the request, by a signal.
+
+    Raises LaunchError when it cannot be asked either way.
+    """
+    run = look(directory)
+    if run is None or run.state.terminal:
+        return run
+    try:
+        ask_to_end(directory, run, reason)
+    except OSError as error:
+        raise LaunchError(f"the run cannot be asked to end: {error.strerror}") from error
+    return run
+
+
+def stacks(directory: RunDirectory) -> dict[str, Any]:
+    """Where the ranks are now, as the panel's view has a stall: ``Stacks`` in openapi.yaml."""
+    report = take_stacks(directory)
+    return {
+        "time": report.time,
+        "live": report.live,
+        "problem": report.problem,
+        "stall": asdict(stall_view(report, 0.0)),
+    }
+
+
+def interrupt(directory: RunDirectory, rank: int) -> Run | None:
+    """Ask for one rank to be interrupted as by Ctrl-C; how the run stood before. Raises LaunchError."""
+    run = look(directory)
+    if run is None or run.state.terminal or rank >= run.spec.world_size:
+        return run
+    try:
+        request_interrupt(directory, rank)
+    except OSError as error:
+        raise LaunchError(f"the rank cannot be interrupted: {error.strerror}") from error
+    return run
+
+
+def delete(directory: RunDirectory) -> None:
+    """Remove a run with all its files. Raises UsageMistake when it goes on, LaunchError when the disk
+    refuses."""
+    run = look(directory)
+    if run is not None and not run.state.terminal:
+        raise UsageMistake(f"run {run.label} goes on: stop it first")
+    # out of the list at once, whatever becomes of its files
+    gone = directory.path.with_name(f".deleted-{secrets.token_hex(8)}")
+    try:
+        os.rename(directory.path, gone)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise LaunchError(f"the run cannot be removed: {error.strerror}") from error
+    with contextlib.suppress(OSError):
+        shutil.rmtree(gone, ignore_errors=True)
 
 
 PROTOCOL = 1
@@ -175,7 +237,7 @@ class RunHandler(Api):
     async def delete(self, run_id: str) -> None:
         directory = await self.directory(run_id)
         try:
-            await self.backend.run(actions.delete, directory)
+            await self.backend.run(delete, directory)
         except UsageMistake as mistake:
             raise web.HTTPError(409, str(mistake)) from None
         except LaunchError as error:
@@ -213,7 +275,7 @@ class StopHandler(Api):
         directory = await self.directory(run_id)
         try:
             reason = _STOPPED_FROM.get(said) or Reason.said(said)
-            run = await self.backend.run(actions.stop, directory, reason)
+            run = await self.backend.run(stop, directory, reason)
         except LaunchError as error:
             raise web.HTTPError(507, str(error)) from None
         if run is None:
@@ -228,7 +290,7 @@ class StacksHandler(Api):
     async def post(self, run_id: str) -> None:
         self.body()
         directory = await self.directory(run_id)
-        self.answer(await self.backend.run(actions.stacks, directory))
+        self.answer(await self.backend.run(stacks, directory))
 
 
 class InterruptHandler(Api):
@@ -239,7 +301,7 @@ class InterruptHandler(Api):
         number = self.rank(rank)
         directory = await self.directory(run_id)
         try:
-            run = await self.backend.run(actions.interrupt, directory, number)
+            run = await self.backend.run(interrupt, directory, number)
         except LaunchError as error:
             raise web.HTTPError(507, str(error)) from None
         if run is None or number >= run.spec.world_size:

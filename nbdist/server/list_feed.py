@@ -9,8 +9,7 @@ import logging
 from tornado import web
 
 from nbdist.server.frames import frame
-from nbdist.server.rows import RunRow
-from nbdist.server.run_list import RunList, RunPage
+from nbdist.server.run_list import RunList, RunPage, RunRow
 from nbdist.server.streams import InThread, Page
 
 _PERIOD = 1.0

@@ -1,10 +1,9 @@
-"""A rank's whole log as a download, in ranges."""
+"""A rank's whole log as a download, or a range of it."""
 
 from __future__ import annotations
 
 import os
 import re
-import secrets
 import stat
 from dataclasses import dataclass
 
@@ -16,36 +15,18 @@ from nbdist.server.handlers import Api
 from nbdist.store import RunDirectory, look
 from nbdist.store.logs import kept_parts
 
-MOST = 16
-_UNIT = re.compile(r"\s*bytes\s*=(.*)", re.IGNORECASE | re.DOTALL)
-_SPEC = re.compile(r"([0-9]{0,18})-([0-9]{0,18})")
+_RANGE = re.compile(r"\s*bytes\s*=\s*([0-9]{0,18})-([0-9]{0,18})\s*", re.IGNORECASE)
 
 
-class Unsatisfiable(Exception):
-    """None of the ranges lies within the content, or they are too many."""
-
-
-def read_ranges(header: str | None, size: int) -> list[tuple[int, int]] | None:
-    """First byte and end (behind the last) of each range; None for the whole, which is also the answer to
-    what cannot be understood. Raises Unsatisfiable."""
-    unit = _UNIT.fullmatch(header or "")
-    if unit is None:
+def read_range(header: str | None, size: int) -> tuple[int, int] | None:
+    """First byte and end (behind the last) of a range; None for the whole, which is also the answer to
+    several ranges, and to what cannot be understood. An empty range lies outside of the content."""
+    match = _RANGE.fullmatch(header or "")
+    if match is None or not (match[1] or match[2]):
         return None
-    specs = [_SPEC.fullmatch(spec.strip()) for spec in unit[1].split(",") if spec.strip()]
-    if not specs or any(spec is None or not (spec[1] or spec[2]) for spec in specs):
+    first, last = match[1], match[2]
+    if first and last and int(last) < int(first):
         return None
-    if any(spec[1] and spec[2] and int(spec[2]) < int(spec[1]) for spec in specs if spec is not None):
-        return None
-    if len(specs) > MOST:
-        raise Unsatisfiable
-    found = [_resolved(spec[1], spec[2], size) for spec in specs if spec is not None]
-    within = [(low, high) for low, high in found if low < high]
-    if not within:
-        raise Unsatisfiable
-    return within
-
-
-def _resolved(first: str, last: str, size: int) -> tuple[int, int]:
     if not first:
         return max(0, size - int(last)), size
     return int(first), min(size, int(last) + 1) if last else size
@@ -117,52 +98,27 @@ class LogHandler(Api):
         self.set_header("Content-Encoding", "identity")
         if download:
             self.set_header("Content-Disposition", f'attachment; filename="{log.name}"')
-        try:
-            ranges = read_ranges(self._range_of(log), log.size)
-        except Unsatisfiable:
+        same = self.request.headers.get("If-Range", log.etag) == log.etag
+        asked = read_range(self.request.headers.get("Range") if same else None, log.size)
+        low, high = asked or (0, log.size)
+        if asked is not None and low >= high:
             self.set_header("Content-Range", f"bytes */{log.size}")
             self.clear_header("Content-Encoding")
             self.answer({"message": f"the log has {log.size} bytes"}, 416)
             return
-        parts, kind = self._parts(ranges, log, kind)
+        if asked is not None:
+            self.set_status(206)
+            self.set_header("Content-Range", f"bytes {low}-{high - 1}/{log.size}")
         self.set_header("Content-Type", kind)
-        length = sum(len(part) if isinstance(part, bytes) else part[1] - part[0] for part in parts)
-        self.set_header("Content-Length", str(length))
+        self.set_header("Content-Length", str(high - low))
         try:
             if self.request.method == "GET":
-                for part in parts:
-                    await self._send_part(log, part)
+                await self._write(log, low, high)
             await self.finish(set_content_type=kind)
         except StreamClosedError:
             return
 
-    def _range_of(self, log: OpenLog) -> str | None:
-        same = self.request.headers.get("If-Range", log.etag) == log.etag
-        return self.request.headers.get("Range") if same else None
-
-    def _parts(
-        self, ranges: list[tuple[int, int]] | None, log: OpenLog, kind: str
-    ) -> tuple[list[bytes | tuple[int, int]], str]:
-        """What is sent, in its order: bytes as they are, and ranges of the log; and what that is called."""
-        if ranges is None:
-            return [(0, log.size)], kind
-        self.set_status(206)
-        if len(ranges) == 1:
-            low, high = ranges[0]
-            self.set_header("Content-Range", f"bytes {low}-{high - 1}/{log.size}")
-            return [ranges[0]], kind
-        boundary = secrets.token_hex(12)
-        parts: list[bytes | tuple[int, int]] = []
-        for low, high in ranges:
-            title = f"Content-Type: {kind}\r\nContent-Range: bytes {low}-{high - 1}/{log.size}"
-            parts += [f"--{boundary}\r\n{title}\r\n\r\n".encode(), (low, high), b"\r\n"]
-        return [*parts, f"--{boundary}--\r\n".encode()], f"multipart/byteranges; boundary={boundary}"
-
-    async def _send_part(self, log: OpenLog, part: bytes | tuple[int, int]) -> None:
-        if isinstance(part, bytes):
-            self.write(part)
-            return
-        at, end = part
+    async def _write(self, log: OpenLog, at: int, end: int) -> None:
         while at < end:
             data = await self.backend.run(log.read, at, min(_BITE, end - at))
             if not data:

@@ -1,34 +1,90 @@
-"""One run as it goes on, read once for all who watch it."""
+"""One run as it goes on, read once for all pages that watch it."""
 
 from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 
 from nbdist.feed.charts import Charts
-from nbdist.feed.measures import FailureWatch, Measures
+from nbdist.feed.following import RunFeed
+from nbdist.feed.measures import Measures
 from nbdist.feed.protocol import LogChunk
-from nbdist.feed.rank_log import LogDelta, level
-from nbdist.feed.stalling import StallReader
-from nbdist.feed.view import RunView, view_of
+from nbdist.feed.rank_log import LogDelta
+from nbdist.feed.send_queue import end_of, joined, since
+from nbdist.feed.view import RunView
 from nbdist.model import Run
-from nbdist.server.rank_tail import RankTail
-from nbdist.store import RunDirectory, RunReader
+from nbdist.store import RunDirectory
 
 # bytes of the logs of all ranks
-_LOOK_BYTES = 512 * 1024
-_FAR = 2 * 1024 * 1024  # more that waits is passed over, and can be pulled
+_LOOK_BYTES = 512 * 1024  # more that waits is passed over, and can be pulled
 _KEPT = 1024 * 1024
-_ENDS = _LOOK_BYTES // 2  # what a look begins with where it passes over the rest: it then gets to the end
 _LEAST = 16 * 1024
-_MANY_RANKS = 16  # above, a view is made once a second
-_VIEW_PERIOD = 1.0
-_COUNT_TURN = 0.05  # seconds of a core at a look, in which the lines before the ends are counted
+
+
+class RecentLines:
+    """The last lines of a rank, without a gap: where some are passed over, those before are forgotten."""
+
+    def __init__(self, rank: int, room: int) -> None:
+        self.rank = rank
+        self._room = room
+        self._chunks: deque[LogChunk] = deque()
+        self._size = 0
+        self.next = 0
+        """The address behind the last line."""
+        self.partial = ""
+        self.behind = False
+        """Whether more was waiting than the last look took."""
+
+    @property
+    def first(self) -> int:
+        """The address of the first line that is here."""
+        return self._chunks[0].first if self._chunks else self.next
+
+    def add(self, delta: LogDelta) -> None:
+        chunk = LogChunk.of(delta)
+        self.partial, self.behind = chunk.partial, delta.behind
+        if chunk.first != self.next:
+            self._chunks.clear()
+            self._size = 0
+        self.next = chunk.end
+        if not chunk.count:
+            return
+        self._chunks.append(replace(chunk, partial="", skipped=0))
+        self._size += len(chunk.text)
+        while self._size - len(self._chunks[0].text) >= self._room:
+            self._size -= len(self._chunks.popleft().text)
+
+    def since(self, address: int) -> LogChunk:
+        """The lines from an address on, of those that are here, with what grows behind them."""
+        parts: list[LogChunk] = []
+        for chunk in reversed(self._chunks):
+            if chunk.end <= address:
+                break
+            if (part := since(chunk, address)) is not None:
+                parts.insert(0, part)
+        nothing = LogChunk(rank=self.rank, first=self.next, count=0, text=b"", times=())
+        return replace(joined(parts)[0] if parts else nothing, partial=self.partial)
+
+    def start_of_end(self, lines: int, room: int) -> int:
+        """The address from which on there are at most ``lines`` in about ``room`` bytes."""
+        address = self.next
+        for chunk in reversed(self._chunks):
+            part = end_of(chunk, lines, room)
+            if not part.count:
+                break
+            address = part.first
+            lines -= part.count
+            room -= len(part.text)
+            if part.count < chunk.count:
+                break
+        return address
 
 
 class RunTail:
-    """Everything that changes about a run. ``look`` and ``lines`` take time, and are for threads; who reads
+    """Everything that changes about a run. ``look`` and ``before`` take time, and are for threads; who reads
     ``ranks`` or ``charts`` meanwhile holds ``lock``."""
 
     def __init__(self, directory: RunDirectory, *, clock: Callable[[], float] = time.time) -> None:
@@ -37,112 +93,50 @@ class RunTail:
         self.run: Run | None = None
         self.view: RunView | None = None
         self.charts: Charts | None = None
-        self.ranks: dict[int, RankTail] = {}
+        self.ranks: dict[int, RecentLines] = {}
         self.done = False
         """Whether the run has ended and all of it has been read."""
         self._clock = clock
-        self._reader = RunReader(directory, clock=clock)
-        self._measures: Measures | None = None
-        self._failures = FailureWatch(directory)
-        self._stalls = StallReader(directory)
-        self._attempt = 0
-        self._viewed = 0.0
+        self._feed = RunFeed(directory, room=_LOOK_BYTES, clock=clock)
 
     def see(self) -> Run | None:
         """How the run stands, without its logs, which may be long; None when it cannot be read."""
         with self.lock:
             run = self._look_at_run()
-            if run is not None and self._measures is not None:
-                self._measures.look(run, [], self._clock(), prints=False)
-                self._make_view(run, self._measures)
+            if run is not None:
+                now = self._clock()
+                self._feed.measures.look(run, [], now, prints=False)
+                self.view = self._feed.view(run, now)
             return run
 
     def look(self) -> bool:
         """Read what is new. False when the run is gone, or cannot be read any more."""
         with self.lock:
             run = self._look_at_run()
-            if run is None or self._measures is None:
+            if run is None:
                 return False
-            now, first = self._clock(), not self.ranks
-            deltas, behind = self._read_logs(run, now if run.ended is None else min(now, run.ended))
-            self._measures.look(run, deltas, now, prints=not first)
-            self._make_view(run, self._measures)
-            # the ends are to be seen before they are numbered
-            counted = not self._uncounted if first else self._count()
-            self.done = run.state.terminal and not behind and not self._measures.behind and counted
+            feed, now, first = self._feed, self._clock(), not self.ranks
+            room = max(_LEAST, _KEPT // max(1, len(run.ranks)))
+            if first:
+                self.ranks = {rank.rank: RecentLines(rank.rank, room) for rank in run.ranks}
+            for delta in feed.read(run, now, bite=_LOOK_BYTES, prints=not first):
+                self.ranks[delta.rank].add(delta)
+            self.view = feed.view(run, now)
+            self.done = run.state.terminal and not feed.logs.behind and not feed.measures.behind
             return True
 
-    def lines(self, rank: int, first: int, count: int, room: int) -> list[LogChunk]:
-        """Lines from disk: up to ``count`` from ``first`` on, in about ``room`` bytes; none when there are
-        no such lines, or no such rank, or while its lines are still being counted."""
+    def before(self, rank: int, after: int, before: int, limit: int) -> list[LogChunk]:
+        """The last lines on disk from the address ``after`` on to ``before``, about ``limit`` bytes of them;
+        none where there are no such lines, or no such rank."""
         with self.lock:
             if rank not in self.ranks or self.run is None:
                 return []
-            if self.ranks[rank].provisional:
-                return []
-            ended = self.run.state.terminal
-            return self.ranks[rank].history.read(first, count, room, self._clock(), ended=ended)
+            found = self._feed.logs.before(self.run, rank, after, before, limit, self._clock())
+            return [replace(LogChunk.of(delta), partial="", skipped=0) for delta in found]
 
     def _look_at_run(self) -> Run | None:
-        run = self.run = self._reader.look()
+        run = self.run = self._feed.run()
         if run is not None and self.charts is None:
-            created = run.spec.created
-            self.charts = Charts(created=created, ranks=[rank.rank for rank in run.ranks])
-            self._measures = Measures(self.directory, self.charts)
+            self.charts = Charts(created=run.spec.created, ranks=[rank.rank for rank in run.ranks])
+            self._feed.measures = Measures(self.directory, self.charts)
         return run
-
-    def _read_logs(self, run: Run, moment: float) -> tuple[list[LogDelta], bool]:
-        deltas = self._begin_attempt(run, moment) if run.attempt != self._attempt else []
-        tails = list(self.ranks.values())
-        if sum(tail.waiting for tail in tails) > _FAR:
-            keep = level([tail.waiting for tail in tails], _ENDS)
-            for tail in tails:
-                tail.skip(keep)
-        waiting = [tail.waiting for tail in tails]
-        share = level(waiting, _LOOK_BYTES)
-        behind = max(waiting, default=0) > share
-        final = run.state.terminal and not behind
-        for tail in tails:
-            delta = tail.read(max(1, share), moment, final=final)
-            if delta is not None:
-                deltas.append(delta)
-        return deltas, behind
-
-    @property
-    def _uncounted(self) -> list[RankTail]:
-        return [tail for tail in self.ranks.values() if tail.provisional]
-
-    def _count(self) -> bool:
-        """Go on to count lines; whether all are counted."""
-        end = time.thread_time() + _COUNT_TURN
-        return all(tail.count(lambda: time.thread_time() >= end) for tail in self._uncounted)
-
-    def _begin_attempt(self, run: Run, moment: float) -> list[LogDelta]:
-        self._attempt = run.attempt
-        if self.ranks:
-            return [delta for tail in self.ranks.values() for delta in tail.go_on(run.attempt, moment)]
-        room = max(_LEAST, _KEPT // max(1, len(run.ranks)))
-        for rank in run.ranks:
-            tail = RankTail(rank.rank, self.directory, created=run.spec.created, room=room)
-            tail.begin_at_end(run.attempt, max(_LEAST, _ENDS // max(1, len(run.ranks))))
-            self.ranks[rank.rank] = tail
-        return []
-
-    def _make_view(self, run: Run, measures: Measures) -> None:
-        now = self._clock()
-        old = self.view
-        same = old is not None and (old.state, old.hangs) == (run.state.value, run.stalled is not None)
-        if same and len(run.ranks) > _MANY_RANKS and 0 <= now - self._viewed < _VIEW_PERIOD:
-            return
-        self._viewed = now
-        self.view = view_of(
-            run,
-            now=now,
-            last_lines={rank: tail.last_line for rank, tail in self.ranks.items()},
-            system=measures.system,
-            rates=measures.rates(now),
-            progress=measures.progress(now),
-            failure=self._failures.look(run),
-            stall=self._stalls.look(run),
-            slow=measures.slow(run, now),
-        )

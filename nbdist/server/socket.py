@@ -13,18 +13,7 @@ from tornado import web
 from tornado.websocket import WebSocketClosedError, WebSocketHandler
 
 from nbdist.server.backend import Backend
-from nbdist.server.frames import (
-    Ack,
-    Pause,
-    Pull,
-    Said,
-    Unwatch,
-    UnwatchList,
-    WatchList,
-    WatchRun,
-    frame,
-    read_said,
-)
+from nbdist.server.frames import Request, frame, read_request
 from nbdist.server.streams import Watcher, gone_frame
 
 _MOST_WATCHED = 64
@@ -42,7 +31,7 @@ class StreamHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):
 
     def initialize(self) -> None:
         self._watchers: dict[str, Watcher] = {}
-        self._said: asyncio.Queue[Said] = asyncio.Queue(_MOST_WAITING)
+        self._said: asyncio.Queue[Request] = asyncio.Queue(_MOST_WAITING)
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -72,16 +61,16 @@ class StreamHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):
 
     async def on_message(self, message: str | bytes) -> None:
         try:
-            said = read_said(message)
+            said = read_request(message)
         except ValueError as error:
             await self._send_or_leave(frame({"kind": "problem", "message": str(error)}))
             return
-        if isinstance(said, Ack):
+        if said.kind == "ack":
             if (watcher := self._watchers.get(said.run_id)) is not None:
                 watcher.watch.taken()
                 watcher.wake()
-        elif isinstance(said, Pause):
-            self._pause(said.paused)
+        elif said.kind in ("pause", "resume"):
+            self._pause(said.kind == "pause")
         else:
             # while it is full, nothing more is read of what the page says
             await self._said.put(said)
@@ -128,27 +117,25 @@ class StreamHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):
                     frame({"kind": "problem", "message": "this went wrong; see the log"})
                 )
 
-    async def _do(self, said: Said) -> None:
-        match said:
-            case WatchRun():
+    async def _do(self, said: Request) -> None:
+        match said.kind:
+            case "watch":
                 await self._watch(said)
-            case Unwatch():
+            case "unwatch":
                 if (watcher := self._watchers.pop(said.run_id, None)) is not None:
                     self.backend.streams.unwatch(watcher)
-            case Pull():
+            case "pull":
                 watcher = self._watchers.get(said.run_id)
                 if watcher is None:
                     await self.send(frame({"kind": "problem", "message": f"{said.run_id} is not watched"}))
                 else:
                     await self.send(await self.backend.streams.pull(watcher, said))
-            case WatchList():
+            case "runs":
                 self.backend.feed.watch(self, said.limit)
-            case UnwatchList():
+            case "unruns":
                 self.backend.feed.unwatch(self)
-            case Ack() | Pause():
-                pass  # done when they came
 
-    async def _watch(self, said: WatchRun) -> None:
+    async def _watch(self, said: Request) -> None:
         if (old := self._watchers.pop(said.run_id, None)) is not None:
             self.backend.streams.unwatch(old)
         if len(self._watchers) >= _MOST_WATCHED:

@@ -14,10 +14,9 @@ from typing import Any, Protocol
 from nbdist.errors import UnknownRun
 from nbdist.feed.protocol import LogChunk, Update
 from nbdist.feed.send_queue import ChartQueue, ViewQueue
-from nbdist.server.frames import Numbering, Pull, frame, update_frame
-from nbdist.server.rank_tail import RankTail
+from nbdist.server.frames import Request, frame, update_frame
 from nbdist.server.run_list import RunList
-from nbdist.server.run_tail import RunTail
+from nbdist.server.run_tail import RecentLines, RunTail
 from nbdist.store import RunDirectory
 from nbdist.store.run_store import read_spec
 
@@ -26,26 +25,20 @@ UNDER_WAY = 2
 
 _END_LINES = 400
 _END_BYTES = 256 * 1024
-_FAR = 20_000  # lines that a page lacks, more than which it gets the end first
-_FRAME_BYTES = 512 * 1024
+_FAR = 512 * 1024  # bytes that a page lacks of a rank, more than which it gets the end first
 _LEAST = 4 * 1024
 
 
 class Watch:
-    """``have`` is, for some ranks, the number of the first line that the page lacks."""
+    """``have`` is, for some ranks, the address of the first line that the page lacks."""
 
     def __init__(self, tail: RunTail, have: Mapping[int, int] | None = None, *, cell: str = "") -> None:
         self.tail = tail
         self.under_way = 0
         self.complete_until: float | None = None
         """As in the last update."""
-        self.more = False
-        """Whether there was more to send than the last update holds."""
-        self.numbering = Numbering()
-        """Of the lines in the last update."""
         self._cell: str | None = cell
         self._next = dict(have or {})
-        self._provisional: set[int] = set()
         self._partials: dict[int, str] = {}
         self._times: dict[int, float] = {}
         self._views = ViewQueue()
@@ -72,61 +65,30 @@ class Watch:
             view = self._views.take(tail.view, now, again=False)
             charts = self._charts.take(now, again=first)
             chunks = self._chunks()
-        if view is None and not charts and not chunks and not self.numbering.moved:
+        if view is None and not charts and not chunks:
             return None
         cell, self._cell = self._cell, None
         return Update(view=view, chunks=chunks, complete_until=self.complete_until, charts=charts, cell=cell)
 
     def _chunks(self) -> list[LogChunk]:
-        tails = list(self.tail.ranks.values())
-        chunks: list[LogChunk] = []
-        unsent: list[float] = []
-        self.more = False
-        moved = self._renumber(tails)
-        for tail in tails:
-            if tail.provisional and tail.rank not in self._provisional:
-                if tail.rank in self._next:
-                    # the page has numbers that will not change: these would not go with them
-                    unsent.append(self._times.get(tail.rank, 0.0))
-                    continue
-                self._provisional.add(tail.rank)
-            chunks += self._of_rank(tail, len(tails))
-            left = self._next[tail.rank] < tail.recent.next
-            self.more |= left
-            if left or tail.behind:
-                unsent.append(self._times.get(tail.rank, 0.0))
+        recents = list(self.tail.ranks.values())
+        chunks = [chunk for recent in recents for chunk in self._of_rank(recent, len(recents))]
+        unsent = [self._times.get(recent.rank, 0.0) for recent in recents if recent.behind]
         self.complete_until = min(unsent, default=None)
-        self.numbering = Numbering(provisional=tuple(self._provisional), moved=moved)
         return chunks
 
-    def _renumber(self, tails: list[RankTail]) -> tuple[tuple[int, int], ...]:
-        """By how much the lines that the page has of some ranks are to be renumbered."""
-        counted = [tail for tail in tails if tail.rank in self._provisional and not tail.provisional]
-        for tail in counted:
-            self._provisional.discard(tail.rank)
-            self._next[tail.rank] += tail.moved
-        return tuple((tail.rank, tail.moved) for tail in counted)
-
-    def _of_rank(self, tail: RankTail, ranks: int) -> list[LogChunk]:
-        recent = tail.recent
-        at = self._next.get(tail.rank)
+    def _of_rank(self, recent: RecentLines, ranks: int) -> list[LogChunk]:
+        at = self._next.get(recent.rank)
         if at is None or at > recent.next or recent.next - at > _FAR:
             at = recent.start_of_end(_END_LINES, max(_LEAST, _END_BYTES // ranks))
-        if at < recent.first:
-            room = max(_LEAST, _FRAME_BYTES // ranks)
-            chunks = self.tail.lines(tail.rank, at, recent.first - at, room)
-        else:
-            chunk = recent.since(at)
-            chunks = [] if chunk is None else [chunk]
-        # what cannot be read any more is a gap
-        self._next[tail.rank] = chunks[-1].first + chunks[-1].count if chunks else recent.first
-        if chunks and not chunks[-1].count and chunks[-1].partial == self._partials.get(tail.rank, ""):
+        chunk = recent.since(at)
+        self._next[recent.rank] = recent.next
+        if not chunk.count and chunk.partial == self._partials.get(recent.rank, ""):
             return []
-        for chunk in chunks:
-            self._partials[tail.rank] = chunk.partial
-            if chunk.times:
-                self._times[tail.rank] = chunk.times[-1][1]
-        return chunks
+        self._partials[recent.rank] = chunk.partial
+        if chunk.times:
+            self._times[recent.rank] = chunk.times[-1][1]
+        return [chunk]
 
 
 _PERIOD = 0.1
@@ -134,7 +96,7 @@ _TURN = 2.1  # what is sent seldom (charts, views of many ranks) has its turn on
 _LAST_TURNS = 5
 _REST = 3.0  # times as long as a look took: so reading is a quarter of a core at most
 _IDLE = 8  # runs whose lines stay in memory when no page watches them, for a page that comes back
-_PULL_BYTES = 1024 * 1024
+_PULL_BYTES = 256 * 1024
 _CELL_LIMIT = 65_536
 
 log = logging.getLogger("nbdist.server")
@@ -240,10 +202,10 @@ class Streams:
                 followed.look_who_is_awake()
             watcher.wake()
 
-    async def pull(self, watcher: Watcher, pull: Pull) -> bytes:
+    async def pull(self, watcher: Watcher, pull: Request) -> bytes:
         """The lines that were asked for, as a frame."""
         chunks: list[LogChunk] = await self._run(
-            watcher.watch.tail.lines, pull.rank, pull.first, pull.count, _PULL_BYTES
+            watcher.watch.tail.before, pull.rank, pull.after, pull.before, _PULL_BYTES
         )
         update = Update(chunks=chunks, complete_until=watcher.watch.complete_until)
         return update_frame(watcher.run_id, update, pulled=True)
@@ -278,7 +240,7 @@ class Streams:
         """Read the run while a page watches it."""
         tail, loop = followed.tail, asyncio.get_running_loop()
         try:
-            # how it stands is there at once; where its lines begin may have to be counted first
+            # how it stands is there at once; its logs take a moment
             there = await self._run(tail.see) is not None
             self._tell(followed)
             there = there and await self._run(tail.look)
@@ -310,14 +272,11 @@ class Streams:
             while True:
                 await watcher.news.wait()
                 watcher.news.clear()
-                while watch.free and not page.paused:
+                if watch.free and not page.paused:
                     data = await loop.run_in_executor(self._builder, _next_frame, watcher)
-                    if data is None:
-                        break
-                    watch.under_way += 1
-                    await page.send(data)
-                    if not watch.more:
-                        break
+                    if data is not None:
+                        watch.under_way += 1
+                        await page.send(data)
         except ConnectionError:
             return
         except Exception:
@@ -354,4 +313,4 @@ def _timed_look(tail: RunTail) -> tuple[bool, float]:
 
 def _next_frame(watcher: Watcher) -> bytes | None:
     update = watcher.watch.update(time.monotonic())
-    return None if update is None else update_frame(watcher.run_id, update, watcher.watch.numbering)
+    return None if update is None else update_frame(watcher.run_id, update)

@@ -1,11 +1,91 @@
-"""A widget without a front end: what was sent through it, and what a page would send back."""
+"""A page's end of the messages, and a widget without a front end: what was sent through it, and what a page
+would send back."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+import math
+import struct
+import sys
+from array import array
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from nbdist.feed.protocol import BoardAnswer, Update, decode
+from nbdist.feed.charts import Chart
+from nbdist.feed.protocol import BoardAnswer, LogChunk, Update
+from nbdist.feed.view import RunView
+
+
+def decode(content: Mapping[str, Any], buffers: Sequence[bytes]) -> Update | BoardAnswer:
+    """What ``encode`` was given. Raises KeyError, TypeError or ValueError for anything else."""
+    if content["kind"] == "board":
+        return BoardAnswer(url=content["url"], problem=content["problem"])
+    if content["kind"] != "update":
+        raise ValueError(f"no kind of message: {content['kind']!r}")
+    heads, titles = content["deltas"], content["charts"]
+    if len(buffers) != len(heads) + len(titles):
+        raise ValueError(f"{len(buffers)} buffers for {len(heads)} deltas and {len(titles)} charts")
+    return Update(
+        view=None if content["view"] is None else RunView.from_dict(content["view"]),
+        chunks=tuple(_chunk(head, bytes(text)) for head, text in zip(heads, buffers, strict=False)),
+        complete_until=content["complete_until"],
+        charts=tuple(
+            _chart(title, bytes(data)) for title, data in zip(titles, buffers[len(heads) :], strict=True)
+        ),
+        cell=content["cell"],
+    )
+
+
+def _chunk(head: Mapping[str, Any], text: bytes) -> LogChunk:
+    times, edges = tuple((n, t) for n, t in head["times"]), tuple(head.get("edges", ()))
+    chunk = LogChunk(**(dict(head) | {"times": times, "edges": edges, "text": text}))
+    if len(chunk.lines) != chunk.count or sum(count for count, _ in chunk.times) != chunk.count:
+        raise ValueError(f"not {chunk.count} lines with as many times: rank {chunk.rank}")
+    return chunk
+
+
+def _chart(title: Mapping[str, Any], data: bytes) -> Chart:
+    values = array("f")
+    values.frombytes(data)
+    rows, columns = title["rows"], title["columns"]
+    if len(values) != rows * columns:
+        raise ValueError(f"not {columns} columns of {rows} rows: {title['tag']}")
+    if sys.byteorder != "little":
+        values.byteswap()
+    return Chart(
+        tag=title["tag"],
+        kind=title["kind"],
+        group=title["group"],
+        unit=title["unit"],
+        ranks=tuple(title["ranks"]),
+        columns=tuple(values[at * rows : (at + 1) * rows] for at in range(columns)),
+        last=tuple(math.nan if value is None else value for value in title["last"]),
+        highest=None if title["highest"] is None else (title["highest"][0], title["highest"][1]),
+    )
+
+
+def split_frame(data: bytes) -> tuple[dict[str, Any], list[bytes]]:
+    """The header and the buffers of a frame. Raises ValueError or KeyError for anything else."""
+    (size,) = struct.unpack_from("<I", data)
+    header = json.loads(data[4 : 4 + size])
+    at, buffers = 4 + size, []
+    for length in header["buffers"]:
+        buffers.append(data[at : at + length])
+        at += length
+    if at != len(data):
+        raise ValueError(f"a frame of {len(data)} bytes says that it has {at}")
+    return header, buffers
+
+
+def lines_of(updates: Iterable[Update], rank: int) -> dict[int, str]:
+    """What a page has of a rank, by address."""
+    return {
+        address: line
+        for update in updates
+        for chunk in update.chunks
+        if chunk.rank == rank
+        for address, line in zip(chunk.all_edges(), chunk.lines, strict=False)
+    }
 
 
 class Wire:
@@ -26,14 +106,7 @@ class Wire:
         return [message for message in self.sent if isinstance(message, Update)]
 
     def lines(self, rank: int) -> dict[int, str]:
-        """What a page has of a rank, by number."""
-        return {
-            chunk.first + at: line
-            for update in self.updates
-            for chunk in update.chunks
-            if chunk.rank == rank
-            for at, line in enumerate(chunk.lines)
-        }
+        return lines_of(self.updates, rank)
 
     def asks(self, content: object) -> None:
         self._callback(self, content, [])

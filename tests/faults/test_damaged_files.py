@@ -26,9 +26,8 @@ from nbdist.feed.protocol import encode
 from nbdist.model import ProcessId, RankState, Reason, RunState
 from nbdist.model.decoding import MALFORMED
 from nbdist.panel import LogSurface, StatusReader, follow, status_bundle, write_report
-from nbdist.server.actions import stacks
-from nbdist.server.frames import split_frame, update_frame
-from nbdist.server.handlers import detail_of
+from nbdist.server.frames import update_frame
+from nbdist.server.handlers import detail_of, stacks
 from nbdist.server.log_handler import open_log
 from nbdist.server.run_list import RunList
 from nbdist.server.run_tail import RunTail
@@ -55,6 +54,7 @@ from tests.fakes.runs import (
     stalled,
     stop_requested,
 )
+from tests.fakes.wires import split_frame
 
 CASES = int(os.environ.get("NBDIST_FUZZ_FILES", "300"))
 CHUNKS = 4
@@ -233,12 +233,12 @@ class Bench:
         for turn in range(4):
             tail.look()
             if (update := watch.update(10.0 * turn)) is not None:
-                data = update_frame(RUN_ID, update, watch.numbering)
+                data = update_frame(RUN_ID, update)
                 split_frame(data)
                 (size,) = struct.unpack_from("<I", data)
                 strict(data[4 : 4 + size])
                 strict(json.dumps(encode(update)[0]))
-        tail.lines(0, 0, 100, 10_000)
+        tail.before(0, 0, 100_000, 10_000)
 
     def _follow(self, directory: RunDirectory) -> None:
         looks = iter(range(3))

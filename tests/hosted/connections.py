@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import websocket
 
-from nbdist.server.frames import split_frame
+from tests.fakes.wires import split_frame
 from tests.hosted.services import Host, until
 
 if TYPE_CHECKING:

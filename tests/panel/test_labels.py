@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.diagnosis import Failure, describe_exit
+from nbdist.diagnosis import Failure, describe_exit, failure_headline
 from nbdist.diagnosis.exits import rank_ranges
 from nbdist.diagnosis.places import Sources
-from nbdist.feed.labels import exit_text, failure_title, state_mark, state_word
+from nbdist.feed.labels import exit_text, state_mark, state_word
 from nbdist.model import Rank, RankState, RunState
 from nbdist.store import ErrorFrame, ErrorReport, RunDirectory
 from tests.fakes.runs import a_spec
@@ -117,7 +117,7 @@ REPORT_OF_A_SCRIPT = replace(REPORT, frames=(replace(REPORT.frames[0], file="/tr
     ],
 )
 def test_a_failure_has_a_title(failure: Failure, english: str, chinese: str) -> None:
-    assert [failure_title(failure, language) for language in ("en", "zh")] == [english, chinese]
+    assert [failure_headline(failure, language) for language in ("en", "zh")] == [english, chinese]
 
 
 def test_what_the_page_says_of_exits_in_chinese_is_what_is_said_here() -> None:

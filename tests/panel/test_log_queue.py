@@ -15,10 +15,11 @@ LOADED = 10.0
 
 
 def a_delta(rank: int, first: int, count: int, *, width: int = 99) -> LogDelta:
-    """``width`` and one bytes a line; a line is written at the second of its number."""
+    """``width`` and one bytes a line; its number is its address, and the second in which it was written."""
     lines = tuple(f"{number:{width}}" for number in range(first, first + count))
     times = tuple((1, float(number)) for number in range(first, first + count))
-    return LogDelta(rank=rank, first=first, lines=lines, partial="", times=times)
+    edges = range(first, first + count + 1)
+    return LogDelta(rank=rank, first=first, lines=lines, edges=edges, partial="", times=times)
 
 
 def numbers(chunks: list[LogChunk], rank: int) -> list[int]:

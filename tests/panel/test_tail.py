@@ -13,7 +13,10 @@ from nbdist.feed.send_queue import Tail, end_of
 
 def a_delta(first: int, *lines: str, skipped: int = 0, partial: str = "") -> LogDelta:
     times = tuple((1, float(first + at)) for at in range(len(lines)))
-    return LogDelta(rank=3, first=first, lines=lines, partial=partial, skipped=skipped, times=times)
+    edges = range(first, first + len(lines) + 1)
+    return LogDelta(
+        rank=3, first=first, lines=lines, edges=edges, partial=partial, skipped=skipped, times=times
+    )
 
 
 def numbered(first: int, count: int) -> LogDelta:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,8 @@ from pytest_jupyter.jupyter_server import *  # noqa: F403
 from tornado.httpclient import HTTPResponse
 from tornado.websocket import WebSocketClientConnection
 
-from nbdist.feed.protocol import Update, decode
-from nbdist.server.frames import split_frame
+from nbdist.feed.protocol import Update
+from tests.fakes.wires import decode, lines_of, split_frame
 
 
 @pytest.fixture
@@ -50,7 +49,6 @@ class Page:
         self.lists: list[dict[str, Any]] = []
         self.others: list[dict[str, Any]] = []
         self.acknowledges = True
-        self.provisional: set[int] = set()
 
     async def say(self, kind: str, **more: Any) -> None:
         await self.socket.write_message(json.dumps({"kind": kind, **more}))
@@ -63,26 +61,12 @@ class Page:
         if header["kind"] == "update":
             update = decode(header, buffers)
             assert isinstance(update, Update)
-            if not header["pulled"]:
-                self._renumber(dict(header["moved"]))
-                self.provisional = set(header["provisional"])
             (self.pulled if header["pulled"] else self.updates).append(update)
             if self.acknowledges and not header["pulled"]:
                 await self.say("ack", run_id=header["run_id"])
         else:
             (self.lists if header["kind"] == "runs" else self.others).append(header)
         return header
-
-    def _renumber(self, moved: dict[int, int]) -> None:
-        self.updates = [
-            replace(
-                update,
-                chunks=[
-                    replace(chunk, first=chunk.first + moved.get(chunk.rank, 0)) for chunk in update.chunks
-                ],
-            )
-            for update in self.updates
-        ]
 
     async def until(self, condition: Callable[[], object], limit: float = 30.0) -> None:
         async def listen() -> None:
@@ -100,14 +84,8 @@ class Page:
         return False
 
     def lines(self, rank: int = 0) -> dict[int, str]:
-        """What the page has of a rank, by number."""
-        return {
-            chunk.first + at: line
-            for update in (*self.pulled, *self.updates)
-            for chunk in update.chunks
-            if chunk.rank == rank
-            for at, line in enumerate(chunk.lines)
-        }
+        """What the page has of a rank, by address."""
+        return lines_of((*self.pulled, *self.updates), rank)
 
     @property
     def rows(self) -> list[dict[str, Any]]:

@@ -10,8 +10,6 @@ from pathlib import Path
 import pytest
 
 from nbdist.model import Event, RunState
-from nbdist.server.frames import Numbering
-from nbdist.server.rank_tail import RankTail
 from nbdist.server.run_tail import RunTail
 from nbdist.server.streams import Watch
 from nbdist.store import RunDirectory
@@ -47,11 +45,6 @@ def written(home: Path, log: bytes, attempt: int, *events: Event) -> RunDirector
     return run.directory
 
 
-def looked(tail: RunTail) -> None:
-    while tail.ranks[0].provisional:
-        assert tail.look()
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux counts what a process reads")
 @pytest.mark.parametrize(
     "events",
@@ -72,70 +65,44 @@ def test_the_end_of_a_long_log_is_there_before_the_rest_is_read(
     assert read() < LITTLE
     assert first is not None
     assert first.chunks[0].lines[-1] == (LINE % (LINES - 1)).decode().rstrip()
-    assert watch.numbering == Numbering(provisional=(0,))
-    assert not tail.done, "the lines are still to be counted"
+    assert first.chunks[0].end == len(long_log)
 
 
-def test_lines_get_their_numbers_when_those_before_them_have_been_counted(
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux counts what a process reads")
+def test_lines_from_the_middle_of_a_long_log_cost_what_is_read_of_them(
     tmp_path: Path, long_log: bytes
 ) -> None:
     tail = RunTail(written(tmp_path, long_log, 1), clock=lambda: CREATED + 100)
-    watch, late = Watch(tail), Watch(tail)
     tail.look()
-    sent = watch.update(1.0)
-    assert sent is not None
-    assert tail.lines(0, 0, 5, 1000) == []
+    begin = 500_000 * len(LINE % 0)
 
-    looked(tail)
-    with tail.directory.rank(0).log.open("ab") as log:
-        log.write(b"one more\n")
-    tail.look()
-    update = watch.update(2.0)
+    with read_bytes() as read:
+        (chunk,) = tail.before(0, 0, begin, 1000)
 
-    assert update is not None
-    ((rank, moved),) = watch.numbering.moved
-    assert (rank, sent.chunks[0].first + moved) == (0, LINES - sent.chunks[0].count)
-    assert [(chunk.first, chunk.lines) for chunk in update.chunks] == [(LINES, ["one more"])]
-    assert watch.numbering.provisional == ()
-    (old,) = tail.lines(0, 500_000, 1, 1000)
-    assert old.lines == [(LINE % 500_000).decode().rstrip()]
-    fresh = late.update(2.0)
-    assert fresh is not None
-    assert late.numbering == Numbering()
-    assert fresh.chunks[-1].first + fresh.chunks[-1].count == LINES + 1
+    assert read() < 100_000
+    assert chunk.end == begin
+    assert chunk.lines[-1] == (LINE % 499_999).decode().rstrip()
 
 
-def test_a_page_that_has_numbers_waits_for_those_of_the_end(tmp_path: Path, long_log: bytes) -> None:
-    tail = RunTail(written(tmp_path, long_log, 1), clock=lambda: CREATED + 100)
-    watch = Watch(tail, {0: LINES - 10})
-    tail.look()
-    before = watch.update(1.0)
-
-    looked(tail)
-    update = watch.update(2.0)
-
-    assert before is None or not before.chunks
-    assert update is not None
-    assert sum(chunk.count for chunk in update.chunks) == 10
-    assert watch.numbering == Numbering()
-
-
-def test_the_log_of_an_earlier_attempt_is_counted_later_too(tmp_path: Path, long_log: bytes) -> None:
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux counts what a process reads")
+def test_the_log_of_an_earlier_attempt_is_not_read_before_it_is_asked_for(
+    tmp_path: Path, long_log: bytes
+) -> None:
     again = (exited(0, 1), exited(1, 1, ended=True), attempt_started(2))
     directory = written(tmp_path, long_log, 1, *again)
     second = directory.rank(0, 2)
     second.path.mkdir(parents=True)
     second.log.write_bytes(b"second try\n")
-    tail = RankTail(0, directory, created=CREATED, room=1000)
+    tail = RunTail(directory, clock=lambda: CREATED + 100)
 
     with read_bytes() as read:
-        tail.begin_at_end(2, 1000)
-        delta = tail.read(1000, CREATED, final=False)
+        tail.look()
+        update = Watch(tail).update(1.0)
 
-    assert delta is not None
-    assert tail.provisional
-    assert list(delta.lines) == ["second try"]
     assert read() < LITTLE
-    while not tail.count(lambda: True):
-        pass
-    assert delta.first + tail.moved == LINES + 1
+    assert update is not None
+    (chunk,) = update.chunks
+    assert chunk.lines == ["second try"]
+    before, parting = tail.before(0, 0, chunk.first, 1000)
+    assert before.lines[-1] == (LINE % (LINES - 1)).decode().rstrip()
+    assert (parting.lines, parting.end) == (["—— attempt 2 ——"], chunk.first)

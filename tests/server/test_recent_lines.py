@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from nbdist.feed.rank_log import LogDelta
-from nbdist.server.rank_tail import RecentLines
+from nbdist.server.run_tail import RecentLines
 
 
 def delta(first: int, *lines: str, partial: str = "") -> LogDelta:
@@ -9,6 +9,7 @@ def delta(first: int, *lines: str, partial: str = "") -> LogDelta:
         rank=3,
         first=first,
         lines=lines,
+        edges=range(first, first + len(lines) + 1),
         partial=partial,
         times=((len(lines), float(first)),) if lines else (),
     )
@@ -21,7 +22,6 @@ def test_what_came_since_a_line_is_one_chunk() -> None:
 
     chunk = recent.since(1)
 
-    assert chunk is not None
     assert (chunk.rank, chunk.first, chunk.lines) == (3, 1, ["b", "", "d"])
     assert chunk.times == ((1, 0.0), (2, 2.0))
     assert chunk.partial == "grow"
@@ -34,7 +34,6 @@ def test_a_page_that_has_all_gets_the_line_that_grows() -> None:
 
     chunk = recent.since(1)
 
-    assert chunk is not None
     assert (chunk.first, chunk.count, chunk.text, chunk.partial) == (1, 0, b"", "50 %")
 
 
@@ -45,7 +44,7 @@ def test_old_lines_are_forgotten_and_that_is_said() -> None:
 
     assert recent.next == 100
     assert 85 <= recent.first <= 90
-    assert recent.since(recent.first - 1) is None
+    assert recent.since(recent.first - 1).first == recent.first
 
 
 def test_the_end_is_so_many_lines_in_so_much_room() -> None:
@@ -62,7 +61,7 @@ def test_where_lines_are_passed_over_those_before_are_forgotten() -> None:
     recent = RecentLines(3, 1000)
     recent.add(delta(0, "a", "b"))
 
-    recent.begin(500)
+    recent.add(delta(500, "c"))
 
-    assert (recent.first, recent.next) == (500, 500)
-    assert recent.since(1) is None
+    assert (recent.first, recent.next) == (500, 501)
+    assert recent.since(1).lines == ["c"]

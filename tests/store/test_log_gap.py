@@ -55,9 +55,13 @@ def by_a_panel(run: WrittenRun) -> list[str]:
 def by_the_server(run: WrittenRun) -> list[str]:
     tail = RunTail(run.directory, clock=lambda: CREATED + 100)
     tail.look()
-    history, lines = tail.ranks[0].history, []
-    while chunks := history.read(len(lines), 100_000, 1 << 20, CREATED, ended=True):
-        lines += [line for chunk in chunks for line in chunk.text.decode().split("\n")]
+    lines: list[str] = []
+    end = run.directory.rank(0).log.stat().st_size
+    while chunks := tail.before(0, 0, end, 100_000):
+        assert chunks[-1].end == end
+        lines[:0] = [line for chunk in chunks for line in chunk.lines]
+        end = chunks[0].first
+    assert end == 0
     return lines
 
 

@@ -8,9 +8,9 @@ import { BROWSER_CLOCK, type Clock, type Stream } from './stream';
 /** milliseconds */
 const PERIOD = 2000;
 const LONGEST_PERIOD = 20_000;
-/** lines in one question, and lines that are asked for before the reader scrolls to them */
-const PORTION = 4000;
-const AHEAD = 20_000;
+/** bytes that come for one question, and bytes that are asked for before the reader scrolls to them */
+const PORTION = 256 * 1024;
+const AHEAD = 1024 * 1024;
 /** pixels above and below what can be seen that count as seen */
 const NEAR = 400;
 
@@ -83,7 +83,6 @@ export class Follower {
         completeUntil: null,
         charts: [],
         cell,
-        reading: 0,
       });
     } catch (problem) {
       if (!(problem instanceof Error)) {
@@ -93,7 +92,7 @@ export class Follower {
   }
 }
 
-type Pull = (rank: number, first: number, count: number) => boolean;
+type Pull = (rank: number, after: number, before: number) => boolean;
 
 /**
  * Lines that the page does not have yet: of a short log all are asked for, of a long one those that the
@@ -101,7 +100,7 @@ type Pull = (rank: number, first: number, count: number) => boolean;
  * at.
  */
 export class OlderLines {
-  private readonly asked = new Map<number, string>();
+  private readonly asked = new Map<number, number>();
   private ahead = AHEAD;
 
   constructor(
@@ -132,26 +131,18 @@ export class OlderLines {
     this.asked.clear();
   }
 
-  /** Asks for the lines at the end of the last gap; how many. */
+  /** Asks for the lines at the end of the last gap; how many bytes may come. */
   private ask(rank: number): number {
-    const gap = this.lastGap(rank);
-    if (!gap) {
+    const block = [...this.run.log.rank(rank).blocks].reverse().find(({ gap }) => gap > 0);
+    if (!block) {
       return 0;
     }
-    const count = Math.min(PORTION, gap.missing);
-    const first = gap.first - count;
-    const question = `${first}+${count}`;
-    if (this.asked.get(rank) === question || !this.pull(rank, first, count)) {
+    const { first, gap } = block;
+    if (this.asked.get(rank) === first || !this.pull(rank, first - gap, first)) {
       return 0;
     }
-    this.asked.set(rank, question);
-    return count;
-  }
-
-  /** The last block with lines missing before its first. */
-  private lastGap(rank: number): { first: number; missing: number } | undefined {
-    const { blocks, provisional } = this.run.log.rank(rank);
-    return provisional ? undefined : [...blocks].reverse().find(({ missing }) => missing > 0);
+    this.asked.set(rank, first);
+    return Math.min(PORTION, gap);
   }
 }
 
@@ -164,7 +155,7 @@ export function useOlderLines(
   selected: number | null,
 ): void {
   const older = useMemo(
-    () => new OlderLines(model, (rank, first, count) => stream.pull(runId, rank, first, count)),
+    () => new OlderLines(model, (rank, after, before) => stream.pull(runId, rank, after, before)),
     [model, runId, stream],
   );
   useEffect(() => {

@@ -3,7 +3,7 @@
  * watched. When it breaks it is opened again, later and later; each run then goes on from the line that
  * the page has.
  */
-import { count, fields, flag, listOf, Malformed, need, number, or, text } from '../decode';
+import { count, fields, flag, listOf, Malformed, need, or, text } from '../decode';
 import type { RunModel } from '../model';
 import { decode } from '../protocol';
 import { runNews, type RunNews } from './client';
@@ -38,9 +38,6 @@ const frameHead = fields({
   problem: or(text, ''),
   /** whether it answers a `pull` */
   pulled: or(flag, false),
-  /** by how much the numbers of a rank's lines change; ranks of whose lines that is to come */
-  moved: or(listOf(listOf(number)), []),
-  provisional: or(listOf(count), []),
 });
 const bufferLengths = fields({ buffers: or(listOf(count), []) });
 
@@ -129,9 +126,9 @@ export class Stream {
     return this.watches.get(runId)?.gone ?? null;
   }
 
-  /** Ask for older lines; false when they cannot be asked for now. */
-  pull(runId: string, rank: number, first: number, count: number): boolean {
-    return this.send({ kind: 'pull', run_id: runId, rank, first, count });
+  /** Ask for lines between two addresses, the last first; false when they cannot be asked for now. */
+  pull(runId: string, rank: number, after: number, before: number): boolean {
+    return this.send({ kind: 'pull', run_id: runId, rank, after, before });
   }
 
   /** Whether the page is hidden from now on. */
@@ -210,14 +207,11 @@ export class Stream {
   }
 
   private update(header: unknown, buffers: Uint8Array[]): void {
-    const { runId, moved, provisional, pulled } = frameHead(header);
+    const { runId, pulled } = frameHead(header);
     const watch = this.watches.get(runId);
     const message = decode(header, buffers);
     if (watch && message) {
-      const { log } = watch.model;
-      moved.forEach(([rank, by]) => log.renumber(rank!, by!));
       watch.model.receive(message);
-      provisional.forEach(rank => (log.rank(rank).provisional = true));
     }
     if (!pulled) {
       this.send({ kind: 'ack', run_id: runId });
@@ -234,10 +228,6 @@ export class Stream {
 
   private sendWatch(runId: string, watch: Watch): void {
     const { log } = watch.model;
-    if (log.provisional) {
-      // numbers of another connection: the server will not say what they become
-      log.forget();
-    }
     const known = log.ranks
       .filter(rank => log.rank(rank).next > 0)
       .map(rank => [rank, log.rank(rank).next] as const);

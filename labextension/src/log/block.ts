@@ -1,7 +1,7 @@
 /** Some thousand lines of a rank: as strings while they come, then as bytes, packed later; read again when looked at. */
 import { deflateSync, inflateSync, strFromU8, strToU8 } from 'fflate';
 
-import { growing16, growingFloat, type NumberArray } from './growing';
+import { firstWhere, growing16, growing32, growingFloat, type NumberArray } from './growing';
 import { errorMark, plain, shownColumns } from './line_text';
 
 /** characters of a full block, and lines where lines are short */
@@ -9,11 +9,16 @@ const FULL = 64 * 1024;
 const MOST_LINES = 8192;
 const ERROR = 0x8000;
 const MOST_COLUMNS = 0x7fff;
+/** of the log, which may be left out of a file within a block */
+const MOST_BYTES = 2 ** 31;
 
 export class Block {
   count = 0;
-  /** lines missing right before the first */
-  missing = 0;
+  /** the address behind the last line */
+  end: number;
+  /** bytes right before the first line that are not here; the last of them were passed over and do not come */
+  gap = 0;
+  passed = 0;
   /** position of the first row, that of a placeholder if there is one, among the rows of the rank's log */
   rowStart = 0;
   private lines: string[] | null = [];
@@ -23,18 +28,21 @@ export class Block {
   private unpackedBytes = 0;
   private characters = 0;
   private readonly times = growingFloat();
+  /** where lines begin, in bytes behind the first */
+  private readonly starts = growing32();
   /** columns, and the top bit for lines that begin an error */
   private readonly marks = growing16();
 
   constructor(
-    /** number of the first line */
-    public first: number,
-    /** bytes of the log that were passed over before the first line */
-    readonly skipped: number,
-  ) {}
+    /** address of the first line */
+    readonly first: number,
+  ) {
+    this.end = first;
+  }
 
-  get end(): number {
-    return this.first + this.count;
+  /** bytes before the first line that are to come */
+  get missing(): number {
+    return this.gap - this.passed;
   }
 
   /** no more lines come */
@@ -43,12 +51,13 @@ export class Block {
   }
 
   get full(): boolean {
-    return this.closed || this.characters >= FULL || this.count >= MOST_LINES;
+    const { closed, characters, count, end, first } = this;
+    return closed || characters >= FULL || count >= MOST_LINES || end - first >= MOST_BYTES;
   }
 
   /** rows that stand for what is missing before the first line */
   get placeholders(): number {
-    return (this.missing ? 1 : 0) + (this.skipped ? 1 : 0);
+    return this.gap ? 1 : 0;
   }
 
   get rows(): number {
@@ -60,17 +69,35 @@ export class Block {
     return this.packed?.length ?? 0;
   }
 
-  /** Add a line. `inTraceback`: whether an exception's line ends a traceback, which has been counted. */
-  push(line: string, time: number, inTraceback: boolean): { error: boolean; inTraceback: boolean } {
+  /** Add the line from one address to another. `inTraceback`: whether an exception's line ends a traceback, which
+   * has been counted. */
+  push(
+    line: string,
+    [start, end]: readonly [number, number],
+    time: number,
+    inTraceback: boolean,
+  ): { error: boolean; inTraceback: boolean } {
     const text = plain(line);
     const mark = errorMark(text);
     const error = mark === 'traceback' || mark === 'native' || (mark === 'exception' && !inTraceback);
     this.lines!.push(line);
     this.characters += line.length + 1;
     this.times.push(time);
+    this.starts.push(start - this.first);
+    this.end = end;
     this.marks.push(Math.min(MOST_COLUMNS, shownColumns(text)) | (error ? ERROR : 0));
     this.count++;
     return { error, inTraceback: mark === 'none' ? inTraceback : mark === 'traceback' };
+  }
+
+  /** The address of a line. */
+  lineAt(index: number): number {
+    return this.first + this.starts.items[index]!;
+  }
+
+  /** The first line that begins at an address or after it. */
+  indexOf(line: number): number {
+    return firstWhere(this.count, at => this.lineAt(at) >= line);
   }
 
   time(index: number): number {
@@ -104,6 +131,7 @@ export class Block {
       this.raw = strToU8(this.lines.join('\n'));
       this.lines = null;
       trim(this.times);
+      trim(this.starts);
       trim(this.marks);
     }
   }

@@ -1,18 +1,17 @@
 /** Entries of the merged log, and as rows: the texts are read from the blocks of the ranks. */
 import type { Block, Unpacked } from './block';
-import { growing16, growing32 } from './growing';
+import { growing16, growing32, growing64 } from './growing';
 import type { RankLog } from './rank_log';
 import { FOLD_COLUMNS, type LogRow, type Place, PLACEHOLDER_COLUMNS, type RankSets, Watched } from './rows';
 
 export const MISSING = 0x80000000;
-export const SKIPPED = 0x40000000;
-export const SET = 0x3fffffff;
+export const SET = 0x7fffffff;
 
-/** Entries, as columns: the rank and the line whose text is shown, and the set of ranks that wrote it. */
+/** Entries, as columns: the rank and the address of the line whose text is shown, and the set of ranks that wrote it. */
 export class Entries {
   readonly rank = growing16();
-  readonly line = growing32();
-  /** number of the set; the two top bits say that the entry stands for missing lines */
+  readonly line = growing64();
+  /** number of the set; the top bit says that the entry stands for missing lines */
   readonly set = growing32();
   firstError = -1;
 
@@ -41,15 +40,6 @@ export class Entries {
     }
   }
 
-  /** The lines of a rank have numbers that differ by `by`. */
-  renumber(rank: number, by: number): void {
-    for (let at = 0; at < this.length; at++) {
-      if (this.rank.items[at] === rank) {
-        this.line.items[at]! += by;
-      }
-    }
-  }
-
   dropFront(count: number): void {
     this.rank.splice(0, count, []);
     this.line.splice(0, count, []);
@@ -59,7 +49,7 @@ export class Entries {
 }
 
 export class EntryRows extends Watched {
-  /** lines that were dropped; a row above the entries tells of them */
+  /** bytes of the logs that were dropped; a row above the entries tells of them */
   protected dropped = 0;
 
   protected readonly entries = new Entries();
@@ -99,14 +89,14 @@ export class EntryRows extends Watched {
     if (!block || number < block.first) {
       return { kind: 'dropped', rank: log.rank, line: number, ranks: null, time: NaN, text: '', amount: 1 };
     }
-    if (bits & MISSING && !block.missing) {
+    if (bits & MISSING && !block.gap) {
       // lines have come in between and are not in their places yet
-      return { ...log.placeholder(block, -1), kind: 'missing', amount: log.missingBefore(number) };
+      return { ...log.placeholder(block), kind: 'missing', amount: log.gapBefore(number) };
     }
-    if (bits & ~SET) {
-      return log.placeholder(block, bits & SKIPPED || !block.skipped ? -1 : -2);
+    if (bits & MISSING) {
+      return log.placeholder(block);
     }
-    const index = number - block.first;
+    const index = block.indexOf(number);
     return {
       kind: 'line',
       rank: log.rank,
@@ -128,7 +118,7 @@ export class EntryRows extends Watched {
     const block = this.logs.get(this.entries.rank.items[entry]!)!.blockOf(number);
     if (block && number >= block.first) {
       place.block = block;
-      place.index = number - block.first;
+      place.index = block.indexOf(number);
     }
   }
 
@@ -140,6 +130,7 @@ export class EntryRows extends Watched {
     const set = this.entries.set.items;
     // a rank's entries follow each other in its blocks: a block is looked up only at the end of another
     const blocks: (Block | undefined)[] = [];
+    const indices: number[] = [];
     for (let at = from; at < to; at++) {
       const entry = (rows ? rows[at]! : at) - above;
       if (entry < 0 || set[entry]! & ~SET) {
@@ -152,8 +143,13 @@ export class EntryRows extends Watched {
       if (!block || number >= block.end || number < block.first) {
         block = blocks[lead] = this.logs.get(lead)!.blockOf(number);
       }
+      let index = (indices[lead] ?? -1) + 1;
+      if (!block || index >= block.count || block.lineAt(index) !== number) {
+        index = block?.indexOf(number) ?? 0;
+      }
+      indices[lead] = index;
       const fold = this.sets.size(set[entry]!) > 1 ? FOLD_COLUMNS : 0;
-      into[at - from] = block && number >= block.first ? block.columns(number - block.first) + fold : 0;
+      into[at - from] = block && number >= block.first ? block.columns(index) + fold : 0;
     }
   }
 

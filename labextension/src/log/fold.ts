@@ -1,5 +1,5 @@
 /** The folding of lines that several ranks write into entries of the merged log. */
-import type { Entries } from './entries';
+import { type Entries, MISSING } from './entries';
 import { firstWhere } from './growing';
 import type { RankSets } from './rows';
 
@@ -27,8 +27,13 @@ export class Fold {
     private readonly sets: RankSets,
   ) {}
 
-  placeholder(rank: number, line: number, kind: number): void {
-    this.note('', NaN, this.entries.push(rank, line, (this.sets.single(rank).id | kind) >>> 0, false), rank);
+  placeholder(rank: number, line: number): void {
+    this.note(
+      '',
+      NaN,
+      this.entries.push(rank, line, (this.sets.single(rank).id | MISSING) >>> 0, false),
+      rank,
+    );
   }
 
   line(rank: number, line: number, text: string, time: number, error: boolean): void {

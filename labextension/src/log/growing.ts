@@ -1,6 +1,6 @@
 /** Numbers that grow at their end, in one typed array: what indexes of hundreds of thousands of lines are made of. */
 
-export type NumberArray = Uint16Array | Uint32Array | Float32Array;
+export type NumberArray = Uint16Array | Uint32Array | Float32Array | Float64Array;
 
 export class Growing<T extends NumberArray> {
   /** at least `length` long; hot loops read it directly */
@@ -59,6 +59,7 @@ export class Growing<T extends NumberArray> {
 
 export const growing16 = (): Growing<Uint16Array> => new Growing(length => new Uint16Array(length));
 export const growing32 = (): Growing<Uint32Array> => new Growing(length => new Uint32Array(length));
+export const growing64 = (): Growing<Float64Array> => new Growing(length => new Float64Array(length));
 export const growingFloat = (): Growing<Float32Array> => new Growing(length => new Float32Array(length));
 
 /** The first position in `sorted` that is not less than `value`. */

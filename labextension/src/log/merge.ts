@@ -3,7 +3,7 @@
  * ranks write at the same time is brought close together, so that it can be folded.
  */
 import type { Unpacked } from './block';
-import { type Entries, MISSING, SKIPPED } from './entries';
+import type { Entries } from './entries';
 import type { Fold } from './fold';
 import type { RankLog } from './rank_log';
 
@@ -139,11 +139,11 @@ export class Merge {
     cursor.row++;
     cursor.placed++;
     if (index < 0) {
-      this.fold.placeholder(log.rank, block.first, index === -1 && block.skipped ? SKIPPED : MISSING);
+      this.fold.placeholder(log.rank, block.first);
       return;
     }
     const text = this.unpacked.lines(block)[index]!;
-    this.fold.line(log.rank, block.first + index, text, block.time(index), block.isError(index));
+    this.fold.line(log.rank, block.lineAt(index), text, block.time(index), block.isError(index));
   }
 }
 

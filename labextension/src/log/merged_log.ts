@@ -105,26 +105,6 @@ export class MergedLog extends EntryRows implements LogRows {
     this.place(Number.MAX_VALUE, () => false);
   }
 
-  /** The lines of a rank have numbers that differ by `by` from those before. */
-  renumber(rank: number, by: number): void {
-    this.entries.renumber(rank, by);
-    this.mending?.merge.entries.renumber(rank, by);
-  }
-
-  /** Begin again: the ranks have forgotten their lines. */
-  forget(): void {
-    const { entries } = this;
-    const { cursors } = this.main;
-    const rows = this.count;
-    entries.dropFront(entries.length);
-    entries.firstError = -1;
-    this.dropped = this.leftOut = 0;
-    this.mending = null;
-    const begins = cursors.map(({ log }) => cursorAt(log, 0));
-    this.main = this.merge(entries, begins);
-    this.tell(0, rows, 0);
-  }
-
   /** Forget entries whose lines have been dropped, at the front. */
   dropFront(): void {
     const { rank, line, length } = this.entries;

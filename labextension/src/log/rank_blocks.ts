@@ -11,14 +11,16 @@ export abstract class RankBlocks extends Watched {
   readonly blocks: Block[] = [];
   /** errors that were seen: a traceback with its exception is one */
   errors = 0;
-  /** number of the first line that is still here */
+  /** address of the first line that is still here */
   first = 0;
-  /** number of the line after the last */
+  /** address behind the last line */
   next = 0;
-  /** lines known to be missing, and lines that are here */
+  /** bytes that are to come between lines that are here */
   missing = 0;
+  /** lines that are here, and lines that have come at the end */
   lines = 0;
-  /** number of the line where the first error begins, -1 for none */
+  written = 0;
+  /** address of the line where the first error begins, -1 for none */
   protected errorLine = -1;
   private inTraceback = false;
 
@@ -39,62 +41,40 @@ export abstract class RankBlocks extends Watched {
     return last ? last.rowStart + last.rows : 0;
   }
 
-  /** Lines get numbers that differ by `by`: those before the first have been counted. */
-  renumber(by: number): void {
-    for (const block of this.blocks) {
-      block.first += by;
-    }
-    this.next += by;
-    this.errorLine += this.errorLine < 0 ? 0 : by;
-    const oldest = this.blocks[0];
-    if (oldest) {
-      oldest.missing += by;
-      this.missing += by;
-    }
-  }
-
-  forget(): void {
-    this.blocks.splice(0).forEach(block => this.unpacked.forget(block));
-    this.first = this.next = this.missing = this.lines = this.errors = 0;
-    this.errorLine = -1;
-    this.inTraceback = false;
-  }
-
-  /** Add lines at the end; `skipped` bytes of the log were passed over before the first of them. */
-  protected append(delta: LogDelta, skipped: number): void {
-    const { first, lines, count } = delta;
+  /** Add lines at the end. */
+  protected append({ first, lines, edges, count, end, skipped, times }: LogDelta): void {
     const rows = this.blockRows;
-    const from = Math.max(first, this.next);
+    const from = firstWhere(count, at => edges[at]! >= this.next);
+    const gap = from ? 0 : first - this.next;
+    const written = new LineTimes(times, from);
     let block = this.blocks.at(-1);
-    const gap = first - this.next;
-    if (block && (gap > 0 || skipped)) {
-      this.close(block);
-    }
-    const times = new LineTimes(delta.times, from - first);
-    for (let line = from; line < first + count; line++) {
-      if (!block || block.full) {
-        if (block && !block.closed) {
+    for (let at = from; at < count; at++) {
+      if (!block || block.full || (gap && at === from)) {
+        if (block) {
           this.close(block);
         }
-        block = this.open(line, line === from ? skipped : 0, line === from ? Math.max(0, gap) : 0);
+        block = new Block(edges[at]!);
+        block.rowStart = this.blockRows;
+        this.blocks.push(block);
+        if (at === from) {
+          this.setGap(block, gap, skipped);
+        }
       }
-      this.push(block, lines[line - first]!, times.next());
+      this.push(block, lines[at]!, [edges[at]!, edges[at + 1]!], written.next());
     }
-    this.next = first + count;
+    this.written += count - from;
+    this.next = end;
     this.changed(rows, 0, this.blockRows - rows);
   }
 
   /** Put lines where they were missing. */
   protected fill(delta: LogDelta): void {
-    const end = delta.first + delta.count;
     for (let at = this.indexOfLine(delta.first); at < this.blocks.length; at++) {
       const after = this.blocks[at]!;
-      const from = Math.max(delta.first, after.first - after.missing, this.first);
-      const to = Math.min(end, after.first);
-      if (after.missing && from < to) {
-        at += this.fillBefore(at, from, to, delta);
+      if (after.gap) {
+        at += this.fillBefore(at, delta);
       }
-      if (after.first >= end) {
+      if (after.first >= delta.end) {
         return;
       }
     }
@@ -107,16 +87,15 @@ export abstract class RankBlocks extends Watched {
       return 0;
     }
     this.unpacked.forget(block);
-    this.missing -= block.missing;
+    this.setGap(block, 0);
     this.lines -= block.count;
     this.first = block.end;
     let rows = block.rows;
     const following = this.blocks[0];
-    if (following?.missing) {
+    if (following?.gap) {
       // what was missing there has gone with the rest
       this.first = following.first;
-      this.missing -= following.missing;
-      following.missing = 0;
+      this.setGap(following, 0);
       rows++;
     }
     this.number(0);
@@ -124,13 +103,13 @@ export abstract class RankBlocks extends Watched {
     return rows;
   }
 
-  /** Lines missing in the last gap before a line. */
-  missingBefore(line: number): number {
+  /** Bytes in the last gap before a line. */
+  gapBefore(line: number): number {
     let at = this.indexOfLine(line);
-    while (at >= 0 && !this.blocks[at]?.missing) {
+    while (at >= 0 && !this.blocks[at]?.gap) {
       at--;
     }
-    return this.blocks[at]?.missing ?? 0;
+    return this.blocks[at]?.gap ?? 0;
   }
 
   /** The block that holds a line, or the next one after it. */
@@ -143,13 +122,11 @@ export abstract class RankBlocks extends Watched {
     return Math.max(0, firstWhere(this.blocks.length, at => this.blocks[at]!.rowStart > row) - 1);
   }
 
-  private open(first: number, skipped: number, missing: number): Block {
-    const block = new Block(first, skipped);
-    block.missing = missing;
-    block.rowStart = this.blockRows;
-    this.missing += missing;
-    this.blocks.push(block);
-    return block;
+  private setGap(block: Block, gap: number, passed = 0): void {
+    this.missing -= block.missing;
+    block.gap = gap;
+    block.passed = Math.max(0, Math.min(gap, passed));
+    this.missing += block.missing;
   }
 
   private close(block: Block): void {
@@ -159,45 +136,49 @@ export abstract class RankBlocks extends Watched {
     }
   }
 
-  private push(block: Block, line: string, time: number): void {
-    const number = block.end;
-    const { error, inTraceback } = block.push(line, time, this.inTraceback);
+  private push(block: Block, line: string, edges: readonly [number, number], time: number): void {
+    const { error, inTraceback } = block.push(line, edges, time, this.inTraceback);
     this.inTraceback = inTraceback;
     this.lines++;
     if (error) {
       this.errors++;
-      this.errorLine = this.errorLine < 0 ? number : Math.min(this.errorLine, number);
+      this.errorLine = this.errorLine < 0 ? edges[0] : Math.min(this.errorLine, edges[0]);
     }
   }
 
-  /** Fill lines `from` to `to` in the gap before the block at `at`; how many blocks that made. */
-  private fillBefore(at: number, from: number, to: number, delta: LogDelta): number {
+  /** Put the lines of `delta` that belong there into the gap before the block at `at`; how many blocks that made. */
+  private fillBefore(at: number, { lines, edges, count, end, skipped, times }: LogDelta): number {
     const after = this.blocks[at]!;
+    const begin = after.first - after.gap;
+    const from = firstWhere(count, line => edges[line]! >= begin);
+    const to = firstWhere(count, line => edges[line]! >= after.first);
+    if (from >= to) {
+      return 0;
+    }
     const row = after.rowStart;
-    const restBefore = from - (after.first - after.missing);
-    const restAfter = after.first - to;
-    const times = new LineTimes(delta.times, from - delta.first);
+    const restBefore = from ? 0 : edges[0]! - begin;
+    const restAfter = to < count ? 0 : Math.max(0, after.first - end);
+    const passed = Math.max(from ? 0 : skipped, edges[from]! - (after.first - after.passed));
+    const written = new LineTimes(times, from);
     const inTraceback = this.inTraceback;
-    const { lines } = delta;
     const filled: Block[] = [];
     this.inTraceback = false;
-    let block = this.growing(at - 1, from, restBefore, delta);
+    let block = this.growing(at - 1, edges[from]!, restBefore);
     for (let line = from; line < to; line++) {
       if (!block || block.full) {
         if (block) {
           this.close(block);
         }
-        block = new Block(line, line === from && from === delta.first ? delta.skipped : 0);
+        block = new Block(edges[line]!);
         filled.push(block);
       }
-      this.push(block, lines[line - delta.first]!, times.next());
+      this.push(block, lines[line]!, [edges[line]!, edges[line + 1]!], written.next());
     }
     this.inTraceback = inTraceback;
-    this.missing -= to - from;
     if (filled[0]) {
-      filled[0].missing = restBefore;
+      this.setGap(filled[0], restBefore, passed);
     }
-    after.missing = restAfter;
+    this.setGap(after, restAfter, after.passed);
     this.blocks.splice(at, 0, ...filled);
     this.number(Math.max(0, at - 1));
     if (!restAfter) {
@@ -208,10 +189,9 @@ export abstract class RankBlocks extends Watched {
   }
 
   /** The block at `at` when it is one that was put into a gap and goes on with line `from`. */
-  private growing(at: number, from: number, restBefore: number, delta: LogDelta): Block | undefined {
+  private growing(at: number, from: number, restBefore: number): Block | undefined {
     const block = this.blocks[at];
-    const goesOn = block && !block.full && block.end === from && !restBefore;
-    return goesOn && !(delta.skipped && from === delta.first) ? block : undefined;
+    return block && !block.full && block.end === from && !restBefore ? block : undefined;
   }
 
   /** Number the rows of the blocks from `at` on. */
@@ -231,7 +211,7 @@ export abstract class RankBlocks extends Watched {
     for (const block of this.blocks) {
       for (let index = 0; index < block.count; index++) {
         if (block.isError(index)) {
-          this.errorLine = block.first + index;
+          this.errorLine = block.lineAt(index);
           return;
         }
       }

@@ -17,15 +17,10 @@ import {
 export class RankLog extends RankBlocks implements LogRows {
   /** the line that still grows */
   partial = '';
-  /** whether lines have numbers that are too great: how many come before them is not known yet */
-  provisional = false;
   /** rows of blocks that changed: as `watch`, not counting the row of dropped lines */
   onSplice: RowsListener = () => undefined;
   readonly folded = 0;
   private announced = 0;
-  /** by how much lines have been renumbered */
-  private shifted = 0;
-  private skippedAhead = { line: -1, bytes: 0 };
 
   constructor(
     readonly rank: number,
@@ -43,43 +38,16 @@ export class RankLog extends RankBlocks implements LogRows {
   }
 
   receive(delta: LogDelta): void {
-    const end = delta.first + delta.count;
-    this.announced = Math.max(this.announced, end);
-    if (end >= this.next) {
+    this.announced = Math.max(this.announced, delta.end);
+    if (delta.end >= this.next) {
       this.partial = delta.partial;
     }
-    if (!delta.count) {
-      if (delta.skipped && delta.first >= this.next) {
-        this.skippedAhead = { line: delta.first, bytes: delta.skipped };
-      }
-      return;
-    }
-    if (delta.first < this.next && this.missing) {
+    if (delta.count && delta.first < this.next) {
       this.fill(delta);
     }
-    if (end > this.next) {
-      this.append(delta, this.skippedBefore(delta));
+    if (delta.count && delta.end > this.next) {
+      this.append(delta);
     }
-  }
-
-  /** Lines get numbers that differ by `by`, which are theirs for good: those before them have been counted. */
-  override renumber(by: number): void {
-    this.provisional = false;
-    super.renumber(by);
-    this.shifted += by;
-    this.announced += by;
-    this.skippedAhead.line += by;
-  }
-
-  /** Forget all lines: they come again, with other numbers. */
-  override forget(): void {
-    const rows = this.count;
-    super.forget();
-    this.announced = this.shifted = 0;
-    this.skippedAhead.line = -1;
-    this.partial = '';
-    this.provisional = false;
-    this.tell(0, rows, 0);
   }
 
   /** Let the oldest block go. */
@@ -90,11 +58,6 @@ export class RankLog extends RankBlocks implements LogRows {
       this.onSplice(0, rows, 0);
       this.tell(0, rows + above, 1);
     }
-  }
-
-  /** As `next`, and never changed by new numbers: what it grows by is what was written. */
-  get end(): number {
-    return this.next - this.shifted;
   }
 
   get incomplete(): boolean {
@@ -110,11 +73,6 @@ export class RankLog extends RankBlocks implements LogRows {
     return this.above + this.blockRows;
   }
 
-  line(line: number): string | undefined {
-    const block = this.blockOf(line);
-    return block && line >= block.first ? this.unpacked.lines(block)[line - block.first] : undefined;
-  }
-
   get firstError(): number {
     return this.errorLine < 0 ? -1 : this.find(this.rank, this.errorLine);
   }
@@ -128,23 +86,22 @@ export class RankLog extends RankBlocks implements LogRows {
     const block = this.blockAt(at);
     const index = at - this.above - block.rowStart - block.placeholders;
     if (index < 0) {
-      return this.placeholder(block, index);
+      return this.placeholder(block);
     }
     const text = this.unpacked.lines(block)[index]!;
-    return { kind: 'line', rank, line: block.first + index, ranks, time: block.time(index), text, amount: 0 };
+    return { kind: 'line', rank, line: block.lineAt(index), ranks, time: block.time(index), text, amount: 0 };
   }
 
-  /** The placeholder `before` (-1, -2) the first line of a block. */
-  placeholder(block: Block, before: number): LogRow {
-    const skipped = block.skipped > 0 && before === -1;
+  /** The row that stands for what is missing before a block. */
+  placeholder(block: Block): LogRow {
     return {
-      kind: skipped ? 'skipped' : 'missing',
+      kind: block.missing ? 'missing' : 'skipped',
       rank: this.rank,
       line: block.first,
       ranks: this.sets.single(this.rank),
       time: NaN,
       text: '',
-      amount: skipped ? block.skipped : this.provisional ? NaN : block.missing,
+      amount: block.gap,
     };
   }
 
@@ -177,18 +134,10 @@ export class RankLog extends RankBlocks implements LogRows {
     if (!block) {
       return Math.max(0, this.count - 1);
     }
-    return this.above + block.rowStart + block.placeholders + Math.max(0, line - block.first);
+    return this.above + block.rowStart + block.placeholders + block.indexOf(line);
   }
 
   private blockAt(row: number): Block {
     return this.blocks[this.indexOfRow(row - this.above)]!;
-  }
-
-  /** Bytes of the log that were passed over before a delta that goes at the end. */
-  private skippedBefore({ first, skipped }: LogDelta): number {
-    if (first < this.next) {
-      return 0;
-    }
-    return skipped || (this.skippedAhead.line === first ? this.skippedAhead.bytes : 0);
   }
 }

@@ -3,13 +3,13 @@ import type { Block } from './block';
 import { growing16 } from './growing';
 
 /**
- * `missing`: `amount` lines have not come, NaN or 0 when that is not known (yet). `skipped`: `amount` bytes of the log were passed over.
- * `dropped`: `amount` lines had to go again to bound the page's memory.
+ * `amount` is in bytes of the log. `missing`: they have not come; 0 when that is not known. `skipped`: they were
+ * passed over. `dropped`: they had to go again to bound the page's memory.
  */
 export interface LogRow {
   readonly kind: 'line' | 'missing' | 'skipped' | 'dropped';
   readonly rank: number;
-  /** number of the line, or of the line after the placeholder */
+  /** address of the line, or of the line after the placeholder */
   readonly line: number;
   readonly ranks: RankSet | null;
   readonly time: number;

@@ -50,28 +50,6 @@ export class RunLog {
     }, this.merge);
   }
 
-  /** Lines that have come of a rank have numbers that differ by `by`. */
-  renumber(rank: number, by: number): void {
-    this.inbox.readOn(() => false);
-    this.rank(rank).renumber(by);
-    this.all.renumber(rank, by);
-  }
-
-  /** Whether lines have come that are still to be renumbered. */
-  get provisional(): boolean {
-    return [...this.logs.values()].some(log => log.provisional);
-  }
-
-  /** Forget all lines: they come again. */
-  forget(): void {
-    this.inbox.readOn(() => false);
-    this.closed.length = 0;
-    this.logs.forEach(log => log.forget());
-    this.packed = 0;
-    this.all.forget();
-    this.notify();
-  }
-
   /** The log of a rank; empty while none of its lines has come. */
   rank(rank: number): RankLog {
     let log = this.logs.get(rank);

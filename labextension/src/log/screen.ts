@@ -339,14 +339,14 @@ class Unread {
     /** of which rank; null for all */
     private readonly rank: number | null,
   ) {
-    this.ends = new Map(this.ranks.map(rank => [rank, log.rank(rank).end]));
+    this.ends = new Map(this.ranks.map(rank => [rank, log.rank(rank).written]));
   }
 
   get count(): number {
     return this.ranks.reduce((sum, rank) => {
-      const { end, lines } = this.log.rank(rank);
+      const { written, lines } = this.log.rank(rank);
       const seen = this.ends.get(rank);
-      return sum + (seen === undefined ? lines : Math.max(0, end - seen));
+      return sum + (seen === undefined ? lines : Math.max(0, written - seen));
     }, 0);
   }
 

@@ -10,10 +10,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from nbdist.feed.formatting import number_text
 from nbdist.feed.labels import leftover_text, state_mark, state_word
 from nbdist.feed.summary import Facts
-from nbdist.feed.view import duration
+from nbdist.feed.view import duration, number_text
 from nbdist.model import Run, RunState
 from nbdist.panel.report.gallery import MEDIA_ROOM, Gallery, Room, media_html
 from nbdist.panel.report.logs import PackedLog, logs_html

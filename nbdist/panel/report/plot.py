@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from nbdist.feed.formatting import number_text
+from nbdist.feed.view import number_text
 from nbdist.model import Run
 from nbdist.panel.report.series import Drawing, Line, drawings, read_charts
 from nbdist.panel.summary import sheet
