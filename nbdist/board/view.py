@@ -32,7 +32,7 @@ from nbdist.board.patches import LOAD_SECONDS, READ_SECONDS, board_arguments, re
 from nbdist.board.readers import STEP_TIME, SYSTEM, shown_first
 from nbdist.store import LogStream, MetricPoint, RunDirectory, snapshot
 from nbdist.store.metrics import points_of
-from nbdist.store.scraped import printed_points
+from nbdist.store.scraped.log import printed_points
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment

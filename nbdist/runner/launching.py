@@ -8,7 +8,7 @@ from pathlib import Path
 
 from nbdist.engines.engine import PROCESS
 from nbdist.errors import LaunchError, UsageMistake
-from nbdist.frameworks import is_installed
+from nbdist.frameworks.environment import is_installed
 from nbdist.launch import local
 from nbdist.launch.handover import ahead_of
 from nbdist.model import Plan, RunSpec

@@ -25,7 +25,7 @@ from nbdist.engines.engine import Engine
 from nbdist.engines.ray_address import find_address
 from nbdist.engines.ray_engine import address_option
 from nbdist.errors import LaunchError, UsageMistake
-from nbdist.frameworks import Placement, rank_environment
+from nbdist.frameworks.environment import Placement, rank_environment
 from nbdist.model import Device
 from nbdist.options import Options
 from nbdist.store.allocations import AllocationDirectory
