@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from common import Goal, Machine, NotMeasured, Samples, rounded, table, write_results
 
-from nbdist.frameworks import Placement, rank_environment
+from nbdist.frameworks.environment import Placement, rank_environment
 from nbdist.model import RankSpec, RunSpec
 from nbdist.store import RunDirectory, RunStore
 from tests.server.real_server import TOKEN, RealServer, real_server

@@ -159,28 +159,33 @@ def marked(name: str, value: str) -> list[ProcessId]:
     return found
 
 
-def oom_kills(proc: Path = Path("/proc"), groups: Path = Path("/sys/fs/cgroup")) -> int:
+def oom_kills(proc: Path = PROC, groups: Path = Path("/sys/fs/cgroup")) -> int:
     """How often the out-of-memory killer has struck in this process's control group (cgroups(7), version 2
     or 1), or anywhere on this machine where the group does not say (proc(5)); 0 where nothing counts.
     """
-    for counters in (*_memory_counters(proc, groups), proc / "vmstat"):
+    counters = [group / name for group in memory_groups(proc, groups) for name in _OOM_COUNTERS]
+    for path in (*counters, proc / "vmstat"):
         with contextlib.suppress(OSError, ValueError):
-            words = counters.read_text().split()
+            words = path.read_text().split()
             return int(words[words.index("oom_kill") + 1])
     return 0
 
 
-def _memory_counters(proc: Path, groups: Path) -> Iterator[Path]:
-    """Where the kernel may count for this process's control group. A container sees its own as the root."""
-    with contextlib.suppress(OSError):
+_OOM_COUNTERS = ("memory.events", "memory.oom_control")  # version 2 and 1
+
+
+def memory_groups(proc: Path = PROC, groups: Path = Path("/sys/fs/cgroup")) -> Iterator[Path]:
+    """The control group of this process that counts its memory, and those above it up to the mount, which in
+    a container is the group itself. Version 1 has a tree for memory alone."""
+    with contextlib.suppress(OSError, ValueError):
         for line in (proc / "self/cgroup").read_text().splitlines():
             _, controllers, path = line.split(":", 2)
-            if controllers == "":
-                yield groups / path.lstrip("/") / "memory.events"
-                yield groups / "memory.events"
-            elif "memory" in controllers.split(","):
-                yield groups / "memory" / path.lstrip("/") / "memory.oom_control"
-                yield groups / "memory/memory.oom_control"
+            if controllers and "memory" not in controllers.split(","):
+                continue
+            mount = groups / ("memory" if controllers else "")
+            group = mount / path.strip("/")
+            above = (group, *group.parents)
+            yield from above[: above.index(mount) + 1]
 
 
 def send(process: ProcessId, number: int) -> bool:

@@ -36,7 +36,7 @@ from nbdist.errors import NotPrivate
 from nbdist.store import LogStream, MetricPoint, RunDirectory, snapshot
 from nbdist.store.metrics import points_of
 from nbdist.store.paths import check_private
-from nbdist.store.scraped import printed_points
+from nbdist.store.scraped.log import printed_points
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment

@@ -27,7 +27,7 @@ from pathlib import Path
 from nbdist.board.readers import AGGREGATES, Follower, PrintedFollower, RecordedFollower, Source, sources
 from nbdist.board.records import CurveFile
 from nbdist.store import RunDirectory, RunReader
-from nbdist.store.scraped import tag_of
+from nbdist.store.scraped.names import tag_of
 
 WINDOW = 30.0
 MOST_ROWS = 50_000

@@ -15,7 +15,7 @@ from nbdist.model.decoding import MALFORMED, as_time
 from nbdist.store import LogTimes, RunDirectory
 from nbdist.store.journal import open_plain
 from nbdist.store.metrics import decoded
-from nbdist.store.scraped import ScrapedMetrics
+from nbdist.store.scraped.log import ScrapedMetrics
 
 AGGREGATES = ("mean", "min", "max")
 """Over the ranks; in the order of ``AggregatePoint``."""

@@ -6,13 +6,13 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from nbdist.control_groups import own_groups
 from nbdist.model import ProcessId
-from nbdist.processes import PROC, alive, read_at_once
+from nbdist.processes import PROC, alive, memory_groups, read_at_once
 
 _LEAST = 0.5
 """Seconds between two looks: the system counts in hundredths."""
@@ -60,7 +60,10 @@ class SpareCpus:
 
     def _read(self) -> list[float]:
         """The time, the seconds that the CPUs have been idle, and those that each limited group has used."""
-        return [self._clock(), self._idle(), *map(_used, self._limits)]
+        return [self._clock(), self._idle(), *self._used()]
+
+    def _used(self) -> list[float]:
+        return [(_number(f"{group}/cpu.stat", "usage_usec") or 0) / 1e6 for group in self._limits]
 
     def _idle(self) -> float:
         ours = {f"cpu{number}" for number in os.sched_getaffinity(0)}
@@ -82,15 +85,6 @@ def _limit(group: str) -> float | None:
     return None
 
 
-def _used(group: str) -> float:
-    """Seconds that the processes of a group have been on a CPU."""
-    with contextlib.suppress(OSError, ValueError):
-        for line in Path(group, "cpu.stat").read_text().splitlines():
-            if line.startswith("usage_usec"):
-                return int(line.split()[1]) / 1e6
-    return 0.0
-
-
 def memory_total(root: Path = Path("/")) -> int | None:
     """Bytes of memory of this machine, or the limit of a control group that this process is in where
     that is lower (proc(5), cgroups(7)); None where that is unknown. ``root`` holds ``proc`` and ``sys``.
@@ -100,7 +94,7 @@ def memory_total(root: Path = Path("/")) -> int | None:
         with contextlib.suppress(OSError, ValueError):
             # macOS has no /proc
             known = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
-    for group in _groups(root):
+    for group in memory_groups(root / "proc", root / "sys/fs/cgroup"):
         # version 1 has a tree for memory alone, and another name
         for name in ("memory.max", "memory.limit_in_bytes"):
             with contextlib.suppress(OSError, ValueError):  # no such group in here, or the limit is "max"
@@ -112,7 +106,7 @@ def memory_available(root: Path = Path("/")) -> int | None:
     """Bytes that can be had without swapping: of this machine, or of a control group that this process is
     in where that leaves less; None where that is unknown."""
     known = [_meminfo(root, "MemAvailable:")]
-    for group in _groups(root):
+    for group in memory_groups(root / "proc", root / "sys/fs/cgroup"):
         with contextlib.suppress(OSError, ValueError):
             limit = int((group / "memory.max").read_text())
             used = int((group / "memory.current").read_text())
@@ -122,26 +116,17 @@ def memory_available(root: Path = Path("/")) -> int | None:
     return min((left for left in known if left is not None), default=None)
 
 
-def _meminfo(root: Path, name: str) -> int | None:
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        for line in (root / "proc/meminfo").read_text().splitlines():
-            if line.startswith(name):
-                return int(line.split()[1]) * 1024
+def _number(path: str, name: str) -> int | None:
+    """The number behind a name in a file of the kernel's; None where there is none."""
+    for line in read_at_once(path).splitlines():
+        if line.startswith(name.encode()):
+            return int(line.split()[1])
     return None
 
 
-def _groups(root: Path) -> Iterator[Path]:
-    """The control group of this process and those above it, up to the mount, which in a container is the
-    group itself."""
-    with contextlib.suppress(OSError, ValueError):
-        for line in (root / "proc/self/cgroup").read_text().splitlines():
-            _, controllers, path = line.split(":", 2)
-            if controllers and "memory" not in controllers.split(","):
-                continue
-            mount = root / "sys/fs/cgroup" / ("memory" if controllers else "")
-            group = mount / path.strip("/")
-            above = (group, *group.parents)
-            yield from above[: above.index(mount) + 1]
+def _meminfo(root: Path, name: str) -> int | None:
+    kilobytes = _number(f"{root}/proc/meminfo", name)
+    return None if kilobytes is None else kilobytes * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -347,11 +332,11 @@ class ProcessTrees:
         order = {known: place for place, known in enumerate(self._sharing)}
         key = min(due, key=lambda key: order.get(key, -1))
         begun = self._effort()
-        shares = [_pss(f"{self._proc}/{pid}/smaps_rollup") for pid in trees[key]]
+        shares = [_number(f"{self._proc}/{pid}/smaps_rollup", "Pss:") for pid in trees[key]]
         self._pss_after = now + (self._effort() - begun) / _PSS_SHARE
         if None not in shares:
             self._sharing.pop(key, None)
-            total = sum(share for share in shares if share is not None)
+            total = sum(share for share in shares if share is not None) * 1024
             self._any_sharing = self._sharing[key] = min(1.0, total / resident[key])
 
     def _row(self, pid: int) -> _Row | None:
@@ -368,13 +353,6 @@ class ProcessTrees:
             resident=int(fields[21]) * _PAGE,
             zombie=fields[0] in (b"Z", b"X", b"x"),
         )
-
-
-def _pss(path: str) -> int | None:
-    for line in read_at_once(path).splitlines():
-        if line.startswith(b"Pss:"):
-            return int(line.split()[1]) * 1024
-    return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

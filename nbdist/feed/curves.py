@@ -13,7 +13,7 @@ from nbdist.feed.view import number_text
 from nbdist.model import Run
 from nbdist.store import LogStream, MetricPoint, RunDirectory
 from nbdist.store.metrics import Number, points_of, spread
-from nbdist.store.scraped import merge_points, numbers_of, printed_points, read_numbers, sampled_prints
+from nbdist.store.scraped.log import merge_points, numbers_of, printed_points, read_numbers, sampled_prints
 
 POINTS = 40
 _WHOLE = 32 * 1024

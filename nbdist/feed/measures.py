@@ -24,7 +24,7 @@ from nbdist.store import (
     RankDirectory,
     RunDirectory,
 )
-from nbdist.store.scraped import ScrapedMetrics, merge_points
+from nbdist.store.scraped.log import ScrapedMetrics, merge_points
 
 if TYPE_CHECKING:
     from nbdist.feed.rank_log import LogDelta

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -159,7 +159,8 @@ class RunSpec:
         """For a file. What all ranks have in their environment is written once: with each rank the list of
         all ranks would make it grow with their square."""
         data = asdict(self)
-        common = _common([rank["environment"] for rank in data["ranks"]])
+        environments = [rank["environment"].items() for rank in data["ranks"]]
+        common = dict(sorted(set.intersection(*map(set, environments)))) if len(environments) > 1 else {}
         for rank in data["ranks"]:
             rank["environment"] = {k: v for k, v in rank["environment"].items() if k not in common}
         return data | {"rank_environment": common}
@@ -180,11 +181,3 @@ class RunSpec:
         if not spec.name.isprintable():
             raise ValueError("the name cannot be printed")
         return spec
-
-
-def _common(environments: Sequence[Mapping[str, str]]) -> dict[str, str]:
-    """What is the same in all of several; of one alone nothing."""
-    if len(environments) < 2:
-        return {}
-    first, *others = environments
-    return {key: value for key, value in first.items() if all(each.get(key) == value for each in others)}

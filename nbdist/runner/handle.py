@@ -26,7 +26,7 @@ from nbdist.store import (
 )
 from nbdist.store.control import ask_to_end
 from nbdist.store.run_store import is_run_locked, read_spec, unreadable
-from nbdist.store.scraped import last_values
+from nbdist.store.scraped.log import last_values
 from nbdist.text import reason_text
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from nbdist import config
 from nbdist.engines.engine import PROCESS, Engine, engine_by_name
 from nbdist.errors import LaunchError, UsageMistake
-from nbdist.frameworks import is_installed
+from nbdist.frameworks.environment import is_installed
 from nbdist.launch import local
 from nbdist.model import RunSpec
 from nbdist.model.plan import Plan

@@ -19,7 +19,7 @@ from nbdist.devices.gpus import list_gpus
 from nbdist.devices.usage import cpu_count
 from nbdist.engines.options import ADDRESS, find_address
 from nbdist.errors import UsageMistake
-from nbdist.frameworks import Placement, rank_environment
+from nbdist.frameworks.environment import Placement, rank_environment
 from nbdist.model import Device
 from nbdist.options import Options
 from nbdist.store.paths import make_private, write_private

@@ -14,7 +14,7 @@ from resource import RLIM_INFINITY, RLIMIT_NOFILE, getrlimit
 from nbdist import config, control_groups, processes
 from nbdist.devices.usage import cpu_count
 from nbdist.errors import LaunchError, UsageMistake
-from nbdist.frameworks import (
+from nbdist.frameworks.environment import (
     Placement,
     check_framework,
     frameworks_of,

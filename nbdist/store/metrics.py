@@ -6,6 +6,7 @@ where ``step`` and ``total`` may be missing.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -105,15 +106,12 @@ def sampled_points(path: Path, share: int = 1) -> Iterator[MetricPoint]:
 
 def points_of(lines: list[bytes]) -> list[MetricPoint]:
     """The points among some lines of a metrics file."""
-    return list(_points(lines))
-
-
-def _points(lines: list[bytes]) -> Iterable[MetricPoint]:
+    points = []
     for line in decoded(lines):
         try:
             values = {tag: float(value) for tag, value in line["v"].items()}
             step, total = line.get("step"), line.get("total")
-            yield MetricPoint(
+            point = MetricPoint(
                 time=as_time(line["t"]),
                 step=None if step is None else as_int(step),
                 values=values,
@@ -121,6 +119,8 @@ def _points(lines: list[bytes]) -> Iterable[MetricPoint]:
             )
         except MALFORMED:
             continue
+        points.append(point)
+    return points
 
 
 def decoded(lines: list[bytes]) -> list[Any]:
@@ -131,11 +131,8 @@ def decoded(lines: list[bytes]) -> list[Any]:
             return values  # type: ignore[no-any-return]
     except ValueError:
         pass
-    return [value for line in lines if (value := _decoded_alone(line)) is not None]
-
-
-def _decoded_alone(line: bytes) -> Any:
-    try:
-        return loads(line)
-    except ValueError:
-        return None
+    values = []
+    for line in lines:
+        with contextlib.suppress(ValueError):
+            values.append(loads(line))
+    return [value for value in values if value is not None]

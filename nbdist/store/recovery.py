@@ -8,7 +8,6 @@ went down. The process that started the reaper need not look: it is told (``note
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import time
 from collections.abc import Callable
@@ -19,7 +18,7 @@ from nbdist.model import ProcessId, Reason, Run, RunEnded, RunLost, RunState
 from nbdist.store.journal import Journal, read_events
 from nbdist.store.logs import FileStat
 from nbdist.store.paths import RunDirectory
-from nbdist.store.run_store import snapshot, wait_for_release
+from nbdist.store.run_store import snapshot, wait_for_release, why_lost
 
 _GRACE = 0.5
 _LIMIT = 3.0
@@ -159,9 +158,7 @@ class RunReader:
         return stat.st_ino, stat.st_size, stat.st_mtime_ns
 
     def _left_alone(self, run: Run) -> bool:
-        """Whether a run that goes on has lost its supervisor, which changes no file."""
+        """Whether a run that goes on has lost its supervisor, or has none yet, which changes no file."""
         if run.state.terminal or run.spec.engine:
-            return False  # an engine's run goes on without
-        if run.supervisor is not None and run.supervisor_host != os.uname().nodename:
-            return False  # nothing can be known of it here
-        return run.supervisor is None or not self._alive(run.supervisor)
+            return False
+        return run.supervisor is None or why_lost(run, self._alive, self._clock()) is not None

@@ -59,6 +59,7 @@ _THREAD = re.compile(
 )
 _CALL = re.compile(r'^  File "(?P<file>.+)", line (?P<line>\d+|\?\?\?) in (?P<function>.+)$')
 _WORKER = "nbdist/worker/"
+_START = f"{_WORKER}__main__.py"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +138,9 @@ def parse_dump(text: str) -> tuple[ThreadStack, ...]:
         elif threads and (call := _CALL.match(line)) is not None:
             number = 0 if call["line"] == "???" else int(call["line"])
             threads[-1][1].append(Call(file=call["file"], line=number, function=call["function"]))
-    main = next((at for at, (_, calls) in enumerate(threads) if calls and _is_start(calls[-1])), None)
+    main = next(
+        (at for at, (_, calls) in enumerate(threads) if calls and calls[-1].file.endswith(_START)), None
+    )
     if main is None and threads:
         main = len(threads) - 1
     found = []
@@ -151,13 +154,8 @@ def parse_dump(text: str) -> tuple[ThreadStack, ...]:
 
 def is_whole(text: str) -> bool:
     """Whether faulthandler has written all: it ends with where the main thread began."""
-    last = text.rstrip("\n").rpartition("\n")[2]
-    call = _CALL.match(last)
-    return text.endswith("\n") and call is not None and call["file"].endswith(f"{_WORKER}__main__.py")
-
-
-def _is_start(call: Call) -> bool:
-    return call.file.endswith(f"{_WORKER}__main__.py")
+    call = _CALL.match(text.rstrip("\n").rpartition("\n")[2])
+    return text.endswith("\n") and call is not None and call["file"].endswith(_START)
 
 
 def write_stacks(run: RunDirectory, taken: TakenStacks) -> None:

@@ -183,7 +183,7 @@ def snapshot(
     except UnknownRun:
         return None
     run = _replayed(spec, directory)
-    if run.state.terminal or (reason := _lost(run, alive, clock())) is None or is_run_locked(directory):
+    if run.state.terminal or (reason := why_lost(run, alive, clock())) is None or is_run_locked(directory):
         return run
     # the supervisor may have written its last event between the two looks
     run = _replayed(spec, directory)
@@ -207,7 +207,7 @@ def _written(spec: Path) -> float:
         return math.inf  # it is being made
 
 
-def _lost(run: Run, alive: Callable[[ProcessId], bool], now: float) -> Reason | None:
+def why_lost(run: Run, alive: Callable[[ProcessId], bool], now: float) -> Reason | None:
     """Why a run that has not ended will never say so; None when it may still."""
     if run.spec.engine:
         return None  # it goes on elsewhere, watched or not

@@ -21,7 +21,7 @@ from typing import Any
 from nbdist import config, processes
 from nbdist.devices.usage import memory_available, memory_total
 from nbdist.errors import LaunchError, UsageMistake
-from nbdist.frameworks import imported_modules
+from nbdist.frameworks.environment import imported_modules
 from nbdist.launch import local
 from nbdist.model.plan import Plan
 from nbdist.store.paths import RunDirectory

@@ -27,7 +27,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal
     from collections.abc import Callable
-    from types import CodeType, ModuleType, TracebackType
+    from types import ModuleType, TracebackType
     from typing import Any
 else:
     import _signal as signal  # the same without enums, which cost a process that begins 5 ms
@@ -74,7 +74,8 @@ def run(channel: Channel, order: Order, begin: Callable[[], None] = lambda: None
     sys.argv[:] = [order.program, *order.args]
     first = os.getcwd() if order.module else os.path.dirname(order.program)
     sys.path[:] = python_path(order.python_path, first)
-    code = _compile(order.program)
+    with open(order.program, "rb") as file:
+        code = compile(file.read(), order.program, "exec", dont_inherit=True)
     framework_hooks.watch()
     module = _make_main(order.program)
     begin()
@@ -143,12 +144,6 @@ def _adapt(library: ModuleType) -> None:
     from nbdist.worker import adaptations
 
     adaptations.ADAPTED[library.__name__](library)
-
-
-def _compile(program: str) -> CodeType:
-    with open(program, "rb") as file:
-        source = file.read()
-    return compile(source, program, "exec", dont_inherit=True)
 
 
 def _make_main(program: str) -> ModuleType:

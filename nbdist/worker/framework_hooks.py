@@ -24,39 +24,31 @@ def after_import(name: str, action: Callable[[ModuleType], None]) -> None:
     """Call ``action`` with the module ``name`` right after its code has run, or now if it has."""
     if (module := sys.modules.get(name)) is not None:
         action(module)
-    else:
-        sys.meta_path.insert(0, _Watch(name, action))
+        return
+
+    def after(module: ModuleType | None) -> None:
+        if module is not None:
+            action(module)
+
+    around_import(name, lambda: after)
 
 
-def around_import(name: str, before: Callable[[], Callable[[], None]]) -> None:
+def around_import(name: str, before: Callable[[], Callable[[ModuleType | None], None]]) -> None:
     """Call ``before`` when the code of the module ``name`` is about to run, and what that returns when it
-    has, however that ended. Nothing is done of a module that is there."""
+    has: with the module, or None where its code has failed. Nothing is done of a module that is there."""
     if name not in sys.modules:
-        sys.meta_path.insert(0, _Watch(name, lambda _: None, before))
-
-
-def _nothing() -> Callable[[], None]:
-    return lambda: None
+        sys.meta_path.insert(0, _Watch(name, before))
 
 
 class _Watch:
-    """Finds one module as the others would, with a loader that calls the action, then leaves."""
+    """Finds one module as the others would, with a loader that calls before and after, then leaves."""
 
-    def __init__(
-        self,
-        name: str,
-        action: Callable[[ModuleType], None],
-        before: Callable[[], Callable[[], None]] = _nothing,
-    ) -> None:
+    def __init__(self, name: str, before: Callable[[], Callable[[ModuleType | None], None]]) -> None:
         self._name = name
-        self._action = action
         self._before = before
 
     def find_spec(
-        self,
-        fullname: str,
-        path: Sequence[str] | None,
-        target: ModuleType | None = None,
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         if fullname != self._name:
             return None
@@ -65,19 +57,14 @@ class _Watch:
             spec = finder.find_spec(fullname, path, target)
             if spec is not None:
                 if spec.loader is not None:
-                    spec.loader = _ActingLoader(  # type: ignore[assignment]
-                        spec.loader, self._action, self._before
-                    )
+                    spec.loader = _WatchedLoader(spec.loader, self._before)  # type: ignore[assignment]
                 return spec
         return None
 
 
-class _ActingLoader:
-    def __init__(
-        self, loader: Any, action: Callable[[ModuleType], None], before: Callable[[], Callable[[], None]]
-    ) -> None:
+class _WatchedLoader:
+    def __init__(self, loader: Any, before: Callable[[], Callable[[ModuleType | None], None]]) -> None:
         self._loader = loader
-        self._action = action
         self._before = before
 
     def exec_module(self, module: ModuleType) -> None:
@@ -85,12 +72,12 @@ class _ActingLoader:
         if module.__spec__ is not None:
             module.__spec__.loader = self._loader
         module.__loader__ = self._loader
-        after = self._before()
+        after, loaded = self._before(), None
         try:
             self._loader.exec_module(module)
+            loaded = module
         finally:
-            after()
-        self._action(module)
+            after(loaded)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._loader, name)
@@ -235,17 +222,17 @@ def watch() -> None:
         around_import(name, _set_apart)
 
 
-def _set_apart() -> Callable[[], None]:
+def _set_apart() -> Callable[[ModuleType | None], None]:
     """Remember the objects that are there before an import; what is returned freezes all others."""
     global _within
     before = [] if _within else gc.get_objects()
     if _within or len(before) > _MOST:
-        return lambda: None
+        return lambda _: None
     _within = True
     main = sys.modules["__main__"]
     stand_in = sys.modules["__main__"] = _StandIn(main)
 
-    def after() -> None:
+    def after(_: ModuleType | None) -> None:
         global _within
         _within = False
         if sys.modules.get("__main__") is stand_in:

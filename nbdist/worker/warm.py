@@ -27,7 +27,7 @@ from nbdist.worker.order import PLACE, ROOM, WAIT, Assignment, Channel, Preload
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from typing import Any
 
 
@@ -179,20 +179,15 @@ def import_recorded(modules: list[str], called: Callable[[], bool] = lambda: Fal
 def _files() -> dict[str, tuple[int, int]]:
     """Every file that a module came from, and the interpreter."""
     found = {}
-    for path in {sys.executable, *_module_files()}:
+    modules = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
+    paths = {os.path.abspath(path) for path in modules if isinstance(path, str)}
+    for path in {sys.executable, *paths}:
         try:
             status = os.stat(path)
         except OSError:
             continue
         found[path] = (status.st_mtime_ns, status.st_size)
     return found
-
-
-def _module_files() -> Iterator[str]:
-    for module in list(sys.modules.values()):
-        path = getattr(module, "__file__", None)
-        if isinstance(path, str):
-            yield os.path.abspath(path)
 
 
 def _become(assignment: Assignment) -> None:

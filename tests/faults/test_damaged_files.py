@@ -37,7 +37,7 @@ from nbdist.store.allocations import Allocation, NodePlace, allocations, make_al
 from nbdist.store.control import StopRequest, request_stop, take_requests
 from nbdist.store.logs import RECORD
 from nbdist.store.reports import Collective, RankAnswer, TakenStacks, write_stacks
-from nbdist.store.scraped import last_values
+from nbdist.store.scraped.log import last_values
 from nbdist.verbs.runs import log_pattern
 from tests.fakes.directories import WrittenRun
 from tests.fakes.runs import (

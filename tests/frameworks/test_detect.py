@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from nbdist.frameworks import frameworks_of, imported_modules, is_installed
+from nbdist.frameworks.environment import frameworks_of, imported_modules, is_installed
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nbdist.errors import UsageMistake
-from nbdist.frameworks import Placement, check_framework, inherited, rank_environment
+from nbdist.frameworks.environment import Placement, check_framework, inherited, rank_environment
 
 
 def place(rank: int, *, gpus: tuple[int, ...] = ()) -> Placement:

@@ -19,7 +19,7 @@ from nbdist.runner import RunHandle
 from nbdist.server.run_tail import RunTail
 from nbdist.store import LogLines, LogStream, LogTimes
 from nbdist.store.logs import LogGap, kept_parts
-from nbdist.store.scraped import ScrapedMetrics
+from nbdist.store.scraped.log import ScrapedMetrics
 from tests.fakes.directories import WrittenRun
 from tests.fakes.runs import CREATED, STARTED, exited, run_ended
 

@@ -9,7 +9,7 @@ import pytest
 
 from nbdist.store import MetricPoint, MetricsReader
 from nbdist.store.metrics import spread
-from nbdist.store.scraped import last_values
+from nbdist.store.scraped.log import last_values
 from tests.fakes.directories import WrittenRun
 
 

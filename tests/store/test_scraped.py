@@ -9,7 +9,7 @@ import pytest
 from nbdist.store import LogTimes
 from nbdist.store.logs import RECORD
 from nbdist.store.metrics import MetricPoint
-from nbdist.store.scraped import ScrapedMetrics, merge_points
+from nbdist.store.scraped.log import ScrapedMetrics, merge_points
 
 SAMPLES = Path(__file__).parent / "samples"
 LATER = 4e9  # long after any of these logs was written

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nbdist.store.metrics import MetricPoint
-from nbdist.store.scraped import ScrapedMetrics
+from nbdist.store.scraped.log import ScrapedMetrics
 
 LATER = 4e9  # long after any of these logs was written
 

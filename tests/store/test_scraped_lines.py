@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from nbdist.store.scraped import lines_with_cues, read_line, tag_of
+from nbdist.store.scraped.line import lines_with_cues, read_line
+from nbdist.store.scraped.names import tag_of
 
 SAMPLES = Path(__file__).parent / "samples"
 

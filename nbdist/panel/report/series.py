@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from nbdist.feed.charts import TAGS, Chart, Charts
 from nbdist.model import Run
 from nbdist.store import LogStream, MetricPoint, MetricsReader, RunDirectory
-from nbdist.store.scraped import merge_points, printed_points
+from nbdist.store.scraped.log import merge_points, printed_points
 
 MOST_TAGS = 200
 """What a page of charts may hold; each takes some 30 kB."""
