@@ -26,7 +26,7 @@ from typing import Any, TypeVar
 from nbdist.doctor import node_probe
 from nbdist.doctor.node_checks import JobResult, ProbeResult
 from nbdist.doctor.slurm import call
-from nbdist.engines.slurm import Partition, refusal, scrubbed, waiting
+from nbdist.engines.slurm import Partition, Slurm, refusal, scrubbed, waiting
 from nbdist.engines.slurm_places import address_of
 from nbdist.store.paths import make_private
 from nbdist.text import reason_text
@@ -226,10 +226,7 @@ class SlurmJob(NodeJob):
         if code and not self._result.nodes:
             causes = re.findall(r"^srun: (?:error|fatal): (?:Unable to .*?: )?(.*)$", said, re.MULTILINE)
             text = "\n".join(causes) or said
-            self._result.refused = refusal(text, self._options, self._partitions)
-
-    def _partitions(self) -> list[str]:
-        return sorted(set(call("sinfo", "-h", "-o", "%R").out.split()))
+            self._result.refused = refusal(text, self._options, Slurm().partitions)
 
     def _speak(self) -> None:
         nodes = [node for node in self._result.nodes.values() if node.has_python]
