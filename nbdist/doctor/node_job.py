@@ -62,13 +62,14 @@ class NodeJob:
         self._result = JobResult()
 
     def run(self) -> JobResult:
-        """Start it, hear the nodes, end it. Raises LaunchError where there is no Slurm."""
+        """Start it, hear the nodes, end it."""
         result = self._result
         problem = within(_FILES, self._prepare)
         if problem != "":
             result.unwritable = problem or f"it did not answer in {_FILES:g} s"
             return result
         begun = time.monotonic()
+        self._start()
         try:
             self._look(begun)
         finally:
@@ -76,6 +77,9 @@ class NodeJob:
             result.seconds = time.monotonic() - begun
             within(_FILES, self._clear)
         return result
+
+    def _start(self) -> None:
+        """What has to be there before anything can be ended."""
 
     def _look(self, begun: float) -> None:
         raise NotImplementedError
@@ -147,7 +151,7 @@ class SlurmJob(NodeJob):
         self._noise: list[str] = []
         self._readers: list[threading.Thread] = []
 
-    def _look(self, begun: float) -> None:
+    def _start(self) -> None:
         self._process = process = subprocess.Popen(
             self._words(),
             env=scrubbed(os.environ),
@@ -162,6 +166,8 @@ class SlurmJob(NodeJob):
             thread = threading.Thread(target=self._read, args=(stream, take), daemon=True)
             thread.start()
             self._readers.append(thread)
+
+    def _look(self, begun: float) -> None:
         if self._begun(begun):
             self._speak()
 
