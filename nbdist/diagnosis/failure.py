@@ -173,7 +173,8 @@ def first_failure(run: Run, directory: RunDirectory) -> Failure | None:
     others = tuple(f.rank for f in failures if f is not first)
     first = replace(first, others=others)
     if first.secondary:
-        first = replace(first, early_exits=_early_exits(first, run))
+        early = tuple(rank.rank for rank in run.ranks if _ended_well_before(rank, first))
+        first = replace(first, early_exits=early)
         first = replace(first, absent=_absent(first, run))
     hint = _hint(first, run)
     if hint is not None and hint.signature in OF_DISKS:
@@ -263,12 +264,8 @@ def end_of_log(rank: int, run: Run, directory: RunDirectory) -> list[str]:
     return [*lines.feed(stream.read(_TAIL)), *lines.close()]
 
 
-def _early_exits(first: Failure, run: Run) -> tuple[int, ...]:
-    """Ranks that ended well before ``first`` complained."""
-    return tuple(rank.rank for rank in run.ranks if _ended_well_before(rank, first))
-
-
 def _ended_well_before(rank: Rank, first: Failure) -> bool:
+    """Whether a rank ended well before ``first`` complained."""
     if rank.state is not RankState.SUCCEEDED or first.complaint is None:
         return False
     if rank.finished is None and first.complaint.gone:

@@ -26,7 +26,7 @@ from typing import Any, TypeVar
 from nbdist.doctor import node_probe
 from nbdist.doctor.node_checks import JobResult, ProbeResult
 from nbdist.doctor.slurm import call
-from nbdist.engines.slurm import Partition, refusal, scrubbed, waiting
+from nbdist.engines.slurm import Partition, Slurm, refusal, scrubbed, waiting
 from nbdist.engines.slurm_batch import address_of
 from nbdist.store.paths import make_private
 from nbdist.text import reason_text
@@ -62,13 +62,14 @@ class NodeJob:
         self._result = JobResult()
 
     def run(self) -> JobResult:
-        """Start it, hear the nodes, end it. Raises LaunchError where there is no Slurm."""
+        """Start it, hear the nodes, end it."""
         result = self._result
         problem = within(_FILES, self._prepare)
         if problem != "":
             result.unwritable = problem or f"it did not answer in {_FILES:g} s"
             return result
         begun = time.monotonic()
+        self._start()
         try:
             self._look(begun)
         finally:
@@ -76,6 +77,9 @@ class NodeJob:
             result.seconds = time.monotonic() - begun
             within(_FILES, self._clear)
         return result
+
+    def _start(self) -> None:
+        """What has to be there before anything can be ended."""
 
     def _look(self, begun: float) -> None:
         raise NotImplementedError
@@ -147,7 +151,7 @@ class SlurmJob(NodeJob):
         self._noise: list[str] = []
         self._readers: list[threading.Thread] = []
 
-    def _look(self, begun: float) -> None:
+    def _start(self) -> None:
         self._process = process = subprocess.Popen(
             self._words(),
             env=scrubbed(os.environ),
@@ -162,6 +166,8 @@ class SlurmJob(NodeJob):
             thread = threading.Thread(target=self._read, args=(stream, take), daemon=True)
             thread.start()
             self._readers.append(thread)
+
+    def _look(self, begun: float) -> None:
         if self._begun(begun):
             self._speak()
 
@@ -226,10 +232,7 @@ class SlurmJob(NodeJob):
         if code and not self._result.nodes:
             causes = re.findall(r"^srun: (?:error|fatal): (?:Unable to .*?: )?(.*)$", said, re.MULTILINE)
             text = "\n".join(causes) or said
-            self._result.refused = refusal(text, self._options, self._partitions)
-
-    def _partitions(self) -> list[str]:
-        return sorted(set(call("sinfo", "-h", "-o", "%R").out.split()))
+            self._result.refused = refusal(text, self._options, Slurm().partitions)
 
     def _speak(self) -> None:
         nodes = [node for node in self._result.nodes.values() if node.has_python]

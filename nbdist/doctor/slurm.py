@@ -62,24 +62,24 @@ class PartitionFacts:
 
     @classmethod
     def read_all(cls, text: str) -> list[PartitionFacts]:
-        """One a line."""
+        """One a line, as ``scontrol -o show partition`` writes them."""
         described = [dict(re.findall(r"(\w+)=(\S*)", line)) for line in text.splitlines()]
-        return [cls._of(fields) for fields in described if "PartitionName" in fields]
-
-    @classmethod
-    def _of(cls, fields: Mapping[str, str]) -> PartitionFacts:
-        return cls(
-            name=fields["PartitionName"],
-            default=fields.get("Default") == "YES",
-            state=fields.get("State", "UP"),
-            total=_number(fields.get("TotalNodes", "")) or 0,
-            most=_number(fields.get("MaxNodes", "")),
-            least=_number(fields.get("MinNodes", "")) or 0,
-            limit=fields.get("MaxTime", "UNLIMITED"),
-            groups=_listed(fields.get("AllowGroups", "ALL")),
-            accounts=_listed(fields.get("AllowAccounts", "ALL")),
-            denied=_listed(fields.get("DenyAccounts", "ALL")) or (),
-        )
+        return [
+            cls(
+                name=fields["PartitionName"],
+                default=fields.get("Default") == "YES",
+                state=fields.get("State", "UP"),
+                total=_number(fields.get("TotalNodes", "")) or 0,
+                most=_number(fields.get("MaxNodes", "")),
+                least=_number(fields.get("MinNodes", "")) or 0,
+                limit=fields.get("MaxTime", "UNLIMITED"),
+                groups=_listed(fields.get("AllowGroups", "ALL")),
+                accounts=_listed(fields.get("AllowAccounts", "ALL")),
+                denied=_listed(fields.get("DenyAccounts", "ALL")) or (),
+            )
+            for fields in described
+            if "PartitionName" in fields
+        ]
 
     def against(self, *, nodes: int, groups: Sequence[str] | None, accounts: Sequence[str]) -> Entry | None:
         """Why this user may not have that many nodes of it."""

@@ -39,11 +39,14 @@ def origin_of(name: str, namespace: Mapping[str, object], cells: Sequence[str]) 
     if isinstance(statement, (ast.Import, ast.ImportFrom)):
         return Origin(kind="import", code=_import(statement, name), cell=number)
     if isinstance(value, types.ModuleType):
-        return Origin(kind="import", code=_import_of(value.__name__, name), cell=number)
+        renamed = "" if value.__name__ == name else f" as {name}"
+        return Origin(kind="import", code=f"import {value.__name__}{renamed}", cell=number)
     if callable(value) and hasattr(value, "__name__") and hasattr(value, "__module__"):
         module = str(value.__module__ or "")
         if statement is None and module and module not in ("__main__", "builtins"):
-            return Origin(kind="import", code=_from(module, str(value.__name__), name), cell=number)
+            renamed = "" if value.__name__ == name else f" as {name}"
+            code = f"from {module} import {value.__name__}{renamed}"
+            return Origin(kind="import", code=code, cell=number)
     if isinstance(value, (types.FunctionType, type)):
         return Origin(kind="definition", cell=number, type="class" if isinstance(value, type) else "function")
     return Origin(kind="data", code=_short(statement), cell=number, type=type(value).__name__)
@@ -105,14 +108,6 @@ def _import(statement: ast.Import | ast.ImportFrom, name: str) -> str:
                 return f"import {alias.name}{renamed}"
             return f"from {'.' * statement.level}{statement.module or ''} import {alias.name}{renamed}"
     return ast.unparse(statement)
-
-
-def _import_of(module: str, name: str) -> str:
-    return f"import {module}" if module == name else f"import {module} as {name}"
-
-
-def _from(module: str, own: str, name: str) -> str:
-    return f"from {module} import {own}" + (f" as {name}" if name != own else "")
 
 
 def _short(statement: ast.stmt | None) -> str:
