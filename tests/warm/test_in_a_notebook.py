@@ -89,7 +89,7 @@ def test_after_the_first_run_the_next_one_finds_its_ranks_ready(kernel: Kernel) 
 
 IMPORTING = """
 %dist_warm 2 --framework torch
-standby = __import__("nbdist.warm.pool").runner.warm.ranks._standby
+standby = __import__("nbdist.warm.pool").warm.pool.ranks._standby
 while not standby.up:
     standby.look(0.1)
 """
