@@ -207,9 +207,11 @@ class NodeRequests:
 
     def interrupt(self, rank: int) -> None:
         """Let a rank get what Ctrl-C sends."""
-        if 0 <= rank < self._spec.world_size:
-            node = self._node(self._spec.ranks[rank].node_rank)
-            if node is not None:
+        if not 0 <= rank < self._spec.world_size:
+            return
+        name = f"{self._nodes.life}-{self._spec.ranks[rank].node_rank}"
+        for node in self._nodes.directories():
+            if node.name == name:
                 with contextlib.suppress(OSError):
                     request_interrupt(node, rank)
 
@@ -263,7 +265,3 @@ class NodeRequests:
             attempt=attempt,
             ranks=tuple(answers.get(r.rank, replace(missing, rank=r.rank)) for r in self._spec.ranks),
         )
-
-    def _node(self, number: int) -> NodeDirectory | None:
-        name = f"{self._nodes.life}-{number}"
-        return next((node for node in self._nodes.directories() if node.name == name), None)

@@ -334,8 +334,3 @@ def _agents(directory: AllocationDirectory, about: Allocation) -> list[str]:
     if not about.gpus:
         words.append(f"--cpus-per-task={about.per_node}")  # since 22.05 a step does not inherit it
     return [*words, about.python, "-I", "-S", str(NODE_AGENT), str(directory.path)]
-
-
-def slurm_conf(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Which Slurm it is: the process that looks after it may have another environment."""
-    return {"SLURM_CONF": environ["SLURM_CONF"]} if "SLURM_CONF" in environ else {}

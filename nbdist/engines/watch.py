@@ -34,7 +34,6 @@ from nbdist.model import (
     RankState,
     Reason,
     RemoteRank,
-    Run,
     RunEnded,
     RunLost,
     RunSpec,
@@ -45,7 +44,7 @@ from nbdist.store.allocations import AllocationDirectory
 from nbdist.store.control import InterruptRequest, StacksRequest, StopRequest, take_requests
 from nbdist.store.journal import Journal, load_object, read_events
 from nbdist.store.paths import RunDirectory
-from nbdist.store.run_store import read_spec, take_run_lock
+from nbdist.store.run_store import read_spec, replayed, take_run_lock
 
 _TICK = 0.05
 _PULSE = 10.0
@@ -70,7 +69,7 @@ class RunWatcher:
         os.environ.update(about.get("environment", {}))
         self._journal = Journal(directory.journal, report=complain)
         known = read_events(directory.journal)
-        self._run = _replay(spec, known)
+        self._run = replayed(spec, known)
         self._nodes = NodeJournals(directory, run=lambda: self._run, record=self._record, known=known)
         self._poller = EnginePoller(engine, self._job, spec)
         self._stop_job = JobStop(self._run.stop_reason or None, self._poller, self._nodes)
@@ -267,11 +266,3 @@ def _engine(directory: RunDirectory, spec: RunSpec) -> Engine:
     if place := about.get("allocation"):
         return AllocationEngine(AllocationDirectory(Path(place)), directory)
     return engine_by_name(spec.engine, spec.engine_options)
-
-
-def _replay(spec: RunSpec, events: list[Event]) -> Run:
-    run = Run.of(spec)
-    for event in events:
-        with contextlib.suppress(IllegalTransition):
-            run = run.after(event)
-    return run

@@ -253,7 +253,8 @@ class Meters:
         loads = self._probe.loads() if self._probe is not None else {}
         for rank, use in self._trees.look().items():
             metered = self._ranks[rank]
-            values = self._values(metered, use, now) | _gpu_values(_load_of(metered, loads), use)
+            load = loads.get(metered.device.index) if metered.device.kind == "gpu" else None
+            values = self._values(metered, use, now) | _gpu_values(load, use)
             metered.since, metered.cpu = now, use.cpu
             point = {"t": round(self._wall_clock(), 3), "v": values}
             self._unwritten.append((metered.file, json.dumps(point).encode() + b"\n"))
@@ -297,10 +298,6 @@ def _append(path: str, line: bytes) -> None:
         handle = open_to_append(path)
         append_whole(handle, line)
         os.close(handle)
-
-
-def _load_of(metered: _Metered, loads: Mapping[int, GpuLoad]) -> GpuLoad | None:
-    return loads.get(metered.device.index) if metered.device.kind == "gpu" else None
 
 
 def _gpu_values(load: GpuLoad | None, use: TreeUse) -> dict[str, float]:

@@ -101,12 +101,14 @@ class Supervisor:
 
     def run(self) -> RunState:
         """From the first event to the last. Returns how the run ended."""
-        self._watch_signals()
+        wakeup = Wakeup()
+        self._selector.register(wakeup.socket, selectors.EVENT_READ, lambda: self._take_signals(wakeup))
         become_subreaper()
         allow_files(len(self._spec.here))
         if self._policy.run.supervisor is None:  # or the journal has begun with this process
             self._policy.record(supervisor_started())
-        self._watch_owner()
+        for descriptor in self._lifeline.descriptors():
+            self._selector.register(descriptor, selectors.EVENT_READ, self._owner_gone)
         try:
             self._join_others()
         except LaunchError as error:
@@ -247,23 +249,14 @@ class Supervisor:
         if self._attempt is not None:
             self._attempt.send(rank, number)
 
-    def _watch_owner(self) -> None:
-        for descriptor in self._lifeline.descriptors():
-            self._selector.register(descriptor, selectors.EVENT_READ, self._owner_gone)
-
     def _owner_gone(self) -> None:
         for descriptor in self._lifeline.descriptors():
             self._selector.unregister(descriptor)
         reason = self._lifeline.ended or owner_ended(self._directory, self._spec)
         self._policy.stop(reason, time.monotonic(), requested=False)
 
-    def _watch_signals(self) -> None:
-        """Wake up for exits of children, and stop the run when told to end."""
-        self._wakeup = Wakeup()
-        self._selector.register(self._wakeup.socket, selectors.EVENT_READ, self._take_signals)
-
-    def _take_signals(self) -> None:
-        for number in self._wakeup.requests_to_end():
+    def _take_signals(self, wakeup: Wakeup) -> None:
+        for number in wakeup.requests_to_end():
             if number is signal.SIGURG and self._policy.stop_reason is not None:
                 continue  # another node was faster to say it: no reason to hasten the end
             reason = Reason("supervisor-got", signal=number.name)

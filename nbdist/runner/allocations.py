@@ -274,7 +274,8 @@ def allocate(
     except LaunchError:
         shutil.rmtree(directory.path, ignore_errors=True)
         raise
-    directory.put_job(job, slurm.slurm_conf())
+    # which Slurm it is: the process that looks after it may have another environment
+    directory.put_job(job, {key: os.environ[key] for key in ("SLURM_CONF",) if key in os.environ})
     if not keep:
         _look_after(directory, about)
     say(f"allocation {job}: asked for {HeldAllocation(directory, about).size}")

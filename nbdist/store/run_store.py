@@ -10,13 +10,13 @@ import math
 import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
 from nbdist import config, processes
 from nbdist.errors import IllegalTransition, LaunchError, NotPrivate, UnknownRun
-from nbdist.model import ProcessId, Reason, Run, RunLost, RunSpec, RunState
+from nbdist.model import Event, ProcessId, Reason, Run, RunLost, RunSpec, RunState
 from nbdist.model.decoding import MALFORMED
 from nbdist.store.journal import load_object, read_events
 from nbdist.store.logs import FileStat
@@ -182,19 +182,19 @@ def snapshot(
         spec = read_spec(directory)
     except UnknownRun:
         return None
-    run = _replayed(spec, directory)
+    run = replayed(spec, read_events(directory.journal))
     if run.state.terminal or (reason := why_lost(run, alive, clock())) is None or is_run_locked(directory):
         return run
     # the supervisor may have written its last event between the two looks
-    run = _replayed(spec, directory)
+    run = replayed(spec, read_events(directory.journal))
     return run if run.state.terminal else run.after(RunLost(time=clock(), reason=reason))
 
 
-def _replayed(spec: RunSpec, directory: RunDirectory) -> Run:
-    """The run after its journal, which another version may have written or a disk damaged: what can
-    follow, follows."""
+def replayed(spec: RunSpec, events: Iterable[Event]) -> Run:
+    """The run after the events of its journal, which another version may have written or a disk damaged:
+    what can follow, follows."""
     run = Run.of(spec)
-    for event in read_events(directory.journal):
+    for event in events:
         with contextlib.suppress(IllegalTransition):
             run = run.after(event)
     return run

@@ -11,7 +11,7 @@ from nbdist import processes
 from nbdist.cli.terminal import TIME_LIMIT
 from nbdist.errors import UsageMistake
 from nbdist.feed.view import log_place
-from nbdist.launch.machines.connections import SILENCE
+from nbdist.launch.machines.connections import PEER_TIMEOUT
 from tests.nodes.conftest import MASTER, Cluster, until
 
 pytestmark = pytest.mark.cluster
@@ -88,7 +88,7 @@ def test_a_machine_whose_supervisor_dies_ends_the_others_at_once(cluster: Cluste
     cluster.machines[dead].kill_supervisor()
     ends = cluster.finish(running)
 
-    assert time.monotonic() - died < SILENCE
+    assert time.monotonic() - died < PEER_TIMEOUT
     _, said = ends[1 - dead]
     address = cluster.machines[dead].address
     assert f"node {dead} ({address}) has gone: its nbdist ended without a word" in said
@@ -105,7 +105,7 @@ def test_a_machine_without_a_cable_ends_the_run_on_both_sides_in_time(cluster: C
     cluster.machines[1].unplug()
     ends = cluster.finish(running)
 
-    assert time.monotonic() - unplugged < SILENCE + 15
+    assert time.monotonic() - unplugged < PEER_TIMEOUT + 15
     for node, (code, said) in enumerate(ends):
         other = cluster.machines[1 - node]
         assert code == 1
@@ -125,7 +125,7 @@ def test_a_machine_that_waits_for_its_disk_is_waited_for(cluster: Cluster) -> No
     processes.send(waiting.supervisor, signal.SIGSTOP)
     until(lambda: cluster.machines[0].run.run.awaited == (1,))
     said = log_place(cluster.machines[0].run.run, cluster.machines[0].run.run.ranks[1])
-    time.sleep(SILENCE)
+    time.sleep(PEER_TIMEOUT)
     processes.send(waiting.supervisor, signal.SIGCONT)
     until(lambda: not cluster.machines[0].run.run.awaited)
     ends = cluster.finish(running)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.launch.machines.connections import SILENCE
+from nbdist.launch.machines.connections import PEER_TIMEOUT
 from nbdist.model import NodesAwaited, RunState
 from nbdist.store.journal import read_events
 from tests.schedulers.cluster import NoSlurm
@@ -142,7 +142,7 @@ def test_a_node_whose_files_stall_is_waited_for_and_loses_nothing(node: LoginNod
     node.until_ready()
 
     node.cluster.views.stall("n3")
-    time.sleep(SILENCE + 4)  # longer than a machine may say nothing
+    time.sleep(PEER_TIMEOUT + 4)  # longer than a machine may say nothing
     node.cluster.views.answer("n3")
     code, said = node.finish(running)
 
@@ -176,7 +176,7 @@ def test_a_run_outlives_files_that_answer_no_machine_for_a_while(node: LoginNode
 
     for name in node.cluster.names:
         node.cluster.views.stall(name)
-    time.sleep(SILENCE + 4)
+    time.sleep(PEER_TIMEOUT + 4)
     for name in node.cluster.names:
         node.cluster.views.answer(name)
     code, said = node.finish(running)
