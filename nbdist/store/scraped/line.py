@@ -68,6 +68,14 @@ class Progress:
     unit: str = ""
     over_all: bool = False
 
+    @property
+    def epoch_alone(self) -> bool:
+        return self.epoch is not None and self.at is None
+
+    @property
+    def on_the_way(self) -> bool:
+        return self.at is not None and self.of is not None and self.at < self.of
+
 
 def progress_in(text: str) -> Progress:
     named = EPOCH.search(text)

@@ -254,7 +254,12 @@ class ScrapedMetrics:
                 cued = any(cue in part.lower() for cue in CUES)
                 if part and (cued or self._tables.is_open):
                     reading = self._read(part) if cued else self._tables.read(_text(part))
-                    if reading is not None and _has_epoch_alone(reading) and b"{" in part:
+                    if (
+                        reading is not None
+                        and reading.values
+                        and reading.progress.epoch_alone
+                        and b"{" in part
+                    ):
                         bar = _NEXT_BAR.match(data, upto)
                         if bar is None and not final and not _ENDED.match(data, upto):
                             return self._keep(data, at, points, is_state=False)
@@ -325,7 +330,7 @@ class ScrapedMetrics:
         if reading.bar is not None and not reading.progress.at:
             return  # at 0 a bar shows what the one before it had
         step, total = self._position.step(reading)
-        if not reading.values or (reading.phase and _is_on_the_way(reading.progress)):
+        if not reading.values or (reading.phase and reading.progress.on_the_way):
             return
         point = MetricPoint(time=self._time(offset), step=step, values=reading.values, total=total)
         if reading.bar is None:
@@ -388,19 +393,11 @@ def _text(part: bytes) -> str:
     return part.decode("utf-8", "replace")
 
 
-def _has_epoch_alone(reading: Reading) -> bool:
-    return bool(reading.values) and reading.progress.epoch is not None and reading.progress.at is None
-
-
 def _with_bar(reading: Reading, bar: re.Match[bytes] | None) -> Reading:
     if bar is None:
         return reading
     progress = replace(reading.progress, at=int(bar[1]), of=int(bar[2]), unit="over all", over_all=True)
     return replace(reading, progress=progress)
-
-
-def _is_on_the_way(progress: Progress) -> bool:
-    return progress.at is not None and progress.of is not None and progress.at < progress.of
 
 
 _WHOLE = 4  # ranks of which all is read that is read of one
