@@ -15,17 +15,6 @@ into what IPython prints, only ``cli`` into exit codes, and only ``server`` into
 
 from __future__ import annotations
 
-__all__ = [
-    "IllegalTransition",
-    "LaunchError",
-    "NbdistError",
-    "NotPrivate",
-    "RunCancelled",
-    "RunFailed",
-    "UnknownRun",
-    "UsageMistake",
-]
-
 
 class NbdistError(Exception):
     """The root of all errors that nbdist raises on purpose."""

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from nbdist.control_groups import own_groups
 from nbdist.model import ProcessId
-from nbdist.processes import PROC, alive, memory_groups, read_at_once
+from nbdist.processes import PROC, ProcessStat, alive, memory_groups, read_at_once, read_stat
 
 _LEAST = 0.5
 """Seconds between two looks: the system counts in hundredths."""
@@ -154,9 +154,6 @@ def tree_usage(process: ProcessId) -> TreeUsage | None:
     return TreeUsage(memory=memory, pids=frozenset(pids)) if pids else None
 
 
-_TICKS = os.sysconf("SC_CLK_TCK")
-_PAGE = os.sysconf("SC_PAGE_SIZE")
-
 _PSS_SHARE = 0.001
 """What of a core reading smaps_rollup may take on average. It walks page tables: 10 ms for a gigabyte."""
 
@@ -182,24 +179,11 @@ class TreeUse:
 class _Member:
     key: int
     start_time: int
-    own: float
+    cpu: float
     """Seconds of CPU of the process itself."""
     waited: float
     """Seconds of CPU of its children that have ended and been waited for, and of theirs."""
     resident: int
-
-
-@dataclass(slots=True)
-class _Row:
-    """What /proc/PID/stat says, as far as it is needed here."""
-
-    parent: int
-    session: int
-    start_time: int
-    own: float
-    waited: float
-    resident: int
-    zombie: bool
 
 
 class ProcessTrees:
@@ -238,9 +222,9 @@ class ProcessTrees:
     def add(self, key: int, root: ProcessId) -> None:
         self._roots[root.pid] = key
         # a rank that waited for its run has spent seconds on its imports, before it was measured
-        row = self._row(root.pid)
-        own, waited = (row.own, row.waited) if row is not None else (0.0, 0.0)
-        self._members[root.pid] = _Member(key, root.start_time, own, waited, 0)
+        row = read_stat(root.pid, self._proc)
+        cpu, waited = (row.cpu, row.waited) if row is not None else (0.0, 0.0)
+        self._members[root.pid] = _Member(key, root.start_time, cpu, waited, 0)
         self._cpu[key] = 0.0
 
     def remove(self, key: int) -> None:
@@ -265,14 +249,14 @@ class ProcessTrees:
         before, after = dict[int, float](), dict[int, float]()
         for pid, member in list(self._members.items()):
             key = member.key
-            before[key] = before.get(key, 0.0) + member.own + member.waited
-            row = self._row(pid)
-            if row is None or row.zombie or row.start_time != member.start_time:
+            before[key] = before.get(key, 0.0) + member.cpu + member.waited
+            row = read_stat(pid, self._proc)
+            if row is None or row.zombie or row.process.start_time != member.start_time:
                 del self._members[pid]
                 continue
-            own_now[key] = own_now.get(key, 0.0) + row.own - member.own
-            after[key] = after.get(key, 0.0) + row.own + row.waited
-            member.own, member.waited, member.resident = row.own, row.waited, row.resident
+            own_now[key] = own_now.get(key, 0.0) + row.cpu - member.cpu
+            after[key] = after.get(key, 0.0) + row.cpu + row.waited
+            member.cpu, member.waited, member.resident = row.cpu, row.waited, row.resident
         for key, total in before.items():
             # the time of one that has ended is now its parent's, or lost when no member waited for
             # it; what the others have done themselves is certain
@@ -280,17 +264,17 @@ class ProcessTrees:
 
     def _welcome(self, listed: set[int]) -> None:
         """Find out to which tree the new processes belong, if to any."""
-        rows = {pid: self._row(pid) for pid in listed - self._members.keys() - self._strangers}
+        rows = {pid: read_stat(pid, self._proc) for pid in listed - self._members.keys() - self._strangers}
         fresh = {pid: row for pid, row in rows.items() if row is not None and not row.zombie}
         for pid, row in fresh.items():
             key = self._key_of(pid, fresh)
             if key is None:
                 self._strangers.add(pid)
                 continue
-            self._cpu[key] += row.own + row.waited
-            self._members[pid] = _Member(key, row.start_time, row.own, row.waited, row.resident)
+            self._cpu[key] += row.cpu + row.waited
+            self._members[pid] = _Member(key, row.process.start_time, row.cpu, row.waited, row.resident)
 
-    def _key_of(self, pid: int, fresh: dict[int, _Row]) -> int | None:
+    def _key_of(self, pid: int, fresh: dict[int, ProcessStat]) -> int | None:
         """Up the line of parents, as far as it is new. Every rank has a session of its own."""
         for _ in fresh:
             row = fresh.get(pid)
@@ -338,21 +322,6 @@ class ProcessTrees:
             self._sharing.pop(key, None)
             total = sum(share for share in shares if share is not None) * 1024
             self._any_sharing = self._sharing[key] = min(1.0, total / resident[key])
-
-    def _row(self, pid: int) -> _Row | None:
-        # as in processes.read_stat; the numbers of the fields are those of proc(5) less three
-        fields = read_at_once(f"{self._proc}/{pid}/stat").rpartition(b")")[2].split()
-        if len(fields) < 22:
-            return None
-        return _Row(
-            parent=int(fields[1]),
-            session=int(fields[3]),
-            start_time=int(fields[19]),
-            own=(int(fields[11]) + int(fields[12])) / _TICKS,
-            waited=(int(fields[13]) + int(fields[14])) / _TICKS,
-            resident=int(fields[21]) * _PAGE,
-            zombie=fields[0] in (b"Z", b"X", b"x"),
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

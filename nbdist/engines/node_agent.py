@@ -30,7 +30,7 @@ from nbdist.launch.machines.connections import QuestionListener
 from nbdist.launch.machines.coordinator import LINK_KEY
 from nbdist.launch.machines.link import Message
 from nbdist.model import ProcessId, Reason
-from nbdist.store.allocations import AllocationDirectory, NodePlace
+from nbdist.store.allocations import AllocationDirectory, NodeAddress
 from nbdist.store.paths import RunDirectory, check_private
 from nbdist.store.run_store import Heartbeat
 
@@ -102,7 +102,7 @@ class NodeAgent:
         place = self._reached_at([submitter]) or self._address or address_of(self._hosts[self._number])
         self._listener = QuestionListener(place, self._key, self._selector, self._answer)
         host, port = self._hosts[self._number], self._listener.port
-        self._directory.put_place(NodePlace(node=self._number, host=host, address=place, port=port))
+        self._directory.put_place(NodeAddress(node=self._number, host=host, address=place, port=port))
 
     def _reached_at(self, others: Sequence[str]) -> str:
         """The address of this node by which the first of ``others`` reaches it; empty if unknown."""

@@ -3,8 +3,7 @@
 ``store.scraped`` is imported from where it is needed: a supervisor, which is not, starts sooner.
 """
 
-from nbdist.store.control import StopRequest, request_stop, take_requests
-from nbdist.store.journal import Journal, read_events
+from nbdist.store.journal import read_events
 from nbdist.store.logs import LogLines, LogStream, LogTimes
 from nbdist.store.metrics import MetricPoint, MetricsReader
 from nbdist.store.moving_rows import moves_up
@@ -16,7 +15,6 @@ from nbdist.store.run_store import RunStore, snapshot
 __all__ = [
     "ErrorFrame",
     "ErrorReport",
-    "Journal",
     "LogLines",
     "LogStream",
     "LogTimes",
@@ -26,12 +24,9 @@ __all__ = [
     "RunDirectory",
     "RunReader",
     "RunStore",
-    "StopRequest",
     "look",
     "moves_up",
     "read_error",
     "read_events",
-    "request_stop",
     "snapshot",
-    "take_requests",
 ]

@@ -3,6 +3,7 @@ files, below ``<home>/allocations/<id>/``, which the nodes see, too."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Mapping
@@ -38,7 +39,7 @@ class Allocation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodePlace:
+class NodeAddress:
     """Where the agent of a node listens, and the address by which the other nodes reach it."""
 
     node: int
@@ -95,17 +96,17 @@ class AllocationDirectory:
         """Raises OSError."""
         write_private(self.job, json.dumps({"job": job, "environment": dict(environment)}))
 
-    def place(self, node: int) -> NodePlace | None:
+    def place(self, node: int) -> NodeAddress | None:
         """Where a node can be reached; None before its agent listens."""
         path = self.places / f"{node}.json"
         if not is_listed(path):
             return None
         try:
-            return build(NodePlace, load_object(path))
+            return build(NodeAddress, load_object(path))
         except (OSError, *MALFORMED):
             return None
 
-    def put_place(self, place: NodePlace) -> None:
+    def put_place(self, place: NodeAddress) -> None:
         """Raises OSError."""
         write_private(self.places / f"{place.node}.json", json.dumps(asdict(place)))
 
@@ -143,12 +144,9 @@ def allocations(home: Path) -> list[AllocationDirectory]:
         names = sorted(os.listdir(above), reverse=True)
     except OSError:
         return []
-    return [AllocationDirectory(above / name) for name in names if _is_private(above / name)]
-
-
-def _is_private(path: Path) -> bool:
-    try:
-        check_private(path)
-    except (OSError, NotPrivate):
-        return False
-    return True
+    private = []
+    for name in names:
+        with contextlib.suppress(OSError, NotPrivate):
+            check_private(above / name)
+            private.append(AllocationDirectory(above / name))
+    return private

@@ -9,6 +9,7 @@ often tell several of them the same.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import struct
@@ -17,7 +18,7 @@ from nbdist.worker import media, metrics, records
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from types import ModuleType
     from typing import Any
 
@@ -48,7 +49,7 @@ def copy_summaries(writer: ModuleType) -> None:
 
     @functools.wraps(original)
     def add_hparams(self: Any, hparam_dict: Any, metric_dict: Any, *given: Any, **named: Any) -> Any:
-        with _Silence():
+        with _silence():
             result = original(self, hparam_dict, metric_dict, *given, **named)
         _try(metrics.log_hparams, hparam_dict, {str(tag): _number(v) for tag, v in metric_dict.items()})
         return result
@@ -239,13 +240,13 @@ _owners: dict[str, str] = {}
 _silent = 0
 
 
-class _Silence:
-    def __enter__(self) -> None:
-        global _silent
-        _silent += 1
-
-    def __exit__(self, *_: object) -> None:
-        global _silent
+@contextlib.contextmanager
+def _silence() -> Iterator[None]:
+    global _silent
+    _silent += 1
+    try:
+        yield
+    finally:
         _silent -= 1
 
 

@@ -48,7 +48,7 @@ class DeferredImports:
         self._reads = reads
         self._differs = differs
         self._environment = dict(os.environ)
-        self._processors = _processors()
+        self._processors = os.sched_getaffinity(0)
         self._families = _families(early)
         for family in self._families.values():
             for name in family:
@@ -86,7 +86,7 @@ class DeferredImports:
         for key in sorted(self._environment.keys() | os.environ.keys()):
             if self._environment.get(key) != os.environ.get(key) and self._reads(key):
                 return f"{key} was set before the program imports {name}"
-        if _processors() != self._processors:
+        if os.sched_getaffinity(0) != self._processors:
             return f"other CPUs were chosen before the program imports {name}"
         coming = list(self._families) if name in self._roots else [name]
         for one in coming:
@@ -140,10 +140,6 @@ def _families(early: frozenset[str]) -> dict[str, dict[str, ModuleType]]:
         for top, family in found.items()
         if top in family and getattr(family[top], "__spec__", None) is not None
     }
-
-
-def _processors() -> set[int]:
-    return os.sched_getaffinity(0)
 
 
 AGAIN = "--again"

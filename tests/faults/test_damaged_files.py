@@ -33,7 +33,7 @@ from nbdist.server.run_list import RunList
 from nbdist.server.run_tail import RunTail
 from nbdist.server.streams import Watch
 from nbdist.store import RunDirectory, RunStore, look
-from nbdist.store.allocations import Allocation, NodePlace, allocations, make_allocation
+from nbdist.store.allocations import Allocation, NodeAddress, allocations, make_allocation
 from nbdist.store.control import StopRequest, request_stop, take_requests
 from nbdist.store.logs import RECORD
 from nbdist.store.reports import Collective, RankAnswer, TakenStacks, write_stacks
@@ -137,7 +137,7 @@ class Bench:
         )
         self.allocation = allocation = make_allocation(self.home, "20261120-141503-7", about)
         allocation.put_job("7", {"A": "b"})
-        allocation.put_place(NodePlace(node=0, host="a", address="127.0.0.1", port=1))
+        allocation.put_place(NodeAddress(node=0, host="a", address="127.0.0.1", port=1))
         allocation.end(Reason.said("the test is over"))
         (self.home / "board").mkdir(mode=0o700)
         board = {"pid": 2**22 + 1, "start_time": 5, "boot_id": "b", "port": 1, "token": "t"}

@@ -13,13 +13,16 @@ import pytest
 
 from nbdist import processes
 from nbdist.model import Reason
-from nbdist.store import RunDirectory, StopRequest, request_stop, take_requests
+from nbdist.store import RunDirectory
 from nbdist.store.control import (
     InterruptRequest,
     StacksRequest,
+    StopRequest,
     ask_to_end,
     request_interrupt,
     request_stacks,
+    request_stop,
+    take_requests,
 )
 from tests.fakes.directories import WrittenRun
 from tests.fakes.runs import supervisor_started

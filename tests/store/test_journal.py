@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from nbdist.model import encode_event
-from nbdist.store import Journal, read_events
+from nbdist.store import read_events
+from nbdist.store.journal import Journal
 from tests.fakes.runs import STARTED, exited, finished, stop_requested
 
 

@@ -11,7 +11,9 @@ import pytest
 
 from nbdist.errors import LaunchError, UnknownRun
 from nbdist.model import Reason
-from nbdist.store import Journal, RunStore, request_stop, snapshot
+from nbdist.store import RunStore, snapshot
+from nbdist.store.control import request_stop
+from nbdist.store.journal import Journal
 from tests.fakes.directories import WrittenRun
 from tests.fakes.runs import RUN_ID, STARTED, a_spec
 

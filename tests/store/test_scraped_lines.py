@@ -228,7 +228,12 @@ def test_a_line_of_training_is_understood(
 
     assert reading is not None
     assert dict(reading.values) == pytest.approx(values)
-    assert (reading.place.epoch, reading.place.epochs, reading.place.at, reading.place.of) == place
+    assert (
+        reading.progress.epoch,
+        reading.progress.epochs,
+        reading.progress.at,
+        reading.progress.of,
+    ) == place
 
 
 @pytest.mark.parametrize("line", [pytest.param(case.values[0], id=case.id) for case in SAID])

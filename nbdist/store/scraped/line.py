@@ -55,7 +55,7 @@ _OVER_ALL = re.compile(r"global|num_updates|update|episode")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Progress:
     """Where a line says that training stands: ``at`` of ``of``, counted by ``unit``, in an epoch.
 
     ``over_all``: the counter does not begin again with each epoch.
@@ -68,34 +68,36 @@ class Place:
     unit: str = ""
     over_all: bool = False
 
+    @property
+    def epoch_alone(self) -> bool:
+        return self.epoch is not None and self.at is None
 
-def place_in(text: str) -> Place:
+    @property
+    def on_the_way(self) -> bool:
+        return self.at is not None and self.of is not None and self.at < self.of
+
+
+def progress_in(text: str) -> Progress:
     named = EPOCH.search(text)
-    epoch = float(named["epoch"]) if named is not None else None
-    epochs = int(named["epochs"]) if named is not None and named["epochs"] else None
-    if (counter := _COUNTER.search(text)) is not None:
-        return Place(
-            epoch=epoch,
-            epochs=epochs,
-            at=int(counter["at"]),
-            of=int(counter["of"]) if counter["of"] else None,
-            unit=counter["unit"],
-            over_all=_OVER_ALL.match(counter["unit"]) is not None,
-        )
     # an epoch's own brackets are not those of a counter
     rest = text[named.end() :] if named is not None else text
-    for pattern in _COUNTERS:
-        if (found := pattern.search(rest)) is not None:
-            said = found.groupdict()
-            of = said.get("of")
-            return Place(
-                epoch=float(said["epoch"]) if "epoch" in said else epoch,
-                epochs=int(said["epochs"]) if "epochs" in said else epochs,
-                at=int(said["at"]),
-                of=int(of) if of else None,
-                unit="[]",
-            )
-    return Place(epoch=epoch, epochs=epochs)
+    searched = (pattern.search(rest) for pattern in _COUNTERS)
+    counter = _COUNTER.search(text) or next((found for found in searched if found is not None), None)
+    said = {"unit": "[]"} if counter is not None else {}
+    for found in filter(None, (named, counter)):
+        said |= {name: value for name, value in found.groupdict().items() if value is not None}
+    return Progress(
+        epoch=float(said["epoch"]) if "epoch" in said else None,
+        epochs=_whole(said, "epochs"),
+        at=_whole(said, "at"),
+        of=_whole(said, "of"),
+        unit=said.get("unit", ""),
+        over_all=_OVER_ALL.match(said.get("unit", "")) is not None,
+    )
+
+
+def _whole(said: Mapping[str, str], name: str) -> int | None:
+    return int(said[name]) if name in said else None
 
 
 CUES = tuple(
@@ -162,7 +164,7 @@ class Reading:
     """
 
     values: Mapping[str, float]
-    place: Place = field(default_factory=Place)
+    progress: Progress = field(default_factory=Progress)
     phase: str = ""
     bar: str | None = None
 
@@ -203,16 +205,16 @@ def read_line(line: str, *, phase: str = "") -> Reading | None:
         return None
     if _CODE.match(text) or ("=" in text and "(" in text and _CALL.search(text)):
         return None
-    place = place_in(text)
+    progress = progress_in(text)
     values: Mapping[str, float] = {}
     if named and (items := _DICT.search(text)) is not None:
         values = _of_dict(text, items[0])
         phase = phase or phase_before(text[: items.start()])
     elif named:
-        values, phase = _of_text(text, place, phase, boosted=boosted)
-    if not values and place.epoch is None:
+        values, phase = _of_text(text, progress, phase, boosted=boosted)
+    if not values and progress.epoch is None:
         return None
-    return Reading(values=in_phase(values, phase), place=place, phase=phase)
+    return Reading(values=in_phase(values, phase), progress=progress, phase=phase)
 
 
 def _is_of_no_curve(text: str) -> bool:
@@ -253,7 +255,7 @@ def _bar(text: str) -> re.Match[str] | None:
 def _of_bar(bar: re.Match[str], phase: str) -> Reading | None:
     about = bar["about"].strip()
     named = EPOCH.search(about)
-    place = Place(
+    progress = Progress(
         epoch=float(named["epoch"]) if named else None,
         epochs=int(named["epochs"]) + (bar.re is _RICH_BAR) if named and named["epochs"] else None,
         at=int(bar["at"]),
@@ -265,7 +267,7 @@ def _of_bar(bar: re.Match[str], phase: str) -> Reading | None:
     values = dict(metrics_in(f"{about}, {bar['postfix'] or ''}", listed=True))
     if not has_metric(values):
         values = {}
-    return Reading(values=in_phase(values, phase), place=place, phase=phase, bar=about)
+    return Reading(values=in_phase(values, phase), progress=progress, phase=phase, bar=about)
 
 
 def _of_dict(text: str, items: str) -> dict[str, float]:
@@ -276,10 +278,10 @@ def _of_dict(text: str, items: str) -> dict[str, float]:
     return values if has_metric(values) else {}
 
 
-def _of_text(text: str, place: Place, phase: str, *, boosted: bool) -> tuple[dict[str, float], str]:
+def _of_text(text: str, progress: Progress, phase: str, *, boosted: bool) -> tuple[dict[str, float], str]:
     """The metrics of a line of words, and whose they are."""
-    counted = place.at is not None
-    told = counted or place.epoch is not None
+    counted = progress.at is not None
+    told = counted or progress.epoch is not None
     if (found := _IN_CIFAR.search(text)) is not None:
         return {"test_accuracy": float(found[1])}, phase or "test"
     listed = boosted or len(_LISTED.findall(text)) > 1
@@ -363,8 +365,8 @@ class Tables:
             if len(fields) > count and not fields[count].startswith("100%"):
                 return None
             values = _values(self._columns, fields[1:count])
-            place = Place(epoch=float(epoch[1]), epochs=int(epoch[2]) if epoch[2] else None)
-            return Reading(values=values, place=place) if values else None
+            progress = Progress(epoch=float(epoch[1]), epochs=int(epoch[2]) if epoch[2] else None)
+            return Reading(values=values, progress=progress) if values else None
         if self._scores and fields and fields[0] == "all" and len(fields) == 3 + len(self._scores):
             values = _values(self._scores, fields[3:])
             return Reading(values={f"val_{tag}": v for tag, v in values.items() if "map" in tag}, phase="val")

@@ -24,7 +24,15 @@ from nbdist.model import Run
 from nbdist.store.logs import LogStream, LogTimes
 from nbdist.store.metrics import MetricPoint, Number, sampled_points, spread
 from nbdist.store.paths import RankDirectory, RunDirectory
-from nbdist.store.scraped.line import CUES, Place, Reading, Tables, lines_with_cues, read_line, read_wrapped
+from nbdist.store.scraped.line import (
+    CUES,
+    Progress,
+    Reading,
+    Tables,
+    lines_with_cues,
+    read_line,
+    read_wrapped,
+)
 from nbdist.store.scraped.names import tag_of
 
 _EVALUATED = ("val_", "test_", "eval_", "valid_")
@@ -35,24 +43,24 @@ class Position:
 
     def __init__(self) -> None:
         self._counters: dict[str, _Counter] = {}
-        self._epoch = Place()  # the last line with an epoch and no counter
+        self._epoch = Progress()  # the last line with an epoch and no counter
         self._now: int | None = None
         self._last: dict[str, tuple[int, float]] = {}
 
     def step(self, reading: Reading) -> tuple[int | None, int | None]:
         """The step that a line tells, and the last there will be; None where it does not."""
-        place = reading.place
-        if place.at is None and place.epoch is not None and place.epoch.is_integer():
-            self._epoch = place
+        progress = reading.progress
+        if progress.at is None and progress.epoch is not None and progress.epoch.is_integer():
+            self._epoch = progress
         if not reading.values or reading.phase:
             return None, None
-        if place.at is not None:
-            epoch = place if place.epoch is not None else self._epoch
-            self._now, total = self._counters.setdefault(place.unit, _Counter()).advance(place, epoch)
+        if progress.at is not None:
+            epoch = progress if progress.epoch is not None else self._epoch
+            self._now, total = self._counters.setdefault(progress.unit, _Counter()).advance(progress, epoch)
             return self._now, total
-        if self._counters or place.epoch is None or not place.epoch.is_integer():
+        if self._counters or progress.epoch is None or not progress.epoch.is_integer():
             return None, None
-        return int(place.epoch), place.epochs
+        return int(progress.epoch), progress.epochs
 
     def new(self, point: MetricPoint, *, bar: bool = False) -> list[MetricPoint]:
         """``point`` at its step, without what is there already; empty when nothing is left.
@@ -105,52 +113,52 @@ class _Counter:
     laps: bool = False
     over_all: bool = False
 
-    def advance(self, place: Place, epoch: Place) -> tuple[int, int | None]:
+    def advance(self, progress: Progress, epoch: Progress) -> tuple[int, int | None]:
         """The step over all epochs, and how many there will be where that is known."""
-        at = place.at or 0
-        self.over_all |= place.over_all
+        at = progress.at or 0
+        self.over_all |= progress.over_all
         if self.last < 0:
             self.first = at
-            self.base = self._before(epoch.epoch, place)
+            self.base = self._before(epoch.epoch, progress)
         elif not self.over_all:
-            self._go_on(at, place, epoch.epoch)
+            self._go_on(at, progress, epoch.epoch)
         if at > self.last >= 0:
             self.gap = min(self.gap or at, at - self.last)
-        self.last, self.of, self.epoch = at, place.of, epoch.epoch
+        self.last, self.of, self.epoch = at, progress.of, epoch.epoch
         if self.over_all:
-            return at, place.of
-        return self.base + at, self._total(place, epoch)
+            return at, progress.of
+        return self.base + at, self._total(progress, epoch)
 
-    def _go_on(self, at: int, place: Place, epoch: float | None) -> None:
+    def _go_on(self, at: int, progress: Progress, epoch: float | None) -> None:
         grown = epoch - self.epoch if epoch is not None and self.epoch is not None else 0
         if grown > 0 and at > self.last and not self.laps:
             # a new epoch, and the counter went on
             self.over_all = True
         elif grown > 0:
             self._begin_again(at, int(grown) * self._length())
-        elif grown < 0 or (at < self.last and (at <= self.first or place.unit == "bar")):
+        elif grown < 0 or (at < self.last and (at <= self.first or progress.unit == "bar")):
             self._begin_again(at, self._length())
 
     def _begin_again(self, at: int, length: int) -> None:
         self.laps, self.base, self.last = True, self.base + length, -1
 
-    def _before(self, epoch: float | None, place: Place) -> int:
+    def _before(self, epoch: float | None, progress: Progress) -> int:
         """The steps of the epochs before the first that is seen; 0 and 1 are the first there is."""
-        if epoch is None or place.of is None or self.over_all:
+        if epoch is None or progress.of is None or self.over_all:
             return 0
-        return int(max(epoch - 1, 0)) * place.of
+        return int(max(epoch - 1, 0)) * progress.of
 
     def _length(self) -> int:
         """Of the epoch that ends: what its lines said, else what keeps its points apart from the next."""
         least = self.last if self.first else self.last + 1
         return self.of or max(self.last - self.first + self.gap, least)
 
-    def _total(self, place: Place, epoch: Place) -> int | None:
-        if place.of is None:
+    def _total(self, progress: Progress, epoch: Progress) -> int | None:
+        if progress.of is None:
             return None
         if epoch.epochs is not None:
-            return epoch.epochs * place.of
-        return place.of if epoch.epoch is None and not self.laps else None
+            return epoch.epochs * progress.of
+        return progress.of if epoch.epoch is None and not self.laps else None
 
 
 _EVERY = 1.0  # seconds between two states of a bar
@@ -246,7 +254,12 @@ class ScrapedMetrics:
                 cued = any(cue in part.lower() for cue in CUES)
                 if part and (cued or self._tables.is_open):
                     reading = self._read(part) if cued else self._tables.read(_text(part))
-                    if reading is not None and _has_epoch_alone(reading) and b"{" in part:
+                    if (
+                        reading is not None
+                        and reading.values
+                        and reading.progress.epoch_alone
+                        and b"{" in part
+                    ):
                         bar = _NEXT_BAR.match(data, upto)
                         if bar is None and not final and not _ENDED.match(data, upto):
                             return self._keep(data, at, points, is_state=False)
@@ -308,35 +321,35 @@ class ScrapedMetrics:
         if not self._evaluating:
             return read_line(line)
         reading = read_line(line, phase="eval")
-        if reading is None or reading.place.epoch is None:
+        if reading is None or reading.progress.epoch is None:
             return reading  # what comes after an evaluation is about it, too
         self._evaluating = False
         return read_line(line)
 
     def _add(self, reading: Reading, offset: int, points: list[MetricPoint]) -> None:
-        if reading.bar is not None and not reading.place.at:
+        if reading.bar is not None and not reading.progress.at:
             return  # at 0 a bar shows what the one before it had
         step, total = self._position.step(reading)
-        if not reading.values or (reading.phase and _is_on_the_way(reading.place)):
+        if not reading.values or (reading.phase and reading.progress.on_the_way):
             return
         point = MetricPoint(time=self._time(offset), step=step, values=reading.values, total=total)
         if reading.bar is None:
             points += self._held()
             points += self._position.new(point)
         else:
-            points += self._state(reading.bar, reading.place, point)
+            points += self._state(reading.bar, reading.progress, point)
 
-    def _state(self, about: str, place: Place, point: MetricPoint) -> list[MetricPoint]:
+    def _state(self, about: str, progress: Progress, point: MetricPoint) -> list[MetricPoint]:
         """The points that a bar's state makes: of the state before, when the bar has moved on.
 
         Until then the values may still change, and the last of them are those of the step.
         """
         bar = self._bars.setdefault(_DIGITS.sub("#", about), _Bar())
-        at, held = place.at or 0, bar.held
+        at, held = progress.at or 0, bar.held
         points = self._held(point.time - _EVERY, ended=True, but=bar)
         if held is not None and at != bar.at and (held.time >= bar.next or bar.ended or at < bar.at):
             points += self._show(bar)
-        bar.at, bar.ended, bar.held = at, at == place.of, point
+        bar.at, bar.ended, bar.held = at, at == progress.of, point
         return points
 
     def _show(self, bar: _Bar) -> list[MetricPoint]:
@@ -380,19 +393,11 @@ def _text(part: bytes) -> str:
     return part.decode("utf-8", "replace")
 
 
-def _has_epoch_alone(reading: Reading) -> bool:
-    return bool(reading.values) and reading.place.epoch is not None and reading.place.at is None
-
-
 def _with_bar(reading: Reading, bar: re.Match[bytes] | None) -> Reading:
     if bar is None:
         return reading
-    place = replace(reading.place, at=int(bar[1]), of=int(bar[2]), unit="over all", over_all=True)
-    return replace(reading, place=place)
-
-
-def _is_on_the_way(place: Place) -> bool:
-    return place.at is not None and place.of is not None and place.at < place.of
+    progress = replace(reading.progress, at=int(bar[1]), of=int(bar[2]), unit="over all", over_all=True)
+    return replace(reading, progress=progress)
 
 
 _WHOLE = 4  # ranks of which all is read that is read of one
