@@ -136,7 +136,13 @@ def panel(directory: RunDirectory, seconds: float) -> dict[str, float]:
         surface.repeat()
 
     with contextlib.suppress(Enough):
-        follow(directory, surface, measures=Measures(directory, charts), bite=lambda: surface.bite, wait=wait)
+        follow(
+            directory,
+            surface,
+            measures=Measures(directory, charts),
+            budget=lambda: surface.budget,
+            wait=wait,
+        )
     return found
 
 

@@ -3,15 +3,15 @@ import { announcements, type RunEvent } from '../src/lab/runs';
 import { row, running } from './lab_fakes';
 
 function listening({
-  wish = 'all',
+  level = 'all',
   sees = false,
-}: { wish?: 'all' | 'problems' | 'none'; sees?: boolean } = {}): {
+}: { level?: 'all' | 'problems' | 'none'; sees?: boolean } = {}): {
   shown: Set<string>;
   hear: (kind: RunEvent['kind'], given: object) => Promise<void>;
 } {
   const shown = new Set<string>();
   const tell = announcements({
-    wish: () => Promise.resolve(wish),
+    level: () => Promise.resolve(level),
     sees: () => sees,
     announce: ({ kind, row: { label, state } }) => {
       const id = `${label} ${kind === 'stalled' ? kind : state}`;
@@ -43,8 +43,8 @@ test.each([
 
 test.each([
   ['a failure', {}, { state: 'failed' }, true],
-  ['a failure, where nothing is wanted', { wish: 'none' }, { state: 'failed' }, false],
-  ['a success, where problems are wanted', { wish: 'problems' }, {}, false],
+  ['a failure, where nothing is wanted', { level: 'none' }, { state: 'failed' }, false],
+  ['a success, where problems are wanted', { level: 'problems' }, {}, false],
   ['a success after five seconds', {}, { ended: 1006 }, false],
   ['a stop that was asked for', {}, { state: 'cancelled', stopped_as_asked: true }, false],
   ['a stop that was not asked for', {}, { state: 'cancelled' }, true],

@@ -123,6 +123,7 @@ def _narrowed(
 
 
 TAGS = 50
+_MOST_NAMES = 10_000
 SINGLE_RANKS = 8  # up to here, a system chart has a line for each rank
 
 _FORGOTTEN = 60.0  # seconds without a point, after which a tag gives way to a new one
@@ -176,12 +177,16 @@ _MEASURES = {
 class Charts:
     """What the ranks of one run logged and used, ready to be drawn.
 
-    ``created`` is the moment of the run's creation in Unix seconds, ``ranks`` the run's.
+    ``created`` is the moment of the run's creation in Unix seconds, ``ranks`` the run's. Of ``most`` tags the
+    charts are kept, the first; where it is None of TAGS, and new ones take the place of the oldest.
     """
 
-    def __init__(self, *, created: float, ranks: Sequence[int]) -> None:
+    def __init__(self, *, created: float, ranks: Sequence[int], most: int | None = None) -> None:
         self._created = created
         self._ranks = tuple(ranks)
+        self._most = most
+        self.dropped: dict[str, None] = {}
+        """The tags for which there was no room, as they first appeared."""
         self._mark = 0
         self.clear()
 
@@ -265,7 +270,11 @@ class Charts:
 
     def _metric(self, tag: str, time: float) -> _Metric | None:
         """A chart for a tag that has none; None when there is no room for it."""
-        if len(self._metrics) >= TAGS:
+        if self._most is not None and len(self._metrics) >= self._most:
+            if len(self.dropped) < _MOST_NAMES:
+                self.dropped[tag] = None
+            return None
+        if self._most is None and len(self._metrics) >= TAGS:
             if time < self._full_until:
                 return None
             oldest = min(self._metrics, key=lambda known: self._metrics[known].time)

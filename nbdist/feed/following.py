@@ -58,11 +58,11 @@ class RunFeed:
         return self._reader.look()
 
     def read(
-        self, run: Run, now: float, *, last: bool = False, bite: int = LOOK_BYTES, prints: bool = True
+        self, run: Run, now: float, *, last: bool = False, budget: int = LOOK_BYTES, prints: bool = True
     ) -> list[LogDelta]:
         """Take what is new in the logs and metrics. ``prints`` as in ``Measures.look``."""
         moment = now if run.ended is None else min(now, run.ended)
-        deltas = self.logs.look(run, moment, last=last, bite=bite)
+        deltas = self.logs.look(run, moment, last=last, budget=budget)
         self.measures.look(run, deltas, now, prints=prints)
         return deltas
 
@@ -96,7 +96,7 @@ def follow(
     whole: bool = False,
     room: int = _ROOM,
     finish: bool = True,
-    bite: Callable[[], int | None] = lambda: None,
+    budget: Callable[[], int | None] = lambda: None,
     wait: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.time,
 ) -> Run:
@@ -105,7 +105,7 @@ def follow(
     ``watch`` looks at what the ranks use, ``measures`` at what they log. ``whole`` shows every line, as
     fast as that goes; otherwise a few megabytes a look, and a run that is more than ``room`` bytes ahead
     of what was shown is skipped ahead. Without ``finish`` what is still waiting when the run ends is not
-    shown, but for its end. ``bite`` tells how many bytes the surface has room for now, None for the usual.
+    shown, but for its end. ``budget`` tells how many bytes the surface has room for now, None for the usual.
     ``wait`` is called with the seconds to wait between two looks (with ``whole``,
     only when all that was written has been shown). Raises UnknownRun when the run's directory disappears.
     """
@@ -119,9 +119,9 @@ def follow(
             raise UnknownRun(f"the directory of run {directory.run_id} was deleted or cannot be read")
         ended = run.state.terminal
         last = ended and not finish
-        room_now = bite()
+        room_now = budget()
         most = LOOK_BYTES if last or room_now is None else min(LOOK_BYTES, room_now)
-        deltas = feed.read(run, now, last=last, bite=most)
+        deltas = feed.read(run, now, last=last, budget=most)
         if not ended and now - looked >= _USAGE_PERIOD and feed.measures.needs(run):
             looked, usage = now, watch.look(run)
         surface.update(feed.view(run, now, usage), deltas)

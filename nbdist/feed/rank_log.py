@@ -378,8 +378,10 @@ class Logs:
         self.behind = False
         """Whether more is waiting than the last look took."""
 
-    def look(self, run: Run, moment: float, *, last: bool = False, bite: int = LOOK_BYTES) -> list[LogDelta]:
-        """What is new in all logs, at most about ``bite`` bytes. ``last`` takes what is left, within what
+    def look(
+        self, run: Run, moment: float, *, last: bool = False, budget: int = LOOK_BYTES
+    ) -> list[LogDelta]:
+        """What is new in all logs, at most about ``budget`` bytes. ``last`` takes what is left, within what
         is taken in one look."""
         deltas = self._begin_attempt(run, moment) if run.attempt != self._attempt else []
         followers = self._followers.values()
@@ -391,7 +393,7 @@ class Logs:
             for follower in followers:
                 follower.skip(keep)
                 waiting[follower.rank] = follower.waiting
-        share = level(list(waiting.values()), bite)
+        share = level(list(waiting.values()), budget)
         final = run.state.terminal and (last or max(waiting.values(), default=0) <= share)
         self.behind = not final and max(waiting.values(), default=0) > share
         for follower in followers:

@@ -251,7 +251,7 @@ _KEYFRAME_BYTES = 200_000
 _NEWEST_LINES = 100
 _NEWEST_BYTES = 128 * 1024
 _WAITING = 64 * 1024 * 1024
-_LEAST_BITE = 64 * 1024
+_LEAST_BUDGET = 64 * 1024
 
 
 class LogQueue:
@@ -282,9 +282,9 @@ class LogQueue:
         return bool(self._repeats)
 
     @property
-    def bite(self) -> int:
+    def budget(self) -> int:
         """How many bytes more there is room for now."""
-        return max(_LEAST_BITE, _WAITING - self.waiting)
+        return max(_LEAST_BUDGET, _WAITING - self.waiting)
 
     @property
     def complete_until(self) -> float | None:

@@ -1,4 +1,4 @@
-"""What holds a run up, as it is shown: a stall with its stacks, or the rank slower than the others."""
+"""What holds a run up, as it is shown: a stall with its stacks, or the rank that is slower than others."""
 
 from __future__ import annotations
 

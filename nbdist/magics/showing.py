@@ -126,7 +126,7 @@ class _Panel:
                 watch=watch,
                 measures=self._measures,
                 room=surface.room,
-                bite=lambda: surface.bite,
+                budget=lambda: surface.budget,
                 finish=False,
                 wait=pause,
             )
@@ -181,7 +181,7 @@ class _Panel:
                     surface,
                     measures=self._measures,
                     room=surface.room,
-                    bite=lambda: surface.bite,
+                    budget=lambda: surface.budget,
                 )
             except UnknownRun:
                 continue  # deleted meanwhile: the page keeps what it has

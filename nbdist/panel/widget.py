@@ -141,9 +141,9 @@ class WidgetSurface:
         return self._logs is not None and (self._logs.waiting > 0 or self._logs.repeating)
 
     @property
-    def bite(self) -> int | None:
+    def budget(self) -> int | None:
         """How many bytes of the logs are taken at the next look; None while that is not known."""
-        return None if self._logs is None else self._logs.bite
+        return None if self._logs is None else self._logs.budget
 
     @property
     def early(self) -> bool:

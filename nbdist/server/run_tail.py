@@ -119,7 +119,7 @@ class RunTail:
             room = max(_LEAST, _KEPT // max(1, len(run.ranks)))
             if first:
                 self.ranks = {rank.rank: RecentLines(rank.rank, room) for rank in run.ranks}
-            for delta in feed.read(run, now, bite=_LOOK_BYTES, prints=not first):
+            for delta in feed.read(run, now, budget=_LOOK_BYTES, prints=not first):
                 self.ranks[delta.rank].add(delta)
             self.view = feed.view(run, now)
             self.done = run.state.terminal and not feed.logs.behind and not feed.measures.behind

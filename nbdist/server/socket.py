@@ -67,7 +67,7 @@ class StreamHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):
             return
         if said.kind == "ack":
             if (watcher := self._watchers.get(said.run_id)) is not None:
-                watcher.watch.taken()
+                watcher.cursor.taken()
                 watcher.wake()
         elif said.kind in ("pause", "resume"):
             self._pause(said.kind == "pause")

@@ -29,7 +29,7 @@ _FAR = 512 * 1024  # bytes that a page lacks of a rank, more than which it gets 
 _LEAST = 4 * 1024
 
 
-class Watch:
+class ClientCursor:
     """``have`` is, for some ranks, the address of the first line that the page lacks."""
 
     def __init__(self, tail: RunTail, have: Mapping[int, int] | None = None, *, cell: str = "") -> None:
@@ -120,7 +120,7 @@ class Watcher:
 
     page: Page
     run_id: str
-    watch: Watch
+    cursor: ClientCursor
     news: asyncio.Event = field(default_factory=asyncio.Event)
     task: asyncio.Task[None] | None = None
 
@@ -174,7 +174,7 @@ class Streams:
             tail = self._idle.pop(run_id, None) or RunTail(directory)
             followed = self._followed[run_id] = _Followed(tail)
             followed.task = asyncio.create_task(self._follow(run_id, followed))
-        watcher = Watcher(page, run_id, Watch(followed.tail, have, cell=cell))
+        watcher = Watcher(page, run_id, ClientCursor(followed.tail, have, cell=cell))
         followed.watchers.add(watcher)
         followed.look_who_is_awake()
         watcher.task = asyncio.create_task(self._serve(watcher))
@@ -205,9 +205,9 @@ class Streams:
     async def pull(self, watcher: Watcher, pull: Request) -> bytes:
         """The lines that were asked for, as a frame."""
         chunks: list[LogChunk] = await self._run(
-            watcher.watch.tail.before, pull.rank, pull.after, pull.before, _PULL_BYTES
+            watcher.cursor.tail.before, pull.rank, pull.after, pull.before, _PULL_BYTES
         )
-        update = Update(chunks=chunks, complete_until=watcher.watch.complete_until)
+        update = Update(chunks=chunks, complete_until=watcher.cursor.complete_until)
         return update_frame(watcher.run_id, update, pulled=True)
 
     def forget(self, run_id: str) -> None:
@@ -267,15 +267,15 @@ class Streams:
 
     async def _serve(self, watcher: Watcher) -> None:
         """Send the page what it lacks, whenever it is ready for it."""
-        watch, page, loop = watcher.watch, watcher.page, asyncio.get_running_loop()
+        cursor, page, loop = watcher.cursor, watcher.page, asyncio.get_running_loop()
         try:
             while True:
                 await watcher.news.wait()
                 watcher.news.clear()
-                if watch.free and not page.paused:
+                if cursor.free and not page.paused:
                     data = await loop.run_in_executor(self._builder, _next_frame, watcher)
                     if data is not None:
-                        watch.under_way += 1
+                        cursor.under_way += 1
                         await page.send(data)
         except ConnectionError:
             return
@@ -312,5 +312,5 @@ def _timed_look(tail: RunTail) -> tuple[bool, float]:
 
 
 def _next_frame(watcher: Watcher) -> bytes | None:
-    update = watcher.watch.update(time.monotonic())
+    update = watcher.cursor.update(time.monotonic())
     return None if update is None else update_frame(watcher.run_id, update)

@@ -31,7 +31,7 @@ from nbdist.server.handlers import detail_of, stacks
 from nbdist.server.log_handler import open_log
 from nbdist.server.run_list import RunList
 from nbdist.server.run_tail import RunTail
-from nbdist.server.streams import Watch
+from nbdist.server.streams import ClientCursor
 from nbdist.store import RunDirectory, RunStore, look
 from nbdist.store.allocations import Allocation, NodeAddress, allocations, make_allocation
 from nbdist.store.control import StopRequest, request_stop, take_requests
@@ -229,10 +229,10 @@ class Bench:
         tail = RunTail(directory, clock=lambda: NOW)
         if tail.see() is None:
             return
-        watch = Watch(tail)
+        cursor = ClientCursor(tail)
         for turn in range(4):
             tail.look()
-            if (update := watch.update(10.0 * turn)) is not None:
+            if (update := cursor.update(10.0 * turn)) is not None:
                 data = update_frame(RUN_ID, update)
                 split_frame(data)
                 (size,) = struct.unpack_from("<I", data)

@@ -154,7 +154,7 @@ def test_what_came_so_far_is_sent_again_in_parts_beside_what_is_new() -> None:
 
 def test_there_is_always_room_for_a_little_more() -> None:
     queue = LogQueue(1)
-    empty = queue.bite
+    empty = queue.budget
     queue.take([a_delta(0, 0, 20_000, width=3_999)])
 
-    assert (empty, queue.bite) == (64 * 1024 * 1024, 64 * 1024)
+    assert (empty, queue.budget) == (64 * 1024 * 1024, 64 * 1024)

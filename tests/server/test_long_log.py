@@ -11,7 +11,7 @@ import pytest
 
 from nbdist.model import Event, RunState
 from nbdist.server.run_tail import RunTail
-from nbdist.server.streams import Watch
+from nbdist.server.streams import ClientCursor
 from nbdist.store import RunDirectory
 from tests.fakes.directories import WrittenRun
 from tests.fakes.runs import CREATED, STARTED, attempt_started, exited, run_ended
@@ -55,12 +55,12 @@ def test_the_end_of_a_long_log_is_there_before_the_rest_is_read(
     tmp_path: Path, long_log: bytes, events: tuple[Event, ...]
 ) -> None:
     tail = RunTail(written(tmp_path, long_log, 1, *events), clock=lambda: CREATED + 100)
-    watch = Watch(tail)
+    cursor = ClientCursor(tail)
 
     with read_bytes() as read:
         assert tail.see() is not None
         assert tail.look()
-        first = watch.update(1.0)
+        first = cursor.update(1.0)
 
     assert read() < LITTLE
     assert first is not None
@@ -97,7 +97,7 @@ def test_the_log_of_an_earlier_attempt_is_not_read_before_it_is_asked_for(
 
     with read_bytes() as read:
         tail.look()
-        update = Watch(tail).update(1.0)
+        update = ClientCursor(tail).update(1.0)
 
     assert read() < LITTLE
     assert update is not None

@@ -340,13 +340,13 @@ function matches(row: RunRow | undefined, search: string): boolean {
 }
 
 /** What the user's settings ask to be announced. */
-export type Wish = 'all' | 'problems' | 'none';
+export type NoticeLevel = 'all' | 'problems' | 'none';
 
 /** seconds: who starts a run that is shorter is still looking when it ends */
 const SHORT = 10;
 
 interface Announcer {
-  wish(): Promise<Wish>;
+  level(): Promise<NoticeLevel>;
   /** whether the run is on the screen, where its panel says the same */
   sees(row: RunRow): boolean;
   /** returns the announcement's id */
@@ -359,13 +359,13 @@ export function announcements(announcer: Announcer): (event: RunEvent) => Promis
   const stalls = new Map<string, string>();
   return async event => {
     const { kind, row } = event;
-    const wish = await announcer.wish();
+    const level = await announcer.level();
     const past = stalls.get(row.runId);
     if (past !== undefined) {
       announcer.withdraw(past);
       stalls.delete(row.runId);
     }
-    if (kind !== 'resumed' && isNews(event, wish) && !announcer.sees(row)) {
+    if (kind !== 'resumed' && isNews(event, level) && !announcer.sees(row)) {
       const id = announcer.announce(event);
       if (kind === 'stalled') {
         stalls.set(row.runId, id);
@@ -379,11 +379,11 @@ export function secondsOf({ created, started, ended }: RunRow): number {
   return (ended ?? created) - (started ?? created);
 }
 
-function isNews({ kind, row }: RunEvent, wish: Wish): boolean {
+function isNews({ kind, row }: RunEvent, level: NoticeLevel): boolean {
   if (kind === 'stalled' || row.state === 'failed' || row.state === 'lost') {
-    return wish !== 'none';
+    return level !== 'none';
   }
-  return wish === 'all' && !row.stoppedAsAsked && secondsOf(row) >= SHORT;
+  return level === 'all' && !row.stoppedAsAsked && secondsOf(row) >= SHORT;
 }
 
 /** Draws again whenever the list changes. */

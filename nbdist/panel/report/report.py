@@ -83,8 +83,8 @@ def write_report(
     left_out = [
         LeftOut(
             label=run.label,
-            tags=one.count,
-            dropped=one.dropped,
+            tags=sum(key.group == "metric" for key in one.marks) + len(one.dropped),
+            dropped=tuple(one.dropped),
             logs=section.logs,
             records=too_large(directory),
             unread=unread_prints(run, directory),

@@ -3,75 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from nbdist.feed.charts import TAGS, Chart, Charts
+from nbdist.feed.charts import Chart, Charts
 from nbdist.model import Run
-from nbdist.store import LogStream, MetricPoint, MetricsReader, RunDirectory
+from nbdist.store import LogStream, MetricsReader, RunDirectory
 from nbdist.store.scraped.log import merge_points, printed_points
 
 MOST_TAGS = 200
 """What a page of charts may hold; each takes some 30 kB."""
-
-_MOST_NAMES = 10_000
-
-
-class TagCharts:
-    """As ``Charts``, in parts of as many tags as one of these keeps."""
-
-    def __init__(self, *, created: float, ranks: Sequence[int], most: int = MOST_TAGS) -> None:
-        self._created, self._ranks = created, ranks
-        self._most = most
-        self._parts = [Charts(created=created, ranks=ranks)]
-        self._part_of: dict[str, int] = {}
-        self._dropped: dict[str, None] = {}
-
-    @property
-    def dropped(self) -> tuple[str, ...]:
-        """The tags that are left out, as they first appeared."""
-        return tuple(self._dropped)
-
-    @property
-    def count(self) -> int:
-        """How many tags there are."""
-        return len(self._part_of) + len(self._dropped)
-
-    def take(self, rank: int, points: Iterable[MetricPoint]) -> None:
-        """What the rank logged next."""
-        taken: dict[int, list[MetricPoint]] = {}
-        for point in points:
-            values: dict[int, dict[str, float]] = {}
-            for tag, value in point.values.items():
-                if (part := self._part(tag)) is not None:
-                    values.setdefault(part, {})[tag] = value
-            for part, some in values.items():
-                taken.setdefault(part, []).append(replace(point, values=some))
-        for part, some_points in taken.items():
-            self._parts[part].take(rank, some_points)
-
-    def take_system(self, rank: int, points: Iterable[MetricPoint]) -> None:
-        """What the supervisor measured of the rank next."""
-        self._parts[0].take_system(rank, points)
-
-    def all(self) -> list[Chart]:
-        """Every chart: the metrics as they first appeared, then what was used."""
-        charts = [chart for part in self._parts for chart in part.all()]
-        return sorted(charts, key=lambda chart: chart.group != "metric")
-
-    def _part(self, tag: str) -> int | None:
-        """In which part a tag is; None where there is no room for it."""
-        if tag in self._part_of:
-            return self._part_of[tag]
-        if len(self._part_of) >= self._most:
-            if len(self._dropped) < _MOST_NAMES:
-                self._dropped[tag] = None
-            return None
-        part = self._part_of[tag] = len(self._part_of) // TAGS
-        if part == len(self._parts):
-            self._parts.append(Charts(created=self._created, ranks=self._ranks))
-        return part
-
 
 _PRINTED_ROOM = 64 << 20  # bytes at the ends of all logs that are looked through for numbers
 
@@ -99,9 +40,9 @@ class Drawing:
     lines: tuple[Line, ...]
 
 
-def read_charts(run: Run, directory: RunDirectory, *, most: int = MOST_TAGS) -> TagCharts:
+def read_charts(run: Run, directory: RunDirectory, *, most: int = MOST_TAGS) -> Charts:
     """What the ranks logged, printed and used, in the last attempt; of ``most`` tags."""
-    charts = TagCharts(most=most, created=run.spec.created, ranks=[rank.rank for rank in run.spec.ranks])
+    charts = Charts(most=most, created=run.spec.created, ranks=[rank.rank for rank in run.spec.ranks])
     for rank in run.ranks:
         files = directory.rank(rank.rank, run.attempt)
         logged: set[str] = set()
@@ -125,7 +66,7 @@ def unread_prints(run: Run, directory: RunDirectory, *, room: int = _PRINTED_ROO
     return sum(max(0, size - share) for size in sizes) if run.spec.scrape else 0
 
 
-def drawings(runs: Sequence[tuple[str, TagCharts]]) -> list[Drawing]:
+def drawings(runs: Sequence[tuple[str, Charts]]) -> list[Drawing]:
     """A chart for each tag of any of the runs, given by their labels; of one run with its band or its
     ranks, of several with a line for each."""
     if len(runs) == 1:

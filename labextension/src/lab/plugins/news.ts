@@ -10,7 +10,7 @@ import { clock } from '../../numbers';
 import { told } from '../../words';
 import { isNotebook } from '../cells';
 import type { RunRow } from '../client';
-import { announcements, type RunEvent, secondsOf, type Wish } from '../runs';
+import { announcements, type RunEvent, secondsOf, type NoticeLevel } from '../runs';
 import { COMMANDS, IRunService, whenIdle } from '../tokens';
 import { labWords } from '../words';
 import { ViewWidget } from './view_widget';
@@ -56,11 +56,11 @@ const notices: JupyterFrontEndPlugin<void> = {
     notebooks: INotebookTracker | null,
   ): void => {
     // asked for when it is first needed: a registry that is still reading settings does not take it well
-    const wishOf = async (): Promise<Wish> =>
-      ((await registry?.load(notices.id))?.get('notices').composite as Wish | undefined) ?? 'all';
+    const levelOf = async (): Promise<NoticeLevel> =>
+      ((await registry?.load(notices.id))?.get('notices').composite as NoticeLevel | undefined) ?? 'all';
     service.runs.onEvent(
       announcements({
-        wish: wishOf,
+        level: levelOf,
         sees: row => notebooks !== null && isSeen(notebooks, row),
         announce: event => notify(app, event),
         withdraw: id => Notification.dismiss(id),
