@@ -1,4 +1,4 @@
-"""Everything nbdist raises on purpose, by who can mend it.
+"""Everything nbdist raises on purpose, by who can correct it: user, machine, program, or nbdist.
 
     NbdistError
     ├── UsageMistake       a mistake in the line: nothing was started, nothing was lost

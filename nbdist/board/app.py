@@ -312,7 +312,7 @@ class View:
             while self._read_a_piece():
                 pass
         except Exception:
-            # the next request tries again, and answers with what it is told
+            # the next request tries again, and answers with the error
             log.exception("what is left of %s is not read", ", ".join(run.run_id for run in self._runs))
             self._read.behind, self._reading = False, None
 

@@ -188,7 +188,7 @@ class _RunFeed:
 
     def advance(self, end: float) -> bool:
         """Whether all has been read before ``end`` (of the monotonic clock); something always is."""
-        # the state first: what was written before the end is then read before the end is believed
+        # read the state first: then all points of the run are read before it counts as over
         state = self._reader.look() if self._run.path.is_dir() else None
         ranks = None if state is None else len(state.ranks)
         found = list(sources(self._run, printed=state is not None and state.spec.scrape))

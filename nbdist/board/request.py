@@ -35,7 +35,7 @@ PUBLIC_PATH = "X-Nbdist-Public-Path"
 def proxied_token(token: str) -> str:
     """What stands for ``token`` in an address that goes through a proxy.
 
-    Such an address is taken under any host's name, the other one under this machine's alone; who has seen
+    It is valid under any host name, the other address under this machine's alone; a client that saw
     the one cannot make the other.
     """
     return hmac.new(token.encode(), b"proxied", "sha256").hexdigest()

@@ -375,7 +375,7 @@ def _runtime(environ: Mapping[str, str]) -> Path:
 
 
 def _ancestors(environ: Mapping[str, str]) -> Iterator[int]:
-    """Who may have started us: whom a kernel is told, and then parent by parent (a terminal's shell)."""
+    """Pids that may be our Jupyter server: JPY_PARENT_PID, then our ancestors (a terminal's shell)."""
     if environ.get("JPY_PARENT_PID", "").isdigit():
         yield int(environ["JPY_PARENT_PID"])
     pid = os.getpid()

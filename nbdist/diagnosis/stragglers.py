@@ -3,7 +3,7 @@
 In synchronous training all ranks do the same number of steps a second, so only that tells them apart. The
 share of its time that a rank waits is measured by looks at its main thread (``worker.stacks``) and, where
 none of these waits, at the collectives that are under way; the rate by the steps that it logs or prints.
-Where either is not known of every rank, nothing is said.
+Where either is unknown for a rank, nbdist names no straggler.
 """
 
 from __future__ import annotations

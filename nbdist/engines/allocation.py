@@ -28,7 +28,7 @@ from nbdist.store.paths import RunDirectory
 
 
 class AllocationEngine:
-    """The runs of one allocation, each of which this is told with every question."""
+    """An engine for the runs of one allocation."""
 
     signals = True
     linger = 1.0
@@ -117,7 +117,7 @@ _PULSE = 5.0
 _LOOK = 60.0
 _DETACHED = 5.0
 _INSIST = 600.0
-"""Seconds in which an engine that does not answer is told again to take the nodes back."""
+"""Seconds for which this process repeats the release of the nodes to an engine that does not answer."""
 
 
 class AllocationHeartbeat:

@@ -91,7 +91,7 @@ def last_words(directory: RunDirectory, life: int) -> str:
 
 
 def last_line(text: str, life: int) -> str:
-    """Of what was written before the first word of this life nothing is its own."""
+    """The last line of this life; lines before its first one belong to earlier lives."""
     said: list[str] = []
     known = life == 0
     for line in map(str.strip, text.splitlines()):
@@ -215,7 +215,7 @@ class JobStop:
         return phase is Phase.WAITING and (not self._nodes.numbers or self._poller.count > self._answers + 1)
 
     def tell_nodes(self, reason: Reason) -> None:
-        """By the file system: the engine does not answer, or has no such word."""
+        """Write stop requests into the run's files: the engine does not answer, or has no signal."""
         for node in self._nodes.directories():
             with contextlib.suppress(OSError):
                 request_stop(node, reason)
@@ -226,7 +226,7 @@ _FROM_OUTSIDE = frozenset({-signal.SIGTERM, -signal.SIGKILL, -signal.SIGINT})
 
 
 def outcome_of_nodes(run: Run, ends: Mapping[int, RunEnded | RunLost]) -> Outcome | None:
-    """What the nodes say. Of several, that counts on which a rank failed first; None where none has said."""
+    """The outcome by the nodes' journals: that of the first failure. None when no node has ended."""
     if not ends:
         return None
     first = ends[_culprit(run, ends)]
@@ -254,7 +254,7 @@ def conclude(
     asked: Reason | None,
     last_words: str = "",
 ) -> Outcome:
-    """How the run ended, now that nothing is waited for any more.
+    """How the run ended; the caller waits for no more messages.
 
     ``asked`` is why it was asked to end, ``last_words`` what the job itself has said.
     """
@@ -305,7 +305,7 @@ def _culprit(run: Run, ends: Mapping[int, RunEnded | RunLost]) -> int:
     ]
     if failed:
         return min(failed)[1]
-    # who says that it failed knows more than who was told to end
+    # a node that reports a failure knows more than one that was asked to end
     order = {RunState.FAILED: 0, RunState.CANCELLED: 1, RunState.SUCCEEDED: 2}
     states = {node: end.state if isinstance(end, RunEnded) else RunState.FAILED for node, end in ends.items()}
     return min(ends, key=lambda node: (order.get(states[node], 0), node))
@@ -400,7 +400,7 @@ class Ending:
         return None
 
     def _is_open(self, known: Outcome) -> bool:
-        """Whether the engine may have to say something about this end. What was asked for is known."""
+        """Whether the engine may know more about this end; not when the run was asked to stop."""
         return self._stop_job.reason is None and is_doubtful(self._run(), known)
 
     def _conclude(self) -> Outcome:

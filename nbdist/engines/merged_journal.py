@@ -188,7 +188,7 @@ _BEGINNING = 1.5
 
 @dataclass(slots=True)
 class _Question:
-    """Where the ranks are: by whom that is wanted, and the name by which each node was asked."""
+    """An open request for stacks: the requests it answers, and the name of the request to each node."""
 
     since: float
     names: list[str] = field(default_factory=list)
@@ -222,7 +222,7 @@ class NodeRequests:
         self._question.names.append(name)
 
     def tick(self, now: float) -> None:
-        """Write down what the nodes have said: when all have answered who were asked, or when one has taken
+        """Merge the nodes' stacks: when all nodes that were asked have answered, or when one has taken
         stacks by itself (its ranks stall, or are told to end)."""
         stamps: dict[str, object] = {node.name: stacks_stamp(node) for node in self._nodes.directories()}
         if self._question is None:
@@ -236,7 +236,7 @@ class NodeRequests:
         self._stamps = stamps
 
     def _is_answered(self, question: _Question, now: float) -> bool:
-        """Ask who has not been asked; whether all have answered, or have had their time."""
+        """Ask the nodes not asked yet; whether all have answered, or the time is over."""
         nodes = self._nodes.directories()
         for node in nodes:
             if node.name not in question.asked:

@@ -68,7 +68,7 @@ _EXAMPLE = f"--ray http://head:{DASHBOARD_PORT}"
 
 
 def parse_address(text: str, *, of: str = "--ray") -> str:
-    """``head``, ``head:8265`` or a URL as a URL; ``of`` is who said it. Raises UsageMistake."""
+    """``head``, ``head:8265`` or a URL as a URL; ``of`` names the option or variable. Raises UsageMistake."""
     text = text.strip("\"' ")
     try:
         url = urlsplit(text if "://" in text else f"http://{text}")
@@ -111,7 +111,7 @@ ADDRESS = "address="
 
 
 def find_token(environ: Mapping[str, str]) -> str:
-    """What proves to Ray who asks; empty where there is nothing of the kind."""
+    """The token for Ray; empty where the user has none."""
     if environ.get(MODE, "").lower() == "disabled":
         return ""
     if token := environ.get(TOKEN, "").strip():

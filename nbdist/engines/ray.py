@@ -59,7 +59,7 @@ class RayNotReady(LaunchError):
 
 
 class RayApi:
-    """The Ray at ``address``, asked by a holder of ``token`` (empty: of none). ``patience`` is in seconds."""
+    """The Ray at ``address``; requests carry ``token`` (empty: none). ``patience`` is in seconds."""
 
     def __init__(self, address: str, token: str, *, patience: float = 20.0) -> None:
         self.address = address

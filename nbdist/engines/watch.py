@@ -109,7 +109,7 @@ class RunWatcher:
             self._stop_for_owner()
 
     def _look(self) -> Outcome | None:
-        """Wait a moment and take what has come. The outcome, once there is nothing left to wait for."""
+        """Wait a moment; handle requests, journals and answers. The outcome, once the run is over."""
         for key, _ in self._selector.select(_TICK):
             key.data()
         now = time.monotonic()
@@ -261,7 +261,7 @@ def watch(directory: RunDirectory, spec: RunSpec, lifeline: Lifeline) -> int:
 
 
 def _engine(directory: RunDirectory, spec: RunSpec) -> Engine:
-    """Who placed the run: an engine, by its queue, or one of its allocations that are kept warm."""
+    """The engine that placed the run: by its queue, or in one of its allocations."""
     about = load_object(directory.job)
     if place := about.get("allocation"):
         return AllocationEngine(AllocationDirectory(Path(place)), directory)

@@ -25,7 +25,7 @@ _MARKS = {
 
 
 def leftover_text(count: int, language: str) -> str:
-    """What is said of processes that had to be ended after the ranks; empty for none."""
+    """The line about processes that the supervisor had to end after the ranks; empty for none."""
     return say("panel.leftover", language, count=count) if count else ""
 
 

@@ -86,12 +86,12 @@ class Tail:
         return chunks
 
     def kept(self, room: int) -> list[LogChunk]:
-        """Of what was sent the last ``room`` bytes."""
+        """The last ``room`` bytes of the lines already sent."""
         return joined(_ends(self._kept, sys.maxsize, room))
 
     def end(self, room: int, lines: int = sys.maxsize) -> list[LogChunk]:
-        """What was not sent yet, and before it of what was as much as makes ``lines`` in all, at most
-        ``room`` bytes of it."""
+        """All unsent lines, preceded by sent ones up to ``lines`` in all, of those at most
+        ``room`` bytes."""
         lines -= sum(chunk.count for chunk in self._news)
         return joined((*_ends(self._kept, lines, room), *self._news))
 

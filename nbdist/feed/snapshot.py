@@ -1,4 +1,4 @@
-"""One look at how a run stands, from the ends of its files: for who does not follow it from its start."""
+"""A snapshot of a run, from the ends of its files: for readers that do not follow it from its start."""
 
 from __future__ import annotations
 

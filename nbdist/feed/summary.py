@@ -241,7 +241,7 @@ def _report(run: Run, directory: RunDirectory, language: str) -> str:
 
 
 def stopped_text(run: Run) -> str:
-    """``lenet-k3f9 cancelled: 2 processes ended``: what is said of a run that was asked to stop."""
+    """``lenet-k3f9 cancelled: 2 processes ended``: the line about a stopped run."""
     here = (run.ranks[spec.rank] for spec in run.spec.here)
     ended = sum(rank.exited is not None for rank in here) + run.leftover
     return f"[nbdist] {run.label} {run.state.value}: {ended} process{'' if ended == 1 else 'es'} ended"

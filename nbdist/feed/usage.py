@@ -22,7 +22,7 @@ class RankUsage:
 
 
 class UsageWatch:
-    """Looks at a run's ranks while they live, so that at the end it can be said what came back."""
+    """Watches a run's ranks while they live, so that the summary can say which GPU memory they freed."""
 
     def __init__(
         self,

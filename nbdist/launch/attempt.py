@@ -244,8 +244,8 @@ class Attempt:
             self._policy.stalled(now - self._stalls.active)
 
     def _look_once_more(self, now: float) -> None:
-        """Before the first rank is told to end: of a run that hangs, its report says where it hung. What is
-        known of a stall is not asked again."""
+        """Take stacks before the first rank gets a signal, so that a report says where the run hung; once,
+        and not when a stall has recorded them already."""
         if self._last_look:
             return
         self._last_look = True

@@ -1,8 +1,8 @@
 """Ranks that are started before their supervisor knows what to do with them.
 
-To import what a supervisor is takes longer than to start a rank. What submits a run knows what its
+Importing the supervisor takes longer than starting a rank. The process that submits a run knows what its
 ranks are made from; so it says that beforehand (``Handover``), the new process starts them at once, and
-becomes their supervisor while they come up. The journal has its first lines before a program begins. This
+becomes their supervisor while they start. The journal has its first lines before a program begins. This
 module imports no more than that takes.
 """
 

@@ -65,7 +65,7 @@ _QUIET_TICK = 0.065
 
 
 class Supervisor:
-    """Runs one run to its end. ``spawn`` and ``reserve`` are what a test puts in its own of."""
+    """Runs one run to its end. Tests inject their own ``spawn`` and ``reserve``."""
 
     def __init__(
         self,
@@ -79,8 +79,8 @@ class Supervisor:
         begun: Sequence[Event] = (),
         group: ControlGroup | None = None,
     ) -> None:
-        """``attempts`` were made before, by others. ``begun`` is what is in the journal already, ``group``
-        what the ranks are in."""
+        """``attempts``: earlier ones, of other supervisors. ``begun``: events in the journal. ``group``:
+        the control group of the ranks."""
         self._directory = directory
         self._spec = spec
         self._lifeline = lifeline
@@ -178,10 +178,10 @@ class Supervisor:
             self._look(attempt)
 
     def _look(self, attempt: Attempt | None) -> None:
-        """Wait a moment, and take what has come."""
+        """Wait a moment; then handle exits, messages of ranks, signals and requests."""
         quiet = attempt is None or attempt.quiet
         ready = self._selector.select(self._patience(_QUIET_TICK if quiet else _TICK))
-        # first who has exited: a peer may already complain that the connection is closed
+        # exits first: a peer of an exited rank may already complain of its closed connection
         self._reap()
         for key, _ in ready:
             key.data()
@@ -324,7 +324,7 @@ def group_for_ranks(memory: int | None = None) -> ControlGroup | None:
 
 
 def _remedy(error: OSError) -> dict[str, int]:
-    """The limit of open files, where it is what the error is about: it can be raised."""
+    """The limit of open files when the error is EMFILE: the user can raise it."""
     return {"files": os.sysconf("SC_OPEN_MAX")} if error.errno == errno.EMFILE else {}
 
 
@@ -341,7 +341,7 @@ def adopt(
     """Be the supervisor of ranks that have been started (``prestart``) for the spec ``asked``: by their
     directories, their pids and our ends of their sockets. ``lines`` are those that the journal has begun
     with; there are none where the ranks have not been told what to run. ``port`` is the socket that holds
-    it, the host and the port. ``group`` is what they are in."""
+    it, the host and the port. ``group`` is the control group of the ranks."""
     spec = RunSpec.from_dict(json.loads(asked))
     begun = [event for event in map(decode_event, lines) if event is not None]
     known = {event.pid: event.process for event in begun if isinstance(event, RankStarted)}

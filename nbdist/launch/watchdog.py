@@ -1,7 +1,7 @@
 """The reaper's look at a supervisor that does not go on: stopped by a signal, held by a debugger, frozen.
 
-The ranks do without it, and it may go on later. But it obeys no request: so the watchdog looks who wants the
-run to end, lets a stopped supervisor go on, and where that does not help ends the run in its place.
+The ranks do without it, and it may go on later. But it obeys no request: so the watchdog looks for requests
+to end the run, wakes a stopped supervisor (SIGCONT), and if that does not help ends the run in its place.
 """
 
 from __future__ import annotations

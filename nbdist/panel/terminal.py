@@ -367,7 +367,7 @@ def apart(deltas: Iterable[LogDelta]) -> Iterator[tuple[int | None, str]]:
 
 
 def folded(deltas: Sequence[LogDelta]) -> Iterator[tuple[int | None, str]]:
-    """Every line with its rank, but a line that all of them have as one line of none.
+    """Every line with its rank; a line that all ranks wrote comes once, with None.
 
     Each rank's lines keep their order, and none is left out.
     """

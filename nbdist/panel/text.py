@@ -194,7 +194,7 @@ def introduction(view: RunView, language: str) -> str:
 
 
 def stopping_text(view: RunView, language: str) -> str:
-    """What is said when the run was asked to stop."""
+    """The line for a run that was asked to stop."""
     stopping = state_word(RunState.STOPPING, language).lower()
     reason = view.reason_zh if language == "zh" else view.reason
     return f"[nbdist] {stopping} ({duration(view.elapsed)}) {reason}".rstrip() + "\n"

@@ -114,7 +114,7 @@ class WidgetSurface:
         """Whether some of the logs were passed over."""
 
     def finish(self) -> None:
-        """The charts are what they will stay: send what was not sent of them."""
+        """The charts are final: send those not sent yet."""
         complete_until = None if self._logs is None else self._logs.complete_until
         while last := self._charts.take(self._clock(), again=False, at_once=True):
             self._send(Update(charts=last, complete_until=complete_until))
@@ -177,7 +177,7 @@ class WidgetSurface:
         )
 
     def repeat(self) -> None:
-        """Nothing is new; send what waits, and again what is due to a page that may have missed it."""
+        """Nothing new came; send the backlog, and keyframes for a page that may have missed messages."""
         if self._view is not None:
             self.update(self._view, [])
 

@@ -251,7 +251,7 @@ _LEAVE = 5.0
 def allocate(
     options: Options, *, idle: float, keep: bool, wait: float, say: Callable[[str], None]
 ) -> AllocationDirectory:
-    """Ask for nodes, and wait for them up to ``wait`` seconds; ``say`` is told why they are awaited.
+    """Ask for nodes, and wait for them up to ``wait`` seconds; ``say`` gets the reason for the wait.
 
     Raises UsageMistake or LaunchError, with nothing asked for.
     """

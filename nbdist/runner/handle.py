@@ -183,7 +183,7 @@ def request_stop_of(handle: RunHandle, reason: Reason) -> None:
     run = handle.run
     if run.state.terminal:
         return
-    # who waits for the end sees that it does not come
+    # a caller that waits for the end sees that the run goes on
     with contextlib.suppress(OSError):
         ask_to_end(handle.directory, run, reason)
 

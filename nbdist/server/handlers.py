@@ -140,7 +140,7 @@ _STOPPED_FROM = {
     "list": Reason("stopped-from-list"),
     "page": Reason("stopped-from-page"),
 }
-"""Where on the page a run was stopped. Any other text is the reason itself, in the words of who sent it."""
+"""Reasons by the place of the Stop button. Any other text is the client's own reason."""
 
 
 class Api(APIHandler):

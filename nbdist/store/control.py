@@ -96,8 +96,8 @@ def wake(run: Run) -> None:
 
 
 def take_requests(run: RunDirectory, *, leave: bool = False) -> list[Request]:
-    """The requests that wait, oldest first. Unless they are to be left they are removed; what is not ours or
-    no request, too."""
+    """The waiting requests, oldest first. Removes them unless ``leave``; removes files of other users and
+    files that are no request, too."""
     try:
         names = os.listdir(run.control)
     except OSError:

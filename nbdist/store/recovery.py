@@ -79,7 +79,7 @@ def _write_down(
 
 
 def _end_group(supervisor: ProcessId | None) -> int:
-    """End what is left in the control group of the ranks; how many. It is where no environment says it."""
+    """End the processes left in the ranks' control group, whatever their environment says; how many."""
     if supervisor is None or supervisor.boot_id != processes.boot_id():
         return 0
     group = find_group(supervisor.pid, supervisor.start_time)

@@ -1,1 +1,1 @@
-"""What can be done to runs, nodes and this machine, once; ``magics`` and ``cli`` show what came of it."""
+"""Each verb on runs, nodes and this machine, defined once; ``magics`` and ``cli`` show its result."""

@@ -267,7 +267,7 @@ class WarmPool:
             self.release()
             return None, ""
         if problem := self._mismatch(standby, planned):
-            # what was asked for stays; what was only guessed goes
+            # a standby that the user asked for stays; one that nbdist guessed goes
             if self._asked is None:
                 self.release()
             return None, problem
@@ -314,7 +314,7 @@ class WarmPool:
             if due and self._clock() >= due[0]:
                 due.clear()
                 with contextlib.suppress(UsageMistake):
-                    # of what was asked for: said when it was
+                    # ``%dist_warm N`` has reported the same mistake already
                     self.after(planned, warm=warm, directory=directory, goes_on=True)
 
         return pause
@@ -433,7 +433,7 @@ ranks = WarmPool()
 
 
 def describe_warm(state: WarmState) -> list[str]:
-    """The state in a line, or none where nothing is to be said."""
+    """The state in one line; no line when there is nothing to report."""
     if state.ranks:
         doing = "wait" if state.ready else "are importing"
         cost = f"{state.shared >> 20} MB of memory, {state.private >> 20} MB of them private"

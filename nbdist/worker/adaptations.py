@@ -116,7 +116,7 @@ def _direct_if_local(async_writer: Callable[..., Any], local: Any) -> Callable[.
 
 
 def copy_wandb(wandb_run: ModuleType) -> None:
-    """What ``wandb.log`` and ``run.log`` are told, whatever becomes of it there."""
+    """Record the values of ``wandb.log`` and ``run.log``, whether or not wandb takes them."""
     kind: Any = getattr(wandb_run, "Run", None)
     original: Callable[..., Any] | None = getattr(kind, "log", None)
     if original is None:
@@ -251,7 +251,7 @@ def _silence() -> Iterator[None]:
 
 
 def _copy(writer: str, values: Mapping[str, object], step: Any, walltime: float | None = None) -> None:
-    """Record what are numbers of ``values``. Nothing of what a library is told stops the program."""
+    """Record the numbers among ``values``. A value that is not recorded never stops the program."""
     if _silent or metrics.rank_file() is None:
         return
     told = next((values[name] for name in _STEPS if isinstance(values.get(name), int)), step)

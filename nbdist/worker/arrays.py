@@ -183,7 +183,7 @@ def figure_pixels(figure: Any) -> Any:
 
 
 def close_figure(figure: Any) -> None:
-    """What ``pyplot`` made, ``pyplot`` keeps until it is told."""
+    """Close a figure that ``pyplot`` made; ``pyplot`` keeps it otherwise."""
     pyplot = sys.modules.get("matplotlib.pyplot")
     if pyplot is not None:
         pyplot.close(figure)

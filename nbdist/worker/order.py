@@ -1,4 +1,4 @@
-"""What a rank is told: values, sent over the socket that its supervisor made for it.
+"""The order of a rank: values sent over the socket that its supervisor made for it.
 
 The same socket carries back what the supervisor cannot see from outside: that the program's last
 statement is done, or that an exception left it. It is read and written as a plain file descriptor,
@@ -26,8 +26,8 @@ FINISHED_ALONE = b"A"
 ERRORED = b"E"
 
 HURRY = b" "
-"""What a rank that imports ahead is told when it has a run: it imports no more than it must. To JSON, which
-follows it, it is nothing."""
+"""Tells a rank that imports ahead that it has a run: it then imports no more than it must. JSON, which
+follows, ignores it as white space."""
 
 COLLECTIVES = b"C"
 """What the supervisor asks on the same socket: which collectives the rank has begun (``worker.stacks``)."""

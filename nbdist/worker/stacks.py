@@ -123,8 +123,8 @@ _OF_THE_PROGRAM = signal.valid_signals() - {
 }
 
 WAITS = struct.Struct("=QQQ")
-"""The file of waits: how often was looked at the rank, how often its main thread waited for other ranks, and
-how often that or a collective was under way that no caller in it waited for, as far as can be known."""
+"""The file of waits, three counters: samples of the main thread; those in which it waited for ranks; and
+those in which it waited or a collective ran that no caller in it waited for, as far as is known."""
 
 _PERIOD, _SPREAD = 90, 71
 """Milliseconds between two looks at the main thread: so many, and up to so many more, by turns that never

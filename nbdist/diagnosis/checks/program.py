@@ -242,7 +242,7 @@ class Walk:
         self._program.places[node] = place
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda():
-                # what stands in it is gone through when it is known who calls it
+                # its body is visited once the callers are known
                 for child in _outside(node):
                     self._visit(child, place)
             case ast.If(test=test, body=body, orelse=orelse):

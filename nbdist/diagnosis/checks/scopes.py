@@ -1,8 +1,8 @@
 """Which names a program takes from nowhere, or uses before they are bound: Python's scopes, gone through in
 the order of execution.
 
-What is said of a name is on the safe side: a program that makes names in ways that cannot be followed
-(``exec``, ``globals()``, a star import) is believed to make every name that it uses.
+The check errs on the safe side: of a program that makes names in ways it cannot follow
+(``exec``, ``globals()``, a star import) it assumes that the program defines every name.
 """
 
 from __future__ import annotations

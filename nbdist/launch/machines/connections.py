@@ -138,7 +138,7 @@ class QuestionListener:
         return self._listener.port
 
     def tick(self, now: float) -> None:
-        """Send those away who say nothing. ``now`` is monotonic seconds."""
+        """Close connections on which no question came in time. ``now`` is monotonic seconds."""
         for guest in list(self._guests):
             if now - guest.since > _QUESTION_TIMEOUT:
                 self._part(guest)
@@ -194,7 +194,7 @@ _MOST_TROUBLES = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Callbacks:
-    """Who is told what becomes of a line: one to node 0 is there, a message came, the other end does not have
+    """Callbacks: connected to node 0 (``greet``), a message came, the other end does not have
     the key, it has ended (and was parted from)."""
 
     greet: Callable[[Peer], None]
@@ -218,7 +218,7 @@ class Connections:
         clock: Callable[[], float] = time.monotonic,
         report: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """``report`` takes what is to be known of connections that came to nothing."""
+        """``report`` takes a line about each connection that failed."""
         self.peers: list[Peer] = []
         self.last_trouble = ""
         self._place = place
@@ -292,20 +292,20 @@ class Connections:
         return silent > self._patience or peer.link.unheard() > _ANSWERS
 
     def say(self, peer: Peer, message: Message) -> None:
-        """Say it to one, who may be lost over it."""
+        """Send to one peer; a peer that cannot be reached counts as lost."""
         try:
             peer.link.send(message)
         except LinkClosed as error:
             self.lose(peer, str(error))
 
     def tell(self, message: Message, *, but: Peer | None = None) -> None:
-        """Say it to every machine that is there."""
+        """Send to every connected machine."""
         for peer in self.named:
             if peer is not but:
                 self.say(peer, message)
 
     def part(self, peer: Peer, trouble: str) -> None:
-        """Close the line; ``trouble`` is what a wait that comes to nothing will be explained with."""
+        """Close the connection; ``trouble`` explains it, should the run wait for this machine in vain."""
         if peer in self.peers:
             self.peers.remove(peer)
             with contextlib.suppress(KeyError, ValueError):

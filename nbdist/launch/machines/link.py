@@ -34,7 +34,7 @@ _HELLO = b"nbdist 2 "
 _NONCE = re.compile(rb"[0-9a-f]{32}")
 _DENIAL = b"another key\n"
 _MOST = 65_536
-"""Bytes of one message. Who sends more has no business here."""
+"""Bytes of one message. The link closes when the other end sends more."""
 
 _LAST_ACK = struct.Struct("56xI")  # of struct tcp_info: tcpi_last_ack_recv
 

@@ -139,7 +139,7 @@ class PeerNodes:
                 self._tell_failure(rank)
             case RankExited(rank=rank, code=code):
                 state = run.ranks[rank].state
-                # the reason first: who knows that all ranks have exited waits for nothing more
+                # the reason first: a node that knows of all exits waits for no more messages
                 if state is RankState.FAILED:
                     self._tell_failure(rank, error)
                 self._tell_rank(rank, state, code)
@@ -279,7 +279,7 @@ class PeerNodes:
                     self.inbox.failures.append((reason, True))
 
     def _admit(self, peer: Peer, join: Message) -> None:
-        """Node 0: a machine that has the key says which one it is. It comes in, or is told why not."""
+        """Node 0: a machine that has proven the key names itself. Admit it, or tell it why not."""
         node = join["node"]
         for other in self._connections.named:
             if (other.node, other.instance) == (node, join["instance"]) and not self._started:

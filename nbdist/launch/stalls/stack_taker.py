@@ -1,7 +1,7 @@
 """Finds out where the ranks of an attempt are, without stopping them and without waiting for them.
 
 A rank's own thread writes its stacks when it is asked (``worker.stacks``). Where it does not answer, native
-code keeps the interpreter, and a handler of the rank writes them; here it is decided who gets the signal.
+code keeps the interpreter, and a signal handler writes them; this module chooses the thread for the signal.
 Handlers end sleeps and polls of native code early, so it goes to the rank's thread that is there for it. Only
 while the main thread computes does it go there: nothing is interrupted then, and its frames cannot change
 under a reader in another thread. A rank that does not take the signal is never sent it: it would die.
@@ -42,7 +42,7 @@ _libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """Whom of a rank's process to ask: a thread (0: any), how its main thread stands, where in the file
+    """Which thread of a rank to signal (0: any), the state of its main thread, where in the file
     the answer will begin; or why the rank cannot be asked."""
 
     thread: int = 0
@@ -221,9 +221,9 @@ class StackTaker:
         words: bytes = COLLECTIVES,
         told: bool = True,
     ) -> None:
-        """Ask these ranks. ``ending``: they are about to be told to end, so their main threads are asked,
-        who then cannot run on before they have answered. ``name`` is that of the request; ``words`` is
-        what they are asked about collectives; ``told``: the other machines are asked, too."""
+        """Ask these ranks. ``ending``: they are about to get a signal to end, so ask their main threads,
+        which then cannot run on before they have answered. ``name`` is that of the request; ``words`` is
+        the question about collectives; ``told``: ask the other machines, too."""
         if name:
             self._names.append(name)
         if self._pending and not self._glances:
