@@ -7,7 +7,7 @@ import contextlib
 import queue
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -63,20 +63,6 @@ class Engine(Protocol):
     def stop(self, job: str, *, gently: bool) -> bool:
         """End the job: ``gently`` tells the supervisors to end their ranks. Whether it could be said."""
         ...
-
-
-def engine_by_name(name: str, options: Sequence[str] = ()) -> Engine:
-    """The engine of a run, whose ``engine_options`` may be needed. Raises LaunchError for one that this
-    version does not know."""
-    if name == "slurm":
-        from nbdist.engines.slurm import Slurm
-
-        return Slurm()
-    if name == "ray":
-        from nbdist.engines.ray import Ray
-
-        return Ray(options)
-    raise LaunchError(f"no engine {name}: this version knows slurm and ray")
 
 
 _SOON = 0.3

@@ -18,9 +18,10 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from nbdist.engines import engine_by_name
 from nbdist.engines.allocation import AllocationEngine
 from nbdist.engines.ending import Ending, JobStop
-from nbdist.engines.engine import Engine, EnginePoller, Phase, engine_by_name
+from nbdist.engines.engine import Engine, EnginePoller, Phase
 from nbdist.engines.merged_journal import NodeJournals, NodeRequests
 from nbdist.errors import IllegalTransition, UnknownRun
 from nbdist.launch.binding import die_with_parent

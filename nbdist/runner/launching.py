@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from nbdist import config
-from nbdist.engines.engine import PROCESS, Engine, engine_by_name
+from nbdist.engines import engine_by_name
+from nbdist.engines.engine import PROCESS, Engine
 from nbdist.errors import LaunchError, UsageMistake
 from nbdist.frameworks.environment import is_installed
 from nbdist.launch import local

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.engines.engine import Phase, engine_by_name
+from nbdist.engines import engine_by_name
+from nbdist.engines.engine import Phase
 from nbdist.engines.options import find_address, find_token, parse_address
 from nbdist.engines.ray import (
     STARTS,
