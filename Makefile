@@ -71,7 +71,7 @@ test: $(VENV)/.ready $(STATIC) browser hosts slurm check bytecode  ## check and 
 
 # Every run of these on ranks that have waited. What they test is the program's view, and how ranks end.
 WARM_ROUND := tests/runner/test_cells.py tests/runner/test_torch.py tests/faults/test_a_rank_dies.py
-WARM_TESTS := tests/runner tests/worker tests/magics tests/launch tests/diagnosis tests/faults tests/panel tests/tutorials tests/libraries
+WARM_TESTS := tests/runner tests/worker tests/magics tests/launch tests/diagnosis tests/faults tests/feed tests/panel tests/tutorials tests/libraries
 
 test-warm: $(VENV)/.ready $(STATIC) bytecode  ## test every kind of run on ranks that have waited
 	NBDIST_WARM=always $(BIN)/python -m pytest -n $(TEST_JOBS) -p no:cacheprovider $(WARM_TESTS) $(PYTEST_ARGS)
@@ -125,7 +125,7 @@ slurm:
 	fi
 
 cluster-demo: $(VENV)/.ready slurm  ## run notebooks/07-several-machines.ipynb on a Slurm that it brings up itself
-	$(BIN)/python -m tests.schedulers.cluster $(BIN)/python -m tests.schedulers.demo
+	$(BIN)/python -m tests.engines.cluster $(BIN)/python -m tests.engines.demo
 
 # The tests behind hosts need JupyterHub's proxy, which is Node's, and nginx.
 hosts: tests/hosted/node_modules/.ready

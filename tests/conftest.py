@@ -30,7 +30,7 @@ RunCell = Callable[..., runner.RunHandle]
 
 
 # a file of them takes minutes: where several processes share the tests, these are not to be the last
-_LONGEST = ("notebooks", "tutorials", "browser", "schedulers", "hosted")
+_LONGEST = ("notebooks", "tutorials", "browser", "engines", "hosted")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

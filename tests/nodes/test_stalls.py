@@ -9,7 +9,7 @@ import pytest
 from nbdist.diagnosis.stacks import last_stacks, sentence, take_stacks
 from nbdist.runner.handle import RunHandle
 from tests.nodes.conftest import MASTER, Cluster, until
-from tests.schedulers.programs import HANGS, HANGS_AT
+from tests.engines.programs import HANGS, HANGS_AT
 
 pytestmark = pytest.mark.cluster
 

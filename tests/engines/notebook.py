@@ -1,6 +1,6 @@
 """A notebook on a login node: a process with an IPython shell, which runs a cell at a time.
 
-``python -m tests.schedulers.notebook`` is that process: a cell is a line of JSON on its standard input, and
+``python -m tests.engines.notebook`` is that process: a cell is a line of JSON on its standard input, and
 what it wrote is one on its standard output.
 """
 
@@ -22,7 +22,7 @@ class Notebook:
     def __init__(self, environment: Mapping[str, str], folder: Path) -> None:
         root = Path(__file__).parents[2]
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.schedulers.notebook", str(folder)],
+            [sys.executable, "-m", "tests.engines.notebook", str(folder)],
             cwd=root,
             env=environment,
             stdin=subprocess.PIPE,

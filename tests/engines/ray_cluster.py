@@ -1,6 +1,6 @@
 """A Ray of our own on this machine: a head and other nodes, each with a raylet of its own, on free ports.
 
-``python -m tests.schedulers.ray_cluster COMMAND …`` runs a command with it, and takes it down again.
+``python -m tests.engines.ray_cluster COMMAND …`` runs a command with it, and takes it down again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pathlib import Path
 
 import psutil
 
-from tests.schedulers.ports import free_ports
+from tests.engines.ports import free_ports
 
 _UP = 150.0
 _QUIET = {

@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from tests.schedulers.conftest import Login, until
+from tests.engines.conftest import Login, until
 
 pytestmark = pytest.mark.cluster
 

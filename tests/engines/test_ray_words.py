@@ -36,7 +36,7 @@ from nbdist.model import RankSpec, Reason, RunSpec, RunState
 from nbdist.store.paths import RunDirectory
 from nbdist.text import reason_text
 from tests.fakes.ray_head import RayHead, ray_head
-from tests.schedulers.conftest import until
+from tests.engines.conftest import until
 
 TOKEN = "0123456789abcdef"
 

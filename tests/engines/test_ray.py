@@ -20,9 +20,9 @@ from nbdist.model import ProcessId, RunState
 from nbdist.runner.handle import RunHandle
 from nbdist.store import RunDirectory, RunStore
 from nbdist.text import reason_text
-from tests.schedulers.conftest import Login, until
-from tests.schedulers.programs import SAVES
-from tests.schedulers.ray_cluster import NoRay, RayCluster, ray
+from tests.engines.conftest import Login, until
+from tests.engines.programs import SAVES
+from tests.engines.ray_cluster import NoRay, RayCluster, ray
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
 

@@ -10,9 +10,9 @@ import pytest
 from nbdist import processes
 from nbdist.model import RunState
 from nbdist.text import reason_text
-from tests.schedulers.accounting import AccountedCluster
-from tests.schedulers.cluster import NoSlurm, running
-from tests.schedulers.conftest import Login, parent_of, until
+from tests.engines.accounting import AccountedCluster
+from tests.engines.cluster import NoSlurm, running
+from tests.engines.conftest import Login, parent_of, until
 
 pytestmark = pytest.mark.cluster
 

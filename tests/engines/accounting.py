@@ -6,8 +6,8 @@ import os
 import subprocess
 from pathlib import Path
 
-from tests.schedulers.cluster import Cluster, NoSlurm, host_name, program, user_name
-from tests.schedulers.ports import free_ports
+from tests.engines.cluster import Cluster, NoSlurm, host_name, program, user_name
+from tests.engines.ports import free_ports
 
 NEEDED = ("slurmdbd", "sacct", "sacctmgr", "mariadbd", "mariadb-install-db", "mariadb")
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from nbdist.model import RunState
-from tests.schedulers.cluster import NoSlurm
-from tests.schedulers.conftest import Login, until
-from tests.schedulers.namespaces import NetworkedCluster, networked
+from tests.engines.cluster import NoSlurm
+from tests.engines.conftest import Login, until
+from tests.engines.namespaces import NetworkedCluster, networked
 
 pytestmark = pytest.mark.cluster
 

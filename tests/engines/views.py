@@ -14,7 +14,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from tests.schedulers.cluster import NoSlurm
+from tests.engines.cluster import NoSlurm
 
 _UP = 10.0
 

@@ -13,10 +13,10 @@ import pytest
 from nbdist.launch.machines.connections import PEER_TIMEOUT
 from nbdist.model import NodesAwaited, RunState
 from nbdist.store.journal import read_events
-from tests.schedulers.cluster import NoSlurm
-from tests.schedulers.conftest import until
-from tests.schedulers.namespaces import NetworkedCluster, networked
-from tests.schedulers.test_namespaces import LoginNode
+from tests.engines.cluster import NoSlurm
+from tests.engines.conftest import until
+from tests.engines.namespaces import NetworkedCluster, networked
+from tests.engines.test_namespaces import LoginNode
 
 pytestmark = pytest.mark.cluster
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.schedulers.conftest import Login, until
+from tests.engines.conftest import Login, until
 
 pytestmark = pytest.mark.cluster
 

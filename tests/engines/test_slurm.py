@@ -15,8 +15,8 @@ from nbdist import processes
 from nbdist.model import RunState
 from nbdist.store import RunStore
 from nbdist.text import reason_text
-from tests.schedulers.conftest import Login, parent_of, until
-from tests.schedulers.programs import FAILS_ON_RANK_1, SAVES
+from tests.engines.conftest import Login, parent_of, until
+from tests.engines.programs import FAILS_ON_RANK_1, SAVES
 
 pytestmark = pytest.mark.cluster
 

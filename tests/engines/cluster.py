@@ -1,6 +1,6 @@
 """A Slurm of our own on this machine: one controller and several nodes, in one directory, with no privilege.
 
-``python -m tests.schedulers.cluster COMMAND …`` runs a command with it, and takes it down again.
+``python -m tests.engines.cluster COMMAND …`` runs a command with it, and takes it down again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TypeVar
 
-from tests.schedulers.ports import free_ports
+from tests.engines.ports import free_ports
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scancel", "scontrol", "sinfo", "srun")
 _PATH = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])

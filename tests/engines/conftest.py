@@ -14,8 +14,8 @@ import pytest
 from nbdist import processes
 from nbdist.runner.handle import RunHandle
 from nbdist.store import RunStore
-from tests.schedulers.cluster import Cluster, NoSlurm, slurm
-from tests.schedulers.notebook import Notebook
+from tests.engines.cluster import Cluster, NoSlurm, slurm
+from tests.engines.notebook import Notebook
 
 NBDIST = (sys.executable, "-m", "nbdist")
 

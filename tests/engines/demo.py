@@ -1,6 +1,6 @@
 """The notebook about several machines, on the Slurm that this process finds: for ``make cluster-demo``.
 
-``python -m tests.schedulers.demo`` exits 0 when every cell went well and every run on the cluster succeeded.
+``python -m tests.engines.demo`` exits 0 when every cell went well and every run on the cluster succeeded.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from nbdist.diagnosis.stacks import last_stacks, sentence
-from tests.schedulers.conftest import Login, until
-from tests.schedulers.programs import HANGS, HANGS_AT
+from tests.engines.conftest import Login, until
+from tests.engines.programs import HANGS, HANGS_AT
 
 pytestmark = pytest.mark.cluster
 

@@ -14,8 +14,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.schedulers.cluster import Cluster, NoSlurm, program
-from tests.schedulers.views import Views
+from tests.engines.cluster import Cluster, NoSlurm, program
+from tests.engines.views import Views
 
 _NETWORK = "10.213.78"
 # what is mounted is seen by this machine alone; not `ip netns exec`, which takes slurmd's cgroups away
