@@ -4,7 +4,7 @@
 
 Two ranks with two DataLoader workers each wait in a collective for rank 1, which is stuck or raises.
 Then the kernel is interrupted, restarted or killed, or the launcher is killed. The second table is
-the price of nbdist's answer: CPU and memory of a run's keeper and supervisor, by number of ranks.
+the price of nbdist's answer: CPU and memory of a run's reaper and supervisor, by number of ranks.
 
 This module alone decides what counts as left behind, and whether the goals hold.
 """
@@ -66,7 +66,7 @@ NOTES = (
     "The launcher is the parent of rank 0: torchrun's agent, nbdist's supervisor. Where the kernel "
     "itself is the launcher there is no figure: kernel_killed is that figure.",
     "A kernel is restarted as a notebook does it: asked to end, killed when it does not.",
-    "Cost: CPU seconds per second and memory (PSS) of keeper and supervisor together, over 10 s after 12 s "
+    "Cost: CPU seconds per second and memory (PSS) of reaper and supervisor together, over 10 s after 12 s "
     "of running. "
     "Each rank is a Python process that sleeps, or prints 10 lines a second.",
 )
@@ -235,7 +235,7 @@ def measure_cost(settings: Settings, outcome: Outcome, scratch: Path) -> None:
 
 
 def cost(number: int, program: str, scratch: Path) -> tuple[float, float]:
-    """CPU seconds per second, and MB, of the keeper and the supervisor of a run."""
+    """CPU seconds per second, and MB, of the reaper and the supervisor of a run."""
     from nbdist import options, runner
 
     asked = options.parse(f"-n {number} -d --framework none --name cost")
@@ -331,7 +331,7 @@ def cost_table(outcome: Outcome) -> str:
         ]
         for case in outcome.cpu.cases()
     ]
-    return table(["keeper and supervisor", "CPU ms per second", "MB: median (min-max)"], lines)
+    return table(["reaper and supervisor", "CPU ms per second", "MB: median (min-max)"], lines)
 
 
 def say(line: str) -> None:

@@ -158,7 +158,7 @@ class AllocationHeartbeat:
         if self._directory.why_over():
             return False
         try:
-            there = ask(self._directory, 0, {"kind": "tenants"})["tenants"]
+            there = ask(self._directory, 0, {"kind": "hosted"})["hosted"]
         except LaunchError:
             return False
         return any(hosted["detached"] for hosted in there)

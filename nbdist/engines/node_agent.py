@@ -128,10 +128,10 @@ class NodeAgent:
                 return self._look(str(question["run"]))
             case "stop":
                 return {"told": self._stop(str(question["run"]), gently=bool(question["gently"]))}
-            case "tenants":
+            case "hosted":
                 idle = 0.0 if self._hosted else time.monotonic() - self._idle_since
                 there = [{"run": t.path, "detached": t.pulse is None} for t in self._hosted.values()]
-                return {"tenants": there, "idle": idle}
+                return {"hosted": there, "idle": idle}
             case other:
                 return {"problem": f"the nodes have another version of nbdist, which does not know {other}"}
 
@@ -240,7 +240,7 @@ class NodeAgent:
     def _signalled(self, wakeup: Wakeup) -> None:
         for number in wakeup.requests_to_end():
             if number is not signal.SIGURG:
-                self._end_from_outside(Reason("attendant-got", signal=number.name))
+                self._end_from_outside(Reason("agent-got", signal=number.name))
 
     def _end_from_outside(self, what: Reason) -> None:
         """It is the engine's doing, which knows why."""

@@ -46,7 +46,7 @@ def keep(directory: RunDirectory, supervise: Callable[[], None]) -> int:
 
 
 def keep_over(supervise: Callable[[], None], find: Callable[[], RunDirectory | None]) -> int:
-    """The same of a run that is in custody: ``find`` says which it is."""
+    """Keep watch over a run whose lock another process took: ``find`` gives its directory."""
     become_subreaper()
     reaper = os.getpid()
     supervisor = os.fork()

@@ -27,7 +27,7 @@ _PATIENCE = 5.0
 _GOES_ON = "RD"
 """Of the states of a process: it computes, or waits for a disk, where not even SIGKILL reaches it."""
 
-_HOW = {"T": "keeper-ended-stopped", "t": "keeper-ended-traced"}
+_HOW = {"T": "reaper-ended-stopped", "t": "reaper-ended-traced"}
 """By the state of the supervisor's process, the code of the reason."""
 
 
@@ -71,7 +71,7 @@ class Watchdog:
 
     def end_run(self, reason: Reason) -> None:
         """End the ranks as the supervisor would have done, what they have started, and the supervisor."""
-        how = _HOW.get(self._seen.state if self._seen else "", "keeper-ended-stuck")
+        how = _HOW.get(self._seen.state if self._seen else "", "reaper-ended-stuck")
         # it is not to go on in the midst of it
         os.kill(self._supervisor, signal.SIGSTOP)
         directory = self._find()

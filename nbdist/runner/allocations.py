@@ -220,9 +220,9 @@ def _hosted(one: HeldAllocation) -> tuple[list[str], float]:
     """The names of the runs in it, and for how many seconds there have been none. Raises LaunchError."""
     from nbdist.engines.allocation import ask  # most notebooks have no allocation
 
-    answer = ask(one.directory, 0, {"kind": "tenants"}, limit=_ANSWER)
+    answer = ask(one.directory, 0, {"kind": "hosted"}, limit=_ANSWER)
     # behind the date and the time
-    names = [os.path.basename(str(hosted["run"])).split("-", 2)[-1] for hosted in answer["tenants"]]
+    names = [os.path.basename(str(hosted["run"])).split("-", 2)[-1] for hosted in answer["hosted"]]
     return names, float(answer["idle"])
 
 

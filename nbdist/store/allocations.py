@@ -75,7 +75,7 @@ class AllocationDirectory:
 
     job_log = PathBelow("job.log")
 
-    log = PathBelow("caretaker.log")
+    log = PathBelow("heartbeat.log")
     """What the process that looks after it had to say."""
 
     def read(self) -> Allocation:

@@ -269,4 +269,4 @@ def test_a_question_may_be_long(door: int) -> None:
 
 def test_who_has_not_the_key_gets_no_answer(door: int) -> None:
     with pytest.raises(LaunchError, match="does not answer"):
-        call("127.0.0.1", door, "wrong", {"kind": "tenants"})
+        call("127.0.0.1", door, "wrong", {"kind": "hosted"})

@@ -35,8 +35,8 @@ from nbdist.errors import LaunchError, UsageMistake
 from nbdist.model import RankSpec, Reason, RunSpec, RunState
 from nbdist.store.paths import RunDirectory
 from nbdist.text import reason_text
-from tests.fakes.ray_head import RayHead, ray_head
 from tests.engines.conftest import until
+from tests.fakes.ray_head import RayHead, ray_head
 
 TOKEN = "0123456789abcdef"
 

@@ -1,4 +1,4 @@
-"""The supervisor is stopped or frozen, its keeper with it or not: whoever wants the run to end ends it."""
+"""The supervisor is stopped or frozen, its reaper with it or not: whoever wants the run to end ends it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from nbdist.model import Escalated, Reason, RunEnded
 from nbdist.store import read_events
 from nbdist.text import reason_text
 from tests.faults.test_the_owner_goes import the_run
-from tests.faults.test_the_supervisor_goes import keeper_of
+from tests.faults.test_the_supervisor_goes import reaper_of
 from tests.magics.conftest import Kernel
 from tests.programs import FAMILY, MEMBERS, SLEEP, family_of, left_of, rank_states, until, until_ready
 
@@ -37,9 +37,9 @@ def stop_supervisor(handle: runner.RunHandle) -> None:
 
 def stop_both(handle: runner.RunHandle) -> None:
     """The whole process group, as a shell's job control does it."""
-    keeper = keeper_of(handle)
-    os.killpg(keeper, signal.SIGSTOP)
-    until(lambda: is_stopped(handle.run.supervisor.pid) and is_stopped(keeper))
+    reaper = reaper_of(handle)
+    os.killpg(reaper, signal.SIGSTOP)
+    until(lambda: is_stopped(handle.run.supervisor.pid) and is_stopped(reaper))
 
 
 def is_stopped(pid: int) -> bool:
@@ -76,7 +76,7 @@ def test_a_run_whose_supervisor_is_stopped_ends_when_it_is_wanted_to(
 ) -> None:
     kernel.submit(FOREGROUND)
     handle = the_run(kernel.home)
-    family, keeper = family_of(handle), processes.identify(keeper_of(handle))
+    family, reaper = family_of(handle), processes.identify(reaper_of(handle))
     assert len(family) == 2 * (1 + MEMBERS)
     fault(handle)
 
@@ -85,7 +85,7 @@ def test_a_run_whose_supervisor_is_stopped_ends_when_it_is_wanted_to(
     assert handle.wait(LIMIT) == "cancelled"
     assert reason_text(handle.run.reason) == reason
     assert left_of(handle, family) == []
-    until(lambda: not processes.alive(keeper), limit=5)
+    until(lambda: not processes.alive(reaper), limit=5)
 
 
 @pytest.mark.parametrize("fault", [stop_supervisor, stop_both])
@@ -96,27 +96,27 @@ def test_a_run_whose_supervisor_is_stopped_is_left_alone_as_long_as_its_end_is_n
         "-n 1", "import os, time\nprint('ready')\nwhile not os.path.exists('go'): time.sleep(0.01)"
     )
     until_ready(handle)
-    keeper = keeper_of(handle)
+    reaper = reaper_of(handle)
     fault(handle)
 
-    # one that is let go on a little later, and two looks of its keeper lie between
+    # one that is let go on a little later, and two looks of its reaper lie between
     assert handle.wait(2.5) == "running"
-    os.killpg(keeper, signal.SIGCONT)
+    os.killpg(reaper, signal.SIGCONT)
     (tmp_path / "go").touch()
 
     assert handle.wait(LIMIT) == "succeeded"
 
 
-def test_a_detached_run_with_a_stopped_keeper_and_supervisor_goes_on_without_its_owner(
+def test_a_detached_run_with_a_stopped_reaper_and_supervisor_goes_on_without_its_owner(
     start_owner, leaves_nothing
 ) -> None:
     owner = start_owner("-n 1 -d", SLEEP)
     until_ready(owner.handle)
-    keeper = keeper_of(owner.handle)
+    reaper = reaper_of(owner.handle)
     stop_both(owner.handle)
 
     owner.kill()
-    until(lambda: not is_stopped(keeper))
+    until(lambda: not is_stopped(reaper))
 
     assert owner.handle.wait(2.5) == "running"
     owner.handle.stop("the test is over")
@@ -162,7 +162,7 @@ def hold() -> Iterator[Callable[[int], None]]:
 
 
 @pytest.mark.parametrize("cell", [WAITS, f"{FAMILY}\ndeaf()\ntime.sleep(600)"], ids=["willing", "unwilling"])
-def test_a_supervisor_that_cannot_be_let_go_on_is_replaced_by_its_keeper(
+def test_a_supervisor_that_cannot_be_let_go_on_is_replaced_by_its_reaper(
     start_cell, hold, cell: str, leaves_nothing
 ) -> None:
     handle = start_cell("-n 2", cell)
@@ -174,7 +174,7 @@ def test_a_supervisor_that_cannot_be_let_go_on_is_replaced_by_its_keeper(
 
     assert handle.wait(FROZEN_LIMIT) == "cancelled"
     assert reason_text(handle.run.reason) == (
-        f"enough; its supervisor (pid {supervisor.pid}) was held by a debugger, and its keeper ended the run"
+        f"enough; its supervisor (pid {supervisor.pid}) was held by a debugger, and its reaper ended the run"
     )
     assert left_of(handle, family) == []
     assert not processes.alive(supervisor)
@@ -206,7 +206,7 @@ def freeze() -> Iterator[Callable[[int], None]]:
 
 
 @needs_groups
-def test_a_frozen_supervisor_is_replaced_by_its_keeper(start_cell, freeze, leaves_nothing) -> None:
+def test_a_frozen_supervisor_is_replaced_by_its_reaper(start_cell, freeze, leaves_nothing) -> None:
     handle = start_cell("-n 2", WAITS)
     until_ready(handle)
     family, supervisor = family_of(handle), handle.run.supervisor
@@ -216,7 +216,7 @@ def test_a_frozen_supervisor_is_replaced_by_its_keeper(start_cell, freeze, leave
 
     assert handle.wait(FROZEN_LIMIT) == "cancelled"
     assert reason_text(handle.run.reason) == (
-        f"enough; its supervisor (pid {supervisor.pid}) did not go on, and its keeper ended the run"
+        f"enough; its supervisor (pid {supervisor.pid}) did not go on, and its reaper ended the run"
     )
     assert left_of(handle, family) == []
     assert group_of(handle) is None

@@ -73,7 +73,7 @@ def write_old_runs(home: Path, count: int = 320) -> None:
         WrittenRun(home, a_spec(run_id=run_id)).happened(*ended)
 
 
-def keepers(home: Path) -> list[str]:
+def reapers(home: Path) -> list[str]:
     """The processes that keep runs, by their command lines: none has the mark of its ranks."""
     found = []
     for process in processes.process_table():
@@ -104,4 +104,4 @@ def test_an_interrupt_in_the_first_second_leaves_nothing(
         until(lambda: not_over(kernel.home) == [])
 
     leaves_nothing_in(kernel.home)
-    until(lambda: not keepers(kernel.home))
+    until(lambda: not reapers(kernel.home))

@@ -1,4 +1,4 @@
-"""The supervisor is killed, or its keeper, or both: the run reads LOST and nothing of it is left."""
+"""The supervisor is killed, or its reaper, or both: the run reads LOST and nothing of it is left."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def make_plan(home: Path, tmp_path: Path) -> Callable[[str], runner.Plan]:
     return lambda line: runner.plan(options.parse(line), cell=SLEEP, cwd=str(tmp_path), python_path=sys.path)
 
 
-def keeper_of(handle: runner.RunHandle) -> int:
+def reaper_of(handle: runner.RunHandle) -> int:
     stat = processes.read_stat(handle.run.supervisor.pid)
     assert stat is not None
     return stat.parent
@@ -63,11 +63,11 @@ def kill_the_supervisor(handle: runner.RunHandle) -> None:
 
 def kill_both(handle: runner.RunHandle) -> None:
     """At one moment, as a person does it who kills all that has nbdist in its name."""
-    supervisor, keeper = handle.run.supervisor.pid, keeper_of(handle)
+    supervisor, reaper = handle.run.supervisor.pid, reaper_of(handle)
     # what is suspended cannot act between the two
     os.kill(supervisor, signal.SIGSTOP)
-    os.kill(keeper, signal.SIGSTOP)
-    os.kill(keeper, signal.SIGKILL)
+    os.kill(reaper, signal.SIGSTOP)
+    os.kill(reaper, signal.SIGKILL)
     os.kill(supervisor, signal.SIGKILL)
 
 
@@ -80,7 +80,7 @@ def test_a_killed_supervisor_leaves_nothing_and_the_run_says_so(start_cell) -> N
 
     kill_the_supervisor(handle)
 
-    # by the keeper, and not by this test's own look at the run
+    # by the reaper, and not by this test's own look at the run
     until(lambda: left_of(handle, family) == [], limit=10)
     until(lambda: b"RunLost" in handle.directory.journal.read_bytes(), limit=10)
     run = handle.run
@@ -114,12 +114,12 @@ def test_ranks_die_with_their_supervisor_within_a_second(start_cell, cell: str) 
     assert handle.wait(5) == "lost"
 
 
-def test_a_run_whose_keeper_is_killed_is_stopped_by_its_supervisor(start_cell) -> None:
+def test_a_run_whose_reaper_is_killed_is_stopped_by_its_supervisor(start_cell) -> None:
     handle = start_cell("-n 2", WAITS)
     until_ready(handle)
     family = family_of(handle)
 
-    os.kill(keeper_of(handle), signal.SIGKILL)
+    os.kill(reaper_of(handle), signal.SIGKILL)
 
     assert handle.wait(15) == "cancelled"
     assert left_of(handle, family) == []
@@ -131,7 +131,7 @@ def test_a_run_whose_keeper_is_killed_is_stopped_by_its_supervisor(start_cell) -
     [("kill -9 $$", "was killed by SIGKILL"), ("exit 3", "failed (3)")],
     ids=["killed", "failed"],
 )
-def test_a_keeper_that_ends_before_its_first_line_is_known_at_once(
+def test_a_reaper_that_ends_before_its_first_line_is_known_at_once(
     make_plan, tmp_path: Path, word: str, reason: str
 ) -> None:
     python = tmp_path / "python"
@@ -177,7 +177,7 @@ def start_warm(plan: runner.Plan, kill: Kill) -> RunDirectory | None:
 
 
 @pytest.mark.parametrize("start", [start_cold, start_ahead, start_warm])
-def test_a_keeper_that_is_killed_at_an_early_moment_leaves_neither_ranks_nor_a_run_that_never_ends(
+def test_a_reaper_that_is_killed_at_an_early_moment_leaves_neither_ranks_nor_a_run_that_never_ends(
     make_plan, start: Callable[[runner.Plan, Kill], RunDirectory | None]
 ) -> None:
     for _ in range(8):
@@ -194,7 +194,7 @@ def test_a_keeper_that_is_killed_at_an_early_moment_leaves_neither_ranks_nor_a_r
             until(lambda handle=handle: left_of(handle, []) == [], limit=10)
 
 
-def test_whoever_looks_next_ends_what_is_left_when_keeper_and_supervisor_are_killed(start_owner) -> None:
+def test_whoever_looks_next_ends_what_is_left_when_reaper_and_supervisor_are_killed(start_owner) -> None:
     owner = start_owner("-n 2 -d", WAITS)
     handle = owner.handle
     until_ready(handle)
@@ -249,14 +249,14 @@ def test_many_who_look_at_once_write_the_end_down_once(start_cell) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-@pytest.mark.parametrize("whom", ["supervisor", "keeper"])
+@pytest.mark.parametrize("whom", ["supervisor", "reaper"])
 def test_a_supervisor_that_is_told_to_end_stops_its_run(
     start_cell, whom: str, number: signal.Signals
 ) -> None:
     handle = start_cell("-n 1", SLEEP)
     until_ready(handle)
 
-    os.kill(handle.run.supervisor.pid if whom == "supervisor" else keeper_of(handle), number)
+    os.kill(handle.run.supervisor.pid if whom == "supervisor" else reaper_of(handle), number)
 
     assert handle.wait(15) == "cancelled"
     assert reason_text(handle.run.reason) == f"the supervisor got {number.name}"

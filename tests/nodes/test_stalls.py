@@ -8,8 +8,8 @@ import pytest
 
 from nbdist.diagnosis.stacks import last_stacks, sentence, take_stacks
 from nbdist.runner.handle import RunHandle
-from tests.nodes.conftest import MASTER, Cluster, until
 from tests.engines.programs import HANGS, HANGS_AT
+from tests.nodes.conftest import MASTER, Cluster, until
 
 pytestmark = pytest.mark.cluster
 

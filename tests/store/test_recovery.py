@@ -1,4 +1,4 @@
-"""A run that has lost supervisor and keeper is mended by whoever looks next."""
+"""A run that has lost supervisor and reaper is mended by whoever looks next."""
 
 from __future__ import annotations
 

@@ -138,7 +138,7 @@ def test_a_supervisor_that_never_came_is_missed_after_a_while(
         pytest.param([HERE, *STARTED[1:]], id="that cleans up after its supervisor"),
     ],
 )
-def test_a_run_is_not_lost_while_its_keeper_is_at_work(written: WrittenRun, events: list[Event]) -> None:
+def test_a_run_is_not_lost_while_its_reaper_is_at_work(written: WrittenRun, events: list[Event]) -> None:
     written.happened(*events)
     with custody_of_another_process(written.directory):
         assert not look(written, alive=False).state.terminal
@@ -166,7 +166,7 @@ def custody_of_another_process(directory: RunDirectory) -> Iterator[None]:
             end.close()
 
 
-def test_two_who_look_at_once_do_not_take_each_other_for_the_keeper(written: WrittenRun) -> None:
+def test_two_who_look_at_once_do_not_take_each_other_for_the_reaper(written: WrittenRun) -> None:
     with open(written.directory.spec) as spec:
         fcntl.flock(spec, fcntl.LOCK_SH)
 

@@ -92,8 +92,8 @@ def test_chinese_has_chinese_punctuation_and_one_word_for_a_rank(name: str) -> N
         (Reason("ranks-failed", ranks=(0, 3)), "ranks 0, 3 failed", "进程 0, 3 失败"),
         (Reason("time-limit", seconds=5.0), "the time limit of 5 s was reached", "已达到 5 秒的时限"),
         (
-            Reason("keeper-ended-stuck", why=Reason("kernel-interrupted"), pid=77),
-            "the kernel was interrupted; its supervisor (pid 77) did not go on, and its keeper ended the run",
+            Reason("reaper-ended-stuck", why=Reason("kernel-interrupted"), pid=77),
+            "the kernel was interrupted; its supervisor (pid 77) did not go on, and its reaper ended the run",
             "内核被中断；其监督进程（pid 77）没有继续运行，由上级进程结束了运行",
         ),
         (

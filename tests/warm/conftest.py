@@ -74,8 +74,8 @@ def run_on(stand_by: Callable[..., Standby]) -> Callable[[Standby, Plan], runner
 
 
 def processes_of(standby: Standby) -> list[processes.ProcessId]:
-    """Keeper, supervisor and ranks of a standby."""
+    """Reaper, supervisor and ranks of a standby."""
     pid = standby.supervisor.process.pid
-    keeper = processes.identify(pid)
-    assert keeper is not None
-    return [keeper, *processes.descendants(pid)]
+    reaper = processes.identify(pid)
+    assert reaper is not None
+    return [reaper, *processes.descendants(pid)]

@@ -223,7 +223,7 @@ def test_ranks_that_are_not_what_a_cold_start_would_make_when_they_are_ready_beg
 def test_a_standby_that_does_not_answer_gets_no_run(make_plan, stand_by) -> None:
     plan = make_plan("-n 1", "pass")
     standby = stand_by(plan)
-    keeper, supervisor, _ = processes_of(standby)
+    reaper, supervisor, _ = processes_of(standby)
     directory = runner.store().create(plan.spec, plan.cell)
     processes.send(supervisor, signal.SIGSTOP)
     until(lambda: processes.activity(supervisor.pid).state == "T")
@@ -234,7 +234,7 @@ def test_a_standby_that_does_not_answer_gets_no_run(make_plan, stand_by) -> None
     standby.leave()
     processes.send(supervisor, signal.SIGCONT)
 
-    until(lambda: not processes.alive(keeper))
+    until(lambda: not processes.alive(reaper))
     assert runner.RunHandle(directory).status == "pending"
     assert not directory.journal.exists()
 
@@ -300,7 +300,7 @@ sys.stdin.read()
     owner.stdout.close()
 
 
-@pytest.mark.parametrize("victim", [0, 1, 2], ids=["keeper", "supervisor", "rank"])
+@pytest.mark.parametrize("victim", [0, 1, 2], ids=["reaper", "supervisor", "rank"])
 def test_a_standby_that_dies_is_no_standby(make_plan, stand_by, victim: int) -> None:
     standby = stand_by(make_plan("-n 2", "pass"))
     there = processes_of(standby)
@@ -330,16 +330,16 @@ def test_a_warm_run_whose_supervisor_is_killed_leaves_nothing(make_plan, stand_b
     until(lambda: not left_of(handle, known))
 
 
-def test_a_warm_run_whose_supervisor_and_keeper_are_stopped_ends_when_it_is_told_to(
+def test_a_warm_run_whose_supervisor_and_reaper_are_stopped_ends_when_it_is_told_to(
     make_plan, stand_by, run_on
 ) -> None:
     plan = make_plan("-n 2", f"{FAMILY}\ntime.sleep(600)")
     standby = stand_by(plan)
     handle = run_on(standby, plan)
     until_ready(handle)
-    known, keeper = family_of(handle), standby.supervisor.process.pid
-    os.killpg(keeper, signal.SIGSTOP)
-    until(lambda: processes.activity(keeper).state == "T")
+    known, reaper = family_of(handle), standby.supervisor.process.pid
+    os.killpg(reaper, signal.SIGSTOP)
+    until(lambda: processes.activity(reaper).state == "T")
 
     runner.request_stop_of(handle, Reason.said("enough"))
 
@@ -355,12 +355,12 @@ def test_a_warm_run_that_lost_everybody_is_mended(make_plan, stand_by, run_on) -
     handle = run_on(standby, plan)
     until_ready(handle)
 
-    keeper, *_ = there = processes_of(standby)
+    reaper, *_ = there = processes_of(standby)
     supervisor = handle.run.supervisor
     assert supervisor is not None
-    processes.send(keeper, signal.SIGSTOP)
+    processes.send(reaper, signal.SIGSTOP)
     processes.send(supervisor, signal.SIGKILL)
-    processes.send(keeper, signal.SIGKILL)
+    processes.send(reaper, signal.SIGKILL)
 
     until(lambda: handle.status == "lost")
     until(lambda: not [one for one in there if processes.alive(one)])
