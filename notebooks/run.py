@@ -20,7 +20,7 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
 import nbdist
-from nbdist.runner import RunHandle, board_url
+from nbdist.runner import RunHandle, reach_board
 
 GOAL = 0.97
 
@@ -95,7 +95,7 @@ def conclude(result: Path, before: set[str], trainings: int, *, failed: bool) ->
         reached += run.status == "succeeded" and min(accuracy or 0, shown or 0) >= GOAL
         print(f"{run.run.label}: {run.status}, accuracy {percent(accuracy)}, in VisualDL {percent(shown)}")
         print(f"  logs     {run.directory.path}")
-        print(f"  curves   {board_url([run])}")
+        print(f"  curves   {reach_board([run]).url}")
     print(f"the notebook with its output: {result}")
     print("the same in JupyterLab: make lab")
     verdict = f"{reached} of {trainings} trainings reached {GOAL:.0%}" if trainings else "every cell was run"
@@ -108,7 +108,7 @@ def conclude(result: Path, before: set[str], trainings: int, *, failed: bool) ->
 
 def last_point(run: RunHandle, tag: str) -> float | None:
     """The last value of a curve of rank 0, as VisualDL gives it to its page; None without a curve."""
-    base = board_url([run]).removesuffix("/scalar")
+    base = reach_board([run]).url.removesuffix("/scalar")
     query = urllib.parse.urlencode({"run": "rank0", "tag": tag})
     with urllib.request.urlopen(f"{base}/api/scalar/list?{query}", timeout=60) as answer:
         points = json.load(answer).get("data") or []

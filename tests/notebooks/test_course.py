@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import io
+import os
 import re
+import subprocess
+import sys
 import tokenize
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
+import nbformat
 import pytest
 
 from tests.notebooks.course import CHINESE, COURSE, FOLDER, LIMIT, PATIENCE, Executing, read, tags
@@ -188,3 +193,27 @@ def test_a_notebook_is_kept_without_output_and_its_links_lead_somewhere(path: An
     text = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
     links = re.findall(r"\]\((?!https?:|#)([^)#]+)", text)
     assert not [link for link in links if not (FOLDER / link).exists()]
+
+
+LOGS = """%%distributed -n 2 --framework none --name digits
+import nbdist
+nbdist.log(accuracy={accuracy}, step=1)
+"""
+
+
+@pytest.mark.parametrize(("accuracy", "code"), [(0.99, 0), (0.5, 1)], ids=["reaches its goal", "does not"])
+def test_a_notebook_is_run_as_make_demo_does(tmp_path: Path, accuracy: float, code: int) -> None:
+    goal = nbformat.v4.new_code_cell(LOGS.format(accuracy=accuracy), metadata={"tags": ["accuracy"]})
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("%load_ext nbdist"), goal])
+    nbformat.write(notebook, tmp_path / "small.ipynb")
+
+    done = subprocess.run(
+        [sys.executable, FOLDER / "run.py", tmp_path / "small.ipynb", "--out", tmp_path / "out"],
+        env={**os.environ, "NBDIST_HOME": str(tmp_path / "home")},
+        capture_output=True,
+        text=True,
+    )
+
+    assert done.returncode == code, done.stdout + done.stderr
+    assert f"accuracy {accuracy:.2%}, in VisualDL {accuracy:.2%}" in done.stdout
+    assert (tmp_path / "out/small.ipynb").exists()
