@@ -314,14 +314,12 @@ def behind_text(report: StackReport, language: str = "en") -> str:
             others=others,
             most=most,
         )
-    # one that is not over the rank has begun, and has not come out of
-    done = least if all(one.over for _, one in last) else least - 1
     return say(
         "diagnosis.behind",
         language,
         who=who,
         behind=tuple(behind),
-        done=done,
+        begun=least,
         others=others,
         waiting=tuple(waiting),
         most=most,

@@ -10,7 +10,6 @@ both ways by any user.
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import time
 from collections.abc import Callable
@@ -56,8 +55,9 @@ _LOWEST, _USUAL = 19, 0
 
 _BEGIN = 1.0
 
-_TRIES, _PAUSE = 3, 0.1
-"""The system takes one change of a group's weight in a tenth of a second from an ordinary user."""
+_PATIENCE, _PAUSE = 3.0, 0.01
+"""The system takes one change of a group's weight in a tenth of a second, from all ordinary users together:
+seconds until a change is given up, and between two attempts."""
 
 
 class BackgroundShare:
@@ -88,7 +88,8 @@ class BackgroundShare:
             elif self.possible:
                 # threads have policies of their own, those of what computes inherited theirs
                 for thread in os.listdir(f"/proc/{pid}/task"):
-                    os.sched_setscheduler(int(thread), self._policy, os.sched_param(0))
+                    with contextlib.suppress(ProcessLookupError):
+                        os.sched_setscheduler(int(thread), self._policy, os.sched_param(0))
 
 
 def _await_session(pid: int) -> None:
@@ -101,12 +102,13 @@ def _await_session(pid: int) -> None:
 
 
 def _weigh(pid: int, nice: int) -> None:
-    for attempt in range(_TRIES):
+    deadline = time.monotonic() + _PATIENCE
+    while True:
         try:
             Path(f"/proc/{pid}/autogroup").write_text(str(nice))
             return
-        except OSError as error:
-            if error.errno != errno.EAGAIN or attempt == _TRIES - 1:
+        except BlockingIOError:
+            if time.monotonic() > deadline:
                 raise
             time.sleep(_PAUSE)
 

@@ -96,8 +96,8 @@ def test_the_collective_has_its_number_and_who_is_behind_is_said(written: Writte
 
     assert report is not None
     assert said(written) == "rank 1 is in time.sleep at line 4; rank 0 waits in all_reduce #7 at line 8"
-    assert behind_text(report) == "rank 1 has done 6 collectives, rank 0 waits in number 7"
-    assert behind_text(report, "zh") == "进程 1 已完成 6 次集合通信，进程 0 在等待第 7 次"
+    assert behind_text(report) == "rank 1 has begun 6 collectives, rank 0 waits in number 7"
+    assert behind_text(report, "zh") == "进程 1 已发起 6 次集合通信，进程 0 在等待第 7 次"
 
 
 @pytest.mark.parametrize(

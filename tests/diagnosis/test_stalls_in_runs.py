@@ -122,19 +122,19 @@ def until_stalled(handle: runner.RunHandle, limit: float = 45.0) -> StackReport:
         pytest.param(
             SLEEPS,
             "rank 1 is in time.sleep at line 9; rank 0 waits in all_reduce #2 at line 13",
-            "rank 1 has done 1 collective, rank 0 waits in number 2",
+            "rank 1 has begun 1 collective, rank 0 waits in number 2",
             id="torch: one sleeps",
         ),
         pytest.param(
             DEADLOCK,
             "rank 1 is in lock.acquire at line 14; rank 0 waits in all_reduce #5 in backward at line 15",
-            "rank 1 has done 4 collectives, rank 0 waits in number 5",
+            "rank 1 has begun 4 collectives, rank 0 waits in number 5",
             id="torch: a deadlock, the others in backward",
         ),
         pytest.param(
             WORKER,
             "rank 0 waits for its DataLoader at line 18; rank 1 waits in all_reduce #5 at line 19",
-            "rank 0 has done 4 collectives, rank 1 waits in number 5",
+            "rank 0 has begun 4 collectives, rank 1 waits in number 5",
             id="torch: a DataLoader's worker",
         ),
         pytest.param(

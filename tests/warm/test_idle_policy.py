@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +15,8 @@ from nbdist import runner
 from nbdist.devices.usage import memory_available
 from nbdist.model import Device
 from nbdist.store.paths import RunDirectory
+from nbdist.warm import idle_policy
+from nbdist.warm.idle_policy import BackgroundShare
 from nbdist.warm.pool import WarmPool
 from tests.fakes.standbys import FakeStandby
 
@@ -220,3 +223,20 @@ def test_memory_is_what_the_control_group_leaves(tmp_path) -> None:
     (group / "memory.stat").write_text("anon 1\ninactive_file 400\n")
 
     assert memory_available(tmp_path) == 900
+
+
+def test_a_share_is_given_back_although_the_system_is_busy_with_other_shares(monkeypatch) -> None:
+    # the kernel takes one such change in a tenth of a second from all users together, else EAGAIN
+    refused, took = [BlockingIOError()] * 40, []
+
+    def write_text(path: Path, text: str) -> None:
+        if refused:
+            raise refused.pop()
+        took.append((str(path), text))
+
+    monkeypatch.setattr(idle_policy, "_sessions_are_groups", lambda: True)
+    monkeypatch.setattr(Path, "write_text", write_text)
+
+    BackgroundShare().give_back(4711)
+
+    assert took == [("/proc/4711/autogroup", "0")]
