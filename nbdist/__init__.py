@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
     from nbdist.runner import attach, runs
+    from nbdist.version import __version__
     from nbdist.worker.media import (
         log_audio,
         log_embedding,
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from nbdist.worker.metrics import board_dir, log, log_hparams
     from nbdist.worker.summary_writer import SummaryWriter
 
-__version__ = "0.1.0.dev0"
 __all__ = [
     "SummaryWriter",
     "__version__",
@@ -49,6 +49,7 @@ _HOMES = {
     ),
     "nbdist.worker.metrics": ("board_dir", "log", "log_hparams"),
     "nbdist.worker.summary_writer": ("SummaryWriter",),
+    "nbdist.version": ("__version__",),
 }
 
 

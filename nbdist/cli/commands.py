@@ -1,4 +1,4 @@
-"""The commands of ``nbdist``, their help, and what an error becomes: one line and an exit code."""
+"""The commands of ``nbdist``, and ``nbdist autoload``."""
 
 from __future__ import annotations
 
@@ -8,13 +8,77 @@ import sys
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-import nbdist
-from nbdist.cli import autoload, results, running
-from nbdist.cli.terminal import HERE, OUTPUT_CLOSED, USAGE, complain, discard_output
-from nbdist.errors import NbdistError, UsageMistake
+from nbdist.cli import results, running
+from nbdist.cli.running import HERE, OUTPUT_CLOSED, USAGE, complain, discard_output
+from nbdist.errors import LaunchError, NbdistError, UsageMistake
 from nbdist.verbs import table
-from nbdist.verbs.verb import HELP, TERMINAL, Result, Verb
+from nbdist.verbs.verb import HELP, TERMINAL, Argument, Frontend, Result, Verb
+from nbdist.version import __version__
+
+_FILE = "50-nbdist.py"
+# no name is left in what is the notebook's own namespace
+_SCRIPT = """\
+# Written by "nbdist autoload on", removed by "nbdist autoload off": %%distributed in every kernel.
+try:
+    __import__("nbdist").load_ipython_extension(get_ipython())
+except ModuleNotFoundError as error:
+    if error.name != "nbdist":  # this environment has none
+        raise
+"""
+
+
+def _autoload(frontend: Frontend, *, switch: str | None, profile: str) -> Path:
+    """Write or remove the script, as was asked; where it is, or would be. Raises UsageMistake, and
+    LaunchError where it cannot be changed."""
+    script = _startup(profile) / _FILE
+    try:
+        if switch == "on":
+            script.parent.mkdir(parents=True, exist_ok=True)
+            script.write_text(_SCRIPT, encoding="utf-8")
+        elif switch == "off":
+            script.unlink(missing_ok=True)
+        elif switch:
+            raise UsageMistake(f"nbdist autoload {switch}: write  {frontend.usage}")
+    except OSError as error:
+        raise LaunchError(f"{script} cannot be changed: {error.strerror}") from error
+    return script
+
+
+def _startup(profile: str) -> Path:
+    # none of the other commands needs IPython
+    from IPython.paths import get_ipython_dir
+
+    if not profile or Path(profile).name != profile:
+        raise UsageMistake(f"--profile {profile}: the name of a profile of IPython, as in  --profile default")
+    return Path(get_ipython_dir()) / f"profile_{profile}" / "startup"
+
+
+AUTOLOAD = Verb(
+    name="autoload",
+    about="every kernel begins with nbdist loaded, or no longer",
+    text="""\
+on: every kernel and every IPython of this user begins with nbdist loaded; in one whose environment has
+no nbdist nothing happens. off: as it was before. Neither: say which it is. Kernels that run keep what
+they have until they are restarted.
+
+It is one file in the startup folder of a profile of IPython. JupyterLab and Notebook 7 do not need it:
+their page loads nbdist for the first cell that uses it.""",
+    arguments=(
+        Argument("on|off", name="switch"),
+        Argument("--profile NAME", "the profile (default)", default="default"),
+    ),
+    act=_autoload,
+)
+
+
+def show_autoload(script: Path) -> int:
+    if script.exists():
+        print(f"[nbdist] on: kernels that start from now on have %%distributed ({script})")
+    else:
+        print("[nbdist] off: a notebook begins with  %load_ext nbdist")
+    return 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +114,7 @@ COMMANDS = {
     "attach": _command(table.ATTACH, running.show_attached),
     "board": _command(table.BOARD, results.show_board),
     "alloc": _command(table.ALLOC, results.show_allocations),
-    "autoload": _command(autoload.AUTOLOAD, autoload.show_autoload),
+    "autoload": _command(AUTOLOAD, show_autoload),
     "doctor": _command(table.DOCTOR, results.show_examined),
     "export": _command(table.EXPORT, results.show_export),
 }
@@ -88,7 +152,7 @@ def _dispatch(words: Sequence[str]) -> int:
         print(_help())
         return 0
     if name in ("-V", "--version"):
-        print(f"nbdist {nbdist.__version__}")
+        print(f"nbdist {__version__}")
         return 0
     command = COMMANDS.get(name)
     if command is None:

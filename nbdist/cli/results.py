@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from nbdist import config, runner
-from nbdist.cli.terminal import INTERRUPTED, complain, in_a_shell, note
+from nbdist.cli.running import INTERRUPTED, complain, in_a_shell, note
 from nbdist.errors import LaunchError, UnknownRun, UsageMistake
 from nbdist.feed.ansi import harmless
 from nbdist.feed.labels import cut

@@ -1,14 +1,23 @@
-"""All probes at once, each with its own time limit: one that hangs is named, and never waited for."""
+"""Which probes an examination of this machine or of a cluster consists of; and a run to try it."""
 
 from __future__ import annotations
 
+import dataclasses
+import os
+import platform
+import re
+import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 
+from nbdist import config, options, runner
 from nbdist.devices.gpus import list_gpus
+from nbdist.diagnosis.checks.machine import build_of
+from nbdist.doctor import node_probe
 from nbdist.doctor.machine import (
     examine_gpus,
     examine_host,
@@ -17,10 +26,171 @@ from nbdist.doctor.machine import (
     examine_machine,
     examine_settings,
 )
+from nbdist.doctor.node_checks import Here, check_nodes
+from nbdist.doctor.node_job import SlurmJob
 from nbdist.doctor.notebook import examine_notebook, examine_page, examine_server
 from nbdist.doctor.packages import IMPORT_SECONDS, examine_board, examine_framework, examine_python
+from nbdist.doctor.ray import RayJob, find_ray
 from nbdist.doctor.report import Entry, Report, checks, find
-from nbdist.doctor.smoke import LIMIT, examine_board_start, examine_runs
+from nbdist.doctor.slurm import SlurmExamination, gpus_by_node
+from nbdist.errors import NbdistError, UsageMistake
+from nbdist.runner.placement import check_shared
+
+LIMIT = 120.0
+"""Seconds after which the trial is stopped."""
+
+_PROGRAMS = {
+    "torch": """\
+import os, time
+import torch
+import torch.distributed as dist
+
+if torch.cuda.is_available():
+    torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
+one = torch.ones(1, device="cuda" if torch.cuda.is_available() else "cpu")
+dist.all_reduce(one)
+start = time.perf_counter()
+dist.all_reduce(one)
+value = one.item()
+print("all_reduce", value, time.perf_counter() - start)
+dist.destroy_process_group()
+""",
+    "paddle": """\
+import time
+import paddle
+import paddle.distributed as dist
+
+dist.init_parallel_env()
+one = paddle.ones([1])
+dist.all_reduce(one)
+start = time.perf_counter()
+dist.all_reduce(one)
+value = one.item()
+print("all_reduce", value, time.perf_counter() - start)
+""",
+}
+# 1 from each of two ranks, summed, and that summed again
+_RIGHT = 4.0
+
+
+def examine_runs(framework: str, limit: float = LIMIT) -> Iterator[Entry]:
+    """Start the trial, wait for its end, and say how long it took. Whatever goes on at the limit is ended."""
+    build = build_of(framework, sys.path)
+    if build is None:
+        return
+    gpus = [gpu.index for gpu in list_gpus(os.environ.get("CUDA_VISIBLE_DEVICES"))] if build.cuda else []
+    where = f"--gpus {gpus[0]},{gpus[1]}" if len(gpus) > 1 else "-n 2"
+    title, started = f"{framework}, {where}", time.monotonic()
+    try:
+        handle = runner.start(
+            runner.plan(
+                options.parse(f"{where} --name doctor-{framework} -d"),
+                cell=_PROGRAMS[framework],
+                cwd=os.getcwd(),
+                python_path=sys.path,
+            )
+        )
+        status = handle.wait(limit)
+        if status in ("pending", "starting", "running", "stopping"):
+            handle.stop("the trial of the doctor took too long")
+        said = [re.search(r"all_reduce (\S+) (\S+)", handle.logs(rank)) for rank in (0, 1)]
+    except NbdistError as error:
+        yield find("smoke.not-started", title=title, error=error)
+        return
+    seconds = time.monotonic() - started
+    if status == "succeeded" and all(found is not None and float(found[1]) == _RIGHT for found in said):
+        slowest = max(float(found[2]) for found in said if found is not None)
+        yield find("smoke.works", title=title, milliseconds=slowest * 1e3, seconds=seconds)
+    else:
+        yield find("smoke.fails", title=title, status=status, seconds=seconds, run=handle.run.label)
+
+
+def examine_board_start() -> Iterator[Entry]:
+    """Start VisualDL over the latest run, ask it, and end it again where it was not running before."""
+    try:
+        handles = runner.runs()[:1]
+        if not handles:
+            return
+        from nbdist.board import find_board, stop_board
+
+        before = find_board(runner.store().home) is not None
+        started = time.monotonic()
+        runner.reach_board(handles)
+        seconds = time.monotonic() - started
+        if not before:
+            stop_board(runner.store().home)
+    except NbdistError as error:
+        yield find("smoke.no-board", error=error)
+    else:
+        yield find("smoke.board", seconds=seconds)
+
+
+ENGINES = ("slurm", "ray")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterRequest:
+    """What to look at: ``engine`` is one of ENGINES, ``options`` are sbatch's, ``address`` is Ray's; ``wait``
+    seconds in the queue."""
+
+    engine: str
+    nodes: int
+    options: tuple[str, ...]
+    address: str
+    wait: float
+
+
+def examine_cluster(asked: ClusterRequest) -> Report:
+    """Look at the engine, and by a small job at its nodes. Raises nothing of theirs, and comes back."""
+    started = time.monotonic()
+    entries = _examine_ray(asked) if asked.engine == "ray" else _examine_slurm(asked)
+    return Report(entries=tuple(entries), seconds=time.monotonic() - started)
+
+
+def _examine_slurm(asked: ClusterRequest) -> list[Entry]:
+    examination = SlurmExamination(options=asked.options, nodes=asked.nodes)
+    entries = [*examination.entries(), *_unshared("slurm")]
+    if not examination.usable:
+        return [*entries, find("nodes.not-looked-at")]
+    home = config.home()
+    job = SlurmJob(nodes=asked.nodes, options=asked.options, home=home, wait=asked.wait)
+    words = job.run()
+    return [*entries, *check_nodes(words, _here(home, gpus_by_node()), asked=asked.nodes)]
+
+
+def _examine_ray(asked: ClusterRequest) -> list[Entry]:
+    entries, api = find_ray(asked.address)
+    if api is not None:
+        home = config.home()
+        job = RayJob(api, nodes=asked.nodes, home=home, wait=asked.wait)
+        words = job.run()
+        entries += check_nodes(words, _here(home, job.gpus, "Ray"), asked=asked.nodes)
+    return [*entries, *_unshared("ray")]
+
+
+def _here(home: Path, gpus: Mapping[str, int], engine: str = "Slurm") -> Here:
+    return Here(
+        python=platform.python_version().rstrip("+"),
+        executable=sys.executable,
+        packages=node_probe.versions(),
+        home=home,
+        folder=os.getcwd(),
+        gpus=gpus,
+        engine=engine,
+    )
+
+
+def _unshared(section: str) -> list[Entry]:
+    """Without NBDIST_HOME the runs may lie where only this machine looks."""
+    try:
+        check_shared(config.home(), os.environ)
+    except UsageMistake as mistake:
+        what, _, fix = str(mistake).removeprefix("--on: ").partition(": ")
+        entry = find("nodes.runs-unshared", what=what, fix=fix, home=config.home())
+        return [dataclasses.replace(entry, section=section)]
+    return []
+
 
 _FRAMEWORKS = ("torch", "paddle")
 

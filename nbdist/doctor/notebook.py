@@ -13,7 +13,7 @@ from pathlib import Path
 from nbdist import labextension_install, processes
 from nbdist.board import status_of
 from nbdist.diagnosis.checks.machine import version_of
-from nbdist.diagnosis.checks.removed import at_least
+from nbdist.diagnosis.checks.names import at_least
 from nbdist.doctor.report import Entry, Level, Report, find
 from nbdist.errors import LaunchError
 from nbdist.labextension_install import WIDGETS as EXTENSIONS_OF_WIDGETS

@@ -14,7 +14,7 @@ from nbdist import config
 from nbdist.devices.gpus import driver
 from nbdist.diagnosis.checks.finding import Build
 from nbdist.diagnosis.checks.machine import build_of, major, version_of
-from nbdist.diagnosis.checks.removed import at_least
+from nbdist.diagnosis.checks.names import at_least
 from nbdist.doctor.report import Entry, Level, find
 
 _NEEDED = {

@@ -10,8 +10,7 @@ from nbdist.errors import UnknownRun
 from nbdist.feed.measures import FailureWatch, Measures
 from nbdist.feed.rank_log import LOOK_BYTES, LogDelta, Logs
 from nbdist.feed.stalling import StallReader
-from nbdist.feed.usage import RankUsage, UsageWatch
-from nbdist.feed.view import RunView, view_of
+from nbdist.feed.view import RankUsage, RunView, UsageWatch, view_of
 from nbdist.model import Run, RunSpec
 from nbdist.store import RunDirectory, RunReader
 

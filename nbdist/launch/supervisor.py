@@ -44,7 +44,7 @@ from nbdist.model import (
     RunSpec,
     decode_event,
 )
-from nbdist.model.states import RunState
+from nbdist.model.events import RunState
 from nbdist.store.control import InterruptRequest, StacksRequest, StopRequest, take_requests
 from nbdist.store.journal import Journal
 from nbdist.store.paths import NodeDirectory, RunDirectory

@@ -12,10 +12,12 @@ from nbdist.model.events import (
     RankExited,
     RankFinished,
     RankStarted,
+    RankState,
     RemoteRank,
     Resumed,
     RunEnded,
     RunLost,
+    RunState,
     Stalled,
     StopRequested,
     SupervisorStarted,
@@ -25,7 +27,6 @@ from nbdist.model.events import (
 from nbdist.model.reason import NO_REASON, Reason
 from nbdist.model.run import Rank, Run
 from nbdist.model.spec import Device, ProcessId, RankSpec, Rendezvous, RunSpec
-from nbdist.model.states import RankState, RunState
 
 __all__ = [
     "NO_REASON",

@@ -19,17 +19,20 @@ from nbdist.model.events import (
     RankExited,
     RankFinished,
     RankStarted,
+    RankState,
     RemoteRank,
     Resumed,
     RunEnded,
     RunLost,
+    RunState,
     Stalled,
     StopRequested,
     SupervisorStarted,
+    move_rank,
+    move_run,
 )
 from nbdist.model.reason import NO_REASON, Reason
 from nbdist.model.spec import ProcessId, RankSpec, RunSpec
-from nbdist.model.states import RankState, RunState, move_rank, move_run
 
 # Signals that a correct program can die of after its last statement, while the interpreter and the
 # framework tear down (torch's gloo aborts so in about 2 % of correct runs; the report of the abort may then

@@ -12,8 +12,7 @@ from nbdist.options.parser import (
     split_line,
     split_program,
 )
-from nbdist.options.table import OPTIONS, Option, help_text, markdown_table
-from nbdist.options.values import parse_duration, slug
+from nbdist.options.table import OPTIONS, Option, help_text, markdown_table, parse_duration, slug
 
 __all__ = [
     "COMMAND_FLAGS",

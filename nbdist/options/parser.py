@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 from nbdist.errors import UsageMistake
 from nbdist.frameworks import launchers
-from nbdist.options import values
+from nbdist.options import table
 from nbdist.options.table import OPTIONS, Option
 from nbdist.privacy import masked_text, masked_words
 
@@ -241,7 +241,7 @@ def parse_words(words: Sequence[str]) -> Options:
     given = {name: value for name, value in vars(named).items() if value is not None}
     if "env" in given:
         given["env"] = tuple(given["env"])
-    given["master"] = values.joined_address(given.get("master", ()))
+    given["master"] = table.joined_address(given.get("master", ()))
     options = Options(**given)
     options = replace(options, any_device=foreign.any_device and options.gpus is None, notes=foreign.notes)
     if options.engine == "local" and options.slurm:

@@ -1,13 +1,177 @@
-"""The options, defined once."""
+"""The options of ``%%distributed``: how each value is read, and the table of all."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+import re
+import shlex
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from nbdist.engines.options import parse_address, parse_slurm
-from nbdist.options import values
+from nbdist.errors import UsageMistake
+from nbdist.privacy import MASK, masked_text
 from nbdist.text import Both, both
+
+
+def count_of_nodes(text: str) -> int:
+    if not text.isdigit() or not int(text):
+        raise UsageMistake(f"--nodes {text}: write a number of nodes, for example  --nodes 2")
+    return int(text)
+
+
+def node_rank(text: str) -> int:
+    if not text.isdigit():
+        raise UsageMistake(f"--node-rank {text}: number the machines from 0:  --node-rank 0")
+    return int(text)
+
+
+_STANDALONE = "-"
+"""What another launcher's ``--standalone`` is translated to: no meeting, whatever address was said."""
+
+
+def address(text: str) -> str:
+    host, colon, port = text.rpartition(":") if ":" in text else (text, "", "")
+    good = re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9.-]*", host) or (colon and not host)
+    if text != _STANDALONE and (not good or (colon and not (port.isdigit() and int(port) < 65535))):
+        raise UsageMistake(f"--master {text}: write the address of node 0:  --master 10.0.0.1:29500")
+    return text
+
+
+def addresses(text: str) -> tuple[str, ...]:
+    given = tuple(part.strip() for part in text.split(",") if part.strip())
+    if not given or len(set(given)) < len(given):
+        raise UsageMistake(f"--ips {text}: write each machine's address once:  --ips 10.0.0.1,10.0.0.2")
+    return given
+
+
+def joined_address(parts: Sequence[str]) -> str:
+    """The address that was said in one piece or in several: torchrun has a flag for each half."""
+    if not parts or _STANDALONE in parts:
+        return ""
+    split = [part.rpartition(":")[::2] if ":" in part else (part, "") for part in parts]
+    host = next((host for host, _ in reversed(split) if host), "")
+    port = next((port for _, port in reversed(split) if port), "")
+    return f"{host}:{port}"
+
+
+_MOST_RANKS = 1024
+
+
+def nproc(text: str) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        raise UsageMistake(f"-n {text}: that is not a number of ranks: write  -n 2") from None
+    if number > _MOST_RANKS:
+        raise UsageMistake(f"-n {number}: one machine gets at most {_MOST_RANKS} ranks: write  -n 2")
+    if number < 1:
+        raise UsageMistake(f"-n {number} starts no rank: write  -n 1  or more")
+    return number
+
+
+def gpus(text: str) -> tuple[int, ...] | str:
+    if text == "all":
+        return "all"
+    try:
+        ids = tuple(int(part) for part in text.strip("\"'").split(",") if part.strip())
+    except ValueError:
+        ids = ()
+    if not ids or min(ids) < 0:
+        raise UsageMistake(
+            f"--gpus {text}: give GPU ids as nvidia-smi shows them:  --gpus 0,1  or  --gpus all"
+        )
+    if len(set(ids)) < len(ids):
+        raise UsageMistake(f"--gpus {text} names a GPU twice: give each id once")
+    return ids
+
+
+_UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def parse_duration(text: str, flag: str = "--timeout") -> float:
+    """Seconds in ``90``, ``90s``, ``5m``, ``1.5h`` or ``1h30m``. Raises UsageMistake, of ``flag``."""
+    parts = re.findall(r"(\d+(?:\.\d+)?)([smhd]?)", text)
+    seconds = sum(float(number) * _UNITS[unit] for number, unit in parts)
+    if "".join(number + unit for number, unit in parts) != text or seconds <= 0:
+        raise UsageMistake(f"{flag} {text}: write a time such as  {flag} 90s, 5m  or  1h30m")
+    return seconds
+
+
+def hang_after(text: str) -> float:
+    """Seconds; 0 for ``off``."""
+    if text in ("off", "0"):
+        return 0.0
+    try:
+        return parse_duration(text)
+    except UsageMistake:
+        raise UsageMistake(
+            f"--hang-after {text}: write a time such as  --hang-after 90s  or 5m; --hang-after off for never"
+        ) from None
+
+
+def retries(text: str) -> int:
+    if not text.isdigit():
+        raise UsageMistake(f"--retries {text}: write a number of times, for example  --retries 2")
+    return int(text)
+
+
+_BYTES = {"M": 1e6, "G": 1e9, "T": 1e12}
+
+
+def memory(text: str) -> int:
+    """Bytes in ``16G``, ``512M`` or ``1.5T``. Raises UsageMistake."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([MGT])B?", text.strip(), re.IGNORECASE)
+    if found is None or not float(found[1]):
+        raise UsageMistake(f"--memory {text}: write how much each rank may have:  --memory 16G  or  512M")
+    return int(float(found[1]) * _BYTES[found[2].upper()])
+
+
+def env(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", key):
+        raise UsageMistake(f"--env {_without_value(text)}: write  --env NAME=VALUE")
+    return key, value
+
+
+def _without_value(text: str) -> str:
+    """What was typed, without what may be the value: a message is kept with the notebook."""
+    name = re.match(r"[\w.\-]*", text)
+    return text if name is None or name[0] == text else f"{name[0]}{text[name.end()]}{MASK}"
+
+
+def args(text: str) -> tuple[str, ...]:
+    try:
+        return tuple(shlex.split(text))
+    except ValueError as error:
+        raise UsageMistake(f'--args {masked_text(text)!r}: {error}; write  --args "--lr 0.1"') from None
+
+
+def idle(text: str) -> float:
+    return parse_duration(text, "--idle")
+
+
+def wait(text: str) -> float:
+    return parse_duration(text, "--wait")
+
+
+def ranks_to_show(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise UsageMistake(f"--show-ranks {text}: write ranks of this machine:  --show-ranks 0,1") from None
+
+
+def slug(text: str) -> str:
+    """``text`` as the name of a run, which is part of a path: in small letters, with digits, dots, dashes and
+    underscores as they are. Empty when nothing of it can be."""
+    return re.sub(r"[^a-z0-9._-]+", "-", text.lower()).strip("-._")[:40].strip("-._")
+
+
+def name(text: str) -> str:
+    given = slug(text)
+    if not given:
+        raise UsageMistake(f"--name {text!r}: a name needs a letter or digit:  --name lenet")
+    return given
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,26 +198,26 @@ class Option:
 
 
 OPTIONS: tuple[Option, ...] = (
-    Option(("-n", "--nproc"), "nproc", "N", values.nproc),
-    Option(("--gpus",), "gpus", "0,1|all", values.gpus, aliases=("--selected_gpus", "--devices")),
-    Option(("--name",), "name", "NAME", values.name),
+    Option(("-n", "--nproc"), "nproc", "N", nproc),
+    Option(("--gpus",), "gpus", "0,1|all", gpus, aliases=("--selected_gpus", "--devices")),
+    Option(("--name",), "name", "NAME", name),
     Option(("-d", "--detach"), "detach"),
     Option(("--framework",), "framework", "NAME", choices=("auto", "torch", "paddle", "jax", "none")),
     Option(("--backend",), "backend", "NAME", rare=True, choices=("auto", "nccl", "gloo")),
-    Option(("--timeout",), "timeout", "TIME", values.parse_duration),
-    Option(("--hang-after",), "hang_after", "TIME", values.hang_after),
-    Option(("--retries",), "retries", "N", values.retries),
-    Option(("--memory",), "memory", "SIZE", values.memory, rare=True),
-    Option(("--env",), "env", "K=V", values.env, many=True),
-    Option(("--args",), "args", '"…"', values.args),
+    Option(("--timeout",), "timeout", "TIME", parse_duration),
+    Option(("--hang-after",), "hang_after", "TIME", hang_after),
+    Option(("--retries",), "retries", "N", retries),
+    Option(("--memory",), "memory", "SIZE", memory, rare=True),
+    Option(("--env",), "env", "K=V", env, many=True),
+    Option(("--args",), "args", '"…"', args),
     Option(("--cwd",), "cwd", "DIR", rare=True),
     Option(("--log-dir",), "log_dir", "DIR", rare=True, aliases=("--log_dir",)),
-    Option(("--nodes",), "nodes", "N", values.count_of_nodes),
-    Option(("--node-rank",), "node_rank", "I", values.node_rank, rare=True, aliases=("--node_rank",)),
-    Option(("--master",), "master", "HOST:PORT", values.address, rare=True, many=True),
-    Option(("--ips",), "ips", "A,B", values.addresses, rare=True),
+    Option(("--nodes",), "nodes", "N", count_of_nodes),
+    Option(("--node-rank",), "node_rank", "I", node_rank, rare=True, aliases=("--node_rank",)),
+    Option(("--master",), "master", "HOST:PORT", address, rare=True, many=True),
+    Option(("--ips",), "ips", "A,B", addresses, rare=True),
     Option(("--host",), "host", "ADDRESS", rare=True),
-    Option(("--wait",), "wait", "TIME", values.wait, rare=True),
+    Option(("--wait",), "wait", "TIME", wait, rare=True),
     Option(("--on",), "engine", "ENGINE", choices=("local", "slurm", "ray")),
     Option(("--slurm",), "slurm", "K=V,…", parse_slurm, rare=True),
     Option(("--ray",), "ray", "ADDRESS", parse_address, rare=True),
@@ -61,7 +225,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(("--no-panel",), "panel"),
     Option(("--no-check",), "check"),
     Option(("--warm", "--cold"), "warm", rare=True),
-    Option(("--show-ranks",), "show_ranks", "0,1", values.ranks_to_show, rare=True),
+    Option(("--show-ranks",), "show_ranks", "0,1", ranks_to_show, rare=True),
 )
 
 

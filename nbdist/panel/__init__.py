@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from nbdist.feed.following import Surface, follow, only_ranks
     from nbdist.feed.summary import run_report, stopped_text
-    from nbdist.feed.usage import UsageWatch
+    from nbdist.feed.view import UsageWatch
     from nbdist.panel.report import charts_html, write_report
     from nbdist.panel.status import (
         StatusReader,
@@ -55,7 +55,7 @@ __all__ = [
 _LATER = {
     "nbdist.feed.following": ("Surface", "follow", "only_ranks"),
     "nbdist.feed.summary": ("run_report", "stopped_text"),
-    "nbdist.feed.usage": ("UsageWatch",),
+    "nbdist.feed.view": ("UsageWatch",),
     "nbdist.panel.report": ("charts_html", "write_report"),
     "nbdist.panel.status": (
         "StatusReader",

@@ -16,10 +16,10 @@ from nbdist.feed.curves import spark_of
 from nbdist.feed.labels import pad, ranks_text, state_mark, state_word, width
 from nbdist.feed.snapshot import glance
 from nbdist.feed.stalling import StallReader, held_words, slow_text, stall_sentence
-from nbdist.feed.usage import UsageWatch
 from nbdist.feed.view import (
     RankView,
     RunView,
+    UsageWatch,
     duration,
     memory_text,
     number_text,

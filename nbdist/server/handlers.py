@@ -15,7 +15,6 @@ from jupyter_server.auth.decorator import authorized
 from jupyter_server.base.handlers import APIHandler
 from tornado import web
 
-from nbdist import __version__
 from nbdist.diagnosis.stacks import take_stacks
 from nbdist.errors import LaunchError, UsageMistake
 from nbdist.feed.measures import FailureWatch
@@ -30,6 +29,7 @@ from nbdist.server.streams import program_of
 from nbdist.store import RunDirectory, look
 from nbdist.store.control import ask_to_end, request_interrupt
 from nbdist.store.run_store import RUN_ID
+from nbdist.version import __version__
 
 LANGUAGES = ("en", "zh")
 

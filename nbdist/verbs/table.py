@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from nbdist.engines.options import parse_slurm
-from nbdist.options import values
+from nbdist.options import table
 from nbdist.verbs import machines, runs
 from nbdist.verbs.verb import NOTEBOOK, TERMINAL, Argument, Verb
 
@@ -128,12 +128,12 @@ gave (--slurm time=…). What a notebook has asked for ends with its kernel, too
     ),
     arguments=(
         Argument(
-            "--idle TIME", "give them back when nothing has run in them for so long (15m)", parse=values.idle
+            "--idle TIME", "give them back when nothing has run in them for so long (15m)", parse=table.idle
         ),
         Argument(
             "--wait TIME",
             "wait for them so long (1m); alone: for those that are in the queue already",
-            parse=values.wait,
+            parse=table.wait,
         ),
         Argument("--keep", "do not give them back when the kernel ends"),
         Argument("--json", "what there is, as a list with one object an allocation", only=TERMINAL),
@@ -161,7 +161,7 @@ where something is missing. Frameworks that are installed are asked in processes
             "look at the cluster instead: its commands, partition and account, and by a small job\n"
             "whether its nodes see the same files, have the same packages and reach each other",
         ),
-        Argument("--nodes N", "on so many nodes (2)", parse=values.count_of_nodes),
+        Argument("--nodes N", "on so many nodes (2)", parse=table.count_of_nodes),
         Argument(
             "--slurm K=V,…",
             "options of sbatch, as for a run:  --slurm partition=gpu,account=NAME",
@@ -169,7 +169,7 @@ where something is missing. Frameworks that are installed are asked in processes
         ),
         Argument("--ray URL", "the head of a Ray cluster:  --ray http://head:8265", rare=True),
         Argument(
-            "--wait TIME", "let the job stand in the queue for so long (60s)", parse=values.wait, rare=True
+            "--wait TIME", "let the job stand in the queue for so long (60s)", parse=table.wait, rare=True
         ),
     ),
     exits="0, or 1 where something does not work.",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.cli.terminal import exit_code
+from nbdist.cli.running import exit_code
 from nbdist.model import Event, RunState
 from tests.fakes.directories import WrittenRun
 from tests.fakes.runs import CREATED, STARTED, a_spec, errored, exited, run_ended, run_lost, stop_requested

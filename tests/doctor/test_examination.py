@@ -14,9 +14,9 @@ from importlib.util import find_spec
 import pytest
 
 from nbdist.doctor import Entry, Level, Probe, Report, examine, examine_mended, report_bundle, report_text
+from nbdist.doctor.examination import examine_runs
 from nbdist.doctor.notebook import repair
 from nbdist.doctor.report import checks
-from nbdist.doctor.smoke import examine_runs
 
 
 def entry(level: Level = Level.OK, section: str = "machine", **more: str) -> Entry:

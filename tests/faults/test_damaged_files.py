@@ -30,8 +30,7 @@ from nbdist.server.frames import update_frame
 from nbdist.server.handlers import detail_of, stacks
 from nbdist.server.log_handler import open_log
 from nbdist.server.run_list import RunList
-from nbdist.server.run_tail import RunTail
-from nbdist.server.streams import ClientCursor
+from nbdist.server.streams import ClientCursor, RunTail
 from nbdist.store import RunDirectory, RunStore, look
 from nbdist.store.allocations import Allocation, NodeAddress, allocations, make_allocation
 from nbdist.store.control import StopRequest, request_stop, take_requests

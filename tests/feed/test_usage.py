@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nbdist.devices.gpus import GpuUse
 from nbdist.devices.usage import TreeUsage
-from nbdist.feed.usage import RankUsage, UsageWatch
+from nbdist.feed.view import RankUsage, UsageWatch
 from nbdist.model import Device, ProcessId, Run
 from tests.fakes import runs
 

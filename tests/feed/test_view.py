@@ -11,8 +11,7 @@ import pytest
 
 from nbdist.feed.labels import state_word
 from nbdist.feed.progress import Progress
-from nbdist.feed.usage import RankUsage
-from nbdist.feed.view import FailureView, RankView, RunView, bytes_text, duration, view_of
+from nbdist.feed.view import FailureView, RankUsage, RankView, RunView, bytes_text, duration, view_of
 from nbdist.model import Device, Event, RankState, Run, RunState
 from nbdist.store import MetricPoint
 from tests.fakes.runs import (

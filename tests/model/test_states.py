@@ -9,7 +9,7 @@ import pytest
 
 from nbdist.errors import IllegalTransition
 from nbdist.model import RankState, RunState
-from nbdist.model.states import RANK_TRANSITIONS, RUN_TRANSITIONS, move_rank, move_run
+from nbdist.model.events import RANK_TRANSITIONS, RUN_TRANSITIONS, move_rank, move_run
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from nbdist import processes
-from nbdist.cli.terminal import TIME_LIMIT
+from nbdist.cli.running import TIME_LIMIT
 from nbdist.errors import UsageMistake
 from nbdist.feed.view import log_place
 from nbdist.launch.machines.connections import PEER_TIMEOUT

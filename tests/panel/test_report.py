@@ -15,8 +15,7 @@ import pytest
 from nbdist.errors import LaunchError, UsageMistake
 from nbdist.model import RunState
 from nbdist.panel.report import write_report
-from nbdist.panel.report.privacy import Privacy
-from nbdist.privacy import MASK
+from nbdist.privacy import MASK, Privacy
 from nbdist.worker import records
 from nbdist.worker.records import FILE_NAME
 from tests.fakes.directories import WrittenRun

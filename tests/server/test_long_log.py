@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from nbdist.model import Event, RunState
-from nbdist.server.run_tail import RunTail
-from nbdist.server.streams import ClientCursor
+from nbdist.server.streams import ClientCursor, RunTail
 from nbdist.store import RunDirectory
 from tests.fakes.directories import WrittenRun
 from tests.fakes.runs import CREATED, STARTED, attempt_started, exited, run_ended

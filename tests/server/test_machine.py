@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from nbdist.options import OPTIONS
 from nbdist.options.table import option_list
 from nbdist.server.machine import GpuState, Holder, Machine
-from nbdist.text.catalogue import messages
+from nbdist.text import messages
 
 GPU = GpuState(
     index=0,

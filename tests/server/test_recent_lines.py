@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from nbdist.feed.rank_log import LogDelta
-from nbdist.server.run_tail import RecentLines
+from nbdist.server.streams import RecentLines
 
 
 def delta(first: int, *lines: str, partial: str = "") -> LogDelta:

@@ -16,7 +16,7 @@ from nbdist.launch.log_watch import LogWatch, WorkerLogs
 from nbdist.model import RunState
 from nbdist.panel.report.logs import packed_logs
 from nbdist.runner import RunHandle
-from nbdist.server.run_tail import RunTail
+from nbdist.server.streams import RunTail
 from nbdist.store import LogLines, LogStream, LogTimes
 from nbdist.store.logs import LogGap, kept_parts
 from nbdist.store.scraped.log import ScrapedMetrics

@@ -15,8 +15,7 @@ import pytest
 
 import nbdist
 from nbdist.model import NO_REASON, Reason
-from nbdist.text import reason_text, say
-from nbdist.text.catalogue import messages
+from nbdist.text import messages, reason_text, say
 
 PACKAGE = Path(nbdist.__file__).parent
 FILES = sorted(path.stem for path in (PACKAGE / "text").glob("*.toml"))

@@ -14,10 +14,9 @@ from collections.abc import Callable, Iterable, Sequence
 
 from nbdist.diagnosis.checks.finding import Build, Finding, Holding, Origin, Rule, Situation, found, where
 from nbdist.diagnosis.checks.machine import check_machine, missing_modules
-from nbdist.diagnosis.checks.names import check_names, origin_of
+from nbdist.diagnosis.checks.names import check_names, check_removed, origin_of
 from nbdist.diagnosis.checks.placement import assignments, check_environment, check_placement
 from nbdist.diagnosis.checks.program import Program
-from nbdist.diagnosis.checks.removed import check_removed
 from nbdist.diagnosis.checks.training import check_training
 
 __all__ = [

@@ -8,8 +8,8 @@ import sys
 from collections.abc import Iterator
 
 from nbdist.diagnosis.checks.finding import Finding, Situation, found, words
+from nbdist.diagnosis.checks.names import at_least
 from nbdist.diagnosis.checks.program import Call, Program
-from nbdist.diagnosis.checks.removed import at_least
 
 _TORCH = "torch.distributed."
 _DIVIDES = re.compile(

@@ -15,7 +15,7 @@ from nbdist.launch.rank_process import Reservation
 from nbdist.launch.run_policy import Outcome, RunPolicy
 from nbdist.launch.stalls.across_machines import StallExchange
 from nbdist.model import Event, NodesAwaited, RankExited, RankState, RemoteRank, Rendezvous, RunSpec
-from nbdist.model.states import RunState
+from nbdist.model.events import RunState
 from nbdist.store.paths import NodeDirectory, RunDirectory
 from nbdist.store.reports import read_error
 

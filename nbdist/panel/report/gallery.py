@@ -14,8 +14,7 @@ from nbdist.board.records import Shown, shown_values
 from nbdist.model import Run
 from nbdist.model.decoding import MALFORMED, loads
 from nbdist.panel.report.plot import bars_html, curve_html
-from nbdist.panel.report.privacy import Privacy
-from nbdist.privacy import MASK, is_secret_name
+from nbdist.privacy import MASK, Privacy, is_secret_name
 from nbdist.store import LogStream, RunDirectory
 from nbdist.text import say
 
