@@ -1,8 +1,8 @@
 """The states of a run and of its ranks, and the events that change them.
 
 Which state may follow which is decided here alone. An event stands in the journal as one JSON object a line,
-``kind`` first. Only the supervisor writes events, except RunLost, which the process that finds a run without its supervisor
-writes in its place. ``time`` is Unix seconds.
+``kind`` first. Only the supervisor writes events, except RunLost, which the process that finds a run without
+its supervisor writes in its place. ``time`` is Unix seconds.
 """
 
 from __future__ import annotations

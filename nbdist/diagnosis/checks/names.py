@@ -1,7 +1,8 @@
 """Checks of names: those that nothing defines, and those that a newer version has removed.
 
-For an undefined name the check says where the notebook has it from, and what to do about it. Values are looked at only by their type and module, never copied: ranks are processes of their own, and
-what a cell needs it should say itself.
+For an undefined name the check says where the notebook has it from, and what to do about it. Values are
+looked at only by their type and module, never copied: ranks are processes of their own, and what a cell needs
+it should say itself.
 """
 
 from __future__ import annotations
