@@ -75,6 +75,13 @@ def wake_with_parent() -> None:
         _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGCONT, 0, 0, 0)
 
 
+def drop_interrupt() -> None:
+    """Forget an interrupt from before this process had a session of its own. It was sent to the group of the
+    process that started this one, which has it, too, and decides."""
+    if hasattr(signal, "sigtimedwait"):
+        signal.sigtimedwait((signal.SIGINT,), 0)
+
+
 def become_child(parent: int) -> None:
     """In a forked child of ``parent``, before exec: a session of its own, no signal handlers of ours, and
     an end with its parent."""

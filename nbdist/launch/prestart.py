@@ -13,7 +13,13 @@ import os
 import time
 
 from nbdist.control_groups import make_group
-from nbdist.launch.binding import REQUESTS_TO_END, allow_files, become_subreaper, start_process
+from nbdist.launch.binding import (
+    REQUESTS_TO_END,
+    allow_files,
+    become_subreaper,
+    drop_interrupt,
+    start_process,
+)
 from nbdist.launch.reaper import keep_over
 
 TYPE_CHECKING = False
@@ -30,6 +36,7 @@ else:
 
 def main(arguments: Sequence[str]) -> int:
     """The process of a supervisor: ``--ahead FD RUN_DIR [LIFELINE_FD]``. At FD is what to start."""
+    drop_interrupt()
     _, given, path, *lifeline = arguments
     ahead = marshal.loads(_read(int(given)))
     for descriptor in (*ahead["held"], *map(int, lifeline)):

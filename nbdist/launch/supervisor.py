@@ -23,7 +23,7 @@ from nbdist import processes
 from nbdist.control_groups import ControlGroup, make_group, memory_problem
 from nbdist.errors import LaunchError, UnknownRun
 from nbdist.launch.attempt import Attempt
-from nbdist.launch.binding import allow_files, become_subreaper
+from nbdist.launch.binding import allow_files, become_subreaper, drop_interrupt
 from nbdist.launch.lifetime import (
     Lifeline,
     Wakeup,
@@ -293,6 +293,7 @@ class Supervisor:
 def main(arguments: Sequence[str]) -> int:
     """The supervisor's process. Exits 0 when it has recorded how the run ended, however that was; 2 when
     there is no run of this user."""
+    drop_interrupt()
     directory = RunDirectory(Path(arguments[0]).absolute())
     try:
         spec = read_spec(directory)

@@ -25,7 +25,13 @@ from typing import Any
 
 from nbdist import processes
 from nbdist.devices.usage import SpareCpus, memory_total
-from nbdist.launch.binding import REQUESTS_TO_END, allow_files, become_subreaper, die_with_parent
+from nbdist.launch.binding import (
+    REQUESTS_TO_END,
+    allow_files,
+    become_subreaper,
+    die_with_parent,
+    drop_interrupt,
+)
 from nbdist.launch.lifetime import Lifeline, Wakeup, collect_exited, end_descendants, write_into
 from nbdist.launch.rank_process import RankCommand, RankProcess, Reservation, rank_command, start_rank
 from nbdist.launch.reaper import watch_over
@@ -402,8 +408,7 @@ def main(arguments: Sequence[str]) -> int:
     """The process of a standby: ``FD``. What it stands by for is the first line on the socket."""
     line = socket.socket(fileno=int(arguments[0]))
     line.set_inheritable(False)
-    # an interrupt of the kernel's cell, from before this process had a session of its own
-    signal.sigtimedwait((signal.SIGINT,), 0)
+    drop_interrupt()
     become_subreaper()
     ours, theirs = socket.socketpair()
     reaper = os.getpid()

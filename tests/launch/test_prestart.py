@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
 import sys
 
 import pytest
@@ -49,6 +51,21 @@ def test_the_ranks_of_a_second_attempt_are_the_supervisors_own(run_cell) -> None
 
     assert handle.status == "succeeded"
     assert handle.run.attempt == 2
+
+
+@pytest.mark.parametrize("ahead", [True, False], ids=["its ranks begin first", "it begins first"])
+def test_an_interrupt_from_before_its_session_does_not_end_a_supervisor(
+    run_cell, monkeypatch, ahead: bool
+) -> None:
+    def interrupted_at_once(*arguments, **options) -> subprocess.Popen:
+        return popen(*arguments, **options, preexec_fn=lambda: os.kill(os.getpid(), signal.SIGINT))
+
+    popen = subprocess.Popen
+    if not ahead:
+        monkeypatch.setattr(local, "hand_over", lambda *_: None)
+    monkeypatch.setattr(local.subprocess, "Popen", interrupted_at_once)
+
+    assert run_cell("-n 1", "pass").status == "succeeded"
 
 
 def test_without_room_for_the_journals_begin_the_supervisor_begins_the_run(home, tmp_path) -> None:
