@@ -176,7 +176,7 @@ def first_failure(run: Run, directory: RunDirectory) -> Failure | None:
         early = tuple(rank.rank for rank in run.ranks if _ended_well_before(rank, first))
         first = replace(first, early_exits=early)
         first = replace(first, absent=_absent(first, run))
-    hint = _hint(first, run)
+    hint = _hint(first, run, directory)
     if hint is not None and hint.signature in OF_DISKS:
         hint = _with_disks(hint, first, run, directory)
     return replace(first, hint=hint, groups=_groups(first, failures, run))
@@ -190,6 +190,15 @@ def diagnose(run: Run, directory: RunDirectory) -> Failure | None:
 
 def _notes(failure: Failure, run: Run, directory: RunDirectory) -> list[Both]:
     notes = [_last_line(rank, run, directory) for rank in failure.absent]
+    notes += [
+        Both(
+            *(
+                say("diagnosis.absent-where", one, first=failure.rank, where=where.text(one))
+                for one in ("en", "zh")
+            )
+        )
+        for where, _ in _absent_places(failure, run, directory)
+    ]
     if failure.full and (failure.hint is None or failure.hint.signature not in OF_DISKS):
         notes.append(both("diagnosis.disk-full", disk=failure.full, rank=failure.rank))
     for rank in failure.early_exits:
@@ -199,6 +208,21 @@ def _notes(failure: Failure, run: Run, directory: RunDirectory) -> list[Both]:
         said = [say(code, one, rank=rank_names([rank], one), seconds=before) for one in ("en", "zh")]
         notes.append(Both(*said))
     return notes
+
+
+def _absent_places(failure: Failure, run: Run, directory: RunDirectory) -> list[tuple[Both, bool]]:
+    """Where the ranks were that did not come, when the supervisor asked them, and whether they waited there
+    for other ranks; those that waited come last."""
+    from nbdist.diagnosis.stacks import clause, last_stacks  # it reads programs, and most failures need none
+
+    report = last_stacks(run, directory)
+    if report is None or not failure.absent:
+        return []
+    return [
+        (Both(*(clause(group, report.script, language) for language in ("en", "zh"))), group.place.waits)
+        for group in report.groups
+        if set(group.ranks) & set(failure.absent) and not group.problem
+    ]
 
 
 def _last_line(rank: int, run: Run, directory: RunDirectory) -> Both:
@@ -282,8 +306,9 @@ def _absent(first: Failure, run: Run) -> tuple[int, ...]:
     return tuple(rank.rank for rank in run.ranks if rank.rank not in gone)
 
 
-def _hint(first: Failure, run: Run) -> Hint | None:
+def _hint(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
     """What is known about the first failure: from all ranks together, from its words, or its exit."""
+    from nbdist.diagnosis.checks.names import removed_name
     from nbdist.diagnosis.signatures import Source, match, named
 
     parts = {"late": [first.rank], "early": first.early_exits, "absent": first.absent}
@@ -301,9 +326,13 @@ def _hint(first: Failure, run: Run) -> Hint | None:
         else:
             known = "uneven-steps"
         return Hint.of(named(known), ranks, ranks_zh)
+    if complaint is not None and (removed := removed_name(complaint.root.text)) is not None:
+        return Hint.of(named("removed-name"), removed)
     if complaint is not None and complaint.signature is not None and complaint.found is not None:
         if first.absent and complaint.signature.name in _PLAIN_TIMEOUTS:
-            return Hint.of(named("rank-did-not-come"), ranks, ranks_zh)
+            places = _absent_places(first, run, directory)
+            known = "rank-was-busy" if places and not places[0][1] else "rank-did-not-come"
+            return Hint.of(named(known), ranks, ranks_zh)
         return Hint.of(complaint.signature, complaint.found.groupdict())
     if first.code is None or (complaint is not None and complaint.root.text):
         return None

@@ -27,6 +27,8 @@ _GROUP_END = re.compile(r"^\s*\+-{20,}$")
 _RANK = re.compile(r"^\[rank\d+\]:? ?")
 _INSIDE = "\0inside"
 _LINKS = {_CAUSE: "cause", _CONTEXT: "context", _INSIDE: "inside"}
+# they end a coroutine or an iteration in good order: what is raised from one is the error
+_ENDINGS = frozenset({"CancelledError", "GeneratorExit", "StopAsyncIteration", "StopIteration"})
 _PLAIN_HEADER = "Traceback (most recent call last):"
 
 
@@ -69,7 +71,7 @@ def root(chain: Sequence[Raised]) -> Raised:
     """What the others followed from: the innermost part, and there what it was raised from."""
     start = max((index for index, raised in enumerate(chain) if raised.link == "inside"), default=0)
     at = len(chain) - 1
-    while at > start and chain[at].link == "cause":
+    while at > start and chain[at].link == "cause" and chain[at - 1].type.rpartition(".")[2] not in _ENDINGS:
         at -= 1
     return chain[at]
 

@@ -62,6 +62,25 @@ def _rows() -> list[tuple[str, str, str, str]]:
     ]
 
 
+_MISSING_NAMES = (
+    re.compile(r"^ModuleNotFoundError: No module named '(?P<module>[\w.]+)'"),
+    re.compile(r"^AttributeError: module '(?P<module>[\w.]+)' has no attribute '(?P<name>\w+)'"),
+    re.compile(r"^ImportError: cannot import name '(?P<name>\w+)' from '(?P<module>[\w.]+)'"),
+)
+
+
+def removed_name(error: str) -> dict[str, str] | None:
+    """What an error's ``Type: message`` misses, where that is a name of the table: its ``name``, the
+    ``package`` that had it, ``since`` which version it is gone, and what to write ``instead``."""
+    for pattern in _MISSING_NAMES:
+        if (missing := pattern.match(error)) is not None:
+            name = ".".join(part for part in (missing["module"], missing.groupdict().get("name")) if part)
+            for old, package, since, instead in _rows():
+                if name == old or name.startswith(f"{old}."):
+                    return {"name": old, "package": package, "since": since, "instead": instead}
+    return None
+
+
 def _of_module(
     uses: list[tuple[str, int, Place]], module: str, table: dict[str, str], rule: str, situation: Situation
 ) -> list[Finding]:
