@@ -189,7 +189,7 @@ def diagnose(run: Run, directory: RunDirectory) -> Failure | None:
 
 
 def _notes(failure: Failure, run: Run, directory: RunDirectory) -> list[Both]:
-    notes = [_last_line(rank, run, directory) for rank in failure.absent]
+    notes = [_did_not_come(rank, run, directory) for rank in failure.absent]
     notes += [
         Both(
             *(
@@ -205,7 +205,11 @@ def _notes(failure: Failure, run: Run, directory: RunDirectory) -> list[Both]:
         early = run.ranks[rank]
         before = failure.time - (early.finished or early.exited or failure.time)
         code = "diagnosis.early-exit" if before >= 0.1 else "diagnosis.early-exit-now"
-        said = [say(code, one, rank=rank_names([rank], one), seconds=before) for one in ("en", "zh")]
+        line = _last_line(rank, run, directory)
+        said = [
+            say(code, one, rank=rank_names([rank], one), seconds=before, last=line.text(one))
+            for one in ("en", "zh")
+        ]
         notes.append(Both(*said))
     return notes
 
@@ -225,12 +229,18 @@ def _absent_places(failure: Failure, run: Run, directory: RunDirectory) -> list[
     ]
 
 
-def _last_line(rank: int, run: Run, directory: RunDirectory) -> Both:
-    lines = [line for line in end_of_log(rank, run, directory) if line.strip()]
-    last = lines[-1][:_SHOWN_LAST] if lines else ""
-    if not last:
+def _did_not_come(rank: int, run: Run, directory: RunDirectory) -> Both:
+    last = _last_line(rank, run, directory)
+    if not last.en:
         return both("diagnosis.absent-silent", rank=rank)
-    return both("diagnosis.absent-last", rank=rank, line=last)
+    said = (say("diagnosis.absent-last", one, rank=rank, last=last.text(one)) for one in ("en", "zh"))
+    return Both(*said)
+
+
+def _last_line(rank: int, run: Run, directory: RunDirectory) -> Both:
+    """``; its last line: …``; empty of a rank that printed nothing."""
+    lines = [line for line in end_of_log(rank, run, directory) if line.strip()]
+    return both("diagnosis.its-last-line", line=lines[-1][:_SHOWN_LAST]) if lines else Both("", "")
 
 
 def _failed(rank: Rank) -> bool:
