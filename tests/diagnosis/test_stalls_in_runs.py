@@ -87,6 +87,18 @@ else:
 """
 )
 
+FINALLY = (
+    TORCH
+    + """
+try:
+    if rank == 1:
+        {}["epoch"]
+    dist.all_reduce(tensor)
+finally:
+    dist.barrier()
+"""
+)
+
 PADDLE = """
 import time, paddle, paddle.distributed as dist
 dist.init_parallel_env()
@@ -142,6 +154,13 @@ def until_stalled(handle: runner.RunHandle, limit: float = 45.0) -> StackReport:
             "rank 0 waits in barrier #2 at line 9; rank 1 waits in all_reduce #2 at line 11",
             "they called different collectives, and will never meet: all_reduce and barrier",
             id="torch: other collectives",
+        ),
+        pytest.param(
+            FINALLY,
+            "rank 0 waits in all_reduce #2 at line 11; rank 1 waits in barrier #2 at line 13,"
+            " handling KeyError: 'epoch' from line 10",
+            "they called different collectives, and will never meet: all_reduce and barrier",
+            id="torch: an exception waits in a finally",
         ),
         pytest.param(
             PADDLE,
