@@ -65,6 +65,7 @@ _SHOWN_LAST = 160
 _SEEN_LATE = 1.0
 # nbdist sends none of these: a rank that ends by one ended by itself, even after it was told to
 _OWN_SIGNALS = frozenset({-signal.SIGABRT, -signal.SIGSEGV, -signal.SIGBUS, -signal.SIGFPE, -signal.SIGILL})
+_AFTER_AN_ERROR = frozenset({1, -signal.SIGTERM, -signal.SIGKILL})
 # what these say does not name who is missing, or where
 _PLAIN_TIMEOUTS = frozenset(
     {"gloo-timeout", "paddle-gloo-timeout", "nccl-timeout", "nccl-heartbeat", "store-wait-timeout"}
@@ -400,8 +401,8 @@ def _groups(first: Failure, failures: Sequence[Failure], run: Run) -> tuple[Grou
         kind = _kind(failure, first) if failure is not None else ""
         ended = rank.state is RankState.ENDED
         how = how_zh = ""
-        # after an exception, exit 1 says nothing new
-        if rank.code is not None and not (kind and rank.code == 1):
+        # after an exception, exit 1 says nothing new, nor does that nbdist did not wait for the exit
+        if rank.code is not None and not (kind and rank.code in _AFTER_AN_ERROR):
             how, how_zh = (
                 describe_exit(rank.code, oom=rank.oom, ended=ended, limit=rank.limit, language=language)
                 for language in ("en", "zh")

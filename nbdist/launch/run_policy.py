@@ -188,7 +188,8 @@ class RunPolicy:
     def rank_errored(self, rank: int, now: float) -> None:
         """The program of a rank raised. The rank exits by itself; its peers need not wait for that."""
         self.record(RankErrored(time=self._wall_clock(), rank=rank))
-        self._escalations.setdefault(rank, Escalation(ON_OWN_ERROR, now))
+        if rank not in self._told:
+            self._escalations[rank] = Escalation(ON_OWN_ERROR, now)
         self._fail(now, ON_PEER_ERROR)
 
     def peers_answered(self, now: float) -> None:
