@@ -252,7 +252,7 @@ def _ranks(count: int) -> str:
 def _spawns(program: Program, situation: Situation) -> Iterator[Finding]:
     count = situation.world_size
     for call in program.calls:
-        if call.name not in words("spawns") or _switched_off(call.place, program, situation):
+        if call.name not in words("spawns") or program.switched_off(call.place, situation.args):
             continue
         paddle = call.name.startswith("paddle")
         short = "dist.spawn" if paddle else "mp.spawn"
@@ -282,7 +282,7 @@ def _launches(program: Program, situation: Situation) -> Iterator[Finding]:
     if situation.world_size == 1:
         return
     for call in program.calls:
-        if _chosen_by_rank(call.place) or _switched_off(call.place, program, situation):
+        if _chosen_by_rank(call.place) or program.switched_off(call.place, situation.args):
             continue
         what, instead = "", ""
         if call.name.rpartition(".")[2] in words("notebook_launchers"):
@@ -312,7 +312,7 @@ def _local_rank(program: Program, situation: Situation) -> Iterator[Finding]:
     if not uses or any(isinstance(use.ctx, ast.Store) for use in uses) or _set_up_elsewhere(program):
         return
     for call in program.calls:
-        if call.method == "add_argument" and _flags(call, program) & {"--local_rank", "--local-rank"}:
+        if call.method == "add_argument" and program.flags(call) & {"--local_rank", "--local-rank"}:
             yield found("local-rank-argument", call.line)
 
 
@@ -328,22 +328,3 @@ def _set_up_elsewhere(program: Program) -> bool:
         for call in program.calls
         if any(isinstance(given, ast.Name) and given.id in holders for given in call.node.args)
     )
-
-
-def _flags(call: Call, program: Program) -> set[str]:
-    return {value for node in call.node.args if isinstance(value := program.value(node), str)}
-
-
-def _switched_off(place: Place, program: Program, situation: Situation) -> bool:
-    """Whether it is under an option that is off unless it is passed, and was not."""
-    needed = {node.attr for test in place.conditions if isinstance(node := test, ast.Attribute)}
-    for call in program.calls:
-        if call.method != "add_argument" or program.value(call.argument("action")) != "store_true":
-            continue
-        flags = _flags(call, program)
-        names = {flag.lstrip("-").replace("-", "_") for flag in flags} | {
-            program.value(call.argument("dest"))
-        }
-        if needed & names and not flags & set(situation.args):
-            return True
-    return False
