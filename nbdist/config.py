@@ -23,6 +23,9 @@ TERMINATE_GRACE = 3.0
 PEER_GRACE = 0.7
 """Seconds that the other ranks have between SIGTERM and SIGKILL after one has failed."""
 
+PEER_LOOK = 0.03
+"""Seconds that the other ranks have to say where they are after the program of one has raised."""
+
 EXIT_GRACE = 8.0
 """Seconds that a rank whose program raised has to flush, run its atexit handlers and exit."""
 

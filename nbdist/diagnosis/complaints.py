@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 from collections.abc import Sequence
@@ -131,7 +132,12 @@ def _recognised(first: Raised, outer: Raised, *searched: Raised) -> Complaint:
 
 
 def _searched(raised: Raised) -> str:
-    """What signatures are searched in; of a bare ``assert``, the statement says what was wrong."""
+    """What signatures are searched in; of a bare ``assert``, the statement says what was wrong, of an exit,
+    the file that calls it, of a call of what is no function, the call."""
+    if raised.type == "SystemExit" and raised.frames:
+        return f"{raised.text} in {os.path.basename(raised.frames[-1].file)}"
+    if raised.message.endswith("object is not callable") and raised.frames:
+        return f"{raised.text} in {raised.frames[-1].source}"
     if raised.message or not raised.frames:
         return raised.text
     return f"{raised.type}: {raised.frames[-1].source}"

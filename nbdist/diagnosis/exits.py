@@ -10,6 +10,8 @@ from nbdist.text import say
 # signals that say what has happened; the others have their name alone
 _TELLING = frozenset({"SIGKILL", "SIGSEGV", "SIGABRT", "SIGBUS", "SIGFPE", "SIGILL", "SIGTERM", "SIGINT"})
 
+_OURS = frozenset({"SIGINT", "SIGTERM", "SIGKILL"})
+
 
 def exit_kind(code: int, *, oom: bool = False, limit: int = 0) -> str:
     """``exit 1``, or for a negative code the signal: ``SIGSEGV``, and of SIGKILL whose it was where that is
@@ -37,7 +39,8 @@ def describe_exit(
     """
     name = signal_name(code)
     if ended and code < 0:
-        return say("exits.ended", language, signal=name)
+        # nbdist ends a rank by SIGINT, SIGTERM or SIGKILL: with another one it ended by itself on its way out
+        return say("exits.ended" if name in _OURS else "exits.ended-by-itself", language, signal=name)
     if code >= 0:
         return say("exits.exit", language, status=code)
     meaning = ""

@@ -65,6 +65,7 @@ _SHOWN_LAST = 160
 _SEEN_LATE = 1.0
 # nbdist sends none of these: a rank that ends by one ended by itself, even after it was told to
 _OWN_SIGNALS = frozenset({-signal.SIGABRT, -signal.SIGSEGV, -signal.SIGBUS, -signal.SIGFPE, -signal.SIGILL})
+_AFTER_AN_ERROR = frozenset({1, -signal.SIGTERM, -signal.SIGKILL})
 # what these say does not name who is missing, or where
 _PLAIN_TIMEOUTS = frozenset(
     {"gloo-timeout", "paddle-gloo-timeout", "nccl-timeout", "nccl-heartbeat", "store-wait-timeout"}
@@ -176,7 +177,7 @@ def first_failure(run: Run, directory: RunDirectory) -> Failure | None:
         early = tuple(rank.rank for rank in run.ranks if _ended_well_before(rank, first))
         first = replace(first, early_exits=early)
         first = replace(first, absent=_absent(first, run))
-    hint = _hint(first, run)
+    hint = _hint(first, run, directory)
     if hint is not None and hint.signature in OF_DISKS:
         hint = _with_disks(hint, first, run, directory)
     return replace(first, hint=hint, groups=_groups(first, failures, run))
@@ -189,24 +190,58 @@ def diagnose(run: Run, directory: RunDirectory) -> Failure | None:
 
 
 def _notes(failure: Failure, run: Run, directory: RunDirectory) -> list[Both]:
-    notes = [_last_line(rank, run, directory) for rank in failure.absent]
+    notes = [_did_not_come(rank, run, directory) for rank in failure.absent]
+    notes += [
+        Both(
+            *(
+                say("diagnosis.absent-where", one, first=failure.rank, where=where.text(one))
+                for one in ("en", "zh")
+            )
+        )
+        for where, _ in _absent_places(failure, run, directory)
+    ]
     if failure.full and (failure.hint is None or failure.hint.signature not in OF_DISKS):
         notes.append(both("diagnosis.disk-full", disk=failure.full, rank=failure.rank))
     for rank in failure.early_exits:
         early = run.ranks[rank]
         before = failure.time - (early.finished or early.exited or failure.time)
         code = "diagnosis.early-exit" if before >= 0.1 else "diagnosis.early-exit-now"
-        said = [say(code, one, rank=rank_names([rank], one), seconds=before) for one in ("en", "zh")]
+        line = _last_line(rank, run, directory)
+        said = [
+            say(code, one, rank=rank_names([rank], one), seconds=before, last=line.text(one))
+            for one in ("en", "zh")
+        ]
         notes.append(Both(*said))
     return notes
 
 
-def _last_line(rank: int, run: Run, directory: RunDirectory) -> Both:
-    lines = [line for line in end_of_log(rank, run, directory) if line.strip()]
-    last = lines[-1][:_SHOWN_LAST] if lines else ""
-    if not last:
+def _absent_places(failure: Failure, run: Run, directory: RunDirectory) -> list[tuple[Both, bool]]:
+    """Where the ranks were that did not come, when the supervisor asked them, and whether they waited there
+    for other ranks; those that waited come last."""
+    from nbdist.diagnosis.stacks import clause, last_stacks  # it reads programs, and most failures need none
+
+    report = last_stacks(run, directory)
+    if report is None or not failure.absent:
+        return []
+    return [
+        (Both(*(clause(group, report.script, language) for language in ("en", "zh"))), group.place.waits)
+        for group in report.groups
+        if set(group.ranks) & set(failure.absent) and not group.problem
+    ]
+
+
+def _did_not_come(rank: int, run: Run, directory: RunDirectory) -> Both:
+    last = _last_line(rank, run, directory)
+    if not last.en:
         return both("diagnosis.absent-silent", rank=rank)
-    return both("diagnosis.absent-last", rank=rank, line=last)
+    said = (say("diagnosis.absent-last", one, rank=rank, last=last.text(one)) for one in ("en", "zh"))
+    return Both(*said)
+
+
+def _last_line(rank: int, run: Run, directory: RunDirectory) -> Both:
+    """``; its last line: …``; empty of a rank that printed nothing."""
+    lines = [line for line in end_of_log(rank, run, directory) if line.strip()]
+    return both("diagnosis.its-last-line", line=lines[-1][:_SHOWN_LAST]) if lines else Both("", "")
 
 
 def _failed(rank: Rank) -> bool:
@@ -282,8 +317,9 @@ def _absent(first: Failure, run: Run) -> tuple[int, ...]:
     return tuple(rank.rank for rank in run.ranks if rank.rank not in gone)
 
 
-def _hint(first: Failure, run: Run) -> Hint | None:
+def _hint(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
     """What is known about the first failure: from all ranks together, from its words, or its exit."""
+    from nbdist.diagnosis.checks.names import removed_name
     from nbdist.diagnosis.signatures import Source, match, named
 
     parts = {"late": [first.rank], "early": first.early_exits, "absent": first.absent}
@@ -301,9 +337,13 @@ def _hint(first: Failure, run: Run) -> Hint | None:
         else:
             known = "uneven-steps"
         return Hint.of(named(known), ranks, ranks_zh)
+    if complaint is not None and (removed := removed_name(complaint.root.text)) is not None:
+        return Hint.of(named("removed-name"), removed)
     if complaint is not None and complaint.signature is not None and complaint.found is not None:
         if first.absent and complaint.signature.name in _PLAIN_TIMEOUTS:
-            return Hint.of(named("rank-did-not-come"), ranks, ranks_zh)
+            places = _absent_places(first, run, directory)
+            known = "rank-was-busy" if places and not places[0][1] else "rank-did-not-come"
+            return Hint.of(named(known), ranks, ranks_zh)
         return Hint.of(complaint.signature, complaint.found.groupdict())
     if first.code is None or (complaint is not None and complaint.root.text):
         return None
@@ -361,8 +401,8 @@ def _groups(first: Failure, failures: Sequence[Failure], run: Run) -> tuple[Grou
         kind = _kind(failure, first) if failure is not None else ""
         ended = rank.state is RankState.ENDED
         how = how_zh = ""
-        # after an exception, exit 1 says nothing new
-        if rank.code is not None and not (kind and rank.code == 1):
+        # after an exception, exit 1 says nothing new, nor does that nbdist did not wait for the exit
+        if rank.code is not None and not (kind and rank.code in _AFTER_AN_ERROR):
             how, how_zh = (
                 describe_exit(rank.code, oom=rank.oom, ended=ended, limit=rank.limit, language=language)
                 for language in ("en", "zh")

@@ -16,6 +16,8 @@ _NATIVE_STACK = re.compile(r"\nException raised from .+", re.DOTALL)
 _SHOWN = 120
 _LONGEST_END = 4_000
 """Characters of each end of an error's text: one may have a whole tensor in it."""
+# its exception says nothing, what it printed before does
+_LEFT = "exit-called"
 # what many modules call their one exception
 _MODULES_OWN = frozenset({"error", "exception", "timeout", "empty", "full"})
 
@@ -90,7 +92,8 @@ def _what_it_said(failure: Failure, language: str) -> list[str]:
     elif failure.report is not None:
         report = failure.report
         lines += _error_lines(f"{report.type}: {report.message}" if report.message else report.type)
-    if failure.report is None and not lines and failure.tail:
+    left = failure.hint is not None and failure.hint.signature == _LEFT
+    if failure.tail and (left or (failure.report is None and not lines)):
         lines.append(say("diagnosis.last-lines", language, rank=failure.rank))
         lines += [f"    {line}" for line in failure.tail]
     return lines

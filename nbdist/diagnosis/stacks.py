@@ -42,7 +42,8 @@ class StackRow:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StackGroup:
     """Ranks with the same stack. ``place`` says where that is; ``problem`` why there is no stack
-    (``store.reports.RankAnswer``). ``collective`` is what they last began, where that is known."""
+    (``store.reports.RankAnswer``). ``collective`` is what they last began, where that is known;
+    ``handled`` the exception that they handle, ``handled_at`` the line of the program where it was raised."""
 
     ranks: tuple[int, ...]
     place: CodeLocation
@@ -50,6 +51,8 @@ class StackGroup:
     problem: str = ""
     blocked: bool = False
     collective: Collective | None = None
+    handled: str = ""
+    handled_at: int | None = None
     threads: tuple[tuple[StackRow, ...], ...] = ()
 
 
@@ -135,7 +138,13 @@ def _groups(taken: TakenStacks, sources: Sources) -> tuple[StackGroup, ...]:
         threads = answer.threads
         calls = threads[0].calls if threads else ()
         number = _last_begun(answer)
-        key = (answer.problem, answer.blocked, calls, number and (number.name, number.number))
+        key = (
+            answer.problem,
+            answer.blocked,
+            calls,
+            answer.handling,
+            number and (number.name, number.number),
+        )
         alike.setdefault(key, []).append(answer)
     groups = [_group(answers, sources) for answers in alike.values()]
     return tuple(sorted(groups, key=lambda group: (group.place.waits, len(group.ranks), group.ranks)))
@@ -149,6 +158,9 @@ def _group(answers: Sequence[RankAnswer], sources: Sources) -> StackGroup:
     place = place_of(calls, sources)
     if collective is not None and not collective.over and _waits_for_device(place):
         place = replace(place, waits=True, on_device=True)
+    handling = first.handling
+    places = handling.places if handling is not None else ()
+    lines = [line for file, line in places if sources.is_program(file)]
     return StackGroup(
         ranks=tuple(answer.rank for answer in answers),
         place=place,
@@ -156,6 +168,8 @@ def _group(answers: Sequence[RankAnswer], sources: Sources) -> StackGroup:
         problem=first.problem,
         blocked=first.blocked,
         collective=collective,
+        handled=handling.text if handling is not None else "",
+        handled_at=lines[-1] if lines else None,
         threads=tuple(_rows(thread.calls, None, sources) for thread in _others(threads)),
     )
 
@@ -276,7 +290,16 @@ def clause(group: StackGroup, script: str, language: str = "en") -> str:
         code, what = "waiting", _collective(group)
     elif what:
         code = "in" if where else "in-call"
-    return say(f"diagnosis.{code}", language, who=who, ranks=group.ranks, what=what, where=where)
+    said = say(f"diagnosis.{code}", language, who=who, ranks=group.ranks, what=what, where=where)
+    return said + _handled(group, language)
+
+
+def _handled(group: StackGroup, language: str) -> str:
+    """``, handling KeyError: 'y' of line 6``; empty of ranks that handle no exception."""
+    if not group.handled:
+        return ""
+    code = "handling" if group.handled_at is None else "handling-of"
+    return say(f"diagnosis.{code}", language, error=group.handled, line=group.handled_at)
 
 
 def _problem(group: StackGroup, language: str) -> str:

@@ -9,6 +9,7 @@ here by reading what ``traceback`` prints, and not from exception objects.
 from __future__ import annotations
 
 import re
+from ast import literal_eval
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -25,8 +26,15 @@ _MEMBER = re.compile(r"^\s*(?:\+-)?\+-+ (\d+|\.\.\.) -+$")
 _GROUP_END = re.compile(r"^\s*\+-{20,}$")
 # torch's exception hook and its native code write the rank before each line
 _RANK = re.compile(r"^\[rank\d+\]:? ?")
+_ESCAPED = re.compile(
+    r"""^(?P<type>[A-Za-z_][\w.]*): (?P<text>(['"]).*\\nTraceback \(most recent call last\):\\n.*\3)$"""
+)
+# how the line before a traceback inside a message ends
+_ANNOUNCES = (":", '"""')
 _INSIDE = "\0inside"
 _LINKS = {_CAUSE: "cause", _CONTEXT: "context", _INSIDE: "inside"}
+# they end a coroutine or an iteration in good order: what is raised from one is the error
+_ENDINGS = frozenset({"CancelledError", "GeneratorExit", "StopAsyncIteration", "StopIteration"})
 _PLAIN_HEADER = "Traceback (most recent call last):"
 
 
@@ -69,15 +77,27 @@ def root(chain: Sequence[Raised]) -> Raised:
     """What the others followed from: the innermost part, and there what it was raised from."""
     start = max((index for index, raised in enumerate(chain) if raised.link == "inside"), default=0)
     at = len(chain) - 1
-    while at > start and chain[at].link == "cause":
+    while at > start and chain[at].link == "cause" and chain[at - 1].type.rpartition(".")[2] not in _ENDINGS:
         at -= 1
     return chain[at]
 
 
 def _plain(lines: list[str]) -> list[str]:
-    """The lines without the margins of exception groups, of which only first members are kept."""
+    """The lines without the margins of exception groups, of which only first members are kept, and with the
+    messages that are escaped, as a KeyError escapes its own, in lines of their own."""
+    lines = [part for line in lines for part in _unescaped(line)]
     grouped = any(line.strip().removeprefix("+ ").removeprefix("| ") == _GROUP for line in lines)
     return list(_first_members(lines)) if grouped else lines
+
+
+def _unescaped(line: str) -> list[str]:
+    found = _ESCAPED.match(line)
+    if found is None:
+        return [line]
+    try:
+        return f"{found['type']}: {literal_eval(found['text'])}".splitlines()
+    except (ValueError, SyntaxError):
+        return [line]
 
 
 def _first_members(lines: Iterable[str]) -> Iterator[str]:
@@ -105,7 +125,11 @@ def _raised(lines: Sequence[str], *, in_log: bool) -> Iterator[Raised]:
                 message, at = _message(error["message"] or "", lines, at + 1, in_log=in_log)
                 yield Raised(type=error["type"], message=message, frames=frames, link=link)
                 # a message that goes over into a traceback tells of an exception elsewhere
-                link = "inside" if at < len(lines) and _is_header(lines[at]) else ""
+                goes_over = at < len(lines) and _is_header(lines[at])
+                if in_log and goes_over and not lines[at].lstrip().startswith("Original"):
+                    # or another traceback stands next to it in the log
+                    goes_over = lines[at - 1].rstrip().endswith(_ANNOUNCES)
+                link = "inside" if goes_over else ""
             continue
         at += 1
 

@@ -113,6 +113,7 @@ class Attempt:
         if self._taker.tick(now):
             if self._taker.last is not None:
                 self._stalls.took(self._taker.last, now)
+            self._policy.peers_answered(now)
             # a reader who finds the stall is to find its stacks, too
             if self._stalls.stalled and self._policy.run.stalled is None:
                 self._tell_stall(now)
@@ -167,7 +168,10 @@ class Attempt:
 
     def send(self, rank: int, number: signal.Signals) -> None:
         if number is signal.SIGINT:
-            self._look_once_more(time.monotonic())
+            now = time.monotonic()
+            self._look_once_more(
+                now, wanted=self._policy.timed_out or self._stalls.quiet(now) > QUIET_BEFORE_STACKS
+            )
         if (started := self._ranks.get(rank)) is not None:
             started.send(number)
 
@@ -243,14 +247,13 @@ class Attempt:
         if self._policy.goes_on:
             self._policy.stalled(now - self._stalls.active)
 
-    def _look_once_more(self, now: float) -> None:
+    def _look_once_more(self, now: float, *, wanted: bool) -> None:
         """Take stacks before the first rank gets a signal, so that a report says where the run hung; once,
         and not when a stall has recorded them already."""
         if self._last_look:
             return
         self._last_look = True
-        quiet = self._stalls.quiet(now) > QUIET_BEFORE_STACKS
-        if self._policy.run.stalled is None and (self._policy.timed_out or quiet):
+        if wanted and self._policy.run.stalled is None:
             self._taker.take(self._asked(), now, ending=True)
 
     def _asked(self) -> list[RankContact]:
@@ -258,6 +261,7 @@ class Attempt:
             RankContact(rank, started.process, self._directory.rank(rank, self._number), started.ask)
             for rank, started in self._ranks.items()
             if not self._policy.run.ranks[rank].state.terminal
+            and self._policy.run.ranks[rank].errored is None
         ]
 
     def _hear(self, rank: int) -> None:
@@ -277,5 +281,6 @@ class Attempt:
         for word in words:
             if bytes([word]) == ERRORED:
                 self._policy.rank_errored(rank, time.monotonic())
+                self._look_once_more(time.monotonic(), wanted=self._policy.stop_reason is None)
             else:
                 self._policy.rank_finished(rank, joined=bytes([word]) != FINISHED_ALONE)

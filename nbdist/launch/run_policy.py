@@ -54,6 +54,8 @@ ON_STOP = (
 )
 # another rank has failed: these wait for it in a collective, and would wait for ever
 ON_PEER_FAILURE = (Step(signal=signal.SIGTERM, grace=config.PEER_GRACE), KILL)
+# the same, and first the others are asked where they are: one may be what the failed rank had waited for
+ON_PEER_ERROR = (Step(signal=None, grace=config.PEER_LOOK), *ON_PEER_FAILURE)
 # its own program raised: it is on its way out
 ON_OWN_ERROR = (
     Step(signal=None, grace=config.EXIT_GRACE),
@@ -186,8 +188,15 @@ class RunPolicy:
     def rank_errored(self, rank: int, now: float) -> None:
         """The program of a rank raised. The rank exits by itself; its peers need not wait for that."""
         self.record(RankErrored(time=self._wall_clock(), rank=rank))
-        self._escalations.setdefault(rank, Escalation(ON_OWN_ERROR, now))
-        self._fail(now)
+        if rank not in self._told:
+            self._escalations[rank] = Escalation(ON_OWN_ERROR, now)
+        self._fail(now, ON_PEER_ERROR)
+
+    def peers_answered(self, now: float) -> None:
+        """The others have said where they are, and need not be waited for."""
+        for rank, escalation in self._escalations.items():
+            if rank not in self._told and self.run.ranks[rank].errored is None:
+                escalation.hasten(now)
 
     def rank_exited(
         self,
@@ -310,11 +319,11 @@ class RunPolicy:
         failed = tuple(rank.rank for rank in self._here() if rank.state is RankState.FAILED)
         return Outcome(state=RunState.FAILED, reason=Reason("ranks-failed", ranks=failed))
 
-    def _fail(self, now: float) -> None:
+    def _fail(self, now: float, steps: tuple[Step, ...] = ON_PEER_FAILURE) -> None:
         """One rank has failed: the others would wait for it for ever."""
         if self.stop_reason is None and not self.timed_out:
             self._failed = True
-        self._end_ranks(ON_PEER_FAILURE, now)
+        self._end_ranks(steps, now)
         self.tick(now)
 
     def _end_ranks(self, steps: tuple[Step, ...], now: float) -> None:

@@ -94,6 +94,15 @@ class Collective:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Handled:
+    """An exception that the main thread handles: its text, and the files and lines that it came through,
+    outermost first."""
+
+    text: str
+    places: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RankAnswer:
     """What one rank answered: the words of faulthandler, else the ``problem``, one of
 
@@ -101,6 +110,7 @@ class RankAnswer:
     closed the file), ``stopped`` (by a signal, until SIGCONT), ``silent`` (no answer in time), ``ended``.
     ``blocked`` says that its main thread sits in an uninterruptible call of the kernel. ``beats``, which is
     not kept, grows between two glances when the main thread executes Python; None where that is not known.
+    ``handling`` is the exception in whose ``except`` or ``finally`` the main thread is.
     """
 
     rank: int
@@ -109,6 +119,7 @@ class RankAnswer:
     blocked: bool = False
     collectives: Mapping[str, Collective] = field(default_factory=dict)
     beats: int | None = None
+    handling: Handled | None = None
 
     @property
     def threads(self) -> tuple[ThreadStack, ...]:

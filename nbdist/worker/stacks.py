@@ -96,6 +96,28 @@ def _add_entries(groups: dict[str, Any], trace: dict[str, Any]) -> None:
             }
 
 
+_SHOWN = 160
+
+
+def _handled(thread: int) -> dict[str, Any]:
+    """The exception that a thread handles, in an ``except`` or a ``finally``: its text and where it was
+    raised, outermost first, a file and a line each. Empty where there is none."""
+    error: Any = sys._current_exceptions().get(thread)
+    # until Python 3.11 it gives a triple
+    error = error[1] if isinstance(error, tuple) else error
+    if error is None:
+        return {}
+    try:
+        text = f"{type(error).__qualname__}: {error}".rstrip(": ").partition("\n")[0][:_SHOWN]
+    except Exception:  # noqa: BLE001 - the program's own __str__
+        text = type(error).__qualname__
+    places, trace = [], error.__traceback__
+    while trace is not None:
+        places.append([trace.tb_frame.f_code.co_filename, trace.tb_lineno])
+        trace = trace.tb_next
+    return {"text": text, "places": places}
+
+
 def json_module() -> Any:
     """The module, which not every program needs."""
     with import_lock:
@@ -242,7 +264,8 @@ class _Listener:
 
         ``beats`` says at the next look whether the main thread has been in one call since this one.
         """
-        self._put(f"{self._answer}.numbers", {"groups": collectives(names=False), "beats": _beats})
+        numbers = {"groups": collectives(names=False), "beats": _beats, "handling": _handled(self._main)}
+        self._put(f"{self._answer}.numbers", numbers)
         if names:
             self._put(self._answer, collectives())
         elif _BEAT and signal.getsignal(_BEAT) is _beat:

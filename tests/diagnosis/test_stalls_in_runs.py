@@ -25,6 +25,11 @@ pytestmark = [
     pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc"),
 ]
 
+NEVER_MEET = (
+    "they called different collectives, and will never meet: {} (usual reasons: a call under  if rank == 0, "
+    "validation on one rank without model.module, a state dict gathered on one rank)"
+)
+
 TORCH = """
 import time, torch, torch.distributed as dist
 dist.init_process_group()
@@ -87,6 +92,18 @@ else:
 """
 )
 
+FINALLY = (
+    TORCH
+    + """
+try:
+    if rank == 1:
+        {}["epoch"]
+    dist.all_reduce(tensor)
+finally:
+    dist.barrier()
+"""
+)
+
 PADDLE = """
 import time, paddle, paddle.distributed as dist
 dist.init_parallel_env()
@@ -140,8 +157,15 @@ def until_stalled(handle: runner.RunHandle, limit: float = 45.0) -> StackReport:
         pytest.param(
             OTHER_COLLECTIVE,
             "rank 0 waits in barrier #2 at line 9; rank 1 waits in all_reduce #2 at line 11",
-            "they called different collectives, and will never meet: all_reduce and barrier",
+            NEVER_MEET.format("all_reduce and barrier"),
             id="torch: other collectives",
+        ),
+        pytest.param(
+            FINALLY,
+            "rank 0 waits in all_reduce #2 at line 11; rank 1 waits in barrier #2 at line 13,"
+            " handling KeyError: 'epoch' from line 10",
+            NEVER_MEET.format("all_reduce and barrier"),
+            id="torch: an exception waits in a finally",
         ),
         pytest.param(
             PADDLE,

@@ -66,8 +66,16 @@ def finishes(rank: int) -> Happening:
     return lambda replay: replay.policy.rank_finished(rank)
 
 
-def errors(rank: int) -> Happening:
-    return lambda replay: replay.policy.rank_errored(rank, replay.now)
+def errors(rank: int, *, answered: bool = True) -> Happening:
+    """Its program raises; the others say at once where they are, or do not."""
+
+    def happens(replay: Replay) -> None:
+        replay.policy.rank_errored(rank, replay.now)
+        if answered:
+            replay.policy.peers_answered(replay.now)
+            replay.policy.tick(replay.now)
+
+    return happens
 
 
 def exits(rank: int, code: int = 0) -> Happening:
@@ -420,6 +428,7 @@ def test_a_stop_is_in_the_journal_once_with_the_first_reason() -> None:
         pytest.param([], 60.0, 60.0, id="the time limit"),
         pytest.param([(5, stop())], 60.0, 8.0, id="the next signal"),
         pytest.param([(5, errors(1))], None, 5.7, id="the next signal of the rank that is next"),
+        pytest.param([(5, errors(1, answered=False))], None, 5.03, id="the others are asked where they are"),
         pytest.param([(5, errors(1)), (5.1, exits(0, -15))], None, 13.0, id="an exit ends its waiting"),
     ],
 )

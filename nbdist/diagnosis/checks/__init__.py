@@ -56,7 +56,7 @@ def check(source: str | ast.Module, situation: Situation, path: Sequence[str] = 
         "removed names": lambda: check_removed(program, situation),
         "modules": lambda: missing_modules(program, situation, _SAID_ELSEWHERE),
         "the environment": lambda: check_environment(program, situation),
-        "devices and ranks": lambda: check_placement(program, situation),
+        "devices and ranks": lambda: check_placement(program, situation, path),
         "the training loop": lambda: check_training(program, situation),
         "the machine": lambda: check_machine(program, situation),
     }

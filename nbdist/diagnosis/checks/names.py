@@ -62,6 +62,25 @@ def _rows() -> list[tuple[str, str, str, str]]:
     ]
 
 
+_MISSING_NAMES = (
+    re.compile(r"^ModuleNotFoundError: No module named '(?P<module>[\w.]+)'"),
+    re.compile(r"^AttributeError: module '(?P<module>[\w.]+)' has no attribute '(?P<name>\w+)'"),
+    re.compile(r"^ImportError: cannot import name '(?P<name>\w+)' from '(?P<module>[\w.]+)'"),
+)
+
+
+def removed_name(error: str) -> dict[str, str] | None:
+    """What an error's ``Type: message`` misses, where that is a name of the table: its ``name``, the
+    ``package`` that had it, ``since`` which version it is gone, and what to write ``instead``."""
+    for pattern in _MISSING_NAMES:
+        if (missing := pattern.match(error)) is not None:
+            name = ".".join(part for part in (missing["module"], missing.groupdict().get("name")) if part)
+            for old, package, since, instead in _rows():
+                if name == old or name.startswith(f"{old}."):
+                    return {"name": old, "package": package, "since": since, "instead": instead}
+    return None
+
+
 def _of_module(
     uses: list[tuple[str, int, Place]], module: str, table: dict[str, str], rule: str, situation: Situation
 ) -> list[Finding]:
@@ -316,3 +335,26 @@ def _public_names(module: str, path: Sequence[str]) -> set[str] | None:
     stars = any(isinstance(n, ast.ImportFrom) and n.names[0].name == "*" for n in inner.tree.body)
     names = {name for name, _ in bound_names(inner.tree.body)}
     return None if stars else {name for name in names if not name.startswith("_")}
+
+
+def own_modules(program: Program, path: Sequence[str]) -> Iterable[str]:
+    """The texts of the user's modules that the program imports: those beside it, not what is installed."""
+    places = [
+        place for place in path if "site-packages" not in place and not place.startswith(sys.base_prefix)
+    ]
+    for name in sorted({name for name, _ in program.imports()}):
+        parts = name.split(".")
+        for place in places:
+            for end in range(1, len(parts) + 1):
+                base = os.path.join(place, *parts[:end])
+                for file in (f"{base}.py", os.path.join(base, "__init__.py")):
+                    yield from _text_of(file)
+
+
+def _text_of(file: str) -> Iterable[str]:
+    try:
+        if os.path.getsize(file) <= _BIG:
+            with open(file, encoding="utf-8", errors="replace") as handle:
+                yield handle.read()
+    except OSError:
+        return

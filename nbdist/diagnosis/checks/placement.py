@@ -9,9 +9,10 @@ from __future__ import annotations
 import ast
 import difflib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from nbdist.diagnosis.checks.finding import Finding, Situation, found, words
+from nbdist.diagnosis.checks.names import own_modules
 from nbdist.diagnosis.checks.program import Call, Place, Program
 
 _HERE = frozenset({"localhost", "127.0.0.1", "::1", "0.0.0.0", ""})
@@ -82,7 +83,8 @@ def assignments(program: Program) -> Iterator[tuple[str, str | None, ast.stmt, P
                             yield name, None if said is None else str(said), node, place
 
 
-def check_placement(program: Program, situation: Situation) -> list[Finding]:
+def check_placement(program: Program, situation: Situation, path: Sequence[str] = ()) -> list[Finding]:
+    """``path`` is where ranks find modules: one of the user's may choose the device."""
     findings = [
         *_groups(program, situation),
         *_spawns(program, situation),
@@ -90,8 +92,19 @@ def check_placement(program: Program, situation: Situation) -> list[Finding]:
         *_local_rank(program, situation),
     ]
     if not program.mentions(*words("asks_for_devices")):
-        findings += _on_gpus(program, situation) if situation.gpus else _on_cpu(program, situation)
+        chosen = bool(situation.gpus) and _chosen_elsewhere(program, path)
+        findings += _on_gpus(program, situation, chosen) if situation.gpus else _on_cpu(program, situation)
     return findings
+
+
+def _chosen_elsewhere(program: Program, path: Sequence[str]) -> bool:
+    """Whether a module of the user's that the program imports may choose the device of each rank, or a
+    function that sets the ranks up does."""
+    for call in program.calls:
+        if "init_dist" in call.method.lower() or "setup_dist" in call.method.lower():
+            return True
+    chooses = re.compile(r"\b(?:" + "|".join(words("chooses_a_device")) + r")\b")
+    return any(chooses.search(text) for text in own_modules(program, path))
 
 
 def _on_cpu(program: Program, situation: Situation) -> Iterator[Finding]:
@@ -139,7 +152,7 @@ def _text(node: ast.expr | None, program: Program) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _on_gpus(program: Program, situation: Situation) -> Iterator[Finding]:
+def _on_gpus(program: Program, situation: Situation, chosen: bool) -> Iterator[Finding]:
     """GPUs that every rank would take alike, or that the run does not have."""
     count = len(situation.gpus)
     for call in program.calls:
@@ -147,7 +160,7 @@ def _on_gpus(program: Program, situation: Situation) -> Iterator[Finding]:
         if index is not None and index >= count:
             yield found("gpu-beyond", call.line, index=index, last=count - 1)
             return
-    if count < 2 or program.mentions(*words("chooses_a_device")):
+    if count < 2 or chosen or program.mentions(*words("chooses_a_device")):
         return
     for call in program.calls:
         index, what = _fixed_gpu(call, program)
@@ -239,7 +252,7 @@ def _ranks(count: int) -> str:
 def _spawns(program: Program, situation: Situation) -> Iterator[Finding]:
     count = situation.world_size
     for call in program.calls:
-        if call.name not in words("spawns"):
+        if call.name not in words("spawns") or program.switched_off(call.place, situation.args):
             continue
         paddle = call.name.startswith("paddle")
         short = "dist.spawn" if paddle else "mp.spawn"
@@ -269,7 +282,7 @@ def _launches(program: Program, situation: Situation) -> Iterator[Finding]:
     if situation.world_size == 1:
         return
     for call in program.calls:
-        if _chosen_by_rank(call.place):
+        if _chosen_by_rank(call.place) or program.switched_off(call.place, situation.args):
             continue
         what, instead = "", ""
         if call.name.rpartition(".")[2] in words("notebook_launchers"):
@@ -294,8 +307,24 @@ def _chosen_by_rank(place: Place) -> bool:
 def _local_rank(program: Program, situation: Situation) -> Iterator[Finding]:
     if program.mentions("LOCAL_RANK") or any(arg.startswith("--local") for arg in situation.args):
         return
+    uses = [n for n in program.places if isinstance(n, ast.Attribute) and n.attr == "local_rank"]
+    # what is never read harms nobody, and what is overwritten is not what the command line gave
+    if not uses or any(isinstance(use.ctx, ast.Store) for use in uses) or _set_up_elsewhere(program):
+        return
     for call in program.calls:
-        if call.method == "add_argument":
-            flags = {program.value(argument) for argument in call.node.args}
-            if flags & {"--local_rank", "--local-rank"}:
-                yield found("local-rank-argument", call.line)
+        if call.method == "add_argument" and program.flags(call) & {"--local_rank", "--local-rank"}:
+            yield found("local-rank-argument", call.line)
+
+
+def _set_up_elsewhere(program: Program) -> bool:
+    """Whether a function sets the ranks up that gets all arguments, and may overwrite one."""
+    holders = {
+        node.value.id
+        for node in program.places
+        if isinstance(node, ast.Attribute) and node.attr == "local_rank" and isinstance(node.value, ast.Name)
+    }
+    return any(
+        "init" in call.method.lower() or "setup" in call.method.lower()
+        for call in program.calls
+        if any(isinstance(given, ast.Name) and given.id in holders for given in call.node.args)
+    )

@@ -117,6 +117,26 @@ class Program:
         """Whether one of these stands somewhere, as an identifier or as a string."""
         return any(word in self.words or word in self.strings for word in words)
 
+    def flags(self, call: Call) -> set[str]:
+        """The names that a call of ``add_argument`` gives an argument: ``--local-rank``, ``-n``."""
+        return {value for node in call.node.args if isinstance(value := self.value(node), str)}
+
+    def switched_off(self, place: Place, args: Sequence[str], seen: frozenset[str] = frozenset()) -> bool:
+        """Whether it stands under an option that is off unless it is passed, and is not among ``args``; or in
+        a function that is only called there."""
+        needed = {test.attr for test in place.conditions if isinstance(test, ast.Attribute)}
+        for call in self.calls if needed else ():
+            if call.method == "add_argument" and self.value(call.argument("action")) == "store_true":
+                flags = self.flags(call)
+                names = {flag.lstrip("-").replace("-", "_") for flag in flags}
+                if needed & {*names, self.value(call.argument("dest"))} and not flags & set(args):
+                    return True
+        if not place.function or place.function in seen:
+            return False
+        seen |= {place.function}
+        callers = [call.place for call in self.calls if call.name == place.function]
+        return bool(callers) and all(self.switched_off(caller, args, seen) for caller in callers)
+
     def _read_names(self) -> None:
         assigned: dict[str, int] = {}
         for node in ast.walk(self.tree):

@@ -20,7 +20,7 @@ _DIVIDES = re.compile(
 
 def check_training(program: Program, situation: Situation) -> list[Finding]:
     findings = [
-        *_input(program),
+        *_input(program, situation),
         *_loaders(program),
         *_fleet(program, situation),
         *_legacy(program),
@@ -36,9 +36,11 @@ def check_training(program: Program, situation: Situation) -> list[Finding]:
     return findings
 
 
-def _input(program: Program) -> Iterator[Finding]:
+def _input(program: Program, situation: Situation) -> Iterator[Finding]:
     for call in program.calls:
-        if call.name == "input" and not call.place.attempted and call.place.plain:
+        if call.name != "input" or program.switched_off(call.place, situation.args):
+            continue
+        if not call.place.attempted and call.place.plain:
             yield found("input", call.line, call.place.always)
             return
 

@@ -25,6 +25,9 @@ INIT = "dist.init_process_group()\n"
 GPUS = {"gpus": (0, 1)}
 
 
+PARSER = "import argparse\np = argparse.ArgumentParser()\n"
+
+
 def rules(cell: str, **situation: object) -> list[tuple[str, int | None]]:
     known = {"build": BUILDS.get, "version": {"torch": "2.13", "numpy": "2.4"}.get} | situation
     return [(found.rule.name, found.line) for found in check(cell, Situation(**known))]
@@ -123,7 +126,8 @@ def rules(cell: str, **situation: object) -> list[tuple[str, int | None]]:
             id="more processes than GPUs",
         ),
         pytest.param(
-            "import argparse\np = argparse.ArgumentParser()\np.add_argument('--local_rank', type=int)",
+            "import argparse\np = argparse.ArgumentParser()\np.add_argument('--local_rank', type=int)\n"
+            "args = p.parse_args()\nprint(args.local_rank)",
             {},
             ("local-rank-argument", 3),
             id="local_rank",
@@ -262,6 +266,32 @@ def test_what_goes_wrong_is_said_with_its_line(
             {},
             id="LOCAL_RANK is read",
         ),
+        pytest.param(
+            PARSER + "p.add_argument('--local_rank')\np.parse_args()", {}, id="--local_rank is not used"
+        ),
+        pytest.param(
+            PARSER + "p.add_argument('--local_rank')\nargs = p.parse_args()\nargs.local_rank = 0\n"
+            "print(args.local_rank)",
+            {},
+            id="--local_rank is overwritten",
+        ),
+        pytest.param(
+            PARSER + "import json as utils\np.add_argument('--local-rank')\nargs = p.parse_args()\n"
+            "utils.init_device(args)\nprint(args.local_rank)",
+            {},
+            id="--local-rank is given by a function that gets all arguments",
+        ),
+        pytest.param(
+            PARSER + "import torch.multiprocessing as mp\np.add_argument('--many', action='store_true')\n"
+            "args = p.parse_args()\nif args.many:\n    mp.spawn(print, nprocs=2)",
+            {},
+            id="a spawn behind an option that is off",
+        ),
+        pytest.param(
+            "import torch, json as misc\nmisc.init_distributed_mode(0)\ntorch.nn.Linear(1, 1).to('cuda')",
+            {**GPUS, "build": lambda _: None},
+            id="a library's function sets the ranks up",
+        ),
         pytest.param("print(input)", {}, id="input is not called"),
         pytest.param(
             TORCH + INIT + "DistributedDataParallel(print)\ndata = torch.randn(8, 2)\n"
@@ -350,3 +380,24 @@ def test_the_check_of_a_cell_takes_no_more_than_its_length() -> None:
 
     # with the square of the length it would be 64 times
     assert spent(1_600) < 32 * spent(200)
+
+
+def test_a_module_of_the_user_s_may_choose_the_device(tmp_path: Path) -> None:
+    (tmp_path / "utils").mkdir()
+    (tmp_path / "utils" / "misc.py").write_text(
+        "import torch\n\ndef start(gpu):\n    torch.cuda.set_device(gpu)\n"
+    )
+    cell = "import torch\nfrom utils import misc\nmisc.start(0)\ntorch.nn.Linear(1, 1).to('cuda')"
+    situation = Situation(**GPUS)
+
+    assert [one.rule.name for one in check(cell, situation)] == ["one-gpu-for-all"]
+    assert check(cell, situation, [str(tmp_path)]) == []
+
+
+def test_a_spawn_behind_an_option_that_was_passed_is_warned_of() -> None:
+    cell = PARSER + (
+        "import torch.multiprocessing as mp\np.add_argument('--many', action='store_true')\n"
+        "args = p.parse_args()\nif args.many:\n    mp.spawn(print, nprocs=2)"
+    )
+
+    assert rules(cell, args=("--many",)) == [("spawn-in-ranks", 7)]

@@ -1,4 +1,4 @@
-# expect: rank 0, line 10, signature rank-did-not-come, absent 1
+# expect: rank 0, line 10, signature rank-was-busy, absent 1
 import time
 from datetime import timedelta
 
