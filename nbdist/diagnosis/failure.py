@@ -80,6 +80,9 @@ OF_DISKS = frozenset({"disk-full", "exit-disk-full"}) | _OF_SHARED_MEMORY
 _PATH = re.compile(r": '([^']+)'")
 
 
+# what paddle's native code notes beside the program: severity, month and day, time
+_OF_GLOG = re.compile(r"^[IW]\d{4} \d\d:\d\d:")
+
 SAME_ERROR = "the same error"
 
 
@@ -178,9 +181,17 @@ def first_failure(run: Run, directory: RunDirectory) -> Failure | None:
         first = replace(first, early_exits=early)
         first = replace(first, absent=_absent(first, run))
     hint = _hint(first, run, directory)
+    if hint is not None and run.spec.framework == "paddle":
+        hint = replace(hint, cause=_in_paddle(hint.cause), fix=_in_paddle(hint.fix))
     if hint is not None and hint.signature in OF_DISKS:
         hint = _with_disks(hint, first, run, directory)
     return replace(first, hint=hint, groups=_groups(first, failures, run))
+
+
+def _in_paddle(text: Both) -> Both:
+    from nbdist.diagnosis.signatures import in_paddle
+
+    return Both(*map(in_paddle, text))
 
 
 def diagnose(run: Run, directory: RunDirectory) -> Failure | None:
@@ -240,7 +251,7 @@ def _did_not_come(rank: int, run: Run, directory: RunDirectory) -> Both:
 
 def _last_line(rank: int, run: Run, directory: RunDirectory) -> Both:
     """``; its last line: …``; empty of a rank that printed nothing."""
-    lines = [line for line in end_of_log(rank, run, directory) if line.strip()]
+    lines = [line for line in end_of_log(rank, run, directory) if line.strip() and not _OF_GLOG.match(line)]
     return both("diagnosis.its-last-line", line=lines[-1][:_SHOWN_LAST]) if lines else Both("", "")
 
 

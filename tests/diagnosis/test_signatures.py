@@ -10,7 +10,7 @@ import pytest
 from nbdist.diagnosis.complaints import complaint_of
 from nbdist.diagnosis.exits import exit_kind
 from nbdist.diagnosis.failure import Hint
-from nbdist.diagnosis.signatures import Signature, Source, match, signatures
+from nbdist.diagnosis.signatures import Signature, Source, in_paddle, match, signatures
 from nbdist.diagnosis.tracebacks import last_words, parse
 from nbdist.store import ErrorReport
 
@@ -64,6 +64,14 @@ def test_each_sample_belongs_to_a_signature() -> None:
 
 def test_names_are_unique() -> None:
     assert len({signature.name for signature in SIGNATURES}) == len(SIGNATURES)
+
+
+@pytest.mark.parametrize("signature", SIGNATURES, ids=lambda signature: signature.name)
+def test_a_program_of_paddle_is_told_no_call_of_torch(signature: Signature) -> None:
+    if signature.framework != "torch":
+        assert not re.search(
+            r"torch\.\w+\.|\bDistributedSampler", in_paddle(signature.fix + signature.fix_zh)
+        )
 
 
 @pytest.mark.parametrize("signature", SIGNATURES, ids=lambda signature: signature.name)

@@ -112,19 +112,20 @@ def _on_cpu(program: Program, situation: Situation) -> Iterator[Finding]:
     uses_torch, uses_paddle = program.uses("torch"), program.uses("paddle")
     for call in program.calls:
         if (uses_torch or uses_paddle) and call.place.plain and _needs_gpu(call, program):
-            fix, fix_zh = _gpu_fix(situation)
+            fix, fix_zh = _gpu_fix(situation, paddle=uses_paddle and not uses_torch)
             yield found("cuda-on-cpu-ranks", call.line, fix=fix, fix_zh=fix_zh)
             return
 
 
-def _gpu_fix(situation: Situation) -> tuple[str, str]:
+def _gpu_fix(situation: Situation, *, paddle: bool) -> tuple[str, str]:
     count = situation.machine_gpus()
     if count:
         ids = ",".join(map(str, range(min(count, situation.world_size))))
         return f"run with  --gpus {ids}", f"用  --gpus {ids}  运行"
+    asks = "paddle.is_compiled_with_cuda()" if paddle else "torch.cuda.is_available()"
     return (
-        "this machine has no GPU: choose the device by  torch.cuda.is_available()  or leave that out",
-        "这台机器没有 GPU：用  torch.cuda.is_available()  选择设备，或去掉它",
+        f"this machine has no GPU: choose the device by  {asks}  or leave that out",
+        f"这台机器没有 GPU：用  {asks}  选择设备，或去掉它",
     )
 
 

@@ -110,6 +110,13 @@ def _match(text: str, source: Source) -> tuple[Signature, re.Match[str]] | None:
     return None
 
 
+def in_paddle(text: str) -> str:
+    """A hint in the words of a program of paddle."""
+    for torch, paddle in read_table(__file__, "in_paddle").items():
+        text = text.replace(torch, paddle)
+    return text
+
+
 def named(name: str) -> Signature:
     """The signature with this name, for what no pattern can see."""
     return signatures()[name]
