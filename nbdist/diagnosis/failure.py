@@ -15,11 +15,10 @@ from nbdist.model import Rank, RankState, Run
 from nbdist.store import (
     ErrorFrame,
     ErrorReport,
-    LogLines,
-    LogStream,
     RunDirectory,
     read_error,
 )
+from nbdist.store.logs import last_lines
 from nbdist.text import Both, both, say
 
 TYPE_CHECKING = False
@@ -304,10 +303,7 @@ def _with_source(complaint: Complaint | None, sources: Sources) -> Complaint | N
 
 def end_of_log(rank: int, run: Run, directory: RunDirectory) -> list[str]:
     """The last lines that a rank wrote, as many as a cause may lie back."""
-    stream = LogStream(directory.rank(rank, run.attempt).log)
-    stream.skip_to_tail(_TAIL)
-    lines = LogLines()
-    return [*lines.feed(stream.read(_TAIL)), *lines.close()]
+    return last_lines(directory.rank(rank, run.attempt).log, _TAIL)
 
 
 def _ended_well_before(rank: Rank, first: Failure) -> bool:

@@ -15,6 +15,7 @@ from nbdist.model import ProcessId, RankState, Run
 from nbdist.processes import alive
 from nbdist.store import RunDirectory, snapshot
 from nbdist.store.control import request_stacks
+from nbdist.store.logs import last_lines
 from nbdist.store.reports import Call, Collective, RankAnswer, TakenStacks, ThreadStack, read_stacks
 from nbdist.text import say
 
@@ -25,6 +26,10 @@ _FARTHER = 6.0
 _ALL_GROUPS = "0"
 _DEVICE_WAITS = frozenset({"item", "tolist", "cpu", "numpy", "synchronize", "float", "int", "bool", "print"})
 """Calls that wait for what a device is to do, and with it for other ranks."""
+
+
+_FEW_RANKS, _LOG_ROOM, _SHOWN = 4, 32_768, 160
+"""Of how many ranks the logs are searched for a traceback, how many bytes of each, and how much is shown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,11 +62,21 @@ class StackGroup:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Traceback:
+    """The last traceback in the log of a rank: its error in a line, and the line of the program, if any."""
+
+    rank: int
+    error: str
+    line: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StackReport:
     """The stacks of a run: ``time`` is when they were taken (Unix seconds), ``after`` how long after its
     start. ``behind`` are the ranks that the others wait for, as far as that can be told; ``apart`` the names
     of the collectives that ranks wait in where all of them should call the same. ``problem`` says why there
-    are no stacks: ``none``, ``no answer``."""
+    are no stacks: ``none``, ``no answer``. ``raised`` are tracebacks in the logs of ranks that the others
+    wait for: of a thread or another process of theirs, since they go on."""
 
     label: str
     time: float = 0.0
@@ -69,6 +84,7 @@ class StackReport:
     groups: tuple[StackGroup, ...] = ()
     behind: tuple[int, ...] = ()
     apart: tuple[str, ...] = ()
+    raised: tuple[Traceback, ...] = ()
     script: str = ""
     live: bool = True
     problem: str = ""
@@ -119,16 +135,34 @@ def _report(taken: TakenStacks | None, run: Run, directory: RunDirectory) -> Sta
     if taken is None:
         return StackReport(label=run.label, script=sources.script, live=live, problem="none")
     groups = _groups(taken, sources)
+    behind = _behind(groups)
+    raised = (_last_traceback(rank, run, directory, sources) for rank in behind[:_FEW_RANKS])
     return StackReport(
         label=run.label,
         time=taken.time,
         after=max(0.0, taken.time - (run.started or taken.time)),
         groups=groups,
-        behind=_behind(groups),
+        behind=behind,
+        raised=tuple(one for one in raised if one is not None),
         apart=_apart(taken),
         script=sources.script,
         live=live,
     )
+
+
+def _last_traceback(rank: int, run: Run, directory: RunDirectory, sources: Sources) -> Traceback | None:
+    from nbdist.diagnosis.tracebacks import chains_in_log, root  # most runs hang without one
+
+    lines = last_lines(directory.rank(rank, run.attempt).log, _LOG_ROOM)
+    if not any(line.endswith("Traceback (most recent call last):") for line in lines):
+        return None
+    # an interrupt is how the run was ended
+    roots = [first for first in map(root, chains_in_log(lines)) if first.type != "KeyboardInterrupt"]
+    if not roots:
+        return None
+    first = roots[-1]
+    own = [frame.line for frame in first.frames if sources.is_program(frame.file)]
+    return Traceback(rank=rank, error=first.text.partition("\n")[0][:_SHOWN], line=own[-1] if own else None)
 
 
 def _groups(taken: TakenStacks, sources: Sources) -> tuple[StackGroup, ...]:
@@ -309,8 +343,17 @@ def _problem(group: StackGroup, language: str) -> str:
 
 
 def behind_text(report: StackReport, language: str = "en") -> str:
-    """How far those are behind that the others wait for, or that ranks wait in different collectives; empty
-    where that is not known."""
+    """How far those are behind that the others wait for, or that ranks wait in different collectives, and
+    what their logs say was raised; empty where that is not known."""
+    said = [_distance(report, language)]
+    for one in report.raised:
+        code = "log-raised" if one.line is None else "log-raised-at"
+        said.append(say(f"diagnosis.{code}", language, rank=one.rank, error=one.error, line=one.line))
+    return say("diagnosis.and", language).join(filter(None, said))
+
+
+def _distance(report: StackReport, language: str) -> str:
+    """How far those are behind that the others wait for."""
     if report.apart:
         *first, second = report.apart
         return say("diagnosis.apart", language, first=", ".join(first), second=second)

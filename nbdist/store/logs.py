@@ -282,6 +282,13 @@ written."""
 _LATEST = 1e15
 
 
+def last_lines(path: Path, room: int) -> list[str]:
+    """The last lines of a log, of so many bytes; none where it cannot be read."""
+    stream, lines = LogStream(path), LogLines()
+    stream.skip_to_tail(room)
+    return [*lines.feed(stream.read(room)), *lines.close()]
+
+
 class LogTimes:
     """When the log reached which length. Answers from memory what it has read, and reads on where that does
     not reach.
