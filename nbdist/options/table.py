@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import keyword
 import re
 import shlex
 from collections.abc import Callable, Collection, Sequence
@@ -146,6 +147,17 @@ def args(text: str) -> tuple[str, ...]:
         raise UsageMistake(f'--args {masked_text(text)!r}: {error}; write  --args "--lr 0.1"') from None
 
 
+def push(text: str) -> tuple[str, ...]:
+    """The names, or ``auto`` alone. Raises UsageMistake."""
+    names = tuple(part.strip() for part in text.split(",") if part.strip())
+    wrong = next((name for name in names if not name.isidentifier() or keyword.iskeyword(name)), "")
+    if wrong or not names:
+        raise UsageMistake(
+            f"--push {text}: write names of the notebook, without spaces:  --push df,cfg  or  --push auto"
+        )
+    return tuple(dict.fromkeys(names))
+
+
 def idle(text: str) -> float:
     return parse_duration(text, "--idle")
 
@@ -210,6 +222,8 @@ OPTIONS: tuple[Option, ...] = (
     Option(("--memory",), "memory", "SIZE", memory, rare=True),
     Option(("--env",), "env", "K=V", env, many=True),
     Option(("--args",), "args", '"…"', args),
+    Option(("--push",), "push", "A,B|auto", push),
+    Option(("--keep-inputs",), "keep_inputs", rare=True),
     Option(("--cwd",), "cwd", "DIR", rare=True),
     Option(("--log-dir",), "log_dir", "DIR", rare=True, aliases=("--log_dir",)),
     Option(("--nodes",), "nodes", "N", count_of_nodes),
