@@ -80,7 +80,8 @@ test-faults: $(VENV)/.ready $(STATIC) bytecode  ## break runs in every way that 
 	NBDIST_FAULT_ROUNDS=20 $(BIN)/python -m pytest tests/faults -p no:cacheprovider $(PYTEST_ARGS)
 
 test-diagnosis: $(VENV)/.ready $(STATIC) bytecode  ## run every broken program and check what its report names; the checks over all that is installed
-	NBDIST_DIAGNOSIS=all NBDIST_CHECKS=all $(BIN)/python -m pytest tests/diagnosis -p no:cacheprovider $(PYTEST_ARGS)
+	NBDIST_DIAGNOSIS=all NBDIST_REPORTED=all NBDIST_CHECKS=all \
+	  $(BIN)/python -m pytest -n $(TEST_JOBS) --dist load tests/diagnosis -p no:cacheprovider $(PYTEST_ARGS)
 
 check: check-python check-page  ## style, types, layers, the page's unit tests
 

@@ -1,0 +1,8 @@
+# expect: rank any
+# cause: removed|no attribute
+# fix: paddle\.nn\.BatchNorm|version|dir\(
+"""PaddlePaddle/PaddleSlim#729: a name of paddle.nn that is no longer there."""
+
+import paddle
+
+layer = paddle.nn.norm.BatchNorm2D(4)  # here

@@ -1,0 +1,149 @@
+"""Programs that fail as people have reported it of other projects: how good the report about each is.
+
+Their headers say which words a right cause and fix have, ``# here`` marks the lines that must be named.
+``docs/diagnosis-score.md`` has the score of each; a program whose score changes, for the better, too, fails
+until that page is brought up to date. With NBDIST_REPORTED=all they run (``make test-diagnosis``).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable
+from dataclasses import astuple
+from pathlib import Path
+
+import pytest
+
+from nbdist import runner
+from nbdist.diagnosis import diagnose
+from nbdist.diagnosis.report import error_text
+from nbdist.diagnosis.stacks import last_stacks
+from nbdist.feed.stalling import StallReader, hung_lines
+from nbdist.feed.summary import run_report
+from nbdist.model import Run
+from tests.conftest import RunCell
+from tests.diagnosis.score import CAUSES, PAGE, Expected, Said, Score, recorded, score, totals
+from tests.diagnosis.test_programs import skip_where_it_cannot_run
+
+PROGRAMS = {path.stem: path for path in sorted((Path(__file__).parent / "reported").glob("*.py"))}
+WANTED = list(PROGRAMS) if os.environ.get("NBDIST_REPORTED") == "all" else []
+# seconds for which a run must have stood still, so that what is said of it is what a person reads
+_SETTLED = 6.0
+_LONGEST = 120.0
+
+
+def what_it_says(handle: runner.RunHandle) -> Said:
+    """What the screen says of a run that hangs, or has ended."""
+    run, directory = handle.run, handle.directory
+    if run.stalled is not None and not run.state.terminal:
+        view, stacks = StallReader(directory).look(run), last_stacks(run, directory)
+        if view is None or stacks is None:
+            return Said(report="")
+        return Said(report="\n".join(hung_lines(view, "en")), ranks=frozenset(stacks.behind), hinted=True)
+    failure = diagnose(run, directory)
+    if failure is None:
+        return Said(report="")
+    error = error_text(failure) or "\n".join(failure.tail)
+    ranks = frozenset({failure.rank, *failure.early_exits, *failure.absent})
+    report = run_report(run, directory)
+    return Said(report=report, ranks=ranks, error=error, hinted=failure.hint is not None)
+
+
+def _stands(run: Run, expected: Expected) -> bool:
+    """Whether the run has ended or, of one that is to hang, has stood still for long enough."""
+    if run.state.terminal or not expected.hangs:
+        return run.state.terminal
+    return run.stalled is not None and time.time() - run.stalled > _SETTLED
+
+
+@pytest.mark.usefixtures("leaves_nothing")
+@pytest.mark.parametrize("name", WANTED)
+def test_the_report_is_as_good_as_recorded(
+    name: str, start_cell: RunCell, record_property: Callable[[str, object], None]
+) -> None:
+    source = PROGRAMS[name].read_text()
+    skip_where_it_cannot_run(source, source)
+    expected = Expected.of(source)
+    handle = start_cell(expected.run, source)
+
+    deadline = time.monotonic() + _LONGEST
+    while not _stands(handle.run, expected) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    said = what_it_says(handle)
+
+    found = score(said, expected)
+    record_property("score", (name, *astuple(found)))
+    logs = "\n".join(handle.logs(rank) for rank in range(handle.run.spec.world_size))
+    assert found == recorded(PAGE.read_text()).get(name), f"{said.report}\n\n{logs}"
+
+
+def test_the_page_has_a_row_for_each_program_and_the_right_totals() -> None:
+    page = PAGE.read_text()
+
+    scores = recorded(page)
+
+    assert sorted(scores) == sorted(PROGRAMS)
+    assert {one.cause for one in scores.values()} <= set(CAUSES)
+    assert totals(scores.values()) in page
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_each_program_says_where_it_was_reported_and_what_a_report_must_say(name: str) -> None:
+    source = PROGRAMS[name].read_text()
+
+    expected = Expected.of(source)
+
+    assert expected.lines
+    assert re.search(r'^"""[\w.-]+/[\w.-]+#\d+: ', source, re.MULTILINE)
+    for words in (expected.cause, expected.fix, expected.never):
+        re.compile(words)
+
+
+ASKED = """# expect: rank 1
+# cause: dtype
+# fix: float\\(
+# never: %pip
+x = half(x)  # here
+"""
+KNOWN = "run-x: rank 1 failed first: E at line 5 of the cell\n\n  cell line 5\nE: no\n\n"
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        pytest.param(
+            Said(report=KNOWN + "cause: a dtype\nfix: x.float()", ranks=frozenset({1}), error="E: no"),
+            Score("right", "right", "right", "right"),
+            id="all right",
+        ),
+        pytest.param(
+            Said(report=KNOWN + "cause: a dtype\nfix: %pip it", ranks=frozenset({1}), error="E: no"),
+            Score("right", "right", "misleading", "no"),
+            id="misleading, though the cause is right",
+        ),
+        pytest.param(
+            Said(report="x: rank 1, line 5\nE: dtype", ranks=frozenset({1}), error="E: dtype"),
+            Score("right", "right", "itself", "no"),
+            id="only the exception",
+        ),
+        pytest.param(
+            Said(report=KNOWN + "cause: unknown", ranks=frozenset({1}), error="E: no", hinted=True),
+            Score("right", "right", "vague", "no"),
+            id="other words",
+        ),
+        pytest.param(
+            Said(report=KNOWN, ranks=frozenset({1}), error="E: no"),
+            Score("right", "right", "cryptic", "no"),
+            id="no words",
+        ),
+        pytest.param(
+            Said(report="rank 0, line 50\n  cell line 5", ranks=frozenset({0})),
+            Score("wrong", "wrong", "lost", "no"),
+            id="another place",
+        ),
+    ],
+)
+def test_a_report_is_judged_by_what_nbdist_says_in_it(said: Said, expected: Score) -> None:
+    assert score(said, Expected.of(ASKED)) == expected
