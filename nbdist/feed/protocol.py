@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
+import json
 import math
 import sys
 from array import array
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any
@@ -106,6 +107,12 @@ def encode(message: Update | BoardAnswer) -> tuple[dict[str, Any], list[bytes]]:
         *(chunk.text for chunk in message.chunks),
         *(_values(chart) for chart in message.charts),
     ]
+
+
+def frame(header: Mapping[str, Any], buffers: Sequence[bytes] = ()) -> bytes:
+    """A header and its buffers as one binary frame: the header's length in four bytes, header, buffers."""
+    text = json.dumps({**header, "buffers": [len(buffer) for buffer in buffers]}).encode()
+    return b"".join((len(text).to_bytes(4, "little"), text, *buffers))
 
 
 def for_the_strip(view: RunView) -> RunView:

@@ -16,12 +16,12 @@ from nbdist.errors import UnknownRun
 from nbdist.feed.charts import Charts
 from nbdist.feed.following import RunFeed
 from nbdist.feed.measures import Measures
-from nbdist.feed.protocol import LogChunk, Update
+from nbdist.feed.protocol import LogChunk, Update, frame
 from nbdist.feed.rank_log import LogDelta
 from nbdist.feed.send_queue import ChartQueue, ViewQueue, end_of, joined, since
 from nbdist.feed.view import RunView
 from nbdist.model import Run
-from nbdist.server.frames import Request, frame, update_frame
+from nbdist.server.frames import Request, update_frame
 from nbdist.server.run_list import RunList
 from nbdist.store import RunDirectory
 from nbdist.store.run_store import read_spec

@@ -32,7 +32,7 @@ interface MetricsProps {
   names?: readonly string[];
   /** another number when the page's colours changed */
   look: number;
-  onBoard: () => void;
+  onBoard: (() => void) | null;
 }
 
 export function Metrics(props: MetricsProps): ReactElement {
@@ -71,7 +71,7 @@ export function Metrics(props: MetricsProps): ReactElement {
           <span className="nbdist-quiet">{smoothing ? smoothing.toFixed(2) : words.off}</span>
         </label>
         <span className="nbdist-space" />
-        <Button icon="out" label={words.openBoard} onClick={onBoard} />
+        {onBoard && <Button icon="out" label={words.openBoard} onClick={onBoard} />}
       </div>
       {!logged && (
         <p className="nbdist-empty">
