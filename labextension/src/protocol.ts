@@ -204,6 +204,8 @@ const updateHead = fields({
   view: or(runView, null),
   /** lines written up to this moment have come from every rank; null: all that there are */
   completeUntil: or(number, null),
+  /** how many metrics have no chart; null where that is not said */
+  leftOut: or(count, null),
   /** the program of the run, when it is sent again */
   cell: or(text, null),
 });

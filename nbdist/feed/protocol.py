@@ -74,12 +74,14 @@ class LogChunk:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Update:
     """What is new. ``view`` and ``cell`` are None when they are not sent again; lines written until
-    ``complete_until`` have come from every rank, None says that all there are have come."""
+    ``complete_until`` have come from every rank, None says that all there are have come. ``left_out`` counts
+    the metrics that have no chart, None where it is not sent again."""
 
     view: RunView | None = None
     chunks: Sequence[LogChunk] = ()
     complete_until: float | None = None
     charts: Sequence[Chart] = ()
+    left_out: int | None = None
     cell: str | None = None
 
 
@@ -101,6 +103,7 @@ def encode(message: Update | BoardAnswer) -> tuple[dict[str, Any], list[bytes]]:
         "deltas": [_head(chunk) for chunk in message.chunks],
         "complete_until": message.complete_until,
         "charts": [_title(chart) for chart in message.charts],
+        "left_out": message.left_out,
         "cell": message.cell,
     }
     return content, [

@@ -64,6 +64,7 @@ def record(
     first = Update(
         view=replace(_view(run, directory), notes=tuple(notes)),
         charts=charts.all(),
+        left_out=len(charts.dropped),
         cell=program,
         complete_until=0.0,
     )

@@ -194,11 +194,18 @@ class ClientCursor:
                 self._charts = ChartQueue(tail.charts)
             view = self._views.take(tail.view, now, again=False)
             charts = self._charts.take(now, again=first)
-            chunks = self._chunks()
+            chunks, left_out = self._chunks(), self._charts.left_out
         if view is None and not charts and not chunks:
             return None
         cell, self._cell = self._cell, None
-        return Update(view=view, chunks=chunks, complete_until=self.complete_until, charts=charts, cell=cell)
+        return Update(
+            view=view,
+            chunks=chunks,
+            complete_until=self.complete_until,
+            charts=charts,
+            left_out=left_out,
+            cell=cell,
+        )
 
     def _chunks(self) -> list[LogChunk]:
         recents = list(self.tail.ranks.values())

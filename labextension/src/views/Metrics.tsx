@@ -28,6 +28,8 @@ const chosen: { axis: Axis; smoothing: number } = { axis: 'step', smoothing: 0 }
 
 interface MetricsProps {
   charts: ReadonlyMap<string, Chart>;
+  /** how many metrics have no chart */
+  leftOut?: number;
   /** what lines are called that are no ranks */
   names?: readonly string[];
   /** another number when the page's colours changed */
@@ -36,7 +38,7 @@ interface MetricsProps {
 }
 
 export function Metrics(props: MetricsProps): ReactElement {
-  const { look, onBoard } = props;
+  const { look, onBoard, leftOut = 0 } = props;
   const words = pageWords();
   const charts = useUnhurried(props.charts, REDRAW);
   const [{ axis, smoothing }, setShown] = useState({ ...chosen });
@@ -78,6 +80,7 @@ export function Metrics(props: MetricsProps): ReactElement {
           {words.noMetrics} <code>nbdist.log(step=…, loss=…)</code> {words.noMetricsThen}
         </p>
       )}
+      {leftOut > 0 && <div className="nbdist-note nbdist-calm">{words.leftOut(leftOut)}</div>}
       <div className="nbdist-charts">
         {ordered.map(chart => (
           <ChartView

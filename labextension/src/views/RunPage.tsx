@@ -321,7 +321,9 @@ export function RunPage(props: RunPageProps): ReactElement {
           aria-labelledby={tabId(tab)}
           data-page={tab}
         >
-          {tab === 'metrics' && <Metrics charts={model.charts} look={look} onBoard={bound.board} />}
+          {tab === 'metrics' && (
+            <Metrics charts={model.charts} leftOut={model.leftOut} look={look} onBoard={bound.board} />
+          )}
           {tab === 'cell' && <CellPane source={model.cell} line={line ?? view?.failure?.line ?? null} />}
           {pages.find(page => page.tab === tab)?.draw(controls)}
         </div>
