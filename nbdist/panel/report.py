@@ -20,7 +20,7 @@ from nbdist.feed.view import duration, number_text
 from nbdist.model import Run, RunState
 from nbdist.panel.gallery import MEDIA_ROOM, Gallery, Room, galleries, media_html, read_hparams, too_large
 from nbdist.panel.recording import LOG_ROOM, MOST_TAGS, Recording, record
-from nbdist.panel.summary import sheet, summary_page
+from nbdist.panel.summary import rank_chip, sheet, summary_page
 from nbdist.privacy import Privacy, secret_values
 from nbdist.store import RunDirectory
 from nbdist.text import Both, both, say
@@ -145,11 +145,12 @@ def _table(sections: Sequence[Section], language: str) -> Iterable[str]:
     names = [say("report." + key, language) for key in ("run", "state", "ranks", "duration", "created")]
     head = "".join(f"<th>{html.escape(name)}</th>" for name in (*names, *keys, *tags))
     yield f'<div class="r-wide"><table><thead><tr>{head}</tr></thead><tbody>'
-    for section in sections:
+    for number, section in enumerate(sections):
         run = section.run
         last = {curve.tag: number_text(curve.last) for curve in section.facts.curves}
         cells = [
-            f"<code>{html.escape(run.label)}</code>",
+            # by its number and colour in the curves
+            f"{rank_chip(str(number))} <code>{html.escape(run.label)}</code>",
             _state(run.state, language),
             str(run.spec.world_size),
             duration(run.elapsed(0)),

@@ -137,7 +137,7 @@ def test_several_runs_are_laid_side_by_side(run: WrittenRun, tmp_path: Path) -> 
     write_report([(run.run, run.directory), (other.run, other.directory)], tmp_path / "report.html", "en")
 
     page = (tmp_path / "report.html").read_text()
-    assert page.count("<tr><td><code>") == 2
+    assert re.findall(r'<tr><td><span class="n-rank n-k\d">(\d)</span> <code>', page) == ["0", "1"]
     assert logs_in(page)[2:] == ["alone"]
     assert page.count("<div data-nbdist-overlay>") == 1
     views = [content["view"] for content in played(page).contents if content["view"]]
