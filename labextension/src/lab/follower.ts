@@ -82,7 +82,7 @@ export class Follower {
         deltas: [],
         completeUntil: null,
         charts: [],
-      leftOut: null,
+        leftOut: null,
         cell,
       });
     } catch (problem) {
