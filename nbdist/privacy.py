@@ -222,10 +222,11 @@ class Privacy:
 
     def clean(self, text: str) -> str:
         text = self._path.sub(lambda found: dict(self._paths)[found[0]], text)
-        text = self._secret.sub(self._masked, text)
-        text = SHAPES.sub(self._masked, text)
-        return _SECRET_ASSIGNED.sub(lambda found: found["name"] + self._masked(found), text)
+        text = self._secret.sub(lambda found: self._mask(found[0]), text)
+        text = SHAPES.sub(lambda found: self._mask(found[0]), text)
+        return _SECRET_ASSIGNED.sub(lambda found: found["name"] + self._mask(found["value"]), text)
 
-    def _masked(self, _found: re.Match[str]) -> str:
+    def _mask(self, secret: str) -> str:
         self.masked += 1
-        return MASK
+        # each line of a log has a time: a log keeps its lines
+        return MASK + "\n" * secret.count("\n")

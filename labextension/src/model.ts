@@ -29,6 +29,8 @@ export class RunModel {
   heardAt: number;
   cell: string | null = null;
   charts: ReadonlyMap<string, Chart> = new Map();
+  /** how many metrics have no chart */
+  leftOut = 0;
   /** of each rank, the last samples in percent */
   utilisation: ReadonlyMap<number, readonly number[]> = new Map();
   /** of each rank that runs, the percentage of its time that it waited for others lately */
@@ -65,6 +67,7 @@ export class RunModel {
       if (message.charts.length) {
         this.charts = new Map([...this.charts, ...message.charts.map(each => [keyOf(each), each] as const)]);
       }
+      this.leftOut = message.leftOut ?? this.leftOut;
       this.cell = message.cell ?? this.cell;
       this.log.receive(message.deltas, message.completeUntil);
     }

@@ -79,13 +79,6 @@ export function actForPanels(act: (asked: Asked) => void): void {
   });
 }
 
-/**
- * Ends a run by way of the server that serves this page: the kernel itself cannot be asked while a cell
- * keeps it busy, or when it is dead. Where the server has nbdist's extension it asks the run; every Jupyter
- * server can interrupt the kernel. A page that no Jupyter server wrote (VS Code, Colab) has no address to
- * ask.
- */
-
 /** milliseconds that a server may take */
 const PATIENCE = 10_000;
 

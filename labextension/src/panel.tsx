@@ -10,6 +10,7 @@ import { browserTurns } from './log/slices';
 import { RunModel } from './model';
 import { askPage, element, interruptKernel, pageActs, stopRun } from './page';
 import { type BoardAnswer, type Buffer, decode, type Request } from './protocol';
+import { drawReport } from './report';
 import { Panel, type PanelSource } from './views/Panel';
 
 /** What anywidget gives, as far as it is used here. */
@@ -48,6 +49,11 @@ function heardOf(model: WidgetModel): Heard {
   const heard = runs.get(id) ?? { run: new RunModel(), listeners: 0, homeless: [] };
   runs.set(id, heard);
   return heard;
+}
+
+// no widget manager is in a report, which says of itself that it is one
+if (document.documentElement.hasAttribute('data-nbdist-report')) {
+  drawReport();
 }
 
 export default {

@@ -204,6 +204,8 @@ const updateHead = fields({
   view: or(runView, null),
   /** lines written up to this moment have come from every rank; null: all that there are */
   completeUntil: or(number, null),
+  /** how many metrics have no chart; null where that is not said */
+  leftOut: or(count, null),
   /** the program of the run, when it is sent again */
   cell: or(text, null),
 });
@@ -225,6 +227,23 @@ export type Request =
 
 /** A binary part of a message, as the different widget managers hand it over. */
 export type Buffer = ArrayBuffer | ArrayBufferView;
+
+const bufferLengths = fields({ buffers: or(listOf(count), []) });
+
+/** A frame: the length of the header, the header, the buffers whose lengths the header says. */
+export function readFrame(frame: ArrayBuffer): { header: unknown; buffers: Uint8Array[] } {
+  const size = frame.byteLength >= 4 ? new DataView(frame).getUint32(0, true) : Infinity;
+  need(4 + size <= frame.byteLength);
+  const header: unknown = JSON.parse(new TextDecoder().decode(new Uint8Array(frame, 4, size)));
+  let at = 4 + size;
+  const buffers = bufferLengths(header).buffers.map(length => {
+    const from = at;
+    at += length;
+    need(at <= frame.byteLength);
+    return new Uint8Array(frame, from, length);
+  });
+  return { header, buffers };
+}
 
 /** The message, or null when it is not one of ours. Never throws. */
 export function decode(content: unknown, buffers: readonly Buffer[] = []): Message | null {

@@ -179,6 +179,11 @@ export const WORDS = inBoth(say => ({
   noCell: say('The program of this run has not come yet.', '此运行的程序尚未收到。'),
   highlighted: say('marked', '已标记'),
   noMetrics: say('Nothing has been logged yet. In the cell,', '尚未记录任何指标。在单元格中调用'),
+  leftOut: say(
+    (count: number) =>
+      `${number(count)} more metric${s(count)} ha${count === 1 ? 's' : 've'} no chart here: VisualDL shows all.`,
+    count => `另有 ${number(count)} 项指标在此没有图表:VisualDL 会显示全部指标。`,
+  ),
   noMetricsThen: say('makes curves here.', '即可在此绘制曲线。'),
   stalled: say('Stalled', '停滞'),
   heldUp: say('Held up', '受阻'),

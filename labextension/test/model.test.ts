@@ -71,6 +71,7 @@ test('what a message leaves out stays', () => {
   expect(run.view?.state).toBe('starting');
   expect(run.cell).toContain('import nbdist');
   expect([...run.charts.keys()]).toEqual(['metric/loss', 'system/gpu_memory']);
+  expect(run.leftOut).toBe(13);
 });
 
 test('when a view came is another time than when anything came', () => {

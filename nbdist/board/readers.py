@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -90,7 +91,7 @@ Point = tuple[int, str, int, float]
 """Milliseconds, tag, step, value."""
 
 
-class Follower:
+class Follower(ABC):
     """Reads one source to its end, again and again; the curves have each of its points."""
 
     def __init__(self, source: Source, curves_of: Callable[[str], CurveFile]) -> None:
@@ -116,8 +117,9 @@ class Follower:
             self._curves.add(*point)
         return points
 
+    @abstractmethod
     def _read(self) -> list[Point] | None:
-        raise NotImplementedError
+        """The points of the next lines; None at the end."""
 
     def _numbered(
         self, milliseconds: int, step: int | None, values: Iterable[tuple[str, object]]

@@ -19,6 +19,7 @@ import subprocess
 import sys
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -49,7 +50,7 @@ _SHELL = 'test -x "$0" || { echo "nbdist-no-python ${SLURMD_NODENAME}"; exit 0; 
 _NOT_OF_SRUN = ("requeue", "no-requeue")
 
 
-class NodeJob:
+class NodeJob(ABC):
     """A job that looks around on ``nodes`` nodes, waited for in the queue for ``wait`` seconds. An engine's
     own starts the probe on each, hands its lines to ``take``, and is ended by ``_end``."""
 
@@ -78,14 +79,16 @@ class NodeJob:
             within(_FILES, self._clear)
         return result
 
-    def _start(self) -> None:
-        """What has to be there before anything can be ended."""
+    def _start(self) -> None:  # noqa: B027 - Ray needs nothing
+        """Make what has to be there before the job can be ended."""
 
+    @abstractmethod
     def _look(self, begun: float) -> None:
-        raise NotImplementedError
+        """Start the job, and hear what its nodes print until it has ended or takes too long."""
 
+    @abstractmethod
     def _end(self) -> None:
-        raise NotImplementedError
+        """End what is left of the job."""
 
     def take(self, line: str) -> None:
         """A line that the job has printed."""

@@ -25,7 +25,7 @@ from nbdist.store.logs import FileStat, is_listed
 from nbdist.store.paths import RunDirectory
 
 LATE = 70.0
-"""Seconds after which nothing comes any more: an attribute cache of NFS believes itself for up to 60."""
+"""Seconds after which nothing comes any more: NFS caches attributes for up to 60."""
 
 _IN_A_HURRY = 5.0
 _LOG_LOOK = 0.25
@@ -231,7 +231,7 @@ def outcome_of_nodes(run: Run, ends: Mapping[int, RunEnded | RunLost]) -> Outcom
         return None
     first = ends[_culprit(run, ends)]
     if isinstance(first, RunLost):
-        return Outcome(state=RunState.FAILED, reason=first.reason)
+        return Outcome.failed(first.reason)
     return Outcome(state=first.state, reason=first.reason)
 
 
@@ -262,7 +262,7 @@ def conclude(
     if known is not None and not is_doubtful(run, known):
         return known
     if asked is not None:
-        return Outcome(state=RunState.CANCELLED, reason=asked)
+        return Outcome.cancelled(asked)
     if job.phase is Phase.OVER and job.outcome is not None:
         return Outcome(state=job.outcome, reason=job.reason)
     if known is not None:
@@ -270,7 +270,7 @@ def conclude(
     if job.phase is Phase.OVER:
         code = "job-ended-early" if run.started is None else "job-ended-silent"
         reason = Reason(code, last=last_words) if last_words else Reason(code, why=job.reason)
-        return Outcome(state=RunState.FAILED, reason=reason)
+        return Outcome.failed(reason)
     return Outcome(state=RunState.LOST, reason=_forgotten(run))
 
 
@@ -290,11 +290,11 @@ def _from_outside(run: Run, known: Outcome, job: JobStatus) -> Outcome:
     if known.state is not RunState.CANCELLED:
         return known
     if known.reason.origin == Reason("supervisor-got", signal="SIGURG"):
-        return Outcome(state=RunState.CANCELLED, reason=Reason("starter-gone"))
+        return Outcome.cancelled(Reason("starter-gone"))
     of_engine = {Phase.UNKNOWN: job.reason, Phase.FORGOTTEN: _forgotten(run)}.get(job.phase, Reason())
     more = {"engine": of_engine} if of_engine else {}
     reason = Reason("from-outside", why=known.reason, **more)
-    return Outcome(state=RunState.FAILED, reason=reason)
+    return Outcome.failed(reason)
 
 
 def _culprit(run: Run, ends: Mapping[int, RunEnded | RunLost]) -> int:
@@ -396,7 +396,7 @@ class Ending:
         if job.hopeless and self._lasts("hopeless", now) > _HOPELESS and self._stop_job.reason is None:
             self._poller.stop(gently=False)
             reason = Reason("engine-cannot-run", engine=self._spec.engine, why=job.reason)
-            return Outcome(state=RunState.FAILED, reason=reason)
+            return Outcome.failed(reason)
         return None
 
     def _is_open(self, known: Outcome) -> bool:

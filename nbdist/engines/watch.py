@@ -117,7 +117,7 @@ class RunWatcher:
         self._serve(now)
         if self._directory.deleted:
             self._poller.stop(gently=False)
-            return Outcome(state=RunState.CANCELLED, reason=Reason("directory-deleted"))
+            return Outcome.cancelled(Reason("directory-deleted"))
         self._requests.tick(now)
         if self._nodes.poll():
             self._requeued()

@@ -185,13 +185,13 @@ class Charts:
         self._created = created
         self._ranks = tuple(ranks)
         self._most = most
-        self.dropped: dict[str, None] = {}
-        """The tags for which there was no room, as they first appeared."""
         self._mark = 0
         self.clear()
 
     def clear(self) -> None:
         """Forget everything: the steps of a new attempt begin again."""
+        self.dropped: dict[str, None] = {}
+        """The tags that have no chart, as they were left out."""
         self._metrics: dict[str, _Metric] = {}
         self._system: dict[str, _System] = {}
         self._full_until = -_INFINITE
@@ -270,20 +270,29 @@ class Charts:
 
     def _metric(self, tag: str, time: float) -> _Metric | None:
         """A chart for a tag that has none; None when there is no room for it."""
-        if self._most is not None and len(self._metrics) >= self._most:
-            if len(self.dropped) < _MOST_NAMES:
-                self.dropped[tag] = None
-            return None
-        if self._most is None and len(self._metrics) >= TAGS:
-            if time < self._full_until:
+        if len(self._metrics) >= (TAGS if self._most is None else self._most):
+            if self._most is not None or not self._forget_oldest(time):
+                self._drop(tag)
                 return None
-            oldest = min(self._metrics, key=lambda known: self._metrics[known].time)
-            self._full_until = self._metrics[oldest].time + _FORGOTTEN
-            if time < self._full_until:
-                return None
-            del self._metrics[oldest]
+            self.dropped.pop(tag, None)
         metric = self._metrics[tag] = _Metric()
         return metric
+
+    def _forget_oldest(self, time: float) -> bool:
+        """Make room for a new tag; False where every tag has had a point lately."""
+        if time < self._full_until:
+            return False
+        oldest = min(self._metrics, key=lambda known: self._metrics[known].time)
+        self._full_until = self._metrics[oldest].time + _FORGOTTEN
+        if time < self._full_until:
+            return False
+        del self._metrics[oldest]
+        self._drop(oldest)
+        return True
+
+    def _drop(self, tag: str) -> None:
+        if len(self.dropped) < _MOST_NAMES:
+            self.dropped[tag] = None
 
 
 class _Metric:

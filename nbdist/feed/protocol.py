@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
+import json
 import math
 import sys
 from array import array
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any
@@ -73,12 +74,14 @@ class LogChunk:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Update:
     """What is new. ``view`` and ``cell`` are None when they are not sent again; lines written until
-    ``complete_until`` have come from every rank, None says that all there are have come."""
+    ``complete_until`` have come from every rank, None says that all there are have come. ``left_out`` counts
+    the metrics that have no chart, None where it is not sent again."""
 
     view: RunView | None = None
     chunks: Sequence[LogChunk] = ()
     complete_until: float | None = None
     charts: Sequence[Chart] = ()
+    left_out: int | None = None
     cell: str | None = None
 
 
@@ -100,12 +103,19 @@ def encode(message: Update | BoardAnswer) -> tuple[dict[str, Any], list[bytes]]:
         "deltas": [_head(chunk) for chunk in message.chunks],
         "complete_until": message.complete_until,
         "charts": [_title(chart) for chart in message.charts],
+        "left_out": message.left_out,
         "cell": message.cell,
     }
     return content, [
         *(chunk.text for chunk in message.chunks),
         *(_values(chart) for chart in message.charts),
     ]
+
+
+def frame(header: Mapping[str, Any], buffers: Sequence[bytes] = ()) -> bytes:
+    """A header and its buffers as one binary frame: the header's length in four bytes, header, buffers."""
+    text = json.dumps({**header, "buffers": [len(buffer) for buffer in buffers]}).encode()
+    return b"".join((len(text).to_bytes(4, "little"), text, *buffers))
 
 
 def for_the_strip(view: RunView) -> RunView:

@@ -395,6 +395,11 @@ class ChartQueue:
         self._sent: dict[ChartKey, tuple[int, int]] = {}
         self._count = 0
 
+    @property
+    def left_out(self) -> int:
+        """How many metrics have no chart."""
+        return len(self._charts.dropped)
+
     def take(self, now: float, *, again: bool, at_once: bool = False) -> Sequence[Chart]:
         """The charts that are to be sent now; ``again`` takes in those that did not change. ``at_once`` does
         not wait until the last look was long enough ago."""

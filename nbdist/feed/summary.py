@@ -227,17 +227,21 @@ def _report(run: Run, directory: RunDirectory, language: str) -> str:
     failure = diagnose(run, directory)
     if run.state is RunState.FAILED and failure is not None and run.reason.of_ranks:
         report = f"{run.label}: {failure_report(failure, language)}"
-        return report if run.spec.nodes == 1 else f"{run.label} failed: {reason_text(run.reason)}\n{report}"
+        return report if run.spec.nodes == 1 else f"{_ended(run, language)}\n{report}"
     if run.stopped_as_asked:
         reason = reason_text(run.reason, language)
         return say("panel.ended-early", language, label=run.label, reason=reason)
-    text = f"{run.label} {run.state.value}"
-    if run.reason:
-        text += f": {reason_text(run.reason)}"
-    if run.state is RunState.LOST:
-        text += f"; see {directory.supervisor_log}"
+    log = str(directory.supervisor_log) if run.state is RunState.LOST else ""
+    text = _ended(run, language, log)
     stall = StallReader(directory).look(run)
     return text if stall is None else "\n".join([text, *hung_lines(stall, language)])
+
+
+def _ended(run: Run, language: str, log: str = "") -> str:
+    """``lenet-k3f9 failed: the time limit of 60 s was reached``, and which log has more."""
+    state = state_word(run.state, language) if language == "zh" else run.state.value
+    reason = reason_text(run.reason, language)
+    return say("panel.ended", language, label=run.label, state=state, reason=reason, log=log)
 
 
 def stopped_text(run: Run) -> str:

@@ -101,6 +101,14 @@ class Outcome:
     state: RunState
     reason: Reason
 
+    @classmethod
+    def failed(cls, reason: Reason) -> Outcome:
+        return cls(state=RunState.FAILED, reason=reason)
+
+    @classmethod
+    def cancelled(cls, reason: Reason) -> Outcome:
+        return cls(state=RunState.CANCELLED, reason=reason)
+
 
 class RunPolicy:
     """One attempt of a run, from its first process to its last. ``now`` is always monotonic seconds."""
@@ -306,18 +314,18 @@ class RunPolicy:
     def outcome(self) -> Outcome:
         """How the run ended. Asked once it is over."""
         if stuck := self._running():
-            return Outcome(state=RunState.FAILED, reason=Reason("rank-stuck", ranks=tuple(stuck)))
+            return Outcome.failed(Reason("rank-stuck", ranks=tuple(stuck)))
         if self.timed_out:
-            return Outcome(state=RunState.FAILED, reason=self.run.spec.timeout_reason)
+            return Outcome.failed(self.run.spec.timeout_reason)
         if self._failed and self.peer_failure is not None and self._peer_first:
-            return Outcome(state=RunState.FAILED, reason=self.peer_failure)
+            return Outcome.failed(self.peer_failure)
         # a program that was done before it was told to end has succeeded
         if not self._cut_short and all(rank.state is RankState.SUCCEEDED for rank in self._here()):
             return Outcome(state=RunState.SUCCEEDED, reason=Reason())
         if self.stop_reason is not None and not self._failed:
-            return Outcome(state=RunState.CANCELLED, reason=self.stop_reason)
+            return Outcome.cancelled(self.stop_reason)
         failed = tuple(rank.rank for rank in self._here() if rank.state is RankState.FAILED)
-        return Outcome(state=RunState.FAILED, reason=Reason("ranks-failed", ranks=failed))
+        return Outcome.failed(Reason("ranks-failed", ranks=failed))
 
     def _fail(self, now: float, steps: tuple[Step, ...] = ON_PEER_FAILURE) -> None:
         """One rank has failed: the others would wait for it for ever."""

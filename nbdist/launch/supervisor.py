@@ -112,7 +112,7 @@ class Supervisor:
         try:
             self._join_others()
         except LaunchError as error:
-            return self._end(Outcome(state=RunState.FAILED, reason=Reason.said(str(error))))
+            return self._end(Outcome.failed(Reason.said(str(error))))
         outcome = self._try()
         while self._tries_again():
             self._policy.next_attempt(outcome.reason, self._clean_up())
@@ -125,7 +125,7 @@ class Supervisor:
         try:
             reservation = self._reserve() if coordinator is None else coordinator.reservation()
         except LaunchError as error:
-            return Outcome(state=RunState.FAILED, reason=Reason.said(str(error)))
+            return Outcome.failed(Reason.said(str(error)))
         rendezvous = reservation.rendezvous
         if coordinator is not None:
             if (outcome := coordinator.gather(self._attempts + 1)) is not None:
@@ -149,7 +149,7 @@ class Supervisor:
             reason = Reason("rank-not-started", error=str(error), **_remedy(error))
             self._policy.stop(reason, time.monotonic())
             self._wait(attempt)
-            return Outcome(state=RunState.FAILED, reason=reason)
+            return Outcome.failed(reason)
         else:
             self._wait(attempt)
             outcome = self._policy.outcome()

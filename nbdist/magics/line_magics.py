@@ -170,7 +170,7 @@ def _show_curves(curves: Curves) -> None:
 
 def _charts(curves: Curves) -> str:
     shown = [(handle.run, handle.directory) for handle in curves.handles]
-    return panel.charts_html(shown, config.language())
+    return panel.curves_html(shown, config.language())
 
 
 def _frame(url: str, height: int, charts: str) -> str:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from nbdist.feed.following import Surface, follow, only_ranks
     from nbdist.feed.summary import run_report, stopped_text
     from nbdist.feed.view import UsageWatch
-    from nbdist.panel.report import charts_html, write_report
+    from nbdist.panel.report import write_report
     from nbdist.panel.status import (
         StatusReader,
         status_bundle,
@@ -19,7 +19,14 @@ if TYPE_CHECKING:
         status_views,
         watch_status,
     )
-    from nbdist.panel.summary import ending, initial_html, summary_bundle, summary_html, summary_text
+    from nbdist.panel.summary import (
+        curves_html,
+        ending,
+        initial_html,
+        summary_bundle,
+        summary_html,
+        summary_text,
+    )
     from nbdist.panel.terminal import Block, Line, Terminal, on_text_screen
     from nbdist.panel.text import LogSurface, TextSurface, rank_prefix
 
@@ -32,7 +39,7 @@ __all__ = [
     "Terminal",
     "TextSurface",
     "UsageWatch",
-    "charts_html",
+    "curves_html",
     "ending",
     "follow",
     "initial_html",
@@ -56,7 +63,7 @@ _LATER = {
     "nbdist.feed.following": ("Surface", "follow", "only_ranks"),
     "nbdist.feed.summary": ("run_report", "stopped_text"),
     "nbdist.feed.view": ("UsageWatch",),
-    "nbdist.panel.report": ("charts_html", "write_report"),
+    "nbdist.panel.report": ("write_report",),
     "nbdist.panel.status": (
         "StatusReader",
         "status_bundle",
@@ -65,7 +72,14 @@ _LATER = {
         "status_views",
         "watch_status",
     ),
-    "nbdist.panel.summary": ("ending", "initial_html", "summary_bundle", "summary_html", "summary_text"),
+    "nbdist.panel.summary": (
+        "curves_html",
+        "ending",
+        "initial_html",
+        "summary_bundle",
+        "summary_html",
+        "summary_text",
+    ),
     "nbdist.panel.terminal": ("Block", "Line", "Terminal", "on_text_screen"),
     "nbdist.panel.text": ("LogSurface", "TextSurface", "rank_prefix"),
 }

@@ -193,7 +193,7 @@ def run_state_text(view: RunView, language: str) -> str:
 
 
 def said_of(view: RunView, language: str) -> list[str]:
-    """What is said of a run beside its state: how it hangs, how far it is, why it ended, what it was."""
+    """What stands beside the state of a run: how it hangs, how far it is, why it ended, what it was."""
     stall = stall_sentence(view.stall, view.elapsed, language) if view.hangs and view.stall else ""
     slow = slow_text(view.slow, language) if view.slow is not None and view.live else ""
     reason = view.reason_zh if language == "zh" else view.reason

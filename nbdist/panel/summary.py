@@ -16,7 +16,7 @@ from nbdist.diagnosis import Failure, Group, Hint, failure_headline, failure_rep
 from nbdist.diagnosis.exits import rank_ranges
 from nbdist.diagnosis.report import error_text, traceback_lines
 from nbdist.feed.ansi import ansi_html, printable
-from nbdist.feed.curves import Curve, curve_svg
+from nbdist.feed.curves import Curve, curve_svg, read_curves
 from nbdist.feed.labels import (
     clipped,
     exit_text,
@@ -96,15 +96,15 @@ _NAME_ROOM = 60
 
 def summary_page(facts: Facts, language: str, notes: Sequence[str]) -> str:
     run = facts.run
-    parts = [head_html(facts, language)]
+    parts = [_head(facts, language)]
     if run.state is not RunState.SUCCEEDED:
-        parts.append(outcomes_html(facts, language))
+        parts.append(_outcomes(facts, language))
     if facts.failure is not None:
-        parts.append(failure_html(facts.failure, facts, language))
+        parts.append(_failure(facts.failure, facts, language))
     if facts.stall is not None:
-        parts.append(stall_html(facts.stall, language))
+        parts.append(_stall(facts.stall, language))
     if facts.curves:
-        parts.append(_metrics(facts, language))
+        parts.append(_metrics(facts.curves, language))
     parts += [f"<div>{html.escape(note)}</div>" for note in remarks(facts, language, notes)]
     parts.append(_logs(facts, language))
     parts.append(_foot(facts, language))
@@ -112,7 +112,7 @@ def summary_page(facts: Facts, language: str, notes: Sequence[str]) -> str:
     return f'{SHEET}<div class="nbdist-summary" {named}>{"".join(parts)}</div>'
 
 
-def head_html(facts: Facts, language: str) -> str:
+def _head(facts: Facts, language: str) -> str:
     run, state = facts.run, facts.run.state
     said = [ranks_text(run.spec.world_size, language), duration(run.elapsed(0))]
     if facts.progress is not None:
@@ -128,7 +128,7 @@ def head_html(facts: Facts, language: str) -> str:
     )
 
 
-def outcomes_html(facts: Facts, language: str) -> str:
+def _outcomes(facts: Facts, language: str) -> str:
     cells = "".join(
         f"<div>{rank_chip(clipped(ranks, _NAME_ROOM))} "
         f'<span class="n-{_BY_MARK.get(mark, "muted")}" aria-hidden="true">{mark}</span> '
@@ -141,12 +141,23 @@ def outcomes_html(facts: Facts, language: str) -> str:
 _BY_MARK = {"✓": "succeeded", "✕": "failed"}
 
 
-def _metrics(facts: Facts, language: str) -> str:
+def curves_html(runs: Sequence[tuple[Run, RunDirectory]], language: str) -> str:
+    """The metrics of the runs as still pictures; empty where none logged any."""
+    read = ((run, read_curves(run, directory)) for run, directory in runs)
+    parts = [
+        f"<b>{_escaped(run.label, _NAME_ROOM)}</b>{_metrics(curves, language)}"
+        for run, curves in read
+        if curves
+    ]
+    return f'{SHEET}<div class="nbdist-summary">{"".join(parts)}</div>' if parts else ""
+
+
+def _metrics(curves: Sequence[Curve], language: str) -> str:
     """The first metrics with their curves, the values of the others behind them."""
-    tiles = "".join(_tile(curve, language) for curve in facts.curves[:_CURVES])
+    tiles = "".join(_tile(curve, language) for curve in curves[:_CURVES])
     others = " · ".join(
         f"{_escaped(curve.tag, _NAME_ROOM)} <b>{number_text(curve.last)}</b>"
-        for curve in facts.curves[_CURVES:_VALUES]
+        for curve in curves[_CURVES:_VALUES]
     )
     title = html.escape(say("panel.metrics", language))
     return f'<div class="n-muted">{title}</div><div class="n-metrics">{tiles}</div>' + (
@@ -161,7 +172,7 @@ def _tile(curve: Curve, language: str) -> str:
     return f"<div>{_escaped(curve.tag, _NAME_ROOM)} <b>{number_text(curve.last)}</b>{begun}</div>"
 
 
-def failure_html(failure: Failure, facts: Facts, language: str) -> str:
+def _failure(failure: Failure, facts: Facts, language: str) -> str:
     after = max(0.0, failure.time - (facts.run.started or failure.time))
     when = say("panel.at-time", language, time=duration(after))
     parts = [
@@ -184,7 +195,7 @@ def failure_html(failure: Failure, facts: Facts, language: str) -> str:
     return f'<div class="n-failure">{"".join(parts)}</div>'
 
 
-def stall_html(stall: StallView, language: str) -> str:
+def _stall(stall: StallView, language: str) -> str:
     """Where the ranks were: the sentence, and the stacks behind it."""
     first, *others = hung_lines(stall, language)
     stacks = _escaped("\n".join(others), _REPORT_ROOM)

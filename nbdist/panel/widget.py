@@ -117,7 +117,7 @@ class WidgetSurface:
         """The charts are final: send those not sent yet."""
         complete_until = None if self._logs is None else self._logs.complete_until
         while last := self._charts.take(self._clock(), again=False, at_once=True):
-            self._send(Update(charts=last, complete_until=complete_until))
+            self._send(Update(charts=last, left_out=self._charts.left_out, complete_until=complete_until))
 
     def bundle(self, instead: Mapping[str, str]) -> dict[str, Any]:
         """The output of the cell: the widget, with what stands ``instead`` of it where none is drawn."""
@@ -172,6 +172,7 @@ class WidgetSurface:
                 chunks=chunks,
                 complete_until=logs.complete_until,
                 charts=charts,
+                left_out=self._charts.left_out,
                 cell=self._cell if again else None,
             )
         )

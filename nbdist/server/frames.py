@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from nbdist.feed.protocol import Update, encode
+from nbdist.feed.protocol import Update, encode, frame
 from nbdist.store.run_store import RUN_ID
 
-_HEADER = struct.Struct("<I")
 _LARGEST = 1 << 53
 _MOST_RUNS = 500
 
@@ -28,12 +26,6 @@ class Request:
     after: int = 0
     before: int = 0
     limit: int = 0
-
-
-def frame(header: Mapping[str, Any], buffers: Sequence[bytes] = ()) -> bytes:
-    """A header and its buffers as one binary frame."""
-    text = json.dumps({**header, "buffers": [len(buffer) for buffer in buffers]}).encode()
-    return b"".join((_HEADER.pack(len(text)), text, *buffers))
 
 
 def update_frame(run_id: str, update: Update, *, pulled: bool = False) -> bytes:

@@ -8,7 +8,7 @@ import logging
 
 from tornado import web
 
-from nbdist.server.frames import frame
+from nbdist.feed.protocol import frame
 from nbdist.server.run_list import RunList, RunPage, RunRow
 from nbdist.server.streams import InThread, Page
 

@@ -12,8 +12,9 @@ from jupyter_server.base.websocket import WebSocketMixin
 from tornado import web
 from tornado.websocket import WebSocketClosedError, WebSocketHandler
 
+from nbdist.feed.protocol import frame
 from nbdist.server.backend import Backend
-from nbdist.server.frames import Request, frame, read_request
+from nbdist.server.frames import Request, read_request
 from nbdist.server.streams import Watcher, gone_frame
 
 _MOST_WATCHED = 64

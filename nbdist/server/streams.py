@@ -16,12 +16,12 @@ from nbdist.errors import UnknownRun
 from nbdist.feed.charts import Charts
 from nbdist.feed.following import RunFeed
 from nbdist.feed.measures import Measures
-from nbdist.feed.protocol import LogChunk, Update
+from nbdist.feed.protocol import LogChunk, Update, frame
 from nbdist.feed.rank_log import LogDelta
 from nbdist.feed.send_queue import ChartQueue, ViewQueue, end_of, joined, since
 from nbdist.feed.view import RunView
 from nbdist.model import Run
-from nbdist.server.frames import Request, frame, update_frame
+from nbdist.server.frames import Request, update_frame
 from nbdist.server.run_list import RunList
 from nbdist.store import RunDirectory
 from nbdist.store.run_store import read_spec
@@ -194,11 +194,18 @@ class ClientCursor:
                 self._charts = ChartQueue(tail.charts)
             view = self._views.take(tail.view, now, again=False)
             charts = self._charts.take(now, again=first)
-            chunks = self._chunks()
+            chunks, left_out = self._chunks(), self._charts.left_out
         if view is None and not charts and not chunks:
             return None
         cell, self._cell = self._cell, None
-        return Update(view=view, chunks=chunks, complete_until=self.complete_until, charts=charts, cell=cell)
+        return Update(
+            view=view,
+            chunks=chunks,
+            complete_until=self.complete_until,
+            charts=charts,
+            left_out=left_out,
+            cell=cell,
+        )
 
     def _chunks(self) -> list[LogChunk]:
         recents = list(self.tail.ranks.values())

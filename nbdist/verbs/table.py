@@ -9,6 +9,8 @@ from nbdist.options import table
 from nbdist.verbs import machines, runs
 from nbdist.verbs.verb import NOTEBOOK, TERMINAL, Argument, Verb
 
+_RUN, _RUNS = Argument("RUN"), Argument("RUN …")
+
 STATUS = Verb(
     name="status",
     about="the latest runs, or these, with their ranks",
@@ -18,7 +20,7 @@ memory, use, step/s, elapsed, last line; others with their notebook, when they e
 metric; and the nodes of Slurm that are kept (%dist_alloc). In a notebook the table is kept up to date
 until all have ended.""",
     arguments=(
-        Argument("RUN …"),
+        _RUNS,
         Argument(
             "--watch",
             "keep the table up to date until all have ended; Ctrl-C leaves it",
@@ -37,7 +39,7 @@ LOGS = Verb(
 What the ranks of a run (the latest) have written, from disk. Each line has its rank in front; in a
 terminal, with --rank R, there are only the lines of that rank, as it wrote them.""",
     arguments=(
-        Argument("RUN"),
+        _RUN,
         Argument("--rank R", "only this rank", parse=int),
         Argument("--tail N", "only the last N lines of each rank", parse=runs.line_count),
         Argument("--grep PATTERN", "only the lines that match this regular expression"),
@@ -66,7 +68,7 @@ Where every rank of a run (the latest) is now; ranks with the same stack stand t
 not stopped, and one that is stuck in native code is seen, too. Of a run that has ended, the stacks that
 were taken last.""",
     arguments=(
-        Argument("RUN"),
+        _RUN,
         Argument("--threads", "all threads, not the main one alone"),
         Argument("--native", "the frames of native code, too, by py-spy where it is installed and allowed"),
         Argument("--json", "one object", only=TERMINAL),
@@ -82,7 +84,7 @@ ATTACH = Verb(
 Show a run (the latest) from its first line until it ends: in another terminal or notebook, or after a
 restart of the kernel. The run belongs to the process that started it: to leave the view, or to interrupt
 it with Ctrl-C, ends nothing.""",
-    arguments=(Argument("RUN"),),
+    arguments=(_RUN,),
     exits="as for nbdist run; 130 after Ctrl-C.",
     act=runs.attach,
 )
@@ -94,7 +96,7 @@ BOARD: Verb[Any] = Verb(
 The curves of a run (the latest) or several, in VisualDL: below the cell, or by the address that is
 printed. The server is this user's alone, and ends when no browser asks it any more.""",
     arguments=(
-        Argument("RUN …"),
+        _RUNS,
         Argument("--tensorboard", "in TensorBoard, where it is installed", either="form"),
         Argument(
             "--export FILE.html",
@@ -183,7 +185,7 @@ EXPORT = Verb(
 Write a run (the latest) as a script, and what starts it with torchrun, with paddle's launcher (fleetrun)
 or under Slurm (sbatch). The command lines are printed.""",
     arguments=(
-        Argument("RUN"),
+        _RUN,
         Argument("--to DIR", "where to write it: by default a folder with the run's name, here"),
     ),
     act=runs.export,

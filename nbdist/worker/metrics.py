@@ -67,8 +67,8 @@ _heads: dict[str, str] = {}
 def log(
     values: Mapping[str, object] | int | None = None,
     /,
+    *steps: object,
     step: object = None,
-    *,
     total: object = None,
     **scalars: object,
 ) -> None:
@@ -79,6 +79,11 @@ def log(
     ``step`` is a whole number, of ``total`` where that is known; without it the points of a tag are
     counted. Outside a run this does nothing, so that the same program also works by itself.
     """
+    if steps:
+        if isinstance(values, Mapping) and len(steps) == 1 and step is None:
+            (step,) = steps
+        else:
+            raise TypeError(_to_write(values, *steps, step=step))
     file = rank_file()
     if file is None:
         return
@@ -86,9 +91,17 @@ def log(
         scalars = {**values, **scalars} if scalars else values  # type: ignore[assignment]
     elif values is not None:
         if step is not None:
-            raise TypeError("nbdist.log(…): the metrics are a dict, as in nbdist.log({'loss': 0.5}, step=3)")
+            raise TypeError(_to_write(values, step=step))
         step = values
     file.append(_line(time.time(), step, total, scalars))
+
+
+def _to_write(tag: object, value: object = None, *_: object, step: object) -> str:
+    """What to write instead of ``nbdist.log("acc", 0.5, step=1)``, which other libraries take."""
+    name, number = tag if isinstance(tag, str) else "loss", value if isinstance(value, int | float) else 0.5
+    values = f"{name}={number}" if name.isidentifier() else f"{{{name!r}: {number}}}"
+    at = step if isinstance(step, int) else 3
+    return f"nbdist.log(…): metrics have names, or are a dict: write  nbdist.log({values}, step={at})"
 
 
 def log_at(seconds: float | None, step: object, scalars: Mapping[str, object]) -> None:

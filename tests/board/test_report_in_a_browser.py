@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Page, expect
 
 from nbdist.model import RunState
 from nbdist.panel.report import write_report
@@ -64,17 +64,20 @@ def test_a_report_opens_without_a_network_and_shows_everything(page: Page, repor
 
     page.goto(report.as_uri())
 
-    charts = page.locator(".r-chart")
-    assert charts.count() == 55
-    box = charts.last.locator("path.r-line").bounding_box()
-    assert box is not None
-    assert (box["width"] > 100, box["height"] > 50) == (True, True)
-    charts.first.locator("svg").hover()
-    page.wait_for_function("document.querySelector('.r-read:not([hidden])')?.textContent")
-    page.locator(".r-log").get_by_text("last of rank 0").wait_for()
-    page.get_by_role("tab").nth(1).click()
-    page.get_by_role("searchbox").fill("line 59999")
-    page.locator(".r-log").get_by_text("line 59999").wait_for()
+    panel = page.locator(".nbdist")
+    expect(panel.locator(".nbdist-pill")).to_have_text("已完成")
+    expect(page.locator(".nbdist-summary")).to_be_hidden()
+    expect(panel.locator(".nbdist-curves canvas")).to_have_count(3)
+    log = panel.get_by_role("log")
+    panel.get_by_role("tab").nth(1).click()
+    log.get_by_text("first of rank 0").wait_for()
+    panel.get_by_role("tab").nth(2).click()
+    panel.get_by_role("searchbox").fill("line 59999")
+    log.get_by_text("line 59999").wait_for()
+    panel.locator("[role=tab]", has_text="指标").click()
+    expect(panel.locator(".nbdist-charts canvas")).to_have_count(55)
+    panel.locator("[role=tab]", has_text="单元格").click()
+    panel.get_by_text("<hello>").wait_for()
     page.wait_for_function("document.querySelector('.r-media img').naturalWidth === 1")
     missing = page.locator(".r-missing").inner_text()
     assert "60 项指标中的 5 项（tag55, tag56, tag57, tag58, tag59）" in missing
@@ -82,3 +85,21 @@ def test_a_report_opens_without_a_network_and_shows_everything(page: Page, repor
     assert [url for url in asked if not url.startswith(("file:", "data:"))] == []
     assert [url for url in asked if url.startswith("file:")] == [report.as_uri()]
     assert errors == []
+
+
+def test_without_scripts_and_on_paper_a_report_is_a_summary(
+    browser: Browser, page: Page, report: Path
+) -> None:
+    page.goto(report.as_uri())
+    expect(page.locator(".nbdist-pill")).to_be_visible()
+
+    page.emulate_media(media="print")
+
+    expect(page.locator(".nbdist-pill")).to_be_hidden()
+    expect(page.locator(".nbdist-summary")).to_be_visible()
+    context = browser.new_context(java_script_enabled=False, offline=True)
+    bare = context.new_page()
+    bare.goto(report.as_uri())
+    expect(bare.locator(".nbdist-summary")).to_contain_text("last of rank 0")
+    expect(bare.get_by_text("print('<hello>')")).to_be_visible()
+    context.close()

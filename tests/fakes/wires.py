@@ -32,6 +32,7 @@ def decode(content: Mapping[str, Any], buffers: Sequence[bytes]) -> Update | Boa
         charts=tuple(
             _chart(title, bytes(data)) for title, data in zip(titles, buffers[len(heads) :], strict=True)
         ),
+        left_out=content.get("left_out"),
         cell=content["cell"],
     )
 

@@ -177,6 +177,7 @@ def test_tags_that_go_on_keep_their_charts_and_new_ones_find_no_room() -> None:
 
     assert [chart.tag for chart in charts.all()] == list(many)[:TAGS]
     assert charts.all()[0].rows == 200
+    assert list(charts.dropped) == list(many)[TAGS:]
 
 
 def test_a_tag_that_was_given_up_makes_room() -> None:
@@ -188,6 +189,7 @@ def test_a_tag_that_was_given_up_makes_room() -> None:
     tags = [chart.tag for chart in charts.all()]
     assert len(tags) == TAGS
     assert ("once" in tags, tags[-1]) == (False, "late")
+    assert list(charts.dropped) == ["once"]
 
 
 def test_the_steps_of_a_new_attempt_begin_again() -> None:

@@ -60,6 +60,7 @@ VIEW = view_of(
         pytest.param(Update(chunks=(LogChunk.of(a_delta("")),)), id="one empty line"),
         pytest.param(Update(chunks=(LogChunk.of(a_delta(partial=" 40%")),)), id="a line that grows"),
         pytest.param(Update(chunks=(LogChunk.of(a_delta("x", skipped=9)),), charts=(CHART, CHART)), id="all"),
+        pytest.param(Update(charts=(CHART,), left_out=3), id="metrics without a chart"),
         pytest.param(BoardAnswer(url="http://127.0.0.1:1/x"), id="the board"),
         pytest.param(BoardAnswer(problem="no port"), id="no board"),
     ],

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import base64
 import gzip
+import hashlib
 import json
 import os
 import re
 import stat
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -45,29 +48,78 @@ def written(run: WrittenRun, path: Path, language: str = "en", **options: int) -
     return path.read_text()
 
 
+@dataclass(frozen=True)
+class Played:
+    """What the messages of the runs in a page hold."""
+
+    contents: list[dict[str, Any]]
+    logs: list[str]
+
+    @property
+    def tags(self) -> list[str]:
+        return [chart["tag"] for content in self.contents for chart in content["charts"]]
+
+
+def played(page: str) -> Played:
+    """As the page's script reads it."""
+    contents, logs = [], []
+    for run in page.split("data-nbdist-run>")[1:]:
+        texts: dict[int, bytes] = {}
+        ends: dict[int, int] = {}
+        for packed in re.findall(r'<script type="text/plain">([^<]*)</script>', run):
+            frame = gzip.decompress(base64.b64decode(packed))
+            size = int.from_bytes(frame[:4], "little")
+            content = json.loads(frame[4 : 4 + size])
+            assert content["kind"] == "update"
+            contents.append(content)
+            at = 4 + size
+            for delta, length in zip(content["deltas"], content["buffers"], strict=False):
+                rank, lines = delta["rank"], frame[at : at + length]
+                assert delta["first"] == ends.get(rank, 0), "lines follow each other"
+                assert delta["count"] == lines.count(b"\n") + 1 == sum(count for count, _ in delta["times"])
+                texts[rank] = texts[rank] + b"\n" + lines if rank in texts else lines
+                ends[rank] = delta["first"] + length + 1
+                at += length
+        assert contents[-1]["complete_until"] is None
+        logs += [texts[rank].decode() for rank in sorted(texts)]
+    return Played(contents, logs)
+
+
 def logs_in(page: str) -> list[str]:
-    packed = re.findall(r'data-log="\d+">([^<]*)<', page)
-    return [gzip.decompress(base64.b64decode(one)).decode() for one in packed]
+    return played(page).logs
 
 
 def test_a_report_has_the_curves_pictures_settings_logs_and_the_cell(run: WrittenRun, tmp_path: Path) -> None:
     page = written(run, tmp_path / "report.html")
 
-    assert [tag for tag in ("loss", "val_loss") if f'r-tag">{tag}</span>' in page] == ["loss", "val_loss"]
+    assert played(page).tags == ["loss", "val_loss"]
     assert "data:image/png;base64," in page
     assert "<tr><th>lr</th><td>0.1</td></tr>" in page
-    assert "print(&#x27;&lt;hello&gt;&#x27;)" in page
+    first = played(page).contents[0]
+    assert first["cell"] == "import torch\nprint('<hello>')\n"
+    assert (first["view"]["label"], first["view"]["state"]) == (run.run.label, "succeeded")
     assert [log.splitlines()[-1] for log in logs_in(page)] == [
         f"rank {rank} says </script> & done" for rank in (0, 1)
     ]
 
 
+def test_without_scripts_a_report_has_the_summary_and_the_cell(run: WrittenRun, tmp_path: Path) -> None:
+    page = written(run, tmp_path / "report.html").partition("<body>")[2].partition("<script")[0]
+
+    assert "rank 1 says &lt;/script&gt; &amp; done" in page
+    assert "print(&#x27;&lt;hello&gt;&#x27;)" in page
+    assert re.search(r"loss <b>0.8333</b>.*<polyline", page)
+
+
 def test_a_report_loads_nothing_and_lets_no_other_script_run(run: WrittenRun, tmp_path: Path) -> None:
     page = written(run, tmp_path / "report.html")
 
-    assert re.findall(r'(?:src|href)="(?!data:)', page) == []
-    assert "default-src 'none'; script-src 'sha256-" in page
-    assert page.count("<script>") == 1
+    marked, _, script = page.partition('<script type="module">')
+    assert re.findall(r'(?:src|href)="(?!data:)', marked) == []
+    assert set(re.findall(r"<script[^>]*>", marked)) == {'<script type="text/plain">'}
+    assert script.count("</script") == 1
+    (digest,) = re.findall(r"default-src 'none'; script-src 'sha256-([^']*)';", marked)
+    assert base64.b64decode(digest) == hashlib.sha256(script.partition("</script")[0].encode()).digest()
 
 
 @pytest.mark.parametrize(("language", "title"), [("en", "Hyperparameters"), ("zh", "超参数")])
@@ -80,13 +132,16 @@ def test_a_report_speaks_the_language_of_who_exports(
 def test_several_runs_are_laid_side_by_side(run: WrittenRun, tmp_path: Path) -> None:
     other = WrittenRun(tmp_path / "home", a_spec(run_id="20261120-151503-other-p2x7"))
     other.recorded(0, loss=9.0)
+    other.printed(0, "alone\n")
 
     write_report([(run.run, run.directory), (other.run, other.directory)], tmp_path / "report.html", "en")
 
     page = (tmp_path / "report.html").read_text()
-    assert page.count("<tr><td><code>") == 2
-    assert len(logs_in(page)) == 4
-    assert f'r-s1"></i>{other.run.label} <b>9</b>' in page
+    assert re.findall(r'<tr><td><span class="n-rank n-k\d">(\d)</span> <code>', page) == ["0", "1"]
+    assert logs_in(page)[2:] == ["alone"]
+    assert page.count("<div data-nbdist-overlay>") == 1
+    views = [content["view"] for content in played(page).contents if content["view"]]
+    assert [view["label"] for view in views] == [run.run.label, other.run.label]
 
 
 def test_where_a_run_failed_its_report_says_so(tmp_path: Path) -> None:
@@ -99,7 +154,8 @@ def test_where_a_run_failed_its_report_says_so(tmp_path: Path) -> None:
 
     assert "rank 1 failed first: ZeroDivisionError" in page
     assert "division by zero" in page
-    assert "What went wrong" in page
+    failure = played(page).contents[0]["view"]["failure"]
+    assert (failure["rank"], failure["message"]) == (1, "ZeroDivisionError: division by zero")
 
 
 def test_no_path_of_the_user_and_no_secret_is_in_it(
@@ -115,7 +171,7 @@ def test_no_path_of_the_user_and_no_secret_is_in_it(
 
     page = written(run, tmp_path / "report.html")
 
-    everything = page + "".join(logs_in(page))
+    everything = page + "".join(logs_in(page)) + json.dumps(played(page).contents)
     assert str(tmp_path) not in everything
     assert "0123456789abcdef" not in everything
     assert "saved to ~/model.pt" in logs_in(page)[0]
@@ -141,6 +197,27 @@ def test_what_looks_like_a_secret_is_masked_and_nothing_else(text: str, expected
     assert privacy.masked == (0 if expected is None else 1)
 
 
+def test_a_secret_of_several_lines_keeps_their_number(run: WrittenRun, tmp_path: Path) -> None:
+    key = "-----BEGIN PRIVATE KEY-----\nMIIEvQ\n-----END PRIVATE KEY-----"
+    run.printed(0, f"{key}\nafter the key\n")
+
+    log = logs_in(written(run, tmp_path / "report.html"))[0]
+
+    assert log.splitlines()[2:] == [MASK, "", "", "after the key"]
+
+
+def test_of_a_run_that_goes_on_a_report_says_so(tmp_path: Path) -> None:
+    run = WrittenRun(tmp_path / "home")
+    run.happened(*STARTED)
+
+    page = written(run, tmp_path / "report.html")
+
+    view = played(page).contents[0]["view"]
+    assert (view["state"], view["live"]) == ("running", False)
+    assert view["notes"] == ["The run was still going on when this was exported."]
+    assert "The run was still going on" in page
+
+
 def test_arguments_and_settings_that_look_like_secrets_are_masked(tmp_path: Path) -> None:
     spec = a_spec(args=("--api-key", "hunter22", "db.password=swordfish"))
     run = WrittenRun(tmp_path / "home", spec, cell="1\n")
@@ -152,7 +229,7 @@ def test_arguments_and_settings_that_look_like_secrets_are_masked(tmp_path: Path
 
     page = written(run, tmp_path / "report.html")
 
-    everything = page + "".join(logs_in(page))
+    everything = page + "".join(logs_in(page)) + json.dumps(played(page).contents)
     assert [word for word in ("hunter22", "swordfish", "hush") if word in everything] == []
     assert "api_key" in page
 
@@ -179,7 +256,7 @@ def test_more_tags_than_a_panel_keeps_are_drawn(run: WrittenRun, tmp_path: Path)
 
     page = written(run, tmp_path / "report.html")
 
-    assert [number for number in range(70) if f'r-tag">layer{number}</span>' not in page] == []
+    assert [number for number in range(70) if f"layer{number}" not in played(page).tags] == []
     assert "r-missing" not in page.partition("<body>")[2]
 
 

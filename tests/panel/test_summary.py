@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.model import RunState
-from nbdist.panel import summary_bundle, summary_html, summary_text
+from nbdist.model import Reason, RunState
+from nbdist.panel import curves_html, run_report, summary_bundle, summary_html, summary_text
 from nbdist.panel.summary import initial_html
 from tests.fakes.directories import WrittenRun
 from tests.fakes.runs import (
@@ -424,3 +424,33 @@ def test_what_stands_in_for_a_widget_says_where_to_look(tmp_path: Path, language
 
     assert "lenet-k3f9" in found.text
     assert "%dist_status" in found.text
+
+
+@pytest.mark.parametrize(
+    ("language", "expected"),
+    [
+        ("en", "lenet-k3f9 failed: the time limit of 60 s was reached"),
+        ("zh", "lenet-k3f9 失败：已达到 60 秒的时限"),
+    ],
+)
+def test_what_is_said_of_a_run_at_its_time_limit_is_in_the_readers_language(
+    tmp_path: Path, language: str, expected: str
+) -> None:
+    run = WrittenRun(tmp_path / "home")
+    run.happened(*STARTED, exited(0, -15), exited(1, -15))
+    run.happened(run_ended(RunState.FAILED, Reason("time-limit", seconds=60)))
+
+    assert run_report(run.run, run.directory, language).splitlines()[0] == expected
+
+
+def test_where_visualdl_cannot_be_shown_there_are_still_curves_of_each_run(
+    succeeded: WrittenRun, tmp_path: Path
+) -> None:
+    succeeded.recorded(0, loss=0.1)
+    silent = WrittenRun(tmp_path / "other")
+
+    shown = curves_html([(one.run, one.directory) for one in (succeeded, silent)], "en")
+
+    assert re.findall(r"(loss|acc) <b>([\d.]+)</b>", shown) == [("loss", "0.1"), ("acc", "0.9")]
+    assert shown.count("<polyline") == 1
+    assert curves_html([(silent.run, silent.directory)], "en") == ""

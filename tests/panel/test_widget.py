@@ -205,6 +205,15 @@ def test_charts_go_out_again_with_keyframes() -> None:
     assert [chart.tag for chart in page.wire.updates[-1].charts] == ["loss", "acc"]
 
 
+def test_a_page_is_told_how_many_metrics_have_no_chart() -> None:
+    page = Page()
+    page.charts.take(0, [MetricPoint(time=CREATED, step=0, values={f"tag{n}": 1.0 for n in range(63)})])
+
+    (sent,) = page.look()
+
+    assert (len(sent.charts), sent.left_out) == (50, 13)
+
+
 def test_more_charts_than_a_message_should_hold_take_turns() -> None:
     page = Page()
     for step in range(400):

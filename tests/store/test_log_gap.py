@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import gzip
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +12,7 @@ from nbdist.diagnosis.failure import end_of_log
 from nbdist.feed.rank_log import Logs
 from nbdist.launch.log_watch import LogWatch, WorkerLogs
 from nbdist.model import RunState
-from nbdist.panel.report.logs import packed_logs
+from nbdist.panel.recording import LOG_ROOM, recorded_log
 from nbdist.runner import RunHandle
 from nbdist.server.streams import RunTail
 from nbdist.store import LogLines, LogStream, LogTimes
@@ -66,8 +64,7 @@ def by_the_server(run: WrittenRun) -> list[str]:
 
 
 def by_a_report(run: WrittenRun) -> list[str]:
-    log = packed_logs(run.run, run.directory, str, "en")[0]
-    return gzip.decompress(base64.b64decode(log.packed)).decode().splitlines()
+    return recorded_log(run.run, run.directory, 0, LOG_ROOM, str, "en").chunk.lines
 
 
 def by_any_other_program(run: WrittenRun) -> list[str]:

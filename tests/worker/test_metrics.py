@@ -137,7 +137,14 @@ def test_a_tensor_of_one_element_is_its_number(rank: Rank, framework: str, value
             "nbdist.log(total=…): float is not a whole number: nan",
             id="a total that is none",
         ),
-        pytest.param("3, 4", "the metrics are a dict", id="two steps"),
+        pytest.param("3, 4", "write  nbdist.log(loss=4, step=3)", id="two steps"),
+        pytest.param(
+            "'accuracy', 0.5, step=1", "write  nbdist.log(accuracy=0.5, step=1)", id="as add_scalar takes it"
+        ),
+        pytest.param(
+            "'val/acc', 0.25, 7", "nbdist.log({'val/acc': 0.25}, step=3)", id="a tag that is no name"
+        ),
+        pytest.param("{'loss': 1}, 3, step=4", "metrics have names", id="two steps of a dict"),
     ],
 )
 def test_what_is_no_point_is_said_by_its_name(rank: Rank, call: str, message: str) -> None:

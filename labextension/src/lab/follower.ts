@@ -82,6 +82,7 @@ export class Follower {
         deltas: [],
         completeUntil: null,
         charts: [],
+        leftOut: null,
         cell,
       });
     } catch (problem) {

@@ -3,9 +3,9 @@
  * watched. When it breaks it is opened again, later and later; each run then goes on from the line that
  * the page has.
  */
-import { count, fields, flag, listOf, Malformed, need, or, text } from '../decode';
+import { fields, flag, Malformed, or, text } from '../decode';
 import type { RunModel } from '../model';
-import { decode } from '../protocol';
+import { decode, readFrame } from '../protocol';
 import { runNews, type RunNews } from './client';
 
 /** milliseconds */
@@ -39,22 +39,6 @@ const frameHead = fields({
   /** whether it answers a `pull` */
   pulled: or(flag, false),
 });
-const bufferLengths = fields({ buffers: or(listOf(count), []) });
-
-/** A frame: the length of the header, the header, the buffers whose lengths the header says. */
-export function readFrame(frame: ArrayBuffer): { header: unknown; buffers: Uint8Array[] } {
-  const size = frame.byteLength >= 4 ? new DataView(frame).getUint32(0, true) : Infinity;
-  need(4 + size <= frame.byteLength);
-  const header: unknown = JSON.parse(new TextDecoder().decode(new Uint8Array(frame, 4, size)));
-  let at = 4 + size;
-  const buffers = bufferLengths(header).buffers.map(length => {
-    const from = at;
-    at += length;
-    need(at <= frame.byteLength);
-    return new Uint8Array(frame, from, length);
-  });
-  return { header, buffers };
-}
 
 export class Stream {
   /** whether the server is being heard */

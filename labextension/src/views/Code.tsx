@@ -3,8 +3,6 @@ import { type ReactElement, useLayoutEffect, useMemo, useRef } from 'react';
 
 import { pageWords } from '../words';
 
-/** A Python program as lines of coloured pieces: keywords, texts, numbers and comments, no more. */
-
 interface Piece {
   text: string;
   kind: '' | 'keyword' | 'string' | 'number' | 'comment';

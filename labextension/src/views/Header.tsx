@@ -18,7 +18,7 @@ interface HeaderProps {
   stopping: boolean;
   onStop: () => void;
   onCopy: (text: string) => void;
-  onBoard: () => void;
+  onBoard: (() => void) | null;
   /** where the page does such things for its panels */
   onAct?: ((action: PageAction) => void) | undefined;
 }
@@ -152,7 +152,7 @@ function menuItems({ view, onCopy, onBoard, onAct }: HeaderProps): readonly Menu
     { name: words.exportRun, code: exporting, act: () => (onAct ? onAct('export') : onCopy(exporting)) },
     { name: words.copyName, act: () => onCopy(label) },
     { name: words.showAgain, code: attaching, act: () => onCopy(attaching) },
-    { name: words.openBoard, act: onBoard },
+    ...(onBoard ? [{ name: words.openBoard, act: onBoard }] : []),
   ];
 }
 

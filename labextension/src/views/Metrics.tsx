@@ -1,5 +1,13 @@
 /** The curves: what the cell logged, then what the machine measured. */
-import { type ReactElement, type RefObject, useEffect, useMemo, useRef, useState } from 'react';
+import {
+  type ReactElement,
+  type RefObject,
+  useEffect,
+  useMemo,
+  useRef,
+  useState,
+  useSyncExternalStore,
+} from 'react';
 import uPlot from 'uplot';
 
 import {
@@ -11,10 +19,12 @@ import {
   latest,
   linesOf,
   logByDefault,
+  overlay,
   positive,
   smoothed,
 } from '../chart_data';
 import { paletteOf, PLOT_HEIGHT, type PlotChoice, plotOptions } from '../chart_plot';
+import type { RunModel } from '../model';
 import type { Chart } from '../protocol';
 import { pageWords } from '../words';
 import { Button, Segments } from './Marks';
@@ -28,15 +38,17 @@ const chosen: { axis: Axis; smoothing: number } = { axis: 'step', smoothing: 0 }
 
 interface MetricsProps {
   charts: ReadonlyMap<string, Chart>;
+  /** how many metrics have no chart */
+  leftOut?: number;
   /** what lines are called that are no ranks */
   names?: readonly string[];
   /** another number when the page's colours changed */
   look: number;
-  onBoard: () => void;
+  onBoard: (() => void) | null;
 }
 
 export function Metrics(props: MetricsProps): ReactElement {
-  const { look, onBoard } = props;
+  const { look, onBoard, leftOut = 0 } = props;
   const words = pageWords();
   const charts = useUnhurried(props.charts, REDRAW);
   const [{ axis, smoothing }, setShown] = useState({ ...chosen });
@@ -71,13 +83,14 @@ export function Metrics(props: MetricsProps): ReactElement {
           <span className="nbdist-quiet">{smoothing ? smoothing.toFixed(2) : words.off}</span>
         </label>
         <span className="nbdist-space" />
-        <Button icon="out" label={words.openBoard} onClick={onBoard} />
+        {onBoard && <Button icon="out" label={words.openBoard} onClick={onBoard} />}
       </div>
       {!logged && (
         <p className="nbdist-empty">
           {words.noMetrics} <code>nbdist.log(step=…, loss=…)</code> {words.noMetricsThen}
         </p>
       )}
+      {leftOut > 0 && <div className="nbdist-note nbdist-calm">{words.leftOut(leftOut)}</div>}
       <div className="nbdist-charts">
         {ordered.map(chart => (
           <ChartView
@@ -92,6 +105,20 @@ export function Metrics(props: MetricsProps): ReactElement {
       </div>
     </div>
   );
+}
+
+/** Charts of the metrics of several runs, which change as the runs do. */
+export function useOverlay(runs: readonly RunModel[]): ReadonlyMap<string, Chart> {
+  const version = useSyncExternalStore(
+    changed => {
+      const ends = runs.map(run => run.subscribe(changed));
+      return () => ends.forEach(end => end());
+    },
+    () => runs.reduce((sum, run) => sum + run.version, 0),
+  );
+  // the version stands for all charts
+  // eslint-disable-next-line react-hooks/exhaustive-deps
+  return useMemo(() => overlay(runs.map(run => run.charts)), [runs, version]);
 }
 
 function metricsOf(charts: ReadonlyMap<string, Chart>): readonly Chart[] {

@@ -44,8 +44,8 @@ export interface RunControls {
 export interface RunHost {
   /** asks the run to end; what to say where that cannot be, else null */
   stop: () => Promise<Notice | null>;
-  /** shows VisualDL */
-  board: (page: RunControls) => void;
+  /** shows VisualDL; null where there is none */
+  board: ((page: RunControls) => void) | null;
   /** take the stacks again, interrupt a rank; null where the kernel would not hear of it */
   again: ((page: RunControls) => void) | null;
   interrupt: ((rank: number, page: RunControls) => void) | null;
@@ -321,7 +321,9 @@ export function RunPage(props: RunPageProps): ReactElement {
           aria-labelledby={tabId(tab)}
           data-page={tab}
         >
-          {tab === 'metrics' && <Metrics charts={model.charts} look={look} onBoard={bound.board} />}
+          {tab === 'metrics' && (
+            <Metrics charts={model.charts} leftOut={model.leftOut} look={look} onBoard={bound.board} />
+          )}
           {tab === 'cell' && <CellPane source={model.cell} line={line ?? view?.failure?.line ?? null} />}
           {pages.find(page => page.tab === tab)?.draw(controls)}
         </div>
@@ -333,7 +335,7 @@ export function RunPage(props: RunPageProps): ReactElement {
 /** What the host does, for this page; the same functions as long as the host is the same. */
 function boundTo(page: RunControls, { board, again, interrupt }: RunHost) {
   return {
-    board: () => board(page),
+    board: board && (() => board(page)),
     again: again && (() => again(page)),
     interrupt: interrupt && ((rank: number) => interrupt(rank, page)),
   };

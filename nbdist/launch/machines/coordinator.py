@@ -78,13 +78,13 @@ class Coordinator:
             if waited > self._spec.wait:
                 reason = self._nodes.missing(self._spec.wait)
                 self._nodes.fail(reason)
-                return Outcome(state=RunState.FAILED, reason=reason)
+                return Outcome.failed(reason)
             if waited > _PATIENCE and self._nodes.awaited != said:
                 said = self._nodes.awaited
                 self._await(said, self._spec.wait - waited)
             self._look()
         if self._policy.stop_reason is not None:  # the others were ready at once
-            return Outcome(state=RunState.CANCELLED, reason=self._policy.stop_reason)
+            return Outcome.cancelled(self._policy.stop_reason)
         self._policy.record(NodesAwaited(time=time.time(), nodes=(), until=0.0, hosts=self._nodes.hosts))
         self._choose_interface(os.environ)
         return None
@@ -175,13 +175,13 @@ class Coordinator:
     def _ended(self) -> Outcome | None:
         """The outcome, where there is no reason to wait any longer."""
         if self._nodes.problem:
-            return Outcome(state=RunState.FAILED, reason=self._nodes.problem)
+            return Outcome.failed(self._nodes.problem)
         if self._policy.stop_reason is not None:
-            return Outcome(state=RunState.CANCELLED, reason=self._policy.stop_reason)
+            return Outcome.cancelled(self._policy.stop_reason)
         if self._policy.timed_out:
-            return Outcome(state=RunState.FAILED, reason=self._spec.timeout_reason)
+            return Outcome.failed(self._spec.timeout_reason)
         if self._policy.peer_failure is not None:
-            return Outcome(state=RunState.FAILED, reason=self._policy.peer_failure)
+            return Outcome.failed(self._policy.peer_failure)
         return None
 
     def _await(self, nodes: tuple[int, ...], seconds: float) -> None:

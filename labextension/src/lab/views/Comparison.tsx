@@ -1,13 +1,12 @@
 /** Curves of several runs over each other. A run has the colour that the rank of its number has elsewhere. */
-import { type ReactElement, useMemo, useRef, useState, useSyncExternalStore } from 'react';
+import { type ReactElement, useRef, useState } from 'react';
 
 import '../../styles/index.css';
 import '../styles/lab.css';
-import { overlay } from '../../chart_data';
 import type { RunModel } from '../../model';
 import { clock } from '../../numbers';
 import { Badge, Mark, rankColour } from '../../views/Marks';
-import { Metrics } from '../../views/Metrics';
+import { Metrics, useOverlay } from '../../views/Metrics';
 import { useSize, useTheme } from '../../views/hooks';
 import { pageWords } from '../../words';
 import { shownNames } from '../listing';
@@ -35,19 +34,7 @@ export function Comparison({ runIds, models, service, execute }: ComparisonProps
   const size = useSize(root);
   const { theme, look } = useTheme();
   const [board, setBoard] = useState(false);
-  const version = useSyncExternalStore(
-    changed => {
-      const ends = models.map(model => model.subscribe(changed));
-      return () => ends.forEach(end => end());
-    },
-    () => models.reduce((sum, model) => sum + model.version, 0),
-  );
-  const charts = useMemo(
-    () => overlay(models.map(model => model.charts)),
-    // the version stands for all charts
-    // eslint-disable-next-line react-hooks/exhaustive-deps
-    [models, version],
-  );
+  const charts = useOverlay(models);
   const names = shownNames(runIds.flatMap(runId => runs.row(runId) ?? []));
   const labels = runIds.map((runId, at) => names.get(runId)?.text ?? models[at]?.view?.label ?? runId);
   const short = runIds.map((runId, at) => {

@@ -1,4 +1,4 @@
-"""What ranks showed besides numbers: pictures, texts, distributions, sounds."""
+"""What ranks showed besides numbers: settings, pictures, texts, distributions, sounds."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from nbdist.board.records import Shown, shown_values
+from nbdist.feed.view import number_text
 from nbdist.model import Run
 from nbdist.model.decoding import MALFORMED, loads
-from nbdist.panel.report.plot import bars_html, curve_html
 from nbdist.privacy import MASK, Privacy, is_secret_name
 from nbdist.store import LogStream, RunDirectory
 from nbdist.text import say
@@ -190,13 +190,32 @@ def _items(gallery: Gallery, language: str, privacy: Privacy, room: Room) -> Ite
             case "image" | "audio":
                 yield f"<figure>{_blob(item, language, room)}{caption}</figure>"
             case "histogram" if len(item.rows[1]) > 1:
-                yield bars_html(step, *item.rows)
-            case "pr_curve":
-                precision, recall = item.rows
-                yield curve_html(step, sorted(zip(recall, precision, strict=False)))
-            case "roc_curve":
-                hits, alarms = item.rows
-                yield curve_html(step, sorted(zip(alarms, hits, strict=False)))
+                yield _bars(step, *item.rows)
+            case "pr_curve" | "roc_curve":
+                up, across = item.rows
+                points = " ".join(f"{x:.4f},{1 - y:.4f}" for x, y in sorted(zip(across, up, strict=False)))
+                yield _drawing(step, f'<polyline points="{points}"/>', 0.0, 1.0, 1.0)
+
+
+def _bars(title: str, counts: Sequence[float], edges: Sequence[float]) -> str:
+    """A histogram."""
+    begin, width, most = edges[0], edges[-1] - edges[0] or 1.0, max(counts, default=0.0) or 1.0
+    bars = "".join(
+        f'<rect x="{(left - begin) / width:.4f}" y="{1 - count / most:.4f}" '
+        f'width="{max(0.0, right - left) / width:.4f}" height="{count / most:.4f}"/>'
+        for count, left, right in zip(counts, edges, edges[1:], strict=False)
+    )
+    return _drawing(title, bars, begin, edges[-1], most)
+
+
+def _drawing(title: str, drawn: str, left: float, right: float, top: float) -> str:
+    """What is drawn in a square of 1, stretched, with the numbers at its corners; its lower edge is 0."""
+    return (
+        f'<figure class="r-drawing"><figcaption>{html.escape(title)}</figcaption>'
+        f"<small>{number_text(top)}</small>"
+        f'<svg role="img" aria-label="{html.escape(title)}" viewBox="0 0 1 1" preserveAspectRatio="none">'
+        f"{drawn}</svg><small>{number_text(left)}</small><small>{number_text(right)}</small></figure>"
+    )
 
 
 def _ends(items: Sequence[Shown]) -> Sequence[Shown]:

@@ -1,4 +1,5 @@
-"""A report: runs as one file that opens without a network, and its page."""
+"""A report: runs as one file that opens without a network. The panel draws them, from messages in the file;
+where no script runs, and on paper, their summaries stand instead."""
 
 from __future__ import annotations
 
@@ -13,52 +14,32 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from nbdist.errors import LaunchError, UsageMistake
-from nbdist.feed.labels import leftover_text, state_mark, state_word
-from nbdist.feed.summary import Facts, facts_of
+from nbdist.feed.labels import state_mark, state_word
+from nbdist.feed.summary import Facts, facts_of, remarks
 from nbdist.feed.view import duration, number_text
 from nbdist.model import Run, RunState
-from nbdist.panel.report.gallery import (
-    MEDIA_ROOM,
-    Gallery,
-    Room,
-    galleries,
-    media_html,
-    read_hparams,
-    too_large,
-)
-from nbdist.panel.report.logs import ROOM, LeftOut, PackedLog, left_out_texts, logs_html, packed_logs
-from nbdist.panel.report.plot import MOST_TAGS, Drawing, chart_html, drawings, read_charts, unread_prints
-from nbdist.panel.summary import SHEET, failure_html, head_html, outcomes_html, sheet
+from nbdist.panel.gallery import MEDIA_ROOM, Gallery, Room, galleries, media_html, read_hparams, too_large
+from nbdist.panel.recording import LOG_ROOM, MOST_TAGS, Recording, record
+from nbdist.panel.summary import rank_chip, sheet, summary_page
 from nbdist.privacy import Privacy, secret_values
 from nbdist.store import RunDirectory
-from nbdist.text import say
+from nbdist.text import Both, both, say
 
 MARK = "<!-- nbdist report -->"
 """By which a report is known from other files that may lie at the same place."""
 
 _HERE = Path(__file__).parent
-_COLOURS = """
-html { --jp-ui-font-family: system-ui, -apple-system, "Segoe UI", "Noto Sans", "Noto Sans CJK SC", sans-serif;
-  --jp-code-font-family: ui-monospace, Menlo, Consolas, "DejaVu Sans Mono", monospace;
-  --jp-ui-font-color1: #212121; --jp-ui-font-color2: #616161; --jp-layout-color1: #fff;
-  --jp-border-color2: #e0e0e0; --n-mark: #ffe08a; color-scheme: light; background: #fff; }
-html[data-jp-theme-light=false] { --jp-ui-font-color1: #e0e0e0; --jp-ui-font-color2: #a8a8a8;
-  --jp-layout-color1: #141414; --jp-border-color2: #424242; --n-mark: #6d5200; color-scheme: dark;
-  background: #141414; }
-body { margin: 0; }
-"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """What there is of one run. ``program`` is the text of its cell or script, empty where it is gone."""
+    """What there is of one run. ``notes`` are said beside what its summary says."""
 
     facts: Facts
-    program: str
-    is_cell: bool
+    notes: Sequence[str]
+    recording: Recording
     hparams: dict[str, str]
     media: Sequence[Gallery]
-    logs: Sequence[PackedLog]
 
     @property
     def run(self) -> Run:
@@ -67,41 +48,58 @@ class Section:
 
 def report_html(
     sections: Sequence[Section],
-    drawings: Sequence[Drawing],
     language: str,
     privacy: Privacy,
+    again: Privacy,
     *,
     version: str,
     now: float,
     left_out: Sequence[str] = (),
 ) -> str:
-    """The whole page. ``privacy`` sees every text of it; the logs it has seen already. ``left_out`` says
-    what is not in it."""
+    """The whole page. ``privacy`` sees every text of it but the recordings, which it has seen already;
+    ``again`` sees what says the same once more. ``left_out`` says what is not in it."""
     room = Room(MEDIA_ROOM)
     title = _title(sections, language)
-    alone = sections[0] if len(sections) == 1 else None
-    # of one run, first how it ended; several are first laid side by side
-    first = _outcome(alone, language) if alone else _table(sections, language)
-    body = [
-        _clean(privacy, _missing(left_out, language)),
-        _clean(privacy, first),
-        _clean(privacy, _charts(drawings, language)),
-    ]
+    body = [_clean(privacy, _missing(left_out, language))]
+    if len(sections) > 1:
+        body.append(_clean(privacy, _table(sections, language)))
+        body.append("<div data-nbdist-overlay></div>")
     for section in sections:
-        if section is not alone:
-            body.append(_clean(privacy, _outcome(section, language, titled=True)))
-        body += _section(section, language, privacy, room)
+        if len(sections) > 1:
+            body.append(privacy.clean(f"<h2>{html.escape(section.run.label)}</h2>"))
+        messages = (f'<script type="text/plain">{one}</script>' for one in section.recording.messages)
+        body.append(
+            f"<div data-nbdist-run>{_clean(again, _summary(section, language))}{''.join(messages)}</div>"
+        )
+        body.append(_clean(privacy, _hparams(section.hparams, language)))
+        # pictures are no text: nothing in them may be taken for one
+        body += media_html(section.media, language, privacy, room)
     head = _header(title, language, privacy.masked, version=version, now=now)
-    script = (_HERE / "report.js").read_text(encoding="utf-8")
+    script, look, own = _bundle()
     return (
-        f'<!doctype html>\n{MARK}\n<html lang="{language}" data-jp-theme-light="true"><head>'
-        f'<meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{_policy(script)}">'
+        f'<!doctype html>\n{MARK}\n<html lang="{language}" data-nbdist-report data-jp-theme-light="true">'
+        f'<head><meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{_policy(script)}">'
         f'<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{html.escape(privacy.clean(title))}</title>"
-        f"<style>{_COLOURS}</style>{SHEET}{sheet('nbdist-report', _rules())}</head>"
+        f"<style>{look}</style>{sheet('nbdist-report', own)}</head>"
         f'<body><div class="nbdist-report">{privacy.clean(head)}{"".join(body)}</div>'
-        f"<script>{script}</script></body></html>\n"
+        f'<script type="module">{script}</script></body></html>\n'
     )
+
+
+def _bundle() -> tuple[str, str, str]:
+    """The panel's script, its look, and the look of what is around it. Raises LaunchError."""
+    try:
+        script, *looks = (
+            (_HERE / name).read_text(encoding="utf-8")
+            for name in ("static/panel.js", "static/panel.css", "report.css")
+        )
+    except FileNotFoundError:
+        raise LaunchError(
+            "the panel of this checkout, which a report shows, is not built: run  make"
+        ) from None
+    # it may not end the element that it stands in
+    return script.replace("</script", "<\\/script"), looks[0], looks[1]
 
 
 def _policy(script: str) -> str:
@@ -111,10 +109,6 @@ def _policy(script: str) -> str:
         f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; "
         "img-src data:; media-src data:; base-uri 'none'; form-action 'none'"
     )
-
-
-def _rules() -> str:
-    return "".join((_HERE / name).read_text(encoding="utf-8") for name in ("charts.css", "report.css"))
 
 
 def _clean(privacy: Privacy, parts: Iterable[str]) -> str:
@@ -133,10 +127,8 @@ def _header(title: str, language: str, masked: int, *, version: str, now: float)
     said = [say("report.exported", language, time=moment, version=version)]
     if masked:
         said.append(say("report.masked", language, count=masked))
-    return (
-        f'<header><h1>{html.escape(title)}</h1><span class="n-muted">{html.escape(" · ".join(said))}</span>'
-        f'<button id="r-theme" type="button">{html.escape(say("report.theme", language))}</button></header>'
-    )
+    about = html.escape(" · ".join(said))
+    return f'<header><h1>{html.escape(title)}</h1><span class="n-muted">{about}</span></header>'
 
 
 def _missing(left_out: Sequence[str], language: str) -> Iterable[str]:
@@ -153,11 +145,12 @@ def _table(sections: Sequence[Section], language: str) -> Iterable[str]:
     names = [say("report." + key, language) for key in ("run", "state", "ranks", "duration", "created")]
     head = "".join(f"<th>{html.escape(name)}</th>" for name in (*names, *keys, *tags))
     yield f'<div class="r-wide"><table><thead><tr>{head}</tr></thead><tbody>'
-    for section in sections:
+    for number, section in enumerate(sections):
         run = section.run
         last = {curve.tag: number_text(curve.last) for curve in section.facts.curves}
         cells = [
-            f"<code>{html.escape(run.label)}</code>",
+            # by its number and colour in the curves
+            f"{rank_chip(str(number))} <code>{html.escape(run.label)}</code>",
             _state(run.state, language),
             str(run.spec.world_size),
             duration(run.elapsed(0)),
@@ -174,45 +167,11 @@ def _state(state: RunState, language: str) -> str:
     return f'<span class="n-{state.value}">{html.escape(text)}</span>'
 
 
-def _charts(drawings: Sequence[Drawing], language: str) -> Iterable[str]:
-    for group, title in (("metric", "charts"), ("system", "system")):
-        shown = [drawing for drawing in drawings if drawing.group == group]
-        if not shown and group == "system":
-            continue
-        yield f"<section><h2>{html.escape(say('report.' + title, language))}</h2>"
-        if not shown:
-            yield f'<p class="n-muted">{html.escape(say("report.no-metrics", language))}</p>'
-        yield '<div class="r-grid-of">'
-        yield from (chart_html(drawing, language) for drawing in shown)
-        yield "</div></section>"
-
-
-def _section(section: Section, language: str, privacy: Privacy, room: Room) -> Iterable[str]:
-    """What one run was made with, what it showed, its logs and its program."""
-    yield _clean(privacy, _hparams(section.hparams, language))
-    # pictures are no text: nothing in them may be taken for one
-    yield from media_html(section.media, language, privacy, room)
-    yield from logs_html(section.logs, section.run.label, language)
-    yield _clean(privacy, _program_part(section, language))
-
-
-def _outcome(section: Section, language: str, *, titled: bool = False) -> Iterable[str]:
-    facts, run = section.facts, section.run
-    if titled:
-        yield f"<h2>{html.escape(run.label)}</h2>"
-    yield f'<div class="nbdist-summary">{head_html(facts, language)}'
-    if not run.state.terminal:
-        yield f"<div>{html.escape(say('report.going-on', language))}</div>"
-    elif run.state is not RunState.SUCCEEDED:
-        yield outcomes_html(facts, language)
-    if run.attempt > 1:
-        yield f"<div>{html.escape(say('report.attempts', language, count=run.attempt))}</div>"
-    if leftover := leftover_text(run.leftover, language):
-        yield f"<div>{html.escape(leftover)}</div>"
-    yield "</div>"
-    if facts.failure is not None:
-        yield f"<h2>{html.escape(say('report.failure', language))}</h2>"
-        yield f'<div class="nbdist-summary">{failure_html(facts.failure, facts, language)}</div>'
+def _summary(section: Section, language: str) -> Iterable[str]:
+    """What stands where the panel is drawn."""
+    yield summary_page(section.facts, language, section.notes)
+    if section.recording.program:
+        yield f"<pre>{html.escape(section.recording.program.rstrip())}</pre>"
 
 
 def _hparams(hparams: dict[str, str], language: str) -> Iterable[str]:
@@ -225,20 +184,7 @@ def _hparams(hparams: dict[str, str], language: str) -> Iterable[str]:
     yield f'<section><h2>{title}</h2><div class="r-wide"><table>{rows}</table></div></section>'
 
 
-def _program_part(section: Section, language: str) -> Iterable[str]:
-    if not section.program:
-        return
-    title = say(f"report.{'cell' if section.is_cell else 'program'}", language)
-    lines = "\n".join(
-        f"<span>{number}</span>{html.escape(line)}"
-        for number, line in enumerate(section.program.rstrip("\n").split("\n"), start=1)
-    )
-    yield f'<section><h2>{html.escape(title)}</h2><pre class="r-code">{lines}</pre></section>'
-
-
 MOST_RUNS = 32
-
-_PROGRAM_ROOM = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -266,7 +212,7 @@ def write_report(
     path: Path,
     language: str,
     *,
-    room: int = ROOM,
+    room: int = LOG_ROOM,
     tags: int = MOST_TAGS,
 ) -> Report:
     """Write the runs, at least one, to one HTML file that needs nothing else. ``room``: bytes of logs,
@@ -279,43 +225,43 @@ def write_report(
     place = Path(os.path.realpath(path.expanduser()))
     replaced = _check(path, place, runs[0][0].label)
     told = [secret for run, _ in runs for secret in secret_values(run.spec.args)]
-    privacy = Privacy(homes=_homes(runs), secrets=told)
+    privacy, again = (Privacy(homes=_homes(runs), secrets=told) for _ in range(2))
     now = time.time()
-    # a run that goes on has taken so long until now
-    runs = [(run if run.state.terminal else replace(run, ended=now), directory) for run, directory in runs]
-    sections = [
-        Section(
-            facts=facts_of(run, directory),
-            program=_program(run, directory),
-            is_cell=directory.is_cell(run.spec.program),
-            hparams=read_hparams(run, directory),
-            media=galleries(run, directory),
-            logs=packed_logs(run, directory, privacy.clean, language, room=room // len(runs)),
+    sections = []
+    left_out: list[Both] = []
+    for run, directory in runs:
+        # a run that goes on has taken so long until now
+        shown = run if run.state.terminal else replace(run, ended=now)
+        facts, notes = facts_of(shown, directory), _notes(run, language)
+        recording = record(
+            shown,
+            directory,
+            privacy.clean,
+            language,
+            notes=remarks(facts, language, notes),
+            room=room // len(runs),
+            tags=tags,
         )
-        for run, directory in runs
-    ]
-    charts = [read_charts(run, directory, most=tags) for run, directory in runs]
-    drawn = drawings([(run.label, one) for (run, _), one in zip(runs, charts, strict=True)])
-    left_out = [
-        LeftOut(
-            label=run.label,
-            tags=sum(key.group == "metric" for key in one.marks) + len(one.dropped),
-            dropped=tuple(one.dropped),
-            logs=section.logs,
-            records=too_large(directory),
-            unread=unread_prints(run, directory),
-            program=not section.program and _has_program(run, directory),
+        sections.append(
+            Section(
+                facts=facts,
+                notes=notes,
+                recording=recording,
+                hparams=read_hparams(run, directory),
+                media=galleries(run, directory),
+            )
         )
-        for (run, directory), one, section in zip(runs, charts, sections, strict=True)
-    ]
+        left_out += recording.left_out
+        if count := too_large(directory):
+            left_out.append(both("report.records-out", label=run.label, count=count))
     page = report_html(
         sections,
-        drawn,
         language,
         privacy,
+        again,
         version=_version(),
         now=now,
-        left_out=left_out_texts(left_out, language),
+        left_out=[one.text(language) for one in left_out],
     ).encode("utf-8", "replace")
     _put(place, page, path)
     return Report(
@@ -323,8 +269,14 @@ def write_report(
         size=len(page),
         replaced=replaced,
         masked=privacy.masked,
-        left_out=left_out_texts(left_out, "en"),
+        left_out=[one.en for one in left_out],
     )
+
+
+def _notes(run: Run, language: str) -> list[str]:
+    """What is to be said of the run as it stands in a report."""
+    going_on = [] if run.state.terminal else [say("report.going-on", language)]
+    return going_on + ([say("report.attempts", language, count=run.attempt)] if run.attempt > 1 else [])
 
 
 def _check(path: Path, place: Path, label: str) -> bool:
@@ -384,21 +336,3 @@ def _homes(runs: Sequence[tuple[Run, RunDirectory]]) -> list[tuple[str, str]]:
         for path in (directory.path, directory.path.resolve()):
             found += [(str(path), run.run_id), (str(path.parent.parent), "$NBDIST_HOME")]
     return found
-
-
-def _has_program(run: Run, directory: RunDirectory) -> bool:
-    """Whether there is one, which is not empty."""
-    try:
-        return directory.program(run.spec.program).stat().st_size > 0
-    except OSError:
-        return False
-
-
-def _program(run: Run, directory: RunDirectory) -> str:
-    path = directory.program(run.spec.program)
-    try:
-        if path.stat().st_size > _PROGRAM_ROOM:
-            return ""
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
