@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         log_text,
     )
     from nbdist.worker.metrics import board_dir, log, log_hparams
+    from nbdist.worker.results import result
     from nbdist.worker.summary_writer import SummaryWriter
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "log_pr_curve",
     "log_roc_curve",
     "log_text",
+    "result",
     "runs",
 ]
 
@@ -48,6 +50,7 @@ _HOMES = {
         "log_text",
     ),
     "nbdist.worker.metrics": ("board_dir", "log", "log_hparams"),
+    "nbdist.worker.results": ("result",),
     "nbdist.worker.summary_writer": ("SummaryWriter",),
     "nbdist.version": ("__version__",),
 }

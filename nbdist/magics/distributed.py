@@ -6,7 +6,7 @@ import contextlib
 import inspect
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.core.magic import Magics, line_cell_magic, magics_class
@@ -23,7 +23,7 @@ from nbdist.magics.presentation import (
     stopped,
     without_frames,
 )
-from nbdist.magics.showing import show_as_panel, show_as_text, show_in_background
+from nbdist.magics.showing import show_as_panel, show_as_text, show_in_background, show_last
 from nbdist.model import Reason, RunState
 from nbdist.text import say
 
@@ -72,6 +72,8 @@ class DistributedMagics(Magics):
                 _say(*notes, advice, _elsewhere(planned), runner.pruner.removed())
                 if not chosen.detach:
                     _watch(shell, handle, chosen, planned)
+                    show_last(handle)
+                    _pull(shell, handle, chosen.pull)
                     return None
                 _show_detached(shell, handle, chosen, planned)
         return handle
@@ -104,6 +106,19 @@ def _watch(
     if run.stopped_as_asked:
         raise stopped(text, shown=not drawn)
     raise without_frames(RunFailed(text), brief=drawn)
+
+
+def _pull(shell: InteractiveShell, handle: runner.RunHandle, names: Sequence[str]) -> None:
+    """Put these results of rank 0 into the notebook. Raises RunFailed when one cannot be had, after all that
+    can be are there."""
+    problems = []
+    for name in names:
+        try:
+            shell.push({name: handle.results[name]})
+        except UsageMistake as missing:
+            problems.append(f"--pull {name}: {missing}")
+    if problems:
+        raise without_frames(RunFailed("\n".join(problems)))
 
 
 def _show_detached(

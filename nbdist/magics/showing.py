@@ -15,6 +15,7 @@ from IPython.display import display
 
 from nbdist import config, panel, runner
 from nbdist.errors import LaunchError, UnknownRun
+from nbdist.feed.ansi import harmless
 from nbdist.magics.presentation import cell_id, kernel_id, widgets_reach_outputs
 from nbdist.model import Reason, Run
 from nbdist.store import LogStream
@@ -62,6 +63,12 @@ def show_as_panel(
     """Follow the run in a panel until it ends; how it ended. ``pause`` waits between two looks, in seconds.
     Raises UnknownRun."""
     return _Panel(shell, handle, foreground=True).follow(pause)
+
+
+def show_last(handle: runner.RunHandle) -> None:
+    """Show the value of the cell's last expression in rank 0, if it has one, as its text."""
+    if text := handle.results.last_text:
+        display({"text/plain": harmless(text)}, raw=True)
 
 
 def show_in_background(shell: InteractiveShell, handle: runner.RunHandle) -> None:

@@ -41,6 +41,7 @@ class Options:
     memory: int | None = None
     env: tuple[tuple[str, str], ...] = ()
     args: tuple[str, ...] = ()
+    pull: tuple[str, ...] = ()
     cwd: str = ""
     log_dir: str = ""
     nodes: int | None = None
@@ -63,11 +64,24 @@ class Options:
 
 def check(options: Options) -> None:
     """Raises UsageMistake."""
+    if options.pull:
+        _check_pull(options)
     if options.engine != "local":
         _check_engine(options)
     else:
         _check_together(options)
         _check_nodes(options)
+
+
+def _check_pull(options: Options) -> None:
+    name = options.pull[0]
+    if options.detach:
+        raise UsageMistake(
+            f"--pull and -d disagree: leave out --pull, and when the run has ended read  "
+            f'nbdist.attach().results["{name}"]'
+        )
+    if options.node_rank:
+        raise UsageMistake(f"--pull: rank 0 runs on node 0, and so do its results: pull {name} there")
 
 
 def _check_engine(options: Options) -> None:

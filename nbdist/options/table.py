@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import keyword
 import re
 import shlex
 from collections.abc import Callable, Collection, Sequence
@@ -174,6 +175,15 @@ def name(text: str) -> str:
     return given
 
 
+def pull(text: str) -> tuple[str, ...]:
+    names = tuple(part.strip() for part in text.split(",") if part.strip())
+    if not names or any(not name.isidentifier() or keyword.iskeyword(name) for name in names):
+        raise UsageMistake(
+            f"--pull {text}: write names of results, with commas and without spaces:  --pull acc,model"
+        )
+    return tuple(dict.fromkeys(names))
+
+
 @dataclass(frozen=True, slots=True)
 class Option:
     """One option: its spellings (the first is the one shown), its value, and what it does (``options.toml``).
@@ -210,6 +220,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(("--memory",), "memory", "SIZE", memory, rare=True),
     Option(("--env",), "env", "K=V", env, many=True),
     Option(("--args",), "args", '"…"', args),
+    Option(("--pull",), "pull", "A,B", pull),
     Option(("--cwd",), "cwd", "DIR", rare=True),
     Option(("--log-dir",), "log_dir", "DIR", rare=True, aliases=("--log_dir",)),
     Option(("--nodes",), "nodes", "N", count_of_nodes),

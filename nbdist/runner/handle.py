@@ -17,6 +17,7 @@ from nbdist.engines.engine import PROCESS
 from nbdist.errors import LaunchError, UnknownRun, UsageMistake
 from nbdist.launch import local
 from nbdist.model import Reason, Run
+from nbdist.runner.results import Results
 from nbdist.store import (
     LogLines,
     LogStream,
@@ -98,6 +99,12 @@ class RunHandle:
         """The last value of each metric that ranks recorded with ``nbdist.log`` or printed: the mean over the
         ranks that have it."""
         return last_values(self.run, self.directory)
+
+    @property
+    def results(self) -> Results:
+        """What ranks gave with ``nbdist.result``: ``run.results["acc"]`` is rank 0's, ``.of(1)["acc"]`` that
+        of another rank, ``.gather("acc")`` a list by rank; after a retry those of the last attempt."""
+        return Results(self.directory, self.run)
 
     def stop(self, reason: str = "", timeout: float = 15.0) -> str:
         """Ask the run to end (SIGINT, then SIGTERM, then SIGKILL) and wait for it; the status then.

@@ -50,6 +50,9 @@ class RankDirectory:
     metrics = PathBelow("metrics.jsonl")
     """What ``nbdist.log`` wrote, one JSON object a line."""
 
+    results = PathBelow("results")
+    """What ``nbdist.result`` gave out: a file for each value, and one that says what it is."""
+
     stacks = PathBelow("stacks")
     """Where the rank was when it was last asked: a line about the file, then faulthandler's words."""
 

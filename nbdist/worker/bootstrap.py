@@ -27,7 +27,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal
     from collections.abc import Callable
-    from types import ModuleType, TracebackType
+    from types import CodeType, ModuleType, TracebackType
     from typing import Any
 else:
     import _signal as signal  # the same without enums, which cost a process that begins 5 ms
@@ -75,7 +75,7 @@ def run(channel: Channel, order: Order, begin: Callable[[], None] = lambda: None
     first = os.getcwd() if order.module else os.path.dirname(order.program)
     sys.path[:] = python_path(order.python_path, first)
     with open(order.program, "rb") as file:
-        code = compile(file.read(), order.program, "exec", dont_inherit=True)
+        code, last = _compiled(file.read(), order.program)
     framework_hooks.watch()
     module = _make_main(order.program)
     begin()
@@ -83,6 +83,8 @@ def run(channel: Channel, order: Order, begin: Callable[[], None] = lambda: None
         if order.module:
             _join_package(module, order)
         exec(code, module.__dict__)
+        if last is not None and (value := eval(last, module.__dict__)) is not None:
+            _show(value)
     except SystemExit as leaving:
         if leaving.code in (None, 0):
             channel.say(FINISHED if has_joined() else FINISHED_ALONE)
@@ -93,6 +95,36 @@ def run(channel: Channel, order: Order, begin: Callable[[], None] = lambda: None
         _report(channel, order, reserve, error, then=_hide_frames)
         raise
     channel.say(FINISHED if has_joined() else FINISHED_ALONE)
+
+
+def _compiled(text: bytes, path: str) -> tuple[CodeType, CodeType | None]:
+    """The program, and of a cell in rank 0 its last statement by itself where that is an expression whose
+    value a notebook would show."""
+    run = os.environ.get("NBDIST_RUN_DIR", "")
+    if os.environ.get("NBDIST_RANK") != "0" or path != os.path.join(run, "cell.py"):
+        return compile(text, path, "exec", dont_inherit=True), None
+    import _ast
+
+    tree: Any = compile(text, path, "exec", _ast.PyCF_ONLY_AST, dont_inherit=True)
+    last = tree.body[-1] if tree.body else None
+    if not isinstance(last, _ast.Expr) or _ends_silently(text, last):
+        return compile(tree, path, "exec", dont_inherit=True), None
+    tree.body.pop()
+    shown: Any = _ast.Expression(last.value)
+    return compile(tree, path, "exec", dont_inherit=True), compile(shown, path, "eval", dont_inherit=True)
+
+
+def _ends_silently(text: bytes, last: Any) -> bool:
+    """Whether a semicolon stands behind the last statement, as in a notebook."""
+    lines = text.splitlines(keepends=True)[last.end_lineno - 1 :]
+    return b"".join(lines)[last.end_col_offset :].lstrip(b" \t\f").startswith(b";")
+
+
+def _show(value: object) -> None:
+    """Show the value of the cell's last expression, whatever its class makes of that."""
+    from nbdist.worker.results import keep_last
+
+    keep_last(value)
 
 
 def print_whole_lines() -> None:
