@@ -232,7 +232,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(("--on",), "engine", "ENGINE", choices=("local", "slurm", "ray")),
     Option(("--slurm",), "slurm", "K=V,…", parse_slurm, rare=True),
     Option(("--ray",), "ray", "ADDRESS", parse_address, rare=True),
-    Option(("--scrape", "--no-scrape"), "scrape"),
+    Option(("--scrape", "--no-scrape"), "scrape", rare=True),
     Option(("--no-panel",), "panel"),
     Option(("--no-check",), "check"),
     Option(("--warm", "--cold"), "warm", rare=True),

@@ -1,0 +1,220 @@
+"""A box: the values of some names in one file. Its format, and how it is read.
+
+```
+ 0  MAGIC · where the index begins, its length (64 bits each)
+    the pickles: one for each name, by one pickler after the other, so that two names of one object stay so
+    the buffers of arrays and tensors, each aligned to ALIGNMENT
+    the index, JSON: what lies where, names, types and sizes
+```
+
+The index is read without unpickling anything. ``read`` unpickles, so it runs what the writer of the file
+chose: only a rank reads the inputs of its own run, and only a user's own process what that user asked for. A
+process that reads needs the standard library and what the values themselves import; ``packing`` writes.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import pickle
+import struct
+import weakref
+from importlib import import_module
+from typing import NamedTuple
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from typing import Any
+
+MAGIC = b"NBDBOX1\n"
+HEADER = struct.Struct("<8sQQ")
+ALIGNMENT = 64
+"""Bytes: a cache line, and the widest vectors of today's processors."""
+
+
+class BadBox(ValueError):
+    """A file is no box, or not a whole one."""
+
+
+class Item(NamedTuple):
+    """One name. ``kind`` is class, function, module or data; ``size`` counts bytes of its pickle and its
+    buffers, without what a name before it has brought. ``device`` names where tensors lay that come as copies
+    in memory; empty when none did. ``asked``: it was named, and does not come along with another one."""
+
+    name: str
+    kind: str
+    type: str
+    size: int
+    device: str = ""
+    asked: bool = True
+
+
+class Contents(NamedTuple):
+    """The index. ``pickles`` is where they begin, ``buffers`` where each begins and its length.
+
+    ``sources`` is the text of each cell whose code is among the values, by the file name of that code.
+    ``packages`` are imported when the values are read: the first parts of their names, without the standard
+    library's.
+    """
+
+    items: tuple[Item, ...]
+    pickles: int
+    buffers: tuple[tuple[int, int], ...]
+    sources: dict[str, str]
+    packages: tuple[str, ...]
+
+    def encode(self) -> bytes:
+        return json.dumps(self._asdict()).encode()
+
+    @classmethod
+    def decode(cls, text: bytes) -> Contents:
+        """Raises BadBox."""
+        try:
+            told = json.loads(text)
+            return cls(
+                items=tuple(Item(*item) for item in told["items"]),
+                pickles=told["pickles"],
+                buffers=tuple((at, size) for at, size in told["buffers"]),
+                sources=told["sources"],
+                packages=tuple(told["packages"]),
+            )
+        except (ValueError, KeyError, TypeError) as error:
+            raise BadBox(f"its index cannot be read: {error}") from None
+
+
+def contents(path: str | os.PathLike[str]) -> Contents:
+    """What is in a box. Nothing is unpickled. Raises OSError and BadBox."""
+    with open(path, "rb") as file:
+        begin, length = _header(file.read(HEADER.size))
+        file.seek(begin)
+        return Contents.decode(file.read(length))
+
+
+def read(path: str | os.PathLike[str], namespace: dict[str, Any] | None = None) -> dict[str, Any]:
+    """The values of the names that were asked for, and of those that came along.
+
+    Functions that were sent with their namespace see ``namespace`` as their globals, and what they use of it
+    is put there; a namespace of their own where none is given. Arrays and tensors are the file's own pages,
+    which all readers of a machine share until one writes to a page: that one gets a copy.
+
+    Raises OSError and BadBox, and CannotRead where making a value raises.
+    """
+    with open(path, "rb") as file:
+        mapped = mmap.mmap(file.fileno(), 0, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_WRITE)
+    begin, length = _header(mapped[: HEADER.size])
+    index = Contents.decode(mapped[begin : begin + length])
+    view = memoryview(mapped)
+    reader = _Reader(mapped, (view[at : at + size] for at, size in index.buffers), namespace)
+    mapped.seek(index.pickles)
+    values: dict[str, Any] = {}
+    builtins = (namespace or {}).get("__builtins__")
+    for item in index.items:
+        try:
+            values[item.name] = reader.load()
+        except Exception as error:
+            raise CannotRead(item, error) from error
+    if namespace is not None and builtins is not None:
+        # a function that is made puts another form of the same there
+        namespace["__builtins__"] = builtins
+    return values
+
+
+class CannotRead(Exception):
+    """The value of a name cannot be made in this process."""
+
+    def __init__(self, item: Item, error: Exception) -> None:
+        super().__init__(f"{item.name} ({item.type}) cannot be made here: {type(error).__name__}: {error}")
+        self.item = item
+
+
+def _header(head: bytes) -> tuple[int, int]:
+    if len(head) < HEADER.size or not head.startswith(MAGIC):
+        raise BadBox("it does not begin as one")
+    _, begin, length = HEADER.unpack(head)
+    return begin, length
+
+
+class _Reader(pickle.Unpickler):
+    def __init__(
+        self, file: mmap.mmap, buffers: Iterator[memoryview], namespace: dict[str, Any] | None
+    ) -> None:
+        super().__init__(file, buffers=buffers)
+        self._namespace = {"__name__": "__main__"} if namespace is None else namespace
+
+    def find_class(self, module: str, name: str) -> Any:
+        if module == __name__ and name == "same_namespace":
+            return lambda: self._namespace
+        return super().find_class(module, name)
+
+
+# What the pickles of ``packing`` call.
+
+
+def same_namespace() -> dict[str, Any]:
+    """Stands in a pickle for the namespace that the reader gives."""
+    raise AssertionError("the reader has put another function in its place")
+
+
+complete_classes: weakref.WeakSet[type] = weakref.WeakSet()
+"""Classes that this process has whole: a copy that comes back must not write over their methods."""
+
+
+def complete_class(cls: type, state: tuple[Callable[[type, Any], object], Any]) -> None:
+    """Give a class that came by value its members, unless this process has it."""
+    if cls not in complete_classes:
+        complete_classes.add(cls)
+        fill, members = state
+        fill(cls, members)
+
+
+def cached_function(function: Callable[..., Any], maxsize: int | None, typed: bool) -> Callable[..., Any]:
+    """A function under ``functools.lru_cache``, with an empty cache."""
+    from functools import lru_cache
+
+    return lru_cache(maxsize, typed)(function)
+
+
+def torch_storage(buffer: Any) -> Any:
+    """The bytes under one or several tensors. They are shared with ``buffer``."""
+    torch: Any = import_module("torch")
+    if not len(buffer):
+        return torch.UntypedStorage(0)
+    return torch.frombuffer(buffer, dtype=torch.uint8).untyped_storage()
+
+
+def torch_tensor(
+    storage: Any,
+    dtype: str,
+    offset: int,
+    shape: Sequence[int],
+    strides: Sequence[int],
+    parameter: bool,
+    gradient: bool,
+) -> Any:
+    """A tensor, or a Parameter, of these elements (not bytes) of a storage."""
+    torch: Any = import_module("torch")
+    tensor = torch.empty(0, dtype=getattr(torch, dtype)).set_(storage, offset, shape, strides)
+    return torch.nn.Parameter(tensor, gradient) if parameter else tensor.requires_grad_(gradient)
+
+
+def paddle_tensor(array: Any, dtype: str, gradient: bool, parameter: Mapping[str, Any] | None) -> Any:
+    """A tensor in memory; a parameter of a Layer where the attributes of one are given."""
+    paddle: Any = import_module("paddle")
+    tensor = paddle.to_tensor(array, dtype=dtype, place=paddle.CPUPlace(), stop_gradient=not gradient)
+    if parameter is None:
+        return tensor
+    made = paddle.base.framework.EagerParamBase.from_tensor(tensor, trainable=gradient, **parameter)
+    _keep_name(made.name)
+    return made
+
+
+def _keep_name(name: str) -> None:
+    """Let no later layer of this process give its parameters this name (``linear_0.w_0``): optimizers tell
+    parameters by it."""
+    layer, _, number = name.partition(".")[0].rpartition("_")
+    generator = getattr(import_module("paddle.base.unique_name"), "generator", None)
+    ids = getattr(generator, "ids", None)
+    if ids is not None and number.isdigit():
+        ids[layer] = max(ids[layer], int(number) + 1)

@@ -1,0 +1,343 @@
+"""Values of a namespace into a box: how they are pickled, and which are refused.
+
+Definitions of ``__main__`` go by value (cloudpickle), everything else as ever. ``pack`` makes the pickles,
+and refers to arrays and tensors where they are; ``Packed.write`` copies them into the file. Imported only
+where something is packed: cloudpickle takes a process a while.
+"""
+
+from __future__ import annotations
+
+import io
+import linecache
+import os
+import pickle
+import sys
+import types
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+
+from nbdist.tables import read_table
+from nbdist.values import box
+from nbdist.values.box import ALIGNMENT, HEADER, MAGIC, Contents, Item
+
+_SMALL = 1024
+"""Bytes below which a buffer stays in its pickle."""
+_AT_ONCE = 1 << 26
+
+
+class Unsendable(Exception):
+    """The value of ``name`` cannot be put into a box; the message is one line and says what to do instead."""
+
+    def __init__(self, name: str, message: str) -> None:
+        super().__init__(message)
+        self.name = name
+
+
+class TooLarge(Exception):
+    """``items`` are the names so far; the last one made it too much."""
+
+    def __init__(self, items: list[Item]) -> None:
+        super().__init__(", ".join(f"{item.name}: {item.size} bytes" for item in items))
+        self.items = items
+
+
+def write(path: Path, values: Mapping[str, object]) -> Contents:
+    """Write a box: all of it, or nothing. Only this user may read it. Raises Unsendable and OSError."""
+    return pack(values).write(path)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Packed:
+    """What a box will hold. ``size`` counts the bytes of the file, nearly."""
+
+    items: tuple[Item, ...]
+    pickles: bytes
+    buffers: tuple[memoryview, ...]
+    sources: Mapping[str, str] = field(default_factory=dict)
+    packages: tuple[str, ...] = ()
+
+    @property
+    def size(self) -> int:
+        return sum(item.size for item in self.items)
+
+    def write(self, path: Path) -> Contents:
+        """Write it: all of it, or nothing. Only this user may read it. Raises OSError."""
+        draft = path.with_name(f".{path.name}.{os.getpid()}")
+        handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                contents = self._write(file)
+            os.replace(draft, path)
+        except BaseException:
+            draft.unlink(missing_ok=True)
+            raise
+        return contents
+
+    def _write(self, file: io.BufferedWriter) -> Contents:
+        file.write(HEADER.pack(MAGIC, 0, 0))
+        file.write(self.pickles)
+        places = []
+        for buffer in self.buffers:
+            file.write(bytes(-file.tell() % ALIGNMENT))
+            places.append((file.tell(), buffer.nbytes))
+            for at in range(0, buffer.nbytes, _AT_ONCE):
+                file.write(buffer[at : at + _AT_ONCE])
+        contents = Contents(
+            items=self.items,
+            pickles=HEADER.size,
+            buffers=tuple(places),
+            sources=dict(self.sources),
+            packages=self.packages,
+        )
+        begin, index = file.tell(), contents.encode()
+        file.write(index)
+        file.seek(0)
+        # last: a file that was not written to its end is no box
+        file.flush()
+        file.write(HEADER.pack(MAGIC, begin, len(index)))
+        return contents
+
+
+def pack(
+    values: Mapping[str, object],
+    *,
+    namespace: dict[str, Any] | None = None,
+    title: Callable[[str], str] = lambda filename: filename,
+    most: int | None = None,
+) -> Packed:
+    """Pickle the values of these names.
+
+    ``namespace`` is that of a notebook, where they come from one: its functions see the reader's namespace as
+    theirs, and what they use of it comes along. ``title`` is what the file name of a function's code becomes;
+    where that is another one, the source goes along. ``most`` is how many bytes the pickles may take, without
+    the buffers of arrays and tensors.
+
+    Raises Unsendable, and TooLarge.
+    """
+    return _Packer(namespace, title, most).pack(values)
+
+
+def kind_of(value: object) -> str:
+    """class, function, module or data."""
+    if isinstance(value, types.ModuleType):
+        return "module"
+    if isinstance(value, type):
+        return "class"
+    return "function" if isinstance(value, types.FunctionType) else "data"
+
+
+class _Refused(Exception):
+    def __init__(self, kind: type, what: str, instead: str) -> None:
+        super().__init__(what)
+        self.kind, self.what, self.instead = kind, what, instead
+
+
+class _Full(Exception):
+    pass
+
+
+class _Sink(io.BytesIO):
+    """The pickles. Raises _Full when they become more than ``most`` bytes."""
+
+    def __init__(self, most: int | None) -> None:
+        super().__init__()
+        self._most = most
+
+    def write(self, data: Any, /) -> int:
+        if self._most is not None and self.tell() + len(data) > self._most:
+            raise _Full
+        return super().write(data)
+
+
+class _Namespace(dict[str, Any]):
+    """Stands for the globals of the functions of a notebook."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Storage:
+    """The bytes under one or several torch tensors."""
+
+    storage: Any
+
+    def __reduce__(self) -> tuple[object, ...]:
+        torch: Any = sys.modules["torch"]
+        held = self.storage if self.storage.device.type == "cpu" else self.storage.cpu()
+        array = torch.empty(0, dtype=torch.uint8).set_(held).numpy()
+        return box.torch_storage, (pickle.PickleBuffer(array),)
+
+
+class _Packer(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
+    def __init__(
+        self, namespace: dict[str, Any] | None, title: Callable[[str], str], most: int | None
+    ) -> None:
+        self._sink = _Sink(most)
+        super().__init__(self._sink, protocol=5, buffer_callback=self._take)
+        self._buffers: list[memoryview] = []
+        self._namespace = namespace
+        self._title = title
+        self._storages: dict[int, _Storage] = {}
+        self._sources: dict[str, str] = {}
+        self._modules: set[str] = set()
+        self._along: dict[str, object] = {}
+        self._devices: set[str] = set()
+        if namespace is not None:
+            self.globals_ref[id(namespace)] = _Namespace(__name__="__main__")
+
+    def pack(self, values: Mapping[str, object]) -> Packed:
+        items: list[Item] = []
+        waiting = dict(values)
+        while waiting:
+            for name, value in waiting.items():
+                items.append(self._one(name, value, items, asked=name in values))
+            waiting = {
+                name: value for name, value in self._along.items() if all(name != one.name for one in items)
+            }
+        packages = {module.partition(".")[0] for module in self._modules} - sys.stdlib_module_names
+        return Packed(
+            items=tuple(items),
+            pickles=self._sink.getvalue(),
+            buffers=tuple(self._buffers),
+            sources=self._sources,
+            packages=tuple(sorted(packages - {"", "__main__", "__mp_main__", "nbdist", "cloudpickle"})),
+        )
+
+    def _one(self, name: str, value: object, before: list[Item], *, asked: bool) -> Item:
+        begin, buffers = self._sink.tell(), len(self._buffers)
+        self._devices.clear()
+        problem = ""
+        try:
+            self.dump(value)
+        except _Refused as refused:
+            verb = "is" if refused.kind is type(value) else "holds"
+            problem = f"{verb} {refused.what}, which cannot be sent: {refused.instead}"
+        except (_Full, MemoryError):
+            size = self._sink.tell() - begin
+            raise TooLarge([*before, Item(name, kind_of(value), type(value).__name__, size)]) from None
+        except Exception as error:  # noqa: BLE001 - what an object's own code raises when it is pickled
+            reason = " ".join(str(error).split()) or type(error).__name__
+            problem = f"cannot be sent: {reason}: make it in the cell, of values that can"
+        if problem:
+            raise Unsendable(name, f"{name} ({type(value).__name__}) {problem}") from None
+        size = self._sink.tell() - begin + sum(buffer.nbytes for buffer in self._buffers[buffers:])
+        device = ", ".join(sorted(self._devices))
+        return Item(name, kind_of(value), type(value).__name__, size, device, asked)
+
+    def _take(self, buffer: pickle.PickleBuffer) -> bool:
+        """Whether a buffer stays in the pickle."""
+        raw = buffer.raw()
+        if raw.nbytes < _SMALL:
+            return True
+        self._buffers.append(raw)
+        return False
+
+    def reducer_override(self, obj: Any) -> Any:
+        """How to make ``obj`` again. Called for everything but the plain values that pickle knows."""
+        kind = type(obj)
+        if refusal := _refusal(kind):  # type: ignore[arg-type]  # every class is hashable
+            raise _Refused(kind, *refusal)
+        self._modules.add(str(getattr(kind, "__module__", "")))
+        if isinstance(obj, (type, types.FunctionType, types.BuiltinFunctionType)):
+            self._modules.add(str(obj.__module__))
+        elif isinstance(obj, types.ModuleType):
+            self._modules.add(obj.__name__)
+        own = _REDUCERS.get(f"{kind.__module__}.{kind.__qualname__}")
+        reduced = NotImplemented if own is None else own(self, obj)
+        if reduced is not NotImplemented:
+            return reduced
+        reduced = super().reducer_override(obj)
+        if reduced is NotImplemented or not isinstance(obj, (type, types.FunctionType)):
+            return reduced
+        return self._defined(obj, reduced)
+
+    def _defined(self, obj: Any, reduced: tuple[Any, ...]) -> tuple[Any, ...]:
+        """A class or function that goes by value. In the reader's ``__main__`` pickle must find it by its
+        name, for processes that the reader starts, and with it what it uses."""
+        name: str = obj.__name__
+        if self._namespace is not None and self._namespace.get(name) is obj:
+            self._along[name] = obj
+        if isinstance(obj, types.FunctionType):
+            if obj.__globals__ is self._namespace:
+                self._along.update(reduced[2][1]["__globals__"])
+            return reduced
+        if len(reduced) == _WITH_SETTER:
+            box.complete_classes.add(obj)
+            return (*reduced[:2], (reduced[-1], reduced[2]), *reduced[3:-1], box.complete_class)
+        return reduced
+
+    def _code(self, code: types.CodeType) -> Any:
+        title = self._title(code.co_filename)
+        if title != code.co_filename:
+            self._sources.setdefault(title, "".join(linecache.getlines(code.co_filename)))
+            code = code.replace(co_filename=title)
+        return self.dispatch_table[types.CodeType](code)
+
+    def _same_namespace(self, _: _Namespace) -> Any:
+        return box.same_namespace, ()
+
+    def _cached(self, function: Any) -> Any:
+        """What ``functools.lru_cache`` has made; pickle would send its name alone."""
+        wrapped = getattr(function, "__wrapped__", None)
+        if wrapped is None or self.reducer_override(wrapped) is NotImplemented:
+            return NotImplemented
+        about = function.cache_parameters()
+        return box.cached_function, (wrapped, about["maxsize"], about["typed"])
+
+    def _torch(self, tensor: Any) -> Any:
+        """A plain tensor; torch knows how to send the others, at the cost of copies."""
+        torch: Any = sys.modules["torch"]
+        plain = tensor.layout == torch.strided and tensor.device.type not in ("meta", "xla")
+        if not plain or tensor.is_quantized or tensor.is_conj() or tensor.is_neg() or vars(tensor):
+            return NotImplemented
+        if tensor.device.type != "cpu":
+            self._devices.add(str(tensor.device))
+        storage = tensor.untyped_storage()
+        # as long as the _Storage is kept, so is the storage: no other one gets its number
+        held = self._storages.setdefault(storage._cdata, _Storage(storage))
+        about = str(tensor.dtype).removeprefix("torch."), tensor.storage_offset()
+        shape = tuple(tensor.shape), tensor.stride()
+        parameter = type(tensor) is torch.nn.Parameter
+        return box.torch_tensor, (held, *about, *shape, parameter, tensor.requires_grad)
+
+    def _paddle(self, tensor: Any) -> Any:
+        if not tensor.is_dense():
+            return NotImplemented
+        if not tensor.place.is_cpu_place():
+            self._devices.add(str(tensor.place).removeprefix("Place(").removesuffix(")"))
+        parameter = None
+        if type(tensor).__name__ == "EagerParamBase":
+            parameter = {name: getattr(tensor, name) for name in _OF_PARAMETERS}
+        dtype = str(tensor.dtype).removeprefix("paddle.")
+        return box.paddle_tensor, (tensor.numpy(), dtype, not tensor.stop_gradient, parameter)
+
+
+_OF_PARAMETERS = ("name", "optimize_attr", "regularizer", "do_model_average", "need_clip", "is_distributed")
+_WITH_SETTER = 6
+"""The length of what makes a class, where its last part fills in the members (``object.__reduce__``)."""
+
+_REDUCERS: dict[str, Callable[[_Packer, Any], Any]] = {
+    "builtins.code": _Packer._code,
+    f"{__name__}._Namespace": _Packer._same_namespace,
+    "functools._lru_cache_wrapper": _Packer._cached,
+    "torch.Tensor": _Packer._torch,
+    "torch.nn.parameter.Parameter": _Packer._torch,
+    "paddle.Tensor": _Packer._paddle,
+    "paddle.base.framework.EagerParamBase": _Packer._paddle,
+}
+
+
+@cache
+def _table() -> dict[str, Any]:
+    return read_table(__file__, "refused")
+
+
+@cache
+def _refusal(kind: type) -> tuple[str, str] | None:
+    """What a value of this type is, and what to do instead of sending it; None where it may be sent."""
+    names = (f"{base.__module__}.{base.__qualname__}" for base in kind.__mro__)
+    row = next((row for name in names for row in _table().values() if name in row["types"]), None)
+    return None if row is None else (row["what"], row["instead"])

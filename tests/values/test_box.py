@@ -1,0 +1,297 @@
+"""Boxes: what is written comes back, as it was, in another process."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import stat
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nbdist.values import box, packing
+from nbdist.values.packing import Unsendable
+
+ROOT = Path(__file__).parents[2]
+
+
+def notebook(source: str) -> dict[str, object]:
+    """The namespace of a notebook that has run ``source``."""
+    namespace: dict[str, object] = {"__name__": "__main__"}
+    exec(compile(source, "/tmp/ipykernel_1/2.py", "exec"), namespace)
+    return namespace
+
+
+def python(program: str, *arguments: object) -> str:
+    """What a process of its own prints, whose ``__main__`` is made as a rank's is."""
+    whole = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from nbdist.values import box\n{program}"
+    command = [sys.executable, "-W", "ignore", "-c", whole, *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_values_come_back_equal(tmp_path: Path) -> None:
+    values = {"cfg": {"lr": 0.1, "layers": [64, 64]}, "name": "a", "nothing": None, "text": "ä" * 5000}
+
+    packing.write(tmp_path / "x.box", values)
+
+    assert box.read(tmp_path / "x.box") == values
+
+
+def test_the_index_is_read_without_unpickling(tmp_path: Path) -> None:
+    events: list[str] = []
+    packing.write(tmp_path / "x.box", {"a": np.arange(10_000), "n": Path("/x")})
+    watching = [True]
+    sys.addaudithook(lambda event, _: events.append(event) if watching and "pickle" in event else None)
+
+    contents = box.contents(tmp_path / "x.box")
+
+    watching.clear()
+    assert [(item.name, item.type) for item in contents.items] == [("a", "ndarray"), ("n", "PosixPath")]
+    assert contents.items[0].size >= 80_000
+    assert contents.packages == ("numpy",)
+    assert not events
+
+
+def test_only_this_user_may_read_it_and_no_draft_stays(tmp_path: Path) -> None:
+    packing.write(tmp_path / "x.box", {"a": 1})
+
+    assert os.listdir(tmp_path) == ["x.box"]
+    assert stat.S_IMODE(os.stat(tmp_path / "x.box").st_mode) == 0o600
+
+
+def test_what_cannot_be_sent_leaves_no_file(tmp_path: Path) -> None:
+    with pytest.raises(Unsendable):
+        packing.write(tmp_path / "x.box", {"a": np.ones(10_000), "lock": threading.Lock()})
+
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("kept", [0, 7, 24, 4000])
+def test_a_part_of_a_box_is_none(tmp_path: Path, kept: int) -> None:
+    packing.write(tmp_path / "x.box", {"a": np.ones(10_000)})
+    os.truncate(tmp_path / "x.box", kept)
+
+    for look in (box.contents, box.read):
+        with pytest.raises((box.BadBox, ValueError)):
+            look(tmp_path / "x.box")
+
+
+def test_two_names_of_one_object_stay_so(tmp_path: Path) -> None:
+    array = np.zeros(10_000)
+    small = [1, 2]
+
+    packing.write(tmp_path / "x.box", {"a": array, "b": array, "c": small, "d": {"c": small}})
+    values = box.read(tmp_path / "x.box")
+
+    assert values["a"] is values["b"]
+    assert values["d"]["c"] is values["c"]
+    assert os.path.getsize(tmp_path / "x.box") < 2 * array.nbytes
+
+
+def test_buffers_are_aligned_and_writing_to_them_leaves_the_file_as_it_is(tmp_path: Path) -> None:
+    packing.write(tmp_path / "x.box", {"odd": np.ones(1001, np.uint8), "a": np.ones(10_001), "b": np.ones(7)})
+    first, second = box.read(tmp_path / "x.box"), box.read(tmp_path / "x.box")
+
+    first["a"][:] = 5
+    first["b"][:] = 5
+
+    assert second["a"][0] == 1
+    assert first["a"].ctypes.data % box.ALIGNMENT == 0
+    assert box.read(tmp_path / "x.box")["a"].sum() == 10_001
+
+
+def test_views_of_a_tensor_stay_views_and_parameters_parameters(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    whole = torch.arange(10_000.0)
+    net = torch.nn.Linear(100, 100)
+    net.tied = net.weight
+    values = {"whole": whole, "view": whole[2:8:2], "net": net, "half": torch.ones(3000).bfloat16()}
+
+    packing.write(
+        tmp_path / "x.box", {**values, "empty": torch.empty(0), "w": torch.ones(9, requires_grad=True)}
+    )
+    read = box.read(tmp_path / "x.box")
+
+    read["whole"][4] = -1
+    assert read["view"].tolist() == [2, -1, 6]
+    assert read["net"].tied is read["net"].weight
+    assert isinstance(read["net"].weight, torch.nn.Parameter)
+    assert torch.equal(read["net"].weight, net.weight)
+    assert read["half"].dtype is torch.bfloat16
+    assert read["empty"].shape == (0,)
+    assert read["w"].requires_grad
+    assert whole[4] == 4
+
+
+def test_paddle_s_layers_keep_the_names_of_their_parameters(tmp_path: Path) -> None:
+    said = python(
+        "import paddle; from pathlib import Path; from nbdist.values import packing\n"
+        "net = paddle.nn.Linear(40, 40); at = Path(sys.argv[1])\n"
+        "half = paddle.ones([2000]).astype('bfloat16')\n"
+        "packing.write(at, {'net': net, 'half': half, 'x': paddle.ones([2]),\n"
+        "  'sum': float(net.weight.sum())})\n"
+        "print(net.weight.name, net.weight.stop_gradient)",
+        tmp_path / "x.box",
+    )
+
+    again = python(
+        "v = box.read(sys.argv[1]); import paddle; net = v['net']\n"
+        "assert isinstance(net.weight, paddle.base.framework.EagerParamBase) and len(net.parameters()) == 2\n"
+        "assert abs(float(net.weight.sum()) - v['sum']) < 1e-6 and v['x'].stop_gradient\n"
+        "assert v['half'].dtype is paddle.bfloat16 and float(v['half'].astype('float32').sum()) == 2000\n"
+        "net(paddle.ones([1, 40])).sum().backward(); assert net.weight.grad is not None\n"
+        "assert paddle.nn.Linear(2, 2).weight.name != net.weight.name\n"
+        "print(net.weight.name, net.weight.stop_gradient)",
+        tmp_path / "x.box",
+    )
+
+    assert again.splitlines()[-1] == said.splitlines()[-1]
+
+
+@pytest.mark.parametrize("make", ["torch.ones(3, 4).to_sparse()", "torch.ones(2, dtype=torch.cfloat).conj()"])
+def test_tensors_of_other_layouts_come_back_equal(tmp_path: Path, make: str) -> None:
+    torch = pytest.importorskip("torch")
+    tensor = eval(make)
+
+    packing.write(tmp_path / "x.box", {"t": tensor})
+
+    assert torch.equal(box.read(tmp_path / "x.box")["t"].to_dense(), tensor.to_dense())
+
+
+FUNCTIONS = """
+from functools import lru_cache
+SCALE = 3
+def helper(x): return x * SCALE
+@lru_cache(maxsize=8)
+def cached(x): return helper(x) + 1
+class Base:
+    def twice(self): return helper(self.x)
+class Net(Base):
+    def __init__(self, x): self.x = x
+"""
+
+
+def test_functions_see_the_reader_s_namespace_as_theirs(tmp_path: Path) -> None:
+    space = notebook(FUNCTIONS)
+    names = {"helper": space["helper"], "cached": space["cached"]}
+    packing.pack(names, namespace=space).write(tmp_path / "x.box")
+
+    said = python(
+        "globals().update(box.read(sys.argv[1], globals())); print(helper(2), cached(2))\n"
+        "SCALE = 5; print(helper(2), __builtins__.__name__)",
+        tmp_path / "x.box",
+    )
+
+    assert said.split() == ["6", "7", "10", "builtins"]
+
+
+def test_what_a_definition_uses_comes_along_under_its_name(tmp_path: Path) -> None:
+    space = notebook(FUNCTIONS)
+
+    packing.pack({"net": space["Net"](4)}, namespace=space).write(tmp_path / "x.box")
+
+    items = box.contents(tmp_path / "x.box").items
+    assert {item.name for item in items if not item.asked} == {"Net", "Base", "helper", "SCALE"}
+    said = python(
+        "import pickle; globals().update(box.read(sys.argv[1], globals()))\n"
+        "print(net.twice(), type(net) is Net, type(pickle.loads(pickle.dumps(Base()))) is Base)",
+        tmp_path / "x.box",
+    )
+    assert said == "12 True True"
+
+
+def test_a_class_that_comes_back_is_the_same_and_keeps_its_methods(tmp_path: Path) -> None:
+    space = notebook(FUNCTIONS)
+    net = space["Net"]
+    method = net.__init__
+    packing.pack({"net": net(4)}, namespace=space).write(tmp_path / "in.box")
+
+    python(
+        "from nbdist.values import packing; from pathlib import Path\n"
+        "class Mine: pass\n"
+        "read = box.read(sys.argv[1], globals()); net = read['net']; net.x = 7\n"
+        "class Sub(type(net)): pass\n"
+        "packing.write(Path(sys.argv[2]), {'net': net, 'sub': Sub(1), 'mine': Mine()})",
+        tmp_path / "in.box",
+        tmp_path / "out.box",
+    )
+    values = box.read(tmp_path / "out.box")
+
+    assert type(values["net"]) is net
+    assert values["net"].x == 7
+    assert isinstance(values["sub"], net)
+    assert net.__init__ is method
+    assert values["net"].twice() == 21
+
+
+def test_the_source_of_functions_goes_along_under_their_title(tmp_path: Path) -> None:
+    import linecache
+
+    source = "\ndef fail(x):\n    return x / 0\n"
+    space = notebook(source)
+    linecache.cache["/tmp/ipykernel_1/2.py"] = (len(source), None, source.splitlines(True), "")
+
+    def title(name: str) -> str:
+        return "In [5]" if "ipykernel" in name else name
+
+    packing.pack({"fail": space["fail"]}, namespace=space, title=title).write(tmp_path / "x.box")
+
+    assert box.contents(tmp_path / "x.box").sources == {"In [5]": source}
+    assert box.read(tmp_path / "x.box")["fail"].__code__.co_filename == "In [5]"
+
+
+def test_values_of_the_standard_library_need_nothing_but_it(tmp_path: Path) -> None:
+    packing.write(tmp_path / "x.box", {"cfg": {"lr": 0.1}, "path": Path("/a")})
+
+    said = python(
+        "box.read(sys.argv[1]); print({'cloudpickle', 'numpy', 'tomllib'} & sys.modules.keys())",
+        tmp_path / "x.box",
+    )
+
+    assert said == "set()"
+
+
+def test_pickles_that_become_too_large_are_refused_with_the_sizes() -> None:
+    with pytest.raises(packing.TooLarge) as caught:
+        packing.pack({"small": 1, "large": ["x" * 1000 + str(n) for n in range(1000)]}, most=100_000)
+
+    assert [item.name for item in caught.value.items] == ["small", "large"]
+
+
+def test_an_index_that_is_none_is_named(tmp_path: Path) -> None:
+    packing.write(tmp_path / "x.box", {"a": 1})
+    whole = (tmp_path / "x.box").read_bytes()
+    begin, _ = box.HEADER.unpack(whole[: box.HEADER.size])[1:]
+    (tmp_path / "x.box").write_bytes(
+        whole[:begin] + json.dumps({"items": 3}).encode().ljust(len(whole) - begin)
+    )
+
+    with pytest.raises(box.BadBox, match="index"):
+        box.contents(tmp_path / "x.box")
+
+
+class _Explodes:
+    def __reduce__(self) -> tuple[object, ...]:
+        return (int, ("no number",))
+
+
+def test_a_value_that_cannot_be_made_names_itself(tmp_path: Path) -> None:
+    packing.write(tmp_path / "x.box", {"fine": 1, "bad": _Explodes()})
+
+    with pytest.raises(box.CannotRead, match=r"^bad \(_Explodes\) cannot be made here: ValueError"):
+        box.read(tmp_path / "x.box")
+
+
+def test_plain_pickles_of_the_same_values_are_larger_in_memory_only(tmp_path: Path) -> None:
+    array = np.ones(500_000)
+
+    packed = packing.pack({"a": array})
+
+    assert len(packed.pickles) < 1000 < len(pickle.dumps(array))
