@@ -93,7 +93,7 @@ class Results(Mapping[str, Any]):
         return result
 
     def _read(self, result: Result) -> Any:
-        if result.format == "pickle" and not self._pickles:
+        if result.kind == "object" and not self._pickles:
             raise UsageMistake(
                 f"result {result.name} ({result.type}) is a pickle, which can execute anything when it is "
                 f"read: if you trust the program, type  run.results[{result.name!r}]"

@@ -1,18 +1,16 @@
 """What ranks gave out with ``nbdist.result``, read back: the index of it, and a value when it is asked for.
 
 To list results reads no value. A value is read only where directory and file are this user's alone; and
-nothing but ``read_value`` ever takes a pickle apart, which executes what stands in it.
+nothing but ``read_value`` ever takes a pickle apart (a box is one), which executes what stands in it.
 """
 
 from __future__ import annotations
 
 import json
-import math
 import os
 import pickle
 import stat
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any, BinaryIO
 
 from nbdist.errors import NotPrivate
@@ -20,16 +18,15 @@ from nbdist.model.decoding import MALFORMED, build
 from nbdist.store.journal import load_object, open_plain
 from nbdist.store.logs import is_listed
 from nbdist.store.paths import RankDirectory, check_private
+from nbdist.values import box, tensors
 
 _INDEX = ".index.json"
-_MOST_HEADER = 1 << 27
-"""Bytes of what stands before the tensors of a file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
     """What the index says of one result. ``kind`` is value, number, array, tensor, state_dict or object;
-    ``format`` json, npy, safetensors or pickle. ``type`` is the class that the value had in the rank,
+    ``format`` json, npy, safetensors, box or pickle. ``type`` is the class that the value had in the rank,
     ``bytes`` the size of its file, ``time`` when it was given (Unix seconds). A result with a ``problem``
     could not be stored."""
 
@@ -95,54 +92,22 @@ def _read_array(file: BinaryIO, result: Result) -> Any:
 
 
 def _read_tensors(file: BinaryIO, result: Result) -> Any:
-    size = os.fstat(file.fileno()).st_size
-    length = int.from_bytes(file.read(8), "little")
-    if length > min(size, _MOST_HEADER):
-        raise ValueError(f"{result.file} is no file of safetensors")
-    header = json.loads(file.read(length))
-    header.pop("__metadata__", None)
-    empty = {"torch": _torch_tensor, "paddle": _paddle_tensor}[result.framework]
-    tensors = {name: empty(file, about["dtype"], tuple(about["shape"])) for name, about in header.items()}
-    return tensors if result.kind == "state_dict" else next(iter(tensors.values()))
+    found = tensors.read(file, result.framework)
+    return found if result.kind == "state_dict" else next(iter(found.values()))
 
 
-_TORCH = {
-    **{f"F{bits}": f"float{bits}" for bits in (64, 32, 16)},
-    **{f"I{bits}": f"int{bits}" for bits in (64, 32, 16, 8)},
-    **{f"U{bits}": f"uint{bits}" for bits in (64, 32, 16, 8)},
-    "BF16": "bfloat16",
-    "BOOL": "bool",
-    "F8_E4M3": "float8_e4m3fn",
-    "F8_E5M2": "float8_e5m2",
-}
-
-
-def _torch_tensor(file: BinaryIO, dtype: str, shape: tuple[int, ...]) -> Any:
-    torch: Any = import_module("torch")
-    tensor = torch.empty(shape, dtype=getattr(torch, _TORCH[dtype]))
-    _fill(file, tensor.reshape(-1).view(torch.uint8).numpy())
-    return tensor
-
-
-def _paddle_tensor(file: BinaryIO, dtype: str, shape: tuple[int, ...]) -> Any:
-    import numpy
-
-    paddle: Any = import_module("paddle")
-    kind = {"BF16": "uint16"}.get(dtype, _TORCH[dtype])
-    array = numpy.empty(math.prod(shape), dtype=kind)
-    _fill(file, array.view("uint8"))
-    tensor = paddle.to_tensor(array, place=paddle.CPUPlace())
-    return tensor.reshape(shape)
-
-
-def _fill(file: BinaryIO, array: Any) -> None:
-    wanted = memoryview(array)
-    if file.readinto(wanted) != len(wanted):  # type: ignore[attr-defined]
-        raise ValueError("the file of a result ends too soon")
+def _read_box(file: BinaryIO, result: Result) -> Any:
+    return box.read(os.dup(file.fileno()))[result.name]
 
 
 def _read_pickle(file: BinaryIO, _: Result) -> Any:
     return pickle.load(file)
 
 
-_READ = {"json": _read_json, "npy": _read_array, "safetensors": _read_tensors, "pickle": _read_pickle}
+_READ = {
+    "json": _read_json,
+    "npy": _read_array,
+    "safetensors": _read_tensors,
+    "box": _read_box,
+    "pickle": _read_pickle,
+}

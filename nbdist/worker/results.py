@@ -8,7 +8,7 @@ then the file of the value before is removed. A rank that is killed at any momen
 
 The first format that keeps a value as it is stores it: JSON, npy (arrays of numpy), safetensors (tensors of
 torch and paddle, a dict of them, a module by its state_dict), which are read without executing anything;
-else a pickle. This module writes safetensors by itself: https://huggingface.co/docs/safetensors says how.
+else a box (``values.box``), which is a pickle.
 """
 
 from __future__ import annotations
@@ -110,13 +110,12 @@ def _write_index(directory: str, name: str, about: Mapping[str, object]) -> None
 def _write_value(directory: str, name: str, value: object) -> dict[str, Any]:
     """Write the value into a new file; what the index says of it. Raises what keeps it from being stored."""
     kind, value = _type_name(value), _state_of(value)
-    about, write = _as_json(value) or _as_array(value) or _as_tensors(value) or _as_pickle(value)
+    about, write = _as_json(value) or _as_array(value) or _as_tensors(value) or _as_pickle(name, value)
     file_name = f"{name}.{os.getpid()}-{next(_numbers)}.{about['format']}"
     path = os.path.join(directory, file_name)
     try:
-        with _new_file(path) as file:
-            write(file)
-            size = file.tell()
+        write(path)
+        size = os.stat(path).st_size
     except BaseException:
         with suppress(OSError):
             os.unlink(path)
@@ -129,14 +128,22 @@ def _state_of(value: object) -> object:
     """The state_dict of a module; anything else as it is."""
     if not _FRAMEWORKS & sys.modules.keys():
         return value
-    from nbdist.worker.tensors import state_of
+    from nbdist.values.tensors import state_of
 
     return state_of(value)
 
 
 if TYPE_CHECKING:
-    Form = tuple[dict[str, Any], Callable[[BinaryIO], object]]
-    """What the index says of a value, and what writes it into a file."""
+    Form = tuple[dict[str, Any], Callable[[str], object]]
+    """What the index says of a value, and what writes it to a path."""
+
+
+def _in_file(write: Callable[[BinaryIO], object]) -> Callable[[str], None]:
+    def write_to(path: str) -> None:
+        with _new_file(path) as file:
+            write(file)
+
+    return write_to
 
 
 def _as_json(value: object) -> Form | None:
@@ -147,7 +154,7 @@ def _as_json(value: object) -> Form | None:
         text = json.dumps(value)
     except (ValueError, RecursionError):  # an int of very many digits, a list in itself
         return None
-    return {"kind": "value", "format": "json"}, lambda file: file.write(text.encode())
+    return {"kind": "value", "format": "json"}, _in_file(lambda file: file.write(text.encode()))
 
 
 def _is_exact(value: object) -> bool:
@@ -169,14 +176,14 @@ def _as_array(value: object) -> Form | None:
         return None
     kind = "array" if type(value) is numpy.ndarray else "number"
     about = {"kind": kind, "format": "npy", "shape": list(array.shape), "dtype": str(array.dtype)}
-    return about, lambda file: numpy.save(file, array, allow_pickle=False)
+    return about, _in_file(lambda file: numpy.save(file, array, allow_pickle=False))
 
 
 def _as_tensors(value: object) -> Form | None:
     """A tensor, or a dict of tensors of one framework."""
     if not _FRAMEWORKS & sys.modules.keys():
         return None
-    from nbdist.worker import tensors
+    from nbdist.values import tensors
 
     given: dict[Any, Any] = value if isinstance(value, dict) else {LAST: value}
     frameworks = {tensors.framework_of(one) for one in given.values()}
@@ -189,20 +196,26 @@ def _as_tensors(value: object) -> Form | None:
     else:
         tensor = given[LAST]
         about |= {"kind": "tensor", "shape": list(tensor.shape), "dtype": tensors.dtype_of(tensor)}
-    return about, lambda file: tensors.write(file, given, framework)
+    return about, _in_file(lambda file: tensors.write(file, given, framework))
 
 
-def _as_pickle(value: object) -> Form:
-    """Anything else. Classes and functions of the program itself go along where cloudpickle is there."""
-    import pickle
+def _as_pickle(name: str, value: object) -> Form:
+    """Anything else: a box, in which classes and functions of the program itself go along; without cloudpickle
+    a plain pickle. Raises TypeError, and whatever pickling raises."""
+    try:
+        from nbdist.values import packing
+    except ImportError:
+        import pickle
+
+        return {"kind": "object", "format": "pickle"}, _in_file(lambda file: pickle.dump(value, file, 5))
+    from pathlib import Path
 
     try:
-        import cloudpickle
-
-        dump: Callable[..., object] = cloudpickle.dump
-    except ImportError:
-        dump = pickle.dump
-    return {"kind": "object", "format": "pickle"}, lambda file: dump(value, file, protocol=5)
+        packed = packing.pack({name: value})
+    except packing.Unsendable as error:
+        # what it says to do instead is for what goes into a run
+        raise TypeError(str(error).rpartition(": ")[0]) from None
+    return {"kind": "object", "format": "box"}, lambda path: packed.write(Path(path))
 
 
 def _new_file(path: str) -> BinaryIO:

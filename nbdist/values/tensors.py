@@ -1,15 +1,17 @@
-"""Tensors of torch and paddle as a file of safetensors, and modules as the tensors that they hold.
+"""Tensors of torch and paddle as a file of safetensors and back, and modules as the tensors that they hold.
 
-The format is an index of JSON behind its length in eight bytes, then the bytes of each tensor in this order
-(https://huggingface.co/docs/safetensors). Neither framework is imported here: what a program holds comes from
-one that is there.
+The format is an index of JSON behind its length in eight bytes, then the bytes of each tensor in this order:
+https://huggingface.co/docs/safetensors. To read it executes nothing. A process that writes has the framework; one
+that reads imports it with the first tensor.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import os
 import sys
+from importlib import import_module
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,6 +29,8 @@ DTYPES = {
 }
 """How safetensors calls what torch and paddle call so."""
 
+_NAMES = {short: name for name, short in DTYPES.items()}
+_MOST_INDEX = 1 << 27  # bytes
 _SHARDED = ("DTensor", "ShardedTensor")
 
 
@@ -81,6 +85,42 @@ def write(file: BinaryIO, tensors: Mapping[str, Any], framework: str) -> None:
     file.write(len(text).to_bytes(8, "little") + text)
     for tensor in tensors.values():
         file.write(_bytes_of(tensor, framework))
+
+
+def read(file: BinaryIO, framework: str) -> dict[str, Any]:
+    """The tensors of a file, in memory of their own. Raises ValueError for what is no such file."""
+    length = int.from_bytes(file.read(8), "little")
+    if length > min(_MOST_INDEX, os.fstat(file.fileno()).st_size):
+        raise ValueError("it does not begin as a file of safetensors")
+    index = json.loads(file.read(length))
+    make = {"torch": _torch_tensor, "paddle": _paddle_tensor}[framework]
+    return {
+        name: make(file, _NAMES[about["dtype"]], about["shape"])
+        for name, about in index.items()
+        if name != "__metadata__"
+    }
+
+
+def _torch_tensor(file: BinaryIO, dtype: str, shape: list[int]) -> Any:
+    torch: Any = import_module("torch")
+    tensor = torch.empty(shape, dtype=getattr(torch, dtype))
+    _fill(memoryview(tensor.reshape(-1).view(torch.uint8).numpy()), file)
+    return tensor
+
+
+def _paddle_tensor(file: BinaryIO, dtype: str, shape: list[int]) -> Any:
+    import numpy
+
+    paddle: Any = import_module("paddle")
+    # paddle takes uint16 of numpy, which has no bfloat16, for that
+    array = numpy.empty(math.prod(shape), {"bfloat16": "uint16"}.get(dtype, dtype))
+    _fill(array.view("uint8").data, file)
+    return paddle.to_tensor(array.reshape(shape), place=paddle.CPUPlace())
+
+
+def _fill(room: memoryview, file: Any) -> None:
+    if file.readinto(room) != len(room):
+        raise ValueError("it ends too soon")
 
 
 def _bytes_of(tensor: Any, framework: str) -> memoryview:
