@@ -1,8 +1,8 @@
 """Tensors of torch and paddle as a file of safetensors and back, and modules as the tensors that they hold.
 
 The format is an index of JSON behind its length in eight bytes, then the bytes of each tensor in this order:
-https://huggingface.co/docs/safetensors. To read it executes nothing. A process that writes has the framework; one
-that reads imports it with the first tensor.
+https://huggingface.co/docs/safetensors. To read it executes nothing. A process that writes has the framework;
+one that reads imports it with the first tensor.
 """
 
 from __future__ import annotations

@@ -200,8 +200,8 @@ def _as_tensors(value: object) -> Form | None:
 
 
 def _as_pickle(name: str, value: object) -> Form:
-    """Anything else: a box, in which classes and functions of the program itself go along; without cloudpickle
-    a plain pickle. Raises TypeError, and whatever pickling raises."""
+    """Anything else: a box, in which classes and functions of the program itself go along; without
+    cloudpickle a plain pickle. Raises TypeError, and whatever pickling raises."""
     try:
         from nbdist.values import packing
     except ImportError:
