@@ -31,6 +31,8 @@ from nbdist.store.scraped.log import last_values
 from nbdist.text import reason_text
 
 if TYPE_CHECKING:
+    import pandas
+
     from nbdist.board import Reach
 
 _POLL = 0.05
@@ -99,6 +101,19 @@ class RunHandle:
         """The last value of each metric that ranks recorded with ``nbdist.log`` or printed: the mean over the
         ranks that have it."""
         return last_values(self.run, self.directory)
+
+    def history(self, *tags: str) -> pandas.DataFrame:
+        """Every point of the metrics that ranks recorded or printed in the last attempt (of ``tags`` alone):
+        a row for each, with the columns rank, step, tag, value and time (Unix seconds).
+
+            run.history("loss").pivot(index="step", columns="rank", values="value").plot()
+
+        Raises UsageMistake where pandas is not installed.
+        """
+        # most runs are only looked at
+        from nbdist.runner.history import read_history
+
+        return read_history(self.run, self.directory, tags)
 
     @property
     def results(self) -> Results:
