@@ -24,7 +24,7 @@ from nbdist.magics.presentation import (
     without_frames,
 )
 from nbdist.magics.showing import show_as_panel, show_as_text, show_in_background, show_last
-from nbdist.model import Reason, RunState
+from nbdist.model import Reason, Run, RunState
 from nbdist.text import say
 
 _INTERRUPTED = Reason("kernel-interrupted")
@@ -66,16 +66,16 @@ class DistributedMagics(Magics):
                 origin=name_origins(shell),
                 pruning=_PRUNING,
             )
-            with _stopped_with_its_cell(handle, interrupts):
+            with stopped_with_its_cell(handle, interrupts):
                 advice = "" if self._advised else runner.thread_advice(planned)
                 self._advised |= bool(advice)
-                _say(*notes, advice, _elsewhere(planned), runner.pruner.removed())
+                tell(*notes, advice, _elsewhere(planned), runner.pruner.removed())
                 if not chosen.detach:
                     _watch(shell, handle, chosen, planned)
                     show_last(handle)
                     _pull(shell, handle, chosen.pull)
                     return None
-                _show_detached(shell, handle, chosen, planned)
+                show_detached(shell, handle, chosen, planned)
         return handle
 
 
@@ -89,6 +89,20 @@ def _watch(
     shell: InteractiveShell, handle: runner.RunHandle, chosen: options.Options, planned: runner.Plan
 ) -> None:
     """Show the run until it ends. Raises RunFailed or RunCancelled, as it ended."""
+    run, drawn = follow(shell, handle, chosen, planned)
+    if run.state is RunState.SUCCEEDED:
+        return
+    text = panel.run_report(run, handle.directory, config.language())
+    if run.stopped_as_asked:
+        raise stopped(text, shown=not drawn)
+    raise without_frames(RunFailed(text), brief=drawn)
+
+
+def follow(
+    shell: InteractiveShell, handle: runner.RunHandle, chosen: options.Options, planned: runner.Plan
+) -> tuple[Run, bool]:
+    """Show the run until it ends; how it ended, and whether a panel was drawn. Raises RunFailed when its
+    directory disappears."""
     drawn = chosen.panel and draws_widgets(shell)
     try:
         pause = runner.warm_ranks.beside(planned, warm=chosen.warm, directory=handle.directory)
@@ -99,13 +113,8 @@ def _watch(
     except UnknownRun as gone:
         raise without_frames(RunFailed(str(gone))) from None
     runner.warm_ranks.after(planned, warm=chosen.warm, directory=handle.directory)
-    _say(runner.pruner.removed())
-    if run.state is RunState.SUCCEEDED:
-        return
-    text = panel.run_report(run, handle.directory, config.language())
-    if run.stopped_as_asked:
-        raise stopped(text, shown=not drawn)
-    raise without_frames(RunFailed(text), brief=drawn)
+    tell(runner.pruner.removed())
+    return run, drawn
 
 
 def _pull(shell: InteractiveShell, handle: runner.RunHandle, names: Sequence[str]) -> None:
@@ -121,18 +130,18 @@ def _pull(shell: InteractiveShell, handle: runner.RunHandle, names: Sequence[str
         raise without_frames(RunFailed("\n".join(problems)))
 
 
-def _show_detached(
+def show_detached(
     shell: InteractiveShell, handle: runner.RunHandle, chosen: options.Options, planned: runner.Plan
 ) -> None:
     runner.warm_ranks.after(planned, warm=chosen.warm, goes_on=True)
     if chosen.panel and draws_widgets(shell):
         show_in_background(shell, handle)
     else:
-        _say(say("runs.detached", config.language(), label=handle.run.label))
+        tell(say("runs.detached", config.language(), label=handle.run.label))
 
 
 @contextlib.contextmanager
-def _stopped_with_its_cell(handle: runner.RunHandle, interrupts: runner.Interrupts) -> Iterator[None]:
+def stopped_with_its_cell(handle: runner.RunHandle, interrupts: runner.Interrupts) -> Iterator[None]:
     """Stop the run when its cell ends early, whatever the reason: it would go on unseen."""
     try:
         yield
@@ -143,7 +152,8 @@ def _stopped_with_its_cell(handle: runner.RunHandle, interrupts: runner.Interrup
         raise
 
 
-def _say(*notes: object) -> None:
+def tell(*notes: object) -> None:
+    """Print what there is to say besides the run."""
     for note in filter(None, notes):
         print(harmless(f"[nbdist] {note}"))
 

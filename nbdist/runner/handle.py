@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from nbdist import config
 from nbdist.engines.engine import PROCESS
-from nbdist.errors import LaunchError, UnknownRun, UsageMistake
+from nbdist.errors import LaunchError, RunCancelled, RunFailed, UnknownRun, UsageMistake
 from nbdist.launch import local
-from nbdist.model import Reason, Run
+from nbdist.model import Reason, Run, RunState
 from nbdist.runner.results import Results
 from nbdist.store import (
     LogLines,
@@ -120,6 +120,26 @@ class RunHandle:
         """What ranks gave with ``nbdist.result``: ``run.results["acc"]`` is rank 0's, ``.of(1)["acc"]`` that
         of another rank, ``.gather("acc")`` a list by rank; after a retry those of the last attempt."""
         return Results(self.directory, self.run)
+
+    def result(self, rank: int = 0, timeout: float | None = None) -> Any:
+        """What the function of ``nbdist.run`` returned in this rank. Waits for the end of the run, at most
+        ``timeout`` seconds.
+
+        Raises RunFailed with the first failure, RunCancelled for a run that was stopped, TimeoutError, and
+        UnknownResult where the program is no function.
+        """
+        self.wait(timeout)
+        run = self.run
+        if not run.state.terminal:
+            raise TimeoutError(f"run {run.label} goes on after {timeout:g} s: {run.state.value}")
+        if run.state is not RunState.SUCCEEDED:
+            from nbdist.diagnosis import failure_report, first_failure  # most runs end well
+
+            failure = first_failure(run, self.directory) if run.state is RunState.FAILED else None
+            said = reason_text(run.reason) if failure is None else failure_report(failure, config.language())
+            kind = RunCancelled if run.stopped_as_asked else RunFailed
+            raise kind(f"run {run.label} {run.state.value}: {said}")
+        return self.results.of(rank).returned
 
     def stop(self, reason: str = "", timeout: float = 15.0) -> str:
         """Ask the run to end (SIGINT, then SIGTERM, then SIGKILL) and wait for it; the status then.

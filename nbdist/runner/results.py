@@ -10,10 +10,11 @@ from nbdist.errors import NbdistError, UnknownResult, UsageMistake
 from nbdist.model import Run
 from nbdist.store.paths import RunDirectory, check_private
 from nbdist.store.results import Result, read_index, read_value
-from nbdist.worker.results import LAST
+from nbdist.worker.results import LAST, RETURNED
 
 _COLUMNS = ("name", "type", "shape", "size", "format", "value")
 _MOST_VALUE = 60
+_OWN = frozenset({LAST, RETURNED})
 
 
 class Results(Mapping[str, Any]):
@@ -54,7 +55,7 @@ class Results(Mapping[str, Any]):
     @property
     def index(self) -> dict[str, Result]:
         """What is known of each result without reading it."""
-        return {name: result for name, result in read_index(self._files).items() if name != LAST}
+        return {name: result for name, result in read_index(self._files).items() if name not in _OWN}
 
     @property
     def last_text(self) -> str:
@@ -62,6 +63,16 @@ class Results(Mapping[str, Any]):
         result = read_index(self._files).get(LAST)
         text = self[LAST] if result is not None and result.format == "json" else ""
         return text if isinstance(text, str) else ""
+
+    @property
+    def returned(self) -> Any:
+        """What a function of ``nbdist.run`` returned. Raises as ``[…]`` does."""
+        if RETURNED not in read_index(self._files):
+            raise UnknownResult(
+                f"run {self._run.label} is of no function, which returns a value: write  "
+                'nbdist.result(acc=acc)  in its program, and read  run.results["acc"]'
+            )
+        return self[RETURNED]
 
     def __getitem__(self, name: str) -> Any:
         """Raises UnknownResult, NotPrivate, or UsageMistake for a value that cannot be read."""
@@ -80,7 +91,7 @@ class Results(Mapping[str, Any]):
         found = read_index(self._files)
         result = found.get(name)
         if result is None:
-            there = ", ".join(one for one in found if one != LAST)
+            there = ", ".join(one for one in found if one not in _OWN)
             raise UnknownResult(
                 f"rank {self._rank} of {self._run.label} gave no result {name}: "
                 + (f"it gave {there}" if there else f"write  nbdist.result({name}={name})  in its program")

@@ -26,8 +26,11 @@ if TYPE_CHECKING:
     from typing import Any, BinaryIO
 
 
-LAST = "_"
-"""The name of the value of a cell's last expression, and of what a function of ``nbdist.run`` returned."""
+RETURNED = "_"
+"""The name of what a function of ``nbdist.run`` returned."""
+
+LAST = "__last__"
+"""The name of how the value of a cell's last expression is printed."""
 
 INDEX = ".index.json"
 """What stands behind the name of a result in that of the file that says what it is."""
@@ -185,7 +188,7 @@ def _as_tensors(value: object) -> Form | None:
         return None
     from nbdist.values import tensors
 
-    given: dict[Any, Any] = value if isinstance(value, dict) else {LAST: value}
+    given: dict[Any, Any] = value if isinstance(value, dict) else {RETURNED: value}
     frameworks = {tensors.framework_of(one) for one in given.values()}
     framework = next(iter(frameworks), "")
     if not framework or len(frameworks) > 1 or any(type(key) is not str for key in given):
@@ -194,7 +197,7 @@ def _as_tensors(value: object) -> Form | None:
     if given is value:
         about |= {"repr": f"{len(given)} tensor{'s' if len(given) > 1 else ''}"}
     else:
-        tensor = given[LAST]
+        tensor = given[RETURNED]
         about |= {"kind": "tensor", "shape": list(tensor.shape), "dtype": tensors.dtype_of(tensor)}
     return about, _in_file(lambda file: tensors.write(file, given, framework))
 

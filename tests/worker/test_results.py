@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import random
-import time
 from typing import Any
 
 import pytest
 
 from nbdist.store.results import Result, read_index, read_value
 from tests.worker.conftest import Rank
-
-KILLS = int(os.environ.get("NBDIST_KILLS", "40"))
 
 
 def given(rank: Rank, program: str) -> tuple[Result, Any]:
@@ -239,34 +234,3 @@ def test_outside_a_run_it_does_nothing(rank: Rank) -> None:
     rank.does("nbdist.result(x=1)")
 
     assert list(rank.files.path.iterdir()) == []
-
-
-def test_a_rank_that_is_killed_at_any_moment_leaves_one_value_whole(rank: Rank) -> None:
-    program = """
-import itertools, numpy
-for i in itertools.count():
-    nbdist.result(a=[i] * 3000, b=numpy.full(40_000, i), c=(i, "x" * 5000 + str(i)))
-    if i == 0: print("on", flush=True)
-"""
-    chance = random.Random(5)
-    last: dict[str, int] = {}
-    for _ in range(KILLS):
-        process = rank.start(program)
-        assert process.stdout is not None
-        assert process.stdout.readline() == "on\n"
-        time.sleep(chance.random() * 0.02)
-        process.kill()
-        process.communicate()
-
-        index = read_index(rank.files)
-        values = {name: read_value(rank.files, result) for name, result in index.items()}
-        a, b, (c, text) = values["a"], values["b"], values["c"]
-        assert a == [a[0]] * 3000
-        assert b.shape == (40_000,)
-        assert (b == b[0]).all()
-        assert text == "x" * 5000 + str(c)
-        # they are given in this order
-        assert a[0] >= b[0] >= c >= a[0] - 1
-        assert {name: result.problem for name, result in index.items()} == dict.fromkeys("abc", "")
-        last = {"a": a[0], "b": b[0], "c": c}
-    assert last
