@@ -4,6 +4,8 @@
 shown, ``NBDIST_LANG`` (en, zh) the language of what is shown where it is not to be the page's,
 ``NBDIST_WARM`` (auto, off; always: for tests, every run on ranks that have waited) whether ranks are kept
 ready (``warm.pool``),
+``NBDIST_PUSH`` (auto) whether a cell gets the names of the notebook that it lacks, ``NBDIST_PUSH_GB`` how
+much these may be,
 ``NBDIST_ENGINE_SILENCE`` (seconds) how long an engine may say nothing, ``NBDIST_LOG_GB`` how long a log
 may become (0: as long as it wants).
 """
@@ -35,6 +37,9 @@ times as many for a run that waits in a queue, and a tenth for one that was aske
 
 LOG_GB = 5.0
 """Gigabytes of disk that the log of one rank may take: some 50 million lines."""
+
+PUSH_GB = 2.0
+"""Gigabytes of values that a run gets from the notebook at most."""
 
 _NETWORK_FILESYSTEMS = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "lustre", "gpfs", "beegfs", "ceph", "9p", "fuse.sshfs"}
@@ -80,6 +85,14 @@ def log_room(environ: Mapping[str, str] = os.environ) -> int | None:
     except (KeyError, ValueError):
         gigabytes = LOG_GB
     return int(gigabytes * 1e9) if gigabytes > 0 else None
+
+
+def push_room(environ: Mapping[str, str] = os.environ) -> int:
+    """The bytes of values that may be pushed, by NBDIST_PUSH_GB."""
+    try:
+        return int(float(environ["NBDIST_PUSH_GB"]) * 1e9)
+    except (KeyError, ValueError):
+        return int(PUSH_GB * 1e9)
 
 
 def filesystem_of(path: Path, mounts: str | None = None) -> str:

@@ -31,6 +31,8 @@ _INSTALLED = re.compile(
 )
 _OURS = str(Path(__file__).parent.parent) + _SEP
 _LIMIT = 1 << 21
+_CELL = re.compile(r"In \[\d+\]")
+"""What code is called that another cell of the notebook has given to the ranks (``--push``)."""
 
 
 class Sources:
@@ -52,12 +54,14 @@ class Sources:
 
     def is_own(self, file: str) -> bool:
         """Whether a file is the program or one of the user's modules."""
-        return file == self._program or _is_users(file, self._cwd)
+        return file == self._program or bool(_CELL.fullmatch(file)) or _is_users(file, self._cwd)
 
     def name(self, file: str) -> str:
         """What to call a file: empty for a cell, else its path from the ranks' folder, or the end of it."""
         if file == self._program:
             return self.script
+        if _CELL.fullmatch(file):
+            return file
         inside = os.path.relpath(file, self._cwd) if self._cwd else file
         return _SEP.join(file.split(_SEP)[-2:]) if inside.startswith((_SEP, "..")) else inside
 

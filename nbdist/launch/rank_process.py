@@ -134,6 +134,7 @@ def rank_command(
             python_path=list(spec.python_path),
             module=spec.module,
             error_file=str(files.error),
+            inputs=str(directory.inputs) if spec.inputs else "",
         ),
     )
 

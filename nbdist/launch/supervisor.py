@@ -277,6 +277,9 @@ class Supervisor:
             self._group.remove()
         if self._coordinator is not None:
             outcome = self._coordinator.close(outcome)
+        # of an engine's run another node may still be at work, and the job be put into the queue again
+        if self._spec.inputs and not self._spec.keep_inputs and not self._spec.engine:
+            self._directory.delete_inputs()
         self._policy.record(
             RunEnded(
                 time=time.time(),

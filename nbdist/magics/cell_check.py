@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from IPython.core.interactiveshell import InteractiveShell
 
-from nbdist import options
+from nbdist import options, runner
 from nbdist.errors import UsageMistake
 
 if TYPE_CHECKING:
@@ -87,6 +87,16 @@ def name_origins(shell: InteractiveShell) -> Callable[[str], Origin | None]:
         return origin_of(name, namespace, history.input_hist_parsed if history is not None else ())
 
     return origin
+
+
+def notebook_names(shell: InteractiveShell) -> runner.Namespace:
+    """The names of this notebook, for its ranks; code is named for its cell: ``In [5]``."""
+
+    def title(filename: str) -> str:
+        cell: tuple[str, str] | None = shell.compile.format_code_name(filename)
+        return cell[1].replace("In[", "In [") if cell is not None else filename
+
+    return runner.Namespace(values=shell.user_ns, hidden=shell.user_ns_hidden, title=title)
 
 
 def _check_coding(cell: str) -> None:

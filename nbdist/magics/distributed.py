@@ -14,7 +14,7 @@ from IPython.core.magic import Magics, line_cell_magic, magics_class
 from nbdist import config, options, panel, runner
 from nbdist.errors import RunFailed, UnknownRun, UsageMistake
 from nbdist.feed.ansi import harmless
-from nbdist.magics.cell_check import as_in_editor, explained, name_origins
+from nbdist.magics.cell_check import as_in_editor, explained, name_origins, notebook_names
 from nbdist.magics.presentation import (
     as_usage_errors,
     cell_id,
@@ -64,6 +64,7 @@ class DistributedMagics(Magics):
                 check=chosen.check,
                 warm=chosen.warm,
                 origin=name_origins(shell),
+                typed=line,
                 pruning=_PRUNING,
             )
             with stopped_with_its_cell(handle, interrupts):
@@ -173,7 +174,13 @@ def _plan(shell: InteractiveShell, line: str, cell: str | None) -> tuple[options
         chosen = options.parse(line)
         with explained(cell):
             planned = runner.plan(
-                chosen, cell=cell, cwd=os.getcwd(), python_path=sys.path, notebook=notebook, cell_id=at
+                chosen,
+                cell=cell,
+                cwd=os.getcwd(),
+                python_path=sys.path,
+                notebook=notebook,
+                cell_id=at,
+                namespace=notebook_names(shell),
             )
         return chosen, planned
     own, program = options.split_program(options.split_line(line))

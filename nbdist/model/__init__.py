@@ -26,7 +26,7 @@ from nbdist.model.events import (
 )
 from nbdist.model.reason import NO_REASON, Reason
 from nbdist.model.run import Rank, Run
-from nbdist.model.spec import Device, ProcessId, RankSpec, Rendezvous, RunSpec
+from nbdist.model.spec import Device, Input, ProcessId, RankSpec, Rendezvous, RunSpec
 
 __all__ = [
     "NO_REASON",
@@ -36,6 +36,7 @@ __all__ = [
     "Escalated",
     "Event",
     "ImportsAwaited",
+    "Input",
     "NodesAwaited",
     "ProcessId",
     "Queued",

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from nbdist.model.spec import RunSpec
 
@@ -40,6 +41,8 @@ class Plan:
     """A run that could start: its spec, its program (``is_cell``: of the notebook, and no script), the
     environment that its ranks inherit, and notes for the user.
 
+    ``write_inputs`` writes the values of the spec's inputs into a file; None where there are none.
+
     ``token`` is what other machines prove themselves by that have another home directory, where this one is
     the first and was given none. It is good for this run alone, and in no file.
     """
@@ -49,6 +52,7 @@ class Plan:
     is_cell: bool
     environment: Mapping[str, str]
     notes: tuple[str, ...]
+    write_inputs: Callable[[Path], object] | None = None
     token: str = ""
 
     @property

@@ -72,6 +72,18 @@ class RankSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Input:
+    """A name that ranks got from the notebook. ``type`` is "class", "function", "module" or the name of its
+    value's type; ``size`` counts bytes, without what it shares with names before it. ``asked``: it was named,
+    and did not come along because another one uses it."""
+
+    name: str
+    type: str
+    size: int
+    asked: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunSpec:
     """One run, as it was asked for.
 
@@ -84,6 +96,8 @@ class RunSpec:
     harmless (``privacy``): the ranks inherit the real ones from process to process, never through a file.
     ``scrape``: numbers that the ranks print become curves. ``log_dir`` is where each rank's log is written
     besides.
+    ``inputs`` are the names that the ranks have from the notebook; their values are deleted when the run has
+    ended unless ``keep_inputs``.
 
     Of a run on several machines each has a directory of its own. ``ranks`` are all of its ranks, ``here``
     those of this machine, node ``node_rank``; ``master`` is where the ranks meet, ``addresses`` are the
@@ -113,6 +127,8 @@ class RunSpec:
     memory: int | None = None
     scrape: bool = True
     log_dir: str = ""
+    inputs: tuple[Input, ...] = ()
+    keep_inputs: bool = False
     nodes: int = 1
     node_rank: int = 0
     master: str = ""

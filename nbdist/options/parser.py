@@ -26,7 +26,8 @@ class Options:
     ``engine`` is where the run is started, ``slurm`` what Slurm is told, each ``key=value`` or ``key``,
     ``ray`` where a Ray is.
     ``master`` is "host:port", either of which may be missing. ``any_device``: as another launcher does,
-    ranks get GPUs where there are enough. ``notes`` say what of another launcher's flags has no effect.
+    ranks get GPUs where there are enough. ``push`` are names of the notebook, or "auto". ``notes`` say what
+    of another launcher's flags has no effect.
     """
 
     nproc: int | None = None
@@ -41,6 +42,8 @@ class Options:
     memory: int | None = None
     env: tuple[tuple[str, str], ...] = ()
     args: tuple[str, ...] = ()
+    push: tuple[str, ...] = ()
+    keep_inputs: bool = False
     pull: tuple[str, ...] = ()
     cwd: str = ""
     log_dir: str = ""
@@ -131,6 +134,11 @@ def _check_nodes(options: Options) -> None:
         )
     if count > 1 and not options.ips and (not options.master or options.master[0] == ":"):
         raise UsageMistake(f"--nodes {count} need to meet: add  --master HOST:PORT  of node 0")
+    if count > 1 and options.push:
+        raise UsageMistake(
+            "--push: the other machines do not see this one's files, in which the values would lie: make "
+            "them in the cell, or read them from a disk that all machines have"
+        )
     # torchrun takes any free port for 0, which the other machines could not know
     if count > 1 and options.master.endswith(":0"):
         raise UsageMistake(f"--master {options.master}: several machines need a port that each knows: 29500")

@@ -147,6 +147,24 @@ def args(text: str) -> tuple[str, ...]:
         raise UsageMistake(f'--args {masked_text(text)!r}: {error}; write  --args "--lr 0.1"') from None
 
 
+def push(text: str) -> tuple[str, ...]:
+    """The names, or ``auto`` alone. Raises UsageMistake."""
+    return _names(
+        text, f"--push {text}: write names of the notebook, without spaces:  --push df,cfg  or  --push auto"
+    )
+
+
+def pull(text: str) -> tuple[str, ...]:
+    return _names(text, f"--pull {text}: write names of results, without spaces:  --pull acc,model")
+
+
+def _names(text: str, mistake: str) -> tuple[str, ...]:
+    names = tuple(part.strip() for part in text.split(",") if part.strip())
+    if not names or any(not name.isidentifier() or keyword.iskeyword(name) for name in names):
+        raise UsageMistake(mistake)
+    return tuple(dict.fromkeys(names))
+
+
 def idle(text: str) -> float:
     return parse_duration(text, "--idle")
 
@@ -173,15 +191,6 @@ def name(text: str) -> str:
     if not given:
         raise UsageMistake(f"--name {text!r}: a name needs a letter or digit:  --name lenet")
     return given
-
-
-def pull(text: str) -> tuple[str, ...]:
-    names = tuple(part.strip() for part in text.split(",") if part.strip())
-    if not names or any(not name.isidentifier() or keyword.iskeyword(name) for name in names):
-        raise UsageMistake(
-            f"--pull {text}: write names of results, with commas and without spaces:  --pull acc,model"
-        )
-    return tuple(dict.fromkeys(names))
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +229,8 @@ OPTIONS: tuple[Option, ...] = (
     Option(("--memory",), "memory", "SIZE", memory, rare=True),
     Option(("--env",), "env", "K=V", env, many=True),
     Option(("--args",), "args", '"…"', args),
+    Option(("--push",), "push", "A,B|auto", push),
+    Option(("--keep-inputs",), "keep_inputs", rare=True),
     Option(("--pull",), "pull", "A,B", pull),
     Option(("--cwd",), "cwd", "DIR", rare=True),
     Option(("--log-dir",), "log_dir", "DIR", rare=True, aliases=("--log_dir",)),

@@ -24,6 +24,7 @@ from nbdist.runner.launching import keep_ready, launch, start
 from nbdist.runner.placement import TOKEN, words_of_node_1
 from nbdist.runner.planning import plan, plan_script, thread_advice
 from nbdist.runner.pruning import Pruned, Pruner, prune, pruner
+from nbdist.runner.pushing import Namespace
 from nbdist.warm.pool import WarmState, describe_warm
 from nbdist.warm.pool import ranks as warm_ranks
 
@@ -32,6 +33,7 @@ __all__ = [
     "AllocationView",
     "Export",
     "Interrupts",
+    "Namespace",
     "Plan",
     "Pruned",
     "Pruner",

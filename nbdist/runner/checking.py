@@ -6,6 +6,7 @@ import contextlib
 import functools
 import importlib
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -13,20 +14,29 @@ from typing import TYPE_CHECKING
 from nbdist.devices.gpus import list_gpus
 from nbdist.errors import UsageMistake
 from nbdist.model.plan import Plan
+from nbdist.privacy import masked_text
+from nbdist.text import say
 
 if TYPE_CHECKING:
-    from nbdist.diagnosis.checks import Build, Holding, Origin, Situation
+    from nbdist.diagnosis.checks import Build, Finding, Holding, Origin, Situation
 
 _MOST = 8
+_OF_NOTEBOOK = frozenset({"name-defined", "name-of-short-data", "name-of-data"})
+_PLAIN = frozenset({"bool", "float", "int", "str"})
+_PUSH = re.compile(r"--push[ =]\S+")
 _SHARED_MEMORY = "/dev/shm"
 
 
 def check_program(
-    plan: Plan, *, language: str = "en", origin: Callable[[str], Origin | None] = lambda _: None
+    plan: Plan,
+    *,
+    language: str = "en",
+    origin: Callable[[str], Origin | None] = lambda _: None,
+    typed: str = "",
 ) -> tuple[str, ...]:
     """What there is to say of the program, a line each; raises UsageMistake for what cannot work.
 
-    ``origin`` tells where the notebook has a name from.
+    ``origin`` tells where the notebook has a name from, ``typed`` is what stands behind ``%%distributed``.
     """
     # the checks take a while to import, and this module is imported with nbdist
     from nbdist.diagnosis.checks import check
@@ -41,9 +51,25 @@ def check_program(
     script = "" if plan.is_cell else os.path.basename(plan.spec.program)
     errors = [found.text(language, script) for found in findings if found.certain]
     warnings = [found.text(language, script) for found in findings if not found.certain]
+    push = _push_instead(plan, findings, typed, language)
     if errors:
-        raise UsageMistake("\n".join(_shortened([*errors, *warnings])))
-    return tuple(_shortened(warnings))
+        raise UsageMistake("\n".join([*_shortened([*errors, *warnings]), *push]))
+    return (*_shortened(warnings), *push)
+
+
+def _push_instead(plan: Plan, findings: Sequence[Finding], typed: str, language: str) -> list[str]:
+    """The line that gives the ranks the names that they miss, where the notebook has some."""
+    found = [finding for finding in findings if finding.rule.name in _OF_NOTEBOOK]
+    missing = [finding.values["name"] for finding in found]
+    if not missing or not plan.is_cell or (plan.spec.nodes > 1 and not plan.spec.engine):
+        return []
+    names = [*(one.name for one in plan.spec.inputs if one.asked), *missing]
+    rest = _PUSH.sub("", masked_text(typed)).strip()
+    line = f"{rest} --push {','.join(names)}".strip()
+    plain = [finding.values["name"] for finding in found if finding.values["type"] in _PLAIN]
+    words = " ".join(f"--{name} {{{name}}}" for name in plain)
+    more = say("runs.push-value", language, words=words) if plain else ""
+    return [say("runs.push-instead", language, line=line) + more]
 
 
 def _shortened(lines: Sequence[str]) -> list[str]:
@@ -78,6 +104,7 @@ def _situation(plan: Plan, path: Sequence[str], origin: Callable[[str], Origin |
             len(gpus) if spec.engine else len(list_gpus(os.environ.get("CUDA_VISIBLE_DEVICES")))
         ),
         args=spec.args,
+        given=frozenset(one.name for one in spec.inputs),
         environment=plan.environment,
         shared_memory=_shared_memory(),
         driver_cuda=found.cuda if found is not None else "",

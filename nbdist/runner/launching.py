@@ -44,6 +44,7 @@ def launch(
     check: bool,
     warm: bool | None = None,
     origin: Callable[[str], Origin | None] = lambda _: None,
+    typed: str = "",
     pruning: float,
 ) -> tuple[RunHandle, list[str]]:
     """Check the program, start the run, and remove old runs for at most ``pruning`` seconds meanwhile. The
@@ -52,7 +53,7 @@ def launch(
     Raises UsageMistake for a program that cannot work, LaunchError and KeyboardInterrupt, with nothing
     running.
     """
-    warnings = check_program(plan, language=config.language(), origin=origin) if check else ()
+    warnings = check_program(plan, language=config.language(), origin=origin, typed=typed) if check else ()
     limits = keeping()
     interrupts.begin()
     handle = start(plan, warm=warm)
@@ -68,7 +69,7 @@ def start(plan: Plan, *, warm: bool | None = None) -> RunHandle:
     """
     _make_log_dir(plan.spec)
     launcher = choose_launcher(plan, warm=warm)
-    return launcher.start(store().create(plan.spec, plan.cell), plan)
+    return launcher.start(store().create(plan.spec, plan.cell, plan.write_inputs), plan)
 
 
 class Launcher(Protocol):

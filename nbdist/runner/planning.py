@@ -10,11 +10,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from resource import RLIM_INFINITY, RLIMIT_NOFILE, getrlimit
+from typing import TYPE_CHECKING
 
 from nbdist import config, control_groups, processes
 from nbdist.devices.usage import cpu_count
 from nbdist.errors import LaunchError, UsageMistake
 from nbdist.frameworks.environment import (
+    FRAMEWORKS,
     Placement,
     check_framework,
     frameworks_of,
@@ -39,9 +41,13 @@ from nbdist.runner.placement import (
     new_token,
     unplaced_environment,
 )
+from nbdist.runner.pushing import Namespace, check_early, describe_inputs, inputs_of, pack_inputs
 from nbdist.runner.scripts import Script, find_script
 from nbdist.store.paths import check_home
 from nbdist.text import say
+
+if TYPE_CHECKING:
+    from nbdist.values.packing import Packed
 
 _STANDARD = 2
 _FILES = 24
@@ -59,18 +65,27 @@ def plan(
     environ: Mapping[str, str] | None = None,
     notebook: str = "",
     cell_id: str = "",
+    namespace: Namespace | None = None,
 ) -> Plan:
     """What would be started for a cell. Raises UsageMistake or LaunchError, and SyntaxError for a cell that
     does not compile; nothing is written then.
 
     ``cwd`` is the notebook's directory, ``python_path`` the ranks' sys.path, ``environ`` what they
     inherit (this process's environment). ``notebook`` is the notebook's path and ``cell_id`` the cell's id
-    in it; empty where they are not known.
+    in it; empty where they are not known. ``namespace`` is where the names come from that are pushed.
     """
     environ = dict(os.environ if environ is None else environ)
     folder = _directory(options.cwd, cwd)
     program = Program.parse(cell)
-    return _plan(options, program, environ, folder, python_path=tuple(python_path), place=(notebook, cell_id))
+    path = tuple(python_path)
+    found = [entry or str(folder) for entry in path]
+    packed = pack_inputs(options, program, namespace, path=found, environ=environ)
+    planned = _plan(
+        options, program, environ, folder, python_path=path, place=(notebook, cell_id), packed=packed
+    )
+    if packed is not None:
+        check_early(planned, packed)
+    return planned
 
 
 def plan_script(
@@ -88,6 +103,11 @@ def plan_script(
     """
     environ = dict(os.environ if environ is None else environ)
     folder = _directory(options.cwd, cwd)
+    if options.push:
+        raise UsageMistake(
+            "--push gives names of a notebook to a cell: leave it out, and write values behind the program's "
+            "name, for example  train.py --lr 0.1"
+        )
     more = (environ | dict(options.env)).get("PYTHONPATH", "")
     script = find_script(words, cwd=Path(cwd), folder=folder, python_path=more)
     return _plan(options, script.program, environ, folder, script=script, place=(notebook, cell_id))
@@ -102,11 +122,12 @@ def _plan(
     script: Script | None = None,
     python_path: tuple[str, ...] = (),
     place: tuple[str, str] = ("", ""),
+    packed: Packed | None = None,
 ) -> Plan:
     """The plan for ``program``: a cell, or that of ``script``. The ranks run in ``folder``; ``place`` is
-    the notebook and the cell."""
+    the notebook and the cell, ``packed`` what they get from it."""
     notebook, cell_id = place
-    framework, used = _framework(options, program)
+    framework, used = _framework(options, program, () if packed is None else packed.packages)
     engine = "" if options.engine == "local" else options.engine
     devices, notes = engine_devices(options) if engine else choose_devices(options, environ)
     nodes = NodeSet(count=options.nodes or 1) if engine else find_nodes(options)
@@ -123,7 +144,7 @@ def _plan(
         environment[LINK_KEY] = ",".join(link_keys(given, program.text.lstrip("\n"), token))
         notes.append(_meeting(nodes, options.wait))
     home = config.home(environ)
-    check_disk(home)
+    check_disk(home, more=0 if packed is None else packed.size)
     if engine:
         check_shared(home, environ)
     _check_modules(used)
@@ -149,6 +170,8 @@ def _plan(
         retries=options.retries,
         memory=options.memory,
         scrape=options.scrape,
+        inputs=() if packed is None else inputs_of(packed),
+        keep_inputs=options.keep_inputs,
         log_dir=str(folder / Path(options.log_dir).expanduser()) if options.log_dir else "",
         nodes=nodes.count,
         node_rank=nodes.rank,
@@ -163,12 +186,15 @@ def _plan(
         cell_id=cell_id,
     )
     notes += options.notes
+    if packed is not None:
+        notes.append(describe_inputs(packed))
     return Plan(
         spec=spec,
         program=program,
         is_cell=script is None,
         environment=environment,
         notes=tuple(notes),
+        write_inputs=None if packed is None else packed.write,
         token=token,
     )
 
@@ -244,14 +270,15 @@ def _directory(asked: str, notebook: str) -> Path:
     return directory.resolve()
 
 
-def _framework(options: Options, program: Program) -> tuple[str, tuple[str, ...]]:
-    """The name of the framework of a run ("" for none), and the modules that must be there for it."""
+def _framework(options: Options, program: Program, pushed: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+    """The name of the framework of a run ("" for none), and the modules that must be there for it. ``pushed``
+    are the packages that its inputs import."""
     if options.framework == "none":
         return "", ()
     if options.framework != "auto":
         check_framework(options.framework)
         return options.framework, (options.framework,)
-    used = frameworks_of(program.tree)
+    used = frameworks_of(program.tree) or tuple(name for name in FRAMEWORKS if name in pushed)
     return (used[0] if used else ""), used
 
 
@@ -289,10 +316,13 @@ def _check_modules(modules: Sequence[str]) -> None:
 
 
 def check_disk(
-    home: Path, free_bytes: Callable[[Path], int] = lambda path: shutil.disk_usage(path).free
+    home: Path,
+    free_bytes: Callable[[Path], int] = lambda path: shutil.disk_usage(path).free,
+    *,
+    more: int = 0,
 ) -> None:
-    """Raises LaunchError when the runs cannot be written, or there is no room for them; NotPrivate when
-    others could write them."""
+    """Raises LaunchError when the runs cannot be written, or there is no room for them and ``more`` bytes;
+    NotPrivate when others could write them."""
     check_home(home)
     existing = home
     while not os.path.exists(existing) and existing != existing.parent:
@@ -303,9 +333,10 @@ def check_disk(
             f"for example  %env NBDIST_HOME={config.local_home()}"
         )
     free = free_bytes(existing)
-    if free < config.MIN_FREE_DISK:
+    if free < config.MIN_FREE_DISK + more:
         raise LaunchError(
-            f"only {free >> 20} MB are free on the disk of {home}: free some, or choose another "
+            f"only {free >> 20} MB are free on the disk of {home}"
+            f"{f', and --push needs {more >> 20}' if more else ''}: free some, or choose another "
             "disk with  %env NBDIST_HOME=/another/disk/nbdist"
         )
 

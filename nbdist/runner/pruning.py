@@ -17,11 +17,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nbdist import config
-from nbdist.errors import UsageMistake
+from nbdist.errors import UnknownRun, UsageMistake
 from nbdist.model import RunEnded, RunLost, decode_event
 from nbdist.store import RunDirectory, RunStore, look
 from nbdist.store.journal import read_object
 from nbdist.store.paths import make_private, write_private
+from nbdist.store.run_store import read_spec
 from nbdist.text import say
 
 KEEP_RUNS = 300
@@ -157,8 +158,18 @@ class _Sizes:
         ended = _has_ended(directory)
         size = _size(directory.path)
         if ended:
-            self._learned[run] = size
+            self._learned[run] = size - _without_inputs(directory)
         return size, ended
+
+
+def _without_inputs(directory: RunDirectory) -> int:
+    """Delete what a notebook gave a run whose supervisor was killed before it could; how many bytes."""
+    with contextlib.suppress(OSError, UnknownRun):
+        size = os.lstat(directory.inputs).st_size
+        if not read_spec(directory).keep_inputs:
+            directory.delete_inputs()
+            return size
+    return 0
 
 
 def _take_out(store: RunStore, directory: RunDirectory) -> Path | None:

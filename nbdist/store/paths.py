@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import stat
@@ -79,6 +80,9 @@ class RunDirectory:
     cell = PathBelow("cell.py")
     """The cell as it was given; tracebacks point here."""
 
+    inputs = PathBelow("inputs.box")
+    """The values of the notebook's names that the ranks get (``values.box``), until the run has ended."""
+
     control = PathBelow("control")
     """Requests of processes that may write here, one file each."""
 
@@ -108,6 +112,11 @@ class RunDirectory:
 
     pulse = PathBelow("pulse")
     """Touched again and again while a process looks after a run on other machines."""
+
+    def delete_inputs(self) -> None:
+        """The run has ended: what the notebook gave it does not stay behind."""
+        with contextlib.suppress(OSError):
+            self.inputs.unlink()
 
     @property
     def deleted(self) -> bool:

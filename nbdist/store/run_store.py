@@ -9,6 +9,7 @@ import json
 import math
 import os
 import re
+import shutil
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -38,8 +39,11 @@ class RunStore:
         self.removed = home / "removed"
         self.sizes = home / "sizes.json"
 
-    def create(self, spec: RunSpec, cell: str | None) -> RunDirectory:
-        """Make the directory of a run, with ``cell`` in it where the program is a cell.
+    def create(
+        self, spec: RunSpec, cell: str | None, inputs: Callable[[Path], object] | None = None
+    ) -> RunDirectory:
+        """Make the directory of a run, with ``cell`` in it where the program is a cell; ``inputs`` writes the
+        file of what the notebook gives it.
 
         Raises LaunchError when it cannot be written, NotPrivate when others could write it, too.
         """
@@ -55,6 +59,12 @@ class RunStore:
                 make_private(run.rank(rank.rank).path)
             if cell is not None:
                 write_private(run.cell, cell)
+            if inputs is not None:
+                try:
+                    inputs(run.inputs)
+                except BaseException:  # gigabytes take long enough for a user to interrupt it
+                    shutil.rmtree(run.path, ignore_errors=True)
+                    raise
             write_private(run.spec, json.dumps(spec.to_dict()))
         except OSError as error:
             raise LaunchError(

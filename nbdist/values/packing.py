@@ -7,14 +7,16 @@ where something is packed: cloudpickle takes a process a while.
 
 from __future__ import annotations
 
+import dis
 import io
 import linecache
 import os
 import pickle
 import sys
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import _lru_cache_wrapper as lru_cache_wrapper
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -183,30 +185,45 @@ class _Packer(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
         self._storages: dict[int, _Storage] = {}
         self._sources: dict[str, str] = {}
         self._modules: set[str] = set()
+        self._visited: set[str] = set()
         self._along: dict[str, object] = {}
         self._devices: set[str] = set()
         if namespace is not None:
             self.globals_ref[id(namespace)] = _Namespace(__name__="__main__")
 
     def pack(self, values: Mapping[str, object]) -> Packed:
-        items: list[Item] = []
-        waiting = dict(values)
+        items: dict[str, Item] = {}
+        users: dict[str, str] = {}
+        for name, value in values.items():
+            self._order(name, value, "", users)
+        waiting = {name: values[name] if name in values else (self._namespace or {})[name] for name in users}
         while waiting:
             for name, value in waiting.items():
-                items.append(self._one(name, value, items, asked=name in values))
-            waiting = {
-                name: value for name, value in self._along.items() if all(name != one.name for one in items)
-            }
+                user = "" if name in values else users.get(name, "")
+                items[name] = self._one(name, value, list(items.values()), user, asked=name in values)
+            waiting = {name: value for name, value in self._along.items() if name not in items}
         packages = {module.partition(".")[0] for module in self._modules} - sys.stdlib_module_names
         return Packed(
-            items=tuple(items),
+            items=tuple(items.values()),
             pickles=self._sink.getvalue(),
             buffers=tuple(self._buffers),
             sources=self._sources,
             packages=tuple(sorted(packages - {"", "__main__", "__mp_main__", "nbdist", "cloudpickle"})),
         )
 
-    def _one(self, name: str, value: object, before: list[Item], *, asked: bool) -> Item:
+    def _order(self, name: str, value: object, user: str, users: dict[str, str]) -> None:
+        """What a definition uses comes before it, so that its size counts as its own. ``users`` gets the
+        names in that order, each with that of the definition which uses it."""
+        space = self._namespace or {}
+        if name in users or name in self._visited:
+            return
+        self._visited.add(name)
+        for used in _globals_of(value, space):
+            if used in space and not used.startswith("__"):
+                self._order(used, space[used], name, users)
+        users[name] = user
+
+    def _one(self, name: str, value: object, before: list[Item], user: str, *, asked: bool) -> Item:
         begin, buffers = self._sink.tell(), len(self._buffers)
         self._devices.clear()
         problem = ""
@@ -222,7 +239,8 @@ class _Packer(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
             reason = " ".join(str(error).split()) or type(error).__name__
             problem = f"cannot be sent: {reason}: make it in the cell, of values that can"
         if problem:
-            raise Unsendable(name, f"{name} ({type(value).__name__}) {problem}") from None
+            used = f", which {user} uses," if user else ""
+            raise Unsendable(name, f"{name} ({type(value).__name__}){used} {problem}") from None
         size = self._sink.tell() - begin + sum(buffer.nbytes for buffer in self._buffers[buffers:])
         device = ", ".join(sorted(self._devices))
         return Item(name, kind_of(value), type(value).__name__, size, device, asked)
@@ -262,11 +280,17 @@ class _Packer(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
             self._along[name] = obj
         if isinstance(obj, types.FunctionType):
             if obj.__globals__ is self._namespace:
-                self._along.update(reduced[2][1]["__globals__"])
+                used = reduced[2][1]["__globals__"]
+                self._along.update({name: value for name, value in used.items() if name[:2] != "__"})
             return reduced
         if len(reduced) == _WITH_SETTER:
             box.complete_classes.add(obj)
-            return (*reduced[:2], (reduced[-1], reduced[2]), *reduced[3:-1], box.complete_class)
+            make, arguments = reduced[:2]
+            if vars(obj).get("__slots__") and isinstance(arguments[0], type):
+                # set later, as cloudpickle does, they would have no effect
+                start = {**arguments[3], "__slots__": obj.__slots__}
+                arguments = (*arguments[:3], start, *arguments[4:])
+            return (make, arguments, (reduced[-1], reduced[2]), *reduced[3:-1], box.complete_class)
         return reduced
 
     def _code(self, code: types.CodeType) -> Any:
@@ -328,6 +352,36 @@ _REDUCERS: dict[str, Callable[[_Packer, Any], Any]] = {
     "paddle.Tensor": _Packer._paddle,
     "paddle.base.framework.EagerParamBase": _Packer._paddle,
 }
+
+
+def _globals_of(value: Any, namespace: dict[str, Any]) -> Iterator[str]:
+    """The globals that a function of this namespace reads, or a class of it in its methods; and its bases."""
+    if isinstance(value, (staticmethod, classmethod)) or type(value) is lru_cache_wrapper:
+        value = value.__wrapped__
+    if isinstance(value, types.FunctionType):
+        if value.__globals__ is namespace:
+            yield from _loads(value.__code__)
+        return
+    if isinstance(value, property):
+        for function in (value.fget, value.fset, value.fdel):
+            yield from _globals_of(function, namespace)
+        return
+    kind = value if isinstance(value, type) else type(value)
+    if kind.__module__ != "__main__":
+        return
+    yield from (base.__name__ for base in kind.__mro__ if namespace.get(base.__name__) is base)
+    for member in vars(kind).values():
+        if not isinstance(member, type) and type(member).__module__ != "__main__":
+            yield from _globals_of(member, namespace)
+
+
+def _loads(code: types.CodeType) -> Iterator[str]:
+    for instruction in dis.get_instructions(code):
+        if instruction.opname == "LOAD_GLOBAL":
+            yield instruction.argval
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _loads(constant)
 
 
 @cache

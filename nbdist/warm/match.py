@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -51,14 +51,20 @@ def read_at_import(name: str, seen: frozenset[str]) -> bool:
     return name in seen or name.startswith(READ_UNSEEN)
 
 
-def changed_early(plan: Plan) -> list[str]:
+def read_when_loaded(name: str) -> bool:
+    """Whether a library reads a variable when it is imported, and never again: those for CUDA and for the
+    connections are read later."""
+    return name.startswith(tuple(f"{_THREADS_AND_MATHS} {_FRAMEWORKS}".split()))
+
+
+def changed_early(plan: Plan, packages: Collection[str] = ()) -> list[str]:
     """The variables to which the text gives other values than the ranks have, before the first line that
-    surely imports the framework. What is not written out in the text is not seen here: the rank itself
-    notices it (``worker.deferred_imports``)."""
+    surely imports the framework, or one of the ``packages``. What is not written out in the text is not seen
+    here: the rank itself notices it (``worker.deferred_imports``)."""
     if "environ" not in plan.program.text and "putenv" not in plan.program.text:
         return []
     try:
-        settings = list(_settings(plan))
+        settings = list(_settings(plan, {plan.spec.framework, *packages}))
     except RecursionError:
         return []
     given = [{**plan.environment, **rank.environment} for rank in plan.spec.ranks]
@@ -69,7 +75,7 @@ def changed_early(plan: Plan) -> list[str]:
     ]
 
 
-def _settings(plan: Plan) -> Iterator[tuple[str, str | None, bool]]:
+def _settings(plan: Plan, packages: Collection[str]) -> Iterator[tuple[str, str | None, bool]]:
     """Name and value (None: the text does not tell), and whether it is set only where there is none."""
     # the checks take a while to import, and this module is imported with nbdist
     from nbdist.diagnosis import checks
@@ -78,7 +84,7 @@ def _settings(plan: Plan) -> Iterator[tuple[str, str | None, bool]]:
     imports = (
         node.lineno
         for name, node in program.imports()
-        if name.partition(".")[0] == plan.spec.framework and node in program.tree.body
+        if name.partition(".")[0] in packages and node in program.tree.body
     )
     first = min(imports, default=float("inf"))
     for key, value, node, _ in checks.assignments(program):

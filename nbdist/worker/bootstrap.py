@@ -80,6 +80,10 @@ def run(channel: Channel, order: Order, begin: Callable[[], None] = lambda: None
     module = _make_main(order.program)
     begin()
     try:
+        if order.inputs:
+            from nbdist.worker import inputs
+
+            inputs.load(order.inputs, module.__dict__)
         if order.module:
             _join_package(module, order)
         exec(code, module.__dict__)

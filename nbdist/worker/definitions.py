@@ -32,8 +32,14 @@ def program() -> str:
     return os.path.join(os.environ["NBDIST_RUN_DIR"], "cell.py")
 
 
+def inputs() -> str:
+    """Where the names lie that the notebook gives this run, if it does."""
+    return os.path.join(os.environ["NBDIST_RUN_DIR"], "inputs.box")
+
+
 def install(spawn: ModuleType) -> None:
-    """Let children start from ``spawned_main.py`` in place of a cell that has no guard.
+    """Let children start from ``spawned_main.py`` in place of a cell that has no guard, or that has names
+    from the notebook.
 
     ``multiprocessing.spawn.get_preparation_data`` names the file that a child runs first
     (``init_main_from_path``); that name is all that is changed.
@@ -42,7 +48,8 @@ def install(spawn: ModuleType) -> None:
 
     def get_preparation_data(name: str) -> dict[str, Any]:
         data: dict[str, Any] = prepare(name)
-        if data.get("init_main_from_path") == program() and not _has_guard(program()):
+        own = data.get("init_main_from_path") == program()
+        if own and (os.path.exists(inputs()) or not _is_guarded(program())):
             data["init_main_from_path"] = os.path.join(os.path.dirname(__file__), "spawned_main.py")
         return data
 
@@ -50,7 +57,8 @@ def install(spawn: ModuleType) -> None:
 
 
 def load(path: str, namespace: dict[str, Any]) -> None:
-    """Run the definitions of the cell at ``path`` in ``namespace``.
+    """Run the definitions of the cell at ``path`` in ``namespace``, all of a cell that has a guard, with the
+    names that the notebook gives it.
 
     An assignment that fails is passed over, since it may need what only a rank has (its process
     group, its device); a use of its name raises the NameError.
@@ -58,6 +66,13 @@ def load(path: str, namespace: dict[str, Any]) -> None:
     with open(path, "rb") as file:
         tree = ast.parse(file.read(), path)
     namespace["__file__"] = path
+    if os.path.exists(inputs()):
+        from nbdist.worker import inputs as given
+
+        given.load(inputs(), namespace)
+    if _has_guard(tree):
+        exec(compile(tree, path, "exec", dont_inherit=True), namespace)
+        return
     for statement in select(tree):
         code = compile(ast.Module([statement], []), path, "exec", dont_inherit=True)
         try:
@@ -121,13 +136,17 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
             yield from _codes(constant)
 
 
-def _has_guard(path: str) -> bool:
-    """Whether a top-level ``if`` compares ``__name__``."""
+def _is_guarded(path: str) -> bool:
+    """Whether a child may run the program at ``path`` as it stands."""
     try:
         with open(path, "rb") as file:
-            tree = ast.parse(file.read(), path)
+            return _has_guard(ast.parse(file.read(), path))
     except (OSError, SyntaxError):
         return True
+
+
+def _has_guard(tree: ast.Module) -> bool:
+    """Whether a top-level ``if`` compares ``__name__``."""
     return any(
         isinstance(statement, ast.If)
         and any(isinstance(node, ast.Name) and node.id == "__name__" for node in ast.walk(statement.test))

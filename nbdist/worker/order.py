@@ -40,10 +40,11 @@ class Order:
     """The program, its arguments, and where the rank leaves its error report.
 
     ``python_path`` is what sys.path is to be (empty: as the interpreter makes it for a script).
-    ``module`` is the program's name where it is run as ``python -m`` would, else empty.
+    ``module`` is the program's name where it is run as ``python -m`` would, else empty. ``inputs`` is the
+    file of the names that the notebook gives (``values.box``); empty where it gives none.
     """
 
-    __slots__ = ("args", "error_file", "module", "program", "python_path")
+    __slots__ = ("args", "error_file", "inputs", "module", "program", "python_path")
 
     def __init__(
         self,
@@ -53,12 +54,14 @@ class Order:
         python_path: list[str],
         error_file: str,
         module: str = "",
+        inputs: str = "",
     ) -> None:
         self.program = program
         self.args = args
         self.python_path = python_path
         self.error_file = error_file
         self.module = module
+        self.inputs = inputs
 
     def to_dict(self) -> dict[str, object]:
         return {name: getattr(self, name) for name in self.__slots__}

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from nbdist.diagnosis.checks.finding import Build, Finding, Holding, Origin, Rule, Situation, found, where
 from nbdist.diagnosis.checks.machine import check_machine, missing_modules
-from nbdist.diagnosis.checks.names import check_names, check_removed, origin_of
+from nbdist.diagnosis.checks.names import check_names, check_removed, origin_of, undefined_names
 from nbdist.diagnosis.checks.placement import assignments, check_environment, check_placement
 from nbdist.diagnosis.checks.program import Program
 from nbdist.diagnosis.checks.training import check_training
@@ -30,6 +30,7 @@ __all__ = [
     "assignments",
     "check",
     "origin_of",
+    "undefined_names",
     "where",
 ]
 

@@ -119,9 +119,9 @@ def _everything(_: str) -> bool:
 class Situation:
     """``gpus`` are the physical ids of the ranks' GPUs, empty for CPU ranks; ``machine_gpus`` tells how
     many this machine has. ``environment`` is what the ranks inherit, ``args`` what they get behind the
-    program's name; ``shared_memory`` the size of /dev/shm in bytes. The callables look only when they
-    are asked: whether a module can be imported, which version of a distribution is installed, how a
-    framework was built, where the notebook has a name from.
+    program's name, ``given`` the names that they get from the notebook; ``shared_memory`` the size of
+    /dev/shm in bytes. The callables look only when they are asked: whether a module can be imported, which
+    version of a distribution is installed, how a framework was built, where the notebook has a name from.
     """
 
     world_size: int = 2
@@ -129,6 +129,7 @@ class Situation:
     gpus: tuple[int, ...] = ()
     machine_gpus: Callable[[], int] = lambda: 0
     args: tuple[str, ...] = ()
+    given: frozenset[str] = frozenset()
     environment: Mapping[str, str] = field(default_factory=dict)
     shared_memory: int | None = None
     driver_cuda: str = ""

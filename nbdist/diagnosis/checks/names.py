@@ -230,6 +230,8 @@ def check_names(program: Program, situation: Situation, path: Sequence[str] = ()
     first: dict[str, Missing] = {}
     uses: dict[str, int] = {}
     for missing in missing_names(program, _from_stars(program, path)):
+        if missing.name in situation.given:
+            continue
         if missing.name == "fluid" and situation.build("paddle") is not None:
             continue  # said with what to write today
         uses[missing.name] = uses.get(missing.name, 0) + 1
@@ -237,6 +239,18 @@ def check_names(program: Program, situation: Situation, path: Sequence[str] = ()
         if known is None or (missing.place.always, -missing.line) > (known.place.always, -known.line):
             first[missing.name] = missing
     return [_finding(missing, program, situation) for missing in first.values()]
+
+
+def undefined_names(source: ast.Module, path: Sequence[str] = ()) -> list[str]:
+    """The names that a program uses and does not define, in the order of their first uses. ``path`` is where
+    ranks find modules. Raises nothing for a program that cannot be followed: then there are none."""
+    try:
+        program = Program.of(source)
+        missing = missing_names(program, _from_stars(program, path))
+    except RecursionError:
+        return []
+    missing.sort(key=lambda one: one.line)
+    return list(dict.fromkeys(one.name for one in missing if not one.deleted and one.name not in _KERNEL))
 
 
 def _finding(missing: Missing, program: Program, situation: Situation) -> Finding:

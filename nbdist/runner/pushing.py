@@ -1,0 +1,154 @@
+"""Names of a notebook that its ranks get (``--push``): which, how much that may be, what is said of them."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from nbdist import config
+from nbdist.errors import UsageMistake
+from nbdist.model import Input
+from nbdist.model.plan import Plan, Program
+from nbdist.options import Options
+from nbdist.text import say
+
+if TYPE_CHECKING:
+    from nbdist.values.box import Item
+    from nbdist.values.packing import Packed
+
+AUTO = ("auto",)
+_SHOWN = 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Namespace:
+    """The names of a notebook, or of a program. ``values`` is the very dict that its functions have as their
+    globals; ``hidden`` are names in it that are not the user's; ``title`` tells what to call the cell of a
+    code's file name (a name that is no cell's, it returns as it is)."""
+
+    values: dict[str, Any]
+    hidden: Container[str] = ()
+    title: Callable[[str], str] = lambda filename: filename
+
+    def has(self, name: str) -> bool:
+        return name in self.values and name not in self.hidden and not name.startswith("__")
+
+
+def pack_inputs(
+    options: Options,
+    program: Program,
+    namespace: Namespace | None,
+    *,
+    path: Sequence[str],
+    environ: Mapping[str, str],
+) -> Packed | None:
+    """What the ranks get from ``namespace``; None for nothing. ``path`` is where they find modules.
+
+    Raises UsageMistake for a name that there is not, a value that cannot be sent, or too much.
+    """
+    if namespace is None:
+        return None
+    by_hand = (options.nodes or len(options.ips) or 1) > 1 and options.engine == "local"
+    chosen = options.push or (AUTO if environ.get("NBDIST_PUSH") == "auto" and not by_hand else ())
+    if chosen == AUTO:
+        from nbdist.diagnosis.checks import undefined_names
+
+        chosen = tuple(filter(namespace.has, undefined_names(program.tree, path)))
+    for name in chosen:
+        if not namespace.has(name):
+            raise UsageMistake(_unknown(name, namespace))
+    if not chosen:
+        return None
+    # cloudpickle takes a while to import, and most runs push nothing
+    from nbdist.values.packing import TooLarge, Unsendable, pack
+
+    room = config.push_room(environ)
+    values = {name: namespace.values[name] for name in chosen}
+    try:
+        packed = pack(values, namespace=namespace.values, title=namespace.title, most=room)
+    except Unsendable as error:
+        raise UsageMistake(f"--push: {error}") from None
+    except TooLarge as error:
+        raise UsageMistake(_too_large(error.items, room, more=True)) from None
+    if packed.size > room:
+        raise UsageMistake(_too_large(packed.items, room))
+    return packed
+
+
+def inputs_of(packed: Packed) -> tuple[Input, ...]:
+    """What the spec of a run keeps of its inputs."""
+    return tuple(
+        Input(name=item.name, type=_type(item), size=item.size, asked=item.asked) for item in packed.items
+    )
+
+
+def describe_inputs(packed: Packed) -> str:
+    """``pushed: Net (class), df (DataFrame, 48 MB)``."""
+    asked = [_named(item) for item in packed.items if item.asked]
+    along = [_named(item) for item in packed.items if not item.asked]
+    moved = [item.name for item in packed.items if item.device]
+    language = config.language()
+    said = say("runs.pushed", language, names=_listed(asked))
+    if along:
+        said += say("runs.pushed-along", language, names=_listed(along))
+    if moved:
+        said += say("runs.pushed-from-device", language, names=_listed(moved))
+    return said
+
+
+def check_early(plan: Plan, packed: Packed) -> None:
+    """Refuse a program that sets a variable which must be set before an import, where a value brings that
+    import before the program's first line. Raises UsageMistake."""
+    from nbdist.warm.match import changed_early, read_when_loaded
+
+    names = [name for name in changed_early(plan, packed.packages) if read_when_loaded(name)]
+    if not packed.packages or not names:
+        return
+    brings = " and ".join(packed.packages[:3])
+    raise UsageMistake(
+        f"the program sets {names[0]}, which is read when {brings} is imported, and what --push gives it "
+        f"imports {brings} before its first line: write  --env {names[0]}=VALUE  and leave it out there"
+    )
+
+
+def _unknown(name: str, namespace: Namespace) -> str:
+    if name in namespace.values:
+        return f"--push {name}: it is a part of the notebook itself, which ranks have none of: leave it out"
+    own = [known for known in namespace.values if namespace.has(known) and not known.startswith("_")]
+    near = difflib.get_close_matches(name, own, n=3, cutoff=0.6)
+    said = f"--push {name}: the notebook has no {name}"
+    return f"{said}: did you mean  {' or '.join(near)}?" if near else f"{said}: run the cell that makes it"
+
+
+def _too_large(items: Sequence[Item], room: int, *, more: bool = False) -> str:
+    sizes = ", ".join(f"{item.name} {_bytes(item.size)}" for item in sorted(items, key=lambda one: -one.size))
+    total = sum(item.size for item in items)
+    return (
+        f"--push: {sizes}: {'more than ' if more else ''}{_bytes(total)} in all, and {_bytes(room)} may be "
+        "pushed: write them to a file and read it in the cell, or allow more:  "
+        f"%env NBDIST_PUSH_GB={max(total, room) // 10**9 + 1}"
+    )
+
+
+def _type(item: Item) -> str:
+    return item.type if item.kind == "data" else item.kind
+
+
+def _named(item: Item) -> str:
+    size = f", {_bytes(item.size)}" if item.kind == "data" else ""
+    return f"{item.name} ({_type(item)}{size})"
+
+
+def _listed(names: Sequence[str]) -> str:
+    left = len(names) - _SHOWN
+    return ", ".join(names[:_SHOWN]) + (f", … +{left}" if left > 0 else "")
+
+
+def _bytes(count: int) -> str:
+    for unit, size in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if count >= size:
+            number = count / size
+            return f"{number:.1f} {unit}" if number < 10 else f"{number:.0f} {unit}"
+    return f"{count} B"

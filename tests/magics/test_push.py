@@ -1,0 +1,92 @@
+"""``--push``: names of a notebook, in the ranks of its cells."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from nbdist.store import RunStore
+
+DEFINED = """
+import dataclasses, numpy as np
+SCALE = 3
+df = np.arange(100_000.0)
+cfg = {"lr": 0.1}
+@dataclasses.dataclass
+class Config:
+    lr: float = 0.5
+def helper(x):
+    return x * SCALE
+class Net:
+    def __call__(self, x):
+        return helper(x) + Config().lr
+def broken(x):
+    y = x
+    return y / 0
+"""
+USING = """
+print("sum", df.sum(), "lr", cfg["lr"], "net", Net()(2))
+"""
+
+
+def boxes(home: Path) -> list[Path]:
+    return [run.inputs for run in RunStore(home).directories() if run.inputs.exists()]
+
+
+def test_ranks_have_the_names_that_are_pushed_and_none_stays_behind(kernel) -> None:
+    kernel.run(DEFINED)
+
+    given = kernel.run(f"%%distributed -n 2 --push df,cfg,Net\n{USING}")
+    found = kernel.run(f"%%distributed -n 2 --push auto\n{USING}")
+    kept = kernel.run("%%distributed -n 1 --push cfg --keep-inputs --name kept\nprint(cfg)")
+
+    assert given.status == "ok", given.stderr + given.error
+    for rank in (0, 1):
+        assert f"[{rank}] sum 4999950000.0 lr 0.1 net 6.5\n" in given.stdout
+    said = "[nbdist] pushed: df (ndarray, 800 kB), cfg (dict, "
+    assert said in given.stdout
+    assert re.search(r"Net \(class\); with them: .*helper \(function\)", given.stdout)
+    assert "sum 4999950000.0 lr 0.1 net 6.5" in found.stdout
+    assert said in found.stdout
+    assert kept.status == "ok"
+    assert [path.parent.name.split("-")[2] for path in boxes(kernel.home)] == ["kept"]
+
+
+def test_a_cell_that_lacks_names_is_refused_with_the_line_to_type(kernel) -> None:
+    kernel.run(DEFINED + "lr = 0.1")
+
+    refused = kernel.run("%%distributed -n 2 --env TOKEN=abc\nprint(df, Net(), lr, np.pi)")
+    absent = kernel.run("%%distributed -n 2 --push dff\nprint(dff)")
+    own = kernel.run("%%distributed -n 2 --push get_ipython\nprint(1)")
+    several = kernel.run("%%distributed -n 2 --nodes 2 --master 10.0.0.1:29500 --push df\nprint(1)")
+    script = kernel.run("%distributed -n 2 --push df train.py")
+
+    assert re.search(r"%%distributed -n 2 --env TOKEN=\S+ --push df,Net,lr", refused.stderr)
+    assert "abc" not in refused.stderr
+    assert '--args "--lr {lr}"' in refused.stderr
+    assert "did you mean  df?" in absent.stderr
+    assert "a part of the notebook itself" in own.stderr
+    assert "the other machines do not see" in several.stderr
+    assert "names of a notebook" in script.stderr
+
+
+def test_auto_may_be_what_every_cell_does(kernel) -> None:
+    kernel.run(DEFINED)
+    kernel.run("%env NBDIST_PUSH=auto")
+
+    reply = kernel.run(f"%%distributed -n 1\n{USING}")
+    without = kernel.run("%%distributed -n 1\nprint('nothing missing')")
+
+    assert "sum 4999950000.0 lr 0.1 net 6.5" in reply.stdout
+    assert "pushed" not in without.stdout
+
+
+def test_an_error_in_a_pushed_function_names_its_cell_and_line(kernel) -> None:
+    kernel.run(DEFINED)
+    number = kernel.run("print(len(In) - 2)").stdout.strip()
+
+    failed = kernel.run("%%distributed -n 2 --push broken\nx = 1\nbroken(x)")
+
+    assert f"ZeroDivisionError at line 15 of In [{number}]" in failed.error
+    assert "return y / 0" in failed.traceback
+    assert re.search(rf'File "In \[{number}\]", line 15, in broken', failed.stdout)

@@ -1,0 +1,357 @@
+"""The names of a notebook in its ranks: what comes in, how it comes, and what is refused before the start."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nbdist import options, runner
+from nbdist.errors import LaunchError, UsageMistake
+
+Push = Callable[..., runner.RunHandle]
+
+KINDS = """
+import abc, collections, dataclasses, enum, functools, math, re, typing
+from pathlib import Path
+import numpy as np, pandas as pd, torch
+
+@dataclasses.dataclass
+class Config:
+    lr: float = 0.1
+    layers: list = dataclasses.field(default_factory=list)
+class Color(enum.Enum):
+    RED = 1
+    def is_red(self): return self is Color.RED
+class Flag(enum.IntFlag):
+    A = 1
+    B = 2
+class Point(typing.NamedTuple):
+    x: int
+    y: int = 2
+Pair = collections.namedtuple("Pair", "a b")
+class Base(abc.ABC):
+    @abc.abstractmethod
+    def f(self): ...
+    @property
+    def double(self): return 2 * self.f()
+class Sub(Base):
+    kept = []
+    def __init__(self, v=1): super().__init__(); self.v = v
+    def f(self): return self.v
+    @staticmethod
+    def s(): return Sub(5).f()
+    @classmethod
+    def c(cls): return cls(7)
+class Slots:
+    __slots__ = ("a",)
+    def __init__(self): self.a = 3
+class Meta(type):
+    def __call__(cls, *a):
+        made = super().__call__(*a); made.meta = True; return made
+class WithMeta(metaclass=Meta): pass
+class Oops(Exception):
+    def __init__(self, code): super().__init__(f"code {code}"); self.code = code
+def counter():
+    n = 0
+    def add(k=1):
+        nonlocal n
+        n += k
+        return n
+    return add
+def logged(f):
+    @functools.wraps(f)
+    def inner(*a): return ("logged", f(*a))
+    return inner
+@logged
+def decorated(x): return x + 1
+@functools.lru_cache
+def cached(x): return x * 2
+def recursive(n): return 1 if n < 2 else n * recursive(n - 1)
+def even(n): return True if n == 0 else odd(n - 1)
+def odd(n): return False if n == 0 else even(n - 1)
+async def coro(): return 5
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
+        self.register_buffer("steps", torch.zeros(1))
+    def forward(self, x): return self.body(x)
+class Numbers(torch.utils.data.Dataset):
+    def __len__(self): return 8
+    def __getitem__(self, i): return torch.tensor([float(recursive(3) + i)])
+config = Config(0.5, [1, 2])
+color = Color.RED
+point = Point(1)
+pair = Pair(1, 2)
+sub = Sub(4)
+slots = Slots()
+meta = WithMeta()
+add = counter(); add(4)
+triple = lambda x: 3 * x
+half = functools.partial(triple, 0.5)
+bound = sub.f
+pattern = re.compile("a+")
+array = np.arange(20_000.0).reshape(100, 200)
+whole, view = array, array[:, 3]
+text = np.array(["a", "bc"])
+frame = pd.DataFrame({"a": np.arange(3000), "s": ["x", "y", "z"] * 1000})
+tensor = torch.arange(6000.0).reshape(60, 100)
+part = tensor[1:, ::2]
+net = Net()
+state = net.state_dict()
+optimizer = torch.optim.Adam(net.parameters())
+loader = torch.utils.data.DataLoader(Numbers(), batch_size=4)
+generator = torch.Generator().manual_seed(3)
+table = collections.defaultdict(list, a=[1]); table["self"] = table
+oops = Oops(3)
+"""
+
+CHECKS = """
+import asyncio
+assert isinstance(config, Config) and config == Config(0.5, [1, 2])
+assert dataclasses.fields(Config)[1].name == "layers"
+assert dataclasses.replace(config, lr=1).lr == 1
+assert color is Color.RED and Color(1) is color and color.is_red() and list(Color) == [color]
+assert Flag.A | Flag.B == 3 and isinstance(Flag.A | Flag.B, Flag)
+assert point == (1, 2) and type(point) is Point and point._replace(y=3).y == 3
+assert type(pair) is Pair and pair.b == 2
+assert isinstance(sub, Base) and sub.double == 8 and Sub.s() == 5 and Sub.c().v == 7
+try: Base()
+except TypeError: pass
+else: raise AssertionError("abstract")
+assert slots.a == 3 and not hasattr(slots, "__dict__")
+assert type(WithMeta) is Meta and WithMeta().meta and meta.meta
+assert oops.code == 3 and type(oops) is Oops
+assert add() == 5 and triple(2) == 6 and half() == 1.5 and bound() == 4 and pattern.match("aa")
+assert decorated(1) == ("logged", 2) and cached(4) == 8 and cached.cache_info().misses == 1
+assert recursive(5) == 120 and even(10) and asyncio.run(coro()) == 5
+assert array.shape == (100, 200) and array.sum() == 199990000.0 and array is whole
+assert view.sum() == array[:, 3].sum()
+assert text.tolist() == ["a", "bc"] and array.flags.writeable
+array[0, 0] = 9
+assert len(frame) == 3000 and frame.a.sum() == 4498500 and frame.groupby("s").a.count().tolist() == [1000] * 3
+frame["b"] = frame.a * 2
+assert part.untyped_storage().data_ptr() == tensor.untyped_storage().data_ptr() and part[0, 1] == tensor[1, 2]
+assert type(net) is Net and len(list(net.parameters())) == 4 and net(torch.ones(1, 8)).shape == (1, 2)
+assert state["body.0.weight"].data_ptr() == net.body[0].weight.data_ptr()
+before = net.body[0].weight.clone()
+net(torch.ones(1, 8)).sum().backward(); optimizer.step()
+assert not torch.equal(before, net.body[0].weight), "the optimizer has other parameters"
+assert torch.cat(list(loader)).sum() == 8 * 6 + 28
+assert generator.initial_seed() == 3 and table["self"] is table and table["b"] == []
+assert math.pi > 3 and np.__name__ == "numpy" and Path("/a").name == "a" and re.__name__ == "re"
+print("all right")
+"""
+NAMES = [
+    *(
+        "Config",
+        "Color",
+        "Flag",
+        "Point",
+        "Pair",
+        "Base",
+        "Sub",
+        "WithMeta",
+        "Meta",
+        "Oops",
+        "config",
+        "color",
+    ),
+    *("point", "pair", "sub", "slots", "meta", "oops", "add", "triple", "half", "bound", "pattern"),
+    *("decorated", "cached", "recursive", "even", "coro", "array", "whole", "view", "text", "frame"),
+    *("tensor", "part", "net", "Net", "state", "optimizer", "loader", "generator", "table"),
+    *("math", "np", "Path", "re", "dataclasses", "torch"),
+]
+
+
+def notebook(source: str) -> runner.Namespace:
+    """What a notebook has when it has run ``source``."""
+    values: dict[str, object] = {"__name__": "__main__"}
+    exec(compile(source, "/tmp/ipykernel_1/2.py", "exec"), values)
+    return runner.Namespace(values=values)
+
+
+@pytest.fixture
+def plan(home: Path, tmp_path: Path) -> Callable[..., runner.Plan]:
+    def make(line: str, cell: str, source: str = "", **environ: str) -> runner.Plan:
+        return runner.plan(
+            options.parse(line),
+            cell=cell,
+            cwd=str(tmp_path),
+            python_path=["", *sys.path],
+            environ={**os.environ, **environ},
+            namespace=notebook(source),
+        )
+
+    return make
+
+
+@pytest.fixture
+def push(plan: Callable[..., runner.Plan], leaves_nothing: None) -> Push:
+    """Run a cell with names of a notebook that has run ``source``."""
+
+    def run(line: str, cell: str, source: str, limit: float = 90.0) -> runner.RunHandle:
+        handle = runner.start(plan(line, cell, source))
+        handle.wait(limit)
+        return handle
+
+    return run
+
+
+def test_every_kind_of_value_arrives_as_it_was(push: Push) -> None:
+    handle = push(f"-n 2 --push {','.join(NAMES)}", CHECKS, KINDS)
+
+    assert handle.run.state == "succeeded", handle.logs(0)
+    assert handle.logs(0) == handle.logs(1) == "all right\n"
+
+
+def test_auto_finds_the_names_in_functions_too(plan: Callable[..., runner.Plan]) -> None:
+    planned = plan(
+        "-n 1 --push auto", "import torch\ndef f():\n    return sub.double\nprint(even(3), f())", KINDS
+    )
+
+    assert [one.name for one in planned.spec.inputs if one.asked] == ["sub", "even"]
+    assert {one.name for one in planned.spec.inputs if not one.asked} == {"Base", "Sub", "odd"}
+
+
+def test_nothing_is_pushed_unasked_and_nothing_imported(plan: Callable[..., runner.Plan]) -> None:
+    planned = plan("-n 1 --no-check", "print(sub)", "sub = 1")
+
+    assert planned.spec.inputs == ()
+    assert planned.write_inputs is None
+
+
+def test_a_run_without_names_imports_nothing_for_them(push: Push) -> None:
+    cell = (
+        "import sys; print([n for n in sys.modules if 'pickle' in n or 'nbdist.values' in n or n == 'mmap'])"
+    )
+
+    handle = push("-n 1", cell, "")
+
+    assert handle.logs(0) == "[]\n"
+
+
+def test_spawned_children_find_what_was_pushed(push: Push) -> None:
+    source = (
+        "import torch\n"
+        "def double(x): return 2 * x\n"
+        "class Numbers(torch.utils.data.Dataset):\n"
+        "    def __len__(self): return 4\n"
+        "    def __getitem__(self, i): return torch.tensor(double(i))\n"
+    )
+    cell = (
+        "import multiprocessing as mp, torch\n"
+        "class Mine(Numbers):\n    def __getitem__(self, i): return super().__getitem__(i) + 1\n"
+        "loader = torch.utils.data.DataLoader(Mine(), num_workers=1, multiprocessing_context='spawn')\n"
+        "print([int(x) for x in loader])\n"
+        "with mp.get_context('spawn').Pool(1) as pool: print(pool.map(double, [1, 2]))\n"
+    )
+    guarded = "if __name__ == '__main__':\n" + "".join(f"    {line}\n" for line in cell.splitlines())
+
+    for text in (cell, guarded.replace("    class Mine", "    pass\nclass Mine", 1)):
+        if text is not cell:
+            head, _, tail = cell.partition("loader =")
+            body = "".join(f"    {line}\n" for line in f"loader ={tail}".splitlines())
+            text = f"{head}if __name__ == '__main__':\n{body}"
+        handle = push("-n 1 --push Numbers,double", text, source)
+        assert handle.logs(0) == "[1, 3, 5, 7]\n[2, 4]\n"
+
+
+def test_every_attempt_has_the_names_and_the_end_deletes_them(push: Push) -> None:
+    there = "os.listdir(os.environ['NBDIST_RUN_DIR']).count('inputs.box')"
+    cell = f"import os, sys; print(cfg, {there}); sys.exit(3)"
+
+    handle = push("-n 1 --retries 1 --push cfg", cell, "cfg = {'a': 1}")
+
+    assert handle.run.attempt == 2
+    assert handle.logs(0) == "{'a': 1} 1\n"
+    assert not handle.directory.inputs.exists()
+    assert [one.name for one in handle.run.spec.inputs] == ["cfg"]
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_a_run_whose_supervisor_was_killed_leaves_its_names_to_the_pruning(
+    plan: Callable[..., runner.Plan], leaves_nothing: None, keep: bool
+) -> None:
+    line = f"-n 1 -d --push cfg {'--keep-inputs' if keep else ''}"
+    handle = runner.start(plan(line, "import time; time.sleep(600)", "cfg = 'x' * 5000"))
+    deadline = time.monotonic() + 30
+    while handle.run.supervisor is None and time.monotonic() < deadline:
+        time.sleep(0.02)
+    os.kill(handle.run.supervisor.pid, 9)
+    assert handle.wait(30) == "lost"
+    assert handle.directory.inputs.exists()
+
+    list(runner.prune(runner.store(), (300, 20.0)))
+
+    assert handle.directory.inputs.exists() is keep
+
+
+def test_too_much_is_refused_with_the_size_of_each(plan: Callable[..., runner.Plan]) -> None:
+    arrays = "import numpy as np\nbig = np.ones(300_000)\nsmall = np.ones(1000)\n"
+    source = f"{arrays}text = ['x' * 1000 + str(n) for n in range(5000)]"
+
+    for names, said in (("big,small", "big 2.4 MB, small 8.0 kB: 2.4 MB in all"), ("small,text", "text ")):
+        with pytest.raises(UsageMistake, match="may be pushed") as caught:
+            plan(f"-n 1 --push {names}", "pass", source, NBDIST_PUSH_GB="0.002")
+        assert said in str(caught.value)
+        assert "NBDIST_PUSH_GB=1" in str(caught.value)
+
+
+def test_a_full_disk_is_seen_before_anything_is_written(home: Path) -> None:
+    from nbdist.runner.planning import check_disk
+
+    with pytest.raises(LaunchError, match="--push needs 1907"):
+        check_disk(home, lambda _: 2_000_000_000, more=2_000_000_000)
+
+
+SETS = "import os\nos.environ['OMP_NUM_THREADS'] = '7'\nimport torch\n"
+
+
+def test_a_variable_that_an_import_reads_must_be_set_before_the_names_come(
+    plan: Callable[..., runner.Plan],
+) -> None:
+    source = "import torch\nt = torch.ones(3)\ncfg = {'a': 1}"
+
+    with pytest.raises(UsageMistake, match=r"sets OMP_NUM_THREADS.*imports torch.*--env OMP_NUM_THREADS="):
+        plan("-n 1 --push t", SETS, source)
+    for line, cell in (
+        ("-n 1 --push cfg", SETS),
+        ("-n 1 --push t --env OMP_NUM_THREADS=7", SETS),
+        ("-n 1 --push t", "import os, torch\nos.environ['OMP_NUM_THREADS'] = '7'"),
+        ("-n 1 --push t", "import os\nos.environ['NCCL_DEBUG'] = 'INFO'\nimport torch"),
+    ):
+        assert plan(line, cell, source).spec.inputs
+
+
+def test_the_framework_of_a_pushed_value_is_that_of_the_run(plan: Callable[..., runner.Plan]) -> None:
+    planned = plan("-n 1 --push net", "net.train()", "import torch\nnet = torch.nn.Linear(1, 1)")
+
+    assert planned.spec.framework == "torch"
+
+
+def test_the_spec_knows_what_was_pushed(push: Push) -> None:
+    handle = push("-n 1 --push cfg,f", "print(f())", "cfg = {'a': 1}\ndef f(): return cfg")
+
+    told = json.loads(handle.directory.spec.read_text())["inputs"]
+    assert [(one["name"], one["type"], one["asked"]) for one in told] == [
+        ("cfg", "dict", True),
+        ("f", "function", True),
+    ]
+
+
+def test_a_value_that_ranks_cannot_make_ends_the_run_with_its_name(push: Push, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("class Mine: pass")
+    made = "from mine import Mine; sys.path.pop(0); m = Mine()"
+    source = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); {made}"
+
+    handle = push("-n 1 --push m --cwd /", "print(m)", source)
+
+    assert handle.run.state == "failed"
+    assert "m (Mine) cannot be made here: ModuleNotFoundError: No module named 'mine'" in handle.logs(0)
