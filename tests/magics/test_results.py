@@ -92,3 +92,19 @@ def test_a_class_of_the_cell_comes_by_value(kernel: Kernel) -> None:
     seen = kernel.run("print(type(mine).__module__, type(mine).__name__, mine.double())").stdout
 
     assert seen == "__main__ Mine 8\n"
+
+
+def test_a_class_of_the_notebook_comes_back_as_itself(kernel: Kernel) -> None:
+    kernel.run(
+        "import enum\nclass C:\n  def __init__(self): self.me = 'kernel'\n"
+        "class Kind(enum.Enum):\n  A = 1\nclass Sub(C): pass"
+    )
+
+    reply = kernel.run(
+        "%%distributed -n 1 --push C,Kind,Sub --pull c,kind,sub\nimport nbdist\n"
+        "c = C(); c.me = 'rank'\nnbdist.result(c=c, kind=[Kind.A], sub={'s': Sub()})\nc.me"
+    )
+    seen = kernel.run("print(type(c) is C, c.me, kind[0] is Kind.A, type(sub['s']) is Sub, isinstance(c, C))")
+
+    assert reply.data == [{"text/plain": "'rank'"}]
+    assert seen.stdout == "True rank True True True\n"
