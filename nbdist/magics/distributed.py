@@ -23,7 +23,7 @@ from nbdist.magics.presentation import (
     stopped,
     without_frames,
 )
-from nbdist.magics.showing import show_as_panel, show_as_text, show_in_background
+from nbdist.magics.showing import show_as_panel, show_as_text, show_in_background, show_outputs
 from nbdist.model import Reason, RunState
 from nbdist.text import say
 
@@ -96,6 +96,7 @@ def _watch(
             run = show_as_text(handle, plain=not chosen.panel, show_ranks=chosen.show_ranks, pause=pause)
     except UnknownRun as gone:
         raise without_frames(RunFailed(str(gone))) from None
+    show_outputs(shell, handle, run)
     runner.warm_ranks.after(planned, warm=chosen.warm, directory=handle.directory)
     _say(runner.pruner.removed())
     if run.state is RunState.SUCCEEDED:

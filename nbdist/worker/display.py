@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
-LARGEST = 8 << 20
-"""Bytes of one output; larger ones are printed instead."""
+# bytes of one output; larger ones are printed. HTML is laid out as one, and a page would wait for it
+_LARGEST = 8 << 20
+_LARGEST_HTML = 1 << 20
 _ROOM = 1 << 30  # bytes that a process of a rank writes at most
 _TEXT = 20_000  # characters
 _LINE = 200
@@ -219,9 +220,10 @@ def _bytes(content: object, mime: str) -> bytes:
 
 
 def _fits(content: bytes, mime: str) -> bool:
-    if len(content) > LARGEST:
+    limit = _LARGEST_HTML if mime == "text/html" else _LARGEST
+    if len(content) > limit:
         size = f"{len(content) / (1 << 20):.0f} MiB"
-        _note(f"{mime} of {size} is printed as text: at most {LARGEST >> 20} MiB can be shown")
+        _note(f"{mime} of {size} is printed as text: at most {limit >> 20} MiB can be shown")
         return False
     if _written + len(content) > _ROOM:
         _note("this rank has shown 1 GiB: from now on text alone")

@@ -82,7 +82,7 @@ def test_html_is_a_file_a_record_and_a_line_in_its_place(rank: Rank) -> None:
         ),
         pytest.param(
             "display({'text/html': 'x' * (9 << 20), 'text/plain': 'a page'}, raw=True)",
-            ["nbdist: text/html of 9 MiB is printed as text: at most 8 MiB can be shown", "a page"],
+            ["nbdist: text/html of 9 MiB is printed as text: at most 1 MiB can be shown", "a page"],
             id="too large",
         ),
         pytest.param(
