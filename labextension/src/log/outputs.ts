@@ -14,6 +14,8 @@ const HTML_HEIGHT = 160;
 const UNKNOWN_HEIGHT = 240;
 /** bytes of outputs that the page keeps */
 const KEPT = 128 * 1024 * 1024;
+/** nodes that wait for one output */
+const NODES = 100;
 /** milliseconds until what did not come is asked for again */
 const PATIENCE = 10_000;
 
@@ -125,12 +127,14 @@ export class Outputs {
   private want(node: HTMLElement, name: string, rank: number): void {
     const wanted = this.waiting.get(name) ?? { asked: -Infinity, nodes: new Set() };
     this.waiting.set(name, wanted);
-    for (const drawn of wanted.nodes) {
-      if (!drawn.isConnected) {
-        wanted.nodes.delete(drawn);
-      }
-    }
     wanted.nodes.add(node);
+    // a row that is scrolled away and comes back is another node
+    for (const oldest of wanted.nodes) {
+      if (wanted.nodes.size <= NODES) {
+        break;
+      }
+      wanted.nodes.delete(oldest);
+    }
     if (this.now() - wanted.asked >= PATIENCE) {
       wanted.asked = this.now();
       this.ask(rank, name);
