@@ -41,12 +41,15 @@ test.each([
   expect(outputOf(line)).toEqual(expected);
 });
 
-test('a row is as high as its picture, up to a bound; HTML scrolls by itself', () => {
-  const height = (line: string) => linesOf(outputOf(line)!);
-
-  expect([height(shows(PNG, 640, 100)), height(shows(PNG, 640, 4000)), height(shows(HTML, 0, 0))]).toEqual([
-    6, 16, 9,
-  ]);
+test.each([
+  ['a picture', shows(PNG, 640, 100), 6],
+  ['a high one', shows(PNG, 640, 4000), 16],
+  ['a digit', shows(PNG, 28, 28), 4],
+  ['HTML, which scrolls by itself', shows(HTML, 0, 0), 9],
+  ['a table of three rows', shows(HTML, 0, 72), 5],
+  ['a long table', shows(HTML, 0, 9000), 16],
+])('the height of %s is known before it comes', (_, line, expected) => {
+  expect(linesOf(outputOf(line)!)).toBe(expected);
 });
 
 test('rows of outputs are higher than others, wrapped or not', () => {

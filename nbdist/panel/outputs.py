@@ -22,6 +22,7 @@ from nbdist.text import say
 
 ROOM = 1_000_000
 """Characters of all of them together in the notebook."""
+_MOST = 24
 
 Bundle = dict[str, str]
 
@@ -41,6 +42,8 @@ def output_bundles(run: Run, directory: RunDirectory, language: str) -> list[Bun
     wanted = sorted(shown, key=lambda one: (one.ranks[0] != 0, -one.output.time))
     room, kept = ROOM, {}
     for one in wanted:
+        if len(kept) == _MOST:
+            break  # a longer notebook is not easier to read
         content = read_media(directory, one.output.rank, one.output.file, run.attempt)
         bundle = _bundle(one.output, content) if content else None
         if bundle is not None and (size := sum(map(len, bundle.values()))) <= room:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _LARGEST = 8 << 20
 _LARGEST_HTML = 1 << 20
 _ROOM = 1 << 30  # bytes that a process of a rank writes at most
+_ROW, _HIGHEST = 24, 10_000  # pixels of a table
 _TEXT = 20_000  # characters
 _LINE = 200
 
@@ -306,11 +307,13 @@ def _short(text: str, value: object) -> str:
 
 
 def _size(content: bytes, mime: str) -> tuple[int, int]:
-    """Width and height in pixels, 0 and 0 where they are not known."""
+    """Width and height in pixels, 0 where they are not known; of a table about as high as a page draws it."""
     if mime == "image/png" and content.startswith(b"\x89PNG") and len(content) >= 24:
         return int.from_bytes(content[16:20], "big"), int.from_bytes(content[20:24], "big")
     if mime == "image/jpeg":
         return _jpeg_size(content)
+    if mime == "text/html" and (rows := content.count(b"<tr")):
+        return 0, min(_HIGHEST, rows * _ROW)
     return 0, 0
 
 

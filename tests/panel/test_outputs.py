@@ -90,6 +90,17 @@ def test_a_notebook_stays_small_and_the_latest_of_rank_0_come_first(shown: Shown
     assert last["text/plain"].startswith(f"{80 - len(pictures)} more in the run: %dist_attach ")
 
 
+def test_a_notebook_keeps_no_more_outputs_than_a_reader_takes_in(shown: Shown) -> None:
+    for number in range(100):
+        shown.show(0, bytes([number]), at=float(number))
+        shown.show(1, bytes([number]), at=float(number))
+
+    *bundles, last = shown.bundles("zh")
+
+    assert [base64.b64decode(bundle["image/png"])[0] for bundle in bundles] == list(range(76, 100))
+    assert last["text/plain"].startswith("运行中还有 76 个输出")
+
+
 def test_a_plain_table_is_a_table_everywhere(shown: Shown) -> None:
     shown.show(0, TABLE.encode(), ending="html")
     shown.show(1, TABLE.encode(), ending="html")

@@ -12,6 +12,8 @@ const LINE = 20;
 const HIGHEST = 300;
 const HTML_HEIGHT = 160;
 const UNKNOWN_HEIGHT = 240;
+/** what is lower than this is drawn so high: digits of 28 pixels */
+const LEAST = 60;
 /** bytes of outputs that the page keeps */
 const KEPT = 128 * 1024 * 1024;
 /** nodes that wait for one output */
@@ -52,8 +54,8 @@ export function outputOf(line: string): Output | null {
 
 /** How many lines high the row of an output is, its text among them. */
 export function linesOf({ ending, height }: Output): number {
-  const pixels = ending === 'html' ? HTML_HEIGHT : Math.min(HIGHEST, height || UNKNOWN_HEIGHT);
-  return 1 + Math.ceil(pixels / LINE);
+  const known = height || (ending === 'html' ? HTML_HEIGHT : UNKNOWN_HEIGHT);
+  return 1 + Math.ceil(Math.min(HIGHEST, Math.max(LEAST, known)) / LINE);
 }
 
 interface Kept {
@@ -103,6 +105,10 @@ export class Outputs {
       node.style.height = `${height}px`;
     } else {
       node.style.maxHeight = `${height}px`;
+      if (output.height && output.height < LEAST) {
+        node.style.height = `${LEAST}px`;
+        node.classList.add('nbdist-small');
+      }
       node.setAttribute('decoding', 'async');
     }
     node.title = text;
