@@ -66,6 +66,7 @@ export class RunModel {
         this.charts = new Map([...this.charts, ...message.charts.map(each => [keyOf(each), each] as const)]);
       }
       this.cell = message.cell ?? this.cell;
+      message.media.forEach(({ name, data }) => this.log.outputs.put(name, data));
       this.log.receive(message.deltas, message.completeUntil);
     }
     this.version += 1;

@@ -23,7 +23,13 @@ from nbdist.magics.presentation import (
     stopped,
     without_frames,
 )
-from nbdist.magics.showing import show_as_panel, show_as_text, show_in_background, show_last
+from nbdist.magics.showing import (
+    show_as_panel,
+    show_as_text,
+    show_in_background,
+    show_last,
+    show_outputs,
+)
 from nbdist.model import Reason, Run, RunState
 from nbdist.text import say
 
@@ -113,6 +119,7 @@ def follow(
             run = show_as_text(handle, plain=not chosen.panel, show_ranks=chosen.show_ranks, pause=pause)
     except UnknownRun as gone:
         raise without_frames(RunFailed(str(gone))) from None
+    show_outputs(shell, handle, run)
     runner.warm_ranks.after(planned, warm=chosen.warm, directory=handle.directory)
     tell(runner.pruner.removed())
     return run, drawn

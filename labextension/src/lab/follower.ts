@@ -32,6 +32,14 @@ export class Follower {
     private readonly clock: Clock = BROWSER_CLOCK,
   ) {
     this.model = service.stream.watch(runId, makeModel);
+    this.model.log.outputs.ask = (rank, name) => {
+      const { outputs } = this.model.log;
+      // an output that is not there stays the text that stands for it
+      service.client.media(runId, rank, name).then(
+        data => outputs.put(name, data),
+        () => undefined,
+      );
+    };
     this.unsubscribe = service.stream.onState(() => this.ask());
     this.ask();
   }
@@ -82,6 +90,7 @@ export class Follower {
         deltas: [],
         completeUntil: null,
         charts: [],
+        media: [],
         cell,
       });
     } catch (problem) {
