@@ -108,6 +108,8 @@ class _Program:
         for name, value in self._spec.environment.items():
             if not may_be_written(name, value):
                 yield f"{name} was not kept, for it may be a secret: export it before you start the run"
+        if names := ", ".join(one.name for one in self._spec.inputs if one.asked):
+            yield f"{names} came from the notebook (--push): make them in the program"
         for name in self._asked:
             yield f"{name} stands for an argument that may be a secret: export it before you start the run"
 

@@ -372,3 +372,16 @@ def test_a_cell_runs_on_two_nodes(login: Login) -> None:
     assert "[1] node n2" in done.stdout
     spec = json.loads(login.handle.directory.spec.read_text())
     assert (spec["engine"], spec["nodes"]) == ("slurm", 2)
+
+
+def test_the_nodes_get_the_names_of_the_notebook(login: Login) -> None:
+    notebook = login.notebook()
+    notebook.run("import numpy as np\na = np.arange(10_000)\ndef double(x): return 2 * x")
+
+    line = f"%%distributed --on slurm {' '.join(PLAIN)} --no-panel --retries 1 --push a,double"
+    second = "import os; assert 'attempt-2' in os.environ['NBDIST_RANK_DIR']"
+    said = notebook.run(f"{line}\n{second}\nprint('got', double(a).sum())")
+
+    assert "[0] got 99990000" in said, said
+    assert "[1] got 99990000" in said
+    assert not login.handle.directory.inputs.exists()

@@ -211,6 +211,34 @@ def test_every_kind_of_value_arrives_as_it_was(push: Push) -> None:
     assert handle.logs(0) == handle.logs(1) == "all right\n"
 
 
+PADDLE = """
+import paddle
+class Net(paddle.nn.Layer):
+    def __init__(self):
+        super().__init__()
+        self.body = paddle.nn.Linear(4, 1)
+    def forward(self, x): return self.body(x).sum()
+net = Net()
+total = float(net.body.weight.sum())
+"""
+
+
+@pytest.mark.filterwarnings("ignore")  # paddle's own, when it is imported
+def test_a_layer_of_the_notebook_trains_in_the_ranks(push: Push) -> None:
+    pytest.importorskip("paddle")
+    cell = (
+        "import paddle\nassert type(net) is Net and abs(float(net.body.weight.sum()) - total) < 1e-6\n"
+        "fresh = Net(); assert fresh.body.weight.name != net.body.weight.name\n"
+        "opt = paddle.optimizer.Adam(0.1, parameters=net.parameters())\n"
+        "net(paddle.ones([2, 4])).backward(); opt.step()\n"
+        "print(abs(float(net.body.weight.sum()) - total) > 0.1)\n"
+    )
+
+    handle = push("-n 1 --push net,Net,total", cell, PADDLE)
+
+    assert handle.logs(0).endswith("True\n")
+
+
 def test_auto_finds_the_names_in_functions_too(plan: Callable[..., runner.Plan]) -> None:
     planned = plan(
         "-n 1 --push auto", "import torch\ndef f():\n    return sub.double\nprint(even(3), f())", KINDS

@@ -130,6 +130,16 @@ def test_views_of_a_tensor_stay_views_and_parameters_parameters(tmp_path: Path) 
     assert whole[4] == 4
 
 
+def test_a_tokenizer_comes_back(tmp_path: Path) -> None:
+    tokenizers = pytest.importorskip("tokenizers")
+    made = tokenizers.Tokenizer(tokenizers.models.WordLevel({"a": 0, "b": 1, "?": 2}, unk_token="?"))
+    made.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+
+    packing.write(tmp_path / "x.box", {"tokenizer": made})
+
+    assert box.read(tmp_path / "x.box")["tokenizer"].encode("a c b").ids == [0, 2, 1]
+
+
 def test_paddle_s_layers_keep_the_names_of_their_parameters(tmp_path: Path) -> None:
     said = python(
         "import paddle; from pathlib import Path; from nbdist.values import packing\n"

@@ -31,13 +31,20 @@ MakePlan = Callable[..., Plan]
 def make_plan(home: Path, tmp_path: Path) -> MakePlan:
     """The plan of a cell; ``environ`` is set besides what there is."""
 
-    def make(line: str, cell: str = "import torch", cwd: Path = tmp_path, **environ: str) -> Plan:
+    def make(
+        line: str,
+        cell: str = "import torch",
+        cwd: Path = tmp_path,
+        namespace: runner.Namespace | None = None,
+        **environ: str,
+    ) -> Plan:
         return runner.plan(
             options.parse(line),
             cell=cell,
             cwd=str(cwd),
             python_path=["", *sys.path],
             environ={**os.environ, "OMP_NUM_THREADS": "1", **environ},
+            namespace=namespace,
         )
 
     return make
@@ -66,7 +73,7 @@ def run_on(stand_by: Callable[..., Standby]) -> Callable[[Standby, Plan], runner
     """Start a run with ranks that wait."""
 
     def run(standby: Standby, plan: Plan) -> runner.RunHandle:
-        directory = runner.store().create(plan.spec, plan.cell)
+        directory = runner.store().create(plan.spec, plan.cell, plan.write_inputs)
         assert standby.go(directory, plan.environment) == ""
         return runner.RunHandle(directory)
 

@@ -1,0 +1,60 @@
+"""Names of the notebook in ranks that have waited: as in cold ones."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from nbdist import runner
+
+pytestmark = [
+    pytest.mark.usefixtures("leaves_nothing"),
+    pytest.mark.skipif(sys.platform != "linux", reason="ranks wait on Linux alone"),
+]
+
+NOTEBOOK = """
+import torch
+SCALE = 3
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = torch.nn.Linear(1, 1)
+    def forward(self, x):
+        return self.body(x) * SCALE
+net = Net()
+torch.nn.init.ones_(net.body.weight)
+torch.nn.init.zeros_(net.body.bias)
+cfg = {"a": 1}
+"""
+USES_TORCH = """
+import sys, torch
+print(type(net) is Net, net(torch.ones(1, 1)).item(), isinstance(net, torch.nn.Module))
+"""
+USES_NONE = """
+import sys
+print("torch" in sys.modules, "cloudpickle" in sys.modules, cfg)
+import torch
+print(torch.ones(2).sum().item())
+"""
+
+
+@pytest.mark.parametrize(
+    ("names", "cell"),
+    [
+        pytest.param("net,Net", USES_TORCH, id="a model, which imports torch"),
+        pytest.param("cfg", USES_NONE, id="a dict, which does not"),
+    ],
+)
+def test_warm_ranks_get_what_cold_ones_get(make_plan, stand_by, run_on, names: str, cell: str) -> None:
+    values: dict[str, object] = {"__name__": "__main__"}
+    exec(NOTEBOOK, values)
+    plans = [make_plan(f"-n 1 --push {names}", cell, namespace=runner.Namespace(values=values)) for _ in "12"]
+
+    warm = run_on(stand_by(make_plan("-n 1")), plans[0])
+    cold = runner.start(plans[1], warm=False)
+
+    assert (warm.wait(60), cold.wait(60)) == ("succeeded", "succeeded"), warm.logs(0) + cold.logs(0)
+    assert warm.logs(0) == cold.logs(0)
+    assert "again" not in warm.logs(0)
+    assert not warm.directory.inputs.exists()
