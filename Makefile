@@ -15,7 +15,7 @@ PADDLE := paddlepaddle==3.3.1
 MAKEFLAGS += --jobs=2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo lab test test-warm test-faults test-diagnosis check check-python check-page bytecode format browser hosts slurm cluster-demo bench-launch bench-panel bench-diagnosis bench-faults bench-metrics bench-screen bench-server bench-startup bench-scale fuzz-server clean
+.PHONY: help demo lab test test-warm test-faults test-diagnosis check check-python check-page bytecode format browser hosts slurm cluster-demo bench-launch bench-names bench-panel bench-diagnosis bench-faults bench-metrics bench-screen bench-server bench-startup bench-scale fuzz-server clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -156,6 +156,9 @@ bench-diagnosis: .venv-bench/.ready  ## what the output names after a failure, a
 
 bench-launch: .venv-bench/.ready  ## seconds from a cell to its ranks, against what people use instead
 	.venv-bench/bin/python benchmarks/launch.py $(BENCH_ARGS)
+
+bench-names: .venv-bench/.ready  ## what it costs to give the ranks an array of the notebook, against ipyparallel's push
+	.venv-bench/bin/python benchmarks/names.py $(BENCH_ARGS)
 
 bench-faults: .venv-bench/.ready  ## what is left behind when something ends a run, against other launchers
 	.venv-bench/bin/python benchmarks/faults.py $(BENCH_ARGS)
