@@ -40,7 +40,8 @@ def output_bundles(run: Run, directory: RunDirectory, language: str) -> list[Bun
     room are counted in the last. Rank 0's go before the others', and of each the latest."""
     shown = _alike(read_outputs(directory, run))
     wanted = sorted(shown, key=lambda one: (one.ranks[0] != 0, -one.output.time))
-    room, kept = ROOM, {}
+    room = ROOM
+    kept: dict[int, Bundle] = {}
     for one in wanted:
         if len(kept) == _MOST:
             break  # a longer notebook is not easier to read
@@ -107,7 +108,7 @@ def _bundle(output: Output, content: bytes) -> Bundle | None:
 
 _POLICY = (
     '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; img-src data:; '
-    'font-src data:; style-src \'unsafe-inline\'"><meta name="color-scheme" content="light dark">'
+    'font-src data:; style-src \'unsafe-inline\'"><meta name="color-scheme" content="light">'
 )
 
 
@@ -115,7 +116,8 @@ def framed(page: str, text: str) -> str:
     """A page in a frame that runs no script, sends no form, goes nowhere and loads nothing from elsewhere.
     ``text`` is for readers of HTML that leave frames out."""
     return (
-        '<iframe sandbox="" referrerpolicy="no-referrer" style="width:100%;height:240px;border:0" '
+        '<iframe sandbox="" referrerpolicy="no-referrer" '
+        'style="width:100%;height:240px;border:0;background:#fff" '
         f'srcdoc="{html.escape(_POLICY + page)}">{html.escape(text)}</iframe>'
     )
 
