@@ -108,7 +108,7 @@ def _bundle(output: Output, content: bytes) -> Bundle | None:
 
 _POLICY = (
     '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; img-src data:; '
-    'font-src data:; style-src \'unsafe-inline\'"><meta name="color-scheme" content="light dark">'
+    'font-src data:; style-src \'unsafe-inline\'"><meta name="color-scheme" content="light">'
 )
 
 
@@ -116,7 +116,8 @@ def framed(page: str, text: str) -> str:
     """A page in a frame that runs no script, sends no form, goes nowhere and loads nothing from elsewhere.
     ``text`` is for readers of HTML that leave frames out."""
     return (
-        '<iframe sandbox="" referrerpolicy="no-referrer" style="width:100%;height:240px;border:0" '
+        '<iframe sandbox="" referrerpolicy="no-referrer" '
+        'style="width:100%;height:240px;border:0;background:#fff" '
         f'srcdoc="{html.escape(_POLICY + page)}">{html.escape(text)}</iframe>'
     )
 

@@ -145,10 +145,13 @@ def test_figures_stand_among_the_lines_and_in_the_notebook(
                 "theme => window.jupyterapp.commands.execute('apputils:change-theme', { theme })",
                 f"JupyterLab {theme}",
             )
+            expect(page.locator(f".nbdist[data-theme={theme.lower()}]")).to_be_visible()
+            # a row that is drawn anew has the colours of the page
+            for top in (1e6, 0):
+                log.evaluate("(node, top) => { node.scrollTop = top }", top)
+                page.wait_for_timeout(500)
             text = frame.get_by_text("accuracy")
-            page.wait_for_timeout(1000)
-            seen = text.evaluate("node => getComputedStyle(node).color")
-            assert seen != ground
+            assert text.evaluate("node => getComputedStyle(node).color") != ground
             page.screenshot(path=pictures / f"outputs-{theme.lower()}.png")
         page.set_viewport_size({"width": 760, "height": 1400})
         page.screenshot(path=pictures / "outputs-narrow.png")

@@ -27,7 +27,7 @@ type Ending = keyof typeof TYPES;
 // no script, form, frame or link to elsewhere works in a sandbox; and nothing is loaded from elsewhere
 const HEAD =
   '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; img-src data:; font-src data:; ' +
-  'style-src \'unsafe-inline\'"><meta name="color-scheme" content="light dark">' +
+  'style-src \'unsafe-inline\'"><meta name="color-scheme" content="THEME">' +
   '<style>body{margin:4px 0;font:13px/1.4 system-ui,sans-serif}' +
   'table{border-collapse:collapse;border:0}td,th{padding:2px 8px;border:0;text-align:right}</style>';
 
@@ -125,8 +125,10 @@ export class Outputs {
     const { source } = this.kept.get(name)!;
     if (node instanceof HTMLImageElement) {
       node.src = source;
+    } else if (node.isConnected) {
+      write(node as HTMLIFrameElement, source);
     } else {
-      (node as HTMLIFrameElement).srcdoc = HEAD + source;
+      requestAnimationFrame(() => write(node as HTMLIFrameElement, source));
     }
   }
 
@@ -157,4 +159,10 @@ function sourceOf(ending: Ending, data: Uint8Array): string {
     return `data:image/svg+xml;charset=utf-8,${encodeURIComponent(new TextDecoder().decode(data))}`;
   }
   return URL.createObjectURL(new Blob([data.slice()], { type: TYPES[ending] }));
+}
+
+/** Write HTML into a frame, in the colours of the panel around it. */
+function write(frame: HTMLIFrameElement, source: string): void {
+  const theme = frame.closest<HTMLElement>('[data-theme]')?.dataset['theme'] === 'dark' ? 'dark' : 'light';
+  frame.srcdoc = HEAD.replace('THEME', theme) + source;
 }
