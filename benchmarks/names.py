@@ -1,15 +1,18 @@
-"""What it costs to give the ranks an array of the notebook (`--push`), against ipyparallel's push.
+"""What it costs to give the ranks an array of the notebook (`--push`), against ipyparallel's push, and to get
+a state_dict out of them (`--pull`).
 
     python benchmarks/names.py [--rounds N] [--megabytes N] [--quick]
 
 Two ranks print when their first line runs and when they have read every byte of the array. ipyparallel's two
-engines are there before the clock starts. The cases alternate within each round.
+engines are there before the clock starts. A rank notes when it calls `nbdist.result`. The cases alternate
+within each round.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import statistics
 import sys
 import tempfile
@@ -27,8 +30,9 @@ from nbdist import options, runner
 from nbdist.warm.pool import Standby
 
 PUSHED, PLAIN, PEER = "nbdist, --push", "nbdist, no names", "ipyparallel, push"
-FIRST, READ, WARM = "first line", "all of it read", "first line, warm"
-METRICS = (FIRST, READ, WARM)
+PULLED = "nbdist, --pull"
+FIRST, READ, WARM, BACK = "first line", "all of it read", "first line, warm", "pulled"
+METRICS = (FIRST, READ, WARM, BACK)
 LEAST_ROUNDS = 5
 RANKS, MANY = 2, 8
 
@@ -45,13 +49,21 @@ print("holds", flush=True)
 while not os.path.exists("go"):
     time.sleep(0.05)
 """
+GIVE = """
+import time, nbdist, torch
+model = {{f"layer{{number}}": torch.ones({elements}) for number in range(100)}}
+print(time.time(), flush=True)
+nbdist.result(model=model)
+"""
 SMALL = {"lr": 0.1, "layers": [64] * 100, "name": "x" * 400}
 
 NOTES = (
     "first line: from the call that plans the run until the first line of the last rank; the write is "
     "part of it. All of it read: until the last of two processes has summed the array. warm: ranks that have "
     "waited, with torch, and a dict of 1 kB. copies: the proportional sizes (Pss) of 8 ranks that have read "
-    "the array, less those of 8 ranks without it, over the size of the array.",
+    "the array, less those of 8 ranks without it, over the size of the array. pulled: from the call of "
+    "nbdist.result in one rank that has waited, with torch, until the run has ended and a state_dict of the "
+    "same size, of 100 tensors, is in the memory of the process that asks.",
 )
 
 
@@ -97,6 +109,27 @@ def take_warm(samples: Samples, case: str, number: int, names: dict[str, Any], f
             raise RuntimeError(problem)
         said = finished(runner.RunHandle(directory), RANKS)
         samples.add(case, WARM, number, max(first for first, *_ in said) - begun)
+    finally:
+        standby.leave()
+
+
+def take_back(samples: Samples, number: int, megabytes: int, folder: Path) -> None:
+    cell = GIVE.format(elements=megabytes * 2500)
+    standby = Standby(planned({}, "", 1, folder, "torch"), idle=120.0)
+    try:
+        if not standby.wait_until_ready(60.0):
+            raise RuntimeError(standby.gone)
+        plan = planned({}, cell, 1, folder, "torch")
+        directory = runner.store().create(plan.spec, plan.cell, plan.write_inputs)
+        if problem := standby.go(directory, plan.environment):
+            raise RuntimeError(problem)
+        handle = runner.RunHandle(directory)
+        [[called]] = finished(handle, 1)
+        model = handle.results["model"]
+        samples.add(PULLED, BACK, number, time.time() - called)
+        if len(model) != 100 or any(float(tensor[-1]) != 1.0 for tensor in model.values()):
+            raise RuntimeError("something else came back")
+        shutil.rmtree(directory.rank(0).results)
     finally:
         standby.leave()
 
@@ -162,6 +195,7 @@ def measure(samples: Samples, array: np.ndarray[Any, Any], rounds: int, scratch:
             lambda n=number: take_cold(samples, PLAIN, n, {}, scratch),  # type: ignore[misc]
             lambda n=number: take_warm(samples, PUSHED, n, {"small": SMALL}, scratch),  # type: ignore[misc]
             lambda n=number: take_warm(samples, PLAIN, n, {}, scratch),  # type: ignore[misc]
+            lambda n=number: take_back(samples, n, array.nbytes // 10**6, scratch),  # type: ignore[misc]
         ]
         if view is not None:
             cases.append(lambda n=number: take_peer(samples, n, array, view))  # type: ignore[misc]
@@ -173,6 +207,7 @@ def measure(samples: Samples, array: np.ndarray[Any, Any], rounds: int, scratch:
 def judge(samples: Samples, held: float) -> list[Goal]:
     later = statistics.median(samples.differences(PUSHED, FIRST, PLAIN, FIRST))
     warm = statistics.median(samples.differences(PUSHED, WARM, PLAIN, WARM))
+    back = statistics.median(samples.values(PULLED, BACK))
     # less what the start of ranks takes, which the engines have behind them
     more = samples.differences(PUSHED, READ, PLAIN, FIRST)
     peer = samples.median(PEER, READ)
@@ -185,6 +220,7 @@ def judge(samples: Samples, held: float) -> list[Goal]:
             seen=times(sooner),
         ),
         Goal(goal="8 ranks hold at most 1.3 copies", holds=held <= 1.3, seen=f"{held:.2f} copies"),
+        Goal(goal="pulled at most 0.8 s after the call", holds=back <= 0.8, seen=f"{back:.2f} s"),
         Goal(goal="1 kB adds at most 5 ms to a warm cell", holds=warm <= 0.005, seen=f"{1e3 * warm:.1f} ms"),
     ]
 

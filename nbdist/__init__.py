@@ -8,6 +8,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
+    from nbdist.magics.run import run
     from nbdist.runner import attach, runs
     from nbdist.version import __version__
     from nbdist.worker.media import (
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
         log_text,
     )
     from nbdist.worker.metrics import board_dir, log, log_hparams
+    from nbdist.worker.results import result
     from nbdist.worker.summary_writer import SummaryWriter
 
 __all__ = [
@@ -37,17 +39,21 @@ __all__ = [
     "log_pr_curve",
     "log_roc_curve",
     "log_text",
+    "result",
+    "run",
     "runs",
 ]
 
 # A rank imports this module for ``log`` alone: everything is imported when it is first used.
 _HOMES = {
+    "nbdist.magics.run": ("run",),
     "nbdist.runner": ("attach", "runs"),
     "nbdist.worker.media": (
         *("log_audio", "log_embedding", "log_histogram", "log_image", "log_pr_curve", "log_roc_curve"),
         "log_text",
     ),
     "nbdist.worker.metrics": ("board_dir", "log", "log_hparams"),
+    "nbdist.worker.results": ("result",),
     "nbdist.worker.summary_writer": ("SummaryWriter",),
     "nbdist.version": ("__version__",),
 }

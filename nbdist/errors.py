@@ -2,6 +2,7 @@
 
     NbdistError
     ├── UsageMistake       a mistake in the line: nothing was started, nothing was lost
+    │   ├── UnknownResult    also a KeyError
     │   └── UnknownRun
     │       └── NotPrivate   another user has filled the directory, or could have
     ├── LaunchError        the machine: no disk, no port, no interpreter
@@ -22,6 +23,12 @@ class NbdistError(Exception):
 
 class UsageMistake(NbdistError):
     """What was typed cannot be done; the message is one line and says what to type instead."""
+
+
+class UnknownResult(UsageMistake, KeyError):
+    """A rank has given no result of this name, or none that can be had."""
+
+    __str__ = Exception.__str__  # a KeyError's has quotes around
 
 
 class UnknownRun(UsageMistake):

@@ -69,6 +69,7 @@ export class RunModel {
       }
       this.leftOut = message.leftOut ?? this.leftOut;
       this.cell = message.cell ?? this.cell;
+      message.media.forEach(({ name, data }) => this.log.outputs.put(name, data));
       this.log.receive(message.deltas, message.completeUntil);
     }
     this.version += 1;

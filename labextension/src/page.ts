@@ -106,12 +106,38 @@ export async function stopRun(
   if (!base || !runId) {
     return false;
   }
-  const there = known.get(base) ?? ask(`${base}nbdist/api/status`, 'GET', page, send);
-  known.set(base, there);
   return (
-    (await there) &&
+    (await hasExtension(page, send, known)) &&
     (await ask(`${base}nbdist/api/runs/${encodeURIComponent(runId)}/stop`, 'POST', page, send))
   );
+}
+
+/** A picture, or HTML, that a rank of the run showed, from the server's extension; null where it cannot be had. */
+export async function fetchMedia(
+  runId: string,
+  rank: number,
+  name: string,
+  page: Document = document,
+  send: typeof fetch = fetch,
+  known = extended,
+): Promise<Uint8Array | null> {
+  if (!(await hasExtension(page, send, known)) || !runId) {
+    return null;
+  }
+  const path = `nbdist/api/runs/${encodeURIComponent(runId)}/ranks/${rank}/media/${encodeURIComponent(name)}`;
+  const response = await request(addressOf(page) + path, 'GET', page, send);
+  return response?.ok ? new Uint8Array(await response.arrayBuffer()) : null;
+}
+
+/** Whether the page's server has nbdist's extension. */
+function hasExtension(page: Document, send: typeof fetch, known: typeof extended): Promise<boolean> {
+  const base = addressOf(page);
+  if (!base) {
+    return Promise.resolve(false);
+  }
+  const there = known.get(base) ?? ask(`${base}nbdist/api/status`, 'GET', page, send);
+  known.set(base, there);
+  return there;
 }
 
 /** True when the server took the request. */
@@ -128,18 +154,27 @@ export async function interruptKernel(
 }
 
 async function ask(url: string, method: string, page: Document, send: typeof fetch): Promise<boolean> {
+  return (await request(url, method, page, send))?.ok ?? false;
+}
+
+/** What the server answers; null for nothing. */
+async function request(
+  url: string,
+  method: string,
+  page: Document,
+  send: typeof fetch,
+): Promise<Response | null> {
   const giveUp = new AbortController();
   const timer = setTimeout(() => giveUp.abort(), PATIENCE);
   try {
-    const response = await send(url, {
+    return await send(url, {
       method,
       headers: headersOf(page, configOf(page)),
       credentials: 'same-origin',
       signal: giveUp.signal,
     });
-    return response.ok;
   } catch {
-    return false;
+    return null;
   } finally {
     clearTimeout(timer);
   }

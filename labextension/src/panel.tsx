@@ -8,7 +8,7 @@ import { type ComponentType, createElement, render } from 'preact';
 import './styles/index.css';
 import { browserTurns } from './log/slices';
 import { RunModel } from './model';
-import { askPage, element, interruptKernel, pageActs, stopRun } from './page';
+import { askPage, element, fetchMedia, interruptKernel, pageActs, stopRun } from './page';
 import { type BoardAnswer, type Buffer, decode, type Request } from './protocol';
 import { drawReport } from './report';
 import { Panel, type PanelSource } from './views/Panel';
@@ -130,6 +130,11 @@ function listen(model: WidgetModel): () => void {
       pull();
     }
   };
+  // most have come with the lines; the kernel has no time for the others while a cell runs, the server has
+  run.log.outputs.ask = (rank, name) =>
+    void fetchMedia(run.view?.runId ?? '', rank, name).then(data =>
+      data ? run.log.outputs.put(name, data) : ask(model, { kind: 'media', rank, name }),
+    );
   const pull = (): void => void ask(model, { kind: 'pull', placed: placed(model) });
   const lacks = (): boolean => run.view === null || run.log.incomplete;
   // in a turn of its own: for a megabyte of lines the page has just worked as long as it may without a pause

@@ -193,11 +193,18 @@ const chartHead = fields({
 });
 const chartSize = fields({ columns: count, rows: count });
 
+/** A file of an output, by the name that the log's line has of it. */
+export interface Media {
+  name: string;
+  data: Uint8Array;
+}
+
 export type Update = ReturnType<typeof updateHead> & {
   kind: 'update';
   deltas: readonly LogDelta[];
   /** charts that changed; the others stay */
   charts: readonly Chart[];
+  media: readonly Media[];
 };
 const updateHead = fields({
   /** null when nothing changed since the last */
@@ -223,6 +230,7 @@ export type Request =
   /** `placed`: the run has ended, and its panel is in a place */
   | { kind: 'pull'; placed: boolean }
   | { kind: 'stacks' }
+  | { kind: 'media'; rank: number; name: string }
   | { kind: 'interrupt'; rank: number };
 
 /** A binary part of a message, as the different widget managers hand it over. */
@@ -268,11 +276,14 @@ function update(content: unknown, buffers: readonly Buffer[]): Update {
   const parts = object(content);
   const deltas = listOf(object)(parts['deltas']);
   const charts = or(listOf(object), [])(parts['charts'], parts, '');
+  const media = or(listOf(text), [])(parts['media'], parts, '');
+  const files = buffers.slice(deltas.length + charts.length);
   return {
     kind: 'update',
     ...updateHead(content),
     deltas: deltas.map((each, index) => delta(each, buffers[index])),
     charts: charts.map((each, index) => chart(each, buffers[deltas.length + index])),
+    media: media.map((name, index) => ({ name, data: bytes(files[index]) })),
   };
 }
 

@@ -39,6 +39,7 @@ test('lines have the addresses that they say, or follow from their bytes', () =>
     kind: 'update',
     deltas: [{ rank: 0, first: 100, count: 2, times: [[2, 1]], ...head }],
     charts: [],
+    media: [],
   });
   const buffers = [new DataView(new TextEncoder().encode('é\nb').buffer)];
   const read = (head: object) => (decode(content(head), buffers) as Update | null)?.deltas[0];
@@ -82,6 +83,7 @@ test.each<[string, unknown, DataView[]]>([
       kind: 'update',
       deltas: [{ rank: '0', first: 0, count: 0, times: [], partial: '', skipped: 0 }],
       charts: [],
+      media: [],
     },
     [new DataView(new ArrayBuffer(0))],
   ],

@@ -13,6 +13,7 @@ function update(first: number, lines: readonly string[], more: object = {}): [ob
     deltas: [delta],
     complete_until: null,
     charts: [],
+    media: [],
     cell: null,
     ...more,
   };

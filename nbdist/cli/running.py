@@ -129,7 +129,7 @@ _PRUNING = 0.5
 """Seconds for old runs, of a command that may end at once."""
 
 # what a terminal has no use for
-_LEFT_OUT = ("args", "panel", "warm")
+_LEFT_OUT = ("args", "panel", "warm", "pull")
 
 
 def run_help() -> str:
@@ -154,6 +154,12 @@ def run(words: Sequence[str]) -> int:
     options = parse_words(own)
     if options.args:
         raise UsageMistake("--args: arguments stand behind the script: write  nbdist run train.py --lr 0.1")
+    if options.pull:
+        name = options.pull[0]
+        raise UsageMistake(
+            f"--pull: there is no notebook to put {name} into: leave it out, and read "
+            f'nbdist.attach().results["{name}"]  in Python'
+        )
     with runner.Interrupts(_why, _SIGNALS, raises=False) as interrupts:
         try:
             return _run(options, own, program, interrupts)

@@ -72,6 +72,14 @@ class LogChunk:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Media:
+    """A file of an output, by the name that the log's line has of it."""
+
+    name: str
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Update:
     """What is new. ``view`` and ``cell`` are None when they are not sent again; lines written until
     ``complete_until`` have come from every rank, None says that all there are have come. ``left_out`` counts
@@ -83,6 +91,7 @@ class Update:
     charts: Sequence[Chart] = ()
     left_out: int | None = None
     cell: str | None = None
+    media: Sequence[Media] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +106,7 @@ def encode(message: Update | BoardAnswer) -> tuple[dict[str, Any], list[bytes]]:
     """The content of a custom message, and the buffers that go with it."""
     if isinstance(message, BoardAnswer):
         return {"kind": "board", "url": message.url, "problem": message.problem}, []
-    content = {
+    content: dict[str, Any] = {
         "kind": "update",
         "view": None if message.view is None else message.view.to_dict(),
         "deltas": [_head(chunk) for chunk in message.chunks],
@@ -106,9 +115,12 @@ def encode(message: Update | BoardAnswer) -> tuple[dict[str, Any], list[bytes]]:
         "left_out": message.left_out,
         "cell": message.cell,
     }
+    if message.media:
+        content["media"] = [media.name for media in message.media]
     return content, [
         *(chunk.text for chunk in message.chunks),
         *(_values(chart) for chart in message.charts),
+        *(media.data for media in message.media),
     ]
 
 

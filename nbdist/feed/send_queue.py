@@ -10,13 +10,14 @@ from __future__ import annotations
 import sys
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from nbdist.feed.charts import Chart, ChartKey, Charts
-from nbdist.feed.protocol import LogChunk, for_the_strip
+from nbdist.feed.protocol import LogChunk, Media, for_the_strip
 from nbdist.feed.rank_log import LogDelta, level
 from nbdist.feed.view import RunView
+from nbdist.store.outputs import named_in
 
 _WHOLE = 4_096  # bytes; smaller chunks are joined with what comes next
 
@@ -352,6 +353,39 @@ class LogQueue:
                 return room
         busy = age - self._news_at < _QUIET and self.waiting < _MUCH
         return _BUSY_PACE if busy else _PACE
+
+
+_MEDIA_BYTES = 256 * 1024  # in one message, or one file
+_MOST_MEDIA = 200
+
+
+class MediaQueue:
+    """The files of outputs whose lines are sent, of the newest where there are many: a page asks for the
+    others when it draws them. ``read`` finds the file of a rank by its name, empty for none."""
+
+    def __init__(self, read: Callable[[int, str], bytes]) -> None:
+        self._read = read
+        self._waiting: deque[tuple[int, str]] = deque(maxlen=_MOST_MEDIA)
+        self._sent: set[str] = set()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def take(self, chunks: Iterable[LogChunk], *, again: bool) -> list[Media]:
+        """What goes with these lines, and what waits. ``again``: the page may have missed what was sent."""
+        for chunk in chunks:
+            for name in named_in(chunk.text):
+                if again or name not in self._sent:
+                    self._sent.add(name)
+                    self._waiting.append((chunk.rank, name))
+        taken: list[Media] = []
+        room = _MEDIA_BYTES
+        while self._waiting and room > 0:
+            rank, name = self._waiting.popleft()
+            if data := self._read(rank, name):
+                taken.append(Media(name=name, data=data))
+                room -= len(data)
+        return taken
 
 
 _CHARTS_PERIOD = 2.0

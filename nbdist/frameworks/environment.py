@@ -96,7 +96,8 @@ def inherited(environ: Mapping[str, str], world_size: int, *, gpus: bool = False
     # rich draws its bars only where escape sequences are understood, as they are in a log of nbdist's
     kept.setdefault("TTY_COMPATIBLE", "1")
     if kept.get("MPLBACKEND", "").startswith(_INLINE_BACKENDS):
-        kept["MPLBACKEND"] = "agg"
+        # the ranks themselves show figures (worker.figures), what they start draws none
+        kept |= {"MPLBACKEND": "agg", "NBDIST_FIGURES": "inline"}
     if world_size > 1:
         kept.setdefault("OMP_NUM_THREADS", "1")
     kept.setdefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1")  # as torchrun does

@@ -24,13 +24,14 @@ _COMMAND = re.compile(r"^\s*(?:[%!]|[\w, ]+=\s*[%!]\s*\w|\?|[\w.]+\?{1,2}\s*$)")
 # what says the same to ranks as these commands say to a notebook
 _INSTEAD = (
     (re.compile(r"%%writefile\b"), "leave it out: nbdist writes the cell into a file itself"),
-    (re.compile(r"%matplotlib\b"), "leave it out: save figures with  savefig"),
+    (re.compile(r"%matplotlib\b"), "leave it out: figures are shown without it"),
     (re.compile(r"%env\s+(\w+)[= ]\s*(\S+)"), r"write  %%distributed --env \1=\2"),
     (re.compile(r"%cd\s+(\S+)"), r"write  %%distributed --cwd \1"),
     (re.compile(r"%%?(?:time|timeit|capture)\b"), "leave it out, or move what follows to a cell of its own"),
     (re.compile(r".*CUDA_VIS(?!IBLE_DEVICES)\w+"), "choose GPUs with  %%distributed --gpus 0,1"),
     (re.compile(r"[\w.]*\?{1,2}[\w.]*$"), "leave it out"),
 )
+_INLINE = re.compile(r"\s*%matplotlib\s+inline\s*(?:#.*)?")
 # what copying from a page or a notebook does to a program, and Python's words for it
 _COPIED = (
     (
@@ -57,7 +58,19 @@ def as_in_editor(shell: InteractiveShell, cell: str) -> str:
     # a magic that is called by code has other lines above it
     if not (1 <= above <= len(whole) and whole[above - 1].lstrip().startswith("%%distributed")):
         above = 1
-    return "\n" * above + cell
+    return "\n" * above + _without_inline(cell)
+
+
+def _without_inline(cell: str) -> str:
+    """The cell without ``%matplotlib inline``, which says what holds for a rank without it."""
+    if "%matplotlib" not in cell:
+        return cell
+    lines = cell.splitlines()
+    for at, line in enumerate(lines):
+        if _INLINE.fullmatch(line) and _is_command(lines, at + 1, SyntaxError()):
+            indent = line[: len(line) - len(line.lstrip())]
+            lines[at] = f"{indent}pass  # {line.strip()}"
+    return "\n".join(lines) + "\n" * cell.endswith("\n")
 
 
 @contextlib.contextmanager

@@ -6,7 +6,7 @@ import contextlib
 import inspect
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.core.magic import Magics, line_cell_magic, magics_class
@@ -23,8 +23,14 @@ from nbdist.magics.presentation import (
     stopped,
     without_frames,
 )
-from nbdist.magics.showing import show_as_panel, show_as_text, show_in_background
-from nbdist.model import Reason, RunState
+from nbdist.magics.showing import (
+    show_as_panel,
+    show_as_text,
+    show_in_background,
+    show_last,
+    show_outputs,
+)
+from nbdist.model import Reason, Run, RunState
 from nbdist.text import say
 
 _INTERRUPTED = Reason("kernel-interrupted")
@@ -67,14 +73,16 @@ class DistributedMagics(Magics):
                 typed=line,
                 pruning=_PRUNING,
             )
-            with _stopped_with_its_cell(handle, interrupts):
+            with stopped_with_its_cell(handle, interrupts):
                 advice = "" if self._advised else runner.thread_advice(planned)
                 self._advised |= bool(advice)
-                _say(*notes, advice, _elsewhere(planned), runner.pruner.removed())
+                tell(*notes, advice, _elsewhere(planned), runner.pruner.removed())
                 if not chosen.detach:
                     _watch(shell, handle, chosen, planned)
+                    show_last(handle)
+                    _pull(shell, handle, chosen.pull)
                     return None
-                _show_detached(shell, handle, chosen, planned)
+                show_detached(shell, handle, chosen, planned)
         return handle
 
 
@@ -88,6 +96,20 @@ def _watch(
     shell: InteractiveShell, handle: runner.RunHandle, chosen: options.Options, planned: runner.Plan
 ) -> None:
     """Show the run until it ends. Raises RunFailed or RunCancelled, as it ended."""
+    run, drawn = follow(shell, handle, chosen, planned)
+    if run.state is RunState.SUCCEEDED:
+        return
+    text = panel.run_report(run, handle.directory, config.language())
+    if run.stopped_as_asked:
+        raise stopped(text, shown=not drawn)
+    raise without_frames(RunFailed(text), brief=drawn)
+
+
+def follow(
+    shell: InteractiveShell, handle: runner.RunHandle, chosen: options.Options, planned: runner.Plan
+) -> tuple[Run, bool]:
+    """Show the run until it ends; how it ended, and whether a panel was drawn. Raises RunFailed when its
+    directory disappears."""
     drawn = chosen.panel and draws_widgets(shell)
     try:
         pause = runner.warm_ranks.beside(planned, warm=chosen.warm, directory=handle.directory)
@@ -97,28 +119,37 @@ def _watch(
             run = show_as_text(handle, plain=not chosen.panel, show_ranks=chosen.show_ranks, pause=pause)
     except UnknownRun as gone:
         raise without_frames(RunFailed(str(gone))) from None
+    show_outputs(shell, handle, run)
     runner.warm_ranks.after(planned, warm=chosen.warm, directory=handle.directory)
-    _say(runner.pruner.removed())
-    if run.state is RunState.SUCCEEDED:
-        return
-    text = panel.run_report(run, handle.directory, config.language())
-    if run.stopped_as_asked:
-        raise stopped(text, shown=not drawn)
-    raise without_frames(RunFailed(text), brief=drawn)
+    tell(runner.pruner.removed())
+    return run, drawn
 
 
-def _show_detached(
+def _pull(shell: InteractiveShell, handle: runner.RunHandle, names: Sequence[str]) -> None:
+    """Put these results of rank 0 into the notebook. Raises RunFailed when one cannot be had, after all that
+    can be are there."""
+    problems = []
+    for name in names:
+        try:
+            shell.push({name: handle.results[name]})
+        except UsageMistake as missing:
+            problems.append(f"--pull {name}: {missing}")
+    if problems:
+        raise without_frames(RunFailed("\n".join(problems)))
+
+
+def show_detached(
     shell: InteractiveShell, handle: runner.RunHandle, chosen: options.Options, planned: runner.Plan
 ) -> None:
     runner.warm_ranks.after(planned, warm=chosen.warm, goes_on=True)
     if chosen.panel and draws_widgets(shell):
         show_in_background(shell, handle)
     else:
-        _say(say("runs.detached", config.language(), label=handle.run.label))
+        tell(say("runs.detached", config.language(), label=handle.run.label))
 
 
 @contextlib.contextmanager
-def _stopped_with_its_cell(handle: runner.RunHandle, interrupts: runner.Interrupts) -> Iterator[None]:
+def stopped_with_its_cell(handle: runner.RunHandle, interrupts: runner.Interrupts) -> Iterator[None]:
     """Stop the run when its cell ends early, whatever the reason: it would go on unseen."""
     try:
         yield
@@ -129,7 +160,8 @@ def _stopped_with_its_cell(handle: runner.RunHandle, interrupts: runner.Interrup
         raise
 
 
-def _say(*notes: object) -> None:
+def tell(*notes: object) -> None:
+    """Print what there is to say besides the run."""
     for note in filter(None, notes):
         print(harmless(f"[nbdist] {note}"))
 

@@ -15,10 +15,12 @@ from IPython.display import display
 
 from nbdist import config, panel, runner
 from nbdist.errors import LaunchError, UnknownRun
+from nbdist.feed.ansi import harmless
 from nbdist.magics.presentation import cell_id, kernel_id, widgets_reach_outputs
 from nbdist.model import Reason, Run
 from nbdist.store import LogStream
 from nbdist.store.control import request_interrupt, request_stacks
+from nbdist.store.outputs import read_media
 
 if TYPE_CHECKING:
     from nbdist.feed.charts import Charts
@@ -64,6 +66,12 @@ def show_as_panel(
     return _Panel(shell, handle, foreground=True).follow(pause)
 
 
+def show_last(handle: runner.RunHandle) -> None:
+    """Show the value of the cell's last expression in rank 0, if it has one, as its text."""
+    if text := handle.results.last_text:
+        display({"text/plain": harmless(text)}, raw=True)
+
+
 def show_in_background(shell: InteractiveShell, handle: runner.RunHandle) -> None:
     """Show the run in a panel that lives on while other cells run."""
     shown = _Panel(shell, handle, foreground=False)
@@ -80,8 +88,16 @@ def show_again(shell: InteractiveShell, handle: runner.RunHandle) -> None:
     """Show the run in a panel, as it goes on or as it has ended."""
     if handle.run.state.terminal:
         _Panel(shell, handle, foreground=False, ended=True)
+        show_outputs(shell, handle, handle.run)
     else:
         show_in_background(shell, handle)
+
+
+def show_outputs(shell: InteractiveShell, handle: runner.RunHandle, run: Run) -> None:
+    """Leave what the ranks showed in the notebook, as outputs of the cell that is run now."""
+    if getattr(shell, "kernel", None) is not None:
+        for bundle in panel.output_bundles(run, handle.directory, config.language()):
+            display(bundle, raw=True)
 
 
 class _Panel:
@@ -259,6 +275,7 @@ def _surface(
         pulled=pulled,
         stacks=lambda: _ask(lambda: request_stacks(handle.directory)),
         interrupt=lambda rank: _ask(lambda: request_interrupt(handle.directory, rank)),
+        media=lambda rank, name: read_media(handle.directory, rank, name, handle.run.attempt),
     )
 
 

@@ -6,7 +6,7 @@ import argparse
 import difflib
 import functools
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
@@ -44,6 +44,7 @@ class Options:
     args: tuple[str, ...] = ()
     push: tuple[str, ...] = ()
     keep_inputs: bool = False
+    pull: tuple[str, ...] = ()
     cwd: str = ""
     log_dir: str = ""
     nodes: int | None = None
@@ -66,11 +67,24 @@ class Options:
 
 def check(options: Options) -> None:
     """Raises UsageMistake."""
+    if options.pull:
+        _check_pull(options)
     if options.engine != "local":
         _check_engine(options)
     else:
         _check_together(options)
         _check_nodes(options)
+
+
+def _check_pull(options: Options) -> None:
+    name = options.pull[0]
+    if options.detach:
+        raise UsageMistake(
+            f"--pull and -d disagree: leave out --pull, and when the run has ended read  "
+            f'nbdist.attach().results["{name}"]'
+        )
+    if options.node_rank:
+        raise UsageMistake(f"--pull: rank 0 runs on node 0, and so do its results: pull {name} there")
 
 
 def _check_engine(options: Options) -> None:
@@ -258,6 +272,34 @@ def parse_words(words: Sequence[str]) -> Options:
         options = replace(options, engine="ray")
     check(options)
     return options
+
+
+def parse_keywords(keywords: Mapping[str, object]) -> Options:
+    """The options as a call has them: ``nproc=2, gpus=[0, 1], env={"K": "V"}, detach=True, timeout="5m"``.
+    Raises UsageMistake, as for a line, and for what is no option."""
+    by_field = {option.field: option for option in OPTIONS}
+    words: list[str] = []
+    for name, value in keywords.items():
+        if name not in by_field:
+            near = difflib.get_close_matches(name, by_field, n=1)
+            raise UsageMistake(f"no option {name}" + (f": did you mean {near[0]}=?" if near else ""))
+        if value is not None:
+            words += _words_of(by_field[name], value)
+    return parse_words(words)
+
+
+def _words_of(option: Option, value: object) -> list[str]:
+    if not option.metavar:
+        if not isinstance(value, bool):
+            raise UsageMistake(f"{option.field}={value!r}: write  {option.field}=True  or  False")
+        negative = [flag for flag in option.flags if flag.startswith(("--no-", "--cold"))]
+        positive = [flag for flag in option.flags if flag not in negative]
+        return (positive if value else negative)[:1]
+    if option.many and isinstance(value, Mapping):
+        return [f"{option.flags[-1]}={key}={one}" for key, one in value.items()]
+    if isinstance(value, (list, tuple)):
+        value = ",".join(map(str, value))
+    return [f"{option.flags[-1]}={value}"]
 
 
 def get_ready() -> None:

@@ -149,12 +149,19 @@ def args(text: str) -> tuple[str, ...]:
 
 def push(text: str) -> tuple[str, ...]:
     """The names, or ``auto`` alone. Raises UsageMistake."""
+    return _names(
+        text, f"--push {text}: write names of the notebook, without spaces:  --push df,cfg  or  --push auto"
+    )
+
+
+def pull(text: str) -> tuple[str, ...]:
+    return _names(text, f"--pull {text}: write names of results, without spaces:  --pull acc,model")
+
+
+def _names(text: str, mistake: str) -> tuple[str, ...]:
     names = tuple(part.strip() for part in text.split(",") if part.strip())
-    wrong = next((name for name in names if not name.isidentifier() or keyword.iskeyword(name)), "")
-    if wrong or not names:
-        raise UsageMistake(
-            f"--push {text}: write names of the notebook, without spaces:  --push df,cfg  or  --push auto"
-        )
+    if not names or any(not name.isidentifier() or keyword.iskeyword(name) for name in names):
+        raise UsageMistake(mistake)
     return tuple(dict.fromkeys(names))
 
 
@@ -224,6 +231,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(("--args",), "args", '"…"', args),
     Option(("--push",), "push", "A,B|auto", push),
     Option(("--keep-inputs",), "keep_inputs", rare=True),
+    Option(("--pull",), "pull", "A,B", pull),
     Option(("--cwd",), "cwd", "DIR", rare=True),
     Option(("--log-dir",), "log_dir", "DIR", rare=True, aliases=("--log_dir",)),
     Option(("--nodes",), "nodes", "N", count_of_nodes),
@@ -235,7 +243,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(("--on",), "engine", "ENGINE", choices=("local", "slurm", "ray")),
     Option(("--slurm",), "slurm", "K=V,…", parse_slurm, rare=True),
     Option(("--ray",), "ray", "ADDRESS", parse_address, rare=True),
-    Option(("--scrape", "--no-scrape"), "scrape"),
+    Option(("--scrape", "--no-scrape"), "scrape", rare=True),
     Option(("--no-panel",), "panel"),
     Option(("--no-check",), "check"),
     Option(("--warm", "--cold"), "warm", rare=True),

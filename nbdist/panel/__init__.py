@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from nbdist.feed.following import Surface, follow, only_ranks
     from nbdist.feed.summary import run_report, stopped_text
     from nbdist.feed.view import UsageWatch
+    from nbdist.panel.outputs import output_bundles
     from nbdist.panel.report import write_report
     from nbdist.panel.status import (
         StatusReader,
@@ -45,6 +46,7 @@ __all__ = [
     "initial_html",
     "on_text_screen",
     "only_ranks",
+    "output_bundles",
     "rank_prefix",
     "run_report",
     "status_bundle",
@@ -63,6 +65,7 @@ _LATER = {
     "nbdist.feed.following": ("Surface", "follow", "only_ranks"),
     "nbdist.feed.summary": ("run_report", "stopped_text"),
     "nbdist.feed.view": ("UsageWatch",),
+    "nbdist.panel.outputs": ("output_bundles",),
     "nbdist.panel.report": ("write_report",),
     "nbdist.panel.status": (
         "StatusReader",

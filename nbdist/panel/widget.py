@@ -16,9 +16,9 @@ import traitlets
 
 from nbdist.errors import LaunchError, UsageMistake
 from nbdist.feed.charts import Charts
-from nbdist.feed.protocol import BoardAnswer, Update, encode
+from nbdist.feed.protocol import BoardAnswer, Media, Update, encode
 from nbdist.feed.rank_log import LogDelta
-from nbdist.feed.send_queue import ChartQueue, LogQueue, ViewQueue
+from nbdist.feed.send_queue import ChartQueue, LogQueue, MediaQueue, ViewQueue
 from nbdist.feed.view import RunView
 
 _STATIC = Path(__file__).parent / "static"
@@ -70,7 +70,8 @@ class WidgetSurface:
 
     What the page asks for arrives on any thread, and is only noted there, or done on one of its own:
     ``stop`` and ``board`` (the URL of VisualDL; it may raise UsageMistake or LaunchError) may take
-    their time, ``pulled``, ``stacks`` (take them again) and ``interrupt`` (a rank) must not.
+    their time, ``pulled``, ``stacks`` (take them again) and ``interrupt`` (a rank) must not. ``media`` reads
+    what a rank showed, by its name.
     """
 
     def __init__(
@@ -84,11 +85,12 @@ class WidgetSurface:
         pulled: Callable[[], None] = lambda: None,
         stacks: Callable[[], object] = lambda: None,
         interrupt: Callable[[int], object] = lambda _: None,
+        media: Callable[[int, str], bytes] = lambda _rank, _name: b"",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._widget = widget
         self._stop, self._board, self._pulled = stop, board, pulled
-        self._stacks, self._interrupt = stacks, interrupt
+        self._stacks, self._interrupt, self._read_media = stacks, interrupt, media
         self._cell = cell[:_CELL_LIMIT]
         self._clock = clock
         self._opened = clock()
@@ -110,6 +112,7 @@ class WidgetSurface:
         """Be shown the run from its start, for the first time or again."""
         self._charts = ChartQueue(charts)
         self._logs: LogQueue | None = None
+        self._media = MediaQueue(self._read_media)
         self.skipped = False
         """Whether some of the logs were passed over."""
 
@@ -138,7 +141,8 @@ class WidgetSurface:
     @property
     def waiting(self) -> bool:
         """Whether lines were not sent yet, or are sent again: ``repeat`` sends some of them."""
-        return self._logs is not None and (self._logs.waiting > 0 or self._logs.repeating)
+        logs = self._logs
+        return logs is not None and (logs.waiting > 0 or logs.repeating or len(self._media) > 0)
 
     @property
     def budget(self) -> int | None:
@@ -164,6 +168,7 @@ class WidgetSurface:
             return
         age = now - self._opened
         chunks = logs.again(age, whole=wanted or self.early) if again else logs.next(age)
+        media = self._media.take(chunks, again=wanted or self.early)
         if again:
             self._keyframe_at = self._early.pop(0) if self._early else now + _KEYFRAME_PERIOD
         self._send(
@@ -174,6 +179,7 @@ class WidgetSurface:
                 charts=charts,
                 left_out=self._charts.left_out,
                 cell=self._cell if again else None,
+                media=media,
             )
         )
 
@@ -202,10 +208,22 @@ class WidgetSurface:
                 self._pulled()
         elif kind == "stacks":
             self._stacks()
+        elif kind == "media" and isinstance(content, dict):
+            rank, name = content.get("rank"), content.get("name")
+            if isinstance(rank, int) and isinstance(name, str):
+                self._send_media(rank, name)
         elif kind == "interrupt" and isinstance(content, dict) and isinstance(content.get("rank"), int):
             self._interrupt(content["rank"])
         elif kind == "board" and self._asking_board.acquire(blocking=False):
             threading.Thread(target=self._answer_board, name="nbdist panel board", daemon=True).start()
+
+    def _send_media(self, rank: int, name: str) -> None:
+        def send() -> None:
+            if data := self._read_media(rank, name):
+                self._send(Update(complete_until=until, media=[Media(name=name, data=data)]))
+
+        until = None if self._logs is None else self._logs.complete_until
+        threading.Thread(target=send, name="nbdist panel media", daemon=True).start()
 
     def _answer_board(self) -> None:
         try:

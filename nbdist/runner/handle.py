@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from nbdist import config
 from nbdist.engines.engine import PROCESS
-from nbdist.errors import LaunchError, UnknownRun, UsageMistake
+from nbdist.errors import LaunchError, RunCancelled, RunFailed, UnknownRun, UsageMistake
 from nbdist.launch import local
-from nbdist.model import Reason, Run
+from nbdist.model import Reason, Run, RunState
+from nbdist.runner.results import Results
 from nbdist.store import (
     LogLines,
     LogStream,
@@ -30,6 +31,8 @@ from nbdist.store.scraped.log import last_values
 from nbdist.text import reason_text
 
 if TYPE_CHECKING:
+    import pandas
+
     from nbdist.board import Reach
 
 _POLL = 0.05
@@ -98,6 +101,45 @@ class RunHandle:
         """The last value of each metric that ranks recorded with ``nbdist.log`` or printed: the mean over the
         ranks that have it."""
         return last_values(self.run, self.directory)
+
+    def history(self, *tags: str) -> pandas.DataFrame:
+        """Every point of the metrics that ranks recorded or printed in the last attempt (of ``tags`` alone):
+        a row for each, with the columns rank, step, tag, value and time (Unix seconds).
+
+            run.history("loss").pivot(index="step", columns="rank", values="value").plot()
+
+        Raises UsageMistake where pandas is not installed.
+        """
+        # most runs are only looked at
+        from nbdist.runner.history import read_history
+
+        return read_history(self.run, self.directory, tags)
+
+    @property
+    def results(self) -> Results:
+        """What ranks gave with ``nbdist.result``: ``run.results["acc"]`` is rank 0's, ``.of(1)["acc"]`` that
+        of another rank, ``.gather("acc")`` a list by rank; after a retry those of the last attempt."""
+        return Results(self.directory, self.run)
+
+    def result(self, rank: int = 0, timeout: float | None = None) -> Any:
+        """What the function of ``nbdist.run`` returned in this rank. Waits for the end of the run, at most
+        ``timeout`` seconds.
+
+        Raises RunFailed with the first failure, RunCancelled for a run that was stopped, TimeoutError, and
+        UnknownResult where the program is no function.
+        """
+        self.wait(timeout)
+        run = self.run
+        if not run.state.terminal:
+            raise TimeoutError(f"run {run.label} goes on after {timeout:g} s: {run.state.value}")
+        if run.state is not RunState.SUCCEEDED:
+            from nbdist.diagnosis import failure_report, first_failure  # most runs end well
+
+            failure = first_failure(run, self.directory) if run.state is RunState.FAILED else None
+            said = reason_text(run.reason) if failure is None else failure_report(failure, config.language())
+            kind = RunCancelled if run.stopped_as_asked else RunFailed
+            raise kind(f"run {run.label} {run.state.value}: {said}")
+        return self.results.of(rank).returned
 
     def stop(self, reason: str = "", timeout: float = 15.0) -> str:
         """Ask the run to end (SIGINT, then SIGTERM, then SIGKILL) and wait for it; the status then.

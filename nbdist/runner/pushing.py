@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from nbdist import config
@@ -26,11 +26,13 @@ _SHOWN = 12
 class Namespace:
     """The names of a notebook, or of a program. ``values`` is the very dict that its functions have as their
     globals; ``hidden`` are names in it that are not the user's; ``title`` tells what to call the cell of a
-    code's file name (a name that is no cell's, it returns as it is)."""
+    code's file name (a name that is no cell's, it returns as it is). ``also`` are values that are to be
+    pushed besides, by names that the notebook does not have."""
 
     values: dict[str, Any]
     hidden: Container[str] = ()
     title: Callable[[str], str] = lambda filename: filename
+    also: Mapping[str, Any] = field(default_factory=dict)
 
     def has(self, name: str) -> bool:
         return name in self.values and name not in self.hidden and not name.startswith("__")
@@ -59,13 +61,18 @@ def pack_inputs(
     for name in chosen:
         if not namespace.has(name):
             raise UsageMistake(_unknown(name, namespace))
-    if not chosen:
+    if not chosen and not namespace.also:
         return None
+    if namespace.also and by_hand:
+        raise UsageMistake(
+            "nbdist.run: the other machines do not see this one's files, in which the function would lie: "
+            "write it into a script, and run that on each"
+        )
     # cloudpickle takes a while to import, and most runs push nothing
     from nbdist.values.packing import TooLarge, Unsendable, pack
 
     room = config.push_room(environ)
-    values = {name: namespace.values[name] for name in chosen}
+    values = {name: namespace.values[name] for name in chosen} | dict(namespace.also)
     try:
         packed = pack(values, namespace=namespace.values, title=namespace.title, most=room)
     except Unsendable as error:

@@ -32,6 +32,7 @@ ROUTES = {
     "api/runs/([^/]+)/stop": "handlers.StopHandler",
     "api/runs/([^/]+)/stacks": "handlers.StacksHandler",
     "api/runs/([^/]+)/ranks/([^/]+)/log": "log_handler.LogHandler",
+    "api/runs/([^/]+)/ranks/([^/]+)/media/([^/]+)": "handlers.MediaHandler",
     "api/runs/([^/]+)/ranks/([^/]+)/interrupt": "handlers.InterruptHandler",
     "api/devices": "handlers.DevicesHandler",
     "api/options": "handlers.OptionsHandler",

@@ -28,6 +28,7 @@ from nbdist.server.run_list import row_of
 from nbdist.server.streams import program_of
 from nbdist.store import RunDirectory, look
 from nbdist.store.control import ask_to_end, request_interrupt
+from nbdist.store.outputs import read_media
 from nbdist.store.run_store import RUN_ID
 from nbdist.version import __version__
 
@@ -109,6 +110,14 @@ def interrupt(directory: RunDirectory, rank: int) -> Run | None:
     except OSError as error:
         raise LaunchError(f"the rank cannot be interrupted: {error.strerror}") from error
     return run
+
+
+def media(directory: RunDirectory, rank: int, name: str) -> bytes:
+    """What a rank showed besides text; empty when there is no such thing."""
+    run = look(directory)
+    return (
+        b"" if run is None or rank >= run.spec.world_size else read_media(directory, rank, name, run.attempt)
+    )
 
 
 def delete(directory: RunDirectory) -> None:
@@ -307,6 +316,21 @@ class InterruptHandler(Api):
         if run is None or number >= run.spec.world_size:
             raise web.HTTPError(404, "the run has no such rank")
         self.answer({"run_id": run_id, "state": run.state.value}, 200 if run.state.terminal else 202)
+
+
+class MediaHandler(Api):
+    @web.authenticated
+    @authorized
+    async def get(self, run_id: str, rank: str, name: str) -> None:
+        number = self.rank(rank)
+        directory = await self.directory(run_id)
+        data = await self.backend.run(media, directory, number, name)
+        if not data:
+            raise web.HTTPError(404, "the rank has shown no such thing")
+        # what it is the page says that asked for it: opened by itself, it must not be a page of this server
+        self.set_header("Content-Disposition", "attachment")
+        self.set_header("Cache-Control", "private, max-age=86400, immutable")
+        await self.finish(data, set_content_type="application/octet-stream")
 
 
 class DevicesHandler(Api):

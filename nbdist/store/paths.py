@@ -51,6 +51,15 @@ class RankDirectory:
     metrics = PathBelow("metrics.jsonl")
     """What ``nbdist.log`` wrote, one JSON object a line."""
 
+    results = PathBelow("results")
+    """What ``nbdist.result`` gave out: a file for each value, and one that says what it is."""
+
+    display = PathBelow("display.jsonl")
+    """What the rank showed besides text (``worker.display``), one JSON object a line."""
+
+    media = PathBelow("media")
+    """The pictures and the HTML of that, each named by its content."""
+
     stacks = PathBelow("stacks")
     """Where the rank was when it was last asked: a line about the file, then faulthandler's words."""
 

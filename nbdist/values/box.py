@@ -92,14 +92,15 @@ def contents(path: str | os.PathLike[str]) -> Contents:
         return Contents.decode(file.read(length))
 
 
-def read(path: str | os.PathLike[str], namespace: dict[str, Any] | None = None) -> dict[str, Any]:
+def read(path: str | os.PathLike[str] | int, namespace: dict[str, Any] | None = None) -> dict[str, Any]:
     """The values of the names that were asked for, and of those that came along.
 
     Functions that were sent with their namespace see ``namespace`` as their globals, and what they use of it
     is put there; a namespace of their own where none is given. Arrays and tensors are the file's own pages,
     which all readers of a machine share until one writes to a page: that one gets a copy.
 
-    Raises OSError and BadBox, and CannotRead where making a value raises.
+    ``path`` may be the descriptor of an open file, which is closed. Raises OSError and BadBox, and CannotRead
+    where making a value raises.
     """
     with open(path, "rb") as file:
         mapped = mmap.mmap(file.fileno(), 0, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_WRITE)

@@ -27,7 +27,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal
     from collections.abc import Callable
-    from types import ModuleType, TracebackType
+    from types import CodeType, ModuleType, TracebackType
     from typing import Any
 else:
     import _signal as signal  # the same without enums, which cost a process that begins 5 ms
@@ -42,6 +42,7 @@ _ADAPTED = (
     "wandb.sdk.wandb_run",
     "mlflow.tracking._tracking_service.client",
 )
+_FIGURES = "NBDIST_FIGURES"
 _ROOT = os.path.dirname(os.path.dirname(_HERE))
 
 
@@ -71,11 +72,12 @@ def run(channel: Channel, order: Order, begin: Callable[[], None] = lambda: None
     after_import("jax._src.clusters.cluster", join_cluster)
     for name in _ADAPTED:
         after_import(name, _adapt)
+    show_outputs()
     sys.argv[:] = [order.program, *order.args]
     first = os.getcwd() if order.module else os.path.dirname(order.program)
     sys.path[:] = python_path(order.python_path, first)
     with open(order.program, "rb") as file:
-        code = compile(file.read(), order.program, "exec", dont_inherit=True)
+        code, last = _compiled(file.read(), order.program)
     framework_hooks.watch()
     module = _make_main(order.program)
     begin()
@@ -87,8 +89,14 @@ def run(channel: Channel, order: Order, begin: Callable[[], None] = lambda: None
         if order.module:
             _join_package(module, order)
         exec(code, module.__dict__)
+        if last is not None and (value := eval(last, module.__dict__)) is not None:
+            from nbdist.worker.display import show_last
+
+            show_last(value)
+        show_open_figures()
     except SystemExit as leaving:
         if leaving.code in (None, 0):
+            show_open_figures()
             channel.say(FINISHED if has_joined() else FINISHED_ALONE)
         else:
             _report(channel, order, reserve, leaving)
@@ -99,6 +107,29 @@ def run(channel: Channel, order: Order, begin: Callable[[], None] = lambda: None
     channel.say(FINISHED if has_joined() else FINISHED_ALONE)
 
 
+def _compiled(text: bytes, path: str) -> tuple[CodeType, CodeType | None]:
+    """The program, and of a cell in rank 0 its last statement by itself where that is an expression whose
+    value a notebook would show."""
+    run = os.environ.get("NBDIST_RUN_DIR", "")
+    if os.environ.get("NBDIST_RANK") != "0" or path != os.path.join(run, "cell.py"):
+        return compile(text, path, "exec", dont_inherit=True), None
+    import _ast
+
+    tree: Any = compile(text, path, "exec", _ast.PyCF_ONLY_AST, dont_inherit=True)
+    last = tree.body[-1] if tree.body else None
+    if not isinstance(last, _ast.Expr) or _ends_silently(text, last):
+        return compile(tree, path, "exec", dont_inherit=True), None
+    tree.body.pop()
+    shown: Any = _ast.Expression(last.value)
+    return compile(tree, path, "exec", dont_inherit=True), compile(shown, path, "eval", dont_inherit=True)
+
+
+def _ends_silently(text: bytes, last: Any) -> bool:
+    """Whether a semicolon stands behind the last statement, as in a notebook."""
+    lines = text.splitlines(keepends=True)[last.end_lineno - 1 :]
+    return b"".join(lines)[last.end_col_offset :].lstrip(b" \t\f").startswith(b";")
+
+
 def print_whole_lines() -> None:
     """Let ``print`` write its line in one piece, in this process and its forks.
 
@@ -107,6 +138,44 @@ def print_whole_lines() -> None:
     (DataLoader workers, spawned children) get mixed within each other.
     """
     builtins.print = _whole_line_print
+
+
+def show_outputs() -> None:
+    """Give the program ``display`` and ``update_display``, as a notebook does, and show its figures where the
+    notebook does."""
+    vars(builtins).update(display=_display, update_display=_update_display)
+    after_import("IPython.core.display_functions", _replace_display)
+    if _FIGURES in os.environ and os.environ.get("MPLBACKEND") == "agg":
+        after_import("matplotlib", _use_figures)
+
+
+def show_open_figures() -> None:
+    """What the program has drawn and not shown, a notebook shows when it ends."""
+    if (figures := sys.modules.get("nbdist.worker.figures")) is not None:
+        figures.show()
+
+
+def _display(*values: Any, **named: Any) -> Any:
+    from nbdist.worker import display
+
+    return display.display(*values, **named)
+
+
+def _update_display(value: Any, **named: Any) -> None:
+    from nbdist.worker import display
+
+    display.update_display(value, **named)
+
+
+def _replace_display(module: ModuleType) -> None:
+    from nbdist.worker import display
+
+    display.replace_in_ipython(module)
+
+
+def _use_figures(matplotlib: ModuleType) -> None:
+    # not by MPLBACKEND, which programs that a rank starts would inherit, and they may not find nbdist
+    matplotlib.rcParams["backend"] = "module://nbdist.worker.figures"
 
 
 def _whole_line_print(

@@ -35,9 +35,27 @@ def log_image(
 
     Pixels are a tensor, an array or nested lists; floats go from 0 to 1, integers from 0 to 255.
     ``dataformats`` names their axes ("CHW", "HWC", "HW", "NCHW"); without it the axis of the channels
-    is guessed. Several become a grid.
+    is guessed. Several become a grid. VisualDL has it, and the panel among the lines of the log.
     """
-    _write("image", tag, step, walltime, lambda: records.image(arrays.to_png(image, dataformats)))
+    if png := write_image(tag, image, step, dataformats=dataformats, walltime=walltime):
+        from nbdist.worker import display
+
+        display.show_picture(png, f"<{tag}>" if step is None else f"<{tag}, step {step}>")
+
+
+def write_image(
+    tag: str, image: object, step: object, *, dataformats: str | None = None, walltime: float | None = None
+) -> bytes:
+    """``log_image`` for VisualDL alone; the PNG that was written, empty for none."""
+    png = b""
+
+    def encode() -> bytes:
+        nonlocal png
+        png = arrays.to_png(image, dataformats)
+        return records.image(png)
+
+    _write("image", tag, step, walltime, encode)
+    return png
 
 
 def log_audio(

@@ -116,7 +116,7 @@ class SummaryWriter:
         walltime: float | None = None,
         dataformats: str = "CHW",
     ) -> None:
-        media.log_image(
+        media.write_image(
             self._prefix + tag, img_tensor, global_step, dataformats=dataformats, walltime=walltime
         )
 
@@ -160,7 +160,7 @@ class SummaryWriter:
             pixels = [arrays.figure_pixels(one) for one in figure] if shown else []
             self.add_image(tag, pixels, global_step, walltime, "NHWC")
         else:
-            media.log_image(self._prefix + tag, figure, global_step, walltime=walltime)
+            media.write_image(self._prefix + tag, figure, global_step, walltime=walltime)
         if close:
             for one in figure if isinstance(figure, (list, tuple)) else (figure,):
                 arrays.close_figure(one)

@@ -38,6 +38,7 @@ dist.init_process_group("gloo")
 total = torch.tensor([dist.get_rank() + 1.0])
 dist.all_reduce(total)
 nbdist.log(step=1, mean=total.item())
+nbdist.result(total=total, rank=dist.get_rank())
 where = [os.environ[name] for name in ("GROUP_RANK", "CUDA_VISIBLE_DEVICES")]
 print("sum", total.item(), *where, os.nice(0), flush=True)
 print(os.environ["API_KEY"], sorted(name for name in os.environ if name.startswith("RAY_")), flush=True)
@@ -141,6 +142,8 @@ def test_torch_trains_on_two_nodes_and_all_logs_are_here(login: RayLogin) -> Non
     assert [each[0] for each in lines] == [f"sum 3.0 {rank} 0 {os.nice(0)}" for rank in range(2)]
     assert [each[1] for each in lines] == ["s3cret []"] * 2
     assert handle.metrics() == {"mean": 3.0}
+    assert handle.results.gather("rank") == [0, 1]
+    assert handle.results["total"].item() == 3.0
     assert {rank.state.value for rank in handle.run.ranks} == {"succeeded"}
     _nothing_is_told(login)
 

@@ -29,6 +29,7 @@ dist.init_process_group("gloo")
 total = torch.tensor([dist.get_rank() + 1.0])
 dist.all_reduce(total)
 nbdist.log(step=1, mean=total.item())
+nbdist.result(total=total, rank=dist.get_rank())
 names = ["RANK", "LOCAL_RANK", "GROUP_RANK", "WORLD_SIZE"]
 names += ["SLURMD_NODENAME", "SLURM_PROCID", "NBDIST_LINK_KEY"]
 print("sum", total.item(), *[os.environ.get(name) for name in names], flush=True)
@@ -76,6 +77,8 @@ def test_torch_trains_on_two_nodes_and_all_logs_are_here(login: Login) -> None:
     # Slurm is not to be taken for the launcher, and the key of the supervisors is nobody's business
     assert [line[7:] for line in lines] == [["None", "None"]] * 4
     assert handle.metrics() == {"mean": 10.0}
+    assert handle.results.gather("rank") == [0, 1, 2, 3]
+    assert handle.results["total"].item() == 10.0
     assert {rank.state.value for rank in handle.run.ranks} == {"succeeded"}
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from nbdist.feed.charts import Chart
-from nbdist.feed.protocol import BoardAnswer, LogChunk, Update
+from nbdist.feed.protocol import BoardAnswer, LogChunk, Media, Update
 from nbdist.feed.view import RunView
 
 
@@ -22,18 +22,18 @@ def decode(content: Mapping[str, Any], buffers: Sequence[bytes]) -> Update | Boa
         return BoardAnswer(url=content["url"], problem=content["problem"])
     if content["kind"] != "update":
         raise ValueError(f"no kind of message: {content['kind']!r}")
-    heads, titles = content["deltas"], content["charts"]
-    if len(buffers) != len(heads) + len(titles):
+    heads, titles, names = content["deltas"], content["charts"], content.get("media", ())
+    if len(buffers) != len(heads) + len(titles) + len(names):
         raise ValueError(f"{len(buffers)} buffers for {len(heads)} deltas and {len(titles)} charts")
+    charts, files = buffers[len(heads) :][: len(titles)], buffers[len(heads) + len(titles) :]
     return Update(
         view=None if content["view"] is None else RunView.from_dict(content["view"]),
         chunks=tuple(_chunk(head, bytes(text)) for head, text in zip(heads, buffers, strict=False)),
         complete_until=content["complete_until"],
-        charts=tuple(
-            _chart(title, bytes(data)) for title, data in zip(titles, buffers[len(heads) :], strict=True)
-        ),
+        charts=tuple(_chart(title, bytes(data)) for title, data in zip(titles, charts, strict=True)),
         left_out=content.get("left_out"),
         cell=content["cell"],
+        media=tuple(Media(name=name, data=bytes(data)) for name, data in zip(names, files, strict=True)),
     )
 
 

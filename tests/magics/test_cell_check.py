@@ -17,7 +17,7 @@ from nbdist.model.plan import Program
         ),
         pytest.param("%env DATA=/data\nx = 1", "write  %%distributed --env DATA=/data", id="env"),
         pytest.param("%cd /data\nx = 1", "write  %%distributed --cwd /data", id="cd"),
-        pytest.param("%matplotlib inline\nx = 1", "save figures with  savefig", id="matplotlib"),
+        pytest.param("%matplotlib widget\nx = 1", "figures are shown without it", id="matplotlib"),
         pytest.param("x = 1\nx?", "x?: leave it out", id="question"),
         pytest.param("!CUDA_VISIABLE_DEVICES=0 python a.py", "--gpus 0,1", id="misspelt variable"),
         pytest.param("x = (1\n% 2)\ny = = 1", "line 3 of the cell does not compile", id="an expression's %"),

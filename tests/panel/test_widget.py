@@ -29,6 +29,7 @@ class Page:
         self.charts = Charts(created=CREATED, ranks=range(ranks))
         self.stopped = threading.Event()
         self.pulled = 0
+        self.media: dict[tuple[int, str], bytes] = {}
         self.board: Callable[[], str] = lambda: "http://127.0.0.1:1/x"
         self.view = view_of(Run.of(a_spec(ranks=ranks), STARTED if ranks == 2 else []), now=CREATED + 1)
         self.surface = WidgetSurface(
@@ -38,6 +39,7 @@ class Page:
             charts=self.charts,
             cell=cell,
             pulled=self._pull,
+            media=lambda rank, name: self.media.get((rank, name), b""),
             clock=lambda: self.now,
         )
         self._next: dict[int, int] = {}
@@ -401,3 +403,77 @@ def test_it_is_known_whether_lines_were_passed_over_until_the_run_is_shown_again
     page.look(page.lines(1, 2))
 
     assert not page.surface.skipped
+
+
+NAMES = [f"{number:032x}.png" for number in range(3)]
+
+
+def showing(rank: int, first: int, *names: str) -> LogDelta:
+    lines = tuple(f"\x1b]nbdist;{name};640;480\x07<Figure>" for name in names)
+    edges = range(first, first + len(names) + 1)
+    return LogDelta(rank=rank, first=first, lines=lines, edges=edges, partial="", times=((len(names), 1.0),))
+
+
+def test_what_a_line_stands_for_comes_with_it_once() -> None:
+    page = Page()
+    page.media = {(0, NAMES[0]): b"one", (1, NAMES[1]): b"two"}
+    page.until_late()
+
+    first = page.look(showing(0, 0, NAMES[0], NAMES[2]), showing(1, 0, NAMES[1]))
+    again = [message for _ in range(100) for message in page.look(showing(0, 9, NAMES[0]))]
+
+    assert {media.name: media.data for message in first for media in message.media} == {
+        NAMES[0]: b"one",
+        NAMES[1]: b"two",
+    }
+    assert not [media for message in again for media in message.media]
+
+
+def test_many_outputs_come_in_parts_and_not_all_of_them() -> None:
+    page = Page()
+    names = [f"{number:032x}.png" for number in range(1000)]
+    page.media = {(0, name): b"x" * 20_000 for name in names}
+    page.until_late()
+
+    page.look(showing(0, 0, *names))
+    while page.surface.waiting:
+        page.look()
+
+    sent = [[media.name for media in message.media] for message in page.wire.updates if message.media]
+    assert max(map(len, sent)) == 14
+    assert [name for part in sent for name in part] == names[-200:]
+
+
+def test_a_page_that_loads_late_gets_the_outputs_again() -> None:
+    page = Page()
+    page.media = {(0, NAMES[0]): b"one"}
+
+    sent = page.look(showing(0, 0, NAMES[0]))
+    sent += [message for _ in range(30) for message in page.look()]
+
+    assert sum(bool(message.media) for message in sent) > 1
+
+
+def test_the_page_asks_for_an_output_and_gets_it() -> None:
+    page = Page()
+    page.media = {(1, NAMES[1]): b"two"}
+    came = threading.Event()
+    page.look(page.lines(0, 1))
+    page.wire.heard = came.set
+
+    page.wire.asks({"kind": "media", "rank": 1, "name": NAMES[1]})
+
+    assert came.wait(10)
+    assert [(media.name, media.data) for media in page.wire.updates[-1].media] == [(NAMES[1], b"two")]
+
+
+@pytest.mark.parametrize("asked", [{"rank": 0}, {"name": NAMES[0]}, {"rank": "0", "name": NAMES[0]}])
+def test_half_a_question_for_an_output_gets_no_answer(asked: dict[str, object]) -> None:
+    page = Page()
+    page.media = {(0, NAMES[0]): b"one"}
+    before = threading.active_count()
+
+    page.wire.asks({"kind": "media", **asked})
+
+    assert threading.active_count() == before
+    assert not page.wire.updates

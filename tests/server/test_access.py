@@ -28,6 +28,7 @@ VERBS = [
     ("POST", f"api/runs/{RUN_ID}/ranks/0/interrupt"),
     ("GET", f"api/runs/{RUN_ID}/ranks/0/log"),
     ("HEAD", f"api/runs/{RUN_ID}/ranks/0/log"),
+    ("GET", f"api/runs/{RUN_ID}/ranks/0/media/0"),
     ("GET", "api/devices"),
     ("GET", "api/options"),
     ("POST", "api/board"),

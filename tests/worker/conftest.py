@@ -35,6 +35,8 @@ class Rank:
             "PYTHONPATH": str(ROOT),
         }
 
+    python = (sys.executable, "-u", "-c")
+
     def start(self, program: str, *options: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
             [sys.executable, *options, "-c", f"import nbdist\n{program}"],

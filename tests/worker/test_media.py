@@ -63,7 +63,7 @@ def test_what_is_shown_is_what_was_given(rank: Rank) -> None:
 def test_nothing_of_visualdl_is_imported_and_no_thread_is_left(rank: Rank) -> None:
     done = rank.does(EVERYTHING + "import sys, threading; print(threading.active_count(), *sys.modules)")
 
-    threads, *modules = done.stdout.split()
+    threads, *modules = done.stdout.splitlines()[-1].split()
     assert threads == "1"
     assert {"visualdl", "google.protobuf", "PIL", "matplotlib"}.isdisjoint(modules)
 
@@ -71,7 +71,8 @@ def test_nothing_of_visualdl_is_imported_and_no_thread_is_left(rank: Rank) -> No
 def test_a_killed_rank_has_shown_everything(rank: Rank) -> None:
     process = rank.start(EVERYTHING + "import time\nprint('ready', flush=True)\ntime.sleep(600)")
     assert process.stdout is not None
-    process.stdout.readline()
+    while process.stdout.readline() != "ready\n":
+        pass
     process.send_signal(signal.SIGKILL)
     process.communicate()
 

@@ -174,6 +174,16 @@ export class Client {
     return this.url(runPath(runId, `/ranks/${rank}/log?download=1`));
   }
 
+  /** A picture, or HTML, that a rank showed. */
+  async media(runId: string, rank: number, name: string): Promise<Uint8Array> {
+    const path = runPath(runId, `/ranks/${rank}/media/${encodeURIComponent(name)}`);
+    const response = await this.server.request(this.url(path), { method: 'GET' });
+    if (!response.ok) {
+      throw new Refusal(response.status, response.statusText);
+    }
+    return new Uint8Array(await response.arrayBuffer());
+  }
+
   socket(): WebSocket {
     const { wsUrl, token } = this.server;
     const asker = token ? `?token=${encodeURIComponent(token)}` : '';

@@ -32,6 +32,14 @@ export class Follower {
     private readonly clock: Clock = BROWSER_CLOCK,
   ) {
     this.model = service.stream.watch(runId, makeModel);
+    this.model.log.outputs.ask = (rank, name) => {
+      const { outputs } = this.model.log;
+      // an output that is not there stays the text that stands for it
+      service.client.media(runId, rank, name).then(
+        data => outputs.put(name, data),
+        () => undefined,
+      );
+    };
     this.unsubscribe = service.stream.onState(() => this.ask());
     this.ask();
   }
@@ -83,6 +91,7 @@ export class Follower {
         completeUntil: null,
         charts: [],
         leftOut: null,
+        media: [],
         cell,
       });
     } catch (problem) {

@@ -3,12 +3,16 @@ import { deflateSync, inflateSync, strFromU8, strToU8 } from 'fflate';
 
 import { firstWhere, growing16, growing32, growingFloat, type NumberArray } from './growing';
 import { errorMark, plain, shownColumns } from './line_text';
+import { linesOf, outputOf } from './outputs';
 
 /** characters of a full block, and lines where lines are short */
 const FULL = 64 * 1024;
 const MOST_LINES = 8192;
 const ERROR = 0x8000;
-const MOST_COLUMNS = 0x7fff;
+const COLUMNS = 0x7fff;
+/** instead of the columns of a line: of an output, how many lines it is high, behind this number */
+export const HIGH = 0x7e00;
+const MOST_COLUMNS = HIGH - 1;
 /** of the log, which may be left out of a file within a block */
 const MOST_BYTES = 2 ** 31;
 
@@ -85,7 +89,10 @@ export class Block {
     this.times.push(time);
     this.starts.push(start - this.first);
     this.end = end;
-    this.marks.push(Math.min(MOST_COLUMNS, shownColumns(text)) | (error ? ERROR : 0));
+    // without escape sequences there is no output
+    const output = text === line ? null : outputOf(line);
+    const columns = output ? HIGH + linesOf(output) : Math.min(MOST_COLUMNS, shownColumns(text));
+    this.marks.push(columns | (error ? ERROR : 0));
     this.count++;
     return { error, inTraceback: mark === 'none' ? inTraceback : mark === 'traceback' };
   }
@@ -104,8 +111,9 @@ export class Block {
     return this.times.items[index]!;
   }
 
+  /** Columns that a line takes; see `HIGH`. */
   columns(index: number): number {
-    return this.marks.items[index]! & MOST_COLUMNS;
+    return this.marks.items[index]! & COLUMNS;
   }
 
   isError(index: number): boolean {

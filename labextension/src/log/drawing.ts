@@ -3,6 +3,7 @@ import { clock } from '../numbers';
 import { element } from '../page';
 import { logWords } from '../words';
 import { LONG, plain, SHOWN_OF_LONG, type Span, spansOf } from './line_text';
+import { linesOf, outputOf, type Outputs } from './outputs';
 import type { LogRow, LogRows } from './rows';
 import type { RunLog } from './run_log';
 import { rangesWith } from './search';
@@ -11,6 +12,7 @@ import { rangesWith } from './search';
 export interface Drawing {
   /** sought text in lower case; empty for none */
   readonly query: string;
+  readonly outputs: Outputs;
   onCellLine(line: number): void;
   /** show an over-long line whole */
   onMore(row: LogRow): void;
@@ -74,6 +76,14 @@ function lineNode(row: LogRow, now: boolean, drawing: Drawing): HTMLElement {
   }
   if (row.ranks && row.ranks.ranks.length > 1) {
     node.append(element('span', 'nbdist-fold', `×${row.ranks.ranks.length}`));
+  }
+  const output = row.text.includes('\x1b') ? outputOf(row.text) : null;
+  if (output) {
+    const drawn = drawing.outputs.node(output, row.rank, plain(row.text));
+    drawn.addEventListener('click', () => drawing.onMore(row));
+    node.classList.add('nbdist-shows');
+    node.style.height = `${linesOf(output) * 20}px`;
+    node.append(element('br'), drawn);
   }
   return node;
 }
@@ -300,6 +310,11 @@ export class WholeLine {
     if (row) {
       const text = element('div', 'nbdist-whole-text');
       appendText(text, row.text, plain(row.text).length, false, drawing);
+      const output = outputOf(row.text);
+      if (output) {
+        text.append(element('br'), drawing.outputs.node(output, row.rank, plain(row.text)));
+      }
+      node.classList.toggle('nbdist-whole-output', output !== null);
       const close = buttonOf('nbdist-tool', logWords().close, this.onClose);
       close.append('×');
       node.append(text, close);

@@ -1,5 +1,5 @@
 /** Entries of the merged log, and as rows: the texts are read from the blocks of the ranks. */
-import type { Block, Unpacked } from './block';
+import { type Block, HIGH, type Unpacked } from './block';
 import { growing16, growing32, growing64 } from './growing';
 import type { RankLog } from './rank_log';
 import { FOLD_COLUMNS, type LogRow, type Place, PLACEHOLDER_COLUMNS, type RankSets, Watched } from './rows';
@@ -148,8 +148,9 @@ export class EntryRows extends Watched {
         index = block?.indexOf(number) ?? 0;
       }
       indices[lead] = index;
-      const fold = this.sets.size(set[entry]!) > 1 ? FOLD_COLUMNS : 0;
-      into[at - from] = block && number >= block.first ? block.columns(index) + fold : 0;
+      const columns = block && number >= block.first ? block.columns(index) : 0;
+      const folded = columns && columns < HIGH && this.sets.size(set[entry]!) > 1;
+      into[at - from] = folded ? Math.min(HIGH - 1, columns + FOLD_COLUMNS) : columns;
     }
   }
 
@@ -161,6 +162,14 @@ export class EntryRows extends Watched {
       }
     }
     return Math.max(0, this.count - 1);
+  }
+
+  get high(): number {
+    let high = 0;
+    for (const log of this.logs.values()) {
+      high += log.high;
+    }
+    return high;
   }
 
   get firstError(): number {

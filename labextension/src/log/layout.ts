@@ -1,4 +1,5 @@
 /** Where rows lie, and how content of any height is scrolled. Pure: the pixels are view_place's. */
+import { HIGH } from './block';
 import { growing16 } from './growing';
 import type { LogRows } from './rows';
 
@@ -9,19 +10,22 @@ export class RowHeights {
   private readonly lines = growing16();
   /** text lines of each chunk of rows */
   private sums: number[] = [];
-  private width = 0;
+  private width = Infinity;
   private rows = 0;
+  /** whether rows differ in height: where they are wrapped, or some show outputs */
+  private differ = false;
 
   /** Heights of `rows` on a pane `width` columns wide; 0: no wrapping. */
   set(rows: LogRows, width: number): void {
-    const wrapped = this.width > 0;
+    const known = this.differ;
     this.rows = rows.count;
-    this.width = width;
-    if (!width) {
+    this.width = width || Infinity;
+    this.differ = width > 0 || rows.high > 0;
+    if (!this.differ) {
       this.columns.truncate(0);
       this.lines.truncate(0);
       this.sums = [];
-    } else if (wrapped && this.columns.length === this.rows) {
+    } else if (known && this.columns.length === this.rows) {
       this.compute(0);
     } else {
       this.columns.truncate(0);
@@ -32,14 +36,17 @@ export class RowHeights {
   /** Forget everything: other rows are shown. */
   clear(): void {
     this.columns.truncate(0);
-    this.width = 0;
+    this.width = Infinity;
+    this.differ = false;
     this.rows = 0;
   }
 
   /** At `at`, `removed` rows have gone and `added` have come. */
   change(rows: LogRows, at: number, removed: number, added: number): void {
     this.rows = rows.count;
-    if (this.width) {
+    if (!this.differ && rows.high) {
+      this.set(rows, 0);
+    } else if (this.differ) {
       const columns = new Uint16Array(added);
       rows.columns(at, at + added, columns);
       this.columns.splice(at, removed, columns);
@@ -49,16 +56,16 @@ export class RowHeights {
 
   /** All text lines. */
   get total(): number {
-    return this.width ? this.sums.reduce((sum, lines) => sum + lines, 0) : this.rows;
+    return this.differ ? this.sums.reduce((sum, lines) => sum + lines, 0) : this.rows;
   }
 
   height(row: number): number {
-    return this.width ? this.lines.items[row]! : 1;
+    return this.differ ? this.lines.items[row]! : 1;
   }
 
   /** Text lines above `row`. */
   above(row: number): number {
-    if (!this.width) {
+    if (!this.differ) {
       return row;
     }
     const chunk = Math.floor(row / CHUNK);
@@ -74,7 +81,7 @@ export class RowHeights {
 
   /** The row that holds the text line `line`. */
   rowAt(line: number): number {
-    if (!this.width) {
+    if (!this.differ) {
       return Math.max(0, Math.min(this.rows - 1, Math.floor(line)));
     }
     let chunk = 0;
@@ -91,7 +98,7 @@ export class RowHeights {
 
   /** A row was seen to be `lines` text lines high; whether that is news. */
   measured(row: number, lines: number): boolean {
-    if (!this.width || this.lines.items[row] === lines || row >= this.lines.length) {
+    if (!this.differ || this.lines.items[row] === lines || row >= this.lines.length) {
       return false;
     }
     this.sums[Math.floor(row / CHUNK)]! += lines - this.lines.items[row]!;
@@ -108,7 +115,8 @@ export class RowHeights {
     }
     this.lines.length = columns.length;
     for (let row = known; row < columns.length; row++) {
-      this.lines.items[row] = Math.max(1, Math.ceil(columns.items[row]! / width));
+      const taken = columns.items[row]!;
+      this.lines.items[row] = taken > HIGH ? taken - HIGH : Math.max(1, Math.ceil(taken / width));
     }
     this.sums.length = start / CHUNK;
     for (let row = start; row < columns.length; row += CHUNK) {

@@ -258,6 +258,10 @@ export class Differences extends Watched implements LogRows {
 
   readonly folded = 0;
 
+  get high(): number {
+    return this.all.high;
+  }
+
   get firstError(): number {
     const at = lowerBound(this.rows, Math.max(0, this.all.firstError));
     return this.all.firstError >= 0 && this.rows.items[at] === this.all.firstError && at < this.count

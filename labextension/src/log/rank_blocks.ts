@@ -3,7 +3,7 @@
  * and numbers their rows.
  */
 import type { LogDelta } from '../protocol';
-import { Block, type Unpacked } from './block';
+import { Block, HIGH, type Unpacked } from './block';
 import { firstWhere } from './growing';
 import { Watched } from './rows';
 
@@ -20,6 +20,8 @@ export abstract class RankBlocks extends Watched {
   /** lines that are here, and lines that have come at the end */
   lines = 0;
   written = 0;
+  /** lines that stand for an output and are higher than others */
+  high = 0;
   /** address of the line where the first error begins, -1 for none */
   protected errorLine = -1;
   private inTraceback = false;
@@ -140,6 +142,7 @@ export abstract class RankBlocks extends Watched {
     const { error, inTraceback } = block.push(line, edges, time, this.inTraceback);
     this.inTraceback = inTraceback;
     this.lines++;
+    this.high += block.columns(block.count - 1) >= HIGH ? 1 : 0;
     if (error) {
       this.errors++;
       this.errorLine = this.errorLine < 0 ? edges[0] : Math.min(this.errorLine, edges[0]);

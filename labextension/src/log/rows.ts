@@ -33,9 +33,11 @@ export interface LogRows {
   readonly folded: number;
   /** the row where the first error begins, -1 for none */
   readonly firstError: number;
+  /** how many rows are higher than a line of text, at least; 0 for none */
+  readonly high: number;
   row(at: number): LogRow;
   locate(at: number, place: Place): void;
-  /** Columns that the texts of rows `from` to `to` take, into `into` from its position 0 on. */
+  /** Columns that the texts of rows `from` to `to` take (or `HIGH`, and of how many lines), into `into` from its position 0 on. */
   columns(from: number, to: number, into: Uint16Array): void;
   /** The row of a rank's line, or of the next line there is; the search begins at `from`. */
   find(rank: number, line: number, from: number): number;

@@ -2,6 +2,7 @@
 import type { LogDelta } from '../protocol';
 import { type Block, Unpacked } from './block';
 import { MergedLog } from './merged_log';
+import { Outputs } from './outputs';
 import { RankLog } from './rank_log';
 import { RankSets } from './rows';
 import { browserTurns, Slices, type Turns } from './slices';
@@ -20,6 +21,7 @@ interface RunLogOptions {
 
 export class RunLog {
   readonly all: MergedLog;
+  readonly outputs = new Outputs();
   /** whether lines that have come are being put in their places */
   placing = false;
   /** long work over this log: packing, merging, searching */

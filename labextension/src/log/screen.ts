@@ -292,6 +292,7 @@ export class LogScreen {
   private drawing(onMore: (row: LogRow) => void): Drawing {
     return {
       query: this.finding.query,
+      outputs: this.log.outputs,
       onCellLine: line => this.look.onCellLine(line),
       onMore,
     };

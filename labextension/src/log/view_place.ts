@@ -1,5 +1,6 @@
 /** Where in the log the pane is, whatever comes and goes, and how wide it is. */
 import { element } from '../page';
+import { HIGH } from './block';
 import { RowHeights, ScrollScale } from './layout';
 import { type LogRows, RowMark } from './rows';
 
@@ -167,7 +168,7 @@ export class PaneWidth {
   keep(rows: LogRows, first: number, last: number, margin: number): void {
     const columns = new Uint16Array(Math.max(0, last - first));
     rows.columns(first, Math.max(first, last), columns);
-    this.widest = columns.reduce((widest, one) => Math.max(widest, one), this.widest);
+    this.widest = columns.reduce((widest, one) => (one < HIGH ? Math.max(widest, one) : widest), this.widest);
     const width = margin + PADDING + Math.ceil(this.widest * this.character);
     this.nodes.lines.style.minWidth = `${width}px`;
   }

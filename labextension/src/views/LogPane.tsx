@@ -45,11 +45,13 @@ export interface LogPaneProps {
   /** name of the run, for the file that is downloaded */
   label: string;
   narrow: boolean;
+  /** what is drawn in the colours of the page is drawn again with another theme */
+  theme?: string;
   onCellLine(line: number): void;
 }
 
 export const LogPane = forwardRef<LogPaneHandle, LogPaneProps>(function LogPane(props, ref) {
-  const { log, worldSize, selected, label, narrow, onCellLine } = props;
+  const { log, worldSize, selected, label, narrow, theme, onCellLine } = props;
   const words = logWords();
   const scroller = useRef<HTMLDivElement>(null);
   const lines = useRef<HTMLDivElement>(null);
@@ -106,7 +108,7 @@ export const LogPane = forwardRef<LogPaneHandle, LogPaneProps>(function LogPane(
       ...latest.current,
       onCellLine: line => latest.current.onCellLine(line),
     });
-  }, [log, look.margin, look.empty]);
+  }, [log, look.margin, look.empty, theme]);
 
   useEffect(() => {
     const timer = setTimeout(() => setNotice(''), NOTICE);

@@ -309,6 +309,7 @@ export function RunPage(props: RunPageProps): ReactElement {
           selected={shownLog}
           label={label}
           narrow={narrow}
+          theme={theme}
           onCellLine={goToLine}
         />
         {shownLog !== null && props.besideLog?.(shownLog)}

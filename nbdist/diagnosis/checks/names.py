@@ -277,7 +277,7 @@ def _finding(missing: Missing, program: Program, situation: Situation) -> Findin
     if missing.deleted:
         rule = "name-deleted"
     elif missing.name in _KERNEL:
-        rule = "name-display" if missing.name == "display" else "name-of-the-kernel"
+        rule = "name-of-the-kernel"
     elif (origin := situation.origin(missing.name)) is not None:
         rule = _rule_of(origin)
         values |= {"code": origin.code, "type": origin.type, **_cell_values(origin)}

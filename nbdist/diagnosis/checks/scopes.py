@@ -103,9 +103,11 @@ def arguments_of(arguments: ast.arguments) -> list[ast.arg]:
     return [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, *more]
 
 
-# what IPython adds to the builtins of its own process
-NOTEBOOK_BUILTINS = frozenset({"display", "get_ipython", "__IPYTHON__"})
+# what IPython adds to the builtins of its own process, and no rank has
+NOTEBOOK_BUILTINS = frozenset({"get_ipython", "__IPYTHON__"})
 GIVEN = (frozenset(dir(builtins)) - NOTEBOOK_BUILTINS) | {
+    "display",
+    "update_display",
     "__name__",
     "__file__",
     "__doc__",

@@ -111,7 +111,6 @@ def test_a_program_that_defines_what_it_uses_gets_no_word(cell: str) -> None:
             ("name-misspelt", "learning_rat", 2, True),
             id="misspelt",
         ),
-        pytest.param("display(1)", ("name-display", "display", 1, True), id="display"),
         pytest.param(
             "get_ipython().system('ls')", ("name-of-the-kernel", "get_ipython", 1, True), id="kernel"
         ),

@@ -1,0 +1,140 @@
+"""``nbdist.run``: a function of the notebook, a script or the text of a cell on several ranks, by a call."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+import shlex
+import sys
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+from typing import Any
+
+from IPython.core.getipython import get_ipython
+from IPython.core.interactiveshell import InteractiveShell
+
+from nbdist import options, runner
+from nbdist.errors import UsageMistake
+from nbdist.magics.cell_check import explained, name_origins, notebook_names
+from nbdist.magics.distributed import follow, show_detached, stopped_with_its_cell, tell
+from nbdist.magics.presentation import cell_id
+from nbdist.magics.showing import show_as_text
+from nbdist.model import Reason
+
+_INTERRUPTED = Reason("kernel-interrupted")
+_PRUNING = 5.0  # seconds for old runs
+_CALL = "_call"
+_CELL = f"""\
+# {{name}}, a function of the notebook, with its arguments
+import nbdist
+
+nbdist.result(_={_CALL}())
+"""
+
+
+def run(
+    program: Callable[..., object] | str | os.PathLike[str], *args: Any, **keywords: Any
+) -> runner.RunHandle:
+    """Run a function, a script or the text of a cell on several ranks, and wait for its end, as
+    ``%%distributed`` does; with ``detach=True`` it goes on by itself.
+
+        run = nbdist.run(train, 0.1, nproc=2)                  # train(0.1) in each of two ranks
+        run.result()                                           # what rank 0 returned
+        nbdist.run("train.py", "--lr", 0.1, gpus=[0, 1], detach=True)
+
+    Keywords are the options of ``%%distributed`` (``nproc gpus name detach timeout retries env …``); others
+    are the function's. A function brings what it uses of the notebook. The run that is returned may have
+    failed: ``result()`` raises that then.
+
+    Raises UsageMistake or LaunchError, with nothing started, and KeyboardInterrupt, when the run is stopped.
+    """
+    shell = get_ipython()
+    own = {option.field for option in options.OPTIONS}
+    asked = {name: value for name, value in keywords.items() if name in own}
+    given = {name: value for name, value in keywords.items() if name not in own}
+    chosen = options.parse_keywords(asked)
+    if callable(program):
+        _check_keywords(program, asked)
+    if chosen.pull:
+        raise UsageMistake("pull: leave it out, and read  run.results  of the run that nbdist.run returns")
+    with runner.Interrupts(lambda _: _INTERRUPTED, raises=True) as interrupts:
+        planned = _plan(shell, chosen, program, args, given)
+        handle, notes = runner.launch(
+            planned,
+            interrupts,
+            check=chosen.check,
+            warm=chosen.warm,
+            origin=name_origins(shell) if shell is not None else lambda _: None,
+            pruning=_PRUNING,
+        )
+        with stopped_with_its_cell(handle, interrupts):
+            tell(*notes, runner.pruner.removed())
+            if shell is None:
+                if not chosen.detach:
+                    show_as_text(handle, plain=not chosen.panel, show_ranks=chosen.show_ranks)
+            elif chosen.detach:
+                show_detached(shell, handle, chosen, planned)
+            else:
+                follow(shell, handle, chosen, planned)
+    return handle
+
+
+def _plan(
+    shell: InteractiveShell | None,
+    chosen: options.Options,
+    program: Callable[..., object] | str | os.PathLike[str],
+    args: tuple[Any, ...],
+    given: Mapping[str, Any],
+) -> runner.Plan:
+    notebook, cell = os.environ.get("JPY_SESSION_NAME", ""), cell_id(shell) if shell is not None else ""
+    here: dict[str, Any] = {"cwd": os.getcwd(), "notebook": notebook, "cell_id": cell}
+    if not callable(program):
+        if given:
+            options.parse_keywords(given)  # names the option that was meant
+        text = os.fspath(program)
+        if "\n" not in text:
+            return runner.plan_script(chosen, [text, *map(str, args)], **here)
+        if args:
+            raise UsageMistake(
+                f"nbdist.run: the arguments of a cell go into  args={shlex.join(map(str, args))!r}"
+            )
+        with explained(text):
+            return runner.plan(chosen, cell=text, python_path=sys.path, namespace=_names(shell), **here)
+    name = _name_of(program)
+    call = functools.partial(program, *args, **given)
+    namespace = replace(_names(shell), also={_CALL: call})
+    chosen = replace(chosen, name=chosen.name or options.slug(name))
+    try:
+        return runner.plan(
+            chosen, cell=_CELL.format(name=name), python_path=sys.path, namespace=namespace, **here
+        )
+    except UsageMistake as mistake:
+        # what was typed is the call
+        said = str(mistake).replace(f"--push: {_CALL} (partial)", f"nbdist.run({name}, …)")
+        raise UsageMistake(said) from None
+
+
+def _name_of(function: Callable[..., object]) -> str:
+    return str(getattr(function, "__name__", type(function).__name__))
+
+
+def _check_keywords(function: Callable[..., object], keywords: Collection[str]) -> None:
+    """Refuse a keyword that an option and the function both have. Raises UsageMistake."""
+    try:
+        parameters = inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return  # written in C
+    for keyword in keywords:
+        if keyword in parameters:
+            name = _name_of(function)
+            raise UsageMistake(
+                f"{keyword}= is an option of nbdist.run, and {name} has a parameter of this name: give it "
+                f"with  functools.partial({name}, {keyword}=…)"
+            )
+
+
+def _names(shell: InteractiveShell | None) -> runner.Namespace:
+    return (
+        notebook_names(shell) if shell is not None else runner.Namespace(values=vars(sys.modules["__main__"]))
+    )

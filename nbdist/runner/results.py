@@ -1,0 +1,166 @@
+"""``run.results``: what the ranks of a run gave out, read from its directory when it is asked for."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from nbdist.errors import NbdistError, UnknownResult, UsageMistake
+from nbdist.model import Run
+from nbdist.store.paths import RunDirectory, check_private
+from nbdist.store.results import Result, read_index, read_value
+from nbdist.worker.results import LAST, RETURNED
+
+_COLUMNS = ("name", "type", "shape", "size", "format", "value")
+_MOST_VALUE = 60
+_OWN = frozenset({LAST, RETURNED})
+
+
+class Results(Mapping[str, Any]):
+    """The results of one rank by their names. Only ``[…]`` reads a value; printed, and listed, the index is
+    shown alone.
+
+    A value that is no JSON, array or tensor is a pickle, and reading it executes what the rank's program has
+    put into it; ``safe`` refuses those.
+    """
+
+    def __init__(self, directory: RunDirectory, run: Run, rank: int = 0, *, pickles: bool = True) -> None:
+        self._directory = directory
+        self._run = run
+        self._rank = rank
+        self._files = directory.rank(rank, run.attempt)
+        self._pickles = pickles
+
+    def of(self, rank: int) -> Results:
+        """Those of another rank. Raises UsageMistake when the run has no such rank here."""
+        spec = self._run.spec
+        if not 0 <= rank < spec.world_size:
+            raise UsageMistake(f"run {self._run.label} has no rank {rank}: it has 0 to {spec.world_size - 1}")
+        if not spec.is_here(spec.ranks[rank]):
+            raise UsageMistake(
+                f"rank {rank} of {self._run.label} ran on another machine, its results are there"
+            )
+        return Results(self._directory, self._run, rank, pickles=self._pickles)
+
+    def gather(self, name: str) -> list[Any]:
+        """The values of this name of all ranks, by rank. Raises UnknownResult when one of them has none."""
+        return [self.of(rank)[name] for rank in range(self._run.spec.world_size)]
+
+    @property
+    def safe(self) -> Results:
+        """The same, but for pickles, which it refuses."""
+        return Results(self._directory, self._run, self._rank, pickles=False)
+
+    @property
+    def index(self) -> dict[str, Result]:
+        """What is known of each result without reading it."""
+        return {name: result for name, result in read_index(self._files).items() if name not in _OWN}
+
+    @property
+    def last_text(self) -> str:
+        """The value of the cell's last expression as it is printed; empty where there is none."""
+        result = read_index(self._files).get(LAST)
+        text = self[LAST] if result is not None and result.format == "json" else ""
+        return text if isinstance(text, str) else ""
+
+    @property
+    def returned(self) -> Any:
+        """What a function of ``nbdist.run`` returned. Raises as ``[…]`` does."""
+        if RETURNED not in read_index(self._files):
+            raise UnknownResult(
+                f"run {self._run.label} is of no function, which returns a value: write  "
+                'nbdist.result(acc=acc)  in its program, and read  run.results["acc"]'
+            )
+        return self[RETURNED]
+
+    def __getitem__(self, name: str) -> Any:
+        """Raises UnknownResult, NotPrivate, or UsageMistake for a value that cannot be read."""
+        result = self._found(name)
+        while True:
+            try:
+                return self._read(result)
+            except FileNotFoundError:
+                # the rank has given another one since
+                again = self._found(name)
+                if again.file == result.file:
+                    raise UnknownResult(f"the file of result {name} of rank {self._rank} is gone") from None
+                result = again
+
+    def _found(self, name: str) -> Result:
+        found = read_index(self._files)
+        result = found.get(name)
+        if result is None:
+            there = ", ".join(one for one in found if one not in _OWN)
+            raise UnknownResult(
+                f"rank {self._rank} of {self._run.label} gave no result {name}: "
+                + (f"it gave {there}" if there else f"write  nbdist.result({name}={name})  in its program")
+            )
+        if result.problem:
+            raise UnknownResult(
+                f"rank {self._rank} of {self._run.label} could not store the result {name} "
+                f"({result.type}): {result.problem}"
+            )
+        return result
+
+    def _read(self, result: Result) -> Any:
+        if result.kind == "object" and not self._pickles:
+            raise UsageMistake(
+                f"result {result.name} ({result.type}) is a pickle, which can execute anything when it is "
+                f"read: if you trust the program, type  run.results[{result.name!r}]"
+            )
+        try:
+            check_private(self._directory.path)
+            return read_value(self._files, result)
+        except (FileNotFoundError, NbdistError):
+            raise
+        except Exception as error:
+            raise UsageMistake(
+                f"result {result.name} ({result.type}) of rank {self._rank} cannot be read here: "
+                f"{type(error).__name__}: {error}"
+            ) from error
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name, result in self.index.items() if not result.problem)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def _ipython_key_completions_(self) -> list[str]:
+        return list(self)
+
+    def __repr__(self) -> str:
+        rows = [_COLUMNS, *map(_row, self.index.values())]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        head = f"results of rank {self._rank} of {self._run.label}"
+        if len(rows) == 1:
+            return f"{head}: none"
+        lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+        return "\n".join([head, *lines])
+
+    def _repr_html_(self) -> str:
+        rows = list(map(_row, self.index.values()))
+        head = "".join(f"<th>{name}</th>" for name in _COLUMNS)
+        body = "".join(f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
+        title = html.escape(f"results of rank {self._rank} of {self._run.label}")
+        return f"<table><caption>{title}</caption><tr>{head}</tr>{body}</table>"
+
+
+def _row(result: Result) -> tuple[str, ...]:
+    shape = " × ".join(map(str, result.shape))
+    dtype = f" {result.dtype}" if result.dtype else ""
+    said = result.problem or result.repr
+    value = " ".join("".join(one if one.isprintable() else " " for one in said).split())
+    short = value if len(value) <= _MOST_VALUE else f"{value[: _MOST_VALUE - 1]}…"
+    kind = f"state_dict ({result.type})" if result.kind == "state_dict" else result.type
+    form = "not stored" if result.problem else result.format
+    return (result.name, kind + dtype, shape, _size(result.bytes), form, short)
+
+
+def _size(count: int) -> str:
+    size = float(count)
+    for unit in ("B", "kB", "MB"):
+        if size < 1000:
+            return f"{size:.3g} {unit}" if unit != "B" else f"{count} B"
+        size /= 1000
+    return f"{size:.3g} GB"

@@ -1,0 +1,113 @@
+"""What ranks gave out with ``nbdist.result``, read back: the index of it, and a value when it is asked for.
+
+To list results reads no value. A value is read only where directory and file are this user's alone; and
+nothing but ``read_value`` ever takes a pickle apart (a box is one), which executes what stands in it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import stat
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+from nbdist.errors import NotPrivate
+from nbdist.model.decoding import MALFORMED, build
+from nbdist.store.journal import load_object, open_plain
+from nbdist.store.logs import is_listed
+from nbdist.store.paths import RankDirectory, check_private
+from nbdist.values import box, tensors
+
+_INDEX = ".index.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What the index says of one result. ``kind`` is value, number, array, tensor, state_dict or object;
+    ``format`` json, npy, safetensors, box or pickle. ``type`` is the class that the value had in the rank,
+    ``bytes`` the size of its file, ``time`` when it was given (Unix seconds). A result with a ``problem``
+    could not be stored."""
+
+    name: str
+    time: float = 0.0
+    kind: str = ""
+    type: str = ""
+    shape: tuple[int, ...] = ()
+    dtype: str = ""
+    bytes: int = 0
+    repr: str = ""
+    format: str = ""
+    framework: str = ""
+    file: str = ""
+    problem: str = ""
+
+
+def read_index(files: RankDirectory) -> dict[str, Result]:
+    """The results of a rank by their names, in the order in which they were given."""
+    if not is_listed(files.results):
+        return {}
+    found = []
+    try:
+        names = os.listdir(files.results)
+    except OSError:
+        return {}
+    for name in names:
+        if name.endswith(_INDEX):
+            try:
+                result = build(Result, load_object(files.results / name))
+            except (OSError, *MALFORMED):
+                continue
+            # the value lies beside its index, and nowhere else
+            if result.name == name.removesuffix(_INDEX) and os.path.basename(result.file) == result.file:
+                found.append(result)
+    return {result.name: result for result in sorted(found, key=lambda result: result.time)}
+
+
+def read_value(files: RankDirectory, result: Result) -> Any:
+    """The value of a result; its class decides what that raises where it is a pickle.
+
+    Raises NotPrivate where another user could have written it, FileNotFoundError where the rank has given
+    another value meanwhile, and OSError or ValueError for a file that cannot be read.
+    """
+    for directory in (files.path, files.results):
+        check_private(directory)
+    path = files.results / result.file
+    with open_plain(path) as file:
+        if os.fstat(file.fileno()).st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            raise NotPrivate(path, "can be written by others", "type  chmod go-w  and its name")
+        return _READ[result.format](file, result)
+
+
+def _read_json(file: BinaryIO, _: Result) -> Any:
+    return json.load(file)
+
+
+def _read_array(file: BinaryIO, result: Result) -> Any:
+    import numpy
+
+    array = numpy.load(file, allow_pickle=False)
+    return array[()] if result.kind == "number" else array
+
+
+def _read_tensors(file: BinaryIO, result: Result) -> Any:
+    found = tensors.read(file, result.framework)
+    return found if result.kind == "state_dict" else next(iter(found.values()))
+
+
+def _read_box(file: BinaryIO, result: Result) -> Any:
+    return box.read(os.dup(file.fileno()))[result.name]
+
+
+def _read_pickle(file: BinaryIO, _: Result) -> Any:
+    return pickle.load(file)
+
+
+_READ = {
+    "json": _read_json,
+    "npy": _read_array,
+    "safetensors": _read_tensors,
+    "box": _read_box,
+    "pickle": _read_pickle,
+}

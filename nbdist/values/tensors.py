@@ -1,0 +1,141 @@
+"""Tensors of torch and paddle as a file of safetensors and back, and modules as the tensors that they hold.
+
+The format is an index of JSON behind its length in eight bytes, then the bytes of each tensor in this order:
+https://huggingface.co/docs/safetensors. To read it executes nothing. A process that writes has the framework;
+one that reads imports it with the first tensor.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+from importlib import import_module
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any, BinaryIO
+
+DTYPES = {
+    **{f"float{bits}": f"F{bits}" for bits in (64, 32, 16)},
+    **{f"int{bits}": f"I{bits}" for bits in (64, 32, 16, 8)},
+    **{f"uint{bits}": f"U{bits}" for bits in (64, 32, 16, 8)},
+    "bfloat16": "BF16",
+    "bool": "BOOL",
+    "float8_e4m3fn": "F8_E4M3",
+    "float8_e5m2": "F8_E5M2",
+}
+"""How safetensors calls what torch and paddle call so."""
+
+_NAMES = {short: name for name, short in DTYPES.items()}
+_MOST_INDEX = 1 << 27  # bytes
+_SHARDED = ("DTensor", "ShardedTensor")
+
+
+def state_of(value: object) -> object:
+    """The state_dict of a module of torch or paddle, without what DistributedDataParallel puts around it;
+    anything else as it is. Where ranks share out a module (FSDP), all of them have to ask."""
+    module: Any = value
+    torch, paddle = _torch(), _paddle()
+    if torch is not None and isinstance(module, torch.nn.Module):
+        while type(module).__name__ in ("DistributedDataParallel", "DataParallel"):
+            module = module.module
+        return module.state_dict()
+    is_layer = paddle is not None and isinstance(module, paddle.nn.Layer)
+    return module.state_dict() if is_layer else value
+
+
+def framework_of(tensor: object) -> str:
+    """torch or paddle, of a tensor that is a plain array of numbers; else empty, as for one that is sparse,
+    quantised or complex. Raises TypeError for a tensor of which this rank has a part alone."""
+    given: Any = tensor
+    torch, paddle = _torch(), _paddle()
+    if torch is not None and isinstance(given, torch.Tensor):
+        if type(given).__name__ in _SHARDED:
+            raise TypeError(
+                "it is shared out over the ranks: gather it in all of them, with full_tensor() or with "
+                "torch.distributed.checkpoint.state_dict.get_model_state_dict"
+            )
+        plain = type(given) in (torch.Tensor, torch.nn.Parameter) and given.layout is torch.strided
+        return "torch" if plain and given.device.type != "meta" and dtype_of(given) in DTYPES else ""
+    if paddle is not None and isinstance(given, paddle.Tensor):
+        plain = given.is_dense() and given._is_initialized()
+        return "paddle" if plain and dtype_of(given) in DTYPES else ""
+    return ""
+
+
+def dtype_of(tensor: Any) -> str:
+    """The name of its kind of numbers, without the framework's."""
+    return str(tensor.dtype).rpartition(".")[2]
+
+
+def write(file: BinaryIO, tensors: Mapping[str, Any], framework: str) -> None:
+    """Write tensors by their names; of those on a GPU no more than one is copied at a time."""
+    header: dict[str, object] = {"__metadata__": {"framework": framework}}
+    at = 0
+    for name, tensor in tensors.items():
+        kind, shape = DTYPES[dtype_of(tensor)], list(tensor.shape)
+        size = math.prod(shape) * tensor.element_size()
+        header[name] = {"dtype": kind, "shape": shape, "data_offsets": [at, at + size]}
+        at += size
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    file.write(len(text).to_bytes(8, "little") + text)
+    for tensor in tensors.values():
+        file.write(_bytes_of(tensor, framework))
+
+
+def read(file: BinaryIO, framework: str) -> dict[str, Any]:
+    """The tensors of a file, in memory of their own. Raises ValueError for what is no such file."""
+    length = int.from_bytes(file.read(8), "little")
+    if length > min(_MOST_INDEX, os.fstat(file.fileno()).st_size):
+        raise ValueError("it does not begin as a file of safetensors")
+    index = json.loads(file.read(length))
+    make = {"torch": _torch_tensor, "paddle": _paddle_tensor}[framework]
+    return {
+        name: make(file, _NAMES[about["dtype"]], about["shape"])
+        for name, about in index.items()
+        if name != "__metadata__"
+    }
+
+
+def _torch_tensor(file: BinaryIO, dtype: str, shape: list[int]) -> Any:
+    torch: Any = import_module("torch")
+    tensor = torch.empty(shape, dtype=getattr(torch, dtype))
+    _fill(memoryview(tensor.reshape(-1).view(torch.uint8).numpy()), file)
+    return tensor
+
+
+def _paddle_tensor(file: BinaryIO, dtype: str, shape: list[int]) -> Any:
+    import numpy
+
+    paddle: Any = import_module("paddle")
+    # paddle takes uint16 of numpy, which has no bfloat16, for that
+    array = numpy.empty(math.prod(shape), {"bfloat16": "uint16"}.get(dtype, dtype))
+    _fill(array.view("uint8").data, file)
+    return paddle.to_tensor(array.reshape(shape), place=paddle.CPUPlace())
+
+
+def _fill(room: memoryview, file: Any) -> None:
+    if file.readinto(room) != len(room):
+        raise ValueError("it ends too soon")
+
+
+def _bytes_of(tensor: Any, framework: str) -> memoryview:
+    if framework == "paddle":
+        return memoryview(tensor.numpy().reshape(-1).view("uint8"))
+    plain = tensor.detach().cpu().contiguous().reshape(-1)
+    return memoryview(plain.view(sys.modules["torch"].uint8).numpy())
+
+
+def _torch() -> Any:
+    """torch, where all of it has been imported."""
+    torch = sys.modules.get("torch")
+    return torch if hasattr(torch, "nn") else None
+
+
+def _paddle() -> Any:
+    paddle = sys.modules.get("paddle")
+    return paddle if hasattr(paddle, "nn") and hasattr(paddle, "Tensor") else None

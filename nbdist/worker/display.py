@@ -1,0 +1,347 @@
+"""What a rank shows: ``display``, figures, the value of a cell's last expression.
+
+A picture or a page of HTML becomes a file in ``media/``, named by its content, a line in ``display.jsonl``,
+and one line of the log, in its place among what the rank prints:
+
+    ESC ]nbdist;<file>;<width>;<height> BEL <the text that stands for it>
+
+Terminals pass over such a sequence (it is an OSC), and all that reads logs leaves it out. Objects are asked
+by the methods that IPython asks (``_repr_png_``, ``_repr_html_``, …), without IPython, whose import takes a
+quarter of a second. What has neither picture nor HTML is printed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import ModuleType
+    from typing import Any
+
+# bytes of one output; larger ones are printed. HTML is laid out as one, and a page would wait for it
+_LARGEST = 8 << 20
+_LARGEST_HTML = 1 << 20
+_ROOM = 1 << 30  # bytes that a process of a rank writes at most
+_ROW, _HIGHEST = 24, 10_000  # pixels of a table
+_TEXT = 20_000  # characters
+_LINE = 200
+
+# a picture is drawn everywhere; HTML without its scripts, which is what a page allows of it, may be less
+_KINDS = {
+    "image/png": ("png", "_repr_png_"),
+    "image/jpeg": ("jpg", "_repr_jpeg_"),
+    "image/svg+xml": ("svg", "_repr_svg_"),
+    "text/html": ("html", "_repr_html_"),
+}
+# IPython.display.Markdown and Latex, whose text says nothing of what they hold
+_SOURCES = {"text/markdown": "_repr_markdown_", "text/latex": "_repr_latex_"}
+
+_written = 0
+_ids = 0
+
+
+def display(
+    *values: object,
+    raw: bool = False,
+    display_id: str | bool | None = None,
+    metadata: object = None,
+    **_: object,
+) -> DisplayHandle | None:
+    """Show values as a notebook does: pictures and HTML in the panel, the others as text in the log.
+
+    The arguments are those of ``IPython.display.display``. ``raw``: the values are dicts from MIME types to
+    data. With ``display_id`` (True makes one) a handle comes back, whose ``update`` shows another value in
+    its stead: the log has both, a saved notebook the last.
+    """
+    handle = _handle(display_id)
+    for value in values:
+        data = value if raw and isinstance(value, dict) else _bundle(value)
+        _show(data, value, "" if handle is None else handle.display_id)
+    return handle
+
+
+def update_display(value: object, *, display_id: str, **named: Any) -> None:
+    """Show a value in the stead of what was shown with this id."""
+    display(value, display_id=display_id, **named)
+
+
+def publish_display_data(data: Mapping[str, object], metadata: object = None, **named: Any) -> None:
+    """Show what is there as data by MIME type, as ``IPython.display.publish_display_data`` does."""
+    transient = named.get("transient") or {}
+    display(dict(data), raw=True, display_id=transient.get("display_id"))
+
+
+def show_last(value: object) -> None:
+    """Show the value of a cell's last expression, as a notebook does: nothing of None. What is text alone is
+    kept for the notebook, which shows it below the run."""
+    if value is None:
+        return
+    data = _bundle(value)
+    if any(data.get(mime) for mime in _KINDS):
+        _show(data, value, "")
+    else:
+        from nbdist.worker.results import keep_last
+
+        keep_last(value)
+
+
+def show_picture(png: bytes, text: str) -> None:
+    """Show a PNG for which ``text`` stands where it cannot be drawn."""
+    _show({"image/png": png, "text/plain": text}, None, "")
+
+
+def replace_in_ipython(module: ModuleType) -> None:
+    """Let ``from IPython.display import display`` bring what is here; IPython's own prints text in a process
+    that has no shell of it."""
+    for name in ("display", "update_display", "publish_display_data", "DisplayHandle"):
+        if hasattr(module, name):
+            setattr(module, name, globals()[name])
+
+
+class DisplayHandle:
+    """What ``display(…, display_id=…)`` returns."""
+
+    def __init__(self, display_id: str | None = None) -> None:
+        self.display_id = display_id or _new_id()
+
+    def __repr__(self) -> str:
+        return f"<DisplayHandle display_id={self.display_id}>"
+
+    def display(self, value: object, **named: Any) -> None:
+        display(value, display_id=self.display_id, **named)
+
+    def update(self, value: object, **named: Any) -> None:
+        display(value, display_id=self.display_id, **named)
+
+
+def _handle(display_id: str | bool | None) -> DisplayHandle | None:
+    if not display_id:
+        return None
+    return DisplayHandle(None if display_id is True else str(display_id))
+
+
+def _new_id() -> str:
+    global _ids
+    _ids += 1
+    return f"{os.getpid()}-{_ids}"
+
+
+def _bundle(value: object) -> dict[str, object]:
+    """What an object can be shown as, by MIME type."""
+    if isinstance(value, type):
+        return {}
+    data: dict[str, object] = {}
+    said = _asked(value, "_repr_mimebundle_", include=None, exclude=None)
+    if isinstance(said, tuple) and said:
+        said = said[0]
+    if isinstance(said, dict):
+        data |= said
+    if any(kind.__module__ == "matplotlib.figure" for kind in type(value).__mro__):
+        data["image/png"] = _figure_png(value)
+    for mime, method in ((mime, method) for mime, (_, method) in _KINDS.items()):
+        # the first is taken; what comes after it would be made in vain
+        if not any(data.get(known) for known in _KINDS):
+            data[mime] = _asked(value, method)
+    if type(value).__module__.startswith("IPython."):
+        for mime, method in _SOURCES.items():
+            data.setdefault(mime, _asked(value, method))
+    return data
+
+
+def _asked(value: object, method: str, **named: object) -> object:
+    """What a method of the object's class returns, without the metadata that may come with it; None where it
+    has none, or that fails: an object that cannot be drawn does not end the program."""
+    if getattr(type(value), method, None) is None:
+        return None
+    try:
+        said = getattr(value, method)(**named)
+    except NotImplementedError:
+        return None
+    except Exception as error:  # noqa: BLE001 - whatever a class of the program raises
+        _note(f"{type(value).__name__}.{method} failed: {type(error).__name__}: {error}")
+        return None
+    if isinstance(said, tuple) and len(said) == 2 and method != "_repr_mimebundle_":
+        return said[0]
+    return said
+
+
+def _figure_png(figure: Any) -> bytes:
+    import io
+
+    buffer = io.BytesIO()
+    try:
+        figure.savefig(buffer, format="png", bbox_inches="tight", facecolor=figure.get_facecolor())
+    except Exception as error:  # noqa: BLE001 - whatever the parts of a figure raise
+        _note(f"a figure cannot be drawn: {type(error).__name__}: {error}")
+    return buffer.getvalue()
+
+
+def _show(data: Mapping[str, object], value: object, display_id: str) -> None:
+    directory = os.environ.get("NBDIST_RANK_DIR")
+    text = _text(data, value)
+    for mime, (ending, _) in _KINDS.items():
+        if directory is None:
+            break
+        if (content := _bytes(data.get(mime), mime)) and _fits(content, mime):
+            try:
+                _write(directory, content, mime, ending, text, value, display_id)
+            except OSError as error:
+                _note(f"an output is not written: {error.strerror or error}")
+                break
+            return
+    print(text)
+
+
+def _text(data: Mapping[str, object], value: object) -> str:
+    for mime in (*_SOURCES, "text/plain"):
+        if isinstance(said := data.get(mime), str):
+            return said
+    if type(value) in (dict, list, tuple, set, frozenset):
+        from pprint import pformat
+
+        return pformat(value, width=79, compact=True, sort_dicts=False)
+    try:
+        return repr(value)
+    except Exception as error:  # noqa: BLE001 - whatever a class of the program raises
+        return f"<{type(value).__name__}: {type(error).__name__} in its repr>"
+
+
+def _bytes(content: object, mime: str) -> bytes:
+    """The content of a file; empty for none. Pictures may come as base64, as Jupyter's messages have them."""
+    if isinstance(content, (bytes, bytearray)):
+        return bytes(content)
+    if not isinstance(content, str):
+        return b""
+    if mime not in ("image/png", "image/jpeg"):
+        return content.encode("utf-8", "replace")
+    import binascii
+
+    try:
+        return binascii.a2b_base64(content)
+    except ValueError:
+        return b""
+
+
+def _fits(content: bytes, mime: str) -> bool:
+    limit = _LARGEST_HTML if mime == "text/html" else _LARGEST
+    if len(content) > limit:
+        size = f"{len(content) / (1 << 20):.0f} MiB"
+        _note(f"{mime} of {size} is printed as text: at most {limit >> 20} MiB can be shown")
+        return False
+    if _written + len(content) > _ROOM:
+        _note("this rank has shown 1 GiB: from now on text alone")
+        return False
+    return True
+
+
+def _write(
+    directory: str, content: bytes, mime: str, ending: str, text: str, value: object, display_id: str
+) -> None:
+    """Write the file, its record, and last the line of the log, which readers go by. Raises OSError."""
+    import hashlib
+
+    global _written
+    name = f"{hashlib.sha256(content).hexdigest()[:32]}.{ending}"
+    media = os.path.join(directory, "media")
+    os.makedirs(media, mode=0o700, exist_ok=True)
+    path = os.path.join(media, name)
+    if not os.path.exists(path):
+        _written += len(content)
+        draft = f"{path}.{os.getpid()}"
+        try:
+            _append(draft, content)
+            os.replace(draft, path)  # a reader finds it whole or not at all
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.unlink(draft)
+            raise
+    width, height = _size(content, mime)
+    at, begun = _log_end(os.path.join(directory, "log"))
+    record = {
+        "t": round(time.time(), 4),
+        "at": at + begun,
+        "file": name,
+        "mime": mime,
+        "width": width,
+        "height": height,
+        "id": display_id,
+        "text": text[:_TEXT],
+    }
+    _append(os.path.join(directory, "display.jsonl"), f"{json.dumps(record)}\n".encode())
+    line = f"\x1b]nbdist;{name};{width};{height}\x07{_short(text, value)}\n"
+    out = sys.__stdout__
+    if out is not None:
+        # a bar that still grows must not share its line with it
+        out.write("\n" + line if begun else line)
+        out.flush()
+
+
+def _append(path: str, data: bytes) -> None:
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    try:
+        if os.write(handle, data) < len(data):
+            raise OSError(28, "no space left")
+    finally:
+        os.close(handle)
+
+
+def _log_end(path: str) -> tuple[int, bool]:
+    """How many bytes the log has, and whether the last of its lines is still growing."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return 0, False
+    try:
+        size = os.fstat(handle).st_size
+        return size, size > 0 and os.pread(handle, 1, size - 1) != b"\n"
+    finally:
+        os.close(handle)
+
+
+def _short(text: str, value: object) -> str:
+    """One line that stands for the output."""
+    line = text.strip()
+    if "\n" in line:
+        shape = getattr(value, "shape", None)
+        size = f" {' × '.join(map(str, shape))}" if isinstance(shape, tuple) and shape else ""
+        line = f"<{type(value).__name__}{size}>"
+    return "".join(letter for letter in line if letter.isprintable())[:_LINE]
+
+
+def _size(content: bytes, mime: str) -> tuple[int, int]:
+    """Width and height in pixels, 0 where they are not known; of a table about as high as a page draws it."""
+    if mime == "image/png" and content.startswith(b"\x89PNG") and len(content) >= 24:
+        return int.from_bytes(content[16:20], "big"), int.from_bytes(content[20:24], "big")
+    if mime == "image/jpeg":
+        return _jpeg_size(content)
+    if mime == "text/html" and (rows := content.count(b"<tr")):
+        return 0, min(_HIGHEST, rows * _ROW)
+    return 0, 0
+
+
+def _jpeg_size(content: bytes) -> tuple[int, int]:
+    """By the frame header (ISO 10918-1, B.2.2), which stands behind segments of any kind."""
+    at = 2
+    while at + 9 <= len(content) and content[at] == 0xFF:
+        kind = content[at + 1]
+        if 0xC0 <= kind <= 0xCF and kind not in (0xC4, 0xC8, 0xCC):
+            return int.from_bytes(content[at + 7 : at + 9], "big"), int.from_bytes(
+                content[at + 5 : at + 7], "big"
+            )
+        at += 2 + int.from_bytes(content[at + 2 : at + 4], "big")
+    return 0, 0
+
+
+_noted: set[str] = set()
+
+
+def _note(line: str) -> None:
+    if line not in _noted:
+        _noted.add(line)
+        print(f"nbdist: {line}", file=sys.stderr)

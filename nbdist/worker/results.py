@@ -1,0 +1,242 @@
+"""``nbdist.result``: what a rank gives out, each value in a file that is whole or not there.
+
+    ranks/0/results/acc.4711-1.json    the value
+    ranks/0/results/acc.index.json     its kind, type, shape, … and the name of that file
+
+A value goes into a file with a name of its own; then its index is written as a draft and renamed, and only
+then the file of the value before is removed. A rank that is killed at any moment leaves either value whole.
+
+The first format that keeps a value as it is stores it: JSON, npy (arrays of numpy), safetensors (tensors of
+torch and paddle, a dict of them, a module by its state_dict), which are read without executing anything;
+else a box (``values.box``), which is a pickle.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import sys
+import time
+from contextlib import suppress
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any, BinaryIO
+
+
+RETURNED = "_"
+"""The name of what a function of ``nbdist.run`` returned."""
+
+LAST = "__last__"
+"""The name of how the value of a cell's last expression is printed."""
+
+INDEX = ".index.json"
+"""What stands behind the name of a result in that of the file that says what it is."""
+
+_LONGEST_NAME = 150  # bytes: a file's name may have 255
+_LONGEST_REPR = 200
+_LONGEST_PROBLEM = 500
+_EXACT = (type(None), bool, int, float, str)
+_FRAMEWORKS = {"torch", "paddle"}
+
+_numbers = itertools.count(1)
+
+
+def result(**values: object) -> None:
+    """Give values of this rank out of the run: ``nbdist.result(acc=acc, model=model)``.
+
+    ``--pull acc,model`` puts those of rank 0 into the notebook, ``run.results`` reads them from anywhere. Of
+    a name that is given several times the last value counts. A model (of torch or paddle) is stored as its
+    state_dict. A value that cannot be stored costs a line in the rank's log, and the program goes on.
+    Outside a run this does nothing.
+    """
+    for name in values:
+        if not name.isidentifier() or len(name.encode()) > _LONGEST_NAME:
+            raise TypeError(f"nbdist.result(…): {name!r} cannot be the name of a variable")
+    directory = os.environ.get("NBDIST_RANK_DIR")
+    if directory is None:
+        return
+    for name, value in values.items():
+        _store(os.path.join(directory, "results"), name, value)
+
+
+def keep_last(value: object) -> None:
+    """Keep how the value of the cell's last expression is printed, for the notebook to show."""
+    try:
+        text = repr(value)
+    except Exception as error:  # noqa: BLE001 - the program has ended well, whatever its value's repr does
+        text = f"<{type(value).__name__} whose repr raises {type(error).__name__}: {error}>"
+    result(**{LAST: text})
+
+
+def _store(directory: str, name: str, value: object) -> None:
+    os.makedirs(directory, mode=0o700, exist_ok=True)
+    try:
+        about = _write_value(directory, name, value)
+    except Exception as error:  # noqa: BLE001 - whatever pickling raises: training must not stop for it
+        problem = f"{type(error).__name__}: {error}"[:_LONGEST_PROBLEM]
+        print(f"nbdist: result {name} is not stored ({problem})", file=sys.stderr)
+        about = {"problem": problem, "type": _type_name(value)}
+    try:
+        _write_index(directory, name, about)
+    except OSError as error:
+        with suppress(OSError):
+            os.unlink(os.path.join(directory, about.get("file", "")))
+        if "problem" not in about:
+            print(f"nbdist: result {name} is not stored ({error.strerror})", file=sys.stderr)
+
+
+def _write_index(directory: str, name: str, about: Mapping[str, object]) -> None:
+    """Let the index name the value that has been written, and remove the one before. Raises OSError."""
+    path = os.path.join(directory, name + INDEX)
+    try:
+        with open(path, "rb") as file:
+            before = json.load(file).get("file", "")
+    except (OSError, ValueError):
+        before = ""
+    draft = os.path.join(directory, f".{name}.{os.getpid()}-{next(_numbers)}")
+    try:
+        with _new_file(draft) as file:
+            file.write(json.dumps({"name": name, "time": time.time(), **about}).encode())
+        os.replace(draft, path)
+    except OSError:
+        with suppress(OSError):
+            os.unlink(draft)
+        raise
+    if before:
+        with suppress(OSError):
+            os.unlink(os.path.join(directory, before))
+
+
+def _write_value(directory: str, name: str, value: object) -> dict[str, Any]:
+    """Write the value into a new file; what the index says of it. Raises what keeps it from being stored."""
+    kind, value = _type_name(value), _state_of(value)
+    about, write = _as_json(value) or _as_array(value) or _as_tensors(value) or _as_pickle(name, value)
+    file_name = f"{name}.{os.getpid()}-{next(_numbers)}.{about['format']}"
+    path = os.path.join(directory, file_name)
+    try:
+        write(path)
+        size = os.stat(path).st_size
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(path)
+        raise
+    about.setdefault("repr", _short_repr(value))
+    return {"type": kind, "bytes": size, "file": file_name, **about}
+
+
+def _state_of(value: object) -> object:
+    """The state_dict of a module; anything else as it is."""
+    if not _FRAMEWORKS & sys.modules.keys():
+        return value
+    from nbdist.values.tensors import state_of
+
+    return state_of(value)
+
+
+if TYPE_CHECKING:
+    Form = tuple[dict[str, Any], Callable[[str], object]]
+    """What the index says of a value, and what writes it to a path."""
+
+
+def _in_file(write: Callable[[BinaryIO], object]) -> Callable[[str], None]:
+    def write_to(path: str) -> None:
+        with _new_file(path) as file:
+            write(file)
+
+    return write_to
+
+
+def _as_json(value: object) -> Form | None:
+    """A value that JSON gives back as it is."""
+    try:
+        if not _is_exact(value):
+            return None
+        text = json.dumps(value)
+    except (ValueError, RecursionError):  # an int of very many digits, a list in itself
+        return None
+    return {"kind": "value", "format": "json"}, _in_file(lambda file: file.write(text.encode()))
+
+
+def _is_exact(value: object) -> bool:
+    if type(value) is list:
+        return all(map(_is_exact, value))
+    if type(value) is dict:
+        return all(type(key) is str for key in value) and all(map(_is_exact, value.values()))
+    return type(value) in _EXACT
+
+
+def _as_array(value: object) -> Form | None:
+    """An array of numpy, or one of its numbers, of a type that its file can name."""
+    numpy: Any = sys.modules.get("numpy")
+    if numpy is None or not (type(value) is numpy.ndarray or isinstance(value, numpy.generic)):
+        return None
+    array = numpy.asanyarray(value)
+    # objects are pickles; what another library has added (bfloat16) would come back as raw bytes
+    if array.dtype.hasobject or (array.dtype.kind == "V" and array.dtype.names is None):
+        return None
+    kind = "array" if type(value) is numpy.ndarray else "number"
+    about = {"kind": kind, "format": "npy", "shape": list(array.shape), "dtype": str(array.dtype)}
+    return about, _in_file(lambda file: numpy.save(file, array, allow_pickle=False))
+
+
+def _as_tensors(value: object) -> Form | None:
+    """A tensor, or a dict of tensors of one framework."""
+    if not _FRAMEWORKS & sys.modules.keys():
+        return None
+    from nbdist.values import tensors
+
+    given: dict[Any, Any] = value if isinstance(value, dict) else {RETURNED: value}
+    frameworks = {tensors.framework_of(one) for one in given.values()}
+    framework = next(iter(frameworks), "")
+    if not framework or len(frameworks) > 1 or any(type(key) is not str for key in given):
+        return None
+    about: dict[str, Any] = {"kind": "state_dict", "format": "safetensors", "framework": framework}
+    if given is value:
+        about |= {"repr": f"{len(given)} tensor{'s' if len(given) > 1 else ''}"}
+    else:
+        tensor = given[RETURNED]
+        about |= {"kind": "tensor", "shape": list(tensor.shape), "dtype": tensors.dtype_of(tensor)}
+    return about, _in_file(lambda file: tensors.write(file, given, framework))
+
+
+def _as_pickle(name: str, value: object) -> Form:
+    """Anything else: a box, in which classes and functions of the program itself go along; without
+    cloudpickle a plain pickle. Raises TypeError, and whatever pickling raises."""
+    try:
+        from nbdist.values import packing
+    except ImportError:
+        import pickle
+
+        return {"kind": "object", "format": "pickle"}, _in_file(lambda file: pickle.dump(value, file, 5))
+    from pathlib import Path
+
+    try:
+        packed = packing.pack({name: value})
+    except packing.Unsendable as error:
+        # what it says to do instead is for what goes into a run
+        raise TypeError(str(error).rpartition(": ")[0]) from None
+    return {"kind": "object", "format": "box"}, lambda path: packed.write(Path(path))
+
+
+def _new_file(path: str) -> BinaryIO:
+    return open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb")
+
+
+def _type_name(value: object) -> str:
+    kind = type(value)
+    plain = kind.__module__ in ("builtins", "__main__")
+    return kind.__qualname__ if plain else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _short_repr(value: object) -> str:
+    import reprlib
+
+    short = reprlib.Repr()
+    short.maxstring = short.maxother = _LONGEST_REPR
+    try:
+        return short.repr(value)[:_LONGEST_REPR]
+    except Exception as error:  # noqa: BLE001 - a value need not be printed to be stored
+        return f"<{type(value).__name__} whose repr raises {type(error).__name__}>"

@@ -1,0 +1,228 @@
+"""Figures and HTML of ranks: in the panel's log, in the saved notebook and its static HTML."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import cast
+
+import pytest
+from lab import LabPage, LabServer, new_page
+from playwright.sync_api import Browser, Locator, Page, expect
+
+pytestmark = pytest.mark.browser
+
+FIGURES = """%%distributed -n 2 --name figures
+import os, time
+import matplotlib.pyplot as plt, pandas
+%matplotlib inline
+rank = int(os.environ["RANK"])
+print("before", flush=True)
+plt.figure(figsize=(4, 2)); plt.plot([3, 1, 2]); plt.title("both"); plt.show()
+plt.figure(figsize=(4, 2)); plt.bar([1, 2], [1, 1 + rank]); plt.title(f"rank {rank}"); plt.show()
+display(pandas.DataFrame({"loss": [0.5, 0.25], "accuracy": [0.7, 0.9]}))
+print("after", flush=True)
+plt.figure(figsize=(4, 2)); plt.plot([1, 2]); plt.title("left open")
+"""
+
+HOSTILE = """%%distributed -n 1 --name hostile
+from IPython.display import HTML, SVG, display
+page = '''<p id="hello">hello</p>
+<script>top.hacked = 1; parent.document.title = "hacked"; fetch("http://127.0.0.1:PORT/script")</script>
+<img src="http://127.0.0.1:PORT/picture" onerror="top.hacked = 2">
+<style>@import url("http://127.0.0.1:PORT/style");
+body { background: url(http://127.0.0.1:PORT/ground) }</style>
+<link rel="stylesheet" href="http://127.0.0.1:PORT/sheet"><iframe src="http://127.0.0.1:PORT/frame"></iframe>
+<form action="http://127.0.0.1:PORT/form" target="_top"><button id="send">send</button></form>
+<a href="http://127.0.0.1:PORT/link" target="_top" id="link">link</a>
+<meta http-equiv="refresh" content="0;url=http://127.0.0.1:PORT/refresh">
+<base href="http://127.0.0.1:PORT/" target="_top"><svg onload="top.hacked = 3"></svg>'''
+display(HTML(page))
+display(SVG('<svg xmlns="http://www.w3.org/2000/svg" width="20" height="20"><script>top.hacked = 4</script>'
+            '<image href="http://127.0.0.1:PORT/drawn"/><rect width="20" height="20" fill="red"/></svg>'))
+display(HTML("<p>" + "x" * (20 << 20)))
+print("the end")
+"""
+
+MANY = """%%distributed -n 1 --name many
+import struct, zlib
+def png(number, side=300):
+    rows = b"".join(b"\\0" + bytes([number % 256, row % 256, number // 256] * side) for row in range(side))
+    def part(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+    head = part(b"IHDR", struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0))
+    return b"\\x89PNG\\r\\n\\x1a\\n" + head + part(b"IDAT", zlib.compress(rows, 0)) + part(b"IEND", b"")
+for number in range(1000):
+    display({"image/png": png(number, 80), "text/plain": f"<figure {number}>"}, raw=True)
+print("the end")
+"""
+
+
+def run_cell(page: Page, server: LabServer, name: str, cell: str, folder: str = "lab/tree") -> LabPage:
+    notebook = server.write_notebook(f"{name}.ipynb", "%load_ext nbdist", cell)
+    lab = LabPage(server, page, notebook, folder)
+    lab.run_and_wait(0)
+    lab.run(1)
+    return lab
+
+
+class Elsewhere(ThreadingHTTPServer):
+    """A server that HTML would tell something, and what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        super().__init__(("127.0.0.1", 0), _Answers)
+
+
+class _Answers(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        cast("Elsewhere", self.server).asked.append(self.path)
+        self.send_error(404)
+
+    do_POST = do_GET  # noqa: N815
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def elsewhere() -> Iterator[Elsewhere]:
+    with Elsewhere() as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+def drawn(picture: Locator) -> bool:
+    """Whether a picture is drawn, with pixels."""
+    return bool(picture.evaluate("image => image.complete && image.naturalWidth > 0"))
+
+
+def outputs_in(notebook: Path) -> list[dict[str, object]]:
+    return [
+        output
+        for cell in json.loads(notebook.read_text())["cells"]
+        for output in cell.get("outputs", [])
+        if output["output_type"] == "display_data"
+    ]
+
+
+def test_figures_stand_among_the_lines_and_in_the_notebook(
+    lab_server: LabServer, browser: Browser, pictures: Path
+) -> None:
+    with new_page(browser, height=1400) as page:
+        lab = run_cell(page, lab_server, "figures", FIGURES)
+        lab.wait_for_end(1)
+        log = page.locator(".nbdist").get_by_role("log")
+        rows = log.locator(".nbdist-line")
+
+        expect(log).to_contain_text("after", timeout=20_000)
+        log.evaluate("node => { node.style.height = '1150px'; node.scrollTop = 0 }")
+        expect(log.locator("img.nbdist-output")).to_have_count(4)
+        texts = [text.partition("<")[2] or text for text in rows.all_inner_texts()]
+        order = [text.split(">")[0].split("\n")[-1] for text in texts]
+        assert [("Figure" in text, "DataFrame" in text) for text in order[1:]].count((True, False)) == 4
+        expect(rows.nth(1)).to_contain_text("×2")
+        for at in range(4):
+            assert drawn(log.locator("img.nbdist-output").nth(at))
+        # every row is as high as it was laid out
+        for row in rows.all():
+            assert row.evaluate("node => node.offsetHeight % 20") == 0
+        frame = log.frame_locator("iframe.nbdist-output").first
+        expect(frame.get_by_text("accuracy")).to_be_visible()
+        log.locator("img.nbdist-output").first.click()
+        expect(page.locator(".nbdist-whole img")).to_be_visible()
+        page.screenshot(path=pictures / "outputs-whole.png")
+        for theme, ground in (("Dark", "rgb(0, 0, 0)"), ("Light", "rgb(255, 255, 255)")):
+            page.evaluate(
+                "theme => window.jupyterapp.commands.execute('apputils:change-theme', { theme })",
+                f"JupyterLab {theme}",
+            )
+            expect(page.locator(f".nbdist[data-theme={theme.lower()}]")).to_be_visible()
+            # a row that is drawn anew has the colours of the page
+            for top in (1e6, 0):
+                log.evaluate("(node, top) => { node.scrollTop = top }", top)
+                page.wait_for_timeout(500)
+            text = frame.get_by_text("accuracy")
+            assert text.evaluate("node => getComputedStyle(node).color") != ground
+            page.screenshot(path=pictures / f"outputs-{theme.lower()}.png")
+        page.set_viewport_size({"width": 760, "height": 1400})
+        page.screenshot(path=pictures / "outputs-narrow.png")
+
+        lab.save()
+        kept = [output["data"] for output in outputs_in(lab.path)]
+        assert sum("image/png" in data for data in kept) == 4
+        assert any("accuracy" in "".join(data.get("text/html", "")) for data in kept)
+
+
+@pytest.mark.parametrize("folder", ["lab/tree", "notebooks"], ids=["JupyterLab", "Notebook 7"])
+def test_hostile_html_does_nothing(
+    lab_server: LabServer,
+    browser: Browser,
+    pictures: Path,
+    tmp_path: Path,
+    elsewhere: Elsewhere,
+    folder: str,
+) -> None:
+    cell = HOSTILE.replace("PORT", str(elsewhere.server_port))
+    with new_page(browser, known="static/notebook/notebook_core", keep=folder == "lab/tree") as page:
+        lab = run_cell(page, lab_server, f"hostile-{folder[:3]}", cell, folder)
+        lab.wait_for_end(1, timeout=120)
+        log = page.locator(".nbdist").get_by_role("log")
+        expect(log).to_contain_text("the end", timeout=20_000)
+        expect(log).to_contain_text("is printed as text")
+        log.evaluate("node => node.scrollTop = 0")
+        frame = log.frame_locator("iframe.nbdist-output")
+        expect(frame.get_by_text("hello")).to_be_visible()
+        frame.locator("#send").click(force=True)
+        frame.locator("#link").click(force=True)
+        page.screenshot(path=pictures / f"outputs-hostile-{folder[:3]}.png")
+        lab.save()
+        page.wait_for_timeout(500)
+        assert page.evaluate("window.hacked") is None
+        assert "hacked" not in page.title()
+        assert f"hostile-{folder[:3]}" in page.url
+    static = tmp_path / "hostile.html"
+    command = [sys.executable, "-m", "nbconvert", "--to", "html", "--output", str(static), str(lab.path)]
+    subprocess.run(command, check=True, capture_output=True, timeout=120)
+    with browser.new_context() as context:
+        page = context.new_page()
+        page.goto(static.as_uri())
+        page.wait_for_timeout(1000)
+        assert page.evaluate("window.hacked") is None
+        assert page.url == static.as_uri()
+    assert elsewhere.asked == []
+
+
+def test_a_thousand_figures_do_not_hold_the_page_up(
+    lab_server: LabServer, browser: Browser, pictures: Path
+) -> None:
+    with new_page(browser) as page:
+        lab = run_cell(page, lab_server, "many", MANY)
+        page.evaluate(
+            """window.late = []; new PerformanceObserver(list =>
+                list.getEntries().forEach(each => window.late.push(Math.round(each.duration)))
+            ).observe({ type: 'longtask' })"""
+        )
+        lab.wait_for_end(1, timeout=120)
+        log = page.locator(".nbdist").get_by_role("log")
+        expect(log).to_contain_text("the end", timeout=20_000)
+        print("long tasks meanwhile", page.evaluate("window.late"))
+        page.evaluate("() => { window.late = [] }")
+        for _ in range(20):
+            log.evaluate("node => node.scrollTop -= 3000")
+            page.wait_for_timeout(50)
+        expect(log.locator("img.nbdist-output[src]").first).to_be_visible()
+        print("long tasks while scrolling", page.evaluate("window.late"))
+        page.screenshot(path=pictures / "outputs-many.png")
+        assert log.locator("img.nbdist-output").count() < 30
+        lab.save()
+        size = (lab.path).stat().st_size
+        assert size < 1_500_000, size

@@ -1,0 +1,236 @@
+"""``nbdist.result`` in a rank: what is stored as what, and that a value is whole or not there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nbdist.store.results import Result, read_index, read_value
+from tests.worker.conftest import Rank
+
+
+def given(rank: Rank, program: str) -> tuple[Result, Any]:
+    """The result ``x`` of a program, as it is read back."""
+    rank.does(program)
+    result = read_index(rank.files)["x"]
+    return result, read_value(rank.files, result)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("0.93", id="a float"),
+        pytest.param("{'loss': [0.5, 0.25], 'ok': True, 'none': None, 'ä': 'é'}", id="a dict of lists"),
+        pytest.param("float('inf')", id="infinity"),
+        pytest.param("2 ** 400", id="a large int"),
+        pytest.param("''", id="an empty text"),
+    ],
+)
+def test_what_json_keeps_is_json(rank: Rank, text: str) -> None:
+    result, value = given(rank, f"nbdist.result(x={text})")
+
+    assert result.format == "json"
+    assert value == eval(text)
+    assert type(value) is type(eval(text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("(1, 2)", id="a tuple"),
+        pytest.param("{1: 2}", id="a dict by numbers"),
+        pytest.param("{1, 2}", id="a set"),
+        pytest.param("10 ** 5000", id="an int that has too many digits to be written"),
+    ],
+)
+def test_what_json_would_change_is_not_json(rank: Rank, text: str) -> None:
+    result, value = given(rank, f"nbdist.result(x={text})")
+
+    assert result.format != "json"
+    assert value == eval(text)
+    assert type(value) is type(eval(text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("numpy.arange(12.0).reshape(3, 4)", id="two axes"),
+        pytest.param("numpy.zeros((0, 3), dtype='int8')", id="empty"),
+        pytest.param("numpy.arange(24).reshape(4, 6)[::2, ::-1]", id="a view"),
+        pytest.param("numpy.array(['2026-11-23'], dtype='datetime64[D]')", id="dates"),
+        pytest.param("numpy.float32(0.1)", id="a number of numpy"),
+    ],
+)
+def test_arrays_are_npy_and_come_back_as_they_were(rank: Rank, text: str) -> None:
+    import numpy
+
+    result, value = given(rank, f"import numpy\nnbdist.result(x={text})")
+
+    expected = eval(text, {"numpy": numpy})
+    assert result.format == "npy"
+    assert result.shape == expected.shape
+    assert type(value) is type(expected)
+    assert value.dtype == expected.dtype
+    numpy.testing.assert_array_equal(value, expected)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "float16", "int64", "uint8", "bool"])
+def test_a_tensor_of_torch_comes_back_as_it_was(rank: Rank, dtype: str) -> None:
+    import torch
+
+    result, value = given(
+        rank, f"import torch\nnbdist.result(x=torch.arange(6).reshape(2, 3).to(torch.{dtype}).t())"
+    )
+
+    expected = torch.arange(6).reshape(2, 3).to(getattr(torch, dtype)).t()
+    assert (result.kind, result.format, result.shape, result.dtype) == (
+        "tensor",
+        "safetensors",
+        (3, 2),
+        dtype,
+    )
+    assert value.dtype == expected.dtype
+    assert torch.equal(value, expected)
+
+
+def test_a_module_of_torch_is_its_state_dict_without_what_ddp_puts_around_it(rank: Rank) -> None:
+    import torch
+
+    program = """
+import os, torch, torch.distributed as dist
+dist.init_process_group("gloo", init_method="file://" + os.path.abspath("meet"), rank=0, world_size=1)
+torch.manual_seed(3)
+net = torch.nn.Sequential(torch.nn.Linear(4, 2), torch.nn.BatchNorm1d(2))
+nbdist.result(x=torch.nn.parallel.DistributedDataParallel(net))
+"""
+    result, value = given(rank, program)
+
+    torch.manual_seed(3)
+    net = torch.nn.Sequential(torch.nn.Linear(4, 2), torch.nn.BatchNorm1d(2))
+    assert (result.kind, result.repr) == ("state_dict", "7 tensors")
+    assert result.type == "torch.nn.parallel.distributed.DistributedDataParallel"
+    assert list(value) == list(net.state_dict())
+    assert all(torch.equal(value[name], tensor) for name, tensor in net.state_dict().items())
+    net.load_state_dict(value)
+
+
+def test_the_library_reads_the_tensors_too(rank: Rank) -> None:
+    import torch
+    from safetensors.torch import load_file
+
+    result, value = given(rank, "import torch\nnbdist.result(x={'a': torch.ones(3), 'b': torch.tensor(2)})")
+
+    found = load_file(rank.files.results / result.file)
+    assert found.keys() == value.keys() == {"a", "b"}
+    assert all(torch.equal(found[name], value[name]) for name in found)
+
+
+@pytest.mark.filterwarnings("ignore")  # paddle has several when it is imported
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int64", "bool"])
+def test_tensors_and_layers_of_paddle_come_back(rank: Rank, dtype: str) -> None:
+    import paddle
+
+    program = f"import paddle\nnbdist.result(x={{'a': paddle.arange(6).reshape([2, 3]).astype('{dtype}')}})"
+    result, value = given(rank, program)
+    layer, state = given(rank, "import paddle\nnbdist.result(x=paddle.nn.Linear(2, 3))")
+
+    expected = paddle.arange(6).reshape([2, 3]).astype(dtype)
+    assert (result.kind, result.format) == ("state_dict", "safetensors")
+    assert value["a"].dtype == expected.dtype
+    assert bool((value["a"] == expected).all())
+    assert layer.kind == "state_dict"
+    paddle.nn.Linear(2, 3).set_state_dict(state)
+    assert list(state) == ["weight", "bias"]
+
+
+def test_a_part_of_a_tensor_is_refused_with_what_to_do(rank: Rank) -> None:
+    program = """
+import os, torch, torch.distributed as dist
+from torch.distributed.tensor import distribute_tensor, init_device_mesh, Shard
+dist.init_process_group("gloo", init_method="file://" + os.path.abspath("meet"), rank=0, world_size=1)
+nbdist.result(x=distribute_tensor(torch.ones(4), init_device_mesh("cpu", (1,)), [Shard(0)]))
+"""
+    done = rank.does(program)
+
+    assert "result x is not stored (TypeError: it is shared out over the ranks: gather it" in done.stderr
+    assert "shared out" in read_index(rank.files)["x"].problem
+
+
+def test_anything_else_is_a_pickle_and_the_index_says_so(rank: Rank) -> None:
+    result, value = given(
+        rank, "class Mine:\n  def __init__(self): self.a = 3\nx = Mine()\nnbdist.result(x=x)"
+    )
+
+    assert (result.kind, result.type) == ("object", "Mine")
+    assert result.format in ("pickle", "box")
+    assert (type(value).__name__, type(value).__module__, value.a) == ("Mine", "__main__", 3)
+
+
+def test_the_last_value_of_a_name_counts_and_the_ones_before_are_removed(rank: Rank) -> None:
+    result, value = given(rank, "for x in range(5): nbdist.result(x=x)\nnbdist.result(y=7)")
+
+    assert value == 4
+    names = {path.name for path in rank.files.results.iterdir()}
+    assert names == {"x.index.json", result.file, "y.index.json", read_index(rank.files)["y"].file}
+    assert list(read_index(rank.files)) == ["x", "y"]
+
+
+def test_files_are_the_users_alone(rank: Rank) -> None:
+    rank.does("import os; os.umask(0)\nnbdist.result(x=1)")
+
+    assert rank.files.results.stat().st_mode & 0o777 == 0o700
+    assert {path.stat().st_mode & 0o777 for path in rank.files.results.iterdir()} == {0o600}
+
+
+def test_what_cannot_be_stored_is_a_line_in_the_log_and_the_program_goes_on(rank: Rank) -> None:
+    done = rank.does(
+        "import threading\nnbdist.result(x=1)\nnbdist.result(x=threading.Lock(), y=2)\nprint('on')"
+    )
+
+    index = read_index(rank.files)
+    assert done.stdout == "on\n"
+    assert done.stderr.startswith("nbdist: result x is not stored (")
+    assert "lock" in index["x"].problem
+    assert read_value(rank.files, index["y"]) == 2
+    # the value before is no longer the last one
+    assert len(list(rank.files.results.glob("x*"))) == 1
+
+
+def test_a_full_disk_costs_the_new_value_alone(rank: Rank) -> None:
+    done = rank.does(
+        "import resource\nnbdist.result(x='old')\n"
+        "import signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (64, 64))\nnbdist.result(x='new' * 100)\nprint('on')"
+    )
+
+    index = read_index(rank.files)
+    assert done.stdout == "on\n"
+    assert "nbdist: result x is not stored (OSError" in done.stderr
+    assert read_value(rank.files, index["x"]) == "old"
+    assert len(list(rank.files.results.iterdir())) == 2
+
+
+def test_names_are_those_of_variables(rank: Rank) -> None:
+    done = rank.does("try: nbdist.result(**{'../x': 1})\nexcept TypeError as error: print(error)")
+
+    assert done.stdout == "nbdist.result(…): '../x' cannot be the name of a variable\n"
+    assert not rank.files.results.exists()
+
+
+def test_an_index_that_leads_elsewhere_is_passed_over(rank: Rank) -> None:
+    rank.does("nbdist.result(x=1, y=2)")
+    (rank.files.results / "x.index.json").write_text(
+        '{"name": "x", "format": "json", "file": "../error.json"}'
+    )
+    (rank.files.results / "y.index.json").write_text("{")
+
+    assert read_index(rank.files) == {}
+
+
+def test_outside_a_run_it_does_nothing(rank: Rank) -> None:
+    del rank.environment["NBDIST_RANK_DIR"]
+
+    rank.does("nbdist.result(x=1)")
+
+    assert list(rank.files.path.iterdir()) == []
