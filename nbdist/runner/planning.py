@@ -8,6 +8,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from resource import RLIM_INFINITY, RLIMIT_NOFILE, getrlimit
 from typing import TYPE_CHECKING
@@ -83,9 +84,10 @@ def plan(
     planned = _plan(
         options, program, environ, folder, python_path=path, place=(notebook, cell_id), packed=packed
     )
-    if packed is not None:
-        check_early(planned, packed)
-    return planned
+    if packed is None or namespace is None:
+        return planned
+    check_early(planned, packed)
+    return replace(planned, notes=(*planned.notes, describe_inputs(packed, namespace.also)))
 
 
 def plan_script(
@@ -186,8 +188,6 @@ def _plan(
         cell_id=cell_id,
     )
     notes += options.notes
-    if packed is not None:
-        notes.append(describe_inputs(packed))
     return Plan(
         spec=spec,
         program=program,

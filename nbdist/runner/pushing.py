@@ -91,10 +91,13 @@ def inputs_of(packed: Packed) -> tuple[Input, ...]:
     )
 
 
-def describe_inputs(packed: Packed) -> str:
-    """``pushed: Net (class), df (DataFrame, 48 MB)``."""
-    asked = [_named(item) for item in packed.items if item.asked]
+def describe_inputs(packed: Packed, also: Container[str] = ()) -> str:
+    """``pushed: Net (class), df (DataFrame, 48 MB)``. ``also`` are names that the user did not choose, of
+    which only what they brought along is said."""
+    asked = [_named(item) for item in packed.items if item.asked and item.name not in also]
     along = [_named(item) for item in packed.items if not item.asked]
+    if not asked:
+        asked, along = along, []
     moved = [item.name for item in packed.items if item.device]
     language = config.language()
     said = say("runs.pushed", language, names=_listed(asked))
