@@ -129,7 +129,7 @@ _PRUNING = 0.5
 """Seconds for old runs, of a command that may end at once."""
 
 # what a terminal has no use for
-_LEFT_OUT = ("args", "panel", "warm", "pull")
+_LEFT_OUT = ("args", "panel", "warm", "push", "keep_inputs", "pull")
 
 
 def run_help() -> str:

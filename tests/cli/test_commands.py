@@ -43,7 +43,7 @@ def test_the_help_of_run_names_the_options_of_a_cell_but_those_a_script_has_no_u
 
     missing = [option.flags[-1] for option in OPTIONS if option.flags[-1] not in text]
 
-    assert sorted(missing) == ["--args", "--cold", "--no-panel"]
+    assert sorted(missing) == ["--args", "--cold", "--keep-inputs", "--no-panel", "--pull", "--push"]
 
 
 @pytest.mark.parametrize(
