@@ -1,4 +1,4 @@
-# expect: rank any, line 14, signature parameter-stepped
+# expect: rank any, line 16, signature parameter-stepped
 # A GAN whose generator learns through the discriminator as it was before the discriminator's step.
 import torch
 import torch.distributed as dist
