@@ -172,6 +172,19 @@ def test_paddle_trains_on_two_nodes_and_a_rank_that_fails_ends_the_other(login: 
     assert [rank.state.value for rank in login.handle.run.ranks] == ["ended", "failed"]
 
 
+def test_the_nodes_get_the_names_of_the_notebook(login: RayLogin) -> None:
+    notebook = login.notebook(RAY_ADDRESS=login.ray.address)
+    notebook.run("import numpy as np\na = np.arange(10_000)\ndef double(x): return 2 * x")
+
+    line = f"%%distributed --on ray {' '.join(PLAIN)} --no-panel --retries 1 --push a,double"
+    second = "import os; assert 'attempt-2' in os.environ['NBDIST_RANK_DIR']"
+    said = notebook.run(f"{line}\n{second}\nprint('got', double(a).sum())")
+
+    assert "[0] got 99990000" in said, said
+    assert "[1] got 99990000" in said
+    assert not login.handle.directory.inputs.exists()
+
+
 def test_the_time_limit_ends_a_run(login: RayLogin) -> None:
     login.script(SAVES)
 
@@ -292,16 +305,3 @@ def test_runs_whose_head_is_gone_for_good_end_and_leave_nothing(login: RayLogin)
         lambda: not login.left() and not login.supervisors_of(ended) and not login.supervisors_of(silent),
         LIMIT,
     )
-
-
-def test_the_nodes_get_the_names_of_the_notebook(login: RayLogin) -> None:
-    notebook = login.notebook(RAY_ADDRESS=login.ray.address)
-    notebook.run("import numpy as np\na = np.arange(10_000)\ndef double(x): return 2 * x")
-
-    line = f"%%distributed --on ray {' '.join(PLAIN)} --no-panel --retries 1 --push a,double"
-    second = "import os; assert 'attempt-2' in os.environ['NBDIST_RANK_DIR']"
-    said = notebook.run(f"{line}\n{second}\nprint('got', double(a).sum())")
-
-    assert "[0] got 99990000" in said, said
-    assert "[1] got 99990000" in said
-    assert not login.handle.directory.inputs.exists()
