@@ -7,7 +7,6 @@ import json
 import os
 import re
 import shutil
-import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from nbdist import processes
 from nbdist.board import stop_board
 from nbdist.runner import RunHandle
 from nbdist.store import RunStore
+from tests.engines.ports import free_ports
 
 FOLDER = Path(__file__).parents[2] / "notebooks"
 CHINESE = ".zh-CN"
@@ -134,10 +134,8 @@ def _execute(name: str, folder: Path) -> None:
 
 def _on_free_ports(notebook: Any) -> Any:
     """The notebook with free ports in place of those that it names: other tests name the same ones."""
-    for port in FIXED_PORTS:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            free = probe.getsockname()[1]
+    # the system may give one from its own range, and the one after it, to another process before they are used
+    for port, free in zip(FIXED_PORTS, free_ports(len(FIXED_PORTS)), strict=True):
         for cell in notebook.cells:
             cell.source = re.sub(rf"\b{port}\b", str(free), cell.source)
     return notebook
