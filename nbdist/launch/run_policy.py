@@ -128,6 +128,8 @@ class RunPolicy:
         self._escalations: dict[int, Escalation] = {}
         # what ranks that had not failed were sent: whatever they do then is our doing
         self._told: dict[int, set[signal.Signals]] = {}
+        # those that are asked where they are before they are told to end
+        self._asked: set[int] = set()
         # one of them had not even finished
         self._cut_short = False
         self._timeout_at: float | None = None
@@ -147,6 +149,7 @@ class RunPolicy:
         )
         self._escalations.clear()
         self._told.clear()
+        self._asked.clear()
         self._cut_short = False
         self._failed = False
         self.peer_failure = None
@@ -196,15 +199,17 @@ class RunPolicy:
     def rank_errored(self, rank: int, now: float) -> None:
         """The program of a rank raised. The rank exits by itself; its peers need not wait for that."""
         self.record(RankErrored(time=self._wall_clock(), rank=rank))
-        if rank not in self._told:
-            self._escalations[rank] = Escalation(ON_OWN_ERROR, now)
+        if rank in self._asked:
+            # it was about to be told to end: most likely it raised because the failed one has gone
+            self._tell(rank, signal.SIGTERM)
+        self._escalations.setdefault(rank, Escalation(ON_OWN_ERROR, now))
         self._fail(now, ON_PEER_ERROR)
 
     def peers_answered(self, now: float) -> None:
         """The others have said where they are, and need not be waited for."""
-        for rank, escalation in self._escalations.items():
-            if rank not in self._told and self.run.ranks[rank].errored is None:
-                escalation.hasten(now)
+        for rank in (self._asked & self._escalations.keys()) - self._told.keys():
+            self._escalations[rank].hasten(now)
+        self._asked.clear()
 
     def rank_exited(
         self,
@@ -293,8 +298,7 @@ class RunPolicy:
             self.record(Escalated(time=self._wall_clock(), ranks=tuple(ranks), signal=number.name))
             for rank in ranks:
                 if self.run.ranks[rank].errored is None:
-                    self._told.setdefault(rank, set()).add(number)
-                    self._cut_short |= self.run.ranks[rank].finished is None
+                    self._tell(rank, number)
                 self._send(rank, number)
 
     def next_deadline(self) -> float | None:
@@ -334,10 +338,16 @@ class RunPolicy:
         self._end_ranks(steps, now)
         self.tick(now)
 
+    def _tell(self, rank: int, number: signal.Signals) -> None:
+        self._told.setdefault(rank, set()).add(number)
+        self._cut_short |= self.run.ranks[rank].finished is None
+
     def _end_ranks(self, steps: tuple[Step, ...], now: float) -> None:
         for rank in self._running():
             if rank not in self._escalations:
                 self._escalations[rank] = Escalation(steps, now)
+                if steps is ON_PEER_ERROR:
+                    self._asked.add(rank)
 
     def _running(self) -> list[int]:
         return list(self._each_running())

@@ -182,6 +182,13 @@ HISTORIES = [
         id="what the other raises after it was told is our doing",
     ),
     pytest.param(
+        [(5, errors(1, answered=False)), (5.01, errors(0)), (5.02, exits(0, 1)), (6.5, exits(1, 1))],
+        [],
+        [K.ENDED, K.FAILED],
+        failure("ranks-failed", 1),
+        id="and so is what it raises while it is asked where it is",
+    ),
+    pytest.param(
         [(5, exits(1, -9)), (5.2, exits(0, -15))],
         [(5, 0, "SIGTERM")],
         [K.ENDED, K.FAILED],
