@@ -16,7 +16,7 @@ from nbdist.processes import alive
 from nbdist.store import RunDirectory, snapshot
 from nbdist.store.control import request_stacks
 from nbdist.store.logs import last_lines
-from nbdist.store.reports import Call, Collective, RankAnswer, TakenStacks, ThreadStack, read_stacks
+from nbdist.store.reports import Call, Collective, Handled, RankAnswer, TakenStacks, ThreadStack, read_stacks
 from nbdist.text import say
 
 _POLL = 0.01
@@ -176,7 +176,7 @@ def _groups(taken: TakenStacks, sources: Sources) -> tuple[StackGroup, ...]:
             answer.problem,
             answer.blocked,
             calls,
-            answer.handling,
+            _handled_by(answer),
             number and (number.name, number.number),
         )
         alike.setdefault(key, []).append(answer)
@@ -192,7 +192,7 @@ def _group(answers: Sequence[RankAnswer], sources: Sources) -> StackGroup:
     place = place_of(calls, sources)
     if collective is not None and not collective.over and _waits_for_device(place):
         place = replace(place, waits=True, on_device=True)
-    handling = first.handling
+    handling = _handled_by(first)
     places = handling.places if handling is not None else ()
     lines = [line for file, line in places if sources.is_program(file)]
     return StackGroup(
@@ -206,6 +206,16 @@ def _group(answers: Sequence[RankAnswer], sources: Sources) -> StackGroup:
         handled_at=lines[-1] if lines else None,
         threads=tuple(_rows(thread.calls, None, sources) for thread in _others(threads)),
     )
+
+
+def _handled_by(answer: RankAnswer) -> Handled | None:
+    """The exception in whose ``except`` or ``finally`` the main thread is: not one that came to the very call
+    that the stack shows, as an interrupt does which follows the stack."""
+    handling, threads = answer.handling, answer.threads
+    if handling is None or not handling.places or not threads or not threads[0].calls:
+        return handling
+    inner = threads[0].calls[0]
+    return None if handling.places[-1] == (inner.file, inner.line) else handling
 
 
 def _others(threads: Sequence[ThreadStack]) -> list[ThreadStack]:

@@ -8,7 +8,15 @@ import pytest
 
 from nbdist.diagnosis.places import call_on_line
 from nbdist.diagnosis.stacks import behind_text, last_stacks, sentence, stacks_text, take_stacks
-from nbdist.store.reports import Collective, RankAnswer, TakenStacks, is_whole, parse_dump, write_stacks
+from nbdist.store.reports import (
+    Collective,
+    Handled,
+    RankAnswer,
+    TakenStacks,
+    is_whole,
+    parse_dump,
+    write_stacks,
+)
 from tests.fakes.directories import WrittenRun
 from tests.fakes.runs import CREATED, STARTED, a_spec, rank_started
 
@@ -79,6 +87,18 @@ def test_who_waits_for_whom_is_one_sentence(written: WrittenRun) -> None:
 
     assert said(written) == "rank 1 is in time.sleep at line 4; ranks 0, 2, 3 wait in all_reduce at line 8"
     assert said(written, "zh") == "进程 1 在第 4 行的 time.sleep 中；进程 0, 2–3 在第 8 行等待 all_reduce"
+
+
+def test_an_interrupt_that_follows_the_stack_is_nothing_that_a_rank_handles(written: WrittenRun) -> None:
+    program = written.spec.program
+    came = Handled(text="KeyboardInterrupt", places=((program, 7), (program, 4)))
+    earlier = Handled(text="KeyError: 'y'", places=((program, 6),))
+    taken(written, at(written, 0, SLEEP, handling=came), at(written, 1, SLEEP, handling=earlier))
+
+    assert said(written) == (
+        "rank 0 is in time.sleep at line 4; "
+        "rank 1 is in time.sleep at line 4, handling KeyError: 'y' from line 6"
+    )
 
 
 def begun(name: str, number: int) -> dict[str, Collective]:
