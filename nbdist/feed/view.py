@@ -239,7 +239,7 @@ def view_of(
     ``system`` is the last that the supervisor measured of each rank, or all of it in one once the run has
     ended; ``usage`` stands in for its memory until there is anything.
     """
-    reason, reason_zh = _reason(run)
+    reason, reason_zh = _reason(run, None if failure is None else failure.rank)
     usage, last_lines, system, rates = usage or {}, last_lines or {}, system or {}, rates or {}
     return RunView(
         run_id=run.run_id,
@@ -269,9 +269,18 @@ def view_of(
     )
 
 
-def _reason(run: Run) -> tuple[str, str]:
+def end_reason(run: Run, first: int | None) -> Reason:
+    """Why a run has ended. ``first`` is the rank that its report calls the first to fail, None where it names
+    none: the supervisor may have seen another rank go, which had lost its peer."""
+    ranks = run.reason.fields.get("ranks", ())
+    if run.reason.code != "ranks-failed" or first is None or not isinstance(ranks, tuple) or first in ranks:
+        return run.reason
+    return Reason("ranks-failed", ranks=(first,))
+
+
+def _reason(run: Run, first: int | None) -> tuple[str, str]:
     """Why it ended or will end, else what it waits for, in English and Chinese; empty for nothing."""
-    reason = run.reason or run.stop_reason or run.queued
+    reason = end_reason(run, first) or run.stop_reason or run.queued
     if not reason and run.importing and run.state is RunState.RUNNING:
         reason = Reason("importing", framework=run.spec.framework)
     return reason_text(reason), reason_text(reason, "zh")

@@ -27,7 +27,7 @@ from nbdist.feed.labels import (
 )
 from nbdist.feed.stalling import StallView, hung_lines
 from nbdist.feed.summary import Facts, facts_of, logs_title, outcomes, remarks
-from nbdist.feed.view import duration, number_text, percent
+from nbdist.feed.view import duration, end_reason, number_text, percent
 from nbdist.model import Run, RunState
 from nbdist.store import RunDirectory
 from nbdist.text import reason_text, say
@@ -118,8 +118,8 @@ def _head(facts: Facts, language: str) -> str:
     if facts.progress is not None:
         so_far = ", ".join(filter(None, (percent(facts.progress.fraction), facts.progress.text)))
         said.append(say("panel.at", language, progress=so_far))
-    if run.reason:
-        said.append(reason_text(run.reason, language))
+    if reason := _reason(facts, language):
+        said.append(reason)
     return (
         f'<div class="n-head"><span class="n-pill n-{state.value}"><span aria-hidden="true">'
         f"{state_mark(state.value)}</span> <b>{html.escape(state_word(state, language))}</b></span> "
@@ -358,11 +358,18 @@ SHEET = sheet(
 _PLAIN_ROOM = 12_000
 
 
-def headline(run: Run, language: str) -> str:
+def _reason(facts: Facts, language: str) -> str:
+    """Why it ended early; empty of a run that succeeded."""
+    first = None if facts.failure is None else facts.failure.rank
+    return reason_text(end_reason(facts.run, first), language)
+
+
+def headline(facts: Facts, language: str) -> str:
     """``lenet-k3f9 · Finished · 2 ranks · 0:47``, with the reason when it did not succeed."""
+    run, reason = facts.run, _reason(facts, language)
     ranks = ranks_text(run.spec.world_size, language)
     text = f"{run.label} · {state_word(run.state, language)} · {ranks} · {duration(run.elapsed(0))}"
-    return f"{text} · {reason_text(run.reason, language)}" if run.reason else text
+    return f"{text} · {reason}" if reason else text
 
 
 def summary_text(run: Run, directory: RunDirectory, language: str, notes: Sequence[str] = ()) -> str:
@@ -397,8 +404,7 @@ def summary_html(run: Run, directory: RunDirectory, language: str, notes: Sequen
 
 
 def _text(facts: Facts, language: str, notes: Sequence[str]) -> str:
-    run = facts.run
-    lines = [headline(run, language)]
+    lines = [headline(facts, language)]
     if values := _values(facts, language):
         lines.append(values)
     if facts.failure is not None:

@@ -24,6 +24,7 @@ from tests.fakes.runs import (
     run_lost,
 )
 
+LOST_ITS_PEER = Reason("ranks-failed", ranks=(0,))
 EVIL = "</pre><script>alert('x')</script><img src=https://example.org/x onerror=y>&amp;"
 
 
@@ -409,6 +410,18 @@ def test_the_text_says_the_same_in_a_few_lines(succeeded: WrittenRun) -> None:
         "[nbdist] lenet-k3f9 · Finished · 2 ranks · 0:47",
         "[nbdist] Last values: loss=0.1235  acc=0.9",
     ]
+
+
+def test_the_reason_names_the_rank_that_the_report_calls_the_first(tmp_path: Path) -> None:
+    # the supervisor saw rank 0 go first, which had lost its peer
+    written = WrittenRun(tmp_path / "home").happened(
+        *STARTED, errored(1), exited(0, 1), exited(1, -11), run_ended(RunState.FAILED, LOST_ITS_PEER)
+    )
+    written.raised(1, "ValueError", "bad batch")
+
+    assert "· rank 1 failed\n" in summary_text(written.run, written.directory, "en")
+    assert "rank 1 failed" in page(written).text
+    assert "rank 0 failed" not in page(written).text
 
 
 def test_the_text_of_a_failure_names_it(failed: WrittenRun) -> None:
