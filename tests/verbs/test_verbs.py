@@ -35,6 +35,15 @@ def test_the_help_of_a_verb_is_written_as_it_is_typed_there(verb: Verb[Any], fro
     assert there <= set(re.findall(r"^  (.+?)(?:  |$)", text, re.M))
 
 
+@pytest.mark.parametrize("verb", [table.WAIT, table.METRICS], ids=lambda verb: verb.name)
+def test_what_only_a_terminal_has_says_how_it_is_typed_there(verb: Verb[Any]) -> None:
+    text = verb.help(TERMINAL)
+
+    assert text.startswith(f"nbdist {verb.name} [RUN")
+    assert max(map(len, text.splitlines())) <= 105
+    assert verb.name in COMMANDS
+
+
 def test_every_verb_has_its_magic_and_every_one_but_that_of_a_kernel_its_command(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
