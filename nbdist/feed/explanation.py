@@ -68,7 +68,8 @@ class FirstFailure:
     rank ended. ``line`` is the line of the program (1 is a cell's magic), None where it has none. Where the
     traceback goes on into a module of the user's, ``file`` and ``file_line`` are its innermost line.
     ``signature`` names the known mistake that it is, with its ``cause`` and ``fix``; empty for none.
-    ``others`` are the ranks that failed or were ended after it."""
+    ``early`` are ranks that had ended before and that it waited for, ``absent`` those that did not come to
+    what it waited in: the fault may be theirs. ``others`` failed, or were ended, after it."""
 
     rank: int
     kind: str
@@ -80,6 +81,8 @@ class FirstFailure:
     signature: str
     cause: str
     fix: str
+    early: tuple[int, ...]
+    absent: tuple[int, ...]
     others: tuple[int, ...]
     untrusted: RankText
 
@@ -91,10 +94,13 @@ class FirstFailure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stall:
-    """Nothing has happened for ``seconds`` (of a run that has ended: until then). ``where`` and ``behind``
-    say where the ranks are and which rank the others wait for; empty while no stacks were taken."""
+    """Nothing has happened for ``seconds`` (of a run that has ended: until then). ``ranks`` are those that
+    the others wait for, the first of them in ``line`` of the user's code; ``where`` and ``behind`` say where
+    all are. Empty while no stacks were taken."""
 
     seconds: float
+    ranks: tuple[int, ...]
+    line: int | None
     where: str
     behind: str
 
@@ -236,6 +242,8 @@ def first_failure_of(failure: Failure, clean: Callable[[str], str], language: st
         signature=failure.hint.signature if failure.hint is not None else "",
         cause=clean(view.cause_zh if zh else view.cause),
         fix=clean(view.fix_zh if zh else view.fix),
+        early=failure.early_exits,
+        absent=failure.absent,
         others=tuple(sorted(others)),
         untrusted=RankText(
             message=_said(view.message, clean),
@@ -255,8 +263,11 @@ def _all_said(lines: Iterable[str], clean: Callable[[str], str]) -> tuple[str, .
 
 
 def _stall(view: StallView, elapsed: float, language: str) -> Stall:
+    held = [group for group in view.groups if group.kind == "held"]
     return Stall(
         seconds=round(max(0.0, elapsed - view.since), 1),
+        ranks=tuple(rank for group in held for rank in group.ranks),
+        line=held[0].line if held else None,
         where=view.sentence(language),
         behind=view.behind_text(language),
     )

@@ -156,7 +156,7 @@ def test_it_says_since_when_nothing_happens(written: WrittenRun) -> None:
 
     stall = as_read(explained(written))["stall"]
 
-    assert stall == {"seconds": 90.0, "where": "", "behind": ""}
+    assert stall == {"seconds": 90.0, "ranks": [], "line": None, "where": "", "behind": ""}
     assert "No progress for 90 s" in str(explained(written))
 
 
