@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 import time
+from collections import deque
+from collections.abc import Iterable
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from nbdist import config, runner
-from nbdist.cli.running import INTERRUPTED, complain, in_a_shell, note
+from nbdist.cli.running import INTERRUPTED, TIME_LIMIT, complain, in_a_shell, note, print_json
 from nbdist.errors import LaunchError, UnknownRun, UsageMistake
 from nbdist.feed.ansi import harmless
+from nbdist.feed.explanation import encode
 from nbdist.feed.labels import cut
-from nbdist.feed.view import RunView
+from nbdist.feed.log_lines import LineReader, LogLine
+from nbdist.feed.view import RunView, number_text
+from nbdist.model import Run
 from nbdist.panel import (
     Block,
     Line,
@@ -29,22 +35,39 @@ from nbdist.panel import (
 )
 from nbdist.text import say
 from nbdist.verbs.machines import Allocations, Examined, Released
-from nbdist.verbs.runs import BoardEnded, Curves, Listed, Logs, Stacks, Stopped
+from nbdist.verbs.runs import (
+    BoardEnded,
+    Curves,
+    Explained,
+    Listed,
+    Logs,
+    Metrics,
+    Stacks,
+    Stopped,
+    Waited,
+)
+from nbdist.version import JSON_VERSION
 
 if TYPE_CHECKING:
+    from nbdist.feed.curves import Curve
     from nbdist.panel.report import Report
 
 _LINES = 4096  # that are written at once
+_PAUSE = 0.1  # seconds between two looks at logs that are followed
+
+
+def _versioned(data: dict[str, Any]) -> dict[str, Any]:
+    return {"version": JSON_VERSION} | data
 
 
 def show_status(listed: Listed) -> int:
-    reader = StatusReader(listed.directories)
+    reader = StatusReader(listed.directories, failures=listed.json)
     if listed.watch:
         _watch(reader)
         return 0
     views = reader.look(time.time())
     if listed.json:
-        print(json.dumps([view.to_dict() for view in views], indent=1))
+        print(json.dumps([_versioned(view.to_dict()) for view in views], indent=1))
         return 0
     text = status_text(views, config.language())
     print(text if views else in_a_shell(text))
@@ -90,6 +113,9 @@ def _fitting(text: str, terminal: Terminal) -> list[Line]:
 
 
 def show_logs(logs: Logs) -> int:
+    if logs.json:
+        _print_lines(logs)
+        return 0
     if logs.follow:
         _follow(logs)
         return 0
@@ -119,6 +145,92 @@ def _follow(logs: Logs) -> None:
     surface.caught_up()
 
 
+def _print_lines(logs: Logs) -> None:
+    """An object for each line, and a last one that says from where to read on."""
+    readers, tail = logs.readers(), logs.tail
+    while True:
+        run = logs.handle.run
+        for reader in readers:
+            lines: Iterable[LogLine] = (line for line in reader.read(run) if logs.pattern.search(line.text))
+            for line in lines if tail is None else deque(lines, maxlen=tail):
+                sys.stdout.write(f"{encode(_line(line))}\n")
+        sys.stdout.flush()
+        if not logs.follow or run.state.terminal:
+            print_json(_end_of_lines(run, readers))
+            return
+        tail = None
+        time.sleep(_PAUSE)
+
+
+def _line(line: LogLine) -> dict[str, Any]:
+    return _versioned(
+        {
+            "rank": line.rank,
+            "attempt": line.attempt,
+            "time": line.time,
+            "offset": line.offset,
+            "untrusted": {"text": line.text},
+        }
+    )
+
+
+def _end_of_lines(run: Run, readers: Iterable[LineReader]) -> dict[str, Any]:
+    ahead = ",".join(f"{reader.rank}:{reader.next}" for reader in readers)
+    return _versioned({"run_id": run.run_id, "state": run.state.value, "next": ahead})
+
+
+def show_explained(explained: Explained) -> int:
+    if explained.json:
+        print_json(explained.explanation.to_dict())
+    else:
+        print(harmless(in_a_shell(str(explained.explanation))))
+    return 0
+
+
+def show_waited(waited: Waited) -> int:
+    run, state = waited.run, waited.run.state.value
+    if waited.json:
+        data = {"run_id": run.run_id, "label": run.label, "state": state, "live": not run.state.terminal}
+        elapsed = round(run.elapsed(time.time()), 1)
+        print_json(
+            _versioned(data | {"moment": waited.moment or None, "late": waited.late, "elapsed": elapsed})
+        )
+    elif waited.moment:
+        print(waited.moment)
+    elif waited.late:
+        note(f"{run.label} goes on ({state}): the time is over")
+    else:
+        note(f"{run.label} has ended: {state}")
+    return 0 if waited.moment else TIME_LIMIT if waited.late else 1
+
+
+def show_metrics(metrics: Metrics) -> int:
+    if metrics.json:
+        print_json([_metrics_of(run, curves) for run, curves in metrics.runs])
+        return 0
+    for run, curves in metrics.runs:
+        width = max((len(curve.tag) for curve in curves), default=0)
+        for curve in curves:
+            values = " ".join(f"{number_text(value)} ({at:g})" for at, value in curve.points)
+            print(harmless(f"{run.label}  {curve.tag:<{width}}  {values}"))
+        if not curves:
+            note(f"{run.label} has recorded and printed no metrics")
+    return 0
+
+
+def _metrics_of(run: Run, curves: Iterable[Curve]) -> dict[str, Any]:
+    points = {
+        curve.tag: [{"step": int(at), "value": _number(value)} for at, value in curve.points]
+        for curve in curves
+    }
+    return _versioned({"run_id": run.run_id, "label": run.label, "state": run.state.value, "metrics": points})
+
+
+def _number(value: float) -> float | str:
+    """A number; ``"nan"``, ``"inf"`` and ``"-inf"``, which JSON has not, as float() reads them."""
+    return value if math.isfinite(value) else str(value)
+
+
 def show_stopped(stopped: Stopped) -> int:
     if stopped.note:
         note(stopped.note)
@@ -136,7 +248,7 @@ def show_stacks(stacks: Stacks) -> int:
     language, report = config.language(), stacks.report
     native = {rank: in_a_shell(text) for rank, text in (stacks.native or {}).items()}
     if stacks.json:
-        data = {**report.to_dict(), "sentence": sentence(report, language)}
+        data = _versioned(report.to_dict()) | {"sentence": sentence(report, language)}
         if stacks.native is not None:
             data["native"] = {str(rank): text for rank, text in native.items()}
         print(json.dumps(data, indent=2))
@@ -180,7 +292,7 @@ def show_allocations(found: Allocations | Released) -> int:
             note(line)
         return 0
     if found.json:
-        print(json.dumps([view.to_dict() for view in found.views], indent=1))
+        print(json.dumps([_versioned(view.to_dict()) for view in found.views], indent=1))
         return 0
     for view in found.views:
         print(harmless(in_a_shell(view.text)))
@@ -197,7 +309,7 @@ def show_examined(examined: Examined) -> int:
     for line in examined.mended:
         note(line)
     if examined.json:
-        print(harmless(json.dumps(report.to_dict(), indent=1, ensure_ascii=False)))
+        print(harmless(json.dumps(_versioned(report.to_dict()), indent=1, ensure_ascii=False)))
     else:
         print(in_a_shell(report_text(report, config.language())))
     return 0 if report.healthy else 1

@@ -13,6 +13,7 @@ from nbdist import config, runner
 from nbdist.diagnosis import first_failure
 from nbdist.errors import LaunchError, UnknownRun, UsageMistake
 from nbdist.feed.ansi import harmless
+from nbdist.feed.explanation import encode, explain_run
 from nbdist.model import Reason, Run, RunState
 from nbdist.options import Options, help_text, parse_words, split_program
 from nbdist.panel import (
@@ -65,6 +66,11 @@ def note(message: str) -> None:
 
 
 HERE = Frontend(TERMINAL, note)
+
+
+def print_json(data: object) -> None:
+    """Data for a program, in a line."""
+    print(harmless(encode(data)), flush=True)
 
 
 def report(text: str) -> None:
@@ -123,6 +129,7 @@ def exit_code(run: Run, directory: RunDirectory) -> int:
     return failure.code
 
 
+JSON = "--json"
 _USAGE = "nbdist run [options] train.py [arguments] or nbdist run [options] -m package.module [arguments]"
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _PRUNING = 0.5
@@ -137,6 +144,8 @@ def run_help() -> str:
         f"{_USAGE}\n\n"
         "Run a script on several ranks, one process each, and show what they write. What stands behind\n"
         "the script is the script's. Ctrl-C stops the run, and so does the end of this process.\n"
+        f"{JSON}: the last and only line of stdout is one object, that of  nbdist explain {JSON}  with the\n"
+        "exit code; all else is on stderr.\n"
         "\n" + help_text("options:", without=_LEFT_OUT) + "\n"
         "\n"
         "Exit code: 0 when all ranks succeeded; that of the rank that failed first, or 128 + N when\n"
@@ -151,7 +160,8 @@ def own_words(words: Sequence[str]) -> list[str]:
 
 def run(words: Sequence[str]) -> int:
     own, program = split_program(words)
-    options = parse_words(own)
+    as_json = JSON in own
+    options = parse_words([word for word in own if word != JSON])
     if options.args:
         raise UsageMistake("--args: arguments stand behind the script: write  nbdist run train.py --lr 0.1")
     if options.pull:
@@ -162,22 +172,28 @@ def run(words: Sequence[str]) -> int:
         )
     with runner.Interrupts(_why, _SIGNALS, raises=False) as interrupts:
         try:
-            return _run(options, own, program, interrupts)
+            with contextlib.redirect_stdout(sys.stderr if as_json else sys.stdout):
+                handle, code = _run(options, own, program, interrupts)
         except KeyboardInterrupt:
             return _code(interrupts)
+    if as_json:
+        print_json(explain_run(handle.run, handle.directory).to_dict() | {"exit_code": code})
+    return code
 
 
-def _run(options: Options, own: Sequence[str], program: Sequence[str], interrupts: runner.Interrupts) -> int:
+def _run(
+    options: Options, own: Sequence[str], program: Sequence[str], interrupts: runner.Interrupts
+) -> tuple[runner.RunHandle, int]:
     plan = runner.plan_script(options, program, cwd=os.getcwd())
     handle, notes = runner.launch(plan, interrupts, check=options.check, pruning=_PRUNING)
     there = _command_there(plan.token, own, program) if plan.token else ""
     for said in filter(None, (*notes, runner.thread_advice(plan), there)):
         note(said)
     if options.detach:
-        return _leave(handle, interrupts)
+        return handle, _leave(handle, interrupts)
     code = _follow(handle, interrupts, options.show_ranks)
     _say_what_was_removed()
-    return code
+    return handle, code
 
 
 def _leave(handle: runner.RunHandle, interrupts: runner.Interrupts) -> int:

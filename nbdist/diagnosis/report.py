@@ -28,7 +28,7 @@ def failure_headline(failure: Failure, language: str = "en") -> str:
     if at is not None:
         file = failure.sources.name(at.file)
         where = say(f"diagnosis.at-{'file' if file else 'cell'}", language, line=at.line, file=file)
-    what, late = _kind(failure, language) + where, rank_names([failure.rank], language)
+    what, late = failure_kind(failure, language) + where, rank_names([failure.rank], language)
     if failure.early_exits:
         early = rank_names(failure.early_exits, language)
         return say("diagnosis.early", language, early=early, late=late, what=what)
@@ -49,21 +49,26 @@ def error_text(failure: Failure) -> str:
 
 def failure_report(failure: Failure, language: str = "en") -> str:
     """The headline, the traceback (library frames folded) or the end of the log, the hint, the others."""
-    aftermath = [_group_line(group, language) for group in failure.groups]
-    aftermath += [note.text(language) for note in failure.notes]
-    if not failure.groups and failure.others:
-        others = rank_names(failure.others, language)
-        aftermath.append(say("diagnosis.later", language, ranks=others))
     paragraphs = [
         failure_headline(failure, language),
         "\n".join(_what_it_said(failure, language)),
         failure.hint.text(language) if failure.hint is not None else "",
-        "\n".join(aftermath),
+        "\n".join(aftermath(failure, language)),
     ]
     return "\n\n".join(paragraph for paragraph in paragraphs if paragraph)
 
 
-def _kind(failure: Failure, language: str) -> str:
+def aftermath(failure: Failure, language: str = "en") -> list[str]:
+    """What is to be said of the other ranks, and beside the failure: a line each."""
+    lines = [_group_line(group, language) for group in failure.groups]
+    lines += [note.text(language) for note in failure.notes]
+    if not failure.groups and failure.others:
+        others = rank_names(failure.others, language)
+        lines.append(say("diagnosis.later", language, ranks=others))
+    return lines
+
+
+def failure_kind(failure: Failure, language: str) -> str:
     """The exception, or else how the rank exited."""
     if failure.report is not None:
         return _short_type(failure.complaint.root.type if failure.complaint else failure.report.type)

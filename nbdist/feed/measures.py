@@ -280,11 +280,12 @@ class FailureWatch:
         if failed != self._failed:
             self._failed = failed
             failure = first_failure(run, self._directory) if failed else None
-            self._failure = None if failure is None else _failure_view(failure)
+            self._failure = None if failure is None else failure_view(failure)
         return self._failure
 
 
-def _failure_view(failure: Failure) -> FailureView:
+def failure_view(failure: Failure) -> FailureView:
+    """A failure as screens show it."""
     said = error_text(failure) or next((line for line in reversed(failure.tail) if line.strip()), "")
     view = FailureView(
         rank=failure.rank,

@@ -77,7 +77,7 @@ def facts_of(run: Run, directory: RunDirectory) -> Facts:
         curves=read_curves(run, directory),
         progress=None if succeeded else glance(run, directory, run.ended or 0.0).progress,
         failure=failure,
-        code=_code(failure) if failure is not None else (),
+        code=code_lines(failure) if failure is not None else (),
         later=_later(failure, run) if failure is not None else {},
         logs=_logs(_that_matter(run, failure), run, directory),
         stall=None if succeeded else StallReader(directory).look(run),
@@ -109,7 +109,7 @@ def _that_matter(run: Run, failure: Failure | None) -> list[Rank]:
     return sorted(sorted(run.ranks, key=weight)[:_LOGS], key=lambda rank: rank.rank)
 
 
-def _code(failure: Failure) -> tuple[CodeLine, ...]:
+def code_lines(failure: Failure) -> tuple[CodeLine, ...]:
     """The lines around the failure; of a file that was changed since, the line that failed alone."""
     frame = failure.place
     if frame is None:

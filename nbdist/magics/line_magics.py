@@ -23,7 +23,7 @@ from nbdist.store import RunDirectory
 from nbdist.text import say
 from nbdist.verbs import table
 from nbdist.verbs.machines import Allocations, Examined, Released
-from nbdist.verbs.runs import BoardEnded, Curves, Listed, Logs, Stacks, Stopped
+from nbdist.verbs.runs import BoardEnded, Curves, Explained, Listed, Logs, Stacks, Stopped
 from nbdist.verbs.verb import HELP, NOTEBOOK, Frontend, Result, Verb
 
 if TYPE_CHECKING:
@@ -87,6 +87,10 @@ class VerbMagics(Magics):
     def dist_logs(self, logs: Logs) -> None:
         for rank in logs.ranks:
             print("\n".join(f"[{rank}] {harmless(text)}" for text in logs.lines(rank)))
+
+    @_shows(table.EXPLAIN)
+    def dist_explain(self, explained: Explained) -> None:
+        print(harmless(str(explained.explanation)))
 
     @_shows(table.STOP)
     def dist_stop(self, stopped: Stopped) -> None:

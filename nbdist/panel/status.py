@@ -14,6 +14,7 @@ from dataclasses import replace
 from nbdist.feed.ansi import printable
 from nbdist.feed.curves import spark_of
 from nbdist.feed.labels import pad, ranks_text, state_mark, state_word, width
+from nbdist.feed.measures import FailureWatch
 from nbdist.feed.snapshot import glance
 from nbdist.feed.stalling import StallReader, held_words, slow_text, stall_sentence
 from nbdist.feed.view import (
@@ -43,7 +44,9 @@ class StatusReader:
     """How these runs stand, as often as one asks. A run that cannot be read is shown as lost, with why;
     directories that have gone are left out."""
 
-    def __init__(self, directories: Sequence[RunDirectory]) -> None:
+    def __init__(self, directories: Sequence[RunDirectory], *, failures: bool = False) -> None:
+        """``failures``: with the first failure of each, which a table has no room for."""
+        self._failures = failures
         self._runs = [
             (directory, RunReader(directory), UsageWatch(), StallReader(directory))
             for directory in directories
@@ -70,6 +73,7 @@ class StatusReader:
                 system=seen.system,
                 rates=seen.rates,
                 progress=None if run.state is RunState.SUCCEEDED else seen.progress,
+                failure=FailureWatch(directory).look(run) if self._failures else None,
                 stall=stalls.look(run) if not run.state.terminal else None,
                 slow=seen.slow,
             )

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from nbdist import config
 from nbdist.engines.engine import PROCESS
 from nbdist.errors import LaunchError, RunCancelled, RunFailed, UnknownRun, UsageMistake
+from nbdist.feed.waiting import Awaited, parse_moments
 from nbdist.launch import local
 from nbdist.model import Reason, Run, RunState
 from nbdist.runner.results import Results
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     import pandas
 
     from nbdist.board import Reach
+    from nbdist.feed.explanation import Explanation, FirstFailure
 
 _POLL = 0.05
 _WATCHED = 3.0
@@ -73,14 +75,38 @@ class RunHandle:
         """ "pending", "starting", "running", "stopping", "succeeded", "failed", "cancelled", "lost"."""
         return self.run.state.value
 
-    def wait(self, timeout: float | None = None) -> str:
-        """Wait until the run ends, at most ``timeout`` seconds; the status then."""
+    def wait(self, timeout: float | None = None, *, until: str | Iterable[str] = ()) -> str:
+        """Wait until the run ends, or one of the moments ``until`` has come, at most ``timeout`` seconds; the
+        moment as ``until`` has it, else the status then.
+
+            run.wait(600, until="failed,stalled,step=500")
+
+        Moments are running, stalled, failed (a rank, in any attempt), succeeded, ended, and step=N: every
+        rank that records steps, or prints them, has come so far. Raises UsageMistake for others.
+        """
+        moments = until if isinstance(until, str) else ",".join(until)
+        awaited = Awaited(self.directory, parse_moments(moments, "until=") if moments else ())
         deadline = None if timeout is None else time.monotonic() + timeout
-        while not self.run.state.terminal:
-            if deadline is not None and time.monotonic() >= deadline:
+        while not (came := awaited.came(run := self.run)) and not run.state.terminal:
+            left = _POLL if deadline is None else deadline - time.monotonic()
+            if left <= 0:
                 break
-            time.sleep(_POLL)
-        return self.status
+            time.sleep(min(left, _POLL))
+        return came or run.state.value
+
+    def explain(self) -> Explanation:
+        """Why the run stands as it does: what failed first, what holds it up, where its time goes. Printed,
+        it is a few lines; ``to_dict()`` is for JSON. What ranks wrote is in ``failure.untrusted``."""
+        # most runs are never asked
+        from nbdist.feed.explanation import explain_run
+
+        return explain_run(self.run, self.directory, config.language())
+
+    @property
+    def failure(self) -> FirstFailure | None:
+        """The failure that the others followed from: ``.rank``, ``.line``, ``.kind``, ``.message``,
+        ``.cause``, ``.fix`` and more; None while no rank has failed."""
+        return self.explain().failure
 
     def logs(self, rank: int = 0) -> str:
         """Everything the rank has written so far, as text; bytes that are no UTF-8 are replaced."""

@@ -17,6 +17,7 @@ from tornado import web
 
 from nbdist.diagnosis.stacks import take_stacks
 from nbdist.errors import LaunchError, UsageMistake
+from nbdist.feed.explanation import explain_run
 from nbdist.feed.measures import FailureWatch
 from nbdist.feed.snapshot import glance
 from nbdist.feed.stalling import StallReader, stall_view
@@ -72,6 +73,12 @@ def summary_of(directory: RunDirectory, language: str) -> dict[str, str] | None:
     if not run.state.terminal:
         raise UsageMistake(f"run {run.label} goes on")
     return summary_bundle(run, directory, language)
+
+
+def explanation_of(directory: RunDirectory, language: str) -> dict[str, Any] | None:
+    """``Explanation`` in openapi.yaml; None when the run cannot be read."""
+    run = look(directory)
+    return None if run is None else explain_run(run, directory, language).to_dict()
 
 
 def stop(directory: RunDirectory, reason: Reason) -> Run | None:
@@ -175,6 +182,13 @@ class Api(APIHandler):
             raise web.HTTPError(404, "there is no such run")
         return directory
 
+    def language(self) -> str:
+        """The language in the query. Raises HTTPError for one that nbdist does not speak."""
+        language = self.get_query_argument("language", "en")
+        if language not in LANGUAGES:
+            raise web.HTTPError(400, f"language is one of {', '.join(LANGUAGES)}")
+        return language
+
     def number(self, name: str, *, least: int, most: int, default: int | None) -> int | None:
         """A number in the query. Raises HTTPError for what is none, or too large."""
         text = self.get_query_argument(name, None)
@@ -261,9 +275,7 @@ class SummaryHandler(Api):
     @web.authenticated
     @authorized
     async def get(self, run_id: str) -> None:
-        language = self.get_query_argument("language", "en")
-        if language not in LANGUAGES:
-            raise web.HTTPError(400, f"language is one of {', '.join(LANGUAGES)}")
+        language = self.language()
         directory = await self.directory(run_id)
         try:
             summary = await self.backend.run(summary_of, directory, language)
@@ -272,6 +284,18 @@ class SummaryHandler(Api):
         if summary is None:
             raise web.HTTPError(404, "the run cannot be read")
         self.answer({"data": summary})
+
+
+class ExplainHandler(Api):
+    @web.authenticated
+    @authorized
+    async def get(self, run_id: str) -> None:
+        language = self.language()
+        directory = await self.directory(run_id)
+        explanation = await self.backend.run(explanation_of, directory, language)
+        if explanation is None:
+            raise web.HTTPError(404, "the run cannot be read")
+        self.answer(explanation)
 
 
 class StopHandler(Api):

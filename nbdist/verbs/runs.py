@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nbdist import config, runner
 from nbdist.errors import UnknownRun, UsageMistake
+from nbdist.feed.curves import Curve, read_curves
+from nbdist.feed.explanation import Explanation, explain_run
+from nbdist.feed.log_lines import LineReader, Place
 from nbdist.model import Reason, Run
 from nbdist.runner import RunHandle
 from nbdist.store import RunDirectory
@@ -50,7 +53,8 @@ def status(_: Frontend, *, run: Sequence[str], watch: bool = False, json: bool =
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Logs:
     """The logs of ``ranks``, each of this machine: of the lines that match ``pattern`` the last ``tail``, or
-    all. ``one``: a rank was named. ``follow``: until the run has ended."""
+    all. ``one``: a rank was named. ``follow``: until the run has ended. ``json``: how a terminal is to show
+    it; then ``since`` has the place from which a rank is read."""
 
     handle: RunHandle
     ranks: tuple[int, ...]
@@ -58,6 +62,13 @@ class Logs:
     tail: int | None
     one: bool
     follow: bool
+    json: bool
+    since: Mapping[int, Place]
+
+    def readers(self) -> list[LineReader]:
+        """What reads the lines of each rank with their places."""
+        directory, run = self.handle.directory, self.handle.run
+        return [LineReader(directory, run, rank, self.since.get(rank)) for rank in self.ranks]
 
     def lines(self, rank: int) -> Iterable[str]:
         """The lines of one rank that are asked for, from disk."""
@@ -73,8 +84,12 @@ def logs(
     tail: int | None,
     grep: str | None,
     follow: bool = False,
+    json: bool = False,
+    since: Mapping[int, Place] | Place | None = None,
 ) -> Logs:
     """Raises UnknownRun, and UsageMistake for a rank whose log is not here."""
+    if since is not None and not json:
+        raise UsageMistake("--since goes on behind what --json printed: write  nbdist logs --json --since N")
     handle = runner.attach(run)
     pattern = log_pattern(grep)
     if rank is not None:
@@ -87,6 +102,8 @@ def logs(
         tail=tail,
         one=rank is not None,
         follow=follow,
+        json=json,
+        since=dict.fromkeys(ranks, since) if isinstance(since, Place) else since or {},
     )
 
 
@@ -102,6 +119,82 @@ def line_count(text: str) -> int:
     """The number behind ``--tail``. Raises UsageMistake."""
     if not text.isdecimal():
         raise UsageMistake(f"--tail {text}: write a number of lines, for example  --tail 20")
+    return int(text)
+
+
+_SINCE = re.compile(r"(?:(\d+):)?(\d+)(?:\+(\d+))?")
+
+
+def log_places(text: str) -> Mapping[int, Place] | Place:
+    """What is behind ``--since``: one place, or ``0:4096,1:80+2`` by rank. Raises UsageMistake."""
+    found = [_SINCE.fullmatch(part) for part in text.split(",")]
+    parts = [(one[1], Place(int(one[2]), int(one[3] or 0))) for one in found if one is not None]
+    named = {int(rank): place for rank, place in parts if rank is not None}
+    if len(parts) < len(found) or (len(found) > 1 and len(named) < len(found)):
+        raise UsageMistake(f"--since {text}: write what --json has printed as next:  --since 0:4096,1:80")
+    return named or parts[0][1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explained:
+    """Why a run stands as it does. ``json``: how a terminal is to show it."""
+
+    explanation: Explanation
+    json: bool
+
+
+def explain(_: Frontend, *, run: str | None, json: bool = False) -> Explained:
+    """Raises UnknownRun."""
+    handle = runner.attach(run)
+    # what a program reads has one language
+    found = explain_run(handle.run, handle.directory, "en" if json else config.language())
+    return Explained(explanation=found, json=json)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waited:
+    """The ``moment`` that has come; empty where the run ended without, or the time was over (``late``).
+    ``json``: how a terminal is to show it."""
+
+    run: Run
+    moment: str
+    late: bool
+    json: bool
+
+
+def wait(
+    _: Frontend, *, run: str | None, until: Sequence[str], timeout: float | None, json: bool = False
+) -> Waited:
+    """Raises UnknownRun."""
+    handle = runner.attach(run)
+    came = handle.wait(timeout, until=until)
+    stands = handle.run
+    moment = came if came in until else ""
+    return Waited(run=stands, moment=moment, late=not moment and not stands.state.terminal, json=json)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metrics:
+    """The metrics of runs, each with its last points. ``json``: how a terminal is to show it."""
+
+    runs: tuple[tuple[Run, tuple[Curve, ...]], ...]
+    json: bool
+
+
+def metrics(_: Frontend, *, run: Sequence[str], last: int, json: bool = False) -> Metrics:
+    """Of the runs with these names; of the latest where none is named. Raises UnknownRun."""
+    found = []
+    for handle in [runner.attach(name) for name in run] or [runner.attach()]:
+        curves = read_curves(handle.run, handle.directory)
+        kept = tuple(replace(curve, points=curve.points[-last:]) for curve in curves)
+        found.append((handle.run, kept))
+    return Metrics(runs=tuple(found), json=json)
+
+
+def point_count(text: str) -> int:
+    """The number behind ``--last``. Raises UsageMistake."""
+    if not text.isdecimal() or not int(text):
+        raise UsageMistake(f"--last {text}: write a number of points, for example  --last 20")
     return int(text)
 
 

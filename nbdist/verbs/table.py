@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from nbdist.engines.options import parse_slurm
+from nbdist.feed.waiting import parse_moments
 from nbdist.options import table
 from nbdist.verbs import machines, runs
 from nbdist.verbs.verb import NOTEBOOK, TERMINAL, Argument, Verb
@@ -44,8 +45,66 @@ terminal, with --rank R, there are only the lines of that rank, as it wrote them
         Argument("--tail N", "only the last N lines of each rank", parse=runs.line_count),
         Argument("--grep PATTERN", "only the lines that match this regular expression"),
         Argument("-f, --follow", "go on until the run has ended", only=TERMINAL),
+        Argument(
+            "--json",
+            "one object a line, with rank, time and offset; a last one says from where to read on",
+            only=TERMINAL,
+        ),
+        Argument(
+            "--since OFFSET",
+            "with --json: from this byte on, for each rank 0:4096,1:80; 0: from the first attempt",
+            parse=runs.log_places,
+            only=TERMINAL,
+        ),
     ),
     act=runs.logs,
+)
+
+EXPLAIN = Verb(
+    name="explain",
+    about="why a run stands as it does: its first failure, what holds it up",
+    text="""\
+How a run (the latest) stands and why: the rank that failed first, its line of the program, cause and
+fix where they are known; where the ranks of a stalled run are, and which is the slowest; where the time
+goes.""",
+    arguments=(_RUN, Argument("--json", "one object of at most 2 kB", only=TERMINAL)),
+    act=runs.explain,
+)
+
+WAIT = Verb(
+    name="wait",
+    about="wait for the end of a run, for its failure, a stall, a step",
+    text="""\
+Wait until one of these moments of a run (the latest) has come, and print which: running, stalled (while
+it lasts), failed (a rank, in any attempt), succeeded, ended, step=N (every rank that records steps with
+nbdist.log, or prints them, has come so far). What has come before counts.""",
+    arguments=(
+        _RUN,
+        Argument(
+            "--until MOMENTS",
+            "the first of these, with commas: failed,stalled,step=500 (ended)",
+            parse=parse_moments,
+            default=("ended",),
+        ),
+        Argument("--timeout TIME", "wait at most 90s, 5m, 1h30m", parse=table.parse_duration),
+        Argument("--json", "one object", only=TERMINAL),
+    ),
+    exits="0 when a moment has come; 1 when the run ended without; 124 when the time is over.",
+    act=runs.wait,
+)
+
+METRICS = Verb(
+    name="metrics",
+    about="the last values of a run's metrics",
+    text="""\
+What the ranks of a run (the latest), or of several, recorded with nbdist.log or printed last: the mean
+over the ranks.""",
+    arguments=(
+        _RUNS,
+        Argument("--last N", "the last N points of each (1)", parse=runs.point_count, default=1),
+        Argument("--json", "a list with one object a run", only=TERMINAL),
+    ),
+    act=runs.metrics,
 )
 
 STOP = Verb(
@@ -209,5 +268,18 @@ lets them go; %dist_warm alone says what there is.""",
     act=machines.warm,
 )
 
-VERBS: tuple[Verb[Any], ...] = (STATUS, LOGS, STOP, STACKS, ATTACH, BOARD, ALLOC, DOCTOR, EXPORT, WARM)
-"""Every verb. WARM is about a kernel, and so in notebooks alone."""
+VERBS: tuple[Verb[Any], ...] = (
+    STATUS,
+    LOGS,
+    EXPLAIN,
+    STOP,
+    STACKS,
+    ATTACH,
+    BOARD,
+    ALLOC,
+    DOCTOR,
+    EXPORT,
+    WARM,
+)
+"""Every verb of a notebook; WARM is about a kernel, and a terminal has none. WAIT and METRICS are only for a
+terminal: a notebook has run.wait() and run.metrics()."""

@@ -51,7 +51,7 @@ def test_the_help_of_run_names_the_options_of_a_cell_but_those_a_script_has_no_u
     [
         pytest.param(["statsu"], "did you mean  nbdist status?", id="misspelt"),
         pytest.param(["train.py"], "write  nbdist run train.py", id="a script without run"),
-        pytest.param(["fly"], "there are run, status, logs, stop, ", id="unknown"),
+        pytest.param(["fly"], "there are run, status, logs, explain, ", id="unknown"),
     ],
 )
 def test_a_command_that_is_none_is_answered_with_what_there_is(

@@ -13,10 +13,12 @@ import re
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from nbdist.diagnosis import Failure, diagnose, failure_report
+from nbdist.feed.explanation import ROOM, encode
 from tests.conftest import RunCell
 
 PROGRAMS = {path.stem: path for path in sorted((Path(__file__).parent / "programs").glob("*.py"))}
@@ -81,6 +83,16 @@ def in_short(diagnosis: Failure | None) -> str:
     return ", ".join(parts)
 
 
+def in_data(failure: dict[str, Any] | None) -> tuple[object, ...] | None:
+    """What a program reads of a failure."""
+    return failure and tuple(failure[name] for name in ("rank", "line", "signature", "cause", "fix"))
+
+
+def _hint(diagnosis: Failure) -> tuple[str, str, str]:
+    hint = diagnosis.hint
+    return ("", "", "") if hint is None else (hint.signature, hint.cause.en, hint.fix.en)
+
+
 @pytest.mark.parametrize("name", wanted())
 def test_the_report_names_rank_line_and_cause(name: str, run_cell: RunCell) -> None:
     source = PROGRAMS[name].read_text()
@@ -96,3 +108,6 @@ def test_the_report_names_rank_line_and_cause(name: str, run_cell: RunCell) -> N
     report = failure_report(diagnosis) if diagnosis is not None else ""
     logs = "\n".join(handle.logs(rank) for rank in range(handle.run.spec.world_size))
     assert found == expected, f"{report}\n\n{logs}"
+    told = handle.explain().to_dict()
+    assert len(encode(told).encode()) <= ROOM
+    assert in_data(told["failure"]) == (diagnosis and (diagnosis.rank, diagnosis.line, *_hint(diagnosis)))

@@ -59,7 +59,15 @@ def test_no_screen_and_no_server_unpickles_what_a_rank_gave(
         shown = kernel.run("import nbdist\nrun = nbdist.attach()\nprint(run.results)\nrun.results")
         for magic in ("status", "attach", "logs", "export"):
             assert kernel.run(f"%dist_{magic} pickled").status == "ok"
-        for words in (["status", "--json"], ["logs"], ["stacks"], ["board", "--export", "report.html"]):
+        for words in (
+            ["status", "--json"],
+            ["logs"],
+            ["logs", "--json"],
+            ["explain", "--json"],
+            ["metrics", "--json"],
+            ["stacks"],
+            ["board", "--export", "report.html"],
+        ):
             command = [sys.executable, "-m", "nbdist", words[0], "pickled", *words[1:]]
             subprocess.run(command, cwd=tmp_path, check=words[0] != "stacks", timeout=60)
         with real_server(tmp_path) as server:

@@ -22,6 +22,7 @@ VERBS = [
     ("GET", "api/runs"),
     ("GET", f"api/runs/{RUN_ID}"),
     ("GET", f"api/runs/{RUN_ID}/summary"),
+    ("GET", f"api/runs/{RUN_ID}/explain"),
     ("DELETE", f"api/runs/{RUN_ID}"),
     ("POST", f"api/runs/{RUN_ID}/stop"),
     ("POST", f"api/runs/{RUN_ID}/stacks"),

@@ -16,7 +16,7 @@ from nbdist.verbs import table
 from nbdist.verbs.table import VERBS
 from nbdist.verbs.verb import NOTEBOOK, TERMINAL, Frontend, Verb
 from tests.fakes.directories import WrittenRun
-from tests.fakes.runs import STARTED, exited, run_ended
+from tests.fakes.runs import STARTED, errored, exited, run_ended
 
 CELL, SHELL = Frontend(NOTEBOOK, print), Frontend(TERMINAL, print)
 PLACES = pytest.mark.parametrize("frontend", [CELL, SHELL], ids=["in a notebook", "in a terminal"])
@@ -35,6 +35,15 @@ def test_the_help_of_a_verb_is_written_as_it_is_typed_there(verb: Verb[Any], fro
     assert there <= set(re.findall(r"^  (.+?)(?:  |$)", text, re.M))
 
 
+@pytest.mark.parametrize("verb", [table.WAIT, table.METRICS], ids=lambda verb: verb.name)
+def test_what_only_a_terminal_has_says_how_it_is_typed_there(verb: Verb[Any]) -> None:
+    text = verb.help(TERMINAL)
+
+    assert text.startswith(f"nbdist {verb.name} [RUN")
+    assert max(map(len, text.splitlines())) <= 105
+    assert verb.name in COMMANDS
+
+
 def test_every_verb_has_its_magic_and_every_one_but_that_of_a_kernel_its_command(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -46,6 +55,18 @@ def test_every_verb_has_its_magic_and_every_one_but_that_of_a_kernel_its_command
         assert magic.__doc__ == capsys.readouterr().out.rstrip("\n") == verb.help(NOTEBOOK)
     assert {f"dist_{verb.name}" for verb in VERBS} == set(VerbMagics.magics["line"])
     assert {verb.name for verb in VERBS if verb.name not in COMMANDS} == {"warm"}
+
+
+def test_an_explanation_stands_below_its_cell(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    written = WrittenRun(home).happened(*STARTED).raised(1, "ValueError", "no such file")
+    written.happened(errored(1), exited(1, 1), run_ended(RunState.FAILED, "rank 1 failed"))
+
+    VerbMagics().dist_explain("lenet")
+
+    assert capsys.readouterr().out.splitlines()[1:3] == [
+        "rank 1 failed first: ValueError",
+        "ValueError: no such file",
+    ]
 
 
 @PLACES

@@ -1,0 +1,351 @@
+"""What is known of a run in two kilobytes: how it stands, what failed first and why, what holds it up, where
+its time goes. This module alone decides what that is; commands, magics, server and Python encode it.
+
+It says what the panel says, from the same functions. What ranks wrote is ``untrusted``: text of a program, or
+of the data that it read, which a reader, a language model above all, must not take for nbdist's own.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass
+from math import isfinite
+from typing import Any
+
+from nbdist.diagnosis import Failure, diagnose
+from nbdist.diagnosis.report import aftermath, failure_kind
+from nbdist.feed.ansi import printable
+from nbdist.feed.labels import clipped, state_word
+from nbdist.feed.measures import failure_view
+from nbdist.feed.snapshot import glance
+from nbdist.feed.stalling import SlowView, StallReader, StallView, ended_slow, slow_text
+from nbdist.feed.summary import code_lines
+from nbdist.feed.view import duration
+from nbdist.model import Run, RunState
+from nbdist.privacy import Privacy, secret_values
+from nbdist.store import MetricPoint, RunDirectory
+from nbdist.store.metrics import last_points, sampled_points
+from nbdist.text import reason_text, say
+from nbdist.version import JSON_VERSION
+
+ROOM = 2048
+"""Bytes of an explanation as JSON."""
+
+_TEXT = 400  # characters of a line that a rank or the user wrote
+_SHORTER = (1600, 800, 400, 240, 120, 60)  # characters of any text, until all of it fits
+_PART = {"untrusted": 4, "source": 8}  # by what is written there the least is lost
+_LISTED = 16
+_END = 5  # last lines of a rank that raised nothing
+_AFTER = 4
+_LATELY = 4096  # bytes of what was measured of a rank that runs
+_WATCHED = ("wait", "cpu", "gpu")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """Lines of the user's file around ``line``, at most five; the number of the first is ``first``."""
+
+    first: int
+    line: int
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankText:
+    """What ranks wrote, without what is private: the exception's text, the last lines of a rank that raised
+    none, and a line for each group of the others."""
+
+    message: str
+    last_lines: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FirstFailure:
+    """The failure that the others followed from: of ``rank``, an exception of the class ``kind``, or how the
+    rank ended. ``line`` is the line of the program (1 is a cell's magic), None where it has none. Where the
+    traceback goes on into a module of the user's, ``file`` and ``file_line`` are its innermost line.
+    ``signature`` names the known mistake that it is, with its ``cause`` and ``fix``; empty for none.
+    ``early`` are ranks that had ended before and that it waited for, ``absent`` those that did not come to
+    what it waited in: the fault may be theirs. ``others`` failed, or were ended, after it."""
+
+    rank: int
+    kind: str
+    headline: str
+    line: int | None
+    file: str
+    file_line: int | None
+    source: Source | None
+    signature: str
+    cause: str
+    fix: str
+    early: tuple[int, ...]
+    absent: tuple[int, ...]
+    others: tuple[int, ...]
+    untrusted: RankText
+
+    @property
+    def message(self) -> str:
+        """The exception's type and text, else the last line of the rank."""
+        return self.untrusted.message
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stall:
+    """Nothing has happened for ``seconds`` (of a run that has ended: until then). ``ranks`` are those that
+    the others wait for, the first of them in ``line`` of the user's code; ``where`` and ``behind`` say where
+    all are. Empty while no stacks were taken."""
+
+    seconds: float
+    ranks: tuple[int, ...]
+    line: int | None
+    where: str
+    behind: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slowest:
+    """The rank that holds the others up: ``factor`` times their own time a step, ``over`` milliseconds more
+    (None where that is not known)."""
+
+    rank: int
+    factor: float
+    over: float | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """A percentage over the ranks; ``rank`` is the one with the most."""
+
+    mean: float
+    least: float
+    most: float
+    rank: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeSpent:
+    """Where the time goes, lately or, once the run has ended, over all of it: ``wait`` for other ranks,
+    ``cpu`` of one core, ``gpu`` of the ranks' GPUs, each None where it was not measured."""
+
+    wait: Share | None = None
+    cpu: Share | None = None
+    gpu: Share | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """How a run stands and why. ``elapsed`` in seconds, ``done`` a fraction of 1 (None where it is not
+    known), ``progress`` the same in words. Sentences are in ``language``."""
+
+    run_id: str
+    label: str
+    language: str
+    state: str
+    live: bool
+    reason: str
+    elapsed: float
+    attempt: int
+    world_size: int
+    done: float | None
+    progress: str
+    failure: FirstFailure | None
+    stall: Stall | None
+    slow: Slowest | None
+    time: TimeSpent
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON, of at most ROOM bytes: where it is more, what ranks wrote and the source are cut."""
+        data: dict[str, Any] = {"version": JSON_VERSION} | asdict(self)
+        for most in _SHORTER:
+            if len(encode(shorter := _clipped(data, most)).encode()) <= ROOM:
+                break
+        return shorter  # type: ignore[no-any-return]
+
+    def __str__(self) -> str:
+        """For a person: a few lines."""
+        parts = [
+            self.label,
+            state_word(RunState(self.state), self.language),
+            duration(self.elapsed),
+            self.progress,
+            self.reason,
+        ]
+        lines = [" · ".join(filter(None, parts))]
+        if self.failure is not None:
+            lines += _failure_lines(self.failure, self.language)
+        if self.stall is not None:
+            lines += _stall_lines(self.stall, live=self.live, language=self.language)
+        lines += [self.slow.text] if self.slow is not None else []
+        lines += filter(None, [_time_line(self.time, self.language)])
+        return "\n".join(lines)
+
+
+def encode(data: object) -> str:
+    """JSON as nbdist's commands print it, in one line. Raises ValueError for a number that JSON has not."""
+    return json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+def explain_run(
+    run: Run, directory: RunDirectory, language: str = "en", *, now: float | None = None
+) -> Explanation:
+    """The run as it stands at the moment ``now`` (Unix seconds), from the files of its directory."""
+    now = time.time() if now is None else now
+    clean = Privacy(secrets=secret_values(run.spec.args)).clean
+    seen = glance(run, directory, run.ended or now)
+    succeeded = run.state is RunState.SUCCEEDED
+    progress = None if succeeded else seen.progress
+    failure = diagnose(run, directory)
+    stall = None if succeeded else StallReader(directory).look(run)
+    slow = seen.slow if not run.state.terminal else ended_slow(run, directory)
+    return Explanation(
+        run_id=run.run_id,
+        label=run.label,
+        language=language,
+        state=run.state.value,
+        live=not run.state.terminal,
+        reason=clean(reason_text(run.reason or run.stop_reason or run.queued, language)),
+        elapsed=round(run.elapsed(now), 1),
+        attempt=run.attempt,
+        world_size=run.spec.world_size,
+        done=None if progress is None else round(progress.fraction, 4),
+        progress="" if progress is None else progress.text,
+        failure=None if failure is None else first_failure_of(failure, clean, language),
+        stall=None if stall is None else _stall(stall, run.elapsed(now), language),
+        slow=None if slow is None else _slowest(slow, language),
+        time=_time_spent(run, directory),
+    )
+
+
+def first_failure_of(failure: Failure, clean: Callable[[str], str], language: str = "en") -> FirstFailure:
+    """The panel's view of a failure, and what is known besides. ``clean`` takes out what is private."""
+    view, zh = failure_view(failure), language == "zh"
+    code = code_lines(failure)
+    failing = next((line.number for line in code if line.failing), 0)
+    source = Source(
+        first=code[0].number if code else 0,
+        line=failing,
+        lines=tuple(clean(line.text)[:_TEXT] for line in code),
+    )
+    others = {rank for group in failure.groups for rank in group.ranks} | set(failure.others)
+    return FirstFailure(
+        rank=view.rank,
+        kind=failure_kind(failure, language),
+        headline=clean(view.headline_zh if zh else view.headline),
+        line=view.line,
+        file=clean(view.file),
+        file_line=view.file_line,
+        source=source if code else None,
+        signature=failure.hint.signature if failure.hint is not None else "",
+        cause=clean(view.cause_zh if zh else view.cause),
+        fix=clean(view.fix_zh if zh else view.fix),
+        early=failure.early_exits,
+        absent=failure.absent,
+        others=tuple(sorted(others)),
+        untrusted=RankText(
+            message=_said(view.message, clean),
+            last_lines=_all_said(failure.tail[-_END:], clean) if failure.report is None else (),
+            after=_all_said(aftermath(failure, language)[:_AFTER], clean),
+        ),
+    )
+
+
+def _said(text: str, clean: Callable[[str], str]) -> str:
+    """What a rank wrote, without what a terminal would act on."""
+    return "\n".join(printable(line) for line in clean(text).split("\n"))
+
+
+def _all_said(lines: Iterable[str], clean: Callable[[str], str]) -> tuple[str, ...]:
+    return tuple(_said(line, clean)[:_TEXT] for line in lines)
+
+
+def _stall(view: StallView, elapsed: float, language: str) -> Stall:
+    held = [group for group in view.groups if group.kind == "held"]
+    return Stall(
+        seconds=round(max(0.0, elapsed - view.since), 1),
+        ranks=tuple(rank for group in held for rank in group.ranks),
+        line=held[0].line if held else None,
+        where=view.sentence(language),
+        behind=view.behind_text(language),
+    )
+
+
+def _slowest(view: SlowView, language: str) -> Slowest:
+    return Slowest(rank=view.rank, factor=view.factor, over=view.over, text=slow_text(view, language))
+
+
+def _time_spent(run: Run, directory: RunDirectory) -> TimeSpent:
+    """By what the supervisor has measured of the ranks."""
+    means: dict[str, dict[int, float]] = {}
+    for rank in run.ranks:
+        path = directory.rank(rank.rank, run.attempt).system
+        points: Iterable[MetricPoint] = (
+            sampled_points(path, len(run.ranks)) if run.state.terminal else last_points(path, _LATELY)
+        )
+        for tag, mean in _means(points).items():
+            means.setdefault(tag, {})[rank.rank] = mean
+    return TimeSpent(**{tag: _share(means[tag]) for tag in _WATCHED if tag in means})
+
+
+def _means(points: Iterable[MetricPoint]) -> dict[str, float]:
+    found: dict[str, list[float]] = {}
+    for point in points:
+        for tag in _WATCHED:
+            if isfinite(value := point.values.get(tag, float("nan"))):
+                found.setdefault(tag, []).append(value)
+    return {tag: sum(values) / len(values) for tag, values in found.items()}
+
+
+def _share(by_rank: Mapping[int, float]) -> Share:
+    rank, most = max(by_rank.items(), key=lambda pair: pair[1])
+    values = by_rank.values()
+    mean, least = sum(values) / len(values), min(values)
+    return Share(mean=round(mean, 1), least=round(least, 1), most=round(most, 1), rank=rank)
+
+
+def _clipped(value: Any, most: int) -> Any:
+    """A part of an explanation as data, with at most ``most`` characters in each text, and fewer where ranks
+    or the user wrote it."""
+    match value:
+        case str():
+            return clipped(value, most)
+        case dict():
+            return {name: _clipped(each, most // _PART.get(name, 1)) for name, each in value.items()}
+        case list() | tuple():
+            return [_clipped(each, most) for each in value[:_LISTED]]
+    return value
+
+
+def _failure_lines(failure: FirstFailure, language: str) -> list[str]:
+    lines = [failure.headline, failure.untrusted.message or ""]
+    if failure.source is not None:
+        source = failure.source
+        width = len(str(source.first + len(source.lines)))
+        for number, text in enumerate(source.lines, source.first):
+            lines.append(f"  {'▸' if number == source.line else ' '} {number:>{width}}  {text}".rstrip())
+    elif failure.untrusted.last_lines:
+        lines.append(say("diagnosis.last-lines", language, rank=failure.rank))
+        lines += [f"    {line}" for line in failure.untrusted.last_lines]
+    if failure.cause:
+        lines.append(say("diagnosis.cause", language, cause=failure.cause))
+        lines.append(say("diagnosis.fix", language, fix=failure.fix))
+    return [*filter(None, lines), *failure.untrusted.after]
+
+
+def _stall_lines(stall: Stall, *, live: bool, language: str) -> list[str]:
+    quiet = say("panel.no-progress", language, seconds=f"{stall.seconds:.0f}")
+    said = quiet if live else say("panel.hung", language)
+    where = f"{say('diagnosis.colon', language)}{stall.where}" if stall.where else ""
+    return [said + where, *filter(None, [stall.behind])]
+
+
+def _time_line(spent: TimeSpent, language: str) -> str:
+    shares = {"wait": spent.wait, "cpu": spent.cpu, "gpu": spent.gpu}
+    return " · ".join(
+        say(f"panel.time-{tag}", language, mean=round(share.mean), most=round(share.most), rank=share.rank)
+        for tag, share in shares.items()
+        if share is not None
+    )

@@ -1,0 +1,134 @@
+"""The lines of a rank's log from a place on, each once: for programs that read on where they stopped.
+
+A line that may still grow, or be drawn over, waits until it cannot.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from nbdist.feed.ansi import printable
+from nbdist.feed.rank_log import LogDelta, RankFollower, log_base
+from nbdist.model import Run
+from nbdist.privacy import Privacy, secret_values
+from nbdist.store import RunDirectory
+
+_CHUNK = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogLine:
+    """One line, without colours and secrets. ``offset`` is its address (``feed.rank_log``); ``time`` is when
+    it was written, in Unix seconds."""
+
+    rank: int
+    attempt: int
+    time: float
+    offset: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Behind the first ``lines`` lines from an address on: where a program moves the cursor, a line that it
+    leaves behind begins with no byte of its own."""
+
+    address: int
+    lines: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.address}+{self.lines}" if self.lines else str(self.address)
+
+
+class LineReader:
+    """Reads one rank's log on, through all attempts of a run."""
+
+    def __init__(self, directory: RunDirectory, run: Run, rank: int, since: Place | None = None) -> None:
+        """Without ``since`` it begins with the last attempt."""
+        bases = [log_base(directory, rank, attempt) for attempt in range(1, run.attempt + 1)]
+        self.rank = rank
+        self._directory = directory
+        self._clean = Privacy(secrets=secret_values(run.spec.args)).clean
+        self._skip = since.lines if since is not None else 0
+        self._address = since.address if since is not None else bases[-1]
+        self._attempt = max(1, bisect_right(bases, self._address))
+        self._read = 0  # lines from the address on
+        self._open(run)
+
+    @property
+    def next(self) -> Place:
+        """From where to read on."""
+        return Place(self._address, max(self._read, self._skip))
+
+    def read(self, run: Run) -> Iterator[LogLine]:
+        """The lines that are new. Of an attempt that is over, also the one that no newline ended."""
+        while True:
+            over = run.state.terminal or self._attempt < run.attempt
+            moment = run.ended or time.time()
+            while self._follower.waiting and (delta := self._follower.read(_CHUNK, moment)) is not None:
+                yield from self._lines(delta, run)
+            if not over:
+                return
+            if (delta := self._follower.read(_CHUNK, moment, final=True)) is not None:
+                yield from self._lines(delta, run)
+            if self._attempt == run.attempt:
+                return
+            self._attempt += 1
+            self._address, self._read, self._skip = self._base, 0, 0
+            self._open(run)
+
+    @property
+    def _base(self) -> int:
+        return log_base(self._directory, self.rank, self._attempt)
+
+    def _open(self, run: Run) -> None:
+        self._follower = _Follower(
+            self.rank,
+            self._directory.rank(self.rank, self._attempt),
+            created=run.spec.created,
+            base=self._base,
+            offset=max(0, self._address - self._base),
+        )
+
+    def _lines(self, delta: LogDelta, run: Run) -> Iterator[LogLine]:
+        ends = itertools.accumulate((len(line) + 1 for line in delta.lines), initial=delta.first)
+        times = itertools.chain.from_iterable(itertools.repeat(at, count) for count, at in delta.times)
+        # all at once: a secret may go over several lines, of which each keeps its place
+        texts = self._clean("\n".join(delta.lines)).split("\n") if delta.lines else []
+        # one edge more than lines
+        for text, begin, at in zip(texts, delta.edges or ends, times, strict=False):
+            self._read += 1
+            if self._read > self._skip:
+                yield LogLine(
+                    rank=self.rank,
+                    attempt=self._attempt,
+                    time=round(run.spec.created + at, 3),
+                    offset=begin,
+                    text=printable(text),
+                )
+        if self._follower.settled is not None:
+            self._address, self._read, self._skip = self._follower.settled, 0, 0
+
+
+class _Follower(RankFollower):
+    """Knows whether its address is that of a byte: where rows are drawn anew, and within a line that is too
+    long, it is not."""
+
+    _exact = True
+
+    @property
+    def settled(self) -> int | None:
+        """The address from which what comes can be read without what was before; None for none yet."""
+        exact = self._exact or self._at == self._base + self._stream.offset
+        return self._at if exact and not self._lines.moves else None
+
+    def _take(self, data: bytes, moment: float, found: Any) -> None:
+        before = self._at
+        super()._take(data, moment, found)
+        line = self._base + self._stream.offset - len(data) + data.rfind(b"\n") + 1
+        self._exact = self._at == line or (self._exact and self._at == before)

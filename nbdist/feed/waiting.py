@@ -1,0 +1,108 @@
+"""What one can wait for in a run: its moments, and which of them has come."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+from nbdist.errors import UsageMistake
+from nbdist.model import RankState, Run, RunState
+from nbdist.store import RankDirectory, RunDirectory
+from nbdist.store.metrics import last_points
+from nbdist.store.scraped.log import printed_points
+
+_STEP = "step="
+_ROOM = 4096  # bytes at the end of a file, in which its last step is
+
+
+def _has_failed(run: Run) -> bool:
+    """Whether a rank has failed, in any attempt, or the run itself. One that raises KeyboardInterrupt because
+    the run is being stopped has not."""
+    if run.failures or run.state in (RunState.FAILED, RunState.LOST):
+        return True
+    failed = (
+        rank.state is RankState.FAILED or (rank.errored is not None and not rank.state.terminal)
+        for rank in run.ranks
+    )
+    return not run.stop_requested and any(failed)
+
+
+_MOMENTS: Mapping[str, Callable[[Run], bool]] = {
+    "running": lambda run: run.state not in (RunState.PENDING, RunState.STARTING),
+    "stalled": lambda run: run.stalled is not None,
+    "failed": _has_failed,
+    "succeeded": lambda run: run.state is RunState.SUCCEEDED,
+    "ended": lambda run: run.state.terminal,
+}
+MOMENTS = (*_MOMENTS, f"{_STEP}N")
+
+
+def parse_moments(text: str, name: str = "--until ") -> tuple[str, ...]:
+    """``failed,step=500`` as its parts. Raises UsageMistake, of what is called ``name``."""
+    parts = tuple(part.strip() for part in text.split(","))
+    for part in parts:
+        if part not in _MOMENTS and not part.removeprefix(_STEP).isdecimal():
+            known = ", ".join(MOMENTS)
+            raise UsageMistake(f"{name}{text}: there are {known}: write  {name}failed,stalled,step=500")
+    return parts
+
+
+class Awaited:
+    """The moments of one run that are waited for."""
+
+    def __init__(self, directory: RunDirectory, moments: Iterable[str]) -> None:
+        self._moments = tuple(moments)
+        self._steps = _StepReader(directory)
+
+    def came(self, run: Run) -> str:
+        """The first of them that has come; empty for none."""
+        return next((moment for moment in self._moments if self._has_come(moment, run)), "")
+
+    def _has_come(self, moment: str, run: Run) -> bool:
+        if moment in _MOMENTS:
+            return _MOMENTS[moment](run)
+        step = self._steps.look(run)
+        return step is not None and step >= int(moment.removeprefix(_STEP))
+
+
+class _StepReader:
+    """The step that a run has reached: that of the rank furthest behind, of those that record or print any. A
+    file is read again when it has changed."""
+
+    def __init__(self, directory: RunDirectory) -> None:
+        self._directory = directory
+        self._seen: dict[Path, tuple[tuple[int, int], int | None]] = {}
+
+    def look(self, run: Run) -> int | None:
+        steps = [self._of(self._directory.rank(rank.rank, run.attempt), run) for rank in run.ranks]
+        return min((step for step in steps if step is not None), default=None)
+
+    def _of(self, files: RankDirectory, run: Run) -> int | None:
+        step = self._read(files.metrics, lambda: _last_step(files.metrics))
+        if step is None and run.spec.scrape:
+            step = self._read(files.log, lambda: _last_printed(files))
+        return step
+
+    def _read(self, path: Path, read: Callable[[], int | None]) -> int | None:
+        try:
+            status = os.stat(path)
+        except OSError:
+            return None
+        stamp = (status.st_size, status.st_mtime_ns)
+        seen, step = self._seen.get(path, (None, None))
+        if stamp != seen:
+            # the end of a file may hold no step, when what it logs has none for a while
+            now = read()
+            step = now if step is None or (now is not None and now > step) else step
+            self._seen[path] = (stamp, step)
+        return step
+
+
+def _last_step(path: Path) -> int | None:
+    return max((point.step for point in last_points(path, _ROOM) if point.step is not None), default=None)
+
+
+def _last_printed(files: RankDirectory) -> int | None:
+    points = printed_points(files, _ROOM)
+    return max((point.step for point in points if point.step is not None), default=None)
