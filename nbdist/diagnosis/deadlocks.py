@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from nbdist.diagnosis.exits import rank_names
 from nbdist.diagnosis.places import CodeLocation, Sources, parsed
 from nbdist.diagnosis.signatures import Hint, named
-from nbdist.store.reports import Call
+from nbdist.store.reports import Call, RankAnswer
 
 _OF_RANKS = re.compile(
     r"rank(?!ing)|main_process|is_(?:main|master|chief|primary)|process_index|trainer_id", re.IGNORECASE
@@ -25,7 +25,7 @@ _OF_ITS_OWN = frozenset({"get", "put", "join", "acquire", "wait", "result", "com
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _LEAVING = (ast.Break, ast.Continue, ast.Return, ast.Raise)
-_BLOCKS = ("body", "orelse", "handlers", "finalbody", "cases")
+_BLOCKS = ("body", "orelse", "handlers", "finalbody")
 _SHOWN = 60
 
 
@@ -72,6 +72,20 @@ def why(sides: Sequence[Side], sources: Sources, raised: Mapping[int, str]) -> H
     return _of_messages(waiting) or _of_parting(waiting, sources)
 
 
+def crossed(answers: Sequence[RankAnswer]) -> Hint | None:
+    """Of two ranks that wait in different process groups: of more ranks it is not known which are in one."""
+    waits = [_awaited(answer) for answer in answers]
+    if len(waits) != 2 or not all(waits) or waits[0] == waits[1]:
+        return None
+    return _hint("hang-crossed", who=(answers[0].rank,), others=(answers[1].rank,))
+
+
+def _awaited(answer: RankAnswer) -> str:
+    """The process group in which a rank waits; empty for none."""
+    begun = {one.begun: group for group, one in answer.collectives.items() if not one.over}
+    return begun[min(begun)] if begun else ""
+
+
 def fewest(sides: Sequence[Side]) -> tuple[int, ...]:
     """Of ranks that all wait, those that are elsewhere than most; none where neither place has more."""
     counts: dict[object, list[int]] = {}
@@ -91,6 +105,8 @@ def _of_held(side: Side, waiting: Sequence[Side], sources: Sources) -> Hint | No
         return _hint("hang-polls", who=side.ranks, test=_head(loop), line=loop.lineno)
     if "store" in side.place.what.lower():
         return None  # torch's, which other ranks write to
+    if call == "wait" and "PIPE" in sources.text(side.way[-1].file if side.way else ""):
+        return _hint("hang-pipe", who=side.ranks, call=side.place.what)
     if call in _OF_ITS_OWN:
         return _hint("hang-inside", who=side.ranks, call=side.place.what)
     if loop is not None and waiting:
@@ -227,9 +243,9 @@ def _steps(statements: Sequence[ast.AST], line: int) -> list[tuple[ast.stmt, str
 
 
 def _holds(node: ast.AST, line: int, last: ast.AST | None = None) -> bool:
-    begin = getattr(node, "lineno", None) or getattr(getattr(node, "pattern", None), "lineno", line + 1)
-    end = getattr(last or node, "end_lineno", None) or begin
-    return bool(begin <= line <= end)
+    begin: int = getattr(node, "lineno", line + 1)
+    end: int = getattr(last or node, "end_lineno", begin)
+    return begin <= line <= end
 
 
 def _asks_for_rank(test: ast.expr, call: Call, sources: Sources) -> bool:

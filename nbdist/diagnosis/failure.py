@@ -42,12 +42,13 @@ _PLAIN_TIMEOUTS = frozenset(
     {"gloo-timeout", "paddle-gloo-timeout", "nccl-timeout", "nccl-heartbeat", "store-wait-timeout"}
 )
 # ranks that are in different collectives say this, too
-_SIZES = "collective-sizes"
+_SIZES, _SIZES_APART = "collective-sizes", "collective-sizes-apart"
 _UNLIKE = _PLAIN_TIMEOUTS | {_SIZES, "collective-mismatch"}
 _MEETING = "gloo-connect"
 _WITHOUT_A_WORD = "exit-without-error"
 _LEFT, _LEFT_AFTER = "exit-called", "exit-after-words"
 _HELD_UP = "hang-busy"
+_NONE = "none-on-other-ranks"
 _OF_SHARED_MEMORY = frozenset(
     {"shared-memory-full", "loader-worker-shm", "paddle-loader-shm", "exit-bus-error"}
 )
@@ -56,8 +57,11 @@ OF_DISKS = frozenset({"disk-full", "exit-disk-full"}) | _OF_SHARED_MEMORY
 _PATH = re.compile(r": '([^']+)'")
 
 
-# what paddle's native code notes beside the program: severity, month and day, time
-_OF_GLOG = re.compile(r"^[IW]\d{4} \d\d:\d\d:")
+# what paddle's native code notes beside the program (severity, month and day, time), and says of a signal
+_OF_NATIVE = re.compile(
+    r"^(?:[IW]\d{4} \d\d:\d\d:|[-=]{10,}|FLAGS\(|C\+\+ Traceback|\d+ {3}\S+.*[(:]|No stack trace in paddle"
+    r"|Error Message Summary|FatalError: .+ is detected by| +\[\w+Info: \*\*\*)"
+)
 
 SAME_ERROR = "the same error"
 
@@ -149,6 +153,8 @@ def first_failure(run: Run, directory: RunDirectory) -> Failure | None:
         failures += [_failure(rank, run, directory) for rank in crashed]
     if not failures:
         return None
+    if all(failure.secondary for failure in failures):
+        failures += _gave_up_as_well(failures, run, directory)
     first = min(failures, key=lambda failure: (failure.secondary, failure.time))
     others = tuple(f.rank for f in failures if f is not first)
     first = replace(first, others=others)
@@ -156,12 +162,19 @@ def first_failure(run: Run, directory: RunDirectory) -> Failure | None:
         early = tuple(rank.rank for rank in run.ranks if _ended_well_before(rank, first))
         first = replace(first, early_exits=early)
         first = replace(first, absent=_absent(first, run))
-    hint = _apart(first, failures, run, directory) or _hint(first, run, directory)
+    hint = _apart(first, failures, run, directory) or _hint(first, failures, run, directory)
     if hint is not None and run.spec.framework == "paddle":
         hint = hint.in_paddle()
     if hint is not None and hint.signature in OF_DISKS:
         hint = _with_disks(hint, first, run, directory)
     return replace(first, hint=hint, groups=_groups(first, failures, run))
+
+
+def _gave_up_as_well(known: Sequence[Failure], run: Run, directory: RunDirectory) -> list[Failure]:
+    """Of ranks that nbdist ended, those that had waited in vain themselves, a moment later."""
+    raised = {rank.rank for rank in run.ranks if rank.state is RankState.ENDED and rank.errored is not None}
+    others = (_failure(run.ranks[rank], run, directory) for rank in raised - {one.rank for one in known})
+    return [one for one in others if one.complaint is not None and one.complaint.waited]
 
 
 def diagnose(run: Run, directory: RunDirectory) -> Failure | None:
@@ -221,7 +234,7 @@ def _did_not_come(rank: int, run: Run, directory: RunDirectory) -> Both:
 
 def _last_line(rank: int, run: Run, directory: RunDirectory) -> Both:
     """``; its last line: …``; empty of a rank that printed nothing."""
-    lines = [line for line in end_of_log(rank, run, directory) if line.strip() and not _OF_GLOG.match(line)]
+    lines = [line for line in end_of_log(rank, run, directory) if line.strip() and not _OF_NATIVE.match(line)]
     return both("diagnosis.its-last-line", line=lines[-1][:_SHOWN_LAST]) if lines else Both("", "")
 
 
@@ -334,10 +347,10 @@ def _known(failure: Failure) -> str:
     return signature.name if signature is not None else ""
 
 
-def _hint(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
+def _hint(first: Failure, failures: Sequence[Failure], run: Run, directory: RunDirectory) -> Hint | None:
     """What is known about the first failure: from all ranks together, from its words, or its exit."""
     from nbdist.diagnosis.checks.names import removed_name
-    from nbdist.diagnosis.signatures import Hint, Source, match, named, variant
+    from nbdist.diagnosis.signatures import Hint, Source, match, named, suits, variant
 
     parts = {"late": [first.rank], "early": first.early_exits, "absent": first.absent}
     ranks, ranks_zh = (
@@ -364,7 +377,15 @@ def _hint(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
         values = complaint.found.groupdict()
         if complaint.signature.name == _LEFT and (last := _last_line(first.rank, run, directory)).en:
             return Hint.of(named(_LEFT_AFTER), values | {"last": last.en}, values | {"last": last.zh})
+        elsewhere = [one for one in failures if one.secondary and one.line not in (None, first.line)]
+        if complaint.signature.name == _SIZES and elsewhere and first.line is not None:
+            lines = {"line": str(first.line), "other": str(elsewhere[0].line)}
+            said, said_zh = (lines | {"others": rank_names([elsewhere[0].rank], one)} for one in ("en", "zh"))
+            return Hint.of(named(_SIZES_APART), ranks | said, ranks_zh | said_zh)
         return Hint.of(variant(complaint.signature, _program(first, run)), values)
+    unknown = complaint is not None and suits(_NONE, complaint.root.text, _program(first, run))
+    if unknown and first.rank > 0 and _is_past(0, run, directory):
+        return Hint.of(named(_NONE), ranks, ranks_zh)
     if first.code is None or (complaint is not None and complaint.root.text):
         return None
     found = match(exit_kind(first.code, oom=first.oom, limit=first.limit), Source.EXIT)
@@ -376,6 +397,15 @@ def _hint(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
         if run.ranks[first.rank].errored is not None:
             return Hint.of(named("exit-report-lost"), {})
     return Hint.of(found[0], found[1].groupdict())
+
+
+def _is_past(rank: int, run: Run, directory: RunDirectory) -> bool:
+    """Whether a rank waited for others when one had failed, and had not failed itself."""
+    from nbdist.diagnosis.stacks import last_sides
+
+    if run.ranks[rank].errored is not None:
+        return False
+    return any(rank in side.ranks and side.place.waits for side in last_sides(run, directory))
 
 
 def _program(first: Failure, run: Run) -> str:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from nbdist.diagnosis.deadlocks import Side, fewest, why
+from nbdist.diagnosis.deadlocks import Side, crossed, fewest, why
 from nbdist.diagnosis.exits import rank_names
 from nbdist.diagnosis.places import CodeLocation, Sources, entry_of, package_of, place_of
 from nbdist.diagnosis.signatures import Hint
-from nbdist.model import ProcessId, RankState, Run
-from nbdist.processes import alive
+from nbdist.model import Run
 from nbdist.store import RunDirectory, snapshot
 from nbdist.store.control import request_stacks
 from nbdist.store.logs import last_lines
@@ -150,7 +147,9 @@ def _report(taken: TakenStacks | None, run: Run, directory: RunDirectory) -> Sta
     behind = _behind(groups, sides)
     tracebacks = (_last_traceback(rank, run, directory, sources) for rank in behind[:_FEW_RANKS])
     raised = tuple(one for one in tracebacks if one is not None)
-    hint = why(sides, sources, {one.rank: one.error for one in raised})
+    hint = why(sides, sources, {one.rank: _with_line(one) for one in raised})
+    if hint is None and sides:
+        hint = crossed(taken.ranks)
     return StackReport(
         label=run.label,
         time=taken.time,
@@ -162,6 +161,10 @@ def _report(taken: TakenStacks | None, run: Run, directory: RunDirectory) -> Sta
         script=sources.script,
         live=live,
     )
+
+
+def _with_line(one: Traceback) -> str:
+    return one.error if one.line is None else f"{one.error} (line {one.line})"
 
 
 def sides_of(taken: TakenStacks, sources: Sources) -> tuple[Side, ...]:
@@ -372,7 +375,8 @@ def behind_text(report: StackReport, language: str = "en") -> str:
     """How far those are behind that the others wait for, and what their logs say was raised; then cause and
     fix, a line each. Empty where nothing of it is known."""
     said = [_distance(report, language)]
-    for one in report.raised:
+    told = report.hint.cause.en if report.hint is not None else ""
+    for one in (one for one in report.raised if one.error not in told):
         code = "log-raised" if one.line is None else "log-raised-at"
         said.append(say(f"diagnosis.{code}", language, rank=one.rank, error=one.error, line=one.line))
     first = say("diagnosis.and", language).join(filter(None, said))
@@ -484,46 +488,3 @@ def _collective(group: StackGroup) -> str:
     within = what == "backward" or group.place.on_device
     said = f"{(one.name or 'collective') if within or not what else what} #{one.number}"
     return f"{said} in {what}" if within else said
-
-
-# With the frames of native code in them, by py-spy where it is installed and allowed. py-spy halts a process
-# for as long as it reads, some 10 ms, so these are only taken when asked for.
-
-_LIMIT = 20.0
-_MISSING = "py-spy is not installed: %pip install py-spy, and ask again"
-
-
-def native_stacks(
-    run: Run,
-    *,
-    find: Callable[[str], str | None] = shutil.which,
-    call: Callable[[Sequence[str]], tuple[int, str]] | None = None,
-) -> Mapping[int, str]:
-    """What py-spy says of each rank that runs; where it says nothing, why not."""
-    program = find("py-spy")
-    running = [rank for rank in run.ranks if rank.state is RankState.RUNNING and rank.process is not None]
-    if program is None:
-        return {rank.rank: _MISSING for rank in running}
-    call = call or _call
-    return {rank.rank: _stack(program, rank.process, call) for rank in running if rank.process is not None}
-
-
-def _stack(program: str, process: ProcessId, call: Callable[[Sequence[str]], tuple[int, str]]) -> str:
-    if not alive(process):
-        return "it has exited"
-    code, said = call([program, "dump", "--native", "--pid", str(process.pid)])
-    if code == 0:
-        return said
-    last = said.strip().splitlines()[-1:] or [f"exit {code}"]
-    hint = ": ask as root, or allow ptrace (kernel.yama.ptrace_scope)" if "ermission" in said else ""
-    return f"py-spy: {last[0]}{hint}"
-
-
-def _call(command: Sequence[str]) -> tuple[int, str]:
-    try:
-        done = subprocess.run(
-            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=_LIMIT, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return 1, str(error)
-    return done.returncode, done.stdout.decode(errors="replace")

@@ -124,6 +124,12 @@ def variant(known: Signature, program: str) -> Signature:
     return known
 
 
+def suits(name: str, error: str, program: str) -> bool:
+    """Whether a signature that no pattern alone can see suits an error in a program with this text."""
+    row = named(name)
+    return bool(re.search(row.pattern, error) and re.search(row.where, program))
+
+
 def in_paddle(text: str) -> str:
     """A hint in the words of a program of paddle."""
     for torch, paddle in read_table(__file__, "in_paddle").items():

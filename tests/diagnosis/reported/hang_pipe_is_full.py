@@ -1,6 +1,6 @@
 # expect: hang, rank 0
-# cause: pipe|stdout|subprocess|child|process\.wait|\.wait
-# fix: communicate|stdout|pipe|process
+# cause: pipe|its output is not read
+# fix: communicate|stdout|pipe
 # run: -n 2 --hang-after 2s
 """IntelAI/mlt#242: rank 0 waits for a program that writes more than the pipe of its output holds."""
 

@@ -17,6 +17,6 @@ class Net(torch.nn.Module):
         return {"logits": logits} if labels is None else {"loss": logits.sum(), "logits": logits}
 
 
-data = [{"x": torch.ones(2), "label_ids": 1} for _ in range(4)]
+data = [{"x": torch.ones(2), "answer": 1} for _ in range(4)]
 arguments = TrainingArguments("out", max_steps=1, use_cpu=True, report_to=[], remove_unused_columns=True)
 Trainer(Net(), arguments, train_dataset=data).train()  # here

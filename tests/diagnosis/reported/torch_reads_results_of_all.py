@@ -1,5 +1,5 @@
 # expect: rank 1
-# cause: None|only on rank 0|rank 0
+# cause: None on|only on rank 0|to one rank alone
 # fix: rank 0|broadcast|if dist
 """sshaoshuai/MTR#69: gather_object() gives the list to rank 0 alone; all ranks read it."""
 
