@@ -1,8 +1,9 @@
 """What went wrong in a run, from what its ranks wrote and how they exited."""
 
 from nbdist.diagnosis.exits import describe_exit
-from nbdist.diagnosis.failure import Failure, Group, Hint, diagnose, first_failure
+from nbdist.diagnosis.failure import Failure, Group, diagnose, first_failure
 from nbdist.diagnosis.report import failure_headline, failure_report
+from nbdist.diagnosis.signatures import Hint
 
 __all__ = [
     "Failure",

@@ -14,6 +14,7 @@ from nbdist.store import ErrorReport
 
 # how far before its exit a rank that left without an exception may have printed the reason
 _NEAR_THE_END = 80
+_LAST = 3
 _FATAL_SIGNALS = frozenset(
     {-signal.SIGABRT, -signal.SIGSEGV, -signal.SIGBUS, -signal.SIGFPE, -signal.SIGILL, -signal.SIGTRAP}
 )
@@ -78,11 +79,21 @@ def _of_report(report: ErrorReport, log: Sequence[str]) -> Complaint:
                 return before
     if complaint.role is Role.CHILD or leaving:
         said = _in_log(log[-_NEAR_THE_END:] if leaving else log, but=chain)
+        if said is None and leaving and complaint.signature is not None:
+            said = _printed(first, outer, log)
         if said is not None:
             return Complaint(root=said.root, outer=outer, signature=said.signature, found=said.found)
     if complaint.signature is None or complaint.role is not Role.CAUSE:
         return _of_workers(report, outer) or complaint
     return complaint
+
+
+def _printed(first: Raised, outer: Raised, log: Sequence[str]) -> Complaint | None:
+    """Of a rank that left, what is known of its last lines: a program that catches an error prints it."""
+    for line in reversed(log[-_LAST:]):
+        if (known := match(line.strip())) is not None and known[0].role is Role.CAUSE:
+            return Complaint(root=first, outer=outer, signature=known[0], found=known[1])
+    return None
 
 
 def _of_workers(report: ErrorReport, outer: Raised) -> Complaint | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from tempfile import gettempdir
 
@@ -24,35 +24,7 @@ from nbdist.text import Both, both, say
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from nbdist.diagnosis.complaints import Complaint
-    from nbdist.diagnosis.signatures import Signature
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hint:
-    """``signature`` is the name of the row in the table of signatures."""
-
-    signature: str
-    cause: Both
-    fix: Both
-
-    @classmethod
-    def of(
-        cls, signature: Signature, values: Mapping[str, str], values_zh: Mapping[str, str] | None = None
-    ) -> Hint:
-        """The texts of ``signature`` with ``values`` put in (``values_zh`` into the Chinese ones)."""
-        # a group that took no part in the match is None
-        said = {name: value or "?" for name, value in values.items()}
-        said_zh = {name: value or "?" for name, value in (values_zh or values).items()}
-        return cls(
-            signature=signature.name,
-            cause=Both(signature.cause.format_map(said), signature.cause_zh.format_map(said_zh)),
-            fix=Both(signature.fix.format_map(said), signature.fix_zh.format_map(said_zh)),
-        )
-
-    def text(self, language: str = "en") -> str:
-        """Two lines: the cause, the fix."""
-        cause = say("diagnosis.cause", language, cause=self.cause.text(language))
-        return f"{cause}\n{say('diagnosis.fix', language, fix=self.fix.text(language))}"
+    from nbdist.diagnosis.signatures import Hint
 
 
 # paddle's native traces alone can have 20 KB
@@ -69,8 +41,14 @@ _AFTER_AN_ERROR = frozenset({1, -signal.SIGTERM, -signal.SIGKILL})
 _PLAIN_TIMEOUTS = frozenset(
     {"gloo-timeout", "paddle-gloo-timeout", "nccl-timeout", "nccl-heartbeat", "store-wait-timeout"}
 )
+# ranks that are in different collectives say this, too
+_SIZES, _SIZES_APART = "collective-sizes", "collective-sizes-apart"
+_UNLIKE = _PLAIN_TIMEOUTS | {_SIZES, "collective-mismatch"}
 _MEETING = "gloo-connect"
 _WITHOUT_A_WORD = "exit-without-error"
+_LEFT, _LEFT_AFTER = "exit-called", "exit-after-words"
+_HELD_UP = "hang-busy"
+_NONE = "none-on-other-ranks"
 _OF_SHARED_MEMORY = frozenset(
     {"shared-memory-full", "loader-worker-shm", "paddle-loader-shm", "exit-bus-error"}
 )
@@ -79,8 +57,11 @@ OF_DISKS = frozenset({"disk-full", "exit-disk-full"}) | _OF_SHARED_MEMORY
 _PATH = re.compile(r": '([^']+)'")
 
 
-# what paddle's native code notes beside the program: severity, month and day, time
-_OF_GLOG = re.compile(r"^[IW]\d{4} \d\d:\d\d:")
+# what paddle's native code notes beside the program (severity, month and day, time), and says of a signal
+_OF_NATIVE = re.compile(
+    r"^(?:[IW]\d{4} \d\d:\d\d:|[-=]{10,}|FLAGS\(|C\+\+ Traceback|\d+ {3}\S+.*[(:]|No stack trace in paddle"
+    r"|Error Message Summary|FatalError: .+ is detected by| +\[\w+Info: \*\*\*)"
+)
 
 SAME_ERROR = "the same error"
 
@@ -172,6 +153,8 @@ def first_failure(run: Run, directory: RunDirectory) -> Failure | None:
         failures += [_failure(rank, run, directory) for rank in crashed]
     if not failures:
         return None
+    if all(failure.secondary for failure in failures):
+        failures += _gave_up_as_well(failures, run, directory)
     first = min(failures, key=lambda failure: (failure.secondary, failure.time))
     others = tuple(f.rank for f in failures if f is not first)
     first = replace(first, others=others)
@@ -179,18 +162,19 @@ def first_failure(run: Run, directory: RunDirectory) -> Failure | None:
         early = tuple(rank.rank for rank in run.ranks if _ended_well_before(rank, first))
         first = replace(first, early_exits=early)
         first = replace(first, absent=_absent(first, run))
-    hint = _hint(first, run, directory)
+    hint = _apart(first, failures, run, directory) or _hint(first, failures, run, directory)
     if hint is not None and run.spec.framework == "paddle":
-        hint = replace(hint, cause=_in_paddle(hint.cause), fix=_in_paddle(hint.fix))
+        hint = hint.in_paddle()
     if hint is not None and hint.signature in OF_DISKS:
         hint = _with_disks(hint, first, run, directory)
     return replace(first, hint=hint, groups=_groups(first, failures, run))
 
 
-def _in_paddle(text: Both) -> Both:
-    from nbdist.diagnosis.signatures import in_paddle
-
-    return Both(*map(in_paddle, text))
+def _gave_up_as_well(known: Sequence[Failure], run: Run, directory: RunDirectory) -> list[Failure]:
+    """Of ranks that nbdist ended, those that had waited in vain themselves, a moment later."""
+    raised = {rank.rank for rank in run.ranks if rank.state is RankState.ENDED and rank.errored is not None}
+    others = (_failure(run.ranks[rank], run, directory) for rank in raised - {one.rank for one in known})
+    return [one for one in others if one.complaint is not None and one.complaint.waited]
 
 
 def diagnose(run: Run, directory: RunDirectory) -> Failure | None:
@@ -250,7 +234,7 @@ def _did_not_come(rank: int, run: Run, directory: RunDirectory) -> Both:
 
 def _last_line(rank: int, run: Run, directory: RunDirectory) -> Both:
     """``; its last line: …``; empty of a rank that printed nothing."""
-    lines = [line for line in end_of_log(rank, run, directory) if line.strip() and not _OF_GLOG.match(line)]
+    lines = [line for line in end_of_log(rank, run, directory) if line.strip() and not _OF_NATIVE.match(line)]
     return both("diagnosis.its-last-line", line=lines[-1][:_SHOWN_LAST]) if lines else Both("", "")
 
 
@@ -324,10 +308,49 @@ def _absent(first: Failure, run: Run) -> tuple[int, ...]:
     return tuple(rank.rank for rank in run.ranks if rank.rank not in gone)
 
 
-def _hint(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
+def _apart(first: Failure, failures: Sequence[Failure], run: Run, directory: RunDirectory) -> Hint | None:
+    """Why the ranks did not meet, of one that gave up, or that met another collective than its own: from
+    where they all were in the program."""
+    known = _known(first)
+    if known not in _UNLIKE or first.early_exits:
+        return None
+    from nbdist.diagnosis.deadlocks import Side, why
+    from nbdist.diagnosis.places import place_of
+    from nbdist.diagnosis.stacks import last_sides
+    from nbdist.store.reports import Call
+
+    ways: dict[tuple[Call, ...], list[int]] = {}
+    for failure in failures:
+        # one that complained of no sizes may have come through there, and on to the next
+        if _known(failure) in _UNLIKE if known == _SIZES else failure.secondary or failure.rank == first.rank:
+            calls = (Call(file=one.file, line=one.line, function=one.function) for one in failure.frames)
+            ways.setdefault(tuple(calls), []).append(failure.rank)
+    sides = [
+        Side(
+            ranks=tuple(ranks),
+            way=tuple(call for call in calls if first.sources.is_own(call.file)),
+            place=replace(place_of(calls[::-1], first.sources), waits=True),
+        )
+        for calls, ranks in ways.items()
+    ]
+    failed = {rank for ranks in ways.values() for rank in ranks}
+    if known != _SIZES:
+        sides += [side for side in last_sides(run, directory) if not failed & set(side.ranks)]
+    hint = why(sides, first.sources, {})
+    # whether it is only slow is not known: the time limit was the program's own
+    return hint if hint is not None and hint.signature != _HELD_UP else None
+
+
+def _known(failure: Failure) -> str:
+    """The name of the signature that knows what a rank said; empty for none."""
+    signature = failure.complaint.signature if failure.complaint is not None else None
+    return signature.name if signature is not None else ""
+
+
+def _hint(first: Failure, failures: Sequence[Failure], run: Run, directory: RunDirectory) -> Hint | None:
     """What is known about the first failure: from all ranks together, from its words, or its exit."""
     from nbdist.diagnosis.checks.names import removed_name
-    from nbdist.diagnosis.signatures import Source, match, named
+    from nbdist.diagnosis.signatures import Hint, Source, match, named, suits, variant
 
     parts = {"late": [first.rank], "early": first.early_exits, "absent": first.absent}
     ranks, ranks_zh = (
@@ -351,7 +374,18 @@ def _hint(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
             places = _absent_places(first, run, directory)
             known = "rank-was-busy" if places and not places[0][1] else "rank-did-not-come"
             return Hint.of(named(known), ranks, ranks_zh)
-        return Hint.of(complaint.signature, complaint.found.groupdict())
+        values = complaint.found.groupdict()
+        if complaint.signature.name == _LEFT and (last := _last_line(first.rank, run, directory)).en:
+            return Hint.of(named(_LEFT_AFTER), values | {"last": last.en}, values | {"last": last.zh})
+        elsewhere = [one for one in failures if one.secondary and one.line not in (None, first.line)]
+        if complaint.signature.name == _SIZES and elsewhere and first.line is not None:
+            lines = {"line": str(first.line), "other": str(elsewhere[0].line)}
+            said, said_zh = (lines | {"others": rank_names([elsewhere[0].rank], one)} for one in ("en", "zh"))
+            return Hint.of(named(_SIZES_APART), ranks | said, ranks_zh | said_zh)
+        return Hint.of(variant(complaint.signature, _program(first, run)), values)
+    unknown = complaint is not None and suits(_NONE, complaint.root.text, _program(first, run))
+    if unknown and first.rank > 0 and _is_past(0, run, directory):
+        return Hint.of(named(_NONE), ranks, ranks_zh)
     if first.code is None or (complaint is not None and complaint.root.text):
         return None
     found = match(exit_kind(first.code, oom=first.oom, limit=first.limit), Source.EXIT)
@@ -365,10 +399,25 @@ def _hint(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
     return Hint.of(found[0], found[1].groupdict())
 
 
+def _is_past(rank: int, run: Run, directory: RunDirectory) -> bool:
+    """Whether a rank waited for others when one had failed, and had not failed itself."""
+    from nbdist.diagnosis.stacks import last_sides
+
+    if run.ranks[rank].errored is not None:
+        return False
+    return any(rank in side.ranks and side.place.waits for side in last_sides(run, directory))
+
+
+def _program(first: Failure, run: Run) -> str:
+    """The text of the program, and of the module in which it failed."""
+    files = {run.spec.program} | ({first.place.file} if first.place is not None else set())
+    return "\n".join(map(first.sources.text, files))
+
+
 def _with_disks(hint: Hint, first: Failure, run: Run, directory: RunDirectory) -> Hint:
     """The hint with which disk is full, where the ranks ran here: of those that they may write to."""
     from nbdist.devices.disks import SHARED_MEMORY, disks
-    from nbdist.diagnosis.signatures import named
+    from nbdist.diagnosis.signatures import Hint, named
 
     if hint.signature == "disk-full" and first.full == SHARED_MEMORY:
         hint = Hint.of(named("shared-memory-full"), {})
@@ -422,12 +471,13 @@ def _groups(first: Failure, failures: Sequence[Failure], run: Run) -> tuple[Grou
 
 
 def _kind(failure: Failure, first: Failure) -> str:
-    """What a rank said, in a few words."""
+    """What a rank said, in a few words, with the line where that is another one."""
     complaint = failure.complaint
     if complaint is None:
         return ""
+    where = "" if failure.line in (None, first.line) else f" (line {failure.line})"
     if complaint.secondary and complaint.found is not None:
-        return complaint.found[0].split("\n")[0][:_SHOWN_LINE]
-    if first.complaint is not None and complaint.root.text == first.complaint.root.text:
+        return complaint.found[0].split("\n")[0][:_SHOWN_LINE] + where
+    if not where and first.complaint is not None and complaint.root.text == first.complaint.root.text:
         return SAME_ERROR
-    return complaint.root.text.split("\n")[0][:_SHOWN_LINE]
+    return complaint.root.text.split("\n")[0][:_SHOWN_LINE] + where

@@ -116,6 +116,8 @@ _LOADERS = (
     f"{_SEP}torch{_SEP}utils{_SEP}data{_SEP}",
     f"{_SEP}paddle{_SEP}io{_SEP}dataloader{_SEP}",
 )
+# what passes a call on to native code
+_DISPATCHERS = (f"{_SEP}torch{_SEP}_ops.py", f"{_SEP}torch{_SEP}_library{_SEP}")
 # native code exchanges gradients in there, while it computes them
 _BACKWARD = frozenset({"_engine_run_backward"})
 _PADDLE_BACKWARD = (f"{_SEP}paddle{_SEP}base{_SEP}dygraph{_SEP}", f"{_SEP}paddle{_SEP}autograd{_SEP}")
@@ -165,6 +167,8 @@ def place_of(calls: Sequence[Call], sources: Sources) -> CodeLocation:
 def _within(inside: Sequence[Call], sources: Sources, text: str, line: int | None) -> CodeLocation:
     """Where a thread is that has come to libraries from this line of a file with this ``text``."""
     entry = entry_of(inside)
+    while len(inside) > 1 and any(part in inside[0].file for part in _DISPATCHERS):
+        inside = inside[1:]
     if any(loader in call.file for loader in _LOADERS for call in inside):
         return CodeLocation(line=line, what="DataLoader", loads=True)
     if _in_package(inside[0]):

@@ -16,8 +16,6 @@ _NATIVE_STACK = re.compile(r"\nException raised from .+", re.DOTALL)
 _SHOWN = 120
 _LONGEST_END = 4_000
 """Characters of each end of an error's text: one may have a whole tensor in it."""
-# its exception says nothing, what it printed before does
-_LEFT = "exit-called"
 # what many modules call their one exception
 _MODULES_OWN = frozenset({"error", "exception", "timeout", "empty", "full"})
 
@@ -97,7 +95,8 @@ def _what_it_said(failure: Failure, language: str) -> list[str]:
     elif failure.report is not None:
         report = failure.report
         lines += _error_lines(f"{report.type}: {report.message}" if report.message else report.type)
-    left = failure.hint is not None and failure.hint.signature == _LEFT
+    # sys.exit(1) says nothing, what was printed before does
+    left = failure.complaint is not None and re.fullmatch(r"SystemExit: \d+", failure.complaint.root.text)
     if failure.tail and (left or (failure.report is None and not lines)):
         lines.append(say("diagnosis.last-lines", language, rank=failure.rank))
         lines += [f"    {line}" for line in failure.tail]

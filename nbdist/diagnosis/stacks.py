@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from nbdist.diagnosis.deadlocks import Side, crossed, fewest, why
 from nbdist.diagnosis.exits import rank_names
 from nbdist.diagnosis.places import CodeLocation, Sources, entry_of, package_of, place_of
-from nbdist.model import ProcessId, RankState, Run
-from nbdist.processes import alive
+from nbdist.diagnosis.signatures import Hint
+from nbdist.model import Run
 from nbdist.store import RunDirectory, snapshot
 from nbdist.store.control import request_stacks
 from nbdist.store.logs import last_lines
@@ -73,17 +72,17 @@ class Traceback:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StackReport:
     """The stacks of a run: ``time`` is when they were taken (Unix seconds), ``after`` how long after its
-    start. ``behind`` are the ranks that the others wait for, as far as that can be told; ``apart`` the names
-    of the collectives that ranks wait in where all of them should call the same. ``problem`` says why there
-    are no stacks: ``none``, ``no answer``. ``raised`` are tracebacks in the logs of ranks that the others
-    wait for: of a thread or another process of theirs, since they go on."""
+    start. ``behind`` are the ranks that the others wait for, as far as that can be told; ``hint`` says why
+    they do not come. ``problem`` says why there are no stacks: ``none``, ``no answer``. ``raised`` are
+    tracebacks in the logs of ranks that the others wait for: of a thread or another process of theirs, since
+    they go on."""
 
     label: str
     time: float = 0.0
     after: float = 0.0
     groups: tuple[StackGroup, ...] = ()
     behind: tuple[int, ...] = ()
-    apart: tuple[str, ...] = ()
+    hint: Hint | None = None
     raised: tuple[Traceback, ...] = ()
     script: str = ""
     live: bool = True
@@ -130,24 +129,63 @@ def last_stacks(run: Run, directory: RunDirectory) -> StackReport | None:
     return _report(taken, run, directory)
 
 
+def last_sides(run: Run, directory: RunDirectory) -> tuple[Side, ...]:
+    """Where the ranks were that said so last, of the attempt that the run is at."""
+    taken = read_stacks(directory)
+    if taken is None or taken.attempt != run.attempt:
+        return ()
+    return sides_of(taken, Sources.of(run, directory))
+
+
 def _report(taken: TakenStacks | None, run: Run, directory: RunDirectory) -> StackReport:
     sources, live = Sources.of(run, directory), not run.state.terminal
     if taken is None:
         return StackReport(label=run.label, script=sources.script, live=live, problem="none")
     groups = _groups(taken, sources)
-    behind = _behind(groups)
-    raised = (_last_traceback(rank, run, directory, sources) for rank in behind[:_FEW_RANKS])
+    # a run that goes on waits here and there, and means nothing by it
+    sides = sides_of(taken, sources) if run.stalled is not None else ()
+    behind = _behind(groups, sides)
+    tracebacks = (_last_traceback(rank, run, directory, sources) for rank in behind[:_FEW_RANKS])
+    raised = tuple(one for one in tracebacks if one is not None)
+    hint = why(sides, sources, {one.rank: _with_line(one) for one in raised})
+    if hint is None and sides:
+        hint = crossed(taken.ranks)
     return StackReport(
         label=run.label,
         time=taken.time,
         after=max(0.0, taken.time - (run.started or taken.time)),
         groups=groups,
         behind=behind,
-        raised=tuple(one for one in raised if one is not None),
-        apart=_apart(taken),
+        raised=raised,
+        hint=hint.in_paddle() if hint is not None and run.spec.framework == "paddle" else hint,
         script=sources.script,
         live=live,
     )
+
+
+def _with_line(one: Traceback) -> str:
+    return one.error if one.line is None else f"{one.error} (line {one.line})"
+
+
+def sides_of(taken: TakenStacks, sources: Sources) -> tuple[Side, ...]:
+    """The ranks by where they are, as far as they have said so."""
+    answers = {answer.rank: answer for answer in taken.ranks}
+    return tuple(
+        Side(
+            ranks=group.ranks,
+            way=_own_calls(answers[group.ranks[0]], sources),
+            place=group.place,
+            name=group.collective.name if group.collective is not None and not group.collective.over else "",
+            handled=group.handled,
+        )
+        for group in _groups(taken, sources)
+        if not group.problem
+    )
+
+
+def _own_calls(answer: RankAnswer, sources: Sources) -> tuple[Call, ...]:
+    calls = answer.threads[0].calls if answer.threads else ()
+    return tuple(call for call in reversed(calls) if sources.is_own(call.file))
 
 
 def _last_traceback(rank: int, run: Run, directory: RunDirectory, sources: Sources) -> Traceback | None:
@@ -235,31 +273,22 @@ def _last_begun(answer: RankAnswer) -> Collective | None:
     return answer.collectives.get(_ALL_GROUPS)
 
 
-def _behind(groups: Sequence[StackGroup]) -> tuple[int, ...]:
-    """Those that do not wait while others do; where all wait, those that have begun fewer collectives."""
+def _behind(groups: Sequence[StackGroup], sides: Sequence[Side]) -> tuple[int, ...]:
+    """Those that do not wait while others do; where all wait, those that handle an exception, that have begun
+    fewer collectives, or that are elsewhere than most."""
     waiting = [group for group in groups if group.place.waits]
     held = [group for group in groups if not group.place.waits and group.problem != "ended"]
-    if waiting and held:
+    if not (waiting and held):
+        held = [group for group in waiting if group.handled]
+    if waiting and held and held != waiting:
         return tuple(sorted(rank for group in held for rank in group.ranks))
     numbers = {group.collective.number for group in waiting if group.collective is not None}
     if len(numbers) < 2 or any(group.collective is None for group in waiting):
-        return ()
+        return fewest([side for side in sides if side.place.waits])
     last = min(numbers)
     return tuple(
         sorted(rank for g in waiting if g.collective and g.collective.number == last for rank in g.ranks)
     )
-
-
-def _apart(taken: TakenStacks) -> tuple[str, ...]:
-    """The names of the collectives, where ranks are in different ones at the same place of the order in which
-    the group of all ranks does them; else none."""
-    names: dict[int, set[str]] = {}
-    for answer in taken.ranks:
-        one = answer.collectives.get(_ALL_GROUPS)
-        # a send and its receive have numbers of their own
-        if one is not None and not one.over and one.name and not one.name.startswith(("send", "recv")):
-            names.setdefault(one.number, set()).add(one.name)
-    return next((tuple(sorted(names[number])) for number in sorted(names) if len(names[number]) > 1), ())
 
 
 def _rows(calls: Sequence[Call], place: CodeLocation | None, sources: Sources) -> tuple[StackRow, ...]:
@@ -353,20 +382,19 @@ def _problem(group: StackGroup, language: str) -> str:
 
 
 def behind_text(report: StackReport, language: str = "en") -> str:
-    """How far those are behind that the others wait for, or that ranks wait in different collectives, and
-    what their logs say was raised; empty where that is not known."""
+    """How far those are behind that the others wait for, and what their logs say was raised; then cause and
+    fix, a line each. Empty where nothing of it is known."""
     said = [_distance(report, language)]
-    for one in report.raised:
+    told = report.hint.cause.en if report.hint is not None else ""
+    for one in (one for one in report.raised if one.error not in told):
         code = "log-raised" if one.line is None else "log-raised-at"
         said.append(say(f"diagnosis.{code}", language, rank=one.rank, error=one.error, line=one.line))
-    return say("diagnosis.and", language).join(filter(None, said))
+    first = say("diagnosis.and", language).join(filter(None, said))
+    return "\n".join(filter(None, [first, report.hint.text(language) if report.hint is not None else ""]))
 
 
 def _distance(report: StackReport, language: str) -> str:
     """How far those are behind that the others wait for."""
-    if report.apart:
-        *first, second = report.apart
-        return say("diagnosis.apart", language, first=", ".join(first), second=second)
     found = [(group, one) for group in report.groups if (one := group.collective) is not None]
     ahead = [(group, one) for group, one in found if group.place.waits and not one.over]
     late = [(group, one) for group, one in found if set(group.ranks) <= set(report.behind)]
@@ -470,46 +498,3 @@ def _collective(group: StackGroup) -> str:
     within = what == "backward" or group.place.on_device
     said = f"{(one.name or 'collective') if within or not what else what} #{one.number}"
     return f"{said} in {what}" if within else said
-
-
-# With the frames of native code in them, by py-spy where it is installed and allowed. py-spy halts a process
-# for as long as it reads, some 10 ms, so these are only taken when asked for.
-
-_LIMIT = 20.0
-_MISSING = "py-spy is not installed: %pip install py-spy, and ask again"
-
-
-def native_stacks(
-    run: Run,
-    *,
-    find: Callable[[str], str | None] = shutil.which,
-    call: Callable[[Sequence[str]], tuple[int, str]] | None = None,
-) -> Mapping[int, str]:
-    """What py-spy says of each rank that runs; where it says nothing, why not."""
-    program = find("py-spy")
-    running = [rank for rank in run.ranks if rank.state is RankState.RUNNING and rank.process is not None]
-    if program is None:
-        return {rank.rank: _MISSING for rank in running}
-    call = call or _call
-    return {rank.rank: _stack(program, rank.process, call) for rank in running if rank.process is not None}
-
-
-def _stack(program: str, process: ProcessId, call: Callable[[Sequence[str]], tuple[int, str]]) -> str:
-    if not alive(process):
-        return "it has exited"
-    code, said = call([program, "dump", "--native", "--pid", str(process.pid)])
-    if code == 0:
-        return said
-    last = said.strip().splitlines()[-1:] or [f"exit {code}"]
-    hint = ": ask as root, or allow ptrace (kernel.yama.ptrace_scope)" if "ermission" in said else ""
-    return f"py-spy: {last[0]}{hint}"
-
-
-def _call(command: Sequence[str]) -> tuple[int, str]:
-    try:
-        done = subprocess.run(
-            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=_LIMIT, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return 1, str(error)
-    return done.returncode, done.stdout.decode(errors="replace")

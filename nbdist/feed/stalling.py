@@ -52,7 +52,7 @@ class StackGroupView:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StallView:
     """``since`` is when something last happened, ``taken`` when the stacks were taken (None: they were not,
-    yet), in seconds after the ranks were started. The texts are whole sentences."""
+    yet), in seconds after the ranks were started. ``text`` is a sentence, ``behind`` has lines."""
 
     since: float
     taken: float | None = None
@@ -86,7 +86,7 @@ def hung_lines(stall: StallView, language: str) -> list[str]:
     """Where the ranks of a run were that was ended while it hung, or at its time limit."""
     zh = language == "zh"
     lines = [say("panel.hung", language) + say("diagnosis.colon", language) + stall.sentence(language)]
-    lines += filter(None, [stall.behind_text(language)])
+    lines += stall.behind_text(language).splitlines()
     for group in stall.groups:
         if not group.rows:
             continue

@@ -196,12 +196,14 @@ def _failure(failure: Failure, facts: Facts, language: str) -> str:
 
 
 def _stall(stall: StallView, language: str) -> str:
-    """Where the ranks were: the sentence, and the stacks behind it."""
+    """Where the ranks were: the sentence, why they do not go on, and the stacks behind it."""
     first, *others = hung_lines(stall, language)
-    stacks = _escaped("\n".join(others), _REPORT_ROOM)
+    why = [line for line in others if not line.startswith(" ")]
+    said = "".join(f"<div>{_escaped(line, _MESSAGE_ROOM)}</div>" for line in why)
+    stacks = _escaped("\n".join(line for line in others if line.startswith(" ")), _REPORT_ROOM)
     title = html.escape(say("panel.stacks", language))
     folded = f"<details><summary>{title}</summary><pre>{stacks}</pre></details>" if stacks else ""
-    return f'<div class="n-failure"><b>{_escaped(first, _MESSAGE_ROOM)}</b>{folded}</div>'
+    return f'<div class="n-failure"><b>{_escaped(first, _MESSAGE_ROOM)}</b>{said}{folded}</div>'
 
 
 def _hint(hint: Hint, language: str) -> str:

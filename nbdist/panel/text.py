@@ -111,18 +111,20 @@ class _ProgressNotes:
 
 
 class StallNotes:
-    """A line when a run hangs, once it is known where, and one when it goes on."""
+    """Lines when a run hangs, once it is known where and why, and one when it goes on."""
 
     def __init__(self, language: str) -> None:
         self._language = language
         self._since: float | None = None
 
     def note(self, view: RunView) -> str:
-        """The line that is due now; empty for none."""
+        """The lines that are due now; empty for none."""
         if view.hangs and view.stall is not None and view.stall.taken is not None:
             if self._since is None:
                 self._since = view.stall.since
-                return f"[nbdist] {view.label}: {stall_sentence(view.stall, view.elapsed, self._language)}\n"
+                sentence = stall_sentence(view.stall, view.elapsed, self._language)
+                lines = [f"{view.label}: {sentence}", *view.stall.behind_text(self._language).splitlines()]
+                return "".join(f"[nbdist] {line}\n" for line in lines)
         elif self._since is not None and view.live and view.stall is None:
             seconds = f"{max(0.0, view.elapsed - self._since):.0f}"
             self._since = None

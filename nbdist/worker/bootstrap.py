@@ -258,6 +258,7 @@ def _report(
     mask = _hold_signals_back()
     try:
         channel.say(ERRORED)
+        _take_out(error)
         error_report.write(order.error_file, error, _strip(error.__traceback__), reserve)
         then()
     finally:
@@ -290,9 +291,29 @@ def _hide_frames() -> None:
     sys.excepthook = from_the_program
 
 
+def _take_out(error: BaseException | None) -> None:
+    """Take the frames of this package out of the tracebacks where they lead on to others: what a rank has put
+    in the place of a framework's function is not of the program."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        at = error.__traceback__
+        while at is not None:
+            after = at.tb_next
+            while after is not None and after.tb_next is not None and _is_ours(after):
+                after = after.tb_next
+            at.tb_next = after
+            at = after
+        error = error.__cause__ or error.__context__
+
+
+def _is_ours(trace: TracebackType) -> bool:
+    return os.path.dirname(trace.tb_frame.f_code.co_filename) == _HERE
+
+
 def _strip(trace: TracebackType | None) -> TracebackType | None:
     """The traceback without the frames of this package that lead up to the program."""
     at = trace
-    while at is not None and os.path.dirname(at.tb_frame.f_code.co_filename) == _HERE:
+    while at is not None and _is_ours(at):
         at = at.tb_next
     return at if at is not None else trace

@@ -9,8 +9,7 @@ import pytest
 
 from nbdist.diagnosis.complaints import complaint_of
 from nbdist.diagnosis.exits import exit_kind
-from nbdist.diagnosis.failure import Hint
-from nbdist.diagnosis.signatures import Signature, Source, in_paddle, match, signatures
+from nbdist.diagnosis.signatures import Hint, Signature, Source, in_paddle, match, signatures
 from nbdist.diagnosis.tracebacks import last_words, parse
 from nbdist.store import ErrorReport
 

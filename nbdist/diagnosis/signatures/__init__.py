@@ -7,11 +7,13 @@ failure alone, and tested against the logs of runs that went well.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cache, lru_cache
 
 from nbdist.tables import read_table
+from nbdist.text import Both, say
 
 # the first that matches counts: NCCL's and CUDA's errors come in torch's and paddle's words
 _TABLES = (
@@ -25,6 +27,7 @@ _TABLES = (
     "paddle",
     "python",
     "exits",
+    "hangs",
 )
 
 # the type and message are at the head, what they pass on at the tail; between them native stacks take 45 KB
@@ -57,7 +60,8 @@ class Source(Enum):
 class Signature:
     """An error that is known. Named groups of ``pattern`` can be used in the texts as ``{group}``.
 
-    ``framework`` is whose words the pattern has: "torch", "paddle" or "any".
+    ``framework`` is whose words the pattern has: "torch", "paddle" or "any". ``of`` is a pattern of the names
+    of other signatures, for which this one speaks where the program's text has the pattern ``where``.
     """
 
     name: str
@@ -65,6 +69,8 @@ class Signature:
     framework: str = "any"
     role: Role = Role.CAUSE
     source: Source = Source.ERROR
+    of: str = ""
+    where: str = ""
     cause: str
     fix: str
     cause_zh: str
@@ -110,6 +116,20 @@ def _match(text: str, source: Source) -> tuple[Signature, re.Match[str]] | None:
     return None
 
 
+def variant(known: Signature, program: str) -> Signature:
+    """What says best what ``known`` knows, in a program with this text."""
+    for signature in signatures().values():
+        if signature.of and re.fullmatch(signature.of, known.name) and re.search(signature.where, program):
+            return signature
+    return known
+
+
+def suits(name: str, error: str, program: str) -> bool:
+    """Whether a signature that no pattern alone can see suits an error in a program with this text."""
+    row = named(name)
+    return bool(re.search(row.pattern, error) and re.search(row.where, program))
+
+
 def in_paddle(text: str) -> str:
     """A hint in the words of a program of paddle."""
     for torch, paddle in read_table(__file__, "in_paddle").items():
@@ -120,3 +140,38 @@ def in_paddle(text: str) -> str:
 def named(name: str) -> Signature:
     """The signature with this name, for what no pattern can see."""
     return signatures()[name]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hint:
+    """``signature`` is the name of the row in the table of signatures."""
+
+    signature: str
+    cause: Both
+    fix: Both
+
+    @classmethod
+    def of(
+        cls,
+        signature: Signature,
+        values: Mapping[str, str | None],
+        values_zh: Mapping[str, str | None] | None = None,
+    ) -> Hint:
+        """The texts of ``signature`` with ``values`` put in (``values_zh`` into the Chinese ones)."""
+        # a group that took no part in the match is None
+        said = {name: "?" if value is None else value for name, value in values.items()}
+        said_zh = {name: "?" if value is None else value for name, value in (values_zh or values).items()}
+        return cls(
+            signature=signature.name,
+            cause=Both(signature.cause.format_map(said), signature.cause_zh.format_map(said_zh)),
+            fix=Both(signature.fix.format_map(said), signature.fix_zh.format_map(said_zh)),
+        )
+
+    def in_paddle(self) -> Hint:
+        """The same in the words of a program of paddle."""
+        return replace(self, cause=Both(*map(in_paddle, self.cause)), fix=Both(*map(in_paddle, self.fix)))
+
+    def text(self, language: str = "en") -> str:
+        """Two lines: the cause, the fix."""
+        cause = say("diagnosis.cause", language, cause=self.cause.text(language))
+        return f"{cause}\n{say('diagnosis.fix', language, fix=self.fix.text(language))}"

@@ -1,5 +1,5 @@
 # expect: rank any
-# cause: 'Model' object is not callable
+# cause: 'Model' object is not callable|is no layer
 # fix: network|predict_batch|train_batch|paddle\.nn
 """PaddlePaddle/Paddle#33713: a paddle.Model is called as if it were a layer."""
 

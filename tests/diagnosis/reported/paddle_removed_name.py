@@ -1,5 +1,5 @@
 # expect: rank any
-# cause: removed|no attribute
+# cause: removed|no attribute|has no norm
 # fix: paddle\.nn\.BatchNorm|version|dir\(
 """PaddlePaddle/PaddleSlim#729: a name of paddle.nn that is no longer there."""
 

@@ -1,5 +1,5 @@
 # expect: rank any
-# cause: \bCPU\b|\bGPU\b
+# cause: \bCPUs?\b|\bGPUs?\b
 # fix: BatchNorm|without|--gpus|only on|leave
 """PaddlePaddle/PaddleDetection#6386: a model with sync_batch_norm is trained on the CPU."""
 

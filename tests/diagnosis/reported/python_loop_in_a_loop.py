@@ -1,5 +1,5 @@
 # expect: rank any
-# cause: running event loop
+# cause: running event loop|loop already runs
 # fix: await
 """run-llama/llama_index#9978: asyncio.run() is called by code that an event loop runs already."""
 

@@ -1,5 +1,5 @@
 # expect: rank any
-# cause: total (number of )?steps|Tried to step
+# cause: total (number of )?steps|Tried to step|made for 10 steps
 # fix: total_steps|len\(loader\)|steps_per_epoch
 """A4Bio/PiFold#6: a schedule of a fixed number of steps, and more batches than that."""
 

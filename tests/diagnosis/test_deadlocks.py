@@ -1,0 +1,170 @@
+"""Why ranks that wait never meet, from their lines in a program."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nbdist.diagnosis.deadlocks import Side, fewest, why
+from nbdist.diagnosis.places import CodeLocation, Sources
+from nbdist.diagnosis.signatures import Hint
+from nbdist.store.reports import Call
+from tests.fakes.directories import WrittenRun
+from tests.fakes.runs import a_spec
+
+LINES = """\
+def validate(rank):
+    if rank != 0:
+        return
+    gather(scores)
+
+for step in range(9):
+    loss = train(step)
+    if loss > 9:
+        continue
+    if main:
+        validate(rank)
+    if boxes:
+        all_reduce(boxes)
+    backward(loss)
+while not exists("model.lock"):
+    sleep(1)
+if dist.get_rank() == 0:
+    save(model)
+else:
+    barrier()
+main = rank == 0
+all_gather(scores)
+"""
+
+
+@pytest.fixture
+def sources(tmp_path: Path) -> Sources:
+    written = WrittenRun(tmp_path / "home", cell=LINES)
+    return Sources.of(written.run, written.directory)
+
+
+def a_side(ranks: tuple[int, ...], what: str, *lines: int, waits: bool = True) -> Side:
+    functions = ["<module>", "validate"]
+    way = tuple(
+        Call(file=a_spec().program, line=line, function=functions[at]) for at, line in enumerate(lines)
+    )
+    return Side(ranks=ranks, way=way, place=CodeLocation(line=lines[-1], what=what, waits=waits))
+
+
+def reason(sources: Sources, *sides: Side, raised: dict[int, str] | None = None) -> Hint:
+    found = why(sides, sources, raised or {})
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "name", "said"),
+    [
+        pytest.param(
+            ("barrier", 20),
+            ("all_gather", 22),
+            "hang-rank-branch",
+            "rank 1 alone went into  else of if dist.get_rank() == 0:  (line 17), and called barrier there",
+            id="the else of a branch for one rank",
+        ),
+        pytest.param(
+            ("gather", 11, 4),
+            ("backward", 14),
+            "hang-rank-branch",
+            "rank 1 alone went into  if main:  (line 10), and called gather there",
+            id="a name that stands for the rank",
+        ),
+        pytest.param(
+            ("all_reduce", 13),
+            ("backward", 14),
+            "hang-branch",
+            "rank 1 went into  if boxes:  (line 12), and rank 0 did not",
+            id="a branch that the data decides",
+        ),
+        pytest.param(
+            ("backward", 14),
+            ("all_gather", 22),
+            "hang-loop-left",
+            "rank 0 came out of the loop of line 6, rank 1 not yet; line 8 leaves steps out:  if loss > 9:",
+            id="one has left the loop",
+        ),
+    ],
+)
+def test_where_their_ways_parted_is_said(
+    sources: Sources, first: tuple[str, int], second: tuple[str, int], name: str, said: str
+) -> None:
+    hint = reason(sources, a_side((1,), first[0], *first[1:]), a_side((0,), second[0], *second[1:]))
+
+    assert hint.signature == name
+    assert said in hint.cause.en
+
+
+def test_a_return_that_others_took_is_named(sources: Sources) -> None:
+    hint = reason(sources, a_side((0,), "gather", 11, 4), a_side((1, 2), "save", 12))
+
+    assert hint.signature in ("hang-rank-return", "hang-rank-branch")
+    assert "rank 0" in hint.cause.en
+
+
+@pytest.mark.parametrize(
+    ("calls", "name"),
+    [
+        pytest.param(("recv", "recv"), "hang-receive", id="both receive"),
+        pytest.param(("send", "send"), "hang-send", id="both send"),
+        pytest.param(("recv", "barrier"), "hang-half", id="a message that is not sent"),
+    ],
+)
+def test_messages_without_their_other_half_are_told(
+    sources: Sources, calls: tuple[str, str], name: str
+) -> None:
+    sides = [a_side((rank,), call, 14) for rank, call in enumerate(calls)]
+
+    assert reason(sources, *sides).signature == name
+
+
+def test_a_message_that_is_received_is_no_reason(sources: Sources) -> None:
+    sides = [a_side((0,), "send", 14), a_side((1,), "recv", 14)]
+
+    assert why(sides, sources, {}) is None
+
+
+@pytest.mark.parametrize(
+    ("what", "line", "name"),
+    [
+        pytest.param("queue.get", 22, "hang-inside", id="a queue"),
+        pytest.param("time.sleep", 16, "hang-polls", id="a loop that looks"),
+        pytest.param("numpy.dot", 16, "hang-goes-round", id="a loop that does not end"),
+        pytest.param("read", 7, "hang-busy", id="a call"),
+    ],
+)
+def test_a_rank_that_does_not_come_is_told_by_what_it_is_in(
+    sources: Sources, what: str, line: int, name: str
+) -> None:
+    held = a_side((1,), what, line, waits=False)
+
+    hint = reason(sources, held, a_side((0, 2), "all_gather", 22))
+
+    assert hint.signature == name
+    assert "rank 1" in hint.cause.en
+
+
+def test_a_thread_that_died_comes_before_what_waits_for_it(sources: Sources) -> None:
+    held = a_side((1,), "queue.get", 22, waits=False)
+
+    hint = reason(sources, held, a_side((0,), "barrier", 20), raised={1: "KeyError: 'x'"})
+
+    assert hint.signature == "hang-thread"
+    assert "KeyError: 'x'" in hint.cause.en
+
+
+def test_ranks_in_one_collective_have_no_reason_to_wait(sources: Sources) -> None:
+    assert why([a_side((0, 1), "all_gather", 22)], sources, {}) is None
+
+
+def test_those_elsewhere_than_most_are_fewest(sources: Sources) -> None:
+    most = a_side((0, 2), "backward", 14)
+
+    assert fewest([most, a_side((1,), "all_gather", 22)]) == (1,)
+    assert fewest([a_side((0,), "backward", 14), a_side((1,), "all_gather", 22)]) == ()
