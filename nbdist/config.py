@@ -19,11 +19,18 @@ from pathlib import Path
 INTERRUPT_GRACE = 3.0
 """Seconds that a rank has between SIGINT and SIGTERM when a run is stopped."""
 
+STUCK_AFTER = 0.5
+"""Seconds after SIGINT after which a rank is freed that still waits for others in native code."""
+
 TERMINATE_GRACE = 3.0
 """Seconds that a rank has between SIGTERM and SIGKILL when a run is stopped."""
 
 PEER_GRACE = 0.7
-"""Seconds that the other ranks have between SIGTERM and SIGKILL after one has failed."""
+"""Seconds that the other ranks have between SIGTERM and SIGKILL after one has failed, and before SIGTERM when
+they were freed."""
+
+FREED_GRACE = 2.3
+"""Seconds more before SIGTERM that a freed rank has while it is on its way out: it may save its work."""
 
 PEER_LOOK = 0.03
 """Seconds that the other ranks have to say where they are after the program of one has raised."""

@@ -239,12 +239,15 @@ def _last_line(rank: int, run: Run, directory: RunDirectory) -> Both:
 
 
 def _failed(rank: Rank) -> bool:
-    return rank.state is RankState.FAILED or (rank.errored is not None and not rank.state.terminal)
+    errs = rank.errored is not None and rank.freed is None and not rank.state.terminal
+    return rank.state is RankState.FAILED or errs
 
 
 def _ended_by_itself(rank: Rank) -> bool:
     """Whether a rank that was told to end had a reason of its own: a crash, or an exit without a word."""
-    if rank.state is not RankState.ENDED or rank.code is None or rank.errored is not None:
+    if rank.state is not RankState.ENDED or rank.code is None:
+        return False
+    if rank.errored is not None or rank.freed is not None:
         return False
     return rank.code in _OWN_SIGNALS or rank.code > 0
 

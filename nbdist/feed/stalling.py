@@ -1,17 +1,18 @@
-"""What holds a run up, as it is shown: a stall with its stacks, or the rank that is slower than others."""
+"""What holds a run up, as it is shown: a stall with its stacks, a wait that was ended, a slow rank."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nbdist.diagnosis.exits import rank_ranges
+from nbdist.diagnosis.exits import rank_names, rank_ranges
+from nbdist.diagnosis.places import CodeLocation
 from nbdist.model import RankState, Run
 from nbdist.store import RunDirectory
 from nbdist.store.metrics import last_points
 from nbdist.store.reports import stacks_stamp
-from nbdist.text import say
+from nbdist.text import Both, say
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -186,6 +187,37 @@ def _group_from(data: Mapping[str, Any]) -> StackGroupView:
     rows = tuple(StackRowView(**row) for row in data["rows"])
     threads = tuple(tuple(StackRowView(**row) for row in thread) for thread in data["threads"])
     return StackGroupView(**(dict(data) | {"ranks": tuple(data["ranks"]), "rows": rows, "threads": threads}))
+
+
+def freed_texts(run: Run, directory: RunDirectory) -> tuple[Both, ...]:
+    """``rank 0 was waiting in recv at line 5 and was freed``, of the ranks whose waits nbdist ended."""
+    freed = {rank.rank for rank in run.ranks if rank.freed is not None}
+    if not freed:
+        return ()
+    from nbdist.diagnosis.stacks import last_stacks
+
+    report = last_stacks(run, directory)
+    groups = () if report is None else report.groups
+    known = [(sorted(freed.intersection(group.ranks)), group.place) for group in groups if not group.problem]
+    script = "" if report is None else report.script
+    said = [_freed(ranks, place, script) for ranks, place in known if ranks]
+    rest = freed.difference(*(ranks for ranks, _ in known))
+    return (*said, _freed(sorted(rest), CodeLocation(), script)) if rest else tuple(said)
+
+
+def _freed(ranks: Sequence[int], place: CodeLocation, script: str) -> Both:
+    def words(language: str) -> str:
+        where = say("diagnosis.where", language, line=place.line, file=place.file or script)
+        return say(
+            "panel.freed",
+            language,
+            who=rank_names(ranks, language),
+            ranks=tuple(ranks),
+            what=place.what,
+            where=where if place.line is not None else "",
+        )
+
+    return Both(words("en"), words("zh"))
 
 
 _POINTS_ROOM = 4096

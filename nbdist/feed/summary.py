@@ -16,10 +16,18 @@ from nbdist.feed.curves import Curve, read_curves
 from nbdist.feed.labels import exit_text, leftover_text, ranks_text, state_mark, state_word
 from nbdist.feed.progress import Progress
 from nbdist.feed.snapshot import glance, log_end
-from nbdist.feed.stalling import SlowView, StallReader, StallView, ended_slow, hung_lines, slow_text
+from nbdist.feed.stalling import (
+    SlowView,
+    StallReader,
+    StallView,
+    ended_slow,
+    freed_texts,
+    hung_lines,
+    slow_text,
+)
 from nbdist.model import Rank, RankState, Run, RunState
 from nbdist.store import LogStream, RunDirectory
-from nbdist.text import reason_text, say
+from nbdist.text import Both, reason_text, say
 
 _LOGS = 8
 _SHARES = re.compile(r"RANK|WORLD_SIZE|TRAINER|_rank\b|_world_size\b|process_index|init_p\w+_(?:group|env)")
@@ -54,7 +62,8 @@ class Facts:
     are the logs of the ranks that matter where they are short, else their ends: ranks that wrote the same
     share one. ``stall`` is
     where the ranks were, of a run that was ended while it hung, ``slow`` the rank that held up the others
-    towards the end. ``alone``: no rank joined a process group, and the program asks for no rank's number."""
+    towards the end, ``freed`` those whose waits were ended with the run. ``alone``: no rank joined a process
+    group, and the program asks for no rank's number."""
 
     run: Run
     curves: tuple[Curve, ...]
@@ -65,6 +74,7 @@ class Facts:
     logs: tuple[LogEnd, ...]
     stall: StallView | None = None
     slow: SlowView | None = None
+    freed: tuple[Both, ...] = ()
     alone: bool = False
 
 
@@ -82,6 +92,7 @@ def facts_of(run: Run, directory: RunDirectory) -> Facts:
         logs=_logs(_that_matter(run, failure), run, directory),
         stall=None if succeeded else StallReader(directory).look(run),
         slow=ended_slow(run, directory),
+        freed=freed_texts(run, directory),
         alone=succeeded and _alone(run, directory),
     )
 
@@ -206,7 +217,8 @@ def alone_text(facts: Facts, language: str) -> str:
 def remarks(facts: Facts, language: str, notes: Sequence[str]) -> list[str]:
     """What is to be said of the run beside how it ended; ``notes`` last."""
     slow = slow_text(facts.slow, language) if facts.slow is not None else ""
-    own = (slow, alone_text(facts, language), leftover_text(facts.run.leftover, language))
+    freed = (one.text(language) for one in facts.freed)
+    own = (slow, *freed, alone_text(facts, language), leftover_text(facts.run.leftover, language))
     return [*filter(None, own), *notes]
 
 

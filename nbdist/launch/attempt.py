@@ -10,7 +10,7 @@ import os
 import selectors
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,12 +19,23 @@ from nbdist.launch.lifetime import complain
 from nbdist.launch.log_watch import LogWatch
 from nbdist.launch.rank_process import RankCommand, RankProcess, port_was_taken, rank_command
 from nbdist.launch.run_policy import RunPolicy
-from nbdist.launch.stalls.stack_taker import RankContact, StackTaker
+from nbdist.launch.stalls.stack_taker import RankContact, StackTaker, find
 from nbdist.launch.stalls.stall_watch import StallWatch
 from nbdist.model import Rendezvous, RunSpec
 from nbdist.store.logs import LogStream
 from nbdist.store.paths import RunDirectory, make_private
-from nbdist.worker.order import ERRORED, FINISHED_ALONE
+from nbdist.worker.order import (
+    ERRORED,
+    FINISHED,
+    FINISHED_ALONE,
+    FREE,
+    FREED,
+    HEARD,
+    INTERRUPT,
+    KEPT,
+    LEAVING,
+    Wait,
+)
 
 if TYPE_CHECKING:
     from nbdist.control_groups import ControlGroup
@@ -36,6 +47,9 @@ _ERROR_TAIL = 65_536
 
 QUIET_BEFORE_STACKS = 5.0
 """Seconds without a sign of life after which it is worth knowing where a rank was when it was ended."""
+
+_HEARS = 0.4
+"""Seconds that a rank's thread has to answer; native code may keep the interpreter from it."""
 
 
 class Attempt:
@@ -73,7 +87,12 @@ class Attempt:
         self._others = others
         if others is not None:
             others.next_attempt()
-        self._last_look = False
+        self._last_look = self._knows_waits = False
+        # until when these ranks may answer that they interrupt their program, or come back from a wait
+        self._unheard: dict[int, float] = {}
+        self._unfreed: dict[int, float] = {}
+        # when those are freed that were interrupted by themselves
+        self._interrupted: dict[int, float] = {}
 
     def start(self, rendezvous: Rendezvous) -> None:
         """Start every rank. Raises OSError when one cannot be started; others may then run."""
@@ -99,6 +118,7 @@ class Attempt:
 
     def tick(self, now: float) -> None:
         """Record what is to be seen of the ranks, if it is time."""
+        self._end_waits(now)
         self._logs.tick(now)
         if self._copies is not None:
             self._copies.tick(now)
@@ -128,15 +148,18 @@ class Attempt:
         self._taker.take(self._asked(), now, name=name)
 
     def interrupt(self, rank: int) -> None:
-        """Send a rank what Ctrl-C sends."""
+        """Let a rank do what it does at Ctrl-C."""
         if rank in self._ranks and not self._policy.run.ranks[rank].state.terminal:
-            self._ranks[rank].send(signal.SIGINT)
+            self._interrupt(rank)
+            self._interrupted[rank] = time.monotonic() + config.STUCK_AFTER
 
     def exited(self, pid: int, status: int, memory: int) -> None:
         """A child has been collected, which need not be a rank. ``memory``: the most bytes that it held."""
         rank = self._rank_of.pop(pid, None)
         if rank is None:
             return
+        for waits in (self._unheard, self._unfreed, self._interrupted):
+            waits.pop(rank, None)
         # what it said before it exited may still wait in its socket
         self._hear(rank)
         code = os.waitstatus_to_exitcode(status)
@@ -172,8 +195,63 @@ class Attempt:
             self._look_once_more(
                 now, wanted=self._policy.timed_out or self._stalls.quiet(now) > QUIET_BEFORE_STACKS
             )
-        if (started := self._ranks.get(rank)) is not None:
+            self._interrupt(rank)
+        elif (started := self._ranks.get(rank)) is not None:
             started.send(number)
+
+    def free(self, ranks: Collection[int], patience: float) -> list[int]:
+        """Get ranks back that have waited for others for so many seconds; they answer. Those that cannot be
+        asked."""
+        from nbdist.launch.rank_sockets import rank_sockets  # most runs end well
+
+        now = time.monotonic()
+        if not self._knows_waits and self._policy.run.stalled is None:
+            self._knows_waits = True
+            self._taker.take(self._asked(), now, told=False)
+        pids = {rank: started.process.pid for rank, started in self._ranks.items()}
+        run = self._policy.run
+        sockets = rank_sockets(pids, run.port or 0, run.hosts)
+        kept = []
+        for rank in ranks:
+            wait = Wait(patience=patience, sockets=sockets[rank][0], store=sockets[rank][1])
+            if self._asks(rank, FREE + wait.encode()):
+                self._unfreed[rank] = now + patience + _HEARS
+            else:
+                kept.append(rank)
+        return kept
+
+    def _interrupt(self, rank: int) -> None:
+        """Ask the rank to raise KeyboardInterrupt, or else send SIGINT."""
+        if self._asks(rank, INTERRUPT):
+            self._unheard[rank] = time.monotonic() + _HEARS
+        elif (started := self._ranks.get(rank)) is not None:
+            started.send(signal.SIGINT)
+
+    def _asks(self, rank: int, words: bytes) -> bool:
+        """Whether the rank's thread is there, and could be asked."""
+        started = self._ranks.get(rank)
+        if started is None:
+            return False
+        target = find(started.process, self._directory.rank(rank, self._number))
+        if target.problem or not target.thread:
+            return False
+        try:
+            started.ask(words)
+        except OSError:
+            return False
+        return True
+
+    def _end_waits(self, now: float) -> None:
+        """See to ranks that have not answered in time."""
+        for rank in [rank for rank, until in self._unheard.items() if now >= until]:
+            del self._unheard[rank]
+            self._ranks[rank].send(signal.SIGINT)
+        for rank in [rank for rank, until in self._unfreed.items() if now >= until]:
+            del self._unfreed[rank]
+            self._policy.rank_kept(rank, now)
+        for rank in [rank for rank, until in self._interrupted.items() if now >= until]:
+            del self._interrupted[rank]
+            self.free((rank,), config.STUCK_AFTER)
 
     def port_was_taken(self) -> bool:
         """Whether rank 0 says that another process had the port where the ranks were to meet."""
@@ -254,6 +332,7 @@ class Attempt:
             return
         self._last_look = True
         if wanted and self._policy.run.stalled is None:
+            self._knows_waits = True
             self._taker.take(self._asked(), now, ending=True)
 
     def _asked(self) -> list[RankContact]:
@@ -279,8 +358,21 @@ class Attempt:
         if self._policy.run.ranks[rank].state.terminal:
             return
         for word in words:
-            if bytes([word]) == ERRORED:
-                self._policy.rank_errored(rank, time.monotonic())
-                self._look_once_more(time.monotonic(), wanted=self._policy.stop_reason is None)
-            else:
-                self._policy.rank_finished(rank, joined=bytes([word]) != FINISHED_ALONE)
+            self._take_word(rank, bytes([word]), time.monotonic())
+
+    def _take_word(self, rank: int, word: bytes, now: float) -> None:
+        if word == ERRORED:
+            self._policy.rank_errored(rank, now)
+            self._look_once_more(now, wanted=self._policy.stop_reason is None)
+        elif word in (FINISHED, FINISHED_ALONE):
+            self._policy.rank_finished(rank, joined=word != FINISHED_ALONE)
+        elif word == HEARD:
+            self._unheard.pop(rank, None)
+        elif word in (FREED, KEPT, LEAVING):
+            self._unfreed.pop(rank, None)
+            if word == FREED:
+                self._policy.rank_freed(rank)
+            elif word == KEPT and self._unheard.pop(rank, None) is not None:
+                self._ranks[rank].send(signal.SIGINT)
+            elif word == KEPT:
+                self._policy.rank_kept(rank, now)

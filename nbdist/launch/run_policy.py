@@ -1,15 +1,16 @@
 """What the supervisor does with its ranks and when: what follows from what happened, and how an end is
 enforced. Decides; touches no process and no file.
 
-It is told what happens (``rank_exited``, ``stop``, ``tick``, …) and answers through two callables:
-``record`` takes the events of the journal, ``send`` a rank and the signal it is to get. So a test can
-replay a history without a process, and the supervisor can be read for its I/O alone.
+It is told what happens (``rank_exited``, ``stop``, ``tick``, …) and answers through three callables:
+``record`` takes the events of the journal, ``send`` a rank and the signal it is to get, ``free`` the ranks
+that are to come back from a wait for others. So a test can replay a history without a process, and the
+supervisor can be read for its I/O alone.
 """
 
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
 from nbdist import config
@@ -24,6 +25,7 @@ from nbdist.model import (
     RankErrored,
     RankExited,
     RankFinished,
+    RankFreed,
     RankStarted,
     RankState,
     Reason,
@@ -38,27 +40,39 @@ from nbdist.model import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """Send ``signal`` (None: nothing, only wait), then give ``grace`` seconds."""
+    """Send ``signal`` (None: nothing, only wait), then give ``grace`` seconds.
 
-    signal: signal.Signals | None
+    ``free``: get the rank back from a wait for others that has taken so many seconds. Where it is not
+    ``always``, the grace is for a rank that was freed: another one gets the next step at once.
+    """
+
+    signal: signal.Signals | None = None
     grace: float
+    free: float | None = None
+    always: bool = True
 
 
 KILL = Step(signal=signal.SIGKILL, grace=2.0)
 
 # stopped by a person or a limit: the program may catch KeyboardInterrupt and save its work
 ON_STOP = (
-    Step(signal=signal.SIGINT, grace=config.INTERRUPT_GRACE),
+    Step(signal=signal.SIGINT, grace=config.STUCK_AFTER),
+    Step(free=config.STUCK_AFTER * 0.8, grace=config.INTERRUPT_GRACE - config.STUCK_AFTER),
     Step(signal=signal.SIGTERM, grace=config.TERMINATE_GRACE),
     KILL,
 )
 # another rank has failed: these wait for it in a collective, and would wait for ever
-ON_PEER_FAILURE = (Step(signal=signal.SIGTERM, grace=config.PEER_GRACE), KILL)
+ON_PEER_FAILURE = (
+    Step(free=config.PEER_LOOK, grace=config.PEER_GRACE, always=False),
+    Step(free=config.PEER_LOOK, grace=config.FREED_GRACE, always=False),
+    Step(signal=signal.SIGTERM, grace=config.PEER_GRACE),
+    KILL,
+)
 # the same, and first the others are asked where they are: one may be what the failed rank had waited for
-ON_PEER_ERROR = (Step(signal=None, grace=config.PEER_LOOK), *ON_PEER_FAILURE)
+ON_PEER_ERROR = (Step(grace=config.PEER_LOOK), *ON_PEER_FAILURE)
 # its own program raised: it is on its way out
 ON_OWN_ERROR = (
-    Step(signal=None, grace=config.EXIT_GRACE),
+    Step(grace=config.EXIT_GRACE),
     Step(signal=signal.SIGTERM, grace=config.TERMINATE_GRACE),
     KILL,
 )
@@ -69,6 +83,7 @@ class Escalation:
 
     def __init__(self, steps: tuple[Step, ...], now: float) -> None:
         self._steps = list(steps)
+        self._last: Step | None = None
         self.deadline = now
 
     @property
@@ -80,7 +95,7 @@ class Escalation:
         """The step whose time has come; None when there is none yet, or none is left."""
         if not self._steps or now < self.deadline:
             return None
-        step = self._steps.pop(0)
+        step = self._last = self._steps.pop(0)
         self.deadline = now + step.grace
         return step
 
@@ -88,6 +103,17 @@ class Escalation:
         """Do the next step at once. The last one keeps its time: nothing comes after it."""
         if self._steps:
             self.deadline = min(self.deadline, now)
+
+    def insist(self, now: float) -> None:
+        """Send the next signal at once."""
+        while self._steps and self._steps[0].free is not None:
+            del self._steps[0]
+        self.hasten(now)
+
+    def give_up(self, now: float) -> None:
+        """The rank could not be freed: send the next signal, unless the grace is for all."""
+        if self._last is not None and not self._last.always:
+            self.insist(now)
 
     def exhausted(self, now: float) -> bool:
         """Whether even the last step has had its time."""
@@ -120,10 +146,13 @@ class RunPolicy:
         record: Callable[[Event], None],
         send: Callable[[int, signal.Signals], None],
         wall_clock: Callable[[], float],
+        free: Callable[[Collection[int], float], Collection[int]] = lambda ranks, _: ranks,
     ) -> None:
+        """``free`` gets ranks, and how many seconds they must have waited; it says which cannot be asked."""
         self.run = Run.of(spec)
         self._record_to = record
         self._send = send
+        self._free = free
         self._wall_clock = wall_clock
         self._escalations: dict[int, Escalation] = {}
         # what ranks that had not failed were sent: whatever they do then is our doing
@@ -211,6 +240,16 @@ class RunPolicy:
             self._escalations[rank].hasten(now)
         self._asked.clear()
 
+    def rank_freed(self, rank: int) -> None:
+        """The rank comes back from a wait for others."""
+        if self.run.ranks[rank].freed is None:
+            self.record(RankFreed(time=self._wall_clock(), rank=rank))
+
+    def rank_kept(self, rank: int, now: float) -> None:
+        """The rank does not wait, or its wait cannot be ended."""
+        if (escalation := self._escalations.get(rank)) is not None:
+            escalation.give_up(now)
+
     def rank_exited(
         self,
         rank: int,
@@ -269,7 +308,7 @@ class RunPolicy:
     def stop(self, reason: Reason, now: float, *, requested: bool = True) -> None:
         """The run is to end: a rank that is on its way out gets its next step at once."""
         for escalation in self._escalations.values():
-            escalation.hasten(now)
+            escalation.insist(now)
         if self.stop_reason is None:
             self.stop_reason = reason
             self.record(StopRequested(time=self._wall_clock(), reason=reason, requested=requested))
@@ -290,16 +329,24 @@ class RunPolicy:
         if self._timeout_at is not None and now >= self._timeout_at:
             self.time_is_up(now)
         due: dict[signal.Signals, list[int]] = {}
+        stuck: dict[float, list[int]] = {}
         for rank, escalation in self._escalations.items():
             step = escalation.due(now)
             if step is not None and step.signal is not None:
                 due.setdefault(step.signal, []).append(rank)
+            elif step is not None and step.free is not None:
+                stuck.setdefault(step.free, []).append(rank)
+        kept = [rank for patience, ranks in stuck.items() for rank in self._release(ranks, patience)]
         for number, ranks in due.items():
             self.record(Escalated(time=self._wall_clock(), ranks=tuple(ranks), signal=number.name))
             for rank in ranks:
                 if self.run.ranks[rank].errored is None:
                     self._tell(rank, number)
                 self._send(rank, number)
+        for rank in kept:
+            self.rank_kept(rank, now)
+        if kept:
+            self.tick(now)
 
     def next_deadline(self) -> float | None:
         """When ``tick`` is due at the latest; None when nothing is waited for."""
@@ -337,6 +384,15 @@ class RunPolicy:
             self._failed = True
         self._end_ranks(steps, now)
         self.tick(now)
+
+    def _release(self, ranks: list[int], patience: float) -> list[int]:
+        """Free these ranks, if they can be; those that cannot."""
+        leaving = [rank for rank in ranks if self.run.ranks[rank].errored is not None]
+        waiting = [rank for rank in ranks if rank not in leaving]
+        for rank in waiting:
+            # it will raise what SIGINT raises
+            self._tell(rank, signal.SIGINT)
+        return [*leaving, *(self._free(waiting, patience) if waiting else ())]
 
     def _tell(self, rank: int, number: signal.Signals) -> None:
         self._told.setdefault(rank, set()).add(number)

@@ -14,7 +14,7 @@ import signal
 import sys
 import time
 from _socket import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -93,7 +93,9 @@ class Supervisor:
         self._thefts = 0
         self._spared: frozenset[int] = frozenset()
         self._selector = selectors.DefaultSelector()
-        self._policy = RunPolicy(spec, record=self._record, send=self._send, wall_clock=time.time)
+        self._policy = RunPolicy(
+            spec, record=self._record, send=self._send, wall_clock=time.time, free=self._free
+        )
         for event in begun:
             self._policy.know(event)
         self._coordinator: Coordinator | None = None
@@ -248,6 +250,9 @@ class Supervisor:
     def _send(self, rank: int, number: signal.Signals) -> None:
         if self._attempt is not None:
             self._attempt.send(rank, number)
+
+    def _free(self, ranks: Collection[int], patience: float) -> Collection[int]:
+        return ranks if self._attempt is None else self._attempt.free(ranks, patience)
 
     def _owner_gone(self) -> None:
         for descriptor in self._lifeline.descriptors():

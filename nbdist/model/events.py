@@ -157,6 +157,14 @@ class RankErrored(_Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RankFreed(_Event):
+    """The rank waited for others in native code, as the run was about to end, and nbdist ended the wait: what
+    its program raises from now on is no cause of anything."""
+
+    rank: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RankExited(_Event):
     """``code`` is the exit code, or the negative number of the signal that ended the process.
 
@@ -266,6 +274,7 @@ Event = Union[
     ImportsAwaited,
     RankFinished,
     RankErrored,
+    RankFreed,
     RankExited,
     Stalled,
     Resumed,

@@ -18,6 +18,7 @@ from nbdist.model.events import (
     RankErrored,
     RankExited,
     RankFinished,
+    RankFreed,
     RankStarted,
     RankState,
     RemoteRank,
@@ -51,6 +52,7 @@ class Rank:
     finished: float | None = None
     joined: bool = True
     errored: float | None = None
+    freed: float | None = None
     exited: float | None = None
     code: int | None = None
     oom: bool = False
@@ -164,6 +166,8 @@ class Run:
                 return self._with_rank(event.rank, finished=event.time, joined=event.joined)
             case RankErrored():
                 return self._with_rank(event.rank, errored=event.time)
+            case RankFreed():
+                return self._with_rank(event.rank, freed=event.time)
             case RankExited():
                 state = exit_state(self._rank(event.rank), event)
                 return self._with_rank(

@@ -104,6 +104,8 @@ def run(channel: Channel, order: Order, begin: Callable[[], None] = lambda: None
     except BaseException as error:
         _report(channel, order, reserve, error, then=_hide_frames)
         raise
+    finally:
+        stacks.over = True
     channel.say(FINISHED if has_joined() else FINISHED_ALONE)
 
 
@@ -312,8 +314,14 @@ def _is_ours(trace: TracebackType) -> bool:
 
 
 def _strip(trace: TracebackType | None) -> TracebackType | None:
-    """The traceback without the frames of this package that lead up to the program."""
+    """The traceback without the frames of this package that lead up to the program, and without those of the
+    handler that has interrupted it."""
     at = trace
     while at is not None and _is_ours(at):
         at = at.tb_next
+    inner = at
+    while inner is not None:
+        if inner.tb_next is not None and inner.tb_next.tb_frame.f_code is stacks.beat.__code__:
+            inner.tb_next = None
+        inner = inner.tb_next
     return at if at is not None else trace

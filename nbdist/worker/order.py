@@ -35,6 +35,24 @@ COLLECTIVES = b"C"
 NUMBERS = b"N"
 """The same without their names: a look that costs the rank nothing."""
 
+INTERRUPT = b"I"
+"""Asks for KeyboardInterrupt in the main thread (``worker.freeing``)."""
+
+HEARD = b"H"
+"""The answer: SIGINT need not be sent."""
+
+FREE = b"R"
+"""Asks it to come back from a wait for other ranks; a ``Wait`` follows."""
+
+FREED = b"D"
+"""The answer of a rank that comes back."""
+
+LEAVING = b"L"
+"""The answer of one that is on its way out, by what it raised when it was freed or interrupted."""
+
+KEPT = b"K"
+"""The answer of one that does not wait, or whose wait cannot be ended."""
+
 
 class Order:
     """The program, its arguments, and where the rank leaves its error report.
@@ -73,6 +91,31 @@ class Order:
         return len(said).to_bytes(_LENGTH, "little") + said
 
 
+class Wait:
+    """A wait for other ranks that has taken ``patience`` seconds, and the sockets that end it, by their
+    inodes: ``store`` are those of the store, which end where the program does not come back without."""
+
+    __slots__ = ("patience", "sockets", "store")
+
+    def __init__(self, *, patience: float, sockets: list[int], store: list[int]) -> None:
+        self.patience = patience
+        self.sockets = sockets
+        self.store = store
+
+    def encode(self) -> bytes:
+        """After FREE: its length in four bytes, and itself."""
+        said = marshal.dumps((self.patience, self.sockets, self.store), 2)
+        return len(said).to_bytes(_LENGTH, "little") + said
+
+    @classmethod
+    def receive(cls) -> Wait:
+        """What the supervisor says after FREE. Raises EOFError when it has gone."""
+        channel = Channel()
+        length = int.from_bytes(channel.take(_LENGTH), "little")
+        patience, sockets, store = marshal.loads(channel.take(length))
+        return cls(patience=patience, sockets=sockets, store=store)
+
+
 class Channel:
     """The rank's end of the socket."""
 
@@ -84,8 +127,8 @@ class Channel:
 
     def receive(self) -> Order:
         """Wait for the order. Raises EOFError when the supervisor has gone."""
-        length = int.from_bytes(self._receive(_LENGTH), "little")
-        return Order(**marshal.loads(self._receive(length)))
+        length = int.from_bytes(self.take(_LENGTH), "little")
+        return Order(**marshal.loads(self.take(length)))
 
     def receive_line(self) -> bytes:
         """Wait for whatever the supervisor says next. Raises EOFError when it has gone."""
@@ -94,7 +137,8 @@ class Channel:
         line, end, self._heard = self._heard.partition(b"\n")
         return line + end
 
-    def _receive(self, length: int) -> bytes:
+    def take(self, length: int) -> bytes:
+        """The next so many bytes. Raises EOFError when the supervisor has gone."""
         data = b""
         while len(data) < length:
             data += self._read(length - len(data))

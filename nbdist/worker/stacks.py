@@ -18,13 +18,16 @@ import struct
 import sys
 
 from nbdist.importing import import_lock
-from nbdist.worker.order import CHANNEL, COLLECTIVES, NUMBERS
+from nbdist.worker.order import CHANNEL, COLLECTIVES, FREE, INTERRUPT, NUMBERS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal
+    from collections.abc import Callable
     from types import CodeType, FrameType
     from typing import Any
+
+    from nbdist.worker.freeing import Freeing
 else:
     import _signal as signal  # the same without enums, which cost a process that begins 5 ms
 
@@ -130,9 +133,9 @@ def json_module() -> Any:
 # that is ignored by default
 SIGNAL = int(signal.SIGRTMIN) + 7 if hasattr(signal, "SIGRTMIN") else 29
 
-# no process sends this one: it is noted by the interpreter alone (_thread.interrupt_main), which calls its
-# handler as soon as the main thread executes Python again
-_BEAT = SIGNAL + 1 if hasattr(signal, "SIGRTMIN") else 0
+# no other process sends this one: the rank notes it for itself (_thread.interrupt_main), and its handler is
+# called as soon as the main thread executes Python again
+BEAT = SIGNAL + 1 if hasattr(signal, "SIGRTMIN") else 0
 
 # all but ours, and but those that a thread brings upon itself
 _OF_THE_PROGRAM = signal.valid_signals() - {
@@ -165,7 +168,13 @@ _BACKWARD = "_engine_run_backward"
 # kept open for the handler, which has its number alone
 _file: int | None = None
 
-_beats = 0
+beats = 0
+
+on_beat: Callable[[], object] | None = None
+"""What the handler calls, which may raise (``freeing``)."""
+
+over = False
+"""Whether the program has ended: what is left is the interpreter's end."""
 
 
 def listen(directory: str) -> None:
@@ -179,8 +188,8 @@ def listen(directory: str) -> None:
         return
     _introduce(_file, 0)
     _allow_forks()
-    if _BEAT:
-        signal.signal(_BEAT, _beat)
+    if BEAT:
+        signal.signal(BEAT, beat)
     listener = _Listener(directory, _file)
     # what the program holds back in its own threads is not to come in by this one, which inherits the mask
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _OF_THE_PROGRAM)
@@ -193,9 +202,11 @@ def listen(directory: str) -> None:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _beat(_number: int, _frame: FrameType | None) -> None:
-    global _beats
-    _beats += 1
+def beat(_number: int, _frame: FrameType | None) -> None:
+    global beats
+    beats += 1
+    if on_beat is not None:
+        on_beat()
 
 
 def _introduce(file: int, thread: int) -> None:
@@ -230,6 +241,7 @@ class _Listener:
         self._socket = os.fstat(CHANNEL).st_ino
         self._looks = self._waited = self._under_way = 0
         self._codes: dict[CodeType, int] = {}
+        self._freeing: Freeing | None = None
 
     def run(self) -> None:
         _introduce(self._file, _thread.get_native_id())
@@ -239,19 +251,36 @@ class _Listener:
             # a walk through all the numbers below 71
             period = (period * 7 + 11) % _SPREAD
             alone = not any(name in sys.modules for name in _DISTRIBUTED)
-            if poll.poll(_IDLE if alone or rests else _PERIOD + period):
+            owes = self._freeing is not None and self._freeing.owes
+            if poll.poll(_PERIOD if owes else _IDLE if alone or rests else _PERIOD + period):
                 rests = True
                 try:
                     asked = os.read(CHANNEL, 1) if self._has_socket() else b""
                 except OSError:
                     return
-                if asked not in (COLLECTIVES, NUMBERS):
+                if asked in (COLLECTIVES, NUMBERS):
+                    faulthandler.dump_traceback(self._file)
+                    self._tell_collectives(names=asked == COLLECTIVES)
+                elif asked not in (INTERRUPT, FREE) or not self._obey(asked):
                     return
-                faulthandler.dump_traceback(self._file)
-                self._tell_collectives(names=asked == COLLECTIVES)
+            elif self._freeing is not None and owes:
+                self._freeing.remind()
             elif not alone:
                 rests = False
                 self._look()
+
+    def _obey(self, asked: bytes) -> bool:
+        """Interrupt the program, or get it back from its wait; whether that could be tried."""
+        try:
+            if self._freeing is None:
+                with import_lock:
+                    from nbdist.worker.freeing import Freeing  # most runs need none
+
+                self._freeing = Freeing(self._main, self._asleep)
+            (self._freeing.interrupt if asked == INTERRUPT else self._freeing.free)()
+        except Exception:  # noqa: BLE001 - the program has broken what this needs: it will get signals
+            return False
+        return True
 
     def _has_socket(self) -> bool:
         try:
@@ -264,12 +293,12 @@ class _Listener:
 
         ``beats`` says at the next look whether the main thread has been in one call since this one.
         """
-        numbers = {"groups": collectives(names=False), "beats": _beats, "handling": _handled(self._main)}
+        numbers = {"groups": collectives(names=False), "beats": beats, "handling": _handled(self._main)}
         self._put(f"{self._answer}.numbers", numbers)
         if names:
             self._put(self._answer, collectives())
-        elif _BEAT and signal.getsignal(_BEAT) is _beat:
-            _thread.interrupt_main(_BEAT)  # type: ignore[arg-type]  # it has no name of its own
+        elif BEAT and signal.getsignal(BEAT) is beat:
+            _thread.interrupt_main(BEAT)  # type: ignore[arg-type]  # it has no name of its own
 
     def _put(self, path: str, found: dict[str, Any]) -> None:
         draft = f"{path}.new"
@@ -326,4 +355,9 @@ class _Listener:
 
 def _kind(code: CodeType) -> int:
     """1 for code in which a rank waits when it sleeps, else 0."""
-    return int(code.co_name == _BACKWARD or any(package in code.co_filename for package in _PACKAGES))
+    return int(code.co_name == _BACKWARD or is_distributed(code))
+
+
+def is_distributed(code: CodeType) -> bool:
+    """Whether it is of torch's or paddle's package for several processes."""
+    return any(package in code.co_filename for package in _PACKAGES)

@@ -10,7 +10,17 @@ import pytest
 from nbdist.diagnosis import Failure, failure_report, first_failure
 from nbdist.model import RunState
 from tests.fakes.directories import WrittenRun
-from tests.fakes.runs import CREATED, STARTED, a_spec, errored, escalated, exited, run_ended, stop_requested
+from tests.fakes.runs import (
+    CREATED,
+    STARTED,
+    a_spec,
+    errored,
+    escalated,
+    exited,
+    freed,
+    run_ended,
+    stop_requested,
+)
 
 PEER_CLOSED = (
     "[/__w/pytorch/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:553] Connection closed by peer "
@@ -129,6 +139,17 @@ def test_a_rank_that_was_told_to_end_has_not_failed(written: WrittenRun) -> None
     failure = failure_of(written)
 
     assert (failure.rank, failure.others) == (1, ())
+
+
+@pytest.mark.parametrize("code", [None, 1, -6], ids=["on its way out", "exit 1", "abort"])
+def test_what_a_freed_rank_raises_is_never_the_cause(written: WrittenRun, code: int | None) -> None:
+    # as where the rank that failed left without a word, and what this one says tells of no other
+    written.raised(0, "RuntimeError", "Application timeout caused pair closure", time=CREATED + 6)
+    written.happened(exited(1, 1, time=CREATED + 7), freed(0), errored(0))
+    if code is not None:
+        written.happened(exited(0, code, ended=True))
+
+    assert failure_of(written).rank == 1
 
 
 def test_a_failure_is_known_before_its_rank_has_exited(written: WrittenRun) -> None:

@@ -16,6 +16,7 @@ from nbdist.model import (
     RankErrored,
     RankExited,
     RankFinished,
+    RankFreed,
     RankSpec,
     RankStarted,
     RankState,
@@ -86,6 +87,10 @@ def finished(rank: int, *, time: float = CREATED + 10) -> RankFinished:
 
 def errored(rank: int, *, time: float = CREATED + 10) -> RankErrored:
     return RankErrored(time=time, rank=rank)
+
+
+def freed(rank: int, *, time: float = CREATED + 10) -> RankFreed:
+    return RankFreed(time=time, rank=rank)
 
 
 def exited(

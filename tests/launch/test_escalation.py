@@ -17,7 +17,8 @@ def timetable(escalation: Escalation) -> list[tuple[float, str | None]]:
         at = escalation.deadline
         if (step := escalation.due(at)) is None:
             return steps
-        steps.append((round(at - BEGIN, 3), step.signal.name if step.signal else None))
+        does = "free" if step.free is not None else step.signal and step.signal.name
+        steps.append((round(at - BEGIN, 3), does))
 
 
 @pytest.mark.parametrize(
@@ -25,12 +26,15 @@ def timetable(escalation: Escalation) -> list[tuple[float, str | None]]:
     [
         pytest.param(
             ON_STOP,
-            [(0.0, "SIGINT"), (3.0, "SIGTERM"), (6.0, "SIGKILL")],
+            [(0.0, "SIGINT"), (0.5, "free"), (3.0, "SIGTERM"), (6.0, "SIGKILL")],
             8.0,
             id="stopped: time to save, then time to flush",
         ),
         pytest.param(
-            ON_PEER_FAILURE, [(0.0, "SIGTERM"), (0.7, "SIGKILL")], 2.7, id="another rank failed: no time"
+            ON_PEER_FAILURE,
+            [(0.0, "free"), (0.7, "free"), (3.0, "SIGTERM"), (3.7, "SIGKILL")],
+            5.7,
+            id="another rank failed: time for those that were freed",
         ),
         pytest.param(
             ON_OWN_ERROR,
@@ -54,8 +58,8 @@ def test_a_step_is_not_taken_before_its_time() -> None:
     escalation = Escalation(ON_STOP, BEGIN)
     escalation.due(BEGIN)
 
-    early = escalation.due(BEGIN + config.INTERRUPT_GRACE - 0.01)
-    on_time = escalation.due(BEGIN + config.INTERRUPT_GRACE)
+    early = escalation.due(BEGIN + config.STUCK_AFTER - 0.01)
+    on_time = escalation.due(BEGIN + config.STUCK_AFTER)
 
     assert early is None
     assert on_time is ON_STOP[1]
@@ -69,7 +73,7 @@ def test_a_step_is_taken_once() -> None:
 
 
 def test_a_late_look_takes_one_step_and_gives_its_whole_grace() -> None:
-    escalation = Escalation(ON_STOP, BEGIN)
+    escalation = Escalation(ON_OWN_ERROR, BEGIN)
     escalation.due(BEGIN)
 
     escalation.due(BEGIN + 60)
@@ -82,10 +86,39 @@ def test_haste_takes_the_next_step_at_once() -> None:
     escalation = Escalation(ON_STOP, BEGIN)
     escalation.due(BEGIN)
 
-    escalation.hasten(BEGIN + 1)
+    escalation.hasten(BEGIN + 0.1)
 
-    assert escalation.due(BEGIN + 1) is ON_STOP[1]
-    assert escalation.deadline == BEGIN + 1 + config.TERMINATE_GRACE
+    assert escalation.due(BEGIN + 0.1) is ON_STOP[1]
+
+
+def test_who_insists_has_the_next_signal_sent_at_once() -> None:
+    escalation = Escalation(ON_STOP, BEGIN)
+    escalation.due(BEGIN)
+
+    escalation.insist(BEGIN + 0.1)
+
+    assert escalation.due(BEGIN + 0.1) is ON_STOP[2]
+    assert escalation.deadline == BEGIN + 0.1 + config.TERMINATE_GRACE
+
+
+@pytest.mark.parametrize(
+    ("steps", "then"),
+    [
+        pytest.param(ON_PEER_FAILURE, ON_PEER_FAILURE[2], id="another rank failed: the next signal"),
+        pytest.param(ON_STOP, None, id="stopped: it keeps its time"),
+    ],
+)
+def test_a_rank_that_cannot_be_freed_does_not_get_the_time_of_one_that_is(
+    steps: tuple[Step, ...], then: Step | None
+) -> None:
+    escalation = Escalation(steps, BEGIN)
+    while (step := escalation.due(escalation.deadline)) is not None and step.free is None:
+        pass
+    now = escalation.deadline - 0.1
+
+    escalation.give_up(now)
+
+    assert escalation.due(now) is then
 
 
 def test_haste_does_not_put_off_what_is_due() -> None:

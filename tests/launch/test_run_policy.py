@@ -6,7 +6,7 @@ in the supervisor, deadline by deadline.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import pytest
@@ -22,10 +22,12 @@ History = Sequence[tuple[float, Happening]]
 
 
 class Replay:
-    """A policy with two ranks that have just started, a clock, and a note of every signal sent."""
+    """A policy with two ranks that have just started, a clock, and a note of every signal sent. Of the ranks
+    only those that are ``stuck`` can be asked to come back from a wait."""
 
-    def __init__(self, spec: RunSpec) -> None:
+    def __init__(self, spec: RunSpec, stuck: frozenset[int] = frozenset()) -> None:
         self.now = 0.0
+        self.stuck = stuck
         self.sent: list[Sent] = []
         self.journal: list[Event] = []
         self.policy = RunPolicy(
@@ -33,11 +35,16 @@ class Replay:
             record=self.journal.append,
             send=lambda rank, number: self.sent.append((round(self.now, 3), rank, number.name)),
             wall_clock=lambda: CREATED + self.now,
+            free=self.free,
         )
         self.policy.record(supervisor_started())
         self.policy.attempt_started(1, "127.0.0.1", 20_001, self.now)
         for rank in spec.ranks:
             self.policy.rank_started(rank.rank, process_of(rank.rank))
+
+    def free(self, ranks: Collection[int], _patience: float) -> list[int]:
+        self.sent += [(round(self.now, 3), rank, "free") for rank in ranks if rank in self.stuck]
+        return [rank for rank in ranks if rank not in self.stuck]
 
     def play(self, history: History) -> Replay:
         for second, happening in history:
@@ -74,6 +81,20 @@ def errors(rank: int, *, answered: bool = True) -> Happening:
         if answered:
             replay.policy.peers_answered(replay.now)
             replay.policy.tick(replay.now)
+
+    return happens
+
+
+def comes_back(rank: int) -> Happening:
+    return lambda replay: replay.policy.rank_freed(rank)
+
+
+def stays(rank: int) -> Happening:
+    """It says that it does not wait for others, or that its wait cannot be ended."""
+
+    def happens(replay: Replay) -> None:
+        replay.policy.rank_kept(rank, replay.now)
+        replay.policy.tick(replay.now)
 
     return happens
 
@@ -338,6 +359,71 @@ def test_a_journal_gives_its_readers_the_same_run(
     ("history", "sent", "ranks", "outcome"),
     [
         pytest.param(
+            [(5, errors(1)), (5.1, comes_back(0)), (5.2, errors(0)), (5.4, exits(0, 1)), (6, exits(1, 1))],
+            [(5, 0, "free")],
+            [K.ENDED, K.FAILED],
+            failure("ranks-failed", 1),
+            id="another rank failed: what this one raises when it is freed is our doing",
+        ),
+        pytest.param(
+            [(5, exits(1, -9)), (5.1, comes_back(0)), (8.5, exits(0, -15))],
+            [(5, 0, "free"), (5.7, 0, "free"), (8, 0, "SIGTERM")],
+            [K.ENDED, K.FAILED],
+            failure("ranks-failed", 1),
+            id="it saves its work for a long time",
+        ),
+        pytest.param(
+            [(5, exits(1, -9)), (5.1, comes_back(0)), (5.8, stays(0)), (6, exits(0, -15))],
+            [(5, 0, "free"), (5.7, 0, "free"), (5.8, 0, "SIGTERM")],
+            [K.ENDED, K.FAILED],
+            failure("ranks-failed", 1),
+            id="it goes on as if nothing had happened",
+        ),
+        pytest.param(
+            [(5, exits(1, -9)), (5.1, stays(0)), (5.9, exits(0, -9))],
+            [(5, 0, "free"), (5.1, 0, "SIGTERM"), (5.8, 0, "SIGKILL")],
+            [K.ENDED, K.FAILED],
+            failure("ranks-failed", 1),
+            id="it does not wait for others",
+        ),
+        pytest.param(
+            [(5, stop()), (5.6, comes_back(0)), (6, exits(0, 1)), (6, exits(1, -2))],
+            [(5, 0, "SIGINT"), (5, 1, "SIGINT"), (5.5, 0, "free")],
+            [K.ENDED, K.ENDED],
+            CANCELLED,
+            id="a stop, and a rank that comes back when it is freed",
+        ),
+        pytest.param(
+            [(5, stop()), (5.2, exits(1, -2)), (5.6, stays(0)), (9, exits(0, -15))],
+            [(5, 0, "SIGINT"), (5, 1, "SIGINT"), (5.5, 0, "free"), (8, 0, "SIGTERM")],
+            [K.ENDED, K.ENDED],
+            CANCELLED,
+            id="a stop, and a rank that takes its time",
+        ),
+        pytest.param(
+            [(5, stop()), (5.1, exits(1, -2)), (5.2, stop()), (6, exits(0, -15))],
+            [(5, 0, "SIGINT"), (5, 1, "SIGINT"), (5.2, 0, "SIGTERM")],
+            [K.ENDED, K.ENDED],
+            CANCELLED,
+            id="a second stop does not wait for that",
+        ),
+    ],
+)
+def test_a_rank_that_waits_for_others_is_freed_before_it_is_ended(
+    history: History, sent: list[Sent], ranks: list[RankState], outcome: Outcome
+) -> None:
+    policy = Replay(a_spec(), stuck=frozenset({0})).play(history)
+
+    assert policy.over
+    assert policy.sent == sent
+    assert policy.ranks == ranks
+    assert policy.policy.outcome() == outcome
+
+
+@pytest.mark.parametrize(
+    ("history", "sent", "ranks", "outcome"),
+    [
+        pytest.param(
             [(61, exits(0, -2)), (61, exits(1, -2))],
             [(60, 0, "SIGINT"), (60, 1, "SIGINT")],
             [K.ENDED, K.ENDED],
@@ -433,7 +519,8 @@ def test_a_stop_is_in_the_journal_once_with_the_first_reason() -> None:
     [
         pytest.param([], None, None, id="nothing is waited for"),
         pytest.param([], 60.0, 60.0, id="the time limit"),
-        pytest.param([(5, stop())], 60.0, 8.0, id="the next signal"),
+        pytest.param([(5, stop())], 60.0, 5.5, id="the wait of a rank that may be stuck"),
+        pytest.param([(5, stop()), (5.6, nothing)], 60.0, 8.0, id="the next signal"),
         pytest.param([(5, errors(1))], None, 5.7, id="the next signal of the rank that is next"),
         pytest.param([(5, errors(1, answered=False))], None, 5.03, id="the others are asked where they are"),
         pytest.param([(5, errors(1)), (5.1, exits(0, -15))], None, 13.0, id="an exit ends its waiting"),

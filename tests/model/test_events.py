@@ -17,6 +17,7 @@ ONE_OF_EACH: tuple[Event, ...] = (
     runs.imports_awaited(0, 1),
     runs.finished(0),
     runs.errored(1),
+    runs.freed(0),
     runs.exited(1, -9, ended=True),
     runs.stalled(),
     runs.resumed(),

@@ -1,0 +1,218 @@
+"""Interrupts this rank's program, and gets it back from native code that waits for other ranks.
+
+Such code does not come back to Python, and a signal that Python has noted does nothing there. It raises when
+its connections to the other ranks end. The KeyboardInterrupt of a SIGINT that Python had noted before would
+then come in the first call of the program's ``except`` or ``finally``, and end what was to save its work. So
+the rank is not sent SIGINT. Its listener (``stacks``) sends the main thread a signal whose handler raises
+KeyboardInterrupt: once, and not in a program that is already leaving by what it has raised since.
+"""
+
+from __future__ import annotations
+
+import _thread
+import os
+import stat
+import sys
+import time
+
+from nbdist.worker import stacks
+from nbdist.worker.order import FREED, HEARD, KEPT, LEAVING, Channel, Wait
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal
+    from collections.abc import Callable, Iterable
+    from typing import Any
+else:
+    import _signal as signal
+
+_GLANCE = 0.005
+"""Seconds between two looks whether the main thread is back."""
+
+_STORE_GRACE = 0.1
+"""Seconds that it has to come back before the store is ended, too, which it may need to leave in order."""
+
+_SAVING = 1.0
+"""Seconds that a program that was interrupted may be in one call: it may save its work with the others."""
+
+_LOOKS_ASLEEP = 3
+
+_WAKES = 2
+"""How often the main thread is sent the signal: it may begin to sleep just when it is to be woken."""
+
+
+class Freeing:
+    """``main`` is the main thread, ``asleep`` says whether it sleeps."""
+
+    def __init__(self, main: int, asleep: Callable[[], bool]) -> None:
+        self._main = main
+        self._asleep = asleep
+        self._channel = Channel()
+        self.owes = False
+        """Whether KeyboardInterrupt is still to be raised."""
+
+        self._interrupted = self._freed = False
+        self._before: BaseException | None = None
+        # how many beats there had been when the main thread was sent one, and when that was
+        self._beats, self._sent, self._woken = -1, 0.0, 0
+        stacks.on_beat = self._in_main_thread
+
+    def interrupt(self) -> None:
+        """Raise KeyboardInterrupt in the main thread, or let it do what it does at SIGINT."""
+        if not self._can():
+            self._channel.say(KEPT)
+            return
+        self._channel.say(HEARD)
+        self._owe()
+        self.remind()
+
+    def free(self) -> None:
+        """Read what ends a wait, and end the main thread's if it has taken long enough."""
+        wait = Wait.receive()
+        if not self._can():
+            self._channel.say(KEPT)
+            return
+        error = self._handled()
+        told = self._freed or self._interrupted
+        leaving = told and error is not None and error is not self._before
+        if leaving:
+            self._channel.say(LEAVING)
+        self.remind()
+        patience = max(wait.patience, _SAVING) if leaving or self._interrupted else wait.patience
+        if not self._comes_back(self._sent + patience) and self._waits():
+            self._end(wait, leaving=leaving)
+        elif not leaving:
+            self._channel.say(KEPT)
+
+    def remind(self) -> None:
+        """Have the handler called, in the main thread, as soon as that executes Python."""
+        if stacks.beats != self._beats:
+            self._beats, self._sent, self._woken = stacks.beats, time.monotonic(), 0
+        if self._freed or self._interrupted:
+            # a signal might end a write of what it saves
+            _thread.interrupt_main(stacks.BEAT)  # type: ignore[arg-type]  # it has no name of its own
+        elif self._woken < _WAKES:
+            self._woken += 1
+            signal.pthread_kill(self._main, stacks.BEAT)
+
+    def _end(self, wait: Wait, *, leaving: bool) -> None:
+        """End the wait, and raise KeyboardInterrupt in a program that is not leaving yet."""
+        nccl = _nccl()
+        found = [_open_sockets(inodes) for inodes in (wait.sockets, wait.store)]
+        ends = any(found) or nccl is not None
+        if not leaving:
+            # said before the program can say what it raises then
+            self._channel.say(FREED if ends else KEPT)
+        if not ends:
+            return
+        self._freed = True
+        if not leaving and not self.owes:
+            self._owe()
+        if nccl is not None:
+            _abort(nccl)
+        for sockets in found:
+            for one in sockets:
+                _shut(one)
+            if sockets and self._comes_back(time.monotonic() + _STORE_GRACE):
+                break
+        for one in (one for sockets in found for one in sockets):
+            one.close()
+
+    def _can(self) -> bool:
+        return bool(stacks.BEAT) and not stacks.over and signal.getsignal(stacks.BEAT) is stacks.beat
+
+    def _owe(self) -> None:
+        self._before, self.owes = self._handled(), True
+
+    def _handled(self) -> BaseException | None:
+        """The exception in whose ``except`` or ``finally`` the main thread is."""
+        found: Any = sys._current_exceptions().get(self._main)
+        # until Python 3.11 it gives a triple
+        error: BaseException | None = found[1] if isinstance(found, tuple) else found
+        return error
+
+    def _comes_back(self, deadline: float) -> bool:
+        """Whether the main thread executes Python before the deadline."""
+        while stacks.beats == self._beats:
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(_GLANCE)
+        return True
+
+    def _waits(self) -> bool:
+        """Whether the main thread sleeps, or may spin for its device."""
+        for _ in range(_LOOKS_ASLEEP):
+            if self._asleep():
+                return True
+            time.sleep(_GLANCE)
+        return _nccl() is not None
+
+    def _in_main_thread(self) -> None:
+        """Raise KeyboardInterrupt if that is owed, and the program is not leaving already."""
+        if not self.owes:
+            return
+        error = sys.exc_info()[1]
+        while error is not None and error is not self._before:
+            if not _is_in_library(error):
+                return
+            error = error.__context__
+        self.owes, self._interrupted = False, True
+        held_back = signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler and not held_back:
+            raise KeyboardInterrupt
+        os.kill(os.getpid(), signal.SIGINT)
+
+
+def _is_in_library(error: BaseException) -> bool:
+    """Whether torch's or paddle's own code handles an error, which the program has not seen yet."""
+    trace = error.__traceback__
+    return trace is not None and stacks.is_distributed(trace.tb_frame.f_code)
+
+
+def _open_sockets(inodes: Iterable[int]) -> list[Any]:
+    """This process's sockets of these inodes, under numbers of their own."""
+    import _socket
+
+    wanted, found = frozenset(inodes), []
+    for name in os.listdir("/proc/self/fd") if wanted else ():
+        try:
+            # the program may close a number, and give it to another file, at any moment
+            number = os.dup(int(name))
+        except OSError:
+            continue
+        seen = os.fstat(number)
+        if stat.S_ISSOCK(seen.st_mode) and seen.st_ino in wanted:
+            found.append(_socket.socket(fileno=number))
+        else:
+            os.close(number)
+    return found
+
+
+def _shut(one: Any) -> None:
+    import _socket
+
+    try:
+        one.shutdown(_socket.SHUT_RDWR)
+    except OSError:
+        # the other rank was faster
+        return
+
+
+def _nccl() -> Any:
+    """torch's module of process groups, where one of these may be NCCL's."""
+    torch, c10d = map(sys.modules.get, ("torch", "torch.distributed.distributed_c10d"))
+    try:
+        if c10d is not None and c10d.is_nccl_available() and torch is not None:
+            return c10d if c10d.is_initialized() and torch.cuda.is_initialized() else None
+    except AttributeError:
+        # it is being imported
+        pass
+    return None
+
+
+def _abort(c10d: Any) -> None:
+    """End what NCCL does on the device. Not tried on a GPU yet."""
+    try:
+        c10d._abort_process_group()
+    except Exception:  # noqa: BLE001 - it is another project's, and has a name of its own
+        return

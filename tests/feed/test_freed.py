@@ -1,0 +1,31 @@
+"""What is said of ranks whose waits nbdist ended."""
+
+from __future__ import annotations
+
+from nbdist.feed.stalling import freed_texts
+from tests.diagnosis.test_stacks import ALL_REDUCE, SLEEP, at, taken, written
+from tests.fakes.directories import WrittenRun
+from tests.fakes.runs import freed
+
+__all__ = ["written"]
+
+
+def test_it_is_said_where_they_were(written: WrittenRun) -> None:
+    written.happened(freed(0), freed(2))
+    taken(written, *(at(written, rank, ALL_REDUCE) for rank in (0, 1, 2)), at(written, 3, SLEEP))
+
+    (text,) = freed_texts(written.run, written.directory)
+
+    assert text.en == "ranks 0, 2 were waiting in all_reduce at line 8 and were freed"
+    assert text.zh == "进程 0, 2 曾在第 8 行等待 all_reduce，已被解除等待"
+
+
+def test_where_they_were_may_be_unknown(written: WrittenRun) -> None:
+    (text,) = freed_texts(written.happened(freed(3)).run, written.directory)
+
+    assert text.en == "rank 3 was waiting and was freed"
+    assert text.zh == "进程 3 曾等待，已被解除等待"
+
+
+def test_most_runs_have_none(written: WrittenRun) -> None:
+    assert freed_texts(written.run, written.directory) == ()

@@ -1,0 +1,78 @@
+"""When a rank's program is interrupted, and what it is interrupted with."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+# what a rank's listener asks for, and what happens when the main thread executes Python then
+RANK = """
+import _thread, os, signal
+os.dup2(os.open(os.devnull, os.O_RDWR), 3)
+from nbdist.worker import stacks
+from nbdist.worker.freeing import Freeing
+freeing = Freeing(_thread.get_ident(), lambda: True)
+def beat():
+    stacks.beat(stacks.BEAT, None)
+def owe():
+    freeing._owe()
+{program}
+"""
+
+PROGRAMS = [
+    pytest.param("owe()\nbeat()", "KeyboardInterrupt", id="at once"),
+    pytest.param("owe()\ntry: beat()\nexcept KeyboardInterrupt: pass\nbeat()", "", id="once"),
+    pytest.param("beat()", "", id="not unasked"),
+    pytest.param(
+        "owe()\ntry: raise ValueError\nfinally: beat()", "ValueError", id="not in a program that is leaving"
+    ),
+    pytest.param(
+        "owe()\ntry: raise ValueError\nexcept ValueError: beat()\nbeat()",
+        "KeyboardInterrupt",
+        id="in one that goes on after all",
+    ),
+    pytest.param(
+        "try: raise ValueError\nexcept ValueError:\n    owe()\n    beat()",
+        "KeyboardInterrupt",
+        id="in one that had handled an error before",
+    ),
+    pytest.param(
+        "code = compile('try: raise OSError\\nfinally: beat()', '/lib/torch/distributed/c10d.py', 'exec')\n"
+        "owe()\nexec(code)",
+        "KeyboardInterrupt",
+        id="in place of an error that the program has not seen",
+    ),
+    pytest.param(
+        "code = compile('try: raise OSError\\nfinally: beat()', '/lib/torch/distributed/c10d.py', 'exec')\n"
+        "owe()\ntry: raise ValueError\nfinally: exec(code)",
+        "OSError",
+        id="not in the place of one that comes while it is leaving",
+    ),
+    pytest.param(
+        "signal.signal(signal.SIGINT, lambda *_: exit('caught'))\nowe()\nbeat()",
+        "caught",
+        id="as the program has it",
+    ),
+    pytest.param(
+        "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])\nowe()\nbeat()\n"
+        "exit(f'waits: {signal.SIGINT in signal.sigpending()}')",
+        "waits: True",
+        id="when the program lets it",
+    ),
+]
+
+
+@pytest.mark.parametrize(("program", "end"), PROGRAMS)
+def test_a_program_is_interrupted(program: str, end: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", RANK.format(program=program)],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        timeout=20,
+    )
+
+    assert (done.stderr.splitlines() or [""])[-1] == end, done.stderr
