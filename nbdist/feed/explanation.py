@@ -22,7 +22,7 @@ from nbdist.feed.measures import failure_view
 from nbdist.feed.snapshot import glance
 from nbdist.feed.stalling import SlowView, StallReader, StallView, ended_slow, slow_text
 from nbdist.feed.summary import code_lines
-from nbdist.feed.view import duration
+from nbdist.feed.view import current_reason, duration
 from nbdist.model import Run, RunState
 from nbdist.privacy import Privacy, secret_values
 from nbdist.store import MetricPoint, RunDirectory
@@ -201,13 +201,14 @@ def explain_run(
     failure = diagnose(run, directory)
     stall = None if succeeded else StallReader(directory).look(run)
     slow = seen.slow if not run.state.terminal else ended_slow(run, directory)
+    reason = current_reason(run, None if failure is None else failure.rank)
     return Explanation(
         run_id=run.run_id,
         label=run.label,
         language=language,
         state=run.state.value,
         live=not run.state.terminal,
-        reason=clean(reason_text(run.reason or run.stop_reason or run.queued, language)),
+        reason=clean(reason_text(reason, language)),
         elapsed=round(run.elapsed(now), 1),
         attempt=run.attempt,
         world_size=run.spec.world_size,

@@ -239,15 +239,15 @@ def view_of(
     ``system`` is the last that the supervisor measured of each rank, or all of it in one once the run has
     ended; ``usage`` stands in for its memory until there is anything.
     """
-    reason, reason_zh = _reason(run, None if failure is None else failure.rank)
+    reason = current_reason(run, None if failure is None else failure.rank)
     usage, last_lines, system, rates = usage or {}, last_lines or {}, system or {}, rates or {}
     return RunView(
         run_id=run.run_id,
         label=run.label,
         state=run.state.value,
         live=not run.state.terminal,
-        reason=reason,
-        reason_zh=reason_zh,
+        reason=reason_text(reason),
+        reason_zh=reason_text(reason, "zh"),
         elapsed=run.elapsed(now),
         ranks=tuple(
             _rank_view(
@@ -278,12 +278,12 @@ def end_reason(run: Run, first: int | None) -> Reason:
     return Reason("ranks-failed", ranks=(first,))
 
 
-def _reason(run: Run, first: int | None) -> tuple[str, str]:
-    """Why it ended or will end, else what it waits for, in English and Chinese; empty for nothing."""
+def current_reason(run: Run, first: int | None) -> Reason:
+    """Why a run has ended or will end, else what it waits for. ``first`` as for ``end_reason``."""
     reason = end_reason(run, first) or run.stop_reason or run.queued
     if not reason and run.importing and run.state is RunState.RUNNING:
         reason = Reason("importing", framework=run.spec.framework)
-    return reason_text(reason), reason_text(reason, "zh")
+    return reason
 
 
 def _rank_view(
