@@ -15,7 +15,7 @@ from nbdist.model import Run
 from nbdist.store import RunDirectory, snapshot
 from nbdist.store.control import request_stacks
 from nbdist.store.logs import last_lines
-from nbdist.store.reports import Call, Collective, RankAnswer, TakenStacks, ThreadStack, read_stacks
+from nbdist.store.reports import Call, Collective, Handled, RankAnswer, TakenStacks, ThreadStack, read_stacks
 from nbdist.text import say
 
 _POLL = 0.01
@@ -214,12 +214,18 @@ def _groups(taken: TakenStacks, sources: Sources) -> tuple[StackGroup, ...]:
             answer.problem,
             answer.blocked,
             calls,
-            answer.handling,
+            _handling(answer),
             number and (number.name, number.number),
         )
         alike.setdefault(key, []).append(answer)
     groups = [_group(answers, sources) for answers in alike.values()]
     return tuple(sorted(groups, key=lambda group: (group.place.waits, len(group.ranks), group.ranks)))
+
+
+def _handling(answer: RankAnswer) -> Handled | None:
+    """The exception that a rank handles. An interrupt is none: it is how a run is ended."""
+    interrupted = answer.handling is not None and answer.handling.text.startswith("KeyboardInterrupt")
+    return None if interrupted else answer.handling
 
 
 def _group(answers: Sequence[RankAnswer], sources: Sources) -> StackGroup:
@@ -230,7 +236,7 @@ def _group(answers: Sequence[RankAnswer], sources: Sources) -> StackGroup:
     place = place_of(calls, sources)
     if collective is not None and not collective.over and _waits_for_device(place):
         place = replace(place, waits=True, on_device=True)
-    handling = first.handling
+    handling = _handling(first)
     places = handling.places if handling is not None else ()
     lines = [line for file, line in places if sources.is_program(file)]
     return StackGroup(
