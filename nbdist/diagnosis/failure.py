@@ -42,7 +42,7 @@ _PLAIN_TIMEOUTS = frozenset(
     {"gloo-timeout", "paddle-gloo-timeout", "nccl-timeout", "nccl-heartbeat", "store-wait-timeout"}
 )
 # ranks that are in different collectives say this, too
-_SIZES, _SIZES_APART = "collective-sizes", "collective-sizes-apart"
+_SIZES = "collective-sizes"
 _UNLIKE = _PLAIN_TIMEOUTS | {_SIZES, "collective-mismatch"}
 _MEETING = "gloo-connect"
 _WITHOUT_A_WORD = "exit-without-error"
@@ -162,7 +162,7 @@ def first_failure(run: Run, directory: RunDirectory) -> Failure | None:
         early = tuple(rank.rank for rank in run.ranks if _ended_well_before(rank, first))
         first = replace(first, early_exits=early)
         first = replace(first, absent=_absent(first, run))
-    hint = _apart(first, failures, run, directory) or _hint(first, failures, run, directory)
+    hint = _apart(first, failures, run, directory) or _hint(first, run, directory)
     if hint is not None and run.spec.framework == "paddle":
         hint = hint.in_paddle()
     if hint is not None and hint.signature in OF_DISKS:
@@ -350,7 +350,7 @@ def _known(failure: Failure) -> str:
     return signature.name if signature is not None else ""
 
 
-def _hint(first: Failure, failures: Sequence[Failure], run: Run, directory: RunDirectory) -> Hint | None:
+def _hint(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
     """What is known about the first failure: from all ranks together, from its words, or its exit."""
     from nbdist.diagnosis.checks.names import removed_name
     from nbdist.diagnosis.signatures import Hint, Source, match, named, suits, variant
@@ -380,11 +380,6 @@ def _hint(first: Failure, failures: Sequence[Failure], run: Run, directory: RunD
         values = complaint.found.groupdict()
         if complaint.signature.name == _LEFT and (last := _last_line(first.rank, run, directory)).en:
             return Hint.of(named(_LEFT_AFTER), values | {"last": last.en}, values | {"last": last.zh})
-        elsewhere = [one for one in failures if one.secondary and one.line not in (None, first.line)]
-        if complaint.signature.name == _SIZES and elsewhere and first.line is not None:
-            lines = {"line": str(first.line), "other": str(elsewhere[0].line)}
-            said, said_zh = (lines | {"others": rank_names([elsewhere[0].rank], one)} for one in ("en", "zh"))
-            return Hint.of(named(_SIZES_APART), ranks | said, ranks_zh | said_zh)
         return Hint.of(variant(complaint.signature, _program(first, run)), values)
     unknown = complaint is not None and suits(_NONE, complaint.root.text, _program(first, run))
     if unknown and first.rank > 0 and _is_past(0, run, directory):

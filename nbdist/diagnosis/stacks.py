@@ -214,12 +214,18 @@ def _groups(taken: TakenStacks, sources: Sources) -> tuple[StackGroup, ...]:
             answer.problem,
             answer.blocked,
             calls,
-            _handled_by(answer),
+            _handling(answer),
             number and (number.name, number.number),
         )
         alike.setdefault(key, []).append(answer)
     groups = [_group(answers, sources) for answers in alike.values()]
     return tuple(sorted(groups, key=lambda group: (group.place.waits, len(group.ranks), group.ranks)))
+
+
+def _handling(answer: RankAnswer) -> Handled | None:
+    """The exception that a rank handles. An interrupt is none: it is how a run is ended."""
+    interrupted = answer.handling is not None and answer.handling.text.startswith("KeyboardInterrupt")
+    return None if interrupted else answer.handling
 
 
 def _group(answers: Sequence[RankAnswer], sources: Sources) -> StackGroup:
@@ -230,7 +236,7 @@ def _group(answers: Sequence[RankAnswer], sources: Sources) -> StackGroup:
     place = place_of(calls, sources)
     if collective is not None and not collective.over and _waits_for_device(place):
         place = replace(place, waits=True, on_device=True)
-    handling = _handled_by(first)
+    handling = _handling(first)
     places = handling.places if handling is not None else ()
     lines = [line for file, line in places if sources.is_program(file)]
     return StackGroup(
@@ -244,16 +250,6 @@ def _group(answers: Sequence[RankAnswer], sources: Sources) -> StackGroup:
         handled_at=lines[-1] if lines else None,
         threads=tuple(_rows(thread.calls, None, sources) for thread in _others(threads)),
     )
-
-
-def _handled_by(answer: RankAnswer) -> Handled | None:
-    """The exception in whose ``except`` or ``finally`` the main thread is: not one that came to the very call
-    that the stack shows, as an interrupt does which follows the stack."""
-    handling, threads = answer.handling, answer.threads
-    if handling is None or not handling.places or not threads or not threads[0].calls:
-        return handling
-    inner = threads[0].calls[0]
-    return None if handling.places[-1] == (inner.file, inner.line) else handling
 
 
 def _others(threads: Sequence[ThreadStack]) -> list[ThreadStack]:
