@@ -52,7 +52,9 @@ class Freeing:
         """Whether KeyboardInterrupt is still to be raised."""
 
         self._interrupted = self._freed = False
-        self._before: BaseException | None = None
+        self.before: BaseException | None = None
+        """What the main thread handled when it was interrupted."""
+
         # how many beats there had been when the main thread was sent one, and when that was
         self._beats, self._sent, self._woken = -1, 0.0, 0
         stacks.on_beat = self._in_main_thread
@@ -72,9 +74,9 @@ class Freeing:
         if not self._can():
             self._channel.say(KEPT)
             return
-        error = self._handled()
+        error = stacks.handled(self._main)
         told = self._freed or self._interrupted
-        leaving = told and error is not None and error is not self._before
+        leaving = told and error is not None and error is not self.before
         if leaving:
             self._channel.say(LEAVING)
         self.remind()
@@ -122,14 +124,7 @@ class Freeing:
         return bool(stacks.BEAT) and not stacks.over and signal.getsignal(stacks.BEAT) is stacks.beat
 
     def _owe(self) -> None:
-        self._before, self.owes = self._handled(), True
-
-    def _handled(self) -> BaseException | None:
-        """The exception in whose ``except`` or ``finally`` the main thread is."""
-        found: Any = sys._current_exceptions().get(self._main)
-        # until Python 3.11 it gives a triple
-        error: BaseException | None = found[1] if isinstance(found, tuple) else found
-        return error
+        self.before, self.owes = stacks.handled(self._main), True
 
     def _comes_back(self, deadline: float) -> bool:
         """Whether the main thread executes Python before the deadline."""
@@ -152,7 +147,7 @@ class Freeing:
         if not self.owes:
             return
         error = sys.exc_info()[1]
-        while error is not None and error is not self._before:
+        while error is not None and error is not self.before:
             if not _is_in_library(error):
                 return
             error = error.__context__

@@ -102,12 +102,16 @@ def _add_entries(groups: dict[str, Any], trace: dict[str, Any]) -> None:
 _SHOWN = 160
 
 
-def _handled(thread: int) -> dict[str, Any]:
-    """The exception that a thread handles, in an ``except`` or a ``finally``: its text and where it was
-    raised, outermost first, a file and a line each. Empty where there is none."""
-    error: Any = sys._current_exceptions().get(thread)
+def handled(thread: int) -> BaseException | None:
+    """The exception in whose ``except`` or ``finally`` a thread is."""
+    found: Any = sys._current_exceptions().get(thread)
     # until Python 3.11 it gives a triple
-    error = error[1] if isinstance(error, tuple) else error
+    error: BaseException | None = found[1] if isinstance(found, tuple) else found
+    return error
+
+
+def _described(error: BaseException | None) -> dict[str, Any]:
+    """Its text, and where it was raised: files and lines, outermost first. Empty where there is none."""
     if error is None:
         return {}
     try:
@@ -293,7 +297,9 @@ class _Listener:
 
         ``beats`` says at the next look whether the main thread has been in one call since this one.
         """
-        numbers = {"groups": collectives(names=False), "beats": beats, "handling": _handled(self._main)}
+        # what a program that was interrupted handles since is our doing
+        error = handled(self._main) if self._freeing is None else self._freeing.before
+        numbers = {"groups": collectives(names=False), "beats": beats, "handling": _described(error)}
         self._put(f"{self._answer}.numbers", numbers)
         if names:
             self._put(self._answer, collectives())
