@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import signal
 import time
 from collections.abc import Iterator, Mapping
 from importlib.resources import files
@@ -261,6 +262,18 @@ def test_a_detached_run_is_an_object_at_once_and_its_stacks_are_one(shell: Shell
     assert (data["run_id"], data["live"], data["exit_code"]) == (handle.run_id, True, 0)
     assert (stacks["version"], stacks["live"]) == (1, True)
     handle.stop()
+
+
+def test_an_interrupted_run_is_an_object_too(shell: Shell) -> None:
+    shell.script("train.py", WAITS)
+    running = shell.start("run", "-n", "1", "--json", "train.py")
+    shell.until_printed("ready")
+
+    running.send_signal(signal.SIGINT)
+    done = shell.finish(running)
+
+    data = check("run", done.stdout)
+    assert (done.returncode, data["exit_code"], data["state"]) == (130, 130, "cancelled")
 
 
 def test_the_arguments_behind_a_script_are_its_own(shell: Shell) -> None:
