@@ -183,6 +183,10 @@ class Explanation:
         lines += filter(None, [_time_line(self.time, self.language)])
         return "\n".join(lines)
 
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """What a notebook shows of it."""
+        printer.text(str(self))
+
 
 def encode(data: object) -> str:
     """JSON as nbdist's commands print it, in one line. Raises ValueError for a number that JSON has not."""

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import re
+import shlex
+import signal
 import time
 from collections.abc import Iterator, Mapping
 from importlib.resources import files
@@ -27,6 +30,7 @@ from tests.fakes.runs import CREATED, STARTED, errored, exited, run_ended, stall
 
 SCHEMA = json.loads((files("nbdist.verbs") / "json.schema.json").read_text())
 FIELDS = Path(__file__).parents[1] / "fixtures" / "json-1.txt"
+PAGE = Path(__file__).parents[2] / "docs" / "json.md"
 OPENAPI = files("nbdist.server") / "openapi.yaml"
 FAILS = """\
 import os, time
@@ -236,6 +240,24 @@ def test_what_there_is_about_machines_fits_the_schema(capsys: pytest.CaptureFixt
     assert check("alloc", capsys.readouterr().out)[0]["version"] == 1
 
 
+def test_the_lines_to_paste_can_be_typed(written: WrittenRun, capsys: pytest.CaptureFixture[str]) -> None:
+    failed(written).printed(0, "a\n")
+    block = PAGE.read_text().split("```sh\n")[1].split("```")[0]
+    block = re.sub(r"\$\(tail .*\)", "0:0,1:0", block).replace("$run", written.run.label)
+    lines = [shlex.split(line.partition("#")[0].partition(">")[0]) for line in block.splitlines()]
+    looks = [words[1:] for words in lines if words[1] in ("wait", "explain", "metrics", "logs", "status")]
+
+    assert len(lines) == 10
+    assert len(looks) == 6
+    for words in looks:
+        assert main(words) == 0, words
+        shown = capsys.readouterr().out
+        if words[0] == "logs":
+            check_lines(shown)
+        else:
+            check(words[0], shown)
+
+
 def test_run_prints_one_object_and_all_else_is_elsewhere(shell: Shell) -> None:
     shell.script("train.py", FAILS)
 
@@ -261,6 +283,18 @@ def test_a_detached_run_is_an_object_at_once_and_its_stacks_are_one(shell: Shell
     assert (data["run_id"], data["live"], data["exit_code"]) == (handle.run_id, True, 0)
     assert (stacks["version"], stacks["live"]) == (1, True)
     handle.stop()
+
+
+def test_an_interrupted_run_is_an_object_too(shell: Shell) -> None:
+    shell.script("train.py", WAITS)
+    running = shell.start("run", "-n", "1", "--json", "train.py")
+    shell.until_printed("ready")
+
+    running.send_signal(signal.SIGINT)
+    done = shell.finish(running)
+
+    data = check("run", done.stdout)
+    assert (done.returncode, data["exit_code"], data["state"]) == (130, 130, "cancelled")
 
 
 def test_the_arguments_behind_a_script_are_its_own(shell: Shell) -> None:
