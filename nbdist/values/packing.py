@@ -377,6 +377,10 @@ def _globals_of(value: Any, namespace: dict[str, Any]) -> Iterator[str]:
         value = value.__wrapped__
     if isinstance(value, functools.cached_property):
         value = value.func
+    if isinstance(value, functools.partial):
+        name = getattr(value.func, "__name__", "")
+        yield from [name] if namespace.get(name) is value.func else _globals_of(value.func, namespace)
+        return
     if isinstance(value, types.FunctionType):
         if value.__globals__ is namespace:
             yield from _loads(value.__code__)

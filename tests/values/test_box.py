@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import pickle
@@ -215,6 +216,17 @@ def test_what_a_definition_uses_comes_along_under_its_name(tmp_path: Path) -> No
         tmp_path / "x.box",
     )
     assert said == "12 True True"
+
+
+def test_the_data_that_a_call_uses_come_before_it_with_their_size(tmp_path: Path) -> None:
+    space = notebook("def first(n): return data[n] * helper()\ndef helper(): return 2")
+    space["data"] = np.ones(10_000)
+
+    packed = packing.pack({"call": functools.partial(space["first"], 3)}, namespace=space)
+
+    sizes = {item.name: item.size for item in packed.items}
+    assert list(sizes) == ["data", "helper", "first", "call"]
+    assert sizes["data"] > 80_000 > 1000 > sizes["call"]
 
 
 def test_a_class_that_comes_back_is_the_same_and_keeps_its_methods(tmp_path: Path) -> None:
