@@ -13,6 +13,7 @@ from nbdist.diagnosis.exits import rank_ranges, signal_name
 from nbdist.diagnosis.places import Sources
 from nbdist.feed.ansi import harmless
 from nbdist.feed.curves import Curve, read_curves
+from nbdist.feed.given import NOTHING, Given, results_of
 from nbdist.feed.labels import exit_text, leftover_text, ranks_text, state_mark, state_word
 from nbdist.feed.progress import Progress
 from nbdist.feed.snapshot import glance, log_end
@@ -54,7 +55,8 @@ class Facts:
     are the logs of the ranks that matter where they are short, else their ends: ranks that wrote the same
     share one. ``stall`` is
     where the ranks were, of a run that was ended while it hung, ``slow`` the rank that held up the others
-    towards the end. ``alone``: no rank joined a process group, and the program asks for no rank's number."""
+    towards the end. ``alone``: no rank joined a process group, and the program asks for no rank's number.
+    ``results`` are what the ranks gave out."""
 
     run: Run
     curves: tuple[Curve, ...]
@@ -66,6 +68,7 @@ class Facts:
     stall: StallView | None = None
     slow: SlowView | None = None
     alone: bool = False
+    results: Given = NOTHING
 
 
 def facts_of(run: Run, directory: RunDirectory) -> Facts:
@@ -83,6 +86,7 @@ def facts_of(run: Run, directory: RunDirectory) -> Facts:
         stall=None if succeeded else StallReader(directory).look(run),
         slow=ended_slow(run, directory),
         alone=succeeded and _alone(run, directory),
+        results=results_of(run, directory),
     )
 
 
