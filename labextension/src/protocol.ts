@@ -130,6 +130,14 @@ const slowView = fields({
   reason: said,
 });
 
+/** What the notebook gave the ranks, or what they gave out: the first values by their names, and how many more.
+ * `ranks` gave it out, empty where rank 0 did. */
+const given = fields({
+  values: listOf(fields({ name: text, about: said, ranks: or(text, '') })),
+  more: or(count, 0),
+});
+const NOTHING: ReturnType<typeof given> = { values: [], more: 0 };
+
 export type RunView = ReturnType<typeof runView>;
 export const runView = fields({
   runId: text,
@@ -145,6 +153,8 @@ export const runView = fields({
   slow: or(slowView, null),
   /** what is to be said of a run that has ended */
   notes: or(listOf(text), []),
+  inputs: or(given, NOTHING),
+  results: or(given, NOTHING),
   ranks: listOf(rankView),
 });
 

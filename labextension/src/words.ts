@@ -151,6 +151,8 @@ export const WORDS = inBoth(say => ({
     gpuMemory: say('Peak GPU memory', '显存峰值'),
     stepRate: say('Mean step rate', '平均速率'),
   },
+  inputs: say('From the notebook', '来自笔记本'),
+  results: say('Results', '结果'),
   lastLine: say('Last line', '最后一行'),
   state: say('State', '状态'),
   process: say('Process', '进程号'),

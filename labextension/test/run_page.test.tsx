@@ -123,3 +123,31 @@ test('a tab that is not offered any more still shows what its reader has before 
   expect(screen.queryByRole('tab', { name: 'Stacks' })).toBeNull();
   expect(screen.getByText('taken')).toBeTruthy();
 });
+
+const rowsOf = (list: Element): string[][] =>
+  [...list.children].map(row => [...row.children].map(each => each.textContent));
+
+test('what the notebook gave the ranks and what they gave out are rows, where there is any', () => {
+  const { change } = panelOf('running');
+  const rows = document.querySelector('.nbdist-given')!;
+
+  expect(rowsOf(rows)).toEqual([
+    ['From the notebook', 'df DataFrame, 48 MB', '+3'],
+    ['Results', 'acc float, 0.93', 'part not stored · Rank 1'],
+  ]);
+  change({ inputs: { values: [], more: 0 } });
+  expect(rows.children).toHaveLength(1);
+  change({ inputs: { values: [], more: 0 }, results: { values: [], more: 0 } });
+  expect(document.querySelector('.nbdist-given')).toBeNull();
+});
+
+test('a Chinese page says so in Chinese', () => {
+  document.documentElement.lang = 'zh-CN';
+  panelOf('running');
+
+  expect(rowsOf(document.querySelector('.nbdist-given')!)).toEqual([
+    ['来自笔记本', 'df DataFrame, 48 MB', '+3'],
+    ['结果', 'acc float, 0.93', 'part 未保存 · 进程 1'],
+  ]);
+  document.documentElement.lang = 'en';
+});

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
 from nbdist.errors import UnknownRun
+from nbdist.feed.given import ResultsWatch
 from nbdist.feed.measures import FailureWatch, Measures
 from nbdist.feed.rank_log import LOOK_BYTES, LogDelta, Logs
 from nbdist.feed.stalling import StallReader
@@ -48,6 +49,7 @@ class RunFeed:
         self._reader = RunReader(directory, clock=clock)
         self._failures = FailureWatch(directory)
         self._stalls = StallReader(directory)
+        self._results = ResultsWatch(directory)
         self._run: Run | None = None
         self._made = 0.0
         self._view: RunView | None = None
@@ -82,6 +84,7 @@ class RunFeed:
             failure=self._failures.look(run),
             stall=self._stalls.look(run),
             slow=self.measures.slow(run, now),
+            results=self._results.look(run, now),
         )
         return self._view
 

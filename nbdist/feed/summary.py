@@ -13,6 +13,7 @@ from nbdist.diagnosis.exits import rank_ranges, signal_name
 from nbdist.diagnosis.places import Sources
 from nbdist.feed.ansi import harmless
 from nbdist.feed.curves import Curve, read_curves
+from nbdist.feed.given import NOTHING, Given, results_of
 from nbdist.feed.labels import exit_text, leftover_text, ranks_text, state_mark, state_word
 from nbdist.feed.progress import Progress
 from nbdist.feed.snapshot import glance, log_end
@@ -63,7 +64,7 @@ class Facts:
     share one. ``stall`` is
     where the ranks were, of a run that was ended while it hung, ``slow`` the rank that held up the others
     towards the end, ``freed`` those whose waits were ended with the run. ``alone``: no rank joined a process
-    group, and the program asks for no rank's number."""
+    group, and the program asks for no rank's number. ``results`` are what the ranks gave out."""
 
     run: Run
     curves: tuple[Curve, ...]
@@ -76,6 +77,7 @@ class Facts:
     slow: SlowView | None = None
     freed: tuple[Both, ...] = ()
     alone: bool = False
+    results: Given = NOTHING
 
 
 def facts_of(run: Run, directory: RunDirectory) -> Facts:
@@ -94,6 +96,7 @@ def facts_of(run: Run, directory: RunDirectory) -> Facts:
         slow=ended_slow(run, directory),
         freed=freed_texts(run, directory),
         alone=succeeded and _alone(run, directory),
+        results=results_of(run, directory),
     )
 
 

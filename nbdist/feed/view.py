@@ -13,6 +13,7 @@ import psutil
 from nbdist import config
 from nbdist.devices.gpus import GpuUse, memory_by_pid
 from nbdist.devices.usage import TreeUsage, tree_usage
+from nbdist.feed.given import NOTHING, Given, inputs_of
 from nbdist.feed.labels import exit_text
 from nbdist.feed.progress import Progress
 from nbdist.feed.stalling import SlowView, StallView
@@ -181,7 +182,8 @@ class FailureView:
 class RunView:
     """The header and the strip. ``elapsed`` is seconds at the moment the view was made; ``stall`` is there
     while nothing happens, whatever the state. ``about`` is what a list says of a run that has ended: its
-    notebook, when that was, where its main metric stood; ``notes`` are what the ended panel says of it."""
+    notebook, when that was, where its main metric stood; ``notes`` are what the ended panel says of it.
+    ``inputs`` are what the notebook gave the ranks, ``results`` what they have given out."""
 
     run_id: str
     label: str
@@ -197,6 +199,8 @@ class RunView:
     stall: StallView | None = None
     slow: SlowView | None = None
     notes: tuple[str, ...] = ()
+    inputs: Given = NOTHING
+    results: Given = NOTHING
 
     @property
     def hangs(self) -> bool:
@@ -217,6 +221,8 @@ class RunView:
             "stall": None if data.get("stall") is None else StallView.from_dict(data["stall"]),
             "slow": None if data.get("slow") is None else SlowView(**data["slow"]),
             "notes": tuple(data.get("notes", ())),
+            "inputs": Given.from_dict(data.get("inputs", {})),
+            "results": Given.from_dict(data.get("results", {})),
         }
         return cls(**(dict(data) | parts))
 
@@ -233,6 +239,7 @@ def view_of(
     failure: FailureView | None = None,
     stall: StallView | None = None,
     slow: SlowView | None = None,
+    results: Given = NOTHING,
 ) -> RunView:
     """The view of a run at the moment ``now`` (Unix seconds).
 
@@ -266,6 +273,8 @@ def view_of(
         failure=failure,
         stall=stall,
         slow=slow,
+        inputs=inputs_of(run),
+        results=results,
     )
 
 

@@ -16,7 +16,7 @@ from IPython.display import HTML, display
 from nbdist import config, panel, runner
 from nbdist.feed.ansi import harmless
 from nbdist.magics.presentation import as_usage_errors, draws_widgets, shell_of
-from nbdist.magics.showing import show_again, show_as_text
+from nbdist.magics.showing import show_again, show_as_text, show_outputs
 from nbdist.model import RunState
 from nbdist.options import split_line
 from nbdist.store import RunDirectory
@@ -120,6 +120,7 @@ class VerbMagics(Magics):
         except KeyboardInterrupt:
             _say(f"{label} goes on; %dist_attach {label} shows it again")
             return
+        show_outputs(shell, handle, run)
         if run.state is not RunState.SUCCEEDED and not run.stopped_as_asked:
             print(panel.run_report(run, handle.directory, config.language()))
 

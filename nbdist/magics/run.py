@@ -21,15 +21,15 @@ from nbdist.magics.distributed import follow, show_detached, stopped_with_its_ce
 from nbdist.magics.presentation import cell_id
 from nbdist.magics.showing import show_as_text
 from nbdist.model import Reason
+from nbdist.worker.results import CALL
 
 _INTERRUPTED = Reason("kernel-interrupted")
 _PRUNING = 5.0  # seconds for old runs
-_CALL = "_call"
 _CELL = f"""\
 # {{name}}, a function of the notebook, with its arguments
 import nbdist
 
-nbdist.result(_={_CALL}())
+nbdist.result(_={CALL}())
 """
 
 
@@ -103,7 +103,7 @@ def _plan(
             return runner.plan(chosen, cell=text, python_path=sys.path, namespace=_names(shell), **here)
     name = _name_of(program)
     call = functools.partial(program, *args, **given)
-    namespace = replace(_names(shell), also={_CALL: call})
+    namespace = replace(_names(shell), also={CALL: call})
     chosen = replace(chosen, name=chosen.name or options.slug(name))
     try:
         return runner.plan(
@@ -111,7 +111,7 @@ def _plan(
         )
     except UsageMistake as mistake:
         # what was typed is the call
-        said = str(mistake).replace(f"--push: {_CALL} (partial)", f"nbdist.run({name}, …)")
+        said = str(mistake).replace(f"--push: {CALL} (partial)", f"nbdist.run({name}, …)")
         raise UsageMistake(said) from None
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import html
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from html.parser import HTMLParser
 
@@ -25,6 +25,11 @@ ROOM = 1_000_000
 _MOST = 24
 
 Bundle = dict[str, str]
+Clean = Callable[[str], str]
+
+
+def _as_it_is(text: str) -> str:
+    return text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,9 +40,12 @@ class _Shown:
     ranks: tuple[int, ...]
 
 
-def output_bundles(run: Run, directory: RunDirectory, language: str) -> list[Bundle]:
+def output_bundles(
+    run: Run, directory: RunDirectory, language: str, clean: Clean = _as_it_is
+) -> list[Bundle]:
     """The outputs of the run by MIME type, in the order in which they were shown; those for which there is no
-    room are counted in the last. Rank 0's go before the others', and of each the latest."""
+    room are counted in the last. Rank 0's go before the others', and of each the latest. ``clean`` takes what
+    is private out of texts."""
     shown = _alike(read_outputs(directory, run))
     wanted = sorted(shown, key=lambda one: (one.ranks[0] != 0, -one.output.time))
     room = ROOM
@@ -45,8 +53,8 @@ def output_bundles(run: Run, directory: RunDirectory, language: str) -> list[Bun
     for one in wanted:
         if len(kept) == _MOST:
             break  # a longer notebook is not easier to read
-        content = read_media(directory, one.output.rank, one.output.file, run.attempt)
-        bundle = _bundle(one.output, content) if content else None
+        content = read_clean(run, directory, one.output.rank, one.output.file, clean)
+        bundle = _bundle(one.output, content, clean(one.output.text)) if content else None
         if bundle is not None and (size := sum(map(len, bundle.values()))) <= room:
             room -= size
             kept[id(one)] = bundle
@@ -62,6 +70,23 @@ def output_bundles(run: Run, directory: RunDirectory, language: str) -> list[Bun
     if left := len(shown) - len(kept):
         bundles.append(_line(say("panel.more-outputs", language, count=left, label=run.label)))
     return bundles
+
+
+def read_clean(run: Run, directory: RunDirectory, rank: int, file: str, clean: Clean) -> bytes:
+    """A file that a rank showed, its text cleaned; empty where it is gone."""
+    content = read_media(directory, rank, file, run.attempt)
+    if file.endswith((".html", ".svg")):
+        return clean(content.decode("utf-8", "replace")).encode("utf-8", "replace")
+    return content
+
+
+def bundle_html(bundle: Bundle) -> str:
+    """An output as a part of a page."""
+    said = html.escape(bundle["text/plain"])
+    for mime in _PICTURES:
+        if mime in bundle:
+            return f'<img alt="{said}" src="data:{mime};base64,{bundle[mime]}">'
+    return bundle.get("text/html", said)
 
 
 def _alike(outputs: Sequence[Output]) -> list[_Shown]:
@@ -91,10 +116,13 @@ def _line(text: str) -> Bundle:
     )
 
 
-def _bundle(output: Output, content: bytes) -> Bundle | None:
+_PICTURES = ("image/png", "image/jpeg")
+
+
+def _bundle(output: Output, content: bytes, said: str) -> Bundle | None:
     """None for what is not as its name says."""
-    text = {"text/plain": output.text}
-    if output.mime in ("image/png", "image/jpeg"):
+    text = {"text/plain": said}
+    if output.mime in _PICTURES:
         return {**text, output.mime: base64.b64encode(content).decode()}
     if output.mime == "image/svg+xml":
         # as it is, a page would run its scripts
@@ -102,7 +130,7 @@ def _bundle(output: Output, content: bytes) -> Bundle | None:
         return {**text, "text/html": f'<img alt="" src="data:image/svg+xml;base64,{data}">'}
     if output.mime == "text/html":
         page = content.decode("utf-8", "replace")
-        return {**text, "text/html": plain_html(page) or framed(page, output.text)}
+        return {**text, "text/html": plain_html(page) or framed(page, said)}
     return None
 
 

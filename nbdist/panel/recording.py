@@ -5,18 +5,21 @@ from __future__ import annotations
 
 import base64
 import gzip
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from nbdist.feed.charts import Charts
 from nbdist.feed.following import RunFeed
-from nbdist.feed.protocol import LogChunk, Update, encode, for_the_strip, frame
+from nbdist.feed.protocol import LogChunk, Media, Update, encode, for_the_strip, frame
 from nbdist.feed.rank_log import RankFollower, level
 from nbdist.feed.send_queue import split
 from nbdist.feed.view import RunView
 from nbdist.model import Run
+from nbdist.panel.gallery import Room
+from nbdist.panel.outputs import Clean, read_clean
 from nbdist.store import LogStream, MetricsReader, RunDirectory
+from nbdist.store.outputs import named_in
 from nbdist.store.scraped.log import merge_points, printed_points
 from nbdist.text import Both, both, say
 
@@ -31,8 +34,6 @@ _CHUNK = 1 << 20  # bytes of a log that are read at once
 _MESSAGE = 512 << 10  # bytes of lines in one message: a page reads it without a pause
 _NAMES = 5
 _RANKS = 8
-
-Clean = Callable[[str], str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,15 +53,18 @@ def record(
     clean: Clean,
     language: str,
     *,
+    media: Room,
     notes: Sequence[str] = (),
     room: int = LOG_ROOM,
     tags: int = MOST_TAGS,
 ) -> Recording:
     """What there is of the last attempt of the run. ``clean`` takes what is private out of a text; the panel
-    shows ``notes``. ``room``: bytes of logs, ``tags``: how many have a chart."""
+    shows ``notes``. ``room``: bytes of logs, ``tags``: how many have a chart; ``media`` has room for what the
+    ranks showed."""
     charts = _read_charts(run, directory, tags)
     program, too_large = _program(run, directory, clean)
     logs = _logs(run, directory, clean, language, room)
+    shown, unshown = _shown(run, directory, logs, clean, media)
     first = Update(
         view=replace(_view(run, directory), notes=tuple(notes)),
         charts=charts.all(),
@@ -69,13 +73,14 @@ def record(
         complete_until=0.0,
     )
     parts = (Update(chunks=[part], complete_until=0.0) for log in logs for part in _parts(log.chunk))
-    updates = [first, *parts]
+    files = (Update(media=[one], complete_until=0.0) for one in shown)
+    updates = [first, *files, *parts]
     # all lines are there with the last message: then the page puts those of all ranks into their order
     updates[-1] = replace(updates[-1], complete_until=None)
     return Recording(
         messages=tuple(_packed(update, clean) for update in updates),
         program=program,
-        left_out=tuple(_left_out(run, directory, charts, logs, too_large=too_large)),
+        left_out=tuple(_left_out(run, directory, charts, logs, unshown, too_large=too_large)),
     )
 
 
@@ -180,6 +185,22 @@ def recorded_log(
     )
 
 
+def _shown(
+    run: Run, directory: RunDirectory, logs: Sequence[RecordedLog], clean: Clean, room: Room
+) -> tuple[list[Media], int]:
+    """The files that lines of the logs name, of each rank the latest first, and for how many there is no
+    room: in their places the page has their texts."""
+    named = {name: log.chunk.rank for log in logs for name in reversed(named_in(log.chunk.text))}
+    shown, unshown = [], 0
+    for name, rank in named.items():
+        data = read_clean(run, directory, rank, name, clean)
+        if data and room.take(len(data)):
+            shown.append(Media(name=name, data=data))
+        else:
+            unshown += bool(data)
+    return shown, unshown
+
+
 def _parts(chunk: LogChunk) -> Iterator[LogChunk]:
     rest: LogChunk | None = chunk if chunk.count else None
     while rest is not None:
@@ -188,7 +209,13 @@ def _parts(chunk: LogChunk) -> Iterator[LogChunk]:
 
 
 def _left_out(
-    run: Run, directory: RunDirectory, charts: Charts, logs: Sequence[RecordedLog], *, too_large: bool
+    run: Run,
+    directory: RunDirectory,
+    charts: Charts,
+    logs: Sequence[RecordedLog],
+    unshown: int,
+    *,
+    too_large: bool,
 ) -> Iterator[Both]:
     label = run.label
     if dropped := list(charts.dropped):
@@ -200,6 +227,8 @@ def _left_out(
         shown = ", ".join(map(str, ranks[:_RANKS])) + (", …" if len(ranks) > _RANKS else "")
         size = f"{sum(log.cut for log in cut) / 1e6:,.1f}"
         yield both("report.logs-out", label=label, size=size, ranks=shown, rank=ranks[0])
+    if unshown:
+        yield both("report.outputs-out", label=label, count=unshown)
     if unread := _unread_prints(run, directory):
         yield both("report.prints-out", label=label, size=f"{unread / 1e6:,.1f}")
     if too_large:

@@ -19,6 +19,7 @@ from nbdist.feed.summary import Facts, facts_of, remarks
 from nbdist.feed.view import duration, number_text
 from nbdist.model import Run, RunState
 from nbdist.panel.gallery import MEDIA_ROOM, Gallery, Room, galleries, media_html, read_hparams, too_large
+from nbdist.panel.outputs import Bundle, bundle_html, output_bundles
 from nbdist.panel.recording import LOG_ROOM, MOST_TAGS, Recording, record
 from nbdist.panel.summary import rank_chip, sheet, summary_page
 from nbdist.privacy import Privacy, secret_values
@@ -33,12 +34,14 @@ _HERE = Path(__file__).parent
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """What there is of one run. ``notes`` are said beside what its summary says."""
+    """What there is of one run. ``notes`` are said beside what its summary says; ``shown`` is what its ranks
+    showed, for where the panel is not drawn."""
 
     facts: Facts
     notes: Sequence[str]
     recording: Recording
     hparams: dict[str, str]
+    shown: Sequence[Bundle]
     media: Sequence[Gallery]
 
     @property
@@ -52,13 +55,14 @@ def report_html(
     privacy: Privacy,
     again: Privacy,
     *,
+    room: Room,
     version: str,
     now: float,
     left_out: Sequence[str] = (),
 ) -> str:
     """The whole page. ``privacy`` sees every text of it but the recordings, which it has seen already;
-    ``again`` sees what says the same once more. ``left_out`` says what is not in it."""
-    room = Room(MEDIA_ROOM)
+    ``again`` sees what says the same once more. ``room`` is that for pictures and sounds; ``left_out`` says
+    what is not in it."""
     title = _title(sections, language)
     body = [_clean(privacy, _missing(left_out, language))]
     if len(sections) > 1:
@@ -68,9 +72,8 @@ def report_html(
         if len(sections) > 1:
             body.append(privacy.clean(f"<h2>{html.escape(section.run.label)}</h2>"))
         messages = (f'<script type="text/plain">{one}</script>' for one in section.recording.messages)
-        body.append(
-            f"<div data-nbdist-run>{_clean(again, _summary(section, language))}{''.join(messages)}</div>"
-        )
+        instead = _clean(again, _summary(section, language)) + _shown(section)
+        body.append(f"<div data-nbdist-run>{instead}{''.join(messages)}</div>")
         body.append(_clean(privacy, _hparams(section.hparams, language)))
         # pictures are no text: nothing in them may be taken for one
         body += media_html(section.media, language, privacy, room)
@@ -107,7 +110,7 @@ def _policy(script: str) -> str:
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return (
         f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; "
-        "img-src data:; media-src data:; base-uri 'none'; form-action 'none'"
+        "img-src data: blob:; media-src data:; base-uri 'none'; form-action 'none'"
     )
 
 
@@ -174,6 +177,11 @@ def _summary(section: Section, language: str) -> Iterable[str]:
         yield f"<pre>{html.escape(section.recording.program.rstrip())}</pre>"
 
 
+def _shown(section: Section) -> str:
+    shown = "".join(f"<div>{bundle_html(bundle)}</div>" for bundle in section.shown)
+    return f'<div class="r-shown">{shown}</div>' if shown else ""
+
+
 def _hparams(hparams: dict[str, str], language: str) -> Iterable[str]:
     if not hparams:
         return
@@ -227,6 +235,7 @@ def write_report(
     told = [secret for run, _ in runs for secret in secret_values(run.spec.args)]
     privacy, again = (Privacy(homes=_homes(runs), secrets=told) for _ in range(2))
     now = time.time()
+    media = Room(MEDIA_ROOM)
     sections = []
     left_out: list[Both] = []
     for run, directory in runs:
@@ -238,6 +247,7 @@ def write_report(
             directory,
             privacy.clean,
             language,
+            media=media,
             notes=remarks(facts, language, notes),
             room=room // len(runs),
             tags=tags,
@@ -248,6 +258,7 @@ def write_report(
                 notes=notes,
                 recording=recording,
                 hparams=read_hparams(run, directory),
+                shown=output_bundles(shown, directory, language, again.clean),
                 media=galleries(run, directory),
             )
         )
@@ -259,6 +270,7 @@ def write_report(
         language,
         privacy,
         again,
+        room=media,
         version=_version(),
         now=now,
         left_out=[one.text(language) for one in left_out],

@@ -17,6 +17,7 @@ from nbdist.diagnosis.exits import rank_ranges
 from nbdist.diagnosis.report import error_text, traceback_lines
 from nbdist.feed.ansi import ansi_html, printable
 from nbdist.feed.curves import Curve, curve_svg, read_curves
+from nbdist.feed.given import Given, inputs_of
 from nbdist.feed.labels import (
     clipped,
     exit_text,
@@ -97,6 +98,7 @@ _NAME_ROOM = 60
 def summary_page(facts: Facts, language: str, notes: Sequence[str]) -> str:
     run = facts.run
     parts = [_head(facts, language)]
+    parts += [_given(key, given, language) for key, given in _gifts(facts)]
     if run.state is not RunState.SUCCEEDED:
         parts.append(_outcomes(facts, language))
     if facts.failure is not None:
@@ -126,6 +128,22 @@ def _head(facts: Facts, language: str) -> str:
         f"<code>{_escaped(run.label, _NAME_ROOM)}</code> "
         f'<span class="n-muted">{_escaped(" · ".join(said), _LINE_ROOM)}</span></div>'
     )
+
+
+def _gifts(facts: Facts) -> list[tuple[str, Given]]:
+    """What went into the run and what came out of it, by what it is called."""
+    both = (("inputs", inputs_of(facts.run)), ("results", facts.results))
+    return [(key, given) for key, given in both if given.values]
+
+
+def _given(key: str, given: Given, language: str) -> str:
+    title = html.escape(say(f"panel.{key}", language))
+    values = " · ".join(
+        f"<b>{_escaped(name, _NAME_ROOM)}</b> {_escaped(about, _LINE_ROOM)}"
+        for name, about in given.texts(language)
+    )
+    more = f" · +{given.more}" if given.more else ""
+    return f'<div><span class="n-muted">{title}</span> {values}{more}</div>'
 
 
 def _outcomes(facts: Facts, language: str) -> str:
@@ -407,12 +425,20 @@ def summary_html(run: Run, directory: RunDirectory, language: str, notes: Sequen
 
 def _text(facts: Facts, language: str, notes: Sequence[str]) -> str:
     lines = [headline(facts, language)]
+    lines += [_given_text(key, given, language) for key, given in _gifts(facts)]
     if values := _values(facts, language):
         lines.append(values)
     if facts.failure is not None:
         lines.append(failure_headline(facts.failure, language))
     lines += remarks(facts, language, notes)
     return "\n".join(f"[nbdist] {printable(line)}" for line in lines)
+
+
+def _given_text(key: str, given: Given, language: str) -> str:
+    """``Results: acc (float, 0.93), model (state_dict (Linear), 12 MB)``."""
+    values = [f"{name} ({about})" for name, about in given.texts(language)]
+    more = [f"+{given.more}"] if given.more else []
+    return f"{say(f'panel.{key}', language)}: {', '.join([*values, *more])}"
 
 
 def _values(facts: Facts, language: str) -> str:

@@ -53,8 +53,8 @@ def check_program(
     warnings = [found.text(language, script) for found in findings if not found.certain]
     push = _push_instead(plan, findings, typed, language)
     if errors:
-        raise UsageMistake("\n".join([*_shortened([*errors, *warnings]), *push]))
-    return (*_shortened(warnings), *push)
+        raise UsageMistake("\n".join([*push, *_shortened([*errors, *warnings])]))
+    return (*push, *_shortened(warnings))
 
 
 def _push_instead(plan: Plan, findings: Sequence[Finding], typed: str, language: str) -> list[str]:
@@ -69,7 +69,7 @@ def _push_instead(plan: Plan, findings: Sequence[Finding], typed: str, language:
     plain = [finding.values["name"] for finding in found if finding.values["type"] in _PLAIN]
     words = " ".join(f"--{name} {{{name}}}" for name in plain)
     more = say("runs.push-value", language, words=words) if plain else ""
-    return [say("runs.push-instead", language, line=line) + more]
+    return [say("runs.push-instead", language, names=tuple(missing), line=line) + more]
 
 
 def _shortened(lines: Sequence[str]) -> list[str]:

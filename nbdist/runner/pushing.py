@@ -12,7 +12,7 @@ from nbdist.errors import UsageMistake
 from nbdist.model import Input
 from nbdist.model.plan import Plan, Program
 from nbdist.options import Options
-from nbdist.text import say
+from nbdist.text import say, size_text
 
 if TYPE_CHECKING:
     from nbdist.values.box import Item
@@ -133,11 +133,13 @@ def _unknown(name: str, namespace: Namespace) -> str:
 
 
 def _too_large(items: Sequence[Item], room: int, *, more: bool = False) -> str:
-    sizes = ", ".join(f"{item.name} {_bytes(item.size)}" for item in sorted(items, key=lambda one: -one.size))
+    sizes = ", ".join(
+        f"{item.name} {size_text(item.size)}" for item in sorted(items, key=lambda one: -one.size)
+    )
     total = sum(item.size for item in items)
     return (
-        f"--push: {sizes}: {'more than ' if more else ''}{_bytes(total)} in all, and {_bytes(room)} may be "
-        "pushed: write them to a file and read it in the cell, or allow more:  "
+        f"--push: {sizes}: {'more than ' if more else ''}{size_text(total)} in all, and {size_text(room)} "
+        "may be pushed: write them to a file and read it in the cell, or allow more:  "
         f"%env NBDIST_PUSH_GB={max(total, room) // 10**9 + 1}"
     )
 
@@ -147,18 +149,10 @@ def _type(item: Item) -> str:
 
 
 def _named(item: Item) -> str:
-    size = f", {_bytes(item.size)}" if item.kind == "data" else ""
+    size = f", {size_text(item.size)}" if item.kind == "data" else ""
     return f"{item.name} ({_type(item)}{size})"
 
 
 def _listed(names: Sequence[str]) -> str:
     left = len(names) - _SHOWN
     return ", ".join(names[:_SHOWN]) + (f", … +{left}" if left > 0 else "")
-
-
-def _bytes(count: int) -> str:
-    for unit, size in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
-        if count >= size:
-            number = count / size
-            return f"{number:.1f} {unit}" if number < 10 else f"{number:.0f} {unit}"
-    return f"{count} B"

@@ -10,6 +10,7 @@ from nbdist.errors import NbdistError, UnknownResult, UsageMistake
 from nbdist.model import Run
 from nbdist.store.paths import RunDirectory, check_private
 from nbdist.store.results import Result, read_index, read_value
+from nbdist.text import size_text
 from nbdist.worker.results import LAST, RETURNED
 
 _COLUMNS = ("name", "type", "shape", "size", "format", "value")
@@ -154,13 +155,4 @@ def _row(result: Result) -> tuple[str, ...]:
     short = value if len(value) <= _MOST_VALUE else f"{value[: _MOST_VALUE - 1]}…"
     kind = f"state_dict ({result.type})" if result.kind == "state_dict" else result.type
     form = "not stored" if result.problem else result.format
-    return (result.name, kind + dtype, shape, _size(result.bytes), form, short)
-
-
-def _size(count: int) -> str:
-    size = float(count)
-    for unit in ("B", "kB", "MB"):
-        if size < 1000:
-            return f"{size:.3g} {unit}" if unit != "B" else f"{count} B"
-        size /= 1000
-    return f"{size:.3g} GB"
+    return (result.name, kind + dtype, shape, size_text(result.bytes), form, short)

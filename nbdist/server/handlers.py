@@ -18,6 +18,7 @@ from tornado import web
 from nbdist.diagnosis.stacks import take_stacks
 from nbdist.errors import LaunchError, UsageMistake
 from nbdist.feed.explanation import explain_run
+from nbdist.feed.given import results_of
 from nbdist.feed.measures import FailureWatch
 from nbdist.feed.snapshot import glance
 from nbdist.feed.stalling import StallReader, stall_view
@@ -52,6 +53,7 @@ def detail_of(directory: RunDirectory, now: float) -> dict[str, Any] | None:
         failure=FailureWatch(directory).look(run),
         stall=StallReader(directory).look(run),
         slow=seen.slow,
+        results=results_of(run, directory),
     )
     return {
         "row": row_of(run, directory, now).to_dict(),

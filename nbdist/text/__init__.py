@@ -61,6 +61,15 @@ def messages(name: str) -> Mapping[str, Both]:
     return {code: Both(**said) for code, said in read_table(__file__, name).items()}
 
 
+def size_text(count: int) -> str:
+    """Bytes as they are read: ``212 B``, ``4.7 kB``, ``48 MB``."""
+    for unit, size in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if count >= size:
+            number = count / size
+            return f"{number:.1f} {unit}" if number < 10 else f"{number:.0f} {unit}"
+    return f"{count} B"
+
+
 def fill(text: str, fields: Mapping[str, object], language: str) -> str:
     """The text with its fields. Raises KeyError where it lacks one."""
 

@@ -177,6 +177,36 @@ def cached_function(function: Callable[..., Any], maxsize: int | None, typed: bo
     return lru_cache(maxsize, typed)(function)
 
 
+def cached_property(function: Callable[[Any], Any], name: str) -> Any:
+    """A property that computes its value once."""
+    from functools import cached_property
+
+    made = cached_property(function)
+    # a class that is filled in later does not tell its members their names
+    made.attrname = name
+    return made
+
+
+def new_type(name: str, kind: Any) -> Any:
+    """A type of ``typing.NewType``, of ``__main__``."""
+    from typing import NewType
+
+    made = NewType(name, kind)  # type: ignore[misc]  # its name is not known before
+    made.__module__ = "__main__"
+    return made
+
+
+def typed_dict(name: str, fields: dict[str, Any], about: Mapping[str, Any]) -> Any:
+    """A class of ``typing.TypedDict``, of ``__main__``."""
+    from typing import TypedDict
+
+    made: Any = TypedDict(name, fields)  # type: ignore[misc]  # as above
+    for key, value in about.items():
+        setattr(made, key, value)
+    made.__module__ = "__main__"
+    return made
+
+
 def torch_storage(buffer: Any) -> Any:
     """The bytes under one or several tensors. They are shared with ``buffer``."""
     torch: Any = import_module("torch")

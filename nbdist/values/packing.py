@@ -8,12 +8,14 @@ where something is packed: cloudpickle takes a process a while.
 from __future__ import annotations
 
 import dis
+import functools
 import io
 import linecache
 import os
 import pickle
 import sys
 import types
+import typing
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import _lru_cache_wrapper as lru_cache_wrapper
@@ -283,6 +285,9 @@ class _Packer(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
                 used = reduced[2][1]["__globals__"]
                 self._along.update({name: value for name, value in used.items() if name[:2] != "__"})
             return reduced
+        if typing.is_typeddict(obj):
+            about = {key: getattr(obj, key) for key in _OF_TYPED_DICTS}
+            return box.typed_dict, (name, obj.__annotations__, about)
         if len(reduced) == _WITH_SETTER:
             box.complete_classes.add(obj)
             make, arguments = reduced[:2]
@@ -310,6 +315,15 @@ class _Packer(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
             return NotImplemented
         about = function.cache_parameters()
         return box.cached_function, (wrapped, about["maxsize"], about["typed"])
+
+    def _cached_property(self, member: functools.cached_property[Any]) -> Any:
+        # before Python 3.12 it holds a lock, which is none of its program's
+        return box.cached_property, (member.func, member.attrname)
+
+    def _new_type(self, kind: Any) -> Any:
+        # of one of the notebook, pickle would send its name alone
+        own = kind.__module__ == "__main__"
+        return (box.new_type, (kind.__name__, kind.__supertype__)) if own else NotImplemented
 
     def _torch(self, tensor: Any) -> Any:
         """A plain tensor; torch knows how to send the others, at the cost of copies."""
@@ -339,6 +353,7 @@ class _Packer(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
         return box.paddle_tensor, (tensor.numpy(), dtype, not tensor.stop_gradient, parameter)
 
 
+_OF_TYPED_DICTS = ("__total__", "__required_keys__", "__optional_keys__")
 _OF_PARAMETERS = ("name", "optimize_attr", "regularizer", "do_model_average", "need_clip", "is_distributed")
 _WITH_SETTER = 6
 """The length of what makes a class, where its last part fills in the members (``object.__reduce__``)."""
@@ -347,6 +362,8 @@ _REDUCERS: dict[str, Callable[[_Packer, Any], Any]] = {
     "builtins.code": _Packer._code,
     f"{__name__}._Namespace": _Packer._same_namespace,
     "functools._lru_cache_wrapper": _Packer._cached,
+    "functools.cached_property": _Packer._cached_property,
+    "typing.NewType": _Packer._new_type,
     "torch.Tensor": _Packer._torch,
     "torch.nn.parameter.Parameter": _Packer._torch,
     "paddle.Tensor": _Packer._paddle,
@@ -358,6 +375,12 @@ def _globals_of(value: Any, namespace: dict[str, Any]) -> Iterator[str]:
     """The globals that a function of this namespace reads, or a class of it in its methods; and its bases."""
     if isinstance(value, (staticmethod, classmethod)) or type(value) is lru_cache_wrapper:
         value = value.__wrapped__
+    if isinstance(value, functools.cached_property):
+        value = value.func
+    if isinstance(value, functools.partial):
+        name = getattr(value.func, "__name__", "")
+        yield from [name] if namespace.get(name) is value.func else _globals_of(value.func, namespace)
+        return
     if isinstance(value, types.FunctionType):
         if value.__globals__ is namespace:
             yield from _loads(value.__code__)

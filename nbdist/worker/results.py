@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 RETURNED = "_"
 """The name of what a function of ``nbdist.run`` returned."""
 
+CALL = "_call"
+"""The name by which a function of ``nbdist.run`` is pushed, with its arguments."""
+
 LAST = "__last__"
 """The name of how the value of a cell's last expression is printed."""
 

@@ -15,6 +15,9 @@ import pytest
 from lab import LabPage, LabServer, new_page
 from playwright.sync_api import Browser, Locator, Page, expect
 
+from nbdist.panel import write_report
+from nbdist.runner import RunHandle
+from nbdist.store import RunStore
 from tests.programs import until
 
 pytestmark = pytest.mark.browser
@@ -116,8 +119,8 @@ def outputs_in(notebook: Path) -> list[dict[str, object]]:
     ]
 
 
-def test_figures_stand_among_the_lines_and_in_the_notebook(
-    lab_server: LabServer, browser: Browser, pictures: Path
+def test_figures_stand_among_the_lines_in_the_notebook_and_in_a_report(
+    lab_server: LabServer, browser: Browser, pictures: Path, tmp_path: Path
 ) -> None:
     with new_page(browser, height=1400) as page:
         lab = run_cell(page, lab_server, "figures", FIGURES)
@@ -165,6 +168,21 @@ def test_figures_stand_among_the_lines_and_in_the_notebook(
         kept = [output["data"] for output in outputs_in(lab.path)]
         assert sum("image/png" in data for data in kept) == 4
         assert any("accuracy" in "".join(data.get("text/html", "")) for data in kept)
+    report = tmp_path / "report.html"
+    directory = RunStore(lab_server.home).directories()[0]
+    write_report([(RunHandle(directory).run, directory)], report, "en")
+    for scripts in (True, False):
+        with browser.new_context(java_script_enabled=scripts, offline=True) as context:
+            page = context.new_page()
+            page.goto(report.as_uri())
+            log = page.get_by_role("log") if scripts else page.locator(".r-shown")
+            figures = log.locator("img")
+            until(lambda figures=figures: figures.count() >= 4 and all(map(drawn, figures.all())))
+            if scripts:
+                log.locator("iframe.nbdist-output").first.scroll_into_view_if_needed()
+                log = log.frame_locator("iframe.nbdist-output").first
+            expect(log.get_by_text("accuracy").first).to_be_visible()
+            page.screenshot(path=pictures / f"outputs-report-{'panel' if scripts else 'static'}.png")
 
 
 @pytest.mark.parametrize("folder", ["lab/tree", "notebooks"], ids=["JupyterLab", "Notebook 7"])

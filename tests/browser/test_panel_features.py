@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from dashboard import open_run
 from lab import LabPage, LabServer, new_page
 from playwright.sync_api import Browser, Locator, Page, expect
 
@@ -326,3 +327,57 @@ def test_after_a_reload_the_run_can_be_shown_again(
         expect(again.get_by_role("log")).to_contain_text("of rank 1", timeout=30_000)
         again.get_by_role("button", name="Stop", exact=True).click()
         expect(lab.cell(2).locator(".nbdist-summary")).to_contain_text("Stopped", timeout=20_000)
+
+
+GIVEN = """%%distributed -n 2 --push df,Config,scale --name given
+import os, time, nbdist
+rank = int(os.environ["RANK"])
+nbdist.result(acc=0.93, table=df)
+if rank == 1:
+    nbdist.result(part=[rank] * 100, lock=__import__("threading").Lock())
+print("given", scale(rank), flush=True)
+time.sleep(10)
+"""
+NOTEBOOK = """%load_ext nbdist
+import numpy as np
+df, Config = np.ones((1000, 20)), type("Config", (), {})
+def scale(x): return 2 * x"""
+
+
+def test_what_went_in_and_what_came_out_are_rows_while_the_run_goes_on(
+    lab_server: LabServer, browser: Browser, pictures: Path
+) -> None:
+    went_in = "From the notebookdf ndarray, 160 kBConfig classscale function"
+    came_out = "Resultsacc float, 0.93table ndarray float64, 1000 × 20, 160 kBpart list, 300 B · Rank 1"
+    notebook = lab_server.write_notebook("given.ipynb", NOTEBOOK, GIVEN)
+    with new_page(browser, keep=False) as page:
+        lab = LabPage(lab_server, page, notebook)
+        lab.run_and_wait(0)
+        lab.run(1)
+        rows = panel_of(page).locator(".nbdist-given > div")
+
+        expect(rows).to_have_text([went_in, f"{came_out}lock not stored · Rank 1"], timeout=20_000)
+        expect(panel_of(page).locator(".nbdist-pill")).to_have_text("Running")
+        lab.wait_for_end(1)
+        expect(rows).to_have_count(2)
+        # one line: in the place of a summary JupyterLab's own style would make each value one
+        assert rows.first.evaluate("node => node.offsetHeight") == 20
+        page.screenshot(path=pictures / "given-light.png")
+        page.add_script_tag(path=AXE)
+        found = page.evaluate("() => axe.run('.nbdist-given').then(result => result.violations)")
+        assert found == []
+        page.evaluate(
+            "window.jupyterapp.commands.execute('apputils:change-theme', { theme: 'JupyterLab Dark' })"
+        )
+        page.evaluate("document.documentElement.lang = 'zh-CN'")
+        page.set_viewport_size({"width": 620, "height": 900})
+        panel_of(page).get_by_role("tab").nth(1).click()
+        expect(rows.nth(1)).to_contain_text("结果acc float, 0.93")
+        page.locator(".nbdist-head").scroll_into_view_if_needed()
+        page.screenshot(path=pictures / "given-dark-zh-narrow.png")
+        page.set_viewport_size({"width": 1200, "height": 900})
+        page.evaluate("document.documentElement.lang = 'en'")
+        expect(open_run(page, "given").locator(".nbdist-given > div")).to_have_count(2)
+        page.screenshot(path=pictures / "given-dashboard-dark.png")
+        lab.save()
+    assert "<b>acc</b> float, 0.93" in lab.path.read_text()

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from nbdist.feed.charts import Chart
+from nbdist.feed.given import Given, GivenValue
 from nbdist.feed.progress import Progress
 from nbdist.feed.protocol import BoardAnswer, LogChunk, Update, encode, for_the_strip
 from nbdist.feed.rank_log import LogDelta
@@ -44,6 +45,7 @@ VIEW = view_of(
     now=CREATED + 5,
     progress=Progress(fraction=0.5, remaining=3.0, text="epoch 2/4"),
     failure=FailureView(rank=1, headline="exit 1", message="", line=None),
+    results=Given(values=(GivenValue(name="acc", about="float, 0.93", ranks="1–3"),), more=2),
 )
 
 

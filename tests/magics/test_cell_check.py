@@ -64,8 +64,9 @@ def test_a_name_of_the_notebook_is_named_with_where_it_came_from_and_nothing_sta
     reply = kernel.run("%%distributed -n 2\nprint(learning_rate)\nm.sqrt(2)\ntrain()")
 
     assert reply.status == "error"
-    lines = reply.stderr.strip().splitlines()
-    assert lines[0].startswith("UsageError: line 2 of the cell uses learning_rate, which cell [2] ")
+    push, *lines = reply.stderr.strip().splitlines()
+    assert "give them to the ranks:  %%distributed -n 2 --push learning_rate,train; " in push
+    assert lines[0].startswith("line 2 of the cell uses learning_rate, which cell [2] ")
     assert lines[0].endswith("write  learning_rate = 0.1  into this cell")
     assert lines[1].startswith("line 3 of the cell uses m, which cell [2] of the notebook imported")
     assert lines[1].endswith("write  import math as m  into this cell")

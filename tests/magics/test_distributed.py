@@ -358,7 +358,8 @@ def test_the_board_shows_the_run_in_a_frame(kernel) -> None:
 
 def test_a_run_is_shown_again_from_another_kernel(kernel) -> None:
     kernel.run(
-        "%%distributed -n 2 -d --name kept\nimport time\nprint('hello')\ntime.sleep(1.5)\nprint('bye')"
+        "%%distributed -n 2 -d --name kept\nimport time\nprint('hello')\ntime.sleep(1.5)\nprint('bye')\n"
+        "display({'text/html': '<b>shown</b>', 'text/plain': 'shown'}, raw=True)"
     )
     other = Kernel(kernel.home)
     try:
@@ -370,6 +371,7 @@ def test_a_run_is_shown_again_from_another_kernel(kernel) -> None:
     assert "[0] hello\n" in reply.stdout
     assert "[1] bye\n" in reply.stdout
     assert "Finished · 2 ranks" in reply.stdout
+    assert reply.data == [{"text/plain": "shown", "text/html": "<b>shown</b>"}]
 
 
 def test_several_watchers_see_everything_and_do_not_disturb_the_run(kernel) -> None:

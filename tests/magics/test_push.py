@@ -61,9 +61,14 @@ def test_a_cell_that_lacks_names_is_refused_with_the_line_to_type(kernel) -> Non
     several = kernel.run("%%distributed -n 2 --nodes 2 --master 10.0.0.1:29500 --push df\nprint(1)")
     script = kernel.run("%distributed -n 2 --push df train.py")
 
-    assert re.search(r"%%distributed -n 2 --env TOKEN=\S+ --push df,Net,lr", refused.stderr)
+    first, *others = refused.stderr.splitlines()
+    assert re.search(
+        r"uses df, Net, lr, which .* give them .*:  %%distributed -n 2 --env TOKEN=\S+ --push df,Net,lr; ",
+        first,
+    )
+    assert {line.partition(" uses ")[2].split()[0].strip(",") for line in others} == {"df", "Net", "lr", "np"}
     assert "abc" not in refused.stderr
-    assert '--args "--lr {lr}"' in refused.stderr
+    assert first.endswith('be an argument:  --args "--lr {lr}"')
     assert "did you mean  df?" in absent.stderr
     assert "a part of the notebook itself" in own.stderr
     assert "the other machines do not see" in several.stderr

@@ -139,3 +139,16 @@ def test_of_panels_whose_runs_have_ended_the_latest_stay_as_far_as_a_page_has_ro
         ended.add("", 300_000_000, panel)
     assert all(panel.closed for panel in small)
     assert [panel.closed for panel in large] == [True, False]
+
+
+def test_what_the_ranks_of_a_run_in_the_background_showed_is_left_when_it_is_attached_to(kernel) -> None:
+    kernel.run(
+        "%%distributed -n 2 -d\ndisplay({'text/html': '<b>shown</b>', 'text/plain': 'shown'}, raw=True)",
+        metadata=NOTEBOOK,
+    )
+    kernel.run("import nbdist\nnbdist.attach().wait()")
+
+    reply = kernel.run("%dist_attach", metadata=NOTEBOOK)
+
+    assert reply.data[-1] == {"text/plain": "shown", "text/html": "<b>shown</b>"}
+    assert reply.data.count(reply.data[-1]) == 1

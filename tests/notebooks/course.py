@@ -34,6 +34,7 @@ COURSE = (
     "06-when-it-goes-wrong",
     "07-several-machines",
     "08-beyond-data-parallel",
+    "09-in-and-out",
 )
 LIMIT = 120.0
 """Seconds that a notebook may take; on two free cores each takes less than 40."""

@@ -166,6 +166,29 @@ def test_the_ranks_keep_parts_and_compute_as_one_would(executed: Executing) -> N
     assert losses[-1] < losses[0]
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(PATIENCE)
+def test_names_go_in_and_results_and_figures_come_out(executed: Executing) -> None:
+    result = executed("09-in-and-out")
+
+    def shown(words: str) -> str:
+        return result.shown(result.cell_of(words))
+
+    assert "%%distributed -n 2 --name missing --push Net,images,settings\n" in shown("--name missing")
+    outputs = result.cell_of("--name digits ").outputs
+    assert sum("image/png" in output.get("data", {}) for output in outputs) == 2
+    ranks, here = re.findall(r"(\d+\.\d)%", shown("net.load_state_dict"))
+    assert float(ranks) > float(here) > 80
+    table = shown('attach("digits")')
+    assert re.search(r"^accuracy +float .*^model +state_dict \(.*DistributedDataParallel\)", table, re.M | re.S)
+    assert len(shown(".gather(").split(",")) == 2
+    assert re.search(r"rank +step +tag +value.*\b1 +180 +loss", shown("run.history"), re.S)
+    assert "pushed: images (Tensor, " in shown("--push auto")
+    assert "torch.Size([1440, 10])" in shown("--push auto")
+    slow, fast = re.findall(r": (\d\.\d+)", shown("def fit").splitlines()[-1])
+    assert float(fast) < float(slow)
+
+
 @EVERY
 def test_both_languages_have_the_same_code(name: str) -> None:
     english, chinese = code_of(read(name)), code_of(read(name + CHINESE))

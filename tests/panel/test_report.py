@@ -54,6 +54,7 @@ class Played:
 
     contents: list[dict[str, Any]]
     logs: list[str]
+    media: dict[str, bytes]
 
     @property
     def tags(self) -> list[str]:
@@ -62,7 +63,7 @@ class Played:
 
 def played(page: str) -> Played:
     """As the page's script reads it."""
-    contents, logs = [], []
+    contents, logs, media = [], [], {}
     for run in page.split("data-nbdist-run>")[1:]:
         texts: dict[int, bytes] = {}
         ends: dict[int, int] = {}
@@ -80,9 +81,11 @@ def played(page: str) -> Played:
                 texts[rank] = texts[rank] + b"\n" + lines if rank in texts else lines
                 ends[rank] = delta["first"] + length + 1
                 at += length
+            for name in content.get("media", ()):
+                media[name] = frame[at:]
         assert contents[-1]["complete_until"] is None
         logs += [texts[rank].decode() for rank in sorted(texts)]
-    return Played(contents, logs)
+    return Played(contents, logs, media)
 
 
 def logs_in(page: str) -> list[str]:
@@ -127,6 +130,51 @@ def test_a_report_speaks_the_language_of_who_exports(
     run: WrittenRun, tmp_path: Path, language: str, title: str
 ) -> None:
     assert f"<h2>{title}</h2>" in written(run, tmp_path / "report.html", language)
+
+
+def show(run: WrittenRun, rank: int, content: bytes, ending: str = "png") -> str:
+    """Let a rank have shown this, as ``worker.display`` writes it; the name of its file."""
+    files = run.directory.rank(rank)
+    name = f"{hashlib.sha256(content).hexdigest()[:32]}.{ending}"
+    files.media.mkdir(parents=True, exist_ok=True)
+    (files.media / name).write_bytes(content)
+    mime = {"png": "image/png", "html": "text/html"}[ending]
+    record = {"t": CREATED + 5, "at": 0, "file": name, "mime": mime, "text": "<Figure of /x>"}
+    with files.display.open("a") as file:
+        file.write(json.dumps(record) + "\n")
+    run.printed(rank, f"\x1b]nbdist;{name};400;200\x07<Figure of /x>\n")
+    return name
+
+
+def test_what_the_ranks_showed_is_in_the_log_and_where_no_script_runs(
+    run: WrittenRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WANDB_API_KEY", "0123456789abcdef-my-key")
+    picture = show(run, 0, b"\x89PNG and more")
+    show(run, 1, b"\x89PNG and more")
+    table = show(run, 1, b"<table><tr><td>0123456789abcdef-my-key</td></tr></table>", "html")
+
+    page = written(run, tmp_path / "report.html")
+
+    found = played(page)
+    masked = f"<table><tr><td>{MASK}</td></tr></table>"
+    assert found.media == {picture: b"\x89PNG and more", table: masked.encode()}
+    assert [f"nbdist;{picture};400;200\x07" in log for log in found.logs] == [True, True]
+    instead = page.partition("<body>")[2].partition("<script")[0]
+    data = base64.b64encode(b"\x89PNG and more").decode()
+    assert instead.count(f'<img alt="&lt;Figure of /x&gt;" src="data:image/png;base64,{data}">') == 1
+    assert f"<div>{masked}</div>" in instead
+    assert "0123456789abcdef" not in page
+
+
+def test_pictures_of_the_log_for_which_there_is_no_room_are_counted(run: WrittenRun, tmp_path: Path) -> None:
+    names = [show(run, 0, b"\x89PNG" + bytes([number]) * (7 << 20)) for number in range(8)]
+
+    report = write_report([(run.run, run.directory)], tmp_path / "report.html", "en")
+
+    kept = played((tmp_path / "report.html").read_text()).media
+    assert list(kept) == names[:1:-1]
+    assert f"2 pictures and tables of the log; all of them: nbdist attach {run.run.label}" in report.said
 
 
 def test_several_runs_are_laid_side_by_side(run: WrittenRun, tmp_path: Path) -> None:

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.model import Reason, RunState
+from nbdist.model import Input, Reason, RunState
 from nbdist.panel import curves_html, run_report, summary_bundle, summary_html, summary_text
 from nbdist.panel.summary import initial_html
+from nbdist.worker.results import result
 from tests.fakes.directories import WrittenRun
 from tests.fakes.runs import (
     CREATED,
@@ -422,6 +423,27 @@ def test_the_reason_names_the_rank_that_the_report_calls_the_first(tmp_path: Pat
     assert "· rank 1 failed\n" in summary_text(written.run, written.directory, "en")
     assert "rank 1 failed" in page(written).text
     assert "rank 0 failed" not in page(written).text
+
+
+def test_what_went_in_and_what_came_out_are_a_line_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inputs = (Input(name="df", type="DataFrame", size=48_000_000), Input(name="Net", type="class", size=900))
+    written = WrittenRun(tmp_path, a_spec(inputs=inputs))
+    monkeypatch.setenv("NBDIST_RANK_DIR", str(written.directory.rank(1).path))
+    result(acc=0.93, evil=EVIL)
+    written.happened(*STARTED, exited(0), exited(1), run_ended(RunState.SUCCEEDED))
+
+    found, chinese = page(written), page(written, "zh")
+
+    assert "From the notebook df DataFrame, 48 MB · Net class" in found.text
+    assert "Results acc float, 0.93, rank 1 · evil str, " in found.text
+    assert "结果 acc float, 0.93, 进程 1" in chinese.text
+    assert "script" not in found.tags
+    assert summary_text(written.run, written.directory, "en").splitlines()[1:] == [
+        "[nbdist] From the notebook: df (DataFrame, 48 MB), Net (class)",
+        "[nbdist] Results: acc (float, 0.93, rank 1), evil (str, 81 B, rank 1)",
+    ]
 
 
 def test_the_text_of_a_failure_names_it(failed: WrittenRun) -> None:

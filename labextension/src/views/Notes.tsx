@@ -1,4 +1,5 @@
-/** What stands under the header: what was asked for and did not happen by itself, that news have stopped, the failure. */
+/** What stands under the header: what went in and came out, what was asked for and did not happen by itself, that news
+ * have stopped, the failure. */
 import { memo, type ReactElement, useCallback, useEffect, useState } from 'react';
 
 import { clock } from '../numbers';
@@ -89,6 +90,37 @@ function webAddress(url: string): string | null {
   } catch {
     return null;
   }
+}
+
+/** What the notebook gave the ranks, and what they have given out, each in a row. */
+export function GivenRows({ view }: { view: RunView }): ReactElement | null {
+  const words = pageWords();
+  const rows = [
+    { title: words.inputs, given: view.inputs },
+    { title: words.results, given: view.results },
+  ].filter(({ given }) => given.values.length > 0);
+  if (!rows.length) {
+    return null;
+  }
+  return (
+    <dl className="nbdist-given">
+      {rows.map(({ title, given }) => (
+        <div key={title}>
+          <dt className="nbdist-quiet">{title}</dt>
+          {given.values.map(({ name, about, ranks }) => (
+            <dd key={name}>
+              <code>{name}</code>{' '}
+              <span className="nbdist-quiet">
+                {told(about)}
+                {ranks && ` · ${words.rankNumber(ranks)}`}
+              </span>
+            </dd>
+          ))}
+          {given.more > 0 && <dd className="nbdist-quiet">+{given.more}</dd>}
+        </div>
+      ))}
+    </dl>
+  );
 }
 
 interface SilenceProps {

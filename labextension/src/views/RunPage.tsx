@@ -25,7 +25,7 @@ import { CellPane } from './Code';
 import { Header } from './Header';
 import { LogPane, type LogPaneHandle } from './LogPane';
 import { FirstMetrics, Metrics } from './Metrics';
-import { Failure, Note, type Notice, useCopying, useNotice } from './Notes';
+import { Failure, GivenRows, Note, type Notice, useCopying, useNotice } from './Notes';
 import { FEW, Ranks } from './Ranks';
 import { hangs, Stacks, StallBanner } from './Stall';
 import { isLog, type PageTab, type Tab, Tabs } from './Tabs';
@@ -261,6 +261,7 @@ export function RunPage(props: RunPageProps): ReactElement {
           />
         </div>
       )}
+      {view && <GivenRows view={view} />}
       {view && view.notes.length > 0 && (
         <div className="nbdist-note nbdist-calm">
           {view.notes.map(note => (

@@ -83,6 +83,7 @@ def evaluate(model, rank, world_size, device):
     all_count, all_total = (int(value) for value in t.tolist())
     accuracy = f"{all_count} of {all_total} = {all_count / all_total:.3f}"
     print(f"rank {rank}: {count} of {total}; all ranks: {accuracy}")
+    nbdist.result(accuracy=all_count / all_total)
 
 
 dist.init_process_group()  # rank, world size and address are in the environment

@@ -1,0 +1,143 @@
+"""What the notebook gave a run, and what its ranks gave out, in a few words each. No value is read for it:
+the spec names the inputs, and the index of each result says what it is."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nbdist.diagnosis.exits import rank_ranges
+from nbdist.model import Input, Run
+from nbdist.store import RunDirectory
+from nbdist.store.results import Result, read_index
+from nbdist.text import Both, both, say, size_text
+from nbdist.worker.results import CALL, LAST, RETURNED
+
+_MOST = 12
+_VALUE = 24  # characters
+_RANKS_A_SECOND = 32
+_NUMBER = re.compile(r"np\.\w+\((.+)\)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GivenValue:
+    """A value by its name. ``about`` says what it is: ``DataFrame, 48 MB``; ``float, 0.93``. ``ranks`` gave
+    it out: ``1–3``; empty where rank 0 did."""
+
+    name: str
+    about: str
+    about_zh: str = ""
+    ranks: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """The first values; ``more`` counts the others."""
+
+    values: tuple[GivenValue, ...] = ()
+    more: int = 0
+
+    @classmethod
+    def of(cls, values: Sequence[GivenValue]) -> Given:
+        return cls(values=tuple(values[:_MOST]), more=max(0, len(values) - _MOST))
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Given:
+        """Those behind ``asdict``; none behind nothing. Raises TypeError for anything else."""
+        values = tuple(GivenValue(**value) for value in data.get("values", ()))
+        return cls(values=values, more=data.get("more", 0))
+
+    def texts(self, language: str) -> Iterator[tuple[str, str]]:
+        """The name of each value, and what it is."""
+        for value in self.values:
+            about = (language == "zh" and value.about_zh) or value.about
+            ranks = say("panel.of-ranks", language, ranks=value.ranks) if value.ranks else ""
+            yield value.name, ", ".join(filter(None, (about, ranks)))
+
+
+NOTHING = Given()
+
+
+def inputs_of(run: Run) -> Given:
+    """What the ranks got from the notebook; what was not named came along with what was, and is last."""
+    shown = [one for one in run.spec.inputs if one.name != CALL]
+    ordered = sorted(shown, key=lambda one: not one.asked)
+    return Given.of([GivenValue(name=one.name, about=_of_input(one)) for one in ordered])
+
+
+def results_of(run: Run, directory: RunDirectory) -> Given:
+    """What the ranks gave out in the last attempt. Of a name that several gave, rank 0's, or the lowest's."""
+    first: dict[str, Result] = {}
+    givers: dict[str, list[int]] = {}
+    for rank in run.ranks:
+        for name, result in read_index(directory.rank(rank.rank, run.attempt)).items():
+            if name != LAST:
+                first.setdefault(name, result)
+                givers.setdefault(name, []).append(rank.rank)
+    return Given.of([_given(result, givers[name]) for name, result in first.items()])
+
+
+class ResultsWatch:
+    """What the ranks have given out, read again where that has changed, about once a second."""
+
+    def __init__(self, directory: RunDirectory) -> None:
+        self._directory = directory
+        self._looked = 0.0
+        self._known: object = None
+        self._results = NOTHING
+
+    def look(self, run: Run, now: float) -> Given:
+        """At the moment ``now`` (Unix seconds)."""
+        ended = run.state.terminal
+        if not ended and 0 <= now - self._looked < max(1.0, len(run.ranks) / _RANKS_A_SECOND):
+            return self._results
+        self._looked = now
+        # a file system's times are coarse: once more at the end, whatever they say
+        known = run.attempt if ended else tuple(self._changed(run))
+        if known != self._known:
+            self._known = known
+            self._results = results_of(run, self._directory)
+        return self._results
+
+    def _changed(self, run: Run) -> Iterator[int]:
+        for rank in run.ranks:
+            try:
+                yield os.stat(self._directory.rank(rank.rank, run.attempt).results).st_mtime_ns
+            except OSError:
+                yield 0
+
+
+def _of_input(one: Input) -> str:
+    definition = one.type in ("class", "function", "module")
+    return one.type if definition else f"{_short(one.type)}, {size_text(one.size)}"
+
+
+def _given(result: Result, ranks: Sequence[int]) -> GivenValue:
+    about = both("panel.not-stored") if result.problem else Both(*[_of_result(result)] * 2)
+    return GivenValue(
+        # as it is read: run.result()
+        name="result()" if result.name == RETURNED else result.name,
+        about=about.en,
+        about_zh=about.zh,
+        ranks="" if 0 in ranks else rank_ranges(ranks),
+    )
+
+
+def _of_result(result: Result) -> str:
+    """``float, 0.93``; ``Tensor float32, 10 × 10, 472 B``; ``state_dict (Linear), 12 MB``."""
+    kind = _short(result.type)
+    value = _NUMBER.sub(r"\1", result.repr) if result.kind in ("value", "number") else ""
+    if result.kind == "state_dict":
+        kind = f"state_dict ({kind})"
+    elif result.dtype not in ("", kind):
+        kind = f"{kind} {result.dtype}"
+    whole = 0 < len(value) <= _VALUE and "..." not in value
+    shown = value if whole else size_text(result.bytes)
+    return ", ".join(filter(None, (kind, " × ".join(map(str, result.shape)), shown)))
+
+
+def _short(name: str) -> str:
+    return name.rpartition(".")[2]
