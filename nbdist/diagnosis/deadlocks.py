@@ -20,6 +20,8 @@ from nbdist.store.reports import Call, RankAnswer
 _OF_RANKS = re.compile(
     r"rank(?!ing)|main_process|is_(?:main|master|chief|primary)|process_index|trainer_id", re.IGNORECASE
 )
+# not `local_rank != -1`, which holds on every rank
+_PICKS = re.compile(r"== \d|^not \w|main|master|chief|primary")
 # calls that threads and processes of the rank itself end
 _OF_ITS_OWN = frozenset({"get", "put", "join", "acquire", "wait", "result", "communicate", "map", "recv"})
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
@@ -84,6 +86,17 @@ def _awaited(answer: RankAnswer) -> str:
     """The process group in which a rank waits; empty for none."""
     begun = {one.begun: group for group, one in answer.collectives.items() if not one.over}
     return begun[min(begun)] if begun else ""
+
+
+def entered_alone(side: Side, sources: Sources) -> dict[str, str] | None:
+    """The innermost ``if`` for some ranks alone that these are in: its ``test``, its ``line``, and the
+    ``call`` that they made there."""
+    for call in reversed(side.way):
+        for node, part in reversed(_around(call, sources)):
+            picks = isinstance(node, ast.If) and part == "body" and _PICKS.search(ast.unparse(node.test))
+            if isinstance(node, ast.If) and picks and _asks_for_rank(node.test, call, sources):
+                return {"test": _head(node), "line": str(node.lineno), "call": side.call}
+    return None
 
 
 def fewest(sides: Sequence[Side]) -> tuple[int, ...]:

@@ -24,7 +24,9 @@ from nbdist.text import Both, both, say
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from nbdist.diagnosis.complaints import Complaint
+    from nbdist.diagnosis.deadlocks import Side
     from nbdist.diagnosis.signatures import Hint
+    from nbdist.store.reports import Call
 
 
 # paddle's native traces alone can have 20 KB
@@ -317,31 +319,46 @@ def _apart(first: Failure, failures: Sequence[Failure], run: Run, directory: Run
     known = _known(first)
     if known not in _UNLIKE or first.early_exits:
         return None
-    from nbdist.diagnosis.deadlocks import Side, why
-    from nbdist.diagnosis.places import place_of
+    from nbdist.diagnosis.deadlocks import why
     from nbdist.diagnosis.stacks import last_sides
-    from nbdist.store.reports import Call
 
     ways: dict[tuple[Call, ...], list[int]] = {}
     for failure in failures:
         # one that complained of no sizes may have come through there, and on to the next
         if _known(failure) in _UNLIKE if known == _SIZES else failure.secondary or failure.rank == first.rank:
-            calls = (Call(file=one.file, line=one.line, function=one.function) for one in failure.frames)
-            ways.setdefault(tuple(calls), []).append(failure.rank)
-    sides = [
-        Side(
-            ranks=tuple(ranks),
-            way=tuple(call for call in calls if first.sources.is_own(call.file)),
-            place=replace(place_of(calls[::-1], first.sources), waits=True),
-        )
-        for calls, ranks in ways.items()
-    ]
+            ways.setdefault(_calls(failure), []).append(failure.rank)
+    sides = [_side(tuple(ranks), calls, first.sources) for calls, ranks in ways.items()]
     failed = {rank for ranks in ways.values() for rank in ranks}
     if known != _SIZES:
         sides += [side for side in last_sides(run, directory) if not failed & set(side.ranks)]
     hint = why(sides, first.sources, {})
     # whether it is only slow is not known: the time limit was the program's own
     return hint if hint is not None and hint.signature != _HELD_UP else None
+
+
+def _alone(first: Failure) -> dict[str, str] | None:
+    """What only this rank went into, of those that have not ended."""
+    from nbdist.diagnosis.deadlocks import entered_alone
+
+    return entered_alone(_side((first.rank,), _calls(first), first.sources), first.sources)
+
+
+def _calls(failure: Failure) -> tuple[Call, ...]:
+    from nbdist.store.reports import Call
+
+    return tuple(Call(file=one.file, line=one.line, function=one.function) for one in failure.frames)
+
+
+def _side(ranks: tuple[int, ...], calls: tuple[Call, ...], sources: Sources) -> Side:
+    """Ranks that waited for others in the last of these calls."""
+    from nbdist.diagnosis.deadlocks import Side
+    from nbdist.diagnosis.places import place_of
+
+    return Side(
+        ranks=ranks,
+        way=tuple(call for call in calls if sources.is_own(call.file)),
+        place=replace(place_of(calls[::-1], sources), waits=True),
+    )
 
 
 def _known(failure: Failure) -> str:
@@ -363,6 +380,8 @@ def _hint(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
     if first.early_exits:
         if any(run.ranks[rank].finished is None for rank in first.early_exits):
             known = "left-early"
+        elif (alone := _alone(first)) is not None:
+            return Hint.of(named("left-alone"), ranks | alone, ranks_zh | alone)
         elif (
             complaint is not None and complaint.signature is not None and complaint.signature.name == _MEETING
         ):
