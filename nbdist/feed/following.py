@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
+from nbdist.diagnosis.silent import MistakeReader
 from nbdist.errors import UnknownRun
 from nbdist.feed.measures import FailureWatch, Measures
 from nbdist.feed.rank_log import LOOK_BYTES, LogDelta, Logs
@@ -48,6 +49,7 @@ class RunFeed:
         self._reader = RunReader(directory, clock=clock)
         self._failures = FailureWatch(directory)
         self._stalls = StallReader(directory)
+        self._mistakes = MistakeReader(directory)
         self._run: Run | None = None
         self._made = 0.0
         self._view: RunView | None = None
@@ -82,6 +84,7 @@ class RunFeed:
             failure=self._failures.look(run),
             stall=self._stalls.look(run),
             slow=self.measures.slow(run, now),
+            mistakes=self._mistakes.look(run),
         )
         return self._view
 

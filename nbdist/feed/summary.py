@@ -11,6 +11,7 @@ from pathlib import Path
 from nbdist.diagnosis import Failure, diagnose, failure_report
 from nbdist.diagnosis.exits import rank_ranges, signal_name
 from nbdist.diagnosis.places import Sources
+from nbdist.diagnosis.silent import MistakeReader
 from nbdist.feed.ansi import harmless
 from nbdist.feed.curves import Curve, read_curves
 from nbdist.feed.labels import exit_text, leftover_text, ranks_text, state_mark, state_word
@@ -19,7 +20,7 @@ from nbdist.feed.snapshot import glance, log_end
 from nbdist.feed.stalling import SlowView, StallReader, StallView, ended_slow, hung_lines, slow_text
 from nbdist.model import Rank, RankState, Run, RunState
 from nbdist.store import LogStream, RunDirectory
-from nbdist.text import reason_text, say
+from nbdist.text import Both, reason_text, say
 
 _LOGS = 8
 _SHARES = re.compile(r"RANK|WORLD_SIZE|TRAINER|_rank\b|_world_size\b|process_index|init_p\w+_(?:group|env)")
@@ -54,7 +55,8 @@ class Facts:
     are the logs of the ranks that matter where they are short, else their ends: ranks that wrote the same
     share one. ``stall`` is
     where the ranks were, of a run that was ended while it hung, ``slow`` the rank that held up the others
-    towards the end. ``alone``: no rank joined a process group, and the program asks for no rank's number."""
+    towards the end. ``alone``: no rank joined a process group, and the program asks for no rank's number.
+    ``mistakes`` of the program are those that fail no rank."""
 
     run: Run
     curves: tuple[Curve, ...]
@@ -66,6 +68,7 @@ class Facts:
     stall: StallView | None = None
     slow: SlowView | None = None
     alone: bool = False
+    mistakes: tuple[Both, ...] = ()
 
 
 def facts_of(run: Run, directory: RunDirectory) -> Facts:
@@ -83,6 +86,7 @@ def facts_of(run: Run, directory: RunDirectory) -> Facts:
         stall=None if succeeded else StallReader(directory).look(run),
         slow=ended_slow(run, directory),
         alone=succeeded and _alone(run, directory),
+        mistakes=MistakeReader(directory).look(run),
     )
 
 
@@ -206,7 +210,8 @@ def alone_text(facts: Facts, language: str) -> str:
 def remarks(facts: Facts, language: str, notes: Sequence[str]) -> list[str]:
     """What is to be said of the run beside how it ended; ``notes`` last."""
     slow = slow_text(facts.slow, language) if facts.slow is not None else ""
-    own = (slow, alone_text(facts, language), leftover_text(facts.run.leftover, language))
+    mistakes = [one.text(language) for one in facts.mistakes]
+    own = (*mistakes, slow, alone_text(facts, language), leftover_text(facts.run.leftover, language))
     return [*filter(None, own), *notes]
 
 
