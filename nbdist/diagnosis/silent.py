@@ -29,6 +29,7 @@ _SHARES = {
         "DataLoader(…, batch_sampler=paddle.io.DistributedBatchSampler(dataset, batch_size, shuffle=True))",
     ),
 }
+_SHARE_OF_STREAM = "itertools.islice(data, rank, None, world_size)"
 _WRAPPERS = {
     "torch": {"wrapper": "DistributedDataParallel", "inner": "model.module"},
     "paddle": {"wrapper": "paddle.DataParallel", "inner": "model._layers"},
@@ -120,9 +121,9 @@ class MistakeReader:
         if _are_the_same(list(self._batches.values())):
             sampler, fix = _SHARES[batch.library]
             if batch.sampler in _STREAMS:
-                self._say("same-stream", batch.at)
+                self._say("same-stream", batch.at, fix=_SHARE_OF_STREAM)
             elif batch.sampler == sampler:
-                self._say("same-share", batch.at, sampler=sampler)
+                self._say("same-share", batch.at, fix=f"{sampler}(dataset, …)")
             else:
                 self._say("same-batches", batch.at, sampler=sampler, fix=fix)
 
