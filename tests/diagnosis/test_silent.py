@@ -35,6 +35,13 @@ ALWAYS = {
 }
 
 
+# what is not said must not be for an error in the watching
+WATCHED = """
+import nbdist.worker.training_hooks as hooks
+print("watched to its end:", not hooks._training.failed)
+"""
+
+
 def wanted(names: dict[str, str]) -> list[str]:
     return [name for name in names if name in ALWAYS or os.environ.get("NBDIST_DIAGNOSIS") == "all"]
 
@@ -45,8 +52,9 @@ def said(run_cell: RunCell, name: str, program: str) -> tuple[str, str]:
     if find_spec(framework) is None:
         pytest.skip(f"{framework} is not installed")
     source = (TORCH if framework == "torch" else PADDLE) + program
-    handle = run_cell("-n 2", source, limit=120)
+    handle = run_cell("-n 2", source + WATCHED, limit=120)
     assert handle.status == "succeeded", handle.logs(0) + handle.logs(1)
+    assert all("watched to its end: True" in handle.logs(rank) for rank in range(2))
     text = summary_text(handle.run, handle.directory, "en")
     notes = [handle.directory.rank(rank).training for rank in range(2)]
     detail = "\n".join(note.read_text() for note in notes if note.exists())
