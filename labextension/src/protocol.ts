@@ -138,6 +138,9 @@ const given = fields({
 });
 const NOTHING: ReturnType<typeof given> = { values: [], more: 0 };
 
+/** A mistake of the program that fails no rank. */
+const warningView = fields({ text: said });
+
 export type RunView = ReturnType<typeof runView>;
 export const runView = fields({
   runId: text,
@@ -151,7 +154,8 @@ export const runView = fields({
   /** there while nothing happens; the state stays as it is */
   stall: or(stallView, null),
   slow: or(slowView, null),
-  /** what is to be said of a run that has ended */
+  warnings: or(listOf(warningView), []),
+  /** what is to be said of a run that has ended, the warnings among it */
   notes: or(listOf(text), []),
   inputs: or(given, NOTHING),
   results: or(given, NOTHING),

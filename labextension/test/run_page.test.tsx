@@ -85,6 +85,18 @@ test('a run that cannot be stopped from here says so, and can be tried again, un
   expect(screen.queryByText(/cannot interrupt the kernel/)).toBeNull();
 });
 
+test('a mistake of the program stands in its panel, and among the notes once the run has ended', () => {
+  const { change } = panelOf('stalled');
+  const warning = 'every epoch has the same order (DataLoader, cell line 9): write  sampler.set_epoch(epoch)';
+  expect(document.querySelectorAll('.nbdist-calm > div')).toHaveLength(1);
+  expect(document.querySelector('.nbdist-calm')!.textContent).toBe(warning);
+
+  change({ live: false, state: 'succeeded', stall: null, notes: [warning, 'over'] });
+
+  const said = [...document.querySelectorAll('.nbdist-calm > div')].map(line => line.textContent);
+  expect(said).toEqual([warning, 'over']);
+});
+
 test('what waits for its kernel is offered only where the kernel hears of it', () => {
   panelOf('stalled', { foreground: () => true });
   expect(screen.queryByRole('button', { name: 'Interrupt rank 1' })).toBeNull();

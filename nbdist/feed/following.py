@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
+from nbdist.diagnosis.silent import MistakeReader
 from nbdist.errors import UnknownRun
 from nbdist.feed.given import ResultsWatch
 from nbdist.feed.measures import FailureWatch, Measures
@@ -50,6 +51,7 @@ class RunFeed:
         self._failures = FailureWatch(directory)
         self._stalls = StallReader(directory)
         self._results = ResultsWatch(directory)
+        self._mistakes = MistakeReader(directory)
         self._run: Run | None = None
         self._made = 0.0
         self._view: RunView | None = None
@@ -85,6 +87,7 @@ class RunFeed:
             stall=self._stalls.look(run),
             slow=self.measures.slow(run, now),
             results=self._results.look(run, now),
+            mistakes=self._mistakes.look(run),
         )
         return self._view
 

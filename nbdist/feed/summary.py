@@ -11,6 +11,7 @@ from pathlib import Path
 from nbdist.diagnosis import Failure, diagnose, failure_report
 from nbdist.diagnosis.exits import rank_ranges, signal_name
 from nbdist.diagnosis.places import Sources
+from nbdist.diagnosis.silent import MistakeReader
 from nbdist.feed.ansi import harmless
 from nbdist.feed.curves import Curve, read_curves
 from nbdist.feed.given import NOTHING, Given, results_of
@@ -64,7 +65,8 @@ class Facts:
     share one. ``stall`` is
     where the ranks were, of a run that was ended while it hung, ``slow`` the rank that held up the others
     towards the end, ``freed`` those whose waits were ended with the run. ``alone``: no rank joined a process
-    group, and the program asks for no rank's number. ``results`` are what the ranks gave out."""
+    group, and the program asks for no rank's number. ``results`` are what the ranks gave out, ``mistakes`` of
+    the program those that fail no rank."""
 
     run: Run
     curves: tuple[Curve, ...]
@@ -78,6 +80,7 @@ class Facts:
     freed: tuple[Both, ...] = ()
     alone: bool = False
     results: Given = NOTHING
+    mistakes: tuple[Both, ...] = ()
 
 
 def facts_of(run: Run, directory: RunDirectory) -> Facts:
@@ -97,6 +100,7 @@ def facts_of(run: Run, directory: RunDirectory) -> Facts:
         freed=freed_texts(run, directory),
         alone=succeeded and _alone(run, directory),
         results=results_of(run, directory),
+        mistakes=MistakeReader(directory).look(run),
     )
 
 
@@ -220,8 +224,9 @@ def alone_text(facts: Facts, language: str) -> str:
 def remarks(facts: Facts, language: str, notes: Sequence[str]) -> list[str]:
     """What is to be said of the run beside how it ended; ``notes`` last."""
     slow = slow_text(facts.slow, language) if facts.slow is not None else ""
+    mistakes = [one.text(language) for one in facts.mistakes]
     freed = (one.text(language) for one in facts.freed)
-    own = (slow, *freed, alone_text(facts, language), leftover_text(facts.run.leftover, language))
+    own = (*mistakes, slow, *freed, alone_text(facts, language), leftover_text(facts.run.leftover, language))
     return [*filter(None, own), *notes]
 
 

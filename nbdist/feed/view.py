@@ -19,7 +19,7 @@ from nbdist.feed.progress import Progress
 from nbdist.feed.stalling import SlowView, StallView
 from nbdist.model import Rank, RankState, Reason, Run, RunState
 from nbdist.store import MetricPoint
-from nbdist.text import reason_text, say
+from nbdist.text import Both, reason_text, say
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,11 +179,23 @@ class FailureView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WarningView:
+    """A mistake of the program that fails no rank, as a sentence that says what to write."""
+
+    text: str
+    text_zh: str
+
+    def sentence(self, language: str) -> str:
+        return self.text_zh if language == "zh" else self.text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunView:
     """The header and the strip. ``elapsed`` is seconds at the moment the view was made; ``stall`` is there
     while nothing happens, whatever the state. ``about`` is what a list says of a run that has ended: its
-    notebook, when that was, where its main metric stood; ``notes`` are what the ended panel says of it.
-    ``inputs`` are what the notebook gave the ranks, ``results`` what they have given out."""
+    notebook, when that was, where its main metric stood; ``notes`` are what the ended panel says of it, the
+    ``warnings`` among it. ``inputs`` are what the notebook gave the ranks, ``results`` what they have given
+    out."""
 
     run_id: str
     label: str
@@ -198,6 +210,7 @@ class RunView:
     failure: FailureView | None = None
     stall: StallView | None = None
     slow: SlowView | None = None
+    warnings: tuple[WarningView, ...] = ()
     notes: tuple[str, ...] = ()
     inputs: Given = NOTHING
     results: Given = NOTHING
@@ -220,6 +233,7 @@ class RunView:
             "failure": None if failure is None else FailureView(**failure),
             "stall": None if data.get("stall") is None else StallView.from_dict(data["stall"]),
             "slow": None if data.get("slow") is None else SlowView(**data["slow"]),
+            "warnings": tuple(WarningView(**one) for one in data.get("warnings", ())),
             "notes": tuple(data.get("notes", ())),
             "inputs": Given.from_dict(data.get("inputs", {})),
             "results": Given.from_dict(data.get("results", {})),
@@ -240,6 +254,7 @@ def view_of(
     stall: StallView | None = None,
     slow: SlowView | None = None,
     results: Given = NOTHING,
+    mistakes: Sequence[Both] = (),
 ) -> RunView:
     """The view of a run at the moment ``now`` (Unix seconds).
 
@@ -275,6 +290,7 @@ def view_of(
         slow=slow,
         inputs=inputs_of(run),
         results=results,
+        warnings=tuple(WarningView(text=one.en, text_zh=one.zh) for one in mistakes),
     )
 
 

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from nbdist.diagnosis.silent import MistakeReader
 from nbdist.feed.ansi import printable
 from nbdist.feed.curves import spark_of
 from nbdist.feed.labels import pad, ranks_text, state_mark, state_word, width
@@ -48,7 +49,7 @@ class StatusReader:
         """``failures``: with the first failure of each, which a table has no room for."""
         self._failures = failures
         self._runs = [
-            (directory, RunReader(directory), UsageWatch(), StallReader(directory))
+            (directory, RunReader(directory), UsageWatch(), StallReader(directory), MistakeReader(directory))
             for directory in directories
         ]
         self._ended: dict[RunDirectory, RunView] = {}
@@ -56,7 +57,7 @@ class StatusReader:
     def look(self, now: float) -> list[RunView]:
         """The views of the runs at the moment ``now`` (Unix seconds)."""
         views = []
-        for directory, reader, watch, stalls in self._runs:
+        for directory, reader, watch, stalls, mistakes in self._runs:
             if (run := reader.look() or unreadable(directory)) is None:
                 continue
             if directory in self._ended:
@@ -76,6 +77,7 @@ class StatusReader:
                 failure=FailureWatch(directory).look(run) if self._failures else None,
                 stall=stalls.look(run) if not run.state.terminal else None,
                 slow=seen.slow,
+                mistakes=mistakes.look(run),
             )
             if run.state.terminal:
                 view = self._ended[directory] = replace(view, about=_about(run, directory))
@@ -197,11 +199,14 @@ def run_state_text(view: RunView, language: str) -> str:
 
 
 def said_of(view: RunView, language: str) -> list[str]:
-    """What stands beside the state of a run: how it hangs, how far it is, why it ended, what it was."""
+    """What stands beside the state of a run: how it hangs, how far it is, why it ended, what it was, and the
+    mistakes of its program."""
     stall = stall_sentence(view.stall, view.elapsed, language) if view.hangs and view.stall else ""
     slow = slow_text(view.slow, language) if view.slow is not None and view.live else ""
     reason = view.reason_zh if language == "zh" else view.reason
-    return [text for text in (stall, progress_text(view, language), slow, reason, view.about) if text]
+    warnings = [warning.sentence(language) for warning in view.warnings]
+    said = (stall, progress_text(view, language), slow, reason, view.about, *warnings)
+    return [text for text in said if text]
 
 
 def held_text(view: RunView, rank: RankView, language: str) -> str:

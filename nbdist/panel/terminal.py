@@ -33,6 +33,7 @@ from nbdist.panel.text import (
     QueueNotes,
     StallNotes,
     TextSurface,
+    WarningNotes,
     introduction,
     rank_prefix,
     skipped_text,
@@ -218,6 +219,7 @@ class TerminalSurface:
         self._growing: dict[int, str] = {}
         self._stall = StallNotes(language)
         self._queue = QueueNotes(language)
+        self._warnings = WarningNotes(language)
 
     def __enter__(self) -> TerminalSurface:
         return self
@@ -232,7 +234,7 @@ class TerminalSurface:
         above += self._lines(view, deltas)
         if view.state == "stopping" != self._state:
             above.append(harmless(stopping_text(view, self._language)))
-        above += map(harmless, (self._queue.note(view), self._stall.note(view)))
+        above += (harmless(one.note(view)) for one in (self._queue, self._stall, self._warnings))
         self._state = view.state
         for delta in deltas:
             self._growing[delta.rank] = delta.partial

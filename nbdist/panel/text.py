@@ -43,6 +43,7 @@ class TextSurface:
         self._progress = _ProgressNotes(language)
         self._stall = StallNotes(language)
         self._queue = QueueNotes(language)
+        self._warnings = WarningNotes(language)
 
     def update(self, view: RunView, deltas: list[LogDelta]) -> None:
         if not self._state:
@@ -54,7 +55,8 @@ class TextSurface:
             self._state = view.state
             if view.state == "stopping":
                 self._write(stopping_text(view, self._language))
-        for note in (self._queue.note(view), self._progress.note(view), self._stall.note(view)):
+        notes = (self._queue, self._progress, self._stall, self._warnings)
+        for note in (one.note(view) for one in notes):
             if note:
                 self._write(note)
 
@@ -131,6 +133,21 @@ class StallNotes:
             said = say("panel.goes-on", self._language, label=view.label, seconds=seconds)
             return f"[nbdist] {said}\n"
         return ""
+
+
+class WarningNotes:
+    """A line for each mistake of the program that fails no rank, once."""
+
+    def __init__(self, language: str) -> None:
+        self._language = language
+        self._said: set[str] = set()
+
+    def note(self, view: RunView) -> str:
+        """The lines that are due now, while the run goes on: its summary has them, too. Empty for none."""
+        said = [one.sentence(self._language) for one in view.warnings if view.live]
+        new = [sentence for sentence in said if sentence not in self._said]
+        self._said.update(new)
+        return "".join(f"[nbdist] {view.label}: {sentence}\n" for sentence in new)
 
 
 class LogSurface:

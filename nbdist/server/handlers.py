@@ -15,6 +15,7 @@ from jupyter_server.auth.decorator import authorized
 from jupyter_server.base.handlers import APIHandler
 from tornado import web
 
+from nbdist.diagnosis.silent import MistakeReader
 from nbdist.diagnosis.stacks import take_stacks
 from nbdist.errors import LaunchError, UsageMistake
 from nbdist.feed.explanation import explain_run
@@ -54,6 +55,7 @@ def detail_of(directory: RunDirectory, now: float) -> dict[str, Any] | None:
         stall=StallReader(directory).look(run),
         slow=seen.slow,
         results=results_of(run, directory),
+        mistakes=MistakeReader(directory).look(run),
     )
     return {
         "row": row_of(run, directory, now).to_dict(),

@@ -34,17 +34,17 @@ class MetricPoint:
     total: int | None = None
 
 
-class MetricsReader:
-    """The points of one file, each of them once. The file may not exist yet, or any more."""
+class LineReader:
+    """The lines of one file, each of them once. The file may not exist yet, or any more."""
 
     def __init__(self, path: Path) -> None:
         self._file = LogStream(path)
 
-    def read(self, limit: int = 1 << 20) -> list[MetricPoint]:
-        """The points that are new since the last call, from at most about ``limit`` bytes of the file.
+    def lines(self, limit: int = 1 << 20) -> list[bytes]:
+        """The lines that are new since the last call, from at most about ``limit`` bytes of the file.
 
-        Empty when there are none yet. A line that is not complete waits for the next call; what is no
-        point, or longer than ``limit``, is passed over.
+        Empty when there are none yet. A line that is not complete waits for the next call; one that is longer
+        than ``limit`` is passed over.
         """
         while data := self._file.read(limit):
             whole = data.rfind(b"\n") + 1
@@ -53,7 +53,17 @@ class MetricsReader:
                 return []
             if whole:
                 self._file.offset -= len(data) - whole
-            if points := points_of(data[:whole].splitlines()):
+                return data[:whole].splitlines()
+        return []
+
+
+class MetricsReader(LineReader):
+    """The points of one file, each of them once."""
+
+    def read(self, limit: int = 1 << 20) -> list[MetricPoint]:
+        """The points that are new, as ``lines``; what is no point is passed over."""
+        while lines := self.lines(limit):
+            if points := points_of(lines):
                 return points
         return []
 

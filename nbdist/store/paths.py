@@ -51,6 +51,9 @@ class RankDirectory:
     metrics = PathBelow("metrics.jsonl")
     """What ``nbdist.log`` wrote, one JSON object a line."""
 
+    training = PathBelow("training.jsonl")
+    """What the rank noted of its batches and its parameters (``worker.training``), one JSON object a line."""
+
     results = PathBelow("results")
     """What ``nbdist.result`` gave out: a file for each value, and one that says what it is."""
 

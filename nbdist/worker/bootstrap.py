@@ -72,6 +72,9 @@ def run(channel: Channel, order: Order, begin: Callable[[], None] = lambda: None
     after_import("jax._src.clusters.cluster", join_cluster)
     for name in _ADAPTED:
         after_import(name, _adapt)
+    if os.environ.get("WORLD_SIZE", "1") != "1":
+        for name in ("torch", "paddle"):
+            after_import(name, _watch_training)
     show_outputs()
     sys.argv[:] = [order.program, *order.args]
     first = os.getcwd() if order.module else os.path.dirname(order.program)
@@ -219,6 +222,12 @@ def _adapt(library: ModuleType) -> None:
     from nbdist.worker import adaptations
 
     adaptations.ADAPTED[library.__name__](library)
+
+
+def _watch_training(library: ModuleType) -> None:
+    from nbdist.worker import training_hooks
+
+    training_hooks.watch(library)
 
 
 def _make_main(program: str) -> ModuleType:

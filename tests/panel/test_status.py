@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import time
 import unicodedata
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 
-from nbdist.feed.view import RunView
+from nbdist.feed.view import RunView, WarningView
 from nbdist.model import RunState
 from nbdist.panel import status_html, status_text, status_views, watch_status
 from tests.fakes.directories import WrittenRun
@@ -323,3 +324,11 @@ def test_a_run_that_succeeded_needs_no_progress(tmp_path: Path) -> None:
     (view,) = status_views([written.directory], now=CREATED + 60)
 
     assert view.progress is None
+
+
+def test_a_mistake_of_the_program_stands_beside_its_run() -> None:
+    warning = WarningView(text="every epoch has the same order", text_zh="每个 epoch 的数据顺序都一样")
+    views = [replace(VIEW, warnings=(warning,))]
+
+    assert warning.text in status_text(views, "en").splitlines()[1]
+    assert warning.text_zh in status_html(views, "zh", CREATED)

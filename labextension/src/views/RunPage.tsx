@@ -20,7 +20,7 @@ import {
 import { type Action, actionOf, chord, focusById, leave } from '../keys';
 import type { RunModel } from '../model';
 import type { PageAction } from '../page';
-import { pageWords } from '../words';
+import { pageWords, told } from '../words';
 import { CellPane } from './Code';
 import { Header } from './Header';
 import { LogPane, type LogPaneHandle } from './LogPane';
@@ -209,6 +209,7 @@ export function RunPage(props: RunPageProps): ReactElement {
     { tab: 'metrics' as const, name: words.metrics, icon: 'metrics' as const },
     { tab: 'cell' as const, name: words.cell, icon: 'cell' as const },
   ];
+  const said = view?.notes.length ? view.notes : (view?.warnings ?? []).map(({ text }) => told(text));
   const stall = view?.stall && (hangs(view) || (inCell && !view.live)) ? view.stall : null;
   const head = view && (
     <Header
@@ -262,9 +263,9 @@ export function RunPage(props: RunPageProps): ReactElement {
         </div>
       )}
       {view && <GivenRows view={view} />}
-      {view && view.notes.length > 0 && (
+      {said.length > 0 && (
         <div className="nbdist-note nbdist-calm">
-          {view.notes.map(note => (
+          {said.map(note => (
             <div key={note}>{note}</div>
           ))}
         </div>

@@ -1,0 +1,190 @@
+"""Mistakes of a training that raise nothing, from what its ranks have noted (``worker.training``): every rank
+reads the same batches, every epoch has the same order, the parameters of ranks drift apart.
+
+Nothing is said where a right program might look the same.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import isfinite
+from typing import Any
+
+from nbdist.diagnosis.exits import rank_ranges
+from nbdist.diagnosis.places import Sources
+from nbdist.model import Run
+from nbdist.model.decoding import MALFORMED, as_int
+from nbdist.store import RunDirectory
+from nbdist.store.metrics import LineReader, decoded
+from nbdist.text import Both, both, say
+
+_PERIOD = 1.0
+_BATCHES = 3
+_SHARES = {
+    "torch": ("DistributedSampler", "DataLoader(…, sampler=DistributedSampler(dataset, shuffle=True))"),
+    "paddle": (
+        "DistributedBatchSampler",
+        "DataLoader(…, batch_sampler=paddle.io.DistributedBatchSampler(dataset, batch_size, shuffle=True))",
+    ),
+}
+_SHARE_OF_STREAM = "itertools.islice(data, rank, None, world_size)"
+_WRAPPERS = {
+    "torch": {"wrapper": "DistributedDataParallel", "inner": "model.module"},
+    "paddle": {"wrapper": "paddle.DataParallel", "inner": "model._layers"},
+}
+_STREAMS = frozenset({"_InfiniteConstantSampler", "_InfiniteIterableSampler"})
+"""What stands for a sampler where the data set is an iterable."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Batch:
+    """``at`` is the line that made the loader, where that is known; ``sampler`` the type of its sampler."""
+
+    digest: int
+    library: str
+    at: tuple[str, int] | None
+    sampler: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Parameters:
+    """``sums`` of the absolute values of samples, one for each tensor, which may differ by the part
+    ``within``; ``called`` says whether the wrapped model was."""
+
+    sums: tuple[float, ...]
+    within: float
+    called: bool
+
+    def differs(self, other: _Parameters) -> bool:
+        within = max(self.within, other.within)
+        return any(abs(a - b) > within * max(a, b) for a, b in zip(self.sums, other.sums, strict=True))
+
+
+class MistakeReader:
+    """The mistakes of one run's current attempt, read as its ranks note more; each is said once."""
+
+    def __init__(self, directory: RunDirectory, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._directory = directory
+        self._clock = clock
+        self._attempt = 0
+        self._looked = 0.0
+        self._complete = False
+
+    def look(self, run: Run) -> tuple[Both, ...]:
+        """What has been found until now, as sentences. Looks at the files once a second, or where the run
+        has ended."""
+        if len(run.ranks) < 2:
+            return ()
+        if run.attempt != self._attempt:
+            self._begin(run)
+        if not self._complete and (run.state.terminal or self._clock() - self._looked >= _PERIOD):
+            self._looked = self._clock()
+            self._complete = run.state.terminal
+            for rank, reader in self._readers.items():
+                while lines := reader.lines():
+                    self._take(rank, lines)
+        return tuple(self._found.values())
+
+    def _begin(self, run: Run) -> None:
+        self._attempt = run.attempt
+        self._sources = Sources.of(run, self._directory)
+        files = {rank.rank: self._directory.rank(rank.rank, run.attempt) for rank in run.ranks}
+        self._readers = {rank: LineReader(file.training) for rank, file in files.items()}
+        self._batches: dict[int, list[_Batch]] = {rank: [] for rank in files}
+        self._parameters: dict[tuple[object, ...], dict[int, _Parameters]] = {}
+        self._found: dict[str, Both] = {}
+        self._looked = -_PERIOD
+        self._complete = False
+
+    def _take(self, rank: int, lines: list[bytes]) -> None:
+        for note in decoded(lines):
+            try:
+                if "batch" in note:
+                    self._take_batch(rank, note)
+                elif "epoch" in note:
+                    self._say("same-order", _at(note))
+                else:
+                    self._take_parameters(rank, note)
+            except MALFORMED:
+                continue
+
+    def _take_batch(self, rank: int, note: Mapping[str, Any]) -> None:
+        batch = _Batch(
+            digest=as_int(note["digest"]),
+            library=str(note["library"]),
+            at=_at(note),
+            sampler=str(note["sampler"]),
+        )
+        self._batches[rank].append(batch)
+        if _are_the_same(list(self._batches.values())):
+            sampler, fix = _SHARES[batch.library]
+            if batch.sampler in _STREAMS:
+                self._say("same-stream", batch.at, fix=_SHARE_OF_STREAM)
+            elif batch.sampler == sampler:
+                self._say("same-share", batch.at, fix=f"{sampler}(dataset, …)")
+            else:
+                self._say("same-batches", batch.at, sampler=sampler, fix=fix)
+
+    def _take_parameters(self, rank: int, note: Mapping[str, Any]) -> None:
+        step, group = as_int(note["step"]), [as_int(one) for one in note["group"]]
+        here = _Parameters(
+            sums=tuple(float(one) for one in note["sums"]),
+            within=float(note["within"]),
+            called=bool(note["called"]),
+        )
+        # ranks that have come to another step, or look at other tensors, cannot be compared
+        key = (str(note["model"]), str(note["of"]), step, *group, len(here.sums))
+        ranks = self._parameters.setdefault(key, {})
+        ranks.setdefault(rank, here)
+        if set(ranks) != set(group):
+            return
+        del self._parameters[key]
+        if not all(isfinite(one) for known in ranks.values() for one in known.sums):
+            return
+        if (odd := _odd(ranks)) is not None:
+            words = _WRAPPERS[str(note["library"])] | {"model": str(note["name"])}
+            why = "drifted" if any(known.called for known in ranks.values()) else "never-shared"
+            alone = rank_ranges(odd) if odd else ""
+            self._say(why, _at(note), kind="parameters", step=step, odd=alone, **words)
+
+    def _say(self, why: str, at: tuple[str, int] | None, *, kind: str = "", **fields: object) -> None:
+        if (kind or why) in self._found:
+            return
+        if at is None:
+            place = Both("", "")
+        else:
+            name = self._sources.name(at[0])
+            place = both(f"diagnosis.{'line' if name else 'cell-line'}", file=name, line=at[1])
+        texts = [say(f"diagnosis.{why}", one, place=place.text(one), **fields) for one in ("en", "zh")]
+        self._found[kind or why] = Both(*texts)
+
+
+def _at(note: Mapping[str, Any]) -> tuple[str, int] | None:
+    at = note["place"]
+    return None if at is None else (str(at[0]), as_int(at[1]))
+
+
+def _are_the_same(ranks: Sequence[Sequence[_Batch]]) -> bool:
+    """Whether the first batches of all ranks are the same, and differ from each other: data that are one
+    value or one batch tell nothing."""
+    digests = {tuple(batch.digest for batch in batches[:_BATCHES]) for batches in ranks}
+    return len(digests) == 1 and len(set(digests.pop())) == _BATCHES
+
+
+def _odd(ranks: Mapping[int, _Parameters]) -> list[int] | None:
+    """None where all have the same parameters; else the ranks that have not those of most, empty where there
+    are no such."""
+    alike: list[list[int]] = []
+    for rank, known in sorted(ranks.items()):
+        for group in alike:
+            if not known.differs(ranks[group[0]]):
+                group.append(rank)
+                break
+        else:
+            alike.append([rank])
+    if len(alike) == 1:
+        return None
+    most = max(alike, key=len)
+    return [rank for rank in ranks if rank not in most] if 2 * len(most) > len(ranks) else []

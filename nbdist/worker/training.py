@@ -1,0 +1,373 @@
+"""What a rank notes of its training, so that mistakes are found that raise nothing: a digest of its first
+batches, an order of the data that repeats itself, samples of its parameters. It decides alone when it looks,
+and at what; ``diagnosis.silent`` compares the ranks. No rank asks another one.
+
+Each note is a JSON object on a line of ``training.jsonl`` in the rank's directory:
+
+    {"batch": 0, "digest": 123, "place": ["/…/cell.py", 9], "library": "torch", "sampler": "RandomSampler"}
+    {"epoch": "0", "place": ["/…/cell.py", 9], "library": "torch"}
+    {"model": 0, "name": "Net", "place": […], "library": "torch", "of": 123, "group": [0, 1], "step": 8,
+     "sums": [0.5], "within": 1e-4, "called": true}
+
+A batch counts when the wrapped model was called after it and an optimizer stepped thereupon: what a program
+evaluates or throws away does not. The model's inputs are part of the digest, since a program may cut its
+share out of a batch that all ranks read.
+"""
+
+from __future__ import annotations
+
+import json
+import operator
+import os
+import sys
+import time
+import weakref
+import zlib
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from typing import Any
+
+_BATCHES = 3
+_PATIENCE = 200
+"""Optimizer steps after which no more batches are waited for: the program has a loader of its own."""
+_FIRST_CHECK = 8
+"""Parameters are looked at before this step, and each time there have been twice as many: a run of a million
+steps has 17 looks, and all ranks look at the same steps."""
+_MOST_TENSORS = 256
+_OF_BATCH, _OF_PARAMETER = 64, 16
+"""About so many elements are read of a tensor, spread over it."""
+_DEEPEST, _MOST_PARTS = 6, 64
+_LEAST_STEPS = 2
+"""The order of an epoch that is one batch makes no difference."""
+
+_SUMS = ("all_reduce", "allreduce", "broadcast", "barrier")
+"""Collectives of data parallel training."""
+_TENSORS = frozenset({"Tensor", "Parameter", "EagerParamBase", "ndarray"})
+"""Types of tensors whose elements are here: to read those of a DTensor is a collective."""
+_INSTALLED = ("site-packages", "dist-packages", os.path.dirname(os.__file__))
+_HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+class _Model:
+    """One model that is wrapped for data parallel training: whether the wrapper was ``called``, whether the
+    last call lets ranks share gradients, and whether an optimizer has stepped on others (local SGD)."""
+
+    def __init__(self, number: int, place: tuple[str, int] | None) -> None:
+        self.number = number
+        self.place = place
+        self.steps = 0
+        self.called = False
+        self.shares = True
+        self.local = False
+
+
+class _Pass:
+    """One pass through the indices of a sampler. ``before`` is the epoch of the whole pass before it that was
+    trained on."""
+
+    def __init__(self, epoch: object, indices: object, before: object) -> None:
+        self.epoch = epoch
+        self.indices = indices
+        self.before = before
+        self.steps = 0
+
+
+class _Optimizer:
+    """``watched``: the models whose parameters it changes, with a number for the choice of these, when there
+    were so many ``models``."""
+
+    def __init__(self, models: int, watched: list[tuple[weakref.ref[Any], list[Any], int]]) -> None:
+        self.models = models
+        self.watched = watched
+
+
+class Training:
+    """What this process has seen of its training. ``path`` is the file of the notes, ``ranks`` how many there
+    are. Where anything here fails, the program goes on unwatched."""
+
+    def __init__(self, path: str, ranks: int) -> None:
+        self._path = path
+        self._ranks = ranks
+        self._pid = os.getpid()
+        self._models: weakref.WeakKeyDictionary[Any, _Model] = weakref.WeakKeyDictionary()
+        self._loaders: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+        self._iterators: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+        self._passes: weakref.WeakKeyDictionary[Any, _Pass] = weakref.WeakKeyDictionary()
+        self._optimizers: weakref.WeakKeyDictionary[Any, _Optimizer] = weakref.WeakKeyDictionary()
+        self._repeated: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._last: Callable[[], Any] = lambda: None  # the iterator that was read last
+        self._read = 0  # the digest of what was read since the wrapped model was last called
+        self._given: dict[str, Any] | None = None
+        self._batches = 0
+        self._begun = 0
+        self._patience = _PATIENCE
+        self._made = 0
+        self.split = False
+        """Whether the program has laid out its ranks as a mesh: batches may then be the same on purpose."""
+        self.failed = False
+
+    def makes_loader(self, loader: Any) -> None:
+        self._loaders[loader] = _place()
+
+    def begins(self, loader: Any, iterator: Any) -> None:
+        self._iterators[iterator] = self._loaders.get(loader)
+
+    def reads(self, iterator: Any, batch: object) -> None:
+        self._last = weakref.ref(iterator)
+        if self._models and self._batches < _BATCHES:
+            self._read = _digest(batch, self._read)
+
+    def orders(self, sampler: Any, indices: object) -> None:
+        """A sampler begins a pass."""
+        last = self._passes.get(sampler)
+        whole = last is not None and last.steps >= _LEAST_STEPS and _is_read(last.indices, sampler)
+        before = last.epoch if last is not None and whole else None
+        self._passes[sampler] = _Pass(sampler.epoch, indices, before)
+
+    def wraps(self, model: Any) -> None:
+        self._models[model] = _Model(self._made, _place())
+        self._made += 1
+
+    def calls(self, model: Any, given: object) -> None:
+        """The wrapped model is called."""
+        known = self._models.get(model)
+        library = _library(model)
+        if known is None or not library.is_grad_enabled():
+            self._read = 0
+            return
+        known.called = True
+        known.shares = getattr(model, "require_backward_grad_sync", getattr(model, "grad_need_sync", True))
+        if self._read and self._batches < _BATCHES and not _captures(library):
+            iterator = self._last()
+            sampler = _sampler(iterator)
+            self._given = {
+                "batch": self._batches,
+                "digest": _digest(given, self._read),
+                "place": self._iterators.get(iterator),
+                "library": library.__name__,
+                "sampler": type(sampler).__name__,
+            }
+            if self.split or not _is_over_the_world(model, self._ranks):
+                self._given = None
+        self._read = 0
+
+    def steps(self, optimizer: Any) -> None:
+        """An optimizer is about to step: the parameters are as all steps before have left them."""
+        if not self._models or os.getpid() != self._pid:
+            return
+        if self._batches < _BATCHES:
+            self._note_batch()
+        if (iterator := self._last()) is not None:
+            self._note_order(_sampler(iterator), self._iterators.get(iterator))
+        state = self._optimizers.get(optimizer)
+        if state is None or state.models != self._made:
+            watched = list(self._watched(optimizer))
+            state = self._optimizers[optimizer] = _Optimizer(self._made, watched)
+        for reference, tensors, chosen in state.watched:
+            if (model := reference()) is not None:
+                known = self._models[model]
+                known.steps += 1
+                known.local |= not known.shares
+                if known.steps >= _FIRST_CHECK and not known.steps & (known.steps - 1):
+                    self._note_parameters(model, tensors, chosen)
+
+    def _note_batch(self) -> None:
+        self._patience -= 1
+        if self._given is not None:
+            self._begun = self._begun or time.time_ns()
+            self._batches += 1
+            if self._batches < _BATCHES or not _exchange(self._begun):
+                self._note(self._given)
+        elif not self._patience:
+            self._batches = _BATCHES
+        self._given = None
+
+    def _note_order(self, sampler: Any, place: object) -> None:
+        current = self._passes.get(sampler) if hasattr(sampler, "set_epoch") else None
+        if current is None:
+            return
+        current.steps += 1
+        repeats = current.before is not None and current.before == current.epoch and sampler.shuffle
+        if repeats and current.steps == _LEAST_STEPS and sampler not in self._repeated:
+            self._repeated.add(sampler)
+            library = type(sampler).__module__.partition(".")[0]
+            self._note({"epoch": str(current.epoch), "place": place, "library": library})
+
+    def _watched(self, optimizer: Any) -> Iterator[tuple[weakref.ref[Any], list[Any], int]]:
+        changed = {id(one) for one in _parameters(optimizer)}
+        for model in list(self._models):
+            named = dict(_trained(model))
+            both = {name: one for name, one in named.items() if id(one) in changed}
+            if both and 2 * len(both) >= len(named):
+                every = -(-len(both) // _MOST_TENSORS)
+                names = list(both)[::every]
+                shapes = [(name, tuple(both[name].shape)) for name in names]
+                yield weakref.ref(model), [both[name] for name in names], zlib.crc32(repr(shapes).encode())
+
+    def _note_parameters(self, model: Any, tensors: Sequence[Any], chosen: int) -> None:
+        known, library = self._models[model], _library(model)
+        if known.local or _averages_otherwise(model) or _captures(library):
+            return
+        sums = [sum(map(abs, _elements(one, _OF_PARAMETER))) for one in tensors]
+        inner = _inner(model)
+        self._note(
+            {
+                "model": known.number,
+                "name": type(inner).__name__,
+                "place": known.place,
+                "library": library.__name__,
+                "of": chosen,
+                "group": _group(model),
+                "step": known.steps,
+                "sums": [float(f"{one:.8g}") for one in sums],
+                # of what has been rounded more coarsely, ranks on unlike processors may differ by more
+                "within": 2e-2 if any("float16" in str(one.dtype) for one in tensors) else 1e-4,
+                "called": known.called,
+            }
+        )
+
+    def _note(self, note: Mapping[str, object]) -> None:
+        handle = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(handle, json.dumps(note).encode() + b"\n")
+        finally:
+            os.close(handle)
+
+
+def _library(model: Any) -> Any:
+    return sys.modules["torch" if hasattr(model, "module") else "paddle"]
+
+
+def _inner(model: Any) -> Any:
+    return model.module if hasattr(model, "module") else model._layers
+
+
+def _trained(model: Any) -> Iterator[tuple[str, Any]]:
+    """The parameters that the wrapper keeps the same on all ranks."""
+    ignored = getattr(model, "parameters_to_ignore", ())
+    for name, one in _inner(model).named_parameters():
+        trains = one.requires_grad if hasattr(one, "requires_grad") else not one.stop_gradient
+        if trains and name not in ignored and _is_here(one):
+            yield name, one
+
+
+def _parameters(optimizer: Any) -> Iterator[Any]:
+    groups = optimizer.param_groups if hasattr(optimizer, "param_groups") else optimizer._parameter_list
+    for group in groups or ():
+        yield from group["params"] if isinstance(group, dict) else (group,)
+
+
+def _is_here(value: Any) -> bool:
+    """Whether it is a tensor whose elements this process can read by itself."""
+    return type(value).__name__ in _TENSORS and not (hasattr(value, "is_dist") and value.is_dist())
+
+
+def _group(model: Any) -> list[int]:
+    """The ranks that share their gradients."""
+    if hasattr(model, "module"):
+        return list(sys.modules["torch"].distributed.get_process_group_ranks(model.process_group))
+    return list(model.group.ranks) if model.group is not None else []
+
+
+def _is_over_the_world(model: Any, ranks: int) -> bool:
+    """Whether all ranks of the run, and no smaller groups of them, share the work: ranks of a group may read
+    the same batches because they divide the model, its layers or a sequence."""
+    if len(_group(model)) != ranks or "torch.distributed.pipelining" in sys.modules:
+        return False
+    if hasattr(model, "module"):
+        groups = sys.modules["torch.distributed.distributed_c10d"]._world.pg_group_ranks.values()
+    else:
+        groups = [one.ranks for one in sys.modules["paddle.distributed.collective"]._group_map.values()]
+        topology = sys.modules.get("paddle.distributed.fleet.base.topology")
+        laid_out = getattr(topology, "_HYBRID_PARALLEL_GROUP", None)
+        if laid_out is not None and laid_out.get_data_parallel_world_size() != ranks:
+            return False
+    return all(len(one) in (0, 1, ranks) for one in groups)
+
+
+def _exchange(since: int) -> bool:
+    """Whether ranks have exchanged more than sums since a moment (Unix nanoseconds), as far as torch's Flight
+    Recorder knows: they may divide a sequence or a model among them by hand."""
+    c10d: Any = sys.modules.get("torch._C._distributed_c10d")
+    for name in ("_dump_nccl_trace_json", "_dump_fr_trace_json"):
+        if (dump := getattr(c10d, name, None)) is not None:
+            for entry in json.loads(dump()).get("entries", ()):
+                kind = entry["profiling_name"].rpartition(":")[2]
+                if entry["time_created_ns"] >= since and not kind.startswith(_SUMS):
+                    return True
+    return False
+
+
+def _averages_otherwise(model: Any) -> bool:
+    """Whether the program has its own way to bring the ranks together, so that they may differ in between."""
+    averagers = "torch.distributed.algorithms.model_averaging.averagers"
+    return bool(getattr(model, "_comm_hooks", ())) or averagers in sys.modules
+
+
+def _captures(library: Any) -> bool:
+    """Whether a CUDA graph is made of what is called now: nothing may be copied to the host then."""
+    cuda = getattr(library, "cuda", None)
+    return bool(
+        cuda is not None
+        and hasattr(cuda, "is_current_stream_capturing")
+        and cuda.is_initialized()
+        and cuda.is_current_stream_capturing()
+    )
+
+
+def _sampler(iterator: Any) -> Any:
+    """What chooses the data of a loader's iterator: in torch the sampler that the one of batches has."""
+    batches = getattr(iterator, "_batch_sampler", None)
+    if batches is None:
+        batches = getattr(iterator, "_index_sampler", None)
+    return getattr(batches, "sampler", batches)
+
+
+def _is_read(indices: Any, sampler: Any) -> bool:
+    """Whether a pass has come to its end; batches that are not full may have been left out."""
+    if hasattr(indices, "gi_frame"):
+        return indices.gi_frame is None
+    return 0 <= operator.length_hint(indices, -1) <= len(sampler) // 10
+
+
+def _elements(tensor: Any, most: int) -> list[Any]:
+    """Elements spread over a tensor, some ``most`` of them; a tensor of torch or paddle, or an array."""
+    if hasattr(tensor, "detach"):
+        tensor = tensor.detach()
+    each = max(2, round(most ** (1 / max(1, len(tensor.shape)))))
+    if spread := tuple(slice(None, None, max(1, size // each)) for size in tensor.shape):
+        tensor = tensor[spread]
+    return tensor.flatten().tolist()  # type: ignore[no-any-return]
+
+
+def _digest(value: object, before: int = 0) -> int:
+    """A number for what a batch holds; ``before`` where that is nothing that can be told apart."""
+    parts = list(_parts(value))
+    return zlib.crc32(repr(parts).encode("utf-8", "replace"), before) or 1 if parts else before
+
+
+def _parts(value: Any, depth: int = 0) -> Iterator[object]:
+    if _is_here(value):
+        yield str(value.dtype), tuple(value.shape), _elements(value, _OF_BATCH)
+    elif isinstance(value, str):
+        yield value[:_MOST_PARTS]
+    elif isinstance(value, (int, float)):
+        yield value
+    elif depth < _DEEPEST:
+        items = value.items() if callable(getattr(value, "items", None)) else ()
+        listed = value[:_MOST_PARTS] if isinstance(value, (list, tuple)) else ()
+        for one in (*items, *listed):
+            yield from _parts(one, depth + 1)
+
+
+def _place() -> tuple[str, int] | None:
+    """The innermost line that is being executed of the program and its modules."""
+    frame: Any = sys._getframe(1)
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if not (file.startswith(("<", _HERE)) or any(one in file for one in _INSTALLED)):
+            return file, frame.f_lineno
+        frame = frame.f_back
+    return None

@@ -1,0 +1,489 @@
+"""Programs that train on two ranks, each with what it does right or wrong in its name.
+
+Each begins with the lines of its framework, and goes on from there; ``# here`` marks the line that a warning
+names.
+"""
+
+from __future__ import annotations
+
+TORCH = """
+import contextlib, copy, itertools, torch, torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.data import DataLoader, Dataset, DistributedSampler, IterableDataset, TensorDataset
+dist.init_process_group("gloo")
+rank, world = dist.get_rank(), dist.get_world_size()
+torch.manual_seed(0)
+data = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+
+def net():
+    return nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
+
+def shared(**more):
+    return DataLoader(data, batch_size=4, sampler=DistributedSampler(data, **more))
+
+def train(model, loader, *, epochs=1, optimizer=None, begin=lambda epoch: None, call=None):
+    optimizer = optimizer or torch.optim.Adam(model.parameters(), lr=0.01)
+    for epoch in range(epochs):
+        begin(epoch)
+        for x, y in loader:
+            optimizer.zero_grad()
+            nn.functional.mse_loss((call or model)(x), y).backward()
+            optimizer.step()
+"""
+
+PADDLE = """
+import numpy as np, paddle
+import paddle.distributed as dist
+from paddle import nn
+from paddle.io import BatchSampler, DataLoader, Dataset, DistributedBatchSampler
+dist.init_parallel_env()
+rank, world = dist.get_rank(), dist.get_world_size()
+paddle.seed(0)
+np.random.seed(0)
+
+class Points(Dataset):
+    def __init__(self, count=64):
+        values = np.random.RandomState(1)
+        self.x = values.randn(count, 4).astype("float32")
+        self.y = values.randn(count, 1).astype("float32")
+    def __getitem__(self, index):
+        return self.x[index], self.y[index]
+    def __len__(self):
+        return len(self.x)
+
+data = Points()
+
+def net():
+    return nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
+
+def shared(**more):
+    return DataLoader(data, batch_sampler=DistributedBatchSampler(data, batch_size=4, **more))
+
+def train(model, loader, *, epochs=1, begin=lambda epoch: None, call=None):
+    optimizer = paddle.optimizer.Adam(0.01, parameters=model.parameters())
+    for epoch in range(epochs):
+        begin(epoch)
+        for x, y in loader:
+            nn.functional.mse_loss((call or model)(x), y).backward()
+            optimizer.step()
+            optimizer.clear_grad()
+"""
+
+MISTAKES = {
+    "torch_no_sampler": """
+# expect: every rank reads the same batches (DataLoader, {here}): DistributedSampler is missing
+loader = DataLoader(data, batch_size=4)  # here
+train(DDP(net()), loader)
+""",
+    "torch_shuffles_alike_with_workers": """
+# expect: every rank reads the same batches (DataLoader, {here}): DistributedSampler is missing
+loader = DataLoader(data, batch_size=4, shuffle=True, num_workers=2)  # here
+train(DDP(net()), loader)
+""",
+    "torch_accumulates_with_no_sampler": """
+# expect: every rank reads the same batches (DataLoader, {here}): DistributedSampler is missing
+loader, model = DataLoader(data, batch_size=4), DDP(net())  # here
+optimizer = torch.optim.SGD(model.parameters(), 0.01)
+for number, (x, y) in enumerate(loader):
+    ends = number % 2 == 1
+    with contextlib.nullcontext() if ends else model.no_sync():
+        nn.functional.mse_loss(model(x), y).backward()
+    if ends:
+        optimizer.step()
+        optimizer.zero_grad()
+""",
+    "torch_stream_read_by_all": """
+# expect: every rank reads the same batches (DataLoader, {here}): let each take its share
+class Stream(IterableDataset):
+    def __iter__(self):
+        return iter(data)
+loader = DataLoader(Stream(), batch_size=4)  # here
+train(DDP(net()), loader)
+""",
+    "torch_sampler_of_one_replica": """
+# expect: every rank reads the same batches (DataLoader, {here}): all have the same share
+loader = DataLoader(data, batch_size=4, sampler=DistributedSampler(data, num_replicas=1, rank=0))  # here
+train(DDP(net()), loader)
+""",
+    "torch_never_sets_the_epoch": """
+# expect: every epoch has the same order (DataLoader, {here}): write  sampler.set_epoch(epoch)
+loader = DataLoader(data, batch_size=4, sampler=DistributedSampler(data))  # here
+train(DDP(net()), loader, epochs=2)
+""",
+    "torch_sets_the_epoch_of_another_sampler": """
+# expect: every epoch has the same order (DataLoader, {here}): write  sampler.set_epoch(epoch)
+other = DistributedSampler(data)
+loader = DataLoader(data, batch_size=4, sampler=DistributedSampler(data), num_workers=1)  # here
+train(DDP(net()), loader, epochs=3, begin=other.set_epoch)
+""",
+    "torch_calls_the_inner_model": """
+# expect: Sequential differ between ranks at step 8, since DistributedDataParallel is never called
+model = DDP(net())  # here
+train(model, shared(), call=model.module)
+""",
+    "torch_loads_weights_on_one_rank": """
+# expect: differ between ranks at step 8 (DistributedDataParallel, {here}): load and change weights before
+model = DDP(net())  # here
+if rank == 1:
+    nn.init.normal_(model.module[2].weight)
+train(model, shared())
+""",
+    "paddle_no_sampler": """
+# expect: every rank reads the same batches (DataLoader, {here}): DistributedBatchSampler is missing
+loader = DataLoader(data, batch_size=4)  # here
+train(paddle.DataParallel(net()), loader)
+""",
+    "paddle_shuffles_alike": """
+# expect: every rank reads the same batches (DataLoader, {here}): DistributedBatchSampler is missing
+from paddle.distributed import fleet
+fleet.init(is_collective=True)
+loader = DataLoader(data, batch_size=4, shuffle=True, num_workers=1)  # here
+train(fleet.distributed_model(net()), loader)
+""",
+    "paddle_sets_one_epoch": """
+# expect: every epoch has the same order (DataLoader, {here}): write  sampler.set_epoch(epoch)
+loader = DataLoader(data, batch_sampler=DistributedBatchSampler(data, batch_size=4, shuffle=True))  # here
+train(paddle.DataParallel(net()), loader, epochs=3, begin=lambda _: loader.batch_sampler.set_epoch(0))
+""",
+    "paddle_calls_the_inner_model": """
+# expect: Sequential differ between ranks at step 8, since paddle.DataParallel is never called
+model = paddle.DataParallel(net())  # here
+train(model, shared(), call=model._layers)
+""",
+    "paddle_changes_weights_on_one_rank": """
+# expect: differ between ranks at step 8 (paddle.DataParallel, {here}): load and change weights before
+model = paddle.DataParallel(net())  # here
+if rank == 1:
+    model._layers[0].weight.set_value(model._layers[0].weight * 2)
+train(model, shared())
+""",
+}
+
+RIGHT = {
+    "torch_sampler_and_epoch": """
+loader = shared()
+train(DDP(net()), loader, epochs=3, begin=loader.sampler.set_epoch)
+""",
+    "torch_sampler_that_does_not_shuffle": """
+train(DDP(net()), shared(shuffle=False), epochs=3)
+""",
+    "torch_one_batch_overfitted": """
+x, y = next(iter(DataLoader(data, batch_size=4)))
+train(DDP(net()), [(x, y)] * 30)
+""",
+    "torch_loader_of_one_batch": """
+few = TensorDataset(*(tensor[:4] for tensor in data.tensors))
+train(DDP(net()), DataLoader(few, batch_size=4), epochs=20)
+""",
+    "torch_constant_data": """
+zeros = TensorDataset(torch.zeros(64, 4), torch.zeros(64, 1))
+train(DDP(net()), DataLoader(zeros, batch_size=4))
+""",
+    "torch_tensors_without_a_loader": """
+train(DDP(net()), [(torch.ones(4, 4) * n, torch.ones(4, 1)) for n in range(20)])
+""",
+    "torch_streams_a_share": """
+class Stream(IterableDataset):
+    def __iter__(self):
+        return itertools.islice(iter(data), rank, None, world)
+train(DDP(net()), DataLoader(Stream(), batch_size=4), epochs=3)
+""",
+    "torch_data_cut_before": """
+own = TensorDataset(*(tensor[rank::world] for tensor in data.tensors))
+train(DDP(net()), DataLoader(own, batch_size=4), epochs=2)
+""",
+    "torch_global_batch_cut_in_the_loop": """
+pairs = ((x[rank::world], y[rank::world]) for x, y in DataLoader(data, batch_size=8))
+train(DDP(net()), pairs)
+""",
+    "torch_evaluates_everything_on_each_rank": """
+loader, whole, model = shared(), DataLoader(data, batch_size=4), DDP(net())
+for part in range(2):
+    model.eval()
+    with torch.no_grad():
+        for x, y in whole:
+            model(x) if part else model.module(x)
+    model.train()
+    loader.sampler.set_epoch(part)
+    train(model, loader)
+""",
+    "torch_evaluates_with_a_shuffling_sampler": """
+loader, held_out, model = shared(), shared(), DDP(net())
+optimizer = torch.optim.SGD(model.parameters(), 0.01)
+for epoch in range(4):
+    train(model, loader, optimizer=optimizer, begin=lambda _: loader.sampler.set_epoch(epoch))
+    with torch.no_grad():
+        for x, y in held_out:
+            model(x)
+""",
+    "torch_looks_at_a_batch_first": """
+loader = shared()
+print(next(iter(loader))[0].shape, next(iter(loader))[0].shape)
+train(DDP(net()), loader, epochs=2, begin=lambda epoch: loader.sampler.set_epoch(epoch))
+""",
+    "torch_some_steps_of_an_epoch": """
+loader, model = shared(), DDP(net())
+for part in range(4):
+    train(model, itertools.islice(iter(loader), 5))
+""",
+    "torch_epochs_of_one_batch": """
+loader = DataLoader(data, batch_size=32, sampler=DistributedSampler(data))
+train(DDP(net()), loader, epochs=12)
+""",
+    "torch_gan": """
+loader, judge, maker = shared(), DDP(net()), DDP(nn.Linear(4, 4))
+torch.manual_seed(rank)
+judging, making = (torch.optim.Adam(one.parameters(), 0.01) for one in (judge, maker))
+for epoch in range(2):
+    loader.sampler.set_epoch(epoch)
+    for x, _ in loader:
+        judging.zero_grad()
+        (judge(x).mean() - judge(maker(torch.randn(4, 4)).detach()).mean()).backward()
+        judging.step()
+        making.zero_grad()
+        judge.requires_grad_(False)
+        judge(maker(torch.randn(4, 4))).mean().backward()
+        judge.requires_grad_(True)
+        making.step()
+""",
+    "torch_accumulates_with_no_sync": """
+loader, model = shared(), DDP(net())
+optimizer = torch.optim.SGD(model.parameters(), 0.01)
+for epoch in range(3):
+    loader.sampler.set_epoch(epoch)
+    for number, (x, y) in enumerate(loader):
+        ends = number % 2 == 1
+        with contextlib.nullcontext() if ends else model.no_sync():
+            nn.functional.mse_loss(model(x), y).backward()
+        if ends:
+            optimizer.step()
+            optimizer.zero_grad()
+""",
+    "torch_averages_by_itself_each_four_steps": """
+loader, model = shared(), DDP(net())
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for epoch in range(3):
+    loader.sampler.set_epoch(epoch)
+    for number, (x, y) in enumerate(loader):
+        with model.no_sync():
+            nn.functional.mse_loss(model(x), y).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        if number % 4 == 3:
+            for one in model.parameters():
+                dist.all_reduce(one.data)
+                one.data /= world
+""",
+    "torch_local_sgd_of_torch": """
+from torch.distributed.algorithms.ddp_comm_hooks import post_localSGD_hook as local
+from torch.distributed.algorithms.model_averaging.averagers import PeriodicModelAverager
+from torch.distributed.optim import PostLocalSGDOptimizer
+loader, model = shared(), DDP(net())
+groups = [dist.new_group([one]) for one in range(world)]
+model.register_comm_hook(local.PostLocalSGDState(None, groups[rank], 4), local.post_localSGD_hook)
+averager = PeriodicModelAverager(8, warmup_steps=4)
+optimizer = PostLocalSGDOptimizer(torch.optim.SGD(model.parameters(), 0.1), averager)
+train(model, loader, epochs=2, optimizer=optimizer, begin=loader.sampler.set_epoch)
+""",
+    "torch_half_gradients_by_a_hook": """
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+loader, model = shared(), DDP(net())
+model.register_comm_hook(None, default_hooks.fp16_compress_hook)
+train(model, loader, epochs=2, begin=loader.sampler.set_epoch)
+""",
+    "torch_moving_average_and_frozen_layers": """
+loader, inner = shared(), net()
+inner[0].requires_grad_(False)
+if rank == 1:
+    inner[0].weight.data += 0
+model, average = DDP(inner), copy.deepcopy(inner)
+optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], 0.01)
+for epoch in range(2):
+    loader.sampler.set_epoch(epoch)
+    for x, y in loader:
+        optimizer.zero_grad()
+        nn.functional.mse_loss(model(x), y).backward()
+        optimizer.step()
+        for kept, now in zip(average.parameters(), model.module.parameters()):
+            kept.data.lerp_(now.data, 0.1)
+""",
+    "torch_norms_and_dropout_of_each_rank": """
+loader = shared()
+torch.manual_seed(rank)
+inner = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Dropout(), nn.Linear(8, 1))
+model = DDP(inner, broadcast_buffers=False)
+train(model, loader, epochs=3, begin=loader.sampler.set_epoch)
+""",
+    "torch_parameters_of_one_rank_by_intention": """
+loader, inner = shared(), net()
+DDP._set_params_and_buffers_to_ignore_for_model(inner, ["0.weight", "0.bias"])
+torch.nn.init.constant_(inner[0].weight, rank + 1)
+train(DDP(inner), loader, epochs=2, begin=loader.sampler.set_epoch)
+""",
+    "torch_group_of_each_rank": """
+groups = [dist.new_group([one]) for one in range(world)]
+torch.manual_seed(rank)
+train(DDP(net(), process_group=groups[rank]), DataLoader(data, batch_size=4), epochs=2)
+""",
+    "torch_uneven_ranks_join": """
+own = TensorDataset(*(tensor[: 32 + 12 * rank] for tensor in data.tensors))
+model, chance = DDP(net()), torch.Generator().manual_seed(rank)
+with model.join():
+    train(model, DataLoader(own, batch_size=4, shuffle=True, generator=chance), epochs=2)
+""",
+    "torch_sharded_optimizer": """
+from torch.distributed.optim import ZeroRedundancyOptimizer
+loader, model = shared(), DDP(net())
+optimizer = ZeroRedundancyOptimizer(model.parameters(), torch.optim.Adam, lr=0.01)
+train(model, loader, epochs=3, optimizer=optimizer, begin=loader.sampler.set_epoch)
+""",
+    "torch_fully_sharded": """
+from torch.distributed.fsdp import fully_shard
+loader, model = shared(), net()
+fully_shard(model)
+train(model, loader, epochs=2, begin=loader.sampler.set_epoch)
+""",
+    "torch_tensor_parallel": """
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+mesh = init_device_mesh("cpu", (1, world), mesh_dim_names=("dp", "tp"))
+model = parallelize_module(net(), mesh["tp"], {"0": ColwiseParallel(), "2": RowwiseParallel()})
+optimizer = torch.optim.SGD(model.parameters(), 0.01, foreach=False)
+train(model, DataLoader(data, batch_size=4), epochs=2, optimizer=optimizer)
+""",
+    "torch_sequence_parallel_beside_ddp": """
+from torch.distributed.device_mesh import init_device_mesh
+mesh = init_device_mesh("cpu", (1, world), mesh_dim_names=("dp", "sp"))
+class Half(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = net()
+    def forward(self, x):
+        return self.body(x[rank::world])
+train(DDP(Half()), ((x, y[rank::world]) for x, y in DataLoader(data, batch_size=4)), epochs=1)
+loader = DataLoader(data, batch_size=4)
+model = DDP(Half())
+train(model, loader, call=lambda x: model(x).repeat(world, 1))
+""",
+    "torch_sequence_cut_by_hand": """
+class Attention(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = net()
+    def forward(self, x):
+        own = self.body(x.chunk(world)[rank])
+        parts = [torch.empty_like(own) for _ in range(world)]
+        dist.all_gather(parts, own.detach())
+        parts[rank] = own
+        return torch.cat(parts)
+train(DDP(Attention()), DataLoader(data, batch_size=4))
+""",
+    "torch_pipeline_of_two_stages": """
+model = nn.Linear(4, 4) if rank == 0 else net()
+optimizer = torch.optim.SGD(model.parameters(), 0.01)
+for x, y in DataLoader(data, batch_size=4):
+    if rank == 0:
+        sent = model(x)
+        dist.send(sent.detach(), 1)
+        gradient = torch.empty_like(sent)
+        dist.recv(gradient, 1)
+        sent.backward(gradient)
+    else:
+        got = torch.empty(4, 4)
+        dist.recv(got, 0)
+        got.requires_grad_()
+        nn.functional.mse_loss(model(got), y).backward()
+        dist.send(got.grad, 0)
+    optimizer.step()
+    optimizer.zero_grad()
+""",
+    "torch_compiled": """
+loader = shared()
+model = torch.compile(DDP(net()), backend="eager")
+optimizer = torch.optim.Adam(model.parameters(), 0.01)
+train(model, loader, epochs=2, optimizer=optimizer, begin=loader.sampler.set_epoch)
+""",
+    "torch_dataset_of_tuples_and_text": """
+class Texts(Dataset):
+    def __len__(self):
+        return 64
+    def __getitem__(self, index):
+        return {"text": f"line {index}", "x": data[index][0], "meta": (index, 0.5), "y": data[index][1]}
+def pairs(loader):
+    for batch in loader:
+        yield batch["x"], batch["y"]
+texts = Texts()
+train(DDP(net()), pairs(DataLoader(texts, batch_size=4, sampler=DistributedSampler(texts))))
+""",
+    "torch_list_of_batches_for_a_sampler": """
+mine = [list(range(first, first + 4)) for first in range(4 * rank, 64, 4 * world)]
+train(DDP(net()), DataLoader(data, batch_sampler=mine), epochs=3)
+""",
+    "torch_fetches_ahead": """
+def ahead(loader):
+    before = None
+    for batch in loader:
+        if before is not None:
+            yield before
+        before = batch
+    yield before
+loader = shared()
+for epoch in range(2):
+    loader.sampler.set_epoch(epoch)
+    train(DDP(net()), ahead(loader))
+""",
+    "torch_gradients_without_a_number": """
+loader, model = shared(), DDP(net())
+train(model, ((x, y * float("nan")) for x, y in loader))
+""",
+    "paddle_sampler_and_epoch": """
+loader = shared(shuffle=True)
+train(paddle.DataParallel(net()), loader, epochs=3, begin=loader.batch_sampler.set_epoch)
+""",
+    "paddle_sampler_that_counts_epochs_itself": """
+train(paddle.DataParallel(net()), shared(shuffle=True), epochs=4)
+""",
+    "paddle_high_level": """
+model = paddle.Model(net())
+model.prepare(paddle.optimizer.Adam(0.01, parameters=model.parameters()), nn.MSELoss())
+model.fit(data, data, batch_size=4, epochs=3, verbose=0)
+""",
+    "paddle_evaluates_everything_on_each_rank": """
+loader, model = shared(shuffle=True), paddle.DataParallel(net())
+for part in range(2):
+    with paddle.no_grad():
+        for x, y in DataLoader(data, batch_size=4):
+            model(x)
+    loader.batch_sampler.set_epoch(part)
+    train(model, loader)
+""",
+    "paddle_data_cut_before": """
+data.x, data.y = data.x[rank::world], data.y[rank::world]
+train(paddle.DataParallel(net()), DataLoader(data, batch_size=4), epochs=3)
+""",
+    "paddle_accumulates_with_no_sync": """
+loader, model = shared(shuffle=True), paddle.DataParallel(net())
+optimizer = paddle.optimizer.SGD(0.01, parameters=model.parameters())
+for epoch in range(3):
+    loader.batch_sampler.set_epoch(epoch)
+    for number, (x, y) in enumerate(loader):
+        ends = number % 2 == 1
+        with contextlib.nullcontext() if ends else model.no_sync():
+            nn.functional.mse_loss(model(x), y).backward()
+        if ends:
+            optimizer.step()
+            optimizer.clear_grad()
+""".replace("loader, model", "import contextlib\nloader, model", 1),
+    "paddle_topology_of_tensor_parallel_ranks": """
+from paddle.distributed import fleet
+strategy = fleet.DistributedStrategy()
+strategy.hybrid_configs = {"dp_degree": 1, "mp_degree": world, "pp_degree": 1}
+fleet.init(is_collective=True, strategy=strategy)
+train(paddle.DataParallel(net()), DataLoader(data, batch_size=4), epochs=2)
+""",
+    "paddle_constant_data": """
+data.x[:], data.y[:] = 1, 1
+train(paddle.DataParallel(net()), DataLoader(data, batch_size=4), epochs=2)
+""",
+}

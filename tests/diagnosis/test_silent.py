@@ -1,0 +1,234 @@
+"""Mistakes that raise nothing are said, with their line and what to write; nothing is said of right programs.
+
+NBDIST_DIAGNOSIS=all runs every program, else one or two of each kind.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nbdist.diagnosis.silent import MistakeReader
+from nbdist.model import Run
+from nbdist.panel import summary_text
+from nbdist.store import RunDirectory
+from tests.conftest import RunCell
+from tests.diagnosis.silent_programs import MISTAKES, PADDLE, RIGHT, TORCH
+from tests.fakes.runs import STARTED, a_spec, attempt_failed, attempt_started
+
+ALWAYS = {
+    "paddle_changes_weights_on_one_rank",
+    "paddle_no_sampler",
+    "paddle_sampler_that_counts_epochs_itself",
+    "torch_calls_the_inner_model",
+    "torch_evaluates_everything_on_each_rank",
+    "torch_global_batch_cut_in_the_loop",
+    "torch_never_sets_the_epoch",
+    "torch_no_sampler",
+    "torch_sharded_optimizer",
+}
+
+
+# what is not said must not be for an error in the watching
+WATCHED = """
+import nbdist.worker.training_hooks as hooks
+print("watched to its end:", not hooks._training.failed)
+"""
+
+
+def wanted(names: dict[str, str]) -> list[str]:
+    return [name for name in names if name in ALWAYS or os.environ.get("NBDIST_DIAGNOSIS") == "all"]
+
+
+def said(run_cell: RunCell, name: str, program: str) -> tuple[str, str]:
+    """The program, and what the summary of its run says, but for the first line; the run must succeed."""
+    framework = name.partition("_")[0]
+    if find_spec(framework) is None:
+        pytest.skip(f"{framework} is not installed")
+    source = (TORCH if framework == "torch" else PADDLE) + program
+    handle = run_cell("-n 2", source + WATCHED, limit=120)
+    assert handle.status == "succeeded", handle.logs(0) + handle.logs(1)
+    assert all("watched to its end: True" in handle.logs(rank) for rank in range(2))
+    text = summary_text(handle.run, handle.directory, "en")
+    notes = [handle.directory.rank(rank).training for rank in range(2)]
+    detail = "\n".join(note.read_text() for note in notes if note.exists())
+    assert not detail or all(note.stat().st_mode & 0o777 == 0o600 for note in notes if note.exists())
+    return source, "\n".join([*text.splitlines()[1:], "", detail])
+
+
+@pytest.mark.usefixtures("leaves_nothing")
+@pytest.mark.parametrize("name", wanted(MISTAKES))
+def test_a_mistake_that_raises_nothing_is_said(run_cell: RunCell, name: str) -> None:
+    source, found = said(run_cell, name, MISTAKES[name])
+
+    line = next(number for number, text in enumerate(source.split("\n"), 1) if text.endswith("# here"))
+    expected = re.search(r"# expect: (.+)", source)
+    assert expected is not None
+    assert expected[1].replace("{here}", f"cell line {line}") in found
+    assert found.partition("\n\n")[0].count("[nbdist]") == 1, found
+
+
+@pytest.mark.usefixtures("leaves_nothing")
+@pytest.mark.parametrize("name", wanted(RIGHT))
+def test_a_right_program_is_not_warned_about(run_cell: RunCell, name: str) -> None:
+    _, found = said(run_cell, name, RIGHT[name])
+
+    words, _, detail = found.partition("\n\n")
+    assert not re.search("same batches|same order|parameters", words), f"{words}\n{detail}"
+
+
+@pytest.mark.usefixtures("leaves_nothing")
+def test_a_traceback_through_what_is_watched_shows_nothing_of_nbdist(run_cell: RunCell) -> None:
+    if find_spec("torch") is None:
+        pytest.skip("torch is not installed")
+    fails = """
+import traceback
+class Broken(TensorDataset):
+    def __getitem__(self, index):
+        raise KeyError("label")
+try:
+    DDP(net())(torch.ones(4, 3))
+except RuntimeError:
+    traceback.print_exc()
+next(iter(DataLoader(Broken(*data.tensors))))
+"""
+    handle = run_cell("-n 2", TORCH + fails, limit=120)
+
+    log = handle.logs(0)
+    assert "mat1 and mat2" in log
+    assert "KeyError" in log
+    assert "nbdist/worker" not in log
+    assert handle.logs(0).count("in __next__") == 2
+
+
+# what the ranks of one run have noted, without their processes
+
+
+def a_batch(digest: int, **changes: Any) -> dict[str, Any]:
+    note = {
+        "batch": 0,
+        "digest": digest,
+        "place": ["/home/ada/data.py", 7],
+        "library": "torch",
+        "sampler": "X",
+    }
+    return note | changes
+
+
+def parameters(*sums: float, step: int = 8, **changes: Any) -> dict[str, Any]:
+    note = {
+        "model": 0,
+        "name": "Net",
+        "place": None,
+        "library": "torch",
+        "of": 1,
+        "group": [0, 1, 2, 3],
+        "step": step,
+        "sums": list(sums),
+        "within": 1e-4,
+        "called": True,
+    }
+    return note | changes
+
+
+class Ranks:
+    """The ranks of one run of four, which note what the test says."""
+
+    def __init__(self, path: Path) -> None:
+        self.directory = RunDirectory(path)
+        self.now = 0.0
+        self.reader = MistakeReader(self.directory, clock=lambda: self.now)
+        self.run = Run.of(a_spec(ranks=4), STARTED)
+
+    def note(self, rank: int, *notes: object) -> None:
+        file = self.directory.rank(rank).training
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with file.open("a") as lines:
+            lines.writelines(json.dumps(note) + "\n" for note in notes)
+
+    def look(self) -> list[str]:
+        self.now += 1
+        return [mistake.en for mistake in self.reader.look(self.run)]
+
+
+@pytest.fixture
+def ranks(tmp_path: Path) -> Ranks:
+    return Ranks(tmp_path)
+
+
+def test_batches_are_the_same_once_all_ranks_have_noted_three(ranks: Ranks) -> None:
+    for rank in range(4):
+        ranks.note(rank, *map(a_batch, (1, 2)))
+    assert ranks.look() == []
+    for rank in range(4):
+        assert ranks.look() == []
+        ranks.note(rank, a_batch(3))
+
+    [said] = ranks.look()
+    assert said.startswith(
+        "every rank reads the same batches (DataLoader, data.py line 7): DistributedSampler"
+    )
+    assert ranks.look() == [said]
+
+
+@pytest.mark.parametrize(
+    ("noted", "last"),
+    [
+        pytest.param((1, 2, 3), (1, 2, 4), id="one rank reads another batch"),
+        pytest.param((1, 1, 1), (1, 1, 1), id="constant data"),
+        pytest.param((1, 2, 1), (1, 2, 1), id="data of two batches"),
+        pytest.param((1, 2, 3), (1, 2), id="one rank has read less"),
+    ],
+)
+def test_batches_that_tell_nothing(ranks: Ranks, noted: tuple[int, ...], last: tuple[int, ...]) -> None:
+    for rank in range(4):
+        ranks.note(rank, *map(a_batch, last if rank == 3 else noted))
+
+    assert ranks.look() == []
+
+
+def test_the_rank_whose_parameters_are_others_is_named(ranks: Ranks) -> None:
+    for rank in range(4):
+        ranks.note(rank, parameters(1.0, 2.0), parameters(1.0, 2.1 if rank == 2 else 2.0, step=16))
+
+    [said] = ranks.look()
+    assert said.startswith(
+        "the parameters of Net differ between ranks at step 16, those of rank 2 from all others"
+    )
+
+
+@pytest.mark.parametrize(
+    "noted",
+    [
+        pytest.param([parameters(1.0 + 1e-6 * rank) for rank in range(4)], id="rounding"),
+        pytest.param([parameters(1.0 + rank, step=8 << rank) for rank in range(4)], id="other steps"),
+        pytest.param([parameters(1.0 + rank, of=rank) for rank in range(4)], id="other tensors"),
+        pytest.param([parameters(1.0 + rank, group=[rank]) for rank in range(4)], id="groups of one"),
+        pytest.param(
+            [parameters(1.0 + rank // 2, group=[0, 1] if rank < 2 else [2, 3]) for rank in range(4)],
+            id="two groups",
+        ),
+        pytest.param([parameters(float("nan") if rank else 1.0) for rank in range(4)], id="no numbers"),
+        pytest.param([parameters(1.0 + rank) for rank in range(3)] + [{"model": 0}, 7, None], id="not whole"),
+    ],
+)
+def test_parameters_that_are_not_compared(ranks: Ranks, noted: list[object]) -> None:
+    for rank, note in enumerate(noted):
+        ranks.note(min(rank, 3), note)
+
+    assert ranks.look() == []
+
+
+def test_a_later_attempt_begins_anew(ranks: Ranks) -> None:
+    ranks.note(0, {"epoch": "0", "place": None, "library": "torch"})
+    assert [said.partition(":")[0] for said in ranks.look()] == ["every epoch has the same order"]
+
+    ranks.run = Run.of(a_spec(ranks=4), [*STARTED, attempt_failed(1, "a rank failed"), attempt_started(2)])
+
+    assert ranks.look() == []
