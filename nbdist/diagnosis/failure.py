@@ -62,7 +62,7 @@ _PATH = re.compile(r": '([^']+)'")
 # what paddle's native code notes beside the program (severity, month and day, time), and says of a signal
 _OF_NATIVE = re.compile(
     r"^(?:[IW]\d{4} \d\d:\d\d:|[-=]{10,}|FLAGS\(|C\+\+ Traceback|\d+ {3}\S+.*[(:]|No stack trace in paddle"
-    r"|Error Message Summary|FatalError: .+ is detected by| +\[\w+Info: \*\*\*)"
+    r"|Error Message Summary|FatalError: .+ is detected by| +\[\w+Info: \*\*\*| +warnings\.warn\()"
 )
 
 SAME_ERROR = "the same error"

@@ -267,3 +267,48 @@ def test_a_message_with_a_whole_tensor_in_it_is_shown_by_its_ends(written: Writt
     assert len(report) < 10_000
     assert "ValueError: begin 0.5" in report
     assert " end" in report
+
+
+@pytest.mark.parametrize(
+    ("printed", "name", "said"),
+    [
+        pytest.param("no more batches", "exit-after-words", "no more batches", id="words of its own"),
+        pytest.param("Loss is nan, stopping", "not-finite", "nan", id="an error that is known"),
+    ],
+)
+def test_of_a_rank_that_left_its_last_words_are_the_cause(
+    written: WrittenRun, printed: str, name: str, said: str
+) -> None:
+    written.printed(1, f"step 3\n{printed}\n").raised(1, "SystemExit", "1")
+    written.happened(errored(1), exited(1, 1))
+
+    hint = failure_of(written).hint
+
+    assert hint is not None
+    assert (hint.signature, said in hint.cause.en) == (name, True)
+
+
+CELL = """\
+import torch.distributed as dist
+if dist.get_rank() == 0:
+    dist.barrier()
+dist.broadcast(weights, src=0)
+"""
+GAVE_UP = "Timed out waiting 6000ms for recv operation to complete"
+
+
+def test_ranks_that_gave_up_in_different_places_are_told_where_their_ways_parted(tmp_path: Path) -> None:
+    written = WrittenRun(tmp_path / "home", cell=CELL).happened(*STARTED)
+    library = ("/v/site-packages/torch/distributed/distributed_c10d.py", 3252, "barrier", "work.wait()")
+    for rank, line in ((0, 3), (1, 4)):
+        own = (written.spec.program, line, "<module>", "")
+        written.raised(rank, "RuntimeError", GAVE_UP, time=CREATED + rank, frames=(own, library))
+    # the second one was a moment late, and was told to end meanwhile
+    written.happened(errored(0), errored(1), escalated(1), exited(1, -15, ended=True))
+
+    failure = failure_of(written)
+
+    assert failure.hint is not None
+    assert failure.hint.signature == "hang-rank-branch"
+    assert "rank 0 alone went into  if dist.get_rank() == 0:  (line 2)" in failure.hint.cause.en
+    assert failure.groups[0].kind.endswith("(line 4)")

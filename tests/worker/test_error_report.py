@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import sys
 import time
+import traceback
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 
 from nbdist.store import read_error
-from nbdist.worker import error_report
+from nbdist.worker import bootstrap, error_report
 
 LOADER = """
 import os, signal
@@ -114,3 +115,24 @@ def test_a_handler_that_raises_while_a_report_is_written_costs_no_report(tmp_pat
 
     report = read_error(Path(path))
     assert (len(calls), report is not None and report.message) == (1, "too wide")
+
+
+def test_what_a_rank_replaced_of_a_framework_is_in_no_traceback() -> None:
+    ours = compile(
+        "def create(inner):\n    inner()", os.path.join(bootstrap._HERE, "framework_hooks.py"), "exec"
+    )
+    names: dict[str, Any] = {}
+    exec(ours, names)
+
+    def inner() -> None:
+        raise ValueError("no such port")
+
+    def program() -> None:
+        names["create"](inner)
+
+    try:
+        program()
+    except ValueError as error:
+        bootstrap._take_out(error)
+        functions = [frame.name for frame in traceback.extract_tb(error.__traceback__)]
+    assert functions[1:] == ["program", "inner"]
