@@ -16,6 +16,8 @@ from typing import Any
 
 from nbdist.diagnosis import Failure, diagnose
 from nbdist.diagnosis.report import aftermath, failure_kind
+from nbdist.diagnosis.silent import MistakeReader
+from nbdist.diagnosis.stacks import last_stacks
 from nbdist.feed.ansi import printable
 from nbdist.feed.labels import clipped, state_word
 from nbdist.feed.measures import failure_view
@@ -103,6 +105,9 @@ class Stall:
     line: int | None
     where: str
     behind: str
+    signature: str
+    cause: str
+    fix: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +144,8 @@ class TimeSpent:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
     """How a run stands and why. ``elapsed`` in seconds, ``done`` a fraction of 1 (None where it is not
-    known), ``progress`` the same in words. Sentences are in ``language``."""
+    known), ``progress`` the same in words. ``warnings`` name mistakes of the program that fail no rank.
+    Sentences are in ``language``."""
 
     run_id: str
     label: str
@@ -155,6 +161,7 @@ class Explanation:
     failure: FirstFailure | None
     stall: Stall | None
     slow: Slowest | None
+    warnings: tuple[str, ...]
     time: TimeSpent
 
     def to_dict(self) -> dict[str, Any]:
@@ -180,6 +187,7 @@ class Explanation:
         if self.stall is not None:
             lines += _stall_lines(self.stall, live=self.live, language=self.language)
         lines += [self.slow.text] if self.slow is not None else []
+        lines += self.warnings
         lines += filter(None, [_time_line(self.time, self.language)])
         return "\n".join(lines)
 
@@ -219,8 +227,9 @@ def explain_run(
         done=None if progress is None else round(progress.fraction, 4),
         progress="" if progress is None else progress.text,
         failure=None if failure is None else first_failure_of(failure, clean, language),
-        stall=None if stall is None else _stall(stall, run.elapsed(now), language),
+        stall=None if stall is None else _stall(stall, run, directory, run.elapsed(now), language),
         slow=None if slow is None else _slowest(slow, language),
+        warnings=tuple(clean(one.text(language)) for one in MistakeReader(directory).look(run)),
         time=_time_spent(run, directory),
     )
 
@@ -267,14 +276,19 @@ def _all_said(lines: Iterable[str], clean: Callable[[str], str]) -> tuple[str, .
     return tuple(_said(line, clean)[:_TEXT] for line in lines)
 
 
-def _stall(view: StallView, elapsed: float, language: str) -> Stall:
+def _stall(view: StallView, run: Run, directory: RunDirectory, elapsed: float, language: str) -> Stall:
+    report = last_stacks(run, directory)
+    hint = report.hint if report is not None else None
     held = [group for group in view.groups if group.kind == "held"]
     return Stall(
         seconds=round(max(0.0, elapsed - view.since), 1),
         ranks=tuple(rank for group in held for rank in group.ranks),
         line=held[0].line if held else None,
         where=view.sentence(language),
-        behind=view.behind_text(language),
+        behind=view.behind_text(language).removesuffix(hint.text(language) if hint else "").rstrip("\n"),
+        signature=hint.signature if hint else "",
+        cause=hint.cause.text(language) if hint else "",
+        fix=hint.fix.text(language) if hint else "",
     )
 
 
@@ -334,17 +348,23 @@ def _failure_lines(failure: FirstFailure, language: str) -> list[str]:
     elif failure.untrusted.last_lines:
         lines.append(say("diagnosis.last-lines", language, rank=failure.rank))
         lines += [f"    {line}" for line in failure.untrusted.last_lines]
-    if failure.cause:
-        lines.append(say("diagnosis.cause", language, cause=failure.cause))
-        lines.append(say("diagnosis.fix", language, fix=failure.fix))
-    return [*filter(None, lines), *failure.untrusted.after]
+    return [*filter(None, lines), *_reasons(failure, language), *failure.untrusted.after]
+
+
+def _reasons(known: FirstFailure | Stall, language: str) -> list[str]:
+    if not known.cause:
+        return []
+    return [
+        say("diagnosis.cause", language, cause=known.cause),
+        say("diagnosis.fix", language, fix=known.fix),
+    ]
 
 
 def _stall_lines(stall: Stall, *, live: bool, language: str) -> list[str]:
     quiet = say("panel.no-progress", language, seconds=f"{stall.seconds:.0f}")
     said = quiet if live else say("panel.hung", language)
     where = f"{say('diagnosis.colon', language)}{stall.where}" if stall.where else ""
-    return [said + where, *filter(None, [stall.behind])]
+    return [said + where, *filter(None, [stall.behind]), *_reasons(stall, language)]
 
 
 def _time_line(spent: TimeSpent, language: str) -> str:
