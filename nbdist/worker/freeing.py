@@ -55,6 +55,8 @@ class Freeing:
         self.before: BaseException | None = None
         """What the main thread handled when it was interrupted."""
 
+        # what it handled when it last executed the handler
+        self._seen: BaseException | None = None
         # how many beats there had been when the main thread was sent one, and when that was
         self._beats, self._sent, self._woken = -1, 0.0, 0
         stacks.on_beat = self._in_main_thread
@@ -79,12 +81,22 @@ class Freeing:
         leaving = told and error is not None and error is not self.before
         if leaving:
             self._channel.say(LEAVING)
+        # asked anew where the interrupt has been raised: one that is still owed will be
+        owe = not leaving and not self.owes
+        self._seen = None
         self.remind()
         patience = max(wait.patience, _SAVING) if leaving or self._interrupted else wait.patience
-        if not self._comes_back(self._sent + patience) and self._waits():
-            self._end(wait, leaving=leaving)
-        elif not leaving:
-            self._channel.say(KEPT)
+        if self._comes_back(self._sent + patience) or not self._waits():
+            # a rank that was freed before may have brought it back by its end of their connection
+            seen: BaseException | None = self._seen
+            brought = seen is not None and seen is not error
+            self._freed |= brought
+            if not leaving:
+                self._channel.say(FREED if brought else KEPT)
+            return
+        if owe:
+            self.before = error
+        self._end(wait, leaving=leaving, owe=owe)
 
     def remind(self) -> None:
         """Have the handler called, in the main thread, as soon as that executes Python."""
@@ -97,8 +109,8 @@ class Freeing:
             self._woken += 1
             signal.pthread_kill(self._main, stacks.BEAT)
 
-    def _end(self, wait: Wait, *, leaving: bool) -> None:
-        """End the wait, and raise KeyboardInterrupt in a program that is not leaving yet."""
+    def _end(self, wait: Wait, *, leaving: bool, owe: bool) -> None:
+        """End the wait. ``owe``: KeyboardInterrupt is to be raised then."""
         nccl = _nccl()
         found = [_open_sockets(inodes) for inodes in (wait.sockets, wait.store)]
         ends = any(found) or nccl is not None
@@ -108,8 +120,7 @@ class Freeing:
         if not ends:
             return
         self._freed = True
-        if not leaving and not self.owes:
-            self._owe()
+        self.owes |= owe
         if nccl is not None:
             _abort(nccl)
         for sockets in found:
@@ -144,9 +155,9 @@ class Freeing:
 
     def _in_main_thread(self) -> None:
         """Raise KeyboardInterrupt if that is owed, and the program is not leaving already."""
+        error = self._seen = sys.exc_info()[1]
         if not self.owes:
             return
-        error = sys.exc_info()[1]
         while error is not None and error is not self.before:
             if not _is_in_library(error):
                 return
