@@ -60,14 +60,18 @@ export NBDIST_PROGRAMS
 # Ranks, browsers and schedulers wait: two cores are busy with three tests at once.
 TEST_JOBS ?= 3
 
+# Thousands of real runs share two cores with browsers and schedulers. A test that fails is tried once more, and
+# the summary names it (RERUN).
+ONCE_MORE := --reruns 1
+
 # Where PYTHONDONTWRITEBYTECODE is set, each of some ten thousand processes would compile nbdist for itself.
 bytecode: $(VENV)/.ready
 	@$(BIN)/python -m compileall -q nbdist
 
 test: $(VENV)/.ready $(STATIC) browser hosts slurm check bytecode  ## check and test everything
 	@[ -n "$(NBDIST_PROGRAMS)" ] || echo "*** NBDIST_PROGRAMS is not set: the tutorials' programs are NOT run ***"
-	NBDIST_DIAGNOSIS=all $(BIN)/python -m pytest -n $(TEST_JOBS) --no-loadscope-reorder $(PYTEST_ARGS)
-	NBDIST_WARM=always $(BIN)/python -m pytest -n $(TEST_JOBS) -q $(WARM_ROUND)
+	NBDIST_DIAGNOSIS=all $(BIN)/python -m pytest -n $(TEST_JOBS) --no-loadscope-reorder $(ONCE_MORE) $(PYTEST_ARGS)
+	NBDIST_WARM=always $(BIN)/python -m pytest -n $(TEST_JOBS) -q $(ONCE_MORE) $(WARM_ROUND)
 
 # Every run of these on ranks that have waited. What they test is the program's view, and how ranks end.
 WARM_ROUND := tests/runner/test_cells.py tests/runner/test_torch.py tests/faults/test_a_rank_dies.py

@@ -35,7 +35,7 @@ _LONGEST = ("notebooks", "tutorials", "browser", "engines", "hosted")
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with what takes longest. What drives other people's servers and browsers is tried once more when
-    it fails, and the summary says so (RERUN): of what is ours alone nothing is."""
+    it fails, and the summary says so (RERUN); ``make test`` does that for every test."""
     root = Path(__file__).parent
     items.sort(key=lambda item: item.path.relative_to(root).parts[0] not in _LONGEST)
     for item in items:

@@ -150,5 +150,5 @@ def test_what_the_ranks_of_a_run_in_the_background_showed_is_left_when_it_is_att
 
     reply = kernel.run("%dist_attach", metadata=NOTEBOOK)
 
-    assert reply.data[-1] == {"text/plain": "shown", "text/html": "<b>shown</b>"}
-    assert reply.data.count(reply.data[-1]) == 1
+    # the panel of the cell before may say its last word only now, and says it as a part of this cell
+    assert reply.data.count({"text/plain": "shown", "text/html": "<b>shown</b>"}) == 1
