@@ -64,9 +64,11 @@ TEST_JOBS ?= 3
 # the summary names it (RERUN).
 ONCE_MORE := --reruns 1
 
-# Where PYTHONDONTWRITEBYTECODE is set, each of some ten thousand processes would compile nbdist for itself.
+# Where PYTHONDONTWRITEBYTECODE is set, each of some ten thousand processes would compile nbdist for itself, and each
+# process that shares the tests all of them.
 bytecode: $(VENV)/.ready
 	@$(BIN)/python -m compileall -q nbdist
+	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -q --collect-only tests >/dev/null
 
 test: $(VENV)/.ready $(STATIC) browser hosts slurm check bytecode  ## check and test everything
 	@[ -n "$(NBDIST_PROGRAMS)" ] || echo "*** NBDIST_PROGRAMS is not set: the tutorials' programs are NOT run ***"

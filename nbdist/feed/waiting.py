@@ -16,24 +16,29 @@ _STEP = "step="
 _ROOM = 4096  # bytes at the end of a file, in which its last step is
 
 
-def _has_failed(run: Run) -> bool:
+def _has_failed(run: Run, directory: RunDirectory) -> bool:
     """Whether a rank has failed, in any attempt, or the run itself. One that raises KeyboardInterrupt because
-    the run is being stopped has not."""
+    the run is being stopped has not; one whose exception has left the program has when it can be read."""
     if run.failures or run.state in (RunState.FAILED, RunState.LOST):
         return True
     failed = (
-        rank.state is RankState.FAILED or (rank.errored is not None and not rank.state.terminal)
+        rank.state is RankState.FAILED
+        or (
+            rank.errored is not None
+            and not rank.state.terminal
+            and directory.rank(rank.rank, run.attempt).error.exists()
+        )
         for rank in run.ranks
     )
     return not run.stop_requested and any(failed)
 
 
-_MOMENTS: Mapping[str, Callable[[Run], bool]] = {
-    "running": lambda run: run.state not in (RunState.PENDING, RunState.STARTING),
-    "stalled": lambda run: run.stalled is not None,
+_MOMENTS: Mapping[str, Callable[[Run, RunDirectory], bool]] = {
+    "running": lambda run, _: run.state not in (RunState.PENDING, RunState.STARTING),
+    "stalled": lambda run, _: run.stalled is not None,
     "failed": _has_failed,
-    "succeeded": lambda run: run.state is RunState.SUCCEEDED,
-    "ended": lambda run: run.state.terminal,
+    "succeeded": lambda run, _: run.state is RunState.SUCCEEDED,
+    "ended": lambda run, _: run.state.terminal,
 }
 MOMENTS = (*_MOMENTS, f"{_STEP}N")
 
@@ -52,6 +57,7 @@ class Awaited:
     """The moments of one run that are waited for."""
 
     def __init__(self, directory: RunDirectory, moments: Iterable[str]) -> None:
+        self._directory = directory
         self._moments = tuple(moments)
         self._steps = _StepReader(directory)
 
@@ -61,7 +67,7 @@ class Awaited:
 
     def _has_come(self, moment: str, run: Run) -> bool:
         if moment in _MOMENTS:
-            return _MOMENTS[moment](run)
+            return _MOMENTS[moment](run, self._directory)
         step = self._steps.look(run)
         return step is not None and step >= int(moment.removeprefix(_STEP))
 

@@ -7,7 +7,7 @@ from playwright.sync_api import Locator, Page, expect
 
 def show_runs(page: Page) -> Locator:
     """The sidebar, once it has asked the server."""
-    page.evaluate("() => window.jupyterapp.commands.execute('nbdist:show-runs')")
+    page.evaluate("async () => { await window.jupyterapp.commands.execute('nbdist:show-runs') }")
     sidebar = page.locator(".nbdist-sidebar")
     sidebar.wait_for()
     return sidebar

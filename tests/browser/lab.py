@@ -252,7 +252,10 @@ class ClassicPage(LabPage):
         self.page.evaluate("() => window.Jupyter.notebook.save_notebook()")
 
 
-_OPEN = "name => window.jupyterapp.commands.execute('docmanager:open', { path: name, factory: 'Notebook' })"
+# a page sends back what a function returns, and the widget of a notebook is megabytes
+_OPEN = """async name => {
+    await window.jupyterapp.commands.execute('docmanager:open', { path: name, factory: 'Notebook' });
+}"""
 _CLEAR = """() => {
     const app = window.jupyterapp;
     const asks = document.querySelector('.jp-Dialog');

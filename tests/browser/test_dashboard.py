@@ -68,7 +68,7 @@ def editor_selection(page: Page) -> str:
 
 
 def problems_of(page: Page, place: str) -> list[str]:
-    page.evaluate(AXE.read_text())
+    page.add_script_tag(path=AXE)
     found = page.evaluate(
         "place => axe.run(place, { resultTypes: ['violations'] }).then(result => result.violations)", place
     )

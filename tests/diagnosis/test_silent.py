@@ -1,6 +1,6 @@
 """Mistakes that raise nothing are said, with their line and what to write; nothing is said of right programs.
 
-NBDIST_DIAGNOSIS=all runs every program, else one or two of each kind.
+NBDIST_REPORTED=all runs every program, else one or two of each kind.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ print("watched to its end:", not hooks._training.failed)
 
 
 def wanted(names: dict[str, str]) -> list[str]:
-    return [name for name in names if name in ALWAYS or os.environ.get("NBDIST_DIAGNOSIS") == "all"]
+    return [name for name in names if name in ALWAYS or os.environ.get("NBDIST_REPORTED") == "all"]
 
 
 def said(run_cell: RunCell, name: str, program: str) -> tuple[str, str]:

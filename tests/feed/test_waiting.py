@@ -42,7 +42,7 @@ def came(written: WrittenRun, until: str) -> str:
         pytest.param(STARTED, ("running",), id="it runs"),
         pytest.param((*STARTED, stalled()), ("running", "stalled"), id="nothing happens"),
         pytest.param((*STARTED, stalled(), resumed()), ("running",), id="it goes on again"),
-        pytest.param((*STARTED, errored(1)), ("running", "failed"), id="a rank has failed"),
+        pytest.param((*STARTED, errored(1)), ("running",), id="why a rank has failed is being written"),
         pytest.param(RETRIED, ("failed",), id="an attempt has failed"),
         pytest.param(SUCCEEDED, ("running", "succeeded", "ended"), id="it has succeeded"),
         pytest.param(FAILED, ("running", "failed", "ended"), id="it has failed"),
@@ -54,6 +54,15 @@ def test_a_moment_has_come_or_not(tmp_path: Path, events: Sequence[Event], momen
     found = [name for name in ("running", "stalled", "failed", "succeeded", "ended") if came(written, name)]
 
     assert tuple(found) == tuple(moments)
+
+
+def test_a_rank_has_failed_once_it_can_be_read_why(tmp_path: Path) -> None:
+    written = WrittenRun(tmp_path / "home").happened(*STARTED, errored(1))
+    error = written.directory.rank(1, 1).error
+    error.parent.mkdir(parents=True, exist_ok=True)
+    error.write_text("{}")
+
+    assert came(written, "failed") == "failed"
 
 
 def test_of_several_the_first_counts(tmp_path: Path) -> None:
