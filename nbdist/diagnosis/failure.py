@@ -417,9 +417,11 @@ def _hint(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
 
 
 def _is_past(rank: int, run: Run, directory: RunDirectory) -> bool:
-    """Whether a rank waited for others when one had failed, and had not failed itself."""
+    """Whether a rank was done, or waited for others, when one had failed, and had not failed itself."""
     from nbdist.diagnosis.stacks import last_sides
 
+    if run.ranks[rank].state is RankState.SUCCEEDED:
+        return True
     if run.ranks[rank].errored is not None:
         return False
     return any(rank in side.ranks and side.place.waits for side in last_sides(run, directory))
