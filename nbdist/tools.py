@@ -337,7 +337,7 @@ TOOLS: list[Callable[..., Answer]] = [runs, start, wait, explain, logs, metrics,
 _PREFIX = "nbdist_"
 OFFERED = [f"{__name__}:{_PREFIX}{tool.__name__}" for tool in TOOLS]
 """For jupyter-server-mcp (the group ``jupyter_server_mcp.tools``). It offers the functions of all packages
-side by side, each under its own name, and calls them in the server's event loop."""
+side by side, each under its own name; some releases call what is not async in the server's event loop."""
 
 
 def __getattr__(name: str) -> Callable[..., Awaitable[Answer]]:
