@@ -29,7 +29,7 @@ if os.environ["RANK"] == "1":
     raise ValueError("no such file")
 time.sleep(60)
 """
-WAITS = "import time\nprint('ready')\ntime.sleep(600)\n"
+WAITS = "import time\nprint('step 1/9 loss 0.5')\ntime.sleep(600)\n"
 
 
 async def answer(client: Client, tool: str, **arguments: Any) -> Mapping[str, Any]:
@@ -68,7 +68,7 @@ def test_an_agent_starts_follows_explains_and_stops_runs(home: Path, tmp_path: P
 
             # one call that waits holds no other up
             ended = asyncio.create_task(answer(client, "wait", run=waiting["run_id"], until="ended"))
-            assert (await answer(client, "wait", run="waits", until="running"))["moment"] == "running"
+            assert (await answer(client, "wait", run="waits", until="step=1"))["moment"] == "step=1"
             assert "waits.py" in (await answer(client, "stacks", run="waits"))["untrusted"]["text"]
             assert (await answer(client, "stop", run=waiting["run_id"]))["state"] == "cancelled"
             assert (await ended)["moment"] == "ended"
