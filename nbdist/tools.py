@@ -50,6 +50,7 @@ _PRUNING = 0.5  # seconds for old runs
 _HERE = Frontend("the tool ", lambda _: None)
 _IN_TOOLS = (
     ("%%distributed -n 2", 'start(script="train.py", options="-n 2")'),
+    ("%dist_status", "the tool runs"),
     ("%dist_", _HERE.prefix),
     ("%env ", "export "),
     ("%pip ", "pip "),
@@ -326,9 +327,8 @@ def _clean(run: Run) -> Callable[[str], str]:
 
 def _cut(text: str) -> str:
     """As much of a text as there is room for."""
-    return (
-        text.encode()[: ROOM // 2].decode(errors="ignore") + "\n…" if len(text.encode()) > ROOM // 2 else text
-    )
+    kept = text.encode()[: ROOM // 2].decode(errors="ignore")
+    return text if kept == text else f"{kept}\n…"
 
 
 TOOLS: list[Callable[..., Answer]] = [runs, start, wait, explain, logs, metrics, stacks, stop, doctor]
