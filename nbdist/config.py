@@ -6,6 +6,7 @@ shown, ``NBDIST_LANG`` (en, zh) the language of what is shown where it is not to
 ready (``warm.pool``),
 ``NBDIST_PUSH`` (auto) whether a cell gets the names of the notebook that it lacks, ``NBDIST_PUSH_GB`` how
 much these may be,
+``NBDIST_TOOLS_ALLOW`` (start,stop,stacks) what the tools for agents may do besides reading,
 ``NBDIST_ENGINE_SILENCE`` (seconds) how long an engine may say nothing, ``NBDIST_LOG_GB`` how long a log
 may become (0: as long as it wants).
 """
@@ -103,6 +104,16 @@ def push_room(environ: Mapping[str, str] = os.environ) -> int:
         return int(float(environ["NBDIST_PUSH_GB"]) * 1e9)
     except (KeyError, ValueError):
         return int(PUSH_GB * 1e9)
+
+
+TOOLS_ALLOW = "NBDIST_TOOLS_ALLOW"
+CHANGING_TOOLS = ("start", "stop", "stacks")
+"""What agents may do only where it is allowed: each leaves something on the disk, or in the process table."""
+
+
+def allowed_tools(environ: Mapping[str, str] = os.environ) -> frozenset[str]:
+    """What is in NBDIST_TOOLS_ALLOW."""
+    return frozenset(filter(None, map(str.strip, environ.get(TOOLS_ALLOW, "").split(","))))
 
 
 def filesystem_of(path: Path, mounts: str | None = None) -> str:

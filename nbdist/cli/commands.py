@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nbdist.cli import results, running
+from nbdist.cli.mcp import MCP
 from nbdist.cli.running import HERE, OUTPUT_CLOSED, USAGE, complain, discard_output
 from nbdist.errors import LaunchError, NbdistError, UsageMistake
 from nbdist.verbs import table
@@ -120,6 +121,7 @@ COMMANDS = {
     "autoload": _command(AUTOLOAD, show_autoload),
     "doctor": _command(table.DOCTOR, results.show_examined),
     "export": _command(table.EXPORT, results.show_export),
+    "mcp": _command(MCP, lambda _: 0),
 }
 
 

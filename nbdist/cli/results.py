@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import sys
 import time
 from collections import deque
@@ -18,7 +17,7 @@ from nbdist.errors import LaunchError, UnknownRun, UsageMistake
 from nbdist.feed.ansi import harmless
 from nbdist.feed.explanation import encode
 from nbdist.feed.labels import cut
-from nbdist.feed.log_lines import LineReader, LogLine
+from nbdist.feed.log_lines import LineReader, LogLine, places_text
 from nbdist.feed.view import RunView, number_text
 from nbdist.model import Run
 from nbdist.panel import (
@@ -49,7 +48,6 @@ from nbdist.verbs.runs import (
 from nbdist.version import JSON_VERSION
 
 if TYPE_CHECKING:
-    from nbdist.feed.curves import Curve
     from nbdist.panel.report import Report
 
 _LINES = 4096  # that are written at once
@@ -175,7 +173,7 @@ def _line(line: LogLine) -> dict[str, Any]:
 
 
 def _end_of_lines(run: Run, readers: Iterable[LineReader]) -> dict[str, Any]:
-    ahead = ",".join(f"{reader.rank}:{reader.next}" for reader in readers)
+    ahead = places_text({reader.rank: reader.next for reader in readers})
     return _versioned({"run_id": run.run_id, "state": run.state.value, "next": ahead})
 
 
@@ -190,11 +188,7 @@ def show_explained(explained: Explained) -> int:
 def show_waited(waited: Waited) -> int:
     run, state = waited.run, waited.run.state.value
     if waited.json:
-        data = {"run_id": run.run_id, "label": run.label, "state": state, "live": not run.state.terminal}
-        elapsed = round(run.elapsed(time.time()), 1)
-        print_json(
-            _versioned(data | {"moment": waited.moment or None, "late": waited.late, "elapsed": elapsed})
-        )
+        print_json(_versioned(waited.to_dict()))
     elif waited.moment:
         print(waited.moment)
     elif waited.late:
@@ -206,7 +200,7 @@ def show_waited(waited: Waited) -> int:
 
 def show_metrics(metrics: Metrics) -> int:
     if metrics.json:
-        print_json([_metrics_of(run, curves) for run, curves in metrics.runs])
+        print_json([_versioned(found) for found in metrics.to_list()])
         return 0
     for run, curves in metrics.runs:
         width = max((len(curve.tag) for curve in curves), default=0)
@@ -216,19 +210,6 @@ def show_metrics(metrics: Metrics) -> int:
         if not curves:
             note(f"{run.label} has recorded and printed no metrics")
     return 0
-
-
-def _metrics_of(run: Run, curves: Iterable[Curve]) -> dict[str, Any]:
-    points = {
-        curve.tag: [{"step": int(at), "value": _number(value)} for at, value in curve.points]
-        for curve in curves
-    }
-    return _versioned({"run_id": run.run_id, "label": run.label, "state": run.state.value, "metrics": points})
-
-
-def _number(value: float) -> float | str:
-    """A number; ``"nan"``, ``"inf"`` and ``"-inf"``, which JSON has not, as float() reads them."""
-    return value if math.isfinite(value) else str(value)
 
 
 def show_stopped(stopped: Stopped) -> int:

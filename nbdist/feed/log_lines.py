@@ -5,10 +5,11 @@ A line that may still grow, or be drawn over, waits until it cannot.
 
 from __future__ import annotations
 
+import heapq
 import itertools
 import time
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,6 +46,11 @@ class Place:
         return f"{self.address}+{self.lines}" if self.lines else str(self.address)
 
 
+def places_text(places: Mapping[int, Place]) -> str:
+    """Places by rank, as programs give them back: ``0:4096,1:80+2``."""
+    return ",".join(f"{rank}:{place}" for rank, place in places.items())
+
+
 class LineReader:
     """Reads one rank's log on, through all attempts of a run."""
 
@@ -64,6 +70,11 @@ class LineReader:
     def next(self) -> Place:
         """From where to read on."""
         return Place(self._address, max(self._read, self._skip))
+
+    def skip(self, keep: int) -> None:
+        """Go on at the start of a line, ``keep`` bytes before the end of the attempt's log."""
+        self._follower.skip(keep)
+        self._address = self._follower.address
 
     def read(self, run: Run) -> Iterator[LogLine]:
         """The lines that are new. Of an attempt that is over, also the one that no newline ended."""
@@ -115,11 +126,40 @@ class LineReader:
             self._address, self._read, self._skip = self._follower.settled, 0, 0
 
 
+class MergedLines:
+    """The lines of several ranks, the oldest first. A line is taken when the next one is asked for."""
+
+    def __init__(self, readers: Sequence[LineReader], run: Run) -> None:
+        self._readers = {reader.rank: reader for reader in readers}
+        self._run = run
+        self._places = {reader.rank: reader.next for reader in readers}
+
+    def __iter__(self) -> Iterator[LogLine]:
+        for line in heapq.merge(*map(self._read, self._readers), key=lambda line: line.time):
+            yield line
+            # its reader goes on when the next line is looked for
+            self._places[line.rank] = self._readers[line.rank].next
+
+    @property
+    def next(self) -> str:
+        """From where to read on: behind the lines that were taken."""
+        return places_text(self._places)
+
+    def _read(self, rank: int) -> Iterator[LogLine]:
+        yield from self._readers[rank].read(self._run)
+        self._places[rank] = self._readers[rank].next
+
+
 class _Follower(RankFollower):
     """Knows whether its address is that of a byte: where rows are drawn anew, and within a line that is too
     long, it is not."""
 
     _exact = True
+
+    @property
+    def address(self) -> int:
+        """The byte at which the next line begins."""
+        return self._at
 
     @property
     def settled(self) -> int | None:

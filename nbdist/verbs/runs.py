@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import re
+import time
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nbdist import config, runner
 from nbdist.errors import UnknownRun, UsageMistake
@@ -161,6 +163,18 @@ class Waited:
     late: bool
     json: bool
 
+    def to_dict(self) -> dict[str, Any]:
+        """``wait`` of the schema, without its version."""
+        return {
+            "run_id": self.run.run_id,
+            "label": self.run.label,
+            "state": self.run.state.value,
+            "live": not self.run.state.terminal,
+            "moment": self.moment or None,
+            "late": self.late,
+            "elapsed": round(self.run.elapsed(time.time()), 1),
+        }
+
 
 def wait(
     _: Frontend, *, run: str | None, until: Sequence[str], timeout: float | None, json: bool = False
@@ -179,6 +193,24 @@ class Metrics:
 
     runs: tuple[tuple[Run, tuple[Curve, ...]], ...]
     json: bool
+
+    def to_list(self) -> list[dict[str, Any]]:
+        """``metrics`` of the schema, without versions."""
+        return [
+            {
+                "run_id": run.run_id,
+                "label": run.label,
+                "state": run.state.value,
+                "metrics": {curve.tag: list(map(_point, curve.points)) for curve in curves},
+            }
+            for run, curves in self.runs
+        ]
+
+
+def _point(point: tuple[float, float]) -> dict[str, Any]:
+    """``"nan"``, ``"inf"`` and ``"-inf"``, which JSON has not, as float() reads them."""
+    step, value = point
+    return {"step": int(step), "value": value if math.isfinite(value) else str(value)}
 
 
 def metrics(_: Frontend, *, run: Sequence[str], last: int, json: bool = False) -> Metrics:

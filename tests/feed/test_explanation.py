@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -62,12 +63,15 @@ def shown(directory: RunDirectory) -> dict[str, Any] | None:
 def captured(tmp_path: Path) -> Iterator[tuple[str, RunDirectory]]:
     """Runs that nbdist has recorded, and one for each sample of what frameworks say when they fail."""
     for recorded in RUNS:
-        (home := tmp_path / recorded["name"].replace("/", "-")).mkdir()
+        (home := tmp_path / recorded["name"].replace("/", "-") / "runs").mkdir(parents=True)
         yield recorded["name"], laid_out(home, recorded)
     for sample in SAMPLES:
         run = WrittenRun(tmp_path / sample.stem, cell=CELL).happened(*STARTED)
-        run.printed(1, sample.read_text()).printed(0, "epoch 1\n")
-        run.happened(exited(1, 1, time=CREATED + 8), exited(0, -15, ended=True, time=CREATED + 9))
+        said = sample.read_text()
+        code = re.search(r"^exit (-?\d+)( oom| limit)?$", said, re.M)
+        run.printed(1, said if code is None else "epoch 1\n").printed(0, "epoch 1\n")
+        ended = exited(1, int(code[1]) if code is not None else 1, time=CREATED + 8)
+        run.happened(ended, exited(0, -15, ended=True, time=CREATED + 9))
         yield sample.stem, run.happened(run_ended(RunState.FAILED, "rank 1 failed")).directory
 
 

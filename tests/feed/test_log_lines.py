@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.feed.log_lines import LineReader, LogLine, Place
+from nbdist.feed.log_lines import LineReader, LogLine, MergedLines, Place
 from nbdist.model import RunState
+from nbdist.verbs.runs import log_places
 from tests.fakes.directories import WrittenRun
 from tests.fakes.runs import CREATED, STARTED, a_spec, attempt_failed, attempt_started, exited, run_ended
 
@@ -129,3 +130,18 @@ def test_secrets_are_masked_and_no_line_moves(written: WrittenRun) -> None:
 def test_where_there_is_nothing_nothing_is_read(written: WrittenRun) -> None:
     assert read(written) == ([], Place(0))
     assert read(written, Place(10_000)) == ([], Place(10_000))
+
+
+def test_who_takes_only_some_lines_of_several_ranks_reads_on_behind_them(written: WrittenRun) -> None:
+    written.printed(0, "a\nb\nc\n").printed(1, "d\ne\n").happened(*ENDED)
+    found: list[tuple[int, str]] = []
+    places = log_places("0:0,1:0")
+
+    for _ in range(9):
+        readers = [LineReader(written.directory, written.run, rank, since) for rank, since in places.items()]
+        merged = MergedLines(readers, written.run)
+        # the second line is looked at, and not taken
+        found += [(line.rank, line.text) for line, _ in zip(merged, range(1), strict=False)]
+        places = log_places(merged.next)
+
+    assert sorted(found) == [(0, "a"), (0, "b"), (0, "c"), (1, "d"), (1, "e")]

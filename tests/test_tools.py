@@ -1,0 +1,263 @@
+"""The tools for agents as plain functions: what they answer, how much of it, and what they leave alone."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import re
+from collections.abc import Callable, Mapping
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nbdist import config, tools
+from nbdist.feed.explanation import encode
+from nbdist.model import RunState
+from nbdist.tables import read_table
+from tests.fakes.directories import WrittenRun
+from tests.fakes.runs import CREATED, STARTED, exited, run_ended, stalled
+from tests.feed.test_explanation import captured, shown
+
+ENDED = (exited(0), exited(1), run_ended(RunState.SUCCEEDED))
+TOKEN = "hf_" + "a1" * 16
+SAMPLES = {path.stem for path in (Path(__file__).parent / "diagnosis" / "samples").glob("*.txt")}
+NAMES = ["runs", "start", "wait", "explain", "logs", "metrics", "stacks", "stop", "doctor"]
+
+
+@pytest.fixture
+def written(home: Path) -> WrittenRun:
+    return WrittenRun(home).happened(*STARTED)
+
+
+def texts(answer: Mapping[str, Any]) -> list[str]:
+    return [line["text"] for line in answer["untrusted"]["lines"]]
+
+
+def offered_in(group: str) -> Any:
+    """What an entry point of this package is."""
+    project = read_table(str(Path(__file__).parents[1] / "pyproject.toml"), "pyproject")["project"]
+    ((name, value),) = project["entry-points"][group].items()
+    return EntryPoint(name=name, value=value, group=group).load()
+
+
+def test_jupyter_ai_gets_nine_functions_that_say_what_they_do() -> None:
+    offered = offered_in("jupyter_ai.tools")
+
+    assert [tool.__name__ for tool in offered] == NAMES
+    for tool in offered:
+        assert len(inspect.getdoc(tool) or "") > 80
+        assert "return" in inspect.get_annotations(tool)
+
+
+def test_a_jupyter_server_gets_names_of_functions_that_do_not_hold_it_up(written: WrittenRun) -> None:
+    offered = [
+        EntryPoint(name="", value=each, group="").load() for each in offered_in("jupyter_server_mcp.tools")
+    ]
+
+    assert [tool.__name__ for tool in offered] == [f"nbdist_{name}" for name in NAMES]
+    assert all(inspect.iscoroutinefunction(tool) for tool in offered)
+    assert [inspect.signature(tool) for tool in offered] == [inspect.signature(tool) for tool in tools.TOOLS]
+    assert asyncio.run(offered[3](run="lenet"))["state"] == "running"
+    with pytest.raises(AttributeError):
+        tools.nbdist_fly  # noqa: B018 - looking is enough
+
+
+def test_the_page_for_agents_has_each_tool_with_its_arguments() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "agents.md").read_text(encoding="utf-8")
+    rows = {
+        row.split("|")[1].strip(): row.split("|")[2] for row in page.splitlines() if row.startswith("| `")
+    }
+
+    assert list(rows) == [f"`{name}`" for name in NAMES]
+    for tool in tools.TOOLS:
+        assert re.findall(r"\w+", rows[f"`{tool.__name__}`"].replace(" or ", " ")) == list(
+            inspect.signature(tool).parameters
+        )
+
+
+def test_what_is_not_allowed_says_how_it_is(written: WrittenRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(config.TOOLS_ALLOW, raising=False)
+
+    for answer in (tools.start(cell="print(1)"), tools.stop("lenet"), tools.stacks()):
+        assert "nbdist mcp --allow s" in answer["error"]
+    assert len(tools.runs()["runs"]) == 1
+    assert list(written.directory.control.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({}, 'give one of the two:  script="train.py'),
+        ({"script": "a.py", "cell": "1"}, "give one of the two"),
+        ({"script": "no.py"}, "no script no.py"),
+        ({"script": "a.py", "options": "--args 1"}, "write them behind the script"),
+        ({"script": 'a.py "'}, "script: No closing quotation"),
+        ({"cell": "x = ("}, "line 1 of the cell does not compile"),
+        ({"cell": "print(1)", "options": "-n many"}, "write  -n 2"),
+        ({"cell": "print(1)", "options": "--pull acc"}, "--pull and -d disagree"),
+        ({"cell": "1", "options": "--nodes 2 -n 1 --node-rank 0 --master 127.0.0.1"}, "nbdist run -d"),
+    ],
+    ids=lambda given: " ".join(given) if isinstance(given, dict) else "",
+)
+def test_a_start_that_cannot_be_says_what_to_write(
+    home: Path, monkeypatch: pytest.MonkeyPatch, arguments: dict[str, str], said: str
+) -> None:
+    monkeypatch.setenv(config.TOOLS_ALLOW, "start")
+
+    answer = tools.start(**arguments)
+
+    assert said in answer["error"]
+    assert "%" not in answer["error"]
+    assert not (home / "runs").exists()
+
+
+def test_mistakes_are_answers(written: WrittenRun) -> None:
+    written.happened(*ENDED)
+
+    assert tools.explain("other")["error"].startswith("no run other: the latest are lenet-")
+    assert tools.wait(until="done")["error"].endswith("write  until=failed,stalled,step=500")
+    assert "it has 0 to 1" in tools.logs(rank=7)["error"]
+    assert "regular expression" in tools.logs(grep="(")["error"]
+    assert "0:4096" in tools.logs(since="x")["error"]
+    assert "no stacks of it were taken" in tools.stacks()["error"]
+
+
+def test_a_wait_whose_time_is_over_says_that_the_run_goes_on(written: WrittenRun) -> None:
+    late = tools.wait(timeout=-1)
+    written.happened(stalled())
+    came = tools.wait()
+
+    assert (late["moment"], late["late"], late["live"]) == (None, True, True)
+    assert (came["moment"], came["late"]) == ("stalled", False)
+
+
+def test_logs_are_read_on_in_answers_of_8_kb_and_each_line_comes_once(written: WrittenRun) -> None:
+    steps = {
+        rank: [f"rank {rank} step {step} {'训' * (step % 90)}" for step in range(300)] for rank in (0, 1)
+    }
+    for rank in (0, 1):
+        written.printed(rank, "\n".join(steps[rank][:250]) + "\n")
+    found: dict[int, list[str]] = {0: [], 1: []}
+    since, more = "0", True
+
+    while more or len(found[0]) < 300:
+        if not more:
+            for rank in (0, 1):
+                written.printed(rank, "\n".join(steps[rank][250:]) + "\n")
+        answer = tools.logs(since=since)
+        assert len(encode(answer["untrusted"]["lines"]).encode()) <= tools.ROOM
+        for line in answer["untrusted"]["lines"]:
+            found[line["rank"]].append(line["text"])
+        since, more = answer["next"], answer["more"]
+
+    assert found == steps
+    assert tools.logs(since=since)["untrusted"]["lines"] == []
+
+
+def test_the_last_lines_are_those_of_each_rank_without_secrets_and_cut(written: WrittenRun) -> None:
+    written.printed(0, "a\nb\n" + "x" * 9000 + "\n").printed(1, f"\x1b[31mkey {TOKEN}\n")
+
+    answer = tools.logs(tail=2)
+
+    assert sorted(map(len, texts(answer))) == [1, 7, 2000]
+    assert TOKEN not in json.dumps(answer)
+    assert texts(tools.logs(since=answer["next"])) == []
+    assert texts(tools.logs(grep="^b$")) == ["b"]
+
+
+def test_many_last_lines_are_the_newest_that_there_is_room_for(written: WrittenRun) -> None:
+    written.printed(0, "".join(f"step {step}\n" for step in range(90_000)))
+
+    answer = tools.logs(tail=1000)
+
+    assert answer["more"]
+    assert texts(answer)[-1] == "step 89999"
+    assert 100 < len(texts(answer)) < 1000
+
+
+def test_metrics_are_as_many_points_as_there_is_room_for(written: WrittenRun) -> None:
+    points = [{"t": CREATED, "step": step, "v": {"loss": 1 / (step + 1), TOKEN: 1.0}} for step in range(900)]
+    many = {"t": CREATED, "step": 900, "v": {f"layer {number} of the model": 1.5 for number in range(300)}}
+    metrics = written.directory.rank(0).metrics
+
+    metrics.write_text("".join(json.dumps(one) + "\n" for one in points))
+    few, all_points = tools.metrics(last=3), tools.metrics(last=10**9)
+    metrics.write_text(json.dumps(many) + "\n")
+    wide = tools.metrics()
+
+    assert [point["step"] for point in few["untrusted"]["metrics"]["loss"]] == [897, 898, 899]
+    assert (few["more"], all_points["more"], wide["more"]) == (False, True, True)
+    assert TOKEN not in json.dumps(few)
+    for answer in (all_points, wide):
+        assert 2000 < len(encode(answer["untrusted"]["metrics"]).encode()) <= tools.ROOM
+
+
+def test_stacks_are_asked_for_only_where_that_is_allowed(
+    written: WrittenRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken = {"attempt": 1, "time": CREATED + 20, "asked": [], "ranks": [{"rank": 0, "problem": "silent"}]}
+    written.directory.stacks.write_text(json.dumps(taken))
+
+    monkeypatch.delenv(config.TOOLS_ALLOW, raising=False)
+    before = sorted(written.directory.path.rglob("*"))
+    read = tools.stacks()
+    assert sorted(written.directory.path.rglob("*")) == before
+    monkeypatch.setenv(config.TOOLS_ALLOW, "stop")
+    asked = tools.stacks()
+
+    assert (read["now"], read["problem"]) == (False, "")
+    assert "rank 0" in read["where"]
+    assert (asked["now"], asked["problem"]) == (False, "no answer")
+    assert len(sorted(written.directory.path.rglob("*"))) > len(before)
+
+
+class Agent:
+    """Knows of runs what the tools answer, and counts its calls."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def ask(self, tool: Any, **arguments: Any) -> dict[str, Any]:
+        self.calls += 1
+        answer: dict[str, Any] = json.loads(json.dumps(tool(**arguments)))
+        return answer
+
+    def conclude(self) -> tuple[object, ...]:
+        """Rank, line and cause of the failure of the latest run; where the cause is not known, the last words
+        of that rank."""
+        run = self.ask(tools.runs)["runs"][0]["run_id"]
+        failure = self.ask(tools.explain, run=run)["failure"]
+        if not (cause := failure["cause"] or failure["untrusted"]["message"]):
+            lines = texts(self.ask(tools.logs, run=run, rank=failure["rank"], tail=1))
+            cause = lines[-1] if lines else failure["kind"]
+        return failure["rank"], failure["line"], failure["signature"], cause
+
+
+def test_an_agent_names_rank_line_and_cause_of_failures_in_three_calls(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record_property: Callable[[str, object], None]
+) -> None:
+    wrong, most, count = [], 0, 0
+    for name, directory in captured(tmp_path):
+        if (panel := shown(directory)) is None:
+            continue
+        monkeypatch.setenv("NBDIST_HOME", str(directory.path.parents[1]))
+        agent, count = Agent(), count + 1
+
+        rank, line, signature, cause = agent.conclude()
+
+        most = max(most, agent.calls)
+        right = (rank, line) == (panel["rank"], panel["line"]) and cause
+        if (
+            not right
+            or (panel["cause"] and cause != panel["cause"])
+            or (name in SAMPLES and signature != name)
+        ):
+            wrong.append((name, rank, line, signature, cause))
+
+    record_property("share", f"{count - len(wrong)} of {count}")
+    assert count > 200
+    assert most <= 3
+    assert len(wrong) <= 0.05 * count, wrong
