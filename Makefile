@@ -62,7 +62,7 @@ TEST_JOBS ?= 3
 
 # Thousands of real runs share two cores with browsers and schedulers. A test that fails is tried once more, and
 # the summary names it (RERUN).
-ONCE_MORE := --reruns 1
+ONCE_MORE := --reruns 1 --rerun-show-tracebacks
 
 # Where PYTHONDONTWRITEBYTECODE is set, each of some ten thousand processes would compile nbdist for itself, and each
 # process that shares the tests all of them.

@@ -110,9 +110,12 @@ def executed(tmp_path_factory: pytest.TempPathFactory) -> Executing:
 def browser() -> Iterator[Browser]:
     """A Chromium. Not for the whole session: Playwright keeps the thread's event loop as its own while it
     is open, and other tests need one, too."""
-    from playwright.sync_api import sync_playwright
+    from playwright.sync_api import expect, sync_playwright
 
     from tests.browser.lab import CHROMIUM_FLAGS, chromium
+
+    # milliseconds, of 5,000: other tests take the processors
+    expect.set_options(timeout=20_000)
 
     executable = chromium()
     if executable is None:
