@@ -26,12 +26,24 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterator, Mapping, Sequence
-    from typing import Any
+    from typing import Any, BinaryIO
 
 MAGIC = b"NBDBOX1\n"
 HEADER = struct.Struct("<8sQQ")
 ALIGNMENT = 64
 """Bytes: a cache line, and the widest vectors of today's processors."""
+
+_AT_ONCE = 1 << 18
+
+
+def write_evenly(file: BinaryIO, data: memoryview) -> None:
+    """Write bytes in small pieces.
+
+    For a large write the kernel makes large pieces of its page cache, which it may have to put together first:
+    500 MB took 0.4 to 5.6 s in writes of 64 MB, and 0.1 to 0.6 s in writes of 256 kB, in turns on one machine.
+    """
+    for at in range(0, data.nbytes, _AT_ONCE):
+        file.write(data[at : at + _AT_ONCE])
 
 
 class BadBox(ValueError):

@@ -27,13 +27,10 @@ import cloudpickle
 
 from nbdist.tables import read_table
 from nbdist.values import box
-from nbdist.values.box import ALIGNMENT, HEADER, MAGIC, Contents, Item
+from nbdist.values.box import ALIGNMENT, HEADER, MAGIC, Contents, Item, write_evenly
 
 _SMALL = 1024
 """Bytes below which a buffer stays in its pickle."""
-# For a large write the kernel makes large pieces of its page cache, which it may have to put together first: 500 MB
-# took 0.4 to 5.6 s in writes of 64 MB, and 0.1 to 0.6 s in writes of 256 kB, on one machine in turns.
-_AT_ONCE = 1 << 18
 
 
 class Unsendable(Exception):
@@ -91,8 +88,7 @@ class Packed:
         for buffer in self.buffers:
             file.write(bytes(-file.tell() % ALIGNMENT))
             places.append((file.tell(), buffer.nbytes))
-            for at in range(0, buffer.nbytes, _AT_ONCE):
-                file.write(buffer[at : at + _AT_ONCE])
+            write_evenly(file, buffer)
         contents = Contents(
             items=self.items,
             pickles=HEADER.size,

@@ -13,6 +13,8 @@ import os
 import sys
 from importlib import import_module
 
+from nbdist.values.box import write_evenly
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -84,7 +86,7 @@ def write(file: BinaryIO, tensors: Mapping[str, Any], framework: str) -> None:
     text += b" " * (-len(text) % 8)
     file.write(len(text).to_bytes(8, "little") + text)
     for tensor in tensors.values():
-        file.write(_bytes_of(tensor, framework))
+        write_evenly(file, _bytes_of(tensor, framework))
 
 
 def read(file: BinaryIO, framework: str) -> dict[str, Any]:
