@@ -39,8 +39,9 @@ _AT_ONCE = 1 << 18
 def write_evenly(file: BinaryIO, data: memoryview) -> None:
     """Write bytes in small pieces.
 
-    For a large write the kernel makes large pieces of its page cache, which it may have to put together first:
-    500 MB took 0.4 to 5.6 s in writes of 64 MB, and 0.1 to 0.6 s in writes of 256 kB, in turns on one machine.
+    For a large write the kernel makes large pieces of its page cache, which it may have to put together
+    first: 500 MB took 0.4 to 5.6 s in writes of 64 MB, and 0.1 to 0.6 s in writes of 256 kB, in turns on one
+    machine.
     """
     for at in range(0, data.nbytes, _AT_ONCE):
         file.write(data[at : at + _AT_ONCE])
