@@ -120,6 +120,7 @@ COMMANDS = {
     "autoload": _command(AUTOLOAD, show_autoload),
     "doctor": _command(table.DOCTOR, results.show_examined),
     "export": _command(table.EXPORT, results.show_export),
+    "session": _command(table.SESSION, results.show_session),
 }
 
 

@@ -186,6 +186,8 @@ class RunPolicy:
     @property
     def may_be_tried_again(self) -> bool:
         """Whether the attempt ended by the failure of a rank alone, and the run was not asked to end."""
+        if self.run.spec.session is not None:
+            return False  # what the ranks held is gone
         stuck = bool(self._running())
         wanted = self.stop_reason is None and not self.timed_out and not self._hopeless
         return self._failed and wanted and not stuck
@@ -379,9 +381,12 @@ class RunPolicy:
         return Outcome.failed(Reason("ranks-failed", ranks=failed))
 
     def _fail(self, now: float, steps: tuple[Step, ...] = ON_PEER_FAILURE) -> None:
-        """One rank has failed: the others would wait for it for ever."""
+        """One rank has failed: the others would wait for it for ever. Those of a session keep what they have
+        (``launch.session``)."""
         if self.stop_reason is None and not self.timed_out:
             self._failed = True
+        if self.run.spec.session is not None:
+            return
         self._end_ranks(steps, now)
         self.tick(now)
 
