@@ -156,6 +156,12 @@ class Attempt:
             self._interrupt(rank)
             self._interrupted[rank] = time.monotonic() + patience, patience
 
+    def came_back(self, rank: int) -> None:
+        """A rank is done with what it was interrupted in, or was to be freed from."""
+        self._unheard.pop(rank, None)
+        self._unfreed.pop(rank, None)
+        self._interrupted.pop(rank, None)
+
     def tell(self, rank: int, words: bytes) -> None:
         """Tell a rank of a session something. The exit of one that has gone is about to be seen."""
         with contextlib.suppress(OSError):
@@ -173,8 +179,7 @@ class Attempt:
         rank = self._rank_of.pop(pid, None)
         if rank is None:
             return
-        for waits in (self._unheard, self._unfreed, self._interrupted):
-            waits.pop(rank, None)
+        self.came_back(rank)
         # what it said before it exited may still wait in its socket
         self._hear(rank)
         code = os.waitstatus_to_exitcode(status)
@@ -260,19 +265,13 @@ class Attempt:
         """See to ranks that have not answered in time."""
         for rank in [rank for rank, until in self._unheard.items() if now >= until]:
             del self._unheard[rank]
-            self._send_interrupt(rank)
+            self._ranks[rank].send(signal.SIGINT)
         for rank in [rank for rank, until in self._unfreed.items() if now >= until]:
             del self._unfreed[rank]
             self._policy.rank_kept(rank, now)
         for rank in [rank for rank, (until, _) in self._interrupted.items() if now >= until]:
             _, patience = self._interrupted.pop(rank)
-            if self.session is None or rank in self.session.busy:
-                self.free((rank,), patience)
-
-    def _send_interrupt(self, rank: int) -> None:
-        """Send SIGINT; in a session, where the rank is still at its cell."""
-        if self.session is None or rank in self.session.busy:
-            self._ranks[rank].send(signal.SIGINT)
+            self.free((rank,), patience)
 
     def port_was_taken(self) -> bool:
         """Whether rank 0 says that another process had the port where the ranks were to meet."""
@@ -392,7 +391,7 @@ class Attempt:
         elif word in (FREED, KEPT, LEAVING):
             self._unfreed.pop(rank, None)
             if word == KEPT and self._unheard.pop(rank, None) is not None:
-                self._send_interrupt(rank)
+                self._ranks[rank].send(signal.SIGINT)
             elif self.session is not None:
                 self.session.answered(rank, word, now)
             elif word == FREED:

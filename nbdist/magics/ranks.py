@@ -29,6 +29,7 @@ from nbdist.magics.presentation import as_usage_errors, cell_id, shell_of, witho
 from nbdist.model import Reason
 from nbdist.model.plan import Program
 from nbdist.store.paths import make_private
+from nbdist.store.run_store import read_spec
 from nbdist.text import reason_text, say
 
 _INTERRUPTED = Reason("kernel-interrupted")
@@ -94,19 +95,20 @@ class RanksMagics(Magics):
 
     def _check(self, asked: options.RanksLine, handle: runner.RunHandle) -> None:
         """Whether a session that goes on is what was asked for. Raises UsageMistake."""
-        run = handle.run
-        count = len(run.ranks)
+        # its journal may be long
+        count = read_spec(handle.directory).world_size
+        label = _label(handle)
         other = asked.options.nproc not in (None, count)
         if self._started is not None and asked.starts:
             other |= _alone(asked) != _alone(self._started)
         if other:
             raise UsageMistake(
-                f"the session {run.label} goes on, with {count} ranks and what it was started with: write  "
+                f"the session {label} goes on, with {count} ranks and what it was started with: write  "
                 "%%ranks  alone, or first  %dist_session end"
             )
         if beyond := [rank for rank in asked.ranks or () if rank >= count]:
             raise UsageMistake(
-                f"%%ranks: the session {run.label} has no rank {beyond[0]}: it has 0 to {count - 1}"
+                f"%%ranks: the session {label} has no rank {beyond[0]}: it has 0 to {count - 1}"
             )
 
     def _start(
@@ -149,6 +151,10 @@ def _alone(asked: options.RanksLine) -> options.RanksLine:
     return replace(asked, ranks=None, options=replace(asked.options, push=(), pull=()))
 
 
+def _label(handle: runner.RunHandle) -> str:
+    return handle.run_id.split("-", 2)[2]
+
+
 def _why(handle: runner.RunHandle) -> str:
     run = handle.run
     return reason_text(run.reason, config.language()) or run.state.value
@@ -165,7 +171,7 @@ def _as_python(shell: InteractiveShell, cell: str) -> str:
 def _execute(shell: InteractiveShell, handle: runner.RunHandle, asked: options.RanksLine, cell: str) -> None:
     """Let the ranks execute the cell, and show it. Raises UsageMistake, LaunchError, RunFailed and
     KeyboardInterrupt."""
-    language, label = config.language(), handle.run_id.split("-", 2)[2]
+    language, label = config.language(), _label(handle)
     inputs = _push(shell, handle, asked.options)
     text = as_in_editor(shell, cell)
     with (

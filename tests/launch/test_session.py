@@ -41,12 +41,17 @@ class Ranks:
 
     def __init__(self) -> None:
         self.told: list[tuple[int, str, Any]] = []
+        self.back: list[int] = []
+        """Those of which nothing is due any more that they were to be told."""
 
     def tell(self, rank: int, words: bytes) -> None:
         self.told.append((rank, "end", None) if words == END else (rank, "cell", _decoded(words)))
 
     def interrupt(self, rank: int, patience: float) -> None:
         self.told.append((rank, "interrupt", patience))
+
+    def came_back(self, rank: int) -> None:
+        self.back.append(rank)
 
     def free(self, ranks: Collection[int], patience: float) -> Collection[int]:
         self.told += [(rank, "free", patience) for rank in ranks]
@@ -296,6 +301,7 @@ def test_an_interrupt_reaches_the_ranks_of_the_cell_again_and_again(played: Play
         (1, "signal", signal.SIGKILL),
     ]
     assert asker.outcomes() == [(1, 1, "interrupted")]
+    assert played.ranks.back == [1]
 
 
 def test_the_others_go_on_when_a_rank_dies(played: Played) -> None:
