@@ -236,6 +236,11 @@ class RunPolicy:
         self._escalations.setdefault(rank, Escalation(ON_OWN_ERROR, now))
         self._fail(now, ON_PEER_ERROR)
 
+    def kill(self, rank: int) -> None:
+        """End one rank of a session at once: that was asked for."""
+        self._tell(rank, signal.SIGKILL)
+        self._send(rank, signal.SIGKILL)
+
     def peers_answered(self, now: float) -> None:
         """The others have said where they are, and need not be waited for."""
         for rank in (self._asked & self._escalations.keys()) - self._told.keys():
@@ -377,7 +382,9 @@ class RunPolicy:
             return Outcome(state=RunState.SUCCEEDED, reason=Reason())
         if self.stop_reason is not None and not self._failed:
             return Outcome.cancelled(self.stop_reason)
-        failed = tuple(rank.rank for rank in self._here() if rank.state is RankState.FAILED)
+        # a rank that was ended in a session is lost to it as one that failed
+        lost = {RankState.FAILED} if self.run.spec.session is None else {RankState.FAILED, RankState.ENDED}
+        failed = tuple(rank.rank for rank in self._here() if rank.state in lost)
         return Outcome.failed(Reason("ranks-failed", ranks=failed))
 
     def _fail(self, now: float, steps: tuple[Step, ...] = ON_PEER_FAILURE) -> None:

@@ -16,7 +16,6 @@ import contextlib
 import json
 import os
 import selectors
-import signal
 import socket
 import time
 from collections import deque
@@ -65,7 +64,6 @@ class Ranks(Protocol):
     def interrupt(self, rank: int, patience: float) -> None: ...
     def came_back(self, rank: int) -> None: ...
     def free(self, ranks: Collection[int], patience: float) -> Collection[int]: ...
-    def send(self, rank: int, number: signal.Signals) -> None: ...
     def log_size(self, rank: int) -> int: ...
 
 
@@ -239,7 +237,7 @@ class Session:
                 self._interrupt(self._cell, now)
             case "kill":
                 for rank in tuple(self.busy):
-                    self._ranks.send(rank, signal.SIGKILL)
+                    self._policy.kill(rank)
             case "end":
                 self._let_go()
 

@@ -77,14 +77,16 @@ class RanksMagics(Magics):
             runner.sessions.forget()
             if not asked.starts:
                 # what the cell expects of the ones before is gone
-                again = self._started.options.nproc if self._started is not None else None
                 raise UsageMistake(
-                    f"the session {ended.run.label} has ended ({_why(ended)}), and with it its variables:  "
-                    f"%%ranks{f' -n {again}' if again else ''}  starts another one"
+                    f"the session {_label(ended)} has ended ({_why(ended)}), and with it its variables: the "
+                    "next cell with  %%ranks  starts another one"
                 )
         known = runner.sessions.mine
         handle = runner.sessions.current(notebook, os.getcwd())
         if handle is None:
+            if self._started is not None and not asked.starts:
+                # as the last one
+                asked = replace(self._started, ranks=asked.ranks)
             return self._start(shell, asked, cell, notebook)
         if known is None:
             run = handle.run

@@ -63,24 +63,39 @@ class CellOutput:
             if new := lines.read(ended[rank].log if rank in ended else None):
                 self._since = self._since if self._held else self._clock()
                 self._held.setdefault(rank, []).extend(new)
-        whole = len(self._held) == len(self._ranks)
-        if self._held and (whole or last or self._clock() - self._since >= _HOLD):
-            held, self._held = self._held, {}
-            self._put([LogDelta(rank=rank, first=0, lines=held[rank], partial="") for rank in sorted(held)])
+        if self._held:
+            late = last or len(self._ranks) == 1 or self._clock() - self._since >= _HOLD
+            self._release(late=late)
 
-    def _put(self, deltas: Sequence[LogDelta]) -> None:
+    def _release(self, *, late: bool) -> None:
+        """Show what is held, but for what may still be the same in all ranks unless it is ``late``."""
+        if len(self._held) < len(self._ranks) and not late:
+            return
+        held, self._held = sorted(self._held.items()), {}
+        deltas = [LogDelta(rank=rank, first=0, lines=lines, partial="") for rank, lines in held]
         together = len(deltas) == len(self._ranks) > 1
+        lines = list(folded(deltas) if together else apart(deltas))
+        end = len(lines)
+        while not late and end and lines[end - 1][0] is not None:
+            end -= 1
+        for rank, line in lines[end:]:
+            assert rank is not None, "what is of all is not held"
+            self._held.setdefault(rank, []).append(line)
+        self._since = self._clock() if end else self._since
+        self._put(lines[:end])
+
+    def _put(self, lines: Sequence[tuple[int | None, str]]) -> None:
+        everyone = sorted(self._ranks)
         text = ""
-        for rank, line in folded(deltas) if together else apart(deltas):
+        for rank, line in lines:
             if self._room <= 0:
                 break
             self._room -= 1
             if self._room == 0:
                 text += say("panel.cell-more-lines", self._language, count=LINES_LIMIT) + "\n"
                 break
-            shown = bundles_in(line, self._directory, deltas[0].rank if rank is None else rank)
-            prefix = f"[{rank_ranges(sorted(self._ranks)) if rank is None else rank}] "
-            text += prefix + harmless(line) + "\n"
+            text += f"[{rank_ranges(everyone) if rank is None else rank}] {harmless(line)}\n"
+            shown = bundles_in(line, self._directory, everyone[0] if rank is None else rank)
             if shown and self._show is not None:
                 self._write(text)
                 text = ""

@@ -109,7 +109,7 @@ def _end(handle: RunHandle) -> str:
 
 def _reset(handle: RunHandle) -> str:
     said = _end(handle)
-    return f"{said}; the next cell with  %%ranks -n {len(handle.run.ranks)}  starts all ranks anew"
+    return f"{said}; the next cell with  %%ranks  starts all ranks anew"
 
 
 _ACTIONS: dict[str, Callable[[RunHandle], str]] = {

@@ -57,15 +57,16 @@ class Ranks:
         self.told += [(rank, "free", patience) for rank in ranks]
         return ()
 
-    def send(self, rank: int, number: signal.Signals) -> None:
-        self.told.append((rank, "signal", number))
-
     def log_size(self, rank: int) -> int:
         return 100 + rank
 
     def take(self) -> list[tuple[int, str, Any]]:
         told, self.told = self.told, []
         return told
+
+    def ends(self) -> list[int]:
+        """The ranks that were told since that there will be no more."""
+        return [rank for rank, what, _ in self.take() if what == "end"]
 
     def cells(self) -> list[tuple[int, int, str]]:
         """The cells that they were given since: rank, number, and whether they meet anew before it."""
@@ -123,7 +124,10 @@ class Played:
         self.ranks = Ranks()
         self.selector = selectors.DefaultSelector()
         self.policy = RunPolicy(
-            self.spec, record=self.record, send=lambda *_: None, wall_clock=lambda: CREATED
+            self.spec,
+            record=self.record,
+            send=lambda rank, number: self.ranks.told.append((rank, "signal", number)),
+            wall_clock=lambda: CREATED,
         )
         self.session: Session | None = None
         self.askers: list[Asker] = []
@@ -333,7 +337,7 @@ def test_a_session_without_cells_ends_itself(played: Played) -> None:
 
     assert [what for _, what, _ in busy] == ["cell"]
     assert early == []
-    assert sorted(played.ranks.take()) == [(0, "end", None), (1, "end", None)]
+    assert sorted(played.ranks.ends()) == [0, 1]
     assert asker.cell() == {"refused": "ended"}
 
 
@@ -345,12 +349,11 @@ def test_a_stop_lets_each_rank_go_when_it_is_done(played: Played) -> None:
 
     played.policy.stop(Reason("stopped-from-python"), played.now)
     played.passes(0.1)
-    idle = played.ranks.take()
+    idle = played.ranks.ends()
     played.says(0, RAISED)
     played.passes(0.1)
 
-    assert idle == [(1, "end", None)]
-    assert played.ranks.take() == [(0, "end", None)]
+    assert (idle, played.ranks.ends()) == ([1], [0])
 
 
 @pytest.mark.parametrize(

@@ -76,10 +76,13 @@ def shown(tmp_path: Path) -> Shown:
 def test_a_line_that_all_ranks_write_is_shown_once(shown: Shown) -> None:
     shown.run.printed(0, "loading\nrank 0\n").printed(1, "loading\nrank 1\nhalf")
 
-    assert shown.look() == "[0–1] loading\n[0] rank 0\n[1] rank 1\n"
+    assert shown.look() == "[0–1] loading\n"
+    shown.run.printed(0, "done\n").printed(1, " done\ndone\n")
+    assert shown.look() == "[0] rank 0\n[1] rank 1\n[1] half done\n[0–1] done\n"
+    shown.run.printed(1, "no newline")
     shown.ends(0)
     shown.ends(1)
-    assert shown.look(last=True) == "[1] half\n"
+    assert shown.look(last=True) == "[1] no newline\n"
     assert shown.report() == ""
 
 
