@@ -70,15 +70,12 @@ def _executed(cell: Cell) -> BaseException | None:
         try:
             stacks.over = False
             _execute(cell, namespace)
-        except BaseException as raised:  # noqa: BLE001 - SystemExit, too, ends the cell alone
+        finally:
             stacks.over = True
-            return raised
+    except BaseException as raised:  # noqa: BLE001 - SystemExit, too, ends the cell alone
+        # an interrupt may have come in between
         stacks.over = True
-    except KeyboardInterrupt as late:
-        stacks.over = True
-        return late
-    finally:
-        stacks.over = True
+        return raised
     return None
 
 
