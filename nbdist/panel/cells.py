@@ -8,7 +8,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from nbdist.diagnosis import describe_exit
+from nbdist.diagnosis import Hint, describe_exit
+from nbdist.diagnosis.complaints import complaint_of
 from nbdist.diagnosis.exits import rank_names, rank_ranges
 from nbdist.feed.ansi import harmless
 from nbdist.feed.rank_log import LogDelta
@@ -143,7 +144,7 @@ def cell_report(
     language: str,
 ) -> str:
     """What went wrong in a cell: a line for each error that its ranks raised, then their tracebacks, those
-    that are alike once. Empty when all ended well."""
+    that are alike once, and cause and fix where they are known. Empty when all ended well."""
     outcomes: dict[str, list[int]] = {}
     for rank in sorted(ended):
         outcomes.setdefault(ended[rank].outcome, []).append(rank)
@@ -173,7 +174,16 @@ def cell_report(
     for line, ranks in freed.items():
         heads.append(say("panel.cell-freed", language, ranks=rank_names(ranks, language), line=line))
     traces = (f"—— {rank_names(ranks, language)}\n{text.rstrip()}" for text, (_, ranks) in groups.items())
-    return "\n\n".join(filter(None, ["\n".join(heads), *traces]))
+    hints = dict.fromkeys(_hint(report, language) for report, _ in groups.values())
+    return "\n\n".join(filter(None, ["\n".join(heads), *traces, *hints]))
+
+
+def _hint(report: ErrorReport, language: str) -> str:
+    """Cause and fix of an error that is known; empty for any other."""
+    found = complaint_of(report, (), None)
+    if found is None or found.signature is None or found.found is None or report.type == "SystemExit":
+        return ""
+    return Hint.of(found.signature, found.found.groupdict()).text(language)
 
 
 def _exit_text(gone: RankExited | None, language: str) -> str:

@@ -53,6 +53,9 @@ def move(*, join: bool) -> None:
     # from now on the supervisor knows where the store is
     Channel().say(REJOINED)
     if not is_joined():
+        paddle: Any = sys.modules.get("paddle.distributed")
+        if paddle is not None and paddle.is_initialized():
+            print("nbdist: paddle's process group cannot be joined anew: %dist_session reset  ends all ranks")
         return
     dist: Any = sys.modules["torch.distributed"]
     backend = str(getattr(dist, "get_backend_config", dist.get_backend)())

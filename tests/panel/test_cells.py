@@ -129,6 +129,17 @@ def test_a_rank_that_was_freed_is_not_the_one_that_failed(shown: Shown) -> None:
     assert [trace.splitlines()[0] for trace in traces] == ["—— rank 1"]
 
 
+def test_a_known_error_has_its_cause_and_fix(shown: Shown) -> None:
+    for rank in (0, 1):
+        said = f"mat1 and mat2 shapes cannot be multiplied ({rank}x3 and 4x5)"
+        shown.raises(rank, "RuntimeError", said, line=3)
+
+    heads, *rest = shown.report().split("\n\n")
+
+    assert len(heads.splitlines()) == 2
+    assert "in_features" in rest[-1]
+
+
 def test_a_rank_that_died_is_named_with_how(shown: Shown) -> None:
     shown.ends(1, "died")
 
