@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import os
 import secrets
 import signal
@@ -20,7 +21,6 @@ from IPython.display import display
 
 from nbdist import config, options, panel, runner
 from nbdist.diagnosis.exits import rank_names
-from nbdist.diagnosis.stacks import take_stacks
 from nbdist.errors import RunFailed, UsageMistake
 from nbdist.feed.ansi import harmless
 from nbdist.magics.cell_check import as_in_editor, notebook_names
@@ -148,6 +148,10 @@ class RanksMagics(Magics):
         return handle
 
 
+# %%ranks? shows it
+RanksMagics.ranks.__doc__ = f"{inspect.cleandoc(RanksMagics.ranks.__doc__ or '')}\n\n{options.ranks_help()}"
+
+
 def _alone(asked: options.RanksLine) -> options.RanksLine:
     """What was said of the session, and not of the cell."""
     return replace(asked, ranks=None, options=replace(asked.options, push=(), pull=()))
@@ -237,6 +241,8 @@ def _watch(
 
 def _stays(live: runner.LiveCell, handle: runner.RunHandle) -> str:
     """Which ranks have not come back after an interrupt, and from what."""
+    from nbdist.diagnosis.stacks import take_stacks  # it reads programs, and is seldom needed
+
     found = take_stacks(handle.directory)
     places = {group.place.what for group in found.groups if set(group.ranks) & set(live.busy)}
     language = config.language()
