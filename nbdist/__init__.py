@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         log_text,
     )
     from nbdist.worker.metrics import board_dir, log, log_hparams
+    from nbdist.worker.rejoining import rejoin
     from nbdist.worker.results import result
     from nbdist.worker.summary_writer import SummaryWriter
 
@@ -39,6 +40,7 @@ __all__ = [
     "log_pr_curve",
     "log_roc_curve",
     "log_text",
+    "rejoin",
     "result",
     "run",
     "runs",
@@ -53,6 +55,7 @@ _HOMES = {
         "log_text",
     ),
     "nbdist.worker.metrics": ("board_dir", "log", "log_hparams"),
+    "nbdist.worker.rejoining": ("rejoin",),
     "nbdist.worker.results": ("result",),
     "nbdist.worker.summary_writer": ("SummaryWriter",),
     "nbdist.version": ("__version__",),

@@ -122,6 +122,7 @@ COMMANDS = {
     "doctor": _command(table.DOCTOR, results.show_examined),
     "export": _command(table.EXPORT, results.show_export),
     "mcp": _command(MCP, lambda _: 0),
+    "session": _command(table.SESSION, results.show_session),
 }
 
 

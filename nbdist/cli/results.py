@@ -45,6 +45,7 @@ from nbdist.verbs.runs import (
     Stopped,
     Waited,
 )
+from nbdist.verbs.sessions import SessionState
 from nbdist.version import JSON_VERSION
 
 if TYPE_CHECKING:
@@ -294,6 +295,12 @@ def show_examined(examined: Examined) -> int:
     else:
         print(in_a_shell(report_text(report, config.language())))
     return 0 if report.healthy else 1
+
+
+def show_session(state: SessionState) -> int:
+    for line in state.lines:
+        print(harmless(in_a_shell(line)))
+    return 0
 
 
 def show_export(exported: runner.Export) -> int:

@@ -75,8 +75,8 @@ class MistakeReader:
     def look(self, run: Run) -> tuple[Both, ...]:
         """What has been found until now, as sentences. Looks at the files once a second, or where the run
         has ended."""
-        if len(run.ranks) < 2:
-            return ()
+        if len(run.ranks) < 2 or run.spec.session is not None:
+            return ()  # in a session a rank may well do alone what it does
         if run.attempt != self._attempt:
             self._begin(run)
         if not self._complete and (run.state.terminal or self._clock() - self._looked >= _PERIOD):

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from nbdist.control_groups import ControlGroup
     from nbdist.launch.log_watch import WorkerLogs
     from nbdist.launch.meters import Meters
+    from nbdist.launch.session import Session
     from nbdist.launch.stalls.across_machines import StallExchange
 
 _ERROR_TAIL = 65_536
@@ -91,8 +92,10 @@ class Attempt:
         # until when these ranks may answer that they interrupt their program, or come back from a wait
         self._unheard: dict[int, float] = {}
         self._unfreed: dict[int, float] = {}
-        # when those are freed that were interrupted by themselves
-        self._interrupted: dict[int, float] = {}
+        # when those are freed that were interrupted by themselves, and how long they must have waited
+        self._interrupted: dict[int, tuple[float, float]] = {}
+        self.session: Session | None = None
+        """What gives the ranks cells, where there is such."""
 
     def start(self, rendezvous: Rendezvous) -> None:
         """Start every rank. Raises OSError when one cannot be started; others may then run."""
@@ -123,7 +126,7 @@ class Attempt:
         if self._copies is not None:
             self._copies.tick(now)
         self._stalls.tick(now)
-        if self._logs.grew:
+        if self._logs.grew or (self.session is not None and not self.session.busy):
             self._stalls.did(now)
         if self._meters is not None and self._meters.tick(now) and self._policy.goes_on:
             self._judge(now)
@@ -147,19 +150,36 @@ class Attempt:
         self._stalls.pardon()
         self._taker.take(self._asked(), now, name=name)
 
-    def interrupt(self, rank: int) -> None:
-        """Let a rank do what it does at Ctrl-C."""
+    def interrupt(self, rank: int, patience: float = config.STUCK_AFTER) -> None:
+        """Let a rank do what it does at Ctrl-C; free it after ``patience`` seconds if it waits for others."""
         if rank in self._ranks and not self._policy.run.ranks[rank].state.terminal:
             self._interrupt(rank)
-            self._interrupted[rank] = time.monotonic() + config.STUCK_AFTER
+            self._interrupted[rank] = time.monotonic() + patience, patience
+
+    def came_back(self, rank: int) -> None:
+        """A rank is done with what it was interrupted in, or was to be freed from."""
+        self._unheard.pop(rank, None)
+        self._unfreed.pop(rank, None)
+        self._interrupted.pop(rank, None)
+
+    def tell(self, rank: int, words: bytes) -> None:
+        """Tell a rank of a session something. The exit of one that has gone is about to be seen."""
+        with contextlib.suppress(OSError):
+            self._ranks[rank].ask(words)
+
+    def log_size(self, rank: int) -> int:
+        """How many bytes the log of a rank has now."""
+        try:
+            return os.stat(self._directory.rank(rank, self._number).log).st_size
+        except OSError:
+            return 0
 
     def exited(self, pid: int, status: int, memory: int) -> None:
         """A child has been collected, which need not be a rank. ``memory``: the most bytes that it held."""
         rank = self._rank_of.pop(pid, None)
         if rank is None:
             return
-        for waits in (self._unheard, self._unfreed, self._interrupted):
-            waits.pop(rank, None)
+        self.came_back(rank)
         # what it said before it exited may still wait in its socket
         self._hear(rank)
         code = os.waitstatus_to_exitcode(status)
@@ -249,9 +269,9 @@ class Attempt:
         for rank in [rank for rank, until in self._unfreed.items() if now >= until]:
             del self._unfreed[rank]
             self._policy.rank_kept(rank, now)
-        for rank in [rank for rank, until in self._interrupted.items() if now >= until]:
-            del self._interrupted[rank]
-            self.free((rank,), config.STUCK_AFTER)
+        for rank in [rank for rank, (until, _) in self._interrupted.items() if now >= until]:
+            _, patience = self._interrupted.pop(rank)
+            self.free((rank,), patience)
 
     def port_was_taken(self) -> bool:
         """Whether rank 0 says that another process had the port where the ranks were to meet."""
@@ -370,9 +390,13 @@ class Attempt:
             self._unheard.pop(rank, None)
         elif word in (FREED, KEPT, LEAVING):
             self._unfreed.pop(rank, None)
-            if word == FREED:
-                self._policy.rank_freed(rank)
-            elif word == KEPT and self._unheard.pop(rank, None) is not None:
+            if word == KEPT and self._unheard.pop(rank, None) is not None:
                 self._ranks[rank].send(signal.SIGINT)
+            elif self.session is not None:
+                self.session.answered(rank, word, now)
+            elif word == FREED:
+                self._policy.rank_freed(rank)
             elif word == KEPT:
                 self._policy.rank_kept(rank, now)
+        elif self.session is not None:
+            self.session.hear(rank, word, now)

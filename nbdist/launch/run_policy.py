@@ -186,6 +186,8 @@ class RunPolicy:
     @property
     def may_be_tried_again(self) -> bool:
         """Whether the attempt ended by the failure of a rank alone, and the run was not asked to end."""
+        if self.run.spec.session is not None:
+            return False  # what the ranks held is gone
         stuck = bool(self._running())
         wanted = self.stop_reason is None and not self.timed_out and not self._hopeless
         return self._failed and wanted and not stuck
@@ -233,6 +235,11 @@ class RunPolicy:
             self._tell(rank, signal.SIGTERM)
         self._escalations.setdefault(rank, Escalation(ON_OWN_ERROR, now))
         self._fail(now, ON_PEER_ERROR)
+
+    def kill(self, rank: int) -> None:
+        """End one rank of a session at once: that was asked for."""
+        self._tell(rank, signal.SIGKILL)
+        self._send(rank, signal.SIGKILL)
 
     def peers_answered(self, now: float) -> None:
         """The others have said where they are, and need not be waited for."""
@@ -375,13 +382,18 @@ class RunPolicy:
             return Outcome(state=RunState.SUCCEEDED, reason=Reason())
         if self.stop_reason is not None and not self._failed:
             return Outcome.cancelled(self.stop_reason)
-        failed = tuple(rank.rank for rank in self._here() if rank.state is RankState.FAILED)
+        # a rank that was ended in a session is lost to it as one that failed
+        lost = {RankState.FAILED} if self.run.spec.session is None else {RankState.FAILED, RankState.ENDED}
+        failed = tuple(rank.rank for rank in self._here() if rank.state in lost)
         return Outcome.failed(Reason("ranks-failed", ranks=failed))
 
     def _fail(self, now: float, steps: tuple[Step, ...] = ON_PEER_FAILURE) -> None:
-        """One rank has failed: the others would wait for it for ever."""
+        """One rank has failed: the others would wait for it for ever. Those of a session keep what they have
+        (``launch.session``)."""
         if self.stop_reason is None and not self.timed_out:
             self._failed = True
+        if self.run.spec.session is not None:
+            return
         self._end_ranks(steps, now)
         self.tick(now)
 

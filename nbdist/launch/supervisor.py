@@ -52,6 +52,7 @@ from nbdist.store.run_store import read_spec
 
 if TYPE_CHECKING:
     from nbdist.launch.machines.coordinator import Coordinator
+    from nbdist.launch.session import Session
 
 
 _THEFTS = 3
@@ -99,6 +100,7 @@ class Supervisor:
         for event in begun:
             self._policy.know(event)
         self._coordinator: Coordinator | None = None
+        self._session: Session | None = None
         self._group = group
 
     def run(self) -> RunState:
@@ -146,6 +148,8 @@ class Supervisor:
             group=self._group,
         )
         try:
+            if self._spec.session is not None:
+                self._begin_session(attempt)
             attempt.start(rendezvous)
         except OSError as error:
             reason = Reason("rank-not-started", error=str(error), **_remedy(error))
@@ -161,6 +165,14 @@ class Supervisor:
         finally:
             reservation.release()
             self._spared |= attempt.forget()
+
+    def _begin_session(self, attempt: Attempt) -> None:
+        """Raises OSError."""
+        from nbdist.launch.session import Session  # other runs have no cells
+
+        attempt.session = self._session = Session(
+            self._directory, self._spec, policy=self._policy, selector=self._selector, ranks=attempt
+        )
 
     def _tries_again(self) -> bool:
         """Whether the attempt that is over is followed by another."""
@@ -196,12 +208,16 @@ class Supervisor:
         self._policy.tick(time.monotonic())
         if attempt is not None:
             attempt.tick(time.monotonic())
+        if self._session is not None:
+            self._session.tick(time.monotonic())
         self._journal.flush()
 
     def _record(self, event: Event) -> None:
         self._journal.append(event)
         if self._coordinator is not None:
             self._coordinator.local_event(event)
+        if self._session is not None:
+            self._session.recorded(event)
 
     def _join_others(self) -> None:
         """Of a run on several machines: reach them. Raises LaunchError where that is impossible here."""
@@ -295,6 +311,8 @@ class Supervisor:
         )
         self._journal.flush()
         self._journal.close()
+        if self._session is not None:
+            self._session.close()
         return outcome.state
 
 

@@ -49,14 +49,14 @@ _COPIED = (
 
 
 def as_in_editor(shell: InteractiveShell, cell: str) -> str:
-    """The body of a cell with an empty line for each line above it, ``%%distributed`` the last of these: so
-    every traceback, report and check has the editor's numbers."""
+    """The body of a cell with an empty line for each line above it, ``%%distributed`` or ``%%ranks`` the last
+    of these: so every traceback, report and check has the editor's numbers."""
     kernel = getattr(shell, "kernel", None)
     asked = kernel.get_parent() if kernel is not None else None
     whole = str((asked or {}).get("content", {}).get("code", "")).splitlines()
     above = len(whole) - len(cell.splitlines())
     # a magic that is called by code has other lines above it
-    if not (1 <= above <= len(whole) and whole[above - 1].lstrip().startswith("%%distributed")):
+    if not (1 <= above <= len(whole) and whole[above - 1].lstrip().startswith(("%%distributed", "%%rank"))):
         above = 1
     return "\n" * above + _without_inline(cell)
 

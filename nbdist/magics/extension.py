@@ -13,21 +13,20 @@ from nbdist.errors import UsageMistake
 from nbdist.magics.distributed import DistributedMagics
 from nbdist.magics.line_magics import VerbMagics
 from nbdist.magics.presentation import as_usage_errors, forget_stops, show_stops_calmly
+from nbdist.magics.ranks import RanksMagics
 
-MAGICS = (DistributedMagics, VerbMagics)
+MAGICS = (DistributedMagics, RanksMagics, VerbMagics)
 """Every class of magics."""
 
 _FOR_A_FIRST_CELL = ("nbdist.diagnosis.checks.machine", "nbdist.panel.terminal", "nbdist.panel.summary")
 _OF_ITS_OWN = "the ranks of a cell are processes of their own, which end with it"
 _INSTEAD = {
-    "dist_init": "nothing has to be started: write  %%distributed -n 2  above the program of the ranks",
-    "dist_shutdown": f"{_OF_ITS_OWN}; %dist_stop  ends a run that goes on",
-    "dist_reset": f"{_OF_ITS_OWN}; %dist_stop  ends a run that goes on",
+    "dist_init": "nothing has to be started: write  %%distributed -n 2  above the program of the ranks, or "
+    "%%ranks -n 2  above a cell for ranks that live on",
+    "dist_shutdown": f"{_OF_ITS_OWN}; %dist_stop  ends a run that goes on,  %dist_session end  live ranks",
+    "dist_reset": f"{_OF_ITS_OWN}; %dist_session reset  is for live ranks",
     "dist_debug": "%dist_status  shows what runs,  %dist_stacks  where every rank is",
     "sync": f"{_OF_ITS_OWN}; ranks of one program wait for each other in  dist.barrier()",
-}
-_INSTEAD_OF_A_CELL = {
-    "rank": 'write  %%distributed -n 2  and in the program  if int(os.environ["RANK"]) == 0:',
 }
 
 
@@ -59,23 +58,20 @@ def unload(shell: InteractiveShell) -> None:
 
 def _answer_to_peers(shell: InteractiveShell) -> None:
     """Answer to these names, unless another extension has them."""
-    for kind, instead in (("line", _INSTEAD), ("cell", _INSTEAD_OF_A_CELL)):
-        for name, text in instead.items():
-            if name not in shell.magics_manager.magics[kind]:
-                mark = "%" if kind == "line" else "%%"
-                shell.magics_manager.register_function(_answer(f"{mark}{name}: {text}"), kind, name)
+    for name, text in _INSTEAD.items():
+        if name not in shell.magics_manager.magics["line"]:
+            shell.magics_manager.register_function(_answer(f"%{name}: {text}"), "line", name)
 
 
 def _forget_peers(shell: InteractiveShell) -> None:
-    for kind, instead in (("line", _INSTEAD), ("cell", _INSTEAD_OF_A_CELL)):
-        for name in instead:
-            known = shell.magics_manager.magics[kind].get(name)
-            if getattr(known, "__module__", "") == __name__:
-                del shell.magics_manager.magics[kind][name]
+    for name in _INSTEAD:
+        known = shell.magics_manager.magics["line"].get(name)
+        if getattr(known, "__module__", "") == __name__:
+            del shell.magics_manager.magics["line"][name]
 
 
-def _answer(text: str) -> Callable[[str, str], None]:
-    def answer(line: str, cell: str = "") -> None:
+def _answer(text: str) -> Callable[[str], None]:
+    def answer(line: str) -> None:
         with as_usage_errors():
             raise UsageMistake(text)
 

@@ -24,6 +24,7 @@ from nbdist.text import say
 from nbdist.verbs import table
 from nbdist.verbs.machines import Allocations, Examined, Released
 from nbdist.verbs.runs import BoardEnded, Curves, Explained, Listed, Logs, Stacks, Stopped
+from nbdist.verbs.sessions import SessionState
 from nbdist.verbs.verb import HELP, NOTEBOOK, Frontend, Result, Verb
 
 if TYPE_CHECKING:
@@ -144,6 +145,10 @@ class VerbMagics(Magics):
 
         _say(*examined.mended)
         display(report_bundle(examined.report, config.language()), raw=True)
+
+    @_shows(table.SESSION)
+    def dist_session(self, state: SessionState) -> None:
+        _say(*state.lines)
 
     @_shows(table.WARM)
     def dist_warm(self, state: runner.WarmState) -> None:

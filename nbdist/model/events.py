@@ -199,6 +199,34 @@ class Resumed(_Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CellStarted(_Event):
+    """The ranks ``ranks`` of a session execute its cell ``cell``, which are numbered from 1. ``logs`` are the
+    bytes that the log of each of them had then."""
+
+    cell: int
+    ranks: tuple[int, ...]
+    logs: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellEnded(_Event):
+    """A rank of a session is done with a cell: ``outcome`` is ok, error, interrupted, freed (from a wait for
+    a rank that had failed) or died. ``log`` is how many bytes its log has."""
+
+    cell: int
+    rank: int
+    outcome: str
+    log: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rejoined(_Event):
+    """The ranks of a session have left their process group, and meet from now on at this port."""
+
+    port: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteRank(_Event):
     """What is known of a rank on another machine: its state there, and its exit code once it has one."""
 
@@ -278,6 +306,9 @@ Event = Union[
     RankExited,
     Stalled,
     Resumed,
+    CellStarted,
+    CellEnded,
+    Rejoined,
     RemoteRank,
     NodesAwaited,
     Queued,

@@ -10,6 +10,8 @@ from nbdist.errors import IllegalTransition
 from nbdist.model.events import (
     AttemptFailed,
     AttemptStarted,
+    CellEnded,
+    CellStarted,
     Escalated,
     Event,
     ImportsAwaited,
@@ -21,6 +23,7 @@ from nbdist.model.events import (
     RankFreed,
     RankStarted,
     RankState,
+    Rejoined,
     RemoteRank,
     Resumed,
     RunEnded,
@@ -74,6 +77,8 @@ class Run:
     ranks had left behind and that were ended. ``awaited`` are the machines that have not come yet, ``hosts``
     the addresses of all. ``importing`` are the ranks whose program begins when the imports that were begun
     before the run are done. ``job`` is what the engine calls the run, ``queued`` why it waits in its queue.
+    ``cell`` is the last cell that a session has begun, ``busy`` the ranks that execute it, ``active`` when
+    one began or ended last.
     """
 
     spec: RunSpec
@@ -95,6 +100,9 @@ class Run:
     hosts: tuple[str, ...] = ()
     job: str = ""
     queued: Reason = NO_REASON
+    cell: int = 0
+    busy: tuple[int, ...] = ()
+    active: float | None = None
     ranks: tuple[Rank, ...] = ()
 
     @classmethod
@@ -185,6 +193,13 @@ class Run:
                 return replace(self, stalled=event.since)
             case Resumed():
                 return replace(self, stalled=None)
+            case CellStarted():
+                return replace(self, cell=event.cell, busy=event.ranks, active=event.time)
+            case CellEnded():
+                left = tuple(rank for rank in self.busy if rank != event.rank)
+                return replace(self, busy=left, active=event.time)
+            case Rejoined():
+                return replace(self, port=event.port)
             case RemoteRank():
                 over = event.time if event.state.terminal else None
                 begun = self._rank(event.rank).started or event.time

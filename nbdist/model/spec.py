@@ -98,6 +98,8 @@ class RunSpec:
     besides.
     ``inputs`` are the names that the ranks have from the notebook; their values are deleted when the run has
     ended unless ``keep_inputs``.
+    Of a session, whose ranks execute cells, ``session`` is after how many seconds without one it ends itself;
+    None for any other run.
 
     Of a run on several machines each has a directory of its own. ``ranks`` are all of its ranks, ``here``
     those of this machine, node ``node_rank``; ``master`` is where the ranks meet, ``addresses`` are the
@@ -129,6 +131,7 @@ class RunSpec:
     log_dir: str = ""
     inputs: tuple[Input, ...] = ()
     keep_inputs: bool = False
+    session: float | None = None
     nodes: int = 1
     node_rank: int = 0
     master: str = ""

@@ -13,6 +13,7 @@ from nbdist.options.parser import (
     split_line,
     split_program,
 )
+from nbdist.options.ranks import RanksLine, parse_ranks, ranks_help
 from nbdist.options.table import OPTIONS, Option, help_text, markdown_table, parse_duration, slug
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "LineParser",
     "Option",
     "Options",
+    "RanksLine",
     "get_ready",
     "help_text",
     "instead_of",
@@ -29,7 +31,9 @@ __all__ = [
     "parse",
     "parse_duration",
     "parse_keywords",
+    "parse_ranks",
     "parse_words",
+    "ranks_help",
     "slug",
     "split_line",
     "split_program",

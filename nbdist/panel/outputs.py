@@ -17,7 +17,7 @@ from nbdist.diagnosis.exits import rank_ranges
 from nbdist.feed.view import duration
 from nbdist.model import Run
 from nbdist.store import RunDirectory
-from nbdist.store.outputs import Output, read_media, read_outputs
+from nbdist.store.outputs import MIMES, Output, named_in, read_media, read_outputs
 from nbdist.text import say
 
 ROOM = 1_000_000
@@ -69,6 +69,20 @@ def output_bundles(
             bundles.append(kept[id(one)])
     if left := len(shown) - len(kept):
         bundles.append(_line(say("panel.more-outputs", language, count=left, label=run.label)))
+    return bundles
+
+
+def bundles_in(line: str, directory: RunDirectory, rank: int) -> list[Bundle]:
+    """The outputs by MIME type that a line of a rank's log names, in a run of one attempt."""
+    bundles = []
+    for file in named_in(line.encode("utf-8", "replace")):
+        content = read_media(directory, rank, file, 1)
+        mime = MIMES[file.rpartition(".")[2]]
+        output = Output(rank=rank, time=0.0, at=0, file=file, mime=mime, id="", text="")
+        # what stands behind the name
+        said = line.rpartition("\x07")[2].strip()
+        if content and (bundle := _bundle(output, content, said)) is not None:
+            bundles.append(bundle)
     return bundles
 
 

@@ -24,15 +24,18 @@ from nbdist.runner.launching import keep_ready, launch, start
 from nbdist.runner.placement import TOKEN, words_of_node_1
 from nbdist.runner.planning import plan, plan_script, thread_advice
 from nbdist.runner.pruning import Pruned, Pruner, prune, pruner
-from nbdist.runner.pushing import Namespace
+from nbdist.runner.pushing import Namespace, describe_inputs, pack_inputs
+from nbdist.runner.sessions import IDLE, LiveCell, request, session_plan, sessions
 from nbdist.warm.pool import WarmState, describe_warm
 from nbdist.warm.pool import ranks as warm_ranks
 
 __all__ = [
+    "IDLE",
     "TOKEN",
     "AllocationView",
     "Export",
     "Interrupts",
+    "LiveCell",
     "Namespace",
     "Plan",
     "Pruned",
@@ -43,6 +46,7 @@ __all__ = [
     "allocation_views",
     "attach",
     "await_allocation",
+    "describe_inputs",
     "describe_refused",
     "describe_warm",
     "export",
@@ -50,14 +54,18 @@ __all__ = [
     "held_allocations",
     "keep_ready",
     "launch",
+    "pack_inputs",
     "plan",
     "plan_script",
     "prune",
     "pruner",
     "reach_board",
     "release_allocations",
+    "request",
     "request_stop_of",
     "runs",
+    "session_plan",
+    "sessions",
     "start",
     "store",
     "thread_advice",

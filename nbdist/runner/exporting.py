@@ -10,13 +10,16 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import indent
 
 from nbdist.errors import UsageMistake
-from nbdist.model import RunSpec
+from nbdist.model import CellEnded, CellStarted, RunSpec
+from nbdist.model.plan import Program
 from nbdist.privacy import find_secrets, may_be_written
 from nbdist.runner.handle import RunHandle
 from nbdist.runner.placement import DEFAULT_PORT
 from nbdist.runner.scripts import EXECUTE
+from nbdist.store import read_events
 from nbdist.store.paths import write_private
 
 _TORCHRUN, _PADDLE, _SBATCH = "torchrun", "fleetrun", "sbatch"
@@ -79,16 +82,44 @@ class _Program:
         self._is_cell = Path(spec.program).parts[-1:] == ("cell.py",) and spec.run_id in spec.program
         self._is_command = Path(spec.program) == EXECUTE
         self._script = folder / f"{spec.name}.py"
+        self._left_out: list[int] = []
 
     def files(self, handle: RunHandle) -> Iterator[tuple[Path, str]]:
         """The program itself, where it is in no file of the user's."""
-        if self._is_cell:
+        if self._spec.session is not None:
+            yield self._script, self._cells(handle)
+        elif self._is_cell:
             try:
                 yield self._script, handle.directory.cell.read_text(encoding="utf-8").lstrip("\n")
             except (OSError, UnicodeDecodeError) as error:
                 raise UsageMistake(f"the cell of {handle.run_id} cannot be read: {error}") from None
         elif self._spec.module and self._spec.framework != "torch":
             yield self._script, _MODULE.format(module=self._spec.module)
+
+    def _cells(self, handle: RunHandle) -> str:
+        """The cells of a session in their order, without those that have raised in a rank."""
+        begun: dict[int, tuple[int, ...]] = {}
+        well: dict[int, set[int]] = {}
+        for event in read_events(handle.directory.journal):
+            if isinstance(event, CellStarted):
+                begun[event.cell] = event.ranks
+            elif isinstance(event, CellEnded) and event.outcome == "ok":
+                well.setdefault(event.cell, set()).add(event.rank)
+        parts = ["import os", ""]
+        for number, ranks in begun.items():
+            try:
+                text = handle.directory.session_cell(number).read_text(encoding="utf-8").strip("\n")
+                Program.parse(text)
+            except (OSError, UnicodeDecodeError, SyntaxError):
+                text = ""  # a command of IPython, which no script has
+            if not text or not well.get(number, set()) >= set(ranks):
+                self._left_out.append(number)
+            elif len(ranks) < len(self._spec.ranks):
+                condition = f'if int(os.environ["RANK"]) in {ranks}:'
+                parts += [f"# cell {number}", condition, indent(text, "    "), ""]
+            else:
+                parts += [f"# cell {number}", text, ""]
+        return "\n".join(parts)
 
     def commands(self) -> Iterator[tuple[str, list[str]]]:
         """The launchers that fit the program, and their command lines."""
@@ -110,6 +141,9 @@ class _Program:
                 yield f"{name} was not kept, for it may be a secret: export it before you start the run"
         if names := ", ".join(one.name for one in self._spec.inputs if one.asked):
             yield f"{names} came from the notebook (--push): make them in the program"
+        if self._left_out:
+            numbers = ", ".join(map(str, self._left_out))
+            yield f"left out, since they raised or are no Python: cells {numbers} of the session"
         for name in self._asked:
             yield f"{name} stands for an argument that may be a secret: export it before you start the run"
 

@@ -1,4 +1,8 @@
-"""Requests to a run's supervisor: small files in ``control/``, taken once, only from their owner."""
+"""Requests to a run's supervisor: small files in ``control/``, taken once, only from their owner; and the
+Unix socket where a session takes cells.
+
+Who reaches that socket runs code as its user: it has the mode 0600 in a directory of 0700, and both ends ask
+the system who the other one is."""
 
 from __future__ import annotations
 
@@ -6,8 +10,12 @@ import contextlib
 import json
 import os
 import signal
+import socket
+import struct
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Union
 
 from nbdist import processes
@@ -18,6 +26,10 @@ from nbdist.store.journal import read_whole
 from nbdist.store.paths import RunDirectory, write_private
 
 _LIMIT = 4096
+_LONGEST_ADDRESS = 100
+"""Bytes of the path of a socket that fits into its address (unix(7): 108, on macOS 104)."""
+
+_CREDENTIALS = struct.Struct("3i")  # pid, uid, gid (unix(7), SO_PEERCRED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,3 +146,53 @@ def _decode(text: bytes) -> Request | None:
     except MALFORMED:
         # whatever the reason is, the run is to end
         return StopRequest(reason=Reason()) if cls is StopRequest else None
+
+
+def open_socket(run: RunDirectory) -> socket.socket:
+    """Listen where the session ``run`` takes cells. Raises OSError."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        with _short(run.socket) as name:
+            listener.bind(name)
+            os.chmod(name, 0o600)
+        listener.listen()
+        listener.setblocking(False)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+def connect(run: RunDirectory) -> socket.socket:
+    """A connection to the supervisor of the session ``run``. Raises OSError where there is none."""
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        with _short(run.socket) as name:
+            connection.connect(name)
+        if not is_own(connection):
+            raise PermissionError(f"another user listens at {run.socket}")
+    except OSError:
+        connection.close()
+        raise
+    return connection
+
+
+def is_own(connection: socket.socket) -> bool:
+    """Whether the process at the other end is this user's. macOS lets no other one in."""
+    if not hasattr(socket, "SO_PEERCRED"):
+        return True
+    said = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    return bool(_CREDENTIALS.unpack(said)[1] == os.geteuid())
+
+
+@contextlib.contextmanager
+def _short(path: Path) -> Iterator[str]:
+    """The path of a socket, in as few bytes as its address has room for."""
+    if len(os.fsencode(path)) <= _LONGEST_ADDRESS:
+        yield str(path)
+        return
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{folder}/{path.name}"
+    finally:
+        os.close(folder)

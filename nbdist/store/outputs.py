@@ -13,6 +13,9 @@ from nbdist.store.paths import RunDirectory
 
 FILE = re.compile(r"[0-9a-f]{32}\.(?:png|jpg|svg|html)")
 _LINE = re.compile(rb"\x1b\]nbdist;([0-9a-f]{32}\.(?:png|jpg|svg|html));\d+;\d+\x07")
+MIMES = {"png": "image/png", "jpg": "image/jpeg", "svg": "image/svg+xml", "html": "text/html"}
+"""By how the names of the files end."""
+
 _LARGEST = 8 << 20
 _RECORDS = 16 << 20  # bytes of records that are read of a rank
 

@@ -72,6 +72,10 @@ class RankDirectory:
     waits = PathBelow("waits")
     """How much of its time the rank waits for others (``worker.stacks``)."""
 
+    def cell_error(self, cell: int) -> Path:
+        """The exception that left a cell of a session."""
+        return self.path / "cells" / f"{cell:04}.json"
+
 
 @dataclass(frozen=True, slots=True)
 class RunDirectory:
@@ -94,6 +98,12 @@ class RunDirectory:
 
     control = PathBelow("control")
     """Requests of processes that may write here, one file each."""
+
+    cells = PathBelow("cells")
+    """The cells of a session, and what they are given, until their ranks have it."""
+
+    socket = PathBelow("socket")
+    """Where a session takes cells (``store.control``): there as long as it goes on."""
 
     stacks = PathBelow("stacks.json")
     """Where every rank was when that was last asked (``store.reports``)."""
@@ -139,6 +149,10 @@ class RunDirectory:
         except OSError:
             return False
         return False
+
+    def session_cell(self, cell: int) -> Path:
+        """The text of a cell of a session; tracebacks point here."""
+        return self.cells / f"{cell:04}.py"
 
     def is_cell(self, program: str) -> bool:
         """Whether a run's program is its cell, and not a script. The runs may have been moved since."""

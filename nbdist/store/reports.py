@@ -33,7 +33,8 @@ class ErrorFrame:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorReport:
     """``type`` is the exception's class (with its module unless built in), ``text`` the traceback. ``full``
-    are the disks that were full then, ``workers`` pid and exit code of DataLoader workers that had failed."""
+    are the disks that were full then, ``workers`` pid and exit code of DataLoader workers that had failed.
+    ``log`` is where in its log the rank printed what left a cell of a session."""
 
     type: str
     message: str
@@ -42,6 +43,7 @@ class ErrorReport:
     time: float
     full: tuple[str, ...] = ()
     workers: tuple[tuple[int, int], ...] = ()
+    log: int = 0
 
 
 def read_error(path: Path) -> ErrorReport | None:

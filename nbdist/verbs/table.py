@@ -7,7 +7,7 @@ from typing import Any
 from nbdist.engines.options import parse_slurm
 from nbdist.feed.waiting import parse_moments
 from nbdist.options import table
-from nbdist.verbs import machines, runs
+from nbdist.verbs import machines, runs, sessions
 from nbdist.verbs.verb import NOTEBOOK, TERMINAL, Argument, Verb
 
 _RUN, _RUNS = Argument("RUN"), Argument("RUN …")
@@ -268,6 +268,28 @@ lets them go; %dist_warm alone says what there is.""",
     act=machines.warm,
 )
 
+SESSION = Verb(
+    name="session",
+    about="live ranks (%%ranks): idle or busy, cells, memory, age; interrupt, rejoin, reset, end",
+    text="""\
+How the ranks are that live from cell to cell: what they execute, how many cells they have executed,
+their memory. The session is the one of this notebook, else the latest.
+
+A session ends itself when it has had no cell for a while (%%ranks --idle, 30 minutes).""",
+    form="[interrupt | rejoin | reset | end] [--run RUN]",
+    arguments=(
+        Argument(
+            "interrupt|rejoin|reset|end",
+            "interrupt: the cell that is executed; its ranks keep their variables\n"
+            "rejoin: leave the process group, and join a new one\n"
+            "reset, end: end the ranks, with what they hold",
+            name="do",
+        ),
+        Argument("--run RUN", "the session of this name"),
+    ),
+    act=sessions.session,
+)
+
 VERBS: tuple[Verb[Any], ...] = (
     STATUS,
     LOGS,
@@ -279,6 +301,7 @@ VERBS: tuple[Verb[Any], ...] = (
     ALLOC,
     DOCTOR,
     EXPORT,
+    SESSION,
     WARM,
 )
 """Every verb of a notebook; WARM is about a kernel, and a terminal has none. WAIT and METRICS are only for a

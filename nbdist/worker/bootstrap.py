@@ -122,14 +122,14 @@ def _compiled(text: bytes, path: str) -> tuple[CodeType, CodeType | None]:
 
     tree: Any = compile(text, path, "exec", _ast.PyCF_ONLY_AST, dont_inherit=True)
     last = tree.body[-1] if tree.body else None
-    if not isinstance(last, _ast.Expr) or _ends_silently(text, last):
+    if not isinstance(last, _ast.Expr) or ends_silently(text, last):
         return compile(tree, path, "exec", dont_inherit=True), None
     tree.body.pop()
     shown: Any = _ast.Expression(last.value)
     return compile(tree, path, "exec", dont_inherit=True), compile(shown, path, "eval", dont_inherit=True)
 
 
-def _ends_silently(text: bytes, last: Any) -> bool:
+def ends_silently(text: bytes, last: Any) -> bool:
     """Whether a semicolon stands behind the last statement, as in a notebook."""
     lines = text.splitlines(keepends=True)[last.end_lineno - 1 :]
     return b"".join(lines)[last.end_col_offset :].lstrip(b" \t\f").startswith(b";")
@@ -269,8 +269,8 @@ def _report(
     mask = _hold_signals_back()
     try:
         channel.say(ERRORED)
-        _take_out(error)
-        error_report.write(order.error_file, error, _strip(error.__traceback__), reserve)
+        take_out(error)
+        error_report.write(order.error_file, error, strip(error.__traceback__), reserve)
         then()
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
@@ -296,13 +296,13 @@ def _hide_frames() -> None:
     def from_the_program(
         kind: type[BaseException], error: BaseException, trace: TracebackType | None
     ) -> None:
-        stripped = _strip(trace)
+        stripped = strip(trace)
         hook(kind, error.with_traceback(stripped), stripped)
 
     sys.excepthook = from_the_program
 
 
-def _take_out(error: BaseException | None) -> None:
+def take_out(error: BaseException | None) -> None:
     """Take the frames of this package out of the tracebacks where they lead on to others: what a rank has put
     in the place of a framework's function is not of the program."""
     seen: set[int] = set()
@@ -322,7 +322,7 @@ def _is_ours(trace: TracebackType) -> bool:
     return os.path.dirname(trace.tb_frame.f_code.co_filename) == _HERE
 
 
-def _strip(trace: TracebackType | None) -> TracebackType | None:
+def strip(trace: TracebackType | None) -> TracebackType | None:
     """The traceback without the frames of this package that lead up to the program, and without those of the
     handler that has interrupted it."""
     at = trace

@@ -76,27 +76,43 @@ class Reserve:
             os.replace(self._path + ROOM, self._path)
 
 
-def write(path: str, error: BaseException, trace: TracebackType | None, reserve: Reserve) -> None:
+def write(
+    path: str,
+    error: BaseException,
+    trace: TracebackType | None,
+    reserve: Reserve | None = None,
+    **about: object,
+) -> None:
     """Write the report whole or not at all. A report that cannot be written costs only itself, and the
-    traceback still goes to the log: whatever the program has done to what is needed here."""
+    traceback still goes to the log: whatever the program has done to what is needed here. ``about`` is more
+    to be kept in it."""
     for _ in range(_TRIES):
         try:
-            _write(path, error, trace, reserve)
+            _write(path, error, trace, reserve, about)
             return
         except BaseException:  # noqa: BLE001 - its own exception is what it is to end with
             continue
 
 
-def _write(path: str, error: BaseException, trace: TracebackType | None, reserve: Reserve) -> None:
-    reserve.open_up()
+def _write(
+    path: str,
+    error: BaseException,
+    trace: TracebackType | None,
+    reserve: Reserve | None,
+    about: dict[str, object],
+) -> None:
+    if reserve is not None:
+        reserve.open_up()
     # what the program had taken may be free again once it has ended
-    report = _report(error, trace)
+    report = _report(error, trace) | about
     report["full"] = _full_disks(os.path.dirname(path), ".", "/dev/shm")
     report["workers"] = _failed_workers(error)
     data = _encoded(report)
     try:
         _write_new(path, data)
     except OSError:
+        if reserve is None:
+            raise
         reserve.write(data if len(data) <= _SIZE else _encoded(_shortened(report)))
 
 

@@ -138,8 +138,8 @@ class Freeing:
         self.before, self.owes = stacks.handled(self._main), True
 
     def _comes_back(self, deadline: float) -> bool:
-        """Whether the main thread executes Python before the deadline."""
-        while stacks.beats == self._beats:
+        """Whether the main thread executes Python before the deadline, or is done with its cell."""
+        while stacks.beats == self._beats and not stacks.over:
             if time.monotonic() >= deadline:
                 return False
             time.sleep(_GLANCE)
@@ -156,7 +156,7 @@ class Freeing:
     def _in_main_thread(self) -> None:
         """Raise KeyboardInterrupt if that is owed, and the program is not leaving already."""
         error = self._seen = sys.exc_info()[1]
-        if not self.owes:
+        if not self.owes or stacks.over:
             return
         while error is not None and error is not self.before:
             if not _is_in_library(error):

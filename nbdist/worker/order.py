@@ -53,6 +53,30 @@ LEAVING = b"L"
 KEPT = b"K"
 """The answer of one that does not wait, or whose wait cannot be ended."""
 
+CELL = b"X"
+"""Gives a rank of a session something to execute; a ``Cell`` follows."""
+
+END = b"Q"
+"""Tells it that there will be no more."""
+
+READY = b"r"
+"""What a rank of a session says: it can be given a cell."""
+
+WELL = b"o"
+"""It has executed the cell."""
+
+RAISED = b"x"
+"""The cell has raised."""
+
+GROUPED = b"g"
+"""Said before one of these two: it is in a process group of torch."""
+
+BROKEN = b"b"
+"""The same: what the cell raised is the process group's, which may be of no more use."""
+
+REJOINED = b"j"
+"""It has left its process group, and meets the others at the port of the cell."""
+
 
 class Order:
     """The program, its arguments, and where the rank leaves its error report.
@@ -114,6 +138,38 @@ class Wait:
         length = int.from_bytes(channel.take(_LENGTH), "little")
         patience, sockets, store = marshal.loads(channel.take(length))
         return cls(patience=patience, sockets=sockets, store=store)
+
+
+class Cell:
+    """A cell of a session: its ``number``, and the file of its text. ``inputs`` is the file of what the
+    notebook gives it (empty: nothing), ``pull`` are the names that this rank gives out when it is done.
+
+    ``port`` is where the ranks may meet anew. They do before the cell where ``rejoin`` says so: "join" where
+    all of them were in a process group, "leave" where they are only to leave what there is."""
+
+    __slots__ = ("inputs", "number", "path", "port", "pull", "rejoin")
+
+    def __init__(
+        self, *, number: int, path: str, port: int, inputs: str = "", pull: list[str], rejoin: str = ""
+    ) -> None:
+        self.number = number
+        self.path = path
+        self.port = port
+        self.inputs = inputs
+        self.pull = pull
+        self.rejoin = rejoin
+
+    def encode(self) -> bytes:
+        """After CELL: its length in four bytes, and itself."""
+        said = marshal.dumps({name: getattr(self, name) for name in self.__slots__}, 2)
+        return len(said).to_bytes(_LENGTH, "little") + said
+
+    @classmethod
+    def receive(cls) -> Cell:
+        """What the supervisor says after CELL. Raises EOFError when it has gone."""
+        channel = Channel()
+        length = int.from_bytes(channel.take(_LENGTH), "little")
+        return cls(**marshal.loads(channel.take(length)))
 
 
 class Channel:

@@ -18,7 +18,7 @@ import struct
 import sys
 
 from nbdist.importing import import_lock
-from nbdist.worker.order import CHANNEL, COLLECTIVES, FREE, INTERRUPT, NUMBERS
+from nbdist.worker.order import CELL, CHANNEL, COLLECTIVES, END, FREE, INTERRUPT, NUMBERS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -178,7 +178,10 @@ on_beat: Callable[[], object] | None = None
 """What the handler calls, which may raise (``freeing``)."""
 
 over = False
-"""Whether the program has ended: what is left is the interpreter's end."""
+"""Whether the program has ended: what is left is the interpreter's end. In a session: no cell is executed."""
+
+on_cell: Callable[[bytes], object] | None = None
+"""What takes CELL and END (``session``)."""
 
 
 def listen(directory: str) -> None:
@@ -248,6 +251,7 @@ class _Listener:
         self._freeing: Freeing | None = None
 
     def run(self) -> None:
+        global on_beat
         _introduce(self._file, _thread.get_native_id())
         poll, period, rests = select.poll(), 0, False
         poll.register(CHANNEL, select.POLLIN)
@@ -255,8 +259,8 @@ class _Listener:
             # a walk through all the numbers below 71
             period = (period * 7 + 11) % _SPREAD
             alone = not any(name in sys.modules for name in _DISTRIBUTED)
-            owes = self._freeing is not None and self._freeing.owes
-            if poll.poll(_PERIOD if owes else _IDLE if alone or rests else _PERIOD + period):
+            owes = self._freeing is not None and self._freeing.owes and not over
+            if poll.poll(_PERIOD if owes else _IDLE if alone or rests or over else _PERIOD + period):
                 rests = True
                 try:
                     asked = os.read(CHANNEL, 1) if self._has_socket() else b""
@@ -265,6 +269,10 @@ class _Listener:
                 if asked in (COLLECTIVES, NUMBERS):
                     faulthandler.dump_traceback(self._file)
                     self._tell_collectives(names=asked == COLLECTIVES)
+                elif asked in (CELL, END) and on_cell is not None:
+                    # what the one before was told is no matter of this one
+                    self._freeing = on_beat = None
+                    on_cell(asked)
                 elif asked not in (INTERRUPT, FREE) or not self._obey(asked):
                     return
             elif self._freeing is not None and owes:

@@ -7,6 +7,8 @@ from typing import Any
 from nbdist.model import (
     AttemptFailed,
     AttemptStarted,
+    CellEnded,
+    CellStarted,
     Device,
     Escalated,
     ImportsAwaited,
@@ -21,6 +23,7 @@ from nbdist.model import (
     RankStarted,
     RankState,
     Reason,
+    Rejoined,
     RemoteRank,
     Resumed,
     RunEnded,
@@ -115,6 +118,18 @@ def stalled(*, since: float = CREATED + 10, time: float = CREATED + 70) -> Stall
 
 def resumed(*, time: float = CREATED + 80) -> Resumed:
     return Resumed(time=time)
+
+
+def cell_started(cell: int, *ranks: int, time: float = CREATED + 6) -> CellStarted:
+    return CellStarted(time=time, cell=cell, ranks=ranks, logs=(0,) * len(ranks))
+
+
+def cell_ended(cell: int, rank: int, outcome: str = "ok", *, time: float = CREATED + 7) -> CellEnded:
+    return CellEnded(time=time, cell=cell, rank=rank, outcome=outcome, log=10)
+
+
+def rejoined(port: int = 20_002, *, time: float = CREATED + 6) -> Rejoined:
+    return Rejoined(time=time, port=port)
 
 
 def remote_rank(rank: int, state: RankState, code: int | None = None) -> RemoteRank:

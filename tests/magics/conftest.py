@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -27,6 +28,15 @@ class Reply:
     stderr: str = ""
     traceback: str = ""
     data: list[dict[str, Any]] = field(default_factory=list)
+
+
+def by_rank(text: str) -> dict[int, list[str]]:
+    """The lines of ranks in an output; on a slow machine one that all have written may not come as one."""
+    found: dict[int, list[str]] = {}
+    for first, last, line in re.findall(r"^\[(\d)(?:–(\d))?\] (.*)$", text, re.M):
+        for rank in range(int(first), int(last or first) + 1):
+            found.setdefault(rank, []).append(line)
+    return found
 
 
 class Kernel:

@@ -44,9 +44,6 @@ def test_a_script_runs_behind_the_line_magic_as_in_a_shell(kernel, line: str) ->
             id="paddle's launcher in a cell",
         ),
         pytest.param("%dist_init -n 2", "write  %%distributed -n 2  above the program", id="a peer's start"),
-        pytest.param(
-            "%%rank [0]\nprint(1)", "write  %%distributed -n 2  and in the program  if", id="one rank"
-        ),
         pytest.param("%sync", "wait for each other in  dist.barrier()", id="a peer's barrier"),
         pytest.param("%distributed mpirun -np 2 python t.py", "nbdist run -n 2 t.py", id="MPI's launcher"),
         pytest.param("%distributed -n 2 gone.py", "no script gone.py: there is no file", id="no script"),

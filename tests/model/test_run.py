@@ -14,12 +14,15 @@ from tests.fakes.runs import (
     SUPERVISOR,
     a_spec,
     attempt_started,
+    cell_ended,
+    cell_started,
     errored,
     escalated,
     exited,
     finished,
     process_of,
     rank_started,
+    rejoined,
     resumed,
     run_ended,
     run_lost,
@@ -253,3 +256,15 @@ def test_a_run_that_has_stalled_still_runs_until_it_goes_on() -> None:
     assert (run.state, run.stalled) == (RunState.RUNNING, CREATED + 10)
     assert run.after(resumed()).stalled is None
     assert run.after(stop_requested()).stalled == CREATED + 10
+
+
+def test_a_session_knows_its_cell_and_who_executes_it() -> None:
+    begun = Run.of(
+        a_spec(session=60.0), [*STARTED, cell_started(3, 0, 1), cell_ended(3, 1), rejoined(20_007)]
+    )
+
+    ended = begun.after(cell_ended(3, 0, "error"))
+
+    assert (begun.cell, begun.busy, begun.port) == (3, (0,), 20_007)
+    assert (ended.cell, ended.busy, ended.active) == (3, (), CREATED + 7)
+    assert ended.state is R.RUNNING

@@ -133,6 +133,6 @@ def test_what_a_rank_replaced_of_a_framework_is_in_no_traceback() -> None:
     try:
         program()
     except ValueError as error:
-        bootstrap._take_out(error)
+        bootstrap.take_out(error)
         functions = [frame.name for frame in traceback.extract_tb(error.__traceback__)]
     assert functions[1:] == ["program", "inner"]

@@ -1,0 +1,398 @@
+"""The cells of a session: which the ranks execute now, which wait, and what becomes of ranks whose peers
+failed in one.
+
+Processes of the user ask at the session's socket (``store.control``), a JSON object a line:
+
+    {"do": "cell", "text": …, "ranks": [0, 1], "inputs": …, "pull": […]}   (null: all ranks that are there)
+    {"do": "interrupt"}   {"do": "kill"}   {"do": "end"}
+
+A cell is answered by its number, what cannot be done by why; from then on who has asked gets every event that
+is written into the journal. A cell begins when the one before has ended in all of its ranks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import socket
+import time
+from collections import deque
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from nbdist.errors import LaunchError
+from nbdist.launch.rank_process import Reservation
+from nbdist.launch.run_policy import RunPolicy
+from nbdist.model import CellEnded, CellStarted, Event, RankExited, Rejoined, RunSpec, encode_event
+from nbdist.store.control import is_own, open_socket
+from nbdist.store.paths import RunDirectory, make_private, write_private
+from nbdist.worker.order import (
+    BROKEN,
+    CELL,
+    END,
+    FREED,
+    GROUPED,
+    KEPT,
+    RAISED,
+    READY,
+    REJOINED,
+    WELL,
+    Cell,
+)
+
+MOST_WAITING = 16
+_LONGEST = 16 << 20
+"""Bytes of a request."""
+
+_INTERRUPT_GRACE = 0.2
+"""Seconds after an interrupt after which a rank is freed that still waits for others."""
+
+_PEER_GRACE = 1.0
+"""Seconds that a rank has waited for others in one call when it is freed after another one has failed."""
+
+_REPEAT = 0.5
+"""Seconds until it is tried again to free those that have not come back."""
+
+
+class Ranks(Protocol):
+    """What a session does with its ranks (``attempt.Attempt``)."""
+
+    def tell(self, rank: int, words: bytes) -> None: ...
+    def interrupt(self, rank: int, patience: float) -> None: ...
+    def came_back(self, rank: int) -> None: ...
+    def free(self, ranks: Collection[int], patience: float) -> Collection[int]: ...
+    def log_size(self, rank: int) -> int: ...
+
+
+@dataclass(slots=True, kw_only=True)
+class _Cell:
+    """``busy`` are the ranks that execute it, once it has begun."""
+
+    number: int
+    client: socket.socket
+    ranks: tuple[int, ...]
+    inputs: str = ""
+    pull: tuple[str, ...] = ()
+    busy: set[int] = field(default_factory=set)
+    freed: set[int] = field(default_factory=set)
+    interrupted: bool = False
+    failed: bool = False
+    free_at: float = 0.0
+
+
+class Session:
+    """One session. All times are monotonic seconds."""
+
+    def __init__(
+        self,
+        directory: RunDirectory,
+        spec: RunSpec,
+        *,
+        policy: RunPolicy,
+        selector: selectors.BaseSelector,
+        ranks: Ranks,
+        is_own: Callable[[socket.socket], bool] = is_own,
+    ) -> None:
+        """``is_own`` says whether a process of this user has connected. Raises OSError."""
+        self._directory = directory
+        self._idle = spec.session or 0.0
+        self._policy = policy
+        self._selector = selector
+        self._ranks = ranks
+        self._is_own = is_own
+        make_private(directory.cells)
+        self._listener = open_socket(directory)
+        self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
+        self._clients: dict[socket.socket, bytearray] = {}
+        self._cell: _Cell | None = None
+        self._waiting: deque[_Cell] = deque()
+        self._count = 0
+        self._active = time.monotonic()
+        self._ready: set[int] = set()
+        self._leaving: set[int] = set()
+        # those that were in a process group when their last cell ended; whether it may be of no more use
+        self._joined: set[int] = set()
+        self._broken = False
+        self._says_joined: set[int] = set()
+        # where the ranks may meet next, and where they do; none but they can be given these ports
+        self._next: Reservation | None = None
+        self._port: Reservation | None = None
+
+    @property
+    def busy(self) -> Collection[int]:
+        """The ranks that execute a cell."""
+        return self._cell.busy if self._cell is not None else ()
+
+    def hear(self, rank: int, word: bytes, now: float) -> None:
+        """A rank has said something about its cell."""
+        if word == READY:
+            self._ready.add(rank)
+            self._begin(now)
+        elif word == GROUPED:
+            self._says_joined.add(rank)
+        elif word == BROKEN:
+            self._broken = True
+        elif word == REJOINED and self._next is not None:
+            self._rejoin()
+        elif word in (WELL, RAISED) and self._cell is not None and rank in self._cell.busy:
+            (self._joined.add if rank in self._says_joined else self._joined.discard)(rank)
+            self._says_joined.discard(rank)
+            self._end(rank, self._outcome(rank) if word == RAISED else "ok", now)
+
+    def answered(self, rank: int, word: bytes, now: float) -> None:
+        """A rank that was to be freed has said whether it is."""
+        if self._policy.stop_reason is not None:
+            if word == FREED:
+                self._policy.rank_freed(rank)
+            elif word == KEPT:
+                self._policy.rank_kept(rank, now)
+        elif self._cell is not None and rank in self._cell.busy:
+            if word == FREED:
+                self._cell.freed.add(rank)
+                self._broken = True
+            self._cell.free_at = min(self._cell.free_at, now + _REPEAT)
+
+    def recorded(self, event: Event) -> None:
+        """An event has been written into the journal."""
+        line = encode_event(event).encode() + b"\n"
+        for client in list(self._clients):
+            self._answer(client, line)
+        if isinstance(event, RankExited):
+            self._ready.discard(event.rank)
+            self._joined.discard(event.rank)
+            if event.rank in self.busy:
+                self._end(event.rank, "died", time.monotonic())
+            else:
+                # the next cell may have waited for it alone
+                self._begin(time.monotonic())
+
+    def tick(self, now: float) -> None:
+        """Let time pass."""
+        if self._policy.stop_reason is not None:
+            self._refuse_all("stopping")
+            self._let_go()
+            return
+        if (cell := self._cell) is not None:
+            if (cell.failed or cell.interrupted) and now >= cell.free_at:
+                self._free(cell, now)
+        elif not self._waiting and self._idle and now - self._active >= self._idle:
+            self._let_go()
+
+    def close(self) -> None:
+        """The session has ended."""
+        self._refuse_all("ended")
+        for client in list(self._clients):
+            self._drop(client)
+        self._selector.unregister(self._listener)
+        self._listener.close()
+        with contextlib.suppress(OSError):
+            self._directory.socket.unlink()
+        for reservation in filter(None, (self._next, self._port)):
+            reservation.release()
+
+    def _accept(self) -> None:
+        try:
+            client, _ = self._listener.accept()
+        except OSError:
+            return  # it has gone already
+        if not self._is_own(client):
+            client.close()
+            return
+        client.setblocking(False)
+        self._clients[client] = bytearray()
+        self._selector.register(client, selectors.EVENT_READ, lambda: self._read(client))
+
+    def _read(self, client: socket.socket) -> None:
+        said = self._clients.get(client)
+        if said is None:
+            return
+        try:
+            piece = client.recv(1 << 18)
+        except BlockingIOError:
+            return
+        except OSError:
+            piece = b""
+        said += piece
+        if not piece or len(said) > _LONGEST:
+            self._drop(client)
+            return
+        while (end := said.find(b"\n")) >= 0:
+            line = bytes(said[:end])
+            del said[: end + 1]
+            try:
+                self._do(client, json.loads(line))
+            except (ValueError, KeyError, TypeError, OSError) as error:
+                self._say(client, {"refused": "malformed", "problem": f"{type(error).__name__}: {error}"})
+
+    def _do(self, client: socket.socket, asked: dict[str, Any]) -> None:
+        """Raises KeyError, TypeError, ValueError or OSError for what is no request."""
+        now = time.monotonic()
+        match asked["do"]:
+            case "cell":
+                self._take(client, asked, now)
+            case "interrupt" if self._cell is not None:
+                self._interrupt(self._cell, now)
+            case "kill":
+                for rank in tuple(self.busy):
+                    self._policy.kill(rank)
+            case "end":
+                self._let_go()
+
+    def _take(self, client: socket.socket, asked: dict[str, Any], now: float) -> None:
+        known = self._policy.run.ranks
+        there = {rank.rank for rank in known if not rank.state.terminal}
+        ranks = tuple(sorted(there if asked["ranks"] is None else {int(rank) for rank in asked["ranks"]}))
+        inputs = str(asked.get("inputs", ""))
+        if inputs != os.path.basename(inputs):
+            raise ValueError("what a cell is given lies beside it")
+        if self._leaving:
+            self._say(client, {"refused": "ended"})
+            return
+        if not ranks or not set(ranks) <= there:
+            self._say(client, {"refused": "gone", "ranks": sorted(set(ranks) - there)})
+            return
+        if len(self._waiting) >= MOST_WAITING:
+            self._say(client, {"refused": "full", "waiting": MOST_WAITING})
+            return
+        text = str(asked["text"])
+        cell = _Cell(
+            number=self._count + 1,
+            client=client,
+            ranks=ranks,
+            inputs=inputs,
+            pull=tuple(map(str, asked.get("pull", ()))),
+        )
+        write_private(self._directory.session_cell(cell.number), text)
+        self._count = cell.number
+        before = self._cell.number if self._cell is not None else 0
+        self._waiting.append(cell)
+        gone = [rank.rank for rank in known if rank.rank not in there]
+        self._say(client, {"cell": cell.number, "behind": before, "ranks": ranks, "gone": gone})
+        self._begin(now)
+
+    def _begin(self, now: float) -> None:
+        """Begin the next cell, if none is under way and its ranks are there."""
+        if self._cell is not None or not self._waiting:
+            return
+        there = [rank.rank for rank in self._policy.run.ranks if not rank.state.terminal]
+        cell = self._waiting[0]
+        ranks = tuple(rank for rank in cell.ranks if rank in there)
+        if not set(ranks) <= self._ready:
+            return
+        self._waiting.popleft()
+        if not ranks:
+            self._say(cell.client, {"refused": "gone", "ranks": list(cell.ranks)})
+            self._begin(now)
+            return
+        self._cell, self._active = cell, now
+        cell.busy = set(ranks)
+        if self._next is None:
+            # without a port the group cannot be joined anew, and all else can be done
+            with contextlib.suppress(LaunchError):
+                self._next = Reservation()
+        rejoin = ""
+        if self._broken and self._next is not None and len(ranks) == len(self._policy.run.ranks):
+            rejoin, self._broken = "join" if self._joined >= cell.busy else "leave", False
+        logs = tuple(map(self._ranks.log_size, ranks))
+        self._policy.record(CellStarted(time=time.time(), cell=cell.number, ranks=ranks, logs=logs))
+        for rank in ranks:
+            told = Cell(
+                number=cell.number,
+                path=str(self._directory.session_cell(cell.number)),
+                port=self._next.rendezvous.port if self._next is not None else 0,
+                inputs=str(self._directory.cells / cell.inputs) if cell.inputs else "",
+                pull=list(cell.pull) if rank == ranks[0] else [],
+                rejoin=rejoin,
+            )
+            self._ranks.tell(rank, CELL + told.encode())
+
+    def _outcome(self, rank: int) -> str:
+        assert self._cell is not None, "a rank has raised in one"
+        if self._cell.interrupted:
+            return "interrupted"
+        return "freed" if rank in self._cell.freed else "error"
+
+    def _end(self, rank: int, outcome: str, now: float) -> None:
+        cell = self._cell
+        assert cell is not None, "a rank ends in one"
+        cell.busy.discard(rank)
+        # what it is still to be told is no matter of its next cell
+        self._ranks.came_back(rank)
+        if over := not cell.busy:
+            self._cell = None
+        self._active = now
+        if over:
+            self._delete_inputs(cell)
+        log = self._ranks.log_size(rank)
+        self._policy.record(
+            CellEnded(time=time.time(), cell=cell.number, rank=rank, outcome=outcome, log=log)
+        )
+        if over:
+            self._begin(now)
+        elif outcome in ("error", "died") and not cell.failed:
+            cell.failed = True
+            self._free(cell, now)
+
+    def _interrupt(self, cell: _Cell, now: float) -> None:
+        cell.interrupted = True
+        cell.free_at = now + _INTERRUPT_GRACE + _REPEAT
+        for rank in tuple(cell.busy):
+            self._ranks.interrupt(rank, _INTERRUPT_GRACE)
+
+    def _free(self, cell: _Cell, now: float) -> None:
+        """Get back those that wait for ranks that have failed, or have been interrupted."""
+        patience = _INTERRUPT_GRACE if cell.interrupted else _PEER_GRACE
+        cell.free_at = now + patience + _REPEAT
+        self._ranks.free(tuple(cell.busy), patience)
+
+    def _rejoin(self) -> None:
+        """The ranks meet where they were told that they may."""
+        if self._port is not None:
+            self._port.release()
+        self._port, self._next = self._next, None
+        assert self._port is not None, "it was there"
+        self._policy.record(Rejoined(time=time.time(), port=self._port.rendezvous.port))
+
+    def _let_go(self) -> None:
+        """Tell the ranks that there will be no more, each when it is done with its cell."""
+        for rank in self._ready - self._leaving - set(self.busy):
+            self._leaving.add(rank)
+            self._ranks.tell(rank, END)
+
+    def _refuse_all(self, why: str) -> None:
+        while self._waiting:
+            cell = self._waiting.popleft()
+            self._delete_inputs(cell)
+            self._say(cell.client, {"refused": why})
+
+    def _delete_inputs(self, cell: _Cell) -> None:
+        if cell.inputs:
+            with contextlib.suppress(OSError):
+                (self._directory.cells / cell.inputs).unlink()
+
+    def _drop(self, client: socket.socket) -> None:
+        """Who has asked has gone: what has not begun is not wanted any more."""
+        if self._clients.pop(client, None) is None:
+            return
+        self._selector.unregister(client)
+        client.close()
+        for cell in [cell for cell in self._waiting if cell.client is client]:
+            self._waiting.remove(cell)
+            self._delete_inputs(cell)
+
+    def _say(self, client: socket.socket, what: dict[str, Any]) -> None:
+        self._answer(client, json.dumps(what).encode() + b"\n")
+
+    def _answer(self, client: socket.socket, line: bytes) -> None:
+        """One that does not read for so long that it cannot take a line is left; it has the journal."""
+        if client not in self._clients:
+            return
+        try:
+            if client.send(line) == len(line):
+                return
+        except OSError:
+            pass
+        self._drop(client)

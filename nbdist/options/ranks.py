@@ -1,0 +1,85 @@
+"""The line of ``%%ranks``: which ranks, and options of ``%%distributed`` for the session that it starts."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+
+from nbdist.errors import UsageMistake
+from nbdist.options import table
+from nbdist.options.parser import Options, parse_words, split_line
+from nbdist.options.table import OPTIONS, help_text
+
+_WITHOUT = frozenset(
+    {"detach", "timeout", "retries", "args", "keep_inputs", "nodes", "node_rank", "master", "ips", "host"}
+    | {"wait", "engine", "slurm", "ray", "panel", "check", "show_ranks"}
+)
+"""The options of ``%%distributed`` that say nothing of ranks which live on, on one machine."""
+
+_IDLE = "--idle"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RanksLine:
+    """``ranks`` are those that are to execute the cell; None for all. ``idle`` is in seconds, None where it
+    was not said."""
+
+    ranks: tuple[int, ...] | None
+    options: Options
+    idle: float | None = None
+
+    @property
+    def starts(self) -> bool:
+        """Whether something was said that only matters to a session that is started."""
+        plain = replace(self.options, push=(), pull=(), notes=(), any_device=False)
+        return plain != Options() or self.idle is not None
+
+
+def parse_ranks(line: str) -> RanksLine:
+    """Raises UsageMistake."""
+    # nbdistributed writes them in brackets
+    found = re.match(r"\s*(\[[^\]]*\]|[^-#\s]\S*)", line)
+    which = found[1] if found is not None else ""
+    words = split_line(line[found.end() :] if found is not None else line)
+    idle: float | None = None
+    for at, word in enumerate(words):
+        if word == _IDLE or word.startswith(f"{_IDLE}="):
+            value = word.partition("=")[2] or "".join(words[at + 1 : at + 2])
+            idle = table.idle(value)
+            del words[at : at + (1 if "=" in word else 2)]
+            break
+    options = parse_words(words)
+    plain = Options()
+    for option in OPTIONS:
+        if option.field in _WITHOUT and getattr(options, option.field) != getattr(plain, option.field):
+            raise UsageMistake(
+                f"{option.flags[-1]}: ranks of a session live on, on this machine: leave it out, or write  "
+                "%%distributed  above the cell"
+            )
+    if options.push == ("auto",):
+        raise UsageMistake(
+            "--push auto: the ranks of a session have names of their own: write which  --push df"
+        )
+    return RanksLine(ranks=_numbers(which) if which else None, options=options, idle=idle)
+
+
+def _numbers(text: str) -> tuple[int, ...] | None:
+    """``0``, ``0,2``, ``1-3``, ``[0, 1]``; None for ``all``."""
+    if text == "all":
+        return None
+    found: list[int] = []
+    for part in text.strip("[]").split(","):
+        match = re.fullmatch(r"(\d{1,4})(?:-(\d{1,4}))?", part.strip())
+        if match is None:
+            raise UsageMistake(
+                f"%%ranks {text}: write which ranks, without spaces:  %%ranks 0  or  0,2  or  1-3; the first "
+                "cell starts them:  %%ranks -n 2"
+            )
+        found += range(int(match[1]), int(match[2] or match[1]) + 1)
+    return tuple(sorted(set(found)))
+
+
+def ranks_help() -> str:
+    """What ``%%ranks --help`` prints."""
+    idle = "  --idle TIME  end the session when it has had no cell for so long (30m)"
+    return help_text(f"%%ranks [0|0,2|1-3] [options]\n{idle}", without=_WITHOUT)

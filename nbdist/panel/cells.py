@@ -1,0 +1,210 @@
+"""A cell of a session as it is shown: what its ranks write and show meanwhile, and how it ended."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from nbdist.diagnosis import Hint, describe_exit
+from nbdist.diagnosis.complaints import complaint_of
+from nbdist.diagnosis.exits import rank_names, rank_ranges
+from nbdist.feed.ansi import harmless
+from nbdist.feed.rank_log import LogDelta
+from nbdist.model import CellEnded, RankExited
+from nbdist.panel.outputs import Bundle, bundles_in
+from nbdist.panel.terminal import apart, folded
+from nbdist.panel.text import LINES_LIMIT
+from nbdist.store import ErrorReport, LogLines, LogStream, RunDirectory, read_error
+from nbdist.text import say
+
+_CHUNK = 1 << 20
+_CELL_FILE = re.compile(r"\b(\d{4,})\.py\b")
+"""As the message of a SyntaxError has it."""
+
+_HOLD = 0.15
+"""Seconds that a line may wait for the same line of the other ranks."""
+
+
+class CellOutput:
+    """Shows a cell by ``write``, and figures by ``show`` where there is such: a line that all of its ranks
+    write once. Tracebacks are left to ``cell_report``."""
+
+    def __init__(
+        self,
+        directory: RunDirectory,
+        number: int,
+        *,
+        language: str,
+        write: Callable[[str], object],
+        show: Callable[[Bundle], object] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._directory = directory
+        self._number = number
+        self._language = language
+        self._write = write
+        self._show = show
+        self._clock = clock
+        self._ranks: dict[int, _RankLines] = {}
+        self._held: dict[int, list[str]] = {}
+        self._since = 0.0
+        self._room = LINES_LIMIT
+
+    def look(self, logs: Mapping[int, int], ended: Mapping[int, CellEnded], *, last: bool = False) -> None:
+        """Show what is new. ``logs`` are the ranks that execute the cell, and where in their logs they began;
+        ``ended`` those that are done with it. ``last``: nothing more comes."""
+        for rank, begin in logs.items():
+            if rank not in self._ranks:
+                files = self._directory.rank(rank)
+                self._ranks[rank] = _RankLines(LogStream(files.log, begin), files.cell_error(self._number))
+        for rank, lines in self._ranks.items():
+            if new := lines.read(ended[rank].log if rank in ended else None):
+                self._since = self._since if self._held else self._clock()
+                self._held.setdefault(rank, []).extend(new)
+        if self._held:
+            late = last or len(self._ranks) == 1 or self._clock() - self._since >= _HOLD
+            self._release(late=late)
+
+    def _release(self, *, late: bool) -> None:
+        """Show what is held, but for what may still be the same in all ranks unless it is ``late``."""
+        if len(self._held) < len(self._ranks) and not late:
+            return
+        held, self._held = sorted(self._held.items()), {}
+        deltas = [LogDelta(rank=rank, first=0, lines=lines, partial="") for rank, lines in held]
+        together = len(deltas) == len(self._ranks) > 1
+        lines = list(folded(deltas) if together else apart(deltas))
+        end = len(lines)
+        while not late and end and lines[end - 1][0] is not None:
+            end -= 1
+        for rank, line in lines[end:]:
+            assert rank is not None, "what is of all is not held"
+            self._held.setdefault(rank, []).append(line)
+        self._since = self._clock() if end else self._since
+        self._put(lines[:end])
+
+    def _put(self, lines: Sequence[tuple[int | None, str]]) -> None:
+        everyone = sorted(self._ranks)
+        text = ""
+        for rank, line in lines:
+            if self._room <= 0:
+                break
+            self._room -= 1
+            if self._room == 0:
+                text += say("panel.cell-more-lines", self._language, count=LINES_LIMIT) + "\n"
+                break
+            text += f"[{rank_ranges(everyone) if rank is None else rank}] {harmless(line)}\n"
+            shown = bundles_in(line, self._directory, everyone[0] if rank is None else rank)
+            if shown and self._show is not None:
+                self._write(text)
+                text = ""
+                for bundle in shown:
+                    self._show(bundle)
+        if text:
+            self._write(text)
+
+
+class _RankLines:
+    """The lines that a rank writes, up to a traceback that it reports."""
+
+    def __init__(self, stream: LogStream, error: Path) -> None:
+        self._stream = stream
+        self._error = error
+        self._lines = LogLines()
+        self._end: int | None = None
+        self._closed = False
+
+    def read(self, end: int | None) -> list[str]:
+        """The next lines; ``end`` is where the rank was done, where it is."""
+        if self._closed:
+            return []
+        size = self._stream.size if end is None else end
+        # the report is there before the traceback is
+        if self._end is None and os.path.lexists(self._error):
+            report = read_error(self._error)
+            self._end = None if report is None else report.log
+        if self._end is not None:
+            size = min(size, self._end)
+        found: list[str] = []
+        while data := self._stream.read(max(0, min(_CHUNK, size - self._stream.offset))):
+            found += self._lines.feed(data)
+        if end is not None:
+            self._closed = True
+            found += self._lines.close()
+        return found
+
+
+def cell_report(
+    directory: RunDirectory,
+    number: int,
+    ended: Mapping[int, CellEnded],
+    exits: Mapping[int, RankExited],
+    language: str,
+) -> str:
+    """What went wrong in a cell: a line for each error that its ranks raised, then their tracebacks, those
+    that are alike once, and cause and fix where they are known. Empty when all ended well."""
+    outcomes: dict[str, list[int]] = {}
+    for rank in sorted(ended):
+        outcomes.setdefault(ended[rank].outcome, []).append(rank)
+    groups: dict[str, tuple[ErrorReport, list[int]]] = {}
+    freed: dict[int | None, list[int]] = {}
+    for rank in (*outcomes.get("error", ()), *outcomes.get("freed", ())):
+        report = read_error(directory.rank(rank).cell_error(number))
+        if rank in outcomes.get("freed", ()):
+            freed.setdefault(_line_of(report, directory, number), []).append(rank)
+        elif report is not None:
+            groups.setdefault(_plain(report.text, directory), (report, []))[1].append(rank)
+    heads = []
+    for report, ranks in groups.values():
+        message = _CELL_FILE.sub(_cell_name, report.message.partition("\n")[0])
+        heads.append(
+            say(
+                "panel.cell-error",
+                language,
+                ranks=rank_names(ranks, language),
+                error=f"{report.type}: {message}" if message else report.type,
+                line=_line_of(report, directory, number),
+            )
+        )
+    for rank in outcomes.get("died", ()):
+        how = _exit_text(exits.get(rank), language)
+        heads.append(say("panel.cell-died", language, ranks=rank_names((rank,), language), exit=how))
+    for line, ranks in freed.items():
+        heads.append(say("panel.cell-freed", language, ranks=rank_names(ranks, language), line=line))
+    traces = (f"—— {rank_names(ranks, language)}\n{text.rstrip()}" for text, (_, ranks) in groups.items())
+    hints = dict.fromkeys(_hint(report, language) for report, _ in groups.values())
+    return "\n\n".join(filter(None, ["\n".join(heads), *traces, *hints]))
+
+
+def _hint(report: ErrorReport, language: str) -> str:
+    """Cause and fix of an error that is known; empty for any other."""
+    found = complaint_of(report, (), None)
+    if found is None or found.signature is None or found.found is None or report.type == "SystemExit":
+        return ""
+    return Hint.of(found.signature, found.found.groupdict()).text(language)
+
+
+def _exit_text(gone: RankExited | None, language: str) -> str:
+    if gone is None:
+        return ""
+    return describe_exit(gone.code, oom=gone.oom, memory=gone.memory, limit=gone.limit, language=language)
+
+
+def _line_of(report: ErrorReport | None, directory: RunDirectory, number: int) -> int | None:
+    """The innermost line of the cell that an error has come through."""
+    # the directory may have been moved since
+    name = directory.session_cell(number).name
+    frames = report.frames if report is not None else ()
+    return next((frame.line for frame in reversed(frames) if Path(frame.file).name == name), None)
+
+
+def _plain(text: str, directory: RunDirectory) -> str:
+    """A traceback with ``cell 7`` for the file of that cell."""
+    folder = re.escape(f"{directory.cells}{os.sep}")
+    return re.sub(rf'File "{folder}(\d+)\.py"', _cell_name, text)
+
+
+def _cell_name(found: re.Match[str]) -> str:
+    return f"cell {int(found[1])}"

@@ -1,0 +1,265 @@
+"""Sessions: runs whose ranks live on, and execute cells; from the side of those who give them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import socket
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from nbdist import processes
+from nbdist.errors import LaunchError, UnknownRun, UsageMistake
+from nbdist.model import CellEnded, CellStarted, RankExited, RunEnded, Stalled, decode_event
+from nbdist.model.plan import Plan, Program
+from nbdist.runner.handle import RunHandle, store
+from nbdist.store.control import connect
+
+IDLE = 1800.0
+"""Seconds without a cell after which a session ends itself."""
+
+# the namespace of the cells is that of this program: it leaves no name in it
+_PROGRAM = """\
+# a session: its ranks execute the cells of the folder cells/, in their order
+__import__("nbdist.worker.session", fromlist=["serve"]).serve()
+"""
+_ANSWERS = 20.0
+"""Seconds that a supervisor has to take a cell. It may just start many ranks."""
+
+
+def session_plan(planned: Plan, idle: float) -> Plan:
+    """What would be started for the session whose first cell is planned. Its ranks outlive this process."""
+    spec = replace(planned.spec, session=idle, detached=True, owner=processes.identify(os.getpid()))
+    return replace(planned, spec=spec, program=Program(_PROGRAM, planned.program.tree))
+
+
+class Sessions:
+    """The session of this process, which it has started, or which its notebook had before."""
+
+    def __init__(self) -> None:
+        self._mine: RunHandle | None = None
+
+    @property
+    def mine(self) -> RunHandle | None:
+        """The one that this process knows to be its own."""
+        return self._mine
+
+    def begun(self, handle: RunHandle) -> None:
+        self._mine = handle
+
+    def forget(self) -> None:
+        self._mine = None
+
+    @property
+    def ended(self) -> RunHandle | None:
+        """The one that this process had, where it has ended since."""
+        mine = self._mine
+        return mine if mine is not None and not _goes_on(mine) else None
+
+    def current(self, notebook: str, cwd: str) -> RunHandle | None:
+        """The one of this process; else the latest of the same notebook (where that is not known, of the same
+        folder) whose process has gone."""
+        if self._mine is not None:
+            return self._mine if _goes_on(self._mine) else None
+        for handle in live_sessions():
+            spec = handle.run.spec
+            same = spec.notebook == notebook and (notebook or spec.cwd == cwd)
+            if same and (spec.owner is None or not processes.alive(spec.owner)):
+                self._mine = handle
+                return handle
+        return None
+
+    def named(self, run: str | None) -> RunHandle:
+        """The session of this name; else the one of this process, else the latest that goes on. Raises
+        UnknownRun and UsageMistake."""
+        if run is not None:
+            handle = RunHandle(store().find(run))
+            if handle.run.spec.session is None:
+                raise UsageMistake(f"run {handle.run.label} is no session: %dist_status lists all runs")
+            return handle
+        if self._mine is not None and _goes_on(self._mine):
+            return self._mine
+        if live := live_sessions():
+            return live[0]
+        raise UsageMistake("there is no session: the first cell with  %%ranks -n 2  starts one")
+
+
+def live_sessions() -> list[RunHandle]:
+    """Those that go on, the latest first."""
+    found = [RunHandle(one) for one in store().directories() if os.path.lexists(one.socket)]
+    return [handle for handle in found if not handle.run.state.terminal]
+
+
+def _goes_on(handle: RunHandle) -> bool:
+    if os.path.lexists(handle.directory.socket):
+        return True  # its journal may be long; where it was lost nothing answers there
+    try:
+        return not handle.run.state.terminal
+    except UnknownRun:
+        return False
+
+
+def request(handle: RunHandle, what: str) -> None:
+    """Ask the supervisor of a session: ``interrupt``, ``kill`` or ``end``. Raises UsageMistake when the
+    session has ended, LaunchError when it does not answer."""
+    with _connected(handle) as line:
+        line.sendall(json.dumps({"do": what}).encode() + b"\n")
+
+
+def _connected(handle: RunHandle) -> socket.socket:
+    """Raises UsageMistake and LaunchError."""
+    deadline = time.monotonic() + _ANSWERS
+    while True:
+        try:
+            return connect(handle.directory)
+        except OSError as error:
+            run = handle.run
+            if run.state.terminal:
+                # of a supervisor that was killed it is still there
+                handle.directory.socket.unlink(missing_ok=True)
+                raise UsageMistake(_refusal("ended", {})) from None
+            # it is about to listen
+            starting = isinstance(error, (FileNotFoundError, ConnectionRefusedError))
+            if not starting or time.monotonic() >= deadline:
+                raise LaunchError(f"the session {run.label} does not answer: {error}") from None
+        time.sleep(0.005)
+
+
+class LiveCell:
+    """A cell in a session, from its request on. A context: at its end nothing more is heard of it.
+
+    ``number`` counts the cells of the session. ``ranks`` are to execute it (None: all that are there),
+    ``gone`` are those of the session that have exited before. ``logs`` are the ranks that execute it, and the
+    bytes that their logs had when they began; empty while it waits for the cell ``behind`` (0: for none).
+    ``ended`` is how each rank ended, ``exits`` are ranks that have exited. ``stalled``: nothing happens in
+    its ranks. ``lost``: the session has ended.
+    """
+
+    def __init__(
+        self,
+        handle: RunHandle,
+        text: str,
+        ranks: Sequence[int] | None = None,
+        *,
+        inputs: Path | None = None,
+        pull: Sequence[str] = (),
+    ) -> None:
+        """Raises UsageMistake when it is refused, LaunchError when the session does not answer."""
+        self.logs: dict[int, int] = {}
+        self.ended: dict[int, CellEnded] = {}
+        self.exits: dict[int, RankExited] = {}
+        self.stalled = False
+        self.lost = False
+        self._said = b""
+        self._line = _connected(handle)
+        self._answer: dict[str, Any] = {}
+        given = {"inputs": inputs.name if inputs is not None else "", "pull": list(pull)}
+        try:
+            self._ask({"do": "cell", "text": text, "ranks": ranks} | given)
+            deadline = time.monotonic() + _ANSWERS
+            while not self._answer:
+                self.listen(max(0.0, deadline - time.monotonic()))
+                if self.lost or time.monotonic() > deadline:
+                    raise LaunchError(f"the session {handle.run.label} did not take the cell")
+            if why := str(self._answer.get("refused", "")):
+                raise UsageMistake(_refusal(why, self._answer))
+        except BaseException:
+            self.close()
+            raise
+        self.number = int(self._answer["cell"])
+        self.behind = int(self._answer["behind"])
+        self.ranks = tuple(self._answer["ranks"])
+        self.gone = tuple(self._answer["gone"])
+
+    def __enter__(self) -> LiveCell:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def over(self) -> bool:
+        """Whether every rank is done with it."""
+        return self.lost or (bool(self.logs) and self.ended.keys() >= self.logs.keys())
+
+    @property
+    def busy(self) -> list[int]:
+        """The ranks that execute it."""
+        return sorted(self.logs.keys() - self.ended.keys())
+
+    def listen(self, patience: float) -> None:
+        """Take what the supervisor has said; wait at most so many seconds for something."""
+        if not select.select([self._line], [], [], patience)[0]:
+            return
+        try:
+            piece = self._line.recv(1 << 16)
+        except OSError:
+            piece = b""
+        if not piece:
+            self.lost = True
+            return
+        *lines, self._said = (self._said + piece).split(b"\n")
+        for line in lines:
+            self._hear(line.decode())
+
+    def interrupt(self) -> None:
+        """Let its ranks raise KeyboardInterrupt, also from a wait for each other."""
+        self._ask({"do": "interrupt"})
+
+    def kill(self) -> None:
+        """End the ranks that still execute it."""
+        self._ask({"do": "kill"})
+
+    def close(self) -> None:
+        self._line.close()
+
+    def _ask(self, what: dict[str, Any]) -> None:
+        # one that has gone is noticed when it is listened to
+        with contextlib.suppress(OSError):
+            self._line.sendall(json.dumps(what).encode() + b"\n")
+
+    def _hear(self, line: str) -> None:
+        try:
+            event = decode_event(line)
+        except ValueError:
+            self._answer = json.loads(line)
+            return
+        match event:
+            case CellStarted(cell=number) if number == self._answer.get("cell"):
+                self.logs = dict(zip(event.ranks, event.logs, strict=False))
+            case CellEnded(cell=number) if number == self._answer.get("cell"):
+                self.ended[event.rank] = event
+            case RankExited():
+                self.exits[event.rank] = event
+            case Stalled():
+                self.stalled = True
+            case RunEnded():
+                self.lost = True
+            case _:
+                pass
+
+
+def _refusal(why: str, answer: dict[str, Any]) -> str:
+    if why == "full":
+        return (
+            f"{answer['waiting']} cells wait in this session already: %dist_session interrupt  ends the one "
+            "that its ranks are at"
+        )
+    if why == "gone" and answer["ranks"]:
+        ranks = ", ".join(map(str, answer["ranks"]))
+        return f"the session has no rank {ranks} any more: %dist_session reset  starts all of them anew"
+    if why == "malformed":
+        return f"the session did not take the cell: {answer['problem']}"
+    return "the session has ended: the next cell with  %%ranks  starts another one"
+
+
+sessions = Sessions()
+"""Those of this process."""

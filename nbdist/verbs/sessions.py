@@ -1,0 +1,120 @@
+"""What the verb ``session`` does: how the live ranks are; interrupt, rejoin, reset, end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from nbdist import config, runner
+from nbdist.devices.usage import ProcessTrees
+from nbdist.diagnosis.exits import rank_names
+from nbdist.errors import UsageMistake
+from nbdist.feed.view import bytes_text, duration
+from nbdist.model import Run
+from nbdist.runner import RunHandle
+from nbdist.text import say
+from nbdist.verbs.verb import Frontend
+
+_END_LIMIT = 20.0
+_REJOIN = "import nbdist\nnbdist.rejoin()\n"
+_LONGEST_REJOIN = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionState:
+    """What is to be said of a session, a line each."""
+
+    lines: tuple[str, ...]
+
+
+def session(frontend: Frontend, *, do: str | None, run: str | None) -> SessionState:
+    """Raises UnknownRun, UsageMistake and LaunchError."""
+    if do is not None and do not in _ACTIONS:
+        raise UsageMistake(f"{frontend.prefix}session {do}: write  {frontend.usage}")
+    handle = runner.sessions.named(run)
+    said = () if do is None else (_ACTIONS[do](handle),)
+    return SessionState(lines=tuple(filter(None, [*said, *describe(handle)])))
+
+
+def describe(handle: RunHandle) -> list[str]:
+    """How a session stands; nothing of one that has ended."""
+    run, language = handle.run, config.language()
+    if run.state.terminal or run.spec.session is None:
+        return []
+    now = time.time()
+    begun = run.active or run.started or now
+    busy = say(
+        "panel.session-busy",
+        language,
+        cell=run.cell,
+        ranks=rank_names(run.busy, language),
+        seconds=max(0.0, now - begun),
+    )
+    lines = [
+        say(
+            "panel.session-line",
+            language,
+            label=run.label,
+            state=busy if run.busy else say("panel.session-idle", language),
+            ranks=len(run.ranks),
+            cells=run.cell,
+            age=duration(run.elapsed(now)),
+            memory=_memory(run) or "?",
+            idle=duration(run.spec.session),
+        )
+    ]
+    if gone := [rank.rank for rank in run.ranks if rank.state.terminal]:
+        ranks = rank_names(gone, language)
+        lines.append(say("panel.session-gone", language, ranks=ranks, count=len(gone), label=run.label))
+    return lines
+
+
+def _memory(run: Run) -> str:
+    """What the processes of each rank hold."""
+    trees = ProcessTrees()
+    for rank in run.ranks:
+        if rank.process is not None and not rank.state.terminal:
+            trees.add(rank.rank, rank.process)
+    return ", ".join(bytes_text(use.memory) for _, use in sorted(trees.look().items()))
+
+
+def _interrupt(handle: RunHandle) -> str:
+    runner.request(handle, "interrupt")
+    return ""
+
+
+def _rejoin(handle: RunHandle) -> str:
+    run = handle.run
+    with runner.LiveCell(handle, _REJOIN) as cell:
+        deadline = time.monotonic() + _LONGEST_REJOIN
+        while not cell.over and time.monotonic() < deadline:
+            cell.listen(0.1)
+        if all(one.outcome == "ok" for one in cell.ended.values()) and cell.over:
+            return f"{run.label}: the ranks have joined a new process group"
+    return f"{run.label}: the ranks have not joined a new process group: %dist_logs {run.label}  says why"
+
+
+def _end(handle: RunHandle) -> str:
+    runner.sessions.forget()
+    if handle.run.busy:
+        runner.request(handle, "interrupt")
+    runner.request(handle, "end")
+    handle.wait(_END_LIMIT)
+    run = handle.run
+    if run.state.terminal:
+        return f"{run.label} has ended: {run.state.value}"
+    return f"{run.label} goes on: %dist_stop {run.label}"
+
+
+def _reset(handle: RunHandle) -> str:
+    said = _end(handle)
+    return f"{said}; the next cell with  %%ranks  starts all ranks anew"
+
+
+_ACTIONS: dict[str, Callable[[RunHandle], str]] = {
+    "interrupt": _interrupt,
+    "rejoin": _rejoin,
+    "reset": _reset,
+    "end": _end,
+}

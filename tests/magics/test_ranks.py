@@ -1,0 +1,131 @@
+"""``%%ranks`` in a real kernel: cells that share what their ranks hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nbdist.model import CellStarted, Reason
+from nbdist.store import RunDirectory, RunStore, read_events
+from nbdist.store.control import request_stop
+from tests.magics.conftest import Kernel, by_rank
+from tests.programs import until
+
+
+@pytest.fixture(scope="module")
+def kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernel]:
+    kernel = Kernel(tmp_path_factory.mktemp("kernel") / "home")
+    yield kernel
+    kernel.close()
+    # they outlive their kernel
+    live = [run for run in RunStore(kernel.home).directories() if run.socket.exists()]
+    for run in live:
+        request_stop(run, Reason("stopped-from-python"))
+    until(lambda: not any(run.socket.exists() for run in live))
+
+
+def session_of(kernel: Kernel) -> RunDirectory:
+    """The one that goes on."""
+    return next(run for run in RunStore(kernel.home).directories() if run.socket.exists())
+
+
+def begun(kernel: Kernel, cells: int) -> None:
+    """Wait until so many cells have begun."""
+    directory = session_of(kernel)
+    until(lambda: sum(isinstance(event, CellStarted) for event in read_events(directory.journal)) >= cells)
+
+
+def test_a_cell_has_what_the_ones_before_have_made(kernel: Kernel) -> None:
+    first = kernel.run(
+        "%%ranks -n 2 --framework none --name live\nimport os\nrank = int(os.environ['RANK'])\nx = 41\n'made'"
+    )
+    shown = kernel.run("%%ranks\nx += 1\nprint('rank', rank)\nx")
+    one = kernel.run("%%rank 1\nx + rank")
+    waited = kernel.run("%%ranks\nimport asyncio\nawait asyncio.sleep(0.01, 'awaited')")
+    magic = kernel.run("%%ranks 0\n%time y = 5\ny")
+    page = kernel.run(
+        "%%ranks\nclass Page(str):\n    def _repr_html_(self): return '<b>of a rank</b>'\nPage('page')"
+    )
+
+    assert "live-" in first.stdout
+    assert by_rank(first.stdout) == {0: ["'made'"], 1: ["'made'"]}
+    assert by_rank(shown.stdout) == {0: ["rank 0", "42"], 1: ["rank 1", "42"]}
+    assert one.stdout == "[1] 43\n"
+    assert by_rank(waited.stdout) == {0: ["'awaited'"], 1: ["'awaited'"]}
+    assert "Wall time" in magic.stdout
+    assert magic.stdout.endswith("[0] 5\n")
+    assert {data["text/html"] for data in page.data} == {"<b>of a rank</b>"}
+
+
+def test_values_go_in_and_out(kernel: Kernel) -> None:
+    kernel.run("batch = {'a': [1, 2]}")
+
+    given = kernel.run("%%ranks --push batch --pull total\ntotal = sum(batch['a']) + rank")
+    pulled = kernel.run("print(total)")
+    absent = kernel.run("%%ranks 1 --pull nothing\npass")
+
+    assert given.status == "ok", given.error
+    assert pulled.stdout == "3\n"
+    assert "rank 1: NameError: --pull: there is no nothing" in absent.error
+    assert not [*session_of(kernel).cells.glob("*.box")]
+
+
+def test_an_error_leaves_the_session_as_it_was(kernel: Kernel) -> None:
+    raised = kernel.run("%%ranks\nprint('before')\nif rank == 1:\n    1 / 0\nkept = rank")
+    left = kernel.run("%%ranks\nimport sys\nsys.exit(3)")
+    refused = kernel.run("%%ranks -n 3\nx")
+    after = kernel.run("%%ranks\nx")
+
+    assert by_rank(raised.stdout) == {0: ["before"], 1: ["before"]}
+    assert raised.error.startswith("RunFailed: rank 1: ZeroDivisionError: division by zero (line 4)")
+    assert "nbdist/" not in raised.traceback
+    assert "ranks 0, 1: SystemExit: 3" in left.error
+    assert "goes on, with 2 ranks" in refused.stderr
+    assert by_rank(after.stdout) == {0: ["42"], 1: ["42"]}
+
+
+def test_an_interrupt_ends_the_cell_alone(kernel: Kernel) -> None:
+    cells = sum(isinstance(event, CellStarted) for event in read_events(session_of(kernel).journal))
+    long = kernel.submit("%%ranks\nimport time\nwhile True: time.sleep(1)")
+    begun(kernel, cells + 1)
+
+    kernel.interrupt()
+    reply = kernel.collect(long)
+
+    assert reply.error.startswith("KeyboardInterrupt: cell ")
+    assert "keep their variables" in reply.error
+    assert by_rank(kernel.run("%%ranks\nx").stdout) == {0: ["42"], 1: ["42"]}
+    assert "idle; 2 ranks" in kernel.run("%dist_session").stdout
+
+
+def test_the_next_kernel_has_the_session_and_a_rank_that_dies_is_named(
+    kernel: Kernel, tmp_path: Path
+) -> None:
+    cells = sum(isinstance(event, CellStarted) for event in read_events(session_of(kernel).journal))
+    kernel.submit("%%ranks\nimport time\ntime.sleep(1)\nx += 1")
+    begun(kernel, cells + 1)
+
+    kernel.manager.restart_kernel(now=True)
+    kernel.client.wait_for_ready(timeout=60)
+    kernel.run("%load_ext nbdist")
+    found = kernel.run("%%ranks\nx")
+    died = kernel.run("%%ranks\nimport os, signal\nif rank == 1: os.kill(os.getpid(), signal.SIGKILL)")
+    alone = kernel.run("%%ranks\nx")
+    exported = kernel.run(f"%dist_export --to {tmp_path / 'exported'}")
+    ended = kernel.run("%dist_session end")
+    anew = kernel.run("%%ranks -n 1 --framework none\n'anew'")
+
+    assert "goes on" in found.stdout
+    assert by_rank(found.stdout) == {0: ["43"], 1: ["43"]}
+    assert "rank 1 has ended: SIGKILL" in died.error
+    assert "rank 1 of live-" in alone.stdout
+    assert alone.stdout.endswith("[0] 43\n")
+    assert "left out" in exported.stdout
+    script = (tmp_path / "exported" / "live.py").read_text()
+    compile(script, "live.py", "exec")
+    assert script.index("x = 41") < script.index("x += 1")
+    assert 'if int(os.environ["RANK"]) in (1,):\n    x + rank' in script
+    assert "has ended" in ended.stdout
+    assert anew.stdout.endswith("[0] 'anew'\n")

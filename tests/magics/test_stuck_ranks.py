@@ -1,0 +1,48 @@
+"""``%%ranks`` with torch: ranks that wait for each other in a session come back, and meet anew."""
+
+from __future__ import annotations
+
+import pytest
+
+from nbdist.model import CellStarted
+from nbdist.store import RunStore, read_events
+from tests.magics.conftest import Kernel, by_rank, leaves_nothing_in
+from tests.programs import until
+
+__all__ = ["leaves_nothing_in"]
+
+INIT = """%%ranks -n 2
+import os, time, torch, torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+kept = torch.arange(1000)
+model = DistributedDataParallel(torch.nn.Linear(4, 1))
+"""
+SUM = "%%ranks\nt = torch.ones(1)\ndist.all_reduce(t)\nprint(int(t), int(kept.sum()))"
+
+
+def test_ranks_that_wait_for_each_other_come_back_and_meet_anew(kernel: Kernel) -> None:
+    pytest.importorskip("torch")
+    begun = kernel.run(INIT)
+    assert begun.status == "ok", begun.stdout + begun.error
+
+    alone = kernel.run("%%ranks\nif rank == 1: raise ValueError('mine')\ndist.barrier()")
+    rejoined = kernel.run(SUM)
+    directory = RunStore(kernel.home).directories()[0]
+    cells = sum(isinstance(event, CellStarted) for event in read_events(directory.journal))
+    stuck = kernel.submit("%%ranks\ndist.recv(torch.ones(4), src=1 - rank)")
+    until(lambda: sum(isinstance(e, CellStarted) for e in read_events(directory.journal)) > cells)
+    kernel.interrupt()
+    interrupted = kernel.collect(stuck)
+    again = kernel.run(SUM)
+    by_hand = kernel.run("%%ranks\nimport nbdist\nnbdist.rejoin()\ndist.barrier()\nprint('met')")
+    kernel.run("%dist_session end")
+
+    assert "rank 1: ValueError: mine (line 2)" in alone.error
+    assert "rank 0 waited for others in line 3" in alone.error
+    assert "to be made again: model (DistributedDataParallel)" in rejoined.stdout
+    assert [said[-1] for said in by_rank(rejoined.stdout).values()] == ["2 499500"] * 2
+    assert interrupted.error.startswith("KeyboardInterrupt: cell ")
+    assert [said[-1] for said in by_rank(again.stdout).values()] == ["2 499500"] * 2
+    assert [said[-1] for said in by_rank(by_hand.stdout).values()] == ["met"] * 2
