@@ -27,6 +27,7 @@ from nbdist.panel import (
     LogSurface,
     StatusReader,
     Terminal,
+    comparison_text,
     follow,
     rank_prefix,
     status_text,
@@ -36,6 +37,7 @@ from nbdist.panel import (
 from nbdist.text import say
 from nbdist.verbs.machines import Allocations, Examined, Released
 from nbdist.verbs.runs import (
+    Beside,
     BoardEnded,
     Curves,
     Explained,
@@ -229,6 +231,16 @@ def _metrics_of(run: Run, curves: Iterable[Curve]) -> dict[str, Any]:
 def _number(value: float) -> float | str:
     """A number; ``"nan"``, ``"inf"`` and ``"-inf"``, which JSON has not, as float() reads them."""
     return value if math.isfinite(value) else str(value)
+
+
+def show_compared(beside: Beside) -> int:
+    found = beside.comparison
+    if beside.json:
+        print_json(found.to_dict(all_rows=beside.all_rows))
+    else:
+        text = comparison_text(found, config.language(), all_rows=beside.all_rows)
+        print(harmless(in_a_shell(text)))
+    return 0
 
 
 def show_stopped(stopped: Stopped) -> int:

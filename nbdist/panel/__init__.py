@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from nbdist.feed.following import Surface, follow, only_ranks
     from nbdist.feed.summary import run_report, stopped_text
     from nbdist.feed.view import UsageWatch
+    from nbdist.panel.comparison import comparison_bundle, comparison_text
     from nbdist.panel.outputs import output_bundles
     from nbdist.panel.report import write_report
     from nbdist.panel.status import (
@@ -40,6 +41,8 @@ __all__ = [
     "Terminal",
     "TextSurface",
     "UsageWatch",
+    "comparison_bundle",
+    "comparison_text",
     "curves_html",
     "ending",
     "follow",
@@ -65,6 +68,7 @@ _LATER = {
     "nbdist.feed.following": ("Surface", "follow", "only_ranks"),
     "nbdist.feed.summary": ("run_report", "stopped_text"),
     "nbdist.feed.view": ("UsageWatch",),
+    "nbdist.panel.comparison": ("comparison_bundle", "comparison_text"),
     "nbdist.panel.outputs": ("output_bundles",),
     "nbdist.panel.report": ("write_report",),
     "nbdist.panel.status": (
