@@ -131,13 +131,17 @@ export function Sidebar({ service, execute, openMenu }: SidebarProps): ReactElem
   const click = useCallback(
     (row: RunRow, event: MouseEvent): void => {
       setCurrentId(row.runId);
-      if (event.ctrlKey || event.metaKey || event.shiftKey) {
+      const to = entries.findIndex(entry => entry.row.runId === row.runId);
+      if (event.shiftKey && at >= 0) {
+        const between = entries.slice(Math.min(at, to), Math.max(at, to) + 1);
+        setChecked(chosen => new Set([...chosen, ...between.map(entry => entry.row.runId)]));
+      } else if (event.ctrlKey || event.metaKey || event.shiftKey) {
         toggle(row.runId);
       } else {
         execute(COMMANDS.open, { runId: row.runId });
       }
     },
-    [execute, toggle],
+    [execute, toggle, entries, at],
   );
 
   const chosen = entries.filter(({ row }) => checked.has(row.runId)).map(({ row }) => row);
