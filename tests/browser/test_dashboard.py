@@ -197,14 +197,12 @@ def test_runs_are_compared_and_visualdl_shows_them(
         menu.get_by_text("Compare 2 runs").click()
         comparison = page.get_by_role("region", name="Compare runs")
         rows = comparison.locator("tbody tr")
-        # the newer run is above the other one in the list
-        expect(rows.locator(".nbdist-name")).to_have_text([f"{pair}-2", f"{pair}-1"], timeout=20_000)
+        expect(rows.locator(".nbdist-name")).to_have_text([f"{pair}-1", f"{pair}-2"], timeout=20_000)
         expect(rows.locator(".nbdist-letter")).to_have_text(["A", "B"])
-        expect(comparison.locator(".nbdist-diff [data-kind=less]")).to_have_text("-for step in range(40):")
-        expect(comparison.locator(".nbdist-diff [data-kind=more]")).to_have_text("+for step in range(20):")
+        expect(comparison.locator(".nbdist-diff [data-kind=less]")).to_have_text("-for step in range(20):")
+        expect(comparison.locator(".nbdist-diff [data-kind=more]")).to_have_text("+for step in range(40):")
         comparison.get_by_role("button", name=re.compile("^loss.*last")).click()
-        comparison.get_by_role("button", name=re.compile("^loss.*last")).click()
-        expect(rows.locator(".nbdist-name")).to_have_text([f"{pair}-1", f"{pair}-2"])
+        expect(rows.locator(".nbdist-name")).to_have_text([f"{pair}-2", f"{pair}-1"])
         loss = comparison.locator(".nbdist-chart").filter(has_text=re.compile("^loss"))
         curves = loss.locator(".u-over")
         expect(curves).to_be_visible()
@@ -220,10 +218,10 @@ def test_runs_are_compared_and_visualdl_shows_them(
             return {"x": box["x"] + at["x"], "y": box["y"] + at["y"]}
 
         point_at(0.25)
-        expect(told).to_have_text(re.compile(rf"Step \d+A{pair}-20\.\d+B{pair}-10\.\d+$"))
-        # the other run had ended by then
+        expect(told).to_have_text(re.compile(rf"Step \d+A{pair}-10\.\d+B{pair}-20\.\d+$"))
+        # the first run had ended by then
         point_at(0.75)
-        expect(told).to_have_text(re.compile(rf"Step \d+A{pair}-20\.\d+$"))
+        expect(told).to_have_text(re.compile(rf"Step \d+B{pair}-20\.\d+$"))
         # what is dragged over is seen more closely, until a double click
         until, begin = point_at(0.5), point_at(0.25)
         page.mouse.move(begin["x"], begin["y"])

@@ -87,8 +87,9 @@ const comparison: JupyterFrontEndPlugin<void> = {
 
 export default [dashboard, comparison];
 
+/** The oldest first: ids begin with the time. */
 function chosen({ runIds }: { runIds?: unknown }): string[] {
-  return Array.isArray(runIds) ? runIds.map(String) : [];
+  return Array.isArray(runIds) ? runIds.map(String).sort() : [];
 }
 
 /** Brings a widget to the front; one of some `type` is new. */

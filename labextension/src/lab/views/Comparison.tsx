@@ -21,8 +21,9 @@ import { BoardPane } from './Panes';
 const ROOM = 24;
 /** pixels */
 const HEIGHT = 300;
-/** milliseconds between two looks at runs of which one goes on */
+/** milliseconds between two looks at runs of which one goes on; more where the server takes long for a look */
 const PERIOD = 3000;
+const SHARE = 5;
 /** runs that VisualDL shows */
 const ON_A_BOARD = 16;
 
@@ -120,7 +121,10 @@ function useComparison(
   useEffect(() => {
     let here = true;
     let timer: ReturnType<typeof setTimeout> | undefined;
-    const later = (): void => void (timer = setTimeout(ask, PERIOD));
+    let asking = 0;
+    const later = (): void => {
+      timer = setTimeout(ask, Math.max(PERIOD, SHARE * (Date.now() - asking)));
+    };
     const show = (answer: Compared): void => {
       if (here) {
         setFound(answer);
@@ -132,10 +136,11 @@ function useComparison(
     };
     const ask = (): void => {
       // a tab that is not in front has no size
-      if (root.current && root.current.clientWidth === 0 && timer !== undefined) {
-        later();
+      if (timer !== undefined && root.current?.clientWidth === 0) {
+        timer = setTimeout(ask, PERIOD);
         return;
       }
+      asking = Date.now();
       client.compare(asked.split(','), true).then(show, (failure: unknown) => {
         if (here) {
           setProblem(messageOf(failure));
