@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import sys
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,7 +72,9 @@ def start(plan: Plan, *, warm: bool | None = None) -> RunHandle:
     _make_log_dir(plan.spec)
     launcher = choose_launcher(plan, warm=warm)
     handle = launcher.start(store().create(plan.spec, plan.cell, plan.write_inputs), plan)
-    ask_git(handle.directory, plan.spec)
+    # to start a process takes some milliseconds where the machine is busy
+    asking = threading.Thread(target=ask_git, args=(handle.directory, plan.spec), name="nbdist asks git")
+    asking.start()
     return handle
 
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from dashboard import open_run, run_named, show_runs
@@ -178,11 +178,12 @@ def test_runs_are_compared_and_visualdl_shows_them(
         for index in range(3):
             lab.run_and_wait(index)
         sidebar = show_runs(page)
-        for name in (f"{pair}-1", f"{pair}-2"):
+        ticked: list[tuple[str, list[Literal["Shift"]]]] = [(f"{pair}-1", []), (f"{pair}-2", ["Shift"])]
+        for name, keys in ticked:
             run = run_named(sidebar, name)
             # nothing of the id: no other run has its name
             expect(run.locator(".nbdist-run-name")).to_have_text(name)
-            run.locator(".nbdist-check").click()
+            run.locator(".nbdist-check").click(modifiers=keys)
             expect(run).to_have_attribute("aria-checked", "true")
         sidebar.get_by_label("Group by").select_option("notebook")
         expect(sidebar.locator(".nbdist-side-group").filter(has_text="pairs.ipynb")).to_be_visible()

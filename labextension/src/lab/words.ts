@@ -24,7 +24,10 @@ export const LAB_WORDS = inBoth(say => ({
     name: say('Name', '名称'),
   },
   noNotebookGroup: say('No notebook', '无笔记本'),
-  check: say('Choose for comparing (space bar)', '选择以进行比较(空格键)'),
+  check: say(
+    'Choose for comparing (space bar; with Shift all between)',
+    '选择以进行比较(空格键;按住 Shift 选择一段)',
+  ),
   noRuns: say('No runs yet. Begin a cell with', '还没有运行。在单元格首行写上'),
   noRunsThen: say('and run it.', '并运行它。'),
   noneFound: say(
