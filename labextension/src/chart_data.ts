@@ -12,6 +12,7 @@ const TWO_DECADES = 100;
 /** ticks of a logarithmic axis, at most and at least */
 const MOST_TICKS = 5;
 const LEAST_TICKS = 2;
+const MOST_COMPARED = 64;
 
 /** A program may log a tag that is also the name of something measured. */
 export function keyOf(chart: Chart): string {
@@ -53,13 +54,28 @@ export function linesOf(chart: Chart, axis: Axis): Lines {
   return [rows.map(row => x[row]!), ...columns.slice(2).map(pick)];
 }
 
-/** Of each line the first that has the same values, which may be itself: what lies behind it cannot be seen. */
+/** Of each line the first that has the same values where both have some, which may be itself: what lies behind it
+ * cannot be seen. Among very many lines none is looked for. */
 export function alike(lines: Lines): number[] {
   const columns = lines.slice(1) as Column[];
   return columns.map((column, at) => {
-    const first = columns.findIndex(other => column.every((value, row) => value === other[row]));
-    return column.some(value => value !== null) ? first : at;
+    const before = columns.length > MOST_COMPARED ? [] : columns.slice(0, at);
+    const first = before.findIndex(other => same(column, other));
+    return first < 0 ? at : first;
   });
+}
+
+function same(one: Column, other: Column): boolean {
+  let both = 0;
+  for (const [row, value] of one.entries()) {
+    if (value !== null && other[row] !== null) {
+      if (value !== other[row]) {
+        return false;
+      }
+      both += 1;
+    }
+  }
+  return both > 1;
 }
 
 /** Without what a logarithm cannot show. */

@@ -185,10 +185,16 @@ function nameAxis({ ctx, bbox }: uPlot, { axis, palette }: PlotChoice): void {
 /** `mean`, or the number of each rank, or the letter of each run, behind its last point; those that would meet
  * move apart. */
 function nameLines(plot: uPlot, { chart, palette, letters, alike, height }: PlotChoice): void {
+  // those that lie over each other and end together have one name
+  const ends = (letters ? chart.ranks : []).map((_, line) => {
+    const values = plot.data[line + 1]!;
+    return `${alike[line]} ${nearestRow(values, values.length - 1)}`;
+  });
   const nameOf = (line: number): string => {
-    const same = chart.ranks.filter((_, at) => alike[at] === line);
+    const same = chart.ranks.filter((_, at) => ends[at] === ends[line]);
     const shown = same.slice(0, MOST_ALIKE).map(run => letters![run]!);
-    return shown.join('=') + (same.length > MOST_ALIKE ? '…' : '');
+    const others = same.length > MOST_ALIKE ? '…' : '';
+    return ends.indexOf(ends[line]!) === line ? shown.join('=') + others : '';
   };
   const names =
     chart.kind === 'band'
@@ -204,7 +210,7 @@ function nameLines(plot: uPlot, { chart, palette, letters, alike, height }: Plot
     return;
   }
   const ratio = uPlot.pxRatio;
-  const ends = names
+  const places = names
     .flatMap(name => {
       const values = plot.data[name.series]!;
       const row = nearestRow(values, values.length - 1);
@@ -216,17 +222,17 @@ function nameLines(plot: uPlot, { chart, palette, letters, alike, height }: Plot
       return [{ ...name, left, top: plot.valToPos(end, 'y', true) }];
     })
     .sort((one, other) => one.top - other.top);
-  for (const [at, end] of ends.entries()) {
-    const above = ends.slice(0, at).filter(({ left }) => Math.abs(left - end.left) < LABEL_WIDTH * ratio);
+  for (const [at, end] of places.entries()) {
+    const above = places.slice(0, at).filter(({ left }) => Math.abs(left - end.left) < LABEL_WIDTH * ratio);
     end.top = Math.max(end.top, ...above.map(({ top }) => top + LABEL_HEIGHT * ratio));
   }
   const { ctx, bbox } = plot;
-  const over = Math.max(...ends.map(({ top }) => top)) - (bbox.top + bbox.height);
+  const over = Math.max(...places.map(({ top }) => top)) - (bbox.top + bbox.height);
   ctx.save();
   ctx.font = `700 ${11 * ratio}px ${palette.font}`;
   ctx.textBaseline = 'middle';
   ctx.textAlign = 'left';
-  for (const end of ends) {
+  for (const end of places) {
     ctx.fillStyle = end.colour;
     ctx.fillText(end.text, end.left + 4 * ratio, end.top - Math.max(0, over));
   }

@@ -123,6 +123,14 @@ test('curves lie over each other by step, or by the time of their own run, where
     0, 0.1, 0.2, 0.4, 7, 7.2, 7.4,
   ]);
   expect(alike(linesOf(loss, 'step'))).toEqual([0, 1, 0]);
+  expect(
+    alike([
+      [0, 1, 2],
+      [3, 2, null],
+      [3, 2, 1],
+      [3, null, null],
+    ]),
+  ).toEqual([0, 0, 2]);
   expect([...some.keys()]).toEqual(['metric/loss', 'metric/acc']);
   expect(some.get('metric/loss')!.ranks).toEqual([1]);
 });
