@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
     from nbdist.magics.run import run
     from nbdist.runner import attach, runs
+    from nbdist.runner.handle import history
     from nbdist.version import __version__
     from nbdist.worker.media import (
         log_audio,
@@ -30,6 +31,7 @@ __all__ = [
     "__version__",
     "attach",
     "board_dir",
+    "history",
     "load_ipython_extension",
     "log",
     "log_audio",
@@ -50,6 +52,8 @@ __all__ = [
 _HOMES = {
     "nbdist.magics.run": ("run",),
     "nbdist.runner": ("attach", "runs"),
+    # nbdist.runner.history is a module
+    "nbdist.runner.handle": ("history",),
     "nbdist.worker.media": (
         *("log_audio", "log_embedding", "log_histogram", "log_image", "log_pr_curve", "log_roc_curve"),
         "log_text",

@@ -12,6 +12,7 @@ const TWO_DECADES = 100;
 /** ticks of a logarithmic axis, at most and at least */
 const MOST_TICKS = 5;
 const LEAST_TICKS = 2;
+const MOST_COMPARED = 64;
 
 /** A program may log a tag that is also the name of something measured. */
 export function keyOf(chart: Chart): string {
@@ -42,14 +43,39 @@ export function inFittingUnit(chart: Chart): Chart {
 }
 
 export function linesOf(chart: Chart, axis: Axis): Lines {
-  const x = chart.columns[axis === 'step' ? 0 : 1]!;
+  const columns = (axis === 'time' && chart.byTime) || chart.columns;
+  const x = columns[axis === 'step' ? 0 : 1]!;
   const rows = [...x.keys()].filter(row => Number.isFinite(x[row]));
   if (rows.some((row, at) => at > 0 && x[row]! < x[rows[at - 1]!]!)) {
     rows.sort((one, other) => x[one]! - x[other]!);
   }
   const pick = (column: Float32Array): Column =>
     rows.map(row => (Number.isFinite(column[row]) ? column[row]! : null));
-  return [rows.map(row => x[row]!), ...chart.columns.slice(2).map(pick)];
+  return [rows.map(row => x[row]!), ...columns.slice(2).map(pick)];
+}
+
+/** Of each line the first that has the same values where both have some, which may be itself: what lies behind it
+ * cannot be seen. Among very many lines none is looked for. */
+export function alike(lines: Lines): number[] {
+  const columns = lines.slice(1) as Column[];
+  return columns.map((column, at) => {
+    const before = columns.length > MOST_COMPARED ? [] : columns.slice(0, at);
+    const first = before.findIndex(other => same(column, other));
+    return first < 0 ? at : first;
+  });
+}
+
+function same(one: Column, other: Column): boolean {
+  let both = 0;
+  for (const [row, value] of one.entries()) {
+    if (value !== null && other[row] !== null) {
+      if (value !== other[row]) {
+        return false;
+      }
+      both += 1;
+    }
+  }
+  return both > 1;
 }
 
 /** Without what a logarithm cannot show. */
@@ -195,7 +221,7 @@ export function bandText([mean = null, min = null, max = null]: readonly (number
   return `${figure(mean)} · ${words.to(figure(min), figure(max))}`;
 }
 
-/** Charts of what more than none of the runs logged; `ranks` are the positions of the runs. */
+/** Charts of what any of the runs logged; `ranks` are the positions of the runs that did. */
 export function overlay(runs: readonly ReadonlyMap<string, Chart>[]): ReadonlyMap<string, Chart> {
   const tags = new Map<string, Chart>();
   runs.forEach(charts => charts.forEach(chart => chart.group === 'metric' && tags.set(keyOf(chart), chart)));
@@ -211,31 +237,33 @@ export function overlay(runs: readonly ReadonlyMap<string, Chart>[]): ReadonlyMa
 }
 
 function together(like: Chart, charts: readonly (Chart | undefined)[]): Chart {
-  const numbers = charts.flatMap((chart, at) => (chart ? [at] : []));
-  const rows = new Map<number, { time: number; values: number[] }>();
-  for (const at of numbers) {
-    const chart = charts[at]!;
-    const [steps, times] = chart.columns;
-    const values = meanOf(chart);
-    steps?.forEach((step, row) => {
-      const found = rows.get(step) ?? { time: times![row]!, values: numbers.map(() => NaN) };
-      found.values[numbers.indexOf(at)] = values[row]!;
-      rows.set(step, found);
-    });
-  }
-  const ordered = [...rows].sort(([one], [other]) => one - other);
+  const ranks = charts.flatMap((chart, at) => (chart ? [at] : []));
+  const there = ranks.map(at => charts[at]!);
+  const columns = aligned(there, 0);
+  const byTime = aligned(there, 1);
   return {
     ...like,
     kind: 'ranks',
-    ranks: numbers,
-    last: numbers.map(at => charts[at]!.last[0] ?? NaN),
+    ranks,
+    last: there.map(chart => chart.last[0] ?? NaN),
     highest: null,
-    columns: [
-      Float32Array.from(ordered, ([step]) => step),
-      Float32Array.from(ordered, ([, row]) => row.time),
-      ...numbers.map((_, column) => Float32Array.from(ordered, ([, row]) => row.values[column]!)),
-    ],
+    columns: [columns[0]!, ...columns],
+    byTime: [byTime[0]!, ...byTime],
   };
+}
+
+/** Steps (0) or times (1) of any of the charts, and the values that each has there. */
+function aligned(charts: readonly Chart[], axis: 0 | 1): Float32Array[] {
+  const places = charts.flatMap(({ columns }) => [...columns[axis]!]);
+  const x = Float32Array.from(new Set(places)).sort();
+  const rows = new Map([...x].map((place, row) => [place, row]));
+  const lines = charts.map(chart => {
+    const line = new Float32Array(x.length).fill(NaN);
+    const values = meanOf(chart);
+    chart.columns[axis]!.forEach((place, at) => (line[rows.get(place)!] = values[at]!));
+    return line;
+  });
+  return [x, ...lines];
 }
 
 /** One value for each row: the mean over the ranks that have one. */

@@ -12,6 +12,11 @@ const LABEL_ROOM = 44;
 const LABEL_HEIGHT = 12;
 const LABEL_WIDTH = 24;
 const NAMED = 8;
+/** pixels between two names at the ends of lines, where they are many */
+const NAME_EVERY = 14;
+const MOST_ALIKE = 2;
+/** how lines are drawn beyond the eighth, where the colours begin again */
+const DASHES = [[], [7, 4], [2, 3], [9, 3, 2, 3]];
 const TOLD = 12;
 /** How far ticks may be apart: whole steps; seconds, minutes and hours as clocks divide them. */
 const STEP_TICKS = Array.from({ length: 10 }, (_, power) =>
@@ -53,8 +58,12 @@ export interface PlotChoice {
   log: boolean;
   /** whether the curves as they were stand behind running means */
   smooth: boolean;
-  /** what a line is called where it is no rank's */
+  /** what a line is called where it is no rank's, and in a letter or two */
   names?: readonly string[] | undefined;
+  letters?: readonly string[] | undefined;
+  /** of each line the first that has the same values */
+  alike: readonly number[];
+  height?: number | undefined;
   palette: Palette;
   width: number;
 }
@@ -66,12 +75,12 @@ export function plotOptions(choice: PlotChoice): uPlot.Options {
   const x = axis === 'step' ? (at: number): string => at.toLocaleString('en') : clock;
   return {
     width,
-    height: PLOT_HEIGHT,
+    height: choice.height ?? PLOT_HEIGHT,
     padding: [8, LABEL_ROOM, 0, 0],
     legend: { show: false },
     cursor: {
       y: false,
-      drag: { x: false, y: false },
+      drag: { x: true, y: false, dist: 8 },
       points: { size: 6 },
       dataIdx: (plot, series, row) => (series === 0 ? row : rowAt(plot.data[series]!, row)),
     },
@@ -114,7 +123,8 @@ export function plotOptions(choice: PlotChoice): uPlot.Options {
   };
 }
 
-function seriesOf({ chart, palette, smooth }: PlotChoice): uPlot.Series[] {
+function seriesOf(choice: PlotChoice): uPlot.Series[] {
+  const { chart, palette, smooth } = choice;
   // a line needs two values; one alone is a point
   const points: uPlot.Series.Points = {
     size: 5,
@@ -130,7 +140,19 @@ function seriesOf({ chart, palette, smooth }: PlotChoice): uPlot.Series[] {
     return [{ ...line, stroke: palette.brand, width: 1.5 }, edge, edge, ...behind([palette.brand])];
   }
   const colours = chart.ranks.map(rank => palette.ranks[rank % 8]!);
-  return [...colours.map(stroke => ({ ...line, stroke, width: 1.5 })), ...behind(colours)];
+  return [
+    ...colours.map((stroke, at) => ({ ...line, stroke, width: 1.5, dash: dashOf(choice, at) })),
+    ...behind(colours),
+  ];
+}
+
+/** A line over one with the same values leaves gaps in which that is seen. */
+function dashOf({ chart, names, alike }: PlotChoice, line: number): number[] {
+  if (!names) {
+    return [];
+  }
+  const before = alike.slice(0, line).filter(each => each === alike[line]).length;
+  return before ? [8 / before, 8] : DASHES[Math.floor(chart.ranks[line]! / 8) % DASHES.length]!;
 }
 
 function translucent(colour: string): string {
@@ -160,21 +182,35 @@ function nameAxis({ ctx, bbox }: uPlot, { axis, palette }: PlotChoice): void {
   ctx.restore();
 }
 
-/** `mean`, or the number of each rank, behind its last point; numbers that would meet move apart. */
-function nameLines(plot: uPlot, { chart, palette }: PlotChoice): void {
+/** `mean`, or the number of each rank, or the letter of each run, behind its last point; those that would meet
+ * move apart. */
+function nameLines(plot: uPlot, { chart, palette, letters, alike, height }: PlotChoice): void {
+  // those that lie over each other and end together have one name
+  const ends = (letters ? chart.ranks : []).map((_, line) => {
+    const values = plot.data[line + 1]!;
+    return `${alike[line]} ${nearestRow(values, values.length - 1)}`;
+  });
+  const nameOf = (line: number): string => {
+    const same = chart.ranks.filter((_, at) => ends[at] === ends[line]);
+    const shown = same.slice(0, MOST_ALIKE).map(run => letters![run]!);
+    const others = same.length > MOST_ALIKE ? '…' : '';
+    return ends.indexOf(ends[line]!) === line ? shown.join('=') + others : '';
+  };
   const names =
     chart.kind === 'band'
       ? [{ text: chart.ranks.length > 1 ? pageWords().mean : '', colour: palette.brandText, series: 1 }]
-      : chart.ranks.map((rank, at) => ({
-          text: String(rank),
-          colour: palette.ranks[rank % 8]!,
-          series: at + 1,
-        }));
-  if (names.length > NAMED) {
+      : chart.ranks
+          .map((rank, at) => ({
+            text: letters ? nameOf(at) : String(rank),
+            colour: palette.ranks[rank % 8]!,
+            series: at + 1,
+          }))
+          .filter(({ text }) => text);
+  if (names.length > (height ? height / NAME_EVERY : NAMED)) {
     return;
   }
   const ratio = uPlot.pxRatio;
-  const ends = names
+  const places = names
     .flatMap(name => {
       const values = plot.data[name.series]!;
       const row = nearestRow(values, values.length - 1);
@@ -186,17 +222,17 @@ function nameLines(plot: uPlot, { chart, palette }: PlotChoice): void {
       return [{ ...name, left, top: plot.valToPos(end, 'y', true) }];
     })
     .sort((one, other) => one.top - other.top);
-  for (const [at, end] of ends.entries()) {
-    const above = ends.slice(0, at).filter(({ left }) => Math.abs(left - end.left) < LABEL_WIDTH * ratio);
+  for (const [at, end] of places.entries()) {
+    const above = places.slice(0, at).filter(({ left }) => Math.abs(left - end.left) < LABEL_WIDTH * ratio);
     end.top = Math.max(end.top, ...above.map(({ top }) => top + LABEL_HEIGHT * ratio));
   }
   const { ctx, bbox } = plot;
-  const over = Math.max(...ends.map(({ top }) => top)) - (bbox.top + bbox.height);
+  const over = Math.max(...places.map(({ top }) => top)) - (bbox.top + bbox.height);
   ctx.save();
   ctx.font = `700 ${11 * ratio}px ${palette.font}`;
   ctx.textBaseline = 'middle';
   ctx.textAlign = 'left';
-  for (const end of ends) {
+  for (const end of places) {
     ctx.fillStyle = end.colour;
     ctx.fillText(end.text, end.left + 4 * ratio, end.top - Math.max(0, over));
   }
@@ -211,7 +247,7 @@ function tell(plot: uPlot, choice: PlotChoice): void {
     box.hidden = true;
     return;
   }
-  const { axis, chart, names, smooth } = choice;
+  const { axis, chart, names, letters, smooth } = choice;
   const place = (row: number): string =>
     axis === 'step'
       ? `${pageWords().step} ${plot.data[0][row]!.toLocaleString('en')}`
@@ -230,7 +266,8 @@ function tell(plot: uPlot, choice: PlotChoice): void {
       const found = at(line + 1 + (smooth ? chart.ranks.length : 0));
       // lines need not have a value at the same steps
       const elsewhere = found && found.row !== idx && names ? place(found.row) : '';
-      return found ? [lineRow(rank, names?.[rank] ?? '', figure(found.value), elsewhere)] : [];
+      const badge = letters?.[rank] ?? String(rank);
+      return found ? [lineRow(rank, badge, names?.[rank] ?? '', figure(found.value), elsewhere)] : [];
     });
   const rows = chart.kind === 'band' ? bandRows() : lineRows();
   if (rows.length > TOLD) {
@@ -243,10 +280,10 @@ function tell(plot: uPlot, choice: PlotChoice): void {
   box.style.left = `${Math.max(0, Math.min(beside, room - box.offsetWidth))}px`;
 }
 
-function lineRow(rank: number, name: string, value: string, elsewhere: string): HTMLElement {
+function lineRow(rank: number, badge: string, name: string, value: string, elsewhere: string): HTMLElement {
   const row = element('span', `nbdist-c${rank % 8}`, '');
   const parts = [name && element('span', 'nbdist-values-name', name), value, elsewhere && ` (${elsewhere})`];
-  row.append(element('i', '', String(rank)), ...parts.filter(Boolean));
+  row.append(element('i', '', badge), ...parts.filter(Boolean));
   return row;
 }
 

@@ -192,7 +192,11 @@ const deltaHead = fields({
  * One chart of `ranks`, those that have values. `band`: columns step, time, mean, min, max over ranks.
  * `ranks`: columns step, time and one for each rank, NaN where it has no value. For system metrics step is NaN.
  */
-export type Chart = ReturnType<typeof chartHead> & { columns: readonly Float32Array[] };
+export type Chart = ReturnType<typeof chartHead> & {
+  columns: readonly Float32Array[];
+  /** of several runs over each other, which have times of their own: the same with a row for each time */
+  byTime?: readonly Float32Array[];
+};
 const chartHead = fields({
   tag: text,
   kind: oneOf('band', 'ranks'),

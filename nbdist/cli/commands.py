@@ -113,6 +113,7 @@ COMMANDS = {
     "explain": _command(table.EXPLAIN, results.show_explained),
     "wait": _command(table.WAIT, results.show_waited),
     "metrics": _command(table.METRICS, results.show_metrics),
+    "compare": _command(table.COMPARE, results.show_compared),
     "stop": _command(table.STOP, results.show_stopped),
     "stacks": _command(table.STACKS, results.show_stacks),
     "attach": _command(table.ATTACH, running.show_attached),

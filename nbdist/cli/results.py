@@ -26,6 +26,7 @@ from nbdist.panel import (
     LogSurface,
     StatusReader,
     Terminal,
+    comparison_text,
     follow,
     rank_prefix,
     status_text,
@@ -35,6 +36,7 @@ from nbdist.panel import (
 from nbdist.text import say
 from nbdist.verbs.machines import Allocations, Examined, Released
 from nbdist.verbs.runs import (
+    Beside,
     BoardEnded,
     Curves,
     Explained,
@@ -210,6 +212,16 @@ def show_metrics(metrics: Metrics) -> int:
             print(harmless(f"{run.label}  {curve.tag:<{width}}  {values}"))
         if not curves:
             note(f"{run.label} has recorded and printed no metrics")
+    return 0
+
+
+def show_compared(beside: Beside) -> int:
+    found = beside.comparison
+    if beside.json:
+        print_json(found.to_dict(all_rows=beside.all_rows))
+    else:
+        text = comparison_text(found, config.language(), all_rows=beside.all_rows)
+        print(harmless(in_a_shell(text)))
     return 0
 
 

@@ -13,7 +13,7 @@ from nbdist.feed.view import number_text
 from nbdist.model import Run
 from nbdist.store import LogStream, MetricPoint, RunDirectory
 from nbdist.store.metrics import Number, points_of, spread
-from nbdist.store.scraped.log import merge_points, numbers_of, printed_points, read_numbers, sampled_prints
+from nbdist.store.scraped.log import merge_points, numbers_of, printed_points, read_points, sampled_prints
 
 POINTS = 40
 _WHOLE = 32 * 1024
@@ -98,10 +98,12 @@ Point = tuple[float, float]
 class Curve:
     """One metric: the mean over the ranks that have it. ``points`` are step and value, in the
     order in which they were logged: some of them where there were very many, the first and last always.
+    ``times`` are when the last rank logged each, Unix seconds.
     """
 
     tag: str
     points: tuple[Point, ...]
+    times: tuple[float, ...] = ()
 
     @property
     def first(self) -> float:
@@ -112,31 +114,51 @@ class Curve:
         return self.points[-1][1]
 
 
-def read_curves(run: Run, directory: RunDirectory) -> tuple[Curve, ...]:
-    """Every metric of the run, those of the lowest ranks first."""
-    return tuple(Curve(tag=tag, points=_mean(ranks)) for tag, ranks in read_numbers(run, directory).items())
+def read_curves(run: Run, directory: RunDirectory, runs: int = 1) -> tuple[Curve, ...]:
+    """Every metric of the run, those of the lowest ranks first. It is one of ``runs`` that are read."""
+    found: dict[str, list[list[_Logged]]] = {}
+    for points in read_points(run, directory, runs):
+        own: dict[str, list[_Logged]] = {}
+        for point in points:
+            for tag, value in point.values.items():
+                own.setdefault(tag, []).append((point.step, value, point.time))
+        for tag, logged in own.items():
+            found.setdefault(tag, []).append(logged)
+    return tuple(_curve(tag, ranks) for tag, ranks in found.items())
 
 
-def _mean(ranks: Sequence[Sequence[Number]]) -> tuple[Point, ...]:
+_Logged = tuple[int | None, float, float]
+"""Step, where the program said one, value and time."""
+
+
+def _curve(tag: str, ranks: Sequence[Sequence[_Logged]]) -> Curve:
     """The mean over the ranks at each step; where steps begin again, the lowest rank's. Where steps were left
     out they are counted. It ends with the value that counts as the last."""
-    counted = [_counted(numbers) for numbers in ranks]
+    counted = [_counted(logged) for logged in ranks]
     if any(b[0] < a[0] for points in counted for a, b in itertools.pairwise(points)):
         curve = counted[0]
     else:
-        values: dict[float, list[float]] = {}
-        for at, value in itertools.chain.from_iterable(counted):
-            values.setdefault(at, []).append(value)
-        curve = [(at, sum(values[at]) / len(values[at])) for at in sorted(values)]
-    return (*curve[:-1], (curve[-1][0], spread(numbers[-1] for numbers in ranks)[0]))
+        rows: dict[float, list[tuple[float, float]]] = {}
+        for at, value, time in itertools.chain.from_iterable(counted):
+            rows.setdefault(at, []).append((value, time))
+        curve = [
+            (at, sum(value for value, _ in rows[at]) / len(rows[at]), max(time for _, time in rows[at]))
+            for at in sorted(rows)
+        ]
+    last = spread(logged[-1][:2] for logged in ranks)[0]
+    return Curve(
+        tag=tag,
+        points=(*((at, value) for at, value, _ in curve[:-1]), (curve[-1][0], last)),
+        times=tuple(time for *_, time in curve),
+    )
 
 
-def _counted(numbers: Sequence[Number]) -> list[Point]:
-    points: list[Point] = []
+def _counted(logged: Sequence[_Logged]) -> list[tuple[float, float, float]]:
+    points: list[tuple[float, float, float]] = []
     at = -1.0
-    for step, value in numbers:
+    for step, value, time in logged:
         at = at + 1 if step is None else float(step)
-        points.append((at, value))
+        points.append((at, value, time))
     return points
 
 

@@ -230,7 +230,7 @@ def explain_run(
         stall=None if stall is None else _stall(stall, run, directory, run.elapsed(now), language),
         slow=None if slow is None else _slowest(slow, language),
         warnings=tuple(clean(one.text(language)) for one in MistakeReader(directory).look(run)),
-        time=_time_spent(run, directory),
+        time=time_spent(run, directory),
     )
 
 
@@ -296,13 +296,13 @@ def _slowest(view: SlowView, language: str) -> Slowest:
     return Slowest(rank=view.rank, factor=view.factor, over=view.over, text=slow_text(view, language))
 
 
-def _time_spent(run: Run, directory: RunDirectory) -> TimeSpent:
-    """By what the supervisor has measured of the ranks."""
+def time_spent(run: Run, directory: RunDirectory, runs: int = 1) -> TimeSpent:
+    """By what the supervisor has measured of the ranks of one of ``runs``."""
     means: dict[str, dict[int, float]] = {}
     for rank in run.ranks:
         path = directory.rank(rank.rank, run.attempt).system
         points: Iterable[MetricPoint] = (
-            sampled_points(path, len(run.ranks)) if run.state.terminal else last_points(path, _LATELY)
+            sampled_points(path, len(run.ranks) * runs) if run.state.terminal else last_points(path, _LATELY)
         )
         for tag, mean in _means(points).items():
             means.setdefault(tag, {})[rank.rank] = mean

@@ -23,7 +23,7 @@ from nbdist.store import RunDirectory
 from nbdist.text import say
 from nbdist.verbs import table
 from nbdist.verbs.machines import Allocations, Examined, Released
-from nbdist.verbs.runs import BoardEnded, Curves, Explained, Listed, Logs, Stacks, Stopped
+from nbdist.verbs.runs import Beside, BoardEnded, Curves, Explained, Listed, Logs, Stacks, Stopped
 from nbdist.verbs.sessions import SessionState
 from nbdist.verbs.verb import HELP, NOTEBOOK, Frontend, Result, Verb
 
@@ -92,6 +92,11 @@ class VerbMagics(Magics):
     @_shows(table.EXPLAIN)
     def dist_explain(self, explained: Explained) -> None:
         print(harmless(str(explained.explanation)))
+
+    @_shows(table.COMPARE)
+    def dist_compare(self, beside: Beside) -> None:
+        found, language = beside.comparison, config.language()
+        display(panel.comparison_bundle(found, language, all_rows=beside.all_rows), raw=True)
 
     @_shows(table.STOP)
     def dist_stop(self, stopped: Stopped) -> None:

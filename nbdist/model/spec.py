@@ -51,10 +51,12 @@ class Rendezvous:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
-    """What a rank computes on: the CPU, or the GPU with this index in nvidia-smi."""
+    """What a rank computes on: the CPU, or the GPU with this index in nvidia-smi. ``name`` is its model where
+    it was looked at."""
 
     kind: str = "cpu"
     index: int = 0
+    name: str = field(default="", compare=False)
 
     def __str__(self) -> str:
         return "CPU" if self.kind == "cpu" else f"GPU {self.index}"
@@ -75,12 +77,15 @@ class RankSpec:
 class Input:
     """A name that ranks got from the notebook. ``type`` is "class", "function", "module" or the name of its
     value's type; ``size`` counts bytes, without what it shares with names before it. ``asked``: it was named,
-    and did not come along because another one uses it."""
+    and did not come along because another one uses it. ``value`` is what it is where it is a number;
+    ``digest`` tells other data apart."""
 
     name: str
     type: str
     size: int
     asked: bool = True
+    value: str = ""
+    digest: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +102,7 @@ class RunSpec:
     ``scrape``: numbers that the ranks print become curves. ``log_dir`` is where each rank's log is written
     besides.
     ``inputs`` are the names that the ranks have from the notebook; their values are deleted when the run has
-    ended unless ``keep_inputs``.
+    ended unless ``keep_inputs``. ``versions`` are those of what the run stands on, by name.
     Of a session, whose ranks execute cells, ``session`` is after how many seconds without one it ends itself;
     None for any other run.
 
@@ -132,6 +137,7 @@ class RunSpec:
     inputs: tuple[Input, ...] = ()
     keep_inputs: bool = False
     session: float | None = None
+    versions: Mapping[str, str] = field(default_factory=dict)
     nodes: int = 1
     node_rank: int = 0
     master: str = ""

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from nbdist.feed.summary import run_report, stopped_text
     from nbdist.feed.view import UsageWatch
     from nbdist.panel.cells import CellOutput, cell_report
+    from nbdist.panel.comparison import comparison_bundle, comparison_text
     from nbdist.panel.outputs import output_bundles
     from nbdist.panel.report import write_report
     from nbdist.panel.status import (
@@ -43,6 +44,8 @@ __all__ = [
     "TextSurface",
     "UsageWatch",
     "cell_report",
+    "comparison_bundle",
+    "comparison_text",
     "curves_html",
     "ending",
     "follow",
@@ -69,6 +72,7 @@ _LATER = {
     "nbdist.feed.summary": ("run_report", "stopped_text"),
     "nbdist.feed.view": ("UsageWatch",),
     "nbdist.panel.cells": ("CellOutput", "cell_report"),
+    "nbdist.panel.comparison": ("comparison_bundle", "comparison_text"),
     "nbdist.panel.outputs": ("output_bundles",),
     "nbdist.panel.report": ("write_report",),
     "nbdist.panel.status": (

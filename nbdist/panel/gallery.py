@@ -6,16 +6,15 @@ import base64
 import html
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from nbdist.board.records import Shown, shown_values
 from nbdist.feed.view import number_text
 from nbdist.model import Run
-from nbdist.model.decoding import MALFORMED, loads
-from nbdist.privacy import MASK, Privacy, is_secret_name
-from nbdist.store import LogStream, RunDirectory
+from nbdist.privacy import Privacy
+from nbdist.store import RunDirectory
 from nbdist.text import say
 
 _FILE_ROOM = 256 << 20  # bytes of a record file
@@ -79,33 +78,6 @@ def galleries(run: Run, directory: RunDirectory) -> list[Gallery]:
 def too_large(directory: RunDirectory) -> int:
     """How many files of records are too large to be read for a report."""
     return sum(_size(path) > _FILE_ROOM for path in _record_files(directory.board))
-
-
-def read_hparams(run: Run, directory: RunDirectory) -> dict[str, str]:
-    """The hyperparameters that the lowest rank recorded last."""
-    for rank in run.ranks:
-        stream = LogStream(directory.rank(rank.rank, run.attempt).metrics)
-        settings: dict[str, str] = {}
-        rest = b""
-        while data := stream.read():
-            lines = (rest + data).split(b"\n")
-            rest = lines.pop()
-            for line in lines:
-                if b'"hparams"' in line:
-                    settings |= _settings(line)
-        if settings:
-            return settings
-    return {}
-
-
-def _settings(line: bytes) -> dict[str, str]:
-    try:
-        said = loads(line)["hparams"]
-    except MALFORMED:
-        return {}
-    if not isinstance(said, Mapping):
-        return {}
-    return {str(name): MASK if is_secret_name(str(name)) else str(value) for name, value in said.items()}
 
 
 def _record_files(board: Path) -> list[Path]:

@@ -18,12 +18,13 @@ from nbdist.feed.labels import state_mark, state_word
 from nbdist.feed.summary import Facts, facts_of, remarks
 from nbdist.feed.view import duration, number_text
 from nbdist.model import Run, RunState
-from nbdist.panel.gallery import MEDIA_ROOM, Gallery, Room, galleries, media_html, read_hparams, too_large
+from nbdist.panel.gallery import MEDIA_ROOM, Gallery, Room, galleries, media_html, too_large
 from nbdist.panel.outputs import Bundle, bundle_html, output_bundles
 from nbdist.panel.recording import LOG_ROOM, MOST_TAGS, Recording, record
 from nbdist.panel.summary import rank_chip, sheet, summary_page
 from nbdist.privacy import Privacy, secret_values
 from nbdist.store import RunDirectory
+from nbdist.store.metrics import read_hparams
 from nbdist.text import Both, both, say
 
 MARK = "<!-- nbdist report -->"
@@ -257,7 +258,7 @@ def write_report(
                 facts=facts,
                 notes=notes,
                 recording=recording,
-                hparams=read_hparams(run, directory),
+                hparams={name: str(value) for name, value in read_hparams(run, directory).items()},
                 shown=output_bundles(shown, directory, language, again.clean),
                 media=galleries(run, directory),
             )

@@ -231,6 +231,20 @@ def attach(run: str | None = None) -> RunHandle:
     return _looked_after(latest)
 
 
+def history(runs: str | RunHandle | Iterable[str | RunHandle], *tags: str) -> pandas.DataFrame:
+    """``run.history(*tags)`` of several runs in one table; the column run has the label of each.
+
+        nbdist.history(["a3f9", "k2m1"], "loss").groupby(["step", "run"]).value.mean().unstack().plot()
+
+    Raises UnknownRun, and UsageMistake where pandas is not installed.
+    """
+    from nbdist.runner.history import read_histories  # most runs are only looked at
+
+    chosen = [runs] if isinstance(runs, (str, RunHandle)) else runs
+    handles = [one if isinstance(one, RunHandle) else attach(one) for one in chosen]
+    return read_histories([(handle.run, handle.directory) for handle in handles], tags)
+
+
 def describe_refused() -> list[str]:
     """Each run of which nothing is read, in a line."""
     lost = filter(None, map(unreadable, store().refused()))

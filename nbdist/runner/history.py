@@ -1,7 +1,8 @@
-"""``run.history()``: every point of a run's metrics, as the charts have them, in one table."""
+"""``run.history()``, ``nbdist.history()``: every point of metrics, as the charts have them, in one table."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from nbdist.errors import UsageMistake
@@ -12,19 +13,29 @@ from nbdist.store.scraped.log import merge_points, printed_points
 if TYPE_CHECKING:
     import pandas
 
-COLUMNS = ("rank", "step", "tag", "value", "time")
+TYPES = {"run": "str", "rank": "int64", "step": "int64", "tag": "str", "value": "float64", "time": "float64"}
 
 
 def read_history(run: Run, directory: RunDirectory, tags: tuple[str, ...]) -> pandas.DataFrame:
     """A row for each point of these tags (none: of all), rank by rank in the order in which they came. Raises
     UsageMistake without pandas."""
+    return read_histories([(run, directory)], tags).drop(columns="run")
+
+
+def read_histories(runs: Sequence[tuple[Run, RunDirectory]], tags: tuple[str, ...]) -> pandas.DataFrame:
+    """The same of several runs, each with its label in the column ``run``."""
     try:
         import pandas
     except ImportError:
         raise UsageMistake(
             "run.history() makes a DataFrame, and pandas is not installed here:  %pip install pandas"
         ) from None
-    rows: list[tuple[int, int, str, float, float]] = []
+    rows = [(run.label, *row) for run, directory in runs for row in _rows(run, directory, tags)]
+    columns = zip(*rows, strict=True) if rows else [()] * len(TYPES)
+    return pandas.DataFrame(dict(zip(TYPES, columns, strict=True))).astype(TYPES)
+
+
+def _rows(run: Run, directory: RunDirectory, tags: tuple[str, ...]) -> Iterator[tuple[object, ...]]:
     for rank in run.ranks:
         counted: dict[str, int] = {}
         for point in _points(directory.rank(rank.rank, run.attempt), scrape=run.spec.scrape):
@@ -33,10 +44,7 @@ def read_history(run: Run, directory: RunDirectory, tags: tuple[str, ...]) -> pa
                 step = counted.get(tag, -1) + 1 if point.step is None else point.step
                 counted[tag] = step
                 if not tags or tag in tags:
-                    rows.append((rank.rank, step, tag, value, point.time))
-    columns = zip(*rows, strict=True) if rows else [()] * len(COLUMNS)
-    types = {"rank": "int64", "step": "int64", "tag": "str", "value": "float64", "time": "float64"}
-    return pandas.DataFrame(dict(zip(COLUMNS, columns, strict=True))).astype(types)
+                    yield rank.rank, step, tag, value, point.time
 
 
 def _points(files: RankDirectory, *, scrape: bool) -> list[MetricPoint]:

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import sys
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,7 @@ from nbdist.runner.allocations import choose_allocation
 from nbdist.runner.checking import check_program
 from nbdist.runner.handle import Interrupts, RunHandle, store
 from nbdist.runner.planning import plan
+from nbdist.runner.provenance import ask_git
 from nbdist.runner.pruning import keeping, pruner
 from nbdist.store.allocations import AllocationDirectory
 from nbdist.store.paths import RunDirectory, make_private, write_private
@@ -69,7 +71,11 @@ def start(plan: Plan, *, warm: bool | None = None) -> RunHandle:
     """
     _make_log_dir(plan.spec)
     launcher = choose_launcher(plan, warm=warm)
-    return launcher.start(store().create(plan.spec, plan.cell, plan.write_inputs), plan)
+    handle = launcher.start(store().create(plan.spec, plan.cell, plan.write_inputs), plan)
+    # to start a process takes some milliseconds where the machine is busy
+    asking = threading.Thread(target=ask_git, args=(handle.directory, plan.spec), name="nbdist asks git")
+    asking.start()
+    return handle
 
 
 class Launcher(Protocol):

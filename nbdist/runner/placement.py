@@ -32,11 +32,11 @@ def choose_devices(options: Options, environ: Mapping[str, str]) -> tuple[list[D
         return _any_devices(options.nproc, environ)
     if options.gpus is None and options.nproc is not None:
         return [Device()] * options.nproc, []
-    gpus = list_gpus(environ.get("CUDA_VISIBLE_DEVICES"))
-    there = [gpu.index for gpu in gpus]
+    gpus = _gpus(environ)
+    there = list(gpus)
     if options.gpus is None:
         if there:
-            return [Device(kind="gpu", index=index) for index in there], []
+            return list(gpus.values()), []
         return [Device()] * 2, [say("runs.no-gpu", config.language())]
     if options.gpus == "all":
         if not there:
@@ -60,16 +60,22 @@ def choose_devices(options: Options, environ: Mapping[str, str]) -> tuple[list[D
         )
     if options.nproc is not None and options.nproc != len(wanted):
         raise UsageMistake(f"-n {options.nproc} and {len(wanted)} GPUs disagree: leave out -n")
-    return [Device(kind="gpu", index=index) for index in wanted], []
+    return [gpus[index] for index in wanted], []
+
+
+def _gpus(environ: Mapping[str, str]) -> dict[int, Device]:
+    """Those of this machine that may be used, by their ids in nvidia-smi."""
+    found = list_gpus(environ.get("CUDA_VISIBLE_DEVICES"))
+    return {gpu.index: Device(kind="gpu", index=gpu.index, name=gpu.name) for gpu in found}
 
 
 def _any_devices(count: int | None, environ: Mapping[str, str]) -> tuple[list[Device], list[str]]:
     """Devices as torchrun's --nproc_per_node and paddle's take them: GPUs where there are enough."""
-    there = [gpu.index for gpu in list_gpus(environ.get("CUDA_VISIBLE_DEVICES"))]
+    there = list(_gpus(environ).values())
     if count is None:
         count = len(there) or cpu_count()
     if len(there) >= count:
-        return [Device(kind="gpu", index=index) for index in there[:count]], []
+        return there[:count], []
     said = [say("runs.few-gpus", config.language(), gpus=len(there), count=count)] if there else []
     return [Device()] * count, said
 

@@ -42,6 +42,7 @@ from nbdist.runner.placement import (
     new_token,
     unplaced_environment,
 )
+from nbdist.runner.provenance import versions_of
 from nbdist.runner.pushing import Namespace, check_early, describe_inputs, inputs_of, pack_inputs
 from nbdist.runner.scripts import Script, find_script
 from nbdist.store.paths import check_home
@@ -174,6 +175,7 @@ def _plan(
         scrape=options.scrape,
         inputs=() if packed is None else inputs_of(packed),
         keep_inputs=options.keep_inputs,
+        versions=versions_of(framework, gpus=gpus and not engine),
         log_dir=str(folder / Path(options.log_dir).expanduser()) if options.log_dir else "",
         nodes=nodes.count,
         node_rank=nodes.rank,
@@ -243,7 +245,8 @@ def _ranks(
             rank=node * count + local_rank,
             local_rank=local_rank,
             node_rank=node,
-            device=device,
+            # what another machine has is not known here
+            device=device if node == nodes.rank else replace(device, name=""),
             environment=environment(
                 Placement(
                     rank=node * count + local_rank,

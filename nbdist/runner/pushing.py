@@ -12,6 +12,7 @@ from nbdist.errors import UsageMistake
 from nbdist.model import Input
 from nbdist.model.plan import Plan, Program
 from nbdist.options import Options
+from nbdist.privacy import MASK, is_secret_name
 from nbdist.text import say, size_text
 
 if TYPE_CHECKING:
@@ -87,7 +88,15 @@ def pack_inputs(
 def inputs_of(packed: Packed) -> tuple[Input, ...]:
     """What the spec of a run keeps of its inputs."""
     return tuple(
-        Input(name=item.name, type=_type(item), size=item.size, asked=item.asked) for item in packed.items
+        Input(
+            name=item.name,
+            type=_type(item),
+            size=item.size,
+            asked=item.asked,
+            value=MASK if item.value and is_secret_name(item.name) else item.value,
+            digest=item.digest,
+        )
+        for item in packed.items
     )
 
 

@@ -38,6 +38,7 @@ ROUTES = {
     "api/devices": "handlers.DevicesHandler",
     "api/options": "handlers.OptionsHandler",
     "api/board": "handlers.BoardHandler",
+    "api/compare": "handlers.CompareHandler",
     "api/stream": "socket.StreamHandler",
     f"{VISUALDL}/(.*)": "board_proxy.BoardProxy",
 }

@@ -18,6 +18,7 @@ from tornado import web
 from nbdist.diagnosis.silent import MistakeReader
 from nbdist.diagnosis.stacks import take_stacks
 from nbdist.errors import LaunchError, UsageMistake
+from nbdist.feed.comparison import MOST, compare
 from nbdist.feed.explanation import explain_run
 from nbdist.feed.given import results_of
 from nbdist.feed.measures import FailureWatch
@@ -27,7 +28,7 @@ from nbdist.feed.view import view_of
 from nbdist.model import Reason, Run
 from nbdist.options.table import option_list
 from nbdist.server.backend import Backend
-from nbdist.server.run_list import row_of
+from nbdist.server.run_list import RunList, row_of
 from nbdist.server.streams import program_of
 from nbdist.store import RunDirectory, look
 from nbdist.store.control import ask_to_end, request_interrupt
@@ -149,6 +150,14 @@ def delete(directory: RunDirectory) -> None:
         shutil.rmtree(gone, ignore_errors=True)
 
 
+def comparison_of(known: RunList, run_ids: list[str], *, curves: bool) -> dict[str, Any] | None:
+    """``Comparison`` in openapi.yaml, of the runs that can be read; None when there are none."""
+    directories = filter(None, map(known.directory, dict.fromkeys(run_ids)))
+    looks = ((look(directory), directory) for directory in directories)
+    read = [(run, directory) for run, directory in looks if run is not None]
+    return compare(read).to_dict(all_rows=True, curves=curves) if read else None
+
+
 PROTOCOL = 1
 _MOST_RUNS = 500
 _MOST_ON_A_BOARD = 16
@@ -219,6 +228,15 @@ class Api(APIHandler):
         if not isinstance(body, dict) or body.keys() - set(known):
             raise web.HTTPError(400, f"the body is an object with {', '.join(known) or 'nothing in it'}")
         return body
+
+    def run_ids(self, body: dict[str, Any], *, most: int) -> list[str]:
+        """The runs that a body names. Raises HTTPError."""
+        run_ids = body.get("run_ids")
+        if not isinstance(run_ids, list) or not 1 <= len(run_ids) <= most:
+            raise web.HTTPError(400, f"run_ids is a list of up to {most} runs")
+        if not all(isinstance(run_id, str) and RUN_ID.fullmatch(run_id) for run_id in run_ids):
+            raise web.HTTPError(400, "run_ids are ids of runs")
+        return run_ids
 
     def answer(self, content: dict[str, Any], status: int = 200) -> None:
         self.set_status(status)
@@ -376,16 +394,26 @@ class OptionsHandler(Api):
         self.answer({"options": option_list()})
 
 
+class CompareHandler(Api):
+    @web.authenticated
+    @authorized
+    async def post(self) -> None:
+        body = self.body("run_ids", "curves")
+        run_ids, curves = self.run_ids(body, most=MOST), body.get("curves", False)
+        if not isinstance(curves, bool):
+            raise web.HTTPError(400, "curves is true or false")
+        found = await self.backend.run(comparison_of, self.backend.runs, run_ids, curves=curves)
+        if found is None:
+            raise web.HTTPError(404, "there are no such runs")
+        self.answer(found)
+
+
 class BoardHandler(Api):
     @web.authenticated
     @authorized
     async def post(self) -> None:
         body = self.body("run_ids", "viewer")
-        run_ids, viewer = body.get("run_ids"), body.get("viewer", "visualdl")
-        if not isinstance(run_ids, list) or not 1 <= len(run_ids) <= _MOST_ON_A_BOARD:
-            raise web.HTTPError(400, f"run_ids is a list of up to {_MOST_ON_A_BOARD} runs")
-        if not all(isinstance(run_id, str) and RUN_ID.fullmatch(run_id) for run_id in run_ids):
-            raise web.HTTPError(400, "run_ids are ids of runs")
+        run_ids, viewer = self.run_ids(body, most=_MOST_ON_A_BOARD), body.get("viewer", "visualdl")
         if not isinstance(viewer, str) or viewer not in _VIEWERS:
             raise web.HTTPError(400, f"viewer is one of {', '.join(_VIEWERS)}")
         for run_id in run_ids:

@@ -13,8 +13,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from nbdist.model import Run
 from nbdist.model.decoding import MALFORMED, as_int, as_time, loads
 from nbdist.store.logs import LogStream
+from nbdist.store.paths import RunDirectory
 
 # bytes
 _WHOLE = 512 * 1024
@@ -131,6 +133,39 @@ def points_of(lines: list[bytes]) -> list[MetricPoint]:
             continue
         points.append(point)
     return points
+
+
+Setting = bool | int | float | str
+"""A hyperparameter."""
+
+
+def read_hparams(run: Run, directory: RunDirectory) -> dict[str, Setting]:
+    """What the lowest rank with any recorded with ``nbdist.log_hparams``, the last of each name; secrets are
+    masked."""
+    for rank in run.ranks:
+        stream = LogStream(directory.rank(rank.rank, run.attempt).metrics)
+        settings: dict[str, Setting] = {}
+        rest = b""
+        while data := stream.read():
+            whole, _, rest = (rest + data).rpartition(b"\n")
+            # a search takes a tenth of the time that lines take
+            if b'"hparams"' in whole:
+                for line in whole.split(b"\n"):
+                    settings |= _settings(line) if b'"hparams"' in line else {}
+        if settings:
+            return settings
+    return {}
+
+
+def _settings(line: bytes) -> dict[str, Setting]:
+    try:
+        said = loads(line)["hparams"].items()
+    except MALFORMED:
+        return {}
+    from nbdist.privacy import MASK, is_secret_name  # a supervisor starts sooner without it
+
+    known = {str(name): value if isinstance(value, (int, float, str)) else str(value) for name, value in said}
+    return {name: MASK if is_secret_name(name) else value for name, value in known.items()}
 
 
 def decoded(lines: list[bytes]) -> list[Any]:

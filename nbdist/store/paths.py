@@ -93,6 +93,9 @@ class RunDirectory:
     cell = PathBelow("cell.py")
     """The cell as it was given; tracebacks point here."""
 
+    git = PathBelow("git.status")
+    """What git said of the program's tree when the run began; empty while it has not, or could not."""
+
     inputs = PathBelow("inputs.box")
     """The values of the notebook's names that the ranks get (``values.box``), until the run has ended."""
 

@@ -54,7 +54,8 @@ class BadBox(ValueError):
 class Item(NamedTuple):
     """One name. ``kind`` is class, function, module or data; ``size`` counts bytes of its pickle and its
     buffers, without what a name before it has brought. ``device`` names where tensors lay that come as copies
-    in memory; empty when none did. ``asked``: it was named, and does not come along with another one."""
+    in memory; empty when none did. ``asked``: it was named, and does not come along with another one.
+    ``value`` is what a number is; ``digest`` is of the bytes of other data, empty where they are many."""
 
     name: str
     kind: str
@@ -62,6 +63,8 @@ class Item(NamedTuple):
     size: int
     device: str = ""
     asked: bool = True
+    value: str = ""
+    digest: str = ""
 
 
 class Contents(NamedTuple):

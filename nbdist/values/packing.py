@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dis
 import functools
+import hashlib
 import io
 import linecache
 import os
@@ -31,6 +32,10 @@ from nbdist.values.box import ALIGNMENT, HEADER, MAGIC, Contents, Item, write_ev
 
 _SMALL = 1024
 """Bytes below which a buffer stays in its pickle."""
+_NUMBER = 200
+"""Bytes of a number that is told as it is."""
+_HASHED = 1 << 28
+"""Bytes of data of which a digest takes a quarter of a second."""
 
 
 class Unsendable(Exception):
@@ -242,8 +247,18 @@ class _Packer(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
             used = f", which {user} uses," if user else ""
             raise Unsendable(name, f"{name} ({type(value).__name__}){used} {problem}") from None
         size = self._sink.tell() - begin + sum(buffer.nbytes for buffer in self._buffers[buffers:])
-        device = ", ".join(sorted(self._devices))
-        return Item(name, kind_of(value), type(value).__name__, size, device, asked)
+        device, kind = ", ".join(sorted(self._devices)), kind_of(value)
+        number = str(value) if isinstance(value, (bool, int, float)) and size <= _NUMBER else ""
+        # the bytes of a function are others in each kernel
+        digest = self._digest(begin, buffers) if kind == "data" and not number and size <= _HASHED else ""
+        return Item(name, kind, type(value).__name__, size, device, asked, number, digest)
+
+    def _digest(self, begin: int, buffers: int) -> str:
+        """Of what was packed from there on."""
+        digest = hashlib.blake2b(self._sink.getbuffer()[begin:], digest_size=4)
+        for buffer in self._buffers[buffers:]:
+            digest.update(buffer)
+        return digest.hexdigest()
 
     def _take(self, buffer: pickle.PickleBuffer) -> bool:
         """Whether a buffer stays in the pickle."""

@@ -8,11 +8,14 @@ import time
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nbdist import config, runner
 from nbdist.errors import UnknownRun, UsageMistake
+from nbdist.feed import comparison
+from nbdist.feed.comparison import Comparison
 from nbdist.feed.curves import Curve, read_curves
 from nbdist.feed.explanation import Explanation, explain_run
 from nbdist.feed.log_lines import LineReader, Place
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from nbdist.panel.report import Report
 
 _LATEST = 10
+_PAIR = 2
 _STOP_LIMIT = 15.0
 
 
@@ -227,6 +231,39 @@ def point_count(text: str) -> int:
     """The number behind ``--last``. Raises UsageMistake."""
     if not text.isdecimal() or not int(text):
         raise UsageMistake(f"--last {text}: write a number of points, for example  --last 20")
+    return int(text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beside:
+    """Runs beside each other. ``all_rows``: with what they have in common. ``json``: how a terminal is to
+    show it."""
+
+    comparison: Comparison
+    all_rows: bool
+    json: bool
+
+
+def compare(_: Frontend, *, run: Sequence[str], all: bool, step: int | None, json: bool = False) -> Beside:
+    """The runs with these names. One is compared with the latest other one; where none is named, the latest
+    with the one before. Raises UnknownRun and UsageMistake."""
+    handles = [runner.attach(name) for name in run]
+    if len(handles) < _PAIR:
+        named = {handle.run_id for handle in handles}
+        others = (handle for handle in runner.runs() if handle.run_id not in named)
+        handles = [*reversed(list(islice(others, _PAIR - len(handles)))), *handles]
+    if len(handles) < _PAIR:
+        raise UsageMistake("there are no two runs to compare: start another one")
+    if len(handles) > comparison.MOST:
+        raise UsageMistake(f"{len(handles)} runs: name at most {comparison.MOST}")
+    found = comparison.compare([(handle.run, handle.directory) for handle in handles], step=step)
+    return Beside(comparison=found, all_rows=all, json=json)
+
+
+def step_number(text: str) -> int:
+    """The number behind ``--step``. Raises UsageMistake."""
+    if not text.isdecimal():
+        raise UsageMistake(f"--step {text}: write a step, for example  --step 500")
     return int(text)
 
 

@@ -107,6 +107,23 @@ over the ranks.""",
     act=runs.metrics,
 )
 
+COMPARE = Verb(
+    name="compare",
+    about="runs beside each other: what differs, metrics, programs",
+    text="""\
+How runs differ: how they ended, their metrics (the last value, the best, and the one at the step where
+the shortest ended), hyperparameters, arguments, options, inputs, commit, versions and machine, where
+their time went; and the lines in which their programs differ from the first. One run is compared with
+the latest other one; without a name, the latest with the one before.""",
+    arguments=(
+        _RUNS,
+        Argument("--all", "also what the runs have in common"),
+        Argument("--step N", "the metrics at step N", parse=runs.step_number),
+        Argument("--json", "one object", only=TERMINAL),
+    ),
+    act=runs.compare,
+)
+
 STOP = Verb(
     name="stop",
     about="stop a run, or all, and wait for the end",
@@ -294,6 +311,7 @@ VERBS: tuple[Verb[Any], ...] = (
     STATUS,
     LOGS,
     EXPLAIN,
+    COMPARE,
     STOP,
     STACKS,
     ATTACH,

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from dashboard import open_run, run_named, show_runs
@@ -178,11 +178,12 @@ def test_runs_are_compared_and_visualdl_shows_them(
         for index in range(3):
             lab.run_and_wait(index)
         sidebar = show_runs(page)
-        for name in (f"{pair}-1", f"{pair}-2"):
+        ticked: list[tuple[str, list[Literal["Shift"]]]] = [(f"{pair}-1", []), (f"{pair}-2", ["Shift"])]
+        for name, keys in ticked:
             run = run_named(sidebar, name)
             # nothing of the id: no other run has its name
             expect(run.locator(".nbdist-run-name")).to_have_text(name)
-            run.locator(".nbdist-check").click()
+            run.locator(".nbdist-check").click(modifiers=keys)
             expect(run).to_have_attribute("aria-checked", "true")
         sidebar.get_by_label("Group by").select_option("notebook")
         expect(sidebar.locator(".nbdist-side-group").filter(has_text="pairs.ipynb")).to_be_visible()
@@ -196,25 +197,45 @@ def test_runs_are_compared_and_visualdl_shows_them(
         page.screenshot(path=pictures / "sidebar-menu-light.png")
         menu.get_by_text("Compare 2 runs").click()
         comparison = page.get_by_role("region", name="Compare runs")
-        expect(comparison.locator(".nbdist-legend li")).to_have_count(2)
-        expect(comparison.locator("canvas").first).to_be_visible(timeout=15_000)
-        curves = comparison.locator(".u-over").first
-        box = curves.bounding_box()
-        assert box is not None
+        rows = comparison.locator("tbody tr")
+        expect(rows.locator(".nbdist-name")).to_have_text([f"{pair}-1", f"{pair}-2"], timeout=20_000)
+        expect(rows.locator(".nbdist-letter")).to_have_text(["A", "B"])
+        expect(comparison.locator(".nbdist-diff [data-kind=less]")).to_have_text("-for step in range(20):")
+        expect(comparison.locator(".nbdist-diff [data-kind=more]")).to_have_text("+for step in range(40):")
+        comparison.get_by_role("button", name=re.compile("^loss.*last")).click()
+        expect(rows.locator(".nbdist-name")).to_have_text([f"{pair}-2", f"{pair}-1"])
+        loss = comparison.locator(".nbdist-chart").filter(has_text=re.compile("^loss"))
+        curves = loss.locator(".u-over")
+        expect(curves).to_be_visible()
         told = curves.locator(".nbdist-values")
-        # the curve of the second run makes another plot, which has not seen the pointer
-        for _ in range(50):
-            curves.hover(position={"x": box["width"] * 0.2, "y": 40})
-            curves.hover(position={"x": box["width"] * 0.25, "y": 40})
-            if f"{pair}-2" in (told.text_content() or ""):
-                break
-            page.wait_for_timeout(100)
-        expect(told).to_have_text(re.compile(rf"Step \d+0{pair}-20\.\d+1{pair}-10\.\d+$"))
+
+        def point_at(share: float) -> dict[str, float]:
+            curves.scroll_into_view_if_needed()
+            box = curves.bounding_box()
+            assert box is not None
+            at = {"x": box["width"] * share, "y": 40}
+            curves.hover(position={"x": at["x"] - 3, "y": 40})
+            curves.hover(position=at)
+            return {"x": box["x"] + at["x"], "y": box["y"] + at["y"]}
+
+        point_at(0.25)
+        expect(told).to_have_text(re.compile(rf"Step \d+A{pair}-10\.\d+B{pair}-20\.\d+$"))
         # the first run had ended by then
-        curves.hover(position={"x": box["width"] * 0.75, "y": 40})
-        expect(told).to_have_text(re.compile(rf"Step \d+0{pair}-20\.\d+$"))
+        point_at(0.75)
+        expect(told).to_have_text(re.compile(rf"Step \d+B{pair}-20\.\d+$"))
+        # what is dragged over is seen more closely, until a double click
+        until, begin = point_at(0.5), point_at(0.25)
+        page.mouse.move(begin["x"], begin["y"])
+        page.mouse.down()
+        page.mouse.move(until["x"], until["y"], steps=4)
+        page.mouse.up()
+        point_at(0.95)
+        expect(told).to_have_text(re.compile(r"Step 1\d\D"))
+        curves.dblclick()
+        point_at(0.95)
+        expect(told).to_have_text(re.compile(r"Step 3\d\D"))
         page.screenshot(path=pictures / "compare-light.png")
-        assert problems_of(page, ".nbdist-dash:not([hidden])") == []
+        assert problems_of(page, ".nbdist-compare") == []
 
         dashboard = open_run(page, f"{pair}-1")
         expect(dashboard.locator(".nbdist-curves")).to_contain_text("3 of 4 metrics")

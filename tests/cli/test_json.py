@@ -26,7 +26,7 @@ from nbdist.store import RunDirectory, RunStore
 from nbdist.verbs.machines import Allocations, Examined
 from tests.cli.conftest import Shell, read_until, until
 from tests.fakes.directories import WrittenRun
-from tests.fakes.runs import CREATED, STARTED, errored, exited, run_ended, stalled
+from tests.fakes.runs import CREATED, STARTED, a_spec, errored, exited, run_ended, stalled
 
 SCHEMA = json.loads((files("nbdist.verbs") / "json.schema.json").read_text())
 FIELDS = Path(__file__).parents[1] / "fixtures" / "json-1.txt"
@@ -139,6 +139,34 @@ def test_metrics_are_the_last_points_of_each_run(
     assert "loss  4.5 (40)" in capsys.readouterr().out
 
 
+def test_runs_are_compared_with_what_differs_and_what_does_not(
+    written: WrittenRun, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    written.recorded(0, loss=math.nan)
+    other = WrittenRun(home, a_spec(run_id="20261120-141503-other-m2a1", name="other", retries=2))
+    other.recorded(0, loss=0.5)
+
+    assert main(["compare", "lenet", "other", "--json"]) == 0
+    found = check("compare", capsys.readouterr().out)
+    values = {(row["group"], row["name"]): row["values"] for row in found["rows"]}
+    assert (values["last", "loss"], values["best", "loss"]) == (["nan", 0.5], [None, 0.5])
+    assert all(row["differs"] for row in found["rows"])
+    assert found["against"] == written.spec.run_id
+
+    assert main(["compare", "lenet", "--all", "--json"]) == 0
+    found = check("compare", capsys.readouterr().out)
+    assert [run["label"] for run in found["runs"]] == ["other-m2a1", "lenet-k3f9"]
+    assert any(not row["differs"] for row in found["rows"])
+
+    assert main(["compare"]) == 0
+    assert "--retries" in capsys.readouterr().out
+
+
+def test_one_run_alone_cannot_be_compared(written: WrittenRun, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare"]) == 2
+    assert "there are no two runs to compare" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("words", "code", "moment", "late"),
     [
@@ -203,6 +231,7 @@ def test_logs_say_from_where_to_read_on(written: WrittenRun, capsys: pytest.Capt
         (["logs", "--since", "5"], "write  nbdist logs --json --since"),
         (["logs", "--json", "--since", "x"], "write what --json has printed as next:  --since 0:4096,1:80"),
         (["metrics", "--last", "0"], "--last 0: write a number of points"),
+        (["compare", "lenet", "--step", "x"], "--step x: write a step"),
         (["wait", "--until", "done"], "there are running, stalled, failed"),
         (["wait", "--timeout", "soon"], "--timeout soon: write a time"),
     ],

@@ -35,6 +35,7 @@ COURSE = (
     "07-several-machines",
     "08-beyond-data-parallel",
     "09-in-and-out",
+    "10-live-ranks",
 )
 LIMIT = 120.0
 """Seconds that a notebook may take; on two free cores each takes less than 40."""

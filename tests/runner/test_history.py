@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import nbdist
 from nbdist.feed.charts import Charts
 from nbdist.feed.measures import Measures
 from nbdist.runner import RunHandle
@@ -71,6 +72,17 @@ def test_some_tags_alone_and_a_run_without_any(run_cell) -> None:
     assert len(handle.history("no such")) == 0
     assert len(silent.history()) == 0
     assert str(silent.history().dtypes["step"]) == "int64"
+
+
+def test_several_runs_are_one_table(run_cell) -> None:
+    one, other = (run_cell("-n 1", f"import nbdist\nnbdist.log(step=3, loss={loss})") for loss in (0.5, 0.25))
+
+    both = nbdist.history([one, other.run_id], "loss")
+
+    assert list(both.columns) == ["run", "rank", "step", "tag", "value", "time"]
+    rows = both[["run", "step", "value"]].itertuples(index=False, name=None)
+    assert list(rows) == [(one.run.label, 3, 0.5), (other.run.label, 3, 0.25)]
+    assert {one.run.spec.versions["nbdist"], nbdist.__version__} == {nbdist.__version__}
 
 
 def test_without_pandas_it_says_what_to_install(run_cell) -> None:

@@ -60,6 +60,22 @@ def test_the_index_is_read_without_unpickling(tmp_path: Path) -> None:
     assert not events
 
 
+def test_a_number_is_told_and_other_data_has_a_digest_of_all_its_bytes() -> None:
+    def told(**values: object) -> list[tuple[str, str]]:
+        return [(item.value, item.digest) for item in packing.pack(values).items]
+
+    data = np.arange(10_000)
+    (number, (_, before)) = told(lr=np.float64(0.1), data=data)
+    data[9_999] = 0
+    (_, (_, after)) = told(lr=0.1, data=data)
+
+    assert number == ("0.1", "")
+    assert len(before) == 8
+    assert before != after
+    assert told(data=data) == told(data=data.copy()) == [("", after)]
+    assert told(Path=Path, on=True) == [("", ""), ("True", "")]
+
+
 def test_only_this_user_may_read_it_and_no_draft_stays(tmp_path: Path) -> None:
     packing.write(tmp_path / "x.box", {"a": 1})
 

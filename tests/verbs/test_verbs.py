@@ -16,7 +16,7 @@ from nbdist.verbs import table
 from nbdist.verbs.table import VERBS
 from nbdist.verbs.verb import NOTEBOOK, TERMINAL, Frontend, Verb
 from tests.fakes.directories import WrittenRun
-from tests.fakes.runs import STARTED, errored, exited, run_ended
+from tests.fakes.runs import STARTED, a_spec, errored, exited, run_ended
 
 CELL, SHELL = Frontend(NOTEBOOK, print), Frontend(TERMINAL, print)
 PLACES = pytest.mark.parametrize("frontend", [CELL, SHELL], ids=["in a notebook", "in a terminal"])
@@ -67,6 +67,17 @@ def test_an_explanation_stands_below_its_cell(home: Path, capsys: pytest.Capture
         "rank 1 failed first: ValueError",
         "ValueError: no such file",
     ]
+
+
+def test_runs_are_compared_below_their_cell(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    WrittenRun(home).recorded(0, loss=0.5)
+    WrittenRun(home, a_spec(run_id="20261120-141503-other-m2a1", retries=2)).recorded(0, loss=0.25)
+
+    VerbMagics().dist_compare("lenet other --step 0")
+
+    shown = capsys.readouterr().out
+    assert "at step 0" in shown
+    assert "<th>--retries</th><td>0</td><td>2</td>" in shown
 
 
 @PLACES

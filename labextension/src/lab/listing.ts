@@ -64,7 +64,9 @@ export interface ShownName {
 }
 
 /** The names of runs by their ids, with the end of the id only where two runs have the same name. */
-export function shownNames(rows: readonly RunRow[]): ReadonlyMap<string, ShownName> {
+export function shownNames(
+  rows: readonly Pick<RunRow, 'runId' | 'name' | 'label'>[],
+): ReadonlyMap<string, ShownName> {
   const alike = new Map<string, number>();
   rows.forEach(({ name }) => alike.set(name, (alike.get(name) ?? 0) + 1));
   const texts = rows

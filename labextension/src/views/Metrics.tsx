@@ -11,6 +11,7 @@ import {
 import uPlot from 'uplot';
 
 import {
+  alike,
   type Axis,
   axisOf,
   canBeLog,
@@ -40,8 +41,13 @@ interface MetricsProps {
   charts: ReadonlyMap<string, Chart>;
   /** how many metrics have no chart */
   leftOut?: number;
-  /** what lines are called that are no ranks */
+  /** what lines are called that are no ranks, in full and in a letter or two */
   names?: readonly string[];
+  letters?: readonly string[];
+  /** pixels of a plot, where that is not the usual height */
+  height?: number;
+  /** what is said beside the tools */
+  hint?: string;
   /** another number when the page's colours changed */
   look: number;
   onBoard: (() => void) | null;
@@ -82,7 +88,7 @@ export function Metrics(props: MetricsProps): ReactElement {
           />
           <span className="nbdist-quiet">{smoothing ? smoothing.toFixed(2) : words.off}</span>
         </label>
-        <span className="nbdist-space" />
+        <span className="nbdist-space nbdist-quiet nbdist-cut nbdist-tools-hint">{props.hint}</span>
         {onBoard && <Button icon="out" label={words.openBoard} onClick={onBoard} />}
       </div>
       {!logged && (
@@ -99,6 +105,8 @@ export function Metrics(props: MetricsProps): ReactElement {
             wanted={axis}
             smoothing={smoothing}
             names={props.names}
+            letters={props.letters}
+            height={props.height}
             look={look}
           />
         ))}
@@ -159,11 +167,13 @@ interface ChartProps {
   /** 0 for none, towards 1 for more */
   smoothing: number;
   names?: readonly string[] | undefined;
+  letters?: readonly string[] | undefined;
+  height?: number | undefined;
   look: number;
 }
 
 function ChartView(props: ChartProps): ReactElement {
-  const { chart: measured, wanted, smoothing, names, look } = props;
+  const { chart: measured, wanted, smoothing, names, letters, height, look } = props;
   const words = pageWords();
   const chart = useMemo(() => inFittingUnit(measured), [measured]);
   const axis = axisOf(chart, wanted);
@@ -175,7 +185,11 @@ function ChartView(props: ChartProps): ReactElement {
     const curves = smoothing ? smoothed(lines, smoothing, chart.kind) : lines;
     return log ? positive(curves) : curves;
   }, [lines, log, smoothing, chart.kind]);
-  const place = usePlot({ chart, axis, log, smooth: smoothing > 0, names, look }, drawn);
+  const same = useMemo(() => (names ? alike(lines) : []), [lines, names]);
+  const place = usePlot(
+    { chart, axis, log, smooth: smoothing > 0, names, letters, alike: same, height, look },
+    drawn,
+  );
   const banded = chart.kind === 'band' && chart.ranks.length > 1;
   const name = (chart.group === 'system' && words.tags[chart.tag]) || chart.tag;
   const summary = latest(chart);
@@ -198,7 +212,13 @@ function ChartView(props: ChartProps): ReactElement {
           </button>
         )}
       </div>
-      <div className="nbdist-plot" ref={place} role="img" aria-label={`${name}: ${summary}`} />
+      <div
+        className="nbdist-plot"
+        style={{ height }}
+        ref={place}
+        role="img"
+        aria-label={`${name}: ${summary}`}
+      />
       {(banded || smoothing > 0) && (
         <div className="nbdist-row nbdist-chart-key" data-kind={chart.kind}>
           <span>
@@ -218,7 +238,7 @@ type PlotChosen = Omit<PlotChoice, 'palette' | 'width'> & { look: number };
 
 /** Keeps a plot of `lines` in the element that gets the ref. */
 function usePlot(chosen: PlotChosen, lines: ReturnType<typeof linesOf>): RefObject<HTMLDivElement | null> {
-  const { chart, axis, log, smooth, names, look } = chosen;
+  const { chart, axis, log, smooth, names, letters, alike, height, look } = chosen;
   const place = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
   const latestProps = useRef({ chart, lines });
@@ -228,17 +248,30 @@ function usePlot(chosen: PlotChosen, lines: ReturnType<typeof linesOf>): RefObje
   // other lines, axes or colours need another plot; other values do not
   const shape = `${chart.kind}/${chart.kind === 'band' ? chart.ranks.length > 1 : chart.ranks.join()}`;
   const named = names?.join('\n');
+  const lettered = letters?.join('\n');
+  const same = alike.join();
   useEffect(() => {
     const element = place.current!;
     const { chart, lines } = latestProps.current;
     const [palette, width] = [paletteOf(element), element.clientWidth];
-    const options = plotOptions({ chart, axis, log, smooth, names: named?.split('\n'), palette, width });
+    const options = plotOptions({
+      chart,
+      axis,
+      log,
+      smooth,
+      names: named?.split('\n'),
+      letters: lettered?.split('\n'),
+      alike: same.split(',').map(Number),
+      height,
+      palette,
+      width,
+    });
     const made = new uPlot(options, lines as uPlot.AlignedData, element);
     plot.current = made;
     const observer = new ResizeObserver(([entry]) => {
       const width = Math.floor(entry!.contentRect.width);
       if (width > 0 && width !== made.width) {
-        made.setSize({ width, height: PLOT_HEIGHT });
+        made.setSize({ width, height: height ?? PLOT_HEIGHT });
       }
     });
     observer.observe(element);
@@ -247,9 +280,25 @@ function usePlot(chosen: PlotChosen, lines: ReturnType<typeof linesOf>): RefObje
       made.destroy();
       plot.current = null;
     };
-  }, [shape, axis, log, smooth, named, look]);
+  }, [shape, axis, log, smooth, named, lettered, same, height, look]);
   useEffect(() => {
-    plot.current?.setData(lines as uPlot.AlignedData);
+    const made = plot.current;
+    if (made) {
+      // what the reader looks at more closely stays where it is
+      const zoomed = isZoomed(made);
+      made.setData(lines as uPlot.AlignedData, !zoomed);
+      if (zoomed) {
+        made.redraw();
+      }
+    }
   }, [lines]);
   return place;
+}
+
+/** Whether less is seen than there is: the reader has dragged over a part, and a double click shows all again. */
+function isZoomed({ data: [x], scales }: uPlot): boolean {
+  const { min, max } = scales['x']!;
+  // neither is a number before the first drawing
+  const drawn = typeof min === 'number' && typeof max === 'number';
+  return drawn && x.length > 1 && (min > x[0]! || max < x.at(-1)!);
 }

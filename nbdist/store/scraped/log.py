@@ -401,7 +401,10 @@ def _with_bar(reading: Reading, bar: re.Match[bytes] | None) -> Reading:
 
 
 _WHOLE = 4  # ranks of which all is read that is read of one
+_RUNS = 8  # of several, those that are read as one is
 _PRINTED = 4 << 20  # bytes at the ends of all logs that are looked through for numbers
+_PRINTED_BESIDE = 512 << 10  # the same of several runs, from everywhere in a log: two seconds of work
+_PIECES = 16
 
 
 def merge_points(
@@ -441,19 +444,31 @@ def sampled_prints(files: RankDirectory, room: int, pieces: int) -> Iterator[Met
     yield from printed_points(files, end if before > end else room)
 
 
-def read_numbers(run: Run, directory: RunDirectory) -> dict[str, list[list[Number]]]:
-    """By tag, what each rank that has it recorded or printed, the lowest rank first: some of it where it is
-    very much, the first and the last always."""
-    found: dict[str, list[list[Number]]] = {}
-    ranks = len(run.ranks)
+def read_points(run: Run, directory: RunDirectory, runs: int = 1) -> Iterator[list[MetricPoint]]:
+    """Of each rank what it recorded, then what it printed besides: some of it where it is very much, the
+    first and the last always. Of each of many ``runs`` that is less."""
+    share = len(run.ranks) * runs
+    whole = _WHOLE * min(runs, _RUNS)
     for rank in run.ranks:
         files = directory.rank(rank.rank, run.attempt)
-        own = numbers_of(sampled_points(files.metrics, max(1, ranks // _WHOLE)))
+        points = list(sampled_points(files.metrics, max(1, share // whole)))
         if run.spec.scrape:
             # what a rank records it does not only print
-            printed = printed_points(files, _PRINTED // ranks)
-            own |= numbers_of(merge_points([], printed, tags=set(own)))
-        for tag, numbers in own.items():
+            tags = {tag for point in points for tag in point.values}
+            printed = (
+                printed_points(files, _PRINTED // share)
+                if runs == 1
+                else sampled_prints(files, _PRINTED_BESIDE // share, _PIECES)
+            )
+            points += merge_points([], printed, tags=tags)
+        yield points
+
+
+def read_numbers(run: Run, directory: RunDirectory) -> dict[str, list[list[Number]]]:
+    """By tag, the ``read_points`` of each rank that has it, the lowest rank first."""
+    found: dict[str, list[list[Number]]] = {}
+    for points in read_points(run, directory):
+        for tag, numbers in numbers_of(points).items():
             found.setdefault(tag, []).append(numbers)
     return found
 

@@ -1,5 +1,5 @@
-/** Opens runs in the main area: one as a dashboard, which comes back when the page is loaded again, or the curves of
- * several over each other. */
+/** Opens runs in the main area: one as a dashboard, which comes back when the page is loaded again, or several beside
+ * each other. */
 import {
   ILabShell,
   ILayoutRestorer,
@@ -37,7 +37,7 @@ const dashboard: JupyterFrontEndPlugin<void> = {
         if (!runId) {
           return;
         }
-        let widget = tracker.find(open => open.runIds[0] === runId);
+        let widget = tracker.find(open => open.runId === runId);
         if (!widget || widget.isDisposed) {
           widget = dashboardOf(app, service, runId);
           show(app, lab, widget, 'Distributed run');
@@ -52,15 +52,15 @@ const dashboard: JupyterFrontEndPlugin<void> = {
     });
     void restorer?.restore(tracker, {
       command: COMMANDS.open,
-      args: ({ runIds }) => ({ runId: runIds[0]! }),
-      name: ({ runIds }) => runIds[0]!,
+      args: ({ runId }) => ({ runId }),
+      name: ({ runId }) => runId,
     });
   },
 };
 
 const comparison: JupyterFrontEndPlugin<void> = {
   id: 'nbdist:comparison',
-  description: 'The curves of several runs over each other.',
+  description: 'Several runs beside each other.',
   autoStart: true,
   requires: [IRunService],
   optional: [ILabShell],
@@ -87,8 +87,9 @@ const comparison: JupyterFrontEndPlugin<void> = {
 
 export default [dashboard, comparison];
 
+/** The oldest first: ids begin with the time. */
 function chosen({ runIds }: { runIds?: unknown }): string[] {
-  return Array.isArray(runIds) ? runIds.map(String) : [];
+  return Array.isArray(runIds) ? runIds.map(String).sort() : [];
 }
 
 /** Brings a widget to the front; one of some `type` is new. */
@@ -104,32 +105,33 @@ function show(app: JupyterFrontEnd, lab: ILabShell | null, widget: ViewWidget, t
   }
 }
 
-/** Shows runs, and follows them while it is seen. */
+/** Shows a run, and follows it while it is seen. */
 class RunWidget extends ViewWidget {
   private page: RunControls | null = null;
   private wanted: 'all' | 'metrics' | null = null;
 
   constructor(
     service: IRunService,
-    readonly runIds: readonly string[],
-    view: (models: readonly RunModel[], widget: RunWidget) => Promise<ReactElement>,
+    readonly runId: string,
+    view: (model: RunModel, widget: RunWidget) => Promise<ReactElement>,
   ) {
-    let followers: readonly Follower[] = [];
+    let follower: Follower | null = null;
     super(
       async () => {
         const { Follower } = await import('../follower');
-        followers = runIds.map(runId => new Follower(service, runId));
-        followers.forEach(each => (this.isDisposed ? each.end() : each.look(this.isVisible)));
-        return view(
-          followers.map(({ model }) => model),
-          this,
-        );
+        follower = new Follower(service, runId);
+        if (this.isDisposed) {
+          follower.end();
+        } else {
+          follower.look(this.isVisible);
+        }
+        return view(follower.model, this);
       },
-      seen => followers.forEach(follower => follower.look(seen)),
+      seen => follower?.look(seen),
     );
     this.title.icon = ranksIcon;
     this.title.closable = true;
-    this.disposed.connect(() => followers.forEach(follower => follower.end()));
+    this.disposed.connect(() => follower?.end());
   }
 
   /** Shows a tab of a dashboard, once it is drawn. */
@@ -148,9 +150,9 @@ class RunWidget extends ViewWidget {
 
 function dashboardOf(app: JupyterFrontEnd, service: IRunService, runId: string): RunWidget {
   const execute = executeIn(app);
-  const widget = new RunWidget(service, [runId], async ([model], { drawn }) => {
+  const widget = new RunWidget(service, runId, async (model, { drawn }) => {
     const { Dashboard } = await import('../views/Dashboard');
-    return createElement(Dashboard, { runId, model: model!, service, execute, onControls: drawn });
+    return createElement(Dashboard, { runId, model, service, execute, onControls: drawn });
   });
   widget.id = `nbdist-run-${runId}`;
   widget.title.label = service.runs.row(runId)?.label ?? runId.replace(/^\d+-\d+-/, '');
@@ -160,15 +162,17 @@ function dashboardOf(app: JupyterFrontEnd, service: IRunService, runId: string):
 
 let opened = 0;
 
-function comparisonOf(app: JupyterFrontEnd, service: IRunService, runIds: readonly string[]): RunWidget {
+function comparisonOf(app: JupyterFrontEnd, service: IRunService, runIds: readonly string[]): ViewWidget {
   const execute = executeIn(app);
-  const widget = new RunWidget(service, runIds, async models => {
+  const widget = new ViewWidget(async () => {
     const { Comparison } = await import('../views/Comparison');
-    return createElement(Comparison, { runIds, models, service, execute });
+    return createElement(Comparison, { runIds, service, execute });
   });
   opened += 1;
   widget.id = `nbdist-comparison-${opened}`;
   widget.title.label = labWords().compareTitle;
+  widget.title.icon = ranksIcon;
+  widget.title.closable = true;
   return widget;
 }
 

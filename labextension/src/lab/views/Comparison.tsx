@@ -1,85 +1,222 @@
-/** Curves of several runs over each other. A run has the colour that the rank of its number has elsewhere. */
-import { type ReactElement, useRef, useState } from 'react';
+/** Several runs beside each other: a table of what differs, their programs, and their curves over each other. */
+import { type ReactElement, type RefObject, useCallback, useEffect, useMemo, useRef, useState } from 'react';
 
 import '../../styles/index.css';
 import '../styles/lab.css';
-import type { RunModel } from '../../model';
-import { clock } from '../../numbers';
-import { Badge, Mark, rankColour } from '../../views/Marks';
-import { Metrics, useOverlay } from '../../views/Metrics';
+import '../styles/compare.css';
+import { overlay } from '../../chart_data';
+import { messageOf } from '../../page';
+import { Button } from '../../views/Marks';
+import { Metrics } from '../../views/Metrics';
 import { useSize, useTheme } from '../../views/hooks';
-import { pageWords } from '../../words';
+import type { Client, Compared } from '../client';
+import { chartsOf, columnsOf, DRAWN } from '../comparison';
 import { shownNames } from '../listing';
-import { useRuns } from '../runs';
 import { COMMANDS, type Execute, type IRunService } from '../tokens';
 import { labWords } from '../words';
+import { CompareTable } from './CompareTable';
 import { BoardPane } from './Panes';
 
 /** letters of a name in a chart, above which what others have, too, is left out */
-const ROOM = 20;
+const ROOM = 24;
+/** pixels */
+const HEIGHT = 300;
+/** milliseconds between two looks at runs of which one goes on; more where the server takes long for a look */
+const PERIOD = 3000;
+const SHARE = 5;
+/** runs that VisualDL shows */
+const ON_A_BOARD = 16;
 
 interface ComparisonProps {
   runIds: readonly string[];
-  models: readonly RunModel[];
   service: IRunService;
   execute: Execute;
 }
 
-export function Comparison({ runIds, models, service, execute }: ComparisonProps): ReactElement {
+export function Comparison({ runIds, service, execute }: ComparisonProps): ReactElement {
   const { client } = service;
   const words = labWords();
-  const panelWords = pageWords();
-  const runs = useRuns(service.runs);
   const root = useRef<HTMLElement>(null);
   const size = useSize(root);
   const { theme, look } = useTheme();
+  const { found, problem } = useComparison(client, runIds, root);
   const [board, setBoard] = useState(false);
-  const charts = useOverlay(models);
-  const names = shownNames(runIds.flatMap(runId => runs.row(runId) ?? []));
-  const labels = runIds.map((runId, at) => names.get(runId)?.text ?? models[at]?.view?.label ?? runId);
-  const short = runIds.map((runId, at) => {
-    const { text, from } = names.get(runId) ?? { text: labels[at]!, from: 0 };
-    return text.length > ROOM && from > 1 ? `…${text.slice(from)}` : text;
-  });
+  const [drawn, setDrawn] = useState<ReadonlySet<number>>(
+    () => new Set(Array.from({ length: DRAWN }, (_, run) => run)),
+  );
+  const columns = useMemo(() => (found ? columnsOf(found) : []), [found]);
+  const open = useCallback((runId: string) => execute(COMMANDS.open, { runId }), [execute]);
+  const charts = useMemo(() => (found ? overlay(chartsOf(found, drawn)) : null), [found, drawn]);
+  const names = found ? namesOf(found) : [];
   return (
     <section
-      className="nbdist nbdist-dash"
+      className="nbdist nbdist-dash nbdist-compare"
       role="region"
       aria-label={words.compareTitle}
       ref={root}
       data-size={size}
       data-theme={theme}
     >
-      <ul className="nbdist-legend" aria-label={words.compareTitle}>
-        {runIds.map((runId, at) => {
-          const view = models[at]?.view;
-          return (
-            <li key={runId} className={rankColour(at)}>
-              <Badge rank={at} />
-              <button
-                type="button"
-                className="nbdist-rank-link nbdist-name"
-                onClick={() => execute(COMMANDS.open, { runId })}
-              >
-                {labels[at]}
-              </button>
-              {view && <Mark state={view.state} />}
-              {view && (
-                <span className="nbdist-quiet">
-                  {panelWords.run[view.state]} · {clock(view.elapsed)} · {panelWords.ranks(view.ranks.length)}
-                </span>
-              )}
-            </li>
-          );
-        })}
-      </ul>
-      <div className="nbdist-dash-pane" data-page="metrics">
-        {board ? (
-          <BoardPane client={client} runIds={runIds} />
-        ) : (
-          <Metrics charts={charts} names={short} look={look} onBoard={() => setBoard(true)} />
-        )}
-      </div>
+      {problem && <p className="nbdist-empty">{words.compareFailed(problem)}</p>}
+      {!found && !problem && (
+        <p className="nbdist-empty" role="status">
+          {words.loading}
+        </p>
+      )}
+      {found && charts && (
+        <>
+          <CompareTable
+            found={found}
+            columns={columns}
+            names={names}
+            drawn={drawn}
+            onDrawn={setDrawn}
+            onOpen={open}
+          />
+          {found.runs.length > 1 && <Programs client={client} found={found} />}
+          <div className="nbdist-compare-curves" data-page="metrics">
+            {board ? (
+              <>
+                <div className="nbdist-tools">
+                  <Button icon="metrics" label={words.board} pressed onClick={() => setBoard(false)} />
+                </div>
+                <BoardPane client={client} runIds={found.runs.slice(0, ON_A_BOARD).map(run => run.runId)} />
+              </>
+            ) : (
+              <Metrics
+                charts={charts}
+                names={names}
+                letters={found.runs.map(({ letter }) => letter)}
+                height={HEIGHT}
+                hint={words.zoomHint}
+                look={look}
+                onBoard={() => setBoard(true)}
+              />
+            )}
+          </div>
+        </>
+      )}
     </section>
   );
 }
+
+/** What runs are called here: the end of the id only where two have the same name. */
+function namesOf({ runs }: Compared): string[] {
+  const names = shownNames(runs);
+  return runs.map(({ runId, label }) => {
+    const { text, from } = names.get(runId) ?? { text: label, from: 0 };
+    return text.length > ROOM && from > 1 ? `…${text.slice(from)}` : text;
+  });
+}
+
+/** The runs as the server has them, again and again while one goes on and the page is seen. */
+function useComparison(
+  client: Client,
+  runIds: readonly string[],
+  root: RefObject<HTMLElement | null>,
+): { found: Compared | null; problem: string } {
+  const [found, setFound] = useState<Compared | null>(null);
+  const [problem, setProblem] = useState('');
+  const asked = runIds.join();
+  useEffect(() => {
+    let here = true;
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    let asking = 0;
+    const later = (): void => {
+      timer = setTimeout(ask, Math.max(PERIOD, SHARE * (Date.now() - asking)));
+    };
+    const show = (answer: Compared): void => {
+      if (here) {
+        setFound(answer);
+        setProblem('');
+        if (answer.runs.some(({ live }) => live)) {
+          later();
+        }
+      }
+    };
+    const ask = (): void => {
+      // a tab that is not in front has no size
+      if (timer !== undefined && root.current?.clientWidth === 0) {
+        timer = setTimeout(ask, PERIOD);
+        return;
+      }
+      asking = Date.now();
+      client.compare(asked.split(','), true).then(show, (failure: unknown) => {
+        if (here) {
+          setProblem(messageOf(failure));
+          later();
+        }
+      });
+    };
+    ask();
+    return () => {
+      here = false;
+      clearTimeout(timer);
+    };
+  }, [client, asked, root]);
+  return { found, problem };
+}
+
+/** How the program of one run differs from that of another. */
+function Programs({ client, found }: { client: Client; found: Compared }): ReactElement {
+  const words = labWords();
+  const [pair, setPair] = useState<readonly [number, number]>([0, 1]);
+  const [lines, setLines] = useState<readonly string[] | null | undefined>(undefined);
+  const [before, after] = pair.map(run => found.runs[run]?.runId ?? '');
+  useEffect(() => {
+    let here = true;
+    if (before === after) {
+      // eslint-disable-next-line react-hooks/set-state-in-effect
+      setLines([]);
+      return;
+    }
+    client.compare([before!, after!], false).then(
+      ({ diffs }) => here && setLines(diffs[0]?.lines ?? null),
+      () => here && setLines(null),
+    );
+    return () => {
+      here = false;
+    };
+  }, [client, before, after]);
+  const choice = (which: 0 | 1, label: string): ReactElement => (
+    <label className="nbdist-row">
+      <span className="nbdist-quiet">{label}</span>
+      <select
+        value={pair[which]}
+        onChange={event => {
+          const run = Number(event.currentTarget.value);
+          setPair(which ? [pair[0], run] : [run, pair[1]]);
+        }}
+      >
+        {found.runs.map(({ runId, letter, label }, run) => (
+          <option key={runId} value={run}>
+            {letter} {label}
+          </option>
+        ))}
+      </select>
+    </label>
+  );
+  return (
+    <details className="nbdist-programs" open={found.runs.length === 2}>
+      <summary>{words.programs}</summary>
+      <div className="nbdist-row nbdist-programs-pair">
+        {choice(0, words.programBefore)}
+        {choice(1, words.programAfter)}
+      </div>
+      {lines === null && <p className="nbdist-quiet">{words.unknownProgram}</p>}
+      {lines?.length === 0 && <p className="nbdist-quiet">{words.sameProgram}</p>}
+      {lines && lines.length > 0 && (
+        // a region that scrolls can be reached with the keyboard
+        <div className="nbdist-diff" role="region" aria-label={words.programs} tabIndex={0}>
+          {lines.map((line, at) => (
+            <div key={at} data-kind={KINDS[line[0] ?? '']}>
+              {line || ' '}
+            </div>
+          ))}
+        </div>
+      )}
+    </details>
+  );
+}
+
+const KINDS: Readonly<Record<string, string>> = { '+': 'more', '-': 'less', '@': 'place' };

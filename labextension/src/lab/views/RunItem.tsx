@@ -21,7 +21,7 @@ interface RunItemProps {
   /** Unix seconds; of a run that has ended only the minute matters */
   now: number;
   onClick: (row: RunRow, event: MouseEvent) => void;
-  onCheck: (runId: string) => void;
+  onCheck: (row: RunRow, event: MouseEvent) => void;
 }
 
 export const RunItem = memo(function RunItem(props: RunItemProps): ReactElement {
@@ -61,7 +61,7 @@ export const RunItem = memo(function RunItem(props: RunItemProps): ReactElement 
           aria-hidden="true"
           onClick={event => {
             event.stopPropagation();
-            props.onCheck(row.runId);
+            props.onCheck(row, event);
           }}
         >
           <i />

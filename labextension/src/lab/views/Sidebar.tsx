@@ -128,16 +128,29 @@ export function Sidebar({ service, execute, openMenu }: SidebarProps): ReactElem
     event.preventDefault();
     event.stopPropagation();
   };
-  const click = useCallback(
+  const check = useCallback(
     (row: RunRow, event: MouseEvent): void => {
       setCurrentId(row.runId);
-      if (event.ctrlKey || event.metaKey || event.shiftKey) {
-        toggle(row.runId);
+      const to = entries.findIndex(entry => entry.row.runId === row.runId);
+      if (event.shiftKey && at >= 0) {
+        const between = entries.slice(Math.min(at, to), Math.max(at, to) + 1);
+        setChecked(before => new Set([...before, ...between.map(entry => entry.row.runId)]));
       } else {
+        toggle(row.runId);
+      }
+    },
+    [toggle, entries, at],
+  );
+  const click = useCallback(
+    (row: RunRow, event: MouseEvent): void => {
+      if (event.ctrlKey || event.metaKey || event.shiftKey) {
+        check(row, event);
+      } else {
+        setCurrentId(row.runId);
         execute(COMMANDS.open, { runId: row.runId });
       }
     },
-    [execute, toggle],
+    [execute, check],
   );
 
   const chosen = entries.filter(({ row }) => checked.has(row.runId)).map(({ row }) => row);
@@ -240,7 +253,7 @@ export function Sidebar({ service, execute, openMenu }: SidebarProps): ReactElem
                     checked={checked.has(item.row.runId)}
                     now={item.row.live ? seconds : minute + 60}
                     onClick={click}
-                    onCheck={toggle}
+                    onCheck={check}
                   />
                 ),
               )}

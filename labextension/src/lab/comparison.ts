@@ -1,0 +1,118 @@
+/** Several runs beside each other: which columns there are, what stands in them, in which order, and the curves. */
+import { keyOf } from '../chart_data';
+import { clock, figure, percent } from '../numbers';
+import type { Chart, RunState } from '../protocol';
+import { pageWords } from '../words';
+import type { Compared, ComparedRow, Value } from './client';
+import { labWords } from './words';
+
+/** What the rows of these groups are called is a code, which the page has words for. */
+const CODED = new Set(['run', 'code', 'machine', 'time']);
+const METRICS = new Set(['last', 'best', 'at']);
+
+/** Columns that are shown at first: of these groups so many, and so many in all. */
+const FIRST: Readonly<Record<string, number>> = { last: 4, best: 2, at: 2 };
+const MOST = 16;
+
+/** Curves that are drawn at first. */
+export const DRAWN = 16;
+
+/** What came out, then what the program said that went in, then what the user and the machine did. */
+export function columnsOf({ rows, untrusted }: Compared): readonly ComparedRow[] {
+  const outcome = ({ group }: ComparedRow): boolean => group === 'run' || METRICS.has(group);
+  return [...rows.filter(outcome), ...untrusted.rows, ...rows.filter(row => !outcome(row))];
+}
+
+export function columnKey({ group, name }: ComparedRow): string {
+  return `${group}/${name}`;
+}
+
+/** What is worth a look first: where the runs differ. */
+export function firstColumns(columns: readonly ComparedRow[]): string[] {
+  const differing = columns.filter(({ differs }) => differs);
+  return differing
+    .filter((column, at) => {
+      const before = differing.slice(0, at).filter(({ group }) => group === column.group);
+      return before.length < (FIRST[column.group] ?? MOST);
+    })
+    .slice(0, MOST)
+    .map(columnKey);
+}
+
+export function columnName({ group, name }: ComparedRow): string {
+  const { columns } = labWords();
+  return CODED.has(group) ? (columns[name as keyof typeof columns] ?? name) : name;
+}
+
+export function groupName({ group }: ComparedRow, step: number | null): string {
+  const { groups, atStep } = labWords();
+  return group === 'at' ? atStep(step ?? 0) : (groups[group as keyof typeof groups] ?? group);
+}
+
+export function cellText(column: ComparedRow, run: number): string {
+  const value = column.values[run] ?? null;
+  const words = labWords();
+  if (value === null || value === '') {
+    return '–';
+  }
+  if (typeof value === 'boolean') {
+    return value ? words.yes : words.no;
+  }
+  const { group, name } = column;
+  if (group === 'run') {
+    return typeof value === 'number' ? clock(value) : pageWords().run[value as RunState];
+  }
+  if (typeof value === 'string') {
+    return value;
+  }
+  return group === 'time'
+    ? percent(value)
+    : METRICS.has(group) || name === '--memory'
+      ? figure(value)
+      : String(value);
+}
+
+/** The numbers of the runs in an order; those without a value are last either way. */
+export function sorted(column: ComparedRow | undefined, count: number, descending: boolean): number[] {
+  const runs = Array.from({ length: count }, (_, run) => run);
+  if (!column) {
+    return runs;
+  }
+  const weight = (value: Value): number | string | null => {
+    const number = value === '' || value === null ? NaN : Number(value);
+    return Number.isNaN(number)
+      ? typeof value === 'string' && value !== 'nan'
+        ? value || null
+        : null
+      : number;
+  };
+  const weights = column.values.map(weight);
+  return runs.sort((one, other) => {
+    const [a, b] = [weights[one] ?? null, weights[other] ?? null];
+    if (a === null || b === null) {
+      return Number(a === null) - Number(b === null);
+    }
+    const numbers = typeof a === 'number' && typeof b === 'number';
+    const order = numbers ? a - b : String(a).localeCompare(String(b));
+    return descending ? -order : order;
+  });
+}
+
+/** Of each run its charts; of one that is not drawn none. */
+export function chartsOf({ curves }: Compared, drawn: ReadonlySet<number>): ReadonlyMap<string, Chart>[] {
+  return curves.map((each, run) => new Map(drawn.has(run) ? each.map(curve => entryOf(curve)) : []));
+}
+
+function entryOf({ tag, steps, times, values }: Compared['curves'][number][number]): [string, Chart] {
+  const chart: Chart = {
+    tag,
+    kind: 'ranks',
+    group: 'metric',
+    unit: '',
+    ranks: [0],
+    last: [values.at(-1) ?? NaN],
+    highest: null,
+    columns: [steps, times, values].map(each => Float32Array.from(each)),
+  };
+  return [keyOf(chart), chart];
+}

@@ -1,0 +1,209 @@
+/** @jest-environment jsdom */
+import './page';
+import { act, cleanup, fireEvent, render, screen, within } from '@testing-library/preact';
+import { createElement } from 'react';
+
+import { alike, linesOf, overlay } from '../src/chart_data';
+import { compared } from '../src/lab/client';
+import { cellText, chartsOf, columnKey, columnsOf, firstColumns, sorted } from '../src/lab/comparison';
+import { Runs } from '../src/lab/runs';
+import { Comparison } from '../src/lab/views/Comparison';
+import { fakeService, settled } from './lab_fakes';
+
+function row(group: string, name: string, ...values: unknown[]): object {
+  return { group, name, values, differs: values.some(value => value !== values[0]) };
+}
+
+const RUN = (letter: string): object => ({
+  run_id: `20261120-141503-lenet-aaa${letter.toLowerCase()}`,
+  name: 'lenet',
+  label: `lenet-aaa${letter.toLowerCase()}`,
+  letter,
+  state: letter === 'B' ? 'failed' : 'succeeded',
+  live: false,
+});
+
+const curve = (tag: string, steps: number[], values: (number | null)[], start = 0): object => ({
+  tag,
+  steps,
+  times: steps.map(step => start + step / 10),
+  values,
+});
+
+const ANSWER = {
+  version: 1,
+  runs: ['A', 'B', 'C'].map(RUN),
+  step: 2,
+  rows: [
+    row('run', 'state', 'succeeded', 'failed', 'succeeded'),
+    row('run', 'duration', 61, 7205, 3),
+    row('last', 'loss', 0.25, 'nan', 0.125),
+    { ...row('best', 'loss', 0.25, 2, 0.125), steps: [4, 0, 4] },
+    row('at', 'loss', 0.5, 2, 0.5),
+    row('argument', '--lr', '0.1', '0.02', null),
+    row('option', '--retries', 0, 0, 0),
+    row('code', 'clean', true, false, true),
+  ],
+  untrusted: { rows: [row('hparam', 'width', 64, 128, 64)] },
+  curves: [
+    [curve('loss', [0, 2, 4], [1, 0.5, 0.25])],
+    [curve('loss', [0, 1], [2, null]), curve('acc', [0], [0.5])],
+    [curve('loss', [0, 2, 4], [1, 0.5, 0.25], 7)],
+  ],
+};
+
+const FOUND = compared(ANSWER);
+const COLUMNS = columnsOf(FOUND);
+
+afterEach(() => {
+  cleanup();
+  document.body.innerHTML = '';
+});
+
+test('at first the columns are those in which the runs differ, the outcome before what led to it', () => {
+  expect(firstColumns(COLUMNS)).toEqual([
+    'run/state',
+    'run/duration',
+    'last/loss',
+    'best/loss',
+    'at/loss',
+    'hparam/width',
+    'argument/--lr',
+    'code/clean',
+  ]);
+});
+
+test('of many metrics a few are shown at first, so that there is room for what led to them', () => {
+  const metrics = Array.from({ length: 9 }, (_, at) => row('last', `metric${at}`, 1, 2, 3));
+  const many = columnsOf(compared({ ...ANSWER, rows: [...metrics, ...ANSWER.rows] }));
+
+  expect(firstColumns(many).filter(key => key.startsWith('last/'))).toHaveLength(4);
+  expect(firstColumns(many)).toContain('argument/--lr');
+});
+
+test.each([
+  ['run/state', 1, 'Failed'],
+  ['run/duration', 1, '2:00:05'],
+  ['last/loss', 1, 'nan'],
+  ['last/loss', 0, '0.25'],
+  ['argument/--lr', 2, '–'],
+  ['code/clean', 1, 'no'],
+])('%s of run %d is read as %j', (key, run, text) => {
+  expect(
+    cellText(
+      COLUMNS.find(column => columnKey(column) === key)!,
+      run,
+    ),
+  ).toBe(text);
+});
+
+test.each([
+  ['last/loss', false, [2, 0, 1]],
+  ['last/loss', true, [0, 2, 1]],
+  ['argument/--lr', false, [1, 0, 2]],
+  ['run/state', false, [1, 0, 2]],
+  ['', true, [0, 1, 2]],
+])('runs are sorted by %j, descending: %p; those without a value are last', (key, descending, order) => {
+  const column = COLUMNS.find(each => columnKey(each) === key);
+
+  expect(sorted(column, 3, descending)).toEqual(order);
+});
+
+test('curves lie over each other by step, or by the time of their own run, where a run has points', () => {
+  const loss = overlay(chartsOf(FOUND, new Set([0, 1, 2]))).get('metric/loss')!;
+  const some = overlay(chartsOf(FOUND, new Set([1])));
+
+  expect(linesOf(loss, 'step')).toEqual([
+    [0, 1, 2, 4],
+    [1, null, 0.5, 0.25],
+    [2, null, null, null],
+    [1, null, 0.5, 0.25],
+  ]);
+  expect(linesOf(loss, 'time')[0].map(time => Number(time.toFixed(1)))).toEqual([
+    0, 0.1, 0.2, 0.4, 7, 7.2, 7.4,
+  ]);
+  expect(alike(linesOf(loss, 'step'))).toEqual([0, 1, 0]);
+  expect(
+    alike([
+      [0, 1, 2],
+      [3, 2, null],
+      [3, 2, 1],
+      [3, null, null],
+    ]),
+  ).toEqual([0, 0, 2]);
+  expect([...some.keys()]).toEqual(['metric/loss', 'metric/acc']);
+  expect(some.get('metric/loss')!.ranks).toEqual([1]);
+});
+
+async function page(): Promise<ReturnType<typeof fakeService>> {
+  const parts = fakeService();
+  // jsdom draws no curves
+  parts.server.answers['POST nbdist/api/compare'] = { body: { ...ANSWER, curves: [[], [], []] } };
+  const service = { ...parts, runs: new Runs(parts.client, parts.stream, parts.clock) };
+  render(
+    createElement(Comparison, {
+      runIds: FOUND.runs.map(({ runId }) => runId),
+      service,
+      execute: () => undefined,
+    }),
+  );
+  await act(settled);
+  return parts;
+}
+
+const names = (): string[] =>
+  screen
+    .getAllByRole('row')
+    .slice(1)
+    .map(each => within(each).getAllByRole('button')[0]!.textContent);
+
+test('the table is sorted by a click on a column, the other way by another, and as before by a third', async () => {
+  await page();
+  const by = screen.getByRole('button', { name: /^duration/ });
+
+  expect(names()).toEqual(['lenet-aaaa', 'lenet-aaab', 'lenet-aaac']);
+  fireEvent.click(by);
+  expect(names()).toEqual(['lenet-aaac', 'lenet-aaaa', 'lenet-aaab']);
+  fireEvent.click(by);
+  expect(names()).toEqual(['lenet-aaab', 'lenet-aaaa', 'lenet-aaac']);
+  expect(screen.getByRole('columnheader', { name: /^duration/ }).getAttribute('aria-sort')).toBe(
+    'descending',
+  );
+  fireEvent.click(by);
+  expect(names()).toEqual(['lenet-aaaa', 'lenet-aaab', 'lenet-aaac']);
+});
+
+test('columns come and go as they are chosen', async () => {
+  await page();
+  const heads = (): number => screen.getAllByRole('columnheader').length;
+  const before = heads();
+
+  fireEvent.click(screen.getByLabelText('--retries'));
+  expect(heads()).toBe(before + 1);
+  expect(screen.getByRole('columnheader', { name: /--retries/ })).toBeTruthy();
+  fireEvent.click(screen.getByLabelText('--retries'));
+  fireEvent.click(screen.getByLabelText('width'));
+  expect(heads()).toBe(before - 1);
+  fireEvent.click(screen.getByRole('button', { name: 'Those that differ' }));
+  expect(heads()).toBe(before);
+});
+
+test('the programs of any two runs are compared', async () => {
+  const { server } = await page();
+  const lines = ['@@ -1 +1 @@', '-lr = 0.1', '+lr = 0.3'];
+  server.answers['POST nbdist/api/compare'] = {
+    body: { ...ANSWER, curves: [], diffs: [{ run_id: 'C', lines }] },
+  };
+
+  const after = screen.getByLabelText<HTMLSelectElement>('After');
+  after.value = '2';
+  // the library makes another event of a change
+  act(() => void after.dispatchEvent(new Event('change', { bubbles: true })));
+  await act(settled);
+
+  expect(server.bodies.at(-1)).toEqual({
+    run_ids: [FOUND.runs[0]!.runId, FOUND.runs[2]!.runId],
+    curves: false,
+  });
+  expect([...document.querySelectorAll('.nbdist-diff > div')].map(each => each.textContent)).toEqual(lines);
+});

@@ -1,0 +1,385 @@
+"""Several runs beside each other: what went into them, what came out, and how their programs differ. This
+module alone decides what is compared; commands, magics and the server encode it."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from math import isfinite
+from typing import Any
+
+from nbdist.feed.curves import Curve, read_curves
+from nbdist.feed.explanation import time_spent
+from nbdist.feed.labels import clipped
+from nbdist.model import Run
+from nbdist.privacy import Privacy, secret_values
+from nbdist.store import RunDirectory
+from nbdist.store.metrics import read_hparams
+from nbdist.text import size_text
+from nbdist.version import JSON_VERSION
+from nbdist.worker.results import CALL
+
+MOST = 200
+"""Runs that are compared at once."""
+
+Value = bool | int | float | str | None
+
+_TAGS = 50
+_TEXT = 200  # characters of a value
+_PROGRAM = 200_000  # characters of a program of which lines are compared
+_DIFF = 2_000  # lines
+_POINTS = 100_000  # of all curves that a page gets
+_EACH = (60, 600)  # points of one of them
+
+# words of a metric's name by which more, or less, of it is better
+_HIGHER = frozenset(
+    {"acc", "accuracy", "auc", "auroc", "bleu", "f1", "iou", "map", "mcc", "miou", "precision", "psnr", "r2"}
+    | {"recall", "return", "reward", "rouge", "score", "ssim", "top1", "top5", "throughput"}
+)
+_LOWER = frozenset(
+    {"bpb", "bpc", "cer", "err", "error", "fid", "loss", "losses", "mae", "mse", "nll", "perplexity", "ppl"}
+    | {"rmse", "wer"}
+)
+_OTHER = frozenset({"scale", "scaler", "weight", "lr"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One property of all runs, in their order; None where a run has none. ``steps`` are where the best
+    values of a metric were. ``name`` is a flag, a name of the user's, or in the groups ``run``, ``code``,
+    ``machine`` and ``time`` a code that ``text/compare.toml`` has words for."""
+
+    group: str
+    name: str
+    values: tuple[Value, ...]
+    steps: tuple[int | None, ...] = ()
+
+    @property
+    def differs(self) -> bool:
+        first, *others = map(_plain, self.values)
+        return any(value != first for value in others)
+
+    def to_dict(self) -> dict[str, Any]:
+        data = {
+            "group": self.group,
+            "name": clipped(self.name, _TEXT),
+            "values": [_plain(value) for value in self.values],
+            "differs": self.differs,
+        }
+        return data | {"steps": list(self.steps)} if self.steps else data
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """One of the runs. ``elapsed`` in seconds. ``diff`` is how its program differs
+    from that of the first run: lines of a unified diff, without secrets, none where they are the same; None
+    where one of them is not known any more."""
+
+    run: Run
+    letter: str
+    elapsed: float
+    curves: tuple[Curve, ...]
+    diff: tuple[str, ...] | None
+
+    def to_dict(self) -> dict[str, Any]:
+        run = self.run
+        return {
+            "run_id": run.run_id,
+            "name": run.spec.name,
+            "label": run.label,
+            "letter": self.letter,
+            "state": run.state.value,
+            "live": not run.state.terminal,
+            "created": run.spec.created,
+            "elapsed": round(self.elapsed, 1),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """Runs in the order in which they were named. ``step`` is where the rows of the group ``at`` stand; None
+    where there are none."""
+
+    runs: tuple[Compared, ...]
+    rows: tuple[Row, ...]
+    step: int | None
+
+    def shown(self, *, all_rows: bool) -> list[Row]:
+        """The rows in which the runs differ, or all of them."""
+        return [row for row in self.rows if all_rows or row.differs]
+
+    def to_dict(self, *, all_rows: bool, curves: bool = False) -> dict[str, Any]:
+        """For JSON; with ``curves`` these are in the place of the programs' differences."""
+        rows = self.shown(all_rows=all_rows)
+        data = {
+            "version": JSON_VERSION,
+            "runs": [one.to_dict() for one in self.runs],
+            "step": self.step,
+            "rows": [row.to_dict() for row in rows if row.group != "hparam"],
+            "untrusted": {"rows": [row.to_dict() for row in rows if row.group == "hparam"]},
+        }
+        if curves:
+            return data | {"curves": self._curves()}
+        first, *others = self.runs
+        diffs = [{"run_id": one.run.run_id, "lines": one.diff} for one in others]
+        return data | {"against": first.run.run_id, "diffs": diffs}
+
+    def _curves(self) -> list[list[dict[str, Any]]]:
+        """Of each run its curves: columns of steps, seconds since its start, and values."""
+        count = sum(len(one.curves) for one in self.runs)
+        most = max(_EACH[0], min(_EACH[1], _POINTS // max(1, count)))
+        return [[_columns(curve, one.run, most) for curve in one.curves[:_TAGS]] for one in self.runs]
+
+
+def compare(
+    runs: Sequence[tuple[Run, RunDirectory]], *, step: int | None = None, now: float | None = None
+) -> Comparison:
+    """The runs at the moment ``now`` (Unix seconds). Without ``step`` metrics are compared where the shortest
+    run ended, too, unless all are as long."""
+    moment = time.time() if now is None else now
+    programs = [_program(run, directory) for run, directory in runs]
+    found = tuple(
+        Compared(
+            run=run,
+            letter=letter_of(number),
+            elapsed=run.elapsed(moment),
+            curves=read_curves(run, directory, len(runs)),
+            diff=_diff(programs[0], programs[number]),
+        )
+        for number, (run, directory) in enumerate(runs)
+    )
+    ends = [max(int(curve.points[-1][0]) for curve in one.curves) for one in found if one.curves]
+    at = step if step is not None else min(ends) if len(set(ends)) > 1 else None
+    parts: list[Mapping[tuple[str, str], Value]] = [
+        dict(_inputs(one, directory)) | dict(_machine(one.run, directory, len(runs)))
+        for one, (_, directory) in zip(found, runs, strict=True)
+    ]
+    outcome = [dict(_outcome(one)) for one in found]
+    rows = [
+        *_rows(outcome),
+        *_metrics(found, at),
+        *_rows(parts),
+        *_changes(found),
+    ]
+    return Comparison(runs=found, rows=tuple(sorted(rows, key=_place)), step=at)
+
+
+_GROUPS = ("run", "last", "best", "at", "hparam", "argument", "option", "input", "code", "version", "machine")
+
+
+def _place(row: Row) -> int:
+    """Where a row stands: what came out first, then what went in; rows of a group as they came."""
+    return _GROUPS.index(row.group) if row.group in _GROUPS else len(_GROUPS)
+
+
+def letter_of(number: int) -> str:
+    """A to Z, AA, AB, …"""
+    letters = ""
+    while number >= 0:
+        letters, number = chr(ord("A") + number % 26) + letters, number // 26 - 1
+    return letters
+
+
+def _rows(parts: Sequence[Mapping[tuple[str, str], Value]]) -> Iterator[Row]:
+    """A row for whatever one of the runs has."""
+    for group, name in dict.fromkeys(key for part in parts for key in part):
+        values = tuple(part.get((group, name)) for part in parts)
+        if any(value not in (None, "") for value in values):
+            yield Row(group=group, name=name, values=values)
+
+
+Property = tuple[tuple[str, str], Value]
+
+
+def _outcome(one: Compared) -> Iterator[Property]:
+    yield ("run", "state"), one.run.state.value
+    yield ("run", "duration"), round(one.elapsed, 1)
+
+
+def _inputs(one: Compared, directory: RunDirectory) -> Iterator[Property]:
+    """What the user and the program said that the run is made with."""
+    spec = one.run.spec.shown()
+    for name, setting in read_hparams(one.run, directory).items():
+        yield ("hparam", name), setting
+    for name, value in arguments_of(spec.args):
+        yield ("argument", name), value
+    yield ("option", "--framework"), spec.framework
+    yield ("option", "--backend"), spec.backend
+    yield ("option", "--nodes"), spec.nodes
+    yield ("option", "--on"), spec.engine or "local"
+    for option in spec.engine_options:
+        name, _, value = option.partition("=")
+        yield ("option", f"--{spec.engine} {name}"), value or True
+    for name, value in spec.environment.items():
+        yield ("option", f"--env {name}"), value
+    yield ("option", "--timeout"), spec.timeout
+    yield ("option", "--hang-after"), spec.hang_after
+    yield ("option", "--retries"), spec.retries
+    yield ("option", "--memory"), spec.memory
+    yield ("option", "--scrape"), spec.scrape
+    yield ("option", "--detach"), spec.detached
+    yield ("option", "--cwd"), spec.cwd
+    for given in spec.inputs:
+        if given.name != CALL:
+            definition = given.type in ("class", "function", "module")
+            about = (given.type, "" if definition else size_text(given.size), given.digest)
+            yield ("input", given.name), given.value or ", ".join(filter(None, about))
+    yield ("code", "notebook"), spec.notebook
+    yield ("code", "script"), "" if directory.is_cell(spec.program) else spec.module or spec.program
+    commit, clean = _commit(directory)
+    yield ("code", "commit"), commit
+    yield ("code", "clean"), clean
+    for name, value in spec.versions.items():
+        yield ("version", name), value
+
+
+def _machine(run: Run, directory: RunDirectory, runs: int) -> Iterator[Property]:
+    """On what it ran, and where its time went."""
+    spec = run.spec
+    devices = dict.fromkeys(rank.device for rank in spec.ranks)
+    yield ("machine", "ranks"), spec.world_size
+    yield ("machine", "devices"), ", ".join(map(str, devices))
+    yield ("machine", "gpus"), ", ".join(dict.fromkeys(device.name for device in devices if device.name))
+    spent = time_spent(run, directory, runs)
+    for name, share in (("wait", spent.wait), ("cpu", spent.cpu), ("gpu", spent.gpu)):
+        yield ("time", name), None if share is None else share.mean
+
+
+_NAME = re.compile(r"[-+~]*[A-Za-z][\w.\-/@]*")
+_SETTING = re.compile(rf"{_NAME.pattern}=")
+_FLAG = re.compile(r"--?[A-Za-z]")
+
+
+def arguments_of(words: Sequence[str]) -> Iterator[tuple[str, Value]]:
+    """A program's arguments by their names: ``--lr 0.1``, ``--lr=0.1``, ``lr=0.1``, ``--fast``; others by
+    their number. A name that comes again has all of its values."""
+    found: dict[str, list[str]] = {}
+    left, number = list(words), 0
+    while left:
+        word = left.pop(0)
+        name, is_set, value = word.partition("=")
+        if is_set and _NAME.fullmatch(name):
+            found.setdefault(name, []).append(value)
+        elif _FLAG.match(word):
+            values = found.setdefault(word, [])
+            if left and not _FLAG.match(left[0]) and not _SETTING.match(left[0]):
+                values.append(left.pop(0))
+        else:
+            number += 1
+            found[f"[{number}]"] = [word]
+    for name, values in found.items():
+        yield name, " ".join(values) if values else True
+
+
+def _commit(directory: RunDirectory) -> tuple[str, bool | None]:
+    """The commit, and whether no tracked file was changed since; nothing where git was not asked, or has
+    failed."""
+    try:
+        lines = directory.git.read_text(errors="replace").splitlines()
+    except OSError:
+        return "", None
+    commits = [line.split()[-1] for line in lines if line.startswith("# branch.oid ")]
+    if not commits:
+        return "", None
+    return commits[0][:12], all(line.startswith("#") for line in lines)
+
+
+def _metrics(runs: Sequence[Compared], step: int | None) -> Iterator[Row]:
+    """The last value of each metric, the best one where its name tells, and the one at ``step``."""
+    by_tag = [{curve.tag: curve for curve in one.curves} for one in runs]
+    for tag in islice(dict.fromkeys(tag for curves in by_tag for tag in curves), _TAGS):
+        curves = [found.get(tag) for found in by_tag]
+        row = partial(Row, name=tag)
+        yield row(group="last", values=tuple(None if one is None else one.last for one in curves))
+        if (best := best_of(tag)) is not None:
+            points = [None if one is None else _best(one, best) for one in curves]
+            yield row(
+                group="best",
+                values=tuple(None if point is None else point[1] for point in points),
+                steps=tuple(None if point is None else int(point[0]) for point in points),
+            )
+        if step is not None:
+            yield row(group="at", values=tuple(None if one is None else _at(one, step) for one in curves))
+
+
+def best_of(tag: str) -> Callable[..., Any] | None:
+    """``max`` or ``min``, by the words in a metric's name; None where these do not tell."""
+    words = set(re.split(r"[^a-z0-9]+", tag.rpartition("/")[2].lower()))
+    if words & _OTHER:
+        return None
+    return min if words & _LOWER else max if words & _HIGHER else None
+
+
+def _best(curve: Curve, best: Callable[..., Any]) -> tuple[float, float] | None:
+    finite = [point for point in curve.points if isfinite(point[1])]
+    return best(finite, key=lambda point: point[1]) if finite else None
+
+
+def _at(curve: Curve, step: int) -> float | None:
+    """The latest value at the step, or before it."""
+    before = [point for point in curve.points if point[0] <= step]
+    return max(before, key=lambda point: point[0])[1] if before else None
+
+
+def _program(run: Run, directory: RunDirectory) -> tuple[str, ...] | None:
+    """The lines of the program as it ran; None where it cannot be read, or a script was changed since."""
+    path = directory.program(run.spec.program)
+    try:
+        if not directory.is_cell(run.spec.program) and path.stat().st_mtime > run.spec.created:
+            return None
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except (OSError, ValueError):
+        return None
+    if len(text) > _PROGRAM:
+        return None
+    return tuple(Privacy(secrets=secret_values(run.spec.args)).clean(text).strip("\n").split("\n"))
+
+
+def _diff(one: tuple[str, ...] | None, other: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    if one is None or other is None:
+        return None
+    # the first two lines name files
+    return tuple(islice(difflib.unified_diff(one, other, lineterm=""), 2, _DIFF + 2))
+
+
+def _changes(runs: Sequence[Compared]) -> Iterator[Row]:
+    """How many lines of each program are not in the first, and the other way round."""
+    counts: list[Value] = []
+    for one in runs:
+        more, fewer = (sum(line.startswith(sign) for line in one.diff or ()) for sign in "+-")
+        counts.append(None if one.diff is None else f"+{more} \N{MINUS SIGN}{fewer}" if one.diff else "=")
+    yield Row(group="code", name="program", values=tuple(counts))
+
+
+def _columns(curve: Curve, run: Run, most: int) -> dict[str, Any]:
+    begin = run.started or run.spec.created
+    picked = _picked(len(curve.points), most)
+    return {
+        "tag": clipped(curve.tag, _TEXT),
+        "steps": [int(curve.points[at][0]) for at in picked],
+        "times": [round(curve.times[at] - begin, 1) for at in picked],
+        "values": [_short(curve.points[at][1]) for at in picked],
+    }
+
+
+def _picked(count: int, most: int) -> Sequence[int]:
+    """Up to ``most`` of so many places, the first and the last among them."""
+    if count <= most:
+        return range(count)
+    return [round(number * (count - 1) / (most - 1)) for number in range(most)]
+
+
+def _short(value: float) -> float | None:
+    return float(f"{value:.6g}") if isfinite(value) else None
+
+
+def _plain(value: Value) -> Value:
+    """As JSON can hold it."""
+    if isinstance(value, float) and not isfinite(value):
+        return str(value)
+    return clipped(value, _TEXT) if isinstance(value, str) else value
