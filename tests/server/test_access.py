@@ -33,6 +33,7 @@ VERBS = [
     ("GET", "api/devices"),
     ("GET", "api/options"),
     ("POST", "api/board"),
+    ("POST", "api/compare"),
     ("GET", "api/stream"),
     ("GET", f"visualdl/{RUN_ID}/scalar"),
     ("HEAD", f"visualdl/{RUN_ID}/scalar"),
