@@ -124,9 +124,9 @@ dist.all_reduce(torch.ones(1))
     handle = run_cell("-n 2", cell)
 
     assert reason_text(handle.run.reason) == "rank 1 failed"
-    # it came back from its wait, and left
     assert handle.run.ranks[0].state.value == "ended"
-    assert handle.run.ranks[0].freed is not None or handle.run.ranks[0].code == -signal.SIGTERM
+    # it was freed from its wait and left, or was told to end; or its connection ended with the other rank first
+    assert handle.run.ranks[0].freed is not None or handle.run.ranks[0].code in (1, -signal.SIGTERM)
 
 
 def test_a_run_stuck_in_a_collective_is_stopped(start_cell) -> None:
