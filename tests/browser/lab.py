@@ -311,7 +311,7 @@ def new_page(
         if not cleared:
             page.context.close()
     others = (_CANCELLED, known) if known else (_CANCELLED,)
-    assert not [error for error in errors if _is_ours(error) or not any(one in error for one in others)], errors
+    assert not [one for one in errors if _is_ours(one) or not any(words in one for words in others)], errors
     if cleared:
         _kept[browser, locale] = kept
 

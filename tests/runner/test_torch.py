@@ -125,7 +125,7 @@ dist.all_reduce(torch.ones(1))
 
     assert reason_text(handle.run.reason) == "rank 1 failed"
     assert handle.run.ranks[0].state.value == "ended"
-    # it was freed from its wait and left, or was told to end; or its connection ended with the other rank first
+    # it was freed from its wait, or told to end; or its connection ended with the other rank first
     assert handle.run.ranks[0].freed is not None or handle.run.ranks[0].code in (1, -signal.SIGTERM)
 
 
