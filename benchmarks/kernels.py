@@ -319,7 +319,8 @@ def surroundings(scratch: Path, mark: str) -> dict[str, str]:
         MARK: mark,
         "PATH": os.pathsep.join([scripts, os.environ.get("PATH", os.defpath)]),
         "OMP_NUM_THREADS": "1",
-        "NBDIST_HOME": str(scratch / "nbdist"),
+        # not "nbdist": warm ranks are not used where what may be a module of that name is new beside them
+        "NBDIST_HOME": str(scratch / "runs"),
         # ranks that are made ready beside what is measured would disturb it
         "NBDIST_WARM": "off",
         "IPYTHONDIR": str(scratch / "ipython"),
