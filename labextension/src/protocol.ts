@@ -155,7 +155,7 @@ export const runView = fields({
   stall: or(stallView, null),
   slow: or(slowView, null),
   warnings: or(listOf(warningView), []),
-  /** what is to be said of a run that has ended, the warnings among it */
+  /** the notes on a run that has ended, its warnings among them */
   notes: or(listOf(text), []),
   inputs: or(given, NOTHING),
   results: or(given, NOTHING),

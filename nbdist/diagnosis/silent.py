@@ -1,7 +1,7 @@
 """Mistakes of a training that raise nothing, from what its ranks have noted (``worker.training``): every rank
 reads the same batches, every epoch has the same order, the parameters of ranks drift apart.
 
-Nothing is said where a right program might look the same.
+nbdist says nothing where a right program might look the same.
 """
 
 from __future__ import annotations

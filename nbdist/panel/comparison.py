@@ -105,7 +105,7 @@ def _value(row: Row, number: int, language: str) -> str:
 
 
 def _diff(found: Comparison, one: Compared, language: str) -> tuple[str, Sequence[str]]:
-    """What is said of a program beside the first, and its lines."""
+    """The words about a program beside the first, and its lines."""
     names = {"run": _name(one), "first": found.runs[0].letter}
     if not one.diff:
         return say(f"compare.{'unknown' if one.diff is None else 'same'}-program", language, **names), ()

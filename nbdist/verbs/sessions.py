@@ -23,7 +23,7 @@ _LONGEST_REJOIN = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionState:
-    """What is to be said of a session, a line each."""
+    """How a session stands, a line each."""
 
     lines: tuple[str, ...]
 

@@ -1,4 +1,4 @@
-"""Mistakes that raise nothing are said, with their line and what to write; nothing is said of right programs.
+"""Mistakes that raise nothing are named, with their line and what to write; right programs get no word.
 
 NBDIST_REPORTED=all runs every program, else one or two of each kind.
 """

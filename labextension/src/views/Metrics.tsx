@@ -46,7 +46,7 @@ interface MetricsProps {
   letters?: readonly string[];
   /** pixels of a plot, where that is not the usual height */
   height?: number;
-  /** what is said beside the tools */
+  /** the words beside the tools */
   hint?: string;
   /** another number when the page's colours changed */
   look: number;
