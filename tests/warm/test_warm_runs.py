@@ -247,8 +247,10 @@ def test_beside_a_run_ranks_get_what_is_left_over_until_they_are_to_hurry(
         pytest.skip("nothing here can be given less of the processors and get it back")
     # a rank whose imports have ended has its share back by itself
     (tmp_path / "sitecustomize.py").write_text(SLOW)
-    before = share_of(os.getpid())
     standby = stand_by(make_plan("-n 1", PYTHONPATH=str(tmp_path)), ready=False, beside=True)
+    # it leads a session, as the rank does; the tests may run in none that the scheduler weighs
+    supervisor = processes_of(standby)[1]
+    before = share_of(supervisor.pid)
     # where a control group limits the processors, it begins when some are idle
     rank = rank_of(standby, limit=90).pid
     until(lambda: share_of(rank) != before)
