@@ -181,7 +181,15 @@ class LabPage:
     cells = ".jp-Notebook .jp-Cell"
     prompt = ".jp-InputPrompt"
 
-    def __init__(self, server: NotebookServer, page: Page, notebook: Path, folder: str = "lab/tree") -> None:
+    def __init__(
+        self,
+        server: NotebookServer,
+        page: Page,
+        notebook: Path,
+        folder: str = "lab/tree",
+        *,
+        theme: str = "JupyterLab Light",
+    ) -> None:
         self.server = server
         self.page = page
         self.path = notebook
@@ -192,6 +200,7 @@ class LabPage:
             page.goto(f"{server.url}{folder}/{notebook.name}?{server.entry}")
         page.locator(self.cells).first.wait_for(timeout=60_000)
         self.wait_until_ready()
+        self.change_theme(theme)
         # opened again by the same test it is loaded again
         page.evaluate("loaded => { window.nbdistLoaded = loaded; delete window.nbdistKept }", loaded)
 
@@ -206,6 +215,16 @@ class LabPage:
             }""",
             timeout=60_000,
         )
+
+    def change_theme(self, theme: str) -> None:
+        """Show the page in a theme. The server keeps it as the user's, and the next LabPage changes it back:
+        to load JupyterLab anew would take as long as a test."""
+        if self.page.evaluate("document.body.dataset.jpThemeName") == theme:
+            return
+        self.page.evaluate(
+            "theme => window.jupyterapp.commands.execute('apputils:change-theme', { theme })", theme
+        )
+        self.page.wait_for_function("theme => document.body.dataset.jpThemeName === theme", arg=theme)
 
     def run(self, index: int) -> None:
         """Start the cell; do not wait for it."""
@@ -241,6 +260,9 @@ class ClassicPage(LabPage):
 
     def __init__(self, server: NotebookServer, page: Page, notebook: Path) -> None:
         super().__init__(server, page, notebook, "nbclassic/notebooks")
+
+    def change_theme(self, theme: str) -> None:
+        """It has one."""
 
     def wait_until_ready(self) -> None:
         self.page.wait_for_function("() => window.Jupyter?.notebook?.kernel?.info_reply?.status === 'ok'")

@@ -81,7 +81,7 @@ def test_a_run_is_watched_and_stopped_while_its_cell_keeps_the_kernel_busy(
     notebook = lab_server.write_notebook(
         "watched.ipynb", "%load_ext nbdist", TRAINING.replace("NAME", "watched")
     )
-    with new_page(browser, width=1280, height=800, keep=False) as page:
+    with new_page(browser, width=1280, height=800) as page:
         lab = LabPage(lab_server, page, notebook)
         lab.run_and_wait(0)
         lab.run(1)
@@ -118,7 +118,7 @@ def test_a_run_goes_on_without_its_kernel_and_is_attached_again(
 ) -> None:
     cell = TRAINING.replace("NAME", "detached").replace("-n 2", "-n 2 -d")
     notebook = lab_server.write_notebook("again.ipynb", "%load_ext nbdist", cell)
-    with new_page(browser, keep=False) as page:
+    with new_page(browser) as page:
         lab = LabPage(lab_server, page, notebook)
         lab.run_and_wait(0)
         lab.run_and_wait(1)
@@ -141,7 +141,7 @@ def test_a_failure_leads_to_the_line_of_its_cell(
     lab_server: LabServer, browser: Browser, pictures: Path
 ) -> None:
     notebook = lab_server.write_notebook("broken.ipynb", "%load_ext nbdist", BROKEN, "print('other')")
-    with new_page(browser, width=1280, height=800, keep=False) as page:
+    with new_page(browser, width=1280, height=800) as page:
         lab = LabPage(lab_server, page, notebook)
         lab.run_and_wait(0)
         # a run that has ended before the page first asks is history, not news
@@ -173,7 +173,7 @@ def test_runs_are_compared_and_visualdl_shows_them(
     pair = f"pair{time.time_ns() % 1_000_000}"
     cells = [SHORT.replace("NAME", f"{pair}-{at}").replace("STEPS", str(20 * at)) for at in (1, 2)]
     notebook = lab_server.write_notebook("pairs.ipynb", "%load_ext nbdist", *cells)
-    with new_page(browser, width=1280, height=800, keep=False) as page:
+    with new_page(browser, width=1280, height=800) as page:
         lab = LabPage(lab_server, page, notebook)
         for index in range(3):
             lab.run_and_wait(index)
@@ -253,7 +253,7 @@ def test_runs_are_compared_and_visualdl_shows_them(
 
 def test_options_are_completed_and_explained(lab_server: LabServer, browser: Browser, pictures: Path) -> None:
     notebook = lab_server.write_notebook("options.ipynb", "%load_ext nbdist", "%%distributed -n 2")
-    with new_page(browser, keep=False) as page:
+    with new_page(browser) as page:
         lab = LabPage(lab_server, page, notebook)
         lab.run_and_wait(0)
         editor = lab.cell(1).locator(".cm-content")
@@ -451,10 +451,9 @@ def test_dark_and_chinese(lab_server: LabServer, browser: Browser, pictures: Pat
     folder.mkdir(parents=True, exist_ok=True)
     language = folder / "plugin.jupyterlab-settings"
     language.write_text(json.dumps({"locale": "zh_CN"}))
-    lab_server.set_up("themes", {"theme": "JupyterLab Dark"})
     try:
         with new_page(browser, width=width, height=800, keep=False) as page:
-            lab = LabPage(lab_server, page, notebook)
+            lab = LabPage(lab_server, page, notebook, theme="JupyterLab Dark")
             lab.run_and_wait(0)
             lab.run_and_wait(1)
             dashboard = open_run(page, name)
@@ -468,4 +467,3 @@ def test_dark_and_chinese(lab_server: LabServer, browser: Browser, pictures: Pat
             expect(dashboard.locator(".nbdist-pill")).to_have_text("已停止", timeout=20_000)
     finally:
         language.unlink()
-        lab_server.set_up("themes", {"theme": "JupyterLab Light"})

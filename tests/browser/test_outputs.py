@@ -145,14 +145,8 @@ def test_figures_stand_among_the_lines_in_the_notebook_and_in_a_report(
         log.locator("img.nbdist-output").first.click()
         expect(page.locator(".nbdist-whole img")).to_be_visible()
         page.screenshot(path=pictures / "outputs-whole.png")
-        ground_of_page = "getComputedStyle(document.body).getPropertyValue('--jp-layout-color1')"
         for theme, ground in (("Dark", "rgb(0, 0, 0)"), ("Light", "rgb(255, 255, 255)")):
-            before = page.evaluate(ground_of_page)
-            page.evaluate(
-                "theme => window.jupyterapp.commands.execute('apputils:change-theme', { theme })",
-                f"JupyterLab {theme}",
-            )
-            until(lambda before=before: page.evaluate(ground_of_page) != before)
+            lab.change_theme(f"JupyterLab {theme}")
             expect(page.locator(f".nbdist[data-theme={theme.lower()}]")).to_be_visible()
             # a row that is drawn anew has the colours of the page
             for top in (1e6, 0):

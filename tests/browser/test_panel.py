@@ -326,25 +326,21 @@ time.sleep(600)
 def test_dark_and_chinese(lab_server: LabServer, browser: Browser, pictures: Path, width: int) -> None:
     cells = ("%load_ext nbdist", training(6000), "%dist_status")
     notebook = lab_server.write_notebook(f"dark-{width}.ipynb", *cells)
-    lab_server.set_up("themes", {"theme": "JupyterLab Dark"})
-    try:
-        with new_page(browser, width=width) as page:
-            lab = LabPage(lab_server, page, notebook)
-            page.evaluate("document.documentElement.lang = 'zh-CN'")
-            lab.run_and_wait(0)
-            lab.run(1)
-            panel = page.locator(".nbdist")
+    with new_page(browser, width=width) as page:
+        lab = LabPage(lab_server, page, notebook, theme="JupyterLab Dark")
+        page.evaluate("document.documentElement.lang = 'zh-CN'")
+        lab.run_and_wait(0)
+        lab.run(1)
+        panel = page.locator(".nbdist")
 
-            expect(panel.locator(".nbdist-pill")).to_have_text("运行中", timeout=20_000)
-            expect(panel.get_by_role("log")).to_contain_text("of rank 1", timeout=10_000)
-            page.screenshot(path=pictures / f"panel-dark-zh-{width}.png")
+        expect(panel.locator(".nbdist-pill")).to_have_text("运行中", timeout=20_000)
+        expect(panel.get_by_role("log")).to_contain_text("of rank 1", timeout=10_000)
+        page.screenshot(path=pictures / f"panel-dark-zh-{width}.png")
 
-            panel.get_by_role("button", name="停止").click()
-            lab.wait_for_end(1, timeout=20)
-            lab.run_and_wait(2)
-            expect(lab.cell(2).locator(".nbdist-status")).to_contain_text("已停止")
-    finally:
-        lab_server.set_up("themes", {"theme": "JupyterLab Light"})
+        panel.get_by_role("button", name="停止").click()
+        lab.wait_for_end(1, timeout=20)
+        lab.run_and_wait(2)
+        expect(lab.cell(2).locator(".nbdist-status")).to_contain_text("已停止")
 
 
 def test_the_board_shows_curves_in_the_notebook(

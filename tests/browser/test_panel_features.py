@@ -30,11 +30,19 @@ for step in range(5000):
 
 
 @contextmanager
-def running(server: LabServer, browser: Browser, name: str, cell: str, **page_options: int) -> Iterator[Page]:
+def running(
+    server: LabServer,
+    browser: Browser,
+    name: str,
+    cell: str,
+    *,
+    theme: str = "JupyterLab Light",
+    **page_options: int,
+) -> Iterator[Page]:
     """A page in which the cell runs; it is stopped at the end."""
     notebook = server.write_notebook(f"{name}.ipynb", "%load_ext nbdist", cell)
     with new_page(browser, **page_options) as page:
-        lab = LabPage(server, page, notebook)
+        lab = LabPage(server, page, notebook, theme=theme)
         lab.run_and_wait(0)
         lab.run(1)
         panel = page.locator(".nbdist")
@@ -208,21 +216,17 @@ def test_everybody_can_read_and_use_it(
     lab_server: LabServer, browser: Browser, pictures: Path, theme: str, width: int
 ) -> None:
     assert AXE.exists(), "labextension/node_modules is not installed: make check does it"
-    lab_server.set_up("themes", {"theme": theme})
     name = f"{theme.split(' ', 1)[1].lower().replace(' ', '-')}-{width}"
-    try:
-        with running(lab_server, browser, f"axe-{name}", TRAINING, width=width) as page:
-            panel = panel_of(page)
-            expect(panel.get_by_role("log")).to_contain_text("of rank 1", timeout=15_000)
-            page.add_script_tag(path=AXE)
-            for tab in ("All", "Metrics", "Cell"):
-                panel.get_by_role("tab", name=tab).click()
-                if tab == "Metrics":
-                    expect(panel.locator("canvas").first).to_be_visible(timeout=20_000)
-                page.screenshot(path=pictures / f"panel-{name}-{tab.lower()}.png")
-                assert violations(page) == []
-    finally:
-        lab_server.set_up("themes", {"theme": "JupyterLab Light"})
+    with running(lab_server, browser, f"axe-{name}", TRAINING, theme=theme, width=width) as page:
+        panel = panel_of(page)
+        expect(panel.get_by_role("log")).to_contain_text("of rank 1", timeout=15_000)
+        page.add_script_tag(path=AXE)
+        for tab in ("All", "Metrics", "Cell"):
+            panel.get_by_role("tab", name=tab).click()
+            if tab == "Metrics":
+                expect(panel.locator("canvas").first).to_be_visible(timeout=20_000)
+            page.screenshot(path=pictures / f"panel-{name}-{tab.lower()}.png")
+            assert violations(page) == []
 
 
 def violations(page: Page) -> list[str]:
@@ -350,7 +354,7 @@ def test_what_went_in_and_what_came_out_are_rows_while_the_run_goes_on(
     went_in = "From the notebookdf ndarray, 160 kBConfig classscale function"
     came_out = "Resultsacc float, 0.93table ndarray float64, 1000 × 20, 160 kBpart list, 300 B · Rank 1"
     notebook = lab_server.write_notebook("given.ipynb", NOTEBOOK, GIVEN)
-    with new_page(browser, keep=False) as page:
+    with new_page(browser) as page:
         lab = LabPage(lab_server, page, notebook)
         lab.run_and_wait(0)
         lab.run(1)
@@ -366,9 +370,7 @@ def test_what_went_in_and_what_came_out_are_rows_while_the_run_goes_on(
         page.add_script_tag(path=AXE)
         found = page.evaluate("() => axe.run('.nbdist-given').then(result => result.violations)")
         assert found == []
-        page.evaluate(
-            "window.jupyterapp.commands.execute('apputils:change-theme', { theme: 'JupyterLab Dark' })"
-        )
+        lab.change_theme("JupyterLab Dark")
         page.evaluate("document.documentElement.lang = 'zh-CN'")
         page.set_viewport_size({"width": 620, "height": 900})
         panel_of(page).get_by_role("tab").nth(1).click()

@@ -34,8 +34,7 @@ def test_a_run_that_hangs_says_who_waits_for_whom(
         lab = LabPage(lab_server, page, notebook)
         if look == "dark-zh":
             page.evaluate("() => { document.documentElement.lang = 'zh-CN'; }")
-            dark = "{theme: 'JupyterLab Dark'}"
-            page.evaluate(f"() => window.jupyterapp.commands.execute('apputils:change-theme', {dark})")
+            lab.change_theme("JupyterLab Dark")
         lab.run_and_wait(0)
         lab.run(1)
         panel = page.locator(".nbdist")

@@ -66,20 +66,16 @@ def test_the_status_is_live_and_what_stays_is_static(
 
 def test_a_failure_in_a_dark_page(lab_server: LabServer, browser: Browser, pictures: Path) -> None:
     notebook = lab_server.write_notebook("failure-dark.ipynb", "%load_ext nbdist", FAILURE, "%dist_status")
-    lab_server.set_up("themes", {"theme": "JupyterLab Dark"})
-    try:
-        with new_page(browser) as page:
-            lab = LabPage(lab_server, page, notebook)
-            for index in range(3):
-                lab.run_and_wait(index)
+    with new_page(browser) as page:
+        lab = LabPage(lab_server, page, notebook, theme="JupyterLab Dark")
+        for index in range(3):
+            lab.run_and_wait(index)
 
-            summary = lab.cell(1).locator(".nbdist-summary")
-            expect(summary.locator(".n-code .n-at")).to_contain_text('raise ValueError("label 10')
-            expect(summary.locator(".n-error")).to_have_text("ValueError: label 10 is out of range")
-            expect(summary.locator("svg")).to_have_count(1)
-            page.screenshot(path=pictures / "failure-dark.png")
-            expect(summary.locator(".n-logs pre").last).to_contain_text("<script>alert(1)</script>")
-            lab.cell(2).scroll_into_view_if_needed()
-            page.screenshot(path=pictures / "status-dark.png")
-    finally:
-        lab_server.set_up("themes", {"theme": "JupyterLab Light"})
+        summary = lab.cell(1).locator(".nbdist-summary")
+        expect(summary.locator(".n-code .n-at")).to_contain_text('raise ValueError("label 10')
+        expect(summary.locator(".n-error")).to_have_text("ValueError: label 10 is out of range")
+        expect(summary.locator("svg")).to_have_count(1)
+        page.screenshot(path=pictures / "failure-dark.png")
+        expect(summary.locator(".n-logs pre").last).to_contain_text("<script>alert(1)</script>")
+        lab.cell(2).scroll_into_view_if_needed()
+        page.screenshot(path=pictures / "status-dark.png")
