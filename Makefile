@@ -72,7 +72,7 @@ bytecode: $(VENV)/.ready
 
 test: $(VENV)/.ready $(STATIC) browser hosts slurm check bytecode  ## check and test everything
 	@[ -n "$(NBDIST_PROGRAMS)" ] || echo "*** NBDIST_PROGRAMS is not set: the tutorials' programs are NOT run ***"
-	NBDIST_DIAGNOSIS=all $(BIN)/python -m pytest -n $(TEST_JOBS) --no-loadscope-reorder $(ONCE_MORE) $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(TEST_JOBS) --no-loadscope-reorder $(ONCE_MORE) $(PYTEST_ARGS)
 	NBDIST_WARM=always $(BIN)/python -m pytest -n $(TEST_JOBS) -q $(ONCE_MORE) $(WARM_ROUND)
 
 # Every run of these on ranks that have waited. What they test is the program's view, and how ranks end.

@@ -3,7 +3,9 @@
 What a program must lead to stands in its first line: ``# expect: rank 1, line 9, signature NAME``, where
 the rank may be ``any`` (all do the same), line and signature ``none``, and ``early R`` or ``absent R``
 may follow. ``# run:`` gives other options than ``-n 2``, ``# needs:`` what not every machine has.
-NBDIST_DIAGNOSIS=all runs all of them, else those that show a way of failing of their own.
+NBDIST_DIAGNOSIS=all runs all of them (``make test-diagnosis``), else those that show a way of failing of
+their own. What is said of every one is read, without running it, from its run as it was recorded;
+NBDIST_DIAGNOSIS=record runs and records them all.
 """
 
 from __future__ import annotations
@@ -19,7 +21,9 @@ import pytest
 
 from nbdist.diagnosis import Failure, diagnose, failure_report
 from nbdist.feed.explanation import ROOM, encode
+from nbdist.runner import RunHandle
 from tests.conftest import RunCell
+from tests.diagnosis.recordings import laid_out, record
 
 PROGRAMS = {path.stem: path for path in sorted((Path(__file__).parent / "programs").glob("*.py"))}
 ALWAYS = {
@@ -43,12 +47,12 @@ ALWAYS = {
     "torch_worker_bus_error",
     "torch_worker_raises",
 } | {name for name in PROGRAMS if name.startswith("python_")}
-pytestmark = pytest.mark.usefixtures("leaves_nothing")
+ASKED = os.environ.get("NBDIST_DIAGNOSIS", "")
 
 
 def wanted() -> list[str]:
-    """Those that are quick, or that differ most from the others; every one with NBDIST_DIAGNOSIS=all."""
-    return [name for name in PROGRAMS if name in ALWAYS or os.environ.get("NBDIST_DIAGNOSIS") == "all"]
+    """Those that are quick, or that differ most from the others; every one when asked to."""
+    return [name for name in PROGRAMS if name in ALWAYS or ASKED]
 
 
 def header(source: str, key: str) -> str:
@@ -93,14 +97,25 @@ def _hint(diagnosis: Failure) -> tuple[str, str, str]:
     return ("", "", "") if hint is None else (hint.signature, hint.cause.en, hint.fix.en)
 
 
+@pytest.mark.usefixtures("leaves_nothing")
 @pytest.mark.parametrize("name", wanted())
 def test_the_report_names_rank_line_and_cause(name: str, run_cell: RunCell) -> None:
     source = PROGRAMS[name].read_text()
     skip_where_it_cannot_run(name, source)
-    expected = header(source, "expect")
 
     handle = run_cell(header(source, "run") or "-n 2", source, limit=150)
 
+    if ASKED == "record":
+        record(name, handle.directory)
+    check(handle, header(source, "expect"))
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_the_report_on_a_recorded_run_names_rank_line_and_cause(name: str, tmp_path: Path) -> None:
+    check(RunHandle(laid_out(name, tmp_path / "home" / "runs")), header(PROGRAMS[name].read_text(), "expect"))
+
+
+def check(handle: RunHandle, expected: str) -> None:
     diagnosis = diagnose(handle.run, handle.directory)
     found = in_short(diagnosis)
     if expected.startswith("rank any"):

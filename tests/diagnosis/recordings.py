@@ -1,0 +1,65 @@
+"""Runs as they lay on disk when they had ended: what is said of them is read without running them again.
+
+A recording is the text of a run's files, with marks in place of a machine's own: its folders, its name.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+import sysconfig
+from pathlib import Path
+
+import nbdist
+from nbdist.processes import identify
+from nbdist.store import RunDirectory
+
+RECORDED = Path(__file__).parent / "recorded"
+
+
+def record(name: str, directory: RunDirectory) -> None:
+    """Keep the files of a run."""
+    files = {}
+    for path in sorted(directory.path.rglob("*")):
+        if path.is_file():
+            text = path.read_bytes().decode("utf-8", "surrogateescape")
+            for mark, here in _marks(directory).items():
+                text = text.replace(here, mark)
+            files[str(path.relative_to(directory.path))] = text
+    RECORDED.mkdir(exist_ok=True)
+    (RECORDED / f"{name}.json").write_text(json.dumps(files, indent=1) + "\n")
+
+
+def laid_out(name: str, home: Path) -> RunDirectory:
+    """The files of a recorded run, as they would be here."""
+    files = json.loads((RECORDED / f"{name}.json").read_text())
+    directory = RunDirectory(home / json.loads(files["spec.json"])["run_id"])
+    for file, text in files.items():
+        for mark, here in _marks(directory).items():
+            text = text.replace(mark, here)
+        path = directory.path / file
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        path.write_bytes(text.encode("utf-8", "surrogateescape"))
+    return directory
+
+
+def _marks(directory: RunDirectory) -> dict[str, str]:
+    """What stands for this machine's own, the longest paths first."""
+    own = identify(os.getpid())
+    assert own is not None
+    paths = sysconfig.get_paths()
+    return {
+        "<run>": str(directory.path),
+        "<work>": str(directory.path.parents[2]),
+        "<site>": paths["purelib"],
+        "<library>": paths["stdlib"],
+        "<nbdist>": str(Path(nbdist.__file__).parent),
+        "<tests>": str(Path(__file__).parents[1]),
+        "<repository>": str(Path(__file__).parents[2]),
+        "<prefix>": sys.prefix,
+        "<base>": sys.base_prefix,
+        "<boot>": own.boot_id,
+        '"host": "<machine>"': f'"host": "{socket.gethostname()}"',
+    }
