@@ -435,7 +435,9 @@ ranks = WarmPool()
 def describe_warm(state: WarmState) -> list[str]:
     """The state in one line; no line when there is nothing to report."""
     if state.ranks:
-        doing = "wait" if state.ready else "are importing"
+        who, doing = f"{state.ranks} ranks of", "wait" if state.ready else "are importing"
+        if state.ranks == 1:
+            who, doing = "1 rank of", "waits" if state.ready else "is importing"
         cost = f"{state.shared >> 20} MB of memory, {state.private >> 20} MB of them private"
-        return [f"warm: {state.ranks} ranks of {state.framework} {doing} for the next run ({cost})"]
+        return [f"warm: {who} {state.framework} {doing} for the next run ({cost})"]
     return [f"warm: no ranks wait: {state.reason}"] if state.reason and state.mode != OFF else []
