@@ -231,11 +231,14 @@ def table(headings: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
     return "\n".join([line(headings), line(["-" * width for width in widths]), *map(line, lines)])
 
 
-def spread(values: Sequence[float]) -> str:
+def spread(values: Sequence[float], digits: int = 2) -> str:
     """`median (min-max)`, or a dash where nothing was measured."""
     if not values:
         return "-"
-    return f"{statistics.median(values):.2f} ({min(values):.2f}-{max(values):.2f})"
+    middle, least, most = (
+        f"{value:.{digits}f}" for value in (statistics.median(values), min(values), max(values))
+    )
+    return f"{middle} ({least}-{most})"
 
 
 def times(ratio: float | None) -> str:

@@ -31,9 +31,12 @@ from common import (
     write_results,
 )
 from kernels import CellFailed, Finished, tail
-from launch_cases import CASES, RANKS, TRAININGS, WARM, Case, Site, rerun, trained
+from launch_cases import CASES, LIVE, RANKS, TRAININGS, WARM, Case, Site, rerun, trained
 
 GIVEN_UP_AFTER = 2
+SMALL_CELLS = 30
+SMALL_CELL = {2: 0.010, 8: 0.030}
+"""Seconds from a small cell to the idle kernel, by the number of ranks that live on."""
 LEAST_ROUNDS = 3
 PACKAGES = (
     "nbdist",
@@ -48,7 +51,7 @@ PACKAGES = (
 )
 
 PREPARE, FIRST_LINE, ALL_REDUCE, END = "prepare", "first_line", "all_reduce", "end"
-LAST_LINE, STEP = "last_line", "step"
+LAST_LINE, STEP, SMALL = "last_line", "step", "small_cell"
 COMPARED = (FIRST_LINE, ALL_REDUCE, END)
 
 NOTES = (
@@ -56,6 +59,7 @@ NOTES = (
     "kernel is idle again.",
     "Every case starts in a fresh kernel. The first cell of a launcher whose workers live on "
     "contains their start; its later cell is a second one in the same kernel.",
+    "A small cell (x = 1) is the median of 30 in a kernel whose workers live on, until the kernel is idle.",
     "Where workers live on they keep their process group, as their users do; the others "
     "destroy it in the cell, and their ranks exit.",
     "nbdistributed's program is sent when its workers have connected: %dist_init returns before, "
@@ -135,6 +139,9 @@ def timings(case: Case, directory: Path, seconds: float, ranks: int) -> Iterator
             finished = kernel.run(cells(site), seconds=seconds)
             for metric, value in stamped(site, finished):
                 yield name, metric, value
+        if case.small:
+            taken = [kernel.run([case.small], seconds=seconds).seconds for _ in range(SMALL_CELLS)]
+            yield case.later_name, SMALL, statistics.median(taken)
     finally:
         kernel.end()
 
@@ -201,7 +208,7 @@ def take(case: Case, round_number: int, outcome: Outcome, scratch: Path, setting
         outcome.failures_in_a_row[case.name] = 0
 
 
-def judge(samples: Samples) -> list[Goal]:
+def judge(samples: Samples, ranks: int) -> list[Goal]:
     """The goals of a cold and of a warm start, of the torch program.
 
     The first line of two bare processes comes after some 20 ms, where a ratio says little: there it is
@@ -217,6 +224,7 @@ def judge(samples: Samples) -> list[Goal]:
         goal(samples, nbdist.launcher, END, most=1 / 12, of=WARM),
         within("nbdist's own share of the first line", share, 0.06),
         within(f"{WARM}: the cell is free after the last rank's last statement", freed, 0.2),
+        *small_cells(samples, ranks),
         *(within(f"{rerun(n)}: the end", samples.values(rerun(n), END), 0.5) for n in TRAININGS if n >= 10),
         *(
             goal(samples, trained(n, alone=True), STEP, most=1.02, of=trained(n))
@@ -224,6 +232,13 @@ def judge(samples: Samples) -> list[Goal]:
             if n >= 10
         ),
     ]
+
+
+def small_cells(samples: Samples, ranks: int) -> list[Goal]:
+    """That of a cell which does next to nothing on ranks that live on, where there is one for so many."""
+    live = next(case for case in CASES if case.name == LIVE).later_name
+    most = SMALL_CELL.get(ranks)
+    return [] if most is None else [within(f"{live}: a small cell", samples.values(live, SMALL), most)]
 
 
 def within(words: str, seconds: Sequence[float], most: float) -> Goal:
@@ -261,9 +276,21 @@ def report(settings: Settings, outcome: Outcome, goals: Sequence[Goal]) -> str:
 def seconds_table(samples: Samples) -> str:
     columns = (PREPARE, *COMPARED)
     lines = [
-        [case, *(spread(samples.values(case, metric)) for metric in columns)] for case in complete(samples)
+        [
+            case,
+            *(spread(samples.values(case, metric)) for metric in columns),
+            spread(samples.values(case, SMALL), digits=3),
+        ]
+        for case in complete(samples)
     ]
-    headings = ["seconds: median (min-max)", "prepare", "first line", "all_reduce", "cell's end"]
+    headings = [
+        "seconds: median (min-max)",
+        "prepare",
+        "first line",
+        "all_reduce",
+        "cell's end",
+        "small cell",
+    ]
     return table(headings, lines)
 
 
@@ -324,7 +351,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     machine = Machine.now(PACKAGES)
     with tempfile.TemporaryDirectory(prefix="bench-launch-") as scratch:
         outcome = measure(settings, Path(scratch))
-    goals = judge(outcome.samples)
+    goals = judge(outcome.samples, settings.ranks)
     print(f"{machine.header()}\n\n{report(settings, outcome, goals)}")
     if not outcome.samples:
         return 1

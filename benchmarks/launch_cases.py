@@ -157,8 +157,8 @@ class Case:
     `first` is what a user submits in a fresh kernel, the start of workers included; where it is
     more than one cell they are submitted together. `later` is what is submitted after that, for
     launchers whose second cell may differ; its figures go by `again`. `prepare` (`%load_ext`) is timed
-    apart. `alone` is the case that says what this one costs. What takes long is measured in `every` third
-    or so of the rounds alone.
+    apart. `small` is a cell that does next to nothing, for launchers whose workers live on. `alone` is the
+    case that says what this one costs. What takes long is measured in `every` third or so of the rounds.
     """
 
     name: str
@@ -170,6 +170,7 @@ class Case:
     limit: str = "bare Popen"
     launcher: str = "!torchrun"
     again: str = ""
+    small: str = ""
     alone: str = ""
     every: int = 1
 
@@ -244,6 +245,14 @@ def paddle_launch(site: Site) -> Sequence[str]:
 
 def nbdist_torch(site: Site) -> Sequence[str]:
     return [f"%%distributed -n {site.ranks}\n{site.torch()}"]
+
+
+def live_first(site: Site) -> Sequence[str]:
+    return [f"%%ranks -n {site.ranks}\n{site.torch(keep_group=True)}"]
+
+
+def live_later(site: Site) -> Sequence[str]:
+    return [f"%%ranks\n{site.torch(keep_group=True)}"]
 
 
 def nbdist_paddle(site: Site) -> Sequence[str]:
@@ -395,7 +404,7 @@ def training_cases(seconds: int) -> tuple[Case, Case]:
 
 TRAININGS_EVERY = 3
 TRAININGS = (1, 10, 30)
-WARM = "nbdist warm"
+WARM, LIVE = "nbdist warm", "nbdist %%ranks"
 PADDLE_LIMIT, PADDLE_LAUNCHER = "bare Popen (paddle)", "!paddle.distributed.launch"
 
 CASES = (
@@ -408,6 +417,14 @@ CASES = (
         needs=("torch", "nbdist"),
     ),
     Case(name=WARM, prepare=warm("torch"), first=nbdist_torch, needs=("torch", "nbdist")),
+    Case(
+        name=LIVE,
+        prepare=loaded("nbdist"),
+        first=live_first,
+        later=live_later,
+        small="%%ranks\nx = 1",
+        needs=("torch", "nbdist"),
+    ),
     Case(name="!torchrun", first=torchrun),
     *(case for seconds in TRAININGS for case in training_cases(seconds)),
     Case(
@@ -421,6 +438,7 @@ CASES = (
         prepare=loaded("nbdistributed"),
         first=nbdistributed_first,
         later=nbdistributed_later,
+        small="%%distributed\nx = 1",
         kernel=WaitsForWorkers,
         needs=("torch", "nbdistributed"),
     ),
@@ -428,6 +446,7 @@ CASES = (
         name="jupyter-distributed",
         first=every_rank,
         later=every_rank,
+        small="x = 1",
         needs=("torch", "jupyter_distributed", "jupyter_server"),
         kernel=SplitOnFirstRun,
     ),
@@ -435,6 +454,7 @@ CASES = (
         name="ipyparallel",
         first=ipyparallel_first,
         later=ipyparallel_later,
+        small="%%px\nx = 1",
         needs=("torch", "ipyparallel"),
     ),
     Case(
