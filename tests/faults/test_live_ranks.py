@@ -1,0 +1,114 @@
+"""Ranks that live on, in rounds: they come back from where they wait for each other, outlive a kernel that is
+killed in the middle of a cell, and leave nothing when they end."""
+
+from __future__ import annotations
+
+import random
+import re
+import time
+from collections.abc import Iterator
+from importlib.util import find_spec
+
+import pytest
+
+from nbdist.model import CellStarted
+from nbdist.store import RunDirectory, RunStore, read_events
+from tests.faults.test_stuck_ranks import TORCH, TORCH_JOIN
+from tests.magics.conftest import Kernel, by_rank
+from tests.programs import until
+
+WAITING = 0.5
+"""Seconds in which ranks have come to where they wait."""
+
+SESSIONS = 3
+
+COUNTS = """%%ranks -n 2 --framework none --name live
+import time
+for number in range(400):
+    print("number", number, flush=True)
+    time.sleep(0.002)
+kept = "kept"
+"""
+
+
+def cells_of(directory: RunDirectory) -> int:
+    return sum(isinstance(event, CellStarted) for event in read_events(directory.journal))
+
+
+@pytest.fixture(scope="module")
+def stuck(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernel]:
+    """A kernel with a session of torch, for all situations of all rounds."""
+    kernel = Kernel(tmp_path_factory.mktemp("stuck") / "home")
+    joined = kernel.run(
+        f"%%ranks -n 2\nimport os, time\nrank = int(os.environ['RANK'])\n{TORCH_JOIN}\nkept = 41"
+    )
+    assert joined.status == "ok", joined.stdout + joined.error
+    yield kernel
+    kernel.run("%dist_session end")
+    kernel.close()
+
+
+@pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
+@pytest.mark.parametrize("situation", TORCH)
+def test_an_interrupt_gets_ranks_of_a_session_back(situation: str, stuck: Kernel) -> None:
+    (directory,) = RunStore(stuck.home).directories()
+    before = cells_of(directory)
+    asked = stuck.submit(f"%%ranks\ntry:\n    {TORCH[situation]}\nfinally:\n    kept += 1\n    print('left')")
+    until(lambda: cells_of(directory) > before)
+    time.sleep(WAITING)
+
+    begun = time.monotonic()
+    stuck.interrupt()
+    reply = stuck.collect(asked, limit=30)
+    seconds = time.monotonic() - begun
+    again = stuck.run(
+        "%%ranks\ntensor = torch.ones(4)\ndist.all_reduce(tensor)\npair = dist.new_group([0, 1])\n"
+        "model = torch.nn.parallel.DistributedDataParallel(model.module)\n"
+        "store = dist.distributed_c10d._get_default_store()\n"
+        "print('met', int(tensor[0]), kept)\nkept = 41"
+    )
+
+    print(f"back after {seconds:.2f} s")
+    assert reply.error.startswith("KeyboardInterrupt: cell "), reply.stdout + reply.error
+    # torch's own native code may have said something before
+    assert [said[-1] for said in by_rank(reply.stdout).values()] == ["left"] * 2
+    assert [said[-1] for said in by_rank(again.stdout).values()] == ["met 2 42"] * 2, (
+        again.stdout + again.error
+    )
+
+
+def test_a_session_outlives_a_kernel_that_is_killed_in_the_middle_of_a_cell(kernel: Kernel) -> None:
+    kernel.submit(COUNTS)
+    until(lambda: bool(RunStore(kernel.home).directories()) and live(kernel).socket.exists())
+    directory = live(kernel)
+    until(lambda: cells_of(directory) == 1)
+    time.sleep(random.random())
+    kernel.manager.restart_kernel(now=True)
+    kernel.client.wait_for_ready(timeout=60)
+    kernel.run("%load_ext nbdist")
+
+    begun = time.monotonic()
+    found = kernel.run("%%ranks\nkept")
+    seconds = time.monotonic() - begun
+    kernel.run("%dist_session end")
+
+    print(f"found after {seconds:.2f} s")
+    assert by_rank(found.stdout) == {0: ["'kept'"], 1: ["'kept'"]}, found.stdout + found.error
+    for rank in (0, 1):
+        text = directory.rank(rank).log.read_text()
+        assert re.findall(r"number (\d+)", text) == [str(number) for number in range(400)]
+
+
+def live(kernel: Kernel) -> RunDirectory:
+    return RunStore(kernel.home).directories()[0]
+
+
+def test_sessions_that_end_leave_nothing(kernel: Kernel) -> None:
+    """What is left is what the kernel's fixture looks for."""
+    for number in range(SESSIONS):
+        made = kernel.run(f"%%ranks -n 2 --framework none\n{number}")
+        ended = kernel.run("%dist_session end")
+
+        assert by_rank(made.stdout) == {0: [str(number)], 1: [str(number)]}, made.stdout + made.error
+        assert "has ended" in ended.stdout
+    assert not any(directory.socket.exists() for directory in RunStore(kernel.home).directories())
