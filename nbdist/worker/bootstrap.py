@@ -304,7 +304,7 @@ def _hide_frames() -> None:
 
 def take_out(error: BaseException | None) -> None:
     """Take the frames of this package out of the tracebacks where they lead on to others: what a rank has put
-    in the place of a framework's function is not of the program."""
+    in the place of a framework's function is not of the program, nor is the handler that interrupted it."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
@@ -312,7 +312,7 @@ def take_out(error: BaseException | None) -> None:
         while at is not None:
             after = at.tb_next
             while after is not None and after.tb_next is not None and _is_ours(after):
-                after = after.tb_next
+                after = None if _is_handler(after) else after.tb_next
             at.tb_next = after
             at = after
         error = error.__cause__ or error.__context__
@@ -320,6 +320,10 @@ def take_out(error: BaseException | None) -> None:
 
 def _is_ours(trace: TracebackType) -> bool:
     return os.path.dirname(trace.tb_frame.f_code.co_filename) == _HERE
+
+
+def _is_handler(trace: TracebackType) -> bool:
+    return trace.tb_frame.f_code is stacks.beat.__code__
 
 
 def strip(trace: TracebackType | None) -> TracebackType | None:
@@ -330,7 +334,7 @@ def strip(trace: TracebackType | None) -> TracebackType | None:
         at = at.tb_next
     inner = at
     while inner is not None:
-        if inner.tb_next is not None and inner.tb_next.tb_frame.f_code is stacks.beat.__code__:
+        if inner.tb_next is not None and _is_handler(inner.tb_next):
             inner.tb_next = None
         inner = inner.tb_next
     return at if at is not None else trace

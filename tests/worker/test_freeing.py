@@ -5,8 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import traceback
 
 import pytest
+
+from nbdist.worker import stacks
+from nbdist.worker.bootstrap import take_out
 
 # what a rank's listener asks for, and what happens when the main thread executes Python then
 RANK = """
@@ -76,3 +80,19 @@ def test_a_program_is_interrupted(program: str, end: str) -> None:
     )
 
     assert (done.stderr.splitlines() or [""])[-1] == end, done.stderr
+
+
+def test_what_the_handler_raises_is_raised_by_the_line_that_it_interrupted(monkeypatch) -> None:
+    def interrupts() -> None:
+        raise KeyboardInterrupt
+
+    def program() -> None:
+        stacks.beat(10, None)
+
+    monkeypatch.setattr(stacks, "on_beat", interrupts)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        program()
+
+    take_out(caught.value)
+
+    assert traceback.extract_tb(caught.value.__traceback__)[-1].name == "program"
