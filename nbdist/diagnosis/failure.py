@@ -186,7 +186,8 @@ def diagnose(run: Run, directory: RunDirectory) -> Failure | None:
 
 
 def _notes(failure: Failure, run: Run, directory: RunDirectory) -> list[Both]:
-    notes = [_did_not_come(rank, run, directory) for rank in failure.absent]
+    notes = _operands(failure)
+    notes += [_did_not_come(rank, run, directory) for rank in failure.absent]
     notes += [
         Both(
             *(
@@ -209,6 +210,16 @@ def _notes(failure: Failure, run: Run, directory: RunDirectory) -> list[Both]:
         ]
         notes.append(Both(*said))
     return notes
+
+
+def _operands(failure: Failure) -> list[Both]:
+    """What the names in the failing line stood for."""
+    at, report = failure.place, failure.report
+    if at is None or report is None:
+        return []
+    names = [one for one in report.operands if (one.file, one.line) == (at.file, at.line)]
+    told = "; ".join(f"{one.name}: {one.what}" for one in names)
+    return [both("diagnosis.operands", line=at.line, names=told)] if told else []
 
 
 def _absent_places(failure: Failure, run: Run, directory: RunDirectory) -> list[tuple[Both, bool]]:

@@ -31,10 +31,21 @@ class ErrorFrame:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Operand:
+    """A name in the failing line, and what it stood for: ``Tensor (1, 3) float32``."""
+
+    file: str
+    line: int
+    name: str
+    what: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorReport:
     """``type`` is the exception's class (with its module unless built in), ``text`` the traceback. ``full``
-    are the disks that were full then, ``workers`` pid and exit code of DataLoader workers that had failed.
-    ``log`` is where in its log the rank printed what left a cell of a session."""
+    are the disks that were full then, ``workers`` pid and exit code of DataLoader workers that had failed,
+    ``operands`` what the innermost line of the user's worked with. ``log`` is where in its log the rank
+    printed what left a cell of a session."""
 
     type: str
     message: str
@@ -43,6 +54,7 @@ class ErrorReport:
     time: float
     full: tuple[str, ...] = ()
     workers: tuple[tuple[int, int], ...] = ()
+    operands: tuple[Operand, ...] = ()
     log: int = 0
 
 

@@ -107,6 +107,7 @@ def _write(
     report = _report(error, trace) | about
     report["full"] = _full_disks(os.path.dirname(path), ".", "/dev/shm")
     report["workers"] = _failed_workers(error)
+    report["operands"] = _operands(trace)
     data = _encoded(report)
     try:
         _write_new(path, data)
@@ -138,6 +139,16 @@ def _report(error: BaseException, trace: TracebackType | None) -> dict[str, Any]
         "text": _cut("".join(summary.format())),
         "time": time.time(),
     }
+
+
+def _operands(trace: TracebackType | None) -> list[tuple[str, int, str, str]]:
+    """What stood in the failing line, of which more is not worth a report."""
+    try:
+        from nbdist.worker.operands import operands  # most ranks do not fail
+
+        return operands(trace)
+    except Exception:  # noqa: BLE001 - objects of the program are looked at
+        return []
 
 
 def _cut(text: str) -> str:

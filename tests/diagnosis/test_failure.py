@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.diagnosis import Failure, failure_report, first_failure
+from nbdist.diagnosis import Failure, diagnose, failure_report, first_failure
 from nbdist.model import RunState
 from tests.fakes.directories import WrittenRun
 from tests.fakes.runs import (
@@ -209,6 +209,22 @@ def test_a_failure_points_at_the_innermost_line_of_the_cell(written: WrittenRun)
     written.happened(errored(1), exited(1, 1))
 
     assert failure_of(written).line == 12
+
+
+@pytest.mark.parametrize(("line", "said"), [(12, ["line 12 had x: None; batch: list of 2"]), (20, [])])
+def test_what_the_names_in_that_line_were_is_said_with_it(
+    written: WrittenRun, line: int, said: list[str]
+) -> None:
+    cell = written.spec.program
+    names = [(cell, line, "x", "None"), (cell, line, "batch", "list of 2")]
+    frames = [(cell, 20, "<module>", "train()"), (cell, 12, "train", "x.y(batch)")]
+    written.raised(1, "AttributeError", "no", frames=frames, operands=names)
+    written.happened(errored(1), exited(1, 1))
+
+    failure = diagnose(written.run, written.directory)
+
+    assert failure is not None
+    assert [note.en for note in failure.notes] == said
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,9 @@ class WrittenRun:
         time: float = CREATED + 10,
         frames: Sequence[Frame] = (),
         full: Sequence[str] = (),
+        operands: Sequence[Frame] = (),
     ) -> WrittenRun:
         report = {"type": kind, "message": message, "frames": frames, "text": "", "time": time, "full": full}
+        report["operands"] = operands
         self.directory.rank(rank).error.write_text(json.dumps(report))
         return self

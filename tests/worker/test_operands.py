@@ -1,0 +1,100 @@
+"""What a report says of the names in the failing line."""
+
+from __future__ import annotations
+
+import linecache
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from nbdist.worker.operands import operands
+
+PROGRAM = """
+import os
+ran = []
+class Batch:
+    def __init__(self):
+        self.labels, self.secret = [1, 2], "hunter2"
+    @property
+    def costly(self):
+        ran.append("a property")
+    def __repr__(self):
+        ran.append("its repr")
+        return ""
+def divide(batch, by, rate=0.5, *, token="s3cret", many={"a": 1, "b": 2}, none=None):
+    LINE
+divide(Batch(), 0)
+"""
+SEVERAL_LINES = """return sum(
+        [batch.labels[0] / by,
+         rate])"""
+
+LINES = [
+    pytest.param("return len(batch.labels) / by", {"batch.labels": "list of 2", "by": "0"}, id="names"),
+    pytest.param("none.append(token)", {"none": "None", "token": "str of 6 characters"}, id="no text"),
+    pytest.param("return many['c']", {"many": "dict of 2 ('a', 'b')"}, id="a key that is not there"),
+    pytest.param("return many['a'] / by", {"many['a']": "1", "by": "0"}, id="a key that is"),
+    pytest.param("return none.x, batch.costly", {"none": "None", "batch": "Batch"}, id="no property"),
+    pytest.param("return os.path.join(by)", {"by": "0"}, id="no modules and functions"),
+    pytest.param("for x in by:\n        print(rate)", {"by": "0"}, id="the head of a loop"),
+    pytest.param("return (lambda one: one / by)(rate)", {"one": "0.5", "by": "0"}, id="a lambda"),
+    pytest.param(SEVERAL_LINES, {"batch.labels[0]": "1", "by": "0", "rate": "0.5"}, id="several lines"),
+]
+
+
+def told(program: str, folder: Path) -> dict[str, str]:
+    path = folder / "program.py"
+    path.write_text(program)
+    linecache.checkcache(str(path))
+    with pytest.raises(Exception) as raised:  # noqa: PT011 - whichever it is
+        exec(compile(program, str(path), "exec"), namespace := {"__name__": "program"})
+    found = operands(raised.value.__traceback__)
+    assert not namespace.get("ran")
+    assert {file for file, *_ in found} <= {str(path)}
+    return {name: what for *_, name, what in found}
+
+
+@pytest.mark.parametrize(("line", "expected"), LINES)
+def test_the_names_of_the_failing_line_are_told(line: str, expected: dict[str, str], tmp_path: Path) -> None:
+    assert told(PROGRAM.replace("LINE", line), tmp_path) == expected
+
+
+def test_of_a_file_that_has_gone_nothing_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError) as raised:
+        exec(compile("x = 0\n1 / x", str(tmp_path / "gone.py"), "exec"), {})
+
+    assert operands(raised.value.__traceback__) == []
+
+
+def test_no_more_than_a_few_names_are_told(tmp_path: Path) -> None:
+    names = [f"name_{number}" for number in range(20)]
+    program = "\n".join(f"{name} = {number}" for number, name in enumerate(names))
+
+    assert [*told(f"{program}\n0 / ({' + '.join(names)}) / name_0", tmp_path)] == names[:6]
+
+
+SHAPES = """
+import json, sys
+from nbdist.worker.operands import operands
+import torch
+linear, batch = torch.nn.Linear(4, 2), torch.ones(3, 5)
+try:
+    linear(batch)
+except RuntimeError as error:
+    print(json.dumps(operands(error.__traceback__)))
+"""
+
+
+@pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
+def test_tensors_and_layers_have_shapes(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(SHAPES)
+
+    done = subprocess.run(
+        [sys.executable, "program.py"], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+
+    assert '"linear", "Linear with weight (2, 4)"' in done.stdout
+    assert '"batch", "Tensor (3, 5) float32"' in done.stdout
