@@ -200,6 +200,7 @@ dist: .venv-dist/.ready labextension/node_modules/.ready  ## build the source di
 	rm -rf dist build/first build/second build/installed
 	@for place in first second; do \
 	  mkdir -p build/$$place/source && git archive HEAD | tar -x -C build/$$place/source && \
+	  ln -s "$(CURDIR)/labextension/node_modules" build/$$place/source/labextension && \
 	  PATH="$(CURDIR)/.venv-node/bin:$$PATH" SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) \
 	    .venv-dist/bin/python -m build --no-isolation --outdir build/$$place build/$$place/source >build/$$place/log 2>&1 || \
 	    { cat build/$$place/log; exit 1; }; \

@@ -1,7 +1,7 @@
 """What is built from a checkout, and installed where there is no Node. Both are built once for all tests.
 
-``NBDIST_DIST`` is a folder with a wheel (``make test-dist``). The last test installs it for each Python there is,
-with the oldest and with the newest of what it needs.
+``NBDIST_DIST`` is a folder with a wheel (``make test-dist``). The last test installs it for each Python there
+is, with the oldest and with the newest of what it needs.
 """
 
 from __future__ import annotations
@@ -194,9 +194,7 @@ def test_node_comes_from_a_wheel_where_the_page_is_to_be_built_and_there_is_none
 
 @pytest.mark.parametrize("resolution", ["lowest-direct", "highest"], ids=["the oldest", "the newest"])
 @pytest.mark.parametrize("version", PYTHONS)
-@pytest.mark.skipif(
-    "NBDIST_DIST" not in os.environ, reason="make test-dist installs what make dist built"
-)
+@pytest.mark.skipif("NBDIST_DIST" not in os.environ, reason="make test-dist installs what make dist built")
 def test_an_installed_wheel_runs_a_cell(tmp_path: Path, version: str, resolution: str) -> None:
     uv, (wheel,) = shutil.which("uv"), Path(os.environ["NBDIST_DIST"]).glob("*.whl")
     assert uv is not None, "make test-dist brings it"
