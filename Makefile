@@ -96,6 +96,7 @@ check-python: $(VENV)/.ready
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/zizmor --quiet --offline --strict-collection .github
 
 check-page: $(STATIC)
 	$(NPM) run check
@@ -214,7 +215,7 @@ dist: .venv-dist/.ready labextension/node_modules/.ready  ## build the source di
 	.venv-dist/bin/cyclonedx-py environment --output-reproducible --output-file dist/sbom.cdx.json build/installed/bin/python
 	cd dist && sha256sum *
 
-test-dist: $(VENV)/.ready dist  ## install dist/ with the oldest and the newest of everything, for each Python there is, and run a cell
+test-dist: $(VENV)/.ready $(STATIC) dist  ## install dist/ with the oldest and the newest of everything, for each Python there is, and run a cell
 	NBDIST_DIST="$(CURDIR)/dist" PATH="$(CURDIR)/.venv-dist/bin:$$PATH" \
 	  $(BIN)/python -m pytest tests/test_packaging.py -p no:cacheprovider --timeout 1200 $(PYTEST_ARGS)
 
