@@ -15,7 +15,7 @@ PADDLE := paddlepaddle==3.3.1
 MAKEFLAGS += --jobs=2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo lab test test-warm test-faults test-diagnosis check check-python check-page bytecode format browser hosts slurm cluster-demo bench-launch bench-names bench-panel bench-diagnosis bench-faults bench-metrics bench-screen bench-server bench-startup bench-scale fuzz-server dist test-dist clean
+.PHONY: help demo lab test test-warm test-faults test-diagnosis check check-python check-page bytecode format browser hosts slurm cluster-demo bench-launch bench-names bench-panel bench-diagnosis bench-faults bench-metrics bench-screen bench-server bench-startup bench-scale fuzz-server dist test-dist course docs clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -219,5 +219,25 @@ test-dist: $(VENV)/.ready $(STATIC) dist  ## install dist/ with the oldest and t
 	NBDIST_DIST="$(CURDIR)/dist" PATH="$(CURDIR)/.venv-dist/bin:$$PATH" \
 	  $(BIN)/python -m pytest tests/test_packaging.py -p no:cacheprovider --timeout 1200 $(PYTEST_ARGS)
 
+# what each cell shows where a front end draws widgets, in the language of its notebook
+course: $(VENV)/.ready $(STATIC)  ## run the notebooks, for the outputs that make docs shows; COURSE=notebooks/02* for some
+	@for notebook in $(COURSE); do \
+	  case $$notebook in *.zh-CN.ipynb) language=zh;; *) language=en;; esac; \
+	  NBDIST_HOME="$(CURDIR)/build/course/home" NBDIST_PANEL=widget NBDIST_LANG=$$language \
+	    $(BIN)/python notebooks/run.py $$notebook --out build/course || failed="$$failed $$notebook"; \
+	done; [ -z "$$failed" ] || { echo "*** failed:$$failed ***"; exit 1; }
+COURSE ?= $(wildcard notebooks/*.ipynb)
+
+.venv-docs/.ready: pyproject.toml
+	$(PYTHON) -m venv .venv-docs
+	.venv-docs/bin/python -m pip --disable-pip-version-check install --quiet --upgrade pip
+	SKIP_JUPYTER_BUILDER=1 .venv-docs/bin/python -m pip install --quiet --editable . --group docs
+	@touch $@
+
+docs: .venv-docs/.ready  ## build the site in build/site
+	rm -rf build/site
+	.venv-docs/bin/sphinx-build -q -E -W --keep-going -c docs/site . build/site
+	@echo "the site: build/site/index.html"
+
 clean:  ## remove what the other targets made
-	rm -rf $(VENV) .venv-bench .venv-dist .venv-node build dist labextension/node_modules labextension/page.cdx.json nbdist/panel/static nbdist/labextension .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf $(VENV) .venv-bench .venv-dist .venv-docs .venv-node build dist labextension/node_modules labextension/page.cdx.json nbdist/panel/static nbdist/labextension .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
