@@ -43,8 +43,9 @@ templates_path: list[str] = []
 
 myst_heading_anchors = 4
 nb_execution_mode = "off"
-# a widget needs its kernel; what is below it in the saved notebook needs none
+# the lexer of IPython's tracebacks knows no others
 nb_render_error_lexer = "text"
+# a widget needs its kernel, and a manager from elsewhere; what the saved notebook has below it needs none
 nb_ipywidgets_js: dict[str, dict[str, str]] = {}
 nb_mime_priority_overrides = [("html", "application/vnd.jupyter.widget-view+json", None)]
 autodoc_typehints = "signature"
