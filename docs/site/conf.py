@@ -8,11 +8,13 @@ from __future__ import annotations
 import importlib.metadata
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import nbformat
 from docutils.nodes import document
-from IPython.lib.lexers import IPython3Lexer
+from pygments.lexer import inherit
+from pygments.lexers.python import PythonLexer
+from pygments.token import Keyword
 from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
 from sphinx.search.en import SearchEnglish
@@ -36,6 +38,8 @@ exclude_patterns = [".*", "build", "dist", "labextension", "nbdist", "tests", "*
 html_theme = "furo"
 html_title = f"nbdist {release}"
 html_extra_path = ["index.html"]
+html_static_path = ["static"]
+html_js_files = [("theme.js", {"defer": "defer"})]
 html_show_sphinx = False
 html_show_copyright = False
 html_copy_source = False
@@ -80,6 +84,12 @@ def pairs(word: str) -> list[str]:
     return [word[at : at + 2] for at in range(len(word) - 1)]
 
 
+class CellLexer(PythonLexer):
+    """Python, and lines for IPython, whose own lexer gives what is below a cell's magic no colours."""
+
+    tokens: ClassVar[dict[str, list[Any]]] = {"root": [(r"^[ \t]*[%!].*$", Keyword.Namespace), inherit]}
+
+
 def put_outputs_in(_app: Sphinx, page: str, source: list[str]) -> None:
     """Give each cell of the course the output that the same cell had when ``make course`` ran it."""
     if not page.startswith("notebooks/"):
@@ -88,7 +98,9 @@ def put_outputs_in(_app: Sphinx, page: str, source: list[str]) -> None:
     if not executed.exists():
         print(f"*** make course has not run {page}: the site shows it WITHOUT its outputs ***")
         return
-    outputs = {cell.source: cell.get("outputs", []) for cell in nbformat.read(executed, as_version=4).cells}
+    # whose machine that was does not matter
+    ran = executed.read_text(encoding="utf-8").replace(str(ROOT), "/home/ada/nbdist")
+    outputs = {cell.source: cell.get("outputs", []) for cell in nbformat.reads(ran, as_version=4).cells}
     notebook = nbformat.reads(source[0], as_version=4)
     for cell in notebook.cells:
         if cell.cell_type == "code":
@@ -112,8 +124,8 @@ def name_the_language(
 
 
 def setup(app: Sphinx) -> None:
-    # a cell may begin with a magic
-    app.add_lexer("python", IPython3Lexer)
+    for name in ("python", "ipython3"):
+        app.add_lexer(name, CellLexer)
     app.add_search_language(EnglishAndChinese)
     app.connect("source-read", put_outputs_in, priority=100)
     app.connect("doctree-read", leave_as_text)
