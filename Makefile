@@ -219,12 +219,14 @@ test-dist: $(VENV)/.ready $(STATIC) dist  ## install dist/ with the oldest and t
 	NBDIST_DIST="$(CURDIR)/dist" PATH="$(CURDIR)/.venv-dist/bin:$$PATH" \
 	  $(BIN)/python -m pytest tests/test_packaging.py -p no:cacheprovider --timeout 1200 $(PYTEST_ARGS)
 
-# what each cell shows where a front end draws widgets, in the language of its notebook
+# What each cell shows where a front end draws widgets, in the language of its notebook. Each runs in a folder of its
+# own, since cells write files.
 course: $(VENV)/.ready $(STATIC)  ## run the notebooks, for the outputs that make docs shows; COURSE=notebooks/02* for some
 	@for notebook in $(COURSE); do \
 	  case $$notebook in *.zh-CN.ipynb) language=zh;; *) language=en;; esac; \
+	  rm -rf build/course/work && mkdir -p build/course/work && cp $$notebook notebooks/digits*.py build/course/work && \
 	  NBDIST_HOME="$(CURDIR)/build/course/home" NBDIST_PANEL=widget NBDIST_LANG=$$language \
-	    $(BIN)/python notebooks/run.py $$notebook --out build/course || failed="$$failed $$notebook"; \
+	    $(BIN)/python notebooks/run.py build/course/work/$${notebook##*/} --out build/course || failed="$$failed $$notebook"; \
 	done; [ -z "$$failed" ] || { echo "*** failed:$$failed ***"; exit 1; }
 COURSE ?= $(wildcard notebooks/*.ipynb)
 
