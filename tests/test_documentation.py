@@ -1,0 +1,122 @@
+"""What the pages show can be typed: each block of Python compiles, and each line for nbdist is one it takes.
+
+The cells of the READMEs are run by ``test_readme.py``, those of the course by ``tests/notebooks``.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from IPython.core.inputtransformer2 import TransformerManager
+
+from nbdist import options
+from nbdist.cli.commands import AUTOLOAD, COMMANDS, MCP
+from nbdist.options import parse_words, split_program
+from nbdist.options.ranks import parse_ranks
+from nbdist.verbs.table import METRICS, VERBS, WAIT
+from nbdist.verbs.verb import NOTEBOOK, TERMINAL, Frontend
+from tests.test_readme import DOCS, LINE_MAGICS, ROOT, read
+
+PAGES = ["README.md", "README.zh-CN.md", "CONTRIBUTING.md", "SECURITY.md", "benchmarks/README.md", *DOCS]
+BY_NAME = {verb.name: verb for verb in (*VERBS, METRICS, WAIT, AUTOLOAD, MCP)}
+
+
+@dataclass(frozen=True)
+class Block:
+    page: str
+    language: str
+    text: str
+
+
+def blocks(page: str) -> Iterator[Block]:
+    """What is fenced, and what is indented: lines that a shell takes, or a cell."""
+    fence = re.compile(r"^```(\w*)\n(.*?)^```", re.M | re.S)
+    text = read(page)
+    for language, inside in fence.findall(text):
+        yield Block(page, language, inside)
+    for indented in re.findall(r"(?<=\n\n)(?: {4}\S.*\n)+", fence.sub("", text)):
+        inside = re.sub(r"^ {4}", "", indented, flags=re.M)
+        yield Block(page, "python" if inside.startswith("%") else "sh", inside)
+
+
+BLOCKS = [block for page in PAGES for block in blocks(page)]
+CELLS = [block for block in BLOCKS if block.language == "python"]
+SHELL = [block for block in BLOCKS if block.language == "sh"]
+
+
+def commands(text: str) -> list[list[str]]:
+    """The words of each command of nbdist: behind ``nbdist``, up to a pipe, a bracket or a comment."""
+    # what another command prints there
+    lines = [re.sub(r"\$\(tail[^)]*\)", "0", re.sub(r"\s#.*", "", line)) for line in text.splitlines()]
+    found = [match for line in lines for match in re.findall(r"(?<![\w\"/-])nbdist ([a-z][^|>;)]*)", line)]
+    return [shlex.split(words) for words in found]
+
+
+def is_taken(name: str, words: list[str], prefix: str) -> None:
+    """Raises UsageMistake, or KeyError for a name that there is not."""
+    if name == "run" and prefix == TERMINAL:
+        parse_words([word for word in split_program(words)[0] if word != "--json"])
+    elif name in BY_NAME:
+        nothing_done: Any = replace(BY_NAME[name], act=lambda *_, **__: None)
+        nothing_done(words, Frontend(prefix, say=print))
+    else:
+        assert name in (COMMANDS if prefix == TERMINAL else LINE_MAGICS)
+
+
+@pytest.mark.parametrize("block", CELLS, ids=lambda block: f"{block.page}: {block.text.splitlines()[0]}")
+def test_a_cell_can_be_typed(block: Block) -> None:
+    head, _, body = block.text.partition("\n")
+    line = re.match(r"%%(distributed|ranks?)\b(.*)", head)
+    for magic, words in re.findall(r"^%%?(dist\w*)\b(.*)", block.text, re.M):
+        if magic == "distributed":
+            options.parse(words)
+        else:
+            is_taken(magic.removeprefix("dist_"), shlex.split(words, comments=True), NOTEBOOK)
+    if line is not None and line[1] != "distributed":
+        parse_ranks(line[2])
+
+    program = body if line is not None else re.sub(r"^%%.*", "", block.text, flags=re.M)
+    ast.parse(TransformerManager().transform_cell(program))
+
+
+@pytest.mark.parametrize("block", SHELL, ids=lambda block: f"{block.page}: {block.text.splitlines()[0]}")
+def test_a_command_is_one_that_nbdist_takes(block: Block) -> None:
+    for name, *words in commands(block.text):
+        is_taken(name, words, TERMINAL)
+
+
+def test_the_pages_show_commands_and_cells() -> None:
+    """Otherwise the tests above would have nothing to look at."""
+    assert len(CELLS) >= 9
+    assert len([words for block in SHELL for words in commands(block.text)]) >= 12
+
+
+def heads(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub and the site make them."""
+    titles = re.findall(r"^#+ (.+)$", re.sub(r"^```.*?^```", "", page.read_text(), flags=re.M | re.S), re.M)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_link_to_a_heading_finds_it(page: str) -> None:
+    links = re.findall(r"\]\(((?!https?:)[^)#]*)#([^)]+)\)", read(page))
+
+    found = [(ROOT / page).parent / path if path else ROOT / page for path, _ in links]
+    missing = [name for where, (_, name) in zip(found, links, strict=True) if name not in heads(where)]
+    assert not missing
+
+
+def test_the_site_leads_to_every_page() -> None:
+    leads = re.findall(r"^(?!:)([\w./*\[\]-]+|.* <(.+)>)$", read("docs/index.md"), re.M)
+    listed = [named or path for path, named in leads]
+
+    pages = {f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")} - {"docs/index.md"}
+    found = {str(path.relative_to(ROOT)) for name in listed for path in (ROOT / "docs").glob(f"{name}.md")}
+    assert pages <= found
