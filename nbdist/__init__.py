@@ -8,7 +8,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-    from nbdist.magics.run import run
+    from nbdist.magics.run import resume, run
     from nbdist.runner import attach, runs
     from nbdist.runner.handle import history
     from nbdist.version import __version__
@@ -49,13 +49,14 @@ __all__ = [
     "log_text",
     "rejoin",
     "result",
+    "resume",
     "run",
     "runs",
 ]
 
 # A rank imports this module for ``log`` alone: everything is imported when it is first used.
 _HOMES = {
-    "nbdist.magics.run": ("run",),
+    "nbdist.magics.run": ("resume", "run"),
     "nbdist.runner": ("attach", "runs"),
     # nbdist.runner.history is a module
     "nbdist.runner.handle": ("history",),
