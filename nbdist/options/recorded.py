@@ -42,7 +42,7 @@ def recorded_options(spec: RunSpec) -> dict[str, Any]:
     }
     if spec.engine == "ray":
         found["ray"] = next(iter(spec.engine_options), "").removeprefix(ADDRESS)
-    elif spec.nodes > 1:
+    elif spec.nodes > 1 and not spec.engine:
         found |= {
             "node_rank": spec.node_rank,
             "master": spec.master,

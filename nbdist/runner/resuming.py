@@ -40,12 +40,11 @@ def resume_plan(
 
     Raises UsageMistake where it cannot be started again, and as ``plan``.
     """
-    environ = dict(os.environ if environ is None else environ)
     run, directory = handle.run, handle.directory
     spec = run.spec
     _check(run)
     chosen = parse_words(changes, recorded_options(spec))
-    _check_variables(spec, chosen, environ)
+    _check_variables(spec, chosen)
     chosen = replace(chosen, checkpoints=chosen.checkpoints or spec.checkpoints)
     place = {"notebook": notebook or spec.notebook, "cell_id": cell_id if notebook else spec.cell_id}
     if not directory.is_cell(spec.program):
@@ -100,11 +99,11 @@ def _check(run: Run) -> None:
         raise UsageMistake(f"{run.label} was a session of live ranks: begin another one with  %%ranks")
 
 
-def _check_variables(spec: RunSpec, chosen: Options, environ: Mapping[str, str]) -> None:
-    """Variables that may be secret were not written down. Raises UsageMistake where one is nowhere else."""
+def _check_variables(spec: RunSpec, chosen: Options) -> None:
+    """Variables that may be secret were not written down. Raises UsageMistake for one that is not given."""
     given = dict(chosen.env)
     for name, value in spec.environment.items():
-        if value == MASK and name not in given and name not in environ:
+        if value == MASK and name not in given:
             raise UsageMistake(
                 f"--env {name} was not kept, for it may be a secret: add  --env {name}=VALUE  behind the run"
             )

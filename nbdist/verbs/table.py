@@ -170,7 +170,7 @@ RESUME = Verb(
     about="go on from a run that has ended: its program, options, inputs and checkpoints",
     text="""\
 Start the program of a run (the latest) once more, as a new run: with the same options, inputs and
-directory of checkpoints, so that nbdist.latest_checkpoint() gives its program what the run finished last.
+directory of checkpoints. nbdist.latest_checkpoint() gives the program the one that was finished last.
 Options behind the run replace its own.""",
     form="[RUN] [options]",
     more=(
