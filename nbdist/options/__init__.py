@@ -15,7 +15,7 @@ from nbdist.options.parser import (
     split_program,
 )
 from nbdist.options.ranks import RanksLine, parse_ranks, ranks_help
-from nbdist.options.recorded import first_line, recorded_options
+from nbdist.options.recorded import first_line, program_words, recorded_options
 from nbdist.options.table import OPTIONS, Option, help_text, markdown_table, parse_duration, slug
 
 __all__ = [
@@ -37,6 +37,7 @@ __all__ = [
     "parse_keywords",
     "parse_ranks",
     "parse_words",
+    "program_words",
     "ranks_help",
     "recorded_options",
     "slug",

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import MISSING, fields
+from pathlib import Path
 from typing import Any
 
 from nbdist.engines.options import ADDRESS
 from nbdist.model import RunSpec
-from nbdist.options.parser import Options, keyword_words
+from nbdist.options.parser import COMMAND_FLAGS, MODULE_FLAGS, Options, keyword_words
 from nbdist.privacy import MASK
+
+_COMMAND = ("worker", "execute.py")
+"""What a rank runs whose program is not Python's, which is the first of its arguments."""
 
 
 def recorded_options(spec: RunSpec) -> dict[str, Any]:
@@ -55,16 +59,29 @@ def recorded_options(spec: RunSpec) -> dict[str, Any]:
 _UNASKED = {field.name: None if field.default is MISSING else field.default for field in fields(Options)}
 
 
+def program_words(spec: RunSpec) -> list[str]:
+    """The script or module of a run and its arguments, as they would be typed; none for a cell."""
+    if Path(spec.program).parts[-2:] == (spec.run_id, "cell.py"):
+        return []
+    if Path(spec.program).parts[-2:] == _COMMAND:
+        return [COMMAND_FLAGS[0], *spec.args]
+    return [*([MODULE_FLAGS[0], spec.module] if spec.module else [spec.program]), *spec.args]
+
+
 def first_line(spec: RunSpec) -> str:
-    """``%%distributed …``, with which the run's cell would start it in the folder of its notebook."""
-    words = ["%%distributed"]
+    """``%%distributed …``, with which the run's cell would start it in the folder of its notebook; of a
+    script ``%distributed … train.py``, which is all. Empty for a session."""
+    program = program_words(spec)
+    if spec.session is not None:
+        return ""
+    words = ["%distributed" if program else "%%distributed"]
     for name, value in recorded_options(spec).items():
-        if name == "cwd":
+        if (name == "cwd" and not program) or (name == "args" and program):
             continue
         for word in keyword_words({name: _typed(name, value)}):
             flag, is_set, text = word.partition("=")
             words += [flag, shlex.quote(text)] if is_set else [flag]
-    return " ".join(words)
+    return " ".join([*words, *map(shlex.quote, program)])
 
 
 def _typed(name: str, value: Any) -> object:

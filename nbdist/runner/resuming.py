@@ -13,12 +13,11 @@ from nbdist import config
 from nbdist.errors import UnknownRun, UsageMistake
 from nbdist.model import Run, RunSpec
 from nbdist.model.plan import Plan
-from nbdist.options import COMMAND_FLAGS, MODULE_FLAGS, Options, parse_words, recorded_options
+from nbdist.options import Options, parse_words, program_words, recorded_options
 from nbdist.privacy import MASK
 from nbdist.runner.handle import RunHandle, store
 from nbdist.runner.planning import plan, plan_script
 from nbdist.runner.pushing import Namespace
-from nbdist.runner.scripts import EXECUTE
 from nbdist.store.run_store import read_spec
 from nbdist.text import say
 from nbdist.worker.checkpoints import finished
@@ -47,8 +46,8 @@ def resume_plan(
     _check_variables(spec, chosen)
     chosen = replace(chosen, checkpoints=chosen.checkpoints or spec.checkpoints)
     place = {"notebook": notebook or spec.notebook, "cell_id": cell_id if notebook else spec.cell_id}
-    if not directory.is_cell(spec.program):
-        planned = plan_script(chosen, _script(spec), cwd=spec.cwd, environ=environ, **place)
+    if words := program_words(replace(spec, args=chosen.args)):
+        planned = plan_script(chosen, words, cwd=spec.cwd, environ=environ, **place)
     else:
         kept = directory.inputs if spec.inputs and directory.inputs.exists() else None
         if spec.inputs and kept is None:
@@ -109,13 +108,6 @@ def _check_variables(spec: RunSpec, chosen: Options) -> None:
             )
 
 
-def _script(spec: RunSpec) -> list[str]:
-    """The program and its arguments, as they would be typed."""
-    if Path(spec.program) == EXECUTE:
-        return [COMMAND_FLAGS[0], *spec.args]
-    return [*([MODULE_FLAGS[0], spec.module] if spec.module else [spec.program]), *spec.args]
-
-
 def _cell(handle: RunHandle) -> str:
     try:
         return handle.directory.cell.read_text(encoding="utf-8")
@@ -158,7 +150,7 @@ def _notes(run: Run, own: RunSpec) -> list[str]:
     changed = [one.name for one in own.inputs if one.digest != before.get(one.name, one.digest)]
     if changed:
         said.append(say("runs.resumed-changed", language, run=run.label, names=", ".join(changed)))
-    if own.module or not own.program.endswith("cell.py"):
+    if program_words(own):
         try:
             newer = os.stat(own.program).st_mtime > run.spec.created
         except OSError:
