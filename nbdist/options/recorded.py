@@ -12,6 +12,7 @@ from nbdist.model import RunSpec
 from nbdist.options.parser import COMMAND_FLAGS, MODULE_FLAGS, Options, keyword_words
 from nbdist.privacy import MASK
 
+_NO_FRAMEWORK = ("framework", "none")
 _COMMAND = ("worker", "execute.py")
 """What a rank runs whose program is not Python's, which is the first of its arguments."""
 
@@ -76,7 +77,8 @@ def first_line(spec: RunSpec) -> str:
         return ""
     words = ["%distributed" if program else "%%distributed"]
     for name, value in recorded_options(spec).items():
-        if (name == "cwd" and not program) or (name == "args" and program):
+        # a program that imports none is told apart without being said so
+        if (name == "cwd" and not program) or (name == "args" and program) or (name, value) == _NO_FRAMEWORK:
             continue
         for word in keyword_words({name: _typed(name, value)}):
             flag, is_set, text = word.partition("=")

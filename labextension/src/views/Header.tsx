@@ -150,13 +150,9 @@ function menuItems({ view, onCopy, onBoard, onAct, onCopyCell }: HeaderProps): r
   const attaching = `%dist_attach ${label}`;
   const exporting = `%dist_export ${label}`;
   return [
-    ...(onAct ? [{ name: words.openDashboard, act: () => onAct('open') }] : []),
-    ...(onAct && !live
-      ? [
-          { name: words.runAgain, act: () => onAct('again') },
-          { name: words.runAgainWith, act: () => onAct('againWith') },
-        ]
-      : []),
+    // of a run that has ended the head has these as buttons; a short output cuts a long menu off
+    ...(onAct && live ? [{ name: words.openDashboard, act: () => onAct('open') }] : []),
+    ...(onAct && !live ? [{ name: words.runAgainWith, act: () => onAct('againWith') }] : []),
     ...(onCopyCell && !onAct && !live ? [{ name: words.copyCell, act: onCopyCell }] : []),
     { name: words.exportRun, code: exporting, act: () => (onAct ? onAct('export') : onCopy(exporting)) },
     { name: words.copyName, act: () => onCopy(label) },
