@@ -175,7 +175,7 @@ Options behind the run replace its own.""",
     form="[RUN] [options]",
     more=(
         ("RUN", "a run that has ended"),
-        ("options", "those of %%distributed:  --gpus 2,3 --retries 3"),
+        ("options", "as for a cell or script:  --gpus 2,3 --retries 3"),
     ),
     exits="as for nbdist run.",
     act=runs.resume,

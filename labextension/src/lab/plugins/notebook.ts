@@ -251,7 +251,9 @@ async function notebookOf(
     return open;
   }
   const path = contentsPath(notebook, PageConfig.getOption('serverRoot'));
-  const widget = path === null ? undefined : documents?.openOrReveal(path);
+  // of a notebook that has gone the page would show an error, and never be ready
+  const there = path !== null && documents?.services.contents.get(path, { content: false });
+  const widget = (await Promise.resolve(there).catch(() => null)) && documents?.openOrReveal(path!);
   if (!widget) {
     return null;
   }
