@@ -142,12 +142,21 @@ class Checkpoint:
             return True
         os.close(os.open(os.path.join(self._draft, f"done-{_rank()}"), os.O_WRONLY | os.O_CREAT, 0o600))
         try:
-            # whoever came last sees the marks of all, and so may others
-            if not {f"done-{rank}" for rank in range(_world_size())} <= set(os.listdir(self._draft)):
-                return False
-            os.mkdir(os.path.join(self._draft, "publishing"))
-        except (FileExistsError, FileNotFoundError):
-            return False  # another rank does it, or has done it
+            # the rank that came last sees the marks of all, and so may others
+            marks = set(os.listdir(self._draft))
+        except FileNotFoundError:
+            return False
+        return marks >= {f"done-{rank}" for rank in range(_world_size())} and self._claim()
+
+    def _claim(self) -> bool:
+        """Whether this rank, and no other, renames the draft. Nothing may be left by the draft's name: a rank
+        that has just seen all marks would take it for whole."""
+        whole = f"{self._draft}.whole"
+        try:
+            os.rename(self._draft, whole)
+        except FileNotFoundError:
+            return False
+        self._draft, self._path = whole, os.path.join(whole, self._name)
         return True
 
     def _publish(self) -> None:

@@ -144,6 +144,22 @@ def test_a_sharded_one_is_finished_by_the_rank_that_leaves_last(
     assert sorted(file.name for file in only.iterdir()) == ["shard-0", "shard-1", "shard-2"]
 
 
+def test_of_ranks_that_see_all_parts_at_once_one_finishes_the_checkpoint(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ranks = []
+    for rank in range(3):
+        ranks.append(enter_as(rank, monkeypatch, 100))
+        ranks[rank].__enter__()
+
+    assert [one._claim() for one in ranks] == [True, False, False]
+
+    # by its name there is nothing left that a rank could take for a draft with all parts
+    (draft,) = place.iterdir()
+    assert draft.name.endswith(".whole")
+    assert nbdist.latest_checkpoint() is None
+
+
 def test_a_sharded_one_that_misses_a_part_is_never_the_latest_and_goes_with_the_next_attempt(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
