@@ -8,10 +8,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-    from nbdist.magics.run import run
+    from nbdist.magics.run import resume, run
     from nbdist.runner import attach, runs
     from nbdist.runner.handle import history
     from nbdist.version import __version__
+    from nbdist.worker.checkpoints import attempt, checkpoint, checkpoint_dir, latest_checkpoint
     from nbdist.worker.media import (
         log_audio,
         log_embedding,
@@ -30,8 +31,12 @@ __all__ = [
     "SummaryWriter",
     "__version__",
     "attach",
+    "attempt",
     "board_dir",
+    "checkpoint",
+    "checkpoint_dir",
     "history",
+    "latest_checkpoint",
     "load_ipython_extension",
     "log",
     "log_audio",
@@ -44,16 +49,18 @@ __all__ = [
     "log_text",
     "rejoin",
     "result",
+    "resume",
     "run",
     "runs",
 ]
 
 # A rank imports this module for ``log`` alone: everything is imported when it is first used.
 _HOMES = {
-    "nbdist.magics.run": ("run",),
+    "nbdist.magics.run": ("resume", "run"),
     "nbdist.runner": ("attach", "runs"),
     # nbdist.runner.history is a module
     "nbdist.runner.handle": ("history",),
+    "nbdist.worker.checkpoints": ("attempt", "checkpoint", "checkpoint_dir", "latest_checkpoint"),
     "nbdist.worker.media": (
         *("log_audio", "log_embedding", "log_histogram", "log_image", "log_pr_curve", "log_roc_curve"),
         "log_text",

@@ -44,8 +44,13 @@ function copySelection(text: string): boolean {
   return done;
 }
 
-/** Open the dashboard of the run; run its cell again; write it into files. */
-export type PageAction = 'open' | 'again' | 'export';
+/** A cell that starts a run: its first line above the program; the line of a script is all. */
+export function cellText(line: string, program: string): string {
+  return line.startsWith('%%') ? `${line}\n${program.replace(/^\n+/, '')}` : line;
+}
+
+/** Open the dashboard of the run; run its cell again, or a copy of it with other options; write it into files. */
+export type PageAction = 'open' | 'again' | 'againWith' | 'export';
 
 export interface Asked {
   action: PageAction;

@@ -205,6 +205,7 @@ function sourceOf(model: WidgetModel, run: RunModel): PanelSource {
     },
     stacks: () => void ask(model, { kind: 'stacks' }),
     interrupt: rank => void ask(model, { kind: 'interrupt', rank }),
+    line: () => String(model.get('line') ?? ''),
     act: pageActs()
       ? (action, from) => {
           const { runId, label } = run.view!;

@@ -148,6 +148,8 @@ export const runView = fields({
   state: runState,
   live: flag,
   reason: said,
+  /** what the run is called that this one goes on from; empty for none */
+  resumed: or(text, ''),
   elapsed: number,
   progress: or(progress, null),
   failure: or(failureView, null),

@@ -94,6 +94,13 @@ export const WORDS = inBoth(say => ({
   dashboard: say('Dashboard', '仪表板'),
   openDashboard: say('Open dashboard', '打开仪表板'),
   runAgain: say('Run again', '重新运行'),
+  runAgainWith: say('Run again with…', '更改选项后重新运行…'),
+  copyCell: say('Run again with… (copy cell)', '更改选项后重新运行(复制单元格)'),
+  cellCopied: say(
+    'The cell of this run is copied. Paste it into a new cell, change the options in its first line, and run it.',
+    '已复制此运行的单元格。请粘贴到新单元格中,修改首行的选项,然后运行。',
+  ),
+  goesOnFrom: say('goes on from {0}', '继续自 {0}'),
   exportRun: say('Export', '导出'),
   copyName: say('Copy run name', '复制运行名称'),
   showAgain: say('Show again (copy command)', '再次显示(复制命令)'),

@@ -1,5 +1,5 @@
 /** @jest-environment jsdom */
-import { render, screen } from '@testing-library/preact';
+import { fireEvent, render, screen } from '@testing-library/preact';
 import { createElement } from 'react';
 
 import './page';
@@ -26,4 +26,33 @@ test('a run that goes on says below its head what it still waits for, with Stop 
 
   expect(screen.getByText(reason).getAttribute('role')).toBe('status');
   expect(screen.getByText(WORDS.en.stop)).toBeTruthy();
+});
+
+test('of a run that has ended the menu has a copy of its cell, done by the page or copied, and its head says from where it went on', () => {
+  const { content, buffers } = sample('running');
+  const view = (decode(content, buffers) as Update).view!;
+  const asked: string[] = [];
+  const props = {
+    view: { ...view, state: 'failed', live: false, resumed: 'lenet-k3f9' },
+    viewAt: 10,
+    narrow: false,
+    stopping: false,
+    onStop: () => undefined,
+    onCopy: () => undefined,
+    onBoard: null,
+    onCopyCell: () => asked.push('copied'),
+  };
+  const choose = (name: string): void => {
+    fireEvent.click(screen.getByRole('button', { name: WORDS.en.menu }));
+    fireEvent.click(screen.getByRole('menuitem', { name }));
+  };
+
+  const { rerender } = render(createElement(Header, props as never));
+  choose(WORDS.en.copyCell);
+  rerender(createElement(Header, { ...props, onAct: (action: string) => asked.push(action) } as never));
+  choose(WORDS.en.runAgainWith);
+
+  expect(asked).toEqual(['copied', 'againWith']);
+  expect(screen.getByText(WORDS.en.goesOnFrom('lenet-k3f9'))).toBeTruthy();
+  expect(screen.queryByText(WORDS.en.copyCell)).toBeNull();
 });

@@ -1,4 +1,5 @@
 import {
+  cellAgain,
   cellOf,
   complete,
   contentsPath,
@@ -180,4 +181,34 @@ test('lines that an error names become links, each once', () => {
     ['cell line 4', 4, 'Line 4 of the cell'],
   ]);
   expect(error.textContent).toBe(text);
+});
+
+test("a copy of a run's cell begins as the cell does, and without one as the run was started", () => {
+  const cells = [
+    { id: 'a', source: '%%distributed -n 4 --name net\ntrain()' },
+    { id: 'b', source: '%%distributed -n 2\nother()' },
+  ];
+
+  expect(cellAgain(cells, '\ntrain()', '%%distributed --nproc 4')).toBe(
+    '%%distributed -n 4 --name net\ntrain()',
+  );
+  expect(cellAgain(cells, '\ngone()\n', '%%distributed --nproc 4')).toBe('%%distributed --nproc 4\ngone()\n');
+  expect(cellAgain(cells, 'import this', '%distributed --nproc 2 /a/train.py --lr 0.1')).toBe(
+    '%distributed --nproc 2 /a/train.py --lr 0.1',
+  );
+});
+
+test('the form reads and changes a line as the server writes it', () => {
+  const line = '%%distributed --nproc 3 --framework torch --retries 2 --name mine';
+  const before = wantedOf(`${line}\ntrain()`);
+
+  expect(before).toEqual({
+    ranks: { kind: 'cpu', count: 3 },
+    name: 'mine',
+    framework: 'torch',
+    detach: false,
+  });
+  expect(withFirstLine(`${line}\ntrain()`, { ...before, ranks: { kind: 'gpus', ids: [0, 1] } })).toBe(
+    '%%distributed --gpus 0,1 --framework torch --name mine --retries 2\ntrain()',
+  );
 });

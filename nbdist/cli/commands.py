@@ -123,6 +123,7 @@ COMMANDS = {
     "doctor": _command(table.DOCTOR, results.show_examined),
     "export": _command(table.EXPORT, results.show_export),
     "mcp": _command(MCP, lambda _: 0),
+    "resume": _command(table.RESUME, running.resume),
     "session": _command(table.SESSION, results.show_session),
 }
 

@@ -26,6 +26,7 @@ from nbdist.panel import (
     summary_text,
 )
 from nbdist.store import RunDirectory
+from nbdist.verbs.runs import Again
 from nbdist.verbs.verb import TERMINAL, Frontend
 
 USAGE = 2
@@ -170,10 +171,32 @@ def run(words: Sequence[str]) -> int:
             f"--pull: there is no notebook to put {name} into: leave it out, and read "
             f'nbdist.attach().results["{name}"]  in Python'
         )
+
+    def planned() -> tuple[Options, runner.Plan]:
+        return options, runner.plan_script(options, program, cwd=os.getcwd())
+
+    return _start(planned, [*runner.words_of_node_1(own), *program], as_json=as_json)
+
+
+def resume(again: Again) -> int:
+    """Go on from a run, as ``nbdist run`` would start it; the exit code."""
+    changes = [word for word in again.changes if word != JSON]
+
+    def planned() -> tuple[Options, runner.Plan]:
+        return runner.resume_plan(again.handle, changes)
+
+    return _start(planned, [], as_json=len(changes) < len(again.changes))
+
+
+def _start(
+    planned: Callable[[], tuple[Options, runner.Plan]], on_node_1: Sequence[str], *, as_json: bool
+) -> int:
+    """Start what is planned, and show it; the exit code. ``on_node_1`` is what to type on the second of
+    several machines behind ``nbdist run``."""
     with runner.Interrupts(_why, _SIGNALS, raises=False) as interrupts:
         try:
             with contextlib.redirect_stdout(sys.stderr if as_json else sys.stdout):
-                handle, code = _run(options, own, program, interrupts)
+                handle, code = _run(*planned(), on_node_1, interrupts)
         except KeyboardInterrupt:
             return _code(interrupts)
     if as_json:
@@ -182,11 +205,10 @@ def run(words: Sequence[str]) -> int:
 
 
 def _run(
-    options: Options, own: Sequence[str], program: Sequence[str], interrupts: runner.Interrupts
+    options: Options, plan: runner.Plan, on_node_1: Sequence[str], interrupts: runner.Interrupts
 ) -> tuple[runner.RunHandle, int]:
-    plan = runner.plan_script(options, program, cwd=os.getcwd())
     handle, notes = runner.launch(plan, interrupts, check=options.check, pruning=_PRUNING)
-    there = _command_there(plan.token, own, program) if plan.token else ""
+    there = _command_there(plan.token, on_node_1) if plan.token else ""
     for said in filter(None, (*notes, runner.thread_advice(plan), there)):
         note(said)
     if options.detach:
@@ -227,10 +249,10 @@ def _follow(
     return exit_code(ended, handle.directory)
 
 
-def _command_there(token: str, own: Sequence[str], program: Sequence[str]) -> str:
+def _command_there(token: str, words: Sequence[str]) -> str:
     # before the command, where other users of a machine do not see it
-    command = shlex.join([*runner.words_of_node_1(own), *program])
-    return f"on a machine with another home directory:  {runner.TOKEN}={token} nbdist run {command}"
+    command = f"nbdist run {shlex.join(words)}" if words else "nbdist resume RUN"
+    return f"on a machine with another home directory:  {runner.TOKEN}={token} {command}"
 
 
 def _say_what_was_removed() -> None:

@@ -199,6 +199,7 @@ Property = tuple[tuple[str, str], Value]
 def _outcome(one: Compared) -> Iterator[Property]:
     yield ("run", "state"), one.run.state.value
     yield ("run", "duration"), round(one.elapsed, 1)
+    yield ("run", "resumed"), one.run.spec.resumed_label
 
 
 def _inputs(one: Compared, directory: RunDirectory) -> Iterator[Property]:

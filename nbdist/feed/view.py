@@ -195,7 +195,7 @@ class RunView:
     while nothing happens, whatever the state. ``about`` is what a list says of a run that has ended: its
     notebook, when that was, where its main metric stood; ``notes`` are what the ended panel says of it, the
     ``warnings`` among it. ``inputs`` are what the notebook gave the ranks, ``results`` what they have given
-    out."""
+    out. ``resumed`` is the label of the run that it goes on from."""
 
     run_id: str
     label: str
@@ -205,6 +205,7 @@ class RunView:
     elapsed: float
     ranks: tuple[RankView, ...]
     reason_zh: str = ""
+    resumed: str = ""
     about: str = ""
     progress: Progress | None = None
     failure: FailureView | None = None
@@ -271,6 +272,7 @@ def view_of(
         reason=reason_text(reason),
         reason_zh=reason_text(reason, "zh"),
         elapsed=run.elapsed(now),
+        resumed=run.spec.resumed_label,
         ranks=tuple(
             _rank_view(
                 rank,

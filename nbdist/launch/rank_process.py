@@ -120,6 +120,7 @@ def rank_command(
         "NBDIST_RANK_DIR": str(files.path),
         "NBDIST_RANK": str(rank.rank),
         "NBDIST_BACKEND": spec.backend,
+        "NBDIST_CHECKPOINTS": spec.checkpoints,
     }
     return RankCommand(
         run_id=spec.run_id,

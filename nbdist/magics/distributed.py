@@ -64,32 +64,63 @@ class DistributedMagics(Magics):
             if cell is not None:
                 cell = as_in_editor(shell, cell)
             chosen, planned = _plan(shell, line, cell)
-            handle, notes = runner.launch(
-                planned,
-                interrupts,
-                check=chosen.check,
-                warm=chosen.warm,
-                origin=name_origins(shell),
-                typed=line,
-                pruning=_PRUNING,
-            )
-            with stopped_with_its_cell(handle, interrupts):
-                advice = "" if self._advised else runner.thread_advice(planned)
-                self._advised |= bool(advice)
-                tell(*notes, advice, _elsewhere(planned), runner.pruner.removed())
-                if not chosen.detach:
-                    _watch(shell, handle, chosen, planned)
-                    show_last(handle)
-                    _pull(shell, handle, chosen.pull)
-                    return None
-                show_detached(shell, handle, chosen, planned)
-        return handle
+            advice = "" if self._advised else runner.thread_advice(planned)
+            handle = start_and_show(shell, chosen, planned, interrupts, typed=line, advice=advice)
+            self._advised |= bool(advice)
+        return handle if chosen.detach else None
 
 
 # %%distributed? shows it
 DistributedMagics.distributed.__doc__ = (
     f"{inspect.cleandoc(DistributedMagics.distributed.__doc__ or '')}\n\n{options.help_text()}"
 )
+
+
+def start_and_show(
+    shell: InteractiveShell,
+    chosen: options.Options,
+    planned: runner.Plan,
+    interrupts: runner.Interrupts,
+    *,
+    typed: str = "",
+    advice: str = "",
+) -> runner.RunHandle:
+    """Start the run, and show it until it ends unless it is detached. Raises UsageMistake or LaunchError with
+    nothing started, RunFailed or RunCancelled as it ended."""
+    handle, notes = runner.launch(
+        planned,
+        interrupts,
+        check=chosen.check,
+        warm=chosen.warm,
+        origin=name_origins(shell),
+        typed=typed,
+        pruning=_PRUNING,
+    )
+    with stopped_with_its_cell(handle, interrupts):
+        tell(*notes, advice, _elsewhere(planned), runner.pruner.removed())
+        if chosen.detach:
+            show_detached(shell, handle, chosen, planned)
+        else:
+            _watch(shell, handle, chosen, planned)
+            show_last(handle)
+            _pull(shell, handle, chosen.pull)
+    return handle
+
+
+def resume_and_show(
+    shell: InteractiveShell, ended: runner.RunHandle, changes: Sequence[str]
+) -> runner.RunHandle:
+    """Go on from a run, as ``%%distributed`` would start it with its options and ``changes``. Raises as
+    ``start_and_show``."""
+    with runner.Interrupts(lambda _: _INTERRUPTED, raises=True) as interrupts:
+        chosen, planned = runner.resume_plan(
+            ended,
+            changes,
+            notebook=os.environ.get("JPY_SESSION_NAME", ""),
+            cell_id=cell_id(shell),
+            namespace=notebook_names(shell),
+        )
+        return start_and_show(shell, chosen, planned, interrupts)
 
 
 def _watch(

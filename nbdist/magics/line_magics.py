@@ -15,6 +15,7 @@ from IPython.display import HTML, display
 
 from nbdist import config, panel, runner
 from nbdist.feed.ansi import harmless
+from nbdist.magics.distributed import resume_and_show
 from nbdist.magics.presentation import as_usage_errors, draws_widgets, shell_of
 from nbdist.magics.showing import show_again, show_as_text, show_outputs
 from nbdist.model import RunState
@@ -23,7 +24,7 @@ from nbdist.store import RunDirectory
 from nbdist.text import say
 from nbdist.verbs import table
 from nbdist.verbs.machines import Allocations, Examined, Released
-from nbdist.verbs.runs import Beside, BoardEnded, Curves, Explained, Listed, Logs, Stacks, Stopped
+from nbdist.verbs.runs import Again, Beside, BoardEnded, Curves, Explained, Listed, Logs, Stacks, Stopped
 from nbdist.verbs.sessions import SessionState
 from nbdist.verbs.verb import HELP, NOTEBOOK, Frontend, Result, Verb
 
@@ -129,6 +130,10 @@ class VerbMagics(Magics):
         show_outputs(shell, handle, run)
         if run.state is not RunState.SUCCEEDED and not run.stopped_as_asked:
             print(panel.run_report(run, handle.directory, config.language()))
+
+    @_shows(table.RESUME)
+    def dist_resume(self, again: Again) -> None:
+        resume_and_show(shell_of(self), again.handle, again.changes)
 
     @_shows(table.BOARD)
     def dist_board(self, found: Curves | Report | BoardEnded) -> None:

@@ -59,24 +59,55 @@ def run(
     if chosen.pull:
         raise UsageMistake("pull: leave it out, and read  run.results  of the run that nbdist.run returns")
     with runner.Interrupts(lambda _: _INTERRUPTED, raises=True) as interrupts:
-        planned = _plan(shell, chosen, program, args, given)
-        handle, notes = runner.launch(
-            planned,
-            interrupts,
-            check=chosen.check,
-            warm=chosen.warm,
-            origin=name_origins(shell) if shell is not None else lambda _: None,
-            pruning=_PRUNING,
+        return _start(shell, chosen, _plan(shell, chosen, program, args, given), interrupts)
+
+
+def resume(run: str | runner.RunHandle | None = None, **options_of_run: Any) -> runner.RunHandle:
+    """Go on from a run that has ended (the latest), as ``%dist_resume`` does, and wait for the end of the new
+    one: with the program, inputs, checkpoints and options of that run, and keywords in the place of some.
+
+        nbdist.resume("k2m1", gpus=[2, 3], detach=True)
+
+    Raises UsageMistake, UnknownRun or LaunchError, with nothing started, and KeyboardInterrupt.
+    """
+    shell = get_ipython()
+    changes = options.keyword_words(options_of_run)
+    ended = run if isinstance(run, runner.RunHandle) else runner.attach(run)
+    with runner.Interrupts(lambda _: _INTERRUPTED, raises=True) as interrupts:
+        chosen, planned = runner.resume_plan(
+            ended,
+            changes,
+            notebook=os.environ.get("JPY_SESSION_NAME", ""),
+            cell_id=cell_id(shell) if shell is not None else "",
+            namespace=_names(shell),
         )
-        with stopped_with_its_cell(handle, interrupts):
-            tell(*notes, runner.pruner.removed())
-            if shell is None:
-                if not chosen.detach:
-                    show_as_text(handle, plain=not chosen.panel, show_ranks=chosen.show_ranks)
-            elif chosen.detach:
-                show_detached(shell, handle, chosen, planned)
-            else:
-                follow(shell, handle, chosen, planned)
+        return _start(shell, chosen, planned, interrupts)
+
+
+def _start(
+    shell: InteractiveShell | None,
+    chosen: options.Options,
+    planned: runner.Plan,
+    interrupts: runner.Interrupts,
+) -> runner.RunHandle:
+    """Start the run, and show it until it ends unless it is detached."""
+    handle, notes = runner.launch(
+        planned,
+        interrupts,
+        check=chosen.check,
+        warm=chosen.warm,
+        origin=name_origins(shell) if shell is not None else lambda _: None,
+        pruning=_PRUNING,
+    )
+    with stopped_with_its_cell(handle, interrupts):
+        tell(*notes, runner.pruner.removed())
+        if shell is None:
+            if not chosen.detach:
+                show_as_text(handle, plain=not chosen.panel, show_ranks=chosen.show_ranks)
+        elif chosen.detach:
+            show_detached(shell, handle, chosen, planned)
+        else:
+            follow(shell, handle, chosen, planned)
     return handle
 
 

@@ -18,6 +18,7 @@ from nbdist.errors import LaunchError, UnknownRun
 from nbdist.feed.ansi import harmless
 from nbdist.magics.presentation import cell_id, kernel_id, widgets_reach_outputs
 from nbdist.model import Reason, Run
+from nbdist.options import first_line
 from nbdist.store import LogStream
 from nbdist.store.control import request_interrupt, request_stacks
 from nbdist.store.outputs import read_media
@@ -267,7 +268,9 @@ def _surface(
             runner.request_stop_of(handle, Reason("stopped-from-panel"))
 
     return WidgetSurface(
-        PanelWidget(kernel_id=kernel_id(shell), foreground=foreground),
+        PanelWidget(
+            kernel_id=kernel_id(shell), foreground=foreground, line=first_line(handle.run.spec.shown())
+        ),
         stop=stop,
         board=lambda: _board_url(handle),
         charts=charts,

@@ -103,6 +103,8 @@ class RunSpec:
     besides.
     ``inputs`` are the names that the ranks have from the notebook; their values are deleted when the run has
     ended unless ``keep_inputs``. ``versions`` are those of what the run stands on, by name.
+    ``checkpoints`` is the directory of the program's checkpoints (empty: none that all machines are known to
+    see), ``resumed`` the id of the run that this one goes on from.
     Of a session, whose ranks execute cells, ``session`` is after how many seconds without one it ends itself;
     None for any other run.
 
@@ -136,6 +138,8 @@ class RunSpec:
     log_dir: str = ""
     inputs: tuple[Input, ...] = ()
     keep_inputs: bool = False
+    checkpoints: str = ""
+    resumed: str = ""
     session: float | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
     nodes: int = 1
@@ -154,6 +158,11 @@ class RunSpec:
     @property
     def world_size(self) -> int:
         return len(self.ranks)
+
+    @property
+    def resumed_label(self) -> str:
+        """What the run is called that this one goes on from; empty for none."""
+        return self.resumed.split("-", 2)[-1]
 
     @property
     def here(self) -> tuple[RankSpec, ...]:
@@ -201,7 +210,9 @@ class RunSpec:
         spec = build(cls, {**data, "ranks": ranks})
         if [rank.rank for rank in spec.ranks] != list(range(spec.world_size)):
             raise ValueError("the ranks are not numbered from 0 on")
-        if any("\0" in path for path in (spec.program, spec.python, spec.cwd, spec.log_dir)):
+        if any(
+            "\0" in path for path in (spec.program, spec.python, spec.cwd, spec.log_dir, spec.checkpoints)
+        ):
             raise ValueError("no path has a null character")
         if not spec.name.isprintable():
             raise ValueError("the name cannot be printed")

@@ -39,6 +39,7 @@ class Options:
     timeout: float | None = None
     hang_after: float = 60.0
     retries: int = 0
+    checkpoints: str = ""
     memory: int | None = None
     env: tuple[tuple[str, str], ...] = ()
     args: tuple[str, ...] = ()
@@ -246,8 +247,9 @@ def parse(line: str) -> Options:
     return parse_words(split_line(line))
 
 
-def parse_words(words: Sequence[str]) -> Options:
-    """The options in ``words``, as nbdist or another launcher writes them. Raises UsageMistake."""
+def parse_words(words: Sequence[str], standing: Mapping[str, Any] | None = None) -> Options:
+    """The options in ``words``, as nbdist or another launcher writes them. ``standing`` are values, by the
+    fields of Options, that hold where ``words`` do not say otherwise. Raises UsageMistake."""
     typed = words
     launcher, words = launchers.behind_launcher(words)
     if launcher and (program := split_program(words)[1]):
@@ -263,8 +265,9 @@ def parse_words(words: Sequence[str]) -> Options:
     given = {name: value for name, value in vars(named).items() if value is not None}
     if "env" in given:
         given["env"] = tuple(given["env"])
-    given["master"] = table.joined_address(given.get("master", ()))
-    options = Options(**given)
+    if "master" in given:
+        given["master"] = table.joined_address(given["master"])
+    options = Options(**_over(standing or {}, given))
     options = replace(options, any_device=foreign.any_device and options.gpus is None, notes=foreign.notes)
     if options.engine == "local" and options.slurm:
         options = replace(options, engine="slurm")
@@ -274,9 +277,22 @@ def parse_words(words: Sequence[str]) -> Options:
     return options
 
 
+def _over(standing: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """``given`` in the place of what stands; of variables both."""
+    # each says how many ranks there are, and on what
+    left_out = {"nproc", "gpus"} if {"nproc", "gpus"} & given.keys() else set()
+    kept = {name: value for name, value in standing.items() if name not in left_out}
+    return {**kept, **given, "env": (*kept.get("env", ()), *given.get("env", ()))}
+
+
 def parse_keywords(keywords: Mapping[str, object]) -> Options:
     """The options as a call has them: ``nproc=2, gpus=[0, 1], env={"K": "V"}, detach=True, timeout="5m"``.
     Raises UsageMistake, as for a line, and for what is no option."""
+    return parse_words(keyword_words(keywords))
+
+
+def keyword_words(keywords: Mapping[str, object]) -> list[str]:
+    """What a line would have in the place of these keywords. Raises UsageMistake for what is no option."""
     by_field = {option.field: option for option in OPTIONS}
     words: list[str] = []
     for name, value in keywords.items():
@@ -285,7 +301,7 @@ def parse_keywords(keywords: Mapping[str, object]) -> Options:
             raise UsageMistake(f"no option {name}" + (f": did you mean {near[0]}=?" if near else ""))
         if value is not None:
             words += _words_of(by_field[name], value)
-    return parse_words(words)
+    return words
 
 
 def _words_of(option: Option, value: object) -> list[str]:

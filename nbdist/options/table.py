@@ -228,6 +228,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(("--timeout",), "timeout", "TIME", parse_duration),
     Option(("--hang-after",), "hang_after", "TIME", hang_after, rare=True),
     Option(("--retries",), "retries", "N", retries),
+    Option(("--checkpoints",), "checkpoints", "DIR", rare=True),
     Option(("--memory",), "memory", "SIZE", memory, rare=True),
     Option(("--env",), "env", "K=V", env, rare=True, many=True),
     Option(("--args",), "args", '"…"', args),

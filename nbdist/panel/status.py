@@ -199,13 +199,14 @@ def run_state_text(view: RunView, language: str) -> str:
 
 
 def said_of(view: RunView, language: str) -> list[str]:
-    """What stands beside the state of a run: how it hangs, how far it is, why it ended, what it was, and the
-    mistakes of its program."""
+    """What stands beside the state of a run: how it hangs, how far it is, why it ended, which run it goes on
+    from, what it was, and the mistakes of its program."""
     stall = stall_sentence(view.stall, view.elapsed, language) if view.hangs and view.stall else ""
     slow = slow_text(view.slow, language) if view.slow is not None and view.live else ""
     reason = view.reason_zh if language == "zh" else view.reason
     warnings = [warning.sentence(language) for warning in view.warnings]
-    said = (stall, progress_text(view, language), slow, reason, view.about, *warnings)
+    resumed = say("panel.goes-on-from", language, run=view.resumed) if view.resumed else ""
+    said = (stall, progress_text(view, language), slow, reason, resumed, view.about, *warnings)
     return [text for text in said if text]
 
 

@@ -122,6 +122,8 @@ def _head(facts: Facts, language: str) -> str:
         said.append(say("panel.at", language, progress=so_far))
     if reason := _reason(facts, language):
         said.append(reason)
+    if before := run.spec.resumed_label:
+        said.append(say("panel.goes-on-from", language, run=before))
     return (
         f'<div class="n-head"><span class="n-pill n-{state.value}"><span aria-hidden="true">'
         f"{state_mark(state.value)}</span> <b>{html.escape(state_word(state, language))}</b></span> "

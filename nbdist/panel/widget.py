@@ -40,9 +40,12 @@ class PanelWidget(anywidget.AnyWidget):
     foreground = traitlets.Bool(True).tag(sync=True)
     # whether the panel is no output itself, and is drawn in an element that has its id as data-nbdist-panel
     placed = traitlets.Bool(False).tag(sync=True)
+    # what a cell begins with that starts the run again
+    line = traitlets.Unicode().tag(sync=True)
 
-    def __init__(self, *, kernel_id: str, foreground: bool) -> None:
-        super().__init__(panel_id=secrets.token_hex(8), kernel_id=kernel_id, foreground=foreground)
+    def __init__(self, *, kernel_id: str, foreground: bool, line: str = "") -> None:
+        own = secrets.token_hex(8)
+        super().__init__(panel_id=own, kernel_id=kernel_id, foreground=foreground, line=line)
 
 
 class Wire(Protocol):

@@ -25,6 +25,7 @@ from nbdist.runner.placement import TOKEN, words_of_node_1
 from nbdist.runner.planning import plan, plan_script, thread_advice
 from nbdist.runner.pruning import Pruned, Pruner, prune, pruner
 from nbdist.runner.pushing import Namespace, describe_inputs, pack_inputs
+from nbdist.runner.resuming import resume_plan
 from nbdist.runner.sessions import IDLE, LiveCell, request, session_plan, sessions
 from nbdist.warm.pool import WarmState, describe_warm
 from nbdist.warm.pool import ranks as warm_ranks
@@ -63,6 +64,7 @@ __all__ = [
     "release_allocations",
     "request",
     "request_stop_of",
+    "resume_plan",
     "runs",
     "session_plan",
     "sessions",

@@ -27,6 +27,7 @@ from nbdist.runner.handle import Interrupts, RunHandle, store
 from nbdist.runner.planning import plan
 from nbdist.runner.provenance import ask_git
 from nbdist.runner.pruning import keeping, pruner
+from nbdist.runner.resuming import check_checkpoints
 from nbdist.store.allocations import AllocationDirectory
 from nbdist.store.paths import RunDirectory, make_private, write_private
 from nbdist.warm.match import PRELOADED
@@ -67,8 +68,10 @@ def launch(
 def start(plan: Plan, *, warm: bool | None = None) -> RunHandle:
     """Start the run: with ranks that wait where there are such and ``warm`` is not False.
 
-    Waits for nothing that takes longer than a moment. Raises LaunchError, with nothing running.
+    Waits for nothing that takes longer than a moment. Raises LaunchError, and UsageMistake where another run
+    writes into its directory of checkpoints, with nothing running.
     """
+    check_checkpoints(plan.spec)
     _make_log_dir(plan.spec)
     launcher = choose_launcher(plan, warm=warm)
     handle = launcher.start(store().create(plan.spec, plan.cell, plan.write_inputs), plan)

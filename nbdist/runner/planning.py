@@ -47,6 +47,7 @@ from nbdist.runner.pushing import Namespace, check_early, describe_inputs, input
 from nbdist.runner.scripts import Script, find_script
 from nbdist.store.paths import check_home
 from nbdist.text import say
+from nbdist.worker.checkpoints import PLACE
 
 if TYPE_CHECKING:
     from nbdist.values.packing import Packed
@@ -171,6 +172,9 @@ def _plan(
         timeout=options.timeout,
         hang_after=options.hang_after or None,
         retries=options.retries,
+        checkpoints=_checkpoints(
+            options.checkpoints, folder, name, run_id, by_hand=nodes.count > 1 and not engine
+        ),
         memory=options.memory,
         scrape=options.scrape,
         inputs=() if packed is None else inputs_of(packed),
@@ -214,6 +218,15 @@ def thread_advice(plan: Plan, *, cores: int | None = None, environ: Mapping[str,
     if here < 2 or threads < 2 or chosen or not computes or spec.engine:
         return ""
     return say("runs.one-thread", config.language(), threads=threads)
+
+
+def _checkpoints(asked: str, folder: Path, name: str, run_id: str, *, by_hand: bool) -> str:
+    """The directory of a run's checkpoints. It lies in the program's folder: nbdist deletes the files of old
+    runs, and these may be on a small disk. Machines that were started by hand have none in common but the one
+    that was ``asked`` for."""
+    if asked:
+        return str(folder / Path(asked).expanduser())
+    return "" if by_hand else str(folder / "checkpoints" / f"{name}-{run_id[-4:]}")
 
 
 def _meeting(nodes: NodeSet, wait: float) -> str:
@@ -292,7 +305,7 @@ def _check_env(options: Options) -> None:
     for key, _ in options.env:
         if key == "CUDA_VISIBLE_DEVICES":
             raise UsageMistake("--env CUDA_VISIBLE_DEVICES: choose the GPUs of the run with  --gpus 0,1")
-        if key in own or key.startswith("NBDIST_RA") or key in ("NBDIST_RUN_ID", "NBDIST_RUN_DIR"):
+        if key in own or key.startswith("NBDIST_RA") or key in ("NBDIST_RUN_ID", "NBDIST_RUN_DIR", PLACE):
             raise UsageMistake(f"--env {key}: nbdist sets {key} in each rank: leave it out")
 
 

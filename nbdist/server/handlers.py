@@ -26,6 +26,7 @@ from nbdist.feed.snapshot import glance
 from nbdist.feed.stalling import StallReader, stall_view
 from nbdist.feed.view import view_of
 from nbdist.model import Reason, Run
+from nbdist.options.recorded import first_line
 from nbdist.options.table import option_list
 from nbdist.server.backend import Backend
 from nbdist.server.run_list import RunList, row_of
@@ -62,6 +63,7 @@ def detail_of(directory: RunDirectory, now: float) -> dict[str, Any] | None:
         "row": row_of(run, directory, now).to_dict(),
         "view": view.to_dict(),
         "cell": program_of(directory),
+        "line": first_line(run.spec.shown()),
         "spec": run.spec.shown().to_dict(),
     }
 

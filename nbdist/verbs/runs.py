@@ -20,6 +20,7 @@ from nbdist.feed.curves import Curve, read_curves
 from nbdist.feed.explanation import Explanation, explain_run
 from nbdist.feed.log_lines import LineReader, Place
 from nbdist.model import Reason, Run
+from nbdist.options import split_program
 from nbdist.runner import RunHandle
 from nbdist.store import RunDirectory
 from nbdist.verbs.verb import Frontend
@@ -350,6 +351,21 @@ def attach(_: Frontend, *, run: str | None) -> RunHandle:
     handle = runner.attach(run)
     handle.run  # noqa: B018 - one that cannot be read is a mistake here, not when it is shown
     return handle
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Again:
+    """A run that is to be gone on from, with ``changes``, options in the place of its own."""
+
+    handle: RunHandle
+    changes: tuple[str, ...]
+
+
+def resume(_: Frontend, *, words: Sequence[str]) -> Again:
+    """Raises UnknownRun."""
+    before, named = split_program(words)
+    handle = runner.attach(named[0] if named else None)
+    return Again(handle=handle, changes=(*before, *named[1:]))
 
 
 def export(_: Frontend, *, run: str | None, to: str | None) -> runner.Export:

@@ -165,6 +165,22 @@ it with Ctrl-C, ends nothing.""",
     act=runs.attach,
 )
 
+RESUME = Verb(
+    name="resume",
+    about="go on from a run that has ended: its program, options, inputs and checkpoints",
+    text="""\
+Start the program of a run (the latest) once more, as a new run: with the same options, inputs and
+directory of checkpoints. nbdist.latest_checkpoint() gives the program the one that was finished last.
+Options behind the run replace its own.""",
+    form="[RUN] [options]",
+    more=(
+        ("RUN", "a run that has ended"),
+        ("options", "as for a cell or script:  --gpus 2,3 --retries 3"),
+    ),
+    exits="as for nbdist run.",
+    act=runs.resume,
+)
+
 BOARD: Verb[Any] = Verb(
     name="board",
     about="the curves of runs in VisualDL, or a report of them as a file",
@@ -319,6 +335,7 @@ VERBS: tuple[Verb[Any], ...] = (
     ALLOC,
     DOCTOR,
     EXPORT,
+    RESUME,
     SESSION,
     WARM,
 )

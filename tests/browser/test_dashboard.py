@@ -339,6 +339,53 @@ def test_the_form_in_the_cell_s_toolbar_writes_into_that_cell_and_runs_it_in_a_k
         expect(other.locator(".jp-InputPrompt")).to_have_text("[ ]:")
 
 
+def test_a_run_is_started_again_with_other_options_below_its_cell(
+    lab_server: LabServer, browser: Browser, pictures: Path
+) -> None:
+    cell = "%%distributed -n 2 --retries 1 --name again\nimport os\nprint('rank', os.environ['RANK'])"
+    notebook = lab_server.write_notebook("again.ipynb", "%load_ext nbdist", cell, "print('after')")
+    with new_page(browser, width=1400, keep=False) as page:
+        lab = LabPage(lab_server, page, notebook)
+        lab.run_and_wait(0)
+        lab.run_and_wait(1)
+        panel = lab.cell(1).locator(".nbdist")
+        panel.get_by_role("button", name="Run menu").click()
+        page.screenshot(path=pictures / "again-menu.png")
+        panel.get_by_role("menuitem", name="Run again with…").click()
+        form = page.locator(".nbdist-form")
+        expect(form.locator("output")).to_have_text("%%distributed -n 2 --name again --retries 1")
+        form.get_by_label("Ranks").fill("3")
+        page.screenshot(path=pictures / "again-form.png")
+        assert problems_of(page, ".nbdist-form") == []
+        page.get_by_role("dialog").get_by_role("button", name="Insert and run").click()
+
+        # the cell itself stays as it is
+        expect(lab.cell(1).locator(".cm-content")).to_contain_text("%%distributed -n 2 --retries 1")
+        expect(lab.cell(2).locator(".cm-content")).to_contain_text(
+            "%%distributed -n 3 --name again --retries 1"
+        )
+        expect(lab.cell(2).locator(".cm-content")).to_contain_text("print('rank', os.environ['RANK'])")
+        lab.wait_for_end(2)
+        expect(lab.cell(2).locator(".nbdist-pill")).to_have_text("Finished", timeout=20_000)
+
+        # of the first run, whose cell is another program meanwhile
+        page.evaluate(
+            """() => {
+                const { content } = window.jupyterapp.shell.currentWidget;
+                for (const at of [1, 2]) {
+                    content.widgets[at].model.sharedModel.setSource('%%distributed -n 1\\nchanged()');
+                }
+            }"""
+        )
+        dashboard = open_run(page, "again")
+        dashboard.get_by_role("button", name="Run again with…").click()
+        expect(form.locator("output")).to_have_text("%%distributed -n 3 --name again --retries 1")
+        page.get_by_role("dialog").get_by_role("button", name="Insert below").click()
+
+        expect(page.locator(".jp-Notebook .jp-Cell .cm-content:has-text(\"print('rank'\")")).to_have_count(1)
+        expect(lab.cell(3).locator(".cm-content")).to_contain_text("%%distributed -n 3 --name again")
+
+
 @contextmanager
 def notebook_7_page(browser: Browser) -> Iterator[Page]:
     """As ``new_page``; but Notebook 7 has errors of its own while it starts, with any extension or none."""

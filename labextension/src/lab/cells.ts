@@ -1,5 +1,5 @@
 /** The cell of a run: its line `%%distributed …`, the notebook it is in as this server names it, what its outputs lead to. */
-import { type Asked, askPage, element } from '../page';
+import { type Asked, askPage, cellText, element } from '../page';
 import { pageWords } from '../words';
 import type { Option, RunRow } from './client';
 
@@ -233,6 +233,15 @@ export function unsavedRuns(rows: readonly RunRow[], path: string, saved: number
     .filter(({ notebook }) => isNotebook(notebook, path))
     .filter(row => (row.detached ? row.created > saved : row.live || (row.ended ?? 0) > saved))
     .sort((one, other) => other.created - one.created);
+}
+
+/**
+ * The text of a cell that would start a run again: a cell of the notebook with its program as it is now, in which
+ * the first line is as it was typed, else what the server knows of the run.
+ */
+export function cellAgain(cells: readonly CellPlace[], program: string, line: string): string {
+  const same = cells.filter(({ source }) => programOf(source) === program.trim());
+  return same.at(-1)?.source ?? cellText(line, program);
 }
 
 /** What of a cell runs on the ranks. */

@@ -115,7 +115,7 @@ export class Offline extends Error {}
 
 /** A run as it stands, and its program. */
 type RunDetail = ReturnType<typeof runDetail>;
-const runDetail = fields({ row: runRow, view: or(runView, null), cell: or(text, '') });
+const runDetail = fields({ row: runRow, view: or(runView, null), cell: or(text, ''), line: or(text, '') });
 
 /** What stands in a table of runs; "nan", "inf" and "-inf" are texts. */
 export type Value = string | number | boolean | null;

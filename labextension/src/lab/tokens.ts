@@ -25,6 +25,7 @@ export const COMMANDS = {
   attach: 'nbdist:attach',
   reveal: 'nbdist:reveal',
   again: 'nbdist:run-again',
+  againWith: 'nbdist:run-again-with',
   export: 'nbdist:export',
   remove: 'nbdist:delete',
   runOnRanks: 'nbdist:run-on-ranks',

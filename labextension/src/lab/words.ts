@@ -96,6 +96,7 @@ export const LAB_WORDS = inBoth(say => ({
   columns: {
     state: say('state', '状态'),
     duration: say('duration', '时长'),
+    resumed: say('goes on from', '继续自'),
     notebook: say('notebook', '笔记本'),
     script: say('script', '脚本'),
     commit: say('commit', '提交'),
@@ -112,8 +113,8 @@ export const LAB_WORDS = inBoth(say => ({
   selected: say('{0} selected', '已选 {0} 个'),
   deleteTitle: say('Delete {0}?', '删除 {0}?'),
   deleteBody: say(
-    'Its logs, curves and program are removed from the disk.',
-    '其日志、曲线和程序将从磁盘上删除。',
+    'Its logs, curves and program are removed from the disk. Checkpoints stay.',
+    '其日志、曲线和程序将从磁盘上删除。检查点会保留。',
   ),
   stopFailed: say('{0} could not be stopped: {1}', '无法停止 {0}:{1}'),
   failedTo: say('{0}: {1}', '{0}:{1}'),
@@ -170,6 +171,9 @@ export const LAB_WORDS = inBoth(say => ({
   formLine: say('First line of the cell', '单元格首行'),
   formWrite: say('Write', '写入'),
   formRun: say('Write and run', '写入并运行'),
+  formInsert: say('Insert below', '插入到下方'),
+  formInsertRun: say('Insert and run', '插入并运行'),
+  noProgram: say('The program of this run cannot be started from a cell.', '此运行的程序无法从单元格启动。'),
   cancel: say('Cancel', '取消'),
   showRuns: say('Show distributed runs', '显示分布式运行'),
   openLatest: say('Open the latest distributed run', '打开最近的分布式运行'),

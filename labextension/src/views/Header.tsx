@@ -19,6 +19,8 @@ interface HeaderProps {
   onStop: () => void;
   onCopy: (text: string) => void;
   onBoard: (() => void) | null;
+  /** copies the cell with the line that would start it, where that is known */
+  onCopyCell?: (() => void) | undefined;
   /** where the page does such things for its panels */
   onAct?: ((action: PageAction) => void) | undefined;
 }
@@ -39,6 +41,7 @@ export const Header = memo(function Header(props: HeaderProps): ReactElement {
           {view.label}
         </span>
         {!narrow && <span className="nbdist-quiet nbdist-count-of-ranks">{sizeOf(view)}</span>}
+        {!narrow && view.resumed && <span className="nbdist-quiet">{words.goesOnFrom(view.resumed)}</span>}
         <span className="nbdist-space" />
         {!narrow && progress}
         {!narrow && <StoppedAt view={view} />}
@@ -141,14 +144,16 @@ interface MenuItem {
   act: () => void;
 }
 
-function menuItems({ view, onCopy, onBoard, onAct }: HeaderProps): readonly MenuItem[] {
+function menuItems({ view, onCopy, onBoard, onAct, onCopyCell }: HeaderProps): readonly MenuItem[] {
   const words = pageWords();
   const { label, live } = view;
   const attaching = `%dist_attach ${label}`;
   const exporting = `%dist_export ${label}`;
   return [
-    ...(onAct ? [{ name: words.openDashboard, act: () => onAct('open') }] : []),
-    ...(onAct && !live ? [{ name: words.runAgain, act: () => onAct('again') }] : []),
+    // of a run that has ended the head has these as buttons; a short output cuts a long menu off
+    ...(onAct && live ? [{ name: words.openDashboard, act: () => onAct('open') }] : []),
+    ...(onAct && !live ? [{ name: words.runAgainWith, act: () => onAct('againWith') }] : []),
+    ...(onCopyCell && !onAct && !live ? [{ name: words.copyCell, act: onCopyCell }] : []),
     { name: words.exportRun, code: exporting, act: () => (onAct ? onAct('export') : onCopy(exporting)) },
     { name: words.copyName, act: () => onCopy(label) },
     { name: words.showAgain, code: attaching, act: () => onCopy(attaching) },

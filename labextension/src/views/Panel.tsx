@@ -20,6 +20,8 @@ export interface PanelSource {
   board: () => Promise<BoardAnswer | null>;
   stacks: () => void;
   interrupt: (rank: number) => void;
+  /** the line with which a cell would start the run again */
+  line?: (() => string) | undefined;
   act?: ((action: PageAction, from: Element) => void) | undefined;
 }
 
@@ -49,6 +51,7 @@ export function Panel({ run, source, root, onShown }: PanelProps): ReactElement 
       again: foreground ? null : source.stacks,
       interrupt: foreground ? null : source.interrupt,
       act: source.act,
+      line: source.line,
     }),
     [run, source, foreground],
   );

@@ -19,7 +19,7 @@ import {
 
 import { type Action, actionOf, chord, focusById, leave } from '../keys';
 import type { RunModel } from '../model';
-import type { PageAction } from '../page';
+import { cellText, copy, type PageAction } from '../page';
 import { pageWords, told } from '../words';
 import { CellPane } from './Code';
 import { Header } from './Header';
@@ -51,6 +51,8 @@ export interface RunHost {
   interrupt: ((rank: number, page: RunControls) => void) | null;
   /** what the page does for its panels, where it has nbdist's extension; `from` is the panel */
   act?: ((action: PageAction, from: Element) => void) | undefined;
+  /** the line with which a cell would start the run again; empty where that is not known */
+  line?: (() => string) | undefined;
   /** goes to a line of the cell in its notebook */
   reveal?: (line: number) => void;
 }
@@ -154,6 +156,12 @@ export function RunPage(props: RunPageProps): ReactElement {
     () => host.act && ((action: PageAction) => host.act!(action, root.current!)),
     [host, root],
   );
+  const firstLine = host.line?.() ?? '';
+  const copyCell = useCallback(() => {
+    const text = cellText(firstLine, model.cell ?? '');
+    const { cellCopied, notCopied } = pageWords();
+    void copy(text).then(done => say({ text: done ? cellCopied : notCopied(text) }));
+  }, [firstLine, model, say]);
   const stop = useCallback(() => {
     setStopping(true);
     void host.stop().then(problem => {
@@ -221,6 +229,7 @@ export function RunPage(props: RunPageProps): ReactElement {
       onCopy={copyText}
       onBoard={bound.board}
       onAct={onAct}
+      onCopyCell={firstLine ? copyCell : undefined}
     />
   );
 

@@ -11,9 +11,11 @@ import { createElement } from 'react';
 import { actForPanels } from '../../page';
 import { pageWords } from '../../words';
 import {
+  cellAgain,
   cellOf,
   type CellPlace,
   contentsPath,
+  firstLine,
   isNotebook,
   type Wanted,
   wantedOf,
@@ -26,6 +28,8 @@ import { ranksIcon, ViewWidget } from './view_widget';
 
 /** milliseconds */
 const MOMENT = 3000;
+/** bytes of a program that the server tells */
+const PROGRAM = 65_536;
 /** a cell that starts a run, not one that shows it again */
 const STARTS = /^\s*%%?distributed\b/m;
 
@@ -80,6 +84,17 @@ const plugin: JupyterFrontEndPlugin<void> = {
         }
       },
     });
+    app.commands.addCommand(COMMANDS.againWith, {
+      label: pageWords().runAgainWith,
+      isVisible: given => service.runs.row(runIn(given))?.live === false,
+      describedBy: takes('runId'),
+      execute: async given => {
+        const found = await cellOfRun(service, notebooks, documents, runIn(given));
+        const place =
+          typeof found === 'string' ? () => newNotebook(app, notebooks) : () => Promise.resolve(found);
+        tell(await runAgainWith(service, runIn(given), place));
+      },
+    });
     app.commands.addCommand(COMMANDS.export, {
       label: pageWords().exportRun,
       describedBy: takes('runId', 'line'),
@@ -100,6 +115,8 @@ const plugin: JupyterFrontEndPlugin<void> = {
         void runBelow(panel, `%dist_export ${label}`);
       } else if (action === 'again' && panel && STARTS.test(source)) {
         void runCell(panel, at);
+      } else if (action === 'againWith' && panel) {
+        void runAgainWith(service, runId, () => Promise.resolve({ panel, at })).then(tell);
       } else {
         void app.commands.execute(COMMANDS[action], { runId, tab: tab ?? '' });
       }
@@ -208,7 +225,7 @@ async function cellOfRun(
   notebooks: INotebookTracker,
   documents: IDocumentManager | null,
   runId: string,
-): Promise<{ panel: NotebookPanel; at: number } | string> {
+): Promise<Place | string> {
   const words = labWords();
   const { row, cell } = await client.run(runId);
   if (!row.notebook) {
@@ -234,7 +251,9 @@ async function notebookOf(
     return open;
   }
   const path = contentsPath(notebook, PageConfig.getOption('serverRoot'));
-  const widget = path === null ? undefined : documents?.openOrReveal(path);
+  // of a notebook that has gone the page would show an error, and never be ready
+  const there = path !== null && documents?.services.contents.get(path, { content: false });
+  const widget = (await Promise.resolve(there).catch(() => null)) && documents?.openOrReveal(path!);
   if (!widget) {
     return null;
   }
@@ -255,15 +274,18 @@ function cellAround(notebooks: INotebookTracker, node: HTMLElement | undefined):
   return cells[0] ?? null;
 }
 
-/** Asks which ranks, and writes them into this cell and no other. What stands in the way, if anything. */
-async function runOnRanks({ client }: IRunService, notebooks: INotebookTracker, cell: Cell): Promise<string> {
-  const words = labWords();
+/** What was chosen in the form for a cell with this text, and whether it is to be run; null for nothing. */
+async function askRanks(
+  { client }: IRunService,
+  source: string,
+  title: string,
+  [write, run]: readonly [string, string],
+): Promise<{ wanted: Wanted; run: boolean } | null> {
   // without the server's side the form still writes lines for the CPU
   const gpus: readonly Gpu[] = await client.devices().then(
     devices => devices.gpus,
     () => [],
   );
-  const source = cell.model.sharedModel.getSource();
   const before = wantedOf(source);
   let wanted: Wanted | null = before;
   const body = new ViewWidget(async () => {
@@ -272,28 +294,87 @@ async function runOnRanks({ client }: IRunService, notebooks: INotebookTracker, 
     return createElement(RanksForm, { source, before, gpus, onChange });
   });
   const { button } = await showDialog({
-    title: words.formTitle,
+    title,
     body,
     buttons: [
-      Dialog.cancelButton({ label: words.cancel }),
-      Dialog.okButton({ label: words.formWrite }),
-      Dialog.okButton({ label: words.formRun, className: 'nbdist-write-and-run' }),
+      Dialog.cancelButton({ label: labWords().cancel }),
+      Dialog.okButton({ label: write }),
+      Dialog.okButton({ label: run, className: 'nbdist-write-and-run' }),
     ],
     defaultButton: 2,
   });
-  if (!button.accept || wanted === null) {
+  return button.accept && wanted ? { wanted, run: button.label === run } : null;
+}
+
+/** Asks which ranks, and writes them into this cell and no other. What stands in the way, if anything. */
+async function runOnRanks(service: IRunService, notebooks: INotebookTracker, cell: Cell): Promise<string> {
+  const words = labWords();
+  const { sharedModel } = cell.model;
+  const asked = await askRanks(service, sharedModel.getSource(), words.formTitle, [
+    words.formWrite,
+    words.formRun,
+  ]);
+  if (!asked) {
     return '';
   }
   const panel = notebooks.find(({ content }) => content.widgets.includes(cell));
   if (!panel) {
     return words.noCellFound('');
   }
-  const { sharedModel } = cell.model;
-  sharedModel.setSource(withFirstLine(sharedModel.getSource(), wanted));
-  if (button.label === words.formRun) {
+  sharedModel.setSource(withFirstLine(sharedModel.getSource(), asked.wanted));
+  if (asked.run) {
     await runCell(panel, panel.content.widgets.indexOf(cell));
   }
   return '';
+}
+
+interface Place {
+  panel: NotebookPanel;
+  at: number;
+}
+
+/**
+ * Asks for the options of a copy of a run's cell, and inserts it below a cell of the notebook that `place` opens. A
+ * script has no form: its line is inserted. What stands in the way, if anything.
+ */
+async function runAgainWith(
+  service: IRunService,
+  runId: string,
+  place: () => Promise<Place | null>,
+): Promise<string> {
+  const words = labWords();
+  const { cell, line } = await service.client.run(runId);
+  // of a program that is longer the server has told the begin
+  const whole = new TextEncoder().encode(cell).length < PROGRAM;
+  const there = line && whole ? await place() : null;
+  if (!there) {
+    return words.noProgram;
+  }
+  const { panel, at } = there;
+  const source = cellAgain(cellsOf(panel), cell, line);
+  const asked = firstLine(source)
+    ? await askRanks(service, source, pageWords().runAgainWith, [words.formInsert, words.formInsertRun])
+    : { wanted: null, run: false };
+  if (!asked) {
+    return '';
+  }
+  panel.content.activeCellIndex = at;
+  NotebookActions.insertBelow(panel.content);
+  const { activeCellIndex, activeCell } = panel.content;
+  activeCell?.model.sharedModel.setSource(asked.wanted ? withFirstLine(source, asked.wanted) : source);
+  if (asked.run) {
+    await runCell(panel, activeCellIndex);
+  }
+  return '';
+}
+
+/** A new notebook, for a run whose own there is not. */
+async function newNotebook(app: JupyterFrontEnd, notebooks: INotebookTracker): Promise<Place | null> {
+  const kernelName = app.serviceManager.kernelspecs.specs?.default;
+  const made: unknown = await app.commands.execute('notebook:create-new', { kernelName });
+  const panel = notebooks.find(each => each === made);
+  await panel?.context.ready;
+  return panel ? { panel, at: panel.content.widgets.length - 1 } : null;
 }
 
 /** Selects the line (1 is the editor's first) and brings it into view. */

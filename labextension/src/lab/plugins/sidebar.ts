@@ -41,6 +41,7 @@ const plugin: JupyterFrontEndPlugin<void> = {
         COMMANDS.open,
         COMMANDS.attach,
         COMMANDS.reveal,
+        COMMANDS.againWith,
         COMMANDS.stop,
         COMMANDS.remove,
       ]) {

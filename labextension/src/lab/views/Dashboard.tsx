@@ -82,6 +82,14 @@ export function Dashboard(props: DashboardProps): ReactElement {
             bare={size !== 'wide'}
             onClick={() => execute(COMMANDS.reveal, { runId })}
           />
+          {!live && (
+            <Button
+              icon="again"
+              label={pageWords().runAgainWith}
+              bare={size !== 'wide'}
+              onClick={() => execute(COMMANDS.againWith, { runId })}
+            />
+          )}
           <Button
             icon="attach"
             label={words.attach}

@@ -1,0 +1,161 @@
+"""A run that goes on from another one: its program, options, inputs and checkpoints, planned once more."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from nbdist import config
+from nbdist.errors import UnknownRun, UsageMistake
+from nbdist.model import Run, RunSpec
+from nbdist.model.plan import Plan
+from nbdist.options import Options, parse_words, program_words, recorded_options
+from nbdist.privacy import MASK
+from nbdist.runner.handle import RunHandle, store
+from nbdist.runner.planning import plan, plan_script
+from nbdist.runner.pushing import Namespace
+from nbdist.store.run_store import read_spec
+from nbdist.text import say
+from nbdist.worker.checkpoints import finished
+from nbdist.worker.results import CALL
+
+
+def resume_plan(
+    handle: RunHandle,
+    changes: Sequence[str] = (),
+    *,
+    environ: Mapping[str, str] | None = None,
+    notebook: str = "",
+    cell_id: str = "",
+    namespace: Namespace | None = None,
+) -> tuple[Options, Plan]:
+    """What would be started to go on from a run that has ended, with ``changes``, options as words, in the
+    place of its own. ``notebook`` and ``cell_id`` say where that was typed; empty, those of the run hold.
+    ``namespace`` is where its inputs come from where it has not kept them.
+
+    Raises UsageMistake where it cannot be started again, and as ``plan``.
+    """
+    run, directory = handle.run, handle.directory
+    spec = run.spec
+    _check(run)
+    chosen = parse_words(changes, recorded_options(spec))
+    _check_variables(spec, chosen)
+    chosen = replace(chosen, checkpoints=chosen.checkpoints or spec.checkpoints)
+    place = {"notebook": notebook or spec.notebook, "cell_id": cell_id if notebook else spec.cell_id}
+    if words := program_words(replace(spec, args=chosen.args)):
+        planned = plan_script(chosen, words, cwd=spec.cwd, environ=environ, **place)
+    else:
+        kept = directory.inputs if spec.inputs and directory.inputs.exists() else None
+        if spec.inputs and kept is None:
+            chosen = replace(chosen, push=_names(spec, run.label, namespace))
+        planned = plan(
+            chosen,
+            cell=_cell(handle),
+            cwd=spec.cwd,
+            python_path=spec.python_path,
+            environ=environ,
+            namespace=None if kept is not None else namespace,
+            **place,
+        )
+        if kept is not None:
+            planned = replace(
+                planned,
+                spec=replace(planned.spec, inputs=spec.inputs),
+                write_inputs=lambda path: _copy(kept, path),
+            )
+    own = replace(planned.spec, resumed=spec.run_id)
+    return chosen, replace(planned, spec=own, notes=(*planned.notes, *_notes(run, own)))
+
+
+def check_checkpoints(spec: RunSpec) -> None:
+    """Refuse a directory of checkpoints that a run which goes on writes into. Raises UsageMistake."""
+    # a run's own directory is new; machines that were started by hand share the one they were told
+    if not os.path.isdir(spec.checkpoints) or (spec.nodes > 1 and not spec.engine):
+        return
+    for directory in store().directories():
+        with contextlib.suppress(UnknownRun):
+            if read_spec(directory).checkpoints != spec.checkpoints:
+                continue
+            run = RunHandle(directory).run
+            if not run.state.terminal:
+                raise UsageMistake(
+                    f"--checkpoints {spec.checkpoints}: {run.label} goes on, and writes there: end it first, "
+                    f"with  %dist_stop {run.label} , or name another directory"
+                )
+
+
+def _check(run: Run) -> None:
+    if not run.state.terminal:
+        raise UsageMistake(
+            f"{run.label} goes on: %dist_attach {run.label}  shows it; to start it again, end it first, with "
+            f" %dist_stop {run.label}"
+        )
+    if run.spec.session is not None:
+        raise UsageMistake(f"{run.label} was a session of live ranks: begin another one with  %%ranks")
+
+
+def _check_variables(spec: RunSpec, chosen: Options) -> None:
+    """Variables that may be secret were not written down. Raises UsageMistake for one that is not given."""
+    given = dict(chosen.env)
+    for name, value in spec.environment.items():
+        if value == MASK and name not in given:
+            raise UsageMistake(
+                f"--env {name} was not kept, for it may be a secret: add  --env {name}=VALUE  behind the run"
+            )
+
+
+def _cell(handle: RunHandle) -> str:
+    try:
+        return handle.directory.cell.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageMistake(f"the cell of {handle.run.label} cannot be read: {error}") from None
+
+
+def _names(spec: RunSpec, label: str, namespace: Namespace | None) -> tuple[str, ...]:
+    """The names that were pushed, to be pushed again. Raises UsageMistake where that cannot be."""
+    asked = tuple(one.name for one in spec.inputs if one.asked)
+    if CALL in asked:
+        raise UsageMistake(
+            f"the function that {label} ran was deleted at its end: call  nbdist.run  again, with  "
+            f"checkpoints={spec.checkpoints!r} ; with keep_inputs=True it would have been kept"
+        )
+    missing = [name for name in asked if namespace is None or not namespace.has(name)]
+    if missing:
+        raise UsageMistake(
+            f"{', '.join(missing)}: {label} had that from its notebook, nbdist deleted it when the run had "
+            f"ended, and it is not here: make it in the notebook, and type  %dist_resume {label}  there"
+        )
+    return asked
+
+
+def _copy(kept: Path, path: Path) -> None:
+    try:
+        os.link(kept, path)
+    except OSError:  # a file system without links
+        shutil.copyfile(kept, path)
+        path.chmod(0o600)
+
+
+def _notes(run: Run, own: RunSpec) -> list[str]:
+    """From where the run goes on, and what is not as it was."""
+    language = config.language()
+    latest = next(iter(finished(own.checkpoints)), "")
+    names = {"run": run.label, "checkpoint": os.path.basename(latest), "directory": own.checkpoints}
+    said = [say("runs.resumed" if latest else "runs.resumed-without", language, **names)]
+    before = {one.name: one.digest for one in run.spec.inputs}
+    changed = [one.name for one in own.inputs if one.digest != before.get(one.name, one.digest)]
+    if changed:
+        said.append(say("runs.resumed-changed", language, run=run.label, names=", ".join(changed)))
+    if program_words(own):
+        try:
+            newer = os.stat(own.program).st_mtime > run.spec.created
+        except OSError:
+            newer = False
+        if newer:
+            name = os.path.basename(own.program)
+            said.append(say("runs.resumed-changed", language, run=run.label, names=name))
+    return said

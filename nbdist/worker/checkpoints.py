@@ -1,0 +1,282 @@
+"""``nbdist.checkpoint``: what a run goes on from after a failure, each checkpoint whole or not there.
+
+    checkpoints/train-k2m1/
+        step-00000100/                   finished
+        .step-00000200.RUN.1.rank-0/     a draft: what a rank that was killed leaves is removed later
+            step-00000200/               what ``checkpoint`` gives the program
+            done-0                       sharded: rank 0 has written its part
+
+A draft becomes a checkpoint by one rename, after its files have reached the disk. So a rank that is killed at
+any moment, or a machine that loses its power, leaves the checkpoint before it as the latest one.
+"""
+
+from __future__ import annotations
+
+import errno
+import operator
+import os
+import re
+import shutil
+import sys
+from contextlib import suppress
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pathlib import Path
+    from types import TracebackType
+
+PLACE = "NBDIST_CHECKPOINTS"
+
+_OWN = re.compile(r"step-\d{8,}")
+_DRAFT = ".step-"
+# how programs call what they still write: tmp-checkpoint-500, last.ckpt.tmp, .step-7
+_UNFINISHED = re.compile(r"^[._]|~$|(?:^|[._-])(?:tmp|temp|part|partial|incomplete)(?:[._-]|$)")
+_NUMBER = re.compile(r"\d+")
+# file systems that cannot be asked to write a file, or a directory, to the disk now
+_NO_SYNC = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EROFS})
+
+_cleaned: set[str] = set()
+_sharded = 0
+"""How many sharded checkpoints this process has begun: all ranks begin the same ones, in the same order."""
+
+
+def attempt() -> int:
+    """Which attempt of the run this is: 1, and after ``--retries`` has started the ranks again 2, 3, …"""
+    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0)) + 1
+
+
+def checkpoint_dir() -> Path:
+    """The directory of this run's checkpoints: the same in every rank, on every node, in every attempt, and
+    in a run that ``%dist_resume`` starts. Made when it is first asked for; nbdist never deletes it.
+
+    It is ``checkpoints/<run>`` in the run's working directory, or what ``--checkpoints DIR`` says; outside a
+    run ``checkpoints/<program>``. Raises RuntimeError where several machines were started by hand without
+    that option, and OSError where it cannot be made.
+    """
+    from pathlib import Path
+
+    path = _directory()
+    os.makedirs(path, mode=0o700, exist_ok=True)
+    return Path(path)
+
+
+def latest_checkpoint() -> Path | None:
+    """The checkpoint that was finished last, a directory or a file; None where there is none yet.
+
+    What ``nbdist.checkpoint`` has not finished is never returned. What the program itself has put into
+    ``checkpoint_dir()`` counts as soon as it is there, unless its name says that it is unfinished: it begins
+    with ``.`` or ``_``, or has a part ``tmp``, ``temp``, ``part``, ``partial`` or ``incomplete``. So a
+    program writes under such a name, and renames it then.
+    """
+    from pathlib import Path
+
+    found = finished(_directory())
+    return Path(found[0]) if found else None
+
+
+def checkpoint(step: int, *, sharded: bool = False, keep: int | None = None) -> Checkpoint:
+    """A checkpoint, finished when the block is left, and not when an exception leaves it:
+
+        with nbdist.checkpoint(step) as path:
+            torch.save(model.state_dict(), path / "model.pt")
+
+    ``path`` is a directory, later ``checkpoint_dir() / "step-00000100"``; one that is there is replaced. One
+    rank writes it; what ranks leave empty is no checkpoint. ``sharded``: every rank of the run comes here
+    and writes its part into the same directory, which is finished when the last one leaves. ``keep``: how
+    many finished ones stay, older ones are deleted; by default all stay.
+
+    Raises TypeError and ValueError for a step or a number that is none, OSError when it cannot be written,
+    and RuntimeError where the ranks of a sharded one have no run in common.
+    """
+    number = operator.index(step)
+    if number < 0:
+        raise ValueError(f"nbdist.checkpoint({number}): steps are counted from 0")
+    if keep is not None and operator.index(keep) < 1:
+        raise ValueError(f"nbdist.checkpoint(…, keep={keep}): the latest one is always kept: write  keep=1")
+    return Checkpoint(number, sharded=sharded, keep=keep)
+
+
+class Checkpoint:
+    """What ``nbdist.checkpoint`` returns."""
+
+    def __init__(self, step: int, *, sharded: bool, keep: int | None) -> None:
+        self._name = f"step-{step:08}"
+        self._sharded = sharded
+        self._keep = keep
+        self._directory = self._draft = self._path = ""
+
+    def __enter__(self) -> Path:
+        global _sharded
+        self._directory = str(checkpoint_dir())
+        _remove_leftovers(self._directory)
+        mine = f"rank-{_rank()}.{os.getpid()}"
+        if self._sharded:
+            _check_in_common()
+            _sharded += 1
+            mine = f"all-{_sharded}"
+        self._draft = os.path.join(self._directory, f".{self._name}.{_identity()}.{mine}")
+        self._path = os.path.join(self._draft, self._name)
+        os.makedirs(self._path, mode=0o700, exist_ok=True)
+        from pathlib import Path
+
+        return Path(self._path)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            if not self._sharded:  # into a sharded one others may still write
+                shutil.rmtree(self._draft, ignore_errors=True)
+            return
+        if not self._sharded and not os.listdir(self._path):
+            shutil.rmtree(self._draft, ignore_errors=True)
+            return
+        _sync_tree(self._path)
+        if self._is_complete():
+            self._publish()
+            self._rotate()
+
+    def _is_complete(self) -> bool:
+        """Whether every part is there, and it falls to this rank to say so."""
+        if not self._sharded:
+            return True
+        os.close(os.open(os.path.join(self._draft, f"done-{_rank()}"), os.O_WRONLY | os.O_CREAT, 0o600))
+        try:
+            # the rank that came last sees the marks of all, and so may others
+            marks = set(os.listdir(self._draft))
+        except FileNotFoundError:
+            return False
+        return marks >= {f"done-{rank}" for rank in range(_world_size())} and self._claim()
+
+    def _claim(self) -> bool:
+        """Whether this rank, and no other, renames the draft. Nothing may be left by the draft's name: a rank
+        that has just seen all marks would take it for whole."""
+        whole = f"{self._draft}.whole"
+        try:
+            os.rename(self._draft, whole)
+        except FileNotFoundError:
+            return False
+        self._draft, self._path = whole, os.path.join(whole, self._name)
+        return True
+
+    def _publish(self) -> None:
+        """Rename the draft into place. What stood there may be loaded: it is moved away whole."""
+        # the order of checkpoints is that in which they were finished
+        os.utime(self._path)
+        final = os.path.join(self._directory, self._name)
+        before = 0
+        while True:
+            try:
+                os.rename(self._path, final)
+                break
+            except OSError:
+                if not os.path.lexists(final):
+                    raise
+            before += 1
+            with suppress(FileNotFoundError):
+                os.rename(final, os.path.join(self._draft, f"before-{before}"))
+        _sync(self._directory)
+        shutil.rmtree(self._draft, ignore_errors=True)
+
+    def _rotate(self) -> None:
+        if self._keep is None:
+            return
+        own = [path for path in finished(self._directory) if _OWN.fullmatch(os.path.basename(path))]
+        for path in own[self._keep :]:
+            # one that is half deleted is not to be found
+            gone = os.path.join(
+                self._directory, f".{os.path.basename(path)}.{_identity()}.gone-{os.getpid()}"
+            )
+            with suppress(OSError):
+                os.rename(path, gone)
+                shutil.rmtree(gone, ignore_errors=True)
+
+
+def finished(directory: str) -> list[str]:
+    """The paths of the finished checkpoints in a directory, the one that was finished last first."""
+    found = []
+    try:
+        with os.scandir(directory) as entries:
+            for entry in entries:
+                if not _UNFINISHED.search(entry.name):
+                    with suppress(FileNotFoundError):
+                        numbers = [int(number) for number in _NUMBER.findall(entry.name)]
+                        found.append((entry.stat().st_mtime_ns, numbers, entry.path))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return [path for _, _, path in sorted(found, reverse=True)]
+
+
+def _directory() -> str:
+    if path := os.environ.get(PLACE):
+        return path
+    if "NBDIST_RUN_ID" in os.environ:
+        raise RuntimeError(
+            "nbdist.checkpoint_dir(): nbdist knows no directory that all machines of this run see: name one, "
+            "the same on each:  --checkpoints /shared/name"
+        )
+    program = os.path.basename(getattr(sys.modules["__main__"], "__file__", "") or "python")
+    return os.path.abspath(os.path.join("checkpoints", os.path.splitext(program)[0]))
+
+
+def _rank() -> int:
+    return int(os.environ.get("RANK") or os.environ.get("PADDLE_TRAINER_ID") or 0)
+
+
+def _world_size() -> int:
+    return int(os.environ.get("WORLD_SIZE") or os.environ.get("PADDLE_TRAINERS_NUM") or 1)
+
+
+def _identity() -> str:
+    """What tells the drafts of this attempt from all others."""
+    run = os.environ.get("NBDIST_RUN_ID") or os.environ.get("TORCHELASTIC_RUN_ID") or str(os.getpid())
+    return f"{run.replace(os.sep, '-')}.{attempt()}"
+
+
+def _check_in_common() -> None:
+    """Raises RuntimeError where ranks would not meet in one draft, or in that of an earlier run."""
+    directory, run = os.environ.get("NBDIST_RUN_DIR"), os.environ.get("TORCHELASTIC_RUN_ID", "none")
+    if directory is None:
+        common = run != "none"
+    else:
+        # the directory that an engine's nodes share has this one in it
+        placed = os.path.isdir(os.path.join(directory, "nodes"))
+        common = placed or os.environ.get("GROUP_WORLD_SIZE", "1") == "1"
+    if _world_size() > 1 and not common:
+        raise RuntimeError(
+            "nbdist.checkpoint(sharded=True): these ranks have no name of their run in common, for they were "
+            "started machine by machine: write  --on slurm  or  --on ray , or let rank 0 save everything"
+        )
+
+
+def _remove_leftovers(directory: str) -> None:
+    """Delete the drafts of ranks that are no more, once in each process. A directory is one run's at a
+    time."""
+    if directory in _cleaned or "NBDIST_RUN_ID" not in os.environ:
+        return
+    _cleaned.add(directory)
+    for name in os.listdir(directory):
+        if name.startswith(_DRAFT) and f".{_identity()}." not in name:
+            shutil.rmtree(os.path.join(directory, name), ignore_errors=True)
+
+
+def _sync_tree(path: str) -> None:
+    """Let all below ``path`` reach the disk. Raises OSError when it cannot."""
+    for folder, _, names in os.walk(path):
+        for name in names:
+            with suppress(FileNotFoundError):  # another rank's, which is still at it
+                _sync(os.path.join(folder, name))
+        _sync(folder)
+
+
+def _sync(path: str) -> None:
+    if os.path.islink(path):
+        return
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno not in _NO_SYNC:
+            raise
+    finally:
+        os.close(handle)
