@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
     from nbdist.magics.run import run
-    from nbdist.runner import attach, runs
+    from nbdist.runner import attach, runs, sweep
     from nbdist.runner.handle import history
     from nbdist.version import __version__
     from nbdist.worker.media import (
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         log_text,
     )
     from nbdist.worker.metrics import board_dir, log, log_hparams
+    from nbdist.worker.params import params
     from nbdist.worker.rejoining import rejoin
     from nbdist.worker.results import result
     from nbdist.worker.summary_writer import SummaryWriter
@@ -42,16 +43,18 @@ __all__ = [
     "log_pr_curve",
     "log_roc_curve",
     "log_text",
+    "params",
     "rejoin",
     "result",
     "run",
     "runs",
+    "sweep",
 ]
 
 # A rank imports this module for ``log`` alone: everything is imported when it is first used.
 _HOMES = {
     "nbdist.magics.run": ("run",),
-    "nbdist.runner": ("attach", "runs"),
+    "nbdist.runner": ("attach", "runs", "sweep"),
     # nbdist.runner.history is a module
     "nbdist.runner.handle": ("history",),
     "nbdist.worker.media": (
@@ -59,6 +62,7 @@ _HOMES = {
         "log_text",
     ),
     "nbdist.worker.metrics": ("board_dir", "log", "log_hparams"),
+    "nbdist.worker.params": ("params",),
     "nbdist.worker.rejoining": ("rejoin",),
     "nbdist.worker.results": ("result",),
     "nbdist.worker.summary_writer": ("SummaryWriter",),

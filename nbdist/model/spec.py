@@ -89,6 +89,15 @@ class Input:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SweepPoint:
+    """Which point of which sweep a run is: its ``number`` from 0, and its ``values`` by name, as typed."""
+
+    sweep: str
+    number: int
+    values: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunSpec:
     """One run, as it was asked for.
 
@@ -103,6 +112,7 @@ class RunSpec:
     besides.
     ``inputs`` are the names that the ranks have from the notebook; their values are deleted when the run has
     ended unless ``keep_inputs``. ``versions`` are those of what the run stands on, by name.
+    ``sweep`` says which point of a sweep it is; None for a run by itself.
     Of a session, whose ranks execute cells, ``session`` is after how many seconds without one it ends itself;
     None for any other run.
 
@@ -137,6 +147,7 @@ class RunSpec:
     inputs: tuple[Input, ...] = ()
     keep_inputs: bool = False
     session: float | None = None
+    sweep: SweepPoint | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
     nodes: int = 1
     node_rank: int = 0

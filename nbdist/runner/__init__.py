@@ -26,6 +26,7 @@ from nbdist.runner.planning import plan, plan_script, thread_advice
 from nbdist.runner.pruning import Pruned, Pruner, prune, pruner
 from nbdist.runner.pushing import Namespace, describe_inputs, pack_inputs
 from nbdist.runner.sessions import IDLE, LiveCell, request, session_plan, sessions
+from nbdist.runner.sweeps import SweepHandle, SweepPlan, launch_sweep, plan_sweep, sweep, sweeps
 from nbdist.warm.pool import WarmState, describe_warm
 from nbdist.warm.pool import ranks as warm_ranks
 
@@ -41,6 +42,8 @@ __all__ = [
     "Pruned",
     "Pruner",
     "RunHandle",
+    "SweepHandle",
+    "SweepPlan",
     "WarmState",
     "allocate",
     "allocation_views",
@@ -54,9 +57,11 @@ __all__ = [
     "held_allocations",
     "keep_ready",
     "launch",
+    "launch_sweep",
     "pack_inputs",
     "plan",
     "plan_script",
+    "plan_sweep",
     "prune",
     "pruner",
     "reach_board",
@@ -68,6 +73,8 @@ __all__ = [
     "sessions",
     "start",
     "store",
+    "sweep",
+    "sweeps",
     "thread_advice",
     "warm_ranks",
     "words_of_node_1",
