@@ -6,8 +6,13 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import isnan
+from typing import Any
 
+from nbdist.diagnosis import failure_headline, first_failure
+from nbdist.diagnosis.report import error_text
+from nbdist.feed.ansi import printable
 from nbdist.feed.comparison import Comparison, Row, best_of, compare
+from nbdist.feed.labels import clipped
 from nbdist.model import Reason, Run, RunState
 from nbdist.model.decoding import MALFORMED
 from nbdist.model.sweep import Sweep
@@ -15,7 +20,9 @@ from nbdist.store import RunDirectory, RunReader
 from nbdist.store.journal import read_object
 from nbdist.store.paths import SweepDirectory
 from nbdist.store.run_store import is_run_locked, read_sweep
+from nbdist.text import reason_text
 
+_CAUSE = 200  # characters
 _AFTER = (RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED, RunState.LOST)
 
 
@@ -60,7 +67,18 @@ class SweepView:
         return states.get(self.reason.code, RunState.CANCELLED)
 
     def compare(self) -> Comparison:
-        return compare(self.runs)
+        """The points beside each other: of their rows those that tell one from another."""
+        found = compare(self.runs)
+        return replace(found, rows=tuple(filter(_is_shown, found.rows)), step=None)
+
+
+# what came out stands there from the first point on; what went in are the values of the sweep
+_ALWAYS = frozenset({"sweep", "run", "last", "best"})
+_NEVER = frozenset({"at", "argument", "option", "code", "version"})
+
+
+def _is_shown(row: Row) -> bool:
+    return row.group in _ALWAYS or (row.differs and row.group not in _NEVER)
 
 
 class SweepReader:
@@ -100,6 +118,49 @@ class SweepReader:
             return Reason.decode(ended["reason"])
         except MALFORMED:
             return Reason("sweep-ended")  # nothing was written: it was killed
+
+
+class SweepTable:
+    """What screens show of a sweep, again and again, in one language."""
+
+    def __init__(self, language: str) -> None:
+        self._language = language
+        self._causes: dict[str, str] = {}
+
+    def compare(self, view: SweepView) -> Comparison:
+        """The points with why some have failed."""
+        found = view.compare()
+        causes = tuple(self.cause(run, directory) for run, directory in view.runs)
+        if not any(causes):
+            return found
+        row = Row(group="run", name="failure", values=causes)
+        place = sum(row.group in ("sweep", "run") for row in found.rows)
+        return replace(found, rows=(*found.rows[:place], row, *found.rows[place:]))
+
+    def cause(self, run: Run, directory: RunDirectory) -> str:
+        """Why a run has failed, in a line: the error, else how it ended; empty of others."""
+        if run.state not in (RunState.FAILED, RunState.LOST):
+            return ""
+        if run.run_id not in self._causes:
+            failure = first_failure(run, directory)
+            said = "" if failure is None else error_text(failure) or failure_headline(failure, self._language)
+            line = (said or reason_text(run.reason, self._language)).partition("\n")[0]
+            self._causes[run.run_id] = clipped(printable(line), _CAUSE)
+        return self._causes[run.run_id]
+
+    def data(self, view: SweepView) -> dict[str, Any]:
+        """``sweep`` in the page's protocol: a comparison of all points, and how the sweep stands."""
+        found = self.compare(view)
+        row, descending = main_metric(found, view.sweep.metric)
+        return found.to_dict(all_rows=True, curves=True) | {
+            "sweep_id": view.sweep.sweep_id,
+            "label": view.sweep.label,
+            "state": view.state.value,
+            "live": view.live,
+            "reason": reason_text(view.reason, self._language),
+            "counts": dict(view.counts),
+            "sort": None if row is None else {"group": row.group, "name": row.name, "descending": descending},
+        }
 
 
 def main_metric(found: Comparison, wanted: str = "") -> tuple[Row | None, bool]:

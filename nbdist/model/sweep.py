@@ -13,7 +13,7 @@ from nbdist.model.decoding import build
 from nbdist.model.spec import ProcessId, RankSpec, RunSpec, SweepPoint
 
 MOST = 200
-"""Points of a sweep: as many as are compared at once."""
+"""Runs that are compared at once, and points of a sweep."""
 
 Value = Union[bool, int, float, str, None]
 Lists = Sequence[tuple[str, Sequence[str]]]
@@ -77,19 +77,23 @@ class Sweep:
         """Its name and the end of its id, as a run has it."""
         return self.sweep_id.split("-", 2)[2]
 
+    @property
+    def is_cell(self) -> bool:
+        """Whether the program is a cell, of which each run has a copy, and not a script."""
+        return Path(self.spec.program).parts[-2:-1] == (self.spec.run_id,)
+
     def run_of(
         self, number: int, *, slot: int = 0, created: float, owner: ProcessId | None = None
     ) -> RunSpec:
         """The run of one point, which belongs to the process ``owner``."""
         values, run_id, spec = self.points[number], self.runs[number], self.spec
         program = Path(spec.program)
-        cell = program.parts[-2:] == (spec.run_id, "cell.py")
         return replace(
             spec,
             run_id=run_id,
             name=f"{self.name}-{number + 1}",
             created=created,
-            program=str(program.parent.parent / run_id / program.name) if cell else spec.program,
+            program=str(program.parents[1] / run_id / program.name) if self.is_cell else spec.program,
             args=tuple(filled(word, values) for word in spec.args),
             ranks=self.slots[slot],
             detached=False,

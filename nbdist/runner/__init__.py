@@ -26,7 +26,15 @@ from nbdist.runner.planning import plan, plan_script, thread_advice
 from nbdist.runner.pruning import Pruned, Pruner, prune, pruner
 from nbdist.runner.pushing import Namespace, describe_inputs, pack_inputs
 from nbdist.runner.sessions import IDLE, LiveCell, request, session_plan, sessions
-from nbdist.runner.sweeps import SweepHandle, SweepPlan, launch_sweep, plan_sweep, sweep, sweeps
+from nbdist.runner.sweeps import (
+    SweepHandle,
+    SweepPlan,
+    describe_sweep,
+    launch_sweep,
+    live_sweeps,
+    plan_sweep,
+    sweep,
+)
 from nbdist.warm.pool import WarmState, describe_warm
 from nbdist.warm.pool import ranks as warm_ranks
 
@@ -51,6 +59,7 @@ __all__ = [
     "await_allocation",
     "describe_inputs",
     "describe_refused",
+    "describe_sweep",
     "describe_warm",
     "export",
     "export_text",
@@ -58,6 +67,7 @@ __all__ = [
     "keep_ready",
     "launch",
     "launch_sweep",
+    "live_sweeps",
     "pack_inputs",
     "plan",
     "plan_script",
@@ -74,7 +84,6 @@ __all__ = [
     "start",
     "store",
     "sweep",
-    "sweeps",
     "thread_advice",
     "warm_ranks",
     "words_of_node_1",

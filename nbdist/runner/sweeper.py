@@ -172,10 +172,9 @@ def main(arguments: Sequence[str]) -> int:
     sweep = read_sweep(directory)
     spec = sweep.spec
     line = int(arguments[2]) if len(arguments) > 2 else None
-    is_cell = directory.is_cell(spec.program)
     listener = Listener(
         directory,
-        Reason("kernel-ended" if is_cell else "starter-ended"),
+        Reason("kernel-ended" if sweep.is_cell else "starter-ended"),
         Lifeline(None if spec.detached else spec.owner, line),
     )
     program = Program.parse(directory.cell.read_text(encoding="utf-8", errors="surrogatepass"), spec.program)
@@ -186,7 +185,7 @@ def main(arguments: Sequence[str]) -> int:
         return Plan(
             spec=sweep.run_of(number, slot=slot, created=time.time(), owner=myself),
             program=program,
-            is_cell=is_cell,
+            is_cell=sweep.is_cell,
             environment=environment | {PARAMS: json.dumps(values)},
             notes=(),
             write_inputs=(lambda path: os.link(directory.inputs, path)) if spec.inputs else None,

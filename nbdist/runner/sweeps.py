@@ -15,7 +15,7 @@ from nbdist import config
 from nbdist.errors import UnknownRun, UsageMistake
 from nbdist.feed.sweeps import SweepReader, SweepView, ranking
 from nbdist.launch import local
-from nbdist.model import Device, Reason
+from nbdist.model import Device, Reason, RunState
 from nbdist.model.plan import Plan
 from nbdist.model.sweep import Sweep, grid, names_in
 from nbdist.options import Options
@@ -26,7 +26,7 @@ from nbdist.runner.planning import new_run_id, ranks_on
 from nbdist.runner.pruning import keeping, pruner
 from nbdist.store.control import request_stop
 from nbdist.store.paths import SweepDirectory, open_to_append
-from nbdist.store.run_store import SweepStore, take_run_lock
+from nbdist.store.run_store import SweepStore, is_run_locked, take_run_lock
 from nbdist.text import say
 from nbdist.warm.pool import OFF, ranks
 
@@ -188,14 +188,17 @@ class SweepHandle:
         return [RunHandle(directory) for directory in found if not directory.deleted]
 
     def best(self, metric: str = "") -> RunHandle:
-        """The run with the best value of a metric: of one whose name says that more of it is better (acc, f1,
-        …) the highest, of any other the lowest. Without ``metric``, that of ``--metric``, else the first.
+        """Of the runs that have not failed the one with the best value of a metric: of one whose name says
+        that more of it is better (acc, f1, …) the highest, of any other the lowest. Without ``metric``, that
+        of ``--metric``, else the first.
 
         Raises UsageMistake where no run has it.
         """
         wanted, view = metric or self.sweep.metric, self.look()
         found = view.compare()
         for number in ranking(found, wanted):
+            if view.runs[number][0].state in (RunState.FAILED, RunState.LOST):
+                continue
             curves = found.runs[number].curves
             if any(curve.tag == wanted or not wanted for curve in curves):
                 return RunHandle(view.runs[number][1])
@@ -233,6 +236,16 @@ def sweeps_store() -> SweepStore:
 def sweeps() -> list[SweepHandle]:
     """Every sweep of this user that can be read, the newest first."""
     return list(_readable(sweeps_store().sweeps()))
+
+
+def live_sweeps() -> list[SweepHandle]:
+    """Those that a process goes on with, the newest first."""
+    return list(_readable(one for one in sweeps_store().sweeps() if is_run_locked(one)))
+
+
+def describe_sweep(handle: SweepHandle) -> str:
+    """How a sweep stands, in a line."""
+    return say("runs.sweep-stands", config.language(), label=handle.label, **handle.look().counts)
 
 
 def _readable(directories: Iterable[SweepDirectory]) -> Iterable[SweepHandle]:
