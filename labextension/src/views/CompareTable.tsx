@@ -1,10 +1,10 @@
 /** The runs that are compared, a row for each: what differs, sorted by any column, and whose curves are drawn. */
 import { type Dispatch, memo, type ReactElement, type SetStateAction, useMemo, useState } from 'react';
 
-import { Button, Mark, rankColour } from '../../views/Marks';
-import type { Compared, ComparedRow } from '../client';
+import type { Compared, ComparedRow } from '../compared';
 import { cellText, columnKey, columnName, firstColumns, groupName, sorted } from '../comparison';
-import { labWords } from '../words';
+import { pageWords } from '../words';
+import { Button, Mark, rankColour } from './Marks';
 
 interface TableProps {
   found: Compared;
@@ -14,15 +14,23 @@ interface TableProps {
   /** the runs whose curves are drawn */
   drawn: ReadonlySet<number>;
   onDrawn: Dispatch<SetStateAction<ReadonlySet<number>>>;
-  onOpen: (runId: string) => void;
+  onOpen: (runId: string, from: Element) => void;
+  /** by which column they are sorted until the reader chooses one */
+  sort?: Sorting | null;
+}
+
+interface Sorting {
+  key: string;
+  descending: boolean;
 }
 
 export function CompareTable(props: TableProps): ReactElement {
   const { found, columns, names, drawn, onDrawn } = props;
-  const words = labWords();
+  const words = pageWords();
   const first = useMemo(() => firstColumns(columns), [columns]);
   const [chosen, setChosen] = useState<readonly string[] | null>(null);
-  const [{ key, descending }, setSorting] = useState({ key: '', descending: false });
+  const [sorting, setSorting] = useState<Sorting | null>(null);
+  const { key, descending } = sorting ?? props.sort ?? { key: '', descending: false };
   const shown = useMemo(() => {
     const keys = new Set(chosen ?? first);
     return columns.filter(column => keys.has(columnKey(column)));
@@ -110,7 +118,7 @@ interface RowProps extends Pick<TableProps, 'found' | 'columns' | 'onDrawn' | 'o
 
 const Row = memo(function Row(props: RowProps): ReactElement {
   const { found, run, name, columns, drawn, onDrawn, onOpen } = props;
-  const words = labWords();
+  const words = pageWords();
   const { runId, label, letter, state } = found.runs[run]!;
   const draw = (): void =>
     onDrawn(before => {
@@ -130,7 +138,7 @@ const Row = memo(function Row(props: RowProps): ReactElement {
             type="button"
             className="nbdist-rank-link nbdist-name"
             title={label}
-            onClick={() => onOpen(runId)}
+            onClick={event => onOpen(runId, event.currentTarget)}
           >
             {name}
           </button>
@@ -159,7 +167,7 @@ interface PickerProps {
 }
 
 function ColumnPicker({ columns, step, chosen, onChoose }: PickerProps): ReactElement {
-  const words = labWords();
+  const words = pageWords();
   const groups = [...new Set(columns.map(({ group }) => group))];
   const toggle = (key: string): void =>
     onChoose(chosen.includes(key) ? chosen.filter(each => each !== key) : [...chosen, key]);
