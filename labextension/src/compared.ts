@@ -63,6 +63,8 @@ const standing = fields({
   counts: fields({ points: count, ended: count, failed: count, running: count, waiting: count }),
   /** the column that the points are sorted by at first */
   sort: or(fields({ group: text, name: text, descending: flag }), null),
+  /** the points in that order, but for those that have failed, which come last */
+  order: listOf(count),
 });
 
 export function sweepNews(given: unknown): SweepNews {

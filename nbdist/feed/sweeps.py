@@ -23,7 +23,7 @@ from nbdist.store.run_store import is_run_locked, read_sweep
 from nbdist.text import reason_text
 
 _CAUSE = 200  # characters
-_AFTER = (RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED, RunState.LOST)
+_FAILED = (RunState.FAILED, RunState.LOST)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,16 +38,18 @@ class SweepView:
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """How many points have ended, failed, go on, and wait."""
-        states = Counter(run.state for run, _ in self.runs)
-        ended = sum(states[state] for state in _AFTER)
-        waiting = states[RunState.PENDING]
+        """How many points have ended, failed, go on, and wait, or would wait had the sweep not ended."""
+        begun = Counter(
+            run.state for run, _ in self.runs if run.supervisor is not None or run.state in _FAILED
+        )
+        ended = sum(count for state, count in begun.items() if state.terminal)
+        running = begun.total() - ended
         return {
             "points": len(self.runs),
             "ended": ended,
-            "failed": states[RunState.FAILED] + states[RunState.LOST],
-            "running": len(self.runs) - ended - waiting,
-            "waiting": waiting,
+            "failed": sum(begun[state] for state in _FAILED),
+            "running": running,
+            "waiting": len(self.runs) - ended - running,
         }
 
     @property
@@ -74,7 +76,7 @@ class SweepView:
 
 # what came out stands there from the first point on; what went in are the values of the sweep
 _ALWAYS = frozenset({"sweep", "run", "last", "best"})
-_NEVER = frozenset({"at", "argument", "option", "code", "version"})
+_NEVER = frozenset({"at", "argument", "option", "code", "version", "time"})
 
 
 def _is_shown(row: Row) -> bool:
@@ -133,13 +135,11 @@ class SweepTable:
         causes = tuple(self.cause(run, directory) for run, directory in view.runs)
         if not any(causes):
             return found
-        row = Row(group="run", name="failure", values=causes)
-        place = sum(row.group in ("sweep", "run") for row in found.rows)
-        return replace(found, rows=(*found.rows[:place], row, *found.rows[place:]))
+        return replace(found, rows=(*found.rows, Row(group="run", name="failure", values=causes)))
 
     def cause(self, run: Run, directory: RunDirectory) -> str:
         """Why a run has failed, in a line: the error, else how it ended; empty of others."""
-        if run.state not in (RunState.FAILED, RunState.LOST):
+        if run.state not in _FAILED:
             return ""
         if run.run_id not in self._causes:
             failure = first_failure(run, directory)
@@ -160,6 +160,7 @@ class SweepTable:
             "reason": reason_text(view.reason, self._language),
             "counts": dict(view.counts),
             "sort": None if row is None else {"group": row.group, "name": row.name, "descending": descending},
+            "order": ranking(found, view.sweep.metric),
         }
 
 
@@ -175,10 +176,12 @@ def main_metric(found: Comparison, wanted: str = "") -> tuple[Row | None, bool]:
 
 
 def ranking(found: Comparison, wanted: str = "") -> list[int]:
-    """The numbers of the points, the best first; those without a value come last, in their order."""
+    """The numbers of the points, the best first; those without a value and those that have failed are last, in
+    their order."""
     row, descending = main_metric(found, wanted)
     values = row.values if row is not None else ()
     known = {number: value for number, value in enumerate(values) if isinstance(value, (int, float))}
-    known = {number: value for number, value in known.items() if not isnan(value)}
+    failed = {number for number, one in enumerate(found.runs) if one.run.state in _FAILED}
+    known = {number: value for number, value in known.items() if not isnan(value) and number not in failed}
     order = sorted(known, key=lambda number: known[number], reverse=descending)
     return [*order, *(number for number in range(len(found.runs)) if number not in known)]

@@ -106,7 +106,7 @@ def sweep_bundle(view: SweepView, language: str) -> dict[str, str]:
     body = f"<b>{title}</b>{_html_points(found, language)}{_html_curves(found, view.sweep.metric)}"
     return {
         "text/plain": _text(view, found, language),
-        "text/html": f'{_SHEET}<div class="nbdist-sweep">{body}</div>',
+        "text/html": f'{_SHEET}<div class="nbdist-points">{body}</div>',
     }
 
 
@@ -122,7 +122,7 @@ def sweep_failures(view: SweepView, language: str) -> str:
 
 
 def _sorted(found: Comparison, view: SweepView) -> Comparison:
-    """The best point first; where time went and what only the page has room for is left out."""
+    """The best point first."""
     order = ranking(found, view.sweep.metric)
     rows = tuple(
         replace(
@@ -131,7 +131,6 @@ def _sorted(found: Comparison, view: SweepView) -> Comparison:
             steps=tuple(row.steps[number] for number in order) if row.steps else (),
         )
         for row in found.rows
-        if row.group != "time"
     )
     return replace(found, runs=tuple(found.runs[number] for number in order), rows=rows)
 
@@ -215,7 +214,7 @@ def _number(letter: str) -> int:
 
 
 _SHEET = sheet(
-    "nbdist-sweep",
+    "nbdist-points",
     """
 & .n-wide { overflow: auto; max-height: 420px; }
 & table { border-collapse: collapse; font: inherit; margin: 4px 0 8px; border: 0; table-layout: auto; }

@@ -197,7 +197,8 @@ class SweepHandle:
         wanted, view = metric or self.sweep.metric, self.look()
         found = view.compare()
         for number in ranking(found, wanted):
-            if view.runs[number][0].state in (RunState.FAILED, RunState.LOST):
+            state = view.runs[number][0].state
+            if state in (RunState.FAILED, RunState.LOST):
                 continue
             curves = found.runs[number].curves
             if any(curve.tag == wanted or not wanted for curve in curves):

@@ -15,8 +15,8 @@ interface TableProps {
   drawn: ReadonlySet<number>;
   onDrawn: Dispatch<SetStateAction<ReadonlySet<number>>>;
   onOpen: (runId: string, from: Element) => void;
-  /** by which column they are sorted until the reader chooses one */
-  sort?: Sorting | null;
+  /** the order of the runs, and by which column that is, until the reader chooses one */
+  sort?: (Sorting & { order: readonly number[] }) | null;
 }
 
 interface Sorting {
@@ -35,11 +35,14 @@ export function CompareTable(props: TableProps): ReactElement {
     const keys = new Set(chosen ?? first);
     return columns.filter(column => keys.has(columnKey(column)));
   }, [columns, chosen, first]);
-  const order = sorted(
-    columns.find(column => columnKey(column) === key),
-    found.runs.length,
-    descending,
-  );
+  const order =
+    !sorting && props.sort
+      ? props.sort.order
+      : sorted(
+          columns.find(column => columnKey(column) === key),
+          found.runs.length,
+          descending,
+        );
   const sortBy = (by: string): void =>
     setSorting(by !== key ? { key: by, descending: false } : { key: descending ? '' : by, descending: true });
   const all = drawn.size >= found.runs.length && found.runs.every((_, run) => drawn.has(run));

@@ -105,7 +105,7 @@ export function SweepPanel({ source }: { source: SweepSource }): ReactElement {
         drawn={drawn}
         onDrawn={setDrawn}
         onOpen={open}
-        sort={sort && { key: columnKey(sort), descending: sort.descending }}
+        sort={sort && { key: columnKey(sort), descending: sort.descending, order: found.order }}
       />
       {charts.size > 0 && (
         <div className="nbdist-compare-curves" data-page="metrics">
