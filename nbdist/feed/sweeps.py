@@ -176,8 +176,8 @@ def main_metric(found: Comparison, wanted: str = "") -> tuple[Row | None, bool]:
 
 
 def ranking(found: Comparison, wanted: str = "") -> list[int]:
-    """The numbers of the points, the best first; those without a value and those that have failed are last, in
-    their order."""
+    """The numbers of the points, the best first; those without a value, and those that have failed, are last
+    in their order."""
     row, descending = main_metric(found, wanted)
     values = row.values if row is not None else ()
     known = {number: value for number, value in enumerate(values) if isinstance(value, (int, float))}
