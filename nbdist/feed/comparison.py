@@ -17,7 +17,7 @@ from nbdist.feed.curves import Curve, read_curves
 from nbdist.feed.explanation import time_spent
 from nbdist.feed.labels import clipped
 from nbdist.model import Run
-from nbdist.model.sweep import Value, value_of
+from nbdist.model.spec import Value
 from nbdist.privacy import Privacy, secret_values
 from nbdist.store import RunDirectory
 from nbdist.store.metrics import read_hparams
@@ -214,8 +214,8 @@ def _inputs(one: Compared, directory: RunDirectory) -> Iterator[Property]:
     """What the user and the program said that the run is made with."""
     spec = one.run.spec.shown()
     if spec.sweep is not None:
-        for name, typed in spec.sweep.values.items():
-            yield ("sweep", name), value_of(typed)
+        for name, value in spec.sweep.params.items():
+            yield ("sweep", name), value
     for name, setting in read_hparams(one.run, directory).items():
         yield ("hparam", name), setting
     for name, value in arguments_of(spec.args):

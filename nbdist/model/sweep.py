@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import product
 from pathlib import Path
-from typing import Any, Union
+from typing import Any
 
 from nbdist.model.decoding import build
 from nbdist.model.spec import ProcessId, RankSpec, RunSpec, SweepPoint
@@ -15,24 +15,10 @@ from nbdist.model.spec import ProcessId, RankSpec, RunSpec, SweepPoint
 MOST = 200
 """Runs that are compared at once, and points of a sweep."""
 
-Value = Union[bool, int, float, str, None]
 Lists = Sequence[tuple[str, Sequence[str]]]
 """What was typed: each name with its values."""
 
-_WORDS: Mapping[str, Value] = {"true": True, "false": False, "none": None}
 _NAME = re.compile(r"\{\{|\}\}|\{([A-Za-z_]\w*)\}")
-
-
-def value_of(text: str) -> Value:
-    """What a program gets for what was typed: a number, true or false, none, else the text itself."""
-    if text.lower() in _WORDS:
-        return _WORDS[text.lower()]
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            pass
-    return text
 
 
 def grid(lists: Lists) -> tuple[Mapping[str, str], ...]:

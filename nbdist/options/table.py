@@ -261,7 +261,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(("--env",), "env", "K=V", env, rare=True, many=True),
     Option(("--args",), "args", '"…"', args),
     Option(("--sweep",), "sweep", "NAME=A,B", sweep, many=True),
-    Option(("--each",), "each", "N", each),
+    Option(("--each",), "each", "N", each, rare=True),
     Option(("--metric",), "metric", "NAME", rare=True),
     Option(("--push",), "push", "A,B|auto", push),
     Option(("--keep-inputs",), "keep_inputs", rare=True),

@@ -18,7 +18,7 @@ from nbdist.errors import LaunchError, RunCancelled, RunFailed, UnknownRun, Usag
 from nbdist.feed.waiting import Awaited, parse_moments
 from nbdist.launch import local
 from nbdist.model import Reason, Run, RunState
-from nbdist.model.sweep import Value, value_of
+from nbdist.model.spec import Value
 from nbdist.runner.results import Results
 from nbdist.store import (
     LogLines,
@@ -107,7 +107,7 @@ class RunHandle:
     def params(self) -> dict[str, Value]:
         """The values of a run of a sweep, as its program has them in ``nbdist.params``; empty for others."""
         point = self.run.spec.sweep
-        return {} if point is None else {name: value_of(text) for name, text in point.values.items()}
+        return {} if point is None else point.params
 
     @property
     def failure(self) -> FirstFailure | None:

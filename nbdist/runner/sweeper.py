@@ -21,14 +21,13 @@ from nbdist.errors import NbdistError, UnknownRun
 from nbdist.launch.lifetime import Lifeline, Wakeup, complain
 from nbdist.model import Reason
 from nbdist.model.plan import Plan, Program
-from nbdist.model.sweep import Sweep, value_of
+from nbdist.model.sweep import Sweep
 from nbdist.runner.handle import RunHandle, request_stop_of
 from nbdist.runner.launching import start
 from nbdist.store.control import StopRequest, take_requests
 from nbdist.store.paths import SweepDirectory, write_private
 from nbdist.store.run_store import read_sweep
 from nbdist.warm.pool import WarmPool
-from nbdist.worker.params import PARAMS
 
 _TICK = 0.02
 """Seconds between two looks at the runs."""
@@ -61,16 +60,25 @@ class WarmPlace:
         self._warm = warm
         self._pool = WarmPool()
         self._handle: RunHandle | None = None
+        self._beside: Callable[[float], None] | None = None
 
     def start(self, plan: Plan, *, more: bool) -> None:
-        self._handle = start(plan, warm=self._warm, pool=self._pool)
+        self._handle = handle = start(plan, warm=self._warm, pool=self._pool)
+        for said in handle.notes:
+            complain(f"{plan.spec.name}: {said}")
+        # its pauses are the listener's
+        self._beside = None
         if more:
-            self._pool.after(plan, warm=self._warm, directory=self._handle.directory, goes_on=True)
+            self._beside = self._pool.beside(plan, warm=self._warm, directory=handle.directory)
 
     def busy(self) -> bool:
         if self._handle is not None:
             try:
-                if not self._handle.run.state.terminal:
+                run = self._handle.run
+                if not run.state.terminal:
+                    # ranks that still import need the processor themselves
+                    if self._beside is not None and not run.importing:
+                        self._beside(0.0)
                     return True
             except UnknownRun:
                 pass  # it was deleted, and is ended by its supervisor
@@ -181,12 +189,11 @@ def main(arguments: Sequence[str]) -> int:
     environment, myself = dict(os.environ), processes.identify(os.getpid())
 
     def plan(number: int, slot: int) -> Plan:
-        values = {name: value_of(text) for name, text in sweep.points[number].items()}
         return Plan(
             spec=sweep.run_of(number, slot=slot, created=time.time(), owner=myself),
             program=program,
             is_cell=sweep.is_cell,
-            environment=environment | {PARAMS: json.dumps(values)},
+            environment=environment,
             notes=(),
             write_inputs=(lambda path: os.link(directory.inputs, path)) if spec.inputs else None,
         )

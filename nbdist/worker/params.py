@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import os
 
+from nbdist.worker.order import PARAMS
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
-
-PARAMS = "NBDIST_PARAMS"
-"""The variable that has them, as JSON."""
 
 
 class Params(dict):  # type: ignore[type-arg]  # its values are of any type

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from nbdist.model import RankSpec, RunSpec
-from nbdist.model.sweep import Sweep, filled, grid, names_in, value_of
+from nbdist.model.spec import value_of
+from nbdist.model.sweep import Sweep, filled, grid, names_in
 
 
 @pytest.mark.parametrize(
