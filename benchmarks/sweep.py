@@ -2,8 +2,9 @@
 
     python benchmarks/sweep.py [--points N] [--seconds S] [--quick]
 
-A sweep of N points with two places of one rank each, once with ranks that are made ready beside the runs and once
-without. Each point imports its framework and then waits S seconds, as a point on a GPU leaves the processor free.
+A sweep of N points with two places of one rank each, once with ranks that are made ready beside the runs and
+once without. Each point imports its framework and then waits S seconds, as one on a GPU leaves the processor
+free.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ nbdist.result(begun=begun, ended=time.time())
 """
 
 NOTES = (
-    "Shares of the time of both places, from the first line of the first program until the last run has ended; "
-    "at work: from behind the imports of a program until its end.",
+    "Shares of the time of both places, from the first line of the first program until the last run has "
+    "ended; at work: from behind the imports of a program until its end.",
 )
 
 

@@ -19,7 +19,7 @@ from typing import Protocol
 from nbdist import processes
 from nbdist.errors import NbdistError, UnknownRun
 from nbdist.launch.lifetime import Lifeline, Wakeup, complain
-from nbdist.model import Reason
+from nbdist.model import Reason, Run
 from nbdist.model.plan import Plan, Program
 from nbdist.model.sweep import Sweep
 from nbdist.runner.handle import RunHandle, request_stop_of
@@ -60,30 +60,37 @@ class WarmPlace:
         self._warm = warm
         self._pool = WarmPool()
         self._handle: RunHandle | None = None
-        self._beside: Callable[[float], None] | None = None
+        self._plan: Plan | None = None
+        """Of the run that goes on, while ranks are to be made ready beside it."""
 
     def start(self, plan: Plan, *, more: bool) -> None:
         self._handle = handle = start(plan, warm=self._warm, pool=self._pool)
         for said in handle.notes:
             complain(f"{plan.spec.name}: {said}")
-        # its pauses are the listener's
-        self._beside = None
-        if more:
-            self._beside = self._pool.beside(plan, warm=self._warm, directory=handle.directory)
+        self._plan = plan if more else None
 
     def busy(self) -> bool:
         if self._handle is not None:
             try:
                 run = self._handle.run
                 if not run.state.terminal:
-                    # ranks that still import need the processor themselves
-                    if self._beside is not None and not run.importing:
-                        self._beside(0.0)
+                    self._make_ready(run)
                     return True
             except UnknownRun:
                 pass  # it was deleted, and is ended by its supervisor
             self._handle = None
         return False
+
+    def _make_ready(self, run: Run) -> None:
+        """Begin the ranks of the next run, unless those of this one still import ahead."""
+        if (
+            self._plan is not None
+            and self._handle is not None
+            and run.started is not None
+            and not run.importing
+        ):
+            self._pool.after(self._plan, warm=self._warm, directory=self._handle.directory, goes_on=True)
+            self._plan = None
 
     def stop(self, reason: Reason) -> None:
         if self._handle is not None:
