@@ -30,6 +30,8 @@ KEEP_GB = 20.0
 
 _MOST = 5.0
 _LAST_LINE = 4096
+_BEGINS = 600.0
+"""Seconds in which a sweep, of which there is no run yet, may get one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,8 +199,11 @@ def _forget_sweeps(store: RunStore) -> None:
     """Remove the sweeps that no process goes on with, and of whose runs none is left."""
     for directory in SweepStore(store.home).sweeps():
         with contextlib.suppress(UnknownRun):
-            runs = read_sweep(directory).runs
-            if not is_run_locked(directory) and not any((store.runs / run).exists() for run in runs):
+            sweep = read_sweep(directory)
+            begins = time.time() - sweep.created < _BEGINS
+            if begins or is_run_locked(directory):
+                continue
+            if not any(os.path.lexists(store.runs / run) for run in sweep.runs):
                 shutil.rmtree(directory.path, ignore_errors=True)
 
 
