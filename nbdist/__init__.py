@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
     from nbdist.magics.run import resume, run
-    from nbdist.runner import attach, runs
+    from nbdist.runner import attach, runs, sweep
     from nbdist.runner.handle import history
     from nbdist.version import __version__
     from nbdist.worker.checkpoints import attempt, checkpoint, checkpoint_dir, latest_checkpoint
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         log_text,
     )
     from nbdist.worker.metrics import board_dir, log, log_hparams
+    from nbdist.worker.params import params
     from nbdist.worker.rejoining import rejoin
     from nbdist.worker.results import result
     from nbdist.worker.summary_writer import SummaryWriter
@@ -47,17 +48,19 @@ __all__ = [
     "log_pr_curve",
     "log_roc_curve",
     "log_text",
+    "params",
     "rejoin",
     "result",
     "resume",
     "run",
     "runs",
+    "sweep",
 ]
 
 # A rank imports this module for ``log`` alone: everything is imported when it is first used.
 _HOMES = {
     "nbdist.magics.run": ("resume", "run"),
-    "nbdist.runner": ("attach", "runs"),
+    "nbdist.runner": ("attach", "runs", "sweep"),
     # nbdist.runner.history is a module
     "nbdist.runner.handle": ("history",),
     "nbdist.worker.checkpoints": ("attempt", "checkpoint", "checkpoint_dir", "latest_checkpoint"),
@@ -66,6 +69,7 @@ _HOMES = {
         "log_text",
     ),
     "nbdist.worker.metrics": ("board_dir", "log", "log_hparams"),
+    "nbdist.worker.params": ("params",),
     "nbdist.worker.rejoining": ("rejoin",),
     "nbdist.worker.results": ("result",),
     "nbdist.worker.summary_writer": ("SummaryWriter",),

@@ -12,14 +12,15 @@ import { askPage, element, fetchMedia, interruptKernel, pageActs, stopRun } from
 import { type BoardAnswer, type Buffer, decode, type Request } from './protocol';
 import { drawReport } from './report';
 import { Panel, type PanelSource } from './views/Panel';
+import { SweepPanel, type SweepSource } from './views/SweepPanel';
 
 /** What anywidget gives, as far as it is used here. */
 interface WidgetModel {
   get(name: string): unknown;
   on(event: 'msg:custom', listener: (content: unknown, buffers: readonly Buffer[]) => void): void;
-  on(event: 'change:placed', listener: () => void): void;
+  on(event: 'change:placed' | 'change:sweep', listener: () => void): void;
   off(event: 'msg:custom', listener: (content: unknown, buffers: readonly Buffer[]) => void): void;
-  off(event: 'change:placed', listener: () => void): void;
+  off(event: 'change:placed' | 'change:sweep', listener: () => void): void;
   send(content: Request): unknown;
 }
 
@@ -119,6 +120,9 @@ function settle(model: WidgetModel, el: HTMLElement): () => void {
 
 /** Take in what the kernel sends. */
 function listen(model: WidgetModel): () => void {
+  if (model.get('sweep')) {
+    return () => undefined; // all of it is its state
+  }
   const heard = heardOf(model);
   const { run } = heard;
   const read = (content: unknown, buffers: readonly Buffer[]): void => {
@@ -177,7 +181,12 @@ function draw(model: WidgetModel, el: HTMLElement): Drawn {
   const { run } = heardOf(model);
   const place = element('div');
   el.append(place);
-  render(createElement(view, { run, source: sourceOf(model, run) }), place);
+  const drawn = model.get('sweep')
+    ? createElement(SweepPanel as unknown as ComponentType<Parameters<typeof SweepPanel>[0]>, {
+        source: sweepOf(model),
+      })
+    : createElement(view, { run, source: sourceOf(model, run) });
+  render(drawn, place);
   return {
     element: place,
     remove: () => {
@@ -190,6 +199,21 @@ function draw(model: WidgetModel, el: HTMLElement): Drawn {
 function placesOf(model: WidgetModel): () => readonly HTMLElement[] {
   const selector = `[data-nbdist-panel="${CSS.escape(String(model.get('panel_id')))}"]`;
   return () => [...document.querySelectorAll<HTMLElement>(selector)];
+}
+
+function sweepOf(model: WidgetModel): SweepSource {
+  return {
+    news: () => model.get('sweep'),
+    listen: hear => {
+      model.on('change:sweep', hear);
+      return () => model.off('change:sweep', hear);
+    },
+    stop: async () => {
+      const asked = ask(model, { kind: 'stop' });
+      return model.get('foreground') === true ? interruptKernel(String(model.get('kernel_id') ?? '')) : asked;
+    },
+    open: pageActs() ? (runId, label, from) => askPage({ action: 'open', runId, label, from }) : null,
+  };
 }
 
 function sourceOf(model: WidgetModel, run: RunModel): PanelSource {

@@ -31,6 +31,7 @@ from nbdist.panel import (
     rank_prefix,
     status_text,
     stopped_text,
+    sweep_headline,
     watch_status,
 )
 from nbdist.text import say
@@ -230,6 +231,8 @@ def show_stopped(stopped: Stopped) -> int:
         note(stopped.note)
     for run in stopped.ended:
         print(stopped_text(run))
+    for view in stopped.sweeps:
+        print(sweep_headline(view, config.language()))
     for line in stopped.going_on:
         complain(line)
     return 1 if stopped.going_on else 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import shlex
 import signal
@@ -17,13 +18,16 @@ from nbdist.feed.explanation import encode, explain_run
 from nbdist.model import Reason, Run, RunState
 from nbdist.options import Options, help_text, parse_words, split_program
 from nbdist.panel import (
+    SweepLines,
     Terminal,
     UsageWatch,
     follow,
+    follow_sweep,
     on_text_screen,
     only_ranks,
     run_report,
     summary_text,
+    sweep_text,
 )
 from nbdist.store import RunDirectory
 from nbdist.verbs.runs import Again
@@ -171,6 +175,16 @@ def run(words: Sequence[str]) -> int:
             f"--pull: there is no notebook to put {name} into: leave it out, and read "
             f'nbdist.attach().results["{name}"]  in Python'
         )
+    if options.sweep:
+        if as_json:
+            raise UsageMistake(
+                f"{JSON} is of one run: leave it out, and write  nbdist compare --json  with the sweep"
+            )
+        with runner.Interrupts(_why, _SIGNALS, raises=False) as interrupts:
+            try:
+                return _run_sweep(options, program, interrupts)
+            except KeyboardInterrupt:
+                return _code(interrupts)
 
     def planned() -> tuple[Options, runner.Plan]:
         return options, runner.plan_script(options, program, cwd=os.getcwd())
@@ -216,6 +230,37 @@ def _run(
     code = _follow(handle, interrupts, options.show_ranks)
     _say_what_was_removed()
     return handle, code
+
+
+def _run_sweep(options: Options, program: Sequence[str], interrupts: runner.Interrupts) -> int:
+    planned = runner.plan_sweep(
+        options, functools.partial(runner.plan_script, words=program, cwd=os.getcwd())
+    )
+    handle, notes = runner.launch_sweep(planned, interrupts, check=options.check, pruning=_PRUNING)
+    for said in notes:
+        note(said)
+    if options.detach:
+        print(handle.sweep_id, flush=True)
+        _say_what_was_removed()
+        return 0
+    code = show_sweep(
+        handle, lambda _: handle.request_stop(Reason("not-shown", error="its output was closed"))
+    )
+    _say_what_was_removed()
+    return _code(interrupts) if interrupts.came() else code
+
+
+def show_sweep(handle: runner.SweepHandle, on_closed: Callable[[OSError], object]) -> int:
+    """Show a sweep until it ends; the exit code: 0 where every point succeeded, 130 for one that was stopped,
+    else 1."""
+    language = config.language()
+    output = Output(on_closed)
+    try:
+        view = follow_sweep(handle.look, SweepLines(output.write, language).show)
+    except UnknownRun as gone:
+        raise LaunchError(str(gone)) from None
+    output.write(f"{sweep_text(view, language)}\n")
+    return {RunState.SUCCEEDED: 0, RunState.CANCELLED: INTERRUPTED}.get(view.state, 1)
 
 
 def _leave(handle: runner.RunHandle, interrupts: runner.Interrupts) -> int:
@@ -269,8 +314,14 @@ def _code(interrupts: runner.Interrupts) -> int:
     return 128 + (interrupts.latest or signal.SIGINT)
 
 
-def show_attached(handle: runner.RunHandle) -> int:
-    """Show the run until it ends; the exit code."""
+def show_attached(handle: runner.RunHandle | runner.SweepHandle) -> int:
+    """Show the run, or sweep, until it ends; the exit code."""
+    if isinstance(handle, runner.SweepHandle):
+        try:
+            return show_sweep(handle, _raise)
+        except KeyboardInterrupt:
+            note(f"{handle.label} goes on; nbdist attach {handle.label} shows it again")
+            return INTERRUPTED
     label = handle.run.label
     try:
         ended = _watch(handle, Output(_raise))

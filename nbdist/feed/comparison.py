@@ -17,17 +17,13 @@ from nbdist.feed.curves import Curve, read_curves
 from nbdist.feed.explanation import time_spent
 from nbdist.feed.labels import clipped
 from nbdist.model import Run
+from nbdist.model.spec import Value
 from nbdist.privacy import Privacy, secret_values
 from nbdist.store import RunDirectory
 from nbdist.store.metrics import read_hparams
 from nbdist.text import size_text
 from nbdist.version import JSON_VERSION
 from nbdist.worker.results import CALL
-
-MOST = 200
-"""Runs that are compared at once."""
-
-Value = bool | int | float | str | None
 
 _TAGS = 50
 _TEXT = 200  # characters of a value
@@ -169,7 +165,20 @@ def compare(
     return Comparison(runs=found, rows=tuple(sorted(rows, key=_place)), step=at)
 
 
-_GROUPS = ("run", "last", "best", "at", "hparam", "argument", "option", "input", "code", "version", "machine")
+_GROUPS = (
+    "sweep",
+    "run",
+    "last",
+    "best",
+    "at",
+    "hparam",
+    "argument",
+    "option",
+    "input",
+    "code",
+    "version",
+    "machine",
+)
 
 
 def _place(row: Row) -> int:
@@ -205,6 +214,9 @@ def _outcome(one: Compared) -> Iterator[Property]:
 def _inputs(one: Compared, directory: RunDirectory) -> Iterator[Property]:
     """What the user and the program said that the run is made with."""
     spec = one.run.spec.shown()
+    if spec.sweep is not None:
+        for name, value in spec.sweep.params.items():
+            yield ("sweep", name), value
     for name, setting in read_hparams(one.run, directory).items():
         yield ("hparam", name), setting
     for name, value in arguments_of(spec.args):

@@ -93,6 +93,8 @@ def end_groups_of(supervisor: int) -> int:
 
 def owner_ended(directory: RunDirectory, spec: RunSpec) -> Reason:
     """Why a run ends that has lost its owner, where its starter said nothing else."""
+    if spec.sweep is not None:
+        return Reason("sweep-ended")
     return Reason("kernel-ended") if directory.is_cell(spec.program) else Reason("starter-ended")
 
 

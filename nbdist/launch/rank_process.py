@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import _socket
 import contextlib
+import json
 import os
 import signal
 import socket
@@ -19,7 +20,7 @@ from nbdist.model import RankSpec, Rendezvous, RunSpec
 from nbdist.model.spec import ProcessId
 from nbdist.processes import identify, send
 from nbdist.store.paths import RunDirectory
-from nbdist.worker.order import Order
+from nbdist.worker.order import PARAMS, Order
 
 if TYPE_CHECKING:
     from nbdist.control_groups import ControlGroup
@@ -122,6 +123,8 @@ def rank_command(
         "NBDIST_BACKEND": spec.backend,
         "NBDIST_CHECKPOINTS": spec.checkpoints,
     }
+    if spec.sweep is not None:
+        environment[PARAMS] = json.dumps(spec.sweep.params)
     return RankCommand(
         run_id=spec.run_id,
         rank=rank.rank,

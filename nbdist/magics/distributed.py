@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 import os
+import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from IPython.core.interactiveshell import InteractiveShell
-from IPython.core.magic import Magics, line_cell_magic, magics_class
+from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_expand
 
 from nbdist import config, options, panel, runner
 from nbdist.errors import RunFailed, UnknownRun, UsageMistake
-from nbdist.feed.ansi import harmless
 from nbdist.magics.cell_check import as_in_editor, explained, name_origins, notebook_names
 from nbdist.magics.presentation import (
     as_usage_errors,
@@ -21,6 +22,7 @@ from nbdist.magics.presentation import (
     draws_widgets,
     shell_of,
     stopped,
+    tell,
     without_frames,
 )
 from nbdist.magics.showing import (
@@ -30,6 +32,7 @@ from nbdist.magics.showing import (
     show_last,
     show_outputs,
 )
+from nbdist.magics.sweeps import run_sweep
 from nbdist.model import Reason, Run, RunState
 from nbdist.text import say
 
@@ -45,8 +48,9 @@ class DistributedMagics(Magics):
     _advised = False
     """Whether this kernel has had its advice: once is enough."""
 
+    @no_var_expand
     @line_cell_magic
-    def distributed(self, line: str, cell: str | None = None) -> runner.RunHandle | None:
+    def distributed(self, line: str, cell: str | None = None) -> runner.RunHandle | runner.SweepHandle | None:
         """Run the cell on several ranks: one process each, outside the kernel.
 
         ``%%distributed -n 2`` for two ranks on the CPU, ``%%distributed --gpus 0,1`` for one on each
@@ -55,15 +59,22 @@ class DistributedMagics(Magics):
 
         ``%distributed -n 2 train.py --lr 0.1`` runs a script, as ``nbdist run`` does; so does a whole
         command line of another launcher behind ``%distributed``.
+
+        ``%%distributed --sweep lr=0.1,0.01 -n 4 --each 1`` is a run for each value, which the cell has in
+        ``nbdist.params.lr``.
         """
         if line.strip() in ("-h", "--help", "?"):
             print(options.help_text())
             return None
         shell = shell_of(self)
+        line = _expanded(shell, line)
         with as_usage_errors(), runner.Interrupts(lambda _: _INTERRUPTED, raises=True) as interrupts:
             if cell is not None:
                 cell = as_in_editor(shell, cell)
-            chosen, planned = _plan(shell, line, cell)
+            chosen, plan = _planner(shell, line, cell)
+            if chosen.sweep:
+                return run_sweep(shell, chosen, plan, interrupts, typed=line)
+            planned = plan(chosen)
             advice = "" if self._advised else runner.thread_advice(planned)
             handle = start_and_show(shell, chosen, planned, interrupts, typed=line, advice=advice)
             self._advised |= bool(advice)
@@ -191,12 +202,6 @@ def stopped_with_its_cell(handle: runner.RunHandle, interrupts: runner.Interrupt
         raise
 
 
-def tell(*notes: object) -> None:
-    """Print what there is to say besides the run."""
-    for note in filter(None, notes):
-        print(harmless(f"[nbdist] {note}"))
-
-
 def _elsewhere(planned: runner.Plan) -> str:
     """How a machine that has another home directory learns the key of the run; empty where there is none."""
     if not planned.token:
@@ -205,27 +210,48 @@ def _elsewhere(planned: runner.Plan) -> str:
     return say("runs.other-home", config.language(), command=command)
 
 
-def _plan(shell: InteractiveShell, line: str, cell: str | None) -> tuple[options.Options, runner.Plan]:
+_SWEPT = re.compile(r"--sweep[ =]['\"]?([A-Za-z_]\w*)=")
+
+
+def _expanded(shell: InteractiveShell, line: str) -> str:
+    """The line with names in braces replaced by their values, as IPython does, but for those of a sweep."""
+    swept = "|".join(_SWEPT.findall(line))
+    kept = re.sub(rf"(?<!{{){{({swept})}}(?!}})", r"{{\1}}", line) if swept else line
+    # counted from here: this method, IPython's call of it, the cell
+    expanded: str = shell.var_expand(kept, depth=3)
+    return line if expanded == kept else expanded
+
+
+def _planner(
+    shell: InteractiveShell, line: str, cell: str | None
+) -> tuple[options.Options, Callable[[options.Options], runner.Plan]]:
+    """What was typed, and what plans its program with options."""
     # the path of the notebook, where the front end tells it (JupyterLab, Notebook 7)
     notebook, at = os.environ.get("JPY_SESSION_NAME", ""), cell_id(shell)
     if cell is not None:
-        chosen = options.parse(line)
-        with explained(cell):
-            planned = runner.plan(
-                chosen,
-                cell=cell,
-                cwd=os.getcwd(),
-                python_path=sys.path,
-                notebook=notebook,
-                cell_id=at,
-                namespace=notebook_names(shell),
-            )
-        return chosen, planned
+        return options.parse(line), functools.partial(_plan_cell, shell, cell, notebook, at)
     own, program = options.split_program(options.split_line(line))
     if not program:
         raise UsageMistake(
             "the cell is empty: write  %%distributed -n 2  and the program of the ranks below it, or run a "
             "script:  %distributed -n 2 train.py"
         )
-    chosen = options.parse_words(own)
-    return chosen, runner.plan_script(chosen, program, cwd=os.getcwd(), notebook=notebook, cell_id=at)
+    plan = functools.partial(
+        runner.plan_script, words=program, cwd=os.getcwd(), notebook=notebook, cell_id=at
+    )
+    return options.parse_words(own), plan
+
+
+def _plan_cell(
+    shell: InteractiveShell, cell: str, notebook: str, at: str, chosen: options.Options
+) -> runner.Plan:
+    with explained(cell):
+        return runner.plan(
+            chosen,
+            cell=cell,
+            cwd=os.getcwd(),
+            python_path=sys.path,
+            notebook=notebook,
+            cell_id=at,
+            namespace=notebook_names(shell),
+        )

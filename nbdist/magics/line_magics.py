@@ -18,6 +18,7 @@ from nbdist.feed.ansi import harmless
 from nbdist.magics.distributed import resume_and_show
 from nbdist.magics.presentation import as_usage_errors, draws_widgets, shell_of
 from nbdist.magics.showing import show_again, show_as_text, show_outputs
+from nbdist.magics.sweeps import show_sweep_again
 from nbdist.model import RunState
 from nbdist.options import split_line
 from nbdist.store import RunDirectory
@@ -103,6 +104,8 @@ class VerbMagics(Magics):
     def dist_stop(self, stopped: Stopped) -> None:
         for run in stopped.ended:
             print(panel.stopped_text(run))
+        for view in stopped.sweeps:
+            print(panel.sweep_headline(view, config.language()))
         _say(*stopped.going_on, *filter(None, [stopped.note]))
 
     @_shows(table.STACKS)
@@ -116,8 +119,11 @@ class VerbMagics(Magics):
             print(harmless(f"\n[{rank}] {frames.rstrip()}"))
 
     @_shows(table.ATTACH)
-    def dist_attach(self, handle: runner.RunHandle) -> None:
+    def dist_attach(self, handle: runner.RunHandle | runner.SweepHandle) -> None:
         shell = shell_of(self)
+        if isinstance(handle, runner.SweepHandle):
+            show_sweep_again(shell, handle)
+            return
         if draws_widgets(shell):
             show_again(shell, handle)
             return

@@ -87,6 +87,12 @@ def _show_stop(
     return lines
 
 
+def tell(*notes: object) -> None:
+    """Print what there is to say besides the run."""
+    for note in filter(None, notes):
+        print(harmless(f"[nbdist] {note}"))
+
+
 def kernel_id(shell: InteractiveShell) -> str:
     """The id by which the Jupyter server knows this kernel; empty outside one."""
     if getattr(shell, "kernel", None) is None:

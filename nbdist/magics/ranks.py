@@ -24,8 +24,7 @@ from nbdist.diagnosis.exits import rank_names
 from nbdist.errors import RunFailed, UsageMistake
 from nbdist.feed.ansi import harmless
 from nbdist.magics.cell_check import as_in_editor, notebook_names
-from nbdist.magics.distributed import tell
-from nbdist.magics.presentation import as_usage_errors, cell_id, shell_of, without_frames
+from nbdist.magics.presentation import as_usage_errors, cell_id, shell_of, tell, without_frames
 from nbdist.model import Reason
 from nbdist.model.plan import Program
 from nbdist.store.paths import make_private

@@ -7,9 +7,9 @@ import inspect
 import os
 import shlex
 import sys
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, overload
 
 from IPython.core.getipython import get_ipython
 from IPython.core.interactiveshell import InteractiveShell
@@ -17,9 +17,10 @@ from IPython.core.interactiveshell import InteractiveShell
 from nbdist import options, runner
 from nbdist.errors import UsageMistake
 from nbdist.magics.cell_check import explained, name_origins, notebook_names
-from nbdist.magics.distributed import follow, show_detached, stopped_with_its_cell, tell
-from nbdist.magics.presentation import cell_id
+from nbdist.magics.distributed import follow, show_detached, stopped_with_its_cell
+from nbdist.magics.presentation import cell_id, tell
 from nbdist.magics.showing import show_as_text
+from nbdist.magics.sweeps import run_sweep
 from nbdist.model import Reason
 from nbdist.worker.results import CALL
 
@@ -33,15 +34,36 @@ nbdist.result(_={CALL}())
 """
 
 
+@overload
+def run(
+    program: Callable[..., object] | str | os.PathLike[str],
+    *args: Any,
+    sweep: Mapping[str, Sequence[object]],
+    **keywords: Any,
+) -> runner.SweepHandle: ...
+
+
+@overload
 def run(
     program: Callable[..., object] | str | os.PathLike[str], *args: Any, **keywords: Any
-) -> runner.RunHandle:
+) -> runner.RunHandle: ...
+
+
+def run(
+    program: Callable[..., object] | str | os.PathLike[str], *args: Any, **keywords: Any
+) -> runner.RunHandle | runner.SweepHandle:
     """Run a function, a script or the text of a cell on several ranks, and wait for its end, as
     ``%%distributed`` does; with ``detach=True`` it goes on by itself.
 
         run = nbdist.run(train, 0.1, nproc=2)                  # train(0.1) in each of two ranks
         run.result()                                           # what rank 0 returned
         nbdist.run("train.py", "--lr", 0.1, gpus=[0, 1], detach=True)
+
+    With ``sweep={"lr": [0.1, 0.01]}`` there is a run for each combination of values, which a function gets as
+    keywords, and what is returned is the sweep:
+
+        sweep = nbdist.run(train, sweep={"lr": [0.1, 0.01]}, nproc=4, each=1)
+        sweep.best("loss").params                              # {'lr': 0.01}
 
     Keywords are the options of ``%%distributed`` (``nproc gpus name detach timeout retries env …``); others
     are the function's. A function brings what it uses of the notebook. The run that is returned may have
@@ -59,6 +81,11 @@ def run(
     if chosen.pull:
         raise UsageMistake("pull: leave it out, and read  run.results  of the run that nbdist.run returns")
     with runner.Interrupts(lambda _: _INTERRUPTED, raises=True) as interrupts:
+        if chosen.sweep:
+            plan = functools.partial(_plan, shell, program=program, args=args, given=given, swept=True)
+            sweep = run_sweep(shell, chosen, plan, interrupts, raises=False)
+            assert sweep is not None, "what does not raise gives the sweep"
+            return sweep
         return _start(shell, chosen, _plan(shell, chosen, program, args, given), interrupts)
 
 
@@ -117,6 +144,8 @@ def _plan(
     program: Callable[..., object] | str | os.PathLike[str],
     args: tuple[Any, ...],
     given: Mapping[str, Any],
+    *,
+    swept: bool = False,
 ) -> runner.Plan:
     notebook, cell = os.environ.get("JPY_SESSION_NAME", ""), cell_id(shell) if shell is not None else ""
     here: dict[str, Any] = {"cwd": os.getcwd(), "notebook": notebook, "cell_id": cell}
@@ -136,9 +165,10 @@ def _plan(
     call = functools.partial(program, *args, **given)
     namespace = replace(_names(shell), also={CALL: call})
     chosen = replace(chosen, name=chosen.name or options.slug(name))
+    cell_text = _CELL.replace(f"{CALL}()", f"{CALL}(**nbdist.params)") if swept else _CELL
     try:
         return runner.plan(
-            chosen, cell=_CELL.format(name=name), python_path=sys.path, namespace=namespace, **here
+            chosen, cell=cell_text.format(name=name), python_path=sys.path, namespace=namespace, **here
         )
     except UsageMistake as mistake:
         # what was typed is the call

@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from IPython.core.getipython import get_ipython
 from IPython.core.interactiveshell import InteractiveShell
@@ -121,7 +121,7 @@ class _Panel:
         self._run = run = handle.run
         self._measures, charts = _measures(handle, run)
         self._surface = _surface(shell, handle, charts, foreground=foreground, pulled=self._wanted)
-        _ended.leave(self._cell)
+        ended_panels.leave(self._cell)
         if not ended:
             bundle = self._surface.bundle({"text/html": panel.initial_html(run, config.language())})
             output = display(bundle, raw=True, display_id=True)
@@ -168,7 +168,7 @@ class _Panel:
         """The output from now on."""
         directory, run = self._handle.directory, self._run
         logs = (LogStream(directory.rank(rank.rank, run.attempt).log) for rank in run.ranks)
-        _ended.add(self._cell, min(sum(log.size for log in logs), self._surface.room), self)
+        ended_panels.add(self._cell, min(sum(log.size for log in logs), self._surface.room), self)
         return self._surface.placed(last, notes)
 
     def _wanted(self) -> None:
@@ -221,14 +221,20 @@ class _Panel:
             return self._sending
 
 
+class EndedPanel(Protocol):
+    def close(self) -> None:
+        """Leave what a notebook keeps alone in its place."""
+        ...
+
+
 class EndedPanels:
     """The panels of runs that have ended: a kernel and a page keep the latest, one for each cell."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
-        self._kept: list[tuple[str, int, _Panel]] = []
+        self._kept: list[tuple[str, int, EndedPanel]] = []
 
-    def add(self, cell: str, size: int, ended: _Panel) -> None:
+    def add(self, cell: str, size: int, ended: EndedPanel) -> None:
         """``size`` is how much a page keeps for it, in bytes."""
         with self._guard:
             kept = [*self._kept, (cell, size, ended)]
@@ -248,7 +254,7 @@ class EndedPanels:
             other.close()
 
 
-_ended = EndedPanels()
+ended_panels = EndedPanels()
 
 
 def _surface(

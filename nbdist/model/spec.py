@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Any, Union
 
 from nbdist.model.decoding import build
 from nbdist.model.reason import Reason
@@ -88,6 +88,37 @@ class Input:
     digest: str = ""
 
 
+Value = Union[bool, int, float, str, None]
+
+_WORDS: Mapping[str, Value] = {"true": True, "false": False, "none": None}
+
+
+def value_of(text: str) -> Value:
+    """What a program gets for what was typed: a number, true or false, none, else the text itself."""
+    if text.lower() in _WORDS:
+        return _WORDS[text.lower()]
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            pass
+    return text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepPoint:
+    """Which point of which sweep a run is: its ``number`` from 0, and its ``values`` by name, as typed."""
+
+    sweep: str
+    number: int
+    values: Mapping[str, str]
+
+    @property
+    def params(self) -> dict[str, Value]:
+        """The values as its program has them."""
+        return {name: value_of(text) for name, text in self.values.items()}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSpec:
     """One run, as it was asked for.
@@ -105,6 +136,7 @@ class RunSpec:
     ended unless ``keep_inputs``. ``versions`` are those of what the run stands on, by name.
     ``checkpoints`` is the directory of the program's checkpoints (empty: none that all machines are known to
     see), ``resumed`` the id of the run that this one goes on from.
+    ``sweep`` says which point of a sweep it is; None for a run by itself.
     Of a session, whose ranks execute cells, ``session`` is after how many seconds without one it ends itself;
     None for any other run.
 
@@ -141,6 +173,7 @@ class RunSpec:
     checkpoints: str = ""
     resumed: str = ""
     session: float | None = None
+    sweep: SweepPoint | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
     nodes: int = 1
     node_rank: int = 0

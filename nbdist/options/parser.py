@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import functools
+import math
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,6 +13,7 @@ from typing import Any, NoReturn
 
 from nbdist.errors import UsageMistake
 from nbdist.frameworks import launchers
+from nbdist.model.sweep import MOST
 from nbdist.options import table
 from nbdist.options.table import OPTIONS, Option
 from nbdist.privacy import masked_text, masked_words
@@ -26,8 +28,9 @@ class Options:
     ``engine`` is where the run is started, ``slurm`` what Slurm is told, each ``key=value`` or ``key``,
     ``ray`` where a Ray is.
     ``master`` is "host:port", either of which may be missing. ``any_device``: as another launcher does,
-    ranks get GPUs where there are enough. ``push`` are names of the notebook, or "auto". ``notes`` say what
-    of another launcher's flags has no effect.
+    ranks get GPUs where there are enough. ``sweep`` are names with the values that they have in turn, as
+    typed; ``each`` is how many ranks each run of a sweep has. ``push`` are names of the notebook, or "auto".
+    ``notes`` say what of another launcher's flags has no effect.
     """
 
     nproc: int | None = None
@@ -43,6 +46,9 @@ class Options:
     memory: int | None = None
     env: tuple[tuple[str, str], ...] = ()
     args: tuple[str, ...] = ()
+    sweep: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    each: int | None = None
+    metric: str = ""
     push: tuple[str, ...] = ()
     keep_inputs: bool = False
     pull: tuple[str, ...] = ()
@@ -70,6 +76,8 @@ def check(options: Options) -> None:
     """Raises UsageMistake."""
     if options.pull:
         _check_pull(options)
+    if options.sweep or options.each is not None or options.metric:
+        _check_sweep(options)
     if options.engine != "local":
         _check_engine(options)
     else:
@@ -86,6 +94,45 @@ def _check_pull(options: Options) -> None:
         )
     if options.node_rank:
         raise UsageMistake(f"--pull: rank 0 runs on node 0, and so do its results: pull {name} there")
+
+
+def _check_sweep(options: Options) -> None:
+    if not options.sweep:
+        flag = "--metric" if options.each is None else "--each"
+        raise UsageMistake(f"{flag} is for sweeps: add what they go through:  --sweep lr=0.1,0.01")
+    names = [name for name, _ in options.sweep]
+    if twice := next((name for name in names if names.count(name) > 1), ""):
+        raise UsageMistake(f"--sweep {twice}=… stands there twice: give all of its values in one list")
+    count = math.prod(len(values) for _, values in options.sweep)
+    if count > MOST:
+        sizes = " x ".join(str(len(values)) for _, values in options.sweep)
+        raise UsageMistake(
+            f"--sweep: that is {count} points ({sizes}), and a sweep has at most {MOST}: give fewer values, "
+            "or start a second sweep with the others"
+        )
+    elsewhere = {"--on": options.engine != "local", "--nodes": options.nodes, "--ips": options.ips}
+    if there := next((flag for flag, given in elsewhere.items() if given), ""):
+        raise UsageMistake(f"{there}: the runs of a sweep are on this machine: leave it out")
+    if options.pull:
+        name = options.pull[0]
+        raise UsageMistake(
+            "--pull: a sweep has a result for each point: leave it out, and read  "
+            f'[run.results["{name}"] for run in nbdist.sweep().runs]'
+        )
+    if options.log_dir:
+        raise UsageMistake("--log-dir: the runs of a sweep would write into the same files: leave it out")
+    room = len(options.gpus) if isinstance(options.gpus, tuple) else options.nproc
+    check_each(options, room)
+
+
+def check_each(options: Options, room: int | None) -> None:
+    """Raises UsageMistake where the runs of a sweep are to have more ranks than there is ``room`` for."""
+    if options.each is not None and room is not None and options.each > room:
+        what = "-n" if options.gpus is None else "--gpus"
+        raise UsageMistake(
+            f"--each {options.each}: each run would need {options.each} ranks, and {what} gives "
+            f"{room}: write  --each {room}  or less"
+        )
 
 
 def _check_engine(options: Options) -> None:
@@ -263,8 +310,9 @@ def parse_words(words: Sequence[str], standing: Mapping[str, Any] | None = None)
     if unknown:
         raise UsageMistake(_about_unknown(unknown[0]))
     given = {name: value for name, value in vars(named).items() if value is not None}
-    if "env" in given:
-        given["env"] = tuple(given["env"])
+    for many in ("env", "sweep"):
+        if many in given:
+            given[many] = tuple(given[many])
     if "master" in given:
         given["master"] = table.joined_address(given["master"])
     options = Options(**_over(standing or {}, given))
@@ -312,10 +360,12 @@ def _words_of(option: Option, value: object) -> list[str]:
         positive = [flag for flag in option.flags if flag not in negative]
         return (positive if value else negative)[:1]
     if option.many and isinstance(value, Mapping):
-        return [f"{option.flags[-1]}={key}={one}" for key, one in value.items()]
-    if isinstance(value, (list, tuple)):
-        value = ",".join(map(str, value))
-    return [f"{option.flags[-1]}={value}"]
+        return [f"{option.flags[-1]}={key}={_listed(one)}" for key, one in value.items()]
+    return [f"{option.flags[-1]}={_listed(value)}"]
+
+
+def _listed(value: object) -> str:
+    return ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
 
 
 def get_ready() -> None:

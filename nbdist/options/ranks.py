@@ -11,7 +11,21 @@ from nbdist.options.parser import Options, parse_words, split_line
 from nbdist.options.table import OPTIONS, help_text
 
 _WITHOUT = frozenset(
-    {"detach", "timeout", "retries", "args", "keep_inputs", "nodes", "node_rank", "master", "ips", "host"}
+    {
+        "detach",
+        "timeout",
+        "retries",
+        "args",
+        "sweep",
+        "each",
+        "metric",
+        "keep_inputs",
+        "nodes",
+        "node_rank",
+        "master",
+        "ips",
+        "host",
+    }
     | {"wait", "engine", "slurm", "ray", "panel", "check", "show_ranks"}
 )
 """The options of ``%%distributed`` that say nothing of ranks which live on, on one machine."""

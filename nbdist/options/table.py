@@ -73,10 +73,15 @@ def nproc(text: str) -> int:
 def gpus(text: str) -> tuple[int, ...] | str:
     if text == "all":
         return "all"
-    try:
-        ids = tuple(int(part) for part in text.strip("\"'").split(",") if part.strip())
-    except ValueError:
-        ids = ()
+    ids: tuple[int, ...] = ()
+    for part in filter(None, map(str.strip, text.strip("\"'").split(","))):
+        first, _, last = part.partition("-")
+        try:
+            several = range(int(first), int(last or first) + 1)
+        except ValueError:
+            ids = ()
+            break
+        ids += tuple(several[: _MOST_RANKS + 1])
     if not ids or min(ids) < 0:
         raise UsageMistake(
             f"--gpus {text}: give GPU ids as nvidia-smi shows them:  --gpus 0,1  or  --gpus all"
@@ -165,6 +170,30 @@ def _names(text: str, mistake: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
+def sweep(text: str) -> tuple[str, tuple[str, ...]]:
+    """A name, and the values that a sweep has for it, as they were typed. Raises UsageMistake."""
+    name, equals, listed = text.partition("=")
+    values = tuple(part.strip() for part in listed.split(","))
+    if not equals or not all(values):
+        raise UsageMistake(
+            f"--sweep {text}: write a name and its values, without spaces:  --sweep lr=0.1,0.01"
+        )
+    if not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) or keyword.iskeyword(name) or hasattr(dict, name):
+        raise UsageMistake(
+            f"--sweep {text}: {name!r} cannot be read as nbdist.params.{name}: write another name, of "
+            "letters, digits and underscores, such as  --sweep learning_rate=0.1,0.01"
+        )
+    if len(set(values)) < len(values):
+        raise UsageMistake(f"--sweep {text} names a value twice: give each once")
+    return name, values
+
+
+def each(text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        raise UsageMistake(f"--each {text}: write how many ranks each run of a sweep has:  --each 1")
+    return int(text)
+
+
 def idle(text: str) -> float:
     return parse_duration(text, "--idle")
 
@@ -232,6 +261,9 @@ OPTIONS: tuple[Option, ...] = (
     Option(("--memory",), "memory", "SIZE", memory, rare=True),
     Option(("--env",), "env", "K=V", env, rare=True, many=True),
     Option(("--args",), "args", '"…"', args),
+    Option(("--sweep",), "sweep", "NAME=A,B", sweep, many=True),
+    Option(("--each",), "each", "N", each, rare=True),
+    Option(("--metric",), "metric", "NAME", rare=True),
     Option(("--push",), "push", "A,B|auto", push),
     Option(("--keep-inputs",), "keep_inputs", rare=True),
     Option(("--pull",), "pull", "A,B", pull),

@@ -30,6 +30,14 @@ if TYPE_CHECKING:
         summary_html,
         summary_text,
     )
+    from nbdist.panel.sweeps import (
+        SweepLines,
+        follow_sweep,
+        sweep_bundle,
+        sweep_failures,
+        sweep_headline,
+        sweep_text,
+    )
     from nbdist.panel.terminal import Block, Line, Terminal, on_text_screen
     from nbdist.panel.text import LogSurface, TextSurface, rank_prefix
 
@@ -40,6 +48,7 @@ __all__ = [
     "LogSurface",
     "StatusReader",
     "Surface",
+    "SweepLines",
     "Terminal",
     "TextSurface",
     "UsageWatch",
@@ -49,6 +58,7 @@ __all__ = [
     "curves_html",
     "ending",
     "follow",
+    "follow_sweep",
     "initial_html",
     "on_text_screen",
     "only_ranks",
@@ -63,6 +73,10 @@ __all__ = [
     "summary_bundle",
     "summary_html",
     "summary_text",
+    "sweep_bundle",
+    "sweep_failures",
+    "sweep_headline",
+    "sweep_text",
     "watch_status",
     "write_report",
 ]
@@ -90,6 +104,14 @@ _LATER = {
         "summary_bundle",
         "summary_html",
         "summary_text",
+    ),
+    "nbdist.panel.sweeps": (
+        "SweepLines",
+        "follow_sweep",
+        "sweep_bundle",
+        "sweep_failures",
+        "sweep_headline",
+        "sweep_text",
     ),
     "nbdist.panel.terminal": ("Block", "Line", "Terminal", "on_text_screen"),
     "nbdist.panel.text": ("LogSurface", "TextSurface", "rank_prefix"),

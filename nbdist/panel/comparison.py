@@ -25,7 +25,7 @@ _METRICS = frozenset({"last", "best", "at"})
 def comparison_text(found: Comparison, language: str, *, all_rows: bool) -> str:
     """The table, and how the programs differ."""
     rows = found.shown(all_rows=all_rows)
-    parts = [_table(found, rows, language) if rows else say("compare.same", language)]
+    parts = [text_table(found, rows, language) if rows else say("compare.same", language)]
     for one in _diffed(found):
         title, lines = _diff(found, one, language)
         parts.append("\n    ".join([title, *map(printable, lines)]))
@@ -53,13 +53,14 @@ def _name(one: Compared) -> str:
     return f"{one.letter} {one.run.label}"
 
 
-def _table(found: Comparison, rows: Sequence[Row], language: str) -> str:
-    groups = [_group(row, found, language) for row in rows]
+def text_table(found: Comparison, rows: Sequence[Row], language: str, *, beside: int = _BESIDE) -> str:
+    """Up to ``beside`` runs are columns, more are rows."""
+    groups = [group_of(row, found, language) for row in rows]
     grid = [["", "", *map(_name, found.runs)]]
     for group, before, row in zip(groups, ["", *groups], rows, strict=False):
         said = "" if group == before else group
-        grid.append([said, _title(row, language), *_values(row, language)])
-    if len(found.runs) > _BESIDE:
+        grid.append([said, title_of(row, language), *values_of(row, language)])
+    if len(found.runs) > beside:
         # a row for each run, and the groups above the names
         grid = [list(column) for column in zip(*grid, strict=True)]
     cells = [[cut(printable(cell), _COLUMNS) for cell in line] for line in grid]
@@ -67,16 +68,16 @@ def _table(found: Comparison, rows: Sequence[Row], language: str) -> str:
     return "\n".join("  ".join(map(pad, line, widths)).rstrip() for line in cells)
 
 
-def _group(row: Row, found: Comparison, language: str) -> str:
+def group_of(row: Row, found: Comparison, language: str) -> str:
     return say(f"compare.group-{row.group}", language, step=found.step)
 
 
-def _title(row: Row, language: str) -> str:
+def title_of(row: Row, language: str) -> str:
     coded = row.group in _CODED and row.name in messages("compare")
     return say(f"compare.{row.name}", language) if coded else row.name
 
 
-def _values(row: Row, language: str) -> list[str]:
+def values_of(row: Row, language: str) -> list[str]:
     texts = [_value(row, number, language) for number in range(len(row.values))]
     steps = row.steps or (None,) * len(texts)
     return [text if at is None else f"{text} ({at})" for text, at in zip(texts, steps, strict=True)]
@@ -116,16 +117,16 @@ def _diff(found: Comparison, one: Compared, language: str) -> tuple[str, Sequenc
 
 def _html_table(found: Comparison, rows: Sequence[Row], language: str) -> str:
     """Runs are columns; a notebook's page scrolls where they are many."""
-    head = "".join(f"<th>{_html_name(one)}</th>" for one in found.runs)
+    head = "".join(f"<th>{html_name(one)}</th>" for one in found.runs)
     body, before = [], ""
     for row in rows:
-        group = _group(row, found, language)
+        group = group_of(row, found, language)
         shown, before = ("" if group == before else group), group
         cells = "".join(
             f"<td{_MARKED.get(row.group, '')}>{html.escape(printable(text))}</td>"
-            for text in _values(row, language)
+            for text in values_of(row, language)
         )
-        title = html.escape(printable(_title(row, language)))
+        title = html.escape(printable(title_of(row, language)))
         body.append(f'<tr><td class="n-muted">{html.escape(shown)}</td><th>{title}</th>{cells}</tr>')
     return (
         f'<div class="n-wide"><table><thead><tr><td></td><td></td>{head}</tr></thead>'
@@ -136,7 +137,7 @@ def _html_table(found: Comparison, rows: Sequence[Row], language: str) -> str:
 _MARKED = dict.fromkeys(("last", "best", "at"), " class=n-number")
 
 
-def _html_name(one: Compared) -> str:
+def html_name(one: Compared) -> str:
     state = one.run.state.value
     return (
         f'<span class="n-{state}" aria-hidden="true">{state_mark(state)}</span> '

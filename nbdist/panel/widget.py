@@ -48,6 +48,22 @@ class PanelWidget(anywidget.AnyWidget):
         super().__init__(panel_id=own, kernel_id=kernel_id, foreground=foreground, line=line)
 
 
+class SweepWidget(PanelWidget):
+    """A sweep: all that is shown of it is its state (``SweepTable.data``), which is replaced again and again.
+    ``stop`` asks for its end."""
+
+    sweep = traitlets.Dict().tag(sync=True)
+
+    def __init__(self, *, kernel_id: str, foreground: bool, stop: Callable[[], object]) -> None:
+        super().__init__(kernel_id=kernel_id, foreground=foreground)
+        self._stop = stop
+        self.on_msg(lambda _widget, content, _buffers: self._receive(content))
+
+    def _receive(self, content: object) -> None:
+        if isinstance(content, dict) and content.get("kind") == "stop":
+            self._stop()
+
+
 class Wire(Protocol):
     """What a surface needs of its widget."""
 

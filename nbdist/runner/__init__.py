@@ -27,6 +27,15 @@ from nbdist.runner.pruning import Pruned, Pruner, prune, pruner
 from nbdist.runner.pushing import Namespace, describe_inputs, pack_inputs
 from nbdist.runner.resuming import resume_plan
 from nbdist.runner.sessions import IDLE, LiveCell, request, session_plan, sessions
+from nbdist.runner.sweeps import (
+    SweepHandle,
+    SweepPlan,
+    describe_sweep,
+    launch_sweep,
+    live_sweeps,
+    plan_sweep,
+    sweep,
+)
 from nbdist.warm.pool import WarmState, describe_warm
 from nbdist.warm.pool import ranks as warm_ranks
 
@@ -42,6 +51,8 @@ __all__ = [
     "Pruned",
     "Pruner",
     "RunHandle",
+    "SweepHandle",
+    "SweepPlan",
     "WarmState",
     "allocate",
     "allocation_views",
@@ -49,15 +60,19 @@ __all__ = [
     "await_allocation",
     "describe_inputs",
     "describe_refused",
+    "describe_sweep",
     "describe_warm",
     "export",
     "export_text",
     "held_allocations",
     "keep_ready",
     "launch",
+    "launch_sweep",
+    "live_sweeps",
     "pack_inputs",
     "plan",
     "plan_script",
+    "plan_sweep",
     "prune",
     "pruner",
     "reach_board",
@@ -70,6 +85,7 @@ __all__ = [
     "sessions",
     "start",
     "store",
+    "sweep",
     "thread_advice",
     "warm_ranks",
     "words_of_node_1",

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib.util import find_spec
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from nbdist import config
 from nbdist.engines.engine import PROCESS
@@ -18,6 +18,7 @@ from nbdist.errors import LaunchError, RunCancelled, RunFailed, UnknownRun, Usag
 from nbdist.feed.waiting import Awaited, parse_moments
 from nbdist.launch import local
 from nbdist.model import Reason, Run, RunState
+from nbdist.model.spec import Value
 from nbdist.runner.results import Results
 from nbdist.store import (
     LogLines,
@@ -103,6 +104,12 @@ class RunHandle:
         return explain_run(self.run, self.directory, config.language())
 
     @property
+    def params(self) -> dict[str, Value]:
+        """The values of a run of a sweep, as its program has them in ``nbdist.params``; empty for others."""
+        point = self.run.spec.sweep
+        return {} if point is None else point.params
+
+    @property
     def failure(self) -> FirstFailure | None:
         """The failure that the others followed from: ``.rank``, ``.line``, ``.kind``, ``.message``,
         ``.cause``, ``.fix`` and more; None while no rank has failed."""
@@ -172,6 +179,10 @@ class RunHandle:
         ``reason`` is shown as why the run ended."""
         request_stop_of(self, Reason.said(reason) or Reason("stopped-from-python"))
         return self.wait(timeout)
+
+    def request_stop(self, reason: Reason) -> None:
+        """Ask for its end without waiting for it; once more to hasten it."""
+        request_stop_of(self, reason)
 
     def check_rank(self, rank: int) -> None:
         """Raises UsageMistake when the run has no such rank."""
@@ -293,6 +304,14 @@ def reach_board(handles: Sequence[RunHandle], *, tensorboard: bool = False) -> R
     return reach(board, run_ids, TENSORBOARD if tensorboard else VISUALDL)
 
 
+class Stoppable(Protocol):
+    """What an interrupt stops: a run, or many."""
+
+    def request_stop(self, reason: Reason) -> None:
+        """Ask for its end; once more to hasten it."""
+        ...
+
+
 class Interrupts:
     """Takes the signals ``numbers`` for as long as it is entered; each stops the run, and a second one
     hastens its end. ``reason`` says why a run is stopped.
@@ -316,7 +335,7 @@ class Interrupts:
         self._raises = raises
         self._begun = False
         self._kept: list[signal.Signals] = []
-        self._handle: RunHandle | None = None
+        self._handle: Stoppable | None = None
         self._previous: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Interrupts:
@@ -346,8 +365,8 @@ class Interrupts:
         if self.came():
             raise KeyboardInterrupt("nothing was started")
 
-    def stop(self, handle: RunHandle) -> None:
-        """From here on they stop this run; what came before is made up for."""
+    def stop(self, handle: Stoppable) -> None:
+        """From here on they stop this run, or sweep; what came before is made up for."""
         self._handle = handle
         while self._kept:
             self._ask(self._kept.pop())
@@ -364,5 +383,5 @@ class Interrupts:
     def _ask(self, number: signal.Signals) -> None:
         assert self._handle is not None, "there is a run to stop"
         # a run whose directory was deleted is stopped by its supervisor
-        with contextlib.suppress(UnknownRun):
-            request_stop_of(self._handle, self._reason(number))
+        with contextlib.suppress(UnknownRun, OSError):
+            self._handle.request_stop(self._reason(number))

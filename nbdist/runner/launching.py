@@ -31,7 +31,7 @@ from nbdist.runner.resuming import check_checkpoints
 from nbdist.store.allocations import AllocationDirectory
 from nbdist.store.paths import RunDirectory, make_private, write_private
 from nbdist.warm.match import PRELOADED
-from nbdist.warm.pool import Standby, ranks
+from nbdist.warm.pool import Standby, WarmPool, ranks
 
 if TYPE_CHECKING:
     from nbdist.diagnosis.checks import Origin
@@ -65,15 +65,15 @@ def launch(
     return handle, [*warnings, *plan.notes, *handle.notes]
 
 
-def start(plan: Plan, *, warm: bool | None = None) -> RunHandle:
-    """Start the run: with ranks that wait where there are such and ``warm`` is not False.
+def start(plan: Plan, *, warm: bool | None = None, pool: WarmPool = ranks) -> RunHandle:
+    """Start the run: with ranks that wait in the ``pool`` where there are such and ``warm`` is not False.
 
     Waits for nothing that takes longer than a moment. Raises LaunchError, and UsageMistake where another run
     writes into its directory of checkpoints, with nothing running.
     """
     check_checkpoints(plan.spec)
     _make_log_dir(plan.spec)
-    launcher = choose_launcher(plan, warm=warm)
+    launcher = choose_launcher(plan, warm=warm, pool=pool)
     handle = launcher.start(store().create(plan.spec, plan.cell, plan.write_inputs), plan)
     # to start a process takes some milliseconds where the machine is busy
     asking = threading.Thread(target=ask_git, args=(handle.directory, plan.spec), name="nbdist asks git")
@@ -87,10 +87,10 @@ class Launcher(Protocol):
         ...
 
 
-def choose_launcher(plan: Plan, *, warm: bool | None) -> Launcher:
+def choose_launcher(plan: Plan, *, warm: bool | None, pool: WarmPool = ranks) -> Launcher:
     """The one place that decides how a run is started."""
-    ranks.collect()
-    standby, not_warm = ranks.engage(plan, warm=warm)
+    pool.collect()
+    standby, not_warm = pool.engage(plan, warm=warm)
     if standby is not None:
         return WarmLauncher(standby)
     note = f"the ranks kept ready were not used: {not_warm}" if not_warm else ""

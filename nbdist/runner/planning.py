@@ -153,7 +153,7 @@ def _plan(
         check_shared(home, environ)
     _check_modules(used)
     name, created = options.name or (script.name if script else framework) or "run", time.time()
-    run_id = _run_id(name, created)
+    run_id = new_run_id(name, created)
     spec = RunSpec(
         run_id=run_id,
         name=name,
@@ -239,6 +239,11 @@ def _meeting(nodes: NodeSet, wait: float) -> str:
         wait=wait,
         others=nodes.count - 1,
     )
+
+
+def ranks_on(devices: Sequence[Device], backend: str) -> tuple[RankSpec, ...]:
+    """The ranks of a run on these devices of this machine alone. Raises UsageMistake."""
+    return _ranks(devices, backend, NodeSet())
 
 
 def _ranks(
@@ -382,6 +387,7 @@ def check_files(ranks: int) -> None:
         )
 
 
-def _run_id(name: str, created: float) -> str:
+def new_run_id(name: str, created: float) -> str:
+    """What a run is called that was made at this time (Unix seconds)."""
     stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(created))
     return f"{stamp}-{name}-{''.join(secrets.choice(_ALPHABET) for _ in range(4))}"

@@ -22,7 +22,7 @@ from nbdist.model import RunEnded, RunLost, decode_event
 from nbdist.store import RunDirectory, RunStore, look
 from nbdist.store.journal import read_object
 from nbdist.store.paths import make_private, write_private
-from nbdist.store.run_store import read_spec
+from nbdist.store.run_store import SweepStore, is_run_locked, read_spec, read_sweep
 from nbdist.text import say
 
 KEEP_RUNS = 300
@@ -30,6 +30,8 @@ KEEP_GB = 20.0
 
 _MOST = 5.0
 _LAST_LINE = 4096
+_BEGINS = 600.0
+"""Seconds in which a sweep, of which there is no run yet, may get one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +128,7 @@ def prune(
             elif ended and (moved := _take_out(store, directory)) is not None:
                 yield directory.run_id, size
                 shutil.rmtree(moved, ignore_errors=True)
+    _forget_sweeps(store)
 
 
 class _Sizes:
@@ -190,6 +193,18 @@ def _delete_the_rest(store: RunStore, over: Callable[[], bool]) -> None:
             if over():
                 return
             shutil.rmtree(store.removed / name, ignore_errors=True)
+
+
+def _forget_sweeps(store: RunStore) -> None:
+    """Remove the sweeps that no process goes on with, and of whose runs none is left."""
+    for directory in SweepStore(store.home).sweeps():
+        with contextlib.suppress(UnknownRun):
+            sweep = read_sweep(directory)
+            begins = time.time() - sweep.created < _BEGINS
+            if begins or is_run_locked(directory):
+                continue
+            if not any(os.path.lexists(store.runs / run) for run in sweep.runs):
+                shutil.rmtree(directory.path, ignore_errors=True)
 
 
 def _has_ended(directory: RunDirectory) -> bool:

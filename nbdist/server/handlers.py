@@ -18,7 +18,7 @@ from tornado import web
 from nbdist.diagnosis.silent import MistakeReader
 from nbdist.diagnosis.stacks import take_stacks
 from nbdist.errors import LaunchError, UsageMistake
-from nbdist.feed.comparison import MOST, compare
+from nbdist.feed.comparison import compare
 from nbdist.feed.explanation import explain_run
 from nbdist.feed.given import results_of
 from nbdist.feed.measures import FailureWatch
@@ -26,6 +26,7 @@ from nbdist.feed.snapshot import glance
 from nbdist.feed.stalling import StallReader, stall_view
 from nbdist.feed.view import view_of
 from nbdist.model import Reason, Run
+from nbdist.model.sweep import MOST
 from nbdist.options.recorded import first_line
 from nbdist.options.table import option_list
 from nbdist.server.backend import Backend

@@ -191,6 +191,15 @@ class NodeDirectory(RunDirectory):
     supervisor_log = PathBelow("supervisor.log", "own")
 
 
+@dataclass(frozen=True, slots=True)
+class SweepDirectory(RunDirectory):
+    """The files of a sweep: ``<home>/sweeps/<sweep_id>/``. What a run has too is where a run has it, but its
+    points are runs by themselves."""
+
+    ended = PathBelow("ended.json")
+    """Why it ended, once every run that it started has."""
+
+
 def check_home(path: Path) -> None:
     """Refuse a directory of runs that another user has filled, or could have. It may be a link of this
     user's own; one that is not there yet is fine. Raises NotPrivate."""

@@ -19,9 +19,17 @@ from nbdist import config, processes
 from nbdist.errors import IllegalTransition, LaunchError, NotPrivate, UnknownRun
 from nbdist.model import Event, ProcessId, Reason, Run, RunLost, RunSpec, RunState
 from nbdist.model.decoding import MALFORMED
+from nbdist.model.sweep import Sweep
 from nbdist.store.journal import load_object, read_events
 from nbdist.store.logs import FileStat
-from nbdist.store.paths import RunDirectory, check_home, check_private, make_private, write_private
+from nbdist.store.paths import (
+    RunDirectory,
+    SweepDirectory,
+    check_home,
+    check_private,
+    make_private,
+    write_private,
+)
 
 RUN_ID = re.compile(r"\d{8}-\d{6}-[a-z0-9][a-z0-9._-]{0,63}-[a-z0-9]{4}")
 _START_LIMIT = 30.0
@@ -164,6 +172,57 @@ def unreadable(directory: RunDirectory) -> Run | None:
         backend="auto",
     )
     return Run(spec=spec, state=RunState.LOST, reason=reason)
+
+
+class SweepStore(RunStore):
+    """The sweeps under one home directory, which are found as runs are."""
+
+    def __init__(self, home: Path) -> None:
+        super().__init__(home)
+        self.runs = home / "sweeps"
+
+    def begin(
+        self, sweep: Sweep, cell: str | None, inputs: Callable[[Path], object] | None
+    ) -> SweepDirectory:
+        """Make the directory of a sweep, with what its runs will have in common. Raises LaunchError and
+        NotPrivate as ``create`` does."""
+        made = SweepDirectory(self.runs / sweep.sweep_id)
+        self.check()
+        try:
+            make_private(self.runs)
+            made.path.mkdir(mode=0o700)
+            make_private(made.control)
+            if cell is not None:
+                write_private(made.cell, cell)
+            if inputs is not None:
+                inputs(made.inputs)
+            write_private(made.spec, json.dumps(sweep.to_dict()))
+        except OSError as error:
+            shutil.rmtree(made.path, ignore_errors=True)
+            raise LaunchError(f"the directory {made.path} cannot be written: {error.strerror}") from error
+        except BaseException:  # as in ``create``
+            shutil.rmtree(made.path, ignore_errors=True)
+            raise
+        return made
+
+    def sweeps(self) -> list[SweepDirectory]:
+        """Every sweep of this user, the newest first. Raises NotPrivate."""
+        return [SweepDirectory(one.path) for one in self.directories()]
+
+    def named(self, wanted: str) -> SweepDirectory:
+        """The newest sweep of this name or id. Raises UnknownRun and NotPrivate."""
+        return SweepDirectory(self.find(wanted).path)
+
+
+def read_sweep(directory: SweepDirectory) -> Sweep:
+    """What was asked for. Raises NotPrivate when it is not this user's, UnknownRun when it cannot be read."""
+    try:
+        check_private(directory.path)
+        return Sweep.from_dict(load_object(directory.spec, exact=True))
+    except OSError as error:
+        raise UnknownRun(f"sweep {directory.run_id} is gone or cannot be read: {error.strerror}") from None
+    except MALFORMED:
+        raise UnknownRun(f"sweep {directory.run_id} cannot be read: spec.json is damaged") from None
 
 
 def _refusal(run: RunDirectory) -> NotPrivate | None:

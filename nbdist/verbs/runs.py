@@ -19,9 +19,11 @@ from nbdist.feed.comparison import Comparison
 from nbdist.feed.curves import Curve, read_curves
 from nbdist.feed.explanation import Explanation, explain_run
 from nbdist.feed.log_lines import LineReader, Place
+from nbdist.feed.sweeps import SweepView
 from nbdist.model import Reason, Run
+from nbdist.model.sweep import MOST
 from nbdist.options import split_program
-from nbdist.runner import RunHandle
+from nbdist.runner import RunHandle, SweepHandle
 from nbdist.store import RunDirectory
 from nbdist.verbs.verb import Frontend
 
@@ -45,16 +47,42 @@ class Listed:
 
     @staticmethod
     def beside() -> list[str]:
-        """What there is beside runs, a line each: ranks that wait, runs that cannot be read, and nodes that
-        are kept, about which Slurm is asked."""
+        """What there is beside runs, a line each: sweeps that go on, ranks that wait, runs that cannot be
+        read, and nodes that are kept, about which Slurm is asked."""
         waiting = runner.describe_warm(runner.warm_ranks.state())
-        return [*waiting, *runner.describe_refused(), *(view.text for view in runner.allocation_views())]
+        going = [runner.describe_sweep(one) for one in runner.live_sweeps()]
+        return [
+            *going,
+            *waiting,
+            *runner.describe_refused(),
+            *(view.text for view in runner.allocation_views()),
+        ]
 
 
 def status(_: Frontend, *, run: Sequence[str], watch: bool = False, json: bool = False) -> Listed:
-    """The runs with these names; the latest ten where none is named. Raises UnknownRun."""
-    handles = [runner.attach(name) for name in run] or runner.runs()[:_LATEST]
+    """The runs with these names, or of sweeps; the latest ten where none is named. Raises UnknownRun."""
+    handles = _named(run) or runner.runs()[:_LATEST]
     return Listed(directories=tuple(handle.directory for handle in handles), watch=watch, json=json)
+
+
+def _named(names: Sequence[str]) -> list[RunHandle]:
+    """The run of each name, or those that a sweep of this name has started. Raises UnknownRun."""
+    found: list[RunHandle] = []
+    for name in names:
+        one = _run_or_sweep(name)
+        found += [one] if isinstance(one, RunHandle) else one.runs
+    return found
+
+
+def _run_or_sweep(name: str) -> RunHandle | SweepHandle:
+    try:
+        return runner.attach(name)
+    except UnknownRun:
+        try:
+            return runner.sweep(name)
+        except UnknownRun:
+            pass
+        raise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,9 +247,9 @@ def _point(point: tuple[float, float]) -> dict[str, Any]:
 
 
 def metrics(_: Frontend, *, run: Sequence[str], last: int, json: bool = False) -> Metrics:
-    """Of the runs with these names; of the latest where none is named. Raises UnknownRun."""
+    """Of the runs with these names, or of sweeps; of the latest where none is named. Raises UnknownRun."""
     found = []
-    for handle in [runner.attach(name) for name in run] or [runner.attach()]:
+    for handle in _named(run) or [runner.attach()]:
         curves = read_curves(handle.run, handle.directory)
         kept = tuple(replace(curve, points=curve.points[-last:]) for curve in curves)
         found.append((handle.run, kept))
@@ -246,17 +274,17 @@ class Beside:
 
 
 def compare(_: Frontend, *, run: Sequence[str], all: bool, step: int | None, json: bool = False) -> Beside:
-    """The runs with these names. One is compared with the latest other one; where none is named, the latest
-    with the one before. Raises UnknownRun and UsageMistake."""
-    handles = [runner.attach(name) for name in run]
+    """The runs with these names, or of sweeps. One is compared with the latest other one; where none is
+    named, the latest with the one before. Raises UnknownRun and UsageMistake."""
+    handles = _named(run)
     if len(handles) < _PAIR:
         named = {handle.run_id for handle in handles}
         others = (handle for handle in runner.runs() if handle.run_id not in named)
         handles = [*reversed(list(islice(others, _PAIR - len(handles)))), *handles]
     if len(handles) < _PAIR:
         raise UsageMistake("there are no two runs to compare: start another one")
-    if len(handles) > comparison.MOST:
-        raise UsageMistake(f"{len(handles)} runs: name at most {comparison.MOST}")
+    if len(handles) > MOST:
+        raise UsageMistake(f"{len(handles)} runs: name at most {MOST}")
     found = comparison.compare([(handle.run, handle.directory) for handle in handles], step=step)
     return Beside(comparison=found, all_rows=all, json=json)
 
@@ -270,29 +298,58 @@ def step_number(text: str) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stopped:
-    """The runs that have ended, as they were asked to. ``going_on`` says of each that has not what to type,
-    ``note`` that there was none."""
+    """The runs that have ended, as they were asked to, and ``sweeps`` with all of theirs. ``going_on`` says
+    of each that has not what to type, ``note`` that there was none."""
 
     ended: tuple[Run, ...]
     going_on: tuple[str, ...]
     note: str
+    sweeps: tuple[SweepView, ...] = ()
 
 
 def stop(frontend: Frontend, *, run: str | None, all: bool) -> Stopped:
-    """Ask them to end, and wait for each. Raises UsageMistake where the run has already ended."""
-    handles = _live_runs() if all else [_live_run(run, frontend)]
+    """Ask them to end, and wait for each; of a sweep also no other run is started. Raises UsageMistake where
+    the run has already ended."""
     verb = f"{frontend.prefix}stop"
+    sweeps = runner.live_sweeps() if all else _live_sweep(run)
+    for sweep in sweeps:
+        sweep.request_stop(Reason("stopped-by", command=verb))
+    for sweep in sweeps:
+        sweep.wait(_STOP_LIMIT)
+    # those of a sweep have ended with it
+    handles = _live_runs() if all else [] if sweeps else [_live_run(run, frontend)]
     for handle in handles:
         runner.request_stop_of(handle, Reason("stopped-by", command=verb))
     for handle in handles:
         handle.wait(_STOP_LIMIT)
     stopped = [handle.run for handle in handles]
+    views = [sweep.look() for sweep in sweeps]
     left = [run.label for run in stopped if not run.state.terminal]
+    left += [view.sweep.label for view in views if view.live]
     return Stopped(
         ended=tuple(run for run in stopped if run.state.terminal),
         going_on=tuple(f"{run} goes on, though it was asked to end: {verb} {run}  once more" for run in left),
-        note="" if handles else "no run is going on",
+        note="" if handles or sweeps else "no run is going on",
+        sweeps=tuple(view for view in views if not view.live),
     )
+
+
+def _live_sweep(name: str | None) -> list[SweepHandle]:
+    """The sweep of this name; without one the latest run's, where that goes on. Raises UsageMistake where
+    the sweep has ended."""
+    if name is None:
+        latest = next(iter(_live_runs()), None)
+        point = latest.run.spec.sweep if latest is not None else None
+        return [one for one in runner.live_sweeps() if point is not None and one.sweep_id == point.sweep]
+    try:
+        found = _run_or_sweep(name)
+    except UnknownRun:
+        return []
+    if isinstance(found, RunHandle):
+        return []
+    if not found.look().live:
+        raise UsageMistake(f"{found.label} has already ended: {found.status}")
+    return [found]
 
 
 def _live_runs() -> list[RunHandle]:
@@ -346,9 +403,11 @@ def stacks(_: Frontend, *, run: str | None, threads: bool, native: bool, json: b
     )
 
 
-def attach(_: Frontend, *, run: str | None) -> RunHandle:
-    """Raises UnknownRun."""
-    handle = runner.attach(run)
+def attach(_: Frontend, *, run: str | None) -> RunHandle | SweepHandle:
+    """The run, or sweep, of this name. Raises UnknownRun."""
+    handle = runner.attach(run) if run is None else _run_or_sweep(run)
+    if isinstance(handle, SweepHandle):
+        return handle
     handle.run  # noqa: B018 - one that cannot be read is a mistake here, not when it is shown
     return handle
 

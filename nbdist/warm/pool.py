@@ -59,7 +59,9 @@ class Standby:
         self.supervisor = _start(plan.environment, plan.spec.python)
         offer = {
             # until it has a run it is this process's, also where its run will be detached
-            "spec": replace(plan.spec, owner=processes.identify(os.getpid()), detached=False).to_dict(),
+            "spec": replace(
+                plan.spec, owner=processes.identify(os.getpid()), detached=False, sweep=None
+            ).to_dict(),
             "preload": {
                 "modules": PRELOADED.get(plan.spec.framework, ()),
                 "first": self.shape.first,

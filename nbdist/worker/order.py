@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 CHANNEL = 3
 """The file descriptor of a rank's end of the socket. It is closed to whatever the rank executes."""
 
+PARAMS = "NBDIST_PARAMS"
+"""The variable that has the values of a sweep's point (``worker.params``), as JSON."""
+
 _LENGTH = 4
 
 FINISHED = b"F"

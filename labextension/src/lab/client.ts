@@ -3,7 +3,8 @@
  * (nbdist/server/openapi.yaml has it in words). No other module of the extension fetches. Whatever is not as agreed
  * throws `Malformed`.
  */
-import { count, fields, flag, listOf, Malformed, need, number, object, or, said, text } from '../decode';
+import { count, fields, flag, listOf, Malformed, number, object, or, said, text } from '../decode';
+import { type Compared, compared } from '../compared';
 import { messageOf } from '../page';
 import { progress, runState, runView, stallView, type StallView } from '../protocol';
 
@@ -116,55 +117,6 @@ export class Offline extends Error {}
 /** A run as it stands, and its program. */
 type RunDetail = ReturnType<typeof runDetail>;
 const runDetail = fields({ row: runRow, view: or(runView, null), cell: or(text, ''), line: or(text, '') });
-
-/** What stands in a table of runs; "nan", "inf" and "-inf" are texts. */
-export type Value = string | number | boolean | null;
-const value = (given: unknown): Value => {
-  need(
-    given === null || typeof given === 'string' || typeof given === 'number' || typeof given === 'boolean',
-  );
-  return given;
-};
-
-/** One property of all runs, in their order. */
-export type ComparedRow = ReturnType<typeof comparedRow>;
-const comparedRow = fields({
-  group: text,
-  name: text,
-  values: listOf(value),
-  differs: flag,
-  /** where the best values of a metric were */
-  steps: or(listOf(or(count, null)), []),
-});
-
-/** Several runs beside each other. */
-export type Compared = ReturnType<typeof compared>;
-export const compared = fields({
-  runs: listOf(
-    fields({ runId: text, name: or(text, ''), label: text, letter: text, state: runState, live: flag }),
-  ),
-  /** where the metrics of the group "at" are taken */
-  step: or(count, null),
-  rows: listOf(comparedRow),
-  /** what the programs call their hyperparameters */
-  untrusted: fields({ rows: listOf(comparedRow) }),
-  /** of each run, when they were asked for */
-  curves: or(
-    listOf(
-      listOf(
-        fields({
-          tag: text,
-          steps: listOf(number),
-          times: listOf(number),
-          values: listOf(or(number, NaN)),
-        }),
-      ),
-    ),
-    [],
-  ),
-  /** how the programs differ from the first; null where one is not known any more */
-  diffs: or(listOf(fields({ runId: text, lines: or(listOf(text), null) })), []),
-});
 
 const boardAddress = fields({ url: text });
 const taken = fields({ stall: stallView });

@@ -3,18 +3,19 @@ import { type ReactElement, type RefObject, useCallback, useEffect, useMemo, use
 
 import '../../styles/index.css';
 import '../styles/lab.css';
-import '../styles/compare.css';
 import { overlay } from '../../chart_data';
+import type { Compared } from '../../compared';
+import { chartsOf, columnsOf, DRAWN } from '../../comparison';
 import { messageOf } from '../../page';
+import { pageWords } from '../../words';
+import { CompareTable } from '../../views/CompareTable';
 import { Button } from '../../views/Marks';
 import { Metrics } from '../../views/Metrics';
 import { useSize, useTheme } from '../../views/hooks';
-import type { Client, Compared } from '../client';
-import { chartsOf, columnsOf, DRAWN } from '../comparison';
+import type { Client } from '../client';
 import { shownNames } from '../listing';
 import { COMMANDS, type Execute, type IRunService } from '../tokens';
 import { labWords } from '../words';
-import { CompareTable } from './CompareTable';
 import { BoardPane } from './Panes';
 
 /** letters of a name in a chart, above which what others have, too, is left out */
@@ -88,7 +89,7 @@ export function Comparison({ runIds, service, execute }: ComparisonProps): React
                 names={names}
                 letters={found.runs.map(({ letter }) => letter)}
                 height={HEIGHT}
-                hint={words.zoomHint}
+                hint={pageWords().zoomHint}
                 look={look}
                 onBoard={() => setBoard(true)}
               />

@@ -1,10 +1,9 @@
 /** Several runs beside each other: which columns there are, what stands in them, in which order, and the curves. */
-import { keyOf } from '../chart_data';
-import { clock, figure, percent } from '../numbers';
-import type { Chart, RunState } from '../protocol';
-import { pageWords } from '../words';
-import type { Compared, ComparedRow, Value } from './client';
-import { labWords } from './words';
+import { keyOf } from './chart_data';
+import { clock, figure, percent } from './numbers';
+import type { Chart, RunState } from './protocol';
+import { pageWords } from './words';
+import type { Compared, ComparedRow, Value } from './compared';
 
 /** What the rows of these groups are called is a code, which the page has words for. */
 const CODED = new Set(['run', 'code', 'machine', 'time']);
@@ -17,13 +16,17 @@ const MOST = 16;
 /** Curves that are drawn at first. */
 export const DRAWN = 16;
 
-/** What came out, then what the program said that went in, then what the user and the machine did. */
+/**
+ * The values of a sweep, what came out, then what the program said that went in, then what the user and the machine
+ * did.
+ */
 export function columnsOf({ rows, untrusted }: Compared): readonly ComparedRow[] {
-  const outcome = ({ group }: ComparedRow): boolean => group === 'run' || METRICS.has(group);
+  const outcome = ({ group }: ComparedRow): boolean =>
+    group === 'run' || group === 'sweep' || METRICS.has(group);
   return [...rows.filter(outcome), ...untrusted.rows, ...rows.filter(row => !outcome(row))];
 }
 
-export function columnKey({ group, name }: ComparedRow): string {
+export function columnKey({ group, name }: Pick<ComparedRow, 'group' | 'name'>): string {
   return `${group}/${name}`;
 }
 
@@ -40,18 +43,18 @@ export function firstColumns(columns: readonly ComparedRow[]): string[] {
 }
 
 export function columnName({ group, name }: ComparedRow): string {
-  const { columns } = labWords();
+  const { columns } = pageWords();
   return CODED.has(group) ? (columns[name as keyof typeof columns] ?? name) : name;
 }
 
 export function groupName({ group }: ComparedRow, step: number | null): string {
-  const { groups, atStep } = labWords();
+  const { groups, atStep } = pageWords();
   return group === 'at' ? atStep(step ?? 0) : (groups[group as keyof typeof groups] ?? group);
 }
 
 export function cellText(column: ComparedRow, run: number): string {
   const value = column.values[run] ?? null;
-  const words = labWords();
+  const words = pageWords();
   if (value === null || value === '') {
     return '–';
   }
@@ -59,8 +62,11 @@ export function cellText(column: ComparedRow, run: number): string {
     return value ? words.yes : words.no;
   }
   const { group, name } = column;
-  if (group === 'run') {
-    return typeof value === 'number' ? clock(value) : pageWords().run[value as RunState];
+  if (group === 'run' && typeof value === 'number') {
+    return clock(value);
+  }
+  if (group === 'run' && name === 'state') {
+    return words.run[value as RunState];
   }
   if (typeof value === 'string') {
     return value;

@@ -1,10 +1,10 @@
 /** The runs that are compared, a row for each: what differs, sorted by any column, and whose curves are drawn. */
 import { type Dispatch, memo, type ReactElement, type SetStateAction, useMemo, useState } from 'react';
 
-import { Button, Mark, rankColour } from '../../views/Marks';
-import type { Compared, ComparedRow } from '../client';
+import type { Compared, ComparedRow } from '../compared';
 import { cellText, columnKey, columnName, firstColumns, groupName, sorted } from '../comparison';
-import { labWords } from '../words';
+import { pageWords } from '../words';
+import { Button, Mark, rankColour } from './Marks';
 
 interface TableProps {
   found: Compared;
@@ -14,24 +14,35 @@ interface TableProps {
   /** the runs whose curves are drawn */
   drawn: ReadonlySet<number>;
   onDrawn: Dispatch<SetStateAction<ReadonlySet<number>>>;
-  onOpen: (runId: string) => void;
+  onOpen: (runId: string, from: Element) => void;
+  /** the order of the runs, and by which column that is, until the reader chooses one */
+  sort?: (Sorting & { order: readonly number[] }) | null;
+}
+
+interface Sorting {
+  key: string;
+  descending: boolean;
 }
 
 export function CompareTable(props: TableProps): ReactElement {
   const { found, columns, names, drawn, onDrawn } = props;
-  const words = labWords();
+  const words = pageWords();
   const first = useMemo(() => firstColumns(columns), [columns]);
   const [chosen, setChosen] = useState<readonly string[] | null>(null);
-  const [{ key, descending }, setSorting] = useState({ key: '', descending: false });
+  const [sorting, setSorting] = useState<Sorting | null>(null);
+  const { key, descending } = sorting ?? props.sort ?? { key: '', descending: false };
   const shown = useMemo(() => {
     const keys = new Set(chosen ?? first);
     return columns.filter(column => keys.has(columnKey(column)));
   }, [columns, chosen, first]);
-  const order = sorted(
-    columns.find(column => columnKey(column) === key),
-    found.runs.length,
-    descending,
-  );
+  const order =
+    !sorting && props.sort
+      ? props.sort.order
+      : sorted(
+          columns.find(column => columnKey(column) === key),
+          found.runs.length,
+          descending,
+        );
   const sortBy = (by: string): void =>
     setSorting(by !== key ? { key: by, descending: false } : { key: descending ? '' : by, descending: true });
   const all = drawn.size >= found.runs.length && found.runs.every((_, run) => drawn.has(run));
@@ -110,7 +121,7 @@ interface RowProps extends Pick<TableProps, 'found' | 'columns' | 'onDrawn' | 'o
 
 const Row = memo(function Row(props: RowProps): ReactElement {
   const { found, run, name, columns, drawn, onDrawn, onOpen } = props;
-  const words = labWords();
+  const words = pageWords();
   const { runId, label, letter, state } = found.runs[run]!;
   const draw = (): void =>
     onDrawn(before => {
@@ -130,7 +141,7 @@ const Row = memo(function Row(props: RowProps): ReactElement {
             type="button"
             className="nbdist-rank-link nbdist-name"
             title={label}
-            onClick={() => onOpen(runId)}
+            onClick={event => onOpen(runId, event.currentTarget)}
           >
             {name}
           </button>
@@ -159,7 +170,7 @@ interface PickerProps {
 }
 
 function ColumnPicker({ columns, step, chosen, onChoose }: PickerProps): ReactElement {
-  const words = labWords();
+  const words = pageWords();
   const groups = [...new Set(columns.map(({ group }) => group))];
   const toggle = (key: string): void =>
     onChoose(chosen.includes(key) ? chosen.filter(each => each !== key) : [...chosen, key]);

@@ -1,0 +1,146 @@
+/** A sweep below its cell: its points as a table, and their curves over each other. */
+import { type ReactElement, useCallback, useMemo, useRef, useState, useSyncExternalStore } from 'react';
+
+import { overlay } from '../chart_data';
+import { type SweepNews, sweepNews } from '../compared';
+import { chartsOf, columnKey, columnsOf, DRAWN } from '../comparison';
+import { pageWords } from '../words';
+import { CompareTable } from './CompareTable';
+import { Button, Mark } from './Marks';
+import { Metrics } from './Metrics';
+import { useSize, useTheme } from './hooks';
+
+/** What a panel asks of those who send it the sweep. */
+export interface SweepSource {
+  news: () => unknown;
+  listen: (hear: () => void) => () => void;
+  /** false when the reader has to interrupt the cell by hand */
+  stop: () => Promise<boolean>;
+  /** opens a run, where the page can */
+  open: ((runId: string, label: string, from: Element) => void) | null;
+}
+
+/** pixels */
+const HEIGHT = 200;
+
+export function SweepPanel({ source }: { source: SweepSource }): ReactElement {
+  const words = pageWords();
+  const root = useRef<HTMLElement>(null);
+  const size = useSize(root);
+  const { theme, look } = useTheme();
+  const given = useSyncExternalStore(source.listen, source.news);
+  const found = useMemo(() => sweepNews(given), [given]);
+  const [drawn, setDrawn] = useState<ReadonlySet<number>>(
+    () => new Set(Array.from({ length: DRAWN }, (_, run) => run)),
+  );
+  const [note, setNote] = useState<{ text: string; code: string } | null>(null);
+  const [stopping, setStopping] = useState(false);
+  const columns = useMemo(() => columnsOf(found), [found]);
+  const charts = useMemo(() => overlay(chartsOf(found, drawn)), [found, drawn]);
+  const { runs, sort, live } = found;
+  const open = useCallback(
+    (runId: string, from: Element): void => {
+      const { state, label } = runs.find(run => run.runId === runId)!;
+      if (state === 'pending') {
+        setNote({ text: words.sweepNotBegun(label), code: '' });
+      } else if (source.open) {
+        source.open(runId, label, from);
+      } else {
+        setNote({ text: words.sweepOpen, code: `%dist_attach ${label}` });
+      }
+    },
+    [runs, source, words],
+  );
+  const stop = (): void => {
+    setStopping(true);
+    void source.stop().then(asked => {
+      if (!asked) {
+        setStopping(false);
+        setNote({ text: words.cannotStop(found.label), code: '' });
+      }
+    });
+  };
+  return (
+    <section
+      className="nbdist nbdist-sweep nbdist-compare"
+      role="region"
+      aria-label={`${words.sweepTitle} ${found.label}`}
+      ref={root}
+      data-size={size}
+      data-theme={theme}
+    >
+      <div className="nbdist-head">
+        <span className="nbdist-pill" role="status" data-state={found.state}>
+          <Mark state={found.state} />
+          {words.run[found.state]}
+        </span>
+        <span className="nbdist-name" title={found.sweepId}>
+          {found.label}
+        </span>
+        <span className="nbdist-quiet">{countsText(found)}</span>
+        <span className="nbdist-space" />
+        {live && (
+          <Button
+            icon="stop"
+            label={stopping ? words.stopping : words.stop}
+            disabled={stopping}
+            onClick={stop}
+          />
+        )}
+      </div>
+      {found.reason && (
+        <div className="nbdist-note nbdist-calm" role="status">
+          {found.reason}
+        </div>
+      )}
+      {note && (
+        <div className="nbdist-note nbdist-calm" role="status">
+          {note.text} {note.code && <code>{note.code}</code>}
+        </div>
+      )}
+      <CompareTable
+        found={found}
+        columns={columns}
+        names={runs.map(({ name }) => name)}
+        drawn={drawn}
+        onDrawn={setDrawn}
+        onOpen={open}
+        sort={sort && { key: columnKey(sort), descending: sort.descending, order: found.order }}
+      />
+      {charts.size > 0 && (
+        <div className="nbdist-compare-curves" data-page="metrics">
+          <Metrics
+            charts={charts}
+            names={runs.map((_, run) => valuesText(found, run))}
+            letters={runs.map(({ letter }) => letter)}
+            height={HEIGHT}
+            hint={words.zoomHint}
+            look={look}
+            onBoard={null}
+          />
+        </div>
+      )}
+    </section>
+  );
+}
+
+function countsText({ counts, live }: SweepNews): string {
+  const words = pageWords();
+  const { ended, points, failed, running, waiting } = counts;
+  return [
+    words.sweepPoints(ended, points),
+    failed > 0 && words.sweepFailed(failed),
+    live && running > 0 && words.sweepRunning(running),
+    live && waiting > 0 && words.sweepWaiting(waiting),
+  ]
+    .filter(Boolean)
+    .join(' · ');
+}
+
+/** What tells a point from the others: `lr=0.1 width=64`. */
+function valuesText({ rows }: SweepNews, run: number): string {
+  return rows
+    .filter(({ group }) => group === 'sweep')
+    .map(({ name, values }) => `${name}=${String(values[run])}`)
+    .join(' ');
+}

@@ -1,0 +1,89 @@
+/** @jest-environment jsdom */
+import './page';
+import { readFileSync } from 'node:fs';
+
+import { act, cleanup, fireEvent, render, screen, within } from '@testing-library/preact';
+import { createElement } from 'react';
+
+import { SweepPanel, type SweepSource } from '../src/views/SweepPanel';
+
+const SWEEP = JSON.parse(readFileSync('../tests/fixtures/sweep.json', 'utf8')) as Record<string, unknown>;
+
+afterEach(cleanup);
+
+interface Fake extends SweepSource {
+  say: (news: unknown) => void;
+}
+
+function draw(open: SweepSource['open'] = null, stop = (): Promise<boolean> => Promise.resolve(true)): Fake {
+  let news: unknown = SWEEP;
+  const hearers = new Set<() => void>();
+  const source: Fake = {
+    news: () => news,
+    listen: hear => {
+      hearers.add(hear);
+      return () => hearers.delete(hear);
+    },
+    stop,
+    open,
+    say: next => {
+      news = next;
+      hearers.forEach(hear => hear());
+    },
+  };
+  render(createElement(SweepPanel as never, { source }));
+  return source;
+}
+
+const names = (): (string | null)[] =>
+  screen
+    .getAllByRole('row')
+    .slice(1)
+    .map(each => within(each).getAllByRole('button')[0]!.textContent);
+
+test('the best point stands first, those that have failed and those that wait last', () => {
+  draw();
+
+  expect(names()).toEqual(['lenet-2', 'lenet-1', 'lenet-3', 'lenet-4']);
+  expect(screen.getByText('3 of 4 points · 1 failed · 1 waiting')).toBeTruthy();
+  expect(document.querySelector('th[aria-sort="ascending"]')!.textContent).toBe('loss ▴best');
+  expect(screen.getByText('the time limit of 60 s was reached')).toBeTruthy();
+});
+
+test('a column that the reader chooses stays when news come', () => {
+  const source = draw();
+
+  fireEvent.click(screen.getByRole('button', { name: /^lr/ }));
+  act(() => source.say({ ...SWEEP, live: false, state: 'failed' }));
+
+  expect(names()).toEqual(['lenet-3', 'lenet-4', 'lenet-1', 'lenet-2']);
+  expect(screen.queryByRole('button', { name: 'Stop' })).toBeNull();
+  expect(screen.getByText('Failed', { selector: '.nbdist-pill' })).toBeTruthy();
+});
+
+test('a click on a point opens its run where the page can, and else says how', () => {
+  const opened: string[][] = [];
+  draw((runId, label) => opened.push([runId, label]));
+  fireEvent.click(screen.getByRole('button', { name: 'lenet-2' }));
+  expect(opened).toEqual([['20261120-141503-lenet-2-aaab', 'lenet-2-aaab']]);
+  cleanup();
+
+  draw();
+  fireEvent.click(screen.getByRole('button', { name: 'lenet-2' }));
+  expect(screen.getByText('%dist_attach lenet-2-aaab')).toBeTruthy();
+  fireEvent.click(screen.getByRole('button', { name: 'lenet-4' }));
+  expect(screen.getByText(/lenet-4-aaad waits for room/)).toBeTruthy();
+});
+
+test('Stop is asked for once, and again where it could not be', async () => {
+  const answers = [false, true];
+  draw(null, () => Promise.resolve(answers.shift()!));
+
+  fireEvent.click(screen.getByRole('button', { name: 'Stop' }));
+  await act(() => Promise.resolve());
+  fireEvent.click(screen.getByRole('button', { name: 'Stop' }));
+  await act(() => Promise.resolve());
+
+  expect(answers).toEqual([]);
+  expect(screen.getByRole<HTMLButtonElement>('button', { name: 'Stopping…' }).disabled).toBe(true);
+});

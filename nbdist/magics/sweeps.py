@@ -1,0 +1,188 @@
+"""A sweep in a notebook: started from its cell, and shown as one panel of its points."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.display import display
+
+from nbdist import config, options, panel, runner
+from nbdist.errors import RunFailed, UnknownRun
+from nbdist.feed.sweeps import SweepTable, SweepView
+from nbdist.magics.cell_check import name_origins
+from nbdist.magics.presentation import (
+    cell_id,
+    draws_widgets,
+    kernel_id,
+    stopped,
+    tell,
+    widgets_reach_outputs,
+    without_frames,
+)
+from nbdist.magics.showing import ended_panels
+from nbdist.model import Reason, RunState
+from nbdist.text import say
+
+_PRUNING = 5.0  # seconds for old runs
+_LOOK = 1.0
+"""Seconds between two looks at a sweep for a page, which gets all of it each time."""
+
+
+def run_sweep(
+    shell: InteractiveShell | None,
+    chosen: options.Options,
+    plan: Callable[[options.Options], runner.Plan],
+    interrupts: runner.Interrupts,
+    *,
+    typed: str = "",
+    raises: bool = True,
+) -> runner.SweepHandle | None:
+    """Start a sweep and show it: until it has ended, unless it is detached. The sweep, where it is detached
+    or nothing ``raises``.
+
+    Raises UsageMistake or LaunchError, with nothing started; RunFailed when a point has failed and
+    RunCancelled when it was stopped, where it ``raises``.
+    """
+    planned = runner.plan_sweep(chosen, plan)
+    handle, notes = runner.launch_sweep(
+        planned,
+        interrupts,
+        check=chosen.check,
+        origin=name_origins(shell) if shell is not None else lambda _: None,
+        typed=typed,
+        pruning=_PRUNING,
+    )
+    try:
+        tell(*notes, runner.pruner.removed())
+        drawing = shell if shell is not None and chosen.panel and draws_widgets(shell) else None
+        if chosen.detach:
+            _show_detached(drawing, handle)
+            return handle
+        view = show_sweep_as_text(handle) if drawing is None else _show(drawing, handle)
+    except BaseException:
+        if not interrupts.came():
+            # it would go on unseen
+            with contextlib.suppress(OSError):
+                handle.request_stop(Reason("cell-not-shown"))
+        raise
+    if raises:
+        _raise(view, drawn=drawing is not None)
+    return None if raises else handle
+
+
+def show_sweep_as_text(handle: runner.SweepHandle) -> SweepView:
+    """A line for each point that ends, then the table of all. Raises RunFailed when the sweep's directory
+    disappears."""
+    language = config.language()
+    lines = panel.SweepLines(_write, language)
+    try:
+        view = panel.follow_sweep(handle.look, lines.show)
+    except UnknownRun as gone:
+        raise without_frames(RunFailed(str(gone))) from None
+    _write(f"{panel.sweep_text(view, language)}\n")
+    return view
+
+
+def show_sweep_again(shell: InteractiveShell, handle: runner.SweepHandle) -> None:
+    """Show a sweep as it goes on, or as it has ended."""
+    if not draws_widgets(shell):
+        show_sweep_as_text(handle)
+    elif handle.look().live:
+        _show_detached(shell, handle)
+    else:
+        _show(shell, handle)
+
+
+def _raise(view: SweepView, *, drawn: bool) -> None:
+    state, language = view.state, config.language()
+    if state is RunState.SUCCEEDED:
+        return
+    if state is RunState.CANCELLED:
+        raise stopped(panel.sweep_headline(view, language), shown=not drawn)
+    say_why = panel.sweep_failures if view.counts["failed"] else panel.sweep_headline
+    text = say_why(view, language)
+    raise without_frames(RunFailed(text), brief=drawn)
+
+
+def _show_detached(shell: InteractiveShell | None, handle: runner.SweepHandle) -> None:
+    """In a panel, where there is a ``shell`` that draws it."""
+    if shell is None:
+        tell(say("runs.sweep-detached", config.language(), label=handle.label))
+        return
+    shown = _SweepPanel(shell, handle, foreground=False)
+
+    def follow_it() -> None:
+        # one whose directory is deleted has nothing more to show
+        with contextlib.suppress(UnknownRun):
+            shown.follow()
+
+    threading.Thread(target=follow_it, name=f"nbdist sweep {handle.label}", daemon=True).start()
+
+
+def _show(shell: InteractiveShell, handle: runner.SweepHandle) -> SweepView:
+    try:
+        return _SweepPanel(shell, handle, foreground=True).follow()
+    except UnknownRun as gone:
+        raise without_frames(RunFailed(str(gone))) from None
+
+
+class _SweepPanel:
+    """A sweep in a panel. When it has ended the output is the static table, which is what a notebook keeps;
+    where the page allows it the panel takes its place there, while page and kernel live."""
+
+    def __init__(self, shell: InteractiveShell, handle: runner.SweepHandle, *, foreground: bool) -> None:
+        # the widget stack takes a while to import and is not needed for text
+        from nbdist.panel.widget import SweepWidget
+
+        self._handle = handle
+        self._table = SweepTable(config.language())
+        self._stays = widgets_reach_outputs(shell)
+        self._cell = cell_id(shell)
+        self._widget = SweepWidget(kernel_id=kernel_id(shell), foreground=foreground, stop=self._stop)
+        self._send(handle.look())
+        ended_panels.leave(self._cell)
+        data, _ = self._widget._repr_mimebundle_() or ({}, {})
+        output = display({**data, "text/plain": handle.label}, raw=True, display_id=True)
+        assert output is not None, "display with an id gives a handle"
+        self._output = output
+
+    def follow(self) -> SweepView:
+        """Show the sweep until it has ended; how it ended. Raises UnknownRun."""
+        try:
+            view = panel.follow_sweep(self._handle.look, self._send, least=_LOOK)
+        except BaseException:
+            self.close()
+            raise
+        bundle = panel.sweep_bundle(view, config.language())
+        if self._stays:
+            self._widget.placed = True
+            page = f'<div data-nbdist-panel="{self._widget.panel_id}">{bundle["text/html"]}</div>'
+            bundle |= {"text/html": page}
+            ended_panels.add(self._cell, len(str(self._widget.sweep)), self)
+        else:
+            self.close()
+        self._output.update(bundle, raw=True)
+        return view
+
+    def close(self) -> None:
+        """Leave the table alone in its place."""
+        self._widget.close()
+
+    def _send(self, view: SweepView) -> None:
+        data: dict[str, Any] = self._table.data(view)
+        self._widget.sweep = data
+
+    def _stop(self) -> None:
+        # one that was deleted is stopped already
+        with contextlib.suppress(OSError):
+            self._handle.request_stop(Reason("stopped-from-panel"))
+
+
+def _write(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()

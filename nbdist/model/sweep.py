@@ -1,0 +1,99 @@
+"""Many runs from one program: the values that a sweep goes through, and the run of each point."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from nbdist.model.decoding import build
+from nbdist.model.spec import ProcessId, RankSpec, RunSpec, SweepPoint
+
+MOST = 200
+"""Runs that are compared at once, and points of a sweep."""
+
+Lists = Sequence[tuple[str, Sequence[str]]]
+"""What was typed: each name with its values."""
+
+_NAME = re.compile(r"\{\{|\}\}|\{([A-Za-z_]\w*)\}")
+
+
+def grid(lists: Lists) -> tuple[Mapping[str, str], ...]:
+    """Every combination of the values, the last name's changing first."""
+    names = [name for name, _ in lists]
+    return tuple(dict(zip(names, one, strict=True)) for one in product(*(values for _, values in lists)))
+
+
+def names_in(word: str) -> list[str]:
+    """The names that stand in braces in ``word``."""
+    return [match[1] for match in _NAME.finditer(word) if match[1]]
+
+
+def filled(word: str, values: Mapping[str, str]) -> str:
+    """``word`` with the values in the place of their names in braces; doubled braces are plain ones. What
+    stands in braces and is no name of the sweep stays."""
+    return _NAME.sub(lambda m: values.get(m[1], m[0]) if m[1] else m[0][0], word)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sweep:
+    """What was asked for. Written once, never changed.
+
+    ``spec`` is the run of a point, without what differs from point to point; its arguments may hold names in
+    braces. ``runs`` are the ids of the points' runs, ``points`` their values as they were typed. ``slots``
+    are the ranks of each run that goes on at one time. ``metric`` is what the points are sorted by at first
+    (empty: the first there is). ``warm`` is as in ``Options``.
+    """
+
+    sweep_id: str
+    name: str
+    created: float
+    spec: RunSpec
+    runs: tuple[str, ...]
+    points: tuple[Mapping[str, str], ...]
+    slots: tuple[tuple[RankSpec, ...], ...]
+    metric: str = ""
+    warm: bool | None = None
+
+    @property
+    def label(self) -> str:
+        """Its name and the end of its id, as a run has it."""
+        return self.sweep_id.split("-", 2)[2]
+
+    @property
+    def is_cell(self) -> bool:
+        """Whether the program is a cell, of which each run has a copy, and not a script."""
+        return Path(self.spec.program).parts[-2:-1] == (self.spec.run_id,)
+
+    def run_of(
+        self, number: int, *, slot: int = 0, created: float, owner: ProcessId | None = None
+    ) -> RunSpec:
+        """The run of one point, which belongs to the process ``owner``."""
+        values, run_id, spec = self.points[number], self.runs[number], self.spec
+        program = Path(spec.program)
+        return replace(
+            spec,
+            run_id=run_id,
+            name=f"{self.name}-{number + 1}",
+            created=created,
+            program=str(program.parents[1] / run_id / program.name) if self.is_cell else spec.program,
+            args=tuple(filled(word, values) for word in spec.args),
+            ranks=self.slots[slot],
+            detached=False,
+            owner=owner,
+            sweep=SweepPoint(sweep=self.sweep_id, number=number, values=values),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: object) -> Sweep:
+        """Raises KeyError, TypeError, ValueError or AttributeError when ``data`` is no sweep."""
+        sweep = build(cls, data)
+        if not sweep.slots or len(sweep.runs) != len(sweep.points):
+            raise ValueError("each point has a run, and a place to run")
+        return sweep

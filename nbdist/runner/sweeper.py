@@ -1,0 +1,213 @@
+"""The process of a sweep: starts a run for each point, as many at a time as there is room for.
+
+The runs are its own: when it ends, however it ends, their supervisors end them. It ends, after stopping them,
+with the process that started it, unless the sweep is detached.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from nbdist import processes
+from nbdist.errors import NbdistError, UnknownRun
+from nbdist.launch.lifetime import Lifeline, Wakeup, complain
+from nbdist.model import Reason, Run
+from nbdist.model.plan import Plan, Program
+from nbdist.model.sweep import Sweep
+from nbdist.runner.handle import RunHandle, request_stop_of
+from nbdist.runner.launching import start
+from nbdist.store.control import StopRequest, take_requests
+from nbdist.store.paths import SweepDirectory, write_private
+from nbdist.store.run_store import read_sweep
+from nbdist.warm.pool import WarmPool
+
+_TICK = 0.02
+"""Seconds between two looks at the runs."""
+
+
+class Place(Protocol):
+    """Where one run goes on at a time."""
+
+    def start(self, plan: Plan, *, more: bool) -> None:
+        """Start it here; ``more``: others will follow. Raises NbdistError, with nothing running."""
+        ...
+
+    def busy(self) -> bool:
+        """Whether the run that was started here goes on."""
+        ...
+
+    def stop(self, reason: Reason) -> None:
+        """Ask the run for its end, if one goes on."""
+        ...
+
+    def leave(self) -> None:
+        """No other run comes."""
+        ...
+
+
+class WarmPlace:
+    """A place with ranks of its own that are made ready for the next run while one goes on."""
+
+    def __init__(self, warm: bool | None) -> None:
+        self._warm = warm
+        self._pool = WarmPool()
+        self._handle: RunHandle | None = None
+        self._plan: Plan | None = None
+        """Of the run that goes on, while ranks are to be made ready beside it."""
+
+    def start(self, plan: Plan, *, more: bool) -> None:
+        self._handle = handle = start(plan, warm=self._warm, pool=self._pool)
+        for said in handle.notes:
+            complain(f"{plan.spec.name}: {said}")
+        self._plan = plan if more else None
+
+    def busy(self) -> bool:
+        if self._handle is not None:
+            try:
+                run = self._handle.run
+                if not run.state.terminal:
+                    self._make_ready(run)
+                    return True
+            except UnknownRun:
+                pass  # it was deleted, and is ended by its supervisor
+            self._handle = None
+        return False
+
+    def _make_ready(self, run: Run) -> None:
+        """Begin the ranks of the next run, unless those of this one still import ahead."""
+        if (
+            self._plan is not None
+            and self._handle is not None
+            and run.started is not None
+            and not run.importing
+        ):
+            self._pool.after(self._plan, warm=self._warm, directory=self._handle.directory, goes_on=True)
+            self._plan = None
+
+    def stop(self, reason: Reason) -> None:
+        if self._handle is not None:
+            with contextlib.suppress(UnknownRun):
+                request_stop_of(self._handle, reason)
+
+    def leave(self) -> None:
+        self._pool.release()
+
+
+class Sweeper:
+    """One sweep, to its end. ``plan`` makes the plan of a point in a slot; ``listen`` waits a moment, and has
+    what was asked meanwhile."""
+
+    def __init__(
+        self,
+        sweep: Sweep,
+        places: Sequence[Place],
+        *,
+        plan: Callable[[int, int], Plan],
+        listen: Callable[[], Sequence[Reason]],
+    ) -> None:
+        self._waiting = deque(range(len(sweep.points)))
+        self._places = places
+        self._plan = plan
+        self._listen = listen
+        self._reason = Reason()
+
+    def run(self) -> Reason:
+        """Until every run has ended; why it ended early, if it did."""
+        while True:
+            free = [slot for slot, place in enumerate(self._places) if not place.busy()]
+            for slot in free:
+                self._fill(slot)
+            if len(free) == len(self._places) and not any(place.busy() for place in self._places):
+                return self._reason
+            for reason in self._listen():
+                self._stop(reason)
+
+    def _fill(self, slot: int) -> None:
+        place = self._places[slot]
+        if not self._waiting:
+            place.leave()
+            return
+        number = self._waiting.popleft()
+        try:
+            # the points that wait are for all places
+            place.start(self._plan(number, slot), more=len(self._waiting) > slot)
+        except (NbdistError, OSError) as error:
+            # so would be the next
+            complain(f"point {number + 1}: {error}")
+            self._reason = self._reason or Reason("sweep-stuck", point=number + 1, problem=str(error))
+            self._waiting.clear()
+
+    def _stop(self, reason: Reason) -> None:
+        self._reason = self._reason or reason
+        self._waiting.clear()
+        for place in self._places:
+            place.stop(reason)
+
+
+class Listener:
+    """Hears why a sweep is to end: a request, a signal, the end of its owner, or that its directory was
+    deleted."""
+
+    def __init__(self, directory: SweepDirectory, owner_ended: Reason, lifeline: Lifeline) -> None:
+        self._directory = directory
+        self._owner_ended = owner_ended
+        self._wakeup = Wakeup()
+        self._owner = lifeline.descriptors()
+        self._gone = lifeline.gone
+        self._deleted = False
+
+    def __call__(self) -> list[Reason]:
+        ready, _, _ = select.select([self._wakeup.socket.fileno(), *self._owner], [], [], _TICK)
+        found: list[Reason] = []
+        if self._wakeup.socket.fileno() in ready:
+            found += [Reason("sweep-got", signal=one.name) for one in self._wakeup.requests_to_end()]
+        if self._gone or any(one in ready for one in self._owner):
+            self._gone, self._owner = False, []
+            found.append(self._owner_ended)
+        if self._directory.deleted and not self._deleted:
+            self._deleted = True
+            found.append(Reason("directory-deleted"))
+        requests = take_requests(self._directory)
+        return found + [request.reason for request in requests if isinstance(request, StopRequest)]
+
+
+def main(arguments: Sequence[str]) -> int:
+    """``SWEEP_DIR LOCK_FD [LIFELINE_FD]``. Exits 0 when the sweep's end is recorded."""
+    directory = SweepDirectory(Path(arguments[0]).absolute())
+    for descriptor in map(int, arguments[1:]):
+        os.set_inheritable(descriptor, False)
+    sweep = read_sweep(directory)
+    spec = sweep.spec
+    line = int(arguments[2]) if len(arguments) > 2 else None
+    listener = Listener(
+        directory,
+        Reason("kernel-ended" if sweep.is_cell else "starter-ended"),
+        Lifeline(None if spec.detached else spec.owner, line),
+    )
+    program = Program.parse(directory.cell.read_text(encoding="utf-8", errors="surrogatepass"), spec.program)
+    environment, myself = dict(os.environ), processes.identify(os.getpid())
+
+    def plan(number: int, slot: int) -> Plan:
+        return Plan(
+            spec=sweep.run_of(number, slot=slot, created=time.time(), owner=myself),
+            program=program,
+            is_cell=sweep.is_cell,
+            environment=environment,
+            notes=(),
+            write_inputs=(lambda path: os.link(directory.inputs, path)) if spec.inputs else None,
+        )
+
+    reason = Sweeper(sweep, [WarmPlace(sweep.warm) for _ in sweep.slots], plan=plan, listen=listener).run()
+    if not spec.keep_inputs:
+        directory.delete_inputs()
+    with contextlib.suppress(OSError):
+        write_private(directory.ended, json.dumps({"reason": reason.encode()}))
+    return 0

@@ -1,0 +1,267 @@
+"""Sweeps: planned as one run is, started as a process that starts a run for each point (``sweeper``), and in
+hand from then on."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from nbdist import config
+from nbdist.errors import UnknownRun, UsageMistake
+from nbdist.feed.sweeps import SweepReader, SweepView, ranking
+from nbdist.launch import local
+from nbdist.model import Device, Reason, RunState
+from nbdist.model.plan import Plan
+from nbdist.model.sweep import Sweep, grid, names_in
+from nbdist.options import Options
+from nbdist.runner.checking import check_program
+from nbdist.runner.handle import Interrupts, RunHandle, store
+from nbdist.runner.placement import choose_devices
+from nbdist.runner.planning import new_run_id, ranks_on
+from nbdist.runner.pruning import keeping, pruner
+from nbdist.store.control import request_stop
+from nbdist.store.paths import SweepDirectory, open_to_append
+from nbdist.store.run_store import SweepStore, is_run_locked, take_run_lock
+from nbdist.text import say
+from nbdist.warm.pool import OFF, ranks
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from nbdist.diagnosis.checks import Origin
+
+ENTRY = Path(__file__).parent / "__main__.py"
+_POLL = 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepPlan:
+    """A sweep that could start; ``first`` is the run of its first point."""
+
+    sweep: Sweep
+    first: Plan
+    notes: tuple[str, ...]
+
+
+def plan_sweep(
+    options: Options, plan_point: Callable[[Options], Plan], environ: Mapping[str, str] = os.environ
+) -> SweepPlan:
+    """What would be started for a sweep; ``plan_point`` plans a run. Raises UsageMistake and LaunchError, and
+    what ``plan_point`` raises; nothing is written."""
+    devices, notes = choose_devices(options, environ)
+    each = options.each or len(devices)
+    if each > len(devices):
+        raise UsageMistake(
+            f"--each {each}: each run would need {each} ranks, and there is room for {len(devices)}: write  "
+            f"--each {len(devices)}  or less"
+        )
+    places = [devices[at : at + each] for at in range(0, len(devices) - each + 1, each)]
+    planned = plan_point(_of_one(options, places[0]))
+    names = [name for name, _ in options.sweep]
+    _check_use(names, planned)
+    points = grid(options.sweep)
+    name, created = options.name or planned.spec.name, planned.spec.created
+    sweep = Sweep(
+        sweep_id=new_run_id(name, created),
+        name=name,
+        created=created,
+        spec=planned.spec,
+        runs=tuple(new_run_id(f"{name}-{number + 1}", created) for number in range(len(points))),
+        points=points,
+        slots=tuple(ranks_on(place, options.backend) for place in places),
+        metric=options.metric,
+        warm=False if options.warm is None and ranks.mode == OFF else options.warm,
+    )
+    at_once = min(len(places), len(points))
+    notes.append(
+        say(
+            "runs.sweep", config.language(), label=sweep.label, points=len(points), at_once=at_once, each=each
+        )
+    )
+    first = replace(planned, spec=sweep.run_of(0, created=created))
+    return SweepPlan(sweep=sweep, first=first, notes=(*notes, *planned.notes))
+
+
+def _of_one(options: Options, devices: list[Device]) -> Options:
+    """The options of a run by itself that is on these devices."""
+    gpus = tuple(device.index for device in devices if device.kind == "gpu")
+    own = replace(options, sweep=(), each=None, metric="", any_device=False)
+    return replace(own, gpus=gpus or None, nproc=None if gpus else len(devices))
+
+
+def _check_use(names: list[str], planned: Plan) -> None:
+    """Raises UsageMistake where the arguments name what the sweep does not have, or nothing reads it."""
+    used = [name for word in planned.spec.args for name in names_in(word)]
+    if unknown := next((name for name in used if name not in names), ""):
+        raise UsageMistake(
+            f"{{{unknown}}}: the sweep has no {unknown}, but {', '.join(names)}: add  --sweep {unknown}=1,2  "
+            f"or write  {{{{{unknown}}}}}  for the plain word in braces"
+        )
+    if planned.is_cell and not used and "params" not in planned.program.text:
+        raise UsageMistake(
+            f"--sweep {names[0]}=…: the cell does not read it, so all runs would be the same: write  "
+            f'nbdist.params.{names[0]}  in the cell, or add  --args "--{names[0]} {{{names[0]}}}"'
+        )
+
+
+def launch_sweep(
+    planned: SweepPlan,
+    interrupts: Interrupts,
+    *,
+    check: bool,
+    origin: Callable[[str], Origin | None] = lambda _: None,
+    typed: str = "",
+    pruning: float,
+) -> tuple[SweepHandle, list[str]]:
+    """As ``launch``, of a sweep: interrupts stop all of it."""
+    first = planned.first
+    warnings = check_program(first, language=config.language(), origin=origin, typed=typed) if check else ()
+    limits = keeping()
+    interrupts.begin()
+    handle = start_sweep(planned)
+    interrupts.stop(handle)
+    pruner.begin(store(), limits, most=pruning)
+    return handle, [*warnings, *planned.notes]
+
+
+def start_sweep(planned: SweepPlan) -> SweepHandle:
+    """Start the process that starts the runs. Raises LaunchError, with nothing running."""
+    sweep, first = planned.sweep, planned.first
+    directory = sweeps_store().begin(sweep, first.program.text, first.write_inputs)
+    # who has the lock looks after the sweep: from before the process is there until it has gone
+    lock = take_run_lock(directory)
+    ours, theirs = socket.socketpair()
+    log = open_to_append(directory.supervisor_log)
+    kept = [lock] if sweep.spec.detached else [lock, theirs.fileno()]
+    try:
+        process = local.spawn(
+            [sys.executable, str(ENTRY), str(directory.path), *map(str, kept)],
+            environment=first.environment,
+            output=log,
+            descriptors=kept,
+        )
+    except BaseException:
+        ours.close()
+        raise
+    finally:
+        theirs.close()
+        os.close(log)
+        os.close(lock)
+    local.collect(process, lambda _: ours.close())
+    return SweepHandle(directory)
+
+
+class SweepHandle:
+    """A sweep, live or ended, in this or any other process. Everything is read from its directory and those
+    of its runs. Raises UnknownRun when it cannot be read."""
+
+    def __init__(self, directory: SweepDirectory) -> None:
+        self.directory = directory
+        self._reader = SweepReader(directory)
+        self.sweep = self._reader.sweep
+
+    @property
+    def sweep_id(self) -> str:
+        return self.sweep.sweep_id
+
+    @property
+    def label(self) -> str:
+        return self.sweep.label
+
+    def look(self) -> SweepView:
+        """How it stands now."""
+        return self._reader.look()
+
+    @property
+    def status(self) -> str:
+        """ "running", "succeeded" (every point did), "failed", "cancelled", "lost"."""
+        return self.look().state.value
+
+    @property
+    def runs(self) -> list[RunHandle]:
+        """The runs of the points, in their order, as far as they were started."""
+        found = [directory for _, directory in self.look().runs]
+        return [RunHandle(directory) for directory in found if not directory.deleted]
+
+    def best(self, metric: str = "") -> RunHandle:
+        """Of the runs that have not failed the one with the best value of a metric: of one whose name says
+        that more of it is better (acc, f1, …) the highest, of any other the lowest. Without ``metric``, that
+        of ``--metric``, else the first.
+
+        Raises UsageMistake where no run has it.
+        """
+        wanted, view = metric or self.sweep.metric, self.look()
+        found = view.compare()
+        for number in ranking(found, wanted):
+            state = view.runs[number][0].state
+            if state in (RunState.FAILED, RunState.LOST):
+                continue
+            curves = found.runs[number].curves
+            if any(curve.tag == wanted or not wanted for curve in curves):
+                return RunHandle(view.runs[number][1])
+        raise UsageMistake(f"no run of {self.label} has a metric {wanted}".rstrip() + " yet")
+
+    def wait(self, timeout: float | None = None) -> str:
+        """Wait until every run has ended, at most ``timeout`` seconds; the status then."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while (view := self.look()).live:
+            left = _POLL if deadline is None else deadline - time.monotonic()
+            if left <= 0:
+                break
+            time.sleep(min(left, _POLL))
+        return view.state.value
+
+    def stop(self, reason: str = "", timeout: float = 30.0) -> str:
+        """Stop the runs that go on, and start no others; wait for their end. The status then."""
+        self.request_stop(Reason.said(reason) or Reason("stopped-from-python"))
+        return self.wait(timeout)
+
+    def request_stop(self, reason: Reason) -> None:
+        """Ask for the end of all runs, once more to hasten it."""
+        request_stop(self.directory, reason)
+
+    def __repr__(self) -> str:
+        counts = self.look().counts
+        return f"<nbdist sweep {self.sweep_id}: {counts['ended']} of {counts['points']} points have ended>"
+
+
+def sweeps_store() -> SweepStore:
+    """The sweeps of this user."""
+    return SweepStore(config.home())
+
+
+def sweeps() -> list[SweepHandle]:
+    """Every sweep of this user that can be read, the newest first."""
+    return list(_readable(sweeps_store().sweeps()))
+
+
+def live_sweeps() -> list[SweepHandle]:
+    """Those that a process goes on with, the newest first."""
+    return list(_readable(one for one in sweeps_store().sweeps() if is_run_locked(one)))
+
+
+def describe_sweep(handle: SweepHandle) -> str:
+    """How a sweep stands, in a line."""
+    return say("runs.sweep-stands", config.language(), label=handle.label, **handle.look().counts)
+
+
+def _readable(directories: Iterable[SweepDirectory]) -> Iterable[SweepHandle]:
+    for directory in directories:
+        try:
+            yield SweepHandle(directory)
+        except UnknownRun:
+            continue
+
+
+def sweep(name: str | None = None) -> SweepHandle:
+    """The sweep with this id, name or ending of an id; the latest where none is named. Raises UnknownRun."""
+    if name is not None:
+        return SweepHandle(sweeps_store().named(name))
+    latest = next(iter(sweeps()), None)
+    if latest is None:
+        raise UnknownRun("there are no sweeps yet: start one with  %%distributed --sweep lr=0.1,0.01")
+    return latest

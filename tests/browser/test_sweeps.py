@@ -1,0 +1,66 @@
+"""A sweep in a real JupyterLab."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lab import LabPage, LabServer, new_page
+from playwright.sync_api import Browser, Page, expect
+
+pytestmark = pytest.mark.browser
+
+SWEEP = """%%distributed --sweep lr=0.1,0.01,5 --sweep width=64,128 -n 2 --each 1 --name lenet --metric loss
+import nbdist, time
+lr, width = nbdist.params.lr, nbdist.params.width
+for step in range(10):
+    nbdist.log(step, loss=lr * (10 - step) * 64 / width)
+if lr == 5:
+    raise ValueError("the loss is not finite")
+"""
+
+
+def saved(notebook: Path, page: Page) -> list[dict[str, Any]]:
+    """What the saved notebook keeps of the sweep's cell, besides text."""
+    deadline = time.monotonic() + 20
+    while True:
+        outputs = json.loads(notebook.read_text())["cells"][1]["outputs"]
+        if found := [one["data"] for one in outputs if "data" in one]:
+            return found
+        assert time.monotonic() < deadline
+        page.wait_for_timeout(100)
+
+
+def test_a_sweep_is_one_panel_and_a_click_opens_a_run(
+    lab_server: LabServer, browser: Browser, pictures: Path
+) -> None:
+    notebook = lab_server.write_notebook("sweep.ipynb", "%load_ext nbdist", SWEEP)
+    with new_page(browser, keep=False) as page:
+        lab = LabPage(lab_server, page, notebook)
+        lab.run_and_wait(0)
+        lab.run_and_wait(1)
+        panel = lab.cell(1).locator(".nbdist-sweep")
+
+        expect(panel).to_have_count(1, timeout=20_000)
+        expect(panel).to_contain_text("6 of 6 points · 2 failed", timeout=20_000)
+        points = panel.locator("tbody tr")
+        expect(points.first).to_contain_text("lenet-4")
+        expect(points.last).to_contain_text("ValueError: the loss is not finite")
+        expect(panel.locator(".uplot")).to_have_count(1)
+        lab.cell(1).scroll_into_view_if_needed()
+        page.screenshot(path=pictures / "sweep-light.png")
+        page.set_viewport_size({"width": 620, "height": 900})
+        page.screenshot(path=pictures / "sweep-narrow.png")
+        page.set_viewport_size({"width": 1200, "height": 900})
+
+        lab.save()
+        (data,) = saved(notebook, page)
+        assert "application/vnd.jupyter.widget-view+json" not in data
+        assert "lenet-4" in "".join(data["text/html"])
+
+        points.first.get_by_role("button").click()
+        opened = page.locator(".nbdist-dash", has_text="lenet-4")
+        expect(opened.first).to_be_visible(timeout=20_000)

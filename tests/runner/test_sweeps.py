@@ -1,0 +1,192 @@
+"""Sweeps: what is refused, in which order points are started, what ends them, and what remains."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nbdist import options, processes, runner
+from nbdist.errors import LaunchError, UsageMistake
+from nbdist.feed.sweeps import ranking
+from nbdist.model import Reason, RunState
+from nbdist.runner.sweeper import Sweeper
+from nbdist.runner.sweeps import SweepHandle, SweepPlan, start_sweep
+
+READS = "import nbdist\nprint(nbdist.params.lr)"
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("NBDIST_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("NBDIST_WARM", "off")
+    return tmp_path / "home"
+
+
+def planned(line: str, cell: str, **more: Any) -> SweepPlan:
+    plan = partial(runner.plan, cell=cell, cwd="/tmp", python_path=sys.path, **more)
+    return runner.plan_sweep(options.parse(line), plan)
+
+
+@pytest.mark.parametrize(
+    ("line", "cell", "words"),
+    [
+        ("-n 2 --each 3", READS, "write  --each 2  or less"),
+        (
+            '-n 2 --args "--width {width}"',
+            READS,
+            "{width}: the sweep has no width, but lr: add  --sweep width",
+        ),
+        ("-n 2", "print(1)", "the cell does not read it, so all runs would be the same"),
+        ("--on slurm -n 2", READS, "on this machine: leave it out"),
+        ("-n 2 --pull acc", READS, "for run in nbdist.sweep().runs]"),
+        ("-n 2 --log-dir logs", READS, "would write into the same files"),
+    ],
+)
+def test_what_cannot_work_is_refused_before_anything_is_written(
+    home: Path, line: str, cell: str, words: str
+) -> None:
+    with pytest.raises(UsageMistake) as refused:
+        planned(f"--sweep lr=0.1,0.01 {line}", cell)
+
+    assert words in str(refused.value)
+    assert not home.exists()
+
+
+def test_the_ranks_are_shared_among_as_many_points_as_there_is_room_for() -> None:
+    two, one = planned("--sweep lr=1,2,3 -n 5 --each 2", READS), planned("--sweep lr=1,2,3 -n 2", READS)
+
+    assert [len(slot) for slot in two.sweep.slots] == [2, 2]
+    assert [len(slot) for slot in one.sweep.slots] == [2]
+    assert {rank.environment["WORLD_SIZE"] for slot in two.sweep.slots for rank in slot} == {"2"}
+    assert len(set(two.sweep.runs)) == 3
+
+
+@dataclass
+class FakePlace:
+    """A place whose runs end when they are told to."""
+
+    started: list[Any] = field(default_factory=list)
+    going: bool = False
+    stops: list[Reason] = field(default_factory=list)
+    refuses: bool = False
+    left: bool = False
+
+    def start(self, plan: Any, *, more: bool) -> None:
+        if self.refuses:
+            raise LaunchError("the disk is full")
+        self.started.append(plan)
+        self.going = True
+
+    def busy(self) -> bool:
+        return self.going
+
+    def stop(self, reason: Reason) -> None:
+        self.stops.append(reason)
+        self.going = False
+
+    def leave(self) -> None:
+        self.left = True
+
+
+Step = Callable[[], Sequence[Reason]]
+
+
+def swept(places: Sequence[FakePlace], points: int, steps: Sequence[Step]) -> Reason:
+    sweep = planned(f"--sweep lr={','.join(map(str, range(points)))} -n 1", READS).sweep
+    left = list(steps)
+    plan: Any = lambda number, slot: (number, slot)  # noqa: E731
+    return Sweeper(sweep, places, plan=plan, listen=lambda: left.pop(0)()).run()
+
+
+def test_a_place_gets_the_next_point_as_soon_as_its_run_has_ended() -> None:
+    one, other = FakePlace(), FakePlace()
+
+    def end(*places: FakePlace) -> Step:
+        def step() -> Sequence[Reason]:
+            for place in places:
+                place.going = False
+            return ()
+
+        return step
+
+    reason = swept([one, other], 4, [end(one), end(one), end(one, other)])
+
+    assert not reason
+    assert one.started == [(0, 0), (2, 0), (3, 0)]
+    assert other.started == [(1, 1)]
+    assert one.left
+    assert other.left
+
+
+def test_a_stop_reaches_all_that_go_on_and_starts_no_other() -> None:
+    places = [FakePlace(), FakePlace()]
+    asked = Reason("stopped-from-python")
+
+    assert swept(places, 5, [lambda: [asked]]) == asked
+    assert [place.stops for place in places] == [[asked], [asked]]
+    assert sum(len(place.started) for place in places) == 2
+
+
+def test_where_a_point_cannot_be_started_those_that_go_on_come_to_their_end() -> None:
+    good, bad = FakePlace(), FakePlace(refuses=True)
+
+    def end() -> Sequence[Reason]:
+        good.going = False
+        return ()
+
+    reason = swept([good, bad], 5, [end])
+
+    assert reason == Reason("sweep-stuck", point=2, problem="the disk is full")
+    assert good.started == [(0, 0)]
+    assert not good.stops
+
+
+def wait_until(condition: Callable[[], bool], limit: float = 60.0) -> None:
+    deadline = time.monotonic() + limit
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_points_fail_alone_and_the_best_is_found() -> None:
+    cell = "import nbdist\nlr = nbdist.params.lr\nnbdist.log(0, loss=-lr)\nassert lr < 3, 'diverged'"
+
+    handle = start_sweep(planned("--sweep lr=1,2,3 -n 2 --each 1", cell))
+    try:
+        wait_until(lambda: not handle.look().live)
+    finally:
+        handle.request_stop(Reason())
+
+    view = handle.look()
+    assert view.state is RunState.FAILED
+    assert [run.state.value for run, _ in view.runs] == ["succeeded", "succeeded", "failed"]
+    assert handle.best("loss").params == {"lr": 2}
+    assert ranking(view.compare(), "loss") == [1, 0, 2]
+    assert runner.sweep(handle.label[-4:]).sweep_id == handle.sweep_id
+    with pytest.raises(UsageMistake, match="has a metric acc yet"):
+        handle.best("acc")
+
+
+def test_no_rank_remains_of_a_detached_sweep_whose_process_is_killed() -> None:
+    cell = "import nbdist, time\nprint(nbdist.params.lr)\ntime.sleep(600)"
+    handle = start_sweep(planned("--sweep lr=1,2,3 -n 2 --each 1 -d", cell))
+    wait_until(lambda: handle.look().counts["running"] == 2)
+    owner = next(run.spec.owner for run, _ in handle.look().runs if run.spec.owner is not None)
+    marks = [str(directory.path) for _, directory in handle.look().runs]
+
+    os.kill(owner.pid, signal.SIGKILL)
+
+    wait_until(lambda: not any(processes.marked("NBDIST_RUN_DIR", mark) for mark in marks))
+    wait_until(lambda: all(run.state.terminal for run, _ in SweepHandle(handle.directory).look().runs))
+    view = handle.look()
+    assert view.state is RunState.LOST
+    assert {run.reason.code for run, _ in view.runs} == {"sweep-ended"}
