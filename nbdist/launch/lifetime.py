@@ -93,7 +93,7 @@ def end_groups_of(supervisor: int) -> int:
 
 def owner_ended(directory: RunDirectory, spec: RunSpec) -> Reason:
     """Why a run ends that has lost its owner, where its starter said nothing else."""
-    if spec.sweep is not None:
+    if spec.sweep is not None and not spec.resumed:
         return Reason("sweep-ended")
     return Reason("kernel-ended") if directory.is_cell(spec.program) else Reason("starter-ended")
 

@@ -81,6 +81,8 @@ class Sweep:
             created=created,
             program=str(program.parents[1] / run_id / program.name) if self.is_cell else spec.program,
             args=tuple(filled(word, values) for word in spec.args),
+            # a point that went on from the checkpoint of another one would not be that point
+            checkpoints=f"{spec.checkpoints}/{number + 1}" if spec.checkpoints else "",
             ranks=self.slots[slot],
             detached=False,
             owner=owner,

@@ -83,6 +83,9 @@ def first_line(spec: RunSpec) -> str:
         for word in keyword_words({name: _typed(name, value)}):
             flag, is_set, text = word.partition("=")
             words += [flag, shlex.quote(text)] if is_set else [flag]
+    # a point alone is a sweep of one: without its values the program would not run
+    for name, value in (spec.sweep.values if spec.sweep is not None else {}).items():
+        words += ["--sweep", shlex.quote(f"{name}={value}")]
     return " ".join([*words, *map(shlex.quote, program)])
 
 

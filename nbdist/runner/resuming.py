@@ -43,6 +43,8 @@ def resume_plan(
     spec = run.spec
     _check(run)
     chosen = parse_words(changes, recorded_options(spec))
+    if chosen.sweep:
+        raise UsageMistake(f"--sweep: {run.label} goes on as one run: leave it out")
     _check_variables(spec, chosen)
     chosen = replace(chosen, checkpoints=chosen.checkpoints or spec.checkpoints)
     place = {"notebook": notebook or spec.notebook, "cell_id": cell_id if notebook else spec.cell_id}
@@ -67,7 +69,7 @@ def resume_plan(
                 spec=replace(planned.spec, inputs=spec.inputs),
                 write_inputs=lambda path: _copy(kept, path),
             )
-    own = replace(planned.spec, resumed=spec.run_id)
+    own = replace(planned.spec, resumed=spec.run_id, sweep=spec.sweep)
     return chosen, replace(planned, spec=own, notes=(*planned.notes, *_notes(run, own)))
 
 

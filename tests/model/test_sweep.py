@@ -48,6 +48,7 @@ def test_each_point_has_a_run_of_its_own_and_a_sweep_comes_back_from_its_file() 
         framework="none",
         backend="auto",
         args=("--lr", "{lr}"),
+        checkpoints="/checkpoints/lenet-aaaa",
         detached=True,
     )
     sweep = Sweep(
@@ -64,6 +65,7 @@ def test_each_point_has_a_run_of_its_own_and_a_sweep_comes_back_from_its_file() 
 
     assert (run.name, run.args) == ("lenet-2", ("--lr", "0.01"))
     assert run.program == "/home/runs/20261123-120000-lenet-2-dddd/cell.py"
+    assert run.checkpoints == "/checkpoints/lenet-aaaa/2"
     assert not run.detached, "a run of a sweep ends with the process that starts it"
     assert run.sweep is not None
     assert run.sweep.values == {"lr": "0.01"}

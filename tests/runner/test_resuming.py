@@ -10,6 +10,7 @@ import pytest
 from nbdist import options, runner
 from nbdist.errors import UsageMistake
 from nbdist.model import Device, RunState
+from nbdist.model.spec import SweepPoint
 from nbdist.options import first_line, parse, recorded_options
 from nbdist.privacy import MASK
 from tests.fakes.directories import WrittenRun
@@ -70,6 +71,18 @@ def test_options_are_taken_over_and_what_is_typed_replaces_them(home: Path, tmp_
     assert (planned.spec.world_size, planned.spec.retries, planned.spec.timeout) == (2, 2, 300.0)
     assert planned.cell == "\npass"
     assert planned.environment["A"] == "b"
+
+
+def test_a_point_of_a_sweep_goes_on_with_its_values(home: Path, tmp_path: Path) -> None:
+    point = SweepPoint(sweep="20261123-120000-lenet-bbbb", number=1, values={"lr": "0.1"})
+    handle = ended(home, tmp_path, sweep=point)
+
+    _, planned = runner.resume_plan(handle)
+
+    assert planned.spec.sweep == point
+    assert first_line(handle.run.spec).endswith(" --sweep lr=0.1")
+    with pytest.raises(UsageMistake, match=r"--sweep: .* goes on as one run"):
+        runner.resume_plan(handle, ["--sweep", "lr=0.2"])
 
 
 def test_a_secret_that_was_not_written_down_is_asked_for(home: Path, tmp_path: Path) -> None:
