@@ -20,7 +20,7 @@ import torch
 import torch.distributed as dist
 from torch.utils.data import DataLoader, Dataset
 
-OF_A_RUN = ("NBDIST_R", "PADDLE", "TORCHELASTIC_RUN_ID", "JAX_COORDINATOR")
+OF_A_RUN = ("NBDIST_R", "NBDIST_CHECKPOINTS", "PADDLE", "TORCHELASTIC_RUN_ID", "JAX_COORDINATOR")
 
 
 class Squares(Dataset):
