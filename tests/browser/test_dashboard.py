@@ -173,7 +173,7 @@ def test_runs_are_compared_and_visualdl_shows_them(
     pair = f"pair{time.time_ns() % 1_000_000}"
     cells = [SHORT.replace("NAME", f"{pair}-{at}").replace("STEPS", str(20 * at)) for at in (1, 2)]
     notebook = lab_server.write_notebook("pairs.ipynb", "%load_ext nbdist", *cells)
-    with new_page(browser, width=1280, height=800) as page:
+    with new_page(browser, width=1280, height=800, keep=False) as page:
         lab = LabPage(lab_server, page, notebook)
         for index in range(3):
             lab.run_and_wait(index)
@@ -192,7 +192,7 @@ def test_runs_are_compared_and_visualdl_shows_them(
         menu = page.locator(".lm-Menu:visible")
         # and none of the items that JupyterLab has for a sidebar
         expect(menu.locator(".lm-Menu-item:not(.lm-mod-hidden)")).to_have_text(
-            ["Open", "Attach", "Go to cell", "Delete", "Compare 2 runs"]
+            ["Open", "Attach", "Go to cell", "Run again with…", "Delete", "Compare 2 runs"]
         )
         page.screenshot(path=pictures / "sidebar-menu-light.png")
         menu.get_by_text("Compare 2 runs").click()
