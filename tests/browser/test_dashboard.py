@@ -342,7 +342,9 @@ def test_the_form_in_the_cell_s_toolbar_writes_into_that_cell_and_runs_it_in_a_k
 def test_a_run_is_started_again_with_other_options_below_its_cell(
     lab_server: LabServer, browser: Browser, pictures: Path
 ) -> None:
-    cell = "%%distributed -n 2 --retries 1 --name again\nimport os\nprint('rank', os.environ['RANK'])"
+    # a name that no earlier try of this test has left
+    name = f"again{time.time_ns() % 1_000_000}"
+    cell = f"%%distributed -n 2 --retries 1 --name {name}\nimport os\nprint('rank', os.environ['RANK'])"
     notebook = lab_server.write_notebook("again.ipynb", "%load_ext nbdist", cell, "print('after')")
     with new_page(browser, width=1400, keep=False) as page:
         lab = LabPage(lab_server, page, notebook)
@@ -353,7 +355,7 @@ def test_a_run_is_started_again_with_other_options_below_its_cell(
         page.screenshot(path=pictures / "again-menu.png")
         panel.get_by_role("menuitem", name="Run again with…").click()
         form = page.locator(".nbdist-form")
-        expect(form.locator("output")).to_have_text("%%distributed -n 2 --name again --retries 1")
+        expect(form.locator("output")).to_have_text(f"%%distributed -n 2 --name {name} --retries 1")
         form.get_by_label("Ranks").fill("3")
         page.screenshot(path=pictures / "again-form.png")
         assert problems_of(page, ".nbdist-form") == []
@@ -362,7 +364,7 @@ def test_a_run_is_started_again_with_other_options_below_its_cell(
         # the cell itself stays as it is
         expect(lab.cell(1).locator(".cm-content")).to_contain_text("%%distributed -n 2 --retries 1")
         expect(lab.cell(2).locator(".cm-content")).to_contain_text(
-            "%%distributed -n 3 --name again --retries 1"
+            f"%%distributed -n 3 --name {name} --retries 1"
         )
         expect(lab.cell(2).locator(".cm-content")).to_contain_text("print('rank', os.environ['RANK'])")
         lab.wait_for_end(2)
@@ -377,13 +379,15 @@ def test_a_run_is_started_again_with_other_options_below_its_cell(
                 }
             }"""
         )
-        dashboard = open_run(page, "again")
+        # the newest is to be opened
+        expect(show_runs(page).locator(f".nbdist-run[data-run*='-{name}-']")).to_have_count(2)
+        dashboard = open_run(page, name)
         dashboard.get_by_role("button", name="Run again with…").click()
-        expect(form.locator("output")).to_have_text("%%distributed -n 3 --name again --retries 1")
+        expect(form.locator("output")).to_have_text(f"%%distributed -n 3 --name {name} --retries 1")
         page.get_by_role("dialog").get_by_role("button", name="Insert below").click()
 
         expect(page.locator(".jp-Notebook .jp-Cell .cm-content:has-text(\"print('rank'\")")).to_have_count(1)
-        expect(lab.cell(3).locator(".cm-content")).to_contain_text("%%distributed -n 3 --name again")
+        expect(lab.cell(3).locator(".cm-content")).to_contain_text(f"%%distributed -n 3 --name {name}")
 
 
 @contextmanager

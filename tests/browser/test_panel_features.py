@@ -152,9 +152,10 @@ def test_logged_numbers_are_charts_and_visualdl_opens(
         page.wait_for_timeout(2_000)
         page.screenshot(path=pictures / "metrics-light.png")
 
-        with page.context.expect_page(timeout=30_000) as opened:
+        # VisualDL takes seconds of processor time to start
+        with page.context.expect_page(timeout=60_000) as opened:
             panel.get_by_role("button", name="Open VisualDL").click()
-        expect(opened.value.get_by_text("loss").first).to_be_visible(timeout=30_000)
+        expect(opened.value.get_by_text("loss").first).to_be_visible(timeout=60_000)
 
 
 def test_sixty_four_ranks_are_a_grid(lab_server: LabServer, browser: Browser, pictures: Path) -> None:
