@@ -253,7 +253,8 @@ def test_runs_are_compared_and_visualdl_shows_them(
 
 def test_options_are_completed_and_explained(lab_server: LabServer, browser: Browser, pictures: Path) -> None:
     notebook = lab_server.write_notebook("options.ipynb", "%load_ext nbdist", "%%distributed -n 2")
-    with new_page(browser) as page:
+    # what JupyterLab completes with may still be at it when its editor is disposed
+    with new_page(browser, keep=False) as page:
         lab = LabPage(lab_server, page, notebook)
         lab.run_and_wait(0)
         editor = lab.cell(1).locator(".cm-content")
