@@ -75,14 +75,18 @@ def show_last(handle: runner.RunHandle) -> None:
 
 def show_in_background(shell: InteractiveShell, handle: runner.RunHandle) -> None:
     """Show the run in a panel that lives on while other cells run."""
-    shown = _Panel(shell, handle, foreground=False)
+    follow_beside(_Panel(shell, handle, foreground=False).follow, f"nbdist panel {handle.run_id}")
+
+
+def follow_beside(follow: Callable[[], object], name: str) -> None:
+    """Keep a panel up to date in a thread of this name, while other cells run."""
 
     def follow_it() -> None:
-        # a run whose directory is deleted has nothing more to show
+        # what has lost its directory has nothing more to show
         with contextlib.suppress(UnknownRun):
-            shown.follow()
+            follow()
 
-    threading.Thread(target=follow_it, name=f"nbdist panel {handle.run_id}", daemon=True).start()
+    threading.Thread(target=follow_it, name=name, daemon=True).start()
 
 
 def show_again(shell: InteractiveShell, handle: runner.RunHandle) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import sys
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -24,7 +23,7 @@ from nbdist.magics.presentation import (
     widgets_reach_outputs,
     without_frames,
 )
-from nbdist.magics.showing import ended_panels
+from nbdist.magics.showing import ended_panels, follow_beside
 from nbdist.model import Reason, RunState
 from nbdist.text import say
 
@@ -114,14 +113,7 @@ def _show_detached(shell: InteractiveShell | None, handle: runner.SweepHandle) -
     if shell is None:
         tell(say("runs.sweep-detached", config.language(), label=handle.label))
         return
-    shown = _SweepPanel(shell, handle, foreground=False)
-
-    def follow_it() -> None:
-        # one whose directory is deleted has nothing more to show
-        with contextlib.suppress(UnknownRun):
-            shown.follow()
-
-    threading.Thread(target=follow_it, name=f"nbdist sweep {handle.label}", daemon=True).start()
+    follow_beside(_SweepPanel(shell, handle, foreground=False).follow, f"nbdist sweep {handle.label}")
 
 
 def _show(shell: InteractiveShell, handle: runner.SweepHandle) -> SweepView:

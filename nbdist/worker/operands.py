@@ -110,7 +110,7 @@ def _item(of: Any, key: Any) -> Any:
 
 
 def _described(value: Any) -> str:
-    """Empty of what nobody would ask for: functions, classes, modules."""
+    """Empty for functions, classes and modules: their names say it."""
     kind = type(value)
     if value is None or kind in (bool, float) or (kind is int and abs(value) < 10**9):
         return repr(value)

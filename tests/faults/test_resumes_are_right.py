@@ -107,5 +107,5 @@ def test_a_killed_run_goes_on_from_its_last_checkpoint_and_ends_right(
     results = handle.results.gather("value"), handle.results.gather("first")
     assert results[0] == [undisturbed()] * RANKS, (seed, results)
     first, other = results[1]
-    # whoever prints a step has met the others in it, and so all have saved the one before
+    # a rank that prints a step has met the others in it, and so all have saved the one before
     assert first == other >= reached, (seed, results)
