@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import subprocess
 import sys
 import time
 import traceback
@@ -86,13 +87,17 @@ def test_a_worker_that_was_killed_is_known_where_its_loader_saw_a_closed_connect
 
 
 def test_a_fork_of_a_rank_leaves_its_room_alone(tmp_path: Path) -> None:
-    reserve = error_report.Reserve(str(tmp_path / "error.json"))
-
-    child = os.fork()
-    if child == 0:
-        reserve.write(b"of the fork")
-        os._exit(0)
-    os.waitpid(child, 0)
+    # a process of its own: what another test has imported here may not let it fork
+    program = """
+import os, sys
+from nbdist.worker.error_report import Reserve
+reserve = Reserve(sys.argv[1])
+if (child := os.fork()) == 0:
+    reserve.write(b"of the fork")
+    os._exit(0)
+os.waitpid(child, 0)
+"""
+    subprocess.run([sys.executable, "-c", program, tmp_path / "error.json"], check=True)
 
     assert [path.name for path in tmp_path.iterdir()] == ["error.json.room"]
 
