@@ -15,6 +15,10 @@ from nbdist.store import ErrorReport
 # how far before its exit a rank that left without an exception may have printed the reason
 _NEAR_THE_END = 80
 _LAST = 3
+# errors whose text says what is wrong only beside the line that they come from
+_ALIKE = re.compile(
+    r"^(?:KeyError|IndexError|ZeroDivisionError): |'NoneType' object has no attribute|object is not callable$"
+)
 _FATAL_SIGNALS = frozenset(
     {-signal.SIGABRT, -signal.SIGSEGV, -signal.SIGBUS, -signal.SIGFPE, -signal.SIGILL, -signal.SIGTRAP}
 )
@@ -144,11 +148,12 @@ def _recognised(first: Raised, outer: Raised, *searched: Raised) -> Complaint:
 
 def _searched(raised: Raised) -> str:
     """What signatures are searched in; of a bare ``assert``, the statement says what was wrong, of an exit,
-    the file that calls it, of a call of what is no function, the call."""
+    the file that calls it, of errors that are alike everywhere, the function and the line."""
     if raised.type == "SystemExit" and raised.frames:
         return f"{raised.text} in {os.path.basename(raised.frames[-1].file)}"
-    if raised.message.endswith("object is not callable") and raised.frames:
-        return f"{raised.text} in {raised.frames[-1].source}"
+    if raised.frames and _ALIKE.search(raised.text):
+        at = next((frame for frame in reversed(raised.frames) if frame.source), raised.frames[-1])
+        return f"{raised.text} in {at.function}: {at.source}"
     if raised.message or not raised.frames:
         return raised.text
     return f"{raised.type}: {raised.frames[-1].source}"

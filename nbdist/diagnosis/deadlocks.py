@@ -24,6 +24,10 @@ _OF_RANKS = re.compile(
 _PICKS = re.compile(r"== \d|^not \w|main|master|chief|primary")
 # calls that threads and processes of the rank itself end
 _OF_ITS_OWN = frozenset({"get", "put", "join", "acquire", "wait", "result", "communicate", "map", "recv"})
+_OF_PROGRAMS = frozenset(
+    {"run", "call", "check_call", "check_output", "communicate", "system", "read", "readline"}
+)
+_OF_SOCKETS = frozenset({"recv", "recv_into", "recvfrom", "accept", "connect"})
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _LEAVING = (ast.Break, ast.Continue, ast.Return, ast.Raise)
@@ -70,7 +74,7 @@ def why(sides: Sequence[Side], sources: Sources, raised: Mapping[int, str]) -> H
     if held:
         return _of_held(held[0], waiting, sources)
     if {side.direction for side in waiting} >= {"send", "recv"}:
-        return None  # who was to get which message is not known
+        return _unmet(sides)
     return _of_messages(waiting) or _of_parting(waiting, sources)
 
 
@@ -118,9 +122,16 @@ def _of_held(side: Side, waiting: Sequence[Side], sources: Sources) -> Hint | No
         return _hint("hang-polls", who=side.ranks, test=_head(loop), line=loop.lineno)
     if "store" in side.place.what.lower():
         return None  # torch's, which other ranks write to
-    if call == "wait" and "PIPE" in sources.text(side.way[-1].file if side.way else ""):
+    if (branch := _passed_by(side, waiting, sources)) is not None:
+        return branch
+    text = sources.text(side.way[-1].file) if side.way else ""
+    if side.place.on_network or (side.place.built_in and call in _OF_SOCKETS and "socket" in text):
+        return _hint("hang-network", who=side.ranks, call=side.place.what)
+    if call == "wait" and "PIPE" in text:
         return _hint("hang-pipe", who=side.ranks, call=side.place.what)
-    if call in _OF_ITS_OWN:
+    if call in _OF_PROGRAMS and re.search(r"\bsubprocess\b|\bos\.system\b", text):
+        return _hint("hang-program", who=side.ranks, call=side.place.what)
+    if call in _OF_ITS_OWN or side.place.what.startswith("with "):
         return _hint("hang-inside", who=side.ranks, call=side.place.what)
     if loop is not None and waiting:
         end = loop.end_lineno or loop.lineno
@@ -141,6 +152,30 @@ def _loop_of(side: Side, waiting: Sequence[Side], sources: Sources) -> ast.While
         if isinstance(node, ast.While) and not any(_holds(node, call.line) for call in elsewhere):
             return node
     return None
+
+
+def _passed_by(side: Side, waiting: Sequence[Side], sources: Sources) -> Hint | None:
+    """The ``if`` for some ranks alone in which others wait, where these are already behind it."""
+    for other in waiting:
+        for here, there in zip(side.way, other.way, strict=False):
+            if (here.file, here.function) != (there.file, there.function):
+                break
+            for node, part in _around(there, sources):
+                behind = here.line > (node.end_lineno or node.lineno)
+                if isinstance(node, ast.If) and behind and _asks_for_rank(node.test, there, sources):
+                    return _branch("hang-rank-passed", node, part, other, side)
+    return None
+
+
+def _unmet(sides: Sequence[Side]) -> Hint | None:
+    """Of ranks that send and ranks that receive: where all do, no message is still to come."""
+    if not all(side.direction for side in sides):
+        return None
+    of = {
+        way: tuple(sorted(rank for side in sides if side.direction == way for rank in side.ranks))
+        for way in ("send", "recv")
+    }
+    return _hint("hang-unmet", who=of["send"], others=of["recv"])
 
 
 def _of_messages(sides: Sequence[Side]) -> Hint | None:

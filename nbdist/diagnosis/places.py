@@ -116,6 +116,8 @@ _LOADERS = (
     f"{_SEP}torch{_SEP}utils{_SEP}data{_SEP}",
     f"{_SEP}paddle{_SEP}io{_SEP}dataloader{_SEP}",
 )
+# where Python's own modules, and what is built on them, wait for the other side of a connection
+_NETWORK = (f"{_SEP}socket.py", f"{_SEP}ssl.py", f"{_SEP}http{_SEP}client.py")
 # what passes a call on to native code
 _DISPATCHERS = (f"{_SEP}torch{_SEP}_ops.py", f"{_SEP}torch{_SEP}_library{_SEP}")
 # native code exchanges gradients in there, while it computes them
@@ -136,7 +138,8 @@ class CodeLocation:
     """``line`` of the user's ``file`` ("" for the program), where the stack leaves the user's code, and
     ``what`` is called there ("" when that is not known). ``waits`` says that the rank waits for other ranks,
     ``loads`` for its own DataLoader. ``built_in``: the call is in native code, which has no frame.
-    ``on_device``: it waits for its device, which waits for those of the others.
+    ``on_device``: it waits for its device, which waits for those of the others; ``on_network``: for the other
+    side of a connection.
     """
 
     line: int | None = None
@@ -146,6 +149,7 @@ class CodeLocation:
     loads: bool = False
     built_in: bool = False
     on_device: bool = False
+    on_network: bool = False
 
 
 def place_of(calls: Sequence[Call], sources: Sources) -> CodeLocation:
@@ -160,7 +164,8 @@ def place_of(calls: Sequence[Call], sources: Sources) -> CodeLocation:
     file = "" if sources.is_program(own.file) else sources.name(own.file)
     if inside:
         return replace(_within(inside, sources, sources.text(own.file), own.line), file=file)
-    what = call_on_line(sources.text(own.file), own.line)
+    text = sources.text(own.file)
+    what = call_on_line(text, own.line) or _with_on_line(text, own.line)
     return CodeLocation(line=own.line, file=file, what=what, waits=_is_wait(what), built_in=bool(what))
 
 
@@ -176,7 +181,8 @@ def _within(inside: Sequence[Call], sources: Sources, text: str, line: int | Non
         return CodeLocation(line=line, what=next(named, entry).function, waits=True)
     if inside[0].function in _BACKWARD or _is_paddle_backward(inside[0]):
         return CodeLocation(line=line, what="backward", waits=True)
-    return CodeLocation(line=line, what=_as_written(entry.function, line, text))
+    what, network = _as_written(entry.function, line, text), inside[0].file.endswith(_NETWORK)
+    return CodeLocation(line=line, what=what, on_network=network)
 
 
 def entry_of(calls: Sequence[Call]) -> Call:
@@ -224,6 +230,14 @@ def call_on_line(source: str, line: int) -> str:
         return names[0]
     blocking = [name for name in names if name.rpartition(".")[2] in _BLOCKING]
     return blocking[0] if len(set(blocking)) == 1 else ""
+
+
+def _with_on_line(source: str, line: int) -> str:
+    """``with lock``, of a line that enters or leaves it."""
+    for node in ast.walk(parsed(source) or ast.Module([], [])):
+        if isinstance(node, ast.With) and node.lineno == line:
+            return f"with {ast.unparse(node.items[0].context_expr)}"
+    return ""
 
 
 def _calls_on(source: str, line: int) -> tuple[str, ...]:

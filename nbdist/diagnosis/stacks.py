@@ -145,11 +145,14 @@ def _report(taken: TakenStacks | None, run: Run, directory: RunDirectory) -> Sta
     # a run that goes on waits here and there, and means nothing by it
     sides = sides_of(taken, sources) if run.stalled is not None else ()
     behind = _behind(groups, sides)
-    tracebacks = (_last_traceback(rank, run, directory, sources) for rank in behind[:_FEW_RANKS])
+    # of ranks that are alone, too: what they wait for may have died
+    held = behind or tuple(rank for side in sides if not side.place.waits for rank in side.ranks)
+    tracebacks = (_last_traceback(rank, run, directory, sources) for rank in held[:_FEW_RANKS])
     raised = tuple(one for one in tracebacks if one is not None)
     hint = why(sides, sources, {one.rank: _with_line(one) for one in raised})
-    if hint is None and sides:
-        hint = crossed(taken.ranks)
+    # of ranks in the same call, the group parts them first of all
+    if sides and (hint is None or len({side.call for side in sides}) == 1):
+        hint = crossed(taken.ranks) or hint
     return StackReport(
         label=run.label,
         time=taken.time,

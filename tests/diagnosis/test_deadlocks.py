@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -114,6 +115,7 @@ def test_a_return_that_others_took_is_named(sources: Sources) -> None:
         pytest.param(("recv", "recv"), "hang-receive", id="both receive"),
         pytest.param(("send", "send"), "hang-send", id="both send"),
         pytest.param(("recv", "barrier"), "hang-half", id="a message that is not sent"),
+        pytest.param(("send", "recv"), "hang-unmet", id="halves that do not fit"),
     ],
 )
 def test_messages_without_their_other_half_are_told(
@@ -124,8 +126,8 @@ def test_messages_without_their_other_half_are_told(
     assert reason(sources, *sides).signature == name
 
 
-def test_a_message_that_is_received_is_no_reason(sources: Sources) -> None:
-    sides = [a_side((0,), "send", 14), a_side((1,), "recv", 14)]
+def test_where_a_rank_waits_for_something_else_a_message_may_still_come(sources: Sources) -> None:
+    sides = [a_side((0,), "send", 14), a_side((1,), "recv", 14), a_side((2,), "barrier", 20)]
 
     assert why(sides, sources, {}) is None
 
@@ -148,6 +150,29 @@ def test_a_rank_that_does_not_come_is_told_by_what_it_is_in(
 
     assert hint.signature == name
     assert "rank 1" in hint.cause.en
+
+
+def test_a_rank_behind_the_branch_that_another_waits_in_never_comes_there(sources: Sources) -> None:
+    hint = reason(sources, a_side((0,), "save", 18), a_side((1,), "time.sleep", 22, waits=False))
+
+    assert hint.signature == "hang-rank-passed"
+    assert "rank 0 alone went into  if dist.get_rank() == 0:  (line 17)" in hint.cause.en
+
+
+def test_a_rank_before_the_branch_that_another_waits_in_may_still_come_there(sources: Sources) -> None:
+    hint = reason(sources, a_side((0,), "save", 18), a_side((1,), "train", 7, waits=False))
+
+    assert hint.signature == "hang-busy"
+
+
+def test_a_rank_that_waits_for_the_network_is_told_by_it(sources: Sources) -> None:
+    held = a_side((0,), "requests.get", 7, waits=False)
+    held = replace(held, place=replace(held.place, on_network=True))
+
+    hint = reason(sources, held, a_side((1,), "all_gather", 22))
+
+    assert hint.signature == "hang-network"
+    assert "requests.get holds rank 0" in hint.cause.en
 
 
 def test_a_thread_that_died_comes_before_what_waits_for_it(sources: Sources) -> None:

@@ -64,22 +64,30 @@ export function useCopying(onNotice: (notice: Notice) => void): (text: string) =
   );
 }
 
-/** Opens VisualDL in another tab; what there is to say about it. */
-export function showBoard(answer: BoardAnswer | null, label: string): Notice {
+/** Opens VisualDL in another tab: at once, since a browser keeps back a tab that comes long after the click. */
+export async function openBoard(
+  answers: Promise<BoardAnswer | null>,
+  label: string,
+  say: (notice: Notice) => void,
+): Promise<void> {
   const words = pageWords();
-  if (answer === null) {
-    return { text: words.boardLater(label) };
+  say({ text: words.boardAsked });
+  const tab = window.open('', '_blank');
+  if (tab !== null) {
+    tab.document.body.textContent = words.boardAsked;
   }
-  const url = webAddress(answer.url);
-  if (answer.problem || url === null) {
-    return { text: words.boardProblem(answer.problem || answer.url) };
+  const answer = await answers;
+  const url = answer && webAddress(answer.url);
+  if (!answer || answer.problem || !url) {
+    tab?.close();
+    say({ text: answer ? words.boardProblem(answer.problem || answer.url) : words.boardLater(label) });
+  } else if (tab === null || tab.closed) {
+    say({ text: words.boardBlocked, link: url });
+  } else {
+    tab.opener = null;
+    tab.location.replace(url);
+    say({ text: words.boardAt, brief: true });
   }
-  const opened = window.open(url, '_blank');
-  if (opened === null) {
-    return { text: words.boardBlocked, link: url };
-  }
-  opened.opener = null;
-  return { text: words.boardAt, brief: true };
 }
 
 /** The whole address, null for what is no page (`javascript:`). */

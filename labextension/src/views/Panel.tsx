@@ -7,7 +7,7 @@ import { element, type PageAction } from '../page';
 import type { BoardAnswer, RunView } from '../protocol';
 import { pageWords } from '../words';
 import { stateWord } from './Header';
-import { showBoard, Silence } from './Notes';
+import { openBoard, Silence } from './Notes';
 import { type RunHost, RunPage } from './RunPage';
 
 /** What a panel asks of those who send it the run. */
@@ -44,10 +44,7 @@ export function Panel({ run, source, root, onShown }: PanelProps): ReactElement 
     () => ({
       stop: async () =>
         (await source.stop()) ? null : { text: pageWords().cannotStop(run.view?.label ?? ''), live: true },
-      board: ({ say }) => {
-        say({ text: pageWords().boardAsked });
-        void source.board().then(answer => say(showBoard(answer, run.view?.label ?? '')));
-      },
+      board: ({ say }) => void openBoard(source.board(), run.view?.label ?? '', say),
       again: foreground ? null : source.stacks,
       interrupt: foreground ? null : source.interrupt,
       act: source.act,
