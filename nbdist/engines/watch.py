@@ -242,7 +242,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def watch(directory: RunDirectory, spec: RunSpec, lifeline: Lifeline) -> int:
-    """RunWatcher the run in a child, and in another one when that is killed. 0 when the end is recorded."""
+    """Watch the run in a child, and in another one when that is killed. 0 when the end is recorded."""
     try:
         take_run_lock(directory)
     except BlockingIOError:
