@@ -17,7 +17,8 @@ _NEAR_THE_END = 80
 _LAST = 3
 # errors whose text says what is wrong only beside the line that they come from
 _ALIKE = re.compile(
-    r"^(?:KeyError|IndexError|ZeroDivisionError): |'NoneType' object has no attribute|object is not callable$"
+    r"^(?:KeyError|IndexError|ZeroDivisionError): |'NoneType' object has no attribute|"
+    r"object is not callable$|is not in list$"
 )
 _FATAL_SIGNALS = frozenset(
     {-signal.SIGABRT, -signal.SIGSEGV, -signal.SIGBUS, -signal.SIGFPE, -signal.SIGILL, -signal.SIGTRAP}

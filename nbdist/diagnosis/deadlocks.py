@@ -117,7 +117,7 @@ def _of_held(side: Side, waiting: Sequence[Side], sources: Sources) -> Hint | No
     call = side.place.what.rpartition(".")[2]
     if side.place.loads:
         return _hint("hang-loader", who=side.ranks)
-    loop = _loop_of(side, waiting, sources)
+    loop = _loop_of(side, waiting, sources, _LOOPS if call == "sleep" else (ast.While,))
     if call == "sleep" and loop is not None:
         return _hint("hang-polls", who=side.ranks, test=_head(loop), line=loop.lineno)
     if "store" in side.place.what.lower():
@@ -142,14 +142,16 @@ def _of_held(side: Side, waiting: Sequence[Side], sources: Sources) -> Hint | No
     return None
 
 
-def _loop_of(side: Side, waiting: Sequence[Side], sources: Sources) -> ast.While | None:
-    """The innermost ``while`` that these ranks are in, and those that wait are not."""
+def _loop_of(
+    side: Side, waiting: Sequence[Side], sources: Sources, kinds: tuple[type[ast.stmt], ...]
+) -> ast.stmt | None:
+    """The innermost loop of these kinds that these ranks are in, and those that wait are not."""
     if not side.way:
         return None
     here = side.way[-1]
     elsewhere = [call for other in waiting for call in other.way if call.file == here.file]
     for node, _ in reversed(_around(here, sources)):
-        if isinstance(node, ast.While) and not any(_holds(node, call.line) for call in elsewhere):
+        if isinstance(node, kinds) and not any(_holds(node, call.line) for call in elsewhere):
             return node
     return None
 
@@ -243,12 +245,11 @@ def _branch(name: str, node: ast.If, part: str, inside: Side, outside: Side) -> 
 
 
 def _loop(loop: ast.stmt, inside: Side, outside: Side) -> Hint:
-    """One that some ranks have left; with what may have let them."""
-    ways_out = [
-        node
-        for node in ast.walk(loop)
-        if isinstance(node, ast.If) and node.body and isinstance(node.body[-1], _LEAVING)
-    ]
+    """One that some ranks have left; with what may have let them: a step that raised leaves out its rest."""
+    nodes = list(ast.walk(loop))
+    ways_out: list[ast.If] | list[ast.ExceptHandler]
+    ways_out = [node for node in nodes if isinstance(node, ast.If) and isinstance(node.body[-1], _LEAVING)]
+    ways_out = ways_out or [node for node in nodes if isinstance(node, ast.ExceptHandler)]
     values: dict[str, object] = {"inside": inside.ranks, "outside": outside.ranks, "line": loop.lineno}
     if len(ways_out) != 1:
         return _hint("hang-loop", **values)
@@ -310,7 +311,7 @@ def _asks_for_rank(test: ast.expr, call: Call, sources: Sources) -> bool:
     )
 
 
-def _head(node: ast.stmt) -> str:
+def _head(node: ast.stmt | ast.ExceptHandler) -> str:
     """The first line of a statement, as it is written but for spaces: ``if rank == 0:``."""
     text = ast.unparse(node).partition("\n")[0]
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

@@ -37,6 +37,12 @@ else:
     barrier()
 main = rank == 0
 all_gather(scores)
+for step in range(3):
+    try:
+        backward(step)
+    except RuntimeError:
+        print("left out")
+barrier()
 """
 
 
@@ -90,6 +96,13 @@ def reason(sources: Sources, *sides: Side, raised: dict[int, str] | None = None)
             "hang-loop-left",
             "rank 0 came out of the loop of line 6, rank 1 not yet; line 8 leaves steps out:  if loss > 9:",
             id="one has left the loop",
+        ),
+        pytest.param(
+            ("backward", 25),
+            ("barrier", 28),
+            "hang-loop-left",
+            "line 26 leaves steps out:  except RuntimeError:",
+            id="one has left a step out",
         ),
     ],
 )
