@@ -429,12 +429,15 @@ def _hint(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
 
 def _is_past(rank: int, run: Run, directory: RunDirectory) -> bool:
     """Whether a rank was done, or waited for others, when one had failed, and had not failed itself."""
+    from nbdist.diagnosis.places import place_of
     from nbdist.diagnosis.stacks import last_sides
 
     if run.ranks[rank].state is RankState.SUCCEEDED:
         return True
     if run.ranks[rank].errored is not None:
-        return False
+        ended = _failure(run.ranks[rank], run, directory)
+        waited = place_of(_calls(ended)[::-1], ended.sources).waits
+        return waited and (ended.secondary or run.ranks[rank].freed is not None)
     return any(rank in side.ranks and side.place.waits for side in last_sides(run, directory))
 
 
