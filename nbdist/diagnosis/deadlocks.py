@@ -66,7 +66,8 @@ def why(sides: Sequence[Side], sources: Sources, raised: Mapping[int, str]) -> H
     handling = [side for side in sides if side.handled]
     if handling and len(handling) < len(sides):
         one = handling[0]
-        return _hint("hang-exception", who=one.ranks, error=one.handled, call=one.call)
+        name = "hang-exception" if one.place.waits else "hang-retries"
+        return _hint(name, who=one.ranks, error=one.handled, call=one.call)
     waiting = [side for side in sides if side.place.waits]
     held = sorted((side for side in sides if not side.place.waits), key=lambda side: len(side.ranks))
     for rank in (rank for side in held for rank in side.ranks if rank in raised):

@@ -50,7 +50,7 @@ _MEETING = "gloo-connect"
 _WITHOUT_A_WORD = "exit-without-error"
 _LEFT, _LEFT_AFTER = "exit-called", "exit-after-words"
 _HELD_UP = "hang-busy"
-_NONE = "none-on-other-ranks"
+_NONE, _NONE_OF_CALL = "none-on-other-ranks", "none-of-collective"
 _OF_SHARED_MEMORY = frozenset(
     {"shared-memory-full", "loader-worker-shm", "paddle-loader-shm", "exit-bus-error"}
 )
@@ -407,12 +407,16 @@ def _hint(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
             places = _absent_places(first, run, directory)
             known = "rank-was-busy" if places and not places[0][1] else "rank-did-not-come"
             return Hint.of(named(known), ranks, ranks_zh)
+        if complaint.signature.name == _SIZES and (alone := _alone(first)) is not None:
+            return Hint.of(named("met-another-call"), ranks | alone, ranks_zh | alone)
         values = complaint.found.groupdict()
         if complaint.signature.name == _LEFT and (last := _last_line(first.rank, run, directory)).en:
             return Hint.of(named(_LEFT_AFTER), values | {"last": last.en}, values | {"last": last.zh})
         return Hint.of(variant(complaint.signature, _program(first, run)), values)
-    unknown = complaint is not None and suits(_NONE, complaint.root.text, _program(first, run))
-    if unknown and first.rank > 0 and _is_past(0, run, directory):
+    text = complaint.root.text if complaint is not None else ""
+    if suits(_NONE_OF_CALL, text, program := _program(first, run)):
+        return Hint.of(named(_NONE_OF_CALL), {})
+    if suits(_NONE, text, program) and first.rank > 0 and _is_past(0, run, directory):
         return Hint.of(named(_NONE), ranks, ranks_zh)
     if first.code is None or (complaint is not None and complaint.root.text):
         return None

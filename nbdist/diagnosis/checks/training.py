@@ -17,6 +17,13 @@ _DIVIDES = re.compile(
     re.IGNORECASE,
 )
 
+_OF_KEYBOARDS = {
+    "input": "input",
+    "breakpoint": "debugger",
+    "pdb.set_trace": "debugger",
+    "ipdb.set_trace": "debugger",
+}
+
 
 def check_training(program: Program, situation: Situation) -> list[Finding]:
     findings = [
@@ -38,10 +45,12 @@ def check_training(program: Program, situation: Situation) -> list[Finding]:
 
 def _input(program: Program, situation: Situation) -> Iterator[Finding]:
     for call in program.calls:
-        if call.name != "input" or program.switched_off(call.place, situation.args):
+        rule = _OF_KEYBOARDS.get(call.name)
+        if rule is None or program.switched_off(call.place, situation.args):
             continue
         if not call.place.attempted and call.place.plain:
-            yield found("input", call.line, call.place.always)
+            # PYTHONBREAKPOINT may name another debugger, or none
+            yield found(rule, call.line, call.place.always and rule == "input")
             return
 
 

@@ -169,6 +169,8 @@ def rules(cell: str, **situation: object) -> list[tuple[str, int | None]]:
         ),
         pytest.param(PADDLE + "print.scale_loss(1)", {}, ("legacy-data-parallel", 4), id="scale_loss"),
         pytest.param("n = input()", {}, ("input", 1), id="input"),
+        pytest.param("breakpoint()", {}, ("debugger", 1), id="breakpoint"),
+        pytest.param("import pdb\npdb.set_trace()", {}, ("debugger", 2), id="pdb"),
         pytest.param(
             TORCH + "torch.utils.data.DataLoader([], num_workers=4)",
             {"shared_memory": 64 << 20},
@@ -346,6 +348,7 @@ def test_only_what_the_text_alone_shows_keeps_a_run_from_starting() -> None:
             "import paddle.fluid",
             "from apex import amp",
             "input()",
+            "breakpoint()",
             "x",
             TORCH + "torch.ones(1).cuda()",
         )
