@@ -31,9 +31,12 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "home"
 
 
-def planned(line: str, cell: str, **more: Any) -> SweepPlan:
-    plan = partial(runner.plan, cell=cell, cwd="/tmp", python_path=sys.path, **more)
-    return runner.plan_sweep(options.parse(line), plan)
+def planned(line: str, cell: str) -> SweepPlan:
+    return planned_as(options.parse(line), cell)
+
+
+def planned_as(chosen: options.Options, cell: str) -> SweepPlan:
+    return runner.plan_sweep(chosen, partial(runner.plan, cell=cell, cwd="/tmp", python_path=sys.path))
 
 
 @pytest.mark.parametrize(
@@ -59,6 +62,15 @@ def test_what_cannot_work_is_refused_before_anything_is_written(
 
     assert words in str(refused.value)
     assert not home.exists()
+
+
+def test_what_a_point_lacks_is_no_argument() -> None:
+    listed = options.parse_keywords(
+        {"sweep": [{"lr": 0.1, "width": 64}, {"lr": 0.2}], "nproc": 1, "args": "--width {width}"}
+    )
+
+    with pytest.raises(UsageMistake, match=r"\{width\}: point 2 of the sweep has no width"):
+        planned_as(listed, READS)
 
 
 def test_the_ranks_are_shared_among_as_many_points_as_there_is_room_for() -> None:
