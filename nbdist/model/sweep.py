@@ -90,7 +90,7 @@ class Sweep:
             ranks=self.slots[slot],
             detached=False,
             owner=owner,
-            sweep=SweepPoint(sweep=self.sweep_id, number=number, values=values),
+            sweep=SweepPoint(sweep=self.sweep_id, number=number, values=values, points=len(self.points)),
         )
 
     def to_dict(self) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from nbdist.errors import UnknownRun
+from nbdist.feed.comparison import best_of
 from nbdist.feed.curves import Spark, spark_of
 from nbdist.feed.measures import FailureWatch
 from nbdist.feed.progress import Progress
@@ -28,6 +29,18 @@ _ROWS = 1000
 _SETTLED = 3.0  # seconds after which the directory of runs shows by its time that it has changed again
 _FRESH = 2.0  # seconds for which the row of a run that goes on is true enough
 _HEADLINE = 300
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepShown:
+    """``SweepPoint`` in openapi.yaml says what each field is."""
+
+    sweep_id: str
+    label: str
+    number: int
+    points: int
+    values: str
+    higher: bool | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +69,7 @@ class RunRow:
     headline_zh: str
     spark: Spark | None
     detached: bool
+    sweep: SweepShown | None
 
     def to_dict(self) -> dict[str, object]:
         return asdict(self)
@@ -89,6 +103,22 @@ def row_of(run: Run, directory: RunDirectory, now: float) -> RunRow:
         headline_zh=headline_zh[:_HEADLINE],
         spark=spark,
         detached=spec.detached,
+        sweep=_sweep_of(run, spark),
+    )
+
+
+def _sweep_of(run: Run, spark: Spark | None) -> SweepShown | None:
+    point = run.spec.sweep
+    if point is None:
+        return None
+    best = best_of(spark.tag) if spark is not None else None
+    return SweepShown(
+        sweep_id=point.sweep,
+        label=point.sweep.split("-", 2)[-1],
+        number=point.number,
+        points=point.points,
+        values=" ".join(f"{name}={value}" for name, value in point.values.items()),
+        higher=None if best is None else best is max,
     )
 
 

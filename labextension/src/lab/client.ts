@@ -35,6 +35,18 @@ export const runRow = fields({
   headline: said,
   spark: or(fields({ tag: text, values: listOf(number) }), null),
   detached: or(flag, false),
+  /** which point of which sweep it is; `higher`: whether more of the main metric is better */
+  sweep: or(
+    fields({
+      sweepId: text,
+      label: text,
+      number: count,
+      points: count,
+      values: text,
+      higher: or(flag, null),
+    }),
+    null,
+  ),
 });
 
 export type ListPage = ReturnType<typeof listPage>;

@@ -17,6 +17,7 @@ export const LAB_WORDS = inBoth(say => ({
     age => (age === '刚刚' ? age : `${age}前`),
   ),
   stalled: say('Stalled', '停滞'),
+  sweepBest: say('best {0} {1}', '最佳 {0} {1}'),
   groupBy: say('Group by', '分组方式'),
   grouping: {
     day: say('Day', '日期'),
