@@ -349,15 +349,12 @@ def markdown_table(*, rare: bool = False) -> str:
     return "\n".join(lines)
 
 
-def option_list() -> list[dict[str, object]]:
-    """``OptionList`` in openapi.yaml: for pages that complete options, or make a form of them."""
-    return [
-        {
-            "flags": list(option.flags),
-            "metavar": option.metavar,
-            "help": option.help._asdict(),
-            "choices": list(option.choices),
-            "many": option.many,
-        }
-        for option in OPTIONS
-    ]
+def described(option: Option) -> dict[str, object]:
+    """``Option`` in openapi.yaml, without ``magics``."""
+    return {
+        "flags": list(option.flags),
+        "metavar": option.metavar,
+        "help": option.help._asdict(),
+        "choices": list(option.choices),
+        "many": option.many,
+    }

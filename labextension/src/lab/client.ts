@@ -83,7 +83,7 @@ const gpu = fields({
 export type Devices = ReturnType<typeof devices>;
 export const devices = fields({ gpus: listOf(gpu) });
 
-/** An option of `%%distributed`. */
+/** An option of `%%distributed`, or of what is named in `magics`. */
 export type Option = ReturnType<typeof option>;
 const option = fields({
   flags: listOf(text),
@@ -94,6 +94,7 @@ const option = fields({
   },
   choices: or(listOf(text), []),
   many: or(flag, false),
+  magics: or(listOf(text), ['distributed']),
 });
 const help = fields({ en: text, zh: or(text, null) });
 
