@@ -17,7 +17,7 @@ from nbdist.feed.curves import Spark, spark_of
 from nbdist.feed.measures import FailureWatch
 from nbdist.feed.progress import Progress
 from nbdist.feed.snapshot import glance
-from nbdist.feed.view import number_text
+from nbdist.feed.view import cell_reason, number_text
 from nbdist.model import Run, RunEnded, RunLost, RunState, decode_event
 from nbdist.store import RunDirectory, RunReader, RunStore
 from nbdist.store.journal import open_plain
@@ -53,6 +53,7 @@ class RunRow:
     state: str
     live: bool
     stalled: bool
+    idle: bool
     reason: str
     reason_zh: str
     stopped_as_asked: bool
@@ -87,6 +88,7 @@ def row_of(run: Run, directory: RunDirectory, now: float) -> RunRow:
         state=run.state.value,
         live=live,
         stalled=live and run.stalled is not None,
+        idle=run.idle,
         reason=reason_text(reason),
         reason_zh=reason_text(reason, "zh"),
         stopped_as_asked=run.stopped_as_asked,
@@ -129,6 +131,8 @@ def _headline(run: Run, directory: RunDirectory, spark: Spark | None, stands: fl
         if failure is None:
             return reason_text(run.reason), reason_text(run.reason, "zh")
         return failure.headline, failure.headline_zh
+    if cell := cell_reason(run):
+        return reason_text(cell), reason_text(cell, "zh")
     if spark is None:
         return "", ""
     said = f"{spark.tag} {number_text(stands)}"

@@ -18,6 +18,8 @@ export const runRow = fields({
   state: runState,
   live: flag,
   stalled: or(flag, false),
+  /** whether it is a session that waits for a cell */
+  idle: or(flag, false),
   reason: said,
   /** whether it was stopped because a person or a program asked for it */
   stoppedAsAsked: or(flag, false),

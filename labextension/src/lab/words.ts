@@ -102,6 +102,7 @@ export const LAB_WORDS = inBoth(say => ({
   ),
   statusRunning: say('Ranks: {0} running', '进程:{0} 个运行中'),
   statusStalled: say(', {0} stalled', ',{0} 个停滞'),
+  statusWaiting: say(', {0} idle', ',{0} 个空闲'),
   statusIdle: say('No runs', '没有运行'),
   gpusInUse: say('GPU {0} of {1} in use', 'GPU 已用 {0}/{1}'),
   gpu: say('GPU {0} {1}: {2}', 'GPU {0} {1}:{2}'),

@@ -31,7 +31,8 @@ interface RunItemProps extends ItemProps {
 export const RunItem = memo(function RunItem(props: RunItemProps): ReactElement {
   const { row, now } = props;
   const words = labWords();
-  const word = row.stalled && row.live ? words.stalled : pageWords().run[row.state];
+  const stalled = row.stalled && row.live;
+  const word = stalled ? words.stalled : row.idle ? pageWords().idle : pageWords().run[row.state];
   const ended = row.ended ?? now;
   return (
     <div
@@ -51,7 +52,7 @@ export const RunItem = memo(function RunItem(props: RunItemProps): ReactElement 
       onClick={event => props.onClick(row, event)}
     >
       <div className="nbdist-run-line">
-        <Mark state={row.stalled && row.live ? 'held' : row.state} />
+        <Mark state={stalled ? 'held' : row.idle ? 'pending' : row.state} />
         <Name {...props.name} />
         <span className="nbdist-space" />
         <span className="nbdist-run-time">
