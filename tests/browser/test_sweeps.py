@@ -59,7 +59,7 @@ def test_a_sweep_is_one_panel_and_a_click_opens_a_run(
 
         sidebar = show_runs(page)
         entry = sidebar.locator("[data-sweep]")
-        expect(entry).to_contain_text("6/6 · 2 failed · best loss 0.005 · lr=0.01 width=128")
+        expect(entry).to_contain_text("6/6 · best loss 0.005 · lr=0.01 width=128 · 2 failed")
         expect(sidebar.locator("[data-run]")).to_have_count(0)
         page.screenshot(path=pictures / "sweep-sidebar-light.png")
         entry.click()

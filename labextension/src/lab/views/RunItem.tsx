@@ -90,9 +90,9 @@ export function SweepItem(props: SweepItemProps): ReactElement {
   const last = Math.max(...sweep.rows.map(row => row.ended ?? now));
   const about = [
     `${ended}/${points}`,
-    failed > 0 && words.sweepFailed(failed),
     best && labWords().sweepBest(best.spark!.tag, figure(best.spark!.values.at(-1)!)),
     best?.sweep!.values,
+    failed > 0 && words.sweepFailed(failed),
   ];
   const text = about.filter(Boolean).join(' · ');
   return (
