@@ -147,6 +147,8 @@ export const runView = fields({
   label: text,
   state: runState,
   live: flag,
+  /** whether it is a session that waits for a cell */
+  idle: or(flag, false),
   reason: said,
   /** what the run is called that this one goes on from; empty for none */
   resumed: or(text, ''),

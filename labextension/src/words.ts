@@ -64,6 +64,7 @@ export const WORDS = inBoth(say => ({
     cancelled: say('Stopped', '已停止'),
     lost: say('Lost', '失联'),
   },
+  idle: say('Idle', '空闲'),
   rankState: {
     pending: say('Waiting', '等待中'),
     running: say('Running', '运行中'),

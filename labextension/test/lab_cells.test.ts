@@ -15,19 +15,22 @@ import {
 import { type Option, type RunRow, runRow } from '../src/lab/client';
 import { row, running } from './lab_fakes';
 
-const option = (flags: string[], metavar = '', choices: string[] = []): Option => ({
+const BOTH = ['distributed', 'ranks'];
+const option = (flags: string[], metavar = '', choices: string[] = [], magics = BOTH): Option => ({
   flags,
   metavar,
   choices,
   help: { en: `about ${flags[0]}`, zh: '' },
   many: flags[0] === '--env',
+  magics,
 });
 const OPTIONS = [
   option(['-n', '--nproc'], 'N'),
   option(['--gpus'], '0,1|all'),
   option(['--framework'], 'NAME', ['auto', 'torch', 'paddle', 'none']),
   option(['--env'], 'K=V'),
-  option(['-d', '--detach']),
+  option(['-d', '--detach'], '', [], ['distributed']),
+  option(['--idle'], 'TIME', [], ['ranks']),
 ];
 
 test.each([
@@ -82,6 +85,9 @@ test.each([
   ['of those the ones that begin so', '%%distributed --framework p', 1],
   ['no option for a value', '%%distributed --gpus ', 0],
   ['an option that may come again', '%%distributed --env A=1 --en', 1],
+  ['of live ranks their own, and those of both', '%%ranks -n 2 --', 4],
+  ['by its other name', '%%rank 0 --id', 1],
+  ['not the other magic’s', '%%distributed --id', 0],
 ])('completion: %s', (_about, line, count) => {
   expect(complete(line, line.length, OPTIONS)?.items.length ?? 0).toBe(count);
 });

@@ -1,6 +1,6 @@
 import { overlay } from '../src/chart_data';
 import { runRow } from '../src/lab/client';
-import { age, inView, listing, shownNames } from '../src/lab/listing';
+import { age, inView, listing, shownNames, standing } from '../src/lab/listing';
 import type { Chart } from '../src/protocol';
 import { row, running } from './lab_fakes';
 
@@ -78,6 +78,39 @@ test.each([
 
   expect(items.flatMap(item => (item.kind === 'heading' ? [item.title] : []))).toEqual(expected);
   expect(runs).toBe(3);
+});
+
+test('a sweep is one entry, with its points below it where it is open', () => {
+  const point = (number: number, given: object, loss?: number) =>
+    made(`lenet-${number + 1}-aaaa`, 0, {
+      ...given,
+      spark: loss === undefined ? null : { tag: 'loss', values: [9, loss] },
+      sweep: {
+        sweep_id: 's',
+        label: 'lenet-k3f9',
+        number,
+        points: 5,
+        values: `lr=${number}`,
+        higher: false,
+      },
+    });
+  const rows = [point(3, running, 0.1), made('bert-bbbb', 0), point(2, { state: 'failed' }, 0.01)];
+  rows.push(point(1, {}, 0.5), point(0, {}, 0.25));
+
+  const closed = listing(rows, NOW, 'day', new Set()).items;
+  const open = listing(rows, NOW, 'day', new Set(['s'])).items;
+  const sweep = closed.find(item => item.kind === 'sweep')!;
+
+  expect(closed.map(({ kind }) => kind)).toEqual(['heading', 'sweep', 'heading', 'run']);
+  expect(open.flatMap(item => (item.kind === 'run' ? [item.row.sweep?.number] : []))).toEqual([
+    0,
+    1,
+    2,
+    3,
+    undefined,
+  ]);
+  expect(standing(sweep.sweep)).toMatchObject({ points: 5, ended: 3, failed: 1, state: 'running' });
+  expect(standing(sweep.sweep).best?.sweep?.number).toBe(3);
 });
 
 test('a name has the end of the id only where two runs have the same, and is whole where it differs', () => {

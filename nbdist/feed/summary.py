@@ -105,8 +105,13 @@ def facts_of(run: Run, directory: RunDirectory) -> Facts:
 
 
 def _alone(run: Run, directory: RunDirectory) -> bool:
-    """Whether each rank may have done the whole work. A program that asks which rank it is shares it out."""
-    if len(run.ranks) == 1 or any(rank.joined or rank.finished is None for rank in run.ranks):
+    """Whether each rank may have done the whole work. A program that asks which rank it is shares it out;
+    what the cells of a session did is the user's to say."""
+    if (
+        run.spec.session is not None
+        or len(run.ranks) == 1
+        or any(rank.joined or rank.finished is None for rank in run.ranks)
+    ):
         return False
     lines = Sources.of(run, directory).lines(run.spec.program)
     return not any(_SHARES.search(line) for line in lines)

@@ -192,10 +192,11 @@ class WarningView:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunView:
     """The header and the strip. ``elapsed`` is seconds at the moment the view was made; ``stall`` is there
-    while nothing happens, whatever the state. ``about`` is what a list says of a run that has ended: its
-    notebook, when that was, where its main metric stood; ``notes`` are what the ended panel says of it, the
-    ``warnings`` among it. ``inputs`` are what the notebook gave the ranks, ``results`` what they have given
-    out. ``resumed`` is the label of the run that it goes on from."""
+    while nothing happens, whatever the state; ``idle``: it is a session that waits for a cell. ``about`` is
+    what a list says of a run that has ended: its notebook, when that was, where its main metric stood;
+    ``notes`` are what the ended panel says of it, the ``warnings`` among it. ``inputs`` are what the notebook
+    gave the ranks, ``results`` what they have given out. ``resumed`` is the label of the run that it goes on
+    from."""
 
     run_id: str
     label: str
@@ -204,6 +205,7 @@ class RunView:
     reason: str
     elapsed: float
     ranks: tuple[RankView, ...]
+    idle: bool = False
     reason_zh: str = ""
     resumed: str = ""
     about: str = ""
@@ -269,6 +271,7 @@ def view_of(
         label=run.label,
         state=run.state.value,
         live=not run.state.terminal,
+        idle=run.idle,
         reason=reason_text(reason),
         reason_zh=reason_text(reason, "zh"),
         elapsed=run.elapsed(now),
@@ -306,11 +309,19 @@ def end_reason(run: Run, first: int | None) -> Reason:
 
 
 def current_reason(run: Run, first: int | None) -> Reason:
-    """Why a run has ended or will end, else what it waits for. ``first`` as for ``end_reason``."""
+    """Why a run has ended or will end, else what it waits for, or which cell a session executes. ``first`` as
+    for ``end_reason``."""
     reason = end_reason(run, first) or run.stop_reason or run.queued
     if not reason and run.importing and run.state is RunState.RUNNING:
         reason = Reason("importing", framework=run.spec.framework)
-    return reason
+    return reason or cell_reason(run)
+
+
+def cell_reason(run: Run) -> Reason:
+    """Which cell a session that goes on executes, or has executed last; none of other runs."""
+    if not run.cell or run.state is not RunState.RUNNING:
+        return Reason()
+    return Reason("session-waits" if run.idle else "session-executes", cell=run.cell, line=run.cell_line)
 
 
 def _rank_view(

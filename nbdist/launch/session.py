@@ -45,6 +45,7 @@ from nbdist.worker.order import (
 
 MOST_WAITING = 16
 _LONGEST = 16 << 20
+_LINE = 100  # characters of a cell's first line
 """Bytes of a request."""
 
 _INTERRUPT_GRACE = 0.2
@@ -76,6 +77,7 @@ class _Cell:
     ranks: tuple[int, ...]
     inputs: str = ""
     pull: tuple[str, ...] = ()
+    line: str = ""
     busy: set[int] = field(default_factory=set)
     freed: set[int] = field(default_factory=set)
     interrupted: bool = False
@@ -264,6 +266,7 @@ class Session:
             ranks=ranks,
             inputs=inputs,
             pull=tuple(map(str, asked.get("pull", ()))),
+            line=next(filter(None, map(str.strip, text.splitlines())), "")[:_LINE],
         )
         write_private(self._directory.session_cell(cell.number), text)
         self._count = cell.number
@@ -297,7 +300,9 @@ class Session:
         if self._broken and self._next is not None and len(ranks) == len(self._policy.run.ranks):
             rejoin, self._broken = "join" if self._joined >= cell.busy else "leave", False
         logs = tuple(map(self._ranks.log_size, ranks))
-        self._policy.record(CellStarted(time=time.time(), cell=cell.number, ranks=ranks, logs=logs))
+        self._policy.record(
+            CellStarted(time=time.time(), cell=cell.number, ranks=ranks, logs=logs, line=cell.line)
+        )
         for rank in ranks:
             told = Cell(
                 number=cell.number,

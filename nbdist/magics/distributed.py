@@ -210,12 +210,12 @@ def _elsewhere(planned: runner.Plan) -> str:
     return say("runs.other-home", config.language(), command=command)
 
 
-_SWEPT = re.compile(r"--sweep[ =]['\"]?([A-Za-z_]\w*)=")
+_SWEPT = re.compile(r"--sweep[ =]['\"]?([A-Za-z_][\w,]*)=")
 
 
 def _expanded(shell: InteractiveShell, line: str) -> str:
     """The line with names in braces replaced by their values, as IPython does, but for those of a sweep."""
-    swept = "|".join(_SWEPT.findall(line))
+    swept = "|".join(_SWEPT.findall(line)).replace(",", "|")
     kept = re.sub(rf"(?<!{{){{({swept})}}(?!}})", r"{{\1}}", line) if swept else line
     # counted from here: this method, IPython's call of it, the cell
     expanded: str = shell.var_expand(kept, depth=3)

@@ -38,7 +38,7 @@ nbdist.result(_={CALL}())
 def run(
     program: Callable[..., object] | str | os.PathLike[str],
     *args: Any,
-    sweep: Mapping[str, Sequence[object]],
+    sweep: Mapping[str, Sequence[object]] | Sequence[Mapping[str, object]],
     **keywords: Any,
 ) -> runner.SweepHandle: ...
 
@@ -60,7 +60,8 @@ def run(
         nbdist.run("train.py", "--lr", 0.1, gpus=[0, 1], detach=True)
 
     With ``sweep={"lr": [0.1, 0.01]}`` there is a run for each combination of values, which a function gets as
-    keywords, and what is returned is the sweep:
+    keywords, with ``sweep=[{"lr": 0.1, "width": 64}, …]`` for each of these points, and what is returned is
+    the sweep:
 
         sweep = nbdist.run(train, sweep={"lr": [0.1, 0.01]}, nproc=4, each=1)
         sweep.best("loss").params                              # {'lr': 0.01}

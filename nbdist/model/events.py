@@ -201,11 +201,12 @@ class Resumed(_Event):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellStarted(_Event):
     """The ranks ``ranks`` of a session execute its cell ``cell``, which are numbered from 1. ``logs`` are the
-    bytes that the log of each of them had then."""
+    bytes that the log of each of them had then, ``line`` is the cell's first line, shortened."""
 
     cell: int
     ranks: tuple[int, ...]
     logs: tuple[int, ...] = ()
+    line: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -77,8 +77,8 @@ class Run:
     ranks had left behind and that were ended. ``awaited`` are the machines that have not come yet, ``hosts``
     the addresses of all. ``importing`` are the ranks whose program begins when the imports that were begun
     before the run are done. ``job`` is what the engine calls the run, ``queued`` why it waits in its queue.
-    ``cell`` is the last cell that a session has begun, ``busy`` the ranks that execute it, ``active`` when
-    one began or ended last.
+    ``cell`` is the last cell that a session has begun, ``cell_line`` its first line, ``busy`` the ranks that
+    execute it, ``active`` when one began or ended last.
     """
 
     spec: RunSpec
@@ -101,6 +101,7 @@ class Run:
     job: str = ""
     queued: Reason = NO_REASON
     cell: int = 0
+    cell_line: str = ""
     busy: tuple[int, ...] = ()
     active: float | None = None
     ranks: tuple[Rank, ...] = ()
@@ -121,6 +122,11 @@ class Run:
     def label(self) -> str:
         """The short name on a screen: name and the random end of the run id."""
         return f"{self.spec.name}-{self.run_id.rsplit('-', 1)[-1]}"
+
+    @property
+    def idle(self) -> bool:
+        """Whether it is a session that waits for a cell."""
+        return self.spec.session is not None and self.state is RunState.RUNNING and not self.busy
 
     @property
     def timed_out(self) -> bool:
@@ -194,7 +200,9 @@ class Run:
             case Resumed():
                 return replace(self, stalled=None)
             case CellStarted():
-                return replace(self, cell=event.cell, busy=event.ranks, active=event.time)
+                return replace(
+                    self, cell=event.cell, cell_line=event.line, busy=event.ranks, active=event.time
+                )
             case CellEnded():
                 left = tuple(rank for rank in self.busy if rank != event.rank)
                 return replace(self, busy=left, active=event.time)

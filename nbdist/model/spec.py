@@ -107,11 +107,13 @@ def value_of(text: str) -> Value:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepPoint:
-    """Which point of which sweep a run is: its ``number`` from 0, and its ``values`` by name, as typed."""
+    """Which point of which sweep a run is: its ``number`` from 0, its ``values`` by name, as typed, and how
+    many points there are (0: not known)."""
 
     sweep: str
     number: int
     values: Mapping[str, str]
+    points: int = 0
 
     @property
     def params(self) -> dict[str, Value]:

@@ -15,16 +15,20 @@ from nbdist.model.spec import ProcessId, RankSpec, RunSpec, SweepPoint
 MOST = 200
 """Runs that are compared at once, and points of a sweep."""
 
-Lists = Sequence[tuple[str, Sequence[str]]]
-"""What was typed: each name with its values."""
+Points = tuple[Mapping[str, str], ...]
+"""Each with its values by name, as they were typed."""
 
 _NAME = re.compile(r"\{\{|\}\}|\{([A-Za-z_]\w*)\}")
 
 
-def grid(lists: Lists) -> tuple[Mapping[str, str], ...]:
-    """Every combination of the values, the last name's changing first."""
-    names = [name for name, _ in lists]
-    return tuple(dict(zip(names, one, strict=True)) for one in product(*(values for _, values in lists)))
+def grid(lists: Sequence[Points]) -> Points:
+    """Every combination of the points of each list, the last list's changing first."""
+    return tuple({name: one[name] for one in combined for name in one} for combined in product(*lists))
+
+
+def names_of(points: Points) -> list[str]:
+    """The names that any of the points has."""
+    return list(dict.fromkeys(name for point in points for name in point))
 
 
 def names_in(word: str) -> list[str]:
@@ -53,7 +57,7 @@ class Sweep:
     created: float
     spec: RunSpec
     runs: tuple[str, ...]
-    points: tuple[Mapping[str, str], ...]
+    points: Points
     slots: tuple[tuple[RankSpec, ...], ...]
     metric: str = ""
     warm: bool | None = None
@@ -86,7 +90,7 @@ class Sweep:
             ranks=self.slots[slot],
             detached=False,
             owner=owner,
-            sweep=SweepPoint(sweep=self.sweep_id, number=number, values=values),
+            sweep=SweepPoint(sweep=self.sweep_id, number=number, values=values, points=len(self.points)),
         )
 
     def to_dict(self) -> dict[str, Any]:

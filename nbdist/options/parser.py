@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 from nbdist.errors import UsageMistake
 from nbdist.frameworks import launchers
-from nbdist.model.sweep import MOST
+from nbdist.model.sweep import MOST, Points, names_of
 from nbdist.options import table
 from nbdist.options.table import OPTIONS, Option
 from nbdist.privacy import masked_text, masked_words
@@ -28,9 +28,9 @@ class Options:
     ``engine`` is where the run is started, ``slurm`` what Slurm is told, each ``key=value`` or ``key``,
     ``ray`` where a Ray is.
     ``master`` is "host:port", either of which may be missing. ``any_device``: as another launcher does,
-    ranks get GPUs where there are enough. ``sweep`` are names with the values that they have in turn, as
-    typed; ``each`` is how many ranks each run of a sweep has. ``push`` are names of the notebook, or "auto".
-    ``notes`` say what of another launcher's flags has no effect.
+    ranks get GPUs where there are enough. ``sweep`` are lists of points, of which every
+    combination gets a run; ``each`` is how many ranks each of these has. ``push`` are names of the notebook,
+    or "auto". ``notes`` say what of another launcher's flags has no effect.
     """
 
     nproc: int | None = None
@@ -46,7 +46,7 @@ class Options:
     memory: int | None = None
     env: tuple[tuple[str, str], ...] = ()
     args: tuple[str, ...] = ()
-    sweep: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    sweep: tuple[Points, ...] = ()
     each: int | None = None
     metric: str = ""
     push: tuple[str, ...] = ()
@@ -100,12 +100,12 @@ def _check_sweep(options: Options) -> None:
     if not options.sweep:
         flag = "--metric" if options.each is None else "--each"
         raise UsageMistake(f"{flag} is for sweeps: add what they go through:  --sweep lr=0.1,0.01")
-    names = [name for name, _ in options.sweep]
+    names = [name for points in options.sweep for name in names_of(points)]
     if twice := next((name for name in names if names.count(name) > 1), ""):
         raise UsageMistake(f"--sweep {twice}=… stands there twice: give all of its values in one list")
-    count = math.prod(len(values) for _, values in options.sweep)
+    count = math.prod(map(len, options.sweep))
     if count > MOST:
-        sizes = " x ".join(str(len(values)) for _, values in options.sweep)
+        sizes = " x ".join(str(len(points)) for points in options.sweep)
         raise UsageMistake(
             f"--sweep: that is {count} points ({sizes}), and a sweep has at most {MOST}: give fewer values, "
             "or start a second sweep with the others"
@@ -308,7 +308,7 @@ def parse_words(words: Sequence[str], standing: Mapping[str, Any] | None = None)
     foreign = launchers.translated(words)
     named, unknown = _parser().parse_known_args(_joined(foreign.words))
     if unknown:
-        raise UsageMistake(_about_unknown(unknown[0]))
+        raise UsageMistake(_about_unknown(unknown[0], swept=named.sweep or ()))
     given = {name: value for name, value in vars(named).items() if value is not None}
     for many in ("env", "sweep"):
         if many in given:
@@ -334,9 +334,15 @@ def _over(standing: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, An
 
 
 def parse_keywords(keywords: Mapping[str, object]) -> Options:
-    """The options as a call has them: ``nproc=2, gpus=[0, 1], env={"K": "V"}, detach=True, timeout="5m"``.
-    Raises UsageMistake, as for a line, and for what is no option."""
-    return parse_words(keyword_words(keywords))
+    """The options as a call has them: ``nproc=2, gpus=[0, 1], env={"K": "V"}, detach=True, timeout="5m"``;
+    ``sweep`` may also be a list of points. Raises UsageMistake, as for a line, and for what is no option."""
+    swept = keywords.get("sweep")
+    if hasattr(swept, "to_dict"):  # pandas' DataFrame has a row for each point
+        swept = swept.to_dict("records")
+    if not isinstance(swept, (list, tuple)):
+        return parse_words(keyword_words(keywords))
+    others = {name: value for name, value in keywords.items() if name != "sweep"}
+    return parse_words(keyword_words(others), {"sweep": (table.listed_points(swept),)})
 
 
 def keyword_words(keywords: Mapping[str, object]) -> list[str]:
@@ -430,8 +436,10 @@ class _Parser(argparse.ArgumentParser):
         raise UsageMistake(f"{option.flags[0]} needs a value: write  {example}")
 
 
-def _about_unknown(word: str) -> str:
+def _about_unknown(word: str, *, swept: Sequence[Points]) -> str:
     if not word.startswith("-"):
+        if any(len(points[0]) > 1 for points in swept):
+            return f'{word!r}: put all points between quotes:  --sweep "lr,width=0.1,64 0.01,128"'
         return f'{word!r} is no option: arguments of the program go into  --args "{word}"'
     flag = word.partition("=")[0]
     known = [flag for option in OPTIONS for flag in option.flags]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from nbdist.errors import UsageMistake
 from nbdist.options import table
 from nbdist.options.parser import Options, parse_words, split_line
-from nbdist.options.table import OPTIONS, help_text
+from nbdist.options.table import OPTIONS, Option, described, help_text
 
 _WITHOUT = frozenset(
     {
@@ -31,6 +31,7 @@ _WITHOUT = frozenset(
 """The options of ``%%distributed`` that say nothing of ranks which live on, on one machine."""
 
 _IDLE = "--idle"
+_OWN = Option((_IDLE,), "idle", "TIME", table.idle)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,5 +96,15 @@ def _numbers(text: str) -> tuple[int, ...] | None:
 
 def ranks_help() -> str:
     """What ``%%ranks --help`` prints."""
-    idle = "  --idle TIME  end the session when it has had no cell for so long (30m)"
+    idle = f"  {_IDLE} {_OWN.metavar}  {_OWN.help.en}"
     return help_text(f"%%ranks [0|0,2|1-3] [options]\n{idle}", without=_WITHOUT)
+
+
+def option_list() -> list[dict[str, object]]:
+    """``OptionList`` in openapi.yaml: for pages that complete options, or make a form of them."""
+    both = [
+        described(option)
+        | {"magics": ["distributed"] if option.field in _WITHOUT else ["distributed", "ranks"]}
+        for option in OPTIONS
+    ]
+    return [*both, described(_OWN) | {"magics": ["ranks"]}]

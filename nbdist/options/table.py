@@ -5,11 +5,12 @@ from __future__ import annotations
 import keyword
 import re
 import shlex
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from nbdist.engines.options import parse_address, parse_slurm
 from nbdist.errors import UsageMistake
+from nbdist.model.sweep import Points
 from nbdist.privacy import MASK, masked_text
 from nbdist.text import Both, both
 
@@ -170,22 +171,63 @@ def _names(text: str, mistake: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def sweep(text: str) -> tuple[str, tuple[str, ...]]:
-    """A name, and the values that a sweep has for it, as they were typed. Raises UsageMistake."""
-    name, equals, listed = text.partition("=")
-    values = tuple(part.strip() for part in listed.split(","))
-    if not equals or not all(values):
+def sweep(text: str) -> Points:
+    """``lr=0.1,0.01``, a point for each value, or ``lr,width=0.1,64 0.01,128``, with values of several names.
+    Raises UsageMistake."""
+    listed, equals, values = text.partition("=")
+    names = [name.strip() for name in listed.split(",")]
+    rows = [row.split(",") for row in values.split()] if len(names) > 1 else [[v] for v in values.split(",")]
+    rows = [[value.strip() for value in row] for row in rows]
+    if not equals or not rows or not all(all(row) for row in rows):
         raise UsageMistake(
             f"--sweep {text}: write a name and its values, without spaces:  --sweep lr=0.1,0.01"
         )
+    if wrong := next((row for row in rows if len(row) != len(names)), None):
+        raise UsageMistake(
+            f"--sweep {text}: {len(names)} names, and {','.join(wrong)} is {len(wrong)} value"
+            f"{'s' * (len(wrong) != 1)}: write a value for each name, and spaces between the points:  "
+            '--sweep "lr,width=0.1,64 0.01,128"'
+        )
+    for name in names:
+        _check_swept(name, f"--sweep {text}")
+    if len(set(names)) < len(names):
+        raise UsageMistake(f"--sweep {text} has a name twice: give each once")
+    if len(set(map(tuple, rows))) < len(rows):
+        raise UsageMistake(
+            f"--sweep {text} has {'a value' if len(names) == 1 else 'a point'} twice: give each once"
+        )
+    return tuple(dict(zip(names, row, strict=True)) for row in rows)
+
+
+def listed_points(points: Sequence[Mapping[str, object]]) -> Points:
+    """The points of a call, one by one. Raises UsageMistake."""
+    if not points or not all(point and isinstance(point, Mapping) for point in points):
+        raise UsageMistake(
+            "sweep: write a list of points, each a dict of names and values:  "
+            'sweep=[{"lr": 0.1, "width": 64}]'
+        )
+    return tuple({name: _swept(name, value) for name, value in point.items()} for point in points)
+
+
+def _swept(name: str, value: object) -> str:
+    _check_swept(name, f"sweep: {name}={value!r}")
+    # numpy's numbers have no other dimension
+    plain = value.item() if hasattr(value, "item") and not getattr(value, "ndim", 0) else value
+    if not isinstance(plain, (bool, int, float, str, type(None))) or "," in str(plain):
+        raise UsageMistake(
+            f"sweep: {name}={value!r}: a value is a number, a text without commas, True, False or None: give "
+            "one that the program makes it from"
+        )
+    return str(plain)
+
+
+def _check_swept(name: str, typed: str) -> None:
+    """Raises UsageMistake where a program could not read ``nbdist.params.name``."""
     if not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) or keyword.iskeyword(name) or hasattr(dict, name):
         raise UsageMistake(
-            f"--sweep {text}: {name!r} cannot be read as nbdist.params.{name}: write another name, of "
+            f"{typed}: {name!r} cannot be read as nbdist.params.{name}: write another name, of "
             "letters, digits and underscores, such as  --sweep learning_rate=0.1,0.01"
         )
-    if len(set(values)) < len(values):
-        raise UsageMistake(f"--sweep {text} names a value twice: give each once")
-    return name, values
 
 
 def each(text: str) -> int:
@@ -307,15 +349,12 @@ def markdown_table(*, rare: bool = False) -> str:
     return "\n".join(lines)
 
 
-def option_list() -> list[dict[str, object]]:
-    """``OptionList`` in openapi.yaml: for pages that complete options, or make a form of them."""
-    return [
-        {
-            "flags": list(option.flags),
-            "metavar": option.metavar,
-            "help": option.help._asdict(),
-            "choices": list(option.choices),
-            "many": option.many,
-        }
-        for option in OPTIONS
-    ]
+def described(option: Option) -> dict[str, object]:
+    """``Option`` in openapi.yaml, without ``magics``."""
+    return {
+        "flags": list(option.flags),
+        "metavar": option.metavar,
+        "help": option.help._asdict(),
+        "choices": list(option.choices),
+        "many": option.many,
+    }

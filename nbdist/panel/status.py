@@ -194,7 +194,9 @@ def _rank_rows(view: RunView, language: str) -> list[dict[str, str]]:
 
 
 def run_state_text(view: RunView, language: str) -> str:
-    """``Running``; ``Stalled`` while nothing happens."""
+    """``Running``; ``Stalled`` while nothing happens; ``Idle`` of a session that waits for a cell."""
+    if view.idle:
+        return say("panel.session-idle", language).capitalize()
     return say("panel.stalled", language) if view.hangs else state_word(RunState(view.state), language)
 
 

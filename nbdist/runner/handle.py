@@ -28,7 +28,7 @@ from nbdist.store import (
     RunStore,
 )
 from nbdist.store.control import ask_to_end
-from nbdist.store.run_store import is_run_locked, read_spec, unreadable
+from nbdist.store.run_store import SweepStore, is_run_locked, read_spec, read_sweep, unreadable
 from nbdist.store.scraped.log import last_values
 from nbdist.text import reason_text
 
@@ -235,11 +235,27 @@ def attach(run: str | None = None) -> RunHandle:
     Raises UnknownRun.
     """
     if run is not None:
-        return _looked_after(store().find(run))
+        try:
+            return _looked_after(store().find(run))
+        except UnknownRun:
+            _refuse_sweep(run)
+            raise
     latest = next(iter(store().directories()), None)
     if latest is None:
         raise UnknownRun("there are no runs yet: start one with  %%distributed -n 2")
     return _looked_after(latest)
+
+
+def _refuse_sweep(name: str) -> None:
+    """Raises UnknownRun, with what to type, where it is a sweep that has this name."""
+    try:
+        sweep = read_sweep(SweepStore(config.home()).named(name))
+    except UnknownRun:
+        return
+    first = sweep.runs[0].split("-", 2)[2]
+    raise UnknownRun(
+        f"{sweep.label} is a sweep of {len(sweep.runs)} runs: name one of them, such as  {first}"
+    )
 
 
 def history(runs: str | RunHandle | Iterable[str | RunHandle], *tags: str) -> pandas.DataFrame:

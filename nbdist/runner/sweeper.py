@@ -89,7 +89,8 @@ class WarmPlace:
             and run.started is not None
             and not run.importing
         ):
-            self._pool.after(self._plan, warm=self._warm, directory=self._handle.directory, goes_on=True)
+            directory = self._handle.directory
+            self._pool.after(self._plan, warm=self._warm, directory=directory, goes_on=True, hurry=True)
             self._plan = None
 
     def stop(self, reason: Reason) -> None:

@@ -17,7 +17,7 @@ from nbdist.feed.sweeps import SweepReader, SweepView, ranking
 from nbdist.launch import local
 from nbdist.model import Device, Reason, RunState
 from nbdist.model.plan import Plan
-from nbdist.model.sweep import Sweep, grid, names_in
+from nbdist.model.sweep import Points, Sweep, grid, names_in, names_of
 from nbdist.options import Options
 from nbdist.runner.checking import check_program
 from nbdist.runner.handle import Interrupts, RunHandle, store
@@ -61,9 +61,8 @@ def plan_sweep(
         )
     places = [devices[at : at + each] for at in range(0, len(devices) - each + 1, each)]
     planned = plan_point(_of_one(options, places[0]))
-    names = [name for name, _ in options.sweep]
-    _check_use(names, planned)
     points = grid(options.sweep)
+    _check_use(points, planned)
     name, created = options.name or planned.spec.name, planned.spec.created
     sweep = Sweep(
         sweep_id=new_run_id(name, created),
@@ -93,13 +92,20 @@ def _of_one(options: Options, devices: list[Device]) -> Options:
     return replace(own, gpus=gpus or None, nproc=None if gpus else len(devices))
 
 
-def _check_use(names: list[str], planned: Plan) -> None:
-    """Raises UsageMistake where the arguments name what the sweep does not have, or nothing reads it."""
+def _check_use(points: Points, planned: Plan) -> None:
+    """Raises UsageMistake where the arguments name what a point does not have, or nothing reads it."""
+    names = names_of(points)
     used = [name for word in planned.spec.args for name in names_in(word)]
     if unknown := next((name for name in used if name not in names), ""):
         raise UsageMistake(
             f"{{{unknown}}}: the sweep has no {unknown}, but {', '.join(names)}: add  --sweep {unknown}=1,2  "
             f"or write  {{{{{unknown}}}}}  for the plain word in braces"
+        )
+    if lacking := [at for at, point in enumerate(points, 1) if not point.keys() >= set(used)]:
+        missing = next(name for name in used if name not in points[lacking[0] - 1])
+        raise UsageMistake(
+            f"{{{missing}}}: point {lacking[0]} of the sweep has no {missing}: give it one, or read  "
+            f'nbdist.params.get("{missing}", …)  in the program'
         )
     if planned.is_cell and not used and "params" not in planned.program.text:
         raise UsageMistake(

@@ -27,8 +27,8 @@ from nbdist.feed.stalling import StallReader, stall_view
 from nbdist.feed.view import view_of
 from nbdist.model import Reason, Run
 from nbdist.model.sweep import MOST
+from nbdist.options.ranks import option_list
 from nbdist.options.recorded import first_line
-from nbdist.options.table import option_list
 from nbdist.server.backend import Backend
 from nbdist.server.run_list import RunList, row_of
 from nbdist.server.streams import program_of

@@ -12,11 +12,12 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from nbdist.errors import UnknownRun
+from nbdist.feed.comparison import best_of
 from nbdist.feed.curves import Spark, spark_of
 from nbdist.feed.measures import FailureWatch
 from nbdist.feed.progress import Progress
 from nbdist.feed.snapshot import glance
-from nbdist.feed.view import number_text
+from nbdist.feed.view import cell_reason, number_text
 from nbdist.model import Run, RunEnded, RunLost, RunState, decode_event
 from nbdist.store import RunDirectory, RunReader, RunStore
 from nbdist.store.journal import open_plain
@@ -31,6 +32,18 @@ _HEADLINE = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SweepShown:
+    """``SweepPoint`` in openapi.yaml says what each field is."""
+
+    sweep_id: str
+    label: str
+    number: int
+    points: int
+    values: str
+    higher: bool | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunRow:
     """``RunRow`` in openapi.yaml says what each field is."""
 
@@ -40,6 +53,7 @@ class RunRow:
     state: str
     live: bool
     stalled: bool
+    idle: bool
     reason: str
     reason_zh: str
     stopped_as_asked: bool
@@ -56,6 +70,7 @@ class RunRow:
     headline_zh: str
     spark: Spark | None
     detached: bool
+    sweep: SweepShown | None
 
     def to_dict(self) -> dict[str, object]:
         return asdict(self)
@@ -73,6 +88,7 @@ def row_of(run: Run, directory: RunDirectory, now: float) -> RunRow:
         state=run.state.value,
         live=live,
         stalled=live and run.stalled is not None,
+        idle=run.idle,
         reason=reason_text(reason),
         reason_zh=reason_text(reason, "zh"),
         stopped_as_asked=run.stopped_as_asked,
@@ -89,6 +105,22 @@ def row_of(run: Run, directory: RunDirectory, now: float) -> RunRow:
         headline_zh=headline_zh[:_HEADLINE],
         spark=spark,
         detached=spec.detached,
+        sweep=_sweep_of(run, spark),
+    )
+
+
+def _sweep_of(run: Run, spark: Spark | None) -> SweepShown | None:
+    point = run.spec.sweep
+    if point is None:
+        return None
+    best = best_of(spark.tag) if spark is not None else None
+    return SweepShown(
+        sweep_id=point.sweep,
+        label=point.sweep.split("-", 2)[-1],
+        number=point.number,
+        points=point.points,
+        values=" ".join(f"{name}={value}" for name, value in point.values.items()),
+        higher=None if best is None else best is max,
     )
 
 
@@ -99,6 +131,8 @@ def _headline(run: Run, directory: RunDirectory, spark: Spark | None, stands: fl
         if failure is None:
             return reason_text(run.reason), reason_text(run.reason, "zh")
         return failure.headline, failure.headline_zh
+    if cell := cell_reason(run):
+        return reason_text(cell), reason_text(cell, "zh")
     if spark is None:
         return "", ""
     said = f"{spark.tag} {number_text(stands)}"

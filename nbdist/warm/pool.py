@@ -44,9 +44,10 @@ _TAKE = 0.2
 
 class Standby:
     """Ranks as those of ``plan`` would be; ``beside`` a run they get what processor time that leaves over,
-    until they are to hurry. Raises LaunchError when they cannot be started."""
+    until they are to hurry; with ``hurry`` from the beginning. Raises LaunchError when they cannot be
+    started."""
 
-    def __init__(self, plan: Plan, *, idle: float, beside: bool = False) -> None:
+    def __init__(self, plan: Plan, *, idle: float, beside: bool = False, hurry: bool = False) -> None:
         self.shape: RankShape = shape_of(plan)
         self.reads: frozenset[str] = frozenset()
         self.up = False
@@ -70,6 +71,7 @@ class Standby:
             },
             "idle": idle,
             "beside": beside,
+            "hurry": hurry,
         }
         self._say(offer)
 
@@ -283,8 +285,10 @@ class WarmPool:
         warm: bool | None,
         directory: RunDirectory | None = None,
         goes_on: bool = False,
+        hurry: bool = False,
     ) -> None:
-        """A run has ended, or goes on: make ranks ready for the next."""
+        """A run has ended, or goes on: make ranks ready for the next. ``hurry``: this is sure to come, so
+        they do not wait for processor time that the run leaves over."""
         self.collect()
         if directory is not None and (reason := _began_again(directory)):
             self._began_again[_imports(planned)] = reason
@@ -304,7 +308,7 @@ class WarmPool:
         if problem := unsuited(planned) or self._too_early(planned, frozenset()):
             self._reason = problem
         elif not self._hopeless or difference(self._hopeless, shape_of(planned), frozenset()):
-            self._make(planned, beside=goes_on)
+            self._make(planned, beside=goes_on, hurry=hurry)
 
     def beside(self, planned: Plan, *, warm: bool | None, directory: RunDirectory) -> Callable[[float], None]:
         """A pause between two looks at a run that goes on, in seconds. In one of them the ranks for the next
@@ -370,7 +374,7 @@ class WarmPool:
             private=private,
         )
 
-    def _make(self, planned: Plan, *, beside: bool = False) -> None:
+    def _make(self, planned: Plan, *, beside: bool = False, hurry: bool = False) -> None:
         self.release()
         available = memory_available()
         need = _MEMORY_A_RANK * len(planned.spec.ranks) + (memory_total() or 0) // 10 * beside
@@ -379,7 +383,7 @@ class WarmPool:
             return
         self._reason = ""
         try:
-            self._standby = self._stand_by(planned, idle=_IDLE, beside=beside)
+            self._standby = self._stand_by(planned, idle=_IDLE, beside=beside, hurry=hurry)
         except (LaunchError, OSError) as error:
             self._reason = str(error)
 

@@ -5,7 +5,8 @@ then on it is that run's supervisor and nothing else, also while its ranks still
 be later, and the run can be shown and stopped. Until then it ends with its kernel, when no run has used it
 for long, when memory gets short, and when one of its ranks ends.
 
-Beside a run that goes on its ranks get what processor time that leaves over, until it is told to hurry.
+Beside a run that goes on its ranks get what processor time that leaves over, until it is told to hurry, or
+from the beginning where the next run is sure to come.
 """
 
 from __future__ import annotations
@@ -152,7 +153,7 @@ class Standby:
         self._group = group_for_ranks()
         self._spawn = spawn or partial(start_rank, group=self._group)
         self._ranks: dict[int, WaitingRank] = {}
-        self._beside = bool(offer["beside"])
+        self._beside, self._at_once = bool(offer["beside"]), bool(offer["hurry"])
         self._background: BackgroundShare | None = None
         self._spare: SpareCpus | None = None
         self._inherited = dict(os.environ)
@@ -177,7 +178,7 @@ class Standby:
         for descriptor in lifeline.descriptors():
             self._selector.register(descriptor, selectors.EVENT_READ, self._leave)
         self._reservation = Reservation()
-        if self._beside:
+        if self._beside and not self._at_once:
             self._background, self._spare = BackgroundShare(), SpareCpus()
         self._begin_in_time()
         self._say({"up": True})

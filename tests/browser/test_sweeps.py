@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from dashboard import show_runs
 from lab import LabPage, LabServer, new_page
 from playwright.sync_api import Browser, Page, expect
 
@@ -55,6 +56,15 @@ def test_a_sweep_is_one_panel_and_a_click_opens_a_run(
         page.set_viewport_size({"width": 620, "height": 900})
         page.screenshot(path=pictures / "sweep-narrow.png")
         page.set_viewport_size({"width": 1200, "height": 900})
+
+        sidebar = show_runs(page)
+        entry = sidebar.locator("[data-sweep]")
+        expect(entry).to_contain_text("6/6 · best loss 0.005 · lr=0.01 width=128 · 2 failed")
+        expect(sidebar.locator("[data-run]")).to_have_count(0)
+        page.screenshot(path=pictures / "sweep-sidebar-light.png")
+        entry.click()
+        expect(sidebar.locator("[data-run]")).to_have_count(6)
+        page.screenshot(path=pictures / "sweep-sidebar-open.png")
 
         lab.save()
         (data,) = saved(notebook, page)

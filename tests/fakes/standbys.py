@@ -33,6 +33,7 @@ class FakeStandby:
         *,
         idle: float,
         beside: bool = False,
+        hurry: bool = False,
         problem: str = "",
         gone: str = "",
         ready: bool = True,
@@ -44,6 +45,7 @@ class FakeStandby:
         self.supervisor = FakeSubmitted()
         self.problem, self.gone, self.ready = problem, gone, ready
         self.beside, self.hopeless, self.up = beside, hopeless, up
+        self.hurried = hurry
         self.left = False
 
     def look(self) -> None:
@@ -53,7 +55,7 @@ class FakeStandby:
         return self.ready and not self.gone
 
     def hurry(self) -> None:
-        self.beside = False
+        self.beside, self.hurried = False, True
 
     def go(self, directory: RunDirectory, environment: Mapping[str, str]) -> str:
         return self.problem

@@ -26,7 +26,7 @@ SWEEP = "20261120-141503-lenet-k3f9"
 def a_sweep(home: Path, *losses: float | None) -> tuple[SweepDirectory, Sweep]:
     """A sweep with a run that has ended for each of the losses, and one more point. None: it has failed."""
     ids = tuple(f"20261120-141503-lenet-{number + 1}-aaa{letter}" for number, letter in enumerate("abcd"))
-    points = grid([("lr", ("0.1", "0.01")), ("width", ("64", "128"))])
+    points = grid([({"lr": "0.1"}, {"lr": "0.01"}), ({"width": "64"}, {"width": "128"})])
     spec = a_spec(ranks=1)
     sweep = Sweep(
         sweep_id=SWEEP, name="lenet", created=CREATED, spec=spec, runs=ids, points=points, slots=(spec.ranks,)

@@ -1,4 +1,4 @@
-"""``%%ranks`` with torch: ranks that wait for each other in a session come back, and meet anew."""
+"""``%%ranks`` with torch and paddle: ranks that wait for each other in a session come back, and meet anew."""
 
 from __future__ import annotations
 
@@ -46,3 +46,34 @@ def test_ranks_that_wait_for_each_other_come_back_and_meet_anew(kernel: Kernel) 
     assert interrupted.error.startswith("KeyboardInterrupt: cell ")
     assert [said[-1] for said in by_rank(again.stdout).values()] == ["2 499500"] * 2
     assert [said[-1] for said in by_rank(by_hand.stdout).values()] == ["met"] * 2
+
+
+PADDLE_INIT = """%%ranks -n 2 --framework paddle
+import paddle, paddle.distributed as dist
+dist.init_parallel_env()
+rank, kept = dist.get_rank(), paddle.arange(1000)
+model, pair = paddle.DataParallel(paddle.nn.Linear(4, 1)), dist.new_group([0, 1])
+"""
+PADDLE_SUM = """%%ranks
+t, again = paddle.ones([1]), paddle.ones([1])
+dist.all_reduce(t)
+dist.all_reduce(again, group=dist.new_group([0, 1]))
+print(int(t[0]), int(again[0]), int(kept.sum()))
+"""
+
+
+def test_ranks_of_paddle_meet_anew(kernel: Kernel) -> None:
+    pytest.importorskip("paddle")
+    begun = kernel.run(PADDLE_INIT)
+    assert begun.status == "ok", begun.stdout + begun.error
+
+    alone = kernel.run("%%ranks\nif rank == 1: raise ValueError('mine')\ndist.barrier()")
+    rejoined = kernel.run(PADDLE_SUM)
+    by_hand = kernel.run(PADDLE_SUM.replace("\n", "\nimport nbdist; nbdist.rejoin()\n", 1))
+    kernel.run("%dist_session end")
+
+    assert "rank 1: ValueError: mine (line 2)" in alone.error
+    assert "rank 0 waited for others in line 3" in alone.error
+    assert "to be made again: model (DataParallel), pair (Group)" in rejoined.stdout, rejoined.error
+    for shown in (rejoined, by_hand):
+        assert [said[-1] for said in by_rank(shown.stdout).values()] == ["2 2 499500"] * 2, shown.error

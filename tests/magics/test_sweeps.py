@@ -28,7 +28,7 @@ def wait_for(condition: Callable[[], bool], limit: float = 60.0) -> None:
 
 def begun(home: Path) -> SweepHandle:
     """The sweep of this home, once two of its points run."""
-    wait_for(lambda: bool(SweepStore(home).sweeps()))
+    wait_for(lambda: bool(SweepStore(home).sweeps()) and SweepStore(home).sweeps()[0].spec.exists())
     handle = SweepHandle(SweepStore(home).sweeps()[0])
     wait_for(lambda: handle.look().counts["running"] == 2)
     return handle
@@ -36,7 +36,8 @@ def begun(home: Path) -> SweepHandle:
 
 def test_a_sweep_of_a_cell_of_a_function_and_one_that_is_interrupted(kernel: Kernel) -> None:
     kernel.run("lr = 5")
-    cell = """%%distributed --sweep lr=0.1,1,0.01 -n 2 --each 1 --args "--lr {lr}" --name lenet --metric loss
+    points = '"lr,width=0.1,8 1,16 0.01,32"'
+    cell = f"""%%distributed --sweep {points} -n 2 --each 1 --args "--lr {{lr}}" --name lenet --metric loss
 import sys, nbdist
 nbdist.log(0, loss=nbdist.params.lr * 2)
 assert sys.argv[1:] == ["--lr", str(nbdist.params["lr"])], sys.argv
@@ -45,8 +46,9 @@ if nbdist.params.lr == 1:
 """
 
     failed = kernel.run(cell)
-    kernel.run("def train(lr): import nbdist; nbdist.log(0, loss=lr); return lr * 10")
-    called = kernel.run("sweep = __import__('nbdist').run(train, sweep={'lr': [3, 2]}, nproc=1)")
+    kernel.run("def train(lr, width=1): import nbdist; nbdist.log(0, loss=lr); return lr * 10 * width")
+    listed = [{"lr": 3}, {"lr": 2, "width": 2}]
+    called = kernel.run(f"sweep = __import__('nbdist').run(train, sweep={listed}, nproc=1)")
     results = kernel.run("print(sweep.best().params, [run.result() for run in sweep.runs])")
     shown = kernel.run(cell.replace("nbdist.params.lr == 1", "False"), metadata={"cellId": "one"})
     message = kernel.submit(SLEEPING)
@@ -55,10 +57,10 @@ if nbdist.params.lr == 1:
     stopped = kernel.collect(message)
 
     assert failed.error.startswith("RunFailed: 1 of 3 points of sweep lenet-")
-    assert "lr=1 · Failed" in failed.stdout
+    assert "lr=1 width=16 · Failed" in failed.stdout
     assert "ValueError: the loss is not finite" in failed.stdout
     assert called.status == results.status == "ok"
-    assert results.stdout == "{'lr': 2} [30, 20]\n"
+    assert results.stdout == "{'lr': 2, 'width': 2} [30, 40]\n"
     assert shown.status == "ok"
     assert "application/vnd.jupyter.widget-view+json" in shown.data[0]
     assert "Finished" in shown.data[-1]["text/html"]

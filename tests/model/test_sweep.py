@@ -19,13 +19,15 @@ def test_a_value_is_what_a_program_expects_of_it(typed: str, value: object) -> N
 
 
 def test_the_grid_has_every_combination_once() -> None:
-    points = grid([("lr", ("0.1", "0.01")), ("width", ("64", "128"))])
+    together = ({"lr": "0.1", "width": "64"}, {"lr": "0.01", "width": "128"})
+
+    points = grid([together, ({"seed": "1"}, {"seed": "2"})])
 
     assert [tuple(point.values()) for point in points] == [
-        ("0.1", "64"),
-        ("0.1", "128"),
-        ("0.01", "64"),
-        ("0.01", "128"),
+        ("0.1", "64", "1"),
+        ("0.1", "64", "2"),
+        ("0.01", "128", "1"),
+        ("0.01", "128", "2"),
     ]
 
 
@@ -57,7 +59,7 @@ def test_each_point_has_a_run_of_its_own_and_a_sweep_comes_back_from_its_file() 
         created=1.0,
         spec=spec,
         runs=("20261123-120000-lenet-1-cccc", "20261123-120000-lenet-2-dddd"),
-        points=grid([("lr", ("0.1", "0.01"))]),
+        points=grid([({"lr": "0.1"}, {"lr": "0.01"})]),
         slots=(spec.ranks,),
     )
 

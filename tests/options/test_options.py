@@ -8,7 +8,16 @@ from typing import Any
 import pytest
 
 from nbdist.errors import UsageMistake
-from nbdist.options import OPTIONS, Options, help_text, parse, parse_duration, parse_words, split_program
+from nbdist.options import (
+    OPTIONS,
+    Options,
+    help_text,
+    parse,
+    parse_duration,
+    parse_keywords,
+    parse_words,
+    split_program,
+)
 
 
 @pytest.mark.parametrize(
@@ -28,6 +37,16 @@ from nbdist.options import OPTIONS, Options, help_text, parse, parse_duration, p
         pytest.param("--backend gloo", {"backend": "gloo"}, id="backend"),
         pytest.param("--gpus 0 --backend nccl", {"gpus": (0,), "backend": "nccl"}, id="backend of GPUs"),
         pytest.param("--name lenet", {"name": "lenet"}, id="name"),
+        pytest.param(
+            "--sweep lr=0.1,0.01 --sweep seed=1",
+            {"sweep": (({"lr": "0.1"}, {"lr": "0.01"}), ({"seed": "1"},))},
+            id="values of a sweep",
+        ),
+        pytest.param(
+            '--sweep "lr,width=0.1,64 0.01,128"',
+            {"sweep": (({"lr": "0.1", "width": "64"}, {"lr": "0.01", "width": "128"}),)},
+            id="points of a sweep",
+        ),
         pytest.param("--memory 16G", {"memory": 16_000_000_000}, id="memory"),
         pytest.param("--memory 512mb", {"memory": 512_000_000}, id="memory in small letters"),
         pytest.param("--name sweep-0.02_b", {"name": "sweep-0.02_b"}, id="name with dots"),
@@ -181,6 +200,12 @@ MISTAKES = [
     pytest.param("--nodes 2 --master a:0", "several machines need a port that each knows", id="no port"),
     pytest.param("--ips a,a", "--ips a,a: write each machine's address once", id="an address twice"),
     pytest.param("--ips a,b --nodes 3", "--nodes 3 and --ips with 2 disagree: leave out", id="more nodes"),
+    pytest.param("--sweep lr", "--sweep lr: write a name and its values", id="no values of a sweep"),
+    pytest.param("--sweep lr=1,1", "--sweep lr=1,1 has a value twice: give each once", id="a value twice"),
+    pytest.param('--sweep "a,b=1 2,3"', "2 names, and 1 is 1 value: write a value", id="half a point"),
+    pytest.param('--sweep "a,b=1,2 1,2"', "has a point twice: give each once", id="a point twice"),
+    pytest.param("--sweep a,b=1,2 3,4", "'3,4': put all points between quotes", id="points without quotes"),
+    pytest.param("--sweep a=1,2 --sweep a,b=1,2", "--sweep a=… stands there twice", id="a name twice"),
     pytest.param("--wait long", "--wait long: write a time such as  --wait 90s", id="a time to wait"),
     pytest.param("--show-ranks x", "--show-ranks x: write ranks of this machine:", id="ranks to show"),
     pytest.param("--zero 3", "no option --zero: there are --nproc, --gpus, ", id="somebody else's"),
@@ -198,6 +223,28 @@ def test_a_mistake_gets_one_line_that_says_what_to_type(line: str, said: str) ->
     # in words of this program: neither argparse's nor another launcher's
     assert "argument" not in message.replace("arguments of the program", "")
     assert not any(alias in message for option in OPTIONS for alias in option.aliases)
+
+
+def test_a_call_may_list_the_points_of_a_sweep() -> None:
+    chosen = parse_keywords({"sweep": [{"lr": 0.1, "name": "adam"}, {"lr": None, "decay": True}], "nproc": 1})
+
+    assert chosen.sweep == (({"lr": "0.1", "name": "adam"}, {"lr": "None", "decay": "True"}),)
+
+
+@pytest.mark.parametrize(
+    ("points", "said"),
+    [
+        pytest.param([], "write a list of points, each a dict", id="none"),
+        pytest.param([{"lr": 0.1}, {}], "write a list of points, each a dict", id="an empty one"),
+        pytest.param([{"lr": 0.1}, 0.2], "write a list of points, each a dict", id="a number"),
+        pytest.param([{"size": (8, 8)}], "a value is a number, a text without commas", id="a pair"),
+        pytest.param([{"my lr": 1}], "cannot be read as nbdist.params", id="a name with a space"),
+        pytest.param([{"lr": n} for n in range(201)], "that is 201 points", id="too many"),
+    ],
+)
+def test_a_list_of_points_that_makes_no_sweep_is_refused(points: list[Any], said: str) -> None:
+    with pytest.raises(UsageMistake, match=said):
+        parse_keywords({"sweep": points})
 
 
 def test_a_beginning_of_an_option_is_not_taken_for_it() -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from nbdist.feed.view import RunView, WarningView
 from nbdist.model import RunState
+from nbdist.model.events import CellEnded, CellStarted
 from nbdist.panel import status_html, status_text, status_views, watch_status
 from tests.fakes.directories import WrittenRun
 from tests.fakes.runs import CREATED, STARTED, a_spec, errored, exited, run_ended
@@ -75,6 +76,21 @@ def test_a_chinese_table_stands_in_the_columns_of_a_terminal() -> None:
     ]
     assert begins == [begins[0]] * 4
     assert "失败, exit 1" in lines[3]
+
+
+def test_a_session_that_waits_for_a_cell_is_idle_and_says_which_was_the_last(tmp_path: Path) -> None:
+    cell = CellStarted(time=CREATED + 50, cell=3, ranks=(0, 1), line="loss = step()")
+    session = WrittenRun(tmp_path, a_spec(session=60.0)).happened(*STARTED, cell)
+
+    busy = status_text(status_views([session.directory], now=CREATED + 60), "en")
+    session.happened(*(CellEnded(time=CREATED + 70, cell=3, rank=rank, outcome="ok") for rank in (0, 1)))
+    views = status_views([session.directory], now=CREATED + 90)
+
+    assert "Running" in busy
+    assert "cell 3: loss = step()" in busy
+    assert "Idle" in status_text(views, "en").splitlines()[1]
+    assert "the last cell was 3: loss = step()" in status_text(views, "en")
+    assert "空闲" in status_text(views, "zh")
 
 
 def test_a_run_that_has_ended_is_one_line_beside_others_and_has_its_ranks_alone(tmp_path: Path) -> None:

@@ -15,11 +15,13 @@ from typing import Any
 import pytest
 
 from nbdist import options, processes, runner
-from nbdist.errors import LaunchError, UsageMistake
+from nbdist.errors import LaunchError, UnknownRun, UsageMistake
 from nbdist.feed.sweeps import ranking
 from nbdist.model import Reason, RunState
 from nbdist.runner.sweeper import Sweeper
 from nbdist.runner.sweeps import SweepHandle, SweepPlan, start_sweep
+from nbdist.verbs import runs as verbs
+from nbdist.verbs.verb import TERMINAL, Frontend
 
 READS = "import nbdist\nprint(nbdist.params.lr)"
 
@@ -31,9 +33,12 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "home"
 
 
-def planned(line: str, cell: str, **more: Any) -> SweepPlan:
-    plan = partial(runner.plan, cell=cell, cwd="/tmp", python_path=sys.path, **more)
-    return runner.plan_sweep(options.parse(line), plan)
+def planned(line: str, cell: str) -> SweepPlan:
+    return planned_as(options.parse(line), cell)
+
+
+def planned_as(chosen: options.Options, cell: str) -> SweepPlan:
+    return runner.plan_sweep(chosen, partial(runner.plan, cell=cell, cwd="/tmp", python_path=sys.path))
 
 
 @pytest.mark.parametrize(
@@ -59,6 +64,15 @@ def test_what_cannot_work_is_refused_before_anything_is_written(
 
     assert words in str(refused.value)
     assert not home.exists()
+
+
+def test_what_a_point_lacks_is_no_argument() -> None:
+    listed = options.parse_keywords(
+        {"sweep": [{"lr": 0.1, "width": 64}, {"lr": 0.2}], "nproc": 1, "args": "--width {width}"}
+    )
+
+    with pytest.raises(UsageMistake, match=r"\{width\}: point 2 of the sweep has no width"):
+        planned_as(listed, READS)
 
 
 def test_the_ranks_are_shared_among_as_many_points_as_there_is_room_for() -> None:
@@ -172,6 +186,14 @@ def test_points_fail_alone_and_the_best_is_found() -> None:
     assert handle.best("loss").params == {"lr": 2}
     assert ranking(view.compare(), "loss") == [1, 0, 2]
     assert runner.sweep(handle.label[-4:]).sweep_id == handle.sweep_id
+    terminal = Frontend(TERMINAL, lambda _: None)
+    assert len(verbs.status(terminal, run=[handle.label]).directories) == 3
+    assert len(verbs.compare(terminal, run=[handle.label], all=False, step=None).comparison.runs) == 3
+    assert verbs.attach(terminal, run=handle.label) is not None
+    with pytest.raises(UsageMistake, match="has already ended: failed"):
+        verbs.stop(terminal, run=handle.label, all=False)
+    with pytest.raises(UnknownRun, match=r"is a sweep of 3 runs: name one of them, such as  run-1-\w{4}"):
+        verbs.logs(terminal, run=handle.label, rank=None, tail=None, grep=None)
     with pytest.raises(UsageMistake, match="has a metric acc yet"):
         handle.best("acc")
 

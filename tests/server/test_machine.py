@@ -4,7 +4,7 @@ import threading
 from collections.abc import Sequence
 
 from nbdist.options import OPTIONS
-from nbdist.options.table import option_list
+from nbdist.options.ranks import option_list
 from nbdist.server.machine import GpuState, Holder, Machine
 from nbdist.text import messages
 
@@ -68,6 +68,10 @@ def test_a_driver_that_hangs_holds_up_nobody() -> None:
 
 
 def test_every_option_is_explained_in_both_languages() -> None:
-    assert {option.field for option in OPTIONS} == messages("options").keys()
+    assert {option.field for option in OPTIONS} | {"idle"} == messages("options").keys()
     assert all({"en", "zh"} == option["help"].keys() for option in option_list())
     assert next(option["flags"][0] for option in option_list()) == "-n"
+    magics = {option["flags"][-1]: option["magics"] for option in option_list()}
+    assert magics["--push"] == ["distributed", "ranks"]
+    assert magics["--detach"] == ["distributed"]
+    assert magics["--idle"] == ["ranks"]

@@ -107,6 +107,16 @@ def test_beside_a_run_the_next_ranks_are_made_ready_and_hurry_when_it_has_ended(
     assert ranks.engage(make_plan("-n 2"), warm=None) == (made, "")
 
 
+def test_ranks_for_a_run_that_is_sure_to_come_need_not_wait_for_idle_processors(make_plan) -> None:
+    ranks = pool()
+
+    ranks.after(make_plan("-n 2"), warm=None, goes_on=True, hurry=True)
+
+    made = ranks._standby
+    assert made is not None
+    assert made.hurried
+
+
 def test_beside_a_run_that_began_again_cold_nothing_stays(make_plan, tmp_path) -> None:
     ranks, directory = pool(), RunDirectory(tmp_path)
     ranks.after(make_plan("-n 2"), warm=None, goes_on=True)

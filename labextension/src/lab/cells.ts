@@ -25,6 +25,12 @@ export function firstLine(source: string): string | null {
   return new RegExp(`^${MAGIC}(\\s|$)`).test(line) ? line : null;
 }
 
+/** The cell magic whose options stand on the first line of a cell, null where there is none. */
+export function optionsOf(line: string): string | null {
+  const magic = /^%%(distributed|ranks?)(?=\s|$)/.exec(line)?.[1] ?? null;
+  return magic === 'rank' ? 'ranks' : magic;
+}
+
 /** A magic of nbdist. */
 export interface Magic {
   kind: 'cell' | 'line';
@@ -126,12 +132,15 @@ export interface Completion {
 /** Flags that begin as the word before the cursor does, or the choices of the flag in front of it. */
 export function complete(line: string, column: number, options: readonly Option[]): Completion | null {
   const before = line.slice(0, column);
-  if (firstLine(before) === null || before.length <= MAGIC.length) {
+  const magic = optionsOf(before);
+  if (magic === null || !/\s/.test(before)) {
     return null;
   }
   const word = /\S*$/.exec(before)![0];
   const flag = wordsOf(before.slice(0, before.length - word.length)).at(-1) ?? '';
-  const valued = options.find(option => option.metavar && option.flags.includes(flag));
+  const valued = options.find(
+    option => option.metavar && option.flags.includes(flag) && option.magics.includes(magic),
+  );
   if (valued && !word.startsWith('-')) {
     const items = valued.choices
       .filter(choice => choice.startsWith(word))
@@ -143,6 +152,7 @@ export function complete(line: string, column: number, options: readonly Option[
   }
   const given = new Set(wordsOf(line).filter(each => each !== word));
   const items = options
+    .filter(({ magics }) => magics.includes(magic))
     .filter(option => option.many || !option.flags.some(each => given.has(each)))
     .flatMap(option =>
       spellings(option, word).map(each => ({
@@ -166,13 +176,14 @@ export function optionAt(
   column: number,
   options: readonly Option[],
 ): { option: Option; from: number; to: number } | null {
-  if (firstLine(line) === null) {
+  const magic = optionsOf(line);
+  if (magic === null) {
     return null;
   }
   for (const match of line.matchAll(/(?<=\s)-[^\s=]+/g)) {
     const from = match.index;
     const to = from + match[0].length;
-    const option = options.find(each => each.flags.includes(match[0]));
+    const option = options.find(each => each.flags.includes(match[0]) && each.magics.includes(magic));
     if (option && from <= column && column <= to) {
       return { option, from, to };
     }

@@ -18,6 +18,8 @@ export const runRow = fields({
   state: runState,
   live: flag,
   stalled: or(flag, false),
+  /** whether it is a session that waits for a cell */
+  idle: or(flag, false),
   reason: said,
   /** whether it was stopped because a person or a program asked for it */
   stoppedAsAsked: or(flag, false),
@@ -35,6 +37,18 @@ export const runRow = fields({
   headline: said,
   spark: or(fields({ tag: text, values: listOf(number) }), null),
   detached: or(flag, false),
+  /** which point of which sweep it is; `higher`: whether more of the main metric is better */
+  sweep: or(
+    fields({
+      sweepId: text,
+      label: text,
+      number: count,
+      points: count,
+      values: text,
+      higher: or(flag, null),
+    }),
+    null,
+  ),
 });
 
 export type ListPage = ReturnType<typeof listPage>;
@@ -71,7 +85,7 @@ const gpu = fields({
 export type Devices = ReturnType<typeof devices>;
 export const devices = fields({ gpus: listOf(gpu) });
 
-/** An option of `%%distributed`. */
+/** An option of `%%distributed`, or of what is named in `magics`. */
 export type Option = ReturnType<typeof option>;
 const option = fields({
   flags: listOf(text),
@@ -82,6 +96,7 @@ const option = fields({
   },
   choices: or(listOf(text), []),
   many: or(flag, false),
+  magics: or(listOf(text), ['distributed']),
 });
 const help = fields({ en: text, zh: or(text, null) });
 

@@ -1,5 +1,5 @@
-/** How the rows of the sidebar lie below each other: groups, each with a heading; only those in view are drawn.
- * And what a run is called among others. */
+/** How the rows of the sidebar lie below each other: groups, each with a heading, and in them sweeps, each with the
+ * runs of its points; only those in view are drawn. And what a run is called among others. */
 import { firstWhere } from '../log/growing';
 import { type Language, languageOf } from '../words';
 import type { RunRow } from './client';
@@ -13,7 +13,25 @@ const DAY = 86_400_000;
 
 export type Item =
   | { kind: 'heading'; top: number; height: number; group: string; title: string; count: number }
-  | { kind: 'run'; top: number; height: number; row: RunRow; position: number };
+  | { kind: 'sweep'; top: number; height: number; sweep: SweepRows; position: number; open: boolean }
+  | { kind: 'run'; top: number; height: number; row: RunRow; position: number; ofSweep: boolean };
+
+/** A sweep, and those of its runs that the page knows. */
+export interface SweepRows {
+  sweepId: string;
+  label: string;
+  rows: readonly RunRow[];
+}
+
+/** How a sweep stands. `best` is the run whose main metric is the best of those that have not failed; null where its
+ * name does not tell which that is. */
+export interface SweepStanding {
+  points: number;
+  ended: number;
+  failed: number;
+  state: RunRow['state'];
+  best: RunRow | null;
+}
 
 interface Listing {
   items: readonly Item[];
@@ -24,13 +42,24 @@ interface Listing {
 export const GROUPINGS = ['day', 'notebook', 'name'] as const;
 export type Grouping = (typeof GROUPINGS)[number];
 
-/** `now` in milliseconds; days are the reader's, and runs that go on have a heading of their own above them. */
-export function listing(rows: readonly RunRow[], now: number, grouping: Grouping = 'day'): Listing {
+/** `now` in milliseconds; days are the reader's, and runs that go on have a heading of their own above them. A sweep
+ * is one entry, with those of its runs below that is in `open`; null: no run is put away. */
+export function listing(
+  rows: readonly RunRow[],
+  now: number,
+  grouping: Grouping = 'day',
+  open: ReadonlySet<string> | null = null,
+): Listing {
   const words = labWords();
+  const sweeps = open ? sweepsOf(rows) : new Map<string, SweepRows>();
+  const together = (row: RunRow): readonly RunRow[] => sweeps.get(row.sweep?.sweepId ?? '')?.rows ?? [row];
   const titleOf = {
-    day: (row: RunRow) => (row.live ? words.active : dayOf(row.created * 1000, now)),
+    day: (row: RunRow) =>
+      together(row).some(({ live }) => live)
+        ? words.active
+        : dayOf(Math.max(...together(row).map(({ created }) => created)) * 1000, now),
     notebook: (row: RunRow) => row.notebook || words.noNotebookGroup,
-    name: (row: RunRow) => row.name || row.label,
+    name: (row: RunRow) => (row.sweep ? row.sweep.label.replace(/-[^-]*$/, '') : row.name || row.label),
   }[grouping];
   const groups = new Map<string, RunRow[]>();
   for (const row of rows) {
@@ -43,18 +72,84 @@ export function listing(rows: readonly RunRow[], now: number, grouping: Grouping
     }
   }
   const items: Item[] = [];
+  const waiting = new Set(sweeps.keys());
   let top = 0;
   let position = 0;
   for (const [of, group] of groups) {
     const title = grouping === 'notebook' ? of.split('/').at(-1)! : of;
     items.push({ kind: 'heading', top, height: HEADING, group: of, title, count: group.length });
     top += HEADING;
-    for (const row of group) {
-      items.push({ kind: 'run', top, height: ROW, row, position: position++ });
+    const add = (row: RunRow, ofSweep: boolean): void => {
+      items.push({ kind: 'run', top, height: ROW, row, position: position++, ofSweep });
       top += ROW;
+    };
+    for (const row of group) {
+      const sweep = sweeps.get(row.sweep?.sweepId ?? '');
+      if (!sweep) {
+        add(row, false);
+      } else if (waiting.delete(sweep.sweepId)) {
+        const isOpen = open!.has(sweep.sweepId);
+        items.push({ kind: 'sweep', top, height: ROW, sweep, position: position++, open: isOpen });
+        top += ROW;
+        sweep.rows.filter(() => isOpen).forEach(each => add(each, true));
+      }
     }
   }
   return { items, height: top, runs: position };
+}
+
+/** Sweeps of several points, by their ids. */
+function sweepsOf(rows: readonly RunRow[]): Map<string, SweepRows> {
+  const known = new Map<string, RunRow[]>();
+  for (const row of rows) {
+    if (row.sweep && row.sweep.points !== 1) {
+      known.set(row.sweep.sweepId, [...(known.get(row.sweep.sweepId) ?? []), row]);
+    }
+  }
+  return new Map(
+    [...known].map(([sweepId, found]) => [
+      sweepId,
+      { sweepId, label: found[0]!.sweep!.label, rows: found.sort(byNumber) },
+    ]),
+  );
+}
+
+function byNumber(one: RunRow, other: RunRow): number {
+  return one.sweep!.number - other.sweep!.number;
+}
+
+/** A point that was gone on with counts once, as its latest run stands. */
+export function standing({ rows }: SweepRows): SweepStanding {
+  const latest = new Map<number, RunRow>();
+  for (const row of rows) {
+    const { number } = row.sweep!;
+    if (row.created >= (latest.get(number)?.created ?? 0)) {
+      latest.set(number, row);
+    }
+  }
+  const runs = [...latest.values()];
+  const isBad = ({ state }: RunRow): boolean => state === 'failed' || state === 'lost';
+  const ended = runs.filter(({ live }) => !live).length;
+  const failed = runs.filter(isBad).length;
+  const points = Math.max(runs.length, ...runs.map(({ sweep }) => sweep!.points));
+  const cancelled = runs.some(({ state }) => state === 'cancelled');
+  const done = failed ? 'failed' : cancelled ? 'cancelled' : 'succeeded';
+  // between two points, for a moment, none goes on
+  const goesOn = ended < runs.length || (done === 'succeeded' && ended < points);
+  return {
+    points,
+    ended,
+    failed,
+    state: goesOn ? 'running' : done,
+    best: bestOf(runs.filter(row => !isBad(row))),
+  };
+}
+
+function bestOf(runs: readonly RunRow[]): RunRow | null {
+  const worth = (row: RunRow): number => (row.sweep!.higher ? 1 : -1) * row.spark!.values.at(-1)!;
+  const [first, ...others] = runs.filter(({ sweep, spark }) => spark && sweep!.higher !== null);
+  const alike = others.filter(({ spark }) => spark!.tag === first?.spark!.tag);
+  return first ? alike.reduce((best, row) => (worth(row) > worth(best) ? row : best), first) : null;
 }
 
 /** What a run is called in a list; all before the letter `from` stands in the name of another run, too. */

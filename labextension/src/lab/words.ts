@@ -17,6 +17,7 @@ export const LAB_WORDS = inBoth(say => ({
     age => (age === '刚刚' ? age : `${age}前`),
   ),
   stalled: say('Stalled', '停滞'),
+  sweepBest: say('best {0} {1}', '最佳 {0} {1}'),
   groupBy: say('Group by', '分组方式'),
   grouping: {
     day: say('Day', '日期'),
@@ -101,6 +102,7 @@ export const LAB_WORDS = inBoth(say => ({
   ),
   statusRunning: say('Ranks: {0} running', '进程:{0} 个运行中'),
   statusStalled: say(', {0} stalled', ',{0} 个停滞'),
+  statusWaiting: say(', {0} idle', ',{0} 个空闲'),
   statusIdle: say('No runs', '没有运行'),
   gpusInUse: say('GPU {0} of {1} in use', 'GPU 已用 {0}/{1}'),
   gpu: say('GPU {0} {1}: {2}', 'GPU {0} {1}:{2}'),

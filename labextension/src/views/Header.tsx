@@ -34,7 +34,7 @@ export const Header = memo(function Header(props: HeaderProps): ReactElement {
     <>
       <div className="nbdist-head">
         <span className="nbdist-pill" role="status" data-state={hangs(view) ? 'stalled' : view.state}>
-          <Mark state={hangs(view) ? 'held' : view.state} />
+          <Mark state={hangs(view) ? 'held' : view.idle ? 'pending' : view.state} />
           {stateWord(view)}
         </span>
         <span className="nbdist-name" title={view.runId}>
@@ -74,7 +74,8 @@ export const Header = memo(function Header(props: HeaderProps): ReactElement {
 
 /** What a run is called by what it does. */
 export function stateWord(view: RunView): string {
-  return hangs(view) ? pageWords().stalled : pageWords().run[view.state];
+  const words = pageWords();
+  return hangs(view) ? words.stalled : view.idle ? words.idle : words.run[view.state];
 }
 
 function sizeOf(view: RunView): string {

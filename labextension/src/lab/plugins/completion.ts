@@ -1,4 +1,4 @@
-/** Options of `%%distributed` while they are typed, and what they do when one points at them. */
+/** Options of `%%distributed` and `%%ranks` while they are typed, and what they do when one points at them. */
 import { type EditorView, hoverTooltip, type Tooltip } from '@codemirror/view';
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { EditorExtensionRegistry, IEditorExtensionRegistry } from '@jupyterlab/codemirror';
@@ -12,13 +12,13 @@ import {
 import '../styles/links.css';
 import { element } from '../../page';
 import { told } from '../../words';
-import { complete, firstLine, optionAt } from '../cells';
+import { complete, optionAt, optionsOf } from '../cells';
 import type { Option } from '../client';
 import { IRunService } from '../tokens';
 
 const plugin: JupyterFrontEndPlugin<void> = {
   id: 'nbdist:completion',
-  description: 'Completion and help for the options of %%distributed.',
+  description: 'Completion and help for the options of %%distributed and %%ranks.',
   autoStart: true,
   requires: [IRunService],
   optional: [ICompletionProviderManager, IEditorExtensionRegistry],
@@ -70,7 +70,7 @@ class OptionCompleter implements ICompletionProvider {
   isApplicable(context: ICompletionContext): Promise<boolean> {
     const { editor } = context;
     const typing = editor?.getCursorPosition().line === 0;
-    return Promise.resolve(typing && firstLine(editor.getLine(0) ?? '') !== null);
+    return Promise.resolve(typing && optionsOf(editor.getLine(0) ?? '') !== null);
   }
 
   async fetch(
@@ -95,7 +95,7 @@ class OptionCompleter implements ICompletionProvider {
 
 async function helpAt(view: EditorView, position: number, options: KnownOptions): Promise<Tooltip | null> {
   const line = view.state.doc.line(1);
-  if (position > line.to || firstLine(line.text) === null) {
+  if (position > line.to || optionsOf(line.text) === null) {
     return null;
   }
   const found = optionAt(line.text, position, await options.get());

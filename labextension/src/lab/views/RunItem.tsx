@@ -1,17 +1,15 @@
-/** A run in the sidebar: two lines, and how far it is. */
+/** A run in the sidebar: two lines, and how far it is. And a sweep, which stands for its runs. */
 import { memo, type MouseEvent, type ReactElement } from 'react';
 
-import { clock, doneText, percent } from '../../numbers';
+import { clock, doneText, figure, percent } from '../../numbers';
 import { Mark } from '../../views/Marks';
 import { pageWords, told } from '../../words';
 import type { RunRow } from '../client';
-import { age, type ShownName } from '../listing';
+import { age, type ShownName, standing, type SweepRows } from '../listing';
 import { labWords } from '../words';
 
-interface RunItemProps {
+interface ItemProps {
   id: string;
-  row: RunRow;
-  name: ShownName;
   top: number;
   height: number;
   position: number;
@@ -20,6 +18,12 @@ interface RunItemProps {
   checked: boolean;
   /** Unix seconds; of a run that has ended only the minute matters */
   now: number;
+}
+
+interface RunItemProps extends ItemProps {
+  row: RunRow;
+  name: ShownName;
+  ofSweep: boolean;
   onClick: (row: RunRow, event: MouseEvent) => void;
   onCheck: (row: RunRow, event: MouseEvent) => void;
 }
@@ -27,7 +31,8 @@ interface RunItemProps {
 export const RunItem = memo(function RunItem(props: RunItemProps): ReactElement {
   const { row, now } = props;
   const words = labWords();
-  const word = row.stalled && row.live ? words.stalled : pageWords().run[row.state];
+  const stalled = row.stalled && row.live;
+  const word = stalled ? words.stalled : row.idle ? pageWords().idle : pageWords().run[row.state];
   const ended = row.ended ?? now;
   return (
     <div
@@ -41,12 +46,13 @@ export const RunItem = memo(function RunItem(props: RunItemProps): ReactElement 
       data-run={row.runId}
       data-live={row.live}
       data-state={row.state}
+      data-of-sweep={props.ofSweep}
       style={{ top: props.top, height: props.height }}
       title={titleOf(row, now)}
       onClick={event => props.onClick(row, event)}
     >
       <div className="nbdist-run-line">
-        <Mark state={row.stalled && row.live ? 'held' : row.state} />
+        <Mark state={stalled ? 'held' : row.idle ? 'pending' : row.state} />
         <Name {...props.name} />
         <span className="nbdist-space" />
         <span className="nbdist-run-time">
@@ -54,18 +60,7 @@ export const RunItem = memo(function RunItem(props: RunItemProps): ReactElement 
         </span>
       </div>
       <div className="nbdist-run-line nbdist-run-more">
-        <span
-          className="nbdist-check"
-          title={words.check}
-          // the key for it is the space bar; a control of its own may not stand in an option
-          aria-hidden="true"
-          onClick={event => {
-            event.stopPropagation();
-            props.onCheck(row, event);
-          }}
-        >
-          <i />
-        </span>
+        <Check onCheck={event => props.onCheck(row, event)} />
         <span className="nbdist-cut">{about(row, word)}</span>
         <span className="nbdist-space" />
         {row.spark && <Curve values={row.spark.values} name={row.spark.tag} />}
@@ -79,6 +74,84 @@ export const RunItem = memo(function RunItem(props: RunItemProps): ReactElement 
     </div>
   );
 });
+
+interface SweepItemProps extends ItemProps {
+  sweep: SweepRows;
+  open: boolean;
+  onClick: (sweep: SweepRows) => void;
+  onCheck: (sweep: SweepRows) => void;
+}
+
+export function SweepItem(props: SweepItemProps): ReactElement {
+  const { sweep, now } = props;
+  const words = pageWords();
+  const { points, ended, failed, state, best } = standing(sweep);
+  const first = Math.min(...sweep.rows.map(row => row.started ?? row.created));
+  const last = Math.max(...sweep.rows.map(row => row.ended ?? now));
+  const about = [
+    `${ended}/${points}`,
+    best && labWords().sweepBest(best.spark!.tag, figure(best.spark!.values.at(-1)!)),
+    best?.sweep!.values,
+    failed > 0 && words.sweepFailed(failed),
+  ];
+  const text = about.filter(Boolean).join(' · ');
+  return (
+    <div
+      id={props.id}
+      role="option"
+      className="nbdist-run nbdist-run-sweep"
+      aria-selected={props.current}
+      aria-checked={props.checked}
+      aria-posinset={props.position + 1}
+      aria-setsize={props.count}
+      data-sweep={sweep.sweepId}
+      data-live={state === 'running'}
+      data-state={state}
+      data-open={props.open}
+      style={{ top: props.top, height: props.height }}
+      title={`${sweep.sweepId}\n${text}`}
+      onClick={() => props.onClick(sweep)}
+    >
+      <div className="nbdist-run-line">
+        <Mark state={state} />
+        <Name text={sweep.label} from={0} />
+        <span className="nbdist-sweep-arrow" aria-hidden="true">
+          {props.open ? '▾' : '▸'}
+        </span>
+        <span className="nbdist-space" />
+        <span className="nbdist-run-time">{clock((state === 'running' ? now : last) - first)}</span>
+      </div>
+      <div className="nbdist-run-line nbdist-run-more">
+        <Check onCheck={() => props.onCheck(sweep)} />
+        <span className="nbdist-cut">{text}</span>
+        <span className="nbdist-space" />
+        <span className="nbdist-run-age">{state === 'running' ? '' : age(now - last)}</span>
+      </div>
+      {state === 'running' && (
+        <div className="nbdist-run-progress" aria-hidden="true">
+          <i style={{ width: `${(100 * ended) / points}%` }} />
+        </div>
+      )}
+    </div>
+  );
+}
+
+function Check({ onCheck }: { onCheck: (event: MouseEvent) => void }): ReactElement {
+  return (
+    <span
+      className="nbdist-check"
+      title={labWords().check}
+      // the key for it is the space bar; a control of its own may not stand in an option
+      aria-hidden="true"
+      onClick={event => {
+        event.stopPropagation();
+        onCheck(event);
+      }}
+    >
+      <i />
+    </span>
+  );
+}
 
 /** Where it is too long, what other runs have in their names, too, gives way to what they have not. */
 function Name({ text, from }: ShownName): ReactElement {
@@ -99,7 +172,7 @@ function about(row: RunRow, word: string): string {
   const how = row.live ? headline || place : short(headline) || told(row.reason) || place;
   // its mark says as well that a run has finished: the end of the line may be cut
   const first = row.state === 'succeeded' ? [how, word] : [word, how];
-  return [...first, pageWords().ranks(row.worldSize)].filter(Boolean).join(' · ');
+  return [row.sweep?.values, ...first, pageWords().ranks(row.worldSize)].filter(Boolean).join(' · ');
 }
 
 /** `rank 1 failed first: ValueError at line 4 of the cell`, or in Chinese, in a narrow place. */

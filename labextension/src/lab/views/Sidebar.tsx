@@ -17,11 +17,11 @@ import '../styles/lab.css';
 import { Button, Icon } from '../../views/Marks';
 import { useSeconds, useTheme } from '../../views/hooks';
 import type { RunRow } from '../client';
-import { type Grouping, GROUPINGS, inView, type Item, listing, shownNames } from '../listing';
+import { type Grouping, GROUPINGS, inView, type Item, listing, shownNames, type SweepRows } from '../listing';
 import { useRuns } from '../runs';
 import { COMMANDS, type Execute, type IRunService } from '../tokens';
 import { labWords } from '../words';
-import { RunItem } from './RunItem';
+import { RunItem, SweepItem } from './RunItem';
 
 /** where the page keeps how its reader wants the runs grouped */
 const KEPT = 'nbdist-grouping';
@@ -32,7 +32,16 @@ const NEARLY_ALL = 20;
 /** Unix seconds. */
 const unixNow = (): number => Date.now() / 1000;
 
-type RunEntry = Extract<Item, { kind: 'run' }>;
+type Entry = Exclude<Item, { kind: 'heading' }>;
+
+/** The runs that an entry stands for. */
+const rowsOf = (entry: Entry | undefined): readonly RunRow[] =>
+  !entry ? [] : entry.kind === 'sweep' ? entry.sweep.rows : [entry.row];
+
+const keyOf = (entry: Entry): string => (entry.kind === 'sweep' ? entry.sweep.sweepId : entry.row.runId);
+
+/** the keys that show the runs of a sweep, hide them, or either */
+const UNFOLDS: Record<string, boolean | undefined> = { ArrowRight: true, ArrowLeft: false, Enter: undefined };
 
 interface SidebarProps {
   service: IRunService;
@@ -54,6 +63,7 @@ export function Sidebar({ service, execute, openMenu }: SidebarProps): ReactElem
     () => GROUPINGS.find(each => each === localStorage.getItem(KEPT)) ?? 'day',
   );
   const [search, setSearch] = useState(runs.search);
+  const [open, setOpen] = useState<ReadonlySet<string>>(new Set());
   const prefix = useId();
   const rows = runs.rows;
   const seconds = useSeconds(
@@ -61,11 +71,16 @@ export function Sidebar({ service, execute, openMenu }: SidebarProps): ReactElem
     unixNow,
   );
   const minute = Math.floor(seconds / 60) * 60;
-  const list = useMemo(() => listing(rows, minute * 1000, grouping), [rows, minute, grouping]);
+  // of what was looked for each run is shown
+  const opened = runs.search ? null : open;
+  const list = useMemo(
+    () => listing(rows, minute * 1000, grouping, opened),
+    [rows, minute, grouping, opened],
+  );
   const names = useMemo(() => shownNames(rows), [rows]);
-  const entries = useMemo(() => list.items.filter((item): item is RunEntry => item.kind === 'run'), [list]);
-  const at = entries.findIndex(({ row }) => row.runId === currentId);
-  const current = entries[at]?.row ?? null;
+  const entries = useMemo(() => list.items.filter((item): item is Entry => item.kind !== 'heading'), [list]);
+  const at = entries.findIndex(entry => keyOf(entry) === currentId);
+  const current = entries[at];
 
   useLayoutEffect(() => {
     const element = scroller.current;
@@ -79,7 +94,7 @@ export function Sidebar({ service, execute, openMenu }: SidebarProps): ReactElem
 
   const shown = inView(list, scrolled, height);
   const last = shown.at(-1);
-  const nearEnd = last?.kind === 'run' && last.position >= entries.length - NEARLY_ALL;
+  const nearEnd = last && last.kind !== 'heading' && last.position >= entries.length - NEARLY_ALL;
   useEffect(() => {
     if (nearEnd && runs.hasMore) {
       void runs.more();
@@ -92,17 +107,27 @@ export function Sidebar({ service, execute, openMenu }: SidebarProps): ReactElem
     if (!entry || !element) {
       return;
     }
-    setCurrentId(entry.row.runId);
+    setCurrentId(keyOf(entry));
     if (entry.top < element.scrollTop) {
       element.scrollTop = entry.top;
     } else if (entry.top + entry.height > element.scrollTop + element.clientHeight) {
       element.scrollTop = entry.top + entry.height - element.clientHeight;
     }
   };
-  const toggle = useCallback((runId: string): void => {
+  const toggle = useCallback((toggled: readonly RunRow[]): void => {
     setChecked(chosen => {
+      const all = toggled.every(({ runId }) => chosen.has(runId));
       const next = new Set(chosen);
-      return next.delete(runId) ? next : next.add(runId);
+      toggled.forEach(({ runId }) => (all ? next.delete(runId) : next.add(runId)));
+      return next;
+    });
+  }, []);
+  const unfold = useCallback(({ sweepId }: SweepRows, unfolded?: boolean): void => {
+    setCurrentId(sweepId);
+    setOpen(before => {
+      const next = new Set(before);
+      const isOpen = next.delete(sweepId);
+      return (unfolded ?? !isOpen) ? next.add(sweepId) : next;
     });
   }, []);
   const key = (event: KeyboardEvent): void => {
@@ -116,12 +141,14 @@ export function Sidebar({ service, execute, openMenu }: SidebarProps): ReactElem
     const to = steps[event.key] ?? { PageDown: at + page, PageUp: at - page }[event.key];
     if (to !== undefined) {
       moveTo(to);
-    } else if (event.key === 'Enter' && current) {
-      execute(COMMANDS.open, { runId: current.runId });
     } else if (event.key === ' ' && current) {
-      toggle(current.runId);
-    } else if (event.key === 'Delete' && current) {
-      execute(COMMANDS.remove, { runId: current.runId });
+      toggle(rowsOf(current));
+    } else if (current?.kind === 'sweep' && event.key in UNFOLDS) {
+      unfold(current.sweep, UNFOLDS[event.key]);
+    } else if (event.key === 'Enter' && current?.kind === 'run') {
+      execute(COMMANDS.open, { runId: current.row.runId });
+    } else if (event.key === 'Delete' && current?.kind === 'run') {
+      execute(COMMANDS.remove, { runId: current.row.runId });
     } else {
       return;
     }
@@ -131,12 +158,12 @@ export function Sidebar({ service, execute, openMenu }: SidebarProps): ReactElem
   const check = useCallback(
     (row: RunRow, event: MouseEvent): void => {
       setCurrentId(row.runId);
-      const to = entries.findIndex(entry => entry.row.runId === row.runId);
+      const to = entries.findIndex(entry => keyOf(entry) === row.runId);
       if (event.shiftKey && at >= 0) {
         const between = entries.slice(Math.min(at, to), Math.max(at, to) + 1);
-        setChecked(before => new Set([...before, ...between.map(entry => entry.row.runId)]));
+        setChecked(before => new Set([...before, ...between.flatMap(rowsOf).map(each => each.runId)]));
       } else {
-        toggle(row.runId);
+        toggle([row]);
       }
     },
     [toggle, entries, at],
@@ -153,9 +180,10 @@ export function Sidebar({ service, execute, openMenu }: SidebarProps): ReactElem
     [execute, check],
   );
 
-  const chosen = entries.filter(({ row }) => checked.has(row.runId)).map(({ row }) => row);
+  const chosen = rows.filter(({ runId }) => checked.has(runId));
   const menu = (event: MouseEvent): void => {
-    const on = (event.target as Element).closest<HTMLElement>('[data-run]')?.dataset['run'] ?? currentId;
+    const under = (event.target as Element).closest<HTMLElement>('[data-run], [data-sweep]');
+    const on = under ? under.dataset['run'] : current?.kind === 'run' ? current.row.runId : undefined;
     // as everywhere in JupyterLab, with Shift it is the browser's
     if (on && !event.shiftKey) {
       setCurrentId(on);
@@ -216,13 +244,13 @@ export function Sidebar({ service, execute, openMenu }: SidebarProps): ReactElem
             className="nbdist-side-list"
             role="listbox"
             aria-label={words.title}
-            aria-activedescendant={current ? `${prefix}-${current.runId}` : undefined}
+            aria-activedescendant={current ? `${prefix}-${keyOf(current)}` : undefined}
             tabIndex={0}
             hidden={entries.length === 0}
             onScroll={event => setScrolled(event.currentTarget.scrollTop)}
             onKeyDown={key}
             onContextMenu={menu}
-            onFocus={() => current === null && entries[0] && setCurrentId(entries[0].row.runId)}
+            onFocus={() => !current && entries[0] && setCurrentId(keyOf(entries[0]))}
           >
             <div role="presentation" style={{ height: list.height, position: 'relative' }}>
               {shown.map(item =>
@@ -239,9 +267,26 @@ export function Sidebar({ service, execute, openMenu }: SidebarProps): ReactElem
                     <span className="nbdist-space" />
                     {item.count}
                   </div>
+                ) : item.kind === 'sweep' ? (
+                  <SweepItem
+                    key={item.sweep.sweepId}
+                    id={`${prefix}-${item.sweep.sweepId}`}
+                    sweep={item.sweep}
+                    open={item.open}
+                    top={item.top}
+                    height={item.height}
+                    position={item.position}
+                    count={entries.length}
+                    current={item.sweep.sweepId === currentId}
+                    checked={item.sweep.rows.every(({ runId }) => checked.has(runId))}
+                    now={item.sweep.rows.some(({ live }) => live) ? seconds : minute + 60}
+                    onClick={unfold}
+                    onCheck={sweep => toggle(sweep.rows)}
+                  />
                 ) : (
                   <RunItem
                     key={item.row.runId}
+                    ofSweep={item.ofSweep}
                     id={`${prefix}-${item.row.runId}`}
                     row={item.row}
                     name={names.get(item.row.runId)!}
@@ -260,7 +305,7 @@ export function Sidebar({ service, execute, openMenu }: SidebarProps): ReactElem
             </div>
           </div>
           <RunActions
-            chosen={chosen.length > 1 || !current ? chosen : [current]}
+            chosen={chosen.length > 1 || !current ? chosen : rowsOf(current)}
             execute={execute}
             onClear={() => setChecked(new Set())}
           />

@@ -28,9 +28,12 @@ export function StatusItem({ service, gpus, onOpen }: StatusProps): ReactElement
     return null;
   }
   const stalled = sum(live.filter(row => row.stalled).map(row => row.worldSize));
-  const running = sum(live.map(row => row.worldSize)) - stalled;
+  const idle = sum(live.filter(row => row.idle && !row.stalled).map(row => row.worldSize));
+  const running = sum(live.map(row => row.worldSize)) - stalled - idle;
   const text = live.length
-    ? words.statusRunning(running) + (stalled ? words.statusStalled(stalled) : '')
+    ? words.statusRunning(running) +
+      (stalled ? words.statusStalled(stalled) : '') +
+      (idle ? words.statusWaiting(idle) : '')
     : words.statusIdle;
   return (
     <button type="button" className="nbdist-statusbar" title={words.showRuns} onClick={onOpen}>
