@@ -45,8 +45,9 @@ from nbdist.worker.order import (
 
 MOST_WAITING = 16
 _LONGEST = 16 << 20
-_LINE = 100  # characters of a cell's first line
 """Bytes of a request."""
+_LINE = 100
+"""Characters of a cell's first line."""
 
 _INTERRUPT_GRACE = 0.2
 """Seconds after an interrupt after which a rank is freed that still waits for others."""
