@@ -138,7 +138,7 @@ slurm:
 cluster-demo: $(VENV)/.ready slurm  ## run notebooks/07-several-machines.ipynb on a Slurm that it brings up itself
 	$(BIN)/python -m tests.engines.cluster $(BIN)/python -m tests.engines.demo
 
-# The tests behind hosts need JupyterHub's proxy, which is Node's, and nginx.
+# The tests of hosts need JupyterHub's proxy and VS Code's widget manager, which are Node's, and nginx.
 hosts: tests/hosted/node_modules/.ready
 	@if command -v nginx >/dev/null || [ -x /usr/sbin/nginx ]; then :; \
 	elif command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
@@ -149,7 +149,7 @@ hosts: tests/hosted/node_modules/.ready
 
 tests/hosted/node_modules/.ready: tests/hosted/package.json tests/hosted/package-lock.json labextension/node_modules/.ready
 	@PATH="$(CURDIR)/.venv-node/bin:$$PATH" npm --prefix tests/hosted --silent ci || \
-	  echo "*** JupyterHub's proxy could not be installed: the test in a JupyterHub is NOT run ***"
+	  echo "*** JupyterHub's proxy and VS Code's widget manager could not be installed: the tests of both are NOT run ***"
 	@mkdir -p $(@D) && touch $@
 
 .venv-bench/.ready: benchmarks/requirements.txt pyproject.toml
