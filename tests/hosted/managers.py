@@ -25,7 +25,7 @@ HTML = """<!doctype html><meta charset="utf-8"><title>a front end</title>
 
 
 class ManagerPage:
-    """Carries messages between a kernel and the page while ``until`` waits, as the program around a page does."""
+    """Carries messages between a kernel and the page while ``until`` waits, as the program around it does."""
 
     def __init__(self, page: Page, kernel: Kernel) -> None:
         self.page = page
