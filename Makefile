@@ -15,7 +15,7 @@ PADDLE := paddlepaddle==3.3.1
 MAKEFLAGS += --jobs=2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo lab test test-warm test-faults test-resume test-diagnosis check check-python check-page bytecode format browser hosts slurm cluster-demo bench-launch bench-names bench-panel bench-diagnosis bench-faults bench-metrics bench-screen bench-server bench-startup bench-scale bench-sweep fuzz-server dist test-dist course docs clean
+.PHONY: help demo lab test test-warm test-faults test-hosts test-resume test-diagnosis check check-python check-page bytecode format browser hosts slurm cluster-demo bench-launch bench-names bench-panel bench-diagnosis bench-faults bench-metrics bench-screen bench-server bench-startup bench-scale bench-sweep fuzz-server dist test-dist course docs clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -138,7 +138,7 @@ slurm:
 cluster-demo: $(VENV)/.ready slurm  ## run notebooks/07-several-machines.ipynb on a Slurm that it brings up itself
 	$(BIN)/python -m tests.engines.cluster $(BIN)/python -m tests.engines.demo
 
-# The tests behind hosts need JupyterHub's proxy, which is Node's, and nginx.
+# The tests of hosts need JupyterHub's proxy and VS Code's widget manager, which are Node's, and nginx.
 hosts: tests/hosted/node_modules/.ready
 	@if command -v nginx >/dev/null || [ -x /usr/sbin/nginx ]; then :; \
 	elif command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
@@ -149,8 +149,33 @@ hosts: tests/hosted/node_modules/.ready
 
 tests/hosted/node_modules/.ready: tests/hosted/package.json tests/hosted/package-lock.json labextension/node_modules/.ready
 	@PATH="$(CURDIR)/.venv-node/bin:$$PATH" npm --prefix tests/hosted --silent ci || \
-	  echo "*** JupyterHub's proxy could not be installed: the test in a JupyterHub is NOT run ***"
+	  echo "*** JupyterHub's proxy and VS Code's widget manager could not be installed: the tests of both are NOT run ***"
 	@mkdir -p $(@D) && touch $@
+
+.venv-hosts/.ready: pyproject.toml
+	$(PYTHON) -m venv .venv-hosts
+	.venv-hosts/bin/python -m pip --disable-pip-version-check install --quiet --upgrade pip
+	SKIP_JUPYTER_BUILDER=1 .venv-hosts/bin/python -m pip install --quiet --editable . --group hosts
+	@touch $@
+
+# Colab's widget manager is in no package: it is built from its sources, where those can be had.
+COLAB ?= https://github.com/googlecolab/colab-cdn-widget-manager
+COLAB_COMMIT := 472880a4c0722633b15d82359ffd4ecfec027827
+COLAB_PACKAGES := @jupyter-widgets/base@5.0.0-alpha.3 @jupyter-widgets/base-manager@1.0.0-alpha.2 @jupyter-widgets/controls@4.0.0-alpha.3 backbone@1.4.0
+ESBUILD := "$(CURDIR)/labextension/node_modules/.bin/esbuild" --log-level=error --bundle
+
+build/colab/manager.js: labextension/node_modules/.ready
+	@rm -rf build/colab
+	@git clone --quiet "$(COLAB)" build/colab && cd build/colab && git checkout --quiet $(COLAB_COMMIT) && \
+	  rm package.json package-lock.json && PATH="$(CURDIR)/.venv-node/bin:$$PATH" && \
+	  npm install --silent --ignore-scripts --no-save $(COLAB_PACKAGES) && \
+	  $(ESBUILD) src/index.css --outfile=lib/index.css.txt && \
+	  $(ESBUILD) src/index.ts --format=esm --outfile=manager.js || \
+	  echo "*** Colab's widget manager could not be built: the panel in Colab is NOT tested ***"
+
+test-hosts: .venv-hosts/.ready $(STATIC) browser hosts build/colab/manager.js  ## test the panel in Voilà, in marimo, and with Colab's widget manager
+	NBDIST_COLAB_MANAGER="$(CURDIR)/build/colab/manager.js" .venv-hosts/bin/python -m pytest \
+	  tests/hosted/test_managers.py tests/hosted/test_pages_of_others.py -p no:cacheprovider $(PYTEST_ARGS)
 
 .venv-bench/.ready: benchmarks/requirements.txt pyproject.toml
 	$(PYTHON) -m venv .venv-bench
@@ -248,4 +273,4 @@ docs: .venv-docs/.ready  ## build the site in build/site
 	@echo "the site: build/site/index.html"
 
 clean:  ## remove what the other targets made
-	rm -rf $(VENV) .venv-bench .venv-dist .venv-docs .venv-node build dist labextension/node_modules labextension/page.cdx.json nbdist/panel/static nbdist/labextension .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf $(VENV) .venv-bench .venv-dist .venv-docs .venv-hosts .venv-node build dist labextension/node_modules labextension/page.cdx.json nbdist/panel/static nbdist/labextension .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -100,6 +100,9 @@ def load_ipython_extension(shell: InteractiveShell) -> None:
     if sys.platform == "win32":
         print("nbdist needs Linux or macOS: on Windows, run Jupyter inside WSL")
         return
+    if sys.platform == "emscripten":  # JupyterLite: a kernel in the browser
+        print("nbdist cannot run here: a kernel in the browser starts no processes; use a Jupyter server")
+        return
     from nbdist.magics import load
 
     load(shell)

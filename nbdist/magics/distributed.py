@@ -148,7 +148,7 @@ def _watch(
 
 
 def follow(
-    shell: InteractiveShell, handle: runner.RunHandle, chosen: options.Options, planned: runner.Plan
+    shell: InteractiveShell | None, handle: runner.RunHandle, chosen: options.Options, planned: runner.Plan
 ) -> tuple[Run, bool]:
     """Show the run until it ends; how it ended, and whether a panel was drawn. Raises RunFailed when its
     directory disappears."""
@@ -181,7 +181,7 @@ def _pull(shell: InteractiveShell, handle: runner.RunHandle, names: Sequence[str
 
 
 def show_detached(
-    shell: InteractiveShell, handle: runner.RunHandle, chosen: options.Options, planned: runner.Plan
+    shell: InteractiveShell | None, handle: runner.RunHandle, chosen: options.Options, planned: runner.Plan
 ) -> None:
     runner.warm_ranks.after(planned, warm=chosen.warm, goes_on=True)
     if chosen.panel and draws_widgets(shell):

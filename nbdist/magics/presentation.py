@@ -93,7 +93,7 @@ def tell(*notes: object) -> None:
         print(harmless(f"[nbdist] {note}"))
 
 
-def kernel_id(shell: InteractiveShell) -> str:
+def kernel_id(shell: InteractiveShell | None) -> str:
     """The id by which the Jupyter server knows this kernel; empty outside one."""
     if getattr(shell, "kernel", None) is None:
         return ""
@@ -107,7 +107,13 @@ def kernel_id(shell: InteractiveShell) -> str:
     return match[1] if match else ""
 
 
-def draws_widgets(shell: InteractiveShell) -> bool:
+def in_marimo() -> bool:
+    """Whether a page of marimo's runs this cell: it draws anywidgets, and has no shell of IPython."""
+    marimo = sys.modules.get("marimo")
+    return marimo is not None and bool(marimo.running_in_notebook())
+
+
+def draws_widgets(shell: InteractiveShell | None) -> bool:
     """Whether a front end that draws widgets runs this cell.
 
     No kernel is told what its front end is. A notebook page names the cell in its request's metadata
@@ -121,9 +127,12 @@ def draws_widgets(shell: InteractiveShell) -> bool:
     wanted = os.environ.get("NBDIST_PANEL", "auto")
     if wanted in ("widget", "text"):
         return wanted == "widget"
+    if in_marimo():
+        return True
     if getattr(shell, "kernel", None) is None:
         return False
-    if "google.colab" in sys.modules:
+    # Voilà executes the notebook itself, as a client without a page, and serves one then
+    if "google.colab" in sys.modules or os.environ.get("SERVER_SOFTWARE", "").startswith("voila/"):
         return True
     parent = _request(shell)
     user = parent.get("header", {}).get("username")
@@ -134,7 +143,7 @@ def draws_widgets(shell: InteractiveShell) -> bool:
     return bool(user == "username" and answers and os.environ.get("USER"))
 
 
-def widgets_reach_outputs(shell: InteractiveShell) -> bool:
+def widgets_reach_outputs(shell: InteractiveShell | None) -> bool:
     """Whether a widget's script finds the other outputs of the notebook in its page.
 
     In JupyterLab, Notebook 7 and nbclassic it does; VS Code (whose cells are called by their URI) and Colab
@@ -145,13 +154,13 @@ def widgets_reach_outputs(shell: InteractiveShell) -> bool:
     return not cell_id(shell).startswith("vscode")
 
 
-def cell_id(shell: InteractiveShell) -> str:
+def cell_id(shell: InteractiveShell | None) -> str:
     """The id of the cell that is run, as a notebook page tells it (JupyterLab, Notebook 7: the one in the
     .ipynb; VS Code: a URI); empty where it does not."""
     return str(_request(shell).get("metadata", {}).get("cellId", ""))
 
 
-def _request(shell: InteractiveShell) -> dict[str, Any]:
+def _request(shell: InteractiveShell | None) -> dict[str, Any]:
     """The message that asked the kernel to run the cell; empty outside a kernel."""
     kernel = getattr(shell, "kernel", None)
     parent: dict[str, Any] | None = kernel.get_parent() if kernel is not None else None

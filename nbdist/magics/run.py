@@ -18,7 +18,7 @@ from nbdist import options, runner
 from nbdist.errors import UsageMistake
 from nbdist.magics.cell_check import explained, name_origins, notebook_names
 from nbdist.magics.distributed import follow, show_detached, stopped_with_its_cell
-from nbdist.magics.presentation import cell_id, tell
+from nbdist.magics.presentation import cell_id, in_marimo, tell
 from nbdist.magics.showing import show_as_text
 from nbdist.magics.sweeps import run_sweep
 from nbdist.model import Reason
@@ -129,7 +129,8 @@ def _start(
     )
     with stopped_with_its_cell(handle, interrupts):
         tell(*notes, runner.pruner.removed())
-        if shell is None:
+        if shell is None and not in_marimo():
+            # a program, and no notebook
             if not chosen.detach:
                 show_as_text(handle, plain=not chosen.panel, show_ranks=chosen.show_ranks)
         elif chosen.detach:

@@ -16,7 +16,7 @@ from IPython.display import display
 from nbdist import config, panel, runner
 from nbdist.errors import LaunchError, UnknownRun
 from nbdist.feed.ansi import harmless
-from nbdist.magics.presentation import cell_id, kernel_id, widgets_reach_outputs
+from nbdist.magics.presentation import cell_id, in_marimo, kernel_id, widgets_reach_outputs
 from nbdist.model import Reason, Run
 from nbdist.options import first_line
 from nbdist.store import LogStream
@@ -60,7 +60,7 @@ def show_as_text(
 
 
 def show_as_panel(
-    shell: InteractiveShell, handle: runner.RunHandle, *, pause: Callable[[float], None] = time.sleep
+    shell: InteractiveShell | None, handle: runner.RunHandle, *, pause: Callable[[float], None] = time.sleep
 ) -> Run:
     """Follow the run in a panel until it ends; how it ended. ``pause`` waits between two looks, in seconds.
     Raises UnknownRun."""
@@ -73,7 +73,7 @@ def show_last(handle: runner.RunHandle) -> None:
         display({"text/plain": harmless(text)}, raw=True)
 
 
-def show_in_background(shell: InteractiveShell, handle: runner.RunHandle) -> None:
+def show_in_background(shell: InteractiveShell | None, handle: runner.RunHandle) -> None:
     """Show the run in a panel that lives on while other cells run."""
     follow_beside(_Panel(shell, handle, foreground=False).follow, f"nbdist panel {handle.run_id}")
 
@@ -98,9 +98,9 @@ def show_again(shell: InteractiveShell, handle: runner.RunHandle) -> None:
         show_in_background(shell, handle)
 
 
-def show_outputs(shell: InteractiveShell, handle: runner.RunHandle, run: Run) -> None:
+def show_outputs(shell: InteractiveShell | None, handle: runner.RunHandle, run: Run) -> None:
     """Leave what the ranks showed in the notebook, as outputs of the cell that is run now."""
-    if getattr(shell, "kernel", None) is not None:
+    if getattr(shell, "kernel", None) is not None or in_marimo():
         for bundle in panel.output_bundles(run, handle.directory, config.language()):
             display(bundle, raw=True)
 
@@ -114,13 +114,19 @@ class _Panel:
     """
 
     def __init__(
-        self, shell: InteractiveShell, handle: runner.RunHandle, *, foreground: bool, ended: bool = False
+        self,
+        shell: InteractiveShell | None,
+        handle: runner.RunHandle,
+        *,
+        foreground: bool,
+        ended: bool = False,
     ) -> None:
         self._handle = handle
         self._guard = threading.Lock()
         self._sending = False
         self._asked = threading.Event()
-        self._stays = widgets_reach_outputs(shell)
+        # marimo changes the output of no cell that is done: there the panel of a detached run stays
+        self._stays = widgets_reach_outputs(shell) or (in_marimo() and not foreground)
         self._cell = cell_id(shell)
         self._run = run = handle.run
         self._measures, charts = _measures(handle, run)
@@ -262,7 +268,7 @@ ended_panels = EndedPanels()
 
 
 def _surface(
-    shell: InteractiveShell,
+    shell: InteractiveShell | None,
     handle: runner.RunHandle,
     charts: Charts,
     *,

@@ -1,0 +1,59 @@
+"""Which front ends get a panel, and where there is no process to start."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from nbdist.magics.presentation import draws_widgets
+
+VOILA = {"SERVER_SOFTWARE": "voila/0.5.13"}
+
+
+def a_kernel(**parent: object) -> Any:
+    """A shell whose kernel was asked by this request, as a front end without a page asks."""
+    return SimpleNamespace(kernel=SimpleNamespace(get_parent=lambda: parent))
+
+
+@pytest.mark.parametrize(
+    ("shell", "variables", "marimo", "draws"),
+    [
+        pytest.param(a_kernel(), {}, None, False, id="papermill"),
+        pytest.param(a_kernel(metadata={"cellId": "a1"}), {}, None, True, id="JupyterLab"),
+        pytest.param(a_kernel(), VOILA, None, True, id="Voilà"),
+        pytest.param(None, {}, True, True, id="a page of marimo"),
+        pytest.param(None, {}, False, False, id="a script that imports marimo"),
+        pytest.param(None, {}, None, False, id="a script"),
+        pytest.param(None, VOILA, None, False, id="a script that a cell of Voilà starts"),
+        pytest.param(a_kernel(), VOILA | {"NBDIST_PANEL": "text"}, None, False, id="text asked for"),
+    ],
+)
+def test_a_panel_is_drawn_where_a_page_draws_widgets(
+    monkeypatch: pytest.MonkeyPatch, shell: Any, variables: dict[str, str], marimo: bool | None, draws: bool
+) -> None:
+    for name in ("NBDIST_PANEL", "SERVER_SOFTWARE"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    if marimo is not None:
+        monkeypatch.setitem(sys.modules, "marimo", SimpleNamespace(running_in_notebook=lambda: marimo))
+
+    assert draws_widgets(shell) is draws
+
+
+def test_a_kernel_in_the_browser_is_told_that_nothing_can_be_started_there() -> None:
+    # as JupyterLite does for  %load_ext nbdist  ; its Python has neither psutil nor subprocess
+    code = (
+        "import sys; sys.platform = 'emscripten'; known = set(sys.modules)\n"
+        "import nbdist; nbdist.load_ipython_extension(None)\n"
+        "print(*sorted(set(sys.modules) - known))"
+    )
+    said = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+
+    told, imported = said.splitlines()
+    assert told.startswith("nbdist cannot run here")
+    assert imported.split() == ["__future__", "nbdist", "nbdist.importing"]
