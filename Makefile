@@ -158,20 +158,20 @@ tests/hosted/node_modules/.ready: tests/hosted/package.json tests/hosted/package
 	SKIP_JUPYTER_BUILDER=1 .venv-hosts/bin/python -m pip install --quiet --editable . --group hosts
 	@touch $@
 
-# Colab's widget manager is in no package: it is built from its sources, where those can be had.
-COLAB ?= https://github.com/googlecolab/colab-cdn-widget-manager
+# Colab's widget manager is in no package: it is built from its sources, a clone of googlecolab/colab-cdn-widget-manager.
+COLAB ?=
 COLAB_COMMIT := 472880a4c0722633b15d82359ffd4ecfec027827
 COLAB_PACKAGES := @jupyter-widgets/base@5.0.0-alpha.3 @jupyter-widgets/base-manager@1.0.0-alpha.2 @jupyter-widgets/controls@4.0.0-alpha.3 backbone@1.4.0
 ESBUILD := "$(CURDIR)/labextension/node_modules/.bin/esbuild" --log-level=error --bundle
 
 build/colab/manager.js: labextension/node_modules/.ready
 	@rm -rf build/colab
-	@git clone --quiet "$(COLAB)" build/colab && cd build/colab && git checkout --quiet $(COLAB_COMMIT) && \
+	@[ -n "$(COLAB)" ] && git clone --quiet "$(COLAB)" build/colab && cd build/colab && git checkout --quiet $(COLAB_COMMIT) && \
 	  rm package.json package-lock.json && PATH="$(CURDIR)/.venv-node/bin:$$PATH" && \
 	  npm install --silent --ignore-scripts --no-save $(COLAB_PACKAGES) && \
 	  $(ESBUILD) src/index.css --outfile=lib/index.css.txt && \
 	  $(ESBUILD) src/index.ts --format=esm --outfile=manager.js || \
-	  echo "*** Colab's widget manager could not be built: the panel in Colab is NOT tested ***"
+	  echo "*** Colab's widget manager could not be built (COLAB=… names a clone of its sources): the panel in Colab is NOT tested ***"
 
 test-hosts: .venv-hosts/.ready $(STATIC) browser hosts build/colab/manager.js  ## test the panel in Voilà, in marimo, and with Colab's widget manager
 	NBDIST_COLAB_MANAGER="$(CURDIR)/build/colab/manager.js" .venv-hosts/bin/python -m pytest \
