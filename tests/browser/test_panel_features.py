@@ -290,6 +290,8 @@ for i in range(3000):
     assert "widget-view" not in notebook.read_text()
 
 
+# as in test_status.py, and in a kernel alone in tests/magics
+@pytest.mark.more
 def test_the_status_is_live_and_ends_by_itself(lab_server: LabServer, browser: Browser) -> None:
     cell = """%%distributed -n 2 -d --name status
 import time
