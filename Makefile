@@ -76,8 +76,8 @@ test: $(VENV)/.ready $(STATIC) browser hosts slurm check bytecode  ## check and 
 	NBDIST_WARM=always $(BIN)/python -m pytest -n $(TEST_JOBS) -q $(ONCE_MORE) $(WARM_ROUND)
 
 # Every run of these on ranks that have waited. What they test is the program's view, and how ranks end.
-WARM_ROUND := tests/runner/test_cells.py tests/faults/test_a_rank_dies.py tests/libraries/test_libraries.py \
-  -k 'not test_libraries or mnist or classification'
+WARM_ROUND := tests/runner/test_cells.py tests/runner/test_torch.py tests/faults/test_a_rank_dies.py \
+  -k 'not test_torch or nothing_but or fork'
 WARM_TESTS := tests/runner tests/worker tests/magics tests/launch tests/diagnosis tests/faults tests/feed tests/panel tests/tutorials tests/libraries
 
 test-warm: $(VENV)/.ready $(STATIC) bytecode  ## test every kind of run on ranks that have waited
