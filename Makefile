@@ -15,7 +15,7 @@ PADDLE := paddlepaddle==3.3.1
 MAKEFLAGS += --jobs=2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo lab test test-warm test-faults test-hosts test-resume test-diagnosis check check-python check-page bytecode format browser hosts slurm cluster-demo bench-launch bench-names bench-panel bench-diagnosis bench-faults bench-metrics bench-screen bench-server bench-startup bench-scale bench-sweep fuzz-server dist test-dist course docs clean
+.PHONY: help demo lab test test-warm test-faults test-hosts test-resume test-diagnosis test-more check check-python check-page bytecode format browser hosts slurm cluster-demo bench-launch bench-names bench-panel bench-diagnosis bench-faults bench-metrics bench-screen bench-server bench-startup bench-scale bench-sweep fuzz-server dist test-dist course docs clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -76,21 +76,25 @@ test: $(VENV)/.ready $(STATIC) browser hosts slurm check bytecode  ## check and 
 	NBDIST_WARM=always $(BIN)/python -m pytest -n $(TEST_JOBS) -q $(ONCE_MORE) $(WARM_ROUND)
 
 # Every run of these on ranks that have waited. What they test is the program's view, and how ranks end.
-WARM_ROUND := tests/runner/test_cells.py tests/runner/test_torch.py tests/faults/test_a_rank_dies.py
+WARM_ROUND := tests/runner/test_cells.py tests/runner/test_torch.py tests/faults/test_a_rank_dies.py \
+  -k 'not test_torch or nothing_but or fork'
 WARM_TESTS := tests/runner tests/worker tests/magics tests/launch tests/diagnosis tests/faults tests/feed tests/panel tests/tutorials tests/libraries
 
 test-warm: $(VENV)/.ready $(STATIC) bytecode  ## test every kind of run on ranks that have waited
-	NBDIST_WARM=always $(BIN)/python -m pytest -n $(TEST_JOBS) -p no:cacheprovider $(WARM_TESTS) $(PYTEST_ARGS)
+	NBDIST_WARM=always $(BIN)/python -m pytest -n $(TEST_JOBS) -p no:cacheprovider $(WARM_TESTS) -m "" $(PYTEST_ARGS)
 
 test-faults: $(VENV)/.ready $(STATIC) bytecode  ## break runs in every way that is known, 20 times each
-	NBDIST_FAULT_ROUNDS=20 $(BIN)/python -m pytest tests/faults -p no:cacheprovider $(PYTEST_ARGS)
+	NBDIST_FAULT_ROUNDS=20 $(BIN)/python -m pytest tests/faults -p no:cacheprovider -m "" $(PYTEST_ARGS)
 
 test-resume: $(VENV)/.ready $(STATIC) bytecode  ## kill a rank of a run at random 50 times, with torch and with paddle: it goes on right
 	NBDIST_FAULT_ROUNDS=50 $(BIN)/python -m pytest tests/faults/test_resumes_are_right.py -p no:cacheprovider $(PYTEST_ARGS)
 
 test-diagnosis: $(VENV)/.ready $(STATIC) bytecode  ## run every broken program and check what its report names; the checks over all that is installed
 	NBDIST_DIAGNOSIS=all NBDIST_REPORTED=all NBDIST_CHECKS=all \
-	  $(BIN)/python -m pytest -n $(TEST_JOBS) --dist load tests/diagnosis -p no:cacheprovider $(PYTEST_ARGS)
+	  $(BIN)/python -m pytest -n $(TEST_JOBS) --dist load tests/diagnosis -p no:cacheprovider -m "" $(PYTEST_ARGS)
+
+test-more: $(VENV)/.ready $(STATIC) browser bytecode  ## the cases that make test leaves out: each goes a way through the code that another one goes there
+	$(BIN)/python -m pytest -n $(TEST_JOBS) --no-loadscope-reorder $(ONCE_MORE) -m more $(PYTEST_ARGS)
 
 check: check-python check-page  ## style, types, layers, the page's unit tests
 
@@ -101,7 +105,8 @@ check-python: $(VENV)/.ready
 	$(BIN)/lint-imports
 	$(BIN)/zizmor --quiet --offline --strict-collection .github
 
-check-page: $(STATIC)
+# of the sources alone: it runs while pip waits for the network
+check-page: labextension/node_modules/.ready
 	$(NPM) run check
 	$(NPM) test
 
@@ -175,7 +180,7 @@ build/colab/manager.js: labextension/node_modules/.ready
 
 test-hosts: .venv-hosts/.ready $(STATIC) browser hosts build/colab/manager.js  ## test the panel in Voilà, in marimo, and with Colab's widget manager
 	NBDIST_COLAB_MANAGER="$(CURDIR)/build/colab/manager.js" .venv-hosts/bin/python -m pytest \
-	  tests/hosted/test_managers.py tests/hosted/test_pages_of_others.py -p no:cacheprovider $(PYTEST_ARGS)
+	  tests/hosted/test_managers.py tests/hosted/test_pages_of_others.py -p no:cacheprovider -m "" $(PYTEST_ARGS)
 
 .venv-bench/.ready: benchmarks/requirements.txt pyproject.toml
 	$(PYTHON) -m venv .venv-bench

@@ -29,15 +29,17 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 RunCell = Callable[..., runner.RunHandle]
 
 
-# a file of them takes minutes: where several processes share the tests, these are not to be the last
-_LONGEST = ("notebooks", "tutorials", "browser", "engines", "hosted")
+# where several processes share the tests, a file that takes minutes is not to be the last: in this order
+_LONGEST = ("notebooks", "tutorials", "browser", "engines", "hosted", "warm", "faults", "libraries", "nodes")
+_LONGEST += ("diagnosis", "board", "test_packaging.py", "magics", "runner", "cli", "worker")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with what takes longest. What drives other people's servers and browsers is tried once more when
     it fails, and the summary says so (RERUN); ``make test`` does that for every test."""
     root = Path(__file__).parent
-    items.sort(key=lambda item: item.path.relative_to(root).parts[0] not in _LONGEST)
+    places = {name: place for place, name in enumerate(_LONGEST)}
+    items.sort(key=lambda item: places.get(item.path.relative_to(root).parts[0], len(places)))
     for item in items:
         foreign = any(item.get_closest_marker(name) for name in ("browser", "cluster"))
         if foreign or item.path.relative_to(root).parts[0] == "hosted":

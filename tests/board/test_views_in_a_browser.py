@@ -91,7 +91,7 @@ def is_drawn(page: Page) -> None:
     [
         ("histogram", ["weights", "rank0.histogram"]),
         ("pr-curve", ["precision", "rank0.pr_curve"]),
-        ("roc-curve", ["roc", "rank0.roc_curve"]),
+        pytest.param("roc-curve", ["roc", "rank0.roc_curve"], marks=pytest.mark.more),
         ("high-dimensional", ["Points: 60", "rank0.embeddings/points"]),
     ],
 )

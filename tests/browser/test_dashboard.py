@@ -494,7 +494,9 @@ def test_a_thousand_runs_open_at_once(lab_server: LabServer, browser: Browser) -
         assert took < 5_000, "300 ms on a quiet machine; drawing all of them takes more"
 
 
-@pytest.mark.parametrize("width", [1280, 700], ids=["wide", "narrow"])
+@pytest.mark.parametrize(
+    "width", [pytest.param(1280, id="wide", marks=pytest.mark.more), pytest.param(700, id="narrow")]
+)
 def test_dark_and_chinese(lab_server: LabServer, browser: Browser, pictures: Path, width: int) -> None:
     name = f"dark{width}"
     cell = TRAINING.replace("NAME", name).replace("-n 2", "-n 2 -d")

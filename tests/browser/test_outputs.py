@@ -179,7 +179,13 @@ def test_figures_stand_among_the_lines_in_the_notebook_and_in_a_report(
             page.screenshot(path=pictures / f"outputs-report-{'panel' if scripts else 'static'}.png")
 
 
-@pytest.mark.parametrize("folder", ["lab/tree", "notebooks"], ids=["JupyterLab", "Notebook 7"])
+@pytest.mark.parametrize(
+    "folder",
+    [
+        pytest.param("lab/tree", id="JupyterLab"),
+        pytest.param("notebooks", id="Notebook 7", marks=pytest.mark.more),
+    ],
+)
 def test_hostile_html_does_nothing(
     lab_server: LabServer,
     browser: Browser,

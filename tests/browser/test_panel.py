@@ -322,7 +322,9 @@ time.sleep(600)
         lab.wait_for_end(1, timeout=20)
 
 
-@pytest.mark.parametrize("width", [1200, 760], ids=["wide", "narrow"])
+@pytest.mark.parametrize(
+    "width", [pytest.param(1200, id="wide", marks=pytest.mark.more), pytest.param(760, id="narrow")]
+)
 def test_dark_and_chinese(lab_server: LabServer, browser: Browser, pictures: Path, width: int) -> None:
     cells = ("%load_ext nbdist", training(6000), "%dist_status")
     notebook = lab_server.write_notebook(f"dark-{width}.ipynb", *cells)
@@ -343,6 +345,8 @@ def test_dark_and_chinese(lab_server: LabServer, browser: Browser, pictures: Pat
         expect(lab.cell(2).locator(".nbdist-status")).to_contain_text("已停止")
 
 
+# as in a server that knows nothing of nbdist, in test_other_servers.py
+@pytest.mark.more
 def test_the_board_shows_curves_in_the_notebook(
     lab_server: LabServer, browser: Browser, pictures: Path
 ) -> None:

@@ -37,14 +37,11 @@ def running(
     browser: Browser,
     name: str,
     cell: str,
-    *,
-    theme: str = "JupyterLab Light",
-    **page_options: int,
 ) -> Iterator[Page]:
     """A page in which the cell runs; it is stopped at the end."""
     notebook = server.write_notebook(f"{name}.ipynb", "%load_ext nbdist", cell)
-    with new_page(browser, **page_options) as page:
-        lab = LabPage(server, page, notebook, theme=theme)
+    with new_page(browser) as page:
+        lab = LabPage(server, page, notebook)
         lab.run_and_wait(0)
         lab.run(1)
         panel = page.locator(".nbdist")
@@ -207,31 +204,40 @@ def test_the_keyboard_is_enough(lab_server: LabServer, browser: Browser) -> None
         assert page.locator(".jp-Notebook .jp-Cell").count() == 2, "the notebook took a key for its own"
 
 
-@pytest.mark.parametrize(
-    ("theme", "width"),
-    [
-        ("JupyterLab Light", 1280),
-        ("JupyterLab Dark", 1280),
-        ("JupyterLab Dark High Contrast", 1280),
-        ("JupyterLab Light", 620),
-    ],
-    ids=["light", "dark", "high contrast", "narrow"],
-)
-def test_everybody_can_read_and_use_it(
-    lab_server: LabServer, browser: Browser, pictures: Path, theme: str, width: int
-) -> None:
+LOOKS = [
+    ("JupyterLab Light", 1280),
+    ("JupyterLab Dark", 1280),
+    ("JupyterLab Dark High Contrast", 1280),
+    ("JupyterLab Light", 620),
+]
+
+
+def test_everybody_can_read_and_use_it(lab_server: LabServer, browser: Browser, pictures: Path) -> None:
     assert AXE.exists(), "labextension/node_modules is not installed: make check does it"
-    name = f"{theme.split(' ', 1)[1].lower().replace(' ', '-')}-{width}"
-    with running(lab_server, browser, f"axe-{name}", TRAINING, theme=theme, width=width) as page:
+    notebook = lab_server.write_notebook("axe.ipynb", "%load_ext nbdist", TRAINING)
+    with new_page(browser) as page:
+        lab = LabPage(lab_server, page, notebook)
+        lab.run_and_wait(0)
+        lab.run(1)
         panel = panel_of(page)
-        expect(panel.get_by_role("log")).to_contain_text("of rank 1", timeout=15_000)
+        expect(panel.get_by_role("log")).to_contain_text("of rank 1", timeout=30_000)
         page.add_script_tag(path=AXE)
-        for tab in ("All", "Metrics", "Cell"):
-            panel.get_by_role("tab", name=tab).click()
-            if tab == "Metrics":
-                expect(panel.locator("canvas").first).to_be_visible(timeout=20_000)
-            page.screenshot(path=pictures / f"panel-{name}-{tab.lower()}.png")
-            assert violations(page) == []
+        found = {}
+        for theme, width in LOOKS:
+            name = f"{theme.split(' ', 1)[1].lower().replace(' ', '-')}-{width}"
+            lab.change_theme(theme)
+            ground = "dark" if "Dark" in theme else "light"
+            expect(page.locator(f".nbdist[data-theme={ground}]")).to_be_visible()
+            page.set_viewport_size({"width": width, "height": 900})
+            for tab in ("All", "Metrics", "Cell"):
+                panel.get_by_role("tab", name=tab).click()
+                if tab == "Metrics":
+                    expect(panel.locator("canvas").first).to_be_visible(timeout=20_000)
+                page.screenshot(path=pictures / f"panel-{name}-{tab.lower()}.png")
+                found[theme, width, tab] = violations(page)
+        panel.get_by_role("button", name="Stop", exact=True).click()
+        lab.wait_for_end(1, timeout=60)
+    assert {look: said for look, said in found.items() if said} == {}
 
 
 def violations(page: Page) -> list[str]:
@@ -279,6 +285,8 @@ for i in range(3000):
     assert "widget-view" not in notebook.read_text()
 
 
+# as in test_status.py, and in a kernel alone in tests/magics
+@pytest.mark.more
 def test_the_status_is_live_and_ends_by_itself(lab_server: LabServer, browser: Browser) -> None:
     cell = """%%distributed -n 2 -d --name status
 import time
@@ -312,7 +320,13 @@ def closed_and_opened(page: Page) -> None:
     page.goto(url)
 
 
-@pytest.mark.parametrize("leave", [reloaded, closed_and_opened], ids=["reload", "another page and back"])
+@pytest.mark.parametrize(
+    "leave",
+    [
+        pytest.param(reloaded, id="reload"),
+        pytest.param(closed_and_opened, id="another page and back", marks=pytest.mark.more),
+    ],
+)
 def test_after_a_reload_the_run_can_be_shown_again(
     lab_server: LabServer, browser: Browser, leave: Callable[[Page], None]
 ) -> None:

@@ -185,6 +185,8 @@ def test_the_nodes_get_the_names_of_the_notebook(login: RayLogin) -> None:
     assert not login.handle.directory.inputs.exists()
 
 
+# the supervisor of a node keeps it, as on Slurm
+@pytest.mark.more
 def test_the_time_limit_ends_a_run(login: RayLogin) -> None:
     login.script(SAVES)
 

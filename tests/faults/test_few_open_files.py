@@ -61,7 +61,7 @@ def report_of(owner) -> str:
 def test_a_rank_that_may_open_no_more_files_says_so(
     start_owner: Callable, few: int, cell: str, line: int, remedy: str
 ) -> None:
-    owner = start_owner("-n 2", cell, script=OWNER.replace("LIMITS", f"({few}, {few})"))
+    owner = start_owner("-n 1", cell, script=OWNER.replace("LIMITS", f"({few}, {few})"))
 
     report = report_of(owner)
 

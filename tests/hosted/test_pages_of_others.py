@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, Page, expect
 from tests.browser.lab import write_notebook
 from tests.hosted.services import ask, free_ports, running, until
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.more]
 
 TRAIN = """import os, time, nbdist
 for step in range(STEPS):

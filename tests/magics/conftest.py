@@ -123,6 +123,14 @@ def kernel(tmp_path: Path, leaves_nothing_in: Callable[[Path], None]) -> Iterato
     leaves_nothing_in(kernel.home)
 
 
+@pytest.fixture(scope="module")
+def same_kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernel]:
+    """One kernel for those tests of a module whose cells start nothing: a start takes a second of a core."""
+    kernel = Kernel(tmp_path_factory.mktemp("kernel") / "home")
+    yield kernel
+    kernel.close()
+
+
 @pytest.fixture
 def leaves_nothing_in() -> Callable[[Path], None]:
     from nbdist import processes

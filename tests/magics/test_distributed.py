@@ -297,14 +297,14 @@ def test_no_panel_asks_for_text(kernel) -> None:
         pytest.param("%dist_stop", "no run is going on", id="nothing to stop"),
     ],
 )
-def test_bad_input_gets_one_line_and_starts_nothing(kernel, cell: str, expected: str) -> None:
-    reply = kernel.run(cell)
+def test_bad_input_gets_one_line_and_starts_nothing(same_kernel, cell: str, expected: str) -> None:
+    reply = same_kernel.run(cell)
 
     assert reply.status == "error"
     assert expected in reply.stderr
     assert reply.stderr.startswith("UsageError: ")
     assert len(reply.stderr.strip().splitlines()) == 1
-    assert not (kernel.home / "runs").exists()
+    assert not (same_kernel.home / "runs").exists()
 
 
 def test_a_missing_framework_is_named_with_what_installs_it(kernel) -> None:
@@ -326,10 +326,10 @@ def test_an_unwritable_home_is_named_with_another_to_choose(kernel, tmp_path) ->
     assert len(reply.stderr.strip().splitlines()) == 1
 
 
-def test_help_lists_the_options(kernel) -> None:
-    assert "--timeout TIME" in kernel.run("%distributed --help").stdout
+def test_help_lists_the_options(same_kernel) -> None:
+    assert "--timeout TIME" in same_kernel.run("%distributed --help").stdout
     asked = "print(get_ipython().find_cell_magic('distributed').__doc__)"
-    assert "--timeout TIME" in kernel.run(asked).stdout, "%%distributed? shows it"
+    assert "--timeout TIME" in same_kernel.run(asked).stdout, "%%distributed? shows it"
 
 
 def test_the_magics_can_be_unloaded(kernel) -> None:

@@ -100,14 +100,14 @@ def test_scripts_and_cells_run_too(kernel: Kernel) -> None:
         pytest.param("nbdist.run(train, pull='a')", "read  run.results", id="pull"),
     ],
 )
-def test_mistakes_start_nothing(kernel: Kernel, call: str, said: str) -> None:
-    kernel.run("import nbdist\ndef train(x=1): pass\ndef named(name): pass")
+def test_mistakes_start_nothing(same_kernel: Kernel, call: str, said: str) -> None:
+    same_kernel.run("import nbdist\ndef train(x=1): pass\ndef named(name): pass")
 
-    reply = kernel.run(call)
+    reply = same_kernel.run(call)
 
     assert reply.error.startswith("UsageMistake: "), reply.error
     assert said in reply.error
-    assert not (kernel.home / "runs").exists()
+    assert not (same_kernel.home / "runs").exists()
 
 
 def test_a_program_runs_its_functions_too(tmp_path: Path) -> None:

@@ -15,12 +15,15 @@ from typing import Any
 import nbformat
 import pytest
 
-from tests.notebooks.course import CHINESE, COURSE, FOLDER, LIMIT, PATIENCE, Executing, read, tags
+from tests.notebooks.course import CHINESE, COURSE, FOLDER, LIMIT, MORE, PATIENCE, Executing, read, tags
 
 pytestmark = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
 
 FAILING = "06-when-it-goes-wrong"
 EVERY = pytest.mark.parametrize("name", COURSE)
+EXECUTED = pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.more if name in MORE else ()) for name in COURSE]
+)
 WORDS = (tokenize.COMMENT, tokenize.STRING, tokenize.NL, getattr(tokenize, "FSTRING_MIDDLE", -1))
 
 
@@ -39,7 +42,7 @@ def without_words(source: str) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(PATIENCE)
-@EVERY
+@EXECUTED
 def test_a_notebook_runs_from_top_to_bottom(name: str, executed: Executing) -> None:
     result = executed(name)
 
@@ -50,7 +53,7 @@ def test_a_notebook_runs_from_top_to_bottom(name: str, executed: Executing) -> N
 
 @pytest.mark.slow
 @pytest.mark.timeout(PATIENCE)
-@EVERY
+@EXECUTED
 def test_every_run_of_a_notebook_ends_as_its_cell_is_tagged(name: str, executed: Executing) -> None:
     result = executed(name)
 
@@ -149,6 +152,7 @@ def test_a_command_line_and_the_way_back_to_it(executed: Executing) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.more
 @pytest.mark.timeout(PATIENCE)
 def test_the_ranks_keep_parts_and_compute_as_one_would(executed: Executing) -> None:
     runs = executed("08-beyond-data-parallel").runs

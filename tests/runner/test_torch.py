@@ -45,7 +45,7 @@ class Squares(Dataset):
 def stack(items): return torch.tensor(items)
 dist.init_process_group("gloo")
 data = Squares()
-loader = DataLoader(data, batch_size=2, num_workers=2, sampler=DistributedSampler(data, shuffle=False),
+loader = DataLoader(data, batch_size=2, num_workers=1, sampler=DistributedSampler(data, shuffle=False),
                     collate_fn=stack, multiprocessing_context="{method}")
 seen = torch.cat(list(loader)).sum()
 dist.all_reduce(seen)

@@ -13,7 +13,7 @@ import pytest
 from nbdist.runner import RunHandle
 from nbdist.store import RunStore
 from tests.magics.conftest import Kernel
-from tests.notebooks.course import FOLDER, PATIENCE, Executing, read
+from tests.notebooks.course import FOLDER, MORE, PATIENCE, Executing, read
 from tests.tutorials.rows import FLEET, LAUNCH, NOTED, PASTED, PROGRAMS, Row
 
 # a notebook whose cells of torch fail is not run to its end
@@ -48,6 +48,13 @@ def pasted(row: Row) -> str:
     return text
 
 
+def cases(rows: list[Row]) -> list[object]:
+    return [
+        pytest.param(row, id=row.name, marks=pytest.mark.more if row.more or row.notebook in MORE else ())
+        for row in rows
+    ]
+
+
 def needs(row: Row) -> None:
     if find_spec(row.framework) is None:
         pytest.skip(f"{row.framework} is not installed")
@@ -67,7 +74,7 @@ def check(row: Row, run: RunHandle) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(PATIENCE)
-@pytest.mark.parametrize("row", [pytest.param(row, id=row.name) for row in NOTED])
+@pytest.mark.parametrize("row", cases(NOTED))
 def test_a_system_of_the_tutorials_runs_in_its_notebook(row: Row, executed: Executing) -> None:
     needs(row)
 
@@ -90,7 +97,7 @@ def test_the_cell_of_a_notebook_is_the_program_of_its_row(row: Row) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(PATIENCE)
-@pytest.mark.parametrize("row", [pytest.param(row, id=row.name) for row in PASTED])
+@pytest.mark.parametrize("row", cases(PASTED))
 def test_a_system_of_the_tutorials_runs_when_it_is_pasted(row: Row, kernel: Kernel) -> None:
     needs(row)
 
@@ -197,6 +204,7 @@ def test_a_program_of_a_removed_library_gets_its_port(
 
 
 @pytest.mark.slow
+@pytest.mark.more
 @pytest.mark.timeout(PATIENCE)
 @pytest.mark.skipif(find_spec("paddle") is None, reason="paddle is not installed")
 def test_the_callback_of_paddle_is_opened_in_visualdl(executed: Executing) -> None:
@@ -206,6 +214,7 @@ def test_the_callback_of_paddle_is_opened_in_visualdl(executed: Executing) -> No
 
 
 @pytest.mark.slow
+@pytest.mark.more
 @pytest.mark.timeout(PATIENCE)
 @pytest.mark.skipif(find_spec("paddle") is None, reason="paddle is not installed")
 def test_the_report_to_share_is_one_file_with_the_curves(executed: Executing) -> None:
@@ -217,6 +226,7 @@ def test_the_report_to_share_is_one_file_with_the_curves(executed: Executing) ->
 
 
 @pytest.mark.slow
+@pytest.mark.more
 @pytest.mark.timeout(PATIENCE)
 @pytest.mark.skipif(find_spec("paddle") is None, reason="paddle is not installed")
 def test_workerlogs_are_what_the_ranks_wrote(executed: Executing) -> None:

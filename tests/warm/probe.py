@@ -20,6 +20,9 @@ import torch
 import torch.distributed as dist
 from torch.utils.data import DataLoader, Dataset
 
+# what imports torch once more, or as much again, is tried in the first rank alone
+FIRST = os.environ["RANK"] == "0"
+CONTEXTS = ("fork", "spawn", "forkserver")
 OF_A_RUN = ("NBDIST_R", "NBDIST_CHECKPOINTS", "PADDLE", "TORCHELASTIC_RUN_ID", "JAX_COORDINATOR")
 
 
@@ -105,8 +108,8 @@ def main():
         "hooks": [sys.excepthook is sys.__excepthook__, sys.displayhook is sys.__displayhook__],
         "threads": [threading.active_count(), torch.get_num_threads(), len(os.listdir("/proc/self/task"))],
         "method": multiprocessing.get_start_method(allow_none=True),
-        "loaders": {context: loaded(context) for context in ("fork", "spawn", "forkserver")},
-        "compiled": torch.compile(double, backend="eager")(torch.ones(1)).item(),
+        "loaders": {context: loaded(context) for context in (CONTEXTS if FIRST else CONTEXTS[:1])},
+        "compiled": FIRST and torch.compile(double, backend="eager")(torch.ones(1)).item(),
         "group": dist.is_initialized(),
         "run": os.environ["NBDIST_RUN_DIR"].encode() in Path("/proc/self/environ").read_bytes(),
     }

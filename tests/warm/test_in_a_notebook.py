@@ -12,11 +12,11 @@ import pytest
 from nbdist import processes
 from nbdist.processes import read_at_once
 from nbdist.store import RunStore, snapshot
-from tests.magics.conftest import Kernel, kernel, leaves_nothing_in
+from tests.magics.conftest import Kernel, kernel, leaves_nothing_in, same_kernel
 from tests.programs import until
 from tests.warm.conftest import SLOW
 
-__all__ = ["kernel", "leaves_nothing_in"]
+__all__ = ["kernel", "leaves_nothing_in", "same_kernel"]
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="ranks wait on Linux alone")
 
@@ -151,5 +151,5 @@ def test_every_process_that_the_kernel_has_started_is_waited_for(kernel: Kernel)
 
 
 @pytest.mark.parametrize("line", ["many", "0", "2 --framework mxnet"])
-def test_a_mistake_is_answered_with_how_it_is_written(kernel: Kernel, line: str) -> None:
-    assert "%dist_warm [N|auto|off]" in kernel.run(f"%dist_warm {line}").stderr
+def test_a_mistake_is_answered_with_how_it_is_written(same_kernel: Kernel, line: str) -> None:
+    assert "%dist_warm [N|auto|off]" in same_kernel.run(f"%dist_warm {line}").stderr

@@ -75,23 +75,26 @@ def test_arrays_are_npy_and_come_back_as_they_were(rank: Rank, text: str) -> Non
     numpy.testing.assert_array_equal(value, expected)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "float16", "int64", "uint8", "bool"])
-def test_a_tensor_of_torch_comes_back_as_it_was(rank: Rank, dtype: str) -> None:
+def test_tensors_of_torch_come_back_as_they_were(rank: Rank) -> None:
     import torch
 
-    result, value = given(
-        rank, f"import torch\nnbdist.result(x=torch.arange(6).reshape(2, 3).to(torch.{dtype}).t())"
-    )
+    dtypes = ["float32", "float64", "bfloat16", "float16", "int64", "uint8", "bool"]
+    each = [f"{dtype}=torch.arange(6).reshape(2, 3).to(torch.{dtype}).t()" for dtype in dtypes]
+    rank.does(f"import torch\nnbdist.result({', '.join(each)})")
 
-    expected = torch.arange(6).reshape(2, 3).to(getattr(torch, dtype)).t()
-    assert (result.kind, result.format, result.shape, result.dtype) == (
-        "tensor",
-        "safetensors",
-        (3, 2),
-        dtype,
-    )
-    assert value.dtype == expected.dtype
-    assert torch.equal(value, expected)
+    results = read_index(rank.files)
+    assert list(results) == dtypes
+    for dtype, result in results.items():
+        value = read_value(rank.files, result)
+        expected = torch.arange(6).reshape(2, 3).to(getattr(torch, dtype)).t()
+        assert (result.kind, result.format, result.shape, result.dtype) == (
+            "tensor",
+            "safetensors",
+            (3, 2),
+            dtype,
+        )
+        assert value.dtype == expected.dtype
+        assert torch.equal(value, expected)
 
 
 def test_a_module_of_torch_is_its_state_dict_without_what_ddp_puts_around_it(rank: Rank) -> None:
@@ -127,19 +130,23 @@ def test_the_library_reads_the_tensors_too(rank: Rank) -> None:
 
 
 @pytest.mark.filterwarnings("ignore")  # paddle has several when it is imported
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int64", "bool"])
-def test_tensors_and_layers_of_paddle_come_back(rank: Rank, dtype: str) -> None:
+def test_tensors_and_layers_of_paddle_come_back(rank: Rank) -> None:
     import paddle
 
-    program = f"import paddle\nnbdist.result(x={{'a': paddle.arange(6).reshape([2, 3]).astype('{dtype}')}})"
-    result, value = given(rank, program)
-    layer, state = given(rank, "import paddle\nnbdist.result(x=paddle.nn.Linear(2, 3))")
+    dtypes = ["float32", "bfloat16", "int64", "bool"]
+    each = [f"{dtype}={{'a': paddle.arange(6).reshape([2, 3]).astype('{dtype}')}}" for dtype in dtypes]
+    rank.does(f"import paddle\nnbdist.result({', '.join(each)}, layer=paddle.nn.Linear(2, 3))")
 
-    expected = paddle.arange(6).reshape([2, 3]).astype(dtype)
-    assert (result.kind, result.format) == ("state_dict", "safetensors")
-    assert value["a"].dtype == expected.dtype
-    assert bool((value["a"] == expected).all())
-    assert layer.kind == "state_dict"
+    results = read_index(rank.files)
+    assert list(results) == [*dtypes, "layer"]
+    for dtype in dtypes:
+        value = read_value(rank.files, results[dtype])
+        expected = paddle.arange(6).reshape([2, 3]).astype(dtype)
+        assert (results[dtype].kind, results[dtype].format) == ("state_dict", "safetensors")
+        assert value["a"].dtype == expected.dtype
+        assert bool((value["a"] == expected).all())
+    state = read_value(rank.files, results["layer"])
+    assert results["layer"].kind == "state_dict"
     paddle.nn.Linear(2, 3).set_state_dict(state)
     assert list(state) == ["weight", "bias"]
 

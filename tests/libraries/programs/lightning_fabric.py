@@ -1,6 +1,7 @@
 # line: -n 2
 # needs: lightning
 # each: fabric rank \d of 2: mean 1\.5
+# more: lightning_trainer runs the same way
 """Lightning's Fabric around a loop of one's own."""
 
 import torch

@@ -1,6 +1,7 @@
 # line: -n 2 --args "--epochs 1 --print-freq 2"
 # first: Epoch: \[0\]\[2/4\].*Loss \d
 # first: \* Acc@1 \d+\.\d+ Acc@5 \d+\.\d+
+# more: torch_mnist_style runs the same way
 """Meters, a learning rate schedule and a checkpoint of the best epoch, as scripts for large data have it."""
 
 import argparse

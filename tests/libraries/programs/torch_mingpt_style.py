@@ -1,5 +1,6 @@
 # line: -n 2
 # each: iter_dt \d+\.\d+ms; iter 20: train loss \d+\.\d+
+# more: torch_mnist_style runs the same way
 """A small transformer, a Trainer with callbacks, and a line for each ten iterations."""
 
 import time

@@ -1,6 +1,7 @@
 # line: -n 2 --retries 1 --args "4 1"
 # each: Epoch 3 \| Batchsize: 16 \| Steps: 2
 # first: Resuming training from snapshot at Epoch 2
+# more: a run that begins again is in tests/faults
 """A Trainer class that saves snapshots and goes on from them after a restart."""
 
 import os
