@@ -70,6 +70,12 @@ ON_PEER_FAILURE = (
 )
 # the same, and first the others are asked where they are: one may be what the failed rank had waited for
 ON_PEER_ERROR = (Step(grace=config.PEER_LOOK), *ON_PEER_FAILURE)
+# it has raised, too, and reports that: on a busy machine its traceback takes a second
+ON_ERROR_AS_WELL = (
+    Step(grace=config.TERMINATE_GRACE),
+    Step(signal=signal.SIGTERM, grace=config.TERMINATE_GRACE),
+    KILL,
+)
 # its own program raised: it is on its way out
 ON_OWN_ERROR = (
     Step(grace=config.EXIT_GRACE),
@@ -233,6 +239,7 @@ class RunPolicy:
         if rank in self._asked:
             # it was about to be told to end: most likely it raised because the failed one has gone
             self._tell(rank, signal.SIGTERM)
+            self._escalations[rank] = Escalation(ON_ERROR_AS_WELL, now)
         self._escalations.setdefault(rank, Escalation(ON_OWN_ERROR, now))
         self._fail(now, ON_PEER_ERROR)
 

@@ -127,6 +127,7 @@ def _report(error: BaseException, trace: TracebackType | None) -> dict[str, Any]
     import time
     import traceback
 
+    raised = time.time()  # before the traceback reads files: who raised first is told by it
     summary = traceback.TracebackException(type(error), error, trace)
     kind = type(error)
     # as a traceback names it
@@ -137,7 +138,7 @@ def _report(error: BaseException, trace: TracebackType | None) -> dict[str, Any]
         "message": _cut(_message(error)),
         "frames": [[f.filename, f.lineno or 0, f.name, f.line or ""] for f in summary.stack],
         "text": _cut("".join(summary.format())),
-        "time": time.time(),
+        "time": raised,
     }
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from nbdist.model import CellStarted
 from nbdist.store import RunDirectory, RunStore, read_events
-from tests.faults.test_stuck_ranks import TORCH, TORCH_JOIN
+from tests.faults.test_stuck_ranks import MODEL, TORCH, TORCH_JOIN
 from tests.magics.conftest import Kernel, by_rank
 from tests.programs import until
 
@@ -40,7 +40,7 @@ def stuck(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernel]:
     """A kernel with a session of torch, for all situations of all rounds."""
     kernel = Kernel(tmp_path_factory.mktemp("stuck") / "home")
     joined = kernel.run(
-        f"%%ranks -n 2\nimport os, time\nrank = int(os.environ['RANK'])\n{TORCH_JOIN}\nkept = 41"
+        f"%%ranks -n 2\nimport os, time\nrank = int(os.environ['RANK'])\n{TORCH_JOIN}{MODEL}kept = 41"
     )
     assert joined.status == "ok", joined.stdout + joined.error
     yield kernel

@@ -532,3 +532,9 @@ def test_the_supervisor_knows_how_long_it_may_wait(
     policy = replay(history, timeout=limit)
 
     assert policy.policy.next_deadline() == pytest.approx(deadline)
+
+
+def test_a_rank_that_raises_in_the_same_moment_has_time_to_report_it() -> None:
+    both = [(1, errors(0, answered=False)), (1.01, errors(1, answered=False)), (3.5, nothing)]
+
+    assert [sent for sent in replay(both).sent if sent[1] == 1] == []
