@@ -58,12 +58,13 @@ def test_a_sweep_is_one_panel_and_a_click_opens_a_run(
         page.set_viewport_size({"width": 1200, "height": 900})
 
         sidebar = show_runs(page)
-        entry = sidebar.locator("[data-sweep]")
+        # other tests have left runs below it
+        entry, runs = sidebar.locator("[data-sweep]").first, sidebar.locator("[data-run*='-lenet-']")
         expect(entry).to_contain_text("6/6 · best loss 0.005 · lr=0.01 width=128 · 2 failed")
-        expect(sidebar.locator("[data-run]")).to_have_count(0)
+        expect(runs).to_have_count(0)
         page.screenshot(path=pictures / "sweep-sidebar-light.png")
         entry.click()
-        expect(sidebar.locator("[data-run]")).to_have_count(6)
+        expect(runs).to_have_count(6)
         page.screenshot(path=pictures / "sweep-sidebar-open.png")
 
         lab.save()
