@@ -59,7 +59,7 @@ def test_a_sweep_is_one_panel_and_a_click_opens_a_run(
 
         sidebar = show_runs(page)
         # other tests have left runs below it
-        entry, runs = sidebar.locator("[data-sweep]").first, sidebar.locator("[data-run*='-lenet-']")
+        entry, runs = sidebar.locator("[data-sweep]").first, sidebar.locator("[data-of-sweep=true]")
         expect(entry).to_contain_text("6/6 · best loss 0.005 · lr=0.01 width=128 · 2 failed")
         expect(runs).to_have_count(0)
         page.screenshot(path=pictures / "sweep-sidebar-light.png")
