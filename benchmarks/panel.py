@@ -1,6 +1,6 @@
 """What a page can show of the lines that ranks print: nbdist's panel, and what people use instead.
 
-    python benchmarks/panel.py [--rounds N] [--quick] [--only case,case] [--load bulk|stream]
+    python benchmarks/panel.py [--rounds N] [--quick] [--only case,case] [--load bulk|stream|figures]
 
 This module alone decides what is measured in the page, and whether the goals hold. A real JupyterLab,
 a real Chromium, a fresh kernel each time; page, kernel and ranks read the same clock.
@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from http.client import HTTPResponse
 from pathlib import Path
+from typing import Any
 
 import psutil
 from common import (
@@ -37,7 +38,7 @@ from common import (
     write_results,
 )
 from launch_cases import is_connected_worker
-from panel_cases import BULK, BULK_RANKS, CASES, STREAM, STREAM_RANKS, Load, PanelCase
+from panel_cases import BULK, BULK_RANKS, CASES, FIGURES, STREAM, STREAM_RANKS, Load, PanelCase
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests/browser"))
 
@@ -87,7 +88,7 @@ NOTES = (
     "The browser has half of the processors, the server, the kernels and the ranks of every case the other "
     "half: a user's page shares none with them. Else a task of 20 ms takes 200 ms where 8 ranks print.",
     "bulk: 8 ranks print 100,000 lines each as fast as they can. stream: 2 ranks print 500 lines a second "
-    "each for 20 s.",
+    "each for 20 s. figures: one rank shows 1,000 figures of matplotlib one after the other.",
     "reachable: lines that the page can show, of those printed: nbdist's by its Download button, the others' "
     f"by the text of the output, {GIVEN_UP_AFTER:.0f} s after the last was printed.",
     "last_line: from the moment the last rank had printed its last line until that line was on the screen.",
@@ -145,38 +146,35 @@ class Watched:
         if self._load.name == "stream":
             yield from latencies(seen["newest"], list(map(min, *moments)))
         else:
-            yield from self._bulk(seen, moments, kernel, cpu, heap)
+            if self._load.name == "bulk":
+                yield from self._lines(seen, moments, kernel, cpu)
+                seen = self._page.evaluate("window.benchmark")
+            yield HEAP, (heap_bytes(self._session) - heap) / 1e6
+            yield LONGEST, float(seen["longest"])
+            yield LONG, float(seen["long"])
+            if self._load.name == "bulk":
+                log = self._server.log.read_bytes()[self._log_size :].decode(errors="replace")
+                yield DROPS, float(len(DROPPED.findall(log)))
+                yield REACHABLE, self._reachable() / (self._load.lines * self._load.ranks) * 100
         (self._directory / "done").touch()
         self._lab.wait_for_end(watched, timeout=120)
-        if self._load.name == "bulk":
+        if self._load.name != "stream":
             self._lab.save()
             wait_until(lambda: saved(self._notebook), 60)
             yield NOTEBOOK, self._notebook.stat().st_size / 1e3
 
-    def _bulk(
-        self,
-        seen: dict[str, object],
-        moments: list[list[float]],
-        kernel: psutil.Process,
-        cpu: float,
-        heap: float,
+    def _lines(
+        self, seen: dict[str, Any], moments: list[list[float]], kernel: psutil.Process, cpu: float
     ) -> Iterator[tuple[str, float]]:
         lines = self._load.lines * self._load.ranks
         last = last_of(moments)
-        shown = seen["last"].get(str(last))  # type: ignore[attr-defined]
+        shown = seen["last"].get(str(last))
         if shown is not None:
             yield LAST, shown / 1e3 - moments[last][0]
         if self._case.name == "nbdist":
             wait_until(lambda: self._holds(lines + self._load.ranks), GIVEN_UP_AFTER)
             yield ALL, time.time() - moments[last][0]
-            seen = self._page.evaluate("window.benchmark")
         yield CPU, (cpu_seconds(kernel) - cpu) / lines * 1e6
-        yield HEAP, (heap_bytes(self._session) - heap) / 1e6
-        yield LONGEST, float(seen["longest"])  # type: ignore[arg-type]
-        yield LONG, float(seen["long"])  # type: ignore[arg-type]
-        log = self._server.log.read_bytes()[self._log_size :].decode(errors="replace")
-        yield DROPS, float(len(DROPPED.findall(log)))
-        yield REACHABLE, self._reachable() / lines * 100
 
     def _holds(self, lines: int) -> bool:
         """Whether nbdist's panel says that it has so many lines."""
@@ -209,7 +207,7 @@ class Watched:
                 time.sleep(0.05)  # not written yet, or half
         return moments
 
-    def _wait_for_the_last(self, moments: list[list[float]]) -> dict[str, list[list[float]]]:
+    def _wait_for_the_last(self, moments: list[list[float]]) -> dict[str, Any]:
         """What the page saw, when it has seen the last line of all that it will."""
         if self._load.name == "stream":
             wanted = f"window.benchmark.newest.some(([line]) => line >= {len(moments[0]) - 1})"
@@ -218,7 +216,7 @@ class Watched:
         deadline = time.monotonic() + GIVEN_UP_AFTER
         while time.monotonic() < deadline and not self._page.evaluate(wanted):
             self._page.wait_for_timeout(200)
-        found: dict[str, list[list[float]]] = self._page.evaluate(
+        found: dict[str, Any] = self._page.evaluate(
             "() => { window.benchmark.stopped = true; return window.benchmark; }"
         )
         return found
@@ -301,7 +299,8 @@ def measure(settings: Settings, outcome: Outcome, scratch: Path) -> None:
             for number in range(settings.rounds):
                 for load in settings.loads:
                     turn = number % len(settings.cases)
-                    for case in settings.cases[turn:] + settings.cases[:turn]:
+                    cases = settings.cases[turn:] + settings.cases[:turn] if load.peers else CASES[:1]
+                    for case in cases:
                         take(server, browser, case, load, number, outcome, scratch)
             browser.close()
     finally:
@@ -369,7 +368,7 @@ def asked(server: LabServer, method: str, path: str) -> HTTPResponse:
 
 
 def judge(samples: Samples) -> list[Goal]:
-    bulk, stream = "nbdist, bulk", "nbdist, stream"
+    bulk, stream, figures = "nbdist, bulk", "nbdist, stream", "nbdist, figures"
     limits = (
         (bulk, REACHABLE, "every line is reachable", lambda value: value >= 100),
         (bulk, LAST, "the last line is visible within 1 s", lambda value: value <= 1),
@@ -379,6 +378,8 @@ def judge(samples: Samples) -> list[Goal]:
         (bulk, DROPS, "no rate limit of the server is hit", lambda value: value == 0),
         (stream, P50, "print to screen: p50 under 150 ms", lambda value: value < 150),
         (stream, P99, "print to screen: p99 under 500 ms", lambda value: value < 500),
+        (figures, LONGEST, "1,000 figures: no task over 50 ms", lambda value: value <= 50),
+        (figures, NOTEBOOK, "1,000 figures: the saved notebook is under 1.5 MB", lambda value: value < 1500),
     )
     goals = []
     for case, metric, goal, holds in limits:
@@ -420,7 +421,7 @@ def parse(arguments: Sequence[str] | None) -> Settings:
     parser.add_argument("--rounds", type=int, default=LEAST_ROUNDS, help=f"default: {LEAST_ROUNDS}")
     parser.add_argument("--quick", action="store_true", help="one round of a tenth of the lines, for a look")
     parser.add_argument("--only", metavar="CASE,CASE", help=", ".join(case.name for case in CASES))
-    parser.add_argument("--load", choices=("bulk", "stream"))
+    parser.add_argument("--load", choices=("bulk", "stream", "figures"))
     asked = parser.parse_args(arguments)
     names = [case.name for case in CASES] if asked.only is None else asked.only.split(",")
     if unknown := set(names) - {case.name for case in CASES}:
@@ -429,6 +430,7 @@ def parse(arguments: Sequence[str] | None) -> Settings:
     loads = (
         Load(name="bulk", program=BULK, ranks=BULK_RANKS, lines=100_000 // part),
         Load(name="stream", program=STREAM, ranks=STREAM_RANKS, lines=10_000 // part),
+        Load(name="figures", program=FIGURES, ranks=1, lines=1_000 // part, peers=False),
     )
     rounds = 1 if asked.quick else asked.rounds
     return Settings(

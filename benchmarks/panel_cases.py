@@ -43,15 +43,35 @@ while not os.path.exists("{directory}/done"):
     time.sleep(0.05)
 """
 
+# One after the other, as a loop with plt.show() in it.
+FIGURES = """\
+import json, os, time
+import matplotlib.pyplot as plt
+plt.switch_backend("agg")
+fig, ax = plt.subplots(figsize=(4, 3))
+(curve,) = ax.plot(range(100))
+for i in range({lines}):
+    curve.set_ydata([(i * at) % 97 for at in range(100)])
+    ax.set_title(f"figure {{i}}")
+    display(fig)
+print("rank 0 last line", flush=True)
+with open(f"{directory}/0.json", "w") as file:
+    json.dump([time.time()], file)
+while not os.path.exists("{directory}/done"):
+    time.sleep(0.05)
+"""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """What the ranks print: ``lines`` each, from the program that leaves its moments in a directory."""
+    """What the ranks print, ``lines`` each, or show, from the program that leaves its moments in a directory.
+    ``peers``: whether others than nbdist can show it."""
 
     name: str
     program: str
     ranks: int
     lines: int
+    peers: bool = True
 
     def source(self, directory: Path) -> str:
         return self.program.format(lines=self.lines, directory=directory)

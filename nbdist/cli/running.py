@@ -43,6 +43,7 @@ OUTPUT_CLOSED = 128 + signal.SIGPIPE
 # as messages are written for a notebook, and what a shell calls the same
 _IN_A_SHELL = (
     ("%%distributed -n 2", "nbdist run -n 2 train.py"),
+    ("%%distributed ", "nbdist run "),
     ("%dist_", "nbdist "),
     ("%env ", "export "),
     ("%pip ", "pip "),
@@ -350,7 +351,7 @@ def _watch(handle: runner.RunHandle, output: Output, show_ranks: Collection[int]
     output.write(summary_text(ended, handle.directory, language, watch.report(language)) + "\n")
     # the line above says all of a stop that was asked for
     if ended.state is not RunState.SUCCEEDED and not ended.stopped_as_asked:
-        report(run_report(ended, handle.directory, language))
+        report(in_a_shell(run_report(ended, handle.directory, language)))
     return ended
 
 

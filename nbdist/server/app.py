@@ -35,6 +35,7 @@ ROUTES = {
     "api/runs/([^/]+)/ranks/([^/]+)/log": "log_handler.LogHandler",
     "api/runs/([^/]+)/ranks/([^/]+)/media/([^/]+)": "handlers.MediaHandler",
     "api/runs/([^/]+)/ranks/([^/]+)/interrupt": "handlers.InterruptHandler",
+    "api/sweeps/([^/]+)/stop": "handlers.StopSweepHandler",
     "api/devices": "handlers.DevicesHandler",
     "api/options": "handlers.OptionsHandler",
     "api/board": "handlers.BoardHandler",

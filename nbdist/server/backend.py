@@ -17,6 +17,7 @@ from nbdist.server.machine import Machine
 from nbdist.server.run_list import RunList
 from nbdist.server.streams import Streams
 from nbdist.store import RunStore
+from nbdist.store.run_store import SweepStore
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -42,6 +43,7 @@ class Backend:
         self.visualdl_path = visualdl_path
         """Where browsers find VisualDL: ``/user/ann/nbdist/visualdl``."""
         self.runs = RunList(RunStore(home))
+        self.sweeps = SweepStore(home)
         self.machine = Machine()
         self._route: BoardRoute | None = None
         self._routing = asyncio.Lock()

@@ -33,9 +33,9 @@ from nbdist.server.backend import Backend
 from nbdist.server.run_list import RunList, row_of
 from nbdist.server.streams import program_of
 from nbdist.store import RunDirectory, look
-from nbdist.store.control import ask_to_end, request_interrupt
+from nbdist.store.control import ask_to_end, request_interrupt, request_stop
 from nbdist.store.outputs import read_media
-from nbdist.store.run_store import RUN_ID
+from nbdist.store.run_store import RUN_ID, is_run_locked
 from nbdist.version import __version__
 
 LANGUAGES = ("en", "zh")
@@ -102,6 +102,17 @@ def stop(directory: RunDirectory, reason: Reason) -> Run | None:
     except OSError as error:
         raise LaunchError(f"the run cannot be asked to end: {error.strerror}") from error
     return run
+
+
+def stop_sweep(directory: RunDirectory, reason: Reason) -> bool:
+    """Ask a sweep to end its runs and to start no others; whether it goes on. Raises LaunchError."""
+    if not is_run_locked(directory):
+        return False
+    try:
+        request_stop(directory, reason)
+    except OSError as error:
+        raise LaunchError(f"the sweep cannot be asked to end: {error.strerror}") from error
+    return True
 
 
 def stacks(directory: RunDirectory) -> dict[str, Any]:
@@ -232,6 +243,13 @@ class Api(APIHandler):
             raise web.HTTPError(400, f"the body is an object with {', '.join(known) or 'nothing in it'}")
         return body
 
+    def stop_reason(self) -> Reason:
+        """Why to stop, as the body says it. Raises HTTPError."""
+        said = self.body("reason").get("reason", "page")
+        if not isinstance(said, str) or len(said) > _REASON:
+            raise web.HTTPError(400, f"reason is a text of at most {_REASON} characters")
+        return _STOPPED_FROM.get(said) or Reason.said(said)
+
     def run_ids(self, body: dict[str, Any], *, most: int) -> list[str]:
         """The runs that a body names. Raises HTTPError."""
         run_ids = body.get("run_ids")
@@ -327,12 +345,9 @@ class StopHandler(Api):
     @web.authenticated
     @authorized
     async def post(self, run_id: str) -> None:
-        said = self.body("reason").get("reason", "page")
-        if not isinstance(said, str) or len(said) > _REASON:
-            raise web.HTTPError(400, f"reason is a text of at most {_REASON} characters")
+        reason = self.stop_reason()
         directory = await self.directory(run_id)
         try:
-            reason = _STOPPED_FROM.get(said) or Reason.said(said)
             run = await self.backend.run(stop, directory, reason)
         except LaunchError as error:
             raise web.HTTPError(507, str(error)) from None
@@ -340,6 +355,22 @@ class StopHandler(Api):
             raise web.HTTPError(404, "the run cannot be read")
         self.backend.feed.hurry()
         self.answer({"run_id": run_id, "state": run.state.value}, 200 if run.state.terminal else 202)
+
+
+class StopSweepHandler(Api):
+    @web.authenticated
+    @authorized
+    async def post(self, sweep_id: str) -> None:
+        reason = self.stop_reason()
+        directory = await self.backend.run(self.backend.sweeps.directory, sweep_id)
+        if directory is None:
+            raise web.HTTPError(404, "there is no such sweep")
+        try:
+            live = await self.backend.run(stop_sweep, directory, reason)
+        except LaunchError as error:
+            raise web.HTTPError(507, str(error)) from None
+        self.backend.feed.hurry()
+        self.answer({"sweep_id": sweep_id, "live": live}, 202 if live else 200)
 
 
 class StacksHandler(Api):

@@ -24,6 +24,14 @@ if lr == 5:
 """
 
 
+ENDLESS = """%%distributed --sweep lr=0.1,0.01,0.001 -n 2 --each 1 --name endless
+import nbdist, time
+while True:
+    nbdist.log(loss=nbdist.params.lr)
+    time.sleep(0.1)
+"""
+
+
 def saved(notebook: Path, page: Page) -> list[dict[str, Any]]:
     """What the saved notebook keeps of the sweep's cell, besides text."""
     deadline = time.monotonic() + 20
@@ -75,3 +83,22 @@ def test_a_sweep_is_one_panel_and_a_click_opens_a_run(
         points.first.get_by_role("button").click()
         opened = page.locator(".nbdist-dash", has_text="lenet-4")
         expect(opened.first).to_be_visible(timeout=20_000)
+
+
+def test_the_sidebar_stops_a_sweep(lab_server: LabServer, browser: Browser, pictures: Path) -> None:
+    notebook = lab_server.write_notebook("endless.ipynb", "%load_ext nbdist", ENDLESS)
+    with new_page(browser, keep=False) as page:
+        lab = LabPage(lab_server, page, notebook)
+        lab.run_and_wait(0)
+        lab.run(1)
+        sidebar = show_runs(page)
+        entry = sidebar.locator("[data-sweep]", has_text="endless")
+        expect(entry).to_contain_text("0/3", timeout=20_000)
+        entry.click()
+        page.screenshot(path=pictures / "sweep-sidebar-running.png")
+
+        sidebar.get_by_role("button", name="Stop the sweep").click()
+
+        expect(lab.cell(1).locator(".nbdist-sweep")).to_contain_text("1 waiting", timeout=20_000)
+        expect(entry).to_have_attribute("data-live", "false", timeout=20_000)
+        expect(entry).to_have_attribute("data-state", "cancelled")

@@ -188,6 +188,17 @@ def test_the_first_failure_is_reported_on_stderr_in_lines_of_the_script(shell: S
     assert "  train.py line 3, in <module>\n    step()\n" in done.stderr
 
 
+def test_a_fix_is_written_for_a_shell(shell: Shell) -> None:
+    shell.script("train.py", "name = 'no_such_module_of_mine'\n__import__(name)\n")
+
+    done = shell.run("run", "-n", "1", "train.py")
+
+    (fix,) = [line for line in done.stderr.splitlines() if "pip install it" in line]
+    assert "%pip" not in fix
+    assert "kernel" not in done.stderr
+    assert "notebook" not in done.stderr
+
+
 def test_at_the_time_limit_the_exit_code_is_that_of_timeout(shell: Shell) -> None:
     shell.script("train.py", SLEEP)
 

@@ -30,6 +30,7 @@ VERBS = [
     ("GET", f"api/runs/{RUN_ID}/ranks/0/log"),
     ("HEAD", f"api/runs/{RUN_ID}/ranks/0/log"),
     ("GET", f"api/runs/{RUN_ID}/ranks/0/media/0"),
+    ("POST", f"api/sweeps/{RUN_ID}/stop"),
     ("GET", "api/devices"),
     ("GET", "api/options"),
     ("POST", "api/board"),
@@ -65,7 +66,7 @@ def test_every_verb_of_every_address_is_in_the_table() -> None:
     known = {(method.lower(), path) for method, path in VERBS}
     here = ("get", "head", "post", "put", "patch", "delete")
     for route, named in ROUTES.items():
-        example = route.replace("runs/([^/]+)", f"runs/{RUN_ID}").replace("([^/]+)", "0")
+        example = route.replace("s/([^/]+)", f"s/{RUN_ID}", 1).replace("([^/]+)", "0")
         example = example.replace("(.*)", f"{RUN_ID}/scalar")
         own = {verb for verb in here if verb in vars(handler_named(named))}
         assert own == {method for method, path in known if path == example}, route
@@ -282,6 +283,7 @@ ABOUT_RUNS = [
     ("POST", f"api/runs/{RUN_ID}/stacks", {}),
     ("POST", f"api/runs/{RUN_ID}/ranks/0/interrupt", {}),
     ("GET", f"api/runs/{RUN_ID}/ranks/0/log", {}),
+    ("POST", f"api/sweeps/{RUN_ID}/stop", {}),
     ("POST", "api/board", {"body": {"run_ids": [RUN_ID]}}),
     ("GET", f"visualdl/{RUN_ID}/", {}),
 ]

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import yaml
 
+from nbdist.board import stop_board
 from nbdist.model import RunState
 from nbdist.server.app import ROUTES, handler_named
 from tests.fakes.directories import WrittenRun
@@ -72,6 +73,8 @@ def test_no_request_breaks_the_server_or_its_promises(tmp_path: Path) -> None:
             cwd=tmp_path,
         )
         log = (tmp_path / "server.log").read_text()
+        # a request may have opened VisualDL
+        stop_board(server.home)
 
     assert fuzzed.returncode == 0, fuzzed.stdout[-8000:] + fuzzed.stderr[-2000:]
     assert "Traceback" not in log, log[-4000:]

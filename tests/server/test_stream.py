@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from nbdist import options, runner
 from nbdist.model import RunState
+from nbdist.runner.sweeps import start_sweep
 from nbdist.store import RunDirectory
 from tests.fakes.directories import WrittenRun
 from tests.fakes.runs import RUN_ID, STARTED, attempt_started, exited, run_ended
@@ -280,6 +284,27 @@ async def test_stop_works_while_nobody_else_can(
     assert answer.code == 202
     assert (handle.run.reason or handle.run.stop_reason).code == "stopped-from-page"
     assert (await ask(f"api/runs/{handle.run_id}/stop", "POST")).code == 200
+
+
+async def test_a_sweep_is_stopped_with_all_its_runs(
+    ask: Callable[..., Any], home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NBDIST_WARM", "off")
+    cell = "import nbdist, time\nprint(nbdist.params.lr)\ntime.sleep(600)"
+    plan = partial(runner.plan, cell=cell, cwd=str(tmp_path), python_path=sys.path)
+    handle = start_sweep(runner.plan_sweep(options.parse("--sweep lr=1,2,3 -n 2 --each 1 -d"), plan))
+    path = f"api/sweeps/{handle.sweep_id}/stop"
+
+    answer = await ask(path, "POST", {"reason": "list"})
+    state = await asyncio.get_running_loop().run_in_executor(None, handle.wait, 60)
+
+    assert (answer.code, json.loads(answer.body)) == (202, {"sweep_id": handle.sweep_id, "live": True})
+    assert state == "cancelled"
+    assert {one.run.reason.code for one in handle.runs} <= {"stopped-from-list", "sweep-ended"}
+    again = await ask(path, "POST")
+    assert (again.code, json.loads(again.body)["live"]) == (200, False)
+    assert (await ask(path, "POST", {"reason": 5})).code == 400
+    assert (await ask(path.replace("sweeps", "runs"), "POST")).code == 404
 
 
 async def test_a_run_that_goes_on_is_not_deleted(ask: Callable[..., Any], home: Path) -> None:

@@ -159,6 +159,10 @@ export class Client {
     await this.send('POST', runPath(runId, '/stop'), { reason });
   }
 
+  async stopSweep(sweepId: string, reason: string): Promise<void> {
+    await this.send('POST', `api/sweeps/${encodeURIComponent(sweepId)}/stop`, { reason });
+  }
+
   /** Where the ranks are now. Takes up to some seconds. */
   async stacks(runId: string): Promise<StallView> {
     return taken(await this.send('POST', runPath(runId, '/stacks'))).stall;

@@ -14,7 +14,8 @@ export interface IRunService {
 
 export const IRunService = new Token<IRunService>('nbdist:IRunService');
 
-/** What can be done with a run. Every command takes `{runId}`, or `{runIds}` for more than one. */
+/** What can be done with a run. Every command takes `{runId}`, or `{runIds}` for more than one; `stopSweep` takes
+ * `{sweepId}`. */
 export const COMMANDS = {
   show: 'nbdist:show-runs',
   latest: 'nbdist:open-latest',
@@ -22,6 +23,7 @@ export const COMMANDS = {
   open: 'nbdist:open',
   compare: 'nbdist:compare',
   stop: 'nbdist:stop',
+  stopSweep: 'nbdist:stop-sweep',
   attach: 'nbdist:attach',
   reveal: 'nbdist:reveal',
   again: 'nbdist:run-again',
@@ -32,7 +34,10 @@ export const COMMANDS = {
 } as const;
 
 /** Carries out a command. */
-export type Execute = (command: string, args: { runId?: string; runIds?: string[]; line?: number }) => void;
+export type Execute = (
+  command: string,
+  args: { runId?: string; runIds?: string[]; sweepId?: string; line?: number },
+) => void;
 
 /** The run that a command is about; empty for none. */
 export function runIn({ runId }: { runId?: unknown }): string {
@@ -40,7 +45,7 @@ export function runIn({ runId }: { runId?: unknown }): string {
 }
 
 /** The arguments of a command, as JupyterLab wants them described. */
-export function takes(...names: ('runId' | 'line' | 'tab')[]): {
+export function takes(...names: ('runId' | 'sweepId' | 'line' | 'tab')[]): {
   args: { type: 'object'; properties: Record<string, { type: string }> };
 } {
   const properties = names.map(name => [name, { type: name === 'line' ? 'number' : 'string' }] as const);

@@ -58,6 +58,7 @@ export const LAB_WORDS = inBoth(say => ({
   attachHint: say('Show the run in the active notebook', '在当前笔记本中显示此运行'),
   reveal: say('Go to cell', '转到单元格'),
   stop: say('Stop', '停止'),
+  stopSweep: say('Stop the sweep', '停止整个扫描'),
   delete: say('Delete', '删除'),
   compare: say('Compare {0} runs', '比较 {0} 个运行'),
   compareTitle: say('Compare runs', '比较运行'),

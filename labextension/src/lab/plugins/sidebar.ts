@@ -112,6 +112,17 @@ function addCommands({ commands }: JupyterFrontEnd, service: IRunService): void 
       }
     },
   });
+  commands.addCommand(COMMANDS.stopSweep, {
+    label: words.stopSweep,
+    isVisible: ({ sweepId }) => typeof sweepId === 'string',
+    describedBy: takes('sweepId'),
+    execute: async ({ sweepId }) => {
+      if (typeof sweepId === 'string') {
+        const label = sweepId.split('-').slice(2).join('-');
+        await said(client.stopSweep(sweepId, 'list'), problem => words.stopFailed(label, problem));
+      }
+    },
+  });
   commands.addCommand(COMMANDS.remove, {
     label: words.delete,
     isVisible: args => runs.row(runIn(args))?.live === false,

@@ -17,7 +17,16 @@ import '../styles/lab.css';
 import { Button, Icon } from '../../views/Marks';
 import { useSeconds, useTheme } from '../../views/hooks';
 import type { RunRow } from '../client';
-import { type Grouping, GROUPINGS, inView, type Item, listing, shownNames, type SweepRows } from '../listing';
+import {
+  type Grouping,
+  GROUPINGS,
+  inView,
+  type Item,
+  listing,
+  shownNames,
+  standing,
+  type SweepRows,
+} from '../listing';
 import { useRuns } from '../runs';
 import { COMMANDS, type Execute, type IRunService } from '../tokens';
 import { labWords } from '../words';
@@ -306,6 +315,7 @@ export function Sidebar({ service, execute, openMenu }: SidebarProps): ReactElem
           </div>
           <RunActions
             chosen={chosen.length > 1 || !current ? chosen : rowsOf(current)}
+            sweep={chosen.length < 2 && current?.kind === 'sweep' ? current.sweep : null}
             execute={execute}
             onClear={() => setChecked(new Set())}
           />
@@ -345,28 +355,40 @@ function Absent({ onTry }: { onTry: () => void }): ReactElement {
 
 interface ActionsProps {
   chosen: readonly RunRow[];
+  /** the sweep whose runs these are, where its entry was chosen */
+  sweep: SweepRows | null;
   execute: Execute;
   onClear: () => void;
 }
 
 /** What can be done with the runs that are selected. */
-function RunActions({ chosen, execute, onClear }: ActionsProps): ReactElement | null {
+function RunActions({ chosen, sweep, execute, onClear }: ActionsProps): ReactElement | null {
   const words = labWords();
   const [row] = chosen;
   if (!row) {
     return null;
   }
-  if (chosen.length > 1) {
+  if (chosen.length > 1 || sweep) {
     const runIds = chosen.map(each => each.runId);
     return (
       <div className="nbdist-side-actions" role="toolbar" aria-label={words.selected(chosen.length)}>
-        <Button
-          icon="compare"
-          label={words.compare(chosen.length)}
-          onClick={() => execute(COMMANDS.compare, { runIds })}
-        />
+        {chosen.length > 1 && (
+          <Button
+            icon="compare"
+            label={words.compare(chosen.length)}
+            onClick={() => execute(COMMANDS.compare, { runIds })}
+          />
+        )}
         <span className="nbdist-space" />
-        <Button icon="close" label={words.clear} bare onClick={onClear} />
+        {sweep && standing(sweep).state === 'running' && (
+          <Button
+            icon="stop"
+            label={words.stopSweep}
+            bare
+            onClick={() => execute(COMMANDS.stopSweep, { sweepId: sweep.sweepId })}
+          />
+        )}
+        {!sweep && <Button icon="close" label={words.clear} bare onClick={onClear} />}
       </div>
     );
   }
