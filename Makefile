@@ -15,7 +15,7 @@ PADDLE := paddlepaddle==3.3.1
 MAKEFLAGS += --jobs=2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo lab test test-warm test-faults test-hosts test-resume test-diagnosis test-more check check-python check-page bytecode format browser hosts slurm cluster-demo bench-launch bench-names bench-panel bench-diagnosis bench-faults bench-metrics bench-screen bench-server bench-startup bench-scale bench-sweep fuzz-server dist test-dist course docs clean
+.PHONY: help demo lab test test-warm test-faults test-stuck test-hosts test-resume test-diagnosis test-more check check-python check-page bytecode format browser hosts slurm cluster-demo bench-launch bench-names bench-panel bench-diagnosis bench-faults bench-metrics bench-screen bench-server bench-startup bench-scale bench-sweep fuzz-server dist test-dist course docs clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -85,6 +85,13 @@ test-warm: $(VENV)/.ready $(STATIC) bytecode  ## test every kind of run on ranks
 
 test-faults: $(VENV)/.ready $(STATIC) bytecode  ## break runs in every way that is known, 20 times each
 	NBDIST_FAULT_ROUNDS=20 $(BIN)/python -m pytest tests/faults -p no:cacheprovider -m "" $(PYTEST_ARGS)
+
+# How often each of some twenty situations is stopped; a run takes 5 s of a core.
+STUCK_ROUNDS ?= 100
+
+test-stuck: $(VENV)/.ready $(STATIC) bytecode  ## stop runs whose ranks wait, 100 times each with torch and with paddle: they save their work
+	NBDIST_STUCK_ROUNDS=$(STUCK_ROUNDS) $(BIN)/python -m pytest -n 2 --dist load -rP -p no:cacheprovider \
+	  tests/faults/test_stops_of_stuck_ranks.py $(PYTEST_ARGS)
 
 test-resume: $(VENV)/.ready $(STATIC) bytecode  ## kill a rank of a run at random 50 times, with torch and with paddle: it goes on right
 	NBDIST_FAULT_ROUNDS=50 $(BIN)/python -m pytest tests/faults/test_resumes_are_right.py -p no:cacheprovider $(PYTEST_ARGS)

@@ -15,6 +15,7 @@ from _frozen_importlib_external import SourceFileLoader  # importlib.machinery's
 from nbdist.worker import error_report, framework_hooks, stacks
 from nbdist.worker.framework_hooks import (
     after_import,
+    free_groups_last,
     has_joined,
     join_cluster,
     paddle_looks,
@@ -69,6 +70,7 @@ def run(channel: Channel, order: Order, begin: Callable[[], None] = lambda: None
     after_import("paddle.base.core", paddle_looks)
     after_import("torch.distributed.rendezvous", torch_looks)
     after_import("torch.distributed.distributed_c10d", prefer_backend)
+    after_import("torch.nn.parallel.distributed", free_groups_last)
     after_import("jax._src.clusters.cluster", join_cluster)
     for name in _ADAPTED:
         after_import(name, _adapt)

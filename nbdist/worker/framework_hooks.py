@@ -99,6 +99,44 @@ def prefer_backend(module: ModuleType) -> None:
             table[device] = wanted
 
 
+# torch's DDP gives up the last reference to its process group where its Reducer is freed, and keeps the
+# interpreter meanwhile. The group's destructor waits for its threads, and one of them may be about to drop a
+# Python object of a collective that backward has begun, for which it needs the interpreter: the rank stands
+# still for ever (torch 2.13, ProcessGroupGloo; pytorch#56297). That is chance in programs that end with
+# barrier() and destroy_process_group(), where torch._dynamo was imported first, as in ranks that have waited:
+# imported by DDP itself it keeps the group. Where Python has the last reference torch lets the interpreter
+# go.
+
+
+def free_groups_last(parallel: ModuleType) -> None:
+    """Let what DistributedDataParallel makes in C++ be freed before its process group.
+
+    ``parallel`` is torch.nn.parallel.distributed.
+    """
+    import functools
+    import weakref
+
+    kind: Any = getattr(parallel, "DistributedDataParallel", None)
+    make = vars(kind).get("_ddp_init_helper") if kind is not None else None
+    if make is None:
+        return
+
+    @functools.wraps(make)
+    def make_and_hold(model: Any, *given: Any, **named: Any) -> Any:
+        made = make(model, *given, **named)
+        for part in ("logger", "reducer"):
+            if (one := getattr(model, part, None)) is not None:
+                # pybind11 calls this when the C++ object has gone
+                weakref.finalize(one, _let_go, getattr(model, "process_group", None)).atexit = False
+        return made
+
+    kind._ddp_init_helper = make_and_hold
+
+
+def _let_go(_group: object) -> None:
+    """The reference to it goes as this returns."""
+
+
 # Whether a rank has opened a store, and how it waits for that: by looking instead of by sleeping. Where rank
 # 1 connects before rank 0 listens, torch tries again after some half a second (TCPStore.cpp), paddle 3 after
 # a fixed three seconds (tcp_utils.cc). Which of the two comes first is chance, so every other start took

@@ -35,7 +35,11 @@ _STORE_GRACE = 0.1
 _SAVING = 1.0
 """Seconds that a program that was interrupted may be in one call: it may save its work with the others."""
 
-_LOOKS_ASLEEP = 3
+_COMPUTES = 0.01
+"""Seconds of a processor in which a main thread that waits would have gone to sleep."""
+
+_TURN = 0.25
+"""Seconds in which a thread that was woken has had its turn, on a busy machine, too."""
 
 _WAKES = 2
 """How often the main thread is sent the signal: it may begin to sleep just when it is to be woken."""
@@ -146,8 +150,11 @@ class Freeing:
         return True
 
     def _waits(self) -> bool:
-        """Whether the main thread sleeps, or may spin for its device."""
-        for _ in range(_LOOKS_ASLEEP):
+        """Whether the main thread sleeps, or may spin for its device. The signal that it was sent has woken
+        it, and it may stand behind others for a processor before it sleeps again."""
+        clock, deadline = time.pthread_getcpuclockid(self._main), time.monotonic() + _TURN
+        begun = time.clock_gettime(clock)
+        while time.clock_gettime(clock) - begun < _COMPUTES and time.monotonic() < deadline:
             if self._asleep():
                 return True
             time.sleep(_GLANCE)

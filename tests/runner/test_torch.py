@@ -145,3 +145,38 @@ else:
         assert handle.wait(0.05) in ("pending", "starting", "running")
 
     assert handle.stop() == "cancelled"
+
+
+# where DistributedDataParallel is what imports torch._dynamo, that keeps the process group for ever
+ENDS_IN_MAIN = """
+import os, time
+import torch, torch._dynamo, torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+def main():
+    dist.init_process_group("gloo")
+    model = DistributedDataParallel(torch.nn.Linear(4, 1))
+    total = torch.ones(1)
+    if dist.get_rank() == 0:
+        values = torch.ones(4, requires_grad=True)
+        doubled = values * 2
+        doubled.register_hook(lambda _: [dist.all_reduce(total, async_op=True), None][1])
+        doubled.sum().backward()
+        dist.destroy_process_group()
+        open("leaves", "w").close()
+    else:
+        while not os.path.exists("leaves"):
+            time.sleep(0.01)
+        time.sleep(0.5)  # nothing tells from outside that the other one frees its model
+        dist.all_reduce(total)
+
+main()
+print("out")
+"""
+
+
+def test_a_model_is_freed_while_a_thread_of_gloo_needs_the_interpreter(run_cell) -> None:
+    handle = run_cell("-n 2 --timeout 60s", ENDS_IN_MAIN, limit=90)
+
+    assert handle.status == "succeeded", handle.logs(0) + handle.logs(1)
+    assert [handle.logs(rank).split()[-1] for rank in (0, 1)] == ["out", "out"]

@@ -82,6 +82,42 @@ def test_a_program_is_interrupted(program: str, end: str) -> None:
     assert (done.stderr.splitlines() or [""])[-1] == end, done.stderr
 
 
+# the listener's look at a main thread that is said to be awake for the first so many times
+LOOKS = """
+import _thread, hashlib, os, time
+os.dup2(os.open(os.devnull, os.O_RDWR), 3)
+from nbdist.worker.freeing import Freeing
+looks = iter([False] * {awake} + [True] * 100)
+freeing, said = Freeing(_thread.get_ident(), lambda: next(looks)), []
+_thread.start_new_thread(lambda: said.append(freeing._waits()), ())
+{program}
+while not said: time.sleep(0.01)
+exit(f"waits: {{said[0]}}")
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "awake", "waits"),
+    [
+        pytest.param("time.sleep(1)", 10, True, id="stands behind others for a processor"),
+        # the interpreter is free meanwhile
+        pytest.param("hashlib.pbkdf2_hmac('sha256', b'', b'', 3_000_000)", 99, False, id="computes"),
+    ],
+)
+def test_a_main_thread_waits_that_sleeps_when_it_has_had_its_turn(
+    program: str, awake: int, waits: bool
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LOOKS.format(program=program, awake=awake)],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        timeout=20,
+    )
+
+    assert done.stderr.strip() == f"waits: {waits}", done.stderr
+
+
 def test_what_the_handler_raises_is_raised_by_the_line_that_it_interrupted(monkeypatch) -> None:
     def interrupts() -> None:
         raise KeyboardInterrupt
