@@ -89,7 +89,7 @@ def test_the_python_is_that_of_ai_studio(environment: Path) -> None:
 
 @pytest.mark.more
 @pytest.mark.browser
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1200)
 @pytest.mark.skipif(not may_unshare(), reason="*** AI Studio NOT TESTED: no right to a mount namespace ***")
 @pytest.mark.skipif(NGINX is None, reason="*** AI Studio NOT TESTED: nginx is not installed ***")
 @pytest.mark.skipif(shutil.which("cc") is None, reason="*** AI Studio NOT TESTED: no cc for its GPU ***")
