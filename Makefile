@@ -170,6 +170,17 @@ tests/hosted/node_modules/.ready: tests/hosted/package.json tests/hosted/package
 	SKIP_JUPYTER_BUILDER=1 .venv-hosts/bin/python -m pip install --quiet --editable . --group hosts
 	@touch $@
 
+# AI Studio's environment: Python 3.10 where there is one (also one of pyenv's that is not switched on), and no nbdist.
+.venv-aistudio/.ready: pyproject.toml Makefile
+	@for python in python3.10 "$$HOME"/.pyenv/versions/3.10.*/bin/python $(PYTHON); do \
+	  "$$python" -m venv --clear .venv-aistudio >/dev/null 2>&1 && break; \
+	done
+	.venv-aistudio/bin/python -m pip --disable-pip-version-check install --quiet --upgrade pip
+	.venv-aistudio/bin/python -m pip install --quiet --group aistudio
+	@.venv-aistudio/bin/python -m pip install --quiet "$(PADDLE)" || \
+	  echo "*** $(PADDLE) could not be installed: AI Studio is NOT tested ***"
+	@touch $@
+
 # Colab's widget manager is in no package: it is built from its sources, a clone of googlecolab/colab-cdn-widget-manager.
 COLAB ?=
 COLAB_COMMIT := 472880a4c0722633b15d82359ffd4ecfec027827
@@ -185,9 +196,12 @@ build/colab/manager.js: labextension/node_modules/.ready
 	  $(ESBUILD) src/index.ts --format=esm --outfile=manager.js || \
 	  echo "*** Colab's widget manager could not be built (COLAB=… names a clone of its sources): the panel in Colab is NOT tested ***"
 
-test-hosts: .venv-hosts/.ready $(STATIC) browser hosts build/colab/manager.js  ## test the panel in Voilà, in marimo, and with Colab's widget manager
-	NBDIST_COLAB_MANAGER="$(CURDIR)/build/colab/manager.js" .venv-hosts/bin/python -m pytest \
-	  tests/hosted/test_managers.py tests/hosted/test_pages_of_others.py -p no:cacheprovider -m "" $(PYTEST_ARGS)
+test-hosts: .venv-hosts/.ready .venv-aistudio/.ready $(STATIC) browser hosts build/colab/manager.js  ## test the panel in Voilà, in marimo, with Colab's widget manager, and in a container like AI Studio's
+	@rm -rf build/aistudio
+	.venv-hosts/bin/python -m pip wheel --quiet --no-deps --wheel-dir build/aistudio .
+	NBDIST_COLAB_MANAGER="$(CURDIR)/build/colab/manager.js" NBDIST_AISTUDIO="$(CURDIR)/.venv-aistudio" \
+	  NBDIST_DIST="$(CURDIR)/build/aistudio" .venv-hosts/bin/python -m pytest tests/hosted/test_managers.py \
+	  tests/hosted/test_pages_of_others.py tests/hosted/test_aistudio.py -p no:cacheprovider -m "" $(PYTEST_ARGS)
 
 .venv-bench/.ready: benchmarks/requirements.txt pyproject.toml
 	$(PYTHON) -m venv .venv-bench
@@ -285,4 +299,4 @@ docs: .venv-docs/.ready  ## build the site in build/site
 	@echo "the site: build/site/index.html"
 
 clean:  ## remove what the other targets made
-	rm -rf $(VENV) .venv-bench .venv-dist .venv-docs .venv-hosts .venv-node build dist labextension/node_modules labextension/page.cdx.json nbdist/panel/static nbdist/labextension .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf $(VENV) .venv-aistudio .venv-bench .venv-dist .venv-docs .venv-hosts .venv-node build dist labextension/node_modules labextension/page.cdx.json nbdist/panel/static nbdist/labextension .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

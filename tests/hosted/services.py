@@ -38,13 +38,12 @@ http {{
   map $http_upgrade $connection_upgrade {{ default upgrade; "" close; }}
   server {{
     listen 127.0.0.1:{port};
-    location /behind/ {{
-      proxy_pass http://127.0.0.1:{inner};
-      proxy_http_version 1.1;
-      proxy_set_header Host $http_host;
-      proxy_set_header Upgrade $http_upgrade;
-      proxy_set_header Connection $connection_upgrade;
-    }}
+    proxy_http_version 1.1;
+    proxy_set_header Host $http_host;
+    proxy_set_header Upgrade $http_upgrade;
+    proxy_set_header Connection $connection_upgrade;
+    location {prefix} {{ proxy_pass http://127.0.0.1:{inner}; }}
+    location ~ ^{prefix}api_serving/([0-9]+)(/.*)$ {{ proxy_pass http://127.0.0.1:$1$2$is_args$args; }}
   }}
 }}
 """
@@ -109,19 +108,26 @@ def until(condition: Callable[[], Any], limit: float = LIMIT) -> Any:
 @contextlib.contextmanager
 def behind_nginx(folder: Path) -> Iterator[Host]:
     """A JupyterLab of which nginx forwards one port, under a prefix."""
-    assert NGINX is not None
     server = LabServer(folder, base_url="/behind/ada/")
     try:
         server.wait_until_up()
-        port = free_ports(1)[0]
-        config = folder / "nginx.conf"
-        config.write_text(NGINX_CONFIG.format(folder=folder, port=port, inner=server.port))
-        with running([NGINX, "-c", str(config), "-p", str(folder)], folder / "nginx.log"):
-            host = Host(f"http://127.0.0.1:{port}/behind/ada/", TOKEN, server.notebooks)
+        with nginx(folder, "/behind/", server.port, free_ports(1)[0]) as origin:
+            host = Host(f"{origin}/behind/ada/", TOKEN, server.notebooks)
             until(lambda: host.ask("api/status")[0] == 200, 20)
             yield host
     finally:
         server.close()
+
+
+@contextlib.contextmanager
+def nginx(folder: Path, prefix: str, inner: int, port: int) -> Iterator[str]:
+    """The address of an nginx on ``port``. It passes what is below the prefix on to the port ``inner``, as it
+    is, and what is below ``PREFIXapi_serving/PORT/`` to that port, without all this."""
+    assert NGINX is not None
+    config = folder / "nginx.conf"
+    config.write_text(NGINX_CONFIG.format(folder=folder, port=port, inner=inner, prefix=prefix))
+    with running([NGINX, "-c", str(config), "-p", str(folder)], folder / "nginx.log"):
+        yield f"http://127.0.0.1:{port}"
 
 
 @contextlib.contextmanager
