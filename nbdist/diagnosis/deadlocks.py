@@ -227,6 +227,10 @@ def _parted(side: Side, other: Side, sources: Sources) -> Hint | None:
         for call in inside.way[depth + 1 :]:
             if (left := _returned(call, sources)) is not None:
                 return _branch("hang-rank-return", left, "body", inside, outside)
+            # both may have been in the if around the call, and parted in the function
+            for node, part in _around(call, sources):
+                if isinstance(node, ast.If) and _asks_for_rank(node.test, call, sources):
+                    return _branch("hang-rank-branch", node, part, inside, outside)
     for (inside, outside, nodes), behind in zip(both_ways, (there, here), strict=True):
         loop = next((node for node, _ in nodes if isinstance(node, _LOOPS)), None)
         if loop is not None and behind.line > loop.lineno:

@@ -43,6 +43,13 @@ for step in range(3):
     except RuntimeError:
         print("left out")
 barrier()
+def save_best(rank):
+    if rank == 0:
+        barrier()
+for step in range(3):
+    backward(step)
+    if step == 1:
+        save_best(rank)
 """
 
 
@@ -89,6 +96,13 @@ def reason(sources: Sources, *sides: Side, raised: dict[int, str] | None = None)
             "hang-branch",
             "rank 1 went into  if boxes:  (line 12), and rank 0 did not",
             id="a branch that the data decides",
+        ),
+        pytest.param(
+            ("barrier", 35, 31),
+            ("backward", 33),
+            "hang-rank-branch",
+            "rank 1 alone went into  if rank == 0:  (line 30), and called barrier there",
+            id="a branch for one rank in a function that both called",
         ),
         pytest.param(
             ("backward", 14),
