@@ -48,7 +48,8 @@ _SIZES = "collective-sizes"
 _UNLIKE = _PLAIN_TIMEOUTS | {_SIZES, "collective-mismatch"}
 _MEETING = "gloo-connect"
 _WITHOUT_A_WORD = "exit-without-error"
-_LEFT, _LEFT_AFTER = "exit-called", "exit-after-words"
+# with the last line of the rank
+_AFTER_WORDS = {"exit-called": "exit-after-words", "arguments": "arguments-named"}
 _HELD_UP = "hang-busy"
 _OF_LOOPS = frozenset({"hang-loop", "hang-loop-left"})
 _NONE, _NONE_OF_CALL = "none-on-other-ranks", "none-of-collective"
@@ -440,8 +441,9 @@ def _hint(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
         if complaint.signature.name == _SIZES and (alone := _alone(first)) is not None:
             return Hint.of(named("met-another-call"), ranks | alone, ranks_zh | alone)
         values = complaint.found.groupdict()
-        if complaint.signature.name == _LEFT and (last := _last_line(first.rank, run, directory)).en:
-            return Hint.of(named(_LEFT_AFTER), values | {"last": last.en}, values | {"last": last.zh})
+        after = _AFTER_WORDS.get(complaint.signature.name)
+        if after is not None and (last := _last_line(first.rank, run, directory)).en:
+            return Hint.of(named(after), values | {"last": last.en}, values | {"last": last.zh})
         return Hint.of(variant(complaint.signature, _program(first, run)), values)
     text = complaint.root.text if complaint is not None else ""
     if suits(_NONE_OF_CALL, text, program := _program(first, run)):
