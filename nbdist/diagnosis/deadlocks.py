@@ -18,10 +18,11 @@ from nbdist.diagnosis.signatures import Hint, named
 from nbdist.store.reports import Call, RankAnswer
 
 _OF_RANKS = re.compile(
-    r"rank(?!ing)|main_process|is_(?:main|master|chief|primary)|process_index|trainer_id", re.IGNORECASE
+    r"rank(?!ing)|main_process|is_(?:main|master|chief|primary)|process_index|trainer_id|(?:global|process)_zero",
+    re.IGNORECASE,
 )
 # not `local_rank != -1`, which holds on every rank
-_PICKS = re.compile(r"== \d|^not \w|main|master|chief|primary")
+_PICKS = re.compile(r"== \d|^not \w|main|master|chief|primary|(?:global|process)_zero")
 # calls that threads and processes of the rank itself end
 _OF_ITS_OWN = frozenset({"get", "put", "join", "acquire", "wait", "result", "communicate", "map", "recv"})
 _OF_PROGRAMS = frozenset(
@@ -104,6 +105,25 @@ def entered_alone(side: Side, sources: Sources) -> dict[str, str] | None:
     return None
 
 
+def way_out(side: Side, sources: Sources) -> dict[str, str] | None:
+    """Of the innermost loop that these ranks are in, the one ``if`` that leaves steps out: its ``test`` and
+    its line ``at``."""
+    for call in reversed(side.way):
+        for node, _ in reversed(_around(call, sources)):
+            if isinstance(node, _LOOPS):
+                out = _ways_out(node)
+                return {"test": _head(out[0]), "at": str(out[0].lineno)} if len(out) == 1 else None
+    return None
+
+
+def all_joining(sides: Sequence[Side], world_size: int) -> Hint | None:
+    """Of ranks that wait in init_process_group: where all of the run do, it waits for more than there are."""
+    ranks = tuple(sorted(rank for side in sides for rank in side.ranks))
+    if len(ranks) < world_size or any(side.place.what != "init_process_group" for side in sides):
+        return None
+    return _hint("hang-joining", who=ranks, count=world_size)
+
+
 def fewest(sides: Sequence[Side]) -> tuple[int, ...]:
     """Of ranks that all wait, those that are elsewhere than most; none where neither place has more."""
     counts: dict[object, list[int]] = {}
@@ -119,6 +139,8 @@ def _of_held(side: Side, waiting: Sequence[Side], sources: Sources) -> Hint | No
     if side.place.loads:
         return _hint("hang-loader", who=side.ranks)
     loop = _loop_of(side, waiting, sources, _LOOPS if call == "sleep" else (ast.While,))
+    if isinstance(loop, (ast.For, ast.AsyncFor)) and not _ways_out(loop):
+        loop = None  # slow work, which comes to its end
     if call == "sleep" and loop is not None:
         return _hint("hang-polls", who=side.ranks, test=_head(loop), line=loop.lineno)
     if "store" in side.place.what.lower():
@@ -227,6 +249,10 @@ def _parted(side: Side, other: Side, sources: Sources) -> Hint | None:
         for call in inside.way[depth + 1 :]:
             if (left := _returned(call, sources)) is not None:
                 return _branch("hang-rank-return", left, "body", inside, outside)
+            # both may have been in the if around the call, and parted in the function
+            for node, part in _around(call, sources):
+                if isinstance(node, ast.If) and _asks_for_rank(node.test, call, sources):
+                    return _branch("hang-rank-branch", node, part, inside, outside)
     for (inside, outside, nodes), behind in zip(both_ways, (there, here), strict=True):
         loop = next((node for node, _ in nodes if isinstance(node, _LOOPS)), None)
         if loop is not None and behind.line > loop.lineno:
@@ -247,14 +273,18 @@ def _branch(name: str, node: ast.If, part: str, inside: Side, outside: Side) -> 
 
 def _loop(loop: ast.stmt, inside: Side, outside: Side) -> Hint:
     """One that some ranks have left; with what may have let them: a step that raised leaves out its rest."""
-    nodes = list(ast.walk(loop))
-    ways_out: list[ast.If] | list[ast.ExceptHandler]
-    ways_out = [node for node in nodes if isinstance(node, ast.If) and isinstance(node.body[-1], _LEAVING)]
-    ways_out = ways_out or [node for node in nodes if isinstance(node, ast.ExceptHandler)]
+    ways_out: Sequence[ast.If | ast.ExceptHandler] = _ways_out(loop)
+    ways_out = ways_out or [node for node in ast.walk(loop) if isinstance(node, ast.ExceptHandler)]
     values: dict[str, object] = {"inside": inside.ranks, "outside": outside.ranks, "line": loop.lineno}
     if len(ways_out) != 1:
         return _hint("hang-loop", **values)
     return _hint("hang-loop-left", **values, test=_head(ways_out[0]), at=ways_out[0].lineno)
+
+
+def _ways_out(loop: ast.stmt) -> list[ast.If]:
+    """What lets a rank leave the loop, or the rest of a step."""
+    ifs = (node for node in ast.walk(loop) if isinstance(node, ast.If))
+    return [node for node in ifs if isinstance(node.body[-1], _LEAVING)]
 
 
 def _returned(call: Call, sources: Sources) -> ast.If | None:

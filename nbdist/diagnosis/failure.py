@@ -48,8 +48,10 @@ _SIZES = "collective-sizes"
 _UNLIKE = _PLAIN_TIMEOUTS | {_SIZES, "collective-mismatch"}
 _MEETING = "gloo-connect"
 _WITHOUT_A_WORD = "exit-without-error"
-_LEFT, _LEFT_AFTER = "exit-called", "exit-after-words"
+# with the last line of the rank
+_AFTER_WORDS = {"exit-called": "exit-after-words", "arguments": "arguments-named"}
 _HELD_UP = "hang-busy"
+_OF_LOOPS = frozenset({"hang-loop", "hang-loop-left"})
 _NONE, _NONE_OF_CALL = "none-on-other-ranks", "none-of-collective"
 _OF_SHARED_MEMORY = frozenset(
     {"shared-memory-full", "loader-worker-shm", "paddle-loader-shm", "exit-bus-error"}
@@ -330,7 +332,7 @@ def _apart(first: Failure, failures: Sequence[Failure], run: Run, directory: Run
     known = _known(first)
     if known not in _UNLIKE or first.early_exits:
         return None
-    from nbdist.diagnosis.deadlocks import why
+    from nbdist.diagnosis.deadlocks import all_joining, why
     from nbdist.diagnosis.stacks import last_sides
 
     ways: dict[tuple[Call, ...], list[int]] = {}
@@ -342,9 +344,29 @@ def _apart(first: Failure, failures: Sequence[Failure], run: Run, directory: Run
     failed = {rank for ranks in ways.values() for rank in ranks}
     if known != _SIZES:
         sides += [side for side in last_sides(run, directory) if not failed & set(side.ranks)]
-    hint = why(sides, first.sources, {})
+    hint = all_joining(sides, run.spec.world_size) or why(sides, first.sources, {})
+    if hint is None and known == _SIZES:
+        hint = _left_a_loop(sides, first, failures, run, directory)
     # whether it is only slow is not known: the time limit was the program's own
     return hint if hint is not None and hint.signature != _HELD_UP else None
+
+
+def _left_a_loop(
+    sides: Sequence[Side], first: Failure, failures: Sequence[Failure], run: Run, directory: RunDirectory
+) -> Hint | None:
+    """Of ranks that met another collective than their own: the loop that some had left, and others not. Those
+    may have gone on to the next call, and are in the loop all the same."""
+    from nbdist.diagnosis.deadlocks import why
+
+    told = {rank for side in sides for rank in side.ranks}
+    ended = {rank.rank for rank in run.ranks if rank.state is RankState.ENDED} - {
+        one.rank for one in failures
+    }
+    complained = [*failures, *(_failure(run.ranks[rank], run, directory) for rank in ended)]
+    others = [one for one in complained if one.rank not in told and one.secondary]
+    sides = [*sides, *(_side((one.rank,), _calls(one), first.sources) for one in others)]
+    hint = why(sides, first.sources, {})
+    return hint if hint is not None and hint.signature in _OF_LOOPS else None
 
 
 def _alone(first: Failure) -> dict[str, str] | None:
@@ -352,6 +374,13 @@ def _alone(first: Failure) -> dict[str, str] | None:
     from nbdist.diagnosis.deadlocks import entered_alone
 
     return entered_alone(_side((first.rank,), _calls(first), first.sources), first.sources)
+
+
+def _way_out(first: Failure) -> dict[str, str] | None:
+    """What lets ranks leave out steps of the loop that this one is in."""
+    from nbdist.diagnosis.deadlocks import way_out
+
+    return way_out(_side((first.rank,), _calls(first), first.sources), first.sources)
 
 
 def _calls(failure: Failure) -> tuple[Call, ...]:
@@ -397,6 +426,8 @@ def _hint(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
             complaint is not None and complaint.signature is not None and complaint.signature.name == _MEETING
         ):
             known = "left-before-all-met"
+        elif (out := _way_out(first)) is not None:
+            return Hint.of(named("uneven-steps-left"), ranks | out, ranks_zh | out)
         else:
             known = "uneven-steps"
         return Hint.of(named(known), ranks, ranks_zh)
@@ -410,8 +441,9 @@ def _hint(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
         if complaint.signature.name == _SIZES and (alone := _alone(first)) is not None:
             return Hint.of(named("met-another-call"), ranks | alone, ranks_zh | alone)
         values = complaint.found.groupdict()
-        if complaint.signature.name == _LEFT and (last := _last_line(first.rank, run, directory)).en:
-            return Hint.of(named(_LEFT_AFTER), values | {"last": last.en}, values | {"last": last.zh})
+        after = _AFTER_WORDS.get(complaint.signature.name)
+        if after is not None and (last := _last_line(first.rank, run, directory)).en:
+            return Hint.of(named(after), values | {"last": last.en}, values | {"last": last.zh})
         return Hint.of(variant(complaint.signature, _program(first, run)), values)
     text = complaint.root.text if complaint is not None else ""
     if suits(_NONE_OF_CALL, text, program := _program(first, run)):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from nbdist.diagnosis.deadlocks import Side, crossed, fewest, why
+from nbdist.diagnosis.deadlocks import Side, all_joining, crossed, fewest, why
 from nbdist.diagnosis.exits import rank_names
 from nbdist.diagnosis.places import CodeLocation, Sources, entry_of, package_of, place_of
 from nbdist.diagnosis.signatures import Hint
@@ -149,7 +149,9 @@ def _report(taken: TakenStacks | None, run: Run, directory: RunDirectory) -> Sta
     held = behind or tuple(rank for side in sides if not side.place.waits for rank in side.ranks)
     tracebacks = (_last_traceback(rank, run, directory, sources) for rank in held[:_FEW_RANKS])
     raised = tuple(one for one in tracebacks if one is not None)
-    hint = why(sides, sources, {one.rank: _with_line(one) for one in raised})
+    hint = all_joining(sides, run.spec.world_size) or why(
+        sides, sources, {one.rank: _with_line(one) for one in raised}
+    )
     # of ranks in the same call, the group parts them first of all
     if sides and (hint is None or len({side.call for side in sides}) == 1):
         hint = crossed(taken.ranks) or hint

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.diagnosis.deadlocks import Side, fewest, why
+from nbdist.diagnosis.deadlocks import Side, all_joining, entered_alone, fewest, why
 from nbdist.diagnosis.places import CodeLocation, Sources
 from nbdist.diagnosis.signatures import Hint
 from nbdist.store.reports import Call
@@ -42,6 +42,23 @@ for step in range(3):
         backward(step)
     except RuntimeError:
         print("left out")
+barrier()
+def save_best(rank):
+    if rank == 0:
+        barrier()
+for step in range(3):
+    backward(step)
+    if step == 1:
+        save_best(rank)
+for file in files:
+    sleep(1)
+    parts.append(read(file))
+for attempt in range(99):
+    if exists("model.lock"):
+        break
+    sleep(1)
+if trainer.is_global_zero:
+    all_gather(losses)
 barrier()
 """
 
@@ -89,6 +106,20 @@ def reason(sources: Sources, *sides: Side, raised: dict[int, str] | None = None)
             "hang-branch",
             "rank 1 went into  if boxes:  (line 12), and rank 0 did not",
             id="a branch that the data decides",
+        ),
+        pytest.param(
+            ("barrier", 35, 31),
+            ("backward", 33),
+            "hang-rank-branch",
+            "rank 1 alone went into  if rank == 0:  (line 30), and called barrier there",
+            id="a branch for one rank in a function that both called",
+        ),
+        pytest.param(
+            ("all_gather", 44),
+            ("barrier", 45),
+            "hang-rank-branch",
+            "rank 1 alone went into  if trainer.is_global_zero:  (line 43), and called all_gather there",
+            id="a trainer's word for the first rank",
         ),
         pytest.param(
             ("backward", 14),
@@ -150,6 +181,8 @@ def test_where_a_rank_waits_for_something_else_a_message_may_still_come(sources:
     [
         pytest.param("queue.get", 22, "hang-inside", id="a queue"),
         pytest.param("time.sleep", 16, "hang-polls", id="a loop that looks"),
+        pytest.param("time.sleep", 42, "hang-polls", id="a loop that looks some times"),
+        pytest.param("time.sleep", 37, "hang-busy", id="a loop that comes to its end"),
         pytest.param("numpy.dot", 16, "hang-goes-round", id="a loop that does not end"),
         pytest.param("read", 7, "hang-busy", id="a call"),
     ],
@@ -197,8 +230,25 @@ def test_a_thread_that_died_comes_before_what_waits_for_it(sources: Sources) -> 
     assert "KeyError: 'x'" in hint.cause.en
 
 
+def test_where_all_ranks_join_the_group_it_waits_for_ranks_that_there_are_not() -> None:
+    sides = [a_side((0,), "init_process_group", 22), a_side((1,), "init_process_group", 18)]
+
+    hint = all_joining(sides, 2)
+
+    assert hint is not None
+    assert hint.cause.en.startswith("ranks 0, 1 are in init_process_group, and it waits for more")
+    assert all_joining(sides, 3) is None
+    assert all_joining([*sides, a_side((2,), "barrier", 20)], 3) is None
+
+
 def test_ranks_in_one_collective_have_no_reason_to_wait(sources: Sources) -> None:
     assert why([a_side((0, 1), "all_gather", 22)], sources, {}) is None
+
+
+def test_a_branch_of_the_first_rank_is_known_from_that_rank_alone(sources: Sources) -> None:
+    alone = entered_alone(a_side((0,), "all_gather", 44), sources)
+
+    assert alone == {"test": "if trainer.is_global_zero:", "line": "43", "call": "all_gather"}
 
 
 def test_those_elsewhere_than_most_are_fewest(sources: Sources) -> None:

@@ -1,4 +1,4 @@
-# expect: rank any, line 6, signature arguments
+# expect: rank any, line 6, signature arguments-named
 import argparse
 
 parser = argparse.ArgumentParser()
