@@ -147,7 +147,9 @@ def _report(taken: TakenStacks | None, run: Run, directory: RunDirectory) -> Sta
     behind = _behind(groups, sides)
     # of ranks that are alone, too: what they wait for may have died
     held = behind or tuple(rank for side in sides if not side.place.waits for rank in side.ranks)
-    tracebacks = (_last_traceback(rank, run, directory, sources) for rank in held[:_FEW_RANKS])
+    # what ended its program is no matter of a thread
+    going = [rank for rank in held if run.ranks[rank].errored is None or run.ranks[rank].freed is not None]
+    tracebacks = (_last_traceback(rank, run, directory, sources) for rank in going[:_FEW_RANKS])
     raised = tuple(one for one in tracebacks if one is not None)
     hint = all_joining(sides, run.spec.world_size) or why(
         sides, sources, {one.rank: _with_line(one) for one in raised}

@@ -8,6 +8,7 @@ import pytest
 
 from nbdist.diagnosis.places import call_on_line
 from nbdist.diagnosis.stacks import behind_text, last_stacks, sentence, stacks_text, take_stacks
+from nbdist.model import RankErrored
 from nbdist.store.reports import (
     Collective,
     Handled,
@@ -18,7 +19,7 @@ from nbdist.store.reports import (
     write_stacks,
 )
 from tests.fakes.directories import WrittenRun
-from tests.fakes.runs import CREATED, STARTED, a_spec, rank_started
+from tests.fakes.runs import CREATED, STARTED, a_spec, rank_started, stalled
 
 CELL = """\
 import time, torch.distributed as dist
@@ -99,6 +100,21 @@ def test_an_interrupt_that_follows_the_stack_is_nothing_that_a_rank_handles(writ
         "rank 0 is in time.sleep at line 4; "
         "rank 1 is in time.sleep at line 4, handling KeyError: 'y' from line 6"
     )
+
+
+@pytest.mark.parametrize("has_ended", [False, True], ids=["of a thread", "of its program"])
+def test_a_traceback_in_the_log_is_a_threads_where_the_program_goes_on(
+    written: WrittenRun, has_ended: bool
+) -> None:
+    frame = f'  File "{written.spec.program}", line 4, in augment\n    time.sleep(120)\n'
+    written.printed(1, f"Traceback (most recent call last):\n{frame}KeyError: 'y'\n")
+    written.happened(stalled(), *([RankErrored(time=CREATED + 65, rank=1)] if has_ended else []))
+    taken(written, *(at(written, rank, SLEEP if rank == 1 else ALL_REDUCE) for rank in range(4)))
+    report = last_stacks(written.run, written.directory)
+
+    assert report is not None
+    assert [one.rank for one in report.raised] == ([] if has_ended else [1])
+    assert (report.hint is not None and report.hint.signature == "hang-thread") is not has_ended
 
 
 def begun(name: str, number: int) -> dict[str, Collective]:
