@@ -245,16 +245,17 @@ def test_after_a_reload_the_panel_of_a_cell_that_runs_is_back_and_its_end_is_kep
         expect(lab.cell(0).locator(lab.prompt)).to_have_text("[*]:")
         expect(lab.cell(0).get_by_text("ZeroDivisionError").filter(visible=True)).to_have_count(0)
         page.screenshot(path=pictures / "reloaded-light.png")
-        # the panel is the server's; the notebook may find its kernel again later, and runs no cell before
-        page.wait_for_function("() => window.jupyterapp.shell.currentWidget.sessionContext.session?.kernel")
-        lab.run(1)
         panel.get_by_role("button", name="Stop").click()
         expect(panel.locator(".nbdist-pill")).to_have_text("Stopped", timeout=20_000)
         expect(lab.cell(0).locator(lab.prompt)).to_have_text("[ ]:")
         # the panel stays, and the notebook keeps the summary
         expect(panel.get_by_role("log")).to_contain_text("of rank 1")
         expect(lab.cell(0).locator(".nbdist-summary")).to_have_count(1)
-        lab.wait_for_end(1)
+        # the kernel is free again; a cell that waited while this one was stopped it would not have run
+        page.wait_for_function(
+            "() => window.jupyterapp.shell.currentWidget.sessionContext.session?.kernel?.status === 'idle'"
+        )
+        lab.run_and_wait(1)
         lab.save()
         expect(page.locator(".jp-mod-dirty")).to_have_count(0)
 

@@ -53,8 +53,8 @@ def report_of(owner) -> str:
 @pytest.mark.parametrize(
     ("cell", "line", "remedy"),
     [
-        pytest.param(OPENED, 2, "ulimit -n 65536  before Jupyter", id="in the rank"),
-        pytest.param(DUPLICATED, 6, "ulimit -n 65536  before Jupyter", id="in an import"),
+        pytest.param(OPENED, 2, "ulimit -n 65536  in the shell before", id="in the rank"),
+        pytest.param(DUPLICATED, 6, "ulimit -n 65536  in the shell before", id="in an import"),
         pytest.param(LOADED, 6, "set_sharing_strategy('file_system')", id="in a DataLoader"),
     ],
 )
