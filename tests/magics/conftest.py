@@ -44,6 +44,8 @@ class Kernel:
 
     def __init__(self, home: Path) -> None:
         environment = os.environ | {"NBDIST_HOME": str(home), "LANG": "en_US.UTF-8"}
+        # paddle sets it where it is imported, as another test may have done in this process
+        environment.pop("OMP_NUM_THREADS", None)
         self.home = home
         self.displays: dict[str, list[tuple[datetime, dict[str, Any]]]] = {}
         """What was shown under each display id, first and later, and when it was sent; for any cell."""
