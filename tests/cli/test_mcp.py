@@ -38,6 +38,12 @@ for step in range(40):
 WAITS = "import time\nprint('step 1/9 loss 0.5')\ntime.sleep(600)\n"
 
 
+def server_in(folder: Path, allowed: str) -> StdioServerParameters:
+    """A server as an agent starts it there, which allows these tools."""
+    words = ["-m", "nbdist", "mcp", "--allow", allowed]
+    return StdioServerParameters(command=sys.executable, args=words, env=dict(os.environ), cwd=folder)
+
+
 async def answer(client: Client, tool: str, **arguments: Any) -> Mapping[str, Any]:
     found = await client.call_tool(tool, arguments)
     assert not found.is_error, found.content
@@ -48,12 +54,7 @@ async def answer(client: Client, tool: str, **arguments: Any) -> Mapping[str, An
 @pytest.mark.usefixtures("leaves_nothing")
 def test_an_agent_starts_follows_explains_and_stops_runs(home: Path, tmp_path: Path) -> None:
     (tmp_path / "waits.py").write_text(WAITS)
-    server = StdioServerParameters(
-        command=sys.executable,
-        args=["-m", "nbdist", "mcp", "--allow", "start,stop"],
-        env=dict(os.environ),
-        cwd=tmp_path,
-    )
+    server = server_in(tmp_path, "start,stop")
 
     async def work() -> None:
         async with Client(server) as client:
@@ -85,12 +86,7 @@ def test_an_agent_starts_follows_explains_and_stops_runs(home: Path, tmp_path: P
 
 @pytest.mark.usefixtures("leaves_nothing")
 def test_a_client_with_a_limit_follows_a_longer_run_and_loses_nothing(home: Path, tmp_path: Path) -> None:
-    server = StdioServerParameters(
-        command=sys.executable,
-        args=["-m", "nbdist", "mcp", "--allow", "start"],
-        env=dict(os.environ),
-        cwd=tmp_path,
-    )
+    server = server_in(tmp_path, "start")
 
     async def work() -> None:
         async with Client(server) as client:
