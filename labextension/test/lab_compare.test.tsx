@@ -135,10 +135,10 @@ test('curves lie over each other by step, or by the time of their own run, where
   expect(some.get('metric/loss')!.ranks).toEqual([1]);
 });
 
-async function page(): Promise<ReturnType<typeof fakeService>> {
+/** jsdom draws no curves, and says so for each. */
+async function page(curves: readonly object[][] = [[], [], []]): Promise<ReturnType<typeof fakeService>> {
   const parts = fakeService();
-  // jsdom draws no curves
-  parts.server.answers['POST nbdist/api/compare'] = { body: { ...ANSWER, curves: [[], [], []] } };
+  parts.server.answers['POST nbdist/api/compare'] = { body: { ...ANSWER, curves } };
   const service = { ...parts, runs: new Runs(parts.client, parts.stream, parts.clock) };
   render(
     createElement(Comparison, {
@@ -171,6 +171,18 @@ test('the table is sorted by a click on a column, the other way by another, and 
   );
   fireEvent.click(by);
   expect(names()).toEqual(['lenet-aaaa', 'lenet-aaab', 'lenet-aaac']);
+});
+
+test('curves come and go at once as runs are ticked', async () => {
+  await page(ANSWER.curves);
+  const curves = (): number => document.querySelectorAll('.nbdist-plot').length;
+  const every = document.querySelector<HTMLInputElement>('thead input')!;
+
+  expect(curves()).toBe(2);
+  fireEvent.click(every);
+  expect(curves()).toBe(0);
+  fireEvent.click(every);
+  expect(curves()).toBe(2);
 });
 
 test('columns come and go as they are chosen', async () => {

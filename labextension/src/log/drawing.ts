@@ -218,6 +218,11 @@ export class DrawnRows {
     putInto(this.into, rows.count || !look.empty ? nodes : [element('div', 'nbdist-empty', look.empty)]);
   }
 
+  /** Whether a picture is among the drawn rows. */
+  get pictures(): boolean {
+    return this.into.querySelector('.nbdist-output') !== null;
+  }
+
   forget(): void {
     this.drawn = new Map();
     this.into.replaceChildren();

@@ -43,6 +43,9 @@ export interface ScreenLook {
   onCellLine(line: number): void;
 }
 
+/** milliseconds between two drawings of news where pictures are in view: a reader can follow no more of them */
+const PICTURES_PACE = 250;
+
 export class LogScreen {
   private rows: LogRows;
   /** the rank whose log is shown, null for all */
@@ -63,6 +66,8 @@ export class LogScreen {
   private growing = false;
   private generation = 0;
   private frame = 0;
+  private paced: ReturnType<typeof setTimeout> | undefined;
+  private drawnAt = -Infinity;
   private state = BEFORE_DRAWING;
   private readonly unsubscribe: () => void;
   private readonly sizes: ResizeObserver | null = null;
@@ -85,7 +90,7 @@ export class LogScreen {
       this.sizes = new ResizeObserver(() => this.resized());
       this.sizes.observe(nodes.scroller);
     }
-    this.unsubscribe = log.subscribe(() => this.request());
+    this.unsubscribe = log.subscribe(() => this.requestNews());
   }
 
   end(): void {
@@ -96,6 +101,7 @@ export class LogScreen {
     this.nodes.scroller.removeEventListener('scroll', this.scrolled);
     document.removeEventListener('selectionchange', this.selected);
     cancelAnimationFrame(this.frame);
+    clearTimeout(this.paced);
   }
 
   /** Show other rows, of a rank or (null) of all, from their end. */
@@ -184,9 +190,22 @@ export class LogScreen {
     this.frame ||= requestAnimationFrame(() => this.draw());
   }
 
+  /** Draw what has come: with the next frame, or a few times a second. */
+  private requestNews(): void {
+    const wait = this.drawn.pictures ? this.drawnAt + PICTURES_PACE - performance.now() : 0;
+    if (wait <= 0) {
+      this.request();
+    } else {
+      this.paced ??= setTimeout(() => this.request(), wait);
+    }
+  }
+
   draw(): void {
     cancelAnimationFrame(this.frame);
+    clearTimeout(this.paced);
     this.frame = 0;
+    this.paced = undefined;
+    this.drawnAt = performance.now();
     this.goTo(this.finding.first(this.viewed.anchor?.row ?? 0, this.following));
     this.viewed.bring(this.rows, this.following);
     const whole = this.drawing(() => undefined);
@@ -237,7 +256,7 @@ export class LogScreen {
       // all lines come again, with other numbers
       this.unread = null;
     }
-    this.request();
+    this.requestNews();
   }
 
   private resized(): void {

@@ -16,7 +16,7 @@ export interface ScreenNodes {
 }
 
 const ROW = 20;
-/** rows drawn above and below what can be seen */
+/** lines drawn above and below what can be seen; a picture counts as many as it is high */
 const OVERSCAN = 6;
 /** pixels, where there is no layout yet */
 const VIEW = 320;
@@ -116,7 +116,7 @@ export class ViewPlace {
   seen(rows: LogRows): { first: number; last: number; top: number } {
     const { heights, scale, view } = this;
     const first = this.firstDrawn;
-    const last = Math.min(rows.count, heights.rowAt((scale.top + view) / ROW) + 1 + OVERSCAN);
+    const last = Math.min(rows.count, heights.rowAt((scale.top + view) / ROW + OVERSCAN) + 1);
     return { first, last, top: scale.position + heights.above(first) * ROW - scale.top };
   }
 
@@ -133,7 +133,7 @@ export class ViewPlace {
   }
 
   private get firstDrawn(): number {
-    return Math.max(0, this.heights.rowAt(this.scale.top / ROW) - OVERSCAN);
+    return this.heights.rowAt(Math.max(0, this.scale.top / ROW - OVERSCAN));
   }
 }
 
