@@ -143,7 +143,7 @@ def _report(taken: TakenStacks | None, run: Run, directory: RunDirectory) -> Sta
         return StackReport(label=run.label, script=sources.script, live=live, problem="none")
     groups = _groups(taken, sources)
     # a run that goes on waits here and there, and means nothing by it
-    sides = sides_of(taken, sources) if run.stalled is not None else ()
+    sides = sides_of(taken, sources) if run.stalled is not None or _waited_long(taken, run) else ()
     behind = _behind(groups, sides)
     # of ranks that are alone, too: what they wait for may have died
     held = behind or tuple(rank for side in sides if not side.place.waits for rank in side.ranks)
@@ -168,6 +168,14 @@ def _report(taken: TakenStacks | None, run: Run, directory: RunDirectory) -> Sta
         script=sources.script,
         live=live,
     )
+
+
+def _waited_long(taken: TakenStacks, run: Run) -> bool:
+    """Whether a rank of a run that its time limit ended had waited in one collective for as long as makes a
+    stall, or for half of the run: what another rank computed meanwhile is why the run was late."""
+    limit = min(run.spec.hang_after or float("inf"), (taken.time - (run.started or taken.time)) / 2)
+    pending = (one for answer in taken.ranks for one in answer.collectives.values() if not one.over)
+    return run.timed_out and any(one.begun and taken.time - one.begun >= limit for one in pending)
 
 
 def _with_line(one: Traceback) -> str:

@@ -8,7 +8,7 @@ import pytest
 
 from nbdist.diagnosis.places import call_on_line
 from nbdist.diagnosis.stacks import behind_text, last_stacks, sentence, stacks_text, take_stacks
-from nbdist.model import RankErrored
+from nbdist.model import RankErrored, Reason, RunState
 from nbdist.store.reports import (
     Collective,
     Handled,
@@ -19,7 +19,7 @@ from nbdist.store.reports import (
     write_stacks,
 )
 from tests.fakes.directories import WrittenRun
-from tests.fakes.runs import CREATED, STARTED, a_spec, rank_started, stalled
+from tests.fakes.runs import CREATED, STARTED, a_spec, rank_started, run_ended, stalled
 
 CELL = """\
 import time, torch.distributed as dist
@@ -134,6 +134,29 @@ def test_the_collective_has_its_number_and_who_is_behind_is_said(written: Writte
     assert said(written) == "rank 1 is in time.sleep at line 4; rank 0 waits in all_reduce #7 at line 8"
     assert behind_text(report) == "rank 1 has begun 6 collectives, rank 0 waits in number 7"
     assert behind_text(report, "zh") == "进程 1 已发起 6 次集合通信，进程 0 在等待第 7 次"
+
+
+@pytest.mark.parametrize(
+    ("code", "waited", "cause"),
+    [
+        pytest.param(
+            "time-limit", 40, "time.sleep holds up rank 1, and with it ranks 0, 2, 3", id="half of it"
+        ),
+        pytest.param("time-limit", 2, "", id="for a moment"),
+        pytest.param("stopped", 40, "", id="of a run that its user stopped"),
+    ],
+)
+def test_at_the_time_limit_what_held_up_ranks_that_had_waited_long_is_the_cause(
+    written: WrittenRun, code: str, waited: float, cause: str
+) -> None:
+    pending = {"0": Collective(name="all_reduce", number=1, over=False, begun=CREATED + 70 - waited)}
+    more = [at(written, rank, ALL_REDUCE, collectives=pending) for rank in (0, 2, 3)]
+    taken(written, at(written, 1, SLEEP), *more)
+    written.happened(run_ended(RunState.FAILED, Reason(code, seconds=70.0)))
+    report = last_stacks(written.run, written.directory)
+
+    assert report is not None
+    assert (report.hint.cause.text("en") if report.hint else "") == cause
 
 
 @pytest.mark.parametrize(
