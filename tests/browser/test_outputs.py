@@ -170,6 +170,8 @@ def test_figures_stand_among_the_lines_in_the_notebook_and_in_a_report(
             page = context.new_page()
             page.goto(report.as_uri())
             log = page.get_by_role("log") if scripts else page.locator(".r-shown")
+            # the page draws what is in view
+            log.evaluate("node => { node.style.height = '1150px'; node.scrollTop = 0 }")
             figures = log.locator("img")
             until(lambda figures=figures: figures.count() >= 4 and all(map(drawn, figures.all())))
             if scripts:

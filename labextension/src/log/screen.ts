@@ -269,8 +269,11 @@ export class LogScreen {
   }
 
   private measurePane(): void {
-    this.viewed.measure();
-    this.width.measure(this.look.margin);
+    // a pane that is hidden has no size, and comes back with the one it had (JupyterLab hides all for another theme)
+    if (this.laidOut) {
+      this.viewed.measure();
+      this.width.measure(this.look.margin);
+    }
   }
 
   private setHeights(): void {
