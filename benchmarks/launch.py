@@ -324,7 +324,9 @@ def parse(arguments: Sequence[str] | None) -> Settings:
     parser.add_argument("--rounds", type=int, default=9, help="default: 9")
     parser.add_argument("--ranks", type=int, default=RANKS, help=f"default: {RANKS}")
     parser.add_argument("--quick", action="store_true", help="one round, for a look")
-    parser.add_argument("--only", metavar="CASE,CASE", help=", ".join(c.name for c in CASES))
+    parser.add_argument(
+        "--only", metavar="CASE,CASE", help=", ".join(c.name.replace("%", "%%") for c in CASES)
+    )
     parser.add_argument("--limit", type=float, default=120.0, help="seconds a cell may take")
     asked = parser.parse_args(arguments)
     names = [case.name for case in CASES] if asked.only is None else asked.only.split(",")
