@@ -23,9 +23,8 @@ if TYPE_CHECKING:
         log_text,
     )
     from nbdist.worker.metrics import board_dir, log, log_hparams
-    from nbdist.worker.params import params
-    from nbdist.worker.rejoining import rejoin
-    from nbdist.worker.results import result
+    from nbdist.worker.results import params, result
+    from nbdist.worker.session import rejoin
     from nbdist.worker.summary_writer import SummaryWriter
 
 __all__ = [
@@ -69,9 +68,8 @@ _HOMES = {
         "log_text",
     ),
     "nbdist.worker.metrics": ("board_dir", "log", "log_hparams"),
-    "nbdist.worker.params": ("params",),
-    "nbdist.worker.rejoining": ("rejoin",),
-    "nbdist.worker.results": ("result",),
+    "nbdist.worker.results": ("params", "result"),
+    "nbdist.worker.session": ("rejoin",),
     "nbdist.worker.summary_writer": ("SummaryWriter",),
     "nbdist.version": ("__version__",),
 }
