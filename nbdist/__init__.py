@@ -59,9 +59,7 @@ __all__ = [
 # A rank imports this module for ``log`` alone: everything is imported when it is first used.
 _HOMES = {
     "nbdist.magics.run": ("resume", "run"),
-    "nbdist.runner": ("attach", "runs", "sweep"),
-    # nbdist.runner.history is a module
-    "nbdist.runner.handle": ("history",),
+    "nbdist.runner": ("attach", "history", "runs", "sweep"),
     "nbdist.worker.checkpoints": ("attempt", "checkpoint", "checkpoint_dir", "latest_checkpoint"),
     "nbdist.worker.media": (
         *("log_audio", "log_embedding", "log_histogram", "log_image", "log_pr_curve", "log_roc_curve"),
