@@ -23,9 +23,8 @@ if TYPE_CHECKING:
         log_text,
     )
     from nbdist.worker.metrics import board_dir, log, log_hparams
-    from nbdist.worker.params import params
-    from nbdist.worker.rejoining import rejoin
-    from nbdist.worker.results import result
+    from nbdist.worker.results import params, result
+    from nbdist.worker.session import rejoin
     from nbdist.worker.summary_writer import SummaryWriter
 
 __all__ = [
@@ -60,18 +59,15 @@ __all__ = [
 # A rank imports this module for ``log`` alone: everything is imported when it is first used.
 _HOMES = {
     "nbdist.magics.run": ("resume", "run"),
-    "nbdist.runner": ("attach", "runs", "sweep"),
-    # nbdist.runner.history is a module
-    "nbdist.runner.handle": ("history",),
+    "nbdist.runner": ("attach", "history", "runs", "sweep"),
     "nbdist.worker.checkpoints": ("attempt", "checkpoint", "checkpoint_dir", "latest_checkpoint"),
     "nbdist.worker.media": (
         *("log_audio", "log_embedding", "log_histogram", "log_image", "log_pr_curve", "log_roc_curve"),
         "log_text",
     ),
     "nbdist.worker.metrics": ("board_dir", "log", "log_hparams"),
-    "nbdist.worker.params": ("params",),
-    "nbdist.worker.rejoining": ("rejoin",),
-    "nbdist.worker.results": ("result",),
+    "nbdist.worker.results": ("params", "result"),
+    "nbdist.worker.session": ("rejoin",),
     "nbdist.worker.summary_writer": ("SummaryWriter",),
     "nbdist.version": ("__version__",),
 }

@@ -106,6 +106,9 @@ def push_room(environ: Mapping[str, str] = os.environ) -> int:
         return int(PUSH_GB * 1e9)
 
 
+LINK_KEY = "NBDIST_LINK_KEY"
+"""The variable that tells a supervisor the key of its run on several machines. Ranks do not have it."""
+
 TOOLS_ALLOW = "NBDIST_TOOLS_ALLOW"
 CHANGING_TOOLS = ("start", "stop", "stacks")
 """What agents may do only where it is allowed: each leaves something on the disk, or in the process table."""

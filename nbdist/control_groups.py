@@ -62,34 +62,22 @@ class ControlGroup:
         """The pids of what is in it. What has ended and waits to be collected is not."""
         return [int(pid) for path in self._groups() for pid in _words(f"{path}/cgroup.procs")]
 
-    def end(
-        self,
-        *,
-        limit: float = 2.0,
-        clock: Callable[[], float] = time.monotonic,
-        pause: Callable[[float], None] = time.sleep,
-    ) -> int:
+    def end(self, *, limit: float = 2.0) -> int:
         """SIGKILL for all that is in it until there is nothing left; how many there were."""
         told: set[int] = set()
-        deadline = clock() + limit
-        while (left := self.members()) and clock() < deadline:
+        deadline = time.monotonic() + limit
+        while (left := self.members()) and time.monotonic() < deadline:
             told.update(left)
             self._kill(left)
-            pause(0.01)
+            time.sleep(0.01)
         return len(told)
 
-    def remove(
-        self,
-        *,
-        limit: float = 0.5,
-        clock: Callable[[], float] = time.monotonic,
-        pause: Callable[[float], None] = time.sleep,
-    ) -> None:
+    def remove(self) -> None:
         """Give it up. One with something in it that not even SIGKILL ends stays."""
-        deadline = clock() + limit
+        deadline = time.monotonic() + 0.5
         # a process is in none of its lists any more a moment before it is out of it
-        while not self._is_removed() and not self.members() and clock() < deadline:
-            pause(0.005)
+        while not self._is_removed() and not self.members() and time.monotonic() < deadline:
+            time.sleep(0.005)
 
     def _is_removed(self) -> bool:
         for path in sorted(self._groups(), key=len, reverse=True):

@@ -16,16 +16,15 @@ from typing import Any
 import pytest
 from IPython.core.inputtransformer2 import TransformerManager
 
-from nbdist import options
+from nbdist import options, verbs
 from nbdist.cli.commands import AUTOLOAD, COMMANDS, MCP
 from nbdist.options import parse_words, split_program
 from nbdist.options.ranks import parse_ranks
-from nbdist.verbs.table import METRICS, VERBS, WAIT
-from nbdist.verbs.verb import NOTEBOOK, TERMINAL, Frontend
+from nbdist.verbs.verb import NOTEBOOK, TERMINAL, Frontend, Verb
 from tests.test_readme import DOCS, LINE_MAGICS, ROOT, read
 
 PAGES = ["README.md", "README.zh-CN.md", "CONTRIBUTING.md", "SECURITY.md", "benchmarks/README.md", *DOCS]
-BY_NAME = {verb.name: verb for verb in (*VERBS, METRICS, WAIT, AUTOLOAD, MCP)}
+BY_NAME = {verb.name: verb for verb in (*vars(verbs).values(), AUTOLOAD, MCP) if isinstance(verb, Verb)}
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import json
 import sys
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -48,7 +48,6 @@ from nbdist.verbs.runs import (
     Stopped,
     Waited,
 )
-from nbdist.verbs.sessions import SessionState
 from nbdist.version import JSON_VERSION
 
 if TYPE_CHECKING:
@@ -312,8 +311,8 @@ def show_examined(examined: Examined) -> int:
     return 0 if report.healthy else 1
 
 
-def show_session(state: SessionState) -> int:
-    for line in state.lines:
+def show_session(lines: Sequence[str]) -> int:
+    for line in lines:
         print(harmless(in_a_shell(line)))
     return 0
 

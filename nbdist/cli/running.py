@@ -287,7 +287,7 @@ def _follow(
         closed.append(OUTPUT_CLOSED if isinstance(error, BrokenPipeError) else 1)
         # a run whose directory was deleted is stopped by its supervisor
         with contextlib.suppress(UnknownRun):
-            runner.request_stop_of(handle, Reason("not-shown", error=error.strerror or str(error)))
+            handle.request_stop(Reason("not-shown", error=error.strerror or str(error)))
 
     ended = _watch(handle, Output(output_closed), show_ranks)
     if ended.state is RunState.CANCELLED and (interrupts.came() or closed):
@@ -317,19 +317,14 @@ def _code(interrupts: runner.Interrupts) -> int:
 
 def show_attached(handle: runner.RunHandle | runner.SweepHandle) -> int:
     """Show the run, or sweep, until it ends; the exit code."""
-    if isinstance(handle, runner.SweepHandle):
-        try:
-            return show_sweep(handle, _raise)
-        except KeyboardInterrupt:
-            note(f"{handle.label} goes on; nbdist attach {handle.label} shows it again")
-            return INTERRUPTED
-    label = handle.run.label
+    label = handle.label if isinstance(handle, runner.SweepHandle) else handle.run.label
     try:
-        ended = _watch(handle, Output(_raise))
+        if isinstance(handle, runner.SweepHandle):
+            return show_sweep(handle, _raise)
+        return exit_code(_watch(handle, Output(_raise)), handle.directory)
     except KeyboardInterrupt:
         note(f"{label} goes on; nbdist attach {label} shows it again")
         return INTERRUPTED
-    return exit_code(ended, handle.directory)
 
 
 def _watch(handle: runner.RunHandle, output: Output, show_ranks: Collection[int] | None = None) -> Run:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import pwd
-from collections.abc import Callable, Iterable, Iterator
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nbdist.devices.usage import GpuLoad
+from nbdist.devices.usage import GpuLoad, encode_loads
 from nbdist.privacy import masked_words
 
 
@@ -195,3 +196,15 @@ def describe_holder(pid: int, root: Path = Path("/proc")) -> str:
     # any user names a process as they like, for a terminal to act on
     shown = "".join(each if each.isprintable() else "?" for each in command[:_LONG])
     return f"{shown} ({who})" if shown else who
+
+
+def main(gpus: Sequence[str]) -> int:
+    """The probe: ``INDEX…``. Answers each line on stdin with the loads of these GPUs.
+
+    A process of its own, because a call of NVML may hang (in the kernel, where no signal ends it) when a
+    driver is in trouble, which is just when ranks die and have to be looked after.
+    """
+    with open_loads(map(int, gpus)) as look:
+        for _ in sys.stdin:
+            print(encode_loads(look()), flush=True)
+    return 0

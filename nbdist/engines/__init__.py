@@ -7,20 +7,25 @@ from typing import TYPE_CHECKING
 from nbdist.errors import LaunchError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from nbdist.engines.engine import Engine
+    from nbdist.model import RunSpec
+    from nbdist.store.allocations import AllocationDirectory
+    from nbdist.store.paths import RunDirectory
 
 
-def engine_by_name(name: str, options: Sequence[str] = ()) -> Engine:
-    """The engine of a run, whose ``engine_options`` may be needed. Raises LaunchError for one that this
-    version does not know."""
-    if name == "slurm":
+def engine_of(directory: RunDirectory, spec: RunSpec, allocation: AllocationDirectory | None) -> Engine:
+    """What places a run: one of its user's allocations, or the queue of its engine. Raises LaunchError for
+    one that this version does not know."""
+    if allocation is not None:
+        from nbdist.engines.allocation import AllocationEngine  # most runs are elsewhere
+
+        return AllocationEngine(allocation, directory)
+    if spec.engine == "slurm":
         from nbdist.engines.slurm import Slurm
 
         return Slurm()
-    if name == "ray":
+    if spec.engine == "ray":
         from nbdist.engines.ray import Ray
 
-        return Ray(options)
-    raise LaunchError(f"no engine {name}: this version knows slurm and ray")
+        return Ray(spec.engine_options)
+    raise LaunchError(f"no engine {spec.engine}: this version knows slurm and ray")

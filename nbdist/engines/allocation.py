@@ -15,7 +15,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from nbdist import processes
+from nbdist import config, processes
 from nbdist.engines import slurm
 from nbdist.engines.engine import JobStatus, Phase
 from nbdist.engines.slurm import Slurm, scrubbed
@@ -39,8 +39,6 @@ class AllocationEngine:
 
     def submit(self, directory: RunDirectory, spec: RunSpec, environment: Mapping[str, str]) -> str:
         """Begin at once. Raises LaunchError, with nothing begun."""
-        from nbdist.launch.machines.coordinator import LINK_KEY  # most runs are elsewhere
-
         gpus = any(rank.device.kind == "gpu" for rank in spec.ranks)
         order = {
             "kind": "start",
@@ -48,7 +46,7 @@ class AllocationEngine:
             "master": self._meeting() if spec.nodes > 1 else "",
             "detached": spec.detached,
             "gpus": len(spec.ranks) // spec.nodes if gpus else 0,
-            "environment": {k: v for k, v in scrubbed(environment).items() if k != LINK_KEY},
+            "environment": {k: v for k, v in scrubbed(environment).items() if k != config.LINK_KEY},
             "link_key": secrets.token_hex(32),
         }
         try:
@@ -152,7 +150,7 @@ class AllocationHeartbeat:
         if time.monotonic() - self._looked < _LOOK:
             return False
         self._looked = time.monotonic()
-        return self._phase() in (Phase.OVER, Phase.FORGOTTEN)
+        return self._is_gone()
 
     def _has_detached_runs(self) -> bool:
         if self._directory.why_over():
@@ -166,17 +164,17 @@ class AllocationHeartbeat:
     def _give_back(self) -> None:
         deadline = time.monotonic() + _INSIST
         pause = 0.2
-        while time.monotonic() < deadline and self._phase() not in (Phase.OVER, Phase.FORGOTTEN):
+        while time.monotonic() < deadline and not self._is_gone():
             with contextlib.suppress(LaunchError):
                 slurm.release(self._job)
             time.sleep(pause)
             pause = min(2 * pause, 10.0)
 
-    def _phase(self) -> Phase:
+    def _is_gone(self) -> bool:
         try:
-            return slurm.stand(self._job, self._nodes).status.phase
+            return slurm.stand(self._job, self._nodes).status.gone
         except LaunchError:
-            return Phase.UNKNOWN
+            return False
 
     def _beat(self) -> None:
         with contextlib.suppress(OSError):
@@ -184,10 +182,10 @@ class AllocationHeartbeat:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """The process: ``--allocation DIR``. Nothing but the allocation's end ends it."""
+    """The process: ``DIR``. Nothing but the allocation's end ends it."""
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
-    directory = AllocationDirectory(Path(arguments[1]))
+    directory = AllocationDirectory(Path(arguments[0]))
     owner = directory.read().owner
     if owner is not None:
         os.environ.update(directory.environment())

@@ -34,9 +34,8 @@ _LOG_LOOK = 0.25
 class LateLogs:
     """``now`` is monotonic seconds."""
 
-    def __init__(self, directory: RunDirectory, limit: float = LATE) -> None:
+    def __init__(self, directory: RunDirectory) -> None:
         self._directory = directory
-        self._limit = limit
         self._since: float | None = None
         self._looked = 0.0
         self._missing: dict[int, int] = {}
@@ -54,7 +53,7 @@ class LateLogs:
         elif now - self._looked < _LOG_LOOK:
             return bool(self._missing)
         self._looked = now
-        if now - self._since > (_IN_A_HURRY if hurry else self._limit):
+        if now - self._since > (_IN_A_HURRY if hurry else LATE):
             self._missing = {}
         self._missing = {
             rank: length for rank, length in self._missing.items() if self._length(run, rank) < length
@@ -367,7 +366,7 @@ class Ending:
         if job.phase is Phase.WAITING:
             self._timeout.broken()
             return self._of_waiting(now)
-        if job.phase in (Phase.OVER, Phase.FORGOTTEN):
+        if job.gone:
             # what the nodes have written may be on its way
             patience = self._patience() if job.phase is Phase.OVER else _FORGOTTEN
             if every or self._lasts("over", now) > patience:

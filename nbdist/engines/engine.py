@@ -10,15 +10,14 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from pathlib import Path
 from typing import Protocol
 
 from nbdist.errors import LaunchError
 from nbdist.model import NO_REASON, Reason, RunSpec, RunState
 from nbdist.store.paths import RunDirectory
 
-PROCESS = Path(__file__).parent / "__main__.py"
-"""The program that watches a run where it was submitted, or gives an allocation back."""
+WATCHER = "engines.watch"
+"""The module of the process that watches a run where it was submitted."""
 
 
 class Phase(Enum):
@@ -43,6 +42,11 @@ class JobStatus:
     nodes: str = ""
     hopeless: bool = False
     completed: bool = False
+
+    @property
+    def gone(self) -> bool:
+        """Whether the engine has no such job any more."""
+        return self.phase in (Phase.OVER, Phase.FORGOTTEN)
 
 
 class Engine(Protocol):

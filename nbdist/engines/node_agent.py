@@ -21,13 +21,12 @@ from typing import Any
 if __name__ == "__main__" and not __package__:
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from nbdist import processes
+from nbdist import config, processes
 from nbdist.engines import node
 from nbdist.engines.slurm_batch import address_of, free_ports, hosts_of, own_address
 from nbdist.launch.binding import become_subreaper, die_with_parent
 from nbdist.launch.lifetime import Wakeup, collect_exited, end_descendants
 from nbdist.launch.machines.connections import QuestionListener
-from nbdist.launch.machines.coordinator import LINK_KEY
 from nbdist.launch.machines.link import Message
 from nbdist.model import ProcessId, Reason
 from nbdist.store.allocations import AllocationDirectory, NodeAddress
@@ -252,7 +251,7 @@ def environment_of(order: Mapping[str, Any], own: Mapping[str, str]) -> dict[str
     """What the supervisor of a run inherits: the run's variables, and those of the node."""
     environment = dict(order["environment"])
     environment |= {key: value for key, value in own.items() if key.startswith(_OF_THE_NODE)}
-    environment[LINK_KEY] = str(order["link_key"])
+    environment[config.LINK_KEY] = str(order["link_key"])
     if (gpus := environment.get("CUDA_VISIBLE_DEVICES")) and order.get("gpus"):
         environment["CUDA_VISIBLE_DEVICES"] = ",".join(gpus.split(",")[: int(order["gpus"])])
     return environment

@@ -19,7 +19,7 @@ if __name__ == "__main__":
     sys.path.pop(0)  # the folder of this file, which has names of its own
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from nbdist.engines import ray_node
+from nbdist import config
 from nbdist.engines.ray import SEAL, STARTS, TROUBLE, WAITS, line, unseal, why_it_waits
 from nbdist.engines.slurm_batch import attempts_before
 from nbdist.errors import UnknownRun
@@ -83,9 +83,7 @@ class Driver:
             alive = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
             self._say(line(WAITS, why_it_waits(self._spec.nodes, kind, need, alive)))
             self._leave_if_forsaken()
-        # the nodes may not see the file that it is written in: they are to say so themselves
-        self._ray.cloudpickle.register_pickle_by_value(ray_node)
-        remote = self._ray.remote(ray_node.Node)
+        remote = self._ray.remote(Node)
         nodes = []
         for at in range(self._spec.nodes):
             place = scheduling.PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=at)
@@ -111,7 +109,7 @@ class Driver:
             master = [f"{addresses[0]}:{port}"]
         self._say(STARTS + ", ".join(addresses))
         # known to the supervisors alone: Ray hands it on from process to process, and no file has it
-        environment = self._environment | {"NBDIST_LINK_KEY": secrets.token_hex(32)}
+        environment = self._environment | {config.LINK_KEY: secrets.token_hex(32)}
         words = [self._spec.python, "-I", "-S", str(NODE), str(self._directory.path), str(life)]
         words += [str(attempts_before(self._directory)), *master]
         log = str(self._directory.job_log)
@@ -165,6 +163,87 @@ class Driver:
         if words != self._said:
             self._said = words
             say(self._directory, words)
+
+
+class Node:
+    """One node of a run, in a process of Ray's: starts the supervisor there, and ends when that has ended.
+
+    Ray is sent this as it is, since it is of ``__main__``: a node may not see the file, and is to say so. So
+    it imports what it needs where it needs it, and nothing of nbdist's.
+    """
+
+    def address(self) -> str:
+        """Where the other nodes reach this one."""
+        return str(__import__("ray").util.get_node_ip_address())
+
+    def problem(self, needed: list[str], python: str) -> str:
+        """Why this node cannot take part; empty where it can."""
+        import os
+
+        for path in needed:
+            if not os.path.exists(path):
+                return f"does not see {path}"
+            if not os.access(path, os.R_OK):
+                return f"may not read {path}: it runs as user {os.getuid()}"
+        folder = os.path.dirname(needed[0])
+        if os.stat(folder).st_uid != os.geteuid():
+            return f"runs as user {os.getuid()}, and {folder} belongs to user {os.stat(folder).st_uid}"
+        if not os.access(folder, os.W_OK | os.X_OK):
+            return f"may not write into {folder}: it runs as user {os.getuid()}"
+        if not os.access(python, os.X_OK):
+            return f"has no {python}, which is the Python of the ranks"
+        return ""
+
+    def ports(self, address: str) -> int:
+        """A port that is free there, and so is the next: the ranks' and the supervisors'."""
+        import random
+        import socket
+
+        for _ in range(500):
+            port = random.randrange(20_000, 30_000, 2)
+            with socket.socket() as one, socket.socket() as other:
+                try:
+                    one.bind((address, port))
+                    other.bind((address, port + 1))
+                except OSError:
+                    continue
+                return port
+        return 0
+
+    def supervise(self, words: list[str], environment: dict[str, str], log: str) -> int:
+        """Start the supervisor, and wait until it and the process above it have gone."""
+        import os
+        import socket
+        import subprocess
+
+        mine = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "NBDIST_"))}
+        if mine.get("PYTHONBREAKPOINT", "").startswith("ray."):
+            del mine["PYTHONBREAKPOINT"]
+        both = mine | environment
+        for name in ("PATH", "LD_LIBRARY_PATH"):  # where a node has its drivers only it knows
+            parts = [environment.get(name), mine.get(name)]
+            both[name] = os.pathsep.join(part for part in dict.fromkeys(parts) if part)
+            if not both[name]:
+                del both[name]
+        ours, theirs = socket.socketpair()
+        both["NBDIST_LIFELINE"] = str(theirs.fileno())
+        written = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        # Ray kills the children of a process that it ends: so the supervisor leaves it
+        # (``node``), and sees by the line that this process has gone
+        with theirs, open(written, "ab") as file:
+            started = subprocess.run(
+                words,
+                env=both,
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=file,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+            )
+        with ours:
+            ours.recv(1)
+        return started.returncode
 
 
 def say(directory: RunDirectory, words: str) -> None:

@@ -16,13 +16,13 @@ from pathlib import Path
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from nbdist import config
 from nbdist.model import RunEnded, RunLost, RunSpec, RunState
 from nbdist.store.journal import read_events
 from nbdist.store.paths import NodeDirectory, RunDirectory
 from nbdist.store.run_store import Heartbeat, read_spec
 
 NODE = Path(__file__).parent / "node.py"
-LINK_KEY = "NBDIST_LINK_KEY"
 
 
 def main(arguments: list[str]) -> int:
@@ -45,7 +45,7 @@ def main(arguments: list[str]) -> int:
     words += [sys.executable, "-I", "-S", str(NODE), str(directory.path)]
     words += [str(life), str(attempts_before(directory)), *filter(None, [master])]
     # known to the supervisors alone: srun hands it on, and no file has it
-    environment = os.environ | {LINK_KEY: secrets.token_hex(32)}
+    environment = os.environ | {config.LINK_KEY: secrets.token_hex(32)}
     step = subprocess.Popen(words, env=environment)
     code = _wait(step, directory, spec, job)
     return code or _exit_code(directory, f"{life}-0")

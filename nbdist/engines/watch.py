@@ -18,8 +18,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from nbdist.engines import engine_by_name
-from nbdist.engines.allocation import AllocationEngine
+from nbdist.engines import engine_of
 from nbdist.engines.ending import Ending, JobStop
 from nbdist.engines.engine import Engine, EnginePoller, Phase
 from nbdist.engines.merged_journal import NodeJournals, NodeRequests
@@ -230,7 +229,8 @@ class RunWatcher:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """The process. Exits 0 when the run's end is recorded, 2 when there is no run of this user."""
+    """The process: ``RUN_DIR [LIFELINE_FD]``. Exits 0 when the run's end is recorded, 2 when there is no run
+    of this user."""
     directory = RunDirectory(Path(arguments[0]).absolute())
     try:
         spec = read_spec(directory)
@@ -265,7 +265,5 @@ def watch(directory: RunDirectory, spec: RunSpec, lifeline: Lifeline) -> int:
 
 def _engine(directory: RunDirectory, spec: RunSpec) -> Engine:
     """The engine that placed the run: by its queue, or in one of its allocations."""
-    about = load_object(directory.job)
-    if place := about.get("allocation"):
-        return AllocationEngine(AllocationDirectory(Path(place)), directory)
-    return engine_by_name(spec.engine, spec.engine_options)
+    place = load_object(directory.job).get("allocation")
+    return engine_of(directory, spec, AllocationDirectory(Path(place)) if place else None)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from nbdist import config, processes
 from nbdist.launch.lifetime import complain
 from nbdist.launch.log_watch import LogWatch
-from nbdist.launch.rank_process import RankCommand, RankProcess, port_was_taken, rank_command
+from nbdist.launch.rank_process import RankCommand, RankProcess, port_was_taken, rank_command, rank_sockets
 from nbdist.launch.run_policy import RunPolicy
 from nbdist.launch.stalls.stack_taker import RankContact, StackTaker, find
 from nbdist.launch.stalls.stall_watch import StallWatch
@@ -222,8 +222,6 @@ class Attempt:
     def free(self, ranks: Collection[int], patience: float) -> list[int]:
         """Get ranks back that have waited for others for so many seconds; they answer. Those that cannot be
         asked."""
-        from nbdist.launch.rank_sockets import rank_sockets  # most runs end well
-
         now = time.monotonic()
         if not self._knows_waits and self._policy.run.stalled is None:
             self._knows_waits = True

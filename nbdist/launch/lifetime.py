@@ -18,6 +18,8 @@ from nbdist.launch.binding import REQUESTS_TO_END
 from nbdist.model import NO_REASON, ProcessId, Reason, RunSpec, SupervisorStarted
 from nbdist.store.paths import RunDirectory, open_to_append
 
+_GRACE, _GIVEN_UP = 0.5, 4.0
+
 
 class Lifeline:
     """Tells when the process that owns the run has gone.
@@ -99,26 +101,19 @@ def owner_ended(directory: RunDirectory, spec: RunSpec) -> Reason:
 
 
 def end_descendants(
-    reap: Callable[[], bool],
-    *,
-    spared: frozenset[int] = frozenset(),
-    patience: float = 0.2,
-    grace: float = 0.5,
-    limit: float = 4.0,
-    clock: Callable[[], float] = time.monotonic,
-    pause: Callable[[float], None] = time.sleep,
+    reap: Callable[[], bool], *, spared: frozenset[int] = frozenset(), patience: float = 0.2
 ) -> int:
     """End every descendant of this process; how many had to be ended.
 
     They get ``patience`` seconds to leave by themselves (what waits for a pipe to close is gone in
-    milliseconds), SIGTERM and ``grace`` seconds, then SIGKILL until none is left; what SIGKILL does
-    not end within ``limit`` seconds is given up. ``reap`` collects exited children, so that they are
+    milliseconds), SIGTERM and half a second, then SIGKILL until none is left; what SIGKILL does
+    not end within four seconds is given up. ``reap`` collects exited children, so that they are
     not counted as alive, and says whether there are any left: a look at the process table can miss one
     that was made in that moment, and this process, a subreaper, has no children only when all is over.
     ``spared`` are pids that are not waited for: nothing can be done about them.
     """
     told: set[ProcessId] = set()
-    begin = clock()
+    begin = time.monotonic()
     while True:
         has_children = reap()
         tree = processes.tree_below(os.getpid())
@@ -126,10 +121,10 @@ def end_descendants(
             tree = [stat for stat in tree if stat.process.pid not in spared]
             has_children = bool(tree)
         left = [stat.process for stat in tree if not stat.zombie]
-        elapsed = clock() - begin
-        if not (left or has_children) or elapsed > limit:
+        elapsed = time.monotonic() - begin
+        if not (left or has_children) or elapsed > _GIVEN_UP:
             return len(told)
-        if elapsed >= patience + grace:
+        if elapsed >= patience + _GRACE:
             told.update(left)
             processes.send_all(left, signal.SIGKILL)
             # what forks and exits faster than it is found is still in its group; every group below
@@ -141,7 +136,7 @@ def end_descendants(
             processes.send_all(fresh, signal.SIGTERM)
             # a stopped process takes SIGTERM only once it goes on
             processes.send_all(fresh, signal.SIGCONT)
-        pause(0.01)
+        time.sleep(0.01)
 
 
 # SIGURG is how an engine tells a supervisor alone: a process that does not listen to it ignores it

@@ -25,9 +25,9 @@ from nbdist.store.paths import RunDirectory, open_to_append
 from nbdist.store.recovery import note_end
 from nbdist.store.run_store import take_run_lock
 
-SUPERVISOR = Path(__file__).parent / "__main__.py"
+ENTRY = Path(__file__).parent.parent / "entry.py"
 # nothing but the standard library is needed, and without site-packages it starts sooner
-FLAGS = ("-I", "-S") if sys.platform == "linux" else ("-I",)
+_FLAGS = ("-I", "-S") if sys.platform == "linux" else ("-I",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,34 +62,43 @@ def submit(
     *,
     detached: bool,
     ahead: Sequence[int] = (),
-    entry: Path = SUPERVISOR,
+    module: str = "launch.supervisor",
 ) -> SupervisorProcess:
     """Start the supervisor of a run with what its ranks are to inherit. Raises LaunchError.
 
-    ``ahead`` are the descriptors of a ``Handover``; ``entry`` is the program of the process.
+    ``ahead`` are the descriptors of a ``Handover``; ``module`` is what the process executes without.
     """
-    ours, theirs = socket.socketpair()
-    said = ["--ahead", str(ahead[0])] if ahead else []
-    descriptors = [] if detached else [theirs.fileno()]
-    log = open_to_append(directory.supervisor_log)
-    try:
+    said = ["launch.prestart", str(ahead[0])] if ahead else [module]
+    with line_to_child() as (ours, theirs), open(open_to_append(directory.supervisor_log), "ab") as log:
+        descriptors = [] if detached else [theirs.fileno()]
         process = spawn(
-            [python, *FLAGS, str(entry), *said, str(directory.path), *map(str, descriptors)],
+            command(python, *said, str(directory.path), *map(str, descriptors)),
             environment=environment,
-            output=log,
+            output=log.fileno(),
             descriptors=(*descriptors, *ahead),
         )
-    except LaunchError:
-        ours.close()
-        raise
-    finally:
-        os.close(log)
-        theirs.close()
     if detached:
         ours.close()
     supervisor = SupervisorProcess(process, None if detached else ours)
     look_after(supervisor, directory)
     return supervisor
+
+
+@contextlib.contextmanager
+def line_to_child() -> Iterator[tuple[socket.socket, socket.socket]]:
+    """Our end of a socket, and that of a process which is started meanwhile. Ours stays open once it is."""
+    ours, theirs = socket.socketpair()
+    with theirs:
+        try:
+            yield ours, theirs
+        except BaseException:
+            ours.close()
+            raise
+
+
+def command(python: str, module: str, *words: str) -> list[str]:
+    """What executes a module of nbdist that needs the standard library alone (``nbdist.entry``)."""
+    return [python, *_FLAGS, str(ENTRY), module, *words]
 
 
 def spawn(

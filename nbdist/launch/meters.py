@@ -30,7 +30,7 @@ from nbdist.processes import identify, read_at_once, send
 from nbdist.store.paths import RankDirectory, append_whole, open_to_append
 from nbdist.worker.stacks import WAITS
 
-PROBE = Path(__file__).parent.parent / "devices" / "__main__.py"
+_ENTRY = Path(__file__).parent.parent / "entry.py"
 
 _FRESH = 5.0
 """Seconds for which an answer counts."""
@@ -52,7 +52,7 @@ class GpuProbe:
         self,
         gpus: Iterable[int],
         *,
-        command: Sequence[str] = (sys.executable, str(PROBE)),
+        command: Sequence[str] = (sys.executable, str(_ENTRY), "devices.gpus"),
         clock: Callable[[], float] = time.monotonic,
         pause: Callable[[float], None] = time.sleep,
     ) -> None:

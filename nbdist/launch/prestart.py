@@ -35,9 +35,9 @@ else:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """The process of a supervisor: ``--ahead FD RUN_DIR [LIFELINE_FD]``. At FD is what to start."""
+    """The process of a supervisor: ``FD RUN_DIR [LIFELINE_FD]``. At FD is what to start."""
     drop_interrupt()
-    _, given, path, *lifeline = arguments
+    given, path, *lifeline = arguments
     ahead = marshal.loads(_read(int(given)))
     for descriptor in (*ahead["held"], *map(int, lifeline)):
         os.set_inheritable(descriptor, False)

@@ -1,5 +1,5 @@
-"""The process of one rank: what it is made from, what is known of it once it has been started, and the port
-where the ranks of an attempt meet, reserved until the attempt is over."""
+"""The process of one rank: what it is made from, what is known of it once it has been started, the port where
+the ranks of an attempt meet, reserved until the attempt is over, and their connections to each other."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ import json
 import os
 import signal
 import socket
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from nbdist.errors import LaunchError
 from nbdist.launch.binding import start_process
 from nbdist.model import RankSpec, Rendezvous, RunSpec
 from nbdist.model.spec import ProcessId
-from nbdist.processes import identify, send
+from nbdist.processes import PROC, identify, send
 from nbdist.store.paths import RunDirectory
 from nbdist.worker.order import PARAMS, Order
 
@@ -192,3 +193,83 @@ def port_was_taken(log: str, port: int) -> bool:
     text = log.lower()
     taken = "eaddrinuse" in text or "address already in use" in text
     return taken and str(port) in text
+
+
+_End = tuple[str, int]
+"""An address as the kernel writes it, and a port."""
+
+_MAPPED = "0000000000000000FFFF0000"
+"""Before an address of IPv4 that a socket of IPv6 has."""
+
+
+class _Connection(NamedTuple):
+    local: _End
+    remote: _End
+    inode: int
+
+
+def rank_sockets(
+    pids: Mapping[int, int], port: int, hosts: Iterable[str], *, proc: str = str(PROC)
+) -> dict[int, tuple[list[int], list[int]]]:
+    """What ends the waits of the ranks for each other: by rank the inodes of its sockets that lead to other
+    ranks, and of those to the store at ``port``, which it may hold itself.
+
+    Both ends of a connection between ranks of this machine stand in /proc, each with its process. What leads
+    to the address of another machine of the run counts, too. All else stays: uploads, servers, DataLoader
+    workers.
+
+    ``pids`` are the ranks of this machine, ``hosts`` the addresses of all machines where there are several.
+    """
+    connections = list(_connections(proc))
+    owners = {inode: rank for rank, pid in pids.items() for inode in _inodes(f"{proc}/{pid}/fd")}
+    here = {one.local: owners.get(one.inode) for one in connections}
+    addresses = {address for host in hosts for address in _addresses(host)}
+    if addresses:
+        # that of node 0 may have been given as a name
+        addresses |= {one.remote[0] for one in connections if one.inode in owners and one.remote[1] == port}
+    addresses -= {one.local[0] for one in connections}
+    found: dict[int, tuple[list[int], list[int]]] = {rank: ([], []) for rank in pids}
+    for one in connections:
+        rank = owners.get(one.inode)
+        # the store's end of its connections stays: others may use it to leave in order
+        if rank is None or one.local[1] == port:
+            continue
+        other = here.get(one.remote)
+        of_store = one.remote[1] == port
+        if one.remote[0] in addresses or (other is not None and (other != rank or of_store)):
+            found[rank][of_store].append(one.inode)
+    return found
+
+
+def _connections(proc: str) -> Iterator[_Connection]:
+    for name in ("tcp", "tcp6"):
+        with contextlib.suppress(OSError), open(f"{proc}/self/net/{name}") as file:
+            next(file, None)
+            for line in file:
+                fields = line.split()
+                if len(fields) > 9 and fields[9] != "0":
+                    yield _Connection(_end(fields[1]), _end(fields[2]), int(fields[9]))
+
+
+def _end(text: str) -> _End:
+    address, _, port = text.partition(":")
+    return address.removeprefix(_MAPPED), int(port, 16)
+
+
+def _inodes(folder: str) -> Iterator[int]:
+    with contextlib.suppress(OSError):
+        for name in os.listdir(folder):
+            with contextlib.suppress(OSError):
+                kind, _, inode = os.readlink(f"{folder}/{name}").partition(":[")
+                if kind == "socket":
+                    yield int(inode.rstrip("]"))
+
+
+def _addresses(host: str) -> Iterator[str]:
+    """An address as /proc/net/tcp has it: words of 32 bits in the order of this machine. For a name none,
+    since to look it up may take long."""
+    for family in (socket.AF_INET, socket.AF_INET6):
+        with contextlib.suppress(OSError):
+            packed = socket.inet_pton(family, host)
+            words = (int.from_bytes(packed[at : at + 4], sys.byteorder) for at in range(0, len(packed), 4))
+            yield "".join(f"{word:08X}" for word in words)

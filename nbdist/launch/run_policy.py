@@ -12,6 +12,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from nbdist import config
 from nbdist.model import (
@@ -264,34 +265,12 @@ class RunPolicy:
         if (escalation := self._escalations.get(rank)) is not None:
             escalation.give_up(now)
 
-    def rank_exited(
-        self,
-        rank: int,
-        code: int,
-        now: float,
-        *,
-        oom: bool = False,
-        memory: int = 0,
-        log: int = 0,
-        limit: int = 0,
-        full: str = "",
-    ) -> None:
+    def rank_exited(self, rank: int, code: int, now: float, **more: Any) -> None:
+        """A rank has exited, of which ``more`` is known that its event has fields for."""
         sent = self._told.get(rank, set())
         # a SIGKILL that we never sent came from outside, whatever else we sent
         ended = bool(sent) and (code != -signal.SIGKILL or signal.SIGKILL in sent)
-        self.record(
-            RankExited(
-                time=self._wall_clock(),
-                rank=rank,
-                code=code,
-                ended=ended,
-                oom=oom,
-                memory=memory,
-                log=log,
-                limit=limit,
-                full=full,
-            )
-        )
+        self.record(RankExited(time=self._wall_clock(), rank=rank, code=code, ended=ended, **more))
         self._escalations.pop(rank, None)
         if self.run.ranks[rank].state is RankState.FAILED:
             self._fail(now)

@@ -29,19 +29,7 @@ from nbdist.launch.run_policy import RunPolicy
 from nbdist.model import CellEnded, CellStarted, Event, RankExited, Rejoined, RunSpec, encode_event
 from nbdist.store.control import is_own, open_socket
 from nbdist.store.paths import RunDirectory, make_private, write_private
-from nbdist.worker.order import (
-    BROKEN,
-    CELL,
-    END,
-    FREED,
-    GROUPED,
-    KEPT,
-    RAISED,
-    READY,
-    REJOINED,
-    WELL,
-    Cell,
-)
+from nbdist.worker.order import BROKEN, CELL, END, FREED, GROUPED, KEPT, RAISED, READY, REJOINED, WELL, Cell
 
 MOST_WAITING = 16
 _LONGEST = 16 << 20

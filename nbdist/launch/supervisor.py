@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nbdist import processes
+from nbdist import config, processes
 from nbdist.control_groups import ControlGroup, make_group, memory_problem
 from nbdist.errors import LaunchError, UnknownRun
 from nbdist.launch.attempt import Attempt
@@ -35,15 +35,7 @@ from nbdist.launch.lifetime import (
 from nbdist.launch.rank_process import RankCommand, RankProcess, Reservation, start_rank, tell_rank
 from nbdist.launch.reaper import keep
 from nbdist.launch.run_policy import Outcome, RunPolicy
-from nbdist.model import (
-    Event,
-    ProcessId,
-    RankStarted,
-    Reason,
-    RunEnded,
-    RunSpec,
-    decode_event,
-)
+from nbdist.model import Event, ProcessId, RankStarted, Reason, RunEnded, RunSpec, decode_event
 from nbdist.model.events import RunState
 from nbdist.store.control import InterruptRequest, StacksRequest, StopRequest, take_requests
 from nbdist.store.journal import Journal
@@ -224,11 +216,11 @@ class Supervisor:
         if self._spec.nodes == 1:
             return
         # hmac and its like: most runs are on one machine
-        from nbdist.launch.machines.coordinator import LINK_KEY, Coordinator
+        from nbdist.launch.machines.coordinator import Coordinator
         from nbdist.launch.machines.nodes import PeerNodes
 
         # the ranks inherit this environment, and have no business with it
-        nodes = PeerNodes(self._spec, os.environ.pop(LINK_KEY).split(","), self._selector)
+        nodes = PeerNodes(self._spec, os.environ.pop(config.LINK_KEY).split(","), self._selector)
         nodes.open()
         self._coordinator = Coordinator(
             self._spec, self._policy, nodes, self._directory, look=lambda: self._look(None)
@@ -317,8 +309,8 @@ class Supervisor:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """The supervisor's process. Exits 0 when it has recorded how the run ended, however that was; 2 when
-    there is no run of this user."""
+    """The supervisor's process: ``RUN_DIR [LIFELINE_FD]``. Exits 0 when it has recorded how the run ended,
+    however that was; 2 when there is no run of this user."""
     drop_interrupt()
     directory = RunDirectory(Path(arguments[0]).absolute())
     try:

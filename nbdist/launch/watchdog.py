@@ -35,20 +35,10 @@ class Watchdog:
     """Of one supervisor, a child of this process. ``find`` says which run it has, ``parent`` is the pid of
     what started this process."""
 
-    def __init__(
-        self,
-        supervisor: int,
-        find: Callable[[], RunDirectory | None],
-        parent: int,
-        *,
-        clock: Callable[[], float] = time.monotonic,
-        pause: Callable[[float], None] = time.sleep,
-    ) -> None:
+    def __init__(self, supervisor: int, find: Callable[[], RunDirectory | None], parent: int) -> None:
         self._supervisor = supervisor
         self._find = find
         self._parent = parent
-        self._clock = clock
-        self._pause = pause
         self._seen: processes.Activity | None = None
         self._since: float | None = None
         self._told: set[ProcessId] = set()
@@ -66,8 +56,8 @@ class Watchdog:
         if now.state == "T":
             os.kill(self._supervisor, signal.SIGCONT)
         if self._since is None:
-            self._since = self._clock()
-        return reason if self._clock() - self._since >= _PATIENCE else Reason()
+            self._since = time.monotonic()
+        return reason if time.monotonic() - self._since >= _PATIENCE else Reason()
 
     def end_run(self, reason: Reason) -> None:
         """End the ranks as the supervisor would have done, what they have started, and the supervisor."""
@@ -118,9 +108,9 @@ class Watchdog:
 
     def _wait(self, ending: Iterable[ProcessId], limit: float) -> None:
         """Until these have ended, at most so many seconds."""
-        left, deadline = list(ending), self._clock() + limit
-        while any(map(processes.alive, left)) and self._clock() < deadline:
-            self._pause(0.02)
+        left, deadline = list(ending), time.monotonic() + limit
+        while any(map(processes.alive, left)) and time.monotonic() < deadline:
+            time.sleep(0.02)
 
     def _reap(self) -> bool:
         """Collect what has exited; whether there is anything else. The ranks are this process's children

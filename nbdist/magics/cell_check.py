@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import io
 import re
+import sys
 import tokenize
 import warnings
 from collections.abc import Callable, Iterator
@@ -88,22 +89,25 @@ def explained(cell: str) -> Iterator[None]:
         raise UsageMistake(_about(cell, error)) from None
 
 
-def name_origins(shell: InteractiveShell) -> Callable[[str], Origin | None]:
+def name_origins(shell: InteractiveShell | None) -> Callable[[str], Origin | None]:
     """Where this notebook has a name from."""
-    hidden = shell.user_ns_hidden
 
     def origin(name: str) -> Origin | None:
+        if shell is None:
+            return None
         from nbdist.diagnosis.checks import origin_of
 
-        namespace = {} if name in hidden else shell.user_ns
+        namespace = {} if name in shell.user_ns_hidden else shell.user_ns
         history = shell.history_manager
         return origin_of(name, namespace, history.input_hist_parsed if history is not None else ())
 
     return origin
 
 
-def notebook_names(shell: InteractiveShell) -> runner.Namespace:
-    """The names of this notebook, for its ranks; code is named for its cell: ``In [5]``."""
+def notebook_names(shell: InteractiveShell | None) -> runner.Namespace:
+    """The names of this notebook, or of a program, for its ranks; code is named for its cell: ``In [5]``."""
+    if shell is None:
+        return runner.Namespace(values=vars(sys.modules["__main__"]))
 
     def title(filename: str) -> str:
         cell: tuple[str, str] | None = shell.compile.format_code_name(filename)

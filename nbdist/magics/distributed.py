@@ -18,27 +18,19 @@ from nbdist.errors import RunFailed, UnknownRun, UsageMistake
 from nbdist.magics.cell_check import as_in_editor, explained, name_origins, notebook_names
 from nbdist.magics.presentation import (
     as_usage_errors,
-    cell_id,
     draws_widgets,
+    interrupts,
+    place_of,
     shell_of,
     stopped,
+    stopped_with_its_cell,
     tell,
     without_frames,
 )
-from nbdist.magics.showing import (
-    show_as_panel,
-    show_as_text,
-    show_in_background,
-    show_last,
-    show_outputs,
-)
+from nbdist.magics.showing import show_as_panel, show_as_text, show_in_background, show_last, show_outputs
 from nbdist.magics.sweeps import run_sweep
-from nbdist.model import Reason, Run, RunState
+from nbdist.model import Run, RunState
 from nbdist.text import say
-
-_INTERRUPTED = Reason("kernel-interrupted")
-_PRUNING = 5.0
-"""Seconds for old runs, beside the new one."""
 
 
 @magics_class
@@ -68,15 +60,15 @@ class DistributedMagics(Magics):
             return None
         shell = shell_of(self)
         line = _expanded(shell, line)
-        with as_usage_errors(), runner.Interrupts(lambda _: _INTERRUPTED, raises=True) as interrupts:
+        with as_usage_errors(), interrupts() as taken:
             if cell is not None:
                 cell = as_in_editor(shell, cell)
             chosen, plan = _planner(shell, line, cell)
             if chosen.sweep:
-                return run_sweep(shell, chosen, plan, interrupts, typed=line)
+                return run_sweep(shell, chosen, plan, taken, typed=line)
             planned = plan(chosen)
             advice = "" if self._advised else runner.thread_advice(planned)
-            handle = start_and_show(shell, chosen, planned, interrupts, typed=line, advice=advice)
+            handle = start_and_show(shell, chosen, planned, taken, typed=line, advice=advice)
             self._advised |= bool(advice)
         return handle if chosen.detach else None
 
@@ -91,24 +83,14 @@ def start_and_show(
     shell: InteractiveShell,
     chosen: options.Options,
     planned: runner.Plan,
-    interrupts: runner.Interrupts,
+    taken: runner.Interrupts,
     *,
     typed: str = "",
     advice: str = "",
 ) -> runner.RunHandle:
     """Start the run, and show it until it ends unless it is detached. Raises UsageMistake or LaunchError with
     nothing started, RunFailed or RunCancelled as it ended."""
-    handle, notes = runner.launch(
-        planned,
-        interrupts,
-        check=chosen.check,
-        warm=chosen.warm,
-        origin=name_origins(shell),
-        typed=typed,
-        pruning=_PRUNING,
-    )
-    with stopped_with_its_cell(handle, interrupts):
-        tell(*notes, advice, _elsewhere(planned), runner.pruner.removed())
+    with started(shell, chosen, planned, taken, typed=typed, advice=advice) as handle:
         if chosen.detach:
             show_detached(shell, handle, chosen, planned)
         else:
@@ -118,20 +100,40 @@ def start_and_show(
     return handle
 
 
+@contextlib.contextmanager
+def started(
+    shell: InteractiveShell | None,
+    chosen: options.Options,
+    planned: runner.Plan,
+    taken: runner.Interrupts,
+    *,
+    typed: str = "",
+    advice: str = "",
+) -> Iterator[runner.RunHandle]:
+    """Start the run, say what there is to say of that, and stop it where what is done with it fails."""
+    handle, notes = runner.launch(
+        planned, taken, check=chosen.check, warm=chosen.warm, origin=name_origins(shell), typed=typed
+    )
+    with stopped_with_its_cell(handle, taken):
+        tell(*notes, advice, _elsewhere(planned), runner.pruner.removed())
+        yield handle
+
+
 def resume_and_show(
     shell: InteractiveShell, ended: runner.RunHandle, changes: Sequence[str]
 ) -> runner.RunHandle:
     """Go on from a run, as ``%%distributed`` would start it with its options and ``changes``. Raises as
     ``start_and_show``."""
-    with runner.Interrupts(lambda _: _INTERRUPTED, raises=True) as interrupts:
-        chosen, planned = runner.resume_plan(
-            ended,
-            changes,
-            notebook=os.environ.get("JPY_SESSION_NAME", ""),
-            cell_id=cell_id(shell),
-            namespace=notebook_names(shell),
-        )
-        return start_and_show(shell, chosen, planned, interrupts)
+    with interrupts() as taken:
+        chosen, planned = resumed(shell, ended, changes)
+        return start_and_show(shell, chosen, planned, taken)
+
+
+def resumed(
+    shell: InteractiveShell | None, ended: runner.RunHandle, changes: Sequence[str]
+) -> tuple[options.Options, runner.Plan]:
+    """What goes on from a run, planned for the cell that is run now."""
+    return runner.resume_plan(ended, changes, namespace=notebook_names(shell), **place_of(shell))
 
 
 def _watch(
@@ -190,18 +192,6 @@ def show_detached(
         tell(say("runs.detached", config.language(), label=handle.run.label))
 
 
-@contextlib.contextmanager
-def stopped_with_its_cell(handle: runner.RunHandle, interrupts: runner.Interrupts) -> Iterator[None]:
-    """Stop the run when its cell ends early, whatever the reason: it would go on unseen."""
-    try:
-        yield
-    except BaseException:
-        if not interrupts.came():
-            with contextlib.suppress(UnknownRun):
-                runner.request_stop_of(handle, Reason("cell-not-shown"))
-        raise
-
-
 def _elsewhere(planned: runner.Plan) -> str:
     """How a machine that has another home directory learns the key of the run; empty where there is none."""
     if not planned.token:
@@ -226,32 +216,25 @@ def _planner(
     shell: InteractiveShell, line: str, cell: str | None
 ) -> tuple[options.Options, Callable[[options.Options], runner.Plan]]:
     """What was typed, and what plans its program with options."""
-    # the path of the notebook, where the front end tells it (JupyterLab, Notebook 7)
-    notebook, at = os.environ.get("JPY_SESSION_NAME", ""), cell_id(shell)
     if cell is not None:
-        return options.parse(line), functools.partial(_plan_cell, shell, cell, notebook, at)
+        return options.parse(line), functools.partial(_plan_cell, shell, cell)
     own, program = options.split_program(options.split_line(line))
     if not program:
         raise UsageMistake(
             "the cell is empty: write  %%distributed -n 2  and the program of the ranks below it, or run a "
             "script:  %distributed -n 2 train.py"
         )
-    plan = functools.partial(
-        runner.plan_script, words=program, cwd=os.getcwd(), notebook=notebook, cell_id=at
-    )
+    plan = functools.partial(runner.plan_script, words=program, cwd=os.getcwd(), **place_of(shell))
     return options.parse_words(own), plan
 
 
-def _plan_cell(
-    shell: InteractiveShell, cell: str, notebook: str, at: str, chosen: options.Options
-) -> runner.Plan:
+def _plan_cell(shell: InteractiveShell, cell: str, chosen: options.Options) -> runner.Plan:
     with explained(cell):
         return runner.plan(
             chosen,
             cell=cell,
             cwd=os.getcwd(),
             python_path=sys.path,
-            notebook=notebook,
-            cell_id=at,
             namespace=notebook_names(shell),
+            **place_of(shell),
         )

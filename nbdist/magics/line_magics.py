@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from IPython.core.magic import Magics, line_magic, magics_class
 from IPython.display import HTML, display
 
-from nbdist import config, panel, runner
+from nbdist import config, panel, runner, verbs
 from nbdist.feed.ansi import harmless
 from nbdist.magics.distributed import resume_and_show
 from nbdist.magics.presentation import as_usage_errors, draws_widgets, shell_of
@@ -23,10 +23,8 @@ from nbdist.model import RunState
 from nbdist.options import split_line
 from nbdist.store import RunDirectory
 from nbdist.text import say
-from nbdist.verbs import table
 from nbdist.verbs.machines import Allocations, Examined, Released
 from nbdist.verbs.runs import Again, Beside, BoardEnded, Curves, Explained, Listed, Logs, Stacks, Stopped
-from nbdist.verbs.sessions import SessionState
 from nbdist.verbs.verb import HELP, NOTEBOOK, Frontend, Result, Verb
 
 if TYPE_CHECKING:
@@ -81,26 +79,26 @@ class VerbMagics(Magics):
         super().__init__(**more)
         self._table = StatusTable()
 
-    @_shows(table.STATUS)
+    @_shows(verbs.STATUS)
     def dist_status(self, listed: Listed) -> None:
         self._table.show(listed.directories, live=draws_widgets(shell_of(self)))
         _say(*listed.beside())
 
-    @_shows(table.LOGS)
+    @_shows(verbs.LOGS)
     def dist_logs(self, logs: Logs) -> None:
         for rank in logs.ranks:
             print("\n".join(f"[{rank}] {harmless(text)}" for text in logs.lines(rank)))
 
-    @_shows(table.EXPLAIN)
+    @_shows(verbs.EXPLAIN)
     def dist_explain(self, explained: Explained) -> None:
         print(harmless(str(explained.explanation)))
 
-    @_shows(table.COMPARE)
+    @_shows(verbs.COMPARE)
     def dist_compare(self, beside: Beside) -> None:
         found, language = beside.comparison, config.language()
         display(panel.comparison_bundle(found, language, all_rows=beside.all_rows), raw=True)
 
-    @_shows(table.STOP)
+    @_shows(verbs.STOP)
     def dist_stop(self, stopped: Stopped) -> None:
         for run in stopped.ended:
             print(panel.stopped_text(run))
@@ -108,7 +106,7 @@ class VerbMagics(Magics):
             print(panel.sweep_headline(view, config.language()))
         _say(*stopped.going_on, *filter(None, [stopped.note]))
 
-    @_shows(table.STACKS)
+    @_shows(verbs.STACKS)
     def dist_stacks(self, stacks: Stacks) -> None:
         # it reads programs, and is not needed before
         from nbdist.diagnosis.stacks import stacks_text
@@ -118,7 +116,7 @@ class VerbMagics(Magics):
         for rank, frames in (stacks.native or {}).items():
             print(harmless(f"\n[{rank}] {frames.rstrip()}"))
 
-    @_shows(table.ATTACH)
+    @_shows(verbs.ATTACH)
     def dist_attach(self, handle: runner.RunHandle | runner.SweepHandle) -> None:
         shell = shell_of(self)
         if isinstance(handle, runner.SweepHandle):
@@ -137,11 +135,11 @@ class VerbMagics(Magics):
         if run.state is not RunState.SUCCEEDED and not run.stopped_as_asked:
             print(panel.run_report(run, handle.directory, config.language()))
 
-    @_shows(table.RESUME)
+    @_shows(verbs.RESUME)
     def dist_resume(self, again: Again) -> None:
         resume_and_show(shell_of(self), again.handle, again.changes)
 
-    @_shows(table.BOARD)
+    @_shows(verbs.BOARD)
     def dist_board(self, found: Curves | Report | BoardEnded) -> None:
         if isinstance(found, BoardEnded):
             _say("ended" if found.was_there else "no server was there")
@@ -150,11 +148,11 @@ class VerbMagics(Magics):
         else:
             _say(found.said)
 
-    @_shows(table.EXPORT)
+    @_shows(verbs.EXPORT)
     def dist_export(self, exported: runner.Export) -> None:
         print(harmless("\n".join(runner.export_text(exported))))
 
-    @_shows(table.DOCTOR)
+    @_shows(verbs.DOCTOR)
     def dist_doctor(self, examined: Examined) -> None:
         # most sessions never ask
         from nbdist.doctor import report_bundle
@@ -162,15 +160,15 @@ class VerbMagics(Magics):
         _say(*examined.mended)
         display(report_bundle(examined.report, config.language()), raw=True)
 
-    @_shows(table.SESSION)
-    def dist_session(self, state: SessionState) -> None:
-        _say(*state.lines)
+    @_shows(verbs.SESSION)
+    def dist_session(self, lines: Sequence[str]) -> None:
+        _say(*lines)
 
-    @_shows(table.WARM)
+    @_shows(verbs.WARM)
     def dist_warm(self, state: runner.WarmState) -> None:
         _say(*(runner.describe_warm(state) or [f"warm: {state.mode}; no ranks wait"]))
 
-    @_shows(table.ALLOC)
+    @_shows(verbs.ALLOC)
     def dist_alloc(self, found: Allocations | Released) -> None:
         if isinstance(found, Released):
             _say(*found.said, *found.notes)

@@ -14,9 +14,10 @@ from IPython.core.error import UsageError
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.core.magic import Magics
 
-from nbdist import panel
-from nbdist.errors import LaunchError, RunCancelled, UsageMistake
+from nbdist import panel, runner
+from nbdist.errors import LaunchError, RunCancelled, UnknownRun, UsageMistake
 from nbdist.feed.ansi import harmless
+from nbdist.model import Reason
 
 AnError = TypeVar("AnError", bound=BaseException)
 
@@ -87,10 +88,35 @@ def _show_stop(
     return lines
 
 
+def interrupts() -> runner.Interrupts:
+    """Those of the kernel from here on: they stop the run that is started meanwhile."""
+    return runner.Interrupts(lambda _: Reason("kernel-interrupted"), raises=True)
+
+
+@contextlib.contextmanager
+def stopped_with_its_cell(
+    handle: runner.RunHandle | runner.SweepHandle, taken: runner.Interrupts
+) -> Iterator[None]:
+    """Stop the run, or sweep, when its cell ends early, whatever the reason: it would go on unseen."""
+    try:
+        yield
+    except BaseException:
+        if not taken.came():
+            with contextlib.suppress(UnknownRun, OSError):
+                handle.request_stop(Reason("cell-not-shown"))
+        raise
+
+
 def tell(*notes: object) -> None:
     """Print what there is to say besides the run."""
     for note in filter(None, notes):
         print(harmless(f"[nbdist] {note}"))
+
+
+def write(text: str) -> None:
+    """Write what is to be seen at once."""
+    sys.stdout.write(text)
+    sys.stdout.flush()
 
 
 def kernel_id(shell: InteractiveShell | None) -> str:
@@ -158,6 +184,12 @@ def cell_id(shell: InteractiveShell | None) -> str:
     """The id of the cell that is run, as a notebook page tells it (JupyterLab, Notebook 7: the one in the
     .ipynb; VS Code: a URI); empty where it does not."""
     return str(_request(shell).get("metadata", {}).get("cellId", ""))
+
+
+def place_of(shell: InteractiveShell | None) -> dict[str, Any]:
+    """``notebook``, the path of the notebook, where the front end tells it (JupyterLab, Notebook 7), and
+    ``cell_id`` of the cell that is run."""
+    return {"notebook": os.environ.get("JPY_SESSION_NAME", ""), "cell_id": cell_id(shell)}
 
 
 def _request(shell: InteractiveShell | None) -> dict[str, Any]:

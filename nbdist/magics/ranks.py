@@ -24,15 +24,20 @@ from nbdist.diagnosis.exits import rank_names
 from nbdist.errors import RunFailed, UsageMistake
 from nbdist.feed.ansi import harmless
 from nbdist.magics.cell_check import as_in_editor, notebook_names
-from nbdist.magics.presentation import as_usage_errors, cell_id, shell_of, tell, without_frames
-from nbdist.model import Reason
+from nbdist.magics.presentation import (
+    as_usage_errors,
+    interrupts,
+    place_of,
+    shell_of,
+    tell,
+    without_frames,
+    write,
+)
 from nbdist.model.plan import Program
 from nbdist.store.paths import make_private
 from nbdist.store.run_store import read_spec
 from nbdist.text import reason_text, say
 
-_INTERRUPTED = Reason("kernel-interrupted")
-_PRUNING = 5.0  # seconds for old runs
 _LOOK = 0.05
 _STAYS = 3.0
 """Seconds after an interrupt after which ranks that have not come back are named, and may be ended."""
@@ -86,7 +91,7 @@ class RanksMagics(Magics):
             if self._started is not None and not asked.starts:
                 # as the last one
                 asked = replace(self._started, ranks=asked.ranks)
-            return self._start(shell, asked, cell, notebook)
+            return self._start(shell, asked, cell)
         if known is None:
             run = handle.run
             tell(say("runs.session-found", config.language(), label=run.label, cells=run.cell))
@@ -112,20 +117,17 @@ class RanksMagics(Magics):
                 f"%%ranks: the session {label} has no rank {beyond[0]}: it has 0 to {count - 1}"
             )
 
-    def _start(
-        self, shell: InteractiveShell, asked: options.RanksLine, cell: str, notebook: str
-    ) -> runner.RunHandle:
+    def _start(self, shell: InteractiveShell, asked: options.RanksLine, cell: str) -> runner.RunHandle:
         """Start a session. Raises UsageMistake, LaunchError and KeyboardInterrupt."""
         chosen = replace(asked.options, push=(), pull=(), detach=True, name=asked.options.name or "ranks")
-        with runner.Interrupts(lambda _: _INTERRUPTED, raises=True) as interrupts:
+        with interrupts() as taken:
             planned = runner.plan(
                 chosen,
                 cell=_as_python(shell, cell),
                 cwd=os.getcwd(),
                 python_path=sys.path,
                 environ={key: value for key, value in os.environ.items() if key != "NBDIST_PUSH"},
-                notebook=notebook,
-                cell_id=cell_id(shell),
+                **place_of(shell),
             )
             count = len(planned.spec.ranks)
             if beyond := [rank for rank in asked.ranks or () if rank >= count]:
@@ -135,10 +137,9 @@ class RanksMagics(Magics):
                 )
             handle, notes = runner.launch(
                 runner.session_plan(planned, asked.idle or runner.IDLE),
-                interrupts,
+                taken,
                 check=False,
                 warm=chosen.warm,
-                pruning=_PRUNING,
             )
             runner.sessions.begun(handle)
             self._started = asked
@@ -191,7 +192,7 @@ def _execute(shell: InteractiveShell, handle: runner.RunHandle, asked: options.R
             handle.directory,
             live.number,
             language=language,
-            write=_write,
+            write=write,
             show=(lambda bundle: display(bundle, raw=True)) if draws else None,
         )
         interrupted = _watch(live, output, presses, handle)
@@ -277,8 +278,3 @@ def _presses() -> Iterator[list[int]]:
         yield taken
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-def _write(text: str) -> None:
-    sys.stdout.write(text)
-    sys.stdout.flush()

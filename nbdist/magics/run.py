@@ -16,16 +16,13 @@ from IPython.core.interactiveshell import InteractiveShell
 
 from nbdist import options, runner
 from nbdist.errors import UsageMistake
-from nbdist.magics.cell_check import explained, name_origins, notebook_names
-from nbdist.magics.distributed import follow, show_detached, stopped_with_its_cell
-from nbdist.magics.presentation import cell_id, in_marimo, tell
+from nbdist.magics.cell_check import explained, notebook_names
+from nbdist.magics.distributed import follow, resumed, show_detached, started
+from nbdist.magics.presentation import in_marimo, interrupts, place_of
 from nbdist.magics.showing import show_as_text
 from nbdist.magics.sweeps import run_sweep
-from nbdist.model import Reason
 from nbdist.worker.results import CALL
 
-_INTERRUPTED = Reason("kernel-interrupted")
-_PRUNING = 5.0  # seconds for old runs
 _CELL = f"""\
 # {{name}}, a function of the notebook, with its arguments
 import nbdist
@@ -81,13 +78,13 @@ def run(
         _check_keywords(program, asked)
     if chosen.pull:
         raise UsageMistake("pull: leave it out, and read  run.results  of the run that nbdist.run returns")
-    with runner.Interrupts(lambda _: _INTERRUPTED, raises=True) as interrupts:
+    with interrupts() as taken:
         if chosen.sweep:
             plan = functools.partial(_plan, shell, program=program, args=args, given=given, swept=True)
-            sweep = run_sweep(shell, chosen, plan, interrupts, raises=False)
+            sweep = run_sweep(shell, chosen, plan, taken, raises=False)
             assert sweep is not None, "what does not raise gives the sweep"
             return sweep
-        return _start(shell, chosen, _plan(shell, chosen, program, args, given), interrupts)
+        return _start(shell, chosen, _plan(shell, chosen, program, args, given), taken)
 
 
 def resume(run: str | runner.RunHandle | None = None, **options_of_run: Any) -> runner.RunHandle:
@@ -101,34 +98,19 @@ def resume(run: str | runner.RunHandle | None = None, **options_of_run: Any) -> 
     shell = get_ipython()
     changes = options.keyword_words(options_of_run)
     ended = run if isinstance(run, runner.RunHandle) else runner.attach(run)
-    with runner.Interrupts(lambda _: _INTERRUPTED, raises=True) as interrupts:
-        chosen, planned = runner.resume_plan(
-            ended,
-            changes,
-            notebook=os.environ.get("JPY_SESSION_NAME", ""),
-            cell_id=cell_id(shell) if shell is not None else "",
-            namespace=_names(shell),
-        )
-        return _start(shell, chosen, planned, interrupts)
+    with interrupts() as taken:
+        chosen, planned = resumed(shell, ended, changes)
+        return _start(shell, chosen, planned, taken)
 
 
 def _start(
     shell: InteractiveShell | None,
     chosen: options.Options,
     planned: runner.Plan,
-    interrupts: runner.Interrupts,
+    taken: runner.Interrupts,
 ) -> runner.RunHandle:
     """Start the run, and show it until it ends unless it is detached."""
-    handle, notes = runner.launch(
-        planned,
-        interrupts,
-        check=chosen.check,
-        warm=chosen.warm,
-        origin=name_origins(shell) if shell is not None else lambda _: None,
-        pruning=_PRUNING,
-    )
-    with stopped_with_its_cell(handle, interrupts):
-        tell(*notes, runner.pruner.removed())
+    with started(shell, chosen, planned, taken) as handle:
         if shell is None and not in_marimo():
             # a program, and no notebook
             if not chosen.detach:
@@ -149,8 +131,7 @@ def _plan(
     *,
     swept: bool = False,
 ) -> runner.Plan:
-    notebook, cell = os.environ.get("JPY_SESSION_NAME", ""), cell_id(shell) if shell is not None else ""
-    here: dict[str, Any] = {"cwd": os.getcwd(), "notebook": notebook, "cell_id": cell}
+    here, names = {"cwd": os.getcwd(), **place_of(shell)}, notebook_names(shell)
     if not callable(program):
         if given:
             options.parse_keywords(given)  # names the option that was meant
@@ -162,10 +143,10 @@ def _plan(
                 f"nbdist.run: the arguments of a cell go into  args={shlex.join(map(str, args))!r}"
             )
         with explained(text):
-            return runner.plan(chosen, cell=text, python_path=sys.path, namespace=_names(shell), **here)
+            return runner.plan(chosen, cell=text, python_path=sys.path, namespace=names, **here)
     name = _name_of(program)
     call = functools.partial(program, *args, **given)
-    namespace = replace(_names(shell), also={CALL: call})
+    namespace = replace(names, also={CALL: call})
     chosen = replace(chosen, name=chosen.name or options.slug(name))
     cell_text = _CELL.replace(f"{CALL}()", f"{CALL}(**nbdist.params)") if swept else _CELL
     try:
@@ -195,9 +176,3 @@ def _check_keywords(function: Callable[..., object], keywords: Collection[str]) 
                 f"{keyword}= is an option of nbdist.run, and {name} has a parameter of this name: give it "
                 f"with  functools.partial({name}, {keyword}=…)"
             )
-
-
-def _names(shell: InteractiveShell | None) -> runner.Namespace:
-    return (
-        notebook_names(shell) if shell is not None else runner.Namespace(values=vars(sys.modules["__main__"]))
-    )

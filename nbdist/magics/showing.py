@@ -16,7 +16,7 @@ from IPython.display import display
 from nbdist import config, panel, runner
 from nbdist.errors import LaunchError, UnknownRun
 from nbdist.feed.ansi import harmless
-from nbdist.magics.presentation import cell_id, in_marimo, kernel_id, widgets_reach_outputs
+from nbdist.magics.presentation import cell_id, in_marimo, kernel_id, widgets_reach_outputs, write
 from nbdist.model import Reason, Run
 from nbdist.options import first_line
 from nbdist.store import LogStream
@@ -51,7 +51,7 @@ def show_as_text(
     # IPython's own setting holds for what its magics show, too
     colours = str(getattr(get_ipython(), "colors", "")).lower() != "nocolor"
     terminal = panel.Terminal(sys.stdout, colours=colours, plain=plain)
-    with panel.on_text_screen(_write, terminal, language=language) as surface:
+    with panel.on_text_screen(write, terminal, language=language) as surface:
         # a notebook must stay small, and a terminal has room for every line
         shown = panel.only_ranks(surface, handle.run.spec, show_ranks)
         run = panel.follow(handle.directory, shown, watch=watch, whole=terminal.drawable, wait=pause)
@@ -281,7 +281,7 @@ def _surface(
     def stop() -> None:
         # a run whose directory is deleted is stopped by its supervisor
         with contextlib.suppress(UnknownRun):
-            runner.request_stop_of(handle, Reason("stopped-from-panel"))
+            handle.request_stop(Reason("stopped-from-panel"))
 
     return WidgetSurface(
         PanelWidget(
@@ -328,8 +328,3 @@ def _program(handle: runner.RunHandle) -> str:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
-
-
-def _write(text: str) -> None:
-    sys.stdout.write(text)
-    sys.stdout.flush()

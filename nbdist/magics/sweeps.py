@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -19,15 +18,16 @@ from nbdist.magics.presentation import (
     draws_widgets,
     kernel_id,
     stopped,
+    stopped_with_its_cell,
     tell,
     widgets_reach_outputs,
     without_frames,
+    write,
 )
 from nbdist.magics.showing import ended_panels, follow_beside
 from nbdist.model import Reason, RunState
 from nbdist.text import say
 
-_PRUNING = 5.0  # seconds for old runs
 _LOOK = 1.0
 """Seconds between two looks at a sweep for a page, which gets all of it each time."""
 
@@ -36,7 +36,7 @@ def run_sweep(
     shell: InteractiveShell | None,
     chosen: options.Options,
     plan: Callable[[options.Options], runner.Plan],
-    interrupts: runner.Interrupts,
+    taken: runner.Interrupts,
     *,
     typed: str = "",
     raises: bool = True,
@@ -49,26 +49,15 @@ def run_sweep(
     """
     planned = runner.plan_sweep(chosen, plan)
     handle, notes = runner.launch_sweep(
-        planned,
-        interrupts,
-        check=chosen.check,
-        origin=name_origins(shell) if shell is not None else lambda _: None,
-        typed=typed,
-        pruning=_PRUNING,
+        planned, taken, check=chosen.check, origin=name_origins(shell), typed=typed
     )
-    try:
+    with stopped_with_its_cell(handle, taken):
         tell(*notes, runner.pruner.removed())
         drawing = shell if shell is not None and chosen.panel and draws_widgets(shell) else None
         if chosen.detach:
             _show_detached(drawing, handle)
             return handle
         view = show_sweep_as_text(handle) if drawing is None else _show(drawing, handle)
-    except BaseException:
-        if not interrupts.came():
-            # it would go on unseen
-            with contextlib.suppress(OSError):
-                handle.request_stop(Reason("cell-not-shown"))
-        raise
     if raises:
         _raise(view, drawn=drawing is not None)
     return None if raises else handle
@@ -78,12 +67,12 @@ def show_sweep_as_text(handle: runner.SweepHandle) -> SweepView:
     """A line for each point that ends, then the table of all. Raises RunFailed when the sweep's directory
     disappears."""
     language = config.language()
-    lines = panel.SweepLines(_write, language)
+    lines = panel.SweepLines(write, language)
     try:
         view = panel.follow_sweep(handle.look, lines.show)
     except UnknownRun as gone:
         raise without_frames(RunFailed(str(gone))) from None
-    _write(f"{panel.sweep_text(view, language)}\n")
+    write(f"{panel.sweep_text(view, language)}\n")
     return view
 
 
@@ -173,8 +162,3 @@ class _SweepPanel:
         # one that was deleted is stopped already
         with contextlib.suppress(OSError):
             self._handle.request_stop(Reason("stopped-from-panel"))
-
-
-def _write(text: str) -> None:
-    sys.stdout.write(text)
-    sys.stdout.flush()

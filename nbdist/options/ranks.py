@@ -7,26 +7,12 @@ from dataclasses import dataclass, replace
 
 from nbdist.errors import UsageMistake
 from nbdist.options import table
-from nbdist.options.parser import Options, parse_words, split_line
+from nbdist.options.parser import LineParser, Options, parse_words, split_line
 from nbdist.options.table import OPTIONS, Option, described, help_text
 
 _WITHOUT = frozenset(
-    {
-        "detach",
-        "timeout",
-        "retries",
-        "args",
-        "sweep",
-        "each",
-        "metric",
-        "keep_inputs",
-        "nodes",
-        "node_rank",
-        "master",
-        "ips",
-        "host",
-    }
-    | {"wait", "engine", "slurm", "ray", "panel", "check", "show_ranks"}
+    {"detach", "timeout", "retries", "args", "sweep", "each", "metric", "keep_inputs", "nodes", "node_rank"}
+    | {"master", "ips", "host", "wait", "engine", "slurm", "ray", "panel", "check", "show_ranks"}
 )
 """The options of ``%%distributed`` that say nothing of ranks which live on, on one machine."""
 
@@ -56,13 +42,9 @@ def parse_ranks(line: str) -> RanksLine:
     found = re.match(r"\s*(\[[^\]]*\]|[^-#\s]\S*)", line)
     which = found[1] if found is not None else ""
     words = split_line(line[found.end() :] if found is not None else line)
-    idle: float | None = None
-    for at, word in enumerate(words):
-        if word == _IDLE or word.startswith(f"{_IDLE}="):
-            value = word.partition("=")[2] or "".join(words[at + 1 : at + 2])
-            idle = table.idle(value)
-            del words[at : at + (1 if "=" in word else 2)]
-            break
+    parser = LineParser(f"{_IDLE} 30m")
+    parser.add_argument(_IDLE, type=table.idle)
+    own, words = parser.parse_known_args(words)
     options = parse_words(words)
     plain = Options()
     for option in OPTIONS:
@@ -75,7 +57,7 @@ def parse_ranks(line: str) -> RanksLine:
         raise UsageMistake(
             "--push auto: the ranks of a session have names of their own: write which  --push df"
         )
-    return RanksLine(ranks=_numbers(which) if which else None, options=options, idle=idle)
+    return RanksLine(ranks=_numbers(which) if which else None, options=options, idle=own.idle)
 
 
 def _numbers(text: str) -> tuple[int, ...] | None:

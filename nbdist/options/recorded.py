@@ -12,6 +12,10 @@ from nbdist.model import RunSpec
 from nbdist.options.parser import COMMAND_FLAGS, MODULE_FLAGS, Options, keyword_words
 from nbdist.privacy import MASK
 
+_AS_TYPED = (
+    *("framework", "backend", "timeout", "retries", "memory", "args", "keep_inputs", "cwd", "log_dir"),
+    *("scrape", "wait"),
+)
 _NO_FRAMEWORK = ("framework", "none")
 _COMMAND = ("worker", "execute.py")
 """What a rank runs whose program is not Python's, which is the first of its arguments."""
@@ -23,27 +27,16 @@ def recorded_options(spec: RunSpec) -> dict[str, Any]:
     here = spec.here[: len(spec.ranks) // spec.nodes]  # with an engine all nodes are here
     gpus = tuple(rank.device.index for rank in here if rank.device.kind == "gpu")
     on_engine = (len(gpus),) if spec.engine and gpus else gpus
-    found = {
+    found = {name: getattr(spec, name) for name in _AS_TYPED} | {
         "nproc": None if gpus else len(here),
         "gpus": on_engine or None,
-        "framework": spec.framework,
-        "backend": spec.backend,
         "name": "" if spec.name in (spec.framework, "run") else spec.name,
         "detach": spec.detached,
-        "timeout": spec.timeout,
         "hang_after": spec.hang_after or 0.0,
-        "retries": spec.retries,
-        "memory": spec.memory,
         "env": tuple((name, value) for name, value in spec.environment.items() if value != MASK),
-        "args": spec.args,
-        "keep_inputs": spec.keep_inputs,
-        "cwd": spec.cwd,
-        "log_dir": spec.log_dir,
         "nodes": spec.nodes if spec.nodes > 1 else None,
         "engine": spec.engine or "local",
         "slurm": spec.engine_options if spec.engine == "slurm" else (),
-        "scrape": spec.scrape,
-        "wait": spec.wait,
     }
     if spec.engine == "ray":
         found["ray"] = next(iter(spec.engine_options), "").removeprefix(ADDRESS)
@@ -54,7 +47,7 @@ def recorded_options(spec: RunSpec) -> dict[str, Any]:
             "ips": spec.addresses,
             "host": spec.host,
         }
-    return {name: value for name, value in found.items() if value != _UNASKED[name]}
+    return {name: found[name] for name, usual in _UNASKED.items() if name in found and found[name] != usual}
 
 
 _UNASKED = {field.name: None if field.default is MISSING else field.default for field in fields(Options)}

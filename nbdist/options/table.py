@@ -15,17 +15,22 @@ from nbdist.privacy import MASK, masked_text
 from nbdist.text import Both, both
 
 
-def count_of_nodes(text: str) -> int:
-    if not text.isdigit() or not int(text):
-        raise UsageMistake(f"--nodes {text}: write a number of nodes, for example  --nodes 2")
-    return int(text)
+def counted(flag: str, instead: str, *, least: int = 0) -> Callable[[str], int]:
+    """What reads a number behind ``flag``; where there is none it raises UsageMistake, with what to do
+    ``instead``."""
+
+    def parse(text: str) -> int:
+        if not text.isdecimal() or int(text) < least:
+            raise UsageMistake(f"{flag} {text}: {instead}")
+        return int(text)
+
+    return parse
 
 
-def node_rank(text: str) -> int:
-    if not text.isdigit():
-        raise UsageMistake(f"--node-rank {text}: number the machines from 0:  --node-rank 0")
-    return int(text)
-
+count_of_nodes = counted("--nodes", "write a number of nodes, for example  --nodes 2", least=1)
+node_rank = counted("--node-rank", "number the machines from 0:  --node-rank 0")
+retries = counted("--retries", "write a number of times, for example  --retries 2")
+each = counted("--each", "write how many ranks each run of a sweep has:  --each 1", least=1)
 
 _STANDALONE = "-"
 """What another launcher's ``--standalone`` is translated to: no meeting, whatever address was said."""
@@ -114,12 +119,6 @@ def hang_after(text: str) -> float:
         raise UsageMistake(
             f"--hang-after {text}: write a time such as  --hang-after 90s  or 5m; --hang-after off for never"
         ) from None
-
-
-def retries(text: str) -> int:
-    if not text.isdigit():
-        raise UsageMistake(f"--retries {text}: write a number of times, for example  --retries 2")
-    return int(text)
 
 
 _BYTES = {"M": 1e6, "G": 1e9, "T": 1e12}
@@ -230,12 +229,6 @@ def _check_swept(name: str, typed: str) -> None:
         )
 
 
-def each(text: str) -> int:
-    if not text.isdecimal() or not int(text):
-        raise UsageMistake(f"--each {text}: write how many ranks each run of a sweep has:  --each 1")
-    return int(text)
-
-
 def idle(text: str) -> float:
     return parse_duration(text, "--idle")
 
@@ -334,19 +327,6 @@ def help_text(usage: str = "%%distributed [options]", *, without: Collection[str
     rows = [(", ".join(o.flags) + (f" {o.metavar}" if o.metavar else ""), o.help.en) for o in shown]
     width = max(len(left) for left, _ in rows)
     return "\n".join([usage, *(f"  {left:<{width}}  {right}" for left, right in rows)])
-
-
-def markdown_table(*, rare: bool = False) -> str:
-    """The options as the table of the README; with the ``rare`` ones, of the reference."""
-    lines = ["| Option | What it does |", "|---|---|"]
-    for option in OPTIONS:
-        if option.rare and not rare:
-            continue
-        written = f"{', '.join(option.flags)} {option.metavar}".rstrip()
-        # a bare | would end the table's cell
-        cells = [cell.replace("|", r"\|") for cell in (f"`{written}`", option.help.en)]
-        lines.append(f"| {cells[0]} | {cells[1]} |")
-    return "\n".join(lines)
 
 
 def described(option: Option) -> dict[str, object]:

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, replace
 
 from nbdist import config, processes
 from nbdist.engines import slurm
-from nbdist.engines.engine import PROCESS, Phase
+from nbdist.engines.engine import Phase
 from nbdist.engines.slurm import AllocationStatus
 from nbdist.errors import LaunchError, UsageMistake
 from nbdist.launch import local
@@ -45,6 +45,14 @@ class HeldAllocation:
     def ours(self) -> bool:
         """Whether runs of this process may begin in it: it has made it, or it was kept for all."""
         return self.about.owner is None or self.about.owner == processes.identify(os.getpid())
+
+    def stand(self) -> AllocationStatus:
+        """How it stands, by Slurm; an end is written down. Raises LaunchError."""
+        standing = slurm.stand(self.job, self.about.nodes)
+        if standing.status.gone:
+            with contextlib.suppress(OSError):
+                self.directory.end(standing.status.reason or Reason("slurm-forgot"))
+        return standing
 
     @property
     def ready(self) -> bool:
@@ -151,12 +159,11 @@ def _look_at(one: HeldAllocation) -> AllocationView:
         idle_limit=about.idle,
     )
     try:
-        standing = slurm.stand(one.job, about.nodes)
+        standing = one.stand()
     except LaunchError as error:
         return replace(view, text=f"allocation {one.job}: {error}", reason=str(error))
     reason = reason_text(standing.status.reason)
-    if standing.status.phase in (Phase.OVER, Phase.FORGOTTEN):
-        note_end(one, standing)
+    if standing.status.gone:
         reason = reason_text(one.directory.why_over())
         return replace(view, state="ended", text=f"allocation {one.job} has ended: {reason}", reason=reason)
     rules = _rules(one)
@@ -185,11 +192,6 @@ def _look_into(one: HeldAllocation, view: AllocationView, standing: AllocationSt
     return replace(view, text=text, hosts=standing.status.nodes, since=standing.since, left=left)
 
 
-def note_end(one: HeldAllocation, standing: AllocationStatus) -> None:
-    with contextlib.suppress(OSError):
-        one.directory.end(standing.status.reason or Reason("slurm-forgot"))
-
-
 def _rules(one: HeldAllocation) -> str:
     whose = "" if one.ours else ", of another notebook"
     kept = ", kept when the kernel ends" if one.about.owner is None else ""
@@ -207,9 +209,8 @@ def _unready(one: HeldAllocation) -> str:
             return f"it is busy with {', '.join(names)}" if names else ""
     else:
         problem = "its nodes are getting ready"
-    standing = slurm.stand(one.job, one.about.nodes)
-    if standing.status.phase in (Phase.OVER, Phase.FORGOTTEN):
-        note_end(one, standing)
+    standing = one.stand()
+    if standing.status.gone:
         return f"it has ended ({reason_text(one.directory.why_over())})"
     if standing.status.phase is Phase.WAITING:
         return f"it waits in the queue ({reason_text(standing.status.reason)})"
@@ -255,7 +256,7 @@ def allocate(
 
     Raises UsageMistake or LaunchError, with nothing asked for.
     """
-    if mine := [one for one in held() if one.ours and _alive(one)]:
+    if mine := [one for one in held() if one.ours and not one.stand().status.gone]:
         raise UsageMistake(
             f"there is an allocation already (job {mine[0].job}: {mine[0].size}): give it back with  "
             "%dist_alloc off"
@@ -291,7 +292,7 @@ def await_allocation(one: HeldAllocation, *, wait: float, say: Callable[[str], N
         now = time.monotonic()
         if not said or now - looked >= _GRANTED:
             looked, status = now, slurm.stand(one.job, one.about.nodes).status
-            if status.phase in (Phase.OVER, Phase.FORGOTTEN):
+            if status.gone:
                 raise _ended(one, status.reason or Reason.said(_last_said(one.directory)))
             if status.phase is Phase.WAITING and status.hopeless:
                 slurm.release(one.job)
@@ -330,18 +331,10 @@ def release_allocations(job: str = "", *, by: str = "%dist_alloc off") -> list[s
     return said
 
 
-def _alive(one: HeldAllocation) -> bool:
-    standing = slurm.stand(one.job, one.about.nodes)
-    if standing.status.phase in (Phase.OVER, Phase.FORGOTTEN):
-        note_end(one, standing)
-        return False
-    return True
-
-
 def _give_back(one: HeldAllocation) -> None:
     deadline = time.monotonic() + _LEAVE
     heard = False
-    while slurm.stand(one.job, one.about.nodes).status.phase not in (Phase.OVER, Phase.FORGOTTEN):
+    while not slurm.stand(one.job, one.about.nodes).status.gone:
         if time.monotonic() > deadline:
             if heard:
                 return  # a node of it does not answer, and Slurm waits for that one
@@ -375,12 +368,9 @@ def _about(options: Options, *, idle: float, keep: bool) -> Allocation:
 
 
 def _look_after(directory: AllocationDirectory, about: Allocation) -> None:
-    log = open_to_append(directory.log)
-    try:
-        command = [about.python, "-I", "-S", str(PROCESS), "--allocation", str(directory.path)]
-        local.collect(local.spawn(command, output=log))
-    finally:
-        os.close(log)
+    with open(open_to_append(directory.log), "ab") as log:
+        command = local.command(about.python, "engines.allocation", str(directory.path))
+        local.collect(local.spawn(command, output=log.fileno()))
 
 
 def _forget_old() -> None:

@@ -13,20 +13,14 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from nbdist import config
-from nbdist.engines.engine import PROCESS
+from nbdist.engines.engine import WATCHER
 from nbdist.errors import LaunchError, RunCancelled, RunFailed, UnknownRun, UsageMistake
 from nbdist.feed.waiting import Awaited, parse_moments
 from nbdist.launch import local
 from nbdist.model import Reason, Run, RunState
 from nbdist.model.spec import Value
-from nbdist.runner.results import Results
-from nbdist.store import (
-    LogLines,
-    LogStream,
-    RunDirectory,
-    RunReader,
-    RunStore,
-)
+from nbdist.runner.results import Results, read_history
+from nbdist.store import LogLines, LogStream, RunDirectory, RunReader, RunStore
 from nbdist.store.control import ask_to_end
 from nbdist.store.run_store import SweepStore, is_run_locked, read_spec, read_sweep, unreadable
 from nbdist.store.scraped.log import last_values
@@ -143,10 +137,7 @@ class RunHandle:
 
         Raises UsageMistake where pandas is not installed.
         """
-        # most runs are only looked at
-        from nbdist.runner.history import read_history
-
-        return read_history(self.run, self.directory, tags)
+        return read_history([(self.run, self.directory)], tags).drop(columns="run")
 
     @property
     def results(self) -> Results:
@@ -177,12 +168,17 @@ class RunHandle:
     def stop(self, reason: str = "", timeout: float = 15.0) -> str:
         """Ask the run to end (SIGINT, then SIGTERM, then SIGKILL) and wait for it; the status then.
         ``reason`` is shown as why the run ended."""
-        request_stop_of(self, Reason.said(reason) or Reason("stopped-from-python"))
+        self.request_stop(Reason.said(reason) or Reason("stopped-from-python"))
         return self.wait(timeout)
 
     def request_stop(self, reason: Reason) -> None:
-        """Ask for its end without waiting for it; once more to hasten it."""
-        request_stop_of(self, reason)
+        """Ask for its end without waiting for it; once more to hasten it. Where the disk refuses the request,
+        its supervisor gets a signal."""
+        run = self.run
+        # a caller that waits for the end sees that the run goes on
+        if not run.state.terminal:
+            with contextlib.suppress(OSError):
+                ask_to_end(self.directory, run, reason)
 
     def check_rank(self, rank: int) -> None:
         """Raises UsageMistake when the run has no such rank."""
@@ -216,7 +212,7 @@ def watch_again(directory: RunDirectory, run: Run) -> None:
     here = run.spec.detached or run.supervisor_host in ("", os.uname().nodename)
     if here and directory.job.exists() and not is_run_locked(directory):
         with contextlib.suppress(LaunchError):
-            local.submit(directory, os.environ, run.spec.python, detached=True, entry=PROCESS)
+            local.submit(directory, os.environ, run.spec.python, detached=True, module=WATCHER)
 
 
 def store() -> RunStore:
@@ -265,11 +261,9 @@ def history(runs: str | RunHandle | Iterable[str | RunHandle], *tags: str) -> pa
 
     Raises UnknownRun, and UsageMistake where pandas is not installed.
     """
-    from nbdist.runner.history import read_histories  # most runs are only looked at
-
     chosen = [runs] if isinstance(runs, (str, RunHandle)) else runs
     handles = [one if isinstance(one, RunHandle) else attach(one) for one in chosen]
-    return read_histories([(handle.run, handle.directory) for handle in handles], tags)
+    return read_history([(handle.run, handle.directory) for handle in handles], tags)
 
 
 def describe_refused() -> list[str]:
@@ -285,16 +279,6 @@ def _looked_after(directory: RunDirectory) -> RunHandle:
         with contextlib.suppress(UnknownRun):
             handle.run  # noqa: B018 - looking is enough
     return handle
-
-
-def request_stop_of(handle: RunHandle, reason: Reason) -> None:
-    """Ask the supervisor of a run to stop it; where the disk refuses the request, by a signal."""
-    run = handle.run
-    if run.state.terminal:
-        return
-    # a caller that waits for the end sees that the run goes on
-    with contextlib.suppress(OSError):
-        ask_to_end(handle.directory, run, reason)
 
 
 def reach_board(handles: Sequence[RunHandle], *, tensorboard: bool = False) -> Reach:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
 import sys
 import threading
 from collections.abc import Callable
@@ -13,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from nbdist import config
-from nbdist.engines import engine_by_name
-from nbdist.engines.engine import PROCESS, Engine
+from nbdist.engines import engine_of
+from nbdist.engines.engine import WATCHER
 from nbdist.errors import LaunchError, UsageMistake
 from nbdist.frameworks.environment import is_installed
 from nbdist.launch import local
@@ -25,11 +26,10 @@ from nbdist.runner.allocations import choose_allocation
 from nbdist.runner.checking import check_program
 from nbdist.runner.handle import Interrupts, RunHandle, store
 from nbdist.runner.planning import plan
-from nbdist.runner.provenance import ask_git
-from nbdist.runner.pruning import keeping, pruner
+from nbdist.runner.pruning import PRUNING, keeping, pruner
 from nbdist.runner.resuming import check_checkpoints
 from nbdist.store.allocations import AllocationDirectory
-from nbdist.store.paths import RunDirectory, make_private, write_private
+from nbdist.store.paths import RunDirectory, make_private, open_to_append, write_private
 from nbdist.warm.match import PRELOADED
 from nbdist.warm.pool import Standby, WarmPool, ranks
 
@@ -48,7 +48,7 @@ def launch(
     warm: bool | None = None,
     origin: Callable[[str], Origin | None] = lambda _: None,
     typed: str = "",
-    pruning: float,
+    pruning: float = PRUNING,
 ) -> tuple[RunHandle, list[str]]:
     """Check the program, start the run, and remove old runs for at most ``pruning`` seconds meanwhile. The
     run, which interrupts stop from here on, and what there is to say to the user.
@@ -79,6 +79,31 @@ def start(plan: Plan, *, warm: bool | None = None, pool: WarmPool = ranks) -> Ru
     asking = threading.Thread(target=ask_git, args=(handle.directory, plan.spec), name="nbdist asks git")
     asking.start()
     return handle
+
+
+# the tree alone, as it is: no lock that the user's own git would meet, no hook of the repository
+_STATUS = ("--no-optional-locks", "-c", "core.fsmonitor=false", "status")
+_AS_LINES = ("--porcelain=v2", "--branch", "--untracked-files=no", "--ignore-submodules=dirty")
+
+
+def ask_git(directory: RunDirectory, spec: RunSpec) -> None:
+    """Let git write which commit the program's folder is at, and whether files that it tracks were changed
+    since, into the run's directory. It is not waited for."""
+    folder = Path(spec.cwd if directory.is_cell(spec.program) else os.path.dirname(spec.program))
+    if not any((above / ".git").exists() for above in (folder, *folder.parents)):
+        return
+    try:
+        with open(open_to_append(directory.git), "ab") as output:
+            asked = subprocess.Popen(
+                ["git", "-C", str(folder), *_STATUS, *_AS_LINES],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+    except OSError:
+        return
+    local.collect(asked)
 
 
 class Launcher(Protocol):
@@ -136,7 +161,8 @@ class EngineLauncher:
         spec = plan.spec
         try:
             make_private(directory.nodes)
-            job = self._engine(directory, spec).submit(directory, spec, plan.environment)
+            engine = engine_of(directory, spec, self.allocation)
+            job = engine.submit(directory, spec, plan.environment)
         except LaunchError:
             shutil.rmtree(directory.path, ignore_errors=True)
             raise
@@ -146,15 +172,8 @@ class EngineLauncher:
         if self.allocation is not None:
             about["allocation"] = str(self.allocation.path)
         write_private(directory.job, json.dumps(about))
-        local.submit(directory, plan.environment, spec.python, detached=spec.detached, entry=PROCESS)
+        local.submit(directory, plan.environment, spec.python, detached=spec.detached, module=WATCHER)
         return RunHandle(directory, notes=self.notes)
-
-    def _engine(self, directory: RunDirectory, spec: RunSpec) -> Engine:
-        if self.allocation is None:
-            return engine_by_name(spec.engine, spec.engine_options)
-        from nbdist.engines.allocation import AllocationEngine  # most runs are elsewhere
-
-        return AllocationEngine(self.allocation, directory)
 
 
 def keep_ready(count: int, framework: str) -> None:

@@ -86,7 +86,6 @@ _LEAST_SECRET = 32
 """Characters of a key file: one that a full disk has cut off proves nothing."""
 
 TOKEN = "NBDIST_TOKEN"
-LINK_KEY = "NBDIST_LINK_KEY"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import platform
+import re
 import secrets
 import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from importlib import metadata
 from pathlib import Path
 from resource import RLIM_INFINITY, RLIMIT_NOFILE, getrlimit
 from typing import TYPE_CHECKING
@@ -30,7 +34,6 @@ from nbdist.model.plan import Plan, Program
 from nbdist.options import Options
 from nbdist.privacy import without_values
 from nbdist.runner.placement import (
-    LINK_KEY,
     TOKEN,
     NodeSet,
     check_shared,
@@ -42,11 +45,11 @@ from nbdist.runner.placement import (
     new_token,
     unplaced_environment,
 )
-from nbdist.runner.provenance import versions_of
 from nbdist.runner.pushing import Namespace, check_early, describe_inputs, inputs_of, pack_inputs
 from nbdist.runner.scripts import Script, find_script
 from nbdist.store.paths import check_home
 from nbdist.text import say
+from nbdist.version import __version__
 from nbdist.worker.checkpoints import PLACE
 
 if TYPE_CHECKING:
@@ -56,6 +59,8 @@ _STANDARD = 2
 _FILES = 24
 """How many files a start of a run opens at once, or its supervisor before it starts a rank."""
 
+_DRIVER = Path("/proc/driver/nvidia/version")
+_VERSION = re.compile(r"\s(\d+\.\d[\d.]*)\s")
 _ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
 
 
@@ -145,7 +150,7 @@ def _plan(
     if nodes.count > 1 and not engine:
         given = environ | {key: value for key, value in options.env if key == TOKEN}
         token = "" if nodes.rank or given.get(TOKEN) else new_token()
-        environment[LINK_KEY] = ",".join(link_keys(given, program.text.lstrip("\n"), token))
+        environment[config.LINK_KEY] = ",".join(link_keys(given, program.text.lstrip("\n"), token))
         notes.append(_meeting(nodes, options.wait))
     home = config.home(environ)
     check_disk(home, more=0 if packed is None else packed.size)
@@ -301,6 +306,31 @@ def _framework(options: Options, program: Program, pushed: Sequence[str]) -> tup
         return options.framework, (options.framework,)
     used = frameworks_of(program.tree) or tuple(name for name in FRAMEWORKS if name in pushed)
     return (used[0] if used else ""), used
+
+
+def versions_of(framework: str, *, gpus: bool, driver: Path = _DRIVER) -> dict[str, str]:
+    """What a run stands on, for those who compare it with others: the versions of Python, nbdist, the
+    framework ("" for none) and, with ``gpus``, NVIDIA's driver, by their names. It is not imported. What is
+    missing keeps no run from starting."""
+    found = {"Python": platform.python_version(), "nbdist": __version__}
+    if framework:
+        found[framework] = _version_of(framework)
+    if gpus:
+        # what NVML is asked takes a hundred times as long
+        with contextlib.suppress(OSError):
+            told = _VERSION.search(driver.read_text(errors="replace"))
+            found["NVIDIA driver"] = told[1] if told is not None else ""
+    return {name: version for name, version in found.items() if version}
+
+
+def _version_of(framework: str) -> str:
+    from nbdist.diagnosis.checks.machine import build_of  # it reads programs
+
+    if framework in ("torch", "paddle") and (build := build_of(framework, sys.path)) is not None:
+        return build.version
+    with contextlib.suppress(metadata.PackageNotFoundError):
+        return metadata.version(framework)
+    return ""
 
 
 def _check_env(options: Options) -> None:

@@ -28,7 +28,9 @@ from nbdist.text import say
 KEEP_RUNS = 300
 KEEP_GB = 20.0
 
-_MOST = 5.0
+PRUNING = 5.0
+"""Seconds for old runs beside a new one, of a process that goes on."""
+
 _LAST_LINE = 4096
 _BEGINS = 600.0
 """Seconds in which a sweep, of which there is no run yet, may get one."""
@@ -77,7 +79,7 @@ class Pruner:
         self._limits = (KEEP_RUNS, KEEP_GB)
         self._removed: list[tuple[str, int]] = []
 
-    def begin(self, store: RunStore, limits: tuple[int, float], *, most: float = _MOST) -> None:
+    def begin(self, store: RunStore, limits: tuple[int, float], *, most: float = PRUNING) -> None:
         """Remove the oldest ended runs beyond ``limits`` (``keeping``) for ``most`` seconds."""
         if self._thread is not None and self._thread.is_alive():
             return

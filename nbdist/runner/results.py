@@ -1,17 +1,23 @@
-"""``run.results``: what the ranks of a run gave out, read from its directory when it is asked for."""
+"""What the ranks of a run gave out, read from its directory when it is asked for: ``run.results``, and the
+points of their metrics in one table, ``run.history()``."""
 
 from __future__ import annotations
 
 import html
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from nbdist.errors import NbdistError, UnknownResult, UsageMistake
 from nbdist.model import Run
-from nbdist.store.paths import RunDirectory, check_private
+from nbdist.store import LogStream, MetricPoint, MetricsReader, RankDirectory, RunDirectory
+from nbdist.store.paths import check_private
 from nbdist.store.results import Result, read_index, read_value
+from nbdist.store.scraped.log import merge_points, printed_points
 from nbdist.text import size_text
 from nbdist.worker.results import LAST, RETURNED
+
+if TYPE_CHECKING:
+    import pandas
 
 _COLUMNS = ("name", "type", "shape", "size", "format", "value")
 _MOST_VALUE = 60
@@ -156,3 +162,44 @@ def _row(result: Result) -> tuple[str, ...]:
     kind = f"state_dict ({result.type})" if result.kind == "state_dict" else result.type
     form = "not stored" if result.problem else result.format
     return (result.name, kind + dtype, shape, size_text(result.bytes), form, short)
+
+
+_TYPES = {"run": "str", "rank": "int64", "step": "int64", "tag": "str", "value": "float64", "time": "float64"}
+
+
+def read_history(runs: Sequence[tuple[Run, RunDirectory]], tags: tuple[str, ...]) -> pandas.DataFrame:
+    """A row for each point of these tags (none: of all), rank by rank in the order in which they came, with
+    the label of its run in the column ``run``. Raises UsageMistake without pandas."""
+    try:
+        import pandas
+    except ImportError:
+        raise UsageMistake(
+            "run.history() makes a DataFrame, and pandas is not installed here:  %pip install pandas"
+        ) from None
+    rows = [(run.label, *row) for run, directory in runs for row in _points(run, directory, tags)]
+    columns = zip(*rows, strict=True) if rows else [()] * len(_TYPES)
+    return pandas.DataFrame(dict(zip(_TYPES, columns, strict=True))).astype(_TYPES)
+
+
+def _points(run: Run, directory: RunDirectory, tags: tuple[str, ...]) -> Iterator[tuple[object, ...]]:
+    for rank in run.ranks:
+        counted: dict[str, int] = {}
+        for point in _points_of(directory.rank(rank.rank, run.attempt), scrape=run.spec.scrape):
+            for tag, value in point.values.items():
+                # as in the charts: without a step each tag counts on from its last
+                step = counted.get(tag, -1) + 1 if point.step is None else point.step
+                counted[tag] = step
+                if not tags or tag in tags:
+                    yield rank.rank, step, tag, value, point.time
+
+
+def _points_of(files: RankDirectory, *, scrape: bool) -> list[MetricPoint]:
+    """What a rank recorded, then what it printed and did not record."""
+    reader = MetricsReader(files.metrics)
+    recorded: list[MetricPoint] = []
+    while points := reader.read():
+        recorded += points
+    if not scrape:
+        return recorded
+    tags = {tag for point in recorded for tag in point.values}
+    return recorded + merge_points([], printed_points(files, LogStream(files.log).size), tags=tags)

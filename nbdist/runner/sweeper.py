@@ -22,7 +22,7 @@ from nbdist.launch.lifetime import Lifeline, Wakeup, complain
 from nbdist.model import Reason, Run
 from nbdist.model.plan import Plan, Program
 from nbdist.model.sweep import Sweep
-from nbdist.runner.handle import RunHandle, request_stop_of
+from nbdist.runner.handle import RunHandle
 from nbdist.runner.launching import start
 from nbdist.store.control import StopRequest, take_requests
 from nbdist.store.paths import SweepDirectory, write_private
@@ -96,7 +96,7 @@ class WarmPlace:
     def stop(self, reason: Reason) -> None:
         if self._handle is not None:
             with contextlib.suppress(UnknownRun):
-                request_stop_of(self._handle, reason)
+                self._handle.request_stop(reason)
 
     def leave(self) -> None:
         self._pool.release()
@@ -181,7 +181,7 @@ class Listener:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """``SWEEP_DIR LOCK_FD [LIFELINE_FD]``. Exits 0 when the sweep's end is recorded."""
+    """The process: ``SWEEP_DIR LOCK_FD [LIFELINE_FD]``. Exits 0 when the sweep's end is recorded."""
     directory = SweepDirectory(Path(arguments[0]).absolute())
     for descriptor in map(int, arguments[1:]):
         os.set_inheritable(descriptor, False)

@@ -4,12 +4,10 @@ hand from then on."""
 from __future__ import annotations
 
 import os
-import socket
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from nbdist import config
 from nbdist.errors import UnknownRun, UsageMistake
@@ -23,7 +21,7 @@ from nbdist.runner.checking import check_program
 from nbdist.runner.handle import Interrupts, RunHandle, store
 from nbdist.runner.placement import choose_devices
 from nbdist.runner.planning import new_run_id, ranks_on
-from nbdist.runner.pruning import keeping, pruner
+from nbdist.runner.pruning import PRUNING, keeping, pruner
 from nbdist.store.control import request_stop
 from nbdist.store.paths import SweepDirectory, open_to_append
 from nbdist.store.run_store import SweepStore, is_run_locked, take_run_lock
@@ -34,7 +32,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from nbdist.diagnosis.checks import Origin
 
-ENTRY = Path(__file__).parent / "__main__.py"
 _POLL = 0.1
 
 
@@ -121,7 +118,7 @@ def launch_sweep(
     check: bool,
     origin: Callable[[str], Origin | None] = lambda _: None,
     typed: str = "",
-    pruning: float,
+    pruning: float = PRUNING,
 ) -> tuple[SweepHandle, list[str]]:
     """As ``launch``, of a sweep: interrupts stop all of it."""
     first = planned.first
@@ -140,22 +137,19 @@ def start_sweep(planned: SweepPlan) -> SweepHandle:
     directory = sweeps_store().begin(sweep, first.program.text, first.write_inputs)
     # who has the lock looks after the sweep: from before the process is there until it has gone
     lock = take_run_lock(directory)
-    ours, theirs = socket.socketpair()
-    log = open_to_append(directory.supervisor_log)
-    kept = [lock] if sweep.spec.detached else [lock, theirs.fileno()]
     try:
-        process = local.spawn(
-            [sys.executable, str(ENTRY), str(directory.path), *map(str, kept)],
-            environment=first.environment,
-            output=log,
-            descriptors=kept,
-        )
-    except BaseException:
-        ours.close()
-        raise
+        with (
+            local.line_to_child() as (ours, theirs),
+            open(open_to_append(directory.supervisor_log), "ab") as log,
+        ):
+            kept = [lock] if sweep.spec.detached else [lock, theirs.fileno()]
+            process = local.spawn(
+                [sys.executable, str(local.ENTRY), "runner.sweeper", str(directory.path), *map(str, kept)],
+                environment=first.environment,
+                output=log.fileno(),
+                descriptors=kept,
+            )
     finally:
-        theirs.close()
-        os.close(log)
         os.close(lock)
     local.collect(process, lambda _: ours.close())
     return SweepHandle(directory)

@@ -138,6 +138,18 @@ def read(path: str | os.PathLike[str] | int, namespace: dict[str, Any] | None = 
     return values
 
 
+def bring(path: str, namespace: dict[str, Any]) -> None:
+    """Put the values of a box into ``namespace``, a program's, before its first line. A traceback through
+    them shows the text of their cells. Raises as ``read``."""
+    if sources := contents(path).sources:
+        import linecache
+
+        for title, text in sources.items():
+            # without a time: linecache does not look for a file of this name
+            linecache.cache[title] = (len(text), None, text.splitlines(keepends=True), title)
+    namespace.update(read(path, namespace))
+
+
 class CannotRead(Exception):
     """The value of a name cannot be made in this process."""
 

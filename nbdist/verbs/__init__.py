@@ -1,1 +1,45 @@
-"""Each verb on runs, nodes and this machine, defined once; ``magics`` and ``cli`` show its result."""
+"""Each verb on runs, nodes and this machine, defined once; ``magics`` and ``cli`` show its result. Here is
+what each does, and how the values of its arguments are read; its words are in ``verbs.toml``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nbdist.engines.options import parse_slurm
+from nbdist.feed.waiting import parse_moments
+from nbdist.options import table as options
+from nbdist.verbs import machines, runs, sessions
+from nbdist.verbs.verb import Verb, make_verb
+
+STATUS = make_verb("status", runs.status)
+LOGS = make_verb(
+    "logs",
+    runs.logs,
+    rank=int,
+    tail=options.counted("--tail", "write a number of lines, for example  --tail 20"),
+    since=runs.log_places,
+)
+EXPLAIN = make_verb("explain", runs.explain)
+# for a terminal alone: a notebook has run.wait() and run.metrics()
+WAIT = make_verb("wait", runs.wait, until=parse_moments, timeout=options.parse_duration)
+METRICS = make_verb(
+    "metrics",
+    runs.metrics,
+    last=options.counted("--last", "write a number of points, for example  --last 20", least=1),
+)
+COMPARE = make_verb(
+    "compare", runs.compare, step=options.counted("--step", "write a step, for example  --step 500")
+)
+STOP = make_verb("stop", runs.stop)
+STACKS = make_verb("stacks", runs.stacks)
+ATTACH = make_verb("attach", runs.attach)
+RESUME = make_verb("resume", runs.resume)
+BOARD: Verb[Any] = make_verb("board", runs.board, height=int)
+ALLOC: Verb[Any] = make_verb("alloc", machines.alloc, idle=options.idle, wait=options.wait)
+DOCTOR = make_verb(
+    "doctor", machines.doctor, nodes=options.count_of_nodes, slurm=parse_slurm, wait=options.wait
+)
+EXPORT = make_verb("export", runs.export)
+# about a kernel, and a terminal has none
+WARM = make_verb("warm", machines.warm)
+SESSION = make_verb("session", sessions.session)

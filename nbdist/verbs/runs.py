@@ -150,13 +150,6 @@ def log_pattern(text: str | None) -> re.Pattern[str]:
         raise UsageMistake(f"--grep {text}: {error}: write a regular expression") from None
 
 
-def line_count(text: str) -> int:
-    """The number behind ``--tail``. Raises UsageMistake."""
-    if not text.isdecimal():
-        raise UsageMistake(f"--tail {text}: write a number of lines, for example  --tail 20")
-    return int(text)
-
-
 _SINCE = re.compile(r"(?:(\d+):)?(\d+)(?:\+(\d+))?")
 
 
@@ -256,13 +249,6 @@ def metrics(_: Frontend, *, run: Sequence[str], last: int, json: bool = False) -
     return Metrics(runs=tuple(found), json=json)
 
 
-def point_count(text: str) -> int:
-    """The number behind ``--last``. Raises UsageMistake."""
-    if not text.isdecimal() or not int(text):
-        raise UsageMistake(f"--last {text}: write a number of points, for example  --last 20")
-    return int(text)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beside:
     """Runs beside each other. ``all_rows``: with what they have in common. ``json``: how a terminal is to
@@ -289,13 +275,6 @@ def compare(_: Frontend, *, run: Sequence[str], all: bool, step: int | None, jso
     return Beside(comparison=found, all_rows=all, json=json)
 
 
-def step_number(text: str) -> int:
-    """The number behind ``--step``. Raises UsageMistake."""
-    if not text.isdecimal():
-        raise UsageMistake(f"--step {text}: write a step, for example  --step 500")
-    return int(text)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stopped:
     """The runs that have ended, as they were asked to, and ``sweeps`` with all of theirs. ``going_on`` says
@@ -319,7 +298,7 @@ def stop(frontend: Frontend, *, run: str | None, all: bool) -> Stopped:
     # those of a sweep have ended with it
     handles = _live_runs() if all else [] if sweeps else [_live_run(run, frontend)]
     for handle in handles:
-        runner.request_stop_of(handle, Reason("stopped-by", command=verb))
+        handle.request_stop(Reason("stopped-by", command=verb))
     for handle in handles:
         handle.wait(_STOP_LIMIT)
     stopped = [handle.run for handle in handles]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from nbdist import config, runner
 from nbdist.devices.usage import ProcessTrees
@@ -21,20 +20,13 @@ _REJOIN = "import nbdist\nnbdist.rejoin()\n"
 _LONGEST_REJOIN = 60.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionState:
-    """How a session stands, a line each."""
-
-    lines: tuple[str, ...]
-
-
-def session(frontend: Frontend, *, do: str | None, run: str | None) -> SessionState:
-    """Raises UnknownRun, UsageMistake and LaunchError."""
+def session(frontend: Frontend, *, do: str | None, run: str | None) -> list[str]:
+    """How a session stands, a line each. Raises UnknownRun, UsageMistake and LaunchError."""
     if do is not None and do not in _ACTIONS:
         raise UsageMistake(f"{frontend.prefix}session {do}: write  {frontend.usage}")
     handle = runner.sessions.named(run)
-    said = () if do is None else (_ACTIONS[do](handle),)
-    return SessionState(lines=tuple(filter(None, [*said, *describe(handle)])))
+    said = "" if do is None else _ACTIONS[do](handle)
+    return [*filter(None, [said]), *describe(handle)]
 
 
 def describe(handle: RunHandle) -> list[str]:

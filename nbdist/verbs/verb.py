@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, Generic, TypeVar
 
 from nbdist.errors import UsageMistake
 from nbdist.options import LineParser
+from nbdist.tables import read_table
 
 NOTEBOOK = "%dist_"
 TERMINAL = "nbdist "
@@ -45,7 +47,7 @@ class Argument:
     help: str = ""
     name: str = ""
     parse: Callable[[str], object] = str
-    choices: tuple[str, ...] | None = None
+    choices: Sequence[str] | None = None
     default: object = None
     either: str = ""
     only: str = ""
@@ -140,6 +142,28 @@ class Verb(Generic[Result]):
             elif argument.either not in told:
                 told.add(argument.either)
                 yield " | ".join(each.written for each in shown if each.either == argument.either)
+
+
+def make_verb(name: str, act: Callable[..., Result], **parse: Callable[[str], object]) -> Verb[Result]:
+    """The verb of this name, with its words from ``verbs.toml``; ``parse`` reads the values of arguments."""
+    row = dict(_table()[name])
+    arguments = [_argument(**about) for about in row.pop("arguments", ())]
+    return Verb(
+        name=name,
+        act=act,
+        arguments=tuple(replace(one, parse=parse.get(one.field, one.parse)) for one in arguments),
+        more=tuple((left, right) for left, right in row.pop("more", ())),
+        **row,
+    )
+
+
+def _argument(*, only: str = "", **about: Any) -> Argument:
+    return Argument(only={"": "", "notebook": NOTEBOOK, "terminal": TERMINAL}[only], **about)
+
+
+@cache
+def _table() -> dict[str, Any]:
+    return read_table(__file__, "verbs")
 
 
 def _check(asked: Any, arguments: Sequence[Argument], usage: str) -> None:

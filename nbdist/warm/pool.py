@@ -36,8 +36,6 @@ from nbdist.warm.match import (
 )
 from nbdist.worker.order import ROOM
 
-ENTRY = Path(__file__).parent / "__main__.py"
-
 _TAKE = 0.2
 """Seconds in which it says that it takes a run: a cell waits for that before it shows anything."""
 
@@ -172,15 +170,9 @@ class Standby:
 
 def _start(environment: Mapping[str, str], python: str) -> local.SupervisorProcess:
     """Start a supervisor of a run that is not known yet (``standby``). Raises LaunchError."""
-    ours, theirs = socket.socketpair()
-    try:
-        command = [python, *local.FLAGS, str(ENTRY), str(theirs.fileno())]
+    with local.line_to_child() as (ours, theirs):
+        command = local.command(python, "warm.standby", str(theirs.fileno()))
         process = local.spawn(command, environment=environment, descriptors=(theirs.fileno(),))
-    except LaunchError:
-        ours.close()
-        raise
-    finally:
-        theirs.close()
     local.collect(process)
     return local.SupervisorProcess(process, ours)
 

@@ -143,7 +143,6 @@ class Standby:
         reaper: socket.socket,
         *,
         idle_policy: IdlePolicy,
-        spawn: Callable[[RankCommand], RankProcess] | None = None,
     ) -> None:
         self._spec = RunSpec.from_dict(offer["spec"])
         self._preload = Preload(**offer["preload"])
@@ -151,7 +150,7 @@ class Standby:
         self._reaper = reaper
         self._idle_policy = idle_policy
         self._group = group_for_ranks()
-        self._spawn = spawn or partial(start_rank, group=self._group)
+        self._spawn = partial(start_rank, group=self._group)
         self._ranks: dict[int, WaitingRank] = {}
         self._beside, self._at_once = bool(offer["beside"]), bool(offer["hurry"])
         self._background: BackgroundShare | None = None

@@ -189,18 +189,19 @@ def close_figure(figure: Any) -> None:
         pyplot.close(figure)
 
 
-def outline(image: object, boxes: object, dataformats: str, color: tuple[int, int, int] = (255, 0, 0)) -> Any:
-    """The pixels (height, width, 3) with a frame for each box (left, top, right, bottom)."""
+def outline(image: object, boxes: object, dataformats: str) -> Any:
+    """The pixels (height, width, 3) with a red frame for each box (left, top, right, bottom)."""
     import numpy
 
+    red = (255, 0, 0)
     pixels = _levels(_to_hwc(to_array(image), dataformats))
     pixels = numpy.ascontiguousarray(numpy.broadcast_to(pixels[..., :3], (*pixels.shape[:2], 3)))
     height, width, _ = pixels.shape
     for box in to_array(boxes).reshape(-1, 4).astype(int):
         left, right = numpy.clip(box[::2], 0, width - 1)
         top, bottom = numpy.clip(box[1::2], 0, height - 1)
-        pixels[[top, bottom], left : right + 1] = color
-        pixels[top : bottom + 1, [left, right]] = color
+        pixels[[top, bottom], left : right + 1] = red
+        pixels[top : bottom + 1, [left, right]] = red
     return pixels
 
 

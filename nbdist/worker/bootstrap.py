@@ -50,7 +50,7 @@ _ROOT = os.path.dirname(os.path.dirname(_HERE))
 def main() -> None:
     """Be told what to run, and run it."""
     channel = Channel()
-    run(channel, channel.receive())
+    run(channel, Order.receive(channel))
 
 
 def run(channel: Channel, order: Order, begin: Callable[[], None] = lambda: None) -> None:
@@ -88,9 +88,9 @@ def run(channel: Channel, order: Order, begin: Callable[[], None] = lambda: None
     begin()
     try:
         if order.inputs:
-            from nbdist.worker import inputs
+            from nbdist.values.box import bring
 
-            inputs.load(order.inputs, module.__dict__)
+            bring(order.inputs, module.__dict__)
         if order.module:
             _join_package(module, order)
         exec(code, module.__dict__)
@@ -115,23 +115,29 @@ def run(channel: Channel, order: Order, begin: Callable[[], None] = lambda: None
 
 
 def _compiled(text: bytes, path: str) -> tuple[CodeType, CodeType | None]:
-    """The program, and of a cell in rank 0 its last statement by itself where that is an expression whose
-    value a notebook would show."""
+    """The program; of a cell in rank 0 as ``split_last`` has it."""
     run = os.environ.get("NBDIST_RUN_DIR", "")
     if os.environ.get("NBDIST_RANK") != "0" or path != os.path.join(run, "cell.py"):
         return compile(text, path, "exec", dont_inherit=True), None
+    return split_last(text, path)
+
+
+def split_last(text: bytes, path: str, flags: int = 0) -> tuple[CodeType, CodeType | None]:
+    """A cell, and its last statement by itself where that is an expression whose value a notebook would show.
+    Raises SyntaxError."""
     import _ast
 
-    tree: Any = compile(text, path, "exec", _ast.PyCF_ONLY_AST, dont_inherit=True)
+    tree: Any = compile(text, path, "exec", _ast.PyCF_ONLY_AST | flags, dont_inherit=True)
     last = tree.body[-1] if tree.body else None
-    if not isinstance(last, _ast.Expr) or ends_silently(text, last):
-        return compile(tree, path, "exec", dont_inherit=True), None
+    if not isinstance(last, _ast.Expr) or _ends_silently(text, last):
+        return compile(tree, path, "exec", flags, dont_inherit=True), None
     tree.body.pop()
     shown: Any = _ast.Expression(last.value)
-    return compile(tree, path, "exec", dont_inherit=True), compile(shown, path, "eval", dont_inherit=True)
+    body = compile(tree, path, "exec", flags, dont_inherit=True)
+    return body, compile(shown, path, "eval", flags, dont_inherit=True)
 
 
-def ends_silently(text: bytes, last: Any) -> bool:
+def _ends_silently(text: bytes, last: Any) -> bool:
     """Whether a semicolon stands behind the last statement, as in a notebook."""
     lines = text.splitlines(keepends=True)[last.end_lineno - 1 :]
     return b"".join(lines)[last.end_col_offset :].lstrip(b" \t\f").startswith(b";")
@@ -227,9 +233,9 @@ def _adapt(library: ModuleType) -> None:
 
 
 def _watch_training(library: ModuleType) -> None:
-    from nbdist.worker import training_hooks
+    from nbdist.worker import training
 
-    training_hooks.watch(library)
+    training.watch(library)
 
 
 def _make_main(program: str) -> ModuleType:

@@ -150,7 +150,7 @@ def main() -> None:
     """Be the rank whose order is in the file that the process before this one has left open."""
     at = sys.orig_argv.index(AGAIN)
     told = int(sys.orig_argv[at + 1])
-    order = Channel(told).receive()
+    order = Order.receive(Channel(told))
     os.close(told)
     del sys.orig_argv[at : at + 2]
     bootstrap.run(Channel(), order)

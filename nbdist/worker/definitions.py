@@ -67,9 +67,9 @@ def load(path: str, namespace: dict[str, Any]) -> None:
         tree = ast.parse(file.read(), path)
     namespace["__file__"] = path
     if os.path.exists(inputs()):
-        from nbdist.worker import inputs as given
+        from nbdist.values.box import bring
 
-        given.load(inputs(), namespace)
+        bring(inputs(), namespace)
     if _has_guard(tree):
         exec(compile(tree, path, "exec", dont_inherit=True), namespace)
         return

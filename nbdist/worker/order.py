@@ -14,11 +14,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from typing_extensions import Self
+
 CHANNEL = 3
 """The file descriptor of a rank's end of the socket. It is closed to whatever the rank executes."""
 
 PARAMS = "NBDIST_PARAMS"
-"""The variable that has the values of a sweep's point (``worker.params``), as JSON."""
+"""The variable that has the values of a sweep's point (``worker.results``), as JSON."""
 
 _LENGTH = 4
 
@@ -81,7 +83,28 @@ REJOINED = b"j"
 """It has left its process group, and meets the others at the port of the cell."""
 
 
-class Order:
+class _Message:
+    """What the supervisor says in one piece: its fields, behind their length in four bytes."""
+
+    __slots__: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, object]:
+        return {name: getattr(self, name) for name in self.__slots__}
+
+    def encode(self) -> bytes:
+        # the interpreter that reads it may be another one: what version 2 makes of texts, all can read
+        said = marshal.dumps(self.to_dict(), 2)
+        return len(said).to_bytes(_LENGTH, "little") + said
+
+    @classmethod
+    def receive(cls, channel: Channel | None = None) -> Self:
+        """Wait for it. Raises EOFError when the supervisor has gone."""
+        channel = channel or Channel()
+        length = int.from_bytes(channel.take(_LENGTH), "little")
+        return cls(**marshal.loads(channel.take(length)))
+
+
+class Order(_Message):
     """The program, its arguments, and where the rank leaves its error report.
 
     ``python_path`` is what sys.path is to be (empty: as the interpreter makes it for a script).
@@ -108,19 +131,10 @@ class Order:
         self.module = module
         self.inputs = inputs
 
-    def to_dict(self) -> dict[str, object]:
-        return {name: getattr(self, name) for name in self.__slots__}
 
-    def encode(self) -> bytes:
-        """The order, and before it its length in four bytes."""
-        # the interpreter that reads it may be another one: what version 2 makes of texts, all can read
-        said = marshal.dumps(self.to_dict(), 2)
-        return len(said).to_bytes(_LENGTH, "little") + said
-
-
-class Wait:
-    """A wait for other ranks that has taken ``patience`` seconds, and the sockets that end it, by their
-    inodes: ``store`` are those of the store, which end where the program does not come back without."""
+class Wait(_Message):
+    """After FREE: a wait for other ranks that has taken ``patience`` seconds, and the sockets that end it, by
+    their inodes: ``store`` are those of the store, which end where the program does not come back without."""
 
     __slots__ = ("patience", "sockets", "store")
 
@@ -129,23 +143,11 @@ class Wait:
         self.sockets = sockets
         self.store = store
 
-    def encode(self) -> bytes:
-        """After FREE: its length in four bytes, and itself."""
-        said = marshal.dumps((self.patience, self.sockets, self.store), 2)
-        return len(said).to_bytes(_LENGTH, "little") + said
 
-    @classmethod
-    def receive(cls) -> Wait:
-        """What the supervisor says after FREE. Raises EOFError when it has gone."""
-        channel = Channel()
-        length = int.from_bytes(channel.take(_LENGTH), "little")
-        patience, sockets, store = marshal.loads(channel.take(length))
-        return cls(patience=patience, sockets=sockets, store=store)
-
-
-class Cell:
-    """A cell of a session: its ``number``, and the file of its text. ``inputs`` is the file of what the
-    notebook gives it (empty: nothing), ``pull`` are the names that this rank gives out when it is done.
+class Cell(_Message):
+    """After CELL: a cell of a session: its ``number``, and the file of its text. ``inputs`` is the file of
+    what the notebook gives it (empty: nothing), ``pull`` are the names that this rank gives out when it is
+    done.
 
     ``port`` is where the ranks may meet anew. They do before the cell where ``rejoin`` says so: "join" where
     all of them were in a process group, "leave" where they are only to leave what there is."""
@@ -162,18 +164,6 @@ class Cell:
         self.pull = pull
         self.rejoin = rejoin
 
-    def encode(self) -> bytes:
-        """After CELL: its length in four bytes, and itself."""
-        said = marshal.dumps({name: getattr(self, name) for name in self.__slots__}, 2)
-        return len(said).to_bytes(_LENGTH, "little") + said
-
-    @classmethod
-    def receive(cls) -> Cell:
-        """What the supervisor says after CELL. Raises EOFError when it has gone."""
-        channel = Channel()
-        length = int.from_bytes(channel.take(_LENGTH), "little")
-        return cls(**marshal.loads(channel.take(length)))
-
 
 class Channel:
     """The rank's end of the socket."""
@@ -183,11 +173,6 @@ class Channel:
         self._descriptor = descriptor
         self._owner = os.getpid()
         self._heard = b""
-
-    def receive(self) -> Order:
-        """Wait for the order. Raises EOFError when the supervisor has gone."""
-        length = int.from_bytes(self.take(_LENGTH), "little")
-        return Order(**marshal.loads(self.take(length)))
 
     def receive_line(self) -> bytes:
         """Wait for whatever the supervisor says next. Raises EOFError when it has gone."""
@@ -241,7 +226,7 @@ WAIT = "--wait"
 """Stands for the id of the run on the command line of a rank that waits."""
 
 
-class Preload:
+class Preload(_Message):
     """The first thing that a waiting rank is told. ``python_path`` is what sys.path is to be; where it is
     empty, ``first`` is its first entry, as for a script in that directory. ``unseen`` are the beginnings of
     the variables that native code may read when the modules are imported."""
@@ -255,10 +240,10 @@ class Preload:
         self.unseen = unseen
 
     def encode(self) -> bytes:
-        return _line({name: getattr(self, name) for name in self.__slots__})
+        return _line(self.to_dict())
 
 
-class Assignment:
+class Assignment(_Message):
     """The second: everything that a new process would have been made from. ``cold`` says why the rank cannot
     be used as it is, and has to begin again; empty when it can."""
 
@@ -275,8 +260,7 @@ class Assignment:
 
     def encode(self) -> bytes:
         """As one line."""
-        told = {"environment": self.environment, "cwd": self.cwd, "log": self.log, "cold": self.cold}
-        return _line(told | {"order": self.order.to_dict()})
+        return _line(self.to_dict() | {"order": self.order.to_dict()})
 
     @classmethod
     def decode(cls, line: bytes) -> Assignment:

@@ -1,4 +1,5 @@
-"""``nbdist.result``: what a rank gives out, each value in a file that is whole or not there.
+"""``nbdist.result``: what a rank gives out, each value in a file that is whole or not there; and
+``nbdist.params``, which a rank of a sweep is given.
 
     ranks/0/results/acc.4711-1.json    the value
     ranks/0/results/acc.index.json     its kind, type, shape, … and the name of that file
@@ -19,6 +20,8 @@ import os
 import sys
 import time
 from contextlib import suppress
+
+from nbdist.worker.order import PARAMS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,6 +48,28 @@ _EXACT = (type(None), bool, int, float, str)
 _FRAMEWORKS = {"torch", "paddle"}
 
 _numbers = itertools.count(1)
+
+
+class Params(dict):  # type: ignore[type-arg]  # its values are of any type
+    """A dict whose items are attributes, too: ``params.lr``, ``params["lr"]``, ``params.get("lr", 0.1)``,
+    ``parser.set_defaults(**params)``."""
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self[name]
+        except KeyError as error:
+            raise AttributeError(str(error.args[0])) from None
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self[name] = value
+
+    def __missing__(self, name: str) -> Any:
+        there = f"the sweep has {', '.join(self)}" if self else "this run is not of a sweep"
+        raise KeyError(f"nbdist.params has no {name}: {there}; nbdist.params.get({name!r}, …) has a default")
+
+
+params = Params(json.loads(os.environ.get(PARAMS, "{}")))
+"""The values of this run's point of a sweep; empty in a run that is of none, and in a notebook."""
 
 
 def result(**values: object) -> None:

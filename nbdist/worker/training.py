@@ -12,10 +12,13 @@ Each note is a JSON object on a line of ``training.jsonl`` in the rank's directo
 A batch counts when the wrapped model was called after it and an optimizer stepped thereupon: what a program
 evaluates or throws away does not. The model's inputs are part of the digest, since a program may cut its
 share out of a batch that all ranks read.
+
+From the import of torch or paddle on, some of their methods tell of their calls (``watch``).
 """
 
 from __future__ import annotations
 
+import functools
 import json
 import operator
 import os
@@ -24,10 +27,15 @@ import time
 import weakref
 import zlib
 
+from nbdist.worker.framework_hooks import after_import
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+    from types import ModuleType
     from typing import Any
+
+    Event = Callable[["Training", Any, Any], object]
 
 _BATCHES = 3
 _PATIENCE = 200
@@ -85,7 +93,9 @@ class _Optimizer:
 
 class Training:
     """What this process has seen of its training. ``path`` is the file of the notes, ``ranks`` how many there
-    are. Where anything here fails, the program goes on unwatched."""
+    are. Where anything here fails, the program goes on unwatched.
+
+    Its events get the object whose method was called, and what that was given or has returned."""
 
     def __init__(self, path: str, ranks: int) -> None:
         self._path = path
@@ -108,7 +118,7 @@ class Training:
         """Whether the program has laid out its ranks as a mesh: batches may then be the same on purpose."""
         self.failed = False
 
-    def makes_loader(self, loader: Any) -> None:
+    def makes_loader(self, loader: Any, _: object) -> None:
         self._loaders[loader] = _place()
 
     def begins(self, loader: Any, iterator: Any) -> None:
@@ -126,7 +136,7 @@ class Training:
         before = last.epoch if last is not None and whole else None
         self._passes[sampler] = _Pass(sampler.epoch, indices, before)
 
-    def wraps(self, model: Any) -> None:
+    def wraps(self, model: Any, _: object) -> None:
         self._models[model] = _Model(self._made, _place())
         self._made += 1
 
@@ -153,7 +163,11 @@ class Training:
                 self._given = None
         self._read = 0
 
-    def steps(self, optimizer: Any) -> None:
+    def splits(self, mesh: object, _: object) -> None:
+        """The program lays out its ranks."""
+        self.split = True
+
+    def steps(self, optimizer: Any, _: object) -> None:
         """An optimizer is about to step: the parameters are as all steps before have left them."""
         if not self._models or os.getpid() != self._pid:
             return
@@ -371,3 +385,114 @@ def _place() -> tuple[str, int] | None:
             return file, frame.f_lineno
         frame = frame.f_back
     return None
+
+
+_training: Training | None = None
+
+
+def watch(library: ModuleType) -> None:
+    """From now on note what this rank trains; to be called with torch or paddle once it is imported."""
+    global _training
+    ranks, directory = int(os.environ.get("WORLD_SIZE", "1")), os.environ.get("NBDIST_RANK_DIR")
+    if ranks < 2 or directory is None:
+        return
+    _training = _training or Training(os.path.join(directory, "training.jsonl"), ranks)
+    for name, methods in _METHODS[library.__name__].items():
+        after_import(name, functools.partial(_listen, _training, methods))
+    if library.__name__ == "torch":
+        after_import("torch.optim.optimizer", functools.partial(_listen_to_steps, _training))
+
+
+def _listen(
+    training: Training, methods: Sequence[tuple[str, str, Callable[..., None], Event]], module: ModuleType
+) -> None:
+    for kind, method, listen, event in methods:
+        listen(getattr(module, kind), method, _quietly(training, event))
+
+
+def _listen_to_steps(training: Training, optimizing: ModuleType) -> None:
+    register = getattr(optimizing, "register_optimizer_step_pre_hook", None)
+    if register is not None:
+        steps = _quietly(training, Training.steps)
+        register(lambda optimizer, given, named: steps(optimizer, given))
+
+
+def _quietly(training: Training, event: Event) -> Callable[[Any, Any], None]:
+    """``event``, which never fails the program: after one error nothing is looked at any more."""
+
+    def seen(one: Any, told: Any) -> None:
+        if not training.failed:
+            try:
+                event(training, one, told)
+            except Exception:  # noqa: BLE001 - a program that is only watched must not fail of it
+                training.failed = True
+
+    return seen
+
+
+# What is looked at is called through one frame more. It has the file, the line and the name of the function
+# that it stands for: in a traceback, and for torch.compile, which passes over torch's own files.
+
+
+def _before(kind: Any, name: str, see: Callable[..., object]) -> None:
+    """Call ``see`` with the object and what a method is given, and then the method."""
+    if (real := vars(kind).get(name)) is not None:
+        call = lambda self, *given, **named: (see(self, (given, named)), real(self, *given, **named))[1]  # noqa: E731
+        setattr(kind, name, _like(real, call))
+
+
+def _after(kind: Any, name: str, see: Callable[..., object]) -> None:
+    """Call a method, and then ``see`` with the object and what the method has returned."""
+
+    def show(self: Any, result: Any) -> Any:
+        see(self, result)
+        return result
+
+    if (real := vars(kind).get(name)) is not None:
+        call = lambda self, *given, **named: show(self, real(self, *given, **named))  # noqa: E731
+        setattr(kind, name, _like(real, call))
+
+
+def _like(real: Any, call: Any) -> Any:
+    code = real.__code__
+    call = functools.wraps(real)(call)
+    call.__code__ = call.__code__.replace(
+        co_filename=code.co_filename, co_firstlineno=code.co_firstlineno, co_name=code.co_name
+    )
+    return call
+
+
+_PADDLE_ITERATORS = ("_DataLoaderIterSingleProcess", "_DataLoaderIterMultiProcess")
+_LOADER = (
+    ("DataLoader", "__init__", _after, Training.makes_loader),
+    ("DataLoader", "__iter__", _after, Training.begins),
+)
+_METHODS: Mapping[str, Mapping[str, Sequence[tuple[str, str, Callable[..., None], Event]]]] = {
+    "torch": {
+        "torch.nn.parallel.distributed": (
+            ("DistributedDataParallel", "__init__", _after, Training.wraps),
+            ("DistributedDataParallel", "_pre_forward", _before, Training.calls),
+        ),
+        "torch.utils.data.dataloader": (
+            *_LOADER,
+            ("_BaseDataLoaderIter", "__next__", _after, Training.reads),
+        ),
+        "torch.utils.data.distributed": (("DistributedSampler", "__iter__", _after, Training.orders),),
+        "torch.distributed.device_mesh": (("DeviceMesh", "__init__", _after, Training.splits),),
+    },
+    "paddle": {
+        "paddle.distributed.parallel": (
+            ("DataParallel", "__init__", _after, Training.wraps),
+            ("DataParallel", "forward", _before, Training.calls),
+        ),
+        "paddle.io.reader": _LOADER,
+        "paddle.io.dataloader.dataloader_iter": tuple(
+            (kind, "__next__", _after, Training.reads) for kind in _PADDLE_ITERATORS
+        ),
+        "paddle.io.dataloader.batch_sampler": (
+            ("DistributedBatchSampler", "__iter__", _after, Training.orders),
+        ),
+        "paddle.optimizer.optimizer": (("Optimizer", "_apply_optimize", _before, Training.steps),),
+    },
+}
+"""Of each module the methods that tell of their calls."""

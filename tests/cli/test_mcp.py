@@ -15,8 +15,7 @@ import pytest
 from mcp import Client, StdioServerParameters
 
 from nbdist import config, processes
-from nbdist.cli.commands import main
-from nbdist.cli.mcp import make_server
+from nbdist.cli.commands import main, make_server
 from nbdist.model import RunState
 from tests.fakes.directories import WrittenRun
 from tests.fakes.runs import STARTED, a_spec, exited, run_ended

@@ -37,8 +37,8 @@ ALWAYS = {
 
 # what is not said must not be for an error in the watching
 WATCHED = """
-import nbdist.worker.training_hooks as hooks
-print("watched to its end:", not hooks._training.failed)
+from nbdist.worker import training
+print("watched to its end:", not training._training.failed)
 """
 
 

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.engines import engine_by_name
 from nbdist.engines.engine import Phase
 from nbdist.engines.options import find_address, find_token, parse_address
 from nbdist.engines.ray import (
@@ -30,7 +29,7 @@ from nbdist.engines.ray import (
     unseal,
     why_it_waits,
 )
-from nbdist.engines.ray_node import Node
+from nbdist.engines.ray_driver import Node
 from nbdist.errors import LaunchError, UsageMistake
 from nbdist.model import RankSpec, Reason, RunSpec, RunState
 from nbdist.store.paths import RunDirectory
@@ -316,9 +315,7 @@ def test_a_ray_that_does_not_answer_is_not_waited_for() -> None:
 
 
 def on(head: RayHead) -> Ray:
-    engine = engine_by_name("ray", [f"address={head.address}"])
-    assert isinstance(engine, Ray)
-    return engine
+    return Ray([f"address={head.address}"])
 
 
 def test_a_job_is_told_no_secret(tmp_path: Path) -> None:

@@ -170,7 +170,7 @@ def test_a_supervisor_that_cannot_be_let_go_on_is_replaced_by_its_reaper(
     family, supervisor = family_of(handle), handle.run.supervisor
     hold(supervisor.pid)
 
-    runner.request_stop_of(handle, Reason.said("enough"))
+    handle.request_stop(Reason.said("enough"))
 
     assert handle.wait(FROZEN_LIMIT) == "cancelled"
     assert reason_text(handle.run.reason) == (
@@ -212,7 +212,7 @@ def test_a_frozen_supervisor_is_replaced_by_its_reaper(start_cell, freeze, leave
     family, supervisor = family_of(handle), handle.run.supervisor
     freeze(supervisor.pid)
 
-    runner.request_stop_of(handle, Reason.said("enough"))
+    handle.request_stop(Reason.said("enough"))
 
     assert handle.wait(FROZEN_LIMIT) == "cancelled"
     assert reason_text(handle.run.reason) == (
@@ -230,7 +230,7 @@ def test_a_run_whose_ranks_are_frozen_ends_when_it_is_stopped(start_cell, leaves
     (group / "cgroup.freeze").write_text("1")
     until(lambda: "frozen 1" in (group / "cgroup.events").read_text())
 
-    runner.request_stop_of(handle, Reason.said("enough"))
+    handle.request_stop(Reason.said("enough"))
 
     assert handle.wait(LIMIT) == "cancelled"
     assert left_of(handle, family) == []
@@ -248,7 +248,7 @@ def test_a_supervisor_that_is_stopped_while_it_ends_its_ranks_ends_them_all_the_
     handle = start_cell("-n 2", f"{FAMILY}\ndeaf()\ntime.sleep(600)")
     until_ready(handle)
     family = family_of(handle)
-    runner.request_stop_of(handle, Reason.said("enough"))
+    handle.request_stop(Reason.said("enough"))
     until(lambda: any(isinstance(event, Escalated) for event in read_events(handle.directory.journal)))
 
     stop_supervisor(handle)

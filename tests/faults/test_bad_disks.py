@@ -175,7 +175,7 @@ def test_a_run_whose_disk_is_full_can_be_stopped(small_disk: Path, start_cell, c
     ranks = ranks_of(handle)
     fill(small_disk)
 
-    runner.request_stop_of(handle, Reason.said("enough"))
+    handle.request_stop(Reason.said("enough"))
 
     until(lambda: not any(processes.alive(rank) for rank in ranks), limit=30)
     assert handle.wait(10) == "cancelled"

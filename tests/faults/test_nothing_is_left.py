@@ -170,9 +170,9 @@ def test_a_second_request_to_stop_hastens_the_end(start_cell) -> None:
     handle = start_cell("-n 2", f"{FAMILY}\n{IGNORE}\nprint('deaf')\n{WAIT_FOR_EVER}")
     until(lambda: "deaf" in handle.logs(0) and "deaf" in handle.logs(1))
 
-    runner.request_stop_of(handle, Reason.said("enough"))
+    handle.request_stop(Reason.said("enough"))
     until(lambda: handle.run.stop_reason)
-    runner.request_stop_of(handle, Reason.said("enough, really"))
+    handle.request_stop(Reason.said("enough, really"))
     until(lambda: any(event.signal == "SIGTERM" for event in escalations(handle)))
     assert handle.stop("now") == "cancelled"
 

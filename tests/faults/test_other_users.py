@@ -202,13 +202,13 @@ def test_a_run_of_another_user_is_one_line_and_ones_own_are_listed(trap: Trap, s
 
 @pytest.mark.parametrize(
     "flags",
-    [pytest.param(("-m", "nbdist.launch"), id="as a module"), pytest.param((), id="by its path")],
+    [pytest.param(("-m", "nbdist.entry"), id="as a module"), pytest.param((), id="by its path")],
 )
 def test_a_supervisor_does_not_begin_with_a_run_of_another_user(trap: Trap, flags: tuple[str, ...]) -> None:
-    program = flags or (str(Path(nbdist.__file__).parent / "launch/__main__.py"),)
+    program = flags or (str(Path(nbdist.__file__).parent / "entry.py"),)
 
     done = subprocess.run(
-        [sys.executable, *program, str(trap.run.directory.path)],
+        [sys.executable, *program, "launch.supervisor", str(trap.run.directory.path)],
         cwd=Path(nbdist.__file__).parents[1],
         capture_output=True,
         text=True,

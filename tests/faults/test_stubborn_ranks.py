@@ -8,7 +8,6 @@ from importlib.util import find_spec
 
 import pytest
 
-from nbdist import runner
 from nbdist.model import Reason
 from nbdist.text import reason_text
 from tests.programs import SLEEP, STUBBORN, rank_states, ranks_of, until, until_ready
@@ -74,7 +73,7 @@ except KeyboardInterrupt:
 def test_every_rank_is_ended_when_the_run_is_stopped(start_cell, cell: str) -> None:
     handle = start_cell("-n 2", cell)
     until_ready(handle, limit=60)
-    runner.request_stop_of(handle, Reason.said("enough"))
+    handle.request_stop(Reason.said("enough"))
     until(lambda: handle.run.stop_reason)
 
     assert handle.stop("enough, really") == "cancelled"
@@ -89,7 +88,7 @@ def test_suspended_ranks_are_ended_when_the_run_is_stopped(start_cell, suspended
     until_ready(handle)
     for rank in suspended:
         os.kill(ranks_of(handle)[rank].pid, signal.SIGSTOP)
-    runner.request_stop_of(handle, Reason.said("enough"))
+    handle.request_stop(Reason.said("enough"))
     until(lambda: handle.run.stop_reason)
 
     assert handle.stop("enough, really") == "cancelled"

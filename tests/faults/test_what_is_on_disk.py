@@ -52,7 +52,7 @@ def test_every_file_of_a_run_that_ended_is_private(start_cell, umask: int, line:
 def test_every_file_of_a_live_run_is_private(start_cell) -> None:
     handle = start_cell("-n 2", SLEEP)
     until_ready(handle)
-    runner.request_stop_of(handle, Reason.said("enough"))
+    handle.request_stop(Reason.said("enough"))
     until(lambda: handle.run.stop_reason)
 
     assert private(handle), modes(handle)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.launch.rank_sockets import rank_sockets
+from nbdist.launch.rank_process import rank_sockets
 
 # connects to what it is told to, says the inodes, and waits
 RANK = """

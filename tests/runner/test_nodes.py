@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from nbdist import options, runner
+from nbdist import config, options, runner
 from nbdist.errors import UsageMistake
-from nbdist.runner.placement import LINK_KEY, NodeSet, find_nodes, link_keys, new_token, words_of_node_1
+from nbdist.runner.placement import NodeSet, find_nodes, link_keys, new_token, words_of_node_1
 
 HERE = {"127.0.0.1", "10.0.0.2", "192.168.7.5"}
 NAMES = {"node0": "10.0.0.1", "node1": "10.0.0.2"}
@@ -131,7 +131,7 @@ def test_every_machine_knows_all_ranks_and_the_key_is_in_no_file(tmp_path: Path)
         (3, 1, 1),
     ]
     assert [rank.rank for rank in spec.here] == [2, 3]
-    key = planned.environment[LINK_KEY]
+    key = planned.environment[config.LINK_KEY]
     assert "NBDIST_TOKEN" not in planned.environment
     assert key not in str(spec.to_dict())
     assert type(spec).from_dict(spec.to_dict()) == spec

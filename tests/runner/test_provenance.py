@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from nbdist.feed.comparison import compare
-from nbdist.runner.provenance import ask_git, versions_of
+from nbdist.runner.launching import ask_git
+from nbdist.runner.planning import versions_of
 from nbdist.version import __version__
 from tests.fakes.directories import WrittenRun
 from tests.fakes.runs import a_spec

@@ -8,16 +8,21 @@ from typing import Any
 
 import pytest
 
+from nbdist import verbs
 from nbdist.cli.commands import COMMANDS
 from nbdist.errors import UsageMistake
 from nbdist.magics.line_magics import VerbMagics
 from nbdist.model import RunState
-from nbdist.verbs import table
-from nbdist.verbs.table import VERBS
 from nbdist.verbs.verb import NOTEBOOK, TERMINAL, Frontend, Verb
 from tests.fakes.directories import WrittenRun
 from tests.fakes.runs import STARTED, a_spec, errored, exited, run_ended
 
+# those of a notebook
+VERBS = [
+    verb
+    for verb in vars(verbs).values()
+    if isinstance(verb, Verb) and verb not in (verbs.WAIT, verbs.METRICS)
+]
 CELL, SHELL = Frontend(NOTEBOOK, print), Frontend(TERMINAL, print)
 PLACES = pytest.mark.parametrize("frontend", [CELL, SHELL], ids=["in a notebook", "in a terminal"])
 
@@ -35,7 +40,7 @@ def test_the_help_of_a_verb_is_written_as_it_is_typed_there(verb: Verb[Any], fro
     assert there <= set(re.findall(r"^  (.+?)(?:  |$)", text, re.M))
 
 
-@pytest.mark.parametrize("verb", [table.WAIT, table.METRICS], ids=lambda verb: verb.name)
+@pytest.mark.parametrize("verb", [verbs.WAIT, verbs.METRICS], ids=lambda verb: verb.name)
 def test_what_only_a_terminal_has_says_how_it_is_typed_there(verb: Verb[Any]) -> None:
     text = verb.help(TERMINAL)
 
@@ -84,40 +89,40 @@ def test_runs_are_compared_below_their_cell(home: Path, capsys: pytest.CaptureFi
 @pytest.mark.parametrize(
     ("verb", "words", "expected"),
     [
-        pytest.param(table.STOP, [], "no run is going on: {}status lists them", id="nothing to stop"),
-        pytest.param(table.STOP, ["lenet"], "has already ended: succeeded", id="it has ended"),
+        pytest.param(verbs.STOP, [], "no run is going on: {}status lists them", id="nothing to stop"),
+        pytest.param(verbs.STOP, ["lenet"], "has already ended: succeeded", id="it has ended"),
         pytest.param(
-            table.STOP,
+            verbs.STOP,
             ["lenet", "--all"],
             "--all is not allowed with RUN: write  {}stop [RUN | --all]",
             id="one and all",
         ),
-        pytest.param(table.LOGS, ["other"], "no run other: the latest are lenet-", id="no such run"),
-        pytest.param(table.LOGS, ["--rank", "7"], "has no rank 7: it has 0 to 1", id="no such rank"),
-        pytest.param(table.LOGS, ["--rank", "x"], "write  {}logs [RUN] [--rank R]", id="no number"),
-        pytest.param(table.LOGS, ["--grep", "("], "write a regular expression", id="no pattern"),
-        pytest.param(table.LOGS, ["--tail", "-1"], "--tail", id="no number of lines"),
-        pytest.param(table.STATUS, ["--yaml"], "write  {}status [RUN …]", id="unknown option"),
-        pytest.param(table.ATTACH, ["a", "b"], "write  {}attach [RUN]", id="one too many"),
+        pytest.param(verbs.LOGS, ["other"], "no run other: the latest are lenet-", id="no such run"),
+        pytest.param(verbs.LOGS, ["--rank", "7"], "has no rank 7: it has 0 to 1", id="no such rank"),
+        pytest.param(verbs.LOGS, ["--rank", "x"], "write  {}logs [RUN] [--rank R]", id="no number"),
+        pytest.param(verbs.LOGS, ["--grep", "("], "write a regular expression", id="no pattern"),
+        pytest.param(verbs.LOGS, ["--tail", "-1"], "--tail", id="no number of lines"),
+        pytest.param(verbs.STATUS, ["--yaml"], "write  {}status [RUN …]", id="unknown option"),
+        pytest.param(verbs.ATTACH, ["a", "b"], "write  {}attach [RUN]", id="one too many"),
         pytest.param(
-            table.BOARD,
+            verbs.BOARD,
             ["--tensorboard", "--stop"],
             "--stop is not allowed with --tensorboard: write  {}board [RUN …] [--tensorboard | --export",
             id="two forms at once",
         ),
-        pytest.param(table.ALLOC, ["list"], "what there is, is shown by  {}alloc  alone", id="list"),
+        pytest.param(verbs.ALLOC, ["list"], "what there is, is shown by  {}alloc  alone", id="list"),
         pytest.param(
-            table.ALLOC, ["keep"], "there is no keep here: write  {}alloc --nodes 2 -n 1", id="a word"
+            verbs.ALLOC, ["keep"], "there is no keep here: write  {}alloc --nodes 2 -n 1", id="a word"
         ),
         pytest.param(
-            table.ALLOC, ["--idle", "5m"], "say how many nodes of what:  {}alloc --nodes 2", id="no nodes"
+            verbs.ALLOC, ["--idle", "5m"], "say how many nodes of what:  {}alloc --nodes 2", id="no nodes"
         ),
         pytest.param(
-            table.ALLOC, ["-n", "1", "--nodes", "2", "--on", "ray"], "write  --on slurm", id="another engine"
+            verbs.ALLOC, ["-n", "1", "--nodes", "2", "--on", "ray"], "write  --on slurm", id="another engine"
         ),
-        pytest.param(table.ALLOC, ["-n", "1", "--timeout", "1s"], "it belongs to the run", id="of a run"),
-        pytest.param(table.ALLOC, ["off", "12"], "no allocation 12: none is kept", id="no such allocation"),
-        pytest.param(table.WARM, ["0"], "warm 0: write  {}warm [N|auto|off]", id="no ranks"),
+        pytest.param(verbs.ALLOC, ["-n", "1", "--timeout", "1s"], "it belongs to the run", id="of a run"),
+        pytest.param(verbs.ALLOC, ["off", "12"], "no allocation 12: none is kept", id="no such allocation"),
+        pytest.param(verbs.WARM, ["0"], "warm 0: write  {}warm [N|auto|off]", id="no ranks"),
     ],
 )
 def test_a_mistake_is_one_line_that_says_what_to_type_there(
@@ -135,10 +140,10 @@ def test_a_mistake_is_one_line_that_says_what_to_type_there(
 
 @pytest.mark.parametrize("words", [["--json"], ["--watch"]], ids=lambda words: words[0])
 def test_what_only_a_terminal_shows_is_no_argument_of_a_magic(home: Path, words: list[str]) -> None:
-    assert table.STATUS(words, SHELL).directories == ()
+    assert verbs.STATUS(words, SHELL).directories == ()
 
     with pytest.raises(UsageMistake, match=r"write  %dist_status \[RUN …\]$"):
-        table.STATUS(words, CELL)
+        verbs.STATUS(words, CELL)
 
 
 @pytest.mark.parametrize(
@@ -156,4 +161,4 @@ def test_what_only_a_terminal_shows_is_no_argument_of_a_magic(home: Path, words:
 )
 def test_a_cluster_that_cannot_be_looked_at_says_what_to_write(words: list[str], said: str) -> None:
     with pytest.raises(UsageMistake, match=re.escape(said)):
-        table.DOCTOR(words, SHELL)
+        verbs.DOCTOR(words, SHELL)

@@ -184,7 +184,7 @@ def test_a_run_whose_ranks_still_import_can_be_stopped_and_its_time_counts(
     until(lambda: handle.run.importing == (0, 1))
     view = view_of(handle.run, now=time.time())
 
-    runner.request_stop_of(handle, Reason.said("enough"))
+    handle.request_stop(Reason.said("enough"))
 
     assert handle.wait(10) == "cancelled"
     assert (view.state, view.elapsed > 0) == ("running", True)
@@ -349,7 +349,7 @@ def test_a_warm_run_whose_supervisor_and_reaper_are_stopped_ends_when_it_is_told
     os.killpg(reaper, signal.SIGSTOP)
     until(lambda: processes.activity(reaper).state == "T")
 
-    runner.request_stop_of(handle, Reason.said("enough"))
+    handle.request_stop(Reason.said("enough"))
 
     assert (handle.wait(15), reason_text(handle.run.reason)) == ("cancelled", "enough")
     assert left_of(handle, known) == []

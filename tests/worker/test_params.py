@@ -8,7 +8,7 @@ import pickle
 
 import pytest
 
-from nbdist.worker.params import Params
+from nbdist.worker.results import Params
 
 
 def test_values_are_attributes_items_and_defaults_of_a_parser() -> None:

@@ -19,8 +19,6 @@ from nbdist.model.events import RunState
 from nbdist.store.paths import NodeDirectory, RunDirectory
 from nbdist.store.reports import read_error
 
-LINK_KEY = "NBDIST_LINK_KEY"
-
 _PATIENCE = 1.0
 """Seconds that machines which start together may be apart before the run shows which are awaited."""
 

@@ -262,9 +262,9 @@ def check(message: Message) -> str:
     return str(kind)
 
 
-def plain(text: str, most: int = _MOST_FIELD) -> str:
+def plain(text: str) -> str:
     """Words that come from elsewhere, as a message may have them."""
-    return text[:most].encode(errors="replace").decode()
+    return text[:_MOST_FIELD].encode(errors="replace").decode()
 
 
 def _check_fields(what: str, fields: Mapping[str, _Claim], values: Mapping[str, object]) -> None:
