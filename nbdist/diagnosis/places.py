@@ -139,7 +139,7 @@ class CodeLocation:
     ``what`` is called there ("" when that is not known). ``waits`` says that the rank waits for other ranks,
     ``loads`` for its own DataLoader. ``built_in``: the call is in native code, which has no frame.
     ``on_device``: it waits for its device, which waits for those of the others; ``on_network``: for the other
-    side of a connection.
+    side of a connection. ``within`` is the file of the library that the user's code has called: ``queue.py``.
     """
 
     line: int | None = None
@@ -150,6 +150,7 @@ class CodeLocation:
     built_in: bool = False
     on_device: bool = False
     on_network: bool = False
+    within: str = ""
 
 
 def place_of(calls: Sequence[Call], sources: Sources) -> CodeLocation:
@@ -182,7 +183,7 @@ def _within(inside: Sequence[Call], sources: Sources, text: str, line: int | Non
     if inside[0].function in _BACKWARD or _is_paddle_backward(inside[0]):
         return CodeLocation(line=line, what="backward", waits=True)
     what, network = _as_written(entry.function, line, text), inside[0].file.endswith(_NETWORK)
-    return CodeLocation(line=line, what=what, on_network=network)
+    return CodeLocation(line=line, what=what, on_network=network, within=os.path.basename(entry.file))
 
 
 def entry_of(calls: Sequence[Call]) -> Call:

@@ -308,11 +308,21 @@ class _Listener:
         # what a program that was interrupted handles since is our doing
         error = handled(self._main) if self._freeing is None else self._freeing.before
         numbers = {"groups": collectives(names=False), "beats": beats, "handling": _described(error)}
+        numbers["values"] = self._values() if names else []
         self._put(f"{self._answer}.numbers", numbers)
         if names:
             self._put(self._answer, collectives())
         elif BEAT and signal.getsignal(BEAT) is beat:
             _thread.interrupt_main(BEAT)  # type: ignore[arg-type]  # it has no name of its own
+
+    def _values(self) -> list[tuple[str, int, str, str]]:
+        """What the ifs and the loops that the main thread is in work with."""
+        try:
+            with import_lock:
+                from nbdist.worker.operands import conditions  # most runs never stand still
+            return conditions(sys._current_frames().get(self._main))
+        except Exception:  # noqa: BLE001 - objects of the program are looked at
+            return []
 
     def _put(self, path: str, found: dict[str, Any]) -> None:
         draft = f"{path}.new"

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.diagnosis.deadlocks import Side, all_joining, entered_alone, fewest, why
+from nbdist.diagnosis.deadlocks import all_joining, fewest, why
+from nbdist.diagnosis.parting import entered_alone
 from nbdist.diagnosis.places import CodeLocation, Sources
+from nbdist.diagnosis.sides import Side
 from nbdist.diagnosis.signatures import Hint
 from nbdist.store.reports import Call
 from tests.fakes.directories import WrittenRun
@@ -125,14 +127,15 @@ def reason(sources: Sources, *sides: Side, raised: dict[int, str] | None = None)
             ("backward", 14),
             ("all_gather", 22),
             "hang-loop-left",
-            "rank 0 came out of the loop of line 6, rank 1 not yet; line 8 leaves steps out:  if loss > 9:",
+            "rank 0 is past the loop of line 6, rank 1 still in it: fewer steps there, or one left out at"
+            " line 8  if loss > 9:",
             id="one has left the loop",
         ),
         pytest.param(
             ("backward", 25),
             ("barrier", 28),
             "hang-loop-left",
-            "line 26 leaves steps out:  except RuntimeError:",
+            "or one left out at line 26  except RuntimeError:",
             id="one has left a step out",
         ),
     ],

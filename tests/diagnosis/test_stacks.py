@@ -106,7 +106,8 @@ def test_an_interrupt_that_follows_the_stack_is_nothing_that_a_rank_handles(writ
 def test_a_traceback_in_the_log_is_a_threads_where_the_program_goes_on(
     written: WrittenRun, has_ended: bool
 ) -> None:
-    frame = f'  File "{written.spec.program}", line 4, in augment\n    time.sleep(120)\n'
+    frame = '  File "/usr/lib/python3/threading.py", line 1002, in _bootstrap\n'
+    frame += f'  File "{written.spec.program}", line 4, in augment\n    time.sleep(120)\n'
     written.printed(1, f"Traceback (most recent call last):\n{frame}KeyError: 'y'\n")
     written.happened(stalled(), *([RankErrored(time=CREATED + 65, rank=1)] if has_ended else []))
     taken(written, *(at(written, rank, SLEEP if rank == 1 else ALL_REDUCE) for rank in range(4)))

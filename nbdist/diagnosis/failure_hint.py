@@ -1,0 +1,206 @@
+"""What is known about the failure that came first: from all ranks together, from its words, or its exit."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from tempfile import gettempdir
+
+from nbdist.devices.disks import SHARED_MEMORY, disks
+from nbdist.diagnosis.checks.names import removed_name
+from nbdist.diagnosis.deadlocks import all_joining, why
+from nbdist.diagnosis.exits import exit_kind, rank_names
+from nbdist.diagnosis.parting import entered_alone, way_out
+from nbdist.diagnosis.places import place_of
+from nbdist.diagnosis.rank_failure import (
+    Failure,
+    absent_places,
+    calls_of,
+    failure_of,
+    known_as,
+    last_line,
+    waiting_side,
+)
+from nbdist.diagnosis.sides import Side
+from nbdist.diagnosis.signatures import Hint, Source, match, named, suits, variant
+from nbdist.diagnosis.stacks import last_sides
+from nbdist.model import RankState, Run
+from nbdist.store import RunDirectory
+from nbdist.store.reports import Call
+from nbdist.text import Both, both
+
+# what these say does not name who is missing, or where
+_PLAIN_TIMEOUTS = frozenset(
+    {"gloo-timeout", "paddle-gloo-timeout", "nccl-timeout", "nccl-heartbeat", "store-wait-timeout"}
+)
+# ranks that are in different collectives say this, too
+_SIZES = "collective-sizes"
+_UNLIKE = _PLAIN_TIMEOUTS | {_SIZES, "collective-mismatch"}
+_MEETING = "gloo-connect"
+_WITHOUT_A_WORD = "exit-without-error"
+# with the last line of the rank
+_AFTER_WORDS = {"exit-called": "exit-after-words", "arguments": "arguments-named"}
+_HELD_UP = "hang-busy"
+_OF_LOOPS = frozenset({"hang-loop", "hang-loop-left"})
+_NONE, _NONE_OF_CALL = "none-on-other-ranks", "none-of-collective"
+_OF_SHARED_MEMORY = frozenset(
+    {"shared-memory-full", "loader-worker-shm", "paddle-loader-shm", "exit-bus-error"}
+)
+OF_DISKS = frozenset({"disk-full", "exit-disk-full"}) | _OF_SHARED_MEMORY
+# as Python ends an OSError's message
+_PATH = re.compile(r": '([^']+)'")
+
+
+def hint_of(first: Failure, failures: Sequence[Failure], run: Run, directory: RunDirectory) -> Hint | None:
+    """Cause and fix of the failure that came first, in the words of the framework and with the full disks."""
+    hint = _apart(first, failures, run, directory) or _hint(first, run, directory)
+    if hint is not None and run.spec.framework == "paddle":
+        hint = hint.in_paddle()
+    if hint is not None and hint.signature in OF_DISKS:
+        hint = _with_disks(hint, first, run, directory)
+    return hint
+
+
+def _apart(first: Failure, failures: Sequence[Failure], run: Run, directory: RunDirectory) -> Hint | None:
+    """Why the ranks did not meet, of one that gave up, or that met another collective than its own: from
+    where they all were in the program."""
+    known = known_as(first)
+    if known not in _UNLIKE or first.early_exits:
+        return None
+    ways: dict[tuple[Call, ...], list[Failure]] = {}
+    for failure in failures:
+        # one that complained of no sizes may have come through there, and on to the next
+        if (
+            known_as(failure) in _UNLIKE
+            if known == _SIZES
+            else failure.secondary or failure.rank == first.rank
+        ):
+            ways.setdefault(calls_of(failure), []).append(failure)
+    sides = [waiting_side(*alike) for alike in ways.values()]
+    failed = {rank for side in sides for rank in side.ranks}
+    if known != _SIZES:
+        sides += [side for side in last_sides(run, directory) if not failed & set(side.ranks)]
+    hint = all_joining(sides, run.spec.world_size) or why(sides, first.sources, {})
+    if hint is None and known == _SIZES:
+        hint = _left_a_loop(sides, first, failures, run, directory)
+    # whether it is only slow is not known: the time limit was the program's own
+    return hint if hint is not None and hint.signature != _HELD_UP else None
+
+
+def _left_a_loop(
+    sides: Sequence[Side], first: Failure, failures: Sequence[Failure], run: Run, directory: RunDirectory
+) -> Hint | None:
+    """Of ranks that met another collective than their own: the loop that some had left, and others not. Those
+    may have gone on to the next call, and are in the loop all the same."""
+    told = {rank for side in sides for rank in side.ranks}
+    ended = {rank.rank for rank in run.ranks if rank.state is RankState.ENDED} - {
+        one.rank for one in failures
+    }
+    complained = [*failures, *(failure_of(run.ranks[rank], run, directory) for rank in ended)]
+    others = [one for one in complained if one.rank not in told and one.secondary]
+    sides = [*sides, *map(waiting_side, others)]
+    hint = why(sides, first.sources, {})
+    return hint if hint is not None and hint.signature in _OF_LOOPS else None
+
+
+def _hint(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
+    """What is known about the first failure: from all ranks together, from its words, or its exit."""
+    parts = {"late": [first.rank], "early": first.early_exits, "absent": first.absent}
+    ranks, ranks_zh = (
+        {name: rank_names(some, language) for name, some in parts.items()} for language in ("en", "zh")
+    )
+    complaint = first.complaint
+    if first.early_exits:
+        if any(run.ranks[rank].finished is None for rank in first.early_exits):
+            known = "left-early"
+        elif (alone := entered_alone(waiting_side(first), first.sources)) is not None:
+            return Hint.of(named("left-alone"), ranks | alone, ranks_zh | alone)
+        elif (
+            complaint is not None and complaint.signature is not None and complaint.signature.name == _MEETING
+        ):
+            known = "left-before-all-met"
+        elif (out := way_out(waiting_side(first), first.sources)) is not None:
+            return Hint.of(named("uneven-steps-left"), ranks | out, ranks_zh | out)
+        else:
+            known = "uneven-steps"
+        return Hint.of(named(known), ranks, ranks_zh)
+    if complaint is not None and (removed := removed_name(complaint.root.text)) is not None:
+        return Hint.of(named("removed-name"), removed)
+    if complaint is not None and complaint.signature is not None and complaint.found is not None:
+        if first.absent and complaint.signature.name in _PLAIN_TIMEOUTS:
+            places = absent_places(first, run, directory)
+            known = "rank-was-busy" if places and not places[0][1] else "rank-did-not-come"
+            return Hint.of(named(known), ranks, ranks_zh)
+        if (
+            complaint.signature.name == _SIZES
+            and (alone := entered_alone(waiting_side(first), first.sources)) is not None
+        ):
+            return Hint.of(named("met-another-call"), ranks | alone, ranks_zh | alone)
+        values = complaint.found.groupdict()
+        after = _AFTER_WORDS.get(complaint.signature.name)
+        if after is not None and (last := last_line(first.rank, run, directory)).en:
+            return Hint.of(named(after), values | {"last": last.en}, values | {"last": last.zh})
+        return Hint.of(variant(complaint.signature, _program(first, run)), values)
+    text = complaint.root.text if complaint is not None else ""
+    if suits(_NONE_OF_CALL, text, program := _program(first, run)):
+        return Hint.of(named(_NONE_OF_CALL), {})
+    if suits(_NONE, text, program) and first.rank > 0 and _is_past(0, run, directory):
+        return Hint.of(named(_NONE), ranks, ranks_zh)
+    if first.code is None or (complaint is not None and complaint.root.text):
+        return None
+    found = match(exit_kind(first.code, oom=first.oom, limit=first.limit), Source.EXIT)
+    if found is None:
+        return None
+    if found[0].name == _WITHOUT_A_WORD:
+        if first.full:
+            return Hint.of(named("exit-disk-full"), {"disk": first.full})
+        if run.ranks[first.rank].errored is not None:
+            return Hint.of(named("exit-report-lost"), {})
+    return Hint.of(found[0], found[1].groupdict())
+
+
+def _is_past(rank: int, run: Run, directory: RunDirectory) -> bool:
+    """Whether a rank was done, or waited for others, when one had failed, and had not failed itself."""
+
+    if run.ranks[rank].state is RankState.SUCCEEDED:
+        return True
+    if run.ranks[rank].errored is not None:
+        ended = failure_of(run.ranks[rank], run, directory)
+        waited = place_of(calls_of(ended)[::-1], ended.sources).waits
+        return waited and (ended.secondary or run.ranks[rank].freed is not None)
+    return any(rank in side.ranks and side.place.waits for side in last_sides(run, directory))
+
+
+def _program(first: Failure, run: Run) -> str:
+    """The text of the program, and of the module in which it failed."""
+    files = {run.spec.program} | ({first.place.file} if first.place is not None else set())
+    return "\n".join(map(first.sources.text, files))
+
+
+def _with_disks(hint: Hint, first: Failure, run: Run, directory: RunDirectory) -> Hint:
+    """The hint with which disk is full, where the ranks ran here: of those that they may write to."""
+    if hint.signature == "disk-full" and first.full == SHARED_MEMORY:
+        hint = Hint.of(named("shared-memory-full"), {})
+    if run.spec.engine or run.spec.nodes > 1 or run.supervisor_host != os.uname().nodename:
+        return hint
+    message = first.complaint.root.message if first.complaint is not None else ""
+    own = [path for path in _PATH.findall(message) if os.path.isabs(path)]
+    own += [first.full] if first.full else []
+    own += [SHARED_MEMORY] if hint.signature in _OF_SHARED_MEMORY else [str(directory.path), run.spec.cwd]
+    known = disks([*own, str(directory.path), SHARED_MEMORY, gettempdir()])
+    full = [disk for disk in known if disk.full]
+    # once there is room again: the one that is likeliest
+    shown = full or known[:1]
+    room = Both(
+        "; ".join(f"{disk.mount} now has {disk.room()}" for disk in shown),
+        "；".join(f"{disk.mount} 现在{disk.room('zh')}" for disk in shown),
+    )
+    # the runs lie on that disk, too
+    more = both("diagnosis.other-home") if any(disk.holds(directory.path) for disk in full) else Both("", "")
+    return replace(
+        hint,
+        cause=Both(f"{hint.cause.en}: {room.en}", f"{hint.cause.zh}：{room.zh}"),
+        fix=Both(hint.fix.en + more.en, hint.fix.zh + more.zh),
+    )

@@ -1,0 +1,120 @@
+"""The statements around a line of a program: its ifs and its loops, and what they ask for."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+
+from nbdist.diagnosis.places import Sources, parsed
+from nbdist.store.reports import Call
+
+_OF_RANKS = re.compile(
+    r"(?<!lora_)(?<!low_)(?<!matrix_)rank(?!ing|ed|er|_loss)|main_process|is_(?:main|master|chief|primary)"
+    r"|process_index|trainer_id|(?:global|process)_zero",
+    re.IGNORECASE,
+)
+LOOPS = (ast.For, ast.AsyncFor, ast.While)
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_INNER = (*_FUNCTIONS, ast.ClassDef, ast.Lambda)
+_LEAVING = (ast.Break, ast.Continue, ast.Return, ast.Raise)
+_BLOCKS = ("body", "orelse", "handlers", "finalbody")
+_SHOWN = 60
+
+Step = tuple[ast.stmt, str]
+"""A statement around a line, and the part of it that the line is in: ``body``, ``orelse``."""
+
+
+def around(call: Call, sources: Sources) -> list[Step]:
+    """The statements around a line within its function, outermost first."""
+    tree = parsed(sources.text(call.file))
+    return [] if tree is None else _steps(tree.body, call.line)
+
+
+def _steps(statements: Sequence[ast.AST], line: int) -> list[Step]:
+    for node in statements:
+        if not holds(node, line):
+            continue
+        for part in _BLOCKS:
+            inner = getattr(node, part, [])
+            if isinstance(inner, list) and inner and holds(inner[0], line, inner[-1]):
+                rest = _steps(inner, line)
+                if isinstance(node, (*_FUNCTIONS, ast.ClassDef)):
+                    return rest
+                return [(node, part), *rest]  # type: ignore[list-item]
+        # the head of a loop is executed in each round
+        return [(node, "body")] if isinstance(node, LOOPS) else []
+    return []
+
+
+def holds(node: ast.AST, line: int, last: ast.AST | None = None) -> bool:
+    begin: int = getattr(node, "lineno", line + 1)
+    end: int = getattr(last or node, "end_lineno", begin)
+    return begin <= line <= end
+
+
+def own_nodes(node: ast.AST) -> Iterator[ast.AST]:
+    """A statement and what is in it, without the functions and classes that it defines."""
+    yield node
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, _INNER):
+            yield from own_nodes(child)
+
+
+def ways_out(loop: ast.stmt) -> list[ast.If | ast.ExceptHandler]:
+    """What lets a rank leave the loop or the rest of a step: an ``if`` that ends so, an ``except`` that does
+    not raise again."""
+    found = []
+    for node in own_nodes(loop):
+        leaves = isinstance(node, ast.If) and isinstance(node.body[-1], _LEAVING)
+        if leaves or (isinstance(node, ast.ExceptHandler) and not isinstance(node.body[-1], ast.Raise)):
+            found.append(node)
+    return found  # type: ignore[return-value]
+
+
+def returns_before(call: Call, sources: Sources) -> list[ast.If]:
+    """In the function of this call, the ifs before it that return."""
+    tree = parsed(sources.text(call.file))
+    functions = [node for node in ast.walk(tree) if isinstance(node, _FUNCTIONS)] if tree is not None else []
+    own = [node for node in functions if node.name == call.function and holds(node, call.line)]
+    return [
+        node
+        for function in own
+        for node in function.body
+        if isinstance(node, ast.If) and node.lineno < call.line and isinstance(node.body[-1], ast.Return)
+    ]
+
+
+def asks_for_rank(test: ast.expr, call: Call, sources: Sources) -> bool:
+    """Whether a condition is about the rank's number, itself or by a name that was given a value of it."""
+    if _OF_RANKS.search(ast.unparse(test)):
+        return True
+    names = {ast.unparse(node) for node in ast.walk(test) if isinstance(node, ast.Name | ast.Attribute)}
+    return any(
+        ast.unparse(target) in names and _OF_RANKS.search(ast.unparse(node.value))
+        for node in ast.walk(parsed(sources.text(call.file)) or ast.Module([], []))
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name | ast.Attribute)
+    )
+
+
+def calls_too(node: ast.If, part: str, name: str) -> bool:
+    """Whether the other part of an ``if`` calls this, too, as where one rank gives and the others get."""
+    other = node.orelse if part == "body" else node.body
+    calls = (inner for each in other for inner in ast.walk(each) if isinstance(inner, ast.Call))
+    return any(ast.unparse(inner.func).rpartition(".")[2] == name for inner in calls)
+
+
+def entered(call: Call, sources: Sources) -> str:
+    """What the ``with`` enters that begins in this line; empty where none does."""
+    for node in ast.walk(parsed(sources.text(call.file)) or ast.Module([], [])):
+        if isinstance(node, ast.With) and node.lineno <= call.line < node.body[0].lineno:
+            return ast.unparse(node.items[0].context_expr)
+    return ""
+
+
+def head(node: ast.AST) -> str:
+    """The first line of a statement, as it is written but for spaces: ``if rank == 0:``."""
+    text = ast.unparse(node).partition("\n")[0]
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
