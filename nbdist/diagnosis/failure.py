@@ -97,22 +97,22 @@ def _notes(failure: Failure, run: Run, directory: RunDirectory) -> list[Both]:
 
 def _operands(failure: Failure, run: Run, directory: RunDirectory) -> list[Both]:
     """What the names in the failing line stood for, and what other ranks had there."""
-    at, report = failure.place, failure.report
-    if at is None or report is None:
+    at = failure.place
+    if at is None:
         return []
-    mine = _named(report, at)
+    mine = _named(failure.report, at)
     notes = [both("diagnosis.operands", line=at.line, names=_told(mine))] if mine else []
     for rank in [one.rank for one in run.ranks if one.rank != failure.rank][:_FEW_RANKS]:
-        theirs = read_error(directory.rank(rank, run.attempt).error)
-        told = _named(theirs, at) if theirs is not None else {}
-        unlike = {name: what for name, what in told.items() if what != mine.get(name)}
+        theirs = _named(read_error(directory.rank(rank, run.attempt).error), at)
+        unlike = {name: what for name, what in theirs.items() if what != mine.get(name)}
         if unlike:
             notes.append(both("diagnosis.operands-of", line=at.line, rank=rank, names=_told(unlike)))
     return notes
 
 
-def _named(report: ErrorReport, at: ErrorFrame) -> dict[str, str]:
-    return {one.name: one.what for one in report.operands if (one.file, one.line) == (at.file, at.line)}
+def _named(report: ErrorReport | None, at: ErrorFrame) -> dict[str, str]:
+    told = report.operands if report is not None else ()
+    return {one.name: one.what for one in told if (one.file, one.line) == (at.file, at.line)}
 
 
 def _told(names: Mapping[str, str]) -> str:

@@ -12,7 +12,7 @@ from nbdist.devices.disks import SHARED_MEMORY, disks
 from nbdist.diagnosis.checks.names import removed_name
 from nbdist.diagnosis.deadlocks import all_joining, why
 from nbdist.diagnosis.exits import exit_kind, rank_names
-from nbdist.diagnosis.parting import entered_alone, way_out
+from nbdist.diagnosis.parting import entered_alone, is_in_loop, way_out
 from nbdist.diagnosis.places import place_of
 from nbdist.diagnosis.rank_failure import (
     Failure,
@@ -23,9 +23,10 @@ from nbdist.diagnosis.rank_failure import (
     last_line,
     waiting_side,
 )
-from nbdist.diagnosis.sides import Side
+from nbdist.diagnosis.sides import Side, hint
 from nbdist.diagnosis.signatures import Hint, Source, match, named, suits, variant
-from nbdist.diagnosis.stacks import last_sides
+from nbdist.diagnosis.stacks import ended_by, last_sides, raised_in_logs
+from nbdist.diagnosis.statements import exits
 from nbdist.model import RankState, Run
 from nbdist.store import RunDirectory
 from nbdist.store.reports import Call
@@ -38,6 +39,7 @@ _PLAIN_TIMEOUTS = frozenset(
 # ranks that are in different collectives say this, too
 _SIZES = "collective-sizes"
 _UNLIKE = _PLAIN_TIMEOUTS | {_SIZES, "collective-mismatch"}
+_FEW = 2
 _MEETING = "gloo-connect"
 _WITHOUT_A_WORD = "exit-without-error"
 # with the last line of the rank
@@ -55,12 +57,12 @@ _PATH = re.compile(r": '([^']+)'")
 
 def hint_of(first: Failure, failures: Sequence[Failure], run: Run, directory: RunDirectory) -> Hint | None:
     """Cause and fix of the failure that came first, in the words of the framework and with the full disks."""
-    hint = _apart(first, failures, run, directory) or _hint(first, run, directory)
-    if hint is not None and run.spec.framework == "paddle":
-        hint = hint.in_paddle()
-    if hint is not None and hint.signature in OF_DISKS:
-        hint = _with_disks(hint, first, run, directory)
-    return hint
+    found = _apart(first, failures, run, directory) or _hint(first, run, directory)
+    if found is not None and run.spec.framework == "paddle":
+        found = found.in_paddle()
+    if found is not None and found.signature in OF_DISKS:
+        found = _with_disks(found, first, run, directory)
+    return found
 
 
 def _apart(first: Failure, failures: Sequence[Failure], run: Run, directory: RunDirectory) -> Hint | None:
@@ -82,11 +84,13 @@ def _apart(first: Failure, failures: Sequence[Failure], run: Run, directory: Run
     failed = {rank for side in sides for rank in side.ranks}
     if known != _SIZES:
         sides += [side for side in last_sides(run, directory) if not failed & set(side.ranks)]
-    hint = all_joining(sides, run.spec.world_size) or why(sides, first.sources, {})
-    if hint is None and known == _SIZES:
-        hint = _left_a_loop(sides, first, failures, run, directory)
+    absent = [rank for side in sides for rank in side.ranks if rank not in failed]
+    raised = ended_by(raised_in_logs(absent, run, directory))
+    found = all_joining(sides, run.spec.world_size) or why(sides, first.sources, raised)
+    if found is None and known == _SIZES:
+        found = _left_a_loop(sides, first, failures, run, directory)
     # whether it is only slow is not known: the time limit was the program's own
-    return hint if hint is not None and hint.signature != _HELD_UP else None
+    return found if found is not None and found.signature != _HELD_UP else None
 
 
 def _left_a_loop(
@@ -101,8 +105,8 @@ def _left_a_loop(
     complained = [*failures, *(failure_of(run.ranks[rank], run, directory) for rank in ended)]
     others = [one for one in complained if one.rank not in told and one.secondary]
     sides = [*sides, *map(waiting_side, others)]
-    hint = why(sides, first.sources, {})
-    return hint if hint is not None and hint.signature in _OF_LOOPS else None
+    found = why(sides, first.sources, {})
+    return found if found is not None and found.signature in _OF_LOOPS else None
 
 
 def _hint(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
@@ -121,6 +125,8 @@ def _hint(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
             complaint is not None and complaint.signature is not None and complaint.signature.name == _MEETING
         ):
             known = "left-before-all-met"
+        elif not is_in_loop(waiting_side(first), first.sources):
+            return _left_before(first, run)
         elif (out := way_out(waiting_side(first), first.sources)) is not None:
             return Hint.of(named("uneven-steps-left"), ranks | out, ranks_zh | out)
         else:
@@ -138,6 +144,8 @@ def _hint(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
             and (alone := entered_alone(waiting_side(first), first.sources)) is not None
         ):
             return Hint.of(named("met-another-call"), ranks | alone, ranks_zh | alone)
+        if complaint.signature.name == _SIZES and _all_there(first, run, directory):
+            return hint("collective-sizes-here", line=first.line)
         values = complaint.found.groupdict()
         after = _AFTER_WORDS.get(complaint.signature.name)
         if after is not None and (last := last_line(first.rank, run, directory)).en:
@@ -158,7 +166,28 @@ def _hint(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
             return Hint.of(named("exit-disk-full"), {"disk": first.full})
         if run.ranks[first.rank].errored is not None:
             return Hint.of(named("exit-report-lost"), {})
-    return Hint.of(found[0], found[1].groupdict())
+    return Hint.of(variant(found[0], program), found[1].groupdict())
+
+
+def _left_before(first: Failure, run: Run) -> Hint:
+    """Of ranks that ended before a call outside of all loops: with the lines that may have ended them."""
+    lines = exits(run.spec.program, first.sources)
+    told = both("diagnosis.may-end", lines=", ".join(map(str, lines))) if 0 < len(lines) <= _FEW else None
+    return hint(
+        "left-before-call",
+        early=first.early_exits,
+        late=(first.rank,),
+        call=waiting_side(first).call,
+        lines=told or Both("", ""),
+    )
+
+
+def _all_there(first: Failure, run: Run, directory: RunDirectory) -> bool:
+    """Whether all ranks were in the line in which one has failed."""
+    lines = {side.place.line for side in last_sides(run, directory)}
+    for rank in (rank for rank in run.ranks if rank.errored is not None):
+        lines.add(failure_of(rank, run, directory).line)
+    return lines == {first.line} and first.line is not None
 
 
 def _is_past(rank: int, run: Run, directory: RunDirectory) -> bool:
@@ -179,16 +208,16 @@ def _program(first: Failure, run: Run) -> str:
     return "\n".join(map(first.sources.text, files))
 
 
-def _with_disks(hint: Hint, first: Failure, run: Run, directory: RunDirectory) -> Hint:
+def _with_disks(found: Hint, first: Failure, run: Run, directory: RunDirectory) -> Hint:
     """The hint with which disk is full, where the ranks ran here: of those that they may write to."""
-    if hint.signature == "disk-full" and first.full == SHARED_MEMORY:
-        hint = Hint.of(named("shared-memory-full"), {})
+    if found.signature == "disk-full" and first.full == SHARED_MEMORY:
+        found = Hint.of(named("shared-memory-full"), {})
     if run.spec.engine or run.spec.nodes > 1 or run.supervisor_host != os.uname().nodename:
-        return hint
+        return found
     message = first.complaint.root.message if first.complaint is not None else ""
     own = [path for path in _PATH.findall(message) if os.path.isabs(path)]
     own += [first.full] if first.full else []
-    own += [SHARED_MEMORY] if hint.signature in _OF_SHARED_MEMORY else [str(directory.path), run.spec.cwd]
+    own += [SHARED_MEMORY] if found.signature in _OF_SHARED_MEMORY else [str(directory.path), run.spec.cwd]
     known = disks([*own, str(directory.path), SHARED_MEMORY, gettempdir()])
     full = [disk for disk in known if disk.full]
     # once there is room again: the one that is likeliest
@@ -200,7 +229,7 @@ def _with_disks(hint: Hint, first: Failure, run: Run, directory: RunDirectory) -
     # the runs lie on that disk, too
     more = both("diagnosis.other-home") if any(disk.holds(directory.path) for disk in full) else Both("", "")
     return replace(
-        hint,
-        cause=Both(f"{hint.cause.en}: {room.en}", f"{hint.cause.zh}：{room.zh}"),
-        fix=Both(hint.fix.en + more.en, hint.fix.zh + more.zh),
+        found,
+        cause=Both(f"{found.cause.en}: {room.en}", f"{found.cause.zh}：{room.zh}"),
+        fix=Both(found.fix.en + more.en, found.fix.zh + more.zh),
     )

@@ -228,6 +228,13 @@ def entered_alone(side: Side, sources: Sources) -> dict[str, str] | None:
     return None
 
 
+def is_in_loop(side: Side, sources: Sources) -> bool:
+    """Whether these ranks are in a loop of the program, or may be."""
+    return not side.way or any(
+        isinstance(node, LOOPS) for call in side.way for node, _ in around(call, sources)
+    )
+
+
 def way_out(side: Side, sources: Sources) -> dict[str, str] | None:
     """What leaves steps out of the loops that these ranks are in, from the innermost on that has such: its
     ``test`` and its line ``at``; None where there are several."""

@@ -179,7 +179,10 @@ def _within(inside: Sequence[Call], sources: Sources, text: str, line: int | Non
         return CodeLocation(line=line, what="DataLoader", loads=True)
     if _in_package(inside[0]):
         named = (call for call in reversed(inside) if _in_package(call) and call.function not in _WRAPPERS)
-        return CodeLocation(line=line, what=next(named, entry).function, waits=True)
+        function = next(named, entry).function
+        if function == "__init__" and line is not None:
+            function = next(iter(_calls_on(text, line)), function)  # the outermost: the class
+        return CodeLocation(line=line, what=function, waits=True)
     if inside[0].function in _BACKWARD or _is_paddle_backward(inside[0]):
         return CodeLocation(line=line, what="backward", waits=True)
     what, network = _as_written(entry.function, line, text), inside[0].file.endswith(_NETWORK)

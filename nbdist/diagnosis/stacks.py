@@ -15,7 +15,7 @@ from nbdist.diagnosis.sides import Side
 from nbdist.diagnosis.signatures import Hint
 from nbdist.diagnosis.stack_groups import StackGroup, StackRow, groups_of
 from nbdist.model import Run
-from nbdist.store import RunDirectory, snapshot
+from nbdist.store import RunDirectory, read_error, snapshot
 from nbdist.store.control import request_stacks
 from nbdist.store.logs import last_lines
 from nbdist.store.reports import Call, ErrorFrame, RankAnswer, TakenStacks, ThreadStack, read_stacks
@@ -123,12 +123,9 @@ def _report(taken: TakenStacks | None, run: Run, directory: RunDirectory) -> Sta
     # of ranks that are alone, too: what they wait for may have died
     held = behind or tuple(rank for side in sides if not side.place.waits for rank in side.ranks)
     # what ended its program is no matter of a thread
-    going = [rank for rank in held if run.ranks[rank].errored is None or run.ranks[rank].freed is not None]
-    tracebacks = (_last_traceback(rank, run, directory, sources) for rank in going[:_FEW_RANKS])
-    raised = tuple(one for one in tracebacks if one is not None)
-    hint = all_joining(sides, run.spec.world_size) or why(
-        sides, sources, {one.rank: _with_line(one) for one in raised if one.ended}
-    )
+    going = [rank for rank in held if (run.ranks[rank].errored or taken.time) >= taken.time]
+    raised = raised_in_logs(going, run, directory)
+    hint = all_joining(sides, run.spec.world_size) or why(sides, sources, ended_by(raised))
     # of ranks in the same call, the group parts them first of all
     if sides and (hint is None or len({side.call for side in sides}) == 1):
         hint = crossed(taken.ranks) or hint
@@ -145,8 +142,19 @@ def _report(taken: TakenStacks | None, run: Run, directory: RunDirectory) -> Sta
     )
 
 
-def _with_line(one: Traceback) -> str:
-    return one.error if one.line is None else f"{one.error} (line {one.line})"
+def raised_in_logs(ranks: Sequence[int], run: Run, directory: RunDirectory) -> tuple[Traceback, ...]:
+    """The last traceback of a few of these ranks, but for what left their programs."""
+    found = (_last_traceback(rank, run, directory) for rank in ranks[:_FEW_RANKS])
+    return tuple(one for one in found if one is not None)
+
+
+def ended_by(tracebacks: Sequence[Traceback]) -> dict[int, str]:
+    """By rank the error with which a thread or a process of its has ended."""
+    return {
+        one.rank: one.error if one.line is None else f"{one.error} (line {one.line})"
+        for one in tracebacks
+        if one.ended
+    }
 
 
 def sides_of(taken: TakenStacks, sources: Sources) -> tuple[Side, ...]:
@@ -174,17 +182,23 @@ def _own_ways(answer: RankAnswer, sources: Sources) -> list[tuple[Call, ...]]:
     return [tuple(call for call in reversed(one.calls) if sources.is_own(call.file)) for one in threads]
 
 
-def _last_traceback(rank: int, run: Run, directory: RunDirectory, sources: Sources) -> Traceback | None:
+def _last_traceback(rank: int, run: Run, directory: RunDirectory) -> Traceback | None:
     from nbdist.diagnosis.tracebacks import chains_in_log, root  # most runs hang without one
 
     lines = last_lines(directory.rank(rank, run.attempt).log, _LOG_ROOM)
     if not any(line.endswith("Traceback (most recent call last):") for line in lines):
         return None
-    # an interrupt is how the run was ended
-    roots = [first for first in map(root, chains_in_log(lines)) if first.type != "KeyboardInterrupt"]
-    if not roots:
+    left = read_error(directory.rank(rank, run.attempt).error)
+    own_end = (left.type, left.message.partition("\n")[0]) if left is not None else None
+    chains = [
+        chain
+        for chain in chains_in_log(lines)
+        if chain[-1].type != "KeyboardInterrupt"
+        and (chain[-1].type, chain[-1].message.partition("\n")[0]) != own_end
+    ]
+    if not chains:
         return None
-    first = roots[-1]
+    first, sources = root(chains[-1]), Sources.of(run, directory)
     own = [frame.line for frame in first.frames if sources.is_program(frame.file)]
     return Traceback(
         rank=rank,

@@ -20,6 +20,9 @@ _INNER = (*_FUNCTIONS, ast.ClassDef, ast.Lambda)
 _LEAVING = (ast.Break, ast.Continue, ast.Return, ast.Raise)
 _BLOCKS = ("body", "orelse", "handlers", "finalbody")
 _SHOWN = 60
+_EXITS = frozenset(
+    f"{name}({code})" for name in ("exit", "quit", "sys.exit", "os._exit") for code in ("", "0")
+)
 
 Step = tuple[ast.stmt, str]
 """A statement around a line, and the part of it that the line is in: ``body``, ``orelse``."""
@@ -83,6 +86,13 @@ def returns_before(call: Call, sources: Sources) -> list[ast.If]:
         for node in function.body
         if isinstance(node, ast.If) and node.lineno < call.line and isinstance(node.body[-1], ast.Return)
     ]
+
+
+def exits(file: str, sources: Sources) -> list[int]:
+    """The lines of a file that end the process as if all were well."""
+    nodes = ast.walk(parsed(sources.text(file)) or ast.Module([], []))
+    calls = (node for node in nodes if isinstance(node, ast.Call))
+    return sorted(call.lineno for call in calls if ast.unparse(call) in _EXITS)
 
 
 def asks_for_rank(test: ast.expr, call: Call, sources: Sources) -> bool:
