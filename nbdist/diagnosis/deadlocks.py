@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import combinations
 
 from nbdist.diagnosis.held import may_be_fed, of_held
 from nbdist.diagnosis.parting import of_parting
 from nbdist.diagnosis.places import Sources
 from nbdist.diagnosis.sides import Side, hint
 from nbdist.diagnosis.signatures import Hint, Role, match
+from nbdist.diagnosis.statements import root_by_rank
 from nbdist.store.reports import RankAnswer
 
 
@@ -22,14 +25,21 @@ def why(sides: Sequence[Side], sources: Sources, raised: Mapping[int, str]) -> H
         return hint(name, who=one.ranks, error=one.handled, call=one.call)
     waiting = [side for side in sides if side.place.waits]
     held = sorted((side for side in sides if not side.place.waits), key=lambda side: len(side.ranks))
-    for side in (side for side in held if may_be_fed(side)):
-        for rank in (rank for rank in side.ranks if rank in raised):
-            return _of_thread(rank, raised[rank])
+    if (ended := of_threads(held, raised)) is not None:
+        return ended
     if held:
         return of_held(held[0], waiting, sources)
     if {side.direction for side in waiting} >= {"send", "recv"}:
         return _unmet(sides)
-    return _of_messages(waiting) or of_parting(waiting, sources)
+    return _of_messages(waiting) or _of_root(waiting, sources) or of_parting(waiting, sources)
+
+
+def of_threads(held: Sequence[Side], raised: Mapping[int, str]) -> Hint | None:
+    """The error of the thread or the process that a rank waits for, and how to mend it."""
+    for rank in (rank for side in held if may_be_fed(side) for rank in side.ranks if rank in raised):
+        found, known = hint("hang-thread", who=(rank,), error=raised[rank]), match(raised[rank])
+        return found if known is None else found.mended_by(Hint.of(known[0], known[1].groupdict()))
+    return None
 
 
 def _is_of_others(error: str) -> bool:
@@ -38,25 +48,37 @@ def _is_of_others(error: str) -> bool:
     return known is not None and known[0].role in (Role.GONE, Role.WAITED)
 
 
-def _of_thread(rank: int, error: str) -> Hint:
-    """With how to mend the error, where that is known."""
-    found = hint("hang-thread", who=(rank,), error=error)
-    known = match(error)
-    return found if known is None else found.mended_by(Hint.of(known[0], known[1].groupdict()))
-
-
 def crossed(answers: Sequence[RankAnswer]) -> Hint | None:
-    """Of two ranks that wait in different process groups: of more ranks it is not known which are in one."""
-    waits = [_awaited(answer) for answer in answers]
-    if len(waits) != 2 or not all(waits) or waits[0] == waits[1]:
-        return None
-    return hint("hang-crossed", who=(answers[0].rank,), others=(answers[1].rank,))
+    """Of two ranks that each wait for the other, in different process groups."""
+    waits = {answer.rank: _awaited(answer) for answer in answers}
+    for one, other in combinations(waits, 2):
+        (group, members), (theirs, of_theirs) = waits[one], waits[other]
+        # of two ranks both are in each group that waits
+        meet = len(answers) == 2 or (other in members and one in of_theirs)
+        if group and theirs and group != theirs and meet:
+            return hint("hang-crossed", who=(one,), others=(other,))
+    return None
 
 
-def _awaited(answer: RankAnswer) -> str:
-    """The process group in which a rank waits; empty for none."""
-    begun = {one.begun: group for group, one in answer.collectives.items() if not one.over}
-    return begun[min(begun)] if begun else ""
+def concerned(sides: Sequence[Side], answers: Sequence[RankAnswer]) -> list[Side]:
+    """The ranks that wait in one process group, and its members that do not: of the wait that began first."""
+    waits = {answer.rank: _awaited(answer) for answer in answers}
+    first = [one for answer in answers for one in answer.collectives.values() if not one.over and one.members]
+    for one in sorted(first, key=lambda one: one.begun):
+        here = {rank for rank, (group, members) in waits.items() if group and members == one.members}
+        if set(one.members) - here:
+            return [
+                replace(side, ranks=ranks)
+                for side in sides
+                if (ranks := tuple(rank for rank in side.ranks if rank in one.members))
+            ]
+    return list(sides)
+
+
+def _awaited(answer: RankAnswer) -> tuple[str, tuple[int, ...]]:
+    """The process group in which a rank waits, and its members; empty for none."""
+    begun = {one.begun: (group, one.members) for group, one in answer.collectives.items() if not one.over}
+    return begun[min(begun)] if begun else ("", ())
 
 
 def all_joining(sides: Sequence[Side], world_size: int) -> Hint | None:
@@ -74,6 +96,14 @@ def fewest(sides: Sequence[Side]) -> tuple[int, ...]:
         counts.setdefault((side.place.line, side.place.file), []).extend(side.ranks)
     ordered = sorted(counts.values(), key=len)
     return tuple(sorted(ordered[0])) if len(ordered) > 1 and len(ordered[0]) < len(ordered[1]) else ()
+
+
+def _of_root(sides: Sequence[Side], sources: Sources) -> Hint | None:
+    """A collective from or to one rank, which each rank takes for another one."""
+    for call in (side.way[-1] for side in sides if side.way):
+        if (root := root_by_rank(call, sources)) is not None:
+            return hint("hang-root", call=sides[0].call, root=root, line=call.line)
+    return None
 
 
 def _unmet(sides: Sequence[Side]) -> Hint | None:

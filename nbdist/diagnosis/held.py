@@ -19,6 +19,9 @@ _OF_ITS_OWN = frozenset({"get", "put", "join", "acquire", "wait", "result", "com
 _OF_PROGRAMS = frozenset({"system", "waitpid", "wait4"})
 _OF_PIPES = re.compile(r"\bstd(?:out|err)\.(?:read|readline|readlines)$")
 _OF_SOCKETS = frozenset({"recv", "recv_into", "recvfrom", "accept", "connect"})
+_OF_FILES = frozenset({"flock", "lockf"})
+# what the interpreter calls when the program has come to its end
+_AT_THE_END = frozenset({"_shutdown", "_exit_function", "_python_exit"})
 _LISTENS = frozenset({"accept", "handle_request", "serve_forever"})
 
 
@@ -30,7 +33,9 @@ def of_held(side: Side, waiting: Sequence[Side], sources: Sources) -> Hint | Non
     if call == "sleep" and (loop := _poll(side, waiting, sources)) is not None:
         return hint("hang-polls", who=side.ranks, test=head(loop), line=loop.lineno)
     if "store" in side.place.what.lower():
-        return None  # torch's, which other ranks write to
+        return hint("hang-store", who=side.ranks, call=side.place.what)
+    if not side.way and side.place.what in _AT_THE_END:
+        return hint("hang-at-the-end", who=side.ranks, beside=_beside(side))
     found = (
         passed_by(side, waiting, sources) or _locked(side, waiting, sources) or _by_call(side, call, sources)
     )
@@ -48,6 +53,8 @@ def _by_call(side: Side, call: str, sources: Sources) -> Hint | None:
     text = sources.text(side.way[-1].file) if side.way else ""
     if place.on_network or (place.built_in and call in _OF_SOCKETS and "socket" in text):
         return hint("hang-accepts" if call in _LISTENS else "hang-network", who=side.ranks, call=what)
+    if call in _OF_FILES:
+        return hint("hang-file-lock", who=side.ranks, call=what)
     if call == "wait" and place.within == "subprocess.py" and "PIPE" in text:
         return hint("hang-pipe", who=side.ranks, call=what)
     if place.within == "subprocess.py" or call in _OF_PROGRAMS or _OF_PIPES.search(what):
@@ -94,13 +101,12 @@ def _loop_of(
     side: Side, waiting: Sequence[Side], sources: Sources, kinds: tuple[type[ast.stmt], ...]
 ) -> ast.stmt | None:
     """The innermost loop of these kinds that these ranks are in, and those that wait are not."""
-    if not side.way:
-        return None
-    here = side.way[-1]
-    elsewhere = [call for other in waiting for call in other.way if call.file == here.file]
-    for node, _ in reversed(around(here, sources)):
-        if isinstance(node, kinds) and not any(holds(node, call.line) for call in elsewhere):
-            return node
+    # slow work in a function is no loop of those who call it
+    for here in reversed(side.way) if kinds == (ast.While,) else side.way[-1:]:
+        elsewhere = [call for other in waiting for call in other.way if call.file == here.file]
+        for node, _ in reversed(around(here, sources)):
+            if isinstance(node, kinds) and not any(holds(node, call.line) for call in elsewhere):
+                return node
     return None
 
 

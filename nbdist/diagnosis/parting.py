@@ -23,7 +23,10 @@ from nbdist.diagnosis.statements import (
     around,
     asks_for_rank,
     calls_too,
+    does_more,
+    exchanges,
     head,
+    own_nodes,
     returns_before,
     ways_out,
 )
@@ -131,6 +134,7 @@ def _loop(loop: ast.stmt, one: _Entry, sources: Sources) -> Hint:
     for node, _, call in one.ifs(sources):
         if node not in ways and not _decides_alike(node, one, call):
             ways.append(node)
+    ways += [node for node in _alone_in(loop, one.here, sources) if node not in ways]
     values: dict[str, object] = {
         "inside": one.inside.ranks,
         "outside": one.outside.ranks,
@@ -138,12 +142,24 @@ def _loop(loop: ast.stmt, one: _Entry, sources: Sources) -> Hint:
     }
     if not 0 < len(ways) <= _MOST:
         return hint("hang-loop", **values)
+    if len(ways) == 1 and isinstance(ways[0], ast.ExceptHandler):
+        return hint("hang-loop-caught", **values, test=head(ways[0]), at=ways[0].lineno)
     ordered = sorted(ways, key=lambda way: way.lineno)
     tests = Both(
         ", ".join(f"line {way.lineno}  {head(way)}" for way in ordered),
         "，".join(f"第 {way.lineno} 行  {head(way)}" for way in ordered),
     )
     return hint("hang-loop-left", **values, tests=tests)
+
+
+def _alone_in(loop: ast.stmt, here: Call, sources: Sources) -> list[ast.If]:
+    """The ifs of a loop that call a collective, or in which some ranks do more than to print and to save."""
+    ifs = [node for node in own_nodes(loop) if isinstance(node, ast.If)]
+    return [
+        node
+        for node in ifs
+        if exchanges(node) or (asks_for_rank(node.test, here, sources) and does_more(node))
+    ]
 
 
 def _by_data(entries: Sequence[_Entry], sources: Sources) -> Hint | None:

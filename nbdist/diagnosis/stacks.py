@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from nbdist.diagnosis.deadlocks import all_joining, crossed, fewest, why
+from nbdist.diagnosis.deadlocks import all_joining, concerned, crossed, fewest, of_threads, why
 from nbdist.diagnosis.exits import rank_names
 from nbdist.diagnosis.places import Sources
 from nbdist.diagnosis.sides import Side
@@ -24,6 +24,9 @@ from nbdist.text import say
 _POLL = 0.01
 _FARTHER = 6.0
 """More seconds for an answer that comes from other machines, by the files that they share."""
+
+_LONG = 10.0
+"""Seconds."""
 
 _FEW_RANKS, _LOG_ROOM, _SHOWN = 4, 32_768, 160
 """Of how many ranks the logs are searched for a traceback, how many bytes of each, and how much is shown."""
@@ -118,14 +121,20 @@ def _report(taken: TakenStacks | None, run: Run, directory: RunDirectory) -> Sta
         return StackReport(label=run.label, script=sources.script, live=live, problem="none")
     groups = groups_of(taken, sources)
     # a run that goes on waits here and there, and means nothing by it
-    sides = sides_of(taken, sources) if run.stalled is not None else ()
+    hangs = run.stalled is not None or (run.timed_out and _waits_long(taken))
+    sides = concerned(sides_of(taken, sources), taken.ranks) if hangs else []
     behind = _behind(groups, sides)
     # of ranks that are alone, too: what they wait for may have died
-    held = behind or tuple(rank for side in sides if not side.place.waits for rank in side.ranks)
+    may_hang = sides or (sides_of(taken, sources) if run.timed_out else ())
+    held_sides = [side for side in may_hang if not side.place.waits]
+    held = behind or tuple(rank for side in held_sides for rank in side.ranks)
     # what ended its program is no matter of a thread
     going = [rank for rank in held if (run.ranks[rank].errored or taken.time) >= taken.time]
     raised = raised_in_logs(going, run, directory)
-    hint = all_joining(sides, run.spec.world_size) or why(sides, sources, ended_by(raised))
+    if hangs:
+        hint = all_joining(sides, run.spec.world_size) or why(sides, sources, ended_by(raised))
+    else:
+        hint = of_threads(held_sides, ended_by(raised))
     # of ranks in the same call, the group parts them first of all
     if sides and (hint is None or len({side.call for side in sides}) == 1):
         hint = crossed(taken.ranks) or hint
@@ -140,6 +149,12 @@ def _report(taken: TakenStacks | None, run: Run, directory: RunDirectory) -> Sta
         script=sources.script,
         live=live,
     )
+
+
+def _waits_long(taken: TakenStacks) -> bool:
+    """Whether a rank has waited in one collective for longer than a step takes."""
+    pending = (one for answer in taken.ranks for one in answer.collectives.values() if not one.over)
+    return any(one.begun and taken.time - one.begun > _LONG for one in pending)
 
 
 def raised_in_logs(ranks: Sequence[int], run: Run, directory: RunDirectory) -> tuple[Traceback, ...]:
@@ -202,7 +217,7 @@ def _last_traceback(rank: int, run: Run, directory: RunDirectory) -> Traceback |
     own = [frame.line for frame in first.frames if sources.is_program(frame.file)]
     return Traceback(
         rank=rank,
-        error=first.text.partition("\n")[0][:_SHOWN],
+        error=" ".join(first.text.split())[:_SHOWN],
         line=own[-1] if own else None,
         ended=bool(first.frames) and _ends_another(first.frames[0], sources),
     )

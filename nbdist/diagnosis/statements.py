@@ -14,6 +14,12 @@ _OF_RANKS = re.compile(
     r"|process_index|trainer_id|(?:global|process)_zero",
     re.IGNORECASE,
 )
+_OWN_RANK = re.compile(r"(?:\w+\.)*(?:rank|local_rank|global_rank|get_rank\(\))")
+_QUIET = re.compile(
+    r"print|log\w*|info|debug|warning|\w*save\w*|add_\w+|write\w*|append|update\w*|set_\w+|item|float|int|str|round|len"
+    r"|time|format|join|dump|\w*state_dict|makedirs|mkdir|open|close|flush|step|cpu|detach|mean|sum|get|items|keys"
+)
+_COLLECTIVE = re.compile(r"broadcast|scatter|gather|reduce|barrier|all_to_all")
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _INNER = (*_FUNCTIONS, ast.ClassDef, ast.Lambda)
@@ -109,11 +115,39 @@ def asks_for_rank(test: ast.expr, call: Call, sources: Sources) -> bool:
     )
 
 
+def root_by_rank(call: Call, sources: Sources) -> str | None:
+    """``src=rank`` of a collective in this line, which has to be the same on every rank."""
+    for node in ast.walk(parsed(sources.text(call.file)) or ast.Module([], [])):
+        if not isinstance(node, ast.Call) or not holds(node, call.line):
+            continue
+        if _COLLECTIVE.search(ast.unparse(node.func)) is None:
+            continue
+        for given in node.keywords:
+            if given.arg in ("src", "dst", "root") and _OWN_RANK.fullmatch(ast.unparse(given.value)):
+                return ast.unparse(given)
+    return None
+
+
 def calls_too(node: ast.If, part: str, name: str) -> bool:
     """Whether the other part of an ``if`` calls this, too, as where one rank gives and the others get."""
     other = node.orelse if part == "body" else node.body
     calls = (inner for each in other for inner in ast.walk(each) if isinstance(inner, ast.Call))
     return any(ast.unparse(inner.func).rpartition(".")[2] == name for inner in calls)
+
+
+def does_more(node: ast.If) -> bool:
+    """Whether the body calls something else than what prints, counts and saves."""
+    return not all(map(_QUIET.fullmatch, _called(node)))
+
+
+def exchanges(node: ast.If) -> bool:
+    """Whether the body calls a collective."""
+    return any(map(_COLLECTIVE.search, _called(node)))
+
+
+def _called(node: ast.If) -> list[str]:
+    calls = (inner for each in node.body for inner in own_nodes(each) if isinstance(inner, ast.Call))
+    return [ast.unparse(call.func).rpartition(".")[2] for call in calls]
 
 
 def entered(call: Call, sources: Sources) -> str:

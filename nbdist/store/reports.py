@@ -99,13 +99,14 @@ class ThreadStack:
 class Collective:
     """What a rank last did in a process group: the name of the collective ("" when it is not known), its
     number among the group's, whether it is over, and when it was begun (Unix seconds). ``last`` is the
-    number of the last one that the rank has begun in the group."""
+    number of the last one that the rank has begun in the group, ``members`` its ranks (none: unknown)."""
 
     name: str
     number: int
     over: bool
     begun: float = 0.0
     last: int = 0
+    members: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

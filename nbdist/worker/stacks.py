@@ -49,6 +49,9 @@ def collectives(*, names: bool = True) -> dict[str, Any]:
             # NCCL's list holds what is not over alone, and its numbers come a tenth of a second late
             if found and (names or "nccl" in name):
                 _add_entries(found, json_module().loads(dump(onlyActive=True)))
+            for group, members in _members().items() if names else ():
+                if group in found:
+                    found[group]["members"] = members
         except Exception:  # noqa: BLE001 - it is another project's, and only asked
             continue
         if found:
@@ -83,6 +86,14 @@ def _groups(trace: dict[str, Any]) -> dict[str, Any]:
         number = min(last, done + 1)
         groups[str(group)] = {"name": "", "number": number, "over": done >= last, "begun": 0.0, "last": last}
     return groups
+
+
+def _members() -> dict[str, list[int]]:
+    """The ranks of each process group."""
+    world: Any = getattr(sys.modules.get("torch.distributed.distributed_c10d"), "_world", None)
+    if world is None:
+        return {}
+    return {str(world.pg_names[group]): sorted(ranks) for group, ranks in [*world.pg_group_ranks.items()]}
 
 
 def _add_entries(groups: dict[str, Any], trace: dict[str, Any]) -> None:

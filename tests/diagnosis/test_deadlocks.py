@@ -127,15 +127,15 @@ def reason(sources: Sources, *sides: Side, raised: dict[int, str] | None = None)
             ("backward", 14),
             ("all_gather", 22),
             "hang-loop-left",
-            "rank 0 is past the loop of line 6, rank 1 still in it: fewer steps there, or one left out at"
-            " line 8  if loss > 9:",
+            "rank 0 is past the loop of line 6, rank 1 still in it: fewer steps there, or one left out or"
+            " added at line 8  if loss > 9:, line 10  if main:, line 12  if boxes:",
             id="one has left the loop",
         ),
         pytest.param(
             ("backward", 25),
             ("barrier", 28),
-            "hang-loop-left",
-            "or one left out at line 26  except RuntimeError:",
+            "hang-loop-caught",
+            "or one cut short by  except RuntimeError:  (line 26)",
             id="one has left a step out",
         ),
     ],
