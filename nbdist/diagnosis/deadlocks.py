@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import combinations
 
 from nbdist.diagnosis.held import may_be_fed, of_held
-from nbdist.diagnosis.parting import of_parting
+from nbdist.diagnosis.parting import of_groups, of_parting
 from nbdist.diagnosis.places import Sources
 from nbdist.diagnosis.sides import Side, hint
 from nbdist.diagnosis.signatures import Hint, Role, match
@@ -24,6 +24,9 @@ def why(sides: Sequence[Side], sources: Sources, raised: Mapping[int, str]) -> H
         name = "hang-exception" if one.place.waits else "hang-retries"
         return hint(name, who=one.ranks, error=one.handled, call=one.call)
     waiting = [side for side in sides if side.place.waits]
+    making = [side for side in waiting if side.place.what in ("new_group", "new_subgroups")]
+    if making and len(making) < len(sides):
+        return of_groups(making, sources)
     held = sorted((side for side in sides if not side.place.waits), key=lambda side: len(side.ranks))
     if (ended := of_threads(held, raised)) is not None:
         return ended

@@ -12,6 +12,7 @@ from nbdist.devices.disks import SHARED_MEMORY, disks
 from nbdist.diagnosis.checks.names import removed_name
 from nbdist.diagnosis.deadlocks import all_joining, why
 from nbdist.diagnosis.exits import exit_kind, rank_names
+from nbdist.diagnosis.missing import of_file, of_key
 from nbdist.diagnosis.parting import entered_alone, is_in_loop, way_out
 from nbdist.diagnosis.places import place_of
 from nbdist.diagnosis.rank_failure import (
@@ -40,6 +41,7 @@ _PLAIN_TIMEOUTS = frozenset(
 _SIZES = "collective-sizes"
 _UNLIKE = _PLAIN_TIMEOUTS | {_SIZES, "collective-mismatch"}
 _FEW = 2
+_OF_FILES = frozenset({"file-missing", "paddle-load-missing"})
 _MEETING = "gloo-connect"
 _WITHOUT_A_WORD = "exit-without-error"
 # with the last line of the rank
@@ -144,6 +146,10 @@ def _hint(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
             and (alone := entered_alone(waiting_side(first), first.sources)) is not None
         ):
             return Hint.of(named("met-another-call"), ranks | alone, ranks_zh | alone)
+        if complaint.signature.name in _OF_FILES:
+            made = of_file(first, run, complaint.found["path"])
+            if made is not None:
+                return made
         if complaint.signature.name == _SIZES and _all_there(first, run, directory):
             return hint("collective-sizes-here", line=first.line)
         values = complaint.found.groupdict()
@@ -152,6 +158,8 @@ def _hint(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
             return Hint.of(named(after), values | {"last": last.en}, values | {"last": last.zh})
         return Hint.of(variant(complaint.signature, _program(first, run)), values)
     text = complaint.root.text if complaint is not None else ""
+    if (key := of_key(first)) is not None:
+        return key
     if suits(_NONE_OF_CALL, text, program := _program(first, run)):
         return Hint.of(named(_NONE_OF_CALL), {})
     if suits(_NONE, text, program) and first.rank > 0 and _is_past(0, run, directory):

@@ -22,6 +22,7 @@ from nbdist.diagnosis.statements import (
     Step,
     around,
     asks_for_rank,
+    calls_of_function,
     calls_too,
     does_more,
     exchanges,
@@ -78,6 +79,18 @@ def of_parting(sides: Sequence[Side], sources: Sources) -> Hint | None:
                 return found
     calls = dict.fromkeys(f"{side.call} (line {side.place.line})" for side in sides)
     return hint("hang-apart", calls=", ".join(calls)) if len(calls) > 1 else None
+
+
+def of_groups(sides: Sequence[Side], sources: Sources) -> Hint:
+    """Of ranks that make a process group alone: with the ``if`` that lets others leave out one."""
+    ranks = tuple(sorted(rank for side in sides for rank in side.ranks))
+    file = sides[0].way[-1].file if sides[0].way else ""
+    for call in calls_of_function("new_group", file, sources):
+        ifs = [node for node, _ in around(call, sources) if isinstance(node, ast.If)]
+        for node in (*returns_before(call, sources), *ifs):
+            if asks_for_rank(node.test, call, sources):
+                return hint("hang-group-left-out", who=ranks, test=head(node), line=node.lineno, at=call.line)
+    return hint("hang-groups", who=ranks)
 
 
 def _parted(side: Side, other: Side, sources: Sources) -> Hint | None:

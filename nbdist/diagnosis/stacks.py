@@ -25,6 +25,11 @@ _POLL = 0.01
 _FARTHER = 6.0
 """More seconds for an answer that comes from other machines, by the files that they share."""
 
+_EFFECTS = frozenset(
+    {"KeyboardInterrupt", "BrokenPipeError", "EOFError", "ConnectionResetError", "SystemExit"}
+)
+"""What threads and processes raise when their rank is ended."""
+
 _LONG = 10.0
 """Seconds."""
 
@@ -208,7 +213,7 @@ def _last_traceback(rank: int, run: Run, directory: RunDirectory) -> Traceback |
     chains = [
         chain
         for chain in chains_in_log(lines)
-        if chain[-1].type != "KeyboardInterrupt"
+        if chain[-1].type not in _EFFECTS
         and (chain[-1].type, chain[-1].message.partition("\n")[0]) != own_end
     ]
     if not chains:

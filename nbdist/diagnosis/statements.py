@@ -64,10 +64,11 @@ def holds(node: ast.AST, line: int, last: ast.AST | None = None) -> bool:
 
 def own_nodes(node: ast.AST) -> Iterator[ast.AST]:
     """A statement and what is in it, without the functions and classes that it defines."""
+    if isinstance(node, _INNER):
+        return
     yield node
     for child in ast.iter_child_nodes(node):
-        if not isinstance(child, _INNER):
-            yield from own_nodes(child)
+        yield from own_nodes(child)
 
 
 def ways_out(loop: ast.stmt) -> list[ast.If | ast.ExceptHandler]:
@@ -92,6 +93,25 @@ def returns_before(call: Call, sources: Sources) -> list[ast.If]:
         for node in function.body
         if isinstance(node, ast.If) and node.lineno < call.line and isinstance(node.body[-1], ast.Return)
     ]
+
+
+def calls_of_function(name: str, file: str, sources: Sources) -> list[Call]:
+    """Where a file calls a function, and from which of its own."""
+    found = []
+    for node in ast.walk(parsed(sources.text(file)) or ast.Module([], [])):
+        if isinstance(node, ast.Module | ast.FunctionDef | ast.AsyncFunctionDef):
+            function = "<module>" if isinstance(node, ast.Module) else node.name
+            calls = (one for child in node.body for one in own_nodes(child) if isinstance(one, ast.Call))
+            named = (one for one in calls if ast.unparse(one.func).rpartition(".")[2] == name)
+            found += [Call(file=file, line=one.lineno, function=function) for one in named]
+    return found
+
+
+def node_at(call: Call, sources: Sources) -> ast.stmt | None:
+    """The innermost statement in a line."""
+    nodes = ast.walk(parsed(sources.text(call.file)) or ast.Module([], []))
+    found = [node for node in nodes if isinstance(node, ast.stmt) and holds(node, call.line)]
+    return found[-1] if found else None
 
 
 def exits(file: str, sources: Sources) -> list[int]:

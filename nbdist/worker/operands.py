@@ -34,6 +34,8 @@ _NOT_VALUES = (
     type,
     BaseException,
 )
+_INTEGERS, _MOST_VALUES = frozenset({"int64", "int32"}), 10_000
+_PLAIN = (bool, int, float, str, type(None))
 _ARRAYS = frozenset({"torch", "paddle", "numpy", "jaxlib"})
 _MEMBERS = ("_parameters", "_buffers", "_modules", "_sub_layers")
 """Where a module of torch or a layer of paddle keeps what its attributes seem to be."""
@@ -189,6 +191,8 @@ def _described(value: Any) -> str:
     if kind is dict:
         keys = ", ".join(repr(key) for key in value if type(key) in (str, int))
         return f"dict of {len(value)}" + (f" ({keys})" if keys else "")
+    if kind in (list, tuple) and value and type(value[0]) not in _PLAIN:
+        return f"{kind.__name__} of {len(value)} ({type(value[0]).__name__})"
     if kind in (list, tuple, set, frozenset, bytes):
         return f"{kind.__name__} of {len(value)}"
     if isinstance(value, _NOT_VALUES):
@@ -206,7 +210,16 @@ def _array(value: Any) -> str:
     # torch's device, paddle's place
     device = str(getattr(value, "device", "") or getattr(value, "place", ""))
     where = re.search(r"(?:cuda|gpu|xpu|npu|meta)(?::\d+)?", device)
-    return f"{type(value).__name__} {_shape(value)} {kind}" + (f" on {where[0]}" if where else "")
+    said = f"{type(value).__name__} {_shape(value)} {kind}"
+    return said + (f" on {where[0]}" if where else _range(value) if kind in _INTEGERS else "")
+
+
+def _range(value: Any) -> str:
+    """Of numbers in the memory of the CPU that may be indices: the least and the largest."""
+    size = value.numel() if hasattr(value, "numel") else value.size
+    if type(value).__module__.partition(".")[0] not in ("torch", "numpy") or not 1 < size <= _MOST_VALUES:
+        return ""
+    return f", {int(value.min())} to {int(value.max())}"
 
 
 def _shape(value: Any) -> str:
