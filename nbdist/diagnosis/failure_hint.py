@@ -47,7 +47,7 @@ _WITHOUT_A_WORD = "exit-without-error"
 # with the last line of the rank
 _AFTER_WORDS = {"exit-called": "exit-after-words", "arguments": "arguments-named"}
 _HELD_UP = "hang-busy"
-_OF_LOOPS = frozenset({"hang-loop", "hang-loop-left"})
+_OF_PARTING = frozenset({"hang-loop", "hang-loop-left", "hang-loop-caught", "hang-return", "hang-branch"})
 _NONE, _NONE_OF_CALL = "none-on-other-ranks", "none-of-collective"
 _OF_SHARED_MEMORY = frozenset(
     {"shared-memory-full", "loader-worker-shm", "paddle-loader-shm", "exit-bus-error"}
@@ -76,11 +76,8 @@ def _apart(first: Failure, failures: Sequence[Failure], run: Run, directory: Run
     ways: dict[tuple[Call, ...], list[Failure]] = {}
     for failure in failures:
         # one that complained of no sizes may have come through there, and on to the next
-        if (
-            known_as(failure) in _UNLIKE
-            if known == _SIZES
-            else failure.secondary or failure.rank == first.rank
-        ):
+        gave_up = failure.secondary or failure.rank == first.rank
+        if known_as(failure) in _UNLIKE if known == _SIZES else gave_up:
             ways.setdefault(calls_of(failure), []).append(failure)
     sides = [waiting_side(*alike) for alike in ways.values()]
     failed = {rank for side in sides for rank in side.ranks}
@@ -90,25 +87,26 @@ def _apart(first: Failure, failures: Sequence[Failure], run: Run, directory: Run
     raised = ended_by(raised_in_logs(absent, run, directory))
     found = all_joining(sides, run.spec.world_size) or why(sides, first.sources, raised)
     if found is None and known == _SIZES:
-        found = _left_a_loop(sides, first, failures, run, directory)
+        found = _met_another(sides, first, failures, run, directory)
     # whether it is only slow is not known: the time limit was the program's own
     return found if found is not None and found.signature != _HELD_UP else None
 
 
-def _left_a_loop(
+def _met_another(
     sides: Sequence[Side], first: Failure, failures: Sequence[Failure], run: Run, directory: RunDirectory
 ) -> Hint | None:
-    """Of ranks that met another collective than their own: the loop that some had left, and others not. Those
-    may have gone on to the next call, and are in the loop all the same."""
+    """Of a rank that met another collective than its own, with where the others were: these may have gone on
+    to their next call."""
     told = {rank for side in sides for rank in side.ranks}
     ended = {rank.rank for rank in run.ranks if rank.state is RankState.ENDED} - {
         one.rank for one in failures
     }
     complained = [*failures, *(failure_of(run.ranks[rank], run, directory) for rank in ended)]
-    others = [one for one in complained if one.rank not in told and one.secondary]
-    sides = [*sides, *map(waiting_side, others)]
-    found = why(sides, first.sources, {})
-    return found if found is not None and found.signature in _OF_LOOPS else None
+    others = [waiting_side(one) for one in complained if one.rank not in told and one.secondary]
+    told |= {rank for side in others for rank in side.ranks}
+    others += [side for side in last_sides(run, directory) if side.place.waits and not told & set(side.ranks)]
+    found = why([*sides, *others], first.sources, {})
+    return found if found is not None and found.signature in _OF_PARTING else None
 
 
 def _hint(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:

@@ -20,6 +20,8 @@ _OF_PROGRAMS = frozenset({"system", "waitpid", "wait4"})
 _OF_PIPES = re.compile(r"\bstd(?:out|err)\.(?:read|readline|readlines)$")
 _OF_SOCKETS = frozenset({"recv", "recv_into", "recvfrom", "accept", "connect"})
 _OF_FILES = frozenset({"flock", "lockf"})
+_OF_ASYNCIO = frozenset({"runners.py", "base_events.py"})
+_OF_THREADS = frozenset({"", "threading.py", "queue.py", "_base.py", "thread.py"})
 # what the interpreter calls when the program has come to its end
 _AT_THE_END = frozenset({"_shutdown", "_exit_function", "_python_exit"})
 _LISTENS = frozenset({"accept", "handle_request", "serve_forever"})
@@ -59,7 +61,9 @@ def _by_call(side: Side, call: str, sources: Sources) -> Hint | None:
         return hint("hang-pipe", who=side.ranks, call=what)
     if place.within == "subprocess.py" or call in _OF_PROGRAMS or _OF_PIPES.search(what):
         return hint("hang-program", who=side.ranks, call=what)
-    if call in _OF_ITS_OWN or what.startswith("with "):
+    if call == "join":
+        return hint("hang-join", who=side.ranks, call=what, beside=_beside(side))
+    if call in _OF_ITS_OWN or what.startswith("with ") or place.within in _OF_ASYNCIO:
         return hint("hang-inside", who=side.ranks, call=what, beside=_beside(side))
     return None
 
@@ -78,7 +82,8 @@ def _going_on(side: Side, waiting: Sequence[Side], sources: Sources) -> Hint | N
 def _beside(side: Side) -> Both:
     """Where the other threads of the program are, or that there are none."""
     ends = [way[-1] for way in side.beside if way]
-    if len(side.ranks) > 1:
+    # of a process, threads tell nothing
+    if len(side.ranks) > 1 or side.place.within not in _OF_THREADS:
         return Both("", "")
     lines = ", ".join(str(end.line) for end in ends)
     return both("diagnosis.beside", lines=lines) if ends else both("diagnosis.alone")

@@ -27,6 +27,7 @@ from nbdist.diagnosis.statements import (
     does_more,
     exchanges,
     head,
+    holds_for,
     own_nodes,
     returns_before,
     ways_out,
@@ -62,8 +63,16 @@ class _Entry:
         """The ifs that the inside is in, and the outside may not be."""
         for call in (self.here, *self.deeper):
             for node, part in self.steps if call is self.here else around(call, sources):
-                if isinstance(node, ast.If) and not calls_too(node, part, self._called):
+                if not isinstance(node, ast.If) or calls_too(node, part, self._called):
+                    continue
+                if not self._goes_in_too(node, part, call):
                     yield node, part, call
+
+    def _goes_in_too(self, node: ast.If, part: str, call: Call) -> bool:
+        """Whether the outside, too, goes into that part, by its rank's number alone."""
+        had = self.outside.had(call.file, node.lineno) if call is self.here else {}
+        held = [holds_for(node.test, rank, had) for rank in self.outside.ranks]
+        return all(one is not None and one is (part == "body") for one in held)
 
     @property
     def _called(self) -> str:

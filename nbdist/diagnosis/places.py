@@ -124,7 +124,10 @@ _DISPATCHERS = (f"{_SEP}torch{_SEP}_ops.py", f"{_SEP}torch{_SEP}_library{_SEP}")
 _BACKWARD = frozenset({"_engine_run_backward"})
 _PADDLE_BACKWARD = (f"{_SEP}paddle{_SEP}base{_SEP}dygraph{_SEP}", f"{_SEP}paddle{_SEP}autograd{_SEP}")
 # decorators and dispatchers, which no program calls by name
-_WRAPPERS = frozenset({"wrapper", "_wrapper", "inner", "__impl__", "_fn", "decorate_context", "__call__"})
+_WRAPPERS = frozenset({"wrapper", "_wrapper", "inner", "__impl__", "_fn", "decorate_context", "__call__"}) | {
+    "_wrapped_call_impl",
+    "_call_impl",
+}
 _WAITS = frozenset({"wait", "barrier", "all_reduce", "allreduce", "all_gather", "broadcast", "reduce"})
 _PENDING = frozenset({"dist", "distributed", "pg", "work", "works", "task", "handle", "req", "request"})
 # of several calls on one line, what most likely does not come back

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
+import copy
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from nbdist.diagnosis.places import Sources, parsed
 from nbdist.store.reports import Call
@@ -22,6 +23,8 @@ _QUIET = re.compile(
 _COLLECTIVE = re.compile(r"broadcast|scatter|gather|reduce|barrier|all_to_all")
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_OPERATORS = (ast.cmpop, ast.boolop, ast.unaryop, ast.operator, ast.expr_context)
+_VALUES = (ast.Compare, ast.BoolOp, ast.UnaryOp, ast.BinOp, ast.Constant, ast.Tuple, ast.List, ast.Set)
 _INNER = (*_FUNCTIONS, ast.ClassDef, ast.Lambda)
 _LEAVING = (ast.Break, ast.Continue, ast.Return, ast.Raise)
 _BLOCKS = ("body", "orelse", "handlers", "finalbody")
@@ -133,6 +136,34 @@ def asks_for_rank(test: ast.expr, call: Call, sources: Sources) -> bool:
         for target in node.targets
         if isinstance(target, ast.Name | ast.Attribute)
     )
+
+
+def holds_for(test: ast.expr, rank: int, had: Mapping[str, str]) -> bool | None:
+    """Whether a condition holds on a rank, whose names ``had`` these values; None where it asks for more than
+    the rank's number."""
+    names = _Numbers(rank, {name for name, what in had.items() if what == str(rank)})
+    asked = names.visit(copy.deepcopy(test))
+    if not all(isinstance(node, (*_OPERATORS, *_VALUES)) for node in ast.walk(asked)):
+        return None
+    try:
+        code = compile(ast.fix_missing_locations(ast.Expression(asked)), "<condition>", "eval")
+        return bool(eval(code, {"__builtins__": {}}))
+    except (TypeError, ValueError, ArithmeticError):
+        return None
+
+
+class _Numbers(ast.NodeTransformer):
+    """Puts the rank's number in the place of what stands for it."""
+
+    def __init__(self, rank: int, names: set[str]) -> None:
+        self._rank, self._names = rank, names
+
+    def generic_visit(self, node: ast.AST) -> ast.AST:
+        if isinstance(node, ast.Name | ast.Attribute | ast.Call):
+            text = ast.unparse(node)
+            if _OWN_RANK.fullmatch(text) and (isinstance(node, ast.Call) or text in self._names):
+                return ast.Constant(self._rank)
+        return super().generic_visit(node)
 
 
 def root_by_rank(call: Call, sources: Sources) -> str | None:

@@ -127,7 +127,7 @@ def reason(sources: Sources, *sides: Side, raised: dict[int, str] | None = None)
             ("backward", 14),
             ("all_gather", 22),
             "hang-loop-left",
-            "rank 0 is past the loop of line 6, rank 1 still in it: fewer steps there, or one left out or"
+            "rank 0 left the loop of line 6, rank 1 did not: fewer steps there, or one left out or"
             " added at line 8  if loss > 9:, line 10  if main:, line 12  if boxes:",
             id="one has left the loop",
         ),
