@@ -119,11 +119,15 @@ def _locked(side: Side, waiting: Sequence[Side], sources: Sources) -> Hint | Non
     """The ``with`` that these ranks cannot enter, and what is in such a one at that moment: they themselves,
     another thread of theirs or, of a lock that is entered by code of Python's as those of files are, another
     rank."""
-    at = next((at for at in reversed(range(len(side.way))) if entered(side.way[at], sources)), None)
-    if at is None:
-        return None
+    for at in reversed(range(len(side.way))):
+        lock = entered(side.way[at], sources)
+        if lock and (found := _holder(side, at, lock, waiting, sources)) is not None:
+            return found
+    return None
+
+
+def _holder(side: Side, at: int, lock: str, waiting: Sequence[Side], sources: Sources) -> Hint | None:
     call = side.way[at]
-    lock = entered(call, sources)
     values = {"who": side.ranks, "lock": lock, "line": call.line}
     for mine in _inside(side.way[:at], lock, call.file, sources):
         return hint("hang-locked-twice", **values, at=mine)

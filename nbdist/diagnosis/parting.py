@@ -111,15 +111,22 @@ def _parted(side: Side, other: Side, sources: Sources) -> Hint | None:
     if (here.file, here.function) != (there.file, there.function):
         return None
     mine, theirs = around(here, sources), around(there, sources)
+    common: list[ast.stmt] = []
     while mine and theirs and mine[0] == theirs[0]:
-        del mine[0], theirs[0]
+        common.append(mine.pop(0)[0])
+        del theirs[0]
     entries = (
         _Entry(inside=side, outside=other, here=here, there=there, steps=mine, deeper=side.way[depth + 1 :]),
         _Entry(
             inside=other, outside=side, here=there, there=here, steps=theirs, deeper=other.way[depth + 1 :]
         ),
     )
-    return _by_rank(entries, sources) or _by_loop(entries, sources) or _by_data(entries, sources)
+    return (
+        _by_rank(entries, sources)
+        or _by_loop(entries, sources)
+        or _by_data(entries, sources)
+        or _by_round(entries, common, sources)
+    )
 
 
 def _by_rank(entries: Sequence[_Entry], sources: Sources) -> Hint | None:
@@ -166,12 +173,7 @@ def _loop(loop: ast.stmt, one: _Entry, sources: Sources) -> Hint:
         return hint("hang-loop", **values)
     if len(ways) == 1 and isinstance(ways[0], ast.ExceptHandler):
         return hint("hang-loop-caught", **values, test=head(ways[0]), at=ways[0].lineno)
-    ordered = sorted(ways, key=lambda way: way.lineno)
-    tests = Both(
-        ", ".join(f"line {way.lineno}  {head(way)}" for way in ordered),
-        "，".join(f"第 {way.lineno} 行  {head(way)}" for way in ordered),
-    )
-    return hint("hang-loop-left", **values, tests=tests)
+    return hint("hang-loop-left", **values, tests=_told(ways))
 
 
 def _alone_in(loop: ast.stmt, here: Call, sources: Sources) -> list[ast.If]:
@@ -193,6 +195,29 @@ def _by_data(entries: Sequence[_Entry], sources: Sources) -> Hint | None:
             for left in returns_before(call, sources):
                 return _branch("hang-return", left, "body", one)
     return None
+
+
+def _by_round(entries: Sequence[_Entry], common: Sequence[ast.stmt], sources: Sources) -> Hint | None:
+    """Of ranks that have come round to an earlier line: what let them leave out the rest."""
+    for one in (one for one in entries if not one.is_behind):
+        loops = [node for node in common if isinstance(node, LOOPS)][-1:]
+        ways = [way for loop in loops for way in ways_out(loop)] + returns_before(one.here, sources)
+        ways = [way for way in ways if way.lineno < one.here.line]
+        if 0 < len(ways) <= _MOST:
+            ranks = {"inside": one.inside.ranks, "outside": one.outside.ranks}
+            line, other = one.inside.place.line, one.outside.call
+            return hint(
+                "hang-round", **ranks, call=one.inside.call, line=line, other=other, tests=_told(ways)
+            )
+    return None
+
+
+def _told(ways: Sequence[ast.If | ast.ExceptHandler]) -> Both:
+    ordered = sorted({way.lineno: way for way in ways}.items())
+    return Both(
+        ", ".join(f"line {line}  {head(way)}" for line, way in ordered),
+        "，".join(f"第 {line} 行  {head(way)}" for line, way in ordered),
+    )
 
 
 def _decides_alike(node: ast.If, one: _Entry, call: Call) -> bool:

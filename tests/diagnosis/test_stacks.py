@@ -118,6 +118,31 @@ def test_a_traceback_in_the_log_is_a_threads_where_the_program_goes_on(
     assert (report.hint is not None and report.hint.signature == "hang-thread") is not has_ended
 
 
+@pytest.mark.parametrize(
+    ("first", "after", "of_a_thread"),
+    [
+        pytest.param('"/usr/lib/python3/threading.py", line 2, in _bootstrap', "", True, id="of a thread"),
+        pytest.param('"CELL", line 3, in load', "threading.Thread(target=load)", True, id="of what it began"),
+        pytest.param('"CELL", line 3, in load', "load()", False, id="printed by the program"),
+        pytest.param('"CELL", line 1, in <module>', "", False, id="of the program"),
+    ],
+)
+def test_a_traceback_that_the_program_printed_itself_is_no_reason(
+    tmp_path: Path, first: str, after: str, of_a_thread: bool
+) -> None:
+    written = WrittenRun(tmp_path / "home", cell=f"{CELL}\n{after}\n").happened(*STARTED, stalled())
+    head = f"Traceback (most recent call last):\n  File {first.replace('CELL', written.spec.program)}\n"
+    written.printed(1, f"{head}KeyError: 'y'\n")
+    taken(written, at(written, 0, ALL_REDUCE), at(written, 1, SLEEP))
+
+    report = last_stacks(written.run, written.directory)
+
+    assert report is not None
+    assert report.hint is not None
+    assert (report.hint.signature == "hang-thread") is of_a_thread
+    assert ("the log of rank 1 has KeyError: 'y'" in behind_text(report)) is not of_a_thread
+
+
 def begun(name: str, number: int) -> dict[str, Collective]:
     return {"0": Collective(name=name, number=number, over=False, begun=1.0)}
 
