@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 
+from nbdist.diagnosis.exits import rank_names
 from nbdist.diagnosis.held import may_be_fed, of_held
 from nbdist.diagnosis.parting import of_groups, of_parting
 from nbdist.diagnosis.places import Sources
@@ -13,6 +15,9 @@ from nbdist.diagnosis.sides import Side, hint
 from nbdist.diagnosis.signatures import Hint, Role, match
 from nbdist.diagnosis.statements import root_by_rank
 from nbdist.store.reports import RankAnswer
+from nbdist.text import Both, say
+
+_SHAPED = re.compile(r"\w+ \([^)]*\) \w+|(?:list|tuple) of \d+")
 
 
 def why(sides: Sequence[Side], sources: Sources, raised: Mapping[int, str]) -> Hint | None:
@@ -60,6 +65,25 @@ def crossed(answers: Sequence[RankAnswer]) -> Hint | None:
         meet = len(answers) == 2 or (other in members and one in of_theirs)
         if group and theirs and group != theirs and meet:
             return hint("hang-crossed", who=(one,), others=(other,))
+    return None
+
+
+def unlike(side: Side, answers: Sequence[RankAnswer]) -> Hint | None:
+    """Of ranks that are all in one call: a tensor or a list in its line that has another shape on some."""
+    line = (side.way[-1].file, side.way[-1].line) if side.way else None
+    had: dict[str, dict[str, list[int]]] = {}
+    for answer in answers:
+        for one in (one for one in answer.values if (one.file, one.line) == line):
+            if (shaped := _SHAPED.match(one.what)) is not None:
+                had.setdefault(one.name, {}).setdefault(shaped[0], []).append(answer.rank)
+    for name, shapes in ((name, shapes) for name, shapes in had.items() if len(shapes) > 1):
+        told = (
+            say("diagnosis.and", language).join(
+                f"{what} ({rank_names(ranks, language)})" for what, ranks in shapes.items()
+            )
+            for language in ("en", "zh")
+        )
+        return hint("hang-unlike", call=side.call, line=side.way[-1].line, name=name, shapes=Both(*told))
     return None
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from nbdist.diagnosis.deadlocks import all_joining, concerned, crossed, fewest, of_threads, why
+from nbdist.diagnosis.deadlocks import all_joining, concerned, crossed, fewest, of_threads, unlike, why
 from nbdist.diagnosis.exits import rank_names
 from nbdist.diagnosis.places import Sources
 from nbdist.diagnosis.sides import Side
@@ -142,7 +142,7 @@ def _report(taken: TakenStacks | None, run: Run, directory: RunDirectory) -> Sta
         hint = of_threads(held_sides, ended_by(raised))
     # of ranks in the same call, the group parts them first of all
     if sides and (hint is None or len({side.call for side in sides}) == 1):
-        hint = crossed(taken.ranks) or hint
+        hint = crossed(taken.ranks) or hint or unlike(sides[0], taken.ranks)
     return StackReport(
         label=run.label,
         time=taken.time,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.diagnosis.deadlocks import all_joining, concerned, crossed, fewest, why
+from nbdist.diagnosis.deadlocks import all_joining, concerned, crossed, fewest, unlike, why
 from nbdist.diagnosis.parting import entered_alone
 from nbdist.diagnosis.places import CodeLocation, Sources
 from nbdist.diagnosis.sides import Side
@@ -450,3 +450,20 @@ def test_two_ranks_that_wait_for_each_other_in_different_groups_have_crossed() -
     assert hint is not None
     assert "rank 0 went into one process group and rank 1 into another" in hint.cause.en
     assert crossed([waiting(0, "1", 5.0, 0, 3), *answers[1:]]) is None
+
+
+def test_ranks_in_one_call_with_other_shapes_are_told_by_these() -> None:
+    def answer(rank: int, what: str) -> RankAnswer:
+        return replace(
+            waiting(rank, "0", 5.0), values=(the_value(22, "scores", what), the_value(22, "rank", str(rank)))
+        )
+
+    both = a_side((0, 1), "all_gather", 22)
+
+    hint = unlike(both, [answer(0, "Tensor (4,) float32"), answer(1, "Tensor (6,) float32")])
+
+    assert hint is not None
+    assert hint.cause.en.endswith("some ranks: Tensor (4,) float32 (rank 0); Tensor (6,) float32 (rank 1)")
+    assert (
+        unlike(both, [answer(0, "Tensor (4,) int64, 0 to 3"), answer(1, "Tensor (4,) int64, 0 to 9")]) is None
+    )
