@@ -189,7 +189,7 @@ def reason(sources: Sources, *sides: Side, raised: dict[int, str] | None = None)
             ("backward", 14),
             ("all_gather", 22),
             "hang-loop-left",
-            "rank 0 left the loop of line 6, rank 1 did not: fewer steps there, or one left out or"
+            "rank 0 left the loop of line 6, rank 1 not: fewer steps, or one left out or"
             " added at line 8  if loss > 9:, line 10  if main:, line 12  if boxes:",
             id="one has left the loop",
         ),
@@ -330,7 +330,7 @@ def test_a_loop_in_a_function_that_one_rank_has_come_out_of_parted_them(more: So
     hint = reason(more, at((0,), "backward", (29, "<module>"), (15, "train")), BARRIER)
 
     assert hint.signature == "hang-loop-caught"
-    assert "rank 1 left the loop of line 13, rank 0 did not" in hint.cause.en
+    assert "rank 1 left the loop of line 13, rank 0 not" in hint.cause.en
     assert "except RuntimeError:  (line 16)" in hint.cause.en
 
 
