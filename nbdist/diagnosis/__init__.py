@@ -1,7 +1,8 @@
 """What went wrong in a run, from what its ranks wrote and how they exited."""
 
 from nbdist.diagnosis.exits import describe_exit
-from nbdist.diagnosis.failure import Failure, Group, diagnose, first_failure
+from nbdist.diagnosis.failure import diagnose, first_failure
+from nbdist.diagnosis.rank_failure import Failure, Group
 from nbdist.diagnosis.report import failure_headline, failure_report
 from nbdist.diagnosis.signatures import Hint
 

@@ -124,7 +124,10 @@ _DISPATCHERS = (f"{_SEP}torch{_SEP}_ops.py", f"{_SEP}torch{_SEP}_library{_SEP}")
 _BACKWARD = frozenset({"_engine_run_backward"})
 _PADDLE_BACKWARD = (f"{_SEP}paddle{_SEP}base{_SEP}dygraph{_SEP}", f"{_SEP}paddle{_SEP}autograd{_SEP}")
 # decorators and dispatchers, which no program calls by name
-_WRAPPERS = frozenset({"wrapper", "_wrapper", "inner", "__impl__", "_fn", "decorate_context", "__call__"})
+_WRAPPERS = frozenset({"wrapper", "_wrapper", "inner", "__impl__", "_fn", "decorate_context", "__call__"}) | {
+    "_wrapped_call_impl",
+    "_call_impl",
+}
 _WAITS = frozenset({"wait", "barrier", "all_reduce", "allreduce", "all_gather", "broadcast", "reduce"})
 _PENDING = frozenset({"dist", "distributed", "pg", "work", "works", "task", "handle", "req", "request"})
 # of several calls on one line, what most likely does not come back
@@ -139,7 +142,7 @@ class CodeLocation:
     ``what`` is called there ("" when that is not known). ``waits`` says that the rank waits for other ranks,
     ``loads`` for its own DataLoader. ``built_in``: the call is in native code, which has no frame.
     ``on_device``: it waits for its device, which waits for those of the others; ``on_network``: for the other
-    side of a connection.
+    side of a connection. ``within`` is the file of the library that the user's code has called: ``queue.py``.
     """
 
     line: int | None = None
@@ -150,6 +153,7 @@ class CodeLocation:
     built_in: bool = False
     on_device: bool = False
     on_network: bool = False
+    within: str = ""
 
 
 def place_of(calls: Sequence[Call], sources: Sources) -> CodeLocation:
@@ -178,11 +182,14 @@ def _within(inside: Sequence[Call], sources: Sources, text: str, line: int | Non
         return CodeLocation(line=line, what="DataLoader", loads=True)
     if _in_package(inside[0]):
         named = (call for call in reversed(inside) if _in_package(call) and call.function not in _WRAPPERS)
-        return CodeLocation(line=line, what=next(named, entry).function, waits=True)
+        function = next(named, entry).function
+        if function == "__init__" and line is not None:
+            function = next(iter(_calls_on(text, line)), function)  # the outermost: the class
+        return CodeLocation(line=line, what=function, waits=True)
     if inside[0].function in _BACKWARD or _is_paddle_backward(inside[0]):
         return CodeLocation(line=line, what="backward", waits=True)
     what, network = _as_written(entry.function, line, text), inside[0].file.endswith(_NETWORK)
-    return CodeLocation(line=line, what=what, on_network=network)
+    return CodeLocation(line=line, what=what, on_network=network, within=os.path.basename(entry.file))
 
 
 def entry_of(calls: Sequence[Call]) -> Call:

@@ -7,7 +7,8 @@ import re
 from collections.abc import Sequence
 
 from nbdist.diagnosis.exits import describe_exit, rank_names
-from nbdist.diagnosis.failure import SAME_ERROR, Failure, Group
+from nbdist.diagnosis.failure import SAME_ERROR
+from nbdist.diagnosis.rank_failure import Failure, Group
 from nbdist.store import ErrorFrame
 from nbdist.text import say
 

@@ -2,71 +2,54 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from nbdist.diagnosis.deadlocks import Side, all_joining, crossed, fewest, why
+from nbdist.diagnosis.deadlocks import all_joining, concerned, crossed, fewest, of_threads, unlike, why
 from nbdist.diagnosis.exits import rank_names
-from nbdist.diagnosis.places import CodeLocation, Sources, entry_of, package_of, place_of
+from nbdist.diagnosis.places import Sources
+from nbdist.diagnosis.sides import Side
 from nbdist.diagnosis.signatures import Hint
+from nbdist.diagnosis.stack_groups import StackGroup, StackRow, groups_of
 from nbdist.model import Run
-from nbdist.store import RunDirectory, snapshot
+from nbdist.store import RunDirectory, read_error, snapshot
 from nbdist.store.control import request_stacks
 from nbdist.store.logs import last_lines
-from nbdist.store.reports import Call, Collective, Handled, RankAnswer, TakenStacks, ThreadStack, read_stacks
+from nbdist.store.reports import Call, ErrorFrame, RankAnswer, TakenStacks, ThreadStack, read_stacks
 from nbdist.text import say
 
 _POLL = 0.01
 _FARTHER = 6.0
 """More seconds for an answer that comes from other machines, by the files that they share."""
 
-_ALL_GROUPS = "0"
-_DEVICE_WAITS = frozenset({"item", "tolist", "cpu", "numpy", "synchronize", "float", "int", "bool", "print"})
-"""Calls that wait for what a device is to do, and with it for other ranks."""
+_EFFECTS = frozenset(
+    {"KeyboardInterrupt", "BrokenPipeError", "EOFError", "ConnectionResetError", "SystemExit"}
+)
+"""What threads and processes raise when their rank is ended."""
 
+_LONG = 10.0
+"""Seconds."""
 
 _FEW_RANKS, _LOG_ROOM, _SHOWN = 4, 32_768, 160
 """Of how many ranks the logs are searched for a traceback, how many bytes of each, and how much is shown."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StackRow:
-    """One line of a stack as it is shown. ``own`` are those of the user's files; ``here`` is the innermost of
-    them. ``place`` is ``cell line 9``, ``pkg/models.py line 3``, ``torch/distributed`` or ``built-in``."""
-
-    function: str
-    place: str
-    source: str
-    own: bool = False
-    here: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StackGroup:
-    """Ranks with the same stack. ``place`` says where that is; ``problem`` why there is no stack
-    (``store.reports.RankAnswer``). ``collective`` is what they last began, where that is known;
-    ``handled`` the exception that they handle, ``handled_at`` the line of the program where it was raised."""
-
-    ranks: tuple[int, ...]
-    place: CodeLocation
-    rows: tuple[StackRow, ...]
-    problem: str = ""
-    blocked: bool = False
-    collective: Collective | None = None
-    handled: str = ""
-    handled_at: int | None = None
-    threads: tuple[tuple[StackRow, ...], ...] = ()
+_STARTERS = re.compile(r"/(?:threading|multiprocessing/\w+|concurrent/futures/\w+)\.py$|^<string>$")
+"""Where the stack of a thread or a process begins."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traceback:
-    """The last traceback in the log of a rank: its error in a line, and the line of the program, if any."""
+    """The last traceback in the log of a rank: its error in a line, and the line of the program, if any.
+    ``ended``: it is that of a thread or a process that has ended."""
 
     rank: int
     error: str
     line: int | None = None
+    ended: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,22 +124,25 @@ def _report(taken: TakenStacks | None, run: Run, directory: RunDirectory) -> Sta
     sources, live = Sources.of(run, directory), not run.state.terminal
     if taken is None:
         return StackReport(label=run.label, script=sources.script, live=live, problem="none")
-    groups = _groups(taken, sources)
+    groups = groups_of(taken, sources)
     # a run that goes on waits here and there, and means nothing by it
-    sides = sides_of(taken, sources) if run.stalled is not None or _waited_long(taken, run) else ()
+    hangs = run.stalled is not None or (run.timed_out and _waits_long(taken))
+    sides = concerned(sides_of(taken, sources), taken.ranks) if hangs else []
     behind = _behind(groups, sides)
     # of ranks that are alone, too: what they wait for may have died
-    held = behind or tuple(rank for side in sides if not side.place.waits for rank in side.ranks)
+    may_hang = sides or (sides_of(taken, sources) if run.timed_out else ())
+    held_sides = [side for side in may_hang if not side.place.waits]
+    held = behind or tuple(rank for side in held_sides for rank in side.ranks)
     # what ended its program is no matter of a thread
-    going = [rank for rank in held if run.ranks[rank].errored is None or run.ranks[rank].freed is not None]
-    tracebacks = (_last_traceback(rank, run, directory, sources) for rank in going[:_FEW_RANKS])
-    raised = tuple(one for one in tracebacks if one is not None)
-    hint = all_joining(sides, run.spec.world_size) or why(
-        sides, sources, {one.rank: _with_line(one) for one in raised}
-    )
+    going = [rank for rank in held if (run.ranks[rank].errored or taken.time) >= taken.time]
+    raised = raised_in_logs(going, run, directory)
+    if hangs:
+        hint = all_joining(sides, run.spec.world_size) or why(sides, sources, ended_by(raised))
+    else:
+        hint = of_threads(held_sides, ended_by(raised))
     # of ranks in the same call, the group parts them first of all
     if sides and (hint is None or len({side.call for side in sides}) == 1):
-        hint = crossed(taken.ranks) or hint
+        hint = crossed(taken.ranks) or hint or unlike(sides[0], taken.ranks)
     return StackReport(
         label=run.label,
         time=taken.time,
@@ -170,118 +156,88 @@ def _report(taken: TakenStacks | None, run: Run, directory: RunDirectory) -> Sta
     )
 
 
-def _waited_long(taken: TakenStacks, run: Run) -> bool:
-    """Whether a rank of a run that its time limit ended had waited in one collective for as long as makes a
-    stall, or for half of the run: what another rank computed meanwhile is why the run was late."""
-    limit = min(run.spec.hang_after or float("inf"), (taken.time - (run.started or taken.time)) / 2)
+def _waits_long(taken: TakenStacks) -> bool:
+    """Whether a rank has waited in one collective for longer than a step takes."""
     pending = (one for answer in taken.ranks for one in answer.collectives.values() if not one.over)
-    return run.timed_out and any(one.begun and taken.time - one.begun >= limit for one in pending)
+    return any(one.begun and taken.time - one.begun > _LONG for one in pending)
 
 
-def _with_line(one: Traceback) -> str:
-    return one.error if one.line is None else f"{one.error} (line {one.line})"
+def raised_in_logs(ranks: Sequence[int], run: Run, directory: RunDirectory) -> tuple[Traceback, ...]:
+    """The last traceback of a few of these ranks, but for what left their programs."""
+    found = (_last_traceback(rank, run, directory) for rank in ranks[:_FEW_RANKS])
+    return tuple(one for one in found if one is not None)
+
+
+def ended_by(tracebacks: Sequence[Traceback]) -> dict[int, str]:
+    """By rank the error with which a thread or a process of its has ended."""
+    return {
+        one.rank: one.error if one.line is None else f"{one.error} (line {one.line})"
+        for one in tracebacks
+        if one.ended
+    }
 
 
 def sides_of(taken: TakenStacks, sources: Sources) -> tuple[Side, ...]:
     """The ranks by where they are, as far as they have said so."""
     answers = {answer.rank: answer for answer in taken.ranks}
+    ways = {rank: _own_ways(answer, sources) for rank, answer in answers.items()}
     return tuple(
         Side(
             ranks=group.ranks,
-            way=_own_calls(answers[group.ranks[0]], sources),
+            way=ways[group.ranks[0]][0],
+            beside=tuple(way for way in ways[group.ranks[0]][1:] if way),
+            values=answers[group.ranks[0]].values,
             place=group.place,
             name=group.collective.name if group.collective is not None and not group.collective.over else "",
             handled=group.handled,
         )
-        for group in _groups(taken, sources)
+        for group in groups_of(taken, sources)
         if not group.problem
     )
 
 
-def _own_calls(answer: RankAnswer, sources: Sources) -> tuple[Call, ...]:
-    calls = answer.threads[0].calls if answer.threads else ()
-    return tuple(call for call in reversed(calls) if sources.is_own(call.file))
+def _own_ways(answer: RankAnswer, sources: Sources) -> list[tuple[Call, ...]]:
+    """The calls of each thread in the user's files, outermost first; the main thread first."""
+    threads = answer.threads or (ThreadStack(calls=(), main=True),)
+    return [tuple(call for call in reversed(one.calls) if sources.is_own(call.file)) for one in threads]
 
 
-def _last_traceback(rank: int, run: Run, directory: RunDirectory, sources: Sources) -> Traceback | None:
+def _last_traceback(rank: int, run: Run, directory: RunDirectory) -> Traceback | None:
     from nbdist.diagnosis.tracebacks import chains_in_log, root  # most runs hang without one
 
     lines = last_lines(directory.rank(rank, run.attempt).log, _LOG_ROOM)
     if not any(line.endswith("Traceback (most recent call last):") for line in lines):
         return None
-    # an interrupt is how the run was ended
-    roots = [first for first in map(root, chains_in_log(lines)) if first.type != "KeyboardInterrupt"]
-    if not roots:
+    left = read_error(directory.rank(rank, run.attempt).error)
+    own_end = (left.type, left.message.partition("\n")[0]) if left is not None else None
+    chains = [
+        chain
+        for chain in chains_in_log(lines)
+        if chain[-1].type not in _EFFECTS
+        and (chain[-1].type, chain[-1].message.partition("\n")[0]) != own_end
+    ]
+    if not chains:
         return None
-    first = roots[-1]
+    first, sources = root(chains[-1]), Sources.of(run, directory)
     own = [frame.line for frame in first.frames if sources.is_program(frame.file)]
-    return Traceback(rank=rank, error=first.text.partition("\n")[0][:_SHOWN], line=own[-1] if own else None)
-
-
-def _groups(taken: TakenStacks, sources: Sources) -> tuple[StackGroup, ...]:
-    """The ranks by their main threads; first those that hold the others up."""
-    alike: dict[object, list[RankAnswer]] = {}
-    for answer in taken.ranks:
-        threads = answer.threads
-        calls = threads[0].calls if threads else ()
-        number = _last_begun(answer)
-        key = (
-            answer.problem,
-            answer.blocked,
-            calls,
-            _handling(answer),
-            number and (number.name, number.number),
-        )
-        alike.setdefault(key, []).append(answer)
-    groups = [_group(answers, sources) for answers in alike.values()]
-    return tuple(sorted(groups, key=lambda group: (group.place.waits, len(group.ranks), group.ranks)))
-
-
-def _handling(answer: RankAnswer) -> Handled | None:
-    """The exception that a rank handles. An interrupt is none: it is how a run is ended."""
-    interrupted = answer.handling is not None and answer.handling.text.startswith("KeyboardInterrupt")
-    return None if interrupted else answer.handling
-
-
-def _group(answers: Sequence[RankAnswer], sources: Sources) -> StackGroup:
-    first = answers[0]
-    threads = first.threads
-    calls = threads[0].calls if threads else ()
-    collective = _last_begun(first)
-    place = place_of(calls, sources)
-    if collective is not None and not collective.over and _waits_for_device(place):
-        place = replace(place, waits=True, on_device=True)
-    handling = _handling(first)
-    places = handling.places if handling is not None else ()
-    lines = [line for file, line in places if sources.is_program(file)]
-    return StackGroup(
-        ranks=tuple(answer.rank for answer in answers),
-        place=place,
-        rows=_rows(calls, place, sources),
-        problem=first.problem,
-        blocked=first.blocked,
-        collective=collective,
-        handled=handling.text if handling is not None else "",
-        handled_at=lines[-1] if lines else None,
-        threads=tuple(_rows(thread.calls, None, sources) for thread in _others(threads)),
+    return Traceback(
+        rank=rank,
+        error=" ".join(first.text.split())[:_SHOWN],
+        line=own[-1] if own else None,
+        ended=bool(first.frames) and _ends_another(first.frames[0], sources),
     )
 
 
-def _others(threads: Sequence[ThreadStack]) -> list[ThreadStack]:
-    return [thread for thread in threads if not thread.main and thread.calls]
-
-
-def _waits_for_device(place: CodeLocation) -> bool:
-    """Whether a rank that has a collective under way waits there for it: a computation would not."""
-    return not place.waits and place.what.rpartition(".")[2] in _DEVICE_WAITS
-
-
-def _last_begun(answer: RankAnswer) -> Collective | None:
-    """What is waited for in any group, else the last that was begun in the group of all ranks."""
-    waited = [one for one in answer.collectives.values() if not one.over]
-    if waited:
-        return min(waited, key=lambda one: one.begun)
-    return answer.collectives.get(_ALL_GROUPS)
+def _ends_another(outermost: ErrorFrame, sources: Sources) -> bool:
+    """Whether a traceback that begins so is that of a thread or a process, and not of what the program has
+    caught and printed."""
+    begins = rf"(?:target=|submit\(|map\(|apply_async\()\s*[\w.]*\b{re.escape(outermost.function)}\b"
+    return (
+        _STARTERS.search(outermost.file) is not None
+        or (outermost.function == "<module>" and not sources.is_program(outermost.file))
+        or outermost.function == "run"
+        or re.search(begins, sources.text(outermost.file)) is not None
+    )
 
 
 def _behind(groups: Sequence[StackGroup], sides: Sequence[Side]) -> tuple[int, ...]:
@@ -300,46 +256,6 @@ def _behind(groups: Sequence[StackGroup], sides: Sequence[Side]) -> tuple[int, .
     return tuple(
         sorted(rank for g in waiting if g.collective and g.collective.number == last for rank in g.ranks)
     )
-
-
-def _rows(calls: Sequence[Call], place: CodeLocation | None, sources: Sources) -> tuple[StackRow, ...]:
-    """Innermost first; what libraries call among themselves is one row."""
-    rows: list[StackRow] = []
-    if place is not None and place.built_in:
-        rows.append(StackRow(function=place.what, place="built-in", source=""))
-    hidden: list[Call] = []
-    here = True
-    for call in calls:
-        if not sources.is_own(call.file):
-            hidden.append(call)
-            continue
-        rows += _folded(hidden, sources)
-        hidden = []
-        rows.append(
-            StackRow(
-                function=call.function,
-                place=f"{sources.name(call.file) or 'cell'} line {call.line}",
-                source=sources.line(call.file, call.line),
-                own=True,
-                here=here,
-            )
-        )
-        here = False
-    return (*rows, *_folded(hidden, sources))
-
-
-def _folded(calls: Sequence[Call], sources: Sources) -> list[StackRow]:
-    if not calls:
-        return []
-    entry = entry_of(calls)
-    inner = calls[0]
-    return [
-        StackRow(
-            function=entry.function,
-            place=package_of(entry.file),
-            source=sources.line(inner.file, inner.line),
-        )
-    ]
 
 
 # As text, in both languages: one sentence about which ranks wait for which, then the groups.

@@ -35,6 +35,8 @@ _INSIDE = "\0inside"
 _LINKS = {_CAUSE: "cause", _CONTEXT: "context", _INSIDE: "inside"}
 # they end a coroutine or an iteration in good order: what is raised from one is the error
 _ENDINGS = frozenset({"CancelledError", "GeneratorExit", "StopAsyncIteration", "StopIteration"})
+# a key is printed as its repr; what follows in a log is the program's
+_OF_ONE_LINE = frozenset({"KeyError", "IndexError", "ZeroDivisionError", "NameError"})
 _PLAIN_HEADER = "Traceback (most recent call last):"
 
 
@@ -122,7 +124,10 @@ def _raised(lines: Sequence[str], *, in_log: bool) -> Iterator[Raised]:
             frames, at = _frames(lines, at + 1)
             error = _ERROR.match(lines[at]) if at < len(lines) else None
             if error is not None:
-                message, at = _message(error["message"] or "", lines, at + 1, in_log=in_log)
+                if in_log and error["type"] in _OF_ONE_LINE:
+                    message, at = error["message"] or "", at + 1
+                else:
+                    message, at = _message(error["message"] or "", lines, at + 1, in_log=in_log)
                 yield Raised(type=error["type"], message=message, frames=frames, link=link)
                 # a message that goes over into a traceback tells of an exception elsewhere
                 goes_over = at < len(lines) and _is_header(lines[at])

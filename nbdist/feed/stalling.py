@@ -16,7 +16,8 @@ from nbdist.text import Both, say
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from nbdist.diagnosis.stacks import StackGroup, StackReport, StackRow
+    from nbdist.diagnosis.stack_groups import StackGroup, StackRow
+    from nbdist.diagnosis.stacks import StackReport
     from nbdist.diagnosis.stragglers import Paces, Slow
 
 _GROUPS = 8

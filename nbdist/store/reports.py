@@ -32,7 +32,7 @@ class ErrorFrame:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operand:
-    """A name in the failing line, and what it stood for: ``Tensor (1, 3) float32``."""
+    """A name in a line of the program, and what it stood for: ``Tensor (1, 3) float32``."""
 
     file: str
     line: int
@@ -44,8 +44,8 @@ class Operand:
 class ErrorReport:
     """``type`` is the exception's class (with its module unless built in), ``text`` the traceback. ``full``
     are the disks that were full then, ``workers`` pid and exit code of DataLoader workers that had failed,
-    ``operands`` what the innermost line of the user's worked with. ``log`` is where in its log the rank
-    printed what left a cell of a session."""
+    ``operands`` what the innermost line of the user's worked with, ``values`` what the ifs and the loops
+    around asked for. ``log`` is where in its log the rank printed what left a cell of a session."""
 
     type: str
     message: str
@@ -55,6 +55,7 @@ class ErrorReport:
     full: tuple[str, ...] = ()
     workers: tuple[tuple[int, int], ...] = ()
     operands: tuple[Operand, ...] = ()
+    values: tuple[Operand, ...] = ()
     log: int = 0
 
 
@@ -98,13 +99,14 @@ class ThreadStack:
 class Collective:
     """What a rank last did in a process group: the name of the collective ("" when it is not known), its
     number among the group's, whether it is over, and when it was begun (Unix seconds). ``last`` is the
-    number of the last one that the rank has begun in the group."""
+    number of the last one that the rank has begun in the group, ``members`` its ranks (none: unknown)."""
 
     name: str
     number: int
     over: bool
     begun: float = 0.0
     last: int = 0
+    members: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +126,8 @@ class RankAnswer:
     closed the file), ``stopped`` (by a signal, until SIGCONT), ``silent`` (no answer in time), ``ended``.
     ``blocked`` says that its main thread sits in an uninterruptible call of the kernel. ``beats``, which is
     not kept, grows between two glances when the main thread executes Python; None where that is not known.
-    ``handling`` is the exception in whose ``except`` or ``finally`` the main thread is.
+    ``handling`` is the exception in whose ``except`` or ``finally`` the main thread is, ``values`` what the
+    ifs and the loops of its functions, and its innermost line, work with.
     """
 
     rank: int
@@ -134,6 +137,7 @@ class RankAnswer:
     collectives: Mapping[str, Collective] = field(default_factory=dict)
     beats: int | None = None
     handling: Handled | None = None
+    values: tuple[Operand, ...] = ()
 
     @property
     def threads(self) -> tuple[ThreadStack, ...]:

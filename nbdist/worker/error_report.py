@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any
 
+    from nbdist.worker.operands import Told
+
 ROOM = ".room"
 """What stands behind the name of the report in that of the file that keeps room for it."""
 
@@ -107,7 +109,7 @@ def _write(
     report = _report(error, trace) | about
     report["full"] = _full_disks(os.path.dirname(path), ".", "/dev/shm")
     report["workers"] = _failed_workers(error)
-    report["operands"] = _operands(trace)
+    report["operands"], report["values"] = _operands(trace)
     data = _encoded(report)
     try:
         _write_new(path, data)
@@ -142,14 +144,14 @@ def _report(error: BaseException, trace: TracebackType | None) -> dict[str, Any]
     }
 
 
-def _operands(trace: TracebackType | None) -> list[tuple[str, int, str, str]]:
-    """What stood in the failing line, of which more is not worth a report."""
+def _operands(trace: TracebackType | None) -> tuple[list[Told], list[Told]]:
+    """What stood in the failing line and in the conditions around, of which more is not worth a report."""
     try:
-        from nbdist.worker.operands import operands  # most ranks do not fail
+        from nbdist.worker.operands import conditions_of, operands  # most ranks do not fail
 
-        return operands(trace)
+        return operands(trace), conditions_of(trace)
     except Exception:  # noqa: BLE001 - objects of the program are looked at
-        return []
+        return [], []
 
 
 def _cut(text: str) -> str:
@@ -205,7 +207,12 @@ def _full_disks(*places: str) -> list[str]:
 def _shortened(report: dict[str, Any]) -> dict[str, Any]:
     """What the room is enough for: the innermost frames, without what the exception was raised from."""
     frames = [[*place, source[:_LONGEST_LINE]] for *place, source in report["frames"][-_MOST_FRAMES:]]
-    return report | {"message": report["message"][:_LONGEST_MESSAGE], "frames": frames, "text": ""}
+    return report | {
+        "message": report["message"][:_LONGEST_MESSAGE],
+        "frames": frames,
+        "text": "",
+        "values": [],
+    }
 
 
 def _write_new(path: str, data: bytes) -> None:

@@ -1,4 +1,5 @@
-"""What the names in a failing line stood for: kinds, shapes and lengths, and small numbers as they are.
+"""What names of the program stand for, in a line that fails and in the ifs and loops around it: kinds, shapes
+and lengths, and small numbers as they are.
 
 Nothing of the program runs for it, no property and no ``__repr__``, and no text of its is kept.
 """
@@ -9,6 +10,7 @@ import ast
 import linecache
 import os
 import re
+import sys
 import types
 
 TYPE_CHECKING = False
@@ -17,7 +19,10 @@ if TYPE_CHECKING:
     from types import FrameType, TracebackType
     from typing import Any
 
-_MOST, _LONGEST = 6, 80
+    Told = tuple[str, int, str, str]
+    """File, line, a name there, and what it stood for."""
+
+_MOST, _MOST_ASKED, _LONGEST = 6, 60, 80
 _LIBRARIES = re.compile(r"/(?:site|dist)-packages/|^<")
 _STANDARD = os.path.dirname(os.__file__) + os.sep
 _OURS = os.path.dirname(__file__) + os.sep
@@ -29,45 +34,112 @@ _NOT_VALUES = (
     type,
     BaseException,
 )
+_INTEGERS, _MOST_VALUES = frozenset({"int64", "int32"}), 10_000
+_PLAIN = (bool, int, float, str, type(None))
 _ARRAYS = frozenset({"torch", "paddle", "numpy", "jaxlib"})
 _MEMBERS = ("_parameters", "_buffers", "_modules", "_sub_layers")
 """Where a module of torch or a layer of paddle keeps what its attributes seem to be."""
 
+_OF_FUNCTION = 1
+"""``inspect.CO_OPTIMIZED``."""
+
+_OURS_ALONE = 3
+"""References to a dict: of its frame, of a name here, and of the call that counts them."""
+
 _MISSING = object()
 
 
-def operands(trace: TracebackType | None) -> list[tuple[str, int, str, str]]:
+def operands(trace: TracebackType | None) -> list[Told]:
     """File and line of the innermost frame that is no library's, and each name there with what it was."""
-    found = None
+    frames = [(frame, line) for frame, line in _of_trace(trace) if not _is_library(frame.f_code.co_filename)]
+    return _told(*frames[-1])[:_MOST] if frames else []
+
+
+def conditions_of(trace: TracebackType | None) -> list[Told]:
+    """The same of what the ifs and the loops in the functions of a traceback ask for."""
+    return [one for frame, line in reversed(_of_trace(trace)) for one in _conditions(frame, line)][
+        :_MOST_ASKED
+    ]
+
+
+def conditions(frame: FrameType | None) -> list[Told]:
+    """The same of the functions that a thread is in, and of the innermost line that is no library's."""
+    found: list[Told] = []
+    while frame is not None and len(found) < _MOST_ASKED:
+        if not _is_library(frame.f_code.co_filename):
+            found += [] if found else _told(frame, frame.f_lineno)[:_MOST]
+            found += _conditions(frame, frame.f_lineno)
+            _let_go(frame)
+        frame = frame.f_back
+    return found[:_MOST_ASKED]
+
+
+def _let_go(frame: FrameType) -> None:
+    """Until Python 3.12 a frame keeps what ``f_locals`` has given out, and so what the program drops."""
+    if sys.version_info < (3, 13) and frame.f_code.co_flags & _OF_FUNCTION:
+        names = frame.f_locals
+        # or the program has it of locals()
+        if sys.getrefcount(names) <= _OURS_ALONE:
+            names.clear()
+
+
+def _of_trace(trace: TracebackType | None) -> list[tuple[FrameType, int]]:
+    frames = []
     while trace is not None:
-        if not _is_library(trace.tb_frame.f_code.co_filename):
-            found = trace
+        frames.append((trace.tb_frame, trace.tb_lineno))
         trace = trace.tb_next
-    if found is None:
-        return []
-    file, line = found.tb_frame.f_code.co_filename, found.tb_lineno
-    told: dict[str, str] = {}
-    for node in _operands(file, line, found.tb_frame):
-        value = _value(node, found.tb_frame)
-        if what := "" if value is _MISSING else _described(value):
-            told.setdefault(ast.unparse(node)[:_LONGEST], what[:_LONGEST])
-    return [(file, line, name, what) for name, what in [*told.items()][:_MOST]]
+    return frames
 
 
 def _is_library(file: str) -> bool:
     return bool(_LIBRARIES.search(file)) or file.startswith((_STANDARD, _OURS))
 
 
-def _operands(file: str, line: int, frame: FrameType) -> Iterator[ast.expr]:
-    """The names, attributes and items that a line reads, in its order, each as far as it has a value."""
-    tree = ast.parse("".join(linecache.getlines(file, frame.f_globals)))
+def _tree(frame: FrameType) -> ast.Module:
+    return ast.parse("".join(linecache.getlines(frame.f_code.co_filename, frame.f_globals)))
+
+
+def _told(frame: FrameType, line: int) -> list[Told]:
+    """What the statement in a line reads, in its order."""
     statement = None
-    for node in ast.walk(tree):
+    for node in ast.walk(_tree(frame)):
         if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or node.lineno):
             statement = node  # from the outside in
-    if statement is None:
-        return
-    waiting: list[ast.AST] = [statement]
+    return [] if statement is None else _named(statement, line, frame)
+
+
+def _conditions(frame: FrameType, line: int) -> list[Told]:
+    if _is_library(frame.f_code.co_filename):
+        return []
+    scope: ast.AST = _tree(frame)
+    for node in ast.walk(scope):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == frame.f_code.co_name:
+            scope = node if node.lineno <= line <= (node.end_lineno or node.lineno) else scope
+    found: list[Told] = []
+    waiting = list(ast.iter_child_nodes(scope))
+    while waiting:
+        node = waiting.pop(0)
+        if isinstance(node, ast.If | ast.While):
+            found += _named(node.test, node.lineno, frame)
+        elif isinstance(node, ast.For | ast.AsyncFor):
+            found += _named(node.iter, node.lineno, frame)
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.expr):
+            waiting += ast.iter_child_nodes(node)
+    return found
+
+
+def _named(node: ast.AST, line: int, frame: FrameType) -> list[Told]:
+    told: dict[str, str] = {}
+    for one in _operands(node, frame):
+        value = _value(one, frame)
+        if what := "" if value is _MISSING else _described(value):
+            told.setdefault(ast.unparse(one)[:_LONGEST], what[:_LONGEST])
+    return [(frame.f_code.co_filename, line, name, what) for name, what in told.items()]
+
+
+def _operands(within: ast.AST, frame: FrameType) -> Iterator[ast.expr]:
+    """The names, attributes and items that are read, each as far as it has a value."""
+    waiting: list[ast.AST] = [within]
     while waiting:
         node = waiting.pop(0)
         is_one = isinstance(node, ast.Name | ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Load)
@@ -119,6 +191,8 @@ def _described(value: Any) -> str:
     if kind is dict:
         keys = ", ".join(repr(key) for key in value if type(key) in (str, int))
         return f"dict of {len(value)}" + (f" ({keys})" if keys else "")
+    if kind in (list, tuple) and value and type(value[0]) not in _PLAIN:
+        return f"{kind.__name__} of {len(value)} ({type(value[0]).__name__})"
     if kind in (list, tuple, set, frozenset, bytes):
         return f"{kind.__name__} of {len(value)}"
     if isinstance(value, _NOT_VALUES):
@@ -136,7 +210,16 @@ def _array(value: Any) -> str:
     # torch's device, paddle's place
     device = str(getattr(value, "device", "") or getattr(value, "place", ""))
     where = re.search(r"(?:cuda|gpu|xpu|npu|meta)(?::\d+)?", device)
-    return f"{type(value).__name__} {_shape(value)} {kind}" + (f" on {where[0]}" if where else "")
+    said = f"{type(value).__name__} {_shape(value)} {kind}"
+    return said + (f" on {where[0]}" if where else _range(value) if kind in _INTEGERS else "")
+
+
+def _range(value: Any) -> str:
+    """Of numbers in the memory of the CPU that may be indices: the least and the largest."""
+    size = value.numel() if hasattr(value, "numel") else value.size
+    if type(value).__module__.partition(".")[0] not in ("torch", "numpy") or not 1 < size <= _MOST_VALUES:
+        return ""
+    return f", {int(value.min())} to {int(value.max())}"
 
 
 def _shape(value: Any) -> str:

@@ -49,6 +49,9 @@ def collectives(*, names: bool = True) -> dict[str, Any]:
             # NCCL's list holds what is not over alone, and its numbers come a tenth of a second late
             if found and (names or "nccl" in name):
                 _add_entries(found, json_module().loads(dump(onlyActive=True)))
+            for group, members in _members().items() if names else ():
+                if group in found:
+                    found[group]["members"] = members
         except Exception:  # noqa: BLE001 - it is another project's, and only asked
             continue
         if found:
@@ -83,6 +86,14 @@ def _groups(trace: dict[str, Any]) -> dict[str, Any]:
         number = min(last, done + 1)
         groups[str(group)] = {"name": "", "number": number, "over": done >= last, "begun": 0.0, "last": last}
     return groups
+
+
+def _members() -> dict[str, list[int]]:
+    """The ranks of each process group."""
+    world: Any = getattr(sys.modules.get("torch.distributed.distributed_c10d"), "_world", None)
+    if world is None:
+        return {}
+    return {str(world.pg_names[group]): sorted(ranks) for group, ranks in [*world.pg_group_ranks.items()]}
 
 
 def _add_entries(groups: dict[str, Any], trace: dict[str, Any]) -> None:
@@ -308,11 +319,21 @@ class _Listener:
         # what a program that was interrupted handles since is our doing
         error = handled(self._main) if self._freeing is None else self._freeing.before
         numbers = {"groups": collectives(names=False), "beats": beats, "handling": _described(error)}
+        numbers["values"] = self._values() if names else []
         self._put(f"{self._answer}.numbers", numbers)
         if names:
             self._put(self._answer, collectives())
         elif BEAT and signal.getsignal(BEAT) is beat:
             _thread.interrupt_main(BEAT)  # type: ignore[arg-type]  # it has no name of its own
+
+    def _values(self) -> list[tuple[str, int, str, str]]:
+        """What the ifs and the loops that the main thread is in work with."""
+        try:
+            with import_lock:
+                from nbdist.worker.operands import conditions  # most runs never stand still
+            return conditions(sys._current_frames().get(self._main))
+        except Exception:  # noqa: BLE001 - objects of the program are looked at
+            return []
 
     def _put(self, path: str, found: dict[str, Any]) -> None:
         draft = f"{path}.new"

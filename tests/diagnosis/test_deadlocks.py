@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.diagnosis.deadlocks import Side, all_joining, entered_alone, fewest, why
+from nbdist.diagnosis.deadlocks import all_joining, concerned, crossed, fewest, unlike, why
+from nbdist.diagnosis.parting import entered_alone
 from nbdist.diagnosis.places import CodeLocation, Sources
+from nbdist.diagnosis.sides import Side
 from nbdist.diagnosis.signatures import Hint
-from nbdist.store.reports import Call
+from nbdist.store.reports import Call, Collective, Operand, RankAnswer
 from tests.fakes.directories import WrittenRun
 from tests.fakes.runs import a_spec
 
@@ -61,12 +63,74 @@ if trainer.is_global_zero:
     all_gather(losses)
 barrier()
 """
+MORE = """\
+class Meter:
+    def log(self, value):
+        with self.lock:
+            self.flush()
+    def flush(self):
+        with self.lock:
+            self.rows.clear()
+    def write(self):
+        with self.lock:
+            self.file.write(1)
+
+def train(loader):
+    for batch in loader:
+        try:
+            backward(batch)
+        except RuntimeError:
+            continue
+
+def share(rank, hard):
+    if not hard:
+        return None
+    all_reduce(hard)
+
+def make_groups(rank):
+    if rank > 1:
+        return None
+    return new_group([0, 1])
+
+train(loader)
+share(rank, hard)
+barrier()
+if rank < 2:
+    if lucky:
+        all_reduce(pair)
+if rank == 0:
+    broadcast(model)
+else:
+    broadcast(model)
+with cache_lock():
+    barrier()
+with cache_lock():
+    read()
+broadcast(step, src=rank)
+for step in range(3):
+    gather(step)
+    if step == skipped:
+        continue
+    all_reduce(step)
+"""
 
 
 @pytest.fixture
 def sources(tmp_path: Path) -> Sources:
     written = WrittenRun(tmp_path / "home", cell=LINES)
     return Sources.of(written.run, written.directory)
+
+
+@pytest.fixture
+def more(tmp_path: Path) -> Sources:
+    written = WrittenRun(tmp_path / "home", cell=MORE)
+    return Sources.of(written.run, written.directory)
+
+
+def at(ranks: tuple[int, ...], what: str, *way: tuple[int, str], waits: bool = True) -> Side:
+    """Ranks that are in a call, by the lines and functions that lead there."""
+    calls = tuple(Call(file=a_spec().program, line=line, function=function) for line, function in way)
+    return Side(ranks=ranks, way=calls, place=CodeLocation(line=way[-1][0], what=what, waits=waits))
 
 
 def a_side(ranks: tuple[int, ...], what: str, *lines: int, waits: bool = True) -> Side:
@@ -125,14 +189,15 @@ def reason(sources: Sources, *sides: Side, raised: dict[int, str] | None = None)
             ("backward", 14),
             ("all_gather", 22),
             "hang-loop-left",
-            "rank 0 came out of the loop of line 6, rank 1 not yet; line 8 leaves steps out:  if loss > 9:",
+            "rank 0 left the loop of line 6, rank 1 not: fewer steps, or one left out or"
+            " added at line 8  if loss > 9:, line 10  if main:, line 12  if boxes:",
             id="one has left the loop",
         ),
         pytest.param(
             ("backward", 25),
             ("barrier", 28),
-            "hang-loop-left",
-            "line 26 leaves steps out:  except RuntimeError:",
+            "hang-loop-caught",
+            "or one cut short by  except RuntimeError:  (line 26)",
             id="one has left a step out",
         ),
     ],
@@ -256,3 +321,149 @@ def test_those_elsewhere_than_most_are_fewest(sources: Sources) -> None:
 
     assert fewest([most, a_side((1,), "all_gather", 22)]) == (1,)
     assert fewest([a_side((0,), "backward", 14), a_side((1,), "all_gather", 22)]) == ()
+
+
+BARRIER = at((1,), "barrier", (31, "<module>"))
+
+
+def test_a_loop_in_a_function_that_one_rank_has_come_out_of_parted_them(more: Sources) -> None:
+    hint = reason(more, at((0,), "backward", (29, "<module>"), (15, "train")), BARRIER)
+
+    assert hint.signature == "hang-loop-caught"
+    assert "rank 1 left the loop of line 13, rank 0 not" in hint.cause.en
+    assert "except RuntimeError:  (line 16)" in hint.cause.en
+
+
+def test_a_return_that_the_data_decides_may_have_parted_them(more: Sources) -> None:
+    hint = reason(more, at((0,), "all_reduce", (30, "<module>"), (22, "share")), BARRIER)
+
+    assert hint.signature == "hang-return"
+    assert "it may have returned at  if not hard:  (line 20)" in hint.cause.en
+
+
+def test_an_if_that_the_other_rank_goes_into_by_its_number_has_not_parted_them(more: Sources) -> None:
+    other = replace(at((1,), "gather", (45, "<module>")), values=(the_value(32, "rank", "1"),))
+
+    hint = reason(more, at((0,), "all_reduce", (34, "<module>")), other)
+
+    assert hint.signature == "hang-branch"
+    assert "rank 0 went into  if lucky:  (line 33)" in hint.cause.en
+
+
+def the_value(line: int, name: str, what: str) -> Operand:
+    return Operand(file=a_spec().program, line=line, name=name, what=what)
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "said"),
+    [
+        pytest.param("True", "False", ": lucky is True on rank 0, False on rank 1", id="unlike"),
+        pytest.param("True", "True", None, id="alike"),
+    ],
+)
+def test_the_values_of_a_condition_say_whether_it_parted_them(
+    more: Sources, mine: str, theirs: str, said: str | None
+) -> None:
+    one = replace(at((0,), "all_reduce", (34, "<module>")), values=(the_value(33, "lucky", mine),))
+    values = (the_value(32, "rank", "1"), the_value(33, "lucky", theirs))
+
+    hint = reason(more, one, replace(at((1,), "gather", (45, "<module>")), values=values))
+
+    assert hint.signature == ("hang-branch" if said else "hang-apart")
+    assert (said or "") in hint.cause.en
+
+
+def test_an_if_whose_other_part_calls_the_same_has_not_parted_them(more: Sources) -> None:
+    hint = reason(more, at((0,), "broadcast", (36, "<module>")), at((1,), "gather", (45, "<module>")))
+
+    assert hint.signature == "hang-apart"
+
+
+def test_ranks_that_came_round_without_a_call_are_told_by_what_let_them(more: Sources) -> None:
+    hint = reason(more, at((0,), "all_reduce", (48, "<module>")), at((1,), "gather", (45, "<module>")))
+
+    assert hint.signature == "hang-round"
+    assert "rank 1 came round to gather without it: see line 46  if step == skipped:" in hint.cause.en
+
+
+def test_a_lock_that_the_same_thread_has_taken_is_named_with_both_lines(more: Sources) -> None:
+    held = at((0,), "with self.lock", (29, "<module>"), (4, "log"), (6, "flush"), waits=False)
+
+    hint = reason(more, held, BARRIER)
+
+    assert hint.signature == "hang-locked-twice"
+    assert "line 6 holds rank 0: the same thread has taken  self.lock  already, at line 3" in hint.cause.en
+
+
+def test_a_lock_that_another_thread_has_taken_is_named_with_where_that_is(more: Sources) -> None:
+    held = at((0,), "with self.lock", (29, "<module>"), (6, "flush"), waits=False)
+    thread = (Call(file=a_spec().program, line=10, function="write"),)
+
+    hint = reason(more, replace(held, beside=(thread,)), BARRIER)
+
+    assert hint.signature == "hang-locked-by-thread"
+    assert "another thread has taken  self.lock  at line 9, and keeps it at line 10" in hint.cause.en
+
+
+def test_a_lock_in_which_another_rank_waits_is_named_by_that_rank(more: Sources) -> None:
+    held = at((1,), "fcntl.flock", (41, "<module>"), (3, "cache_lock"), waits=False)
+
+    hint = reason(more, held, at((0,), "barrier", (40, "<module>")))
+
+    assert hint.signature == "hang-locked-by-rank"
+    assert "rank 0 went into  with cache_lock()  (line 39), and called barrier there" in hint.cause.en
+
+
+def test_a_group_that_a_rank_did_not_make_is_named(more: Sources) -> None:
+    hint = reason(
+        more, at((0, 1), "new_group", (27, "make_groups")), at((2,), "all_reduce", (34, "<module>"))
+    )
+
+    assert hint.signature == "hang-group-left-out"
+    assert "if rank > 1:  (line 25) keeps ranks from the new_group of line 27" in hint.cause.en
+
+
+def test_a_root_that_is_another_on_each_rank_is_named(more: Sources) -> None:
+    hint = reason(more, at((0, 1), "broadcast", (43, "<module>")))
+
+    assert (hint.signature, "src=rank" in hint.cause.en) == ("hang-root", True)
+
+
+def waiting(rank: int, group: str, begun: float, *members: int) -> RankAnswer:
+    one = Collective(name="all_reduce", number=1, over=False, begun=begun, members=members)
+    return RankAnswer(rank=rank, collectives={group: one})
+
+
+def test_the_wait_that_began_first_concerns_the_members_of_its_group() -> None:
+    sides = [a_side((0,), "all_reduce", 13), a_side((1, 2), "barrier", 20)]
+    answers = [waiting(0, "1", 5.0, 0, 1), waiting(1, "0", 6.0, 0, 1, 2), waiting(2, "0", 4.0, 0, 1, 2)]
+
+    assert [side.ranks for side in concerned(sides, answers[:2])] == [(0,), (1,)]
+    assert [side.ranks for side in concerned(sides, answers)] == [(0,), (1, 2)]
+
+
+def test_two_ranks_that_wait_for_each_other_in_different_groups_have_crossed() -> None:
+    answers = [waiting(0, "1", 5.0, 0, 1), waiting(1, "2", 5.0, 0, 1), waiting(2, "0", 5.0, 0, 1, 2)]
+
+    hint = crossed(answers)
+
+    assert hint is not None
+    assert "rank 0 went into one process group and rank 1 into another" in hint.cause.en
+    assert crossed([waiting(0, "1", 5.0, 0, 3), *answers[1:]]) is None
+
+
+def test_ranks_in_one_call_with_other_shapes_are_told_by_these() -> None:
+    def answer(rank: int, what: str) -> RankAnswer:
+        return replace(
+            waiting(rank, "0", 5.0), values=(the_value(22, "scores", what), the_value(22, "rank", str(rank)))
+        )
+
+    both = a_side((0, 1), "all_gather", 22)
+
+    hint = unlike(both, [answer(0, "Tensor (4,) float32"), answer(1, "Tensor (6,) float32")])
+
+    assert hint is not None
+    assert hint.cause.en.endswith("some ranks: Tensor (4,) float32 (rank 0); Tensor (6,) float32 (rank 1)")
+    assert (
+        unlike(both, [answer(0, "Tensor (4,) int64, 0 to 3"), answer(1, "Tensor (4,) int64, 0 to 9")]) is None
+    )

@@ -106,7 +106,8 @@ def test_an_interrupt_that_follows_the_stack_is_nothing_that_a_rank_handles(writ
 def test_a_traceback_in_the_log_is_a_threads_where_the_program_goes_on(
     written: WrittenRun, has_ended: bool
 ) -> None:
-    frame = f'  File "{written.spec.program}", line 4, in augment\n    time.sleep(120)\n'
+    frame = '  File "/usr/lib/python3/threading.py", line 1002, in _bootstrap\n'
+    frame += f'  File "{written.spec.program}", line 4, in augment\n    time.sleep(120)\n'
     written.printed(1, f"Traceback (most recent call last):\n{frame}KeyError: 'y'\n")
     written.happened(stalled(), *([RankErrored(time=CREATED + 65, rank=1)] if has_ended else []))
     taken(written, *(at(written, rank, SLEEP if rank == 1 else ALL_REDUCE) for rank in range(4)))
@@ -115,6 +116,31 @@ def test_a_traceback_in_the_log_is_a_threads_where_the_program_goes_on(
     assert report is not None
     assert [one.rank for one in report.raised] == ([] if has_ended else [1])
     assert (report.hint is not None and report.hint.signature == "hang-thread") is not has_ended
+
+
+@pytest.mark.parametrize(
+    ("first", "after", "of_a_thread"),
+    [
+        pytest.param('"/usr/lib/python3/threading.py", line 2, in _bootstrap', "", True, id="of a thread"),
+        pytest.param('"CELL", line 3, in load', "threading.Thread(target=load)", True, id="of what it began"),
+        pytest.param('"CELL", line 3, in load', "load()", False, id="printed by the program"),
+        pytest.param('"CELL", line 1, in <module>', "", False, id="of the program"),
+    ],
+)
+def test_a_traceback_that_the_program_printed_itself_is_no_reason(
+    tmp_path: Path, first: str, after: str, of_a_thread: bool
+) -> None:
+    written = WrittenRun(tmp_path / "home", cell=f"{CELL}\n{after}\n").happened(*STARTED, stalled())
+    head = f"Traceback (most recent call last):\n  File {first.replace('CELL', written.spec.program)}\n"
+    written.printed(1, f"{head}KeyError: 'y'\n")
+    taken(written, at(written, 0, ALL_REDUCE), at(written, 1, SLEEP))
+
+    report = last_stacks(written.run, written.directory)
+
+    assert report is not None
+    assert report.hint is not None
+    assert (report.hint.signature == "hang-thread") is of_a_thread
+    assert ("the log of rank 1 has KeyError: 'y'" in behind_text(report)) is not of_a_thread
 
 
 def begun(name: str, number: int) -> dict[str, Collective]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.diagnosis.failure import end_of_log
+from nbdist.diagnosis.rank_failure import end_of_log
 from nbdist.feed.rank_log import Logs
 from nbdist.launch.log_watch import LogWatch, WorkerLogs
 from nbdist.model import RunState

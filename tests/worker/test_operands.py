@@ -5,12 +5,13 @@ from __future__ import annotations
 import linecache
 import subprocess
 import sys
+import threading
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
-from nbdist.worker.operands import operands
+from nbdist.worker.operands import conditions, conditions_of, operands
 
 PROGRAM = """
 import os
@@ -76,13 +77,57 @@ def test_no_more_than_a_few_names_are_told(tmp_path: Path) -> None:
     assert [*told(f"{program}\n0 / ({' + '.join(names)}) / name_0", tmp_path)] == names[:6]
 
 
+ASKED = """
+import threading
+begun, done = threading.Event(), threading.Event()
+class Stopper:
+    def __init__(self):
+        self.bad, self.patience = 2, 3
+def other(limit):
+    if limit: pass
+def train(steps, stopper):
+    dropped = object()
+    for step in range(steps):
+        if stopper.bad >= stopper.patience:
+            break
+        begun.set()
+        done.wait()
+        raise ValueError
+"""
+
+
+def test_what_the_ifs_and_the_loops_around_ask_for_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "program.py"
+    path.write_text(ASKED)
+    exec(compile(ASKED, str(path), "exec"), program := {"__name__": "program"})
+    errors: list[ValueError] = []
+
+    def run() -> None:
+        try:
+            program["train"](5, program["Stopper"]())
+        except ValueError as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    program["begun"].wait()
+    assert thread.ident is not None
+    told = conditions(sys._current_frames()[thread.ident])
+    program["done"].set()
+    thread.join()
+
+    asked = [(11, "steps", "5"), (12, "stopper.bad", "2"), (12, "stopper.patience", "3")]
+    assert [(line, name, what) for _, line, name, what in told if line != 15] == asked
+    assert [(line, name, what) for _, line, name, what in conditions_of(errors[0].__traceback__)] == asked
+
+
 SHAPES = """
 import json, sys
 from nbdist.worker.operands import operands
 import torch
-linear, batch = torch.nn.Linear(4, 2), torch.ones(3, 5)
+linear, batch, ids, pairs = torch.nn.Linear(4, 2), torch.ones(3, 5), torch.arange(7), [(1, 2)]
 try:
-    linear(batch)
+    linear(batch)[ids, pairs]
 except RuntimeError as error:
     print(json.dumps(operands(error.__traceback__)))
 """
@@ -98,3 +143,5 @@ def test_tensors_and_layers_have_shapes(tmp_path: Path) -> None:
 
     assert '"linear", "Linear with weight (2, 4)"' in done.stdout
     assert '"batch", "Tensor (3, 5) float32"' in done.stdout
+    assert '"ids", "Tensor (7,) int64, 0 to 6"' in done.stdout
+    assert '"pairs", "list of 1 (tuple)"' in done.stdout

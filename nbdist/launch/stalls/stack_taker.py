@@ -29,7 +29,15 @@ from nbdist.model.decoding import MALFORMED, as_int, build
 from nbdist.processes import PROC, alive
 from nbdist.store.journal import load_object
 from nbdist.store.paths import RankDirectory, RunDirectory
-from nbdist.store.reports import Handled, RankAnswer, TakenStacks, collectives_from, is_whole, write_stacks
+from nbdist.store.reports import (
+    Handled,
+    Operand,
+    RankAnswer,
+    TakenStacks,
+    collectives_from,
+    is_whole,
+    write_stacks,
+)
 from nbdist.worker.order import COLLECTIVES, NUMBERS
 from nbdist.worker.stacks import SIGNAL
 
@@ -350,6 +358,7 @@ def _answer(pending: _Pending) -> RankAnswer:
         told = load_object(_numbers(files))
         answer = replace(answer, collectives=collectives_from(told["groups"]), beats=as_int(told["beats"]))
         answer = replace(answer, handling=build(Handled, told["handling"]) if told["handling"] else None)
+        answer = replace(answer, values=tuple(build(Operand, one) for one in told["values"]))
     with contextlib.suppress(OSError, *MALFORMED):
         told = load_object(files.collectives)
         answer = replace(answer, collectives=collectives_from(told))

@@ -1,4 +1,4 @@
-# expect: rank 1, line none, signature exit-killed
+# expect: rank 1, line none, signature exit-killed-by-program
 import os
 import signal
 

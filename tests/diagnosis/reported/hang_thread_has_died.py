@@ -1,6 +1,6 @@
 # expect: hang, rank 1
 # cause: FileNotFoundError|train-3
-# fix: train-3|path|thread|exception
+# fix: train-3|path|thread|exception|check the name
 # run: -n 2 --hang-after 2s
 """RolnickLab/ami-data-companion#140: the thread that fills a queue has died of an error."""
 

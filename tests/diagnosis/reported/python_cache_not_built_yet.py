@@ -1,5 +1,5 @@
 # expect: rank 1
-# cause: no .*doc_idx|there is no
+# cause: not there yet|no .*doc_idx|there is no
 # fix: barrier
 """deepspeedai/Megatron-DeepSpeed#356: rank 0 builds an index, and the others do not wait for it."""
 

@@ -1,0 +1,241 @@
+"""What is known about the failure that came first: from all ranks together, from its words, or its exit."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from tempfile import gettempdir
+
+from nbdist.devices.disks import SHARED_MEMORY, disks
+from nbdist.diagnosis.checks.names import removed_name
+from nbdist.diagnosis.deadlocks import all_joining, why
+from nbdist.diagnosis.exits import exit_kind, rank_names
+from nbdist.diagnosis.missing import of_file, of_key
+from nbdist.diagnosis.parting import entered_alone, is_in_loop, way_out
+from nbdist.diagnosis.places import place_of
+from nbdist.diagnosis.rank_failure import (
+    Failure,
+    absent_places,
+    calls_of,
+    failure_of,
+    known_as,
+    last_line,
+    waiting_side,
+)
+from nbdist.diagnosis.sides import Side, hint
+from nbdist.diagnosis.signatures import Hint, Source, match, named, suits, variant
+from nbdist.diagnosis.stacks import ended_by, last_sides, raised_in_logs
+from nbdist.diagnosis.statements import exits
+from nbdist.model import RankState, Run
+from nbdist.store import RunDirectory
+from nbdist.store.reports import Call
+from nbdist.text import Both, both
+
+# what these say does not name who is missing, or where
+_PLAIN_TIMEOUTS = frozenset(
+    {"gloo-timeout", "paddle-gloo-timeout", "nccl-timeout", "nccl-heartbeat", "store-wait-timeout"}
+)
+# ranks that are in different collectives say this, too
+_SIZES = "collective-sizes"
+_UNLIKE = _PLAIN_TIMEOUTS | {_SIZES, "collective-mismatch"}
+_FEW = 2
+_OF_FILES = frozenset({"file-missing", "paddle-load-missing"})
+_MEETING = "gloo-connect"
+_WITHOUT_A_WORD = "exit-without-error"
+# with the last line of the rank
+_AFTER_WORDS = {"exit-called": "exit-after-words", "arguments": "arguments-named"}
+_HELD_UP = "hang-busy"
+_OF_PARTING = frozenset({"hang-loop", "hang-loop-left", "hang-loop-caught", "hang-return", "hang-branch"})
+_NONE, _NONE_OF_CALL = "none-on-other-ranks", "none-of-collective"
+_OF_SHARED_MEMORY = frozenset(
+    {"shared-memory-full", "loader-worker-shm", "paddle-loader-shm", "exit-bus-error"}
+)
+OF_DISKS = frozenset({"disk-full", "exit-disk-full"}) | _OF_SHARED_MEMORY
+# as Python ends an OSError's message
+_PATH = re.compile(r": '([^']+)'")
+
+
+def hint_of(first: Failure, failures: Sequence[Failure], run: Run, directory: RunDirectory) -> Hint | None:
+    """Cause and fix of the failure that came first, in the words of the framework and with the full disks."""
+    found = _apart(first, failures, run, directory) or _hint(first, run, directory)
+    if found is not None and run.spec.framework == "paddle":
+        found = found.in_paddle()
+    if found is not None and found.signature in OF_DISKS:
+        found = _with_disks(found, first, run, directory)
+    return found
+
+
+def _apart(first: Failure, failures: Sequence[Failure], run: Run, directory: RunDirectory) -> Hint | None:
+    """Why the ranks did not meet, of one that gave up, or that met another collective than its own: from
+    where they all were in the program."""
+    known = known_as(first)
+    if known not in _UNLIKE or first.early_exits:
+        return None
+    ways: dict[tuple[Call, ...], list[Failure]] = {}
+    for failure in failures:
+        # one that complained of no sizes may have come through there, and on to the next
+        gave_up = failure.secondary or failure.rank == first.rank
+        if known_as(failure) in _UNLIKE if known == _SIZES else gave_up:
+            ways.setdefault(calls_of(failure), []).append(failure)
+    sides = [waiting_side(*alike) for alike in ways.values()]
+    failed = {rank for side in sides for rank in side.ranks}
+    if known != _SIZES:
+        sides += [side for side in last_sides(run, directory) if not failed & set(side.ranks)]
+    absent = [rank for side in sides for rank in side.ranks if rank not in failed]
+    raised = ended_by(raised_in_logs(absent, run, directory))
+    found = all_joining(sides, run.spec.world_size) or why(sides, first.sources, raised)
+    if found is None and known == _SIZES:
+        found = _met_another(sides, first, failures, run, directory)
+    # whether it is only slow is not known: the time limit was the program's own
+    return found if found is not None and found.signature != _HELD_UP else None
+
+
+def _met_another(
+    sides: Sequence[Side], first: Failure, failures: Sequence[Failure], run: Run, directory: RunDirectory
+) -> Hint | None:
+    """Of a rank that met another collective than its own, with where the others were: these may have gone on
+    to their next call."""
+    told = {rank for side in sides for rank in side.ranks}
+    ended = {rank.rank for rank in run.ranks if rank.state is RankState.ENDED} - {
+        one.rank for one in failures
+    }
+    complained = [*failures, *(failure_of(run.ranks[rank], run, directory) for rank in ended)]
+    others = [waiting_side(one) for one in complained if one.rank not in told and one.secondary]
+    told |= {rank for side in others for rank in side.ranks}
+    others += [side for side in last_sides(run, directory) if side.place.waits and not told & set(side.ranks)]
+    found = why([*sides, *others], first.sources, {})
+    return found if found is not None and found.signature in _OF_PARTING else None
+
+
+def _hint(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
+    """What is known about the first failure: from all ranks together, from its words, or its exit."""
+    parts = {"late": [first.rank], "early": first.early_exits, "absent": first.absent}
+    ranks, ranks_zh = (
+        {name: rank_names(some, language) for name, some in parts.items()} for language in ("en", "zh")
+    )
+    complaint = first.complaint
+    if first.early_exits:
+        if any(run.ranks[rank].finished is None for rank in first.early_exits):
+            known = "left-early"
+        elif (alone := entered_alone(waiting_side(first), first.sources)) is not None:
+            return Hint.of(named("left-alone"), ranks | alone, ranks_zh | alone)
+        elif (
+            complaint is not None and complaint.signature is not None and complaint.signature.name == _MEETING
+        ):
+            known = "left-before-all-met"
+        elif not is_in_loop(waiting_side(first), first.sources):
+            return _left_before(first, run)
+        elif (out := way_out(waiting_side(first), first.sources)) is not None:
+            return Hint.of(named("uneven-steps-left"), ranks | out, ranks_zh | out)
+        else:
+            known = "uneven-steps"
+        return Hint.of(named(known), ranks, ranks_zh)
+    if complaint is not None and (removed := removed_name(complaint.root.text)) is not None:
+        return Hint.of(named("removed-name"), removed)
+    if complaint is not None and complaint.signature is not None and complaint.found is not None:
+        if first.absent and complaint.signature.name in _PLAIN_TIMEOUTS:
+            places = absent_places(first, run, directory)
+            known = "rank-was-busy" if places and not places[0][1] else "rank-did-not-come"
+            return Hint.of(named(known), ranks, ranks_zh)
+        if (
+            complaint.signature.name == _SIZES
+            and (alone := entered_alone(waiting_side(first), first.sources)) is not None
+        ):
+            return Hint.of(named("met-another-call"), ranks | alone, ranks_zh | alone)
+        if complaint.signature.name in _OF_FILES:
+            made = of_file(first, run, complaint.found["path"])
+            if made is not None:
+                return made
+        if complaint.signature.name == _SIZES and _all_there(first, run, directory):
+            return hint("collective-sizes-here", line=first.line)
+        values = complaint.found.groupdict()
+        after = _AFTER_WORDS.get(complaint.signature.name)
+        if after is not None and (last := last_line(first.rank, run, directory)).en:
+            return Hint.of(named(after), values | {"last": last.en}, values | {"last": last.zh})
+        return Hint.of(variant(complaint.signature, _program(first, run)), values)
+    text = complaint.root.text if complaint is not None else ""
+    if (key := of_key(first)) is not None:
+        return key
+    if suits(_NONE_OF_CALL, text, program := _program(first, run)):
+        return Hint.of(named(_NONE_OF_CALL), {})
+    if suits(_NONE, text, program) and first.rank > 0 and _is_past(0, run, directory):
+        return Hint.of(named(_NONE), ranks, ranks_zh)
+    if first.code is None or (complaint is not None and complaint.root.text):
+        return None
+    found = match(exit_kind(first.code, oom=first.oom, limit=first.limit), Source.EXIT)
+    if found is None:
+        return None
+    if found[0].name == _WITHOUT_A_WORD:
+        if first.full:
+            return Hint.of(named("exit-disk-full"), {"disk": first.full})
+        if run.ranks[first.rank].errored is not None:
+            return Hint.of(named("exit-report-lost"), {})
+    return Hint.of(variant(found[0], program), found[1].groupdict())
+
+
+def _left_before(first: Failure, run: Run) -> Hint:
+    """Of ranks that ended before a call outside of all loops: with the lines that may have ended them."""
+    lines = exits(run.spec.program, first.sources)
+    told = both("diagnosis.may-end", lines=", ".join(map(str, lines))) if 0 < len(lines) <= _FEW else None
+    return hint(
+        "left-before-call",
+        early=first.early_exits,
+        late=(first.rank,),
+        call=waiting_side(first).call,
+        lines=told or Both("", ""),
+    )
+
+
+def _all_there(first: Failure, run: Run, directory: RunDirectory) -> bool:
+    """Whether all ranks were in the line in which one has failed."""
+    lines = {side.place.line for side in last_sides(run, directory)}
+    for rank in (rank for rank in run.ranks if rank.errored is not None):
+        lines.add(failure_of(rank, run, directory).line)
+    return lines == {first.line} and first.line is not None
+
+
+def _is_past(rank: int, run: Run, directory: RunDirectory) -> bool:
+    """Whether a rank was done, or waited for others, when one had failed, and had not failed itself."""
+
+    if run.ranks[rank].state is RankState.SUCCEEDED:
+        return True
+    if run.ranks[rank].errored is not None:
+        ended = failure_of(run.ranks[rank], run, directory)
+        waited = place_of(calls_of(ended)[::-1], ended.sources).waits
+        return waited and (ended.secondary or run.ranks[rank].freed is not None)
+    return any(rank in side.ranks and side.place.waits for side in last_sides(run, directory))
+
+
+def _program(first: Failure, run: Run) -> str:
+    """The text of the program, and of the module in which it failed."""
+    files = {run.spec.program} | ({first.place.file} if first.place is not None else set())
+    return "\n".join(map(first.sources.text, files))
+
+
+def _with_disks(found: Hint, first: Failure, run: Run, directory: RunDirectory) -> Hint:
+    """The hint with which disk is full, where the ranks ran here: of those that they may write to."""
+    if found.signature == "disk-full" and first.full == SHARED_MEMORY:
+        found = Hint.of(named("shared-memory-full"), {})
+    if run.spec.engine or run.spec.nodes > 1 or run.supervisor_host != os.uname().nodename:
+        return found
+    message = first.complaint.root.message if first.complaint is not None else ""
+    own = [path for path in _PATH.findall(message) if os.path.isabs(path)]
+    own += [first.full] if first.full else []
+    own += [SHARED_MEMORY] if found.signature in _OF_SHARED_MEMORY else [str(directory.path), run.spec.cwd]
+    known = disks([*own, str(directory.path), SHARED_MEMORY, gettempdir()])
+    full = [disk for disk in known if disk.full]
+    # once there is room again: the one that is likeliest
+    shown = full or known[:1]
+    room = Both(
+        "; ".join(f"{disk.mount} now has {disk.room()}" for disk in shown),
+        "；".join(f"{disk.mount} 现在{disk.room('zh')}" for disk in shown),
+    )
+    # the runs lie on that disk, too
+    more = both("diagnosis.other-home") if any(disk.holds(directory.path) for disk in full) else Both("", "")
+    return replace(
+        found,
+        cause=Both(f"{found.cause.en}: {room.en}", f"{found.cause.zh}：{room.zh}"),
+        fix=Both(found.fix.en + more.en, found.fix.zh + more.zh),
+    )

@@ -1,0 +1,150 @@
+"""What holds a rank that waits for no other rank: a lock, a thread or a process of its own, the network."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+
+from nbdist.diagnosis.parting import passed_by
+from nbdist.diagnosis.places import Sources
+from nbdist.diagnosis.sides import Side, hint
+from nbdist.diagnosis.signatures import Hint
+from nbdist.diagnosis.statements import LOOPS, around, entered, head, holds, own_nodes, ways_out
+from nbdist.store.reports import Call
+from nbdist.text import Both, both
+
+# calls that threads and processes of the rank itself end
+_OF_ITS_OWN = frozenset({"get", "put", "join", "acquire", "wait", "result", "communicate", "map", "recv"})
+_OF_PROGRAMS = frozenset({"system", "waitpid", "wait4"})
+_OF_PIPES = re.compile(r"\bstd(?:out|err)\.(?:read|readline|readlines)$")
+_OF_SOCKETS = frozenset({"recv", "recv_into", "recvfrom", "accept", "connect"})
+_OF_FILES = frozenset({"flock", "lockf"})
+_OF_ASYNCIO = frozenset({"runners.py", "base_events.py"})
+_OF_THREADS = frozenset({"", "threading.py", "queue.py", "_base.py", "thread.py"})
+# what the interpreter calls when the program has come to its end
+_AT_THE_END = frozenset({"_shutdown", "_exit_function", "_python_exit"})
+_LISTENS = frozenset({"accept", "handle_request", "serve_forever"})
+
+
+def of_held(side: Side, waiting: Sequence[Side], sources: Sources) -> Hint | None:
+    """What holds these ranks; ``waiting`` are those that wait for others."""
+    call = side.place.what.rpartition(".")[2]
+    if side.place.loads:
+        return hint("hang-loader", who=side.ranks)
+    if call == "sleep" and (loop := _poll(side, waiting, sources)) is not None:
+        return hint("hang-polls", who=side.ranks, test=head(loop), line=loop.lineno)
+    if "store" in side.place.what.lower():
+        return hint("hang-store", who=side.ranks, call=side.place.what)
+    if not side.way and side.place.what in _AT_THE_END:
+        return hint("hang-at-the-end", who=side.ranks, beside=_beside(side))
+    found = (
+        passed_by(side, waiting, sources) or _locked(side, waiting, sources) or _by_call(side, call, sources)
+    )
+    return found or _going_on(side, waiting, sources)
+
+
+def may_be_fed(side: Side) -> bool:
+    """Whether a thread or a process of these ranks is to end what they wait in."""
+    call = side.place.what.rpartition(".")[2]
+    return side.place.loads or call in _OF_ITS_OWN or call == "sleep" or call.startswith("with ")
+
+
+def _by_call(side: Side, call: str, sources: Sources) -> Hint | None:
+    place, what = side.place, side.place.what
+    text = sources.text(side.way[-1].file) if side.way else ""
+    if place.on_network or (place.built_in and call in _OF_SOCKETS and "socket" in text):
+        return hint("hang-accepts" if call in _LISTENS else "hang-network", who=side.ranks, call=what)
+    if call in _OF_FILES:
+        return hint("hang-file-lock", who=side.ranks, call=what)
+    if call == "wait" and place.within == "subprocess.py" and "PIPE" in text:
+        return hint("hang-pipe", who=side.ranks, call=what)
+    if place.within == "subprocess.py" or call in _OF_PROGRAMS or _OF_PIPES.search(what):
+        return hint("hang-program", who=side.ranks, call=what)
+    if call == "join":
+        return hint("hang-join", who=side.ranks, call=what, beside=_beside(side))
+    if call in _OF_ITS_OWN or what.startswith("with ") or place.within in _OF_ASYNCIO:
+        return hint("hang-inside", who=side.ranks, call=what, beside=_beside(side))
+    return None
+
+
+def _going_on(side: Side, waiting: Sequence[Side], sources: Sources) -> Hint | None:
+    loop = _loop_of(side, waiting, sources, (ast.While,))
+    if loop is not None and waiting:
+        end = loop.end_lineno or loop.lineno
+        return hint("hang-goes-round", who=side.ranks, test=head(loop), line=loop.lineno, end=end)
+    if waiting and side.place.what:
+        others = tuple(sorted(rank for other in waiting for rank in other.ranks))
+        return hint("hang-busy", who=side.ranks, others=others, call=side.place.what)
+    return None
+
+
+def _beside(side: Side) -> Both:
+    """Where the other threads of the program are, or that there are none."""
+    ends = [way[-1] for way in side.beside if way]
+    # of a process, threads tell nothing
+    if len(side.ranks) > 1 or side.place.within not in _OF_THREADS:
+        return Both("", "")
+    lines = ", ".join(str(end.line) for end in ends)
+    return both("diagnosis.beside", lines=lines) if ends else both("diagnosis.alone")
+
+
+def _poll(side: Side, waiting: Sequence[Side], sources: Sources) -> ast.stmt | None:
+    """The loop that asks again and again for something: it calls what tells, and counts nothing itself."""
+    loop = _loop_of(side, waiting, sources, LOOPS)
+    if loop is None:
+        return None
+    tests = [node.test for node in own_nodes(loop) if isinstance(node, ast.If) and node in ways_out(loop)]
+    tests += [loop.test] if isinstance(loop, ast.While) else []
+    asks = any(isinstance(node, ast.Call | ast.Attribute) for test in tests for node in ast.walk(test))
+    counted = {ast.unparse(node.target) for node in own_nodes(loop) if isinstance(node, ast.AugAssign)}
+    asked = {ast.unparse(node) for test in tests for node in ast.walk(test) if isinstance(node, ast.Name)}
+    return loop if asks or (isinstance(loop, ast.While) and not counted & asked) else None
+
+
+def _loop_of(
+    side: Side, waiting: Sequence[Side], sources: Sources, kinds: tuple[type[ast.stmt], ...]
+) -> ast.stmt | None:
+    """The innermost loop of these kinds that these ranks are in, and those that wait are not."""
+    # slow work in a function is no loop of those who call it
+    for here in reversed(side.way) if kinds == (ast.While,) else side.way[-1:]:
+        elsewhere = [call for other in waiting for call in other.way if call.file == here.file]
+        for node, _ in reversed(around(here, sources)):
+            if isinstance(node, kinds) and not any(holds(node, call.line) for call in elsewhere):
+                return node
+    return None
+
+
+def _locked(side: Side, waiting: Sequence[Side], sources: Sources) -> Hint | None:
+    """The ``with`` that these ranks cannot enter, and what is in such a one at that moment: they themselves,
+    another thread of theirs or, of a lock that is entered by code of Python's as those of files are, another
+    rank."""
+    for at in reversed(range(len(side.way))):
+        lock = entered(side.way[at], sources)
+        if lock and (found := _holder(side, at, lock, waiting, sources)) is not None:
+            return found
+    return None
+
+
+def _holder(side: Side, at: int, lock: str, waiting: Sequence[Side], sources: Sources) -> Hint | None:
+    call = side.way[at]
+    values = {"who": side.ranks, "lock": lock, "line": call.line}
+    for mine in _inside(side.way[:at], lock, call.file, sources):
+        return hint("hang-locked-twice", **values, at=mine)
+    for way in side.beside:
+        for theirs in _inside(way, lock, call.file, sources):
+            return hint("hang-locked-by-thread", **values, at=theirs, where=way[-1].line)
+    if side.place.what == f"with {lock}":
+        return None
+    for other in waiting:
+        for theirs in _inside(other.way, lock, call.file, sources):
+            return hint("hang-locked-by-rank", **values, at=theirs, others=other.ranks, call=other.call)
+    return None
+
+
+def _inside(way: Sequence[Call], lock: str, file: str, sources: Sources) -> Iterator[int]:
+    """The lines of the ``with`` statements for this lock that a way is in."""
+    for call in way:
+        for node, _ in around(call, sources) if call.file == file else ():
+            if isinstance(node, ast.With) and ast.unparse(node.items[0].context_expr) == lock:
+                yield node.lineno

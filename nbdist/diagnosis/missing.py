@@ -1,0 +1,87 @@
+"""What was missing, where the program tells more: a key that it spells otherwise, a file of its rank 0."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from nbdist.diagnosis.places import parsed
+from nbdist.diagnosis.rank_failure import Failure
+from nbdist.diagnosis.sides import hint
+from nbdist.diagnosis.signatures import Hint
+from nbdist.diagnosis.statements import around, asks_for_rank, calls_of_function, node_at
+from nbdist.model import RankState, Run
+from nbdist.store.reports import Operand
+
+_KEY = re.compile(r"^KeyError: '(?P<key>[^']+)'$")
+_KEYS = re.compile(r"dict of \d+ \((?P<keys>.+)\)$")
+_LEAST = 5
+"""Letters of a word in which a slip can be told from another word."""
+
+_SAVES = ("save", "save_pretrained", "dump", "to_csv", "save_checkpoint", "write_text", "open")
+
+
+def of_key(failure: Failure) -> Hint | None:
+    """Of a key that is missing: one that is nearly the same in the program, or those that there are."""
+    said = failure.complaint.root.text if failure.complaint is not None else ""
+    found, at = _KEY.match(said), failure.place
+    if found is None or at is None:
+        return None
+    key = found["key"]
+    for node in ast.walk(parsed(failure.sources.text(at.file)) or ast.Module([], [])):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and _is_slip(key, node.value):
+            return hint("key-misspelt", key=repr(key), near=repr(node.value), line=node.lineno)
+    for one in _operands(failure):
+        if (keys := _KEYS.search(one.what)) is not None:
+            return hint("key-not-there", name=one.name, key=repr(key), keys=keys["keys"])
+    return None
+
+
+def _is_slip(one: str, other: str) -> bool:
+    """Whether two words differ by capitals, by letters that changed places, or by one letter within."""
+    shorter, longer = sorted((one, other), key=len)
+    if one == other or len(shorter) < _LEAST:
+        return False
+    within = range(1, len(longer) - 1) if len(longer) == len(shorter) + 1 else ()
+    swapped = sorted(one) == sorted(other) and one.isalpha()
+    return (
+        one.lower() == other.lower()
+        or swapped
+        or any(longer[at].isalpha() and longer[:at] + longer[at + 1 :] == shorter for at in within)
+    )
+
+
+def of_file(failure: Failure, run: Run, path: str) -> Hint | None:
+    """Of a file that is missing on other ranks than 0, which saves it in the program, and has not failed."""
+    first = run.ranks[0]
+    raised = first.errored is not None and first.freed is None
+    if failure.rank == 0 or raised or first.state is RankState.FAILED:
+        return None
+    length = f"str of {len(path)} characters"
+    names = {one.name for one in _operands(failure) if one.what == length}
+    for name in _SAVES:
+        for call in calls_of_function(name, run.spec.program, failure.sources):
+            ifs = [node for node, _ in around(call, failure.sources) if isinstance(node, ast.If)]
+            alone = any(asks_for_rank(node.test, call, failure.sources) for node in ifs)
+            if alone and _names(node_at(call, failure.sources), names, path):
+                return hint("file-not-made-yet", path=path, line=call.line, late=(failure.rank,))
+    return None
+
+
+def _names(statement: ast.stmt | None, names: set[str], path: str) -> bool:
+    """Whether a statement has the path, by one of these names or by a part that it writes."""
+    for node in ast.walk(statement) if statement is not None else ():
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            if len(node.value) >= _LEAST and path.endswith(node.value):
+                return True
+        elif isinstance(node, ast.Name | ast.Attribute) and ast.unparse(node) in names:
+            return True
+    return False
+
+
+def _operands(failure: Failure) -> list[Operand]:
+    """What stood in the failing line."""
+    at, report = failure.place, failure.report
+    if at is None or report is None:
+        return []
+    return [one for one in report.operands if (one.file, one.line) == (at.file, at.line)]

@@ -1,0 +1,308 @@
+"""Where the ways of two groups of ranks parted: an ``if``, a ``return`` or a loop of the program.
+
+The way of a rank is the calls in the user's files that lead to where it is. The first two that differ are in
+one function. What one of the two is in from there on, and the other is not, may have parted them: an ``if``
+that asks for the rank comes first, then a loop that the other has left, then what the data decides. An ``if``
+with the same values on both has not parted them, nor one whose other part calls the same.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from nbdist.diagnosis.exits import rank_names
+from nbdist.diagnosis.places import Sources
+from nbdist.diagnosis.sides import Side, hint
+from nbdist.diagnosis.signatures import Hint
+from nbdist.diagnosis.statements import (
+    LOOPS,
+    Step,
+    around,
+    asks_for_rank,
+    calls_of_function,
+    calls_too,
+    does_more,
+    exchanges,
+    head,
+    holds_for,
+    own_nodes,
+    returns_before,
+    ways_out,
+)
+from nbdist.store.reports import Call
+from nbdist.text import Both, say
+
+# not `local_rank != -1`, which holds on every rank
+_PICKS = re.compile(r"== \d|^not \w|main|master|chief|primary|(?:global|process)_zero")
+_PLAIN = re.compile(r"None|True|False|nan|-?inf|-?\d[\d.e+-]*")
+_MOST = 3
+"""Of what may have let ranks out of a loop, so many are named."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Entry:
+    """``inside`` is in all of ``steps``, which begin at the call ``here``, and of the ``deeper`` calls, and
+    ``outside`` in none of them: it is at ``there`` in the same function."""
+
+    inside: Side
+    outside: Side
+    here: Call
+    there: Call
+    steps: Sequence[Step]
+    deeper: Sequence[Call]
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether ``outside`` has come past the call ``here``."""
+        return self.there.line > self.here.line
+
+    def ifs(self, sources: Sources) -> Iterator[tuple[ast.If, str, Call]]:
+        """The ifs that the inside is in, and the outside may not be."""
+        for call in (self.here, *self.deeper):
+            for node, part in self.steps if call is self.here else around(call, sources):
+                if not isinstance(node, ast.If) or calls_too(node, part, self._called):
+                    continue
+                if not self._goes_in_too(node, part, call):
+                    yield node, part, call
+
+    def _goes_in_too(self, node: ast.If, part: str, call: Call) -> bool:
+        """Whether the outside, too, goes into that part, by its rank's number alone."""
+        had = self.outside.had(call.file, node.lineno) if call is self.here else {}
+        held = [holds_for(node.test, rank, had) for rank in self.outside.ranks]
+        return all(one is not None and one is (part == "body") for one in held)
+
+    @property
+    def _called(self) -> str:
+        return self.inside.place.what.rpartition(".")[2]
+
+
+def of_parting(sides: Sequence[Side], sources: Sources) -> Hint | None:
+    """Of ranks that all wait for others."""
+    ordered = sorted(sides, key=lambda side: (len(side.ranks), side.ranks))
+    for at, side in enumerate(ordered):
+        for other in ordered[at + 1 :]:
+            if (found := _parted(side, other, sources)) is not None:
+                return found
+    calls = dict.fromkeys(f"{side.call} (line {side.place.line})" for side in sides)
+    return hint("hang-apart", calls=", ".join(calls)) if len(calls) > 1 else None
+
+
+def of_groups(sides: Sequence[Side], sources: Sources) -> Hint:
+    """Of ranks that make a process group alone: with the ``if`` that lets others leave out one."""
+    ranks = tuple(sorted(rank for side in sides for rank in side.ranks))
+    file = sides[0].way[-1].file if sides[0].way else ""
+    for call in calls_of_function("new_group", file, sources):
+        ifs = [node for node, _ in around(call, sources) if isinstance(node, ast.If)]
+        for node in (*returns_before(call, sources), *ifs):
+            if asks_for_rank(node.test, call, sources):
+                return hint("hang-group-left-out", who=ranks, test=head(node), line=node.lineno, at=call.line)
+    return hint("hang-groups", who=ranks)
+
+
+def _parted(side: Side, other: Side, sources: Sources) -> Hint | None:
+    ways = zip(side.way, other.way, strict=False)
+    depth = next((at for at, (a, b) in enumerate(ways) if (a.file, a.line) != (b.file, b.line)), None)
+    if depth is None:
+        return None
+    here, there = side.way[depth], other.way[depth]
+    if (here.file, here.function) != (there.file, there.function):
+        return None
+    mine, theirs = around(here, sources), around(there, sources)
+    common: list[ast.stmt] = []
+    while mine and theirs and mine[0] == theirs[0]:
+        common.append(mine.pop(0)[0])
+        del theirs[0]
+    entries = (
+        _Entry(inside=side, outside=other, here=here, there=there, steps=mine, deeper=side.way[depth + 1 :]),
+        _Entry(
+            inside=other, outside=side, here=there, there=here, steps=theirs, deeper=other.way[depth + 1 :]
+        ),
+    )
+    return (
+        _by_rank(entries, sources)
+        or _by_loop(entries, sources)
+        or _by_data(entries, sources)
+        or _by_round(entries, common, sources)
+    )
+
+
+def _by_rank(entries: Sequence[_Entry], sources: Sources) -> Hint | None:
+    for one in entries:
+        for node, part, call in one.ifs(sources):
+            if call is one.here and asks_for_rank(node.test, call, sources):
+                return _branch("hang-rank-branch", node, part, one)
+    for one in entries:
+        for call in one.deeper:
+            for left in returns_before(call, sources):
+                if asks_for_rank(left.test, call, sources):
+                    return _branch("hang-rank-return", left, "body", one)
+        # both may have been in the if around the call, and parted in the function
+        for node, part, call in one.ifs(sources):
+            if asks_for_rank(node.test, call, sources):
+                return _branch("hang-rank-branch", node, part, one)
+    return None
+
+
+def _by_loop(entries: Sequence[_Entry], sources: Sources) -> Hint | None:
+    """A loop that one side has come past, in this function or, with the call of another, in that one."""
+    for one in entries:
+        here = [node for node, _ in one.steps if isinstance(node, LOOPS) and one.there.line > node.lineno]
+        deeper = (node for call in one.deeper for node, _ in around(call, sources) if isinstance(node, LOOPS))
+        loop = next(iter(here), None) or (next(deeper, None) if one.is_behind else None)
+        if loop is not None:
+            return _loop(loop, one, sources)
+    return None
+
+
+def _loop(loop: ast.stmt, one: _Entry, sources: Sources) -> Hint:
+    """With what may have let ranks out of it: ways out, and the ifs around the call."""
+    ways: list[ast.If | ast.ExceptHandler] = list(ways_out(loop))
+    for node, _, call in one.ifs(sources):
+        if node not in ways and not _decides_alike(node, one, call):
+            ways.append(node)
+    ways += [node for node in _alone_in(loop, one.here, sources) if node not in ways]
+    values: dict[str, object] = {
+        "inside": one.inside.ranks,
+        "outside": one.outside.ranks,
+        "line": loop.lineno,
+    }
+    if not 0 < len(ways) <= _MOST:
+        return hint("hang-loop", **values)
+    if len(ways) == 1 and isinstance(ways[0], ast.ExceptHandler):
+        return hint("hang-loop-caught", **values, test=head(ways[0]), at=ways[0].lineno)
+    return hint("hang-loop-left", **values, tests=_told(ways))
+
+
+def _alone_in(loop: ast.stmt, here: Call, sources: Sources) -> list[ast.If]:
+    """The ifs of a loop that call a collective, or in which some ranks do more than to print and to save."""
+    ifs = [node for node in own_nodes(loop) if isinstance(node, ast.If)]
+    return [
+        node
+        for node in ifs
+        if exchanges(node) or (asks_for_rank(node.test, here, sources) and does_more(node))
+    ]
+
+
+def _by_data(entries: Sequence[_Entry], sources: Sources) -> Hint | None:
+    for one in entries:
+        for node, part, call in one.ifs(sources):
+            if (call is one.here or one.is_behind) and not _decides_alike(node, one, call):
+                return _branch("hang-branch", node, part, one, values=_differences(node, one, call))
+        for call in one.deeper if one.is_behind else ():
+            for left in returns_before(call, sources):
+                return _branch("hang-return", left, "body", one)
+    return None
+
+
+def _by_round(entries: Sequence[_Entry], common: Sequence[ast.stmt], sources: Sources) -> Hint | None:
+    """Of ranks that have come round to an earlier line: what let them leave out the rest."""
+    for one in (one for one in entries if not one.is_behind):
+        loops = [node for node in common if isinstance(node, LOOPS)][-1:]
+        ways = [way for loop in loops for way in ways_out(loop)] + returns_before(one.here, sources)
+        ways = [way for way in ways if way.lineno < one.here.line]
+        if 0 < len(ways) <= _MOST:
+            ranks = {"inside": one.inside.ranks, "outside": one.outside.ranks}
+            line, other = one.inside.place.line, one.outside.call
+            return hint(
+                "hang-round", **ranks, call=one.inside.call, line=line, other=other, tests=_told(ways)
+            )
+    return None
+
+
+def _told(ways: Sequence[ast.If | ast.ExceptHandler]) -> Both:
+    ordered = sorted({way.lineno: way for way in ways}.items())
+    return Both(
+        ", ".join(f"line {line}  {head(way)}" for line, way in ordered),
+        "，".join(f"第 {line} 行  {head(way)}" for line, way in ordered),
+    )
+
+
+def _decides_alike(node: ast.If, one: _Entry, call: Call) -> bool:
+    """Whether both sides had the same plain values in a condition, and it asks for nothing else."""
+    mine, theirs = (side.had(call.file, node.lineno) for side in (one.inside, one.outside))
+    calls = any(isinstance(inner, ast.Call) for inner in ast.walk(node.test))
+    return not calls and bool(mine) and mine == theirs and all(map(_PLAIN.fullmatch, mine.values()))
+
+
+def _differences(node: ast.If, one: _Entry, call: Call) -> Both:
+    """``: loss is 9.1 on rank 1, 3.2 on rank 0``; empty where nothing is known to differ."""
+    mine, theirs = (side.had(call.file, node.lineno) for side in (one.inside, one.outside))
+    unlike = [name for name in mine if name in theirs and mine[name] != theirs[name]]
+    if not unlike:
+        return Both("", "")
+    name = unlike[0]
+    return Both(
+        *(
+            say(
+                "diagnosis.its-value",
+                language,
+                name=name,
+                mine=mine[name],
+                inside=rank_names(one.inside.ranks, language),
+                theirs=theirs[name],
+                outside=rank_names(one.outside.ranks, language),
+            )
+            for language in ("en", "zh")
+        )
+    )
+
+
+def _branch(name: str, node: ast.If, part: str, one: _Entry, **more: object) -> Hint:
+    return hint(
+        name,
+        inside=one.inside.ranks,
+        outside=one.outside.ranks,
+        test=head(node) if part == "body" else f"else of {head(node)}",
+        line=node.lineno,
+        call=one.inside.call,
+        **more,
+    )
+
+
+def passed_by(side: Side, waiting: Sequence[Side], sources: Sources) -> Hint | None:
+    """The ``if`` for some ranks alone in which others wait, where these are already behind it."""
+    for other in waiting:
+        for here, there in zip(side.way, other.way, strict=False):
+            if (here.file, here.function) != (there.file, there.function):
+                break
+            for node, part in around(there, sources):
+                behind = here.line > (node.end_lineno or node.lineno)
+                if isinstance(node, ast.If) and behind and asks_for_rank(node.test, there, sources):
+                    steps = [(node, part)]
+                    one = _Entry(inside=other, outside=side, here=there, there=here, steps=steps, deeper=())
+                    return _branch("hang-rank-passed", node, part, one)
+    return None
+
+
+def entered_alone(side: Side, sources: Sources) -> dict[str, str] | None:
+    """The innermost ``if`` for some ranks alone that these are in: its ``test``, its ``line``, and the
+    ``call`` that they made there."""
+    called = side.place.what.rpartition(".")[2]
+    for call in reversed(side.way):
+        for node, part in reversed(around(call, sources)):
+            picks = isinstance(node, ast.If) and part == "body" and _PICKS.search(ast.unparse(node.test))
+            if not isinstance(node, ast.If) or not picks or calls_too(node, part, called):
+                continue
+            if asks_for_rank(node.test, call, sources):
+                return {"test": head(node), "line": str(node.lineno), "call": side.call}
+    return None
+
+
+def is_in_loop(side: Side, sources: Sources) -> bool:
+    """Whether these ranks are in a loop of the program, or may be."""
+    return not side.way or any(
+        isinstance(node, LOOPS) for call in side.way for node, _ in around(call, sources)
+    )
+
+
+def way_out(side: Side, sources: Sources) -> dict[str, str] | None:
+    """What leaves steps out of the loops that these ranks are in, from the innermost on that has such: its
+    ``test`` and its line ``at``; None where there are several."""
+    for call in reversed(side.way):
+        for node, _ in reversed(around(call, sources)):
+            if isinstance(node, LOOPS) and (out := ways_out(node)):
+                return {"test": head(out[0]), "at": str(out[0].lineno)} if len(out) == 1 else None
+    return None

@@ -1,0 +1,191 @@
+"""One rank that failed: what it said, how it ended, and where it was."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from nbdist.diagnosis.places import Sources
+from nbdist.model import Rank, Run
+from nbdist.store import ErrorFrame, ErrorReport, RunDirectory, read_error
+from nbdist.store.logs import last_lines
+from nbdist.text import Both, both
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from nbdist.diagnosis.complaints import Complaint
+    from nbdist.diagnosis.sides import Side
+    from nbdist.diagnosis.signatures import Hint
+    from nbdist.store.reports import Call
+
+# paddle's native traces alone can have 20 KB
+_TAIL = 65_536
+_TAIL_LINES = 20
+_SHOWN_LAST = 160
+
+# what paddle's native code notes beside the program (severity, month and day, time), and says of a signal
+_OF_NATIVE = re.compile(
+    r"^(?:[IW]\d{4} \d\d:\d\d:|[-=]{10,}|FLAGS\(|C\+\+ Traceback|\d+ {3}\S+.*[(:]|No stack trace in paddle"
+    r"|Error Message Summary|FatalError: .+ is detected by| +\[\w+Info: \*\*\*| +warnings\.warn\()"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Other ranks of which the same can be said: ``kind`` is what they said, ``exit`` how they ended."""
+
+    ranks: tuple[int, ...]
+    kind: str
+    exit: str
+    exit_zh: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """Why a run failed. ``others`` are the ranks that failed after it.
+
+    ``report`` is the exception where one left the program, ``frames`` its frames; ``tail`` the last
+    lines of the log where none did. ``complaint`` is the cause in what the rank said, ``hint`` what is
+    known about it. ``sources`` tells the user's files from libraries. ``full`` is the disk that was full when
+    it failed. ``early_exits`` are ranks that ended well before this one complained of them, ``absent`` those
+    that did not come to what it waited in. ``groups`` is what is to be said of the others,
+    ``notes`` are facts beside the failure.
+    """
+
+    rank: int
+    code: int | None
+    time: float
+    report: ErrorReport | None
+    tail: tuple[str, ...]
+    others: tuple[int, ...]
+    sources: Sources
+    oom: bool = False
+    memory: int = 0
+    limit: int = 0
+    full: str = ""
+    complaint: Complaint | None = None
+    hint: Hint | None = None
+    early_exits: tuple[int, ...] = ()
+    absent: tuple[int, ...] = ()
+    groups: tuple[Group, ...] = ()
+    notes: tuple[Both, ...] = ()
+
+    @property
+    def frames(self) -> tuple[ErrorFrame, ...]:
+        """Those of the cause, else those of the exception that left the program."""
+        if self.complaint is not None and self.complaint.root.frames:
+            return self.complaint.root.frames
+        return self.report.frames if self.report is not None else ()
+
+    @property
+    def line(self) -> int | None:
+        """The innermost line of the program in the cause's traceback, else in that of what left it."""
+        frame = self._innermost(self.sources.is_program)
+        return None if frame is None else frame.line
+
+    @property
+    def place(self) -> ErrorFrame | None:
+        """The innermost frame in the program or in a module of the user's, of the same tracebacks."""
+        return self._innermost(self.sources.is_own)
+
+    def _innermost(self, wanted: Callable[[str], bool]) -> ErrorFrame | None:
+        outer = self.report.frames if self.report is not None else ()
+        for frames in (self.frames, outer):
+            own = [frame for frame in frames if wanted(frame.file)]
+            if own:
+                return own[-1]
+        return None
+
+    @property
+    def secondary(self) -> bool:
+        """Whether its rank only told of another one."""
+        return self.complaint is not None and self.complaint.secondary
+
+
+def failure_of(rank: Rank, run: Run, directory: RunDirectory) -> Failure:
+    # the tables and their patterns, imported where they are needed: the kernel loads this package
+    from nbdist.diagnosis.complaints import complaint_of
+
+    report = read_error(directory.rank(rank.rank, run.attempt).error)
+    tail = end_of_log(rank.rank, run, directory)
+    sources = Sources.of(run, directory)
+    return Failure(
+        rank=rank.rank,
+        code=rank.code,
+        oom=rank.oom,
+        memory=rank.memory,
+        limit=rank.limit,
+        full=", ".join(report.full) if report is not None and report.full else rank.full,
+        time=report.time if report else rank.errored or rank.exited or 0.0,
+        report=report,
+        complaint=_with_source(complaint_of(report, tail, rank.code), sources),
+        tail=tuple(tail[-_TAIL_LINES:]),
+        others=(),
+        sources=sources,
+    )
+
+
+def _with_source(complaint: Complaint | None, sources: Sources) -> Complaint | None:
+    """The complaint with the source in the user's frames: a signal's stack has only numbers."""
+    if complaint is None:
+        return None
+    frames = tuple(
+        replace(frame, source=sources.line(frame.file, frame.line))
+        if not frame.source and sources.is_own(frame.file)
+        else frame
+        for frame in complaint.root.frames
+    )
+    return replace(complaint, root=replace(complaint.root, frames=frames))
+
+
+def end_of_log(rank: int, run: Run, directory: RunDirectory) -> list[str]:
+    """The last lines that a rank wrote, as many as a cause may lie back."""
+    return last_lines(directory.rank(rank, run.attempt).log, _TAIL)
+
+
+def last_line(rank: int, run: Run, directory: RunDirectory) -> Both:
+    """``; its last line: …``; empty of a rank that printed nothing."""
+    lines = [line for line in end_of_log(rank, run, directory) if line.strip() and not _OF_NATIVE.match(line)]
+    return both("diagnosis.its-last-line", line=lines[-1][:_SHOWN_LAST]) if lines else Both("", "")
+
+
+def absent_places(failure: Failure, run: Run, directory: RunDirectory) -> list[tuple[Both, bool]]:
+    """Where the ranks were that did not come, when the supervisor asked them, and whether they waited there
+    for other ranks; those that waited come last."""
+    from nbdist.diagnosis.stacks import clause, last_stacks  # it reads programs, and most failures need none
+
+    report = last_stacks(run, directory)
+    if report is None or not failure.absent:
+        return []
+    return [
+        (Both(*(clause(group, report.script, language) for language in ("en", "zh"))), group.place.waits)
+        for group in report.groups
+        if set(group.ranks) & set(failure.absent) and not group.problem
+    ]
+
+
+def known_as(failure: Failure) -> str:
+    """The name of the signature that knows what a rank said; empty for none."""
+    signature = failure.complaint.signature if failure.complaint is not None else None
+    return signature.name if signature is not None else ""
+
+
+def calls_of(failure: Failure) -> tuple[Call, ...]:
+    from nbdist.store.reports import Call
+
+    return tuple(Call(file=one.file, line=one.line, function=one.function) for one in failure.frames)
+
+
+def waiting_side(*alike: Failure) -> Side:
+    """Ranks that waited for others in the last of their calls, which are the same."""
+    from nbdist.diagnosis.places import place_of
+    from nbdist.diagnosis.sides import Side
+
+    first, calls = alike[0], calls_of(alike[0])
+    return Side(
+        ranks=tuple(one.rank for one in alike),
+        way=tuple(call for call in calls if first.sources.is_own(call.file)),
+        place=replace(place_of(calls[::-1], first.sources), waits=True),
+        values=first.report.values if first.report is not None else (),
+    )

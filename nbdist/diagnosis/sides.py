@@ -1,0 +1,58 @@
+"""Ranks that are at one place of a program, as they are compared with others that are elsewhere."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from nbdist.diagnosis.exits import rank_names
+from nbdist.diagnosis.places import CodeLocation
+from nbdist.diagnosis.signatures import Hint, named
+from nbdist.store.reports import Call, Operand
+from nbdist.text import Both
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """``way`` are the calls in the user's files, outermost first, ``name`` the collective that the ranks wait
+    in, as torch calls it ("" where that is not known). ``handled`` is the exception that they handle,
+    ``beside`` the ways of their other threads, ``values`` what the ifs and the loops on their way asked for.
+    """
+
+    ranks: tuple[int, ...]
+    way: tuple[Call, ...]
+    place: CodeLocation
+    name: str = ""
+    handled: str = ""
+    beside: tuple[tuple[Call, ...], ...] = ()
+    values: tuple[Operand, ...] = ()
+
+    @property
+    def call(self) -> str:
+        """What they are in: ``all_reduce in backward``."""
+        what = self.place.what
+        return f"{self.name} in {what}" if what == "backward" and self.name else what or self.name or "?"
+
+    @property
+    def direction(self) -> str:
+        """``send`` or ``recv`` of ranks that wait in one, else empty."""
+        said = f"{self.name} {self.place.what}"
+        return "recv" if "recv" in said else "send" if re.search(r"\bi?send", said) else ""
+
+    def had(self, file: str, line: int) -> dict[str, str]:
+        """The names in a line, and what they stood for."""
+        return {one.name: one.what for one in self.values if (one.file, one.line) == (file, line)}
+
+
+def hint(name: str, /, **values: object) -> Hint:
+    """The row with this name. Tuples are ranks."""
+    said, said_zh = (
+        {key: _said(value, language) for key, value in values.items()} for language in ("en", "zh")
+    )
+    return Hint.of(named(name), said, said_zh)
+
+
+def _said(value: object, language: str) -> str:
+    if isinstance(value, Both):
+        return value.text(language)
+    return rank_names(value, language) if isinstance(value, tuple) else str(value)

@@ -1,0 +1,215 @@
+"""The statements around a line of a program: its ifs and its loops, and what they ask for."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from nbdist.diagnosis.places import Sources, parsed
+from nbdist.store.reports import Call
+
+_OF_RANKS = re.compile(
+    r"(?<!lora_)(?<!low_)(?<!matrix_)rank(?!ing|ed|er|_loss)|main_process|is_(?:main|master|chief|primary)"
+    r"|process_index|trainer_id|(?:global|process)_zero",
+    re.IGNORECASE,
+)
+_OWN_RANK = re.compile(r"(?:\w+\.)*(?:rank|local_rank|global_rank|get_rank\(\))")
+_QUIET = re.compile(
+    r"print|log\w*|info|debug|warning|\w*save\w*|add_\w+|write\w*|append|update\w*|set_\w+|item|float|int|str|round|len"
+    r"|time|format|join|dump|\w*state_dict|makedirs|mkdir|open|close|flush|step|cpu|detach|mean|sum|get|items|keys"
+)
+_COLLECTIVE = re.compile(r"broadcast|scatter|gather|reduce|barrier|all_to_all")
+LOOPS = (ast.For, ast.AsyncFor, ast.While)
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_OPERATORS = (ast.cmpop, ast.boolop, ast.unaryop, ast.operator, ast.expr_context)
+_VALUES = (ast.Compare, ast.BoolOp, ast.UnaryOp, ast.BinOp, ast.Constant, ast.Tuple, ast.List, ast.Set)
+_INNER = (*_FUNCTIONS, ast.ClassDef, ast.Lambda)
+_LEAVING = (ast.Break, ast.Continue, ast.Return, ast.Raise)
+_BLOCKS = ("body", "orelse", "handlers", "finalbody")
+_SHOWN = 60
+_EXITS = frozenset(
+    f"{name}({code})" for name in ("exit", "quit", "sys.exit", "os._exit") for code in ("", "0")
+)
+
+Step = tuple[ast.stmt, str]
+"""A statement around a line, and the part of it that the line is in: ``body``, ``orelse``."""
+
+
+def around(call: Call, sources: Sources) -> list[Step]:
+    """The statements around a line within its function, outermost first."""
+    tree = parsed(sources.text(call.file))
+    return [] if tree is None else _steps(tree.body, call.line)
+
+
+def _steps(statements: Sequence[ast.AST], line: int) -> list[Step]:
+    for node in statements:
+        if not holds(node, line):
+            continue
+        for part in _BLOCKS:
+            inner = getattr(node, part, [])
+            if isinstance(inner, list) and inner and holds(inner[0], line, inner[-1]):
+                rest = _steps(inner, line)
+                if isinstance(node, (*_FUNCTIONS, ast.ClassDef)):
+                    return rest
+                return [(node, part), *rest]  # type: ignore[list-item]
+        # the head of a loop is executed in each round
+        return [(node, "body")] if isinstance(node, LOOPS) else []
+    return []
+
+
+def holds(node: ast.AST, line: int, last: ast.AST | None = None) -> bool:
+    begin: int = getattr(node, "lineno", line + 1)
+    end: int = getattr(last or node, "end_lineno", begin)
+    return begin <= line <= end
+
+
+def own_nodes(node: ast.AST) -> Iterator[ast.AST]:
+    """A statement and what is in it, without the functions and classes that it defines."""
+    if isinstance(node, _INNER):
+        return
+    yield node
+    for child in ast.iter_child_nodes(node):
+        yield from own_nodes(child)
+
+
+def ways_out(loop: ast.stmt) -> list[ast.If | ast.ExceptHandler]:
+    """What lets a rank leave the loop or the rest of a step: an ``if`` that ends so, an ``except`` that does
+    not raise again."""
+    found = []
+    for node in own_nodes(loop):
+        leaves = isinstance(node, ast.If) and isinstance(node.body[-1], _LEAVING)
+        if leaves or (isinstance(node, ast.ExceptHandler) and not isinstance(node.body[-1], ast.Raise)):
+            found.append(node)
+    return found  # type: ignore[return-value]
+
+
+def returns_before(call: Call, sources: Sources) -> list[ast.If]:
+    """In the function of this call, the ifs before it that return."""
+    tree = parsed(sources.text(call.file))
+    functions = [node for node in ast.walk(tree) if isinstance(node, _FUNCTIONS)] if tree is not None else []
+    own = [node for node in functions if node.name == call.function and holds(node, call.line)]
+    return [
+        node
+        for function in own
+        for node in function.body
+        if isinstance(node, ast.If) and node.lineno < call.line and isinstance(node.body[-1], ast.Return)
+    ]
+
+
+def calls_of_function(name: str, file: str, sources: Sources) -> list[Call]:
+    """Where a file calls a function, and from which of its own."""
+    found = []
+    for node in ast.walk(parsed(sources.text(file)) or ast.Module([], [])):
+        if isinstance(node, ast.Module | ast.FunctionDef | ast.AsyncFunctionDef):
+            function = "<module>" if isinstance(node, ast.Module) else node.name
+            calls = (one for child in node.body for one in own_nodes(child) if isinstance(one, ast.Call))
+            named = (one for one in calls if ast.unparse(one.func).rpartition(".")[2] == name)
+            found += [Call(file=file, line=one.lineno, function=function) for one in named]
+    return found
+
+
+def node_at(call: Call, sources: Sources) -> ast.stmt | None:
+    """The innermost statement in a line."""
+    nodes = ast.walk(parsed(sources.text(call.file)) or ast.Module([], []))
+    found = [node for node in nodes if isinstance(node, ast.stmt) and holds(node, call.line)]
+    return found[-1] if found else None
+
+
+def exits(file: str, sources: Sources) -> list[int]:
+    """The lines of a file that end the process as if all were well."""
+    nodes = ast.walk(parsed(sources.text(file)) or ast.Module([], []))
+    calls = (node for node in nodes if isinstance(node, ast.Call))
+    return sorted(call.lineno for call in calls if ast.unparse(call) in _EXITS)
+
+
+def asks_for_rank(test: ast.expr, call: Call, sources: Sources) -> bool:
+    """Whether a condition is about the rank's number, itself or by a name that was given a value of it."""
+    if _OF_RANKS.search(ast.unparse(test)):
+        return True
+    names = {ast.unparse(node) for node in ast.walk(test) if isinstance(node, ast.Name | ast.Attribute)}
+    return any(
+        ast.unparse(target) in names and _OF_RANKS.search(ast.unparse(node.value))
+        for node in ast.walk(parsed(sources.text(call.file)) or ast.Module([], []))
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name | ast.Attribute)
+    )
+
+
+def holds_for(test: ast.expr, rank: int, had: Mapping[str, str]) -> bool | None:
+    """Whether a condition holds on a rank, whose names ``had`` these values; None where it asks for more than
+    the rank's number."""
+    names = _Numbers(rank, {name for name, what in had.items() if what == str(rank)})
+    asked = names.visit(copy.deepcopy(test))
+    if not all(isinstance(node, (*_OPERATORS, *_VALUES)) for node in ast.walk(asked)):
+        return None
+    try:
+        code = compile(ast.fix_missing_locations(ast.Expression(asked)), "<condition>", "eval")
+        return bool(eval(code, {"__builtins__": {}}))
+    except (TypeError, ValueError, ArithmeticError):
+        return None
+
+
+class _Numbers(ast.NodeTransformer):
+    """Puts the rank's number in the place of what stands for it."""
+
+    def __init__(self, rank: int, names: set[str]) -> None:
+        self._rank, self._names = rank, names
+
+    def generic_visit(self, node: ast.AST) -> ast.AST:
+        if isinstance(node, ast.Name | ast.Attribute | ast.Call):
+            text = ast.unparse(node)
+            if _OWN_RANK.fullmatch(text) and (isinstance(node, ast.Call) or text in self._names):
+                return ast.Constant(self._rank)
+        return super().generic_visit(node)
+
+
+def root_by_rank(call: Call, sources: Sources) -> str | None:
+    """``src=rank`` of a collective in this line, which has to be the same on every rank."""
+    for node in ast.walk(parsed(sources.text(call.file)) or ast.Module([], [])):
+        if not isinstance(node, ast.Call) or not holds(node, call.line):
+            continue
+        if _COLLECTIVE.search(ast.unparse(node.func)) is None:
+            continue
+        for given in node.keywords:
+            if given.arg in ("src", "dst", "root") and _OWN_RANK.fullmatch(ast.unparse(given.value)):
+                return ast.unparse(given)
+    return None
+
+
+def calls_too(node: ast.If, part: str, name: str) -> bool:
+    """Whether the other part of an ``if`` calls this, too, as where one rank gives and the others get."""
+    other = node.orelse if part == "body" else node.body
+    calls = (inner for each in other for inner in ast.walk(each) if isinstance(inner, ast.Call))
+    return any(ast.unparse(inner.func).rpartition(".")[2] == name for inner in calls)
+
+
+def does_more(node: ast.If) -> bool:
+    """Whether the body calls something else than what prints, counts and saves."""
+    return not all(map(_QUIET.fullmatch, _called(node)))
+
+
+def exchanges(node: ast.If) -> bool:
+    """Whether the body calls a collective."""
+    return any(map(_COLLECTIVE.search, _called(node)))
+
+
+def _called(node: ast.If) -> list[str]:
+    calls = (inner for each in node.body for inner in own_nodes(each) if isinstance(inner, ast.Call))
+    return [ast.unparse(call.func).rpartition(".")[2] for call in calls]
+
+
+def entered(call: Call, sources: Sources) -> str:
+    """What the ``with`` enters that begins in this line; empty where none does."""
+    for node in ast.walk(parsed(sources.text(call.file)) or ast.Module([], [])):
+        if isinstance(node, ast.With) and node.lineno <= call.line < node.body[0].lineno:
+            return ast.unparse(node.items[0].context_expr)
+    return ""
+
+
+def head(node: ast.AST) -> str:
+    """The first line of a statement, as it is written but for spaces: ``if rank == 0:``."""
+    text = ast.unparse(node).partition("\n")[0]
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
