@@ -6,9 +6,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
+from types import MappingProxyType
 
 from nbdist.diagnosis.exits import rank_names
 from nbdist.diagnosis.held import may_be_fed, of_held
+from nbdist.diagnosis.histories import History, of_histories
 from nbdist.diagnosis.parting import of_groups, of_parting
 from nbdist.diagnosis.places import Sources
 from nbdist.diagnosis.sides import Side, hint
@@ -20,9 +22,14 @@ from nbdist.text import Both, say
 _SHAPED = re.compile(r"\w+ \([^)]*\) \w+|(?:list|tuple) of \d+")
 
 
-def why(sides: Sequence[Side], sources: Sources, raised: Mapping[int, str]) -> Hint | None:
+def why(
+    sides: Sequence[Side],
+    sources: Sources,
+    raised: Mapping[int, str],
+    histories: Mapping[int, History] = MappingProxyType({}),
+) -> Hint | None:
     """Why these ranks will not meet; None where that cannot be told. ``raised`` is by rank the error with
-    which a thread or a process of its has ended."""
+    which a thread or a process of its has ended, ``histories`` what the ranks have called."""
     handling = [side for side in sides if side.handled and not _is_of_others(side.handled)]
     if handling and len(handling) < len(sides):
         one = handling[0]
@@ -39,7 +46,12 @@ def why(sides: Sequence[Side], sources: Sources, raised: Mapping[int, str]) -> H
         return of_held(held[0], waiting, sources)
     if {side.direction for side in waiting} >= {"send", "recv"}:
         return _unmet(sides)
-    return _of_messages(waiting) or _of_root(waiting, sources) or of_parting(waiting, sources)
+    return (
+        _of_messages(waiting)
+        or _of_root(waiting, sources)
+        or of_histories(histories, sources)
+        or of_parting(waiting, sources)
+    )
 
 
 def of_threads(held: Sequence[Side], raised: Mapping[int, str]) -> Hint | None:

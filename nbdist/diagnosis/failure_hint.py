@@ -12,6 +12,7 @@ from nbdist.devices.disks import SHARED_MEMORY, disks
 from nbdist.diagnosis.checks.names import removed_name
 from nbdist.diagnosis.deadlocks import all_joining, why
 from nbdist.diagnosis.exits import exit_kind, rank_names
+from nbdist.diagnosis.histories import histories_of, of_histories
 from nbdist.diagnosis.missing import of_file, of_key
 from nbdist.diagnosis.parting import entered_alone, is_in_loop, way_out
 from nbdist.diagnosis.places import place_of
@@ -85,7 +86,10 @@ def _apart(first: Failure, failures: Sequence[Failure], run: Run, directory: Run
         sides += [side for side in last_sides(run, directory) if not failed & set(side.ranks)]
     absent = [rank for side in sides for rank in side.ranks if rank not in failed]
     raised = ended_by(raised_in_logs(absent, run, directory))
-    found = all_joining(sides, run.spec.world_size) or why(sides, first.sources, raised)
+    histories = histories_of(run, directory)
+    found = all_joining(sides, run.spec.world_size) or why(sides, first.sources, raised, histories)
+    if known == _SIZES:
+        found = of_histories(histories, first.sources) or found
     if found is None and known == _SIZES:
         found = _met_another(sides, first, failures, run, directory)
     # whether it is only slow is not known: the time limit was the program's own

@@ -10,6 +10,7 @@ from typing import Any
 
 from nbdist.diagnosis.deadlocks import all_joining, concerned, crossed, fewest, of_threads, unlike, why
 from nbdist.diagnosis.exits import rank_names
+from nbdist.diagnosis.histories import histories_of
 from nbdist.diagnosis.places import Sources
 from nbdist.diagnosis.sides import Side
 from nbdist.diagnosis.signatures import Hint
@@ -137,7 +138,9 @@ def _report(taken: TakenStacks | None, run: Run, directory: RunDirectory) -> Sta
     going = [rank for rank in held if (run.ranks[rank].errored or taken.time) >= taken.time]
     raised = raised_in_logs(going, run, directory)
     if hangs:
-        hint = all_joining(sides, run.spec.world_size) or why(sides, sources, ended_by(raised))
+        hint = all_joining(sides, run.spec.world_size) or why(
+            sides, sources, ended_by(raised), histories_of(run, directory)
+        )
     else:
         hint = of_threads(held_sides, ended_by(raised))
     # of ranks in the same call, the group parts them first of all

@@ -69,6 +69,9 @@ class RankDirectory:
     collectives = PathBelow("collectives")
     """Which collectives the rank had begun when it was last asked."""
 
+    history = PathBelow("history")
+    """What the rank had called in each process group when it was last asked, or failed."""
+
     waits = PathBelow("waits")
     """How much of its time the rank waits for others (``worker.stacks``)."""
 

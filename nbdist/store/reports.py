@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from nbdist.model.decoding import MALFORMED, build
+from nbdist.model.decoding import MALFORMED, as_int, build
 from nbdist.store.journal import load_object
 from nbdist.store.logs import is_listed
 from nbdist.store.paths import RunDirectory, write_private
@@ -84,6 +84,18 @@ class Call:
     file: str
     line: int
     function: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Issued:
+    """A collective that a rank has called: its number in the process group, its name with the backend
+    (``gloo:all_reduce``), what it was ``given`` (``float32 (4, 2)``), and the calls that led to it,
+    outermost first."""
+
+    number: int
+    name: str
+    given: str
+    way: tuple[Call, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,6 +224,24 @@ def stacks_stamp(run: RunDirectory) -> tuple[int, int] | None:
     except OSError:
         return None
     return status.st_ino, status.st_mtime_ns
+
+
+def read_history(path: Path) -> dict[str, tuple[Issued, ...]]:
+    """By process group, what a rank has called there, as far as it remembered; empty where it did not say."""
+    if not is_listed(path):
+        return {}
+    try:
+        told = load_object(path)
+        ways = [tuple(build(Call, call) for call in way) for way in told["ways"]]
+        return {
+            str(group): tuple(
+                Issued(number=as_int(number), name=str(name), given=str(given), way=ways[way])
+                for number, name, given, way in calls
+            )
+            for group, calls in told["groups"].items()
+        }
+    except (OSError, IndexError, *MALFORMED):
+        return {}
 
 
 def collectives_from(data: Mapping[str, Any]) -> dict[str, Collective]:

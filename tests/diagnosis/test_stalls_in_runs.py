@@ -33,6 +33,20 @@ dist.all_reduce(tensor)
 print("ready")
 """
 
+ONE_CALL_MORE = (
+    TORCH
+    + """
+def average():
+    dist.all_reduce(tensor)
+
+for step in range(7):
+    if rank == 0 and step == 1:
+        print("mean", average())
+    average()
+dist.barrier()
+"""
+)
+
 SLEEPS = (
     TORCH
     + """
@@ -155,6 +169,13 @@ def until_stalled(handle: runner.RunHandle, limit: float = 45.0) -> StackReport:
             "cause: different collectives: rank 0 alone went into  if rank == 0:  (line 8), and called"
             " barrier there",
             id="torch: other collectives",
+        ),
+        pytest.param(
+            ONE_CALL_MORE,
+            "rank 0 waits in all_reduce #9 at line 9; rank 1 waits in barrier #9 at line 15",
+            "cause: different collectives: rank 0 alone went into  if rank == 0 and step == 1:  (line 12),"
+            " and called all_reduce there",
+            id="torch: a call too many, seven calls ago",
         ),
         pytest.param(
             FINALLY,

@@ -1,0 +1,191 @@
+"""At which collective the ranks parted, from what each has called in a process group (``worker.history``).
+
+Ranks that wait for each other stand behind the mistake, sometimes far behind: where one of them left out a
+call, its next one met that of the others, as long as it was of the same kind. So the calls are compared by
+number up to the first that cannot meet, and then as two texts are: where has one rank a call more?
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from nbdist.diagnosis.exits import rank_names
+from nbdist.diagnosis.parting import of_parting
+from nbdist.diagnosis.places import Sources, place_of
+from nbdist.diagnosis.sides import Side, hint
+from nbdist.diagnosis.signatures import Hint
+from nbdist.model import Run
+from nbdist.store import RunDirectory
+from nbdist.store.reports import Call, Issued, read_history
+from nbdist.text import Both
+
+_AS_EACH_LIKES = ("all_to_all", "alltoall", "gather", "scatter", "all_gather")
+"""Collectives to which a rank may give other sizes than the others; all_gather only with NCCL."""
+
+_MOST_ADDED = 40
+"""So many calls in a row may be one rank's alone: an average over the parameters of a small model."""
+
+_APART = "hang-apart"
+
+History = Mapping[str, Sequence[Issued]]
+"""By process group, what a rank has called, oldest first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parting:
+    """The ranks at collective ``number``, by the lines that they came from, and what each gave to it.
+    ``latest``: no rank has called anything after it."""
+
+    number: int
+    sides: tuple[Side, ...]
+    given: Mapping[int, str]
+    latest: bool
+
+
+def histories_of(run: Run, directory: RunDirectory) -> dict[int, History]:
+    """By rank, of those that remember what they have called."""
+    found = {one.rank: read_history(directory.rank(one.rank, run.attempt).history) for one in run.ranks}
+    return {rank: history for rank, history in found.items() if history}
+
+
+def of_histories(histories: Mapping[int, History], sources: Sources) -> Hint | None:
+    """Why the ranks do not meet, where what they have called says more than where they are now."""
+    parting = parting_of(histories, sources)
+    if parting is None:
+        return None
+    if len(parting.sides) == 1:
+        return _of_given(parting)
+    if parting.latest:
+        return None
+    found = of_parting(parting.sides, sources)
+    if found is not None and found.signature != _APART:
+        return found
+    return hint("hang-parted", number=parting.number, calls=each(parting.sides))
+
+
+def each(sides: Sequence[Side]) -> Both:
+    """``rank 0: all_reduce (line 28), rank 1: barrier (line 47)``."""
+    said = (
+        ", ".join(
+            f"{rank_names(side.ranks, language)}: {side.call} ({_line(side, language)})" for side in sides
+        )
+        for language in ("en", "zh")
+    )
+    return Both(*said)
+
+
+def _line(side: Side, language: str) -> str:
+    file = f"{side.place.file} " if side.place.file else ""
+    return f"{file}line {side.place.line}" if language == "en" else f"{file}第 {side.place.line} 行"
+
+
+def _of_given(parting: Parting) -> Hint | None:
+    """Of ranks in one line that gave different things to one collective."""
+    by_given: dict[str, list[int]] = {}
+    for rank, given in parting.given.items():
+        by_given.setdefault(given, []).append(rank)
+    if len(by_given) < 2 or not all(by_given):
+        return None
+    said = (
+        ", ".join(f"{rank_names(ranks, language)}: {what}" for what, ranks in by_given.items())
+        for language in ("en", "zh")
+    )
+    sizes = {re.sub(r"\b[a-z]+\d*\b", "", what) for what in by_given}
+    (side,) = parting.sides
+    return hint(
+        "hang-sizes" if len(sizes) > 1 else "hang-dtypes",
+        number=parting.number,
+        call=side.call,
+        line=side.place.line,
+        given=Both(*said),
+    )
+
+
+def parting_of(histories: Mapping[int, History], sources: Sources) -> Parting | None:
+    """Where these ranks parted; None where what they have called does not tell."""
+    for group in sorted({group for history in histories.values() for group in history}):
+        calls = {
+            rank: {call.number: _own(call, sources) for call in history[group]}
+            for rank, history in histories.items()
+            if history.get(group)
+        }
+        if len(calls) > 1 and (found := _parting(calls, sources)) is not None:
+            return found
+    return None
+
+
+def _parting(ranks: Mapping[int, Mapping[int, _Made]], sources: Sources) -> Parting | None:
+    known = sorted(set.intersection(*(set(calls) for calls in ranks.values())))
+    first = next((n for n in known if len({calls[n].kind for calls in ranks.values()}) > 1), None)
+    if first is None:
+        return None
+    number = min([first, *_added(list(ranks.values()), known[0])])
+    made = {rank: calls[number] for rank, calls in ranks.items()}
+    by_way: dict[tuple[Call, ...], list[int]] = {}
+    for rank, one in made.items():
+        by_way.setdefault(one.way, []).append(rank)
+    return Parting(
+        number=number,
+        sides=tuple(made[some[0]].side(some, sources) for some in by_way.values()),
+        given={rank: one.call.given for rank, one in made.items()},
+        latest=all(number == max(calls) for calls in ranks.values()),
+    )
+
+
+def _added(ranks: Sequence[Mapping[int, _Made]], begin: int) -> Iterator[int]:
+    """The numbers at which one rank has made a call that another has not."""
+    sequences = [[one for number, one in sorted(calls.items()) if number >= begin] for calls in ranks]
+    for others in sequences[1:]:
+        if (at := _first_added(sequences[0], others)) is not None:
+            yield begin + at
+
+
+def _first_added(mine: Sequence[_Made], theirs: Sequence[_Made]) -> int | None:
+    """Where one of two ranks has made calls that the other has not, both having made the same before. Ranks
+    that come to one collective by two ways, which is right, go on alike without anything left out."""
+    at = 0
+    while (at := at + _alike(mine[at:], theirs[at:])) < min(len(mine), len(theirs)):
+        instead = _alike(mine[at + 1 :], theirs[at + 1 :])
+        more = max(
+            max(_alike(mine[at + extra :], theirs[at:]), _alike(mine[at:], theirs[at + extra :]))
+            for extra in range(1, _MOST_ADDED + 1)
+        )
+        if more > instead:
+            return at
+        at += 1
+    return None
+
+
+def _alike(mine: Sequence[_Made], theirs: Sequence[_Made]) -> int:
+    """How many calls both begin with."""
+    pairs = zip(mine, theirs, strict=False)
+    return next(
+        (at for at, (a, b) in enumerate(pairs) if (a.kind, a.way) != (b.kind, b.way)),
+        min(len(mine), len(theirs)),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Made:
+    """A call, and its ``way`` through the user's files."""
+
+    call: Issued
+    way: tuple[Call, ...]
+
+    @property
+    def kind(self) -> tuple[str, str]:
+        """What has to be alike on all ranks."""
+        backend, _, name = self.call.name.rpartition(":")
+        free = name in _AS_EACH_LIKES and (name, backend) != ("all_gather", "gloo")
+        return self.call.name, "" if free else self.call.given
+
+    def side(self, ranks: Sequence[int], sources: Sources) -> Side:
+        place = replace(place_of(self.call.way[::-1], sources), waits=True)
+        name = self.call.name.rpartition(":")[2]
+        return Side(ranks=tuple(ranks), way=self.way, place=place, name=name)
+
+
+def _own(call: Issued, sources: Sources) -> _Made:
+    return _Made(call=call, way=tuple(one for one in call.way if sources.is_own(one.file)))

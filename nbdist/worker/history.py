@@ -1,0 +1,104 @@
+"""What a rank has called in each process group, as far as torch's Flight Recorder remembers: of each
+collective the number and the name, the sizes and dtypes that it was given, and the lines that called it.
+
+Written down when the rank is asked where it is, and when it fails, so that the diagnosis can say at which
+collective the ranks parted. Recording is torch's, always on; a program that runs pays nothing for this.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+NAME = "history"
+"""The file in the rank's directory."""
+
+_MOST = 300
+"""Calls of a group: some steps of a large model."""
+
+_DEPTH = 40
+"""Of the frames that lead to a call, so many of the innermost."""
+
+_WORKER = os.path.dirname(__file__)
+
+_DTYPES = {
+    "Float": "float32",
+    "Double": "float64",
+    "Half": "float16",
+    "BFloat16": "bfloat16",
+    "Long": "int64",
+    "Int": "int32",
+    "Short": "int16",
+    "Char": "int8",
+    "Byte": "uint8",
+    "Bool": "bool",
+}
+
+
+def write(directory: str) -> None:
+    """Write the file; a rank without torch's recorder has none. Raises OSError."""
+    if not (entries := _entries()):
+        return
+    draft = os.path.join(directory, f"{NAME}.new")
+    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w") as file:
+        json.dump(_told(entries), file)
+    os.replace(draft, os.path.join(directory, NAME))
+
+
+def _entries() -> list[dict[str, Any]]:
+    c10d: Any = sys.modules.get("torch._C._distributed_c10d")
+    for name in ("_dump_nccl_trace", "_dump_fr_trace"):
+        dump = getattr(c10d, name, None)
+        if dump is not None and (found := _dumped(dump)):
+            return found
+    return []
+
+
+def _dumped(dump: Any) -> list[dict[str, Any]]:
+    """torch asks ``hasattr(torch, "_inductor")`` for the frames, which imports 800 modules if none has."""
+    told = vars(sys.modules["torch"])
+    absent = "_inductor" not in told
+    if absent:
+        told["_inductor"] = None
+    try:
+        # by this process, of this process
+        trace = pickle.loads(dump(includeCollectives=True, includeStackTraces=True, onlyActive=False))
+    finally:
+        if absent and told.get("_inductor", ...) is None:
+            del told["_inductor"]
+    entries: list[dict[str, Any]] = trace.get("entries", [])
+    return entries
+
+
+def _told(entries: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """``groups``: by process group the calls, each with the place in ``ways`` of the lines that led to it."""
+    ways: dict[tuple[tuple[str, int, str], ...], int] = {}
+    groups: dict[str, list[list[Any]]] = {}
+    for entry in entries:
+        if entry["is_p2p"]:
+            continue
+        way = ways.setdefault(tuple(_way(entry.get("frames") or ())), len(ways))
+        call = [int(entry["collective_seq_id"]), str(entry["profiling_name"]), _given(entry), way]
+        groups.setdefault(str(entry["pg_id"]), []).append(call)
+    return {"ways": [*ways], "groups": {group: calls[-_MOST:] for group, calls in groups.items()}}
+
+
+def _way(frames: Iterable[dict[str, Any]]) -> Iterator[tuple[str, int, str]]:
+    """A stack without the worker's part, outermost first."""
+    own = [one for one in frames if not one["filename"].startswith(_WORKER)]
+    for one in reversed(own[:_DEPTH]):
+        yield one["filename"], int(one["line"]), str(one["name"])
+
+
+def _given(entry: dict[str, Any]) -> str:
+    """``float32 (4, 2)``; empty of a collective that is given nothing."""
+    return ", ".join(
+        f"{_DTYPES.get(dtype, dtype)} {tuple(size)}"
+        for dtype, size in zip(entry["input_dtypes"], entry["input_sizes"], strict=False)
+    )

@@ -1,0 +1,140 @@
+"""At which collective ranks parted, from what they have called."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nbdist.diagnosis.histories import History, of_histories, parting_of
+from nbdist.diagnosis.places import Sources
+from nbdist.store.reports import Call, Issued
+from tests.fakes.directories import WrittenRun
+from tests.fakes.runs import a_spec
+
+CELL = """\
+def average(meter):
+    all_reduce(meter)
+
+for step in range(9):
+    if main and step == 1:
+        print(average(meter))
+    average(meter)
+barrier()
+if rank == 0:
+    broadcast(model)
+else:
+    broadcast(model)
+gather(scores)
+"""
+INSIDE_IF, IN_STEP, BARRIER = (6, 2), (7, 2), (8,)
+SENDS, RECEIVES, GATHERS = (10,), (12,), (13,)
+
+
+@pytest.fixture
+def sources(tmp_path: Path) -> Sources:
+    written = WrittenRun(tmp_path / "home", cell=CELL)
+    return Sources.of(written.run, written.directory)
+
+
+def history(*ways: tuple[int, ...], begin: int = 1, **given: str) -> History:
+    """What a rank has called in one group: the lines that led to each call, the outermost first. ``given`` is
+    by the name of the collective."""
+    names = {2: "all_reduce", 8: "barrier", 10: "broadcast", 12: "broadcast", 13: "gather"}
+    functions = ("<module>", "average")
+    return {
+        "0": [
+            Issued(
+                number=number,
+                name=f"gloo:{names[lines[-1]]}",
+                given=given.get(names[lines[-1]], "float32 (4,)"),
+                way=tuple(
+                    Call(file=a_spec().program, line=line, function=functions[at])
+                    for at, line in enumerate(lines)
+                ),
+            )
+            for number, lines in enumerate(ways, start=begin)
+        ]
+    }
+
+
+def said(sources: Sources, *histories: History) -> str:
+    found = of_histories(dict(enumerate(histories)), sources)
+    return found.cause.en if found is not None else ""
+
+
+def test_a_call_that_one_rank_has_made_more_is_found_long_after(sources: Sources) -> None:
+    more = history(IN_STEP, INSIDE_IF, *[IN_STEP] * 8)
+    less = history(*[IN_STEP] * 9, BARRIER)
+
+    assert "rank 0 went into  if main and step == 1:  (line 5)" in said(sources, more, less)
+    assert "rank 1 went into  if main and step == 1:  (line 5)" in said(sources, less, more)
+
+
+def test_what_happened_before_a_rank_remembers_is_not_compared(sources: Sources) -> None:
+    more = history(*[IN_STEP] * 8, begin=3)
+    less = history(*[IN_STEP] * 7, BARRIER, begin=3)
+
+    found = parting_of({0: more, 1: less}, sources)
+
+    assert found is not None
+    assert (found.number, found.latest) == (10, True)
+
+
+def test_ranks_that_come_to_one_collective_by_two_ways_have_not_parted_there(sources: Sources) -> None:
+    mine = history(SENDS, IN_STEP, SENDS, IN_STEP, IN_STEP, IN_STEP)
+    theirs = history(RECEIVES, IN_STEP, RECEIVES, IN_STEP, IN_STEP, BARRIER)
+
+    found = parting_of({0: mine, 1: theirs}, sources)
+
+    assert found is not None
+    assert found.number == 6
+
+
+def test_ranks_that_have_called_the_same_have_not_parted(sources: Sources) -> None:
+    alike = history(IN_STEP, BARRIER), history(IN_STEP, BARRIER, IN_STEP)
+
+    assert said(sources, *alike) == ""
+    assert said(sources, history(IN_STEP), {}) == ""
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "cause"),
+    [
+        pytest.param(
+            "float32 (4,)",
+            "float32 (9,)",
+            "different sizes to collective number 2, all_reduce at line 2: "
+            "rank 0: float32 (4,), rank 1: float32 (9,)",
+            id="sizes",
+        ),
+        pytest.param(
+            "float32 (4,)",
+            "int64 (4,)",
+            "different dtypes to collective number 2, all_reduce at line 2: "
+            "rank 0: float32 (4,), rank 1: int64 (4,)",
+            id="dtypes",
+        ),
+    ],
+)
+def test_what_the_ranks_gave_to_one_call_is_told(
+    sources: Sources, mine: str, theirs: str, cause: str
+) -> None:
+    one = history(BARRIER, IN_STEP, all_reduce=mine)
+    other = history(BARRIER, IN_STEP, all_reduce=theirs)
+
+    assert cause in said(sources, one, other)
+
+
+def test_a_collective_to_which_each_gives_what_it_likes_parts_none(sources: Sources) -> None:
+    mine, theirs = history(GATHERS, gather="float32 (4,)"), history(GATHERS, gather="")
+
+    assert said(sources, mine, theirs) == ""
+
+
+def test_calls_without_an_if_or_a_loop_between_them_are_named(sources: Sources) -> None:
+    mine = history(BARRIER, GATHERS, BARRIER)
+    theirs = history(BARRIER, BARRIER, BARRIER)
+
+    assert "collective number 2 was not the same call on all ranks" in said(sources, mine, theirs)
+    assert "rank 0: gather (line 13), rank 1: barrier (line 8)" in said(sources, mine, theirs)
