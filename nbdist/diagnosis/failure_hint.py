@@ -32,7 +32,7 @@ from nbdist.diagnosis.statements import exits
 from nbdist.model import RankState, Run
 from nbdist.store import RunDirectory
 from nbdist.store.reports import Call
-from nbdist.text import Both, both
+from nbdist.text import Both, both, say
 
 # what these say does not name who is missing, or where
 _PLAIN_TIMEOUTS = frozenset(
@@ -110,7 +110,13 @@ def _met_another(
     told |= {rank for side in others for rank in side.ranks}
     others += [side for side in last_sides(run, directory) if side.place.waits and not told & set(side.ranks)]
     found = why([*sides, *others], first.sources, {})
-    return found if found is not None and found.signature in _OF_PARTING else None
+    if found is None or found.signature not in _OF_PARTING:
+        return None
+    cause, fix = (
+        Both(*(say(f"diagnosis.{code}", language, said=said.text(language)) for language in ("en", "zh")))
+        for code, said in (("or-other-sizes", found.cause), ("and-same-sizes", found.fix))
+    )
+    return replace(found, cause=cause, fix=fix)
 
 
 def _hint(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
