@@ -485,7 +485,7 @@ def _program(first: Failure, run: Run) -> str:
 
 def _with_disks(hint: Hint, first: Failure, run: Run, directory: RunDirectory) -> Hint:
     """The hint with which disk is full, where the ranks ran here: of those that they may write to."""
-    from nbdist.devices.disks import SHARED_MEMORY, disks
+    from nbdist.devices.usage import SHARED_MEMORY, disks
     from nbdist.diagnosis.signatures import Hint, named
 
     if hint.signature == "disk-full" and first.full == SHARED_MEMORY:
