@@ -87,108 +87,75 @@ export function actForPanels(act: (asked: Asked) => void): void {
 /** milliseconds that a server may take */
 const PATIENCE = 10_000;
 
+/**
+ * The Jupyter server that wrote the page. A page that none wrote (VS Code, Colab) has no address to ask. The kernel
+ * itself cannot be asked while a cell keeps it busy, or when it is dead.
+ */
+export class PageServer {
+  private extended: Promise<boolean> | null = null;
+
+  constructor(
+    private readonly page: Document = document,
+    private readonly send: typeof fetch = (...given) => fetch(...given),
+  ) {}
+
+  /** Ends a run; true when the server has nbdist's extension, which has asked the run to end. */
+  async stop(runId: string): Promise<boolean> {
+    return (
+      runId !== '' &&
+      (await this.knows(`nbdist/api/runs/${encodeURIComponent(runId)}/stop`, 'POST'))?.ok === true
+    );
+  }
+
+  /** A picture, or HTML, that a rank of the run showed; null where it cannot be had. */
+  async media(runId: string, rank: number, name: string): Promise<Uint8Array | null> {
+    const path = `nbdist/api/runs/${encodeURIComponent(runId)}/ranks/${rank}/media/${encodeURIComponent(name)}`;
+    const response = runId ? await this.knows(path, 'GET') : null;
+    return response?.ok ? new Uint8Array(await response.arrayBuffer()) : null;
+  }
+
+  /** Every Jupyter server can do that; true when it took the request. */
+  async interruptKernel(kernelId: string): Promise<boolean> {
+    return kernelId !== '' && this.accepts(`api/kernels/${encodeURIComponent(kernelId)}/interrupt`, 'POST');
+  }
+
+  /** What nbdist's extension answers; null where there is none, for which is asked once. */
+  private async knows(path: string, method: string): Promise<Response | null> {
+    this.extended ??= this.accepts('nbdist/api/status', 'GET');
+    return (await this.extended) ? this.request(path, method) : null;
+  }
+
+  private async accepts(path: string, method: string): Promise<boolean> {
+    return (await this.request(path, method))?.ok ?? false;
+  }
+
+  /** What the server answers; null for nothing. */
+  private async request(path: string, method: string): Promise<Response | null> {
+    const config = configOf(this.page);
+    const base = config.baseUrl || this.page.body.dataset['baseUrl'];
+    if (typeof base !== 'string' || !base) {
+      return null;
+    }
+    const giveUp = new AbortController();
+    const timer = setTimeout(() => giveUp.abort(), PATIENCE);
+    try {
+      return await this.send(base.replace(/\/?$/, '/') + path, {
+        method,
+        headers: headersOf(this.page, config),
+        credentials: 'same-origin',
+        signal: giveUp.signal,
+      });
+    } catch {
+      return null;
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+}
+
 interface PageConfig {
   baseUrl?: unknown;
   token?: unknown;
-}
-
-/** Whether a server has the extension, by its address: asked once a page. */
-const extended = new Map<string, Promise<boolean>>();
-
-/**
- * Ends a run by way of the server that serves this page: the kernel itself cannot be asked while a cell keeps it
- * busy, or when it is dead. Where the server has nbdist's extension it asks the run; every Jupyter server can
- * interrupt the kernel. A page that no Jupyter server wrote (VS Code, Colab) has no address to ask. True when the
- * server's extension has asked the run to end.
- */
-export async function stopRun(
-  runId: string,
-  page: Document = document,
-  send: typeof fetch = fetch,
-  known = extended,
-): Promise<boolean> {
-  const base = addressOf(page);
-  if (!base || !runId) {
-    return false;
-  }
-  return (
-    (await hasExtension(page, send, known)) &&
-    (await ask(`${base}nbdist/api/runs/${encodeURIComponent(runId)}/stop`, 'POST', page, send))
-  );
-}
-
-/** A picture, or HTML, that a rank of the run showed, from the server's extension; null where it cannot be had. */
-export async function fetchMedia(
-  runId: string,
-  rank: number,
-  name: string,
-  page: Document = document,
-  send: typeof fetch = fetch,
-  known = extended,
-): Promise<Uint8Array | null> {
-  if (!(await hasExtension(page, send, known)) || !runId) {
-    return null;
-  }
-  const path = `nbdist/api/runs/${encodeURIComponent(runId)}/ranks/${rank}/media/${encodeURIComponent(name)}`;
-  const response = await request(addressOf(page) + path, 'GET', page, send);
-  return response?.ok ? new Uint8Array(await response.arrayBuffer()) : null;
-}
-
-/** Whether the page's server has nbdist's extension. */
-function hasExtension(page: Document, send: typeof fetch, known: typeof extended): Promise<boolean> {
-  const base = addressOf(page);
-  if (!base) {
-    return Promise.resolve(false);
-  }
-  const there = known.get(base) ?? ask(`${base}nbdist/api/status`, 'GET', page, send);
-  known.set(base, there);
-  return there;
-}
-
-/** True when the server took the request. */
-export async function interruptKernel(
-  kernelId: string,
-  page: Document = document,
-  send: typeof fetch = fetch,
-): Promise<boolean> {
-  const base = addressOf(page);
-  if (!base || !kernelId) {
-    return false;
-  }
-  return ask(`${base}api/kernels/${encodeURIComponent(kernelId)}/interrupt`, 'POST', page, send);
-}
-
-async function ask(url: string, method: string, page: Document, send: typeof fetch): Promise<boolean> {
-  return (await request(url, method, page, send))?.ok ?? false;
-}
-
-/** What the server answers; null for nothing. */
-async function request(
-  url: string,
-  method: string,
-  page: Document,
-  send: typeof fetch,
-): Promise<Response | null> {
-  const giveUp = new AbortController();
-  const timer = setTimeout(() => giveUp.abort(), PATIENCE);
-  try {
-    return await send(url, {
-      method,
-      headers: headersOf(page, configOf(page)),
-      credentials: 'same-origin',
-      signal: giveUp.signal,
-    });
-  } catch {
-    return null;
-  } finally {
-    clearTimeout(timer);
-  }
-}
-
-/** The server's address, with a slash at its end; empty where no Jupyter server wrote the page. */
-function addressOf(page: Document): string {
-  const base = configOf(page).baseUrl || page.body.dataset['baseUrl'];
-  return typeof base === 'string' && base ? base.replace(/\/?$/, '/') : '';
 }
 
 function headersOf(page: Document, config: PageConfig): Record<string, string> {

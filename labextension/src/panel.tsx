@@ -8,7 +8,7 @@ import { type ComponentType, createElement, render } from 'preact';
 import './styles/index.css';
 import { browserTurns } from './log/slices';
 import { RunModel } from './model';
-import { askPage, element, fetchMedia, interruptKernel, pageActs, stopRun } from './page';
+import { askPage, element, pageActs, PageServer } from './page';
 import { type BoardAnswer, type Buffer, decode, type Request } from './protocol';
 import { drawReport } from './report';
 import { Panel, type PanelSource } from './views/Panel';
@@ -44,6 +44,7 @@ interface Drawn {
 
 const runs = new Map<unknown, Heard>();
 const turns = browserTurns();
+const server = new PageServer();
 
 function heardOf(model: WidgetModel): Heard {
   const id = model.get('panel_id');
@@ -136,9 +137,9 @@ function listen(model: WidgetModel): () => void {
   };
   // most have come with the lines; the kernel has no time for the others while a cell runs, the server has
   run.log.outputs.ask = (rank, name) =>
-    void fetchMedia(run.view?.runId ?? '', rank, name).then(data =>
-      data ? run.log.outputs.put(name, data) : ask(model, { kind: 'media', rank, name }),
-    );
+    void server
+      .media(run.view?.runId ?? '', rank, name)
+      .then(data => (data ? run.log.outputs.put(name, data) : ask(model, { kind: 'media', rank, name })));
   const pull = (): void => void ask(model, { kind: 'pull', placed: placed(model) });
   const lacks = (): boolean => run.view === null || run.log.incomplete;
   // in a turn of its own: for a megabyte of lines the page has just worked as long as it may without a pause
@@ -201,6 +202,15 @@ function placesOf(model: WidgetModel): () => readonly HTMLElement[] {
   return () => [...document.querySelectorAll<HTMLElement>(selector)];
 }
 
+/** Ask the kernel to end what it shows; false when the reader has to interrupt the cell by hand. */
+async function stopByKernel(model: WidgetModel): Promise<boolean> {
+  const asked = ask(model, { kind: 'stop' });
+  // the kernel of what is detached does something else
+  return model.get('foreground') === true
+    ? server.interruptKernel(String(model.get('kernel_id') ?? ''))
+    : asked;
+}
+
 function sweepOf(model: WidgetModel): SweepSource {
   return {
     news: () => model.get('sweep'),
@@ -208,10 +218,7 @@ function sweepOf(model: WidgetModel): SweepSource {
       model.on('change:sweep', hear);
       return () => model.off('change:sweep', hear);
     },
-    stop: async () => {
-      const asked = ask(model, { kind: 'stop' });
-      return model.get('foreground') === true ? interruptKernel(String(model.get('kernel_id') ?? '')) : asked;
-    },
+    stop: () => stopByKernel(model),
     open: pageActs() ? (runId, label, from) => askPage({ action: 'open', runId, label, from }) : null,
   };
 }
@@ -219,14 +226,7 @@ function sweepOf(model: WidgetModel): SweepSource {
 function sourceOf(model: WidgetModel, run: RunModel): PanelSource {
   return {
     foreground: () => model.get('foreground') === true,
-    stop: async () => {
-      if (await stopRun(run.view?.runId ?? '')) {
-        return true;
-      }
-      const asked = ask(model, { kind: 'stop' });
-      // the kernel of a detached run does something else
-      return model.get('foreground') === true ? interruptKernel(String(model.get('kernel_id') ?? '')) : asked;
-    },
+    stop: async () => (await server.stop(run.view?.runId ?? '')) || stopByKernel(model),
     stacks: () => void ask(model, { kind: 'stacks' }),
     interrupt: rank => void ask(model, { kind: 'interrupt', rank }),
     line: () => String(model.get('line') ?? ''),

@@ -4,12 +4,13 @@
  */
 import { gunzipSync } from 'fflate';
 import { type ComponentType, createElement, render } from 'preact';
-import { type ReactElement, useRef } from 'react';
+import { type ReactElement, useMemo, useRef, useSyncExternalStore } from 'react';
 
+import { overlay } from './chart_data';
 import { RunModel } from './model';
 import { element } from './page';
 import { decode, readFrame } from './protocol';
-import { Metrics, useOverlay } from './views/Metrics';
+import { Metrics } from './views/Metrics';
 import { type RunHost, RunPage } from './views/RunPage';
 import { useTheme } from './views/hooks';
 
@@ -40,7 +41,16 @@ function ReportRun({ run }: { run: RunModel }): ReactElement {
 
 /** The curves of all runs over each other. */
 function ReportCharts({ runs }: { runs: readonly RunModel[] }): ReactElement {
-  const charts = useOverlay(runs);
+  const version = useSyncExternalStore(
+    changed => {
+      const ends = runs.map(run => run.subscribe(changed));
+      return () => ends.forEach(end => end());
+    },
+    () => runs.reduce((sum, run) => sum + run.version, 0),
+  );
+  // the version stands for all charts
+  // eslint-disable-next-line react-hooks/exhaustive-deps
+  const charts = useMemo(() => overlay(runs.map(run => run.charts)), [runs, version]);
   const { theme, look } = useTheme();
   return (
     <section className="nbdist" data-theme={theme}>

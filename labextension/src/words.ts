@@ -137,7 +137,6 @@ export const WORDS = inBoth(say => ({
   rank: say('Rank', '进程'),
   rankNumber: say('Rank {0}', '进程 {0}'),
   node: say('node {0}', '节点 {0}'),
-  nodeRank: say('{0}, rank {1}', '{0},进程 {1}'),
   rate: say('{0} step/s', '{0} 步/秒'),
   own: say('{0} ms own', '自身 {0} 毫秒'),
   andMilliseconds: say('+ {0} ms', '+ {0} 毫秒'),
@@ -163,7 +162,6 @@ export const WORDS = inBoth(say => ({
   results: say('Results', '结果'),
   lastLine: say('Last line', '最后一行'),
   state: say('State', '状态'),
-  process: say('Process', '进程号'),
   close: say('Close', '关闭'),
   states: say(
     (count: number, word: string) => `${count} ${word.toLowerCase()}`,
@@ -175,7 +173,6 @@ export const WORDS = inBoth(say => ({
   ),
   lowest: say('{0} at {1}, median {2}', '{0}:{1},中位数 {2}'),
   median: say('median {0}', '中位数 {0}'),
-  unknown: say('unknown', '未知'),
   views: say('Logs, metrics, cell', '日志、指标、单元格'),
   all: say('All', '全部'),
   errors: say(
@@ -187,7 +184,6 @@ export const WORDS = inBoth(say => ({
   metrics: say('Metrics', '指标'),
   cell: say('Cell', '单元格'),
   noCell: say('The program of this run has not come yet.', '此运行的程序尚未收到。'),
-  highlighted: say('marked', '已标记'),
   noMetrics: say('Nothing has been logged yet. In the cell,', '尚未记录任何指标。在单元格中调用'),
   leftOut: say(
     (count: number) =>
@@ -240,7 +236,6 @@ export const WORDS = inBoth(say => ({
     gpu: say('GPU utilisation', 'GPU 利用率'),
     memory: say('Memory', '内存'),
     gpu_memory: say('GPU memory', '显存'),
-    rate: say('Steps per second', '每秒步数'),
   } as Record<string, string>,
   // runs beside each other
   comparedRuns: say('Compared runs', '所比较的运行'),

@@ -4,8 +4,7 @@ import { act, cleanup, fireEvent, render, screen, within } from '@testing-librar
 import { createElement } from 'react';
 
 import { alike, linesOf, overlay } from '../src/chart_data';
-import { compared } from '../src/compared';
-import { cellText, chartsOf, columnKey, columnsOf, firstColumns, sorted } from '../src/comparison';
+import { cellText, chartsOf, columnKey, columnsOf, compared, firstColumns, sorted } from '../src/comparison';
 import { Runs } from '../src/lab/runs';
 import { Comparison } from '../src/lab/views/Comparison';
 import { fakeService, settled } from './lab_fakes';

@@ -1,4 +1,4 @@
-import { interruptKernel, stopRun } from '../src/page';
+import { PageServer } from '../src/page';
 
 interface Asked {
   url: string;
@@ -30,7 +30,7 @@ test.each([
 ])('%s leads to the kernel', async (_what, config, url) => {
   const asked: Asked[] = [];
 
-  expect(await interruptKernel('k/1', page(config), server(true, asked))).toBe(true);
+  expect(await new PageServer(page(config), server(true, asked)).interruptKernel('k/1')).toBe(true);
 
   expect(asked.map(each => each.url)).toEqual([url]);
   expect(asked[0]!.init).toMatchObject({ method: 'POST', headers: { 'X-XSRFToken': '2|abc' } });
@@ -39,7 +39,7 @@ test.each([
 test('the address can be that of the classic page', async () => {
   const asked: Asked[] = [];
 
-  expect(await interruptKernel('k', page(null, '/n/'), server(true, asked))).toBe(true);
+  expect(await new PageServer(page(null, '/n/'), server(true, asked)).interruptKernel('k')).toBe(true);
 
   expect(asked[0]!.url).toBe('/n/api/kernels/k/interrupt');
 });
@@ -47,7 +47,7 @@ test('the address can be that of the classic page', async () => {
 test('a token is sent along', async () => {
   const asked: Asked[] = [];
 
-  await interruptKernel('k', page('{"baseUrl": "/", "token": "secret"}'), server(true, asked));
+  await new PageServer(page('{"baseUrl": "/", "token": "secret"}'), server(true, asked)).interruptKernel('k');
 
   expect(asked[0]!.init.headers).toMatchObject({ Authorization: 'token secret' });
 });
@@ -59,12 +59,12 @@ test.each([
 ])('%s cannot interrupt, and asks nobody', async (_what, config, kernel) => {
   const asked: Asked[] = [];
 
-  expect(await interruptKernel(kernel, page(config), server(true, asked))).toBe(false);
+  expect(await new PageServer(page(config), server(true, asked)).interruptKernel(kernel)).toBe(false);
   expect(asked).toEqual([]);
 });
 
 test('a server that refuses is a failure', async () => {
-  expect(await interruptKernel('k', page('{"baseUrl": "/"}'), server(false, []))).toBe(false);
+  expect(await new PageServer(page('{"baseUrl": "/"}'), server(false, [])).interruptKernel('k')).toBe(false);
 });
 
 test('a server that cannot be reached is a failure', async () => {
@@ -72,16 +72,15 @@ test('a server that cannot be reached is a failure', async () => {
     throw new TypeError('offline');
   }) as unknown as typeof fetch;
 
-  expect(await interruptKernel('k', page('{"baseUrl": "/"}'), gone)).toBe(false);
+  expect(await new PageServer(page('{"baseUrl": "/"}'), gone).interruptKernel('k')).toBe(false);
 });
 
 test('the extension of the server stops the run, and is looked for once', async () => {
   const asked: Asked[] = [];
-  const here = page('{"baseUrl": "/user/ann/"}');
-  const known = new Map<string, Promise<boolean>>();
+  const here = new PageServer(page('{"baseUrl": "/user/ann/"}'), server(true, asked));
 
-  expect(await stopRun('20261120-141503-lenet-k3f9', here, server(true, asked), known)).toBe(true);
-  await stopRun('20261120-141503-lenet-k3f9', here, server(true, asked), known);
+  expect(await here.stop('20261120-141503-lenet-k3f9')).toBe(true);
+  await here.stop('20261120-141503-lenet-k3f9');
 
   expect(asked.map(each => `${each.init.method} ${each.url}`)).toEqual([
     'GET /user/ann/nbdist/api/status',
@@ -94,9 +93,9 @@ test('the extension of the server stops the run, and is looked for once', async 
 test('a server without the extension is asked to stop nothing', async () => {
   const asked: Asked[] = [];
 
-  const known = new Map<string, Promise<boolean>>();
-  expect(await stopRun('run', page('{"baseUrl": "/"}'), server(false, asked), known)).toBe(false);
-  await stopRun('run', page('{"baseUrl": "/"}'), server(false, asked), known);
+  const here = new PageServer(page('{"baseUrl": "/"}'), server(false, asked));
+  expect(await here.stop('run')).toBe(false);
+  await here.stop('run');
 
   expect(asked.map(each => each.url)).toEqual(['/nbdist/api/status']);
 });
@@ -104,7 +103,7 @@ test('a server without the extension is asked to stop nothing', async () => {
 test('a page that no Jupyter server wrote asks nobody to stop', async () => {
   const asked: Asked[] = [];
 
-  expect(await stopRun('run', page(null), server(true, asked), new Map())).toBe(false);
+  expect(await new PageServer(page(null), server(true, asked)).stop('run')).toBe(false);
 
   expect(asked).toEqual([]);
 });

@@ -19,7 +19,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
@@ -35,10 +35,10 @@ from nbdist.board.request import (
     proxied_token,
 )
 from nbdist.errors import LaunchError, UsageMistake
-from nbdist.model.decoding import MALFORMED, as_int
+from nbdist.model.decoding import MALFORMED, as_int, build
 from nbdist.model.spec import ProcessId
 from nbdist.store.journal import load_object
-from nbdist.store.paths import check_home, make_private, write_private
+from nbdist.store.paths import PathBelow, check_home, make_private, write_private
 
 IDLE_SECONDS = 15 * 60.0
 READY = b"ready\n"
@@ -59,22 +59,12 @@ class BoardDirectory:
 
     path: Path
 
-    @property
-    def discovery(self) -> Path:
-        return self.path / "server.json"
+    discovery = PathBelow("server.json")
+    lock = PathBelow("server.lock")
+    log = PathBelow("server.log")
 
-    @property
-    def lock(self) -> Path:
-        return self.path / "server.lock"
-
-    @property
-    def log(self) -> Path:
-        return self.path / "server.log"
-
-    @property
-    def scratch(self) -> Path:
-        """What a server makes for itself, and can make again."""
-        return self.path / "scratch"
+    scratch = PathBelow("scratch")
+    """What a server makes for itself, and can make again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,29 +206,14 @@ def read_board(home: Path) -> Board | None:
     check_home(directory.path)
     try:
         entry = load_object(directory.discovery)
-        return Board(
-            process=ProcessId(
-                pid=as_int(entry["pid"]),
-                start_time=as_int(entry["start_time"]),
-                boot_id=str(entry["boot_id"]),
-            ),
-            port=as_int(entry["port"]),
-            token=str(entry["token"]),
-        )
+        return Board(process=build(ProcessId, entry), port=as_int(entry["port"]), token=str(entry["token"]))
     except (OSError, *MALFORMED):
         return None
 
 
 def write_board(home: Path, board: Board) -> None:
     """Make a server known: the file is there whole, or not at all, and only for this user."""
-    process = board.process
-    entry = {
-        "pid": process.pid,
-        "start_time": process.start_time,
-        "boot_id": process.boot_id,
-        "port": board.port,
-        "token": board.token,
-    }
+    entry = {**asdict(board.process), "port": board.port, "token": board.token}
     write_private(BoardDirectory(home / "board").discovery, json.dumps(entry) + "\n")
 
 

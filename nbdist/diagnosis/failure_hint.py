@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from tempfile import gettempdir
 
-from nbdist.devices.disks import SHARED_MEMORY, disks
+from nbdist.devices.usage import SHARED_MEMORY, disks
 from nbdist.diagnosis.checks.names import removed_name
 from nbdist.diagnosis.deadlocks import all_joining, why
 from nbdist.diagnosis.exits import exit_kind, rank_names

@@ -5,7 +5,7 @@ a kernel should not have (frameworks are asked in processes of their own).
 """
 
 from nbdist.doctor.examination import ENGINES, ClusterRequest, Probe, examine, examine_cluster, examine_mended
-from nbdist.doctor.notebook import repair
+from nbdist.doctor.installed import repair
 from nbdist.doctor.report import Entry, Level, Report, report_bundle, report_text
 
 __all__ = [

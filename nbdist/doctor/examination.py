@@ -18,6 +18,15 @@ from nbdist import config, options, runner
 from nbdist.devices.gpus import list_gpus
 from nbdist.diagnosis.checks.machine import build_of
 from nbdist.doctor import node_probe
+from nbdist.doctor.installed import (
+    IMPORT_SECONDS,
+    examine_board,
+    examine_framework,
+    examine_notebook,
+    examine_page,
+    examine_python,
+    examine_server,
+)
 from nbdist.doctor.machine import (
     examine_gpus,
     examine_host,
@@ -28,8 +37,6 @@ from nbdist.doctor.machine import (
 )
 from nbdist.doctor.node_checks import Here, check_nodes
 from nbdist.doctor.node_job import SlurmJob
-from nbdist.doctor.notebook import examine_notebook, examine_page, examine_server
-from nbdist.doctor.packages import IMPORT_SECONDS, examine_board, examine_framework, examine_python
 from nbdist.doctor.ray import RayJob, find_ray
 from nbdist.doctor.report import Entry, Report, checks, find
 from nbdist.doctor.slurm import SlurmExamination, gpus_by_node

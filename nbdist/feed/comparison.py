@@ -13,7 +13,7 @@ from itertools import islice
 from math import isfinite
 from typing import Any
 
-from nbdist.feed.curves import Curve, read_curves
+from nbdist.feed.curves import Curve, picked, read_curves
 from nbdist.feed.explanation import time_spent
 from nbdist.feed.labels import clipped
 from nbdist.model import Run
@@ -371,20 +371,13 @@ def _changes(runs: Sequence[Compared]) -> Iterator[Row]:
 
 def _columns(curve: Curve, run: Run, most: int) -> dict[str, Any]:
     begin = run.started or run.spec.created
-    picked = _picked(len(curve.points), most)
+    places = picked(len(curve.points), most)
     return {
         "tag": clipped(curve.tag, _TEXT),
-        "steps": [int(curve.points[at][0]) for at in picked],
-        "times": [round(curve.times[at] - begin, 1) for at in picked],
-        "values": [_short(curve.points[at][1]) for at in picked],
+        "steps": [int(curve.points[at][0]) for at in places],
+        "times": [round(curve.times[at] - begin, 1) for at in places],
+        "values": [_short(curve.points[at][1]) for at in places],
     }
-
-
-def _picked(count: int, most: int) -> Sequence[int]:
-    """Up to ``most`` of so many places, the first and the last among them."""
-    if count <= most:
-        return range(count)
-    return [round(number * (count - 1) / (most - 1)) for number in range(most)]
 
 
 def _short(value: float) -> float | None:

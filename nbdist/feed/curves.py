@@ -12,7 +12,7 @@ from pathlib import Path
 from nbdist.feed.view import number_text
 from nbdist.model import Run
 from nbdist.store import LogStream, MetricPoint, RunDirectory
-from nbdist.store.metrics import Number, points_of, spread
+from nbdist.store.metrics import Number, last_points, points_of, spread
 from nbdist.store.scraped.log import merge_points, numbers_of, printed_points, read_points, sampled_prints
 
 POINTS = 40
@@ -40,7 +40,7 @@ def spark_of(run: Run, directory: RunDirectory) -> tuple[Spark | None, float]:
     room = max(_PIECE, _WHOLE // max(1, len(run.ranks)))
     for rank in run.ranks:
         files = directory.rank(rank.rank, run.attempt)
-        own = numbers_of(_last(files.metrics, room) if shape else _sampled(files.metrics))
+        own = numbers_of(last_points(files.metrics, room) if shape else _sampled(files.metrics))
         if run.spec.scrape and rank.rank < _PRINTING:
             prints = printed_points(files, room // 8) if shape else sampled_prints(files, _PRINTED, _PIECES)
             own |= numbers_of(merge_points([], prints, tags=set(own)))
@@ -52,7 +52,8 @@ def spark_of(run: Run, directory: RunDirectory) -> tuple[Spark | None, float]:
     tag = main_tag(list(shape))
     stands = spread(last[tag])[0]
     values = (*(value for _, value in shape[tag][:-1]), stands)
-    drawn = _thinned([value for value in values if math.isfinite(value)])
+    finite = [value for value in values if math.isfinite(value)]
+    drawn = tuple(finite[at] for at in picked(len(finite), POINTS))
     return (Spark(tag=tag, values=drawn) if drawn else None), stands
 
 
@@ -62,11 +63,11 @@ def main_tag(tags: list[str]) -> str:
     return next((tag for tag in named if tag.lower() == "loss"), (named or tags)[0])
 
 
-def _thinned(values: list[float]) -> tuple[float, ...]:
-    if len(values) <= POINTS:
-        return tuple(values)
-    step = (len(values) - 1) / (POINTS - 1)
-    return tuple(values[round(number * step)] for number in range(POINTS))
+def picked(count: int, most: int) -> Sequence[int]:
+    """Up to ``most`` of so many places, the first and the last among them."""
+    if count <= most:
+        return range(count)
+    return [round(number * (count - 1) / (most - 1)) for number in range(most)]
 
 
 def _sampled(path: Path) -> Iterator[MetricPoint]:
@@ -79,12 +80,6 @@ def _sampled(path: Path) -> Iterator[MetricPoint]:
         stream.offset = (size - _PIECE) * number // (POINTS - 1)
         # a piece begins and ends within lines, which are none then
         yield from points_of(stream.read(_PIECE).splitlines())
-
-
-def _last(path: Path, room: int) -> list[MetricPoint]:
-    stream = LogStream(path)
-    stream.skip_to_tail(room)
-    return points_of(stream.read(room).splitlines())
 
 
 _WIDTH, _HEIGHT, _INSET = 120, 24, 2

@@ -20,8 +20,7 @@ from nbdist.diagnosis.silent import MistakeReader
 from nbdist.diagnosis.stacks import last_stacks
 from nbdist.feed.ansi import printable
 from nbdist.feed.labels import clipped, state_word
-from nbdist.feed.measures import failure_view
-from nbdist.feed.snapshot import glance
+from nbdist.feed.measures import failure_view, glance
 from nbdist.feed.stalling import SlowView, StallReader, StallView, ended_slow, slow_text
 from nbdist.feed.summary import code_lines
 from nbdist.feed.view import current_reason, duration

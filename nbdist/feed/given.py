@@ -5,9 +5,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from nbdist.diagnosis.exits import rank_ranges
 from nbdist.model import Input, Run
@@ -43,12 +42,6 @@ class Given:
     @classmethod
     def of(cls, values: Sequence[GivenValue]) -> Given:
         return cls(values=tuple(values[:_MOST]), more=max(0, len(values) - _MOST))
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Given:
-        """Those behind ``asdict``; none behind nothing. Raises TypeError for anything else."""
-        values = tuple(GivenValue(**value) for value in data.get("values", ()))
-        return cls(values=values, more=data.get("more", 0))
 
     def texts(self, language: str) -> Iterator[tuple[str, str]]:
         """The name of each value, and what it is."""

@@ -1,16 +1,20 @@
-"""What is read of a run besides its logs: what its ranks log and use, and which has failed first."""
+"""What is read of a run besides its logs: what its ranks log and use, and which has failed first; and for
+readers that do not follow a run from its start, all of that from the ends of its files."""
 
 from __future__ import annotations
 
 import math
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nbdist.diagnosis import Failure, failure_headline, first_failure
 from nbdist.diagnosis.report import error_text
 from nbdist.diagnosis.stragglers import Paces
+from nbdist.feed.ansi import strip_ansi
 from nbdist.feed.charts import Charts
 from nbdist.feed.progress import Progress, RankProgress, furthest_behind
 from nbdist.feed.stalling import SlowView, slow_view
@@ -24,6 +28,8 @@ from nbdist.store import (
     RankDirectory,
     RunDirectory,
 )
+from nbdist.store.logs import last_lines
+from nbdist.store.metrics import last_points
 from nbdist.store.scraped.log import ScrapedMetrics, merge_points
 
 if TYPE_CHECKING:
@@ -301,3 +307,59 @@ def failure_view(failure: Failure) -> FailureView:
     if at is None or failure.sources.is_program(at.file):
         return view
     return replace(view, file=failure.sources.name(at.file), file_line=at.line, source=at.source[:_MESSAGE])
+
+
+# bytes at the end of a file, and of the metrics of all ranks
+_END_ROOM = 4096
+_POINTS_ROOM = 256 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Glance:
+    """What the files of the ranks say: the last line that has text, the last that was measured, steps a
+    second; and how far the run is."""
+
+    last_lines: Mapping[int, str]
+    system: Mapping[int, MetricPoint]
+    rates: Mapping[int, float | None]
+    progress: Progress | None
+    slow: SlowView | None = None
+
+
+def glance(run: Run, directory: RunDirectory, now: float) -> Glance:
+    """Look at the run at the moment ``now`` (Unix seconds)."""
+    said, system, rates, progresses, paces = {}, {}, {}, [], Paces()
+    for rank in run.ranks:
+        files = directory.rank(rank.rank, run.attempt)
+        lines = last_lines(files.log, _END_ROOM)
+        texts = (text for line in reversed(lines) if (text := strip_ansi(line)).strip())
+        said[rank.rank] = next(texts, "")
+        progress = _progress(files, lines, len(run.ranks))
+        progresses.append(progress.progress(now))
+        if not rank.state.terminal:
+            rates[rank.rank] = progress.rate(now)
+            if measured := last_points(files.system, _END_ROOM):
+                system[rank.rank] = measured[-1]
+                paces.take(rank.rank, measured)
+    return Glance(
+        last_lines=said,
+        system=system,
+        rates=rates,
+        progress=furthest_behind(progresses),
+        slow=slow_view(paces, run, rates, now),
+    )
+
+
+def _progress(files: RankDirectory, lines: list[str], ranks: int) -> RankProgress:
+    progress = RankProgress()
+    progress.logged(last_points(files.metrics, max(_END_ROOM, _POINTS_ROOM // ranks)))
+    if lines:
+        progress.printed(lines[:-1], lines[-1], _written(files.log))
+    return progress
+
+
+def _written(path: Path) -> float:
+    try:
+        return os.stat(path).st_mtime
+    except OSError:
+        return 0.0

@@ -17,7 +17,7 @@ from nbdist.feed.charts import Chart, ChartKey, Charts
 from nbdist.feed.protocol import LogChunk, Media, for_the_strip
 from nbdist.feed.rank_log import LogDelta, level
 from nbdist.feed.view import RunView
-from nbdist.store.outputs import named_in
+from nbdist.store.results import named_in
 
 _WHOLE = 4_096  # bytes; smaller chunks are joined with what comes next
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from nbdist.diagnosis.exits import rank_names, rank_ranges
 from nbdist.diagnosis.places import CodeLocation
@@ -63,11 +62,6 @@ class StallView:
     behind: str = ""
     behind_zh: str = ""
     groups: tuple[StackGroupView, ...] = ()
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> StallView:
-        """The stall behind ``dataclasses.asdict``. Raises KeyError or TypeError."""
-        return cls(**(dict(data) | {"groups": tuple(map(_group_from, data["groups"]))}))
 
     def sentence(self, language: str) -> str:
         return self.text_zh if language == "zh" else self.text
@@ -182,12 +176,6 @@ def _row(row: StackRow) -> StackRowView:
     return StackRowView(
         function=row.function, place=row.place, source=row.source[:200], own=row.own, here=row.here
     )
-
-
-def _group_from(data: Mapping[str, Any]) -> StackGroupView:
-    rows = tuple(StackRowView(**row) for row in data["rows"])
-    threads = tuple(tuple(StackRowView(**row) for row in thread) for thread in data["threads"])
-    return StackGroupView(**(dict(data) | {"ranks": tuple(data["ranks"]), "rows": rows, "threads": threads}))
 
 
 def freed_texts(run: Run, directory: RunDirectory) -> tuple[Both, ...]:

@@ -16,8 +16,8 @@ from nbdist.feed.ansi import harmless
 from nbdist.feed.curves import Curve, read_curves
 from nbdist.feed.given import NOTHING, Given, results_of
 from nbdist.feed.labels import exit_text, leftover_text, ranks_text, state_mark, state_word
+from nbdist.feed.measures import glance
 from nbdist.feed.progress import Progress
-from nbdist.feed.snapshot import glance, log_end
 from nbdist.feed.stalling import (
     SlowView,
     StallReader,
@@ -29,6 +29,7 @@ from nbdist.feed.stalling import (
 )
 from nbdist.model import Rank, RankState, Run, RunState
 from nbdist.store import LogStream, RunDirectory
+from nbdist.store.logs import last_lines
 from nbdist.text import Both, reason_text, say
 
 _LOGS = 8
@@ -169,7 +170,7 @@ def _logs(ranks: list[Rank], run: Run, directory: RunDirectory) -> tuple[LogEnd,
 
 
 def _log(rank: Rank, path: Path) -> LogEnd:
-    lines = tuple(log_end(path, _TAIL_BYTES))
+    lines = tuple(last_lines(path, _TAIL_BYTES))
     return LogEnd(ranks=(rank,), lines=lines, whole=LogStream(path).size <= _TAIL_BYTES)
 
 

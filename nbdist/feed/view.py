@@ -226,23 +226,6 @@ class RunView:
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
 
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> RunView:
-        """The view behind ``to_dict``. Raises KeyError or TypeError for anything else."""
-        progress, failure = data["progress"], data["failure"]
-        parts = {
-            "ranks": tuple(RankView(**rank) for rank in data["ranks"]),
-            "progress": None if progress is None else Progress(**progress),
-            "failure": None if failure is None else FailureView(**failure),
-            "stall": None if data.get("stall") is None else StallView.from_dict(data["stall"]),
-            "slow": None if data.get("slow") is None else SlowView(**data["slow"]),
-            "warnings": tuple(WarningView(**one) for one in data.get("warnings", ())),
-            "notes": tuple(data.get("notes", ())),
-            "inputs": Given.from_dict(data.get("inputs", {})),
-            "results": Given.from_dict(data.get("results", {})),
-        }
-        return cls(**(dict(data) | parts))
-
 
 def view_of(
     run: Run,

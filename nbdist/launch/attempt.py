@@ -205,7 +205,7 @@ class Attempt:
     def _full(self) -> str:
         """The disk that is full now: the run's own, or shared memory. Others may hang, as those of a server
         that is away do."""
-        from nbdist.devices.disks import SHARED_MEMORY, full_disks  # most ranks end well
+        from nbdist.devices.usage import SHARED_MEMORY, full_disks  # most ranks end well
 
         return ", ".join(disk.mount for disk in full_disks([str(self._directory.path), SHARED_MEMORY]))
 

@@ -21,7 +21,7 @@ from nbdist.model import Reason, Run
 from nbdist.options import first_line
 from nbdist.store import LogStream
 from nbdist.store.control import request_interrupt, request_stacks
-from nbdist.store.outputs import read_media
+from nbdist.store.results import read_media
 
 if TYPE_CHECKING:
     from nbdist.feed.charts import Charts

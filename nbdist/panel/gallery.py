@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from nbdist.board.records import Shown, shown_values
+from nbdist.feed.curves import picked
 from nbdist.feed.view import number_text
 from nbdist.model import Run
 from nbdist.privacy import Privacy
@@ -53,9 +54,7 @@ class _Found:
             self.items = [one for one in self.items if one is last or one[0] % self.stride == 0]
 
     def thinned(self) -> tuple[Shown, ...]:
-        step = max(1.0, (len(self.items) - 1) / (_EACH - 1))
-        places = sorted({round(number * step) for number in range(min(_EACH, len(self.items)))})
-        return tuple(self.items[place][1] for place in places)
+        return tuple(self.items[place][1] for place in picked(len(self.items), _EACH))
 
 
 def galleries(run: Run, directory: RunDirectory) -> list[Gallery]:

@@ -17,7 +17,7 @@ from nbdist.diagnosis.exits import rank_ranges
 from nbdist.feed.view import duration
 from nbdist.model import Run
 from nbdist.store import RunDirectory
-from nbdist.store.outputs import MIMES, Output, named_in, read_media, read_outputs
+from nbdist.store.results import MIMES, Output, named_in, read_media, read_outputs
 from nbdist.text import say
 
 ROOM = 1_000_000

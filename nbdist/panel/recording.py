@@ -19,7 +19,7 @@ from nbdist.model import Run
 from nbdist.panel.gallery import Room
 from nbdist.panel.outputs import Clean, read_clean
 from nbdist.store import LogStream, MetricsReader, RunDirectory
-from nbdist.store.outputs import named_in
+from nbdist.store.results import named_in
 from nbdist.store.scraped.log import merge_points, printed_points
 from nbdist.text import Both, both, say
 

@@ -15,8 +15,7 @@ from nbdist.diagnosis.silent import MistakeReader
 from nbdist.feed.ansi import printable
 from nbdist.feed.curves import spark_of
 from nbdist.feed.labels import pad, ranks_text, state_mark, state_word, width
-from nbdist.feed.measures import FailureWatch
-from nbdist.feed.snapshot import glance
+from nbdist.feed.measures import FailureWatch, glance
 from nbdist.feed.stalling import StallReader, held_words, slow_text, stall_sentence
 from nbdist.feed.view import (
     RankView,
@@ -92,11 +91,6 @@ def _about(run: Run, directory: RunDirectory) -> str:
     metric = "" if spark is None else f"{spark.tag} {number_text(stands)}"
     notebook = os.path.basename(run.spec.notebook)
     return " · ".join(filter(None, (notebook, time.strftime("%m-%d %H:%M", ended), metric)))
-
-
-def status_views(directories: Sequence[RunDirectory], now: float) -> list[RunView]:
-    """How these runs stand at the moment ``now``."""
-    return StatusReader(directories).look(now)
 
 
 def watch_status(

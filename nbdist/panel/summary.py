@@ -420,11 +420,6 @@ def ending(
     return bundle, tuple(clipped(printable(line), _LINE_ROOM) for line in said)
 
 
-def summary_html(run: Run, directory: RunDirectory, language: str, notes: Sequence[str] = ()) -> str:
-    """The summary as HTML alone."""
-    return summary_page(facts_of(run, directory), language, notes)
-
-
 def _text(facts: Facts, language: str, notes: Sequence[str]) -> str:
     lines = [headline(facts, language)]
     lines += [_given_text(key, given, language) for key, given in _gifts(facts)]

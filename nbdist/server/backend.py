@@ -12,9 +12,8 @@ from tornado import web
 
 from nbdist.board import BoardRoute, route_to_board
 from nbdist.errors import NotPrivate
-from nbdist.server.list_feed import ListFeed
 from nbdist.server.machine import Machine
-from nbdist.server.run_list import RunList
+from nbdist.server.run_list import ListFeed, RunList
 from nbdist.server.streams import Streams
 from nbdist.store import RunStore
 from nbdist.store.run_store import SweepStore

@@ -8,8 +8,9 @@ import os
 import secrets
 import shutil
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
-from typing import Any
+from typing import Any, TypeVar
 
 from jupyter_server.auth.decorator import authorized
 from jupyter_server.base.handlers import APIHandler
@@ -21,8 +22,7 @@ from nbdist.errors import LaunchError, UsageMistake
 from nbdist.feed.comparison import compare
 from nbdist.feed.explanation import explain_run
 from nbdist.feed.given import results_of
-from nbdist.feed.measures import FailureWatch
-from nbdist.feed.snapshot import glance
+from nbdist.feed.measures import FailureWatch, glance
 from nbdist.feed.stalling import StallReader, stall_view
 from nbdist.feed.view import view_of
 from nbdist.model import Reason, Run
@@ -34,9 +34,11 @@ from nbdist.server.run_list import RunList, row_of
 from nbdist.server.streams import program_of
 from nbdist.store import RunDirectory, look
 from nbdist.store.control import ask_to_end, request_interrupt, request_stop
-from nbdist.store.outputs import read_media
+from nbdist.store.results import read_media
 from nbdist.store.run_store import RUN_ID, is_run_locked
 from nbdist.version import __version__
+
+T = TypeVar("T")
 
 LANGUAGES = ("en", "zh")
 
@@ -89,18 +91,24 @@ def explanation_of(directory: RunDirectory, language: str) -> dict[str, Any] | N
     return None if run is None else explain_run(run, directory, language).to_dict()
 
 
+@contextlib.contextmanager
+def _as_refusal(what: str) -> Iterator[None]:
+    """Let what the disk refuses be a LaunchError that says ``what`` cannot be done."""
+    try:
+        yield
+    except OSError as error:
+        raise LaunchError(f"{what}: {error.strerror}") from error
+
+
 def stop(directory: RunDirectory, reason: Reason) -> Run | None:
     """Ask the run to end; how it stood before. Where the disk refuses the request, by a signal.
 
     Raises LaunchError when it cannot be asked either way.
     """
     run = look(directory)
-    if run is None or run.state.terminal:
-        return run
-    try:
-        ask_to_end(directory, run, reason)
-    except OSError as error:
-        raise LaunchError(f"the run cannot be asked to end: {error.strerror}") from error
+    if run is not None and not run.state.terminal:
+        with _as_refusal("the run cannot be asked to end"):
+            ask_to_end(directory, run, reason)
     return run
 
 
@@ -108,10 +116,8 @@ def stop_sweep(directory: RunDirectory, reason: Reason) -> bool:
     """Ask a sweep to end its runs and to start no others; whether it goes on. Raises LaunchError."""
     if not is_run_locked(directory):
         return False
-    try:
+    with _as_refusal("the sweep cannot be asked to end"):
         request_stop(directory, reason)
-    except OSError as error:
-        raise LaunchError(f"the sweep cannot be asked to end: {error.strerror}") from error
     return True
 
 
@@ -127,26 +133,26 @@ def stacks(directory: RunDirectory) -> dict[str, Any]:
 
 
 def interrupt(directory: RunDirectory, rank: int) -> Run | None:
-    """Ask for one rank to be interrupted as by Ctrl-C; how the run stood before. Raises LaunchError."""
+    """Ask for one rank to be interrupted as by Ctrl-C; how the run stood before, None when it has no such
+    rank. Raises LaunchError."""
     run = look(directory)
-    if run is None or run.state.terminal or rank >= run.spec.world_size:
-        return run
-    try:
-        request_interrupt(directory, rank)
-    except OSError as error:
-        raise LaunchError(f"the rank cannot be interrupted: {error.strerror}") from error
+    if run is None or rank >= run.spec.world_size:
+        return None
+    if not run.state.terminal:
+        with _as_refusal("the rank cannot be interrupted"):
+            request_interrupt(directory, rank)
     return run
 
 
-def media(directory: RunDirectory, rank: int, name: str) -> bytes:
-    """What a rank showed besides text; empty when there is no such thing."""
+def media(directory: RunDirectory, rank: int, name: str) -> bytes | None:
+    """What a rank showed besides text; None when there is no such thing."""
     run = look(directory)
-    return (
-        b"" if run is None or rank >= run.spec.world_size else read_media(directory, rank, name, run.attempt)
-    )
+    if run is None or rank >= run.spec.world_size:
+        return None
+    return read_media(directory, rank, name, run.attempt) or None
 
 
-def delete(directory: RunDirectory) -> None:
+def delete(directory: RunDirectory) -> bool:
     """Remove a run with all its files. Raises UsageMistake when it goes on, LaunchError when the disk
     refuses."""
     run = look(directory)
@@ -154,14 +160,10 @@ def delete(directory: RunDirectory) -> None:
         raise UsageMistake(f"run {run.label} goes on: stop it first")
     # out of the list at once, whatever becomes of its files
     gone = directory.path.with_name(f".deleted-{secrets.token_hex(8)}")
-    try:
+    with _as_refusal("the run cannot be removed"), contextlib.suppress(FileNotFoundError):
         os.rename(directory.path, gone)
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise LaunchError(f"the run cannot be removed: {error.strerror}") from error
-    with contextlib.suppress(OSError):
-        shutil.rmtree(gone, ignore_errors=True)
+    shutil.rmtree(gone, ignore_errors=True)
+    return True
 
 
 def comparison_of(known: RunList, run_ids: list[str], *, curves: bool) -> dict[str, Any] | None:
@@ -202,12 +204,24 @@ class Api(APIHandler):
             self.set_header("Allow", ", ".join([*verbs, "OPTIONS"]))
         super().write_error(status_code, **more)
 
+    async def found(
+        self, work: Callable[..., T | None], *args: Any, missing: str = "the run cannot be read", **more: Any
+    ) -> T:
+        """What ``work`` finds or does in a thread. Raises HTTPError: for what cannot be done, and with the
+        words ``missing`` where there is nothing."""
+        try:
+            found = await self.backend.run(work, *args, **more)
+        except UsageMistake as mistake:
+            raise web.HTTPError(409, str(mistake)) from None
+        except LaunchError as error:
+            raise web.HTTPError(507, str(error)) from None
+        if found is None:
+            raise web.HTTPError(404, missing)
+        return found
+
     async def directory(self, run_id: str) -> RunDirectory:
         """The directory of a run of this user. Raises HTTPError."""
-        directory = await self.backend.run(self.backend.runs.directory, run_id)
-        if directory is None:
-            raise web.HTTPError(404, "there is no such run")
-        return directory
+        return await self.found(self.backend.runs.directory, run_id, missing="there is no such run")
 
     def language(self) -> str:
         """The language in the query. Raises HTTPError for one that nbdist does not speak."""
@@ -293,21 +307,12 @@ class RunHandler(Api):
     @authorized
     async def get(self, run_id: str) -> None:
         directory = await self.directory(run_id)
-        detail = await self.backend.run(detail_of, directory, time.time())
-        if detail is None:
-            raise web.HTTPError(404, "the run cannot be read")
-        self.answer(detail)
+        self.answer(await self.found(detail_of, directory, time.time()))
 
     @web.authenticated
     @authorized
     async def delete(self, run_id: str) -> None:
-        directory = await self.directory(run_id)
-        try:
-            await self.backend.run(delete, directory)
-        except UsageMistake as mistake:
-            raise web.HTTPError(409, str(mistake)) from None
-        except LaunchError as error:
-            raise web.HTTPError(507, str(error)) from None
+        await self.found(delete, await self.directory(run_id))
         self.backend.streams.forget(run_id)
         self.backend.feed.hurry()
         self.set_status(204)
@@ -320,13 +325,7 @@ class SummaryHandler(Api):
     async def get(self, run_id: str) -> None:
         language = self.language()
         directory = await self.directory(run_id)
-        try:
-            summary = await self.backend.run(summary_of, directory, language)
-        except UsageMistake as mistake:
-            raise web.HTTPError(409, str(mistake)) from None
-        if summary is None:
-            raise web.HTTPError(404, "the run cannot be read")
-        self.answer({"data": summary})
+        self.answer({"data": await self.found(summary_of, directory, language)})
 
 
 class ExplainHandler(Api):
@@ -335,10 +334,7 @@ class ExplainHandler(Api):
     async def get(self, run_id: str) -> None:
         language = self.language()
         directory = await self.directory(run_id)
-        explanation = await self.backend.run(explanation_of, directory, language)
-        if explanation is None:
-            raise web.HTTPError(404, "the run cannot be read")
-        self.answer(explanation)
+        self.answer(await self.found(explanation_of, directory, language))
 
 
 class StopHandler(Api):
@@ -346,13 +342,7 @@ class StopHandler(Api):
     @authorized
     async def post(self, run_id: str) -> None:
         reason = self.stop_reason()
-        directory = await self.directory(run_id)
-        try:
-            run = await self.backend.run(stop, directory, reason)
-        except LaunchError as error:
-            raise web.HTTPError(507, str(error)) from None
-        if run is None:
-            raise web.HTTPError(404, "the run cannot be read")
+        run = await self.found(stop, await self.directory(run_id), reason)
         self.backend.feed.hurry()
         self.answer({"run_id": run_id, "state": run.state.value}, 200 if run.state.terminal else 202)
 
@@ -362,13 +352,8 @@ class StopSweepHandler(Api):
     @authorized
     async def post(self, sweep_id: str) -> None:
         reason = self.stop_reason()
-        directory = await self.backend.run(self.backend.sweeps.directory, sweep_id)
-        if directory is None:
-            raise web.HTTPError(404, "there is no such sweep")
-        try:
-            live = await self.backend.run(stop_sweep, directory, reason)
-        except LaunchError as error:
-            raise web.HTTPError(507, str(error)) from None
+        find, missing = self.backend.sweeps.directory, "there is no such sweep"
+        live = await self.found(stop_sweep, await self.found(find, sweep_id, missing=missing), reason)
         self.backend.feed.hurry()
         self.answer({"sweep_id": sweep_id, "live": live}, 202 if live else 200)
 
@@ -389,12 +374,7 @@ class InterruptHandler(Api):
         self.body()
         number = self.rank(rank)
         directory = await self.directory(run_id)
-        try:
-            run = await self.backend.run(interrupt, directory, number)
-        except LaunchError as error:
-            raise web.HTTPError(507, str(error)) from None
-        if run is None or number >= run.spec.world_size:
-            raise web.HTTPError(404, "the run has no such rank")
+        run = await self.found(interrupt, directory, number, missing="the run has no such rank")
         self.answer({"run_id": run_id, "state": run.state.value}, 200 if run.state.terminal else 202)
 
 
@@ -404,9 +384,7 @@ class MediaHandler(Api):
     async def get(self, run_id: str, rank: str, name: str) -> None:
         number = self.rank(rank)
         directory = await self.directory(run_id)
-        data = await self.backend.run(media, directory, number, name)
-        if not data:
-            raise web.HTTPError(404, "the rank has shown no such thing")
+        data = await self.found(media, directory, number, name, missing="the rank has shown no such thing")
         # what it is the page says that asked for it: opened by itself, it must not be a page of this server
         self.set_header("Content-Disposition", "attachment")
         self.set_header("Cache-Control", "private, max-age=86400, immutable")
@@ -436,10 +414,8 @@ class CompareHandler(Api):
         run_ids, curves = self.run_ids(body, most=MOST), body.get("curves", False)
         if not isinstance(curves, bool):
             raise web.HTTPError(400, "curves is true or false")
-        found = await self.backend.run(comparison_of, self.backend.runs, run_ids, curves=curves)
-        if found is None:
-            raise web.HTTPError(404, "there are no such runs")
-        self.answer(found)
+        missing, known = "there are no such runs", self.backend.runs
+        self.answer(await self.found(comparison_of, known, run_ids, missing=missing, curves=curves))
 
 
 class BoardHandler(Api):

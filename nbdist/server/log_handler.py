@@ -82,9 +82,8 @@ class LogHandler(Api):
         download = self.number("download", least=0, most=1, default=0)
         number = self.rank(rank)
         directory = await self.directory(run_id)
-        log = await self.backend.run(open_log, directory, number, attempt)
-        if log is None:
-            raise web.HTTPError(404, "the run has no such rank, or no such attempt")
+        missing = "the run has no such rank, or no such attempt"
+        log = await self.found(open_log, directory, number, attempt, missing=missing)
         try:
             await self._send(log, _BYTES if download else _TEXT, download=bool(download))
         finally:

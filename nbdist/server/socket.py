@@ -1,10 +1,13 @@
-"""The stream's end on the server: what a page says is read here, and done by ``streams``."""
+"""The stream's end on the server: what a page may say, which is read here, and done by ``streams``."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 from jupyter_server.auth.decorator import authorized
 from jupyter_server.base.handlers import JupyterHandler
@@ -14,14 +17,30 @@ from tornado.websocket import WebSocketClosedError, WebSocketHandler
 
 from nbdist.feed.protocol import frame
 from nbdist.server.backend import Backend
-from nbdist.server.frames import Request, read_request
 from nbdist.server.streams import Watcher, gone_frame
+from nbdist.store.run_store import RUN_ID
 
 _MOST_WATCHED = 64
 _MOST_WAITING = 256  # of what a page said and was not done yet
 _LONGEST = 64 * 1024  # bytes that a page may say at once
+_LARGEST = 1 << 53
+_MOST_RUNS = 500
 
 log = logging.getLogger("nbdist.server")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What a page said. ``have``: of some ranks, the address of the first line that the page lacks. Of the
+    lines between ``after`` and ``before`` the last come first."""
+
+    kind: Literal["watch", "unwatch", "ack", "pull", "runs", "unruns", "pause", "resume"]
+    run_id: str = ""
+    have: Mapping[int, int] = field(default_factory=dict)
+    rank: int = 0
+    after: int = 0
+    before: int = 0
+    limit: int = 0
 
 
 class StreamHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):
@@ -130,7 +149,9 @@ class StreamHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):
                 if watcher is None:
                     await self.send(frame({"kind": "problem", "message": f"{said.run_id} is not watched"}))
                 else:
-                    await self.send(await self.backend.streams.pull(watcher, said))
+                    await self.send(
+                        await self.backend.streams.pull(watcher, said.rank, said.after, said.before)
+                    )
             case "runs":
                 self.backend.feed.watch(self, said.limit)
             case "unruns":
@@ -148,3 +169,57 @@ class StreamHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):
             await self.send(gone_frame(said.run_id))
         else:
             self._watchers[said.run_id] = watcher
+
+
+def read_request(text: str | bytes) -> Request:
+    """What the page said. Raises ValueError, with what is wrong."""
+    try:
+        said = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ValueError("this is not JSON") from error
+    if not isinstance(said, dict):
+        raise ValueError("this is not an object")
+    match said.get("kind"):
+        case "watch":
+            return Request(kind="watch", run_id=_run_id(said), have=_have(said.get("from", "tail")))
+        case "unwatch" | "ack" as kind:
+            return Request(kind=kind, run_id=_run_id(said))
+        case "pull":
+            return Request(
+                kind="pull",
+                run_id=_run_id(said),
+                rank=_number(said, "rank"),
+                after=_number(said, "after"),
+                before=_number(said, "before"),
+            )
+        case "runs":
+            limit = _number(said, "limit") if "limit" in said else 50
+            return Request(kind="runs", limit=max(1, min(_MOST_RUNS, limit)))
+        case "unruns" | "pause" | "resume" as kind:
+            return Request(kind=kind)
+        case kind:
+            raise ValueError(f"no kind {str(kind)[:40]!r}")
+
+
+def _run_id(said: Mapping[str, Any]) -> str:
+    run_id = said.get("run_id")
+    if not isinstance(run_id, str) or not RUN_ID.fullmatch(run_id):
+        raise ValueError("run_id is not the id of a run")
+    return run_id
+
+
+def _have(wanted: object) -> dict[int, int]:
+    if wanted == "tail":
+        return {}
+    if not isinstance(wanted, dict) or not all(
+        key.isascii() and key.isdigit() and len(key) < 10 for key in wanted
+    ):
+        raise ValueError('from is "tail", or the address of a line for each rank')
+    return {int(rank): _number(wanted, rank) for rank in wanted}
+
+
+def _number(said: Mapping[str, Any], name: str) -> int:
+    value = said.get(name)
+    if type(value) is not int or not 0 <= value < _LARGEST:
+        raise ValueError(f"{name} is not a number from 0 on")
+    return value

@@ -7,22 +7,20 @@ import logging
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
 
 from nbdist.errors import UnknownRun
 from nbdist.feed.charts import Charts
 from nbdist.feed.following import RunFeed
 from nbdist.feed.measures import Measures
-from nbdist.feed.protocol import LogChunk, Update, frame
+from nbdist.feed.protocol import LogChunk, Update, encode, frame
 from nbdist.feed.rank_log import LogDelta
 from nbdist.feed.send_queue import ChartQueue, ViewQueue, end_of, joined, since
 from nbdist.feed.view import RunView
 from nbdist.model import Run
-from nbdist.server.frames import Request, update_frame
-from nbdist.server.run_list import RunList
+from nbdist.server.run_list import InThread, Page, RunList
 from nbdist.store import RunDirectory
 from nbdist.store.run_store import read_spec
 
@@ -238,18 +236,6 @@ _CELL_LIMIT = 65_536
 
 log = logging.getLogger("nbdist.server")
 
-InThread = Callable[..., Awaitable[Any]]
-"""Does something in a thread."""
-
-
-class Page(Protocol):
-    """The socket of a page."""
-
-    paused: bool
-
-    async def send(self, data: bytes) -> None:
-        """Send a frame; returns when there is room for more. Raises ConnectionError when it has gone."""
-
 
 @dataclass(eq=False)
 class Watcher:
@@ -339,11 +325,10 @@ class Streams:
                 followed.look_who_is_awake()
             watcher.wake()
 
-    async def pull(self, watcher: Watcher, pull: Request) -> bytes:
-        """The lines that were asked for, as a frame."""
-        chunks: list[LogChunk] = await self._run(
-            watcher.cursor.tail.before, pull.rank, pull.after, pull.before, _PULL_BYTES
-        )
+    async def pull(self, watcher: Watcher, rank: int, after: int, before: int) -> bytes:
+        """The last lines of a rank between two addresses, as a frame."""
+        tail = watcher.cursor.tail
+        chunks: list[LogChunk] = await self._run(tail.before, rank, after, before, _PULL_BYTES)
         update = Update(chunks=chunks, complete_until=watcher.cursor.complete_until)
         return update_frame(watcher.run_id, update, pulled=True)
 
@@ -426,6 +411,11 @@ class Streams:
             await watcher.page.send(gone_frame(watcher.run_id))
         except ConnectionError:
             return
+
+
+def update_frame(run_id: str, update: Update, *, pulled: bool = False) -> bytes:
+    content, buffers = encode(update)
+    return frame({**content, "run_id": run_id, "pulled": pulled}, buffers)
 
 
 def gone_frame(run_id: str) -> bytes:

@@ -4,9 +4,8 @@
 """
 
 from nbdist.store.journal import read_events
-from nbdist.store.logs import LogLines, LogStream, LogTimes
+from nbdist.store.logs import LogLines, LogStream, LogTimes, moves_up
 from nbdist.store.metrics import MetricPoint, MetricsReader
-from nbdist.store.moving_rows import moves_up
 from nbdist.store.paths import RankDirectory, RunDirectory
 from nbdist.store.recovery import RunReader, look
 from nbdist.store.reports import ErrorFrame, ErrorReport, read_error

@@ -1,5 +1,5 @@
-"""A rank's log: its bytes, its lines, when they were written, and the middle that a log lacks which has
-become too long.
+"""A rank's log: its bytes, its lines as a terminal shows them, when they were written, and the middle that a
+log lacks which has become too long.
 
 Another machine may write these files, on a file system that remembers what it has seen, as NFS does. It goes
 on denying a name that it was asked for too early, and ``os.stat`` tells how a file was, both for up to a
@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import codecs
 import os
+import re
 import struct
 import time
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from nbdist.store.journal import KEEP_SIZE, PUNCH_HOLE, fallocate, open_plain
-from nbdist.store.moving_rows import MOVES_UP, MovingRows, growing, overwritten
 
 _STALE = 1.0  # seconds
 
@@ -215,12 +215,12 @@ class LogLines:
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
         self._rest = ""
         self._width = width
-        self._moving: MovingRows | None = None
+        self._moving: _MovingRows | None = None
 
     def feed(self, data: bytes) -> list[str]:
         """The lines that ``data`` completes."""
         text = self._rest + self._decoder.decode(data)
-        if self._moving is not None or ("\x1b[" in text and MOVES_UP.search(text)):
+        if self._moving is not None or ("\x1b[" in text and _MOVES_UP.search(text)):
             return self._move(text)
         if "\r" in text:
             # before a newline it changes nothing, and whole logs are written so
@@ -229,22 +229,22 @@ class LogLines:
         rest = lines.pop()
         # what most logs need none of is asked once for all lines, not for each
         if "\r" in text:
-            lines = [overwritten(line) for line in lines]
+            lines = [_overwritten(line) for line in lines]
         if max(map(len, lines), default=0) > self._width:
             lines = [piece for line in lines for piece in self._pieces(line)]
         # a carriage return at the end takes effect only with what comes after it
         waiting = "\r" if rest.endswith("\r") else ""
-        rest = growing(rest)
+        rest = _growing(rest)
         cut: list[str] = []
         if len(rest) > self._width:
-            *cut, rest = self._pieces(overwritten(rest))
+            *cut, rest = self._pieces(_overwritten(rest))
         self._rest = rest + waiting
         return lines + cut
 
     @property
     def partial(self) -> str:
         """The line that is not complete yet, as a terminal would show it."""
-        return overwritten(self._rest) if self._moving is None else self._moving.shown
+        return _overwritten(self._rest) if self._moving is None else self._moving.shown
 
     @property
     def moves(self) -> bool:
@@ -252,7 +252,7 @@ class LogLines:
         return self._moving is not None
 
     def _move(self, text: str) -> list[str]:
-        self._moving = moving = self._moving or MovingRows()
+        self._moving = moving = self._moving or _MovingRows()
         lines = moving.write(text)
         self._rest = ""
         if moving.is_over:
@@ -265,13 +265,173 @@ class LogLines:
         if self._moving is not None:
             rows, self._moving = self._moving.write(rest) + self._moving.close(), None
             return rows
-        line = overwritten(self._rest + rest)
+        line = _overwritten(self._rest + rest)
         self._rest = ""
         return [line] if line else []
 
     def _pieces(self, line: str) -> list[str]:
         width = self._width
         return [line[at : at + width] for at in range(0, len(line), width)] or [""]
+
+
+# Rows that a program draws again by moving the cursor up, as nested bars and rich's displays do. What is
+# drawn over was never a line; what the program leaves behind is.
+
+_MOVES_UP = re.compile(r"\x1b\[(?:\d*[AF]|\?25l)")
+"""What begins a block of such rows: the cursor goes up, or is hidden, as before an animation."""
+
+_MOVE = re.compile(r"\n|\x1b\[(?:(?P<count>\d*)(?P<kind>[ABEFJK])|\?25(?P<cursor>[hl]))")
+_UNFINISHED = re.compile(r"\x1b(?:\[[\d?]*)?\Z")
+_MOST = 64  # rows of a block
+_FIRST = 8  # rows of a block whose height is not known yet
+_MOVES_UP_BYTES = re.compile(_MOVES_UP.pattern.encode())
+
+
+def moves_up(data: bytes) -> bool:
+    """Whether rows move in ``data``."""
+    return b"\x1b[" in data and _MOVES_UP_BYTES.search(data) is not None
+
+
+class _MovingRows:
+    """A block of rows at the end of a log, and the cursor in it. ``None`` is a row with nothing on it."""
+
+    def __init__(self) -> None:
+        self._rows: list[str | None] = [None]
+        self._at = 0
+        self._height = 0  # how far the cursor went up
+        self._grown = 0  # rows since it did
+        self._hidden = False
+        self._unread = ""
+
+    def write(self, text: str) -> list[str]:
+        """The lines that ``text`` leaves behind."""
+        text = self._unread + text
+        unfinished = _UNFINISHED.search(text)
+        self._unread = unfinished[0] if unfinished else ""
+        text = text[: len(text) - len(self._unread)]
+        lines, end = [], 0
+        for move in _MOVE.finditer(text):
+            self._put(text[end : move.start()])
+            end = move.end()
+            self._move(move)
+            if len(self._rows) > _MOST:
+                lines += self._settled()
+            if len(self._rows) > _MOST:
+                lines += self.close()
+        self._put(text[end:])
+        return lines + self._settled()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the program prints lines again."""
+        return not self._height and not self._hidden and len(self._rows) == 1
+
+    @property
+    def shown(self) -> str:
+        """The rows as a terminal would show them."""
+        return "\n".join(_shown(self._rows))
+
+    def close(self) -> list[str]:
+        """The rows that are left; nothing draws on them any more."""
+        rows, self._rows, self._at, self._height, self._hidden = self._rows, [None], 0, 0, False
+        return list(_shown(rows))
+
+    def last(self) -> str:
+        """What stands behind the last newline, when it is over."""
+        return (self._rows[0] or "") + self._unread
+
+    def _put(self, text: str) -> None:
+        if text:
+            before = self._rows[self._at] or ""
+            *over, row = [part for part in (before + text).split("\r") if part] or [""]
+            # a carriage return takes effect only with what comes after it
+            waiting = "\r" if text.endswith("\r") else ""
+            # bars are taken away with spaces
+            self._rows[self._at] = None if over and row.isspace() else row + waiting
+
+    def _move(self, move: re.Match[str]) -> None:
+        if move["cursor"]:
+            self._hidden = move["cursor"] == "l"
+            self._height = 0
+            return
+        count = min(int(move["count"] or 1), _MOST)
+        match move["kind"]:
+            case None:
+                self._down()
+            case "E":
+                for _ in range(count):
+                    self._down()
+            case "A" | "F":
+                self._up(count)
+            case "B":
+                self._go(min(self._at + count, len(self._rows) - 1))
+            case _:
+                self._erase(move["kind"], int(move["count"] or 0))
+
+    def _down(self) -> None:
+        if self._at + 1 == len(self._rows):
+            self._rows.append(None)
+            self._at += 1
+            self._grown += 1
+        else:
+            self._go(self._at + 1)
+
+    def _up(self, count: int) -> None:
+        missing = max(0, count - self._at)
+        self._rows[:0] = [None] * missing
+        self._height, self._grown = max(self._height, count), 0
+        self._go(self._at + missing - count)
+
+    def _go(self, at: int) -> None:
+        self._at = at
+        row = self._rows[at]
+        # programs draw a row anew from its start
+        if row and not row.endswith("\r"):
+            self._rows[at] = row + "\r"
+
+    def _erase(self, kind: str, mode: int) -> None:
+        if kind == "J" and mode == 0:
+            del self._rows[self._at + 1 :]
+        row = self._rows[self._at] or ""
+        if mode == 2 or (mode == 0 and row.endswith("\r")):
+            self._rows[self._at] = None
+
+    def _settled(self) -> list[str]:
+        """The rows above that the cursor will not come back to."""
+        if not self._hidden and self._grown >= self._height:
+            self._height = 0
+        kept = self._height + 1 if self._height else 0
+        if self._hidden and not self._height:
+            kept = _FIRST
+        above = max(0, self._at - kept)
+        rows, self._rows = self._rows[:above], self._rows[above:]
+        self._at -= above
+        return list(_shown(rows))
+
+
+def _overwritten(line: str) -> str:
+    """What a terminal shows of ``line``: the text after the last carriage return that has text.
+
+    A bar that is taken away with spaces stays: often it is all that tells what was done.
+    """
+    if "\r" not in line:
+        return line
+    return _growing(line).partition("\r")[0]
+
+
+def _growing(line: str) -> str:
+    """What must be kept of a ``line`` that may go on: what it shows, and the spaces that were put over it."""
+    if "\r" not in line:
+        return line
+    parts = [part for part in line.split("\r") if part] or [""]
+    if not parts[-1].isspace():
+        return parts[-1]
+    shown = next((part for part in reversed(parts) if not part.isspace()), None)
+    return parts[-1] if shown is None else f"{shown}\r{parts[-1]}"
+
+
+def _shown(rows: list[str | None]) -> Iterator[str]:
+    return (_overwritten(row) for row in rows if row is not None)
 
 
 RECORD = struct.Struct("<dQ")

@@ -1,4 +1,5 @@
 """What ranks gave out with ``nbdist.result``, read back: the index of it, and a value when it is asked for.
+And what they showed besides text (``worker.display``): records, and the files that they name.
 
 To list results reads no value. A value is read only where directory and file are this user's alone; and
 nothing but ``read_value`` ever takes a pickle apart (a box is one), which executes what stands in it.
@@ -9,15 +10,17 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import re
 import stat
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 from nbdist.errors import NotPrivate
-from nbdist.model.decoding import MALFORMED, build
-from nbdist.store.journal import load_object, open_plain
-from nbdist.store.logs import is_listed
-from nbdist.store.paths import RankDirectory, check_private
+from nbdist.model import Run
+from nbdist.model.decoding import MALFORMED, as_int, as_time, build, loads
+from nbdist.store.journal import load_object, open_plain, read_whole
+from nbdist.store.logs import LogStream, is_listed
+from nbdist.store.paths import RankDirectory, RunDirectory, check_private
 from nbdist.values import box, tensors
 
 _INDEX = ".index.json"
@@ -111,3 +114,78 @@ _READ = {
     "box": _read_box,
     "pickle": _read_pickle,
 }
+
+
+# What they showed.
+
+_FILE = re.compile(r"[0-9a-f]{32}\.(?:png|jpg|svg|html)")
+_LINE = re.compile(rb"\x1b\]nbdist;([0-9a-f]{32}\.(?:png|jpg|svg|html));\d+;\d+\x07")
+MIMES = {"png": "image/png", "jpg": "image/jpeg", "svg": "image/svg+xml", "html": "text/html"}
+"""By how the names of the files end."""
+
+_LARGEST = 8 << 20
+_RECORDS = 16 << 20  # bytes of records that are read of a rank
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """One output. ``time`` in Unix seconds; ``at`` is the byte of the log at which its line begins, ``id``
+    what the program calls it, empty for nothing; ``text`` stands for it."""
+
+    rank: int
+    time: float
+    at: int
+    file: str
+    mime: str
+    id: str
+    text: str
+
+
+def read_outputs(directory: RunDirectory, run: Run) -> list[Output]:
+    """What the ranks showed in the last attempt, in the order of time; of what was shown anew under an id the
+    last."""
+    found: dict[tuple[int, str], Output] = {}
+    for rank in run.ranks:
+        path = directory.rank(rank.rank, run.attempt).display
+        for number, line in enumerate(LogStream(path).read(_RECORDS).splitlines()):
+            if (output := _output(rank.rank, line)) is not None:
+                key = f"id {output.id}" if output.id else str(number)
+                found[rank.rank, key] = output
+    return sorted(found.values(), key=lambda output: (output.time, output.rank))
+
+
+def _output(rank: int, line: bytes) -> Output | None:
+    """None for what is no record."""
+    try:
+        said = loads(line)
+        output = Output(
+            rank=rank,
+            time=as_time(said["t"]),
+            at=as_int(said["at"]),
+            file=str(said["file"]),
+            mime=str(said["mime"]),
+            id=str(said.get("id", "")),
+            text=str(said.get("text", "")),
+        )
+    except MALFORMED:
+        return None
+    return output if _FILE.fullmatch(output.file) else None
+
+
+def read_media(directory: RunDirectory, rank: int, file: str, attempts: int) -> bytes:
+    """A file that a rank showed, in the latest attempt that has it; empty where none has, or it is no name of
+    such a file."""
+    if not _FILE.fullmatch(file):
+        return b""
+    for attempt in range(attempts, 0, -1):
+        try:
+            return read_whole(directory.rank(rank, attempt).media / file, _LARGEST)
+        except OSError:
+            continue
+    return b""
+
+
+def named_in(text: bytes) -> list[str]:
+    """The files that the lines of a log name."""
+    # most lines name none, and are not read for it
+    return [name.decode() for name in _LINE.findall(text)] if b"\x1b]nbdist;" in text else []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from nbdist.devices.disks import Disk, disks, full_disks
+from nbdist.devices.usage import Disk, disks, full_disks
 
 
 def test_a_disk_is_asked_once_and_named_by_where_it_begins(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 from nbdist import runner
 from nbdist.diagnosis.stacks import StackReport, behind_text, last_stacks, sentence, take_stacks
 from nbdist.feed.view import RunView
-from nbdist.panel import status_text, status_views
+from nbdist.panel import StatusReader, status_text
 from nbdist.store.control import request_interrupt
 from nbdist.text import reason_text
 from tests.conftest import RunCell
@@ -229,7 +229,7 @@ time.sleep(600)
 """
     handle = start_cell("-n 2 --hang-after 2s", cell)
     until_stalled(handle)
-    (view,) = status_views([handle.directory], handle.run.spec.created + 9)
+    (view,) = StatusReader([handle.directory]).look(handle.run.spec.created + 9)
     shown = status_text([view], "en")
     until(lambda: handle.run.stalled is None)
 
@@ -269,7 +269,7 @@ for step in range(100_000):
     seen: list[RunView] = []
 
     def named() -> bool:
-        seen[:] = status_views([handle.directory for handle in handles], time.time())
+        seen[:] = StatusReader([handle.directory for handle in handles]).look(time.time())
         return all(view.slow is not None for view in seen)
 
     until(named, 120)

@@ -15,7 +15,7 @@ import pytest
 
 from nbdist.doctor import Entry, Level, Probe, Report, examine, examine_mended, report_bundle, report_text
 from nbdist.doctor.examination import examine_runs
-from nbdist.doctor.notebook import repair
+from nbdist.doctor.installed import repair
 from nbdist.doctor.report import checks
 
 

@@ -9,6 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from nbdist.doctor.installed import (
+    examine_board,
+    examine_framework,
+    examine_notebook,
+    examine_page,
+    examine_python,
+    examine_server,
+)
 from nbdist.doctor.machine import (
     examine_gpus,
     examine_host,
@@ -17,8 +25,6 @@ from nbdist.doctor.machine import (
     examine_machine,
     examine_settings,
 )
-from nbdist.doctor.notebook import examine_notebook, examine_page, examine_server
-from nbdist.doctor.packages import examine_board, examine_framework, examine_python
 from nbdist.doctor.report import Entry, Level
 from nbdist.labextension_install import WIDGETS as EXTENSIONS_OF_WIDGETS
 from tests.fakes.nvml import FakeGpu, FakeNvml, FakeProcess

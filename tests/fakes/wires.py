@@ -14,6 +14,7 @@ from typing import Any
 from nbdist.feed.charts import Chart
 from nbdist.feed.protocol import BoardAnswer, LogChunk, Media, Update
 from nbdist.feed.view import RunView
+from nbdist.model.decoding import build
 
 
 def decode(content: Mapping[str, Any], buffers: Sequence[bytes]) -> Update | BoardAnswer:
@@ -27,7 +28,7 @@ def decode(content: Mapping[str, Any], buffers: Sequence[bytes]) -> Update | Boa
         raise ValueError(f"{len(buffers)} buffers for {len(heads)} deltas and {len(titles)} charts")
     charts, files = buffers[len(heads) :][: len(titles)], buffers[len(heads) + len(titles) :]
     return Update(
-        view=None if content["view"] is None else RunView.from_dict(content["view"]),
+        view=None if content["view"] is None else build(RunView, content["view"]),
         chunks=tuple(_chunk(head, bytes(text)) for head, text in zip(heads, buffers, strict=False)),
         complete_until=content["complete_until"],
         charts=tuple(_chart(title, bytes(data)) for title, data in zip(titles, charts, strict=True)),

@@ -26,11 +26,10 @@ from nbdist.feed.protocol import encode
 from nbdist.model import ProcessId, RankState, Reason, RunState
 from nbdist.model.decoding import MALFORMED
 from nbdist.panel import LogSurface, StatusReader, follow, status_bundle, write_report
-from nbdist.server.frames import update_frame
 from nbdist.server.handlers import detail_of, stacks
 from nbdist.server.log_handler import open_log
 from nbdist.server.run_list import RunList
-from nbdist.server.streams import ClientCursor, RunTail
+from nbdist.server.streams import ClientCursor, RunTail, update_frame
 from nbdist.store import RunDirectory, RunStore, look
 from nbdist.store.allocations import Allocation, NodeAddress, allocations, make_allocation
 from nbdist.store.control import StopRequest, request_stop, take_requests

@@ -13,7 +13,7 @@ from nbdist.feed.sweeps import SweepReader, SweepTable, SweepView, main_metric, 
 from nbdist.model import Reason, RunState
 from nbdist.model.spec import SweepPoint
 from nbdist.model.sweep import MOST, Sweep, grid
-from nbdist.panel.sweeps import SweepLines, sweep_bundle, sweep_failures, sweep_text
+from nbdist.panel.comparison import SweepLines, sweep_bundle, sweep_failures, sweep_text
 from nbdist.store.paths import SweepDirectory
 from nbdist.store.run_store import SweepStore, take_run_lock
 from tests.fakes.directories import WrittenRun

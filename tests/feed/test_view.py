@@ -13,6 +13,7 @@ from nbdist.feed.labels import state_word
 from nbdist.feed.progress import Progress
 from nbdist.feed.view import FailureView, RankUsage, RankView, RunView, bytes_text, duration, view_of
 from nbdist.model import Device, Event, RankState, Run, RunState
+from nbdist.model.decoding import build
 from nbdist.store import MetricPoint
 from tests.fakes.runs import (
     CREATED,
@@ -191,7 +192,7 @@ def test_a_view_travels_as_json() -> None:
     travelled = json.loads(json.dumps(view.to_dict()))
 
     assert travelled["ranks"][1]["memory"] == 500_000_001
-    assert RunView.from_dict(travelled) == view
+    assert build(RunView, travelled) == view
 
 
 @pytest.mark.parametrize(

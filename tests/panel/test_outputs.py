@@ -11,7 +11,7 @@ import pytest
 from nbdist.model import Run
 from nbdist.panel.outputs import ROOM, output_bundles, plain_html
 from nbdist.store import RunDirectory
-from nbdist.store.outputs import read_media, read_outputs
+from nbdist.store.results import read_media, read_outputs
 from tests.fakes.runs import CREATED, STARTED, a_spec
 
 TABLE = '<div><style scoped>.dataframe th { top: 0 }</style><table border="1" class="dataframe">'

@@ -14,7 +14,8 @@ import pytest
 from nbdist.feed.view import RunView, WarningView
 from nbdist.model import RunState
 from nbdist.model.events import CellEnded, CellStarted
-from nbdist.panel import status_html, status_text, status_views, watch_status
+from nbdist.panel import StatusReader, status_text, watch_status
+from nbdist.panel.status import status_html
 from tests.fakes.directories import WrittenRun
 from tests.fakes.runs import CREATED, STARTED, a_spec, errored, exited, run_ended
 from tests.fakes.views import a_rank, a_run, so_far
@@ -82,9 +83,9 @@ def test_a_session_that_waits_for_a_cell_is_idle_and_says_which_was_the_last(tmp
     cell = CellStarted(time=CREATED + 50, cell=3, ranks=(0, 1), line="loss = step()")
     session = WrittenRun(tmp_path, a_spec(session=60.0)).happened(*STARTED, cell)
 
-    busy = status_text(status_views([session.directory], now=CREATED + 60), "en")
+    busy = status_text(StatusReader([session.directory]).look(CREATED + 60), "en")
     session.happened(*(CellEnded(time=CREATED + 70, cell=3, rank=rank, outcome="ok") for rank in (0, 1)))
-    views = status_views([session.directory], now=CREATED + 90)
+    views = StatusReader([session.directory]).look(CREATED + 90)
 
     assert "Running" in busy
     assert "cell 3: loss = step()" in busy
@@ -101,7 +102,7 @@ def test_a_run_that_has_ended_is_one_line_beside_others_and_has_its_ranks_alone(
     ended.recorded(0, loss=0.0639).recorded(1, loss=0.0231)
     going_on = WrittenRun(tmp_path / "going on").happened(*STARTED)
 
-    both = status_views([ended.directory, going_on.directory], now=CREATED + 90)
+    both = StatusReader([ended.directory, going_on.directory]).look(CREATED + 90)
     lines, page = status_text(both, "en").splitlines(), Table(status_html(both, "en", CREATED)).rows
 
     when = time.strftime("%m-%d %H:%M", time.localtime(CREATED + 60))
@@ -296,7 +297,7 @@ def test_runs_are_read_from_their_directories(tmp_path: Path) -> None:
     broken = WrittenRun(tmp_path, a_spec(run_id="20261120-141503-lenet-cccc"))
     broken.directory.spec.write_text("{")
 
-    views = status_views([run.directory for run in (first, failed, broken)], now=CREATED + 65.1)
+    views = StatusReader([run.directory for run in (first, failed, broken)]).look(CREATED + 65.1)
 
     assert [(view.label, view.state, view.reason) for view in views] == [
         ("lenet-aaaa", "running", ""),
@@ -309,7 +310,7 @@ def test_runs_are_read_from_their_directories(tmp_path: Path) -> None:
 def test_colours_do_not_run_over_the_table(tmp_path: Path) -> None:
     written = WrittenRun(tmp_path).happened(*STARTED).printed(0, "\x1b[31mERROR\x1b[0m: no\n")
 
-    (view,) = status_views([written.directory], now=CREATED)
+    (view,) = StatusReader([written.directory]).look(CREATED)
 
     assert view.ranks[0].last_line == "ERROR: no"
 
@@ -324,7 +325,7 @@ def test_use_rate_and_progress_come_from_the_ends_of_the_files(tmp_path: Path) -
             point = {"t": CREATED + step / 10, "step": step, "v": {"loss": 0.5}}
             metrics.write(json.dumps(point | ({"total": 1000} if step == 0 else {})) + "\n")
 
-    (view,) = status_views([written.directory], now=CREATED + 60)
+    (view,) = StatusReader([written.directory]).look(CREATED + 60)
 
     assert (view.ranks[0].memory, view.ranks[0].cpu) == (400_000_000, 98.0)
     assert view.ranks[0].rate == pytest.approx(10, rel=0.02)
@@ -337,7 +338,7 @@ def test_a_run_that_succeeded_needs_no_progress(tmp_path: Path) -> None:
     written = WrittenRun(tmp_path).printed(0, "epoch 2/4: 50%|##  | 5/10 [00:01<00:01, 5.00it/s]\n")
     written.happened(*STARTED, exited(0), exited(1), run_ended(RunState.SUCCEEDED))
 
-    (view,) = status_views([written.directory], now=CREATED + 60)
+    (view,) = StatusReader([written.directory]).look(CREATED + 60)
 
     assert view.progress is None
 

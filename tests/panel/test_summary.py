@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nbdist.model import Input, Reason, RunState
-from nbdist.panel import curves_html, run_report, summary_bundle, summary_html, summary_text
+from nbdist.panel import curves_html, run_report, summary_bundle, summary_text
 from nbdist.panel.summary import initial_html
 from nbdist.worker.results import result
 from tests.fakes.directories import WrittenRun
@@ -79,7 +79,7 @@ class Page(HTMLParser):
 
 
 def page(written: WrittenRun, language: str = "en") -> Page:
-    return Page(summary_html(written.run, written.directory, language))
+    return Page(summary_bundle(written.run, written.directory, language)["text/html"])
 
 
 def test_a_success_says_how_long_it_took_and_what_came_out(succeeded: WrittenRun) -> None:
@@ -170,7 +170,7 @@ def test_short_logs_stand_open_and_whole(tmp_path: Path) -> None:
     written = WrittenRun(tmp_path).printed(0, numbered(12, "early")).printed(1, numbered(8, "late"))
     written.happened(*STARTED, exited(0), exited(1), run_ended(RunState.SUCCEEDED))
 
-    markup = summary_html(written.run, written.directory, "en")
+    markup = summary_bundle(written.run, written.directory, "en")["text/html"]
 
     assert markup.count("<details open>") == markup.count("<details") == 2
     assert "<pre>early 1\n" in markup
@@ -186,7 +186,7 @@ def test_of_longer_logs_the_last_eight_lines_stand_open_as_far_as_a_look_goes(tm
     written.happened(*STARTED[:1], *started, *(exited(rank) for rank in range(4)))
     written.happened(run_ended(RunState.SUCCEEDED))
 
-    markup = summary_html(written.run, written.directory, "en")
+    markup = summary_bundle(written.run, written.directory, "en")["text/html"]
 
     assert markup.count("<details open>") == 2
     assert markup.count("<details>") == 2
@@ -201,7 +201,7 @@ def test_the_log_of_the_rank_that_failed_first_stands_open_whatever_others_wrote
     ended = [exited(rank, -15, ended=True) for rank in range(3)]
     written.happened(*STARTED[:1], *started, exited(3, -9), *ended, run_ended(RunState.FAILED))
 
-    markup = summary_html(written.run, written.directory, "en")
+    markup = summary_bundle(written.run, written.directory, "en")["text/html"]
 
     assert "<details open><summary>rank 3 · Failed</summary><pre>the last words" in markup
     assert "<details><summary>rank 2" in markup
@@ -289,7 +289,7 @@ def test_nothing_that_a_rank_says_becomes_markup(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_a_summary_runs_nothing_and_loads_nothing(failed: WrittenRun, language: str) -> None:
-    markup = summary_html(failed.run, failed.directory, language)
+    markup = summary_bundle(failed.run, failed.directory, language)["text/html"]
 
     assert not re.search(r"<(script|link|img|iframe|object|embed)|https?:|url\(|@import|\bon\w+=", markup)
 
@@ -298,8 +298,9 @@ def test_colours_of_a_terminal_are_kept_and_nothing_else_of_it(tmp_path: Path) -
     written = WrittenRun(tmp_path).printed(0, "\x1b[31mred\x1b[0m \x1b]8;;x\x07link\x1b]8;;\x07\x1b[2A\n")
     written.happened(*STARTED, exited(0, -11), exited(1), run_ended(RunState.FAILED))
 
-    assert '<pre><span class="n-c1">red</span> link</pre>' in summary_html(
-        written.run, written.directory, "en"
+    assert (
+        '<pre><span class="n-c1">red</span> link</pre>'
+        in summary_bundle(written.run, written.directory, "en")["text/html"]
     )
 
 
@@ -321,7 +322,7 @@ def test_ranks_that_wrote_the_same_share_the_end_of_their_logs(succeeded: Writte
 def test_only_the_end_of_a_long_log_is_kept(succeeded: WrittenRun) -> None:
     succeeded.printed(1, "".join(f"line {number}\n" for number in range(100_000)))
 
-    markup = summary_html(succeeded.run, succeeded.directory, "en")
+    markup = summary_bundle(succeeded.run, succeeded.directory, "en")["text/html"]
 
     assert "line 99992" in markup
     assert "line 99991" not in markup

@@ -12,7 +12,7 @@ import pytest
 from nbdist.feed.rank_log import LogDelta, RankFollower
 from nbdist.feed.view import RunView, WarningView, view_of
 from nbdist.model import Device, Event, Run
-from nbdist.panel import LogSurface, TextSurface
+from nbdist.panel.text import LogSurface, TextSurface
 from tests.fakes.directories import WrittenRun
 from tests.fakes.runs import CREATED, STARTED, a_spec, stop_requested
 from tests.fakes.views import a_run, so_far

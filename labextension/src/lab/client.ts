@@ -4,7 +4,7 @@
  * throws `Malformed`.
  */
 import { count, fields, flag, listOf, Malformed, number, object, or, said, text } from '../decode';
-import { type Compared, compared } from '../compared';
+import { type Compared, compared } from '../comparison';
 import { messageOf } from '../page';
 import { progress, runState, runView, stallView, type StallView } from '../protocol';
 

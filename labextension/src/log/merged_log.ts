@@ -5,7 +5,6 @@
  */
 import type { Unpacked } from './block';
 import { Entries, EntryRows, SET } from './entries';
-import { Fold } from './fold';
 import { growing32, lowerBound } from './growing';
 import { type Cursor, cursorAt, Merge } from './merge';
 import type { RankLog } from './rank_log';
@@ -145,7 +144,7 @@ export class MergedLog extends EntryRows implements LogRows {
   }
 
   private merge(entries: Entries, cursors: Cursor[]): Merge {
-    return new Merge(entries, new Fold(entries, this.sets), cursors, this.unpacked);
+    return new Merge(entries, this.sets, cursors, this.unpacked);
   }
 
   /** Rows of a rank have changed. What has been placed already is made again from there. */

@@ -1,8 +1,16 @@
 /** The runs that are compared, a row for each: what differs, sorted by any column, and whose curves are drawn. */
 import { type Dispatch, memo, type ReactElement, type SetStateAction, useMemo, useState } from 'react';
 
-import type { Compared, ComparedRow } from '../compared';
-import { cellText, columnKey, columnName, firstColumns, groupName, sorted } from '../comparison';
+import {
+  cellText,
+  columnKey,
+  columnName,
+  type Compared,
+  type ComparedRow,
+  firstColumns,
+  groupName,
+  sorted,
+} from '../comparison';
 import { pageWords } from '../words';
 import { Button, Mark, rankColour } from './Marks';
 

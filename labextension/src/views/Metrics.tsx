@@ -1,13 +1,5 @@
 /** The curves: what the cell logged, then what the machine measured. */
-import {
-  type ReactElement,
-  type RefObject,
-  useEffect,
-  useMemo,
-  useRef,
-  useState,
-  useSyncExternalStore,
-} from 'react';
+import { type ReactElement, type RefObject, useEffect, useMemo, useRef, useState } from 'react';
 import uPlot from 'uplot';
 
 import {
@@ -20,12 +12,10 @@ import {
   latest,
   linesOf,
   logByDefault,
-  overlay,
   positive,
   smoothed,
 } from '../chart_data';
 import { paletteOf, PLOT_HEIGHT, type PlotChoice, plotOptions } from '../chart_plot';
-import type { RunModel } from '../model';
 import type { Chart } from '../protocol';
 import { pageWords } from '../words';
 import { Button, Segments } from './Marks';
@@ -115,20 +105,6 @@ export function Metrics(props: MetricsProps): ReactElement {
       </div>
     </div>
   );
-}
-
-/** Charts of the metrics of several runs, which change as the runs do. */
-export function useOverlay(runs: readonly RunModel[]): ReadonlyMap<string, Chart> {
-  const version = useSyncExternalStore(
-    changed => {
-      const ends = runs.map(run => run.subscribe(changed));
-      return () => ends.forEach(end => end());
-    },
-    () => runs.reduce((sum, run) => sum + run.version, 0),
-  );
-  // the version stands for all charts
-  // eslint-disable-next-line react-hooks/exhaustive-deps
-  return useMemo(() => overlay(runs.map(run => run.charts)), [runs, version]);
 }
 
 function metricsOf(charts: ReadonlyMap<string, Chart>): readonly Chart[] {

@@ -76,7 +76,7 @@ function usePromptMark(root: RefObject<HTMLElement | null>, view: RunView | null
   useEffect(() => {
     const head = root.current?.firstElementChild;
     const input = root.current?.closest('.jp-Cell')?.querySelector<HTMLElement>('.jp-Cell-inputWrapper');
-    if (!head || !input || typeof IntersectionObserver === 'undefined') {
+    if (!head || !input) {
       return;
     }
     const made = new PromptMark(input, () => root.current?.scrollIntoView({ block: 'nearest' }));

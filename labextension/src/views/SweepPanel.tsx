@@ -2,8 +2,7 @@
 import { type ReactElement, useCallback, useMemo, useRef, useState, useSyncExternalStore } from 'react';
 
 import { overlay } from '../chart_data';
-import { type SweepNews, sweepNews } from '../compared';
-import { chartsOf, columnKey, columnsOf, DRAWN } from '../comparison';
+import { chartsOf, columnKey, columnsOf, DRAWN, type SweepNews, sweepNews } from '../comparison';
 import { pageWords } from '../words';
 import { CompareTable } from './CompareTable';
 import { Button, Mark } from './Marks';

@@ -4,8 +4,7 @@ import { type ReactElement, type RefObject, useCallback, useEffect, useMemo, use
 import '../../styles/index.css';
 import '../styles/lab.css';
 import { overlay } from '../../chart_data';
-import type { Compared } from '../../compared';
-import { chartsOf, columnsOf, DRAWN } from '../../comparison';
+import { chartsOf, columnsOf, type Compared, DRAWN } from '../../comparison';
 import { messageOf } from '../../page';
 import { pageWords } from '../../words';
 import { CompareTable } from '../../views/CompareTable';

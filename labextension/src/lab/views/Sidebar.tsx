@@ -93,7 +93,7 @@ export function Sidebar({ service, execute, openMenu }: SidebarProps): ReactElem
 
   useLayoutEffect(() => {
     const element = scroller.current;
-    if (!element || typeof ResizeObserver === 'undefined') {
+    if (!element) {
       return;
     }
     const observer = new ResizeObserver(() => element.clientHeight && setHeight(element.clientHeight));
