@@ -35,7 +35,7 @@ _DYING = 0.5
 """Seconds in which a process that has closed its connections is dead."""
 
 _LEAST = 1 << 20
-"""Bytes that a disk has left which is full (``devices.disks``)."""
+"""Bytes that a disk has left which is full (``devices.usage``)."""
 
 
 class Reserve:
