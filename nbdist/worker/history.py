@@ -85,7 +85,10 @@ def _told(entries: Iterable[dict[str, Any]]) -> dict[str, Any]:
             continue
         way = ways.setdefault(tuple(_way(entry.get("frames") or ())), len(ways))
         call = [int(entry["collective_seq_id"]), str(entry["profiling_name"]), _given(entry), way]
-        groups.setdefault(str(entry["pg_id"]), []).append(call)
+        calls = groups.setdefault(str(entry["pg_id"]), [])
+        if calls and call[0] < calls[-1][0]:
+            calls.clear()  # of a group that was destroyed: another one has its number
+        calls.append(call)
     return {"ways": [*ways], "groups": {group: calls[-_MOST:] for group, calls in groups.items()}}
 
 
