@@ -253,12 +253,17 @@ def _behind(groups: Sequence[StackGroup], sides: Sequence[Side]) -> tuple[int, .
     if waiting and held and held != waiting:
         return tuple(sorted(rank for group in held for rank in group.ranks))
     numbers = {group.collective.number for group in waiting if group.collective is not None}
-    if len(numbers) < 2 or any(group.collective is None for group in waiting):
+    if len(numbers) < 2 or any(group.collective is None for group in waiting) or _in_several(waiting):
         return fewest([side for side in sides if side.place.waits])
     last = min(numbers)
     return tuple(
         sorted(rank for g in waiting if g.collective and g.collective.number == last for rank in g.ranks)
     )
+
+
+def _in_several(groups: Sequence[StackGroup]) -> bool:
+    """Whether these are in several process groups, each of which has numbers of its own."""
+    return len({one.collective.members for one in groups if one.collective is not None}) > 1
 
 
 # As text, in both languages: one sentence about which ranks wait for which, then the groups.
@@ -325,6 +330,8 @@ def behind_text(report: StackReport, language: str = "en") -> str:
 
 def _distance(report: StackReport, language: str) -> str:
     """How far those are behind that the others wait for."""
+    if _in_several(report.groups):
+        return ""
     found = [(group, one) for group in report.groups if (one := group.collective) is not None]
     ahead = [(group, one) for group, one in found if group.place.waits and not one.over]
     late = [(group, one) for group, one in found if set(group.ranks) <= set(report.behind)]

@@ -85,7 +85,8 @@ def _told(entries: Iterable[dict[str, Any]]) -> dict[str, Any]:
             continue
         way = ways.setdefault(tuple(_way(entry.get("frames") or ())), len(ways))
         call = [int(entry["collective_seq_id"]), str(entry["profiling_name"]), _given(entry), way]
-        calls = groups.setdefault(str(entry["pg_id"]), [])
+        # by its name, which is the same on all of its ranks
+        calls = groups.setdefault(str(entry["process_group"][0]), [])
         if calls and call[0] < calls[-1][0]:
             calls.clear()  # of a group that was destroyed: another one has its number
         calls.append(call)

@@ -23,7 +23,7 @@ from nbdist.worker.order import CELL, CHANNEL, COLLECTIVES, END, FREE, INTERRUPT
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from types import CodeType, FrameType
     from typing import Any
 
@@ -48,10 +48,9 @@ def collectives(*, names: bool = True) -> dict[str, Any]:
             found = _groups(json_module().loads(dump(includeCollectives=False)))
             # NCCL's list holds what is not over alone, and its numbers come a tenth of a second late
             if found and (names or "nccl" in name):
-                _add_entries(found, json_module().loads(dump(onlyActive=True)))
-            for group, members in _members().items() if names else ():
-                if group in found:
-                    found[group]["members"] = members
+                active = json_module().loads(dump(onlyActive=True)).get("entries", ())
+                _add_entries(found, active)
+                found = _by_name(found, active) if names else found
         except Exception:  # noqa: BLE001 - it is another project's, and only asked
             continue
         if found:
@@ -88,17 +87,25 @@ def _groups(trace: dict[str, Any]) -> dict[str, Any]:
     return groups
 
 
-def _members() -> dict[str, list[int]]:
-    """The ranks of each process group."""
+def _by_name(groups: dict[str, Any], entries: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The groups by the names that all of their ranks have for them, with their members: the recorder counts
+    those that this process has made."""
     world: Any = getattr(sys.modules.get("torch.distributed.distributed_c10d"), "_world", None)
-    if world is None:
-        return {}
-    return {str(world.pg_names[group]): sorted(ranks) for group, ranks in [*world.pg_group_ranks.items()]}
+    known = {"0": "0"} | {str(entry["pg_id"]): str(entry["process_group"][0]) for entry in entries}
+    members = {
+        str(name): sorted(world.pg_group_ranks.get(group, ()))
+        for group, name in ([*world.pg_names.items()] if world is not None else ())
+    }
+    found = {}
+    for group, one in groups.items():
+        name = known.get(group, f"{group} of this process")
+        found[name] = one | {"members": members.get(name, [])}
+    return found
 
 
-def _add_entries(groups: dict[str, Any], trace: dict[str, Any]) -> None:
+def _add_entries(groups: dict[str, Any], entries: Sequence[dict[str, Any]]) -> None:
     # of several that are not over the first is what is waited for
-    for entry in reversed(trace.get("entries", ())):
+    for entry in reversed(entries):
         if not entry.get("retired") and entry.get("state") != "completed":
             group = str(entry["pg_id"])
             groups[group] = {

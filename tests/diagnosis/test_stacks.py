@@ -147,6 +147,21 @@ def begun(name: str, number: int) -> dict[str, Collective]:
     return {"0": Collective(name=name, number=number, over=False, begun=1.0)}
 
 
+def test_numbers_of_two_process_groups_are_not_compared(written: WrittenRun) -> None:
+    of_two = {"3": Collective(name="all_reduce", number=9, over=False, members=(1, 3))}
+    of_all = {"0": Collective(name="all_reduce", number=1, over=False, members=(0, 1, 2, 3))}
+    taken(
+        written,
+        at(written, 1, ALL_REDUCE, collectives=of_two),
+        *(at(written, rank, ALL_REDUCE, collectives=of_all) for rank in (0, 2, 3)),
+    )
+    report = last_stacks(written.run, written.directory)
+
+    assert report is not None
+    assert "number" not in behind_text(report)
+    assert report.behind == ()
+
+
 def test_the_collective_has_its_number_and_who_is_behind_is_said(written: WrittenRun) -> None:
     over = {"0": Collective(name="", number=6, over=True)}
     taken(

@@ -15,7 +15,7 @@ def entry(number: int, name: str = "all_reduce", line: int = 3, **other: Any) ->
         {"filename": f"{history._WORKER}/bootstrap.py", "line": 1, "name": "run"},
     ]
     return {
-        "pg_id": 0,
+        "process_group": ("0", "default_pg"),
         "is_p2p": False,
         "collective_seq_id": number,
         "profiling_name": f"gloo:{name}",
