@@ -153,7 +153,7 @@ def test_loads_survive_the_way_from_the_probe() -> None:
     assert decode_loads(encode_loads(loads).encode()) == loads
 
 
-@pytest.mark.parametrize("line", [b"", b"5", b"[5]", b'[{"index": 1}]', b'[{"processes": [], "heat": 1}]'])
+@pytest.mark.parametrize("line", [b"", b"5", b"[5]", b'[{"index": "1"}]', b'[{"processes": [], "heat": 1}]'])
 def test_what_is_no_answer_is_refused(line: bytes) -> None:
     with pytest.raises(ValueError, match="not the loads of GPUs"):
         decode_loads(line)
