@@ -10,7 +10,7 @@ from typing import Any
 
 from nbdist.diagnosis.deadlocks import all_joining, concerned, crossed, fewest, of_threads, unlike, why
 from nbdist.diagnosis.exits import rank_names
-from nbdist.diagnosis.histories import histories_of
+from nbdist.diagnosis.histories import histories_of, parting_of
 from nbdist.diagnosis.places import Sources
 from nbdist.diagnosis.sides import Side
 from nbdist.diagnosis.signatures import Hint
@@ -126,8 +126,10 @@ def _report(taken: TakenStacks | None, run: Run, directory: RunDirectory) -> Sta
     if taken is None:
         return StackReport(label=run.label, script=sources.script, live=live, problem="none")
     groups = groups_of(taken, sources)
-    # a run that goes on waits here and there, and means nothing by it
-    hangs = run.stalled is not None or (run.timed_out and _waits_long(taken))
+    histories = histories_of(run, directory) if run.stalled is not None or run.timed_out else {}
+    # a run that goes on waits here and there, and means nothing by it; unlike calls never meet
+    will_not_meet = _waits_long(taken) or parting_of(histories, sources) is not None
+    hangs = run.stalled is not None or (run.timed_out and will_not_meet)
     sides = concerned(sides_of(taken, sources), taken.ranks) if hangs else []
     behind = _behind(groups, sides)
     # of ranks that are alone, too: what they wait for may have died
@@ -138,9 +140,7 @@ def _report(taken: TakenStacks | None, run: Run, directory: RunDirectory) -> Sta
     going = [rank for rank in held if (run.ranks[rank].errored or taken.time) >= taken.time]
     raised = raised_in_logs(going, run, directory)
     if hangs:
-        hint = all_joining(sides, run.spec.world_size) or why(
-            sides, sources, ended_by(raised), histories_of(run, directory)
-        )
+        hint = all_joining(sides, run.spec.world_size) or why(sides, sources, ended_by(raised), histories)
     else:
         hint = of_threads(held_sides, ended_by(raised))
     # of ranks in the same call, the group parts them first of all

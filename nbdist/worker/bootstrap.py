@@ -279,7 +279,8 @@ def _report(
         channel.say(ERRORED)
         take_out(error)
         error_report.write(order.error_file, error, strip(error.__traceback__), reserve)
-        stacks.tell_history(os.path.dirname(order.error_file))
+        if not isinstance(error, KeyboardInterrupt):
+            stacks.tell_history(os.path.dirname(order.error_file))
         then()
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)

@@ -118,8 +118,9 @@ def _add_entries(groups: dict[str, Any], entries: Sequence[dict[str, Any]]) -> N
 
 
 def tell_history(directory: str) -> None:
-    """Write down what this rank has called in torch's process groups, where it has called anything."""
-    if "torch._C._distributed_c10d" not in sys.modules:
+    """Write down what this rank has called in torch's process groups, where it has called anything. What it
+    calls once it was interrupted or freed (in a ``finally``) says nothing of the program."""
+    if obeyed or "torch._C._distributed_c10d" not in sys.modules:
         return
     try:
         with import_lock:
@@ -207,6 +208,9 @@ beats = 0
 on_beat: Callable[[], object] | None = None
 """What the handler calls, which may raise (``freeing``)."""
 
+obeyed = False
+"""Whether the program was interrupted or freed."""
+
 over = False
 """Whether the program has ended: what is left is the interpreter's end. In a session: no cell is executed."""
 
@@ -281,7 +285,7 @@ class _Listener:
         self._freeing: Freeing | None = None
 
     def run(self) -> None:
-        global on_beat
+        global on_beat, obeyed
         _introduce(self._file, _thread.get_native_id())
         poll, period, rests = select.poll(), 0, False
         poll.register(CHANNEL, select.POLLIN)
@@ -302,6 +306,7 @@ class _Listener:
                 elif asked in (CELL, END) and on_cell is not None:
                     # what the one before was told is no matter of this one
                     self._freeing = on_beat = None
+                    obeyed = False
                     on_cell(asked)
                 elif asked not in (INTERRUPT, FREE) or not self._obey(asked):
                     return
@@ -313,6 +318,8 @@ class _Listener:
 
     def _obey(self, asked: bytes) -> bool:
         """Interrupt the program, or get it back from its wait; whether that could be tried."""
+        global obeyed
+        obeyed = True
         try:
             if self._freeing is None:
                 with import_lock:

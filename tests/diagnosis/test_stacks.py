@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -198,6 +199,24 @@ def test_at_the_time_limit_what_held_up_ranks_that_had_waited_long_is_the_cause(
 
     assert report is not None
     assert (report.hint.cause.text("en") if report.hint else "") == cause
+
+
+def test_at_the_time_limit_unlike_calls_are_the_cause_however_short_the_wait(written: WrittenRun) -> None:
+    barrier = (ALL_REDUCE[0].replace("in all_reduce", "in barrier"), '"CELL", line 7 in <module>')
+    stood = [barrier if rank else ALL_REDUCE for rank in range(4)]
+    for rank in range(4):
+        name = "barrier" if rank else "all_reduce"
+        way = [[written.spec.program, 7 if rank else 8, "<module>"]]
+        told = {"ways": [way], "groups": {"0": [[1, f"gloo:{name}", "", 0]]}}
+        written.directory.rank(rank).history.write_text(json.dumps(told))
+    taken(written, *(at(written, rank, calls) for rank, calls in enumerate(stood)))
+    written.happened(run_ended(RunState.FAILED, Reason("time-limit", seconds=70.0)))
+    report = last_stacks(written.run, written.directory)
+
+    assert report is not None
+    assert report.hint is not None
+    assert report.hint.signature == "hang-apart"
+    assert "all_reduce (line 8)" in report.hint.cause.en
 
 
 @pytest.mark.parametrize(
