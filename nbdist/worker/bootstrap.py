@@ -12,7 +12,7 @@ import os
 import sys
 from _frozen_importlib_external import SourceFileLoader  # importlib.machinery's, a millisecond sooner
 
-from nbdist.worker import error_report, framework_hooks, stacks
+from nbdist.worker import error_report, framework_hooks, main_thread, stacks
 from nbdist.worker.framework_hooks import (
     after_import,
     free_groups_last,
@@ -110,7 +110,7 @@ def run(channel: Channel, order: Order, begin: Callable[[], None] = lambda: None
         _report(channel, order, reserve, error, then=_hide_frames)
         raise
     finally:
-        stacks.over = True
+        main_thread.over = True
     channel.say(FINISHED if has_joined() else FINISHED_ALONE)
 
 
@@ -333,7 +333,7 @@ def _is_ours(trace: TracebackType) -> bool:
 
 
 def _is_handler(trace: TracebackType) -> bool:
-    return trace.tb_frame.f_code is stacks.beat.__code__
+    return trace.tb_frame.f_code is main_thread.beat.__code__
 
 
 def strip(trace: TracebackType | None) -> TracebackType | None:

@@ -15,7 +15,7 @@ import stat
 import sys
 import time
 
-from nbdist.worker import stacks
+from nbdist.worker import main_thread
 from nbdist.worker.order import FREED, HEARD, KEPT, LEAVING, Channel, Wait
 
 TYPE_CHECKING = False
@@ -63,7 +63,7 @@ class Freeing:
         self._seen: BaseException | None = None
         # how many beats there had been when the main thread was sent one, and when that was
         self._beats, self._sent, self._woken = -1, 0.0, 0
-        stacks.on_beat = self._in_main_thread
+        main_thread.on_beat = self._in_main_thread
 
     def interrupt(self) -> None:
         """Raise KeyboardInterrupt in the main thread, or let it do what it does at SIGINT."""
@@ -80,7 +80,7 @@ class Freeing:
         if not self._can():
             self._channel.say(KEPT)
             return
-        error = stacks.handled(self._main)
+        error = main_thread.handled(self._main)
         told = self._freed or self._interrupted
         leaving = told and error is not None and error is not self.before
         if leaving:
@@ -104,14 +104,14 @@ class Freeing:
 
     def remind(self) -> None:
         """Have the handler called, in the main thread, as soon as that executes Python."""
-        if stacks.beats != self._beats:
-            self._beats, self._sent, self._woken = stacks.beats, time.monotonic(), 0
+        if main_thread.beats != self._beats:
+            self._beats, self._sent, self._woken = main_thread.beats, time.monotonic(), 0
         if self._freed or self._interrupted:
             # a signal might end a write of what it saves
-            _thread.interrupt_main(stacks.BEAT)  # type: ignore[arg-type]  # it has no name of its own
+            _thread.interrupt_main(main_thread.BEAT)  # type: ignore[arg-type]  # it has no name of its own
         elif self._woken < _WAKES:
             self._woken += 1
-            signal.pthread_kill(self._main, stacks.BEAT)
+            signal.pthread_kill(self._main, main_thread.BEAT)
 
     def _end(self, wait: Wait, *, leaving: bool, owe: bool) -> None:
         """End the wait. ``owe``: KeyboardInterrupt is to be raised then."""
@@ -136,14 +136,14 @@ class Freeing:
             one.close()
 
     def _can(self) -> bool:
-        return bool(stacks.BEAT) and not stacks.over and signal.getsignal(stacks.BEAT) is stacks.beat
+        return main_thread.takes_beats() and not main_thread.over
 
     def _owe(self) -> None:
-        self.before, self.owes = stacks.handled(self._main), True
+        self.before, self.owes = main_thread.handled(self._main), True
 
     def _comes_back(self, deadline: float) -> bool:
         """Whether the main thread executes Python before the deadline, or is done with its cell."""
-        while stacks.beats == self._beats and not stacks.over:
+        while main_thread.beats == self._beats and not main_thread.over:
             if time.monotonic() >= deadline:
                 return False
             time.sleep(_GLANCE)
@@ -163,7 +163,7 @@ class Freeing:
     def _in_main_thread(self) -> None:
         """Raise KeyboardInterrupt if that is owed, and the program is not leaving already."""
         error = self._seen = sys.exc_info()[1]
-        if not self.owes or stacks.over:
+        if not self.owes or main_thread.over:
             return
         while error is not None and error is not self.before:
             if not _is_in_library(error):
@@ -179,7 +179,7 @@ class Freeing:
 def _is_in_library(error: BaseException) -> bool:
     """Whether torch's or paddle's own code handles an error, which the program has not seen yet."""
     trace = error.__traceback__
-    return trace is not None and stacks.is_distributed(trace.tb_frame.f_code)
+    return trace is not None and main_thread.is_distributed(trace.tb_frame.f_code)
 
 
 def _open_sockets(inodes: Iterable[int]) -> list[Any]:

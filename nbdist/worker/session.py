@@ -4,8 +4,8 @@ A cell is shown as a notebook shows it: the value of its last expression, its fi
 functions, and a traceback that begins in the cell. IPython is imported for a cell that is no Python, such as
 one with ``%time``, and where it is not installed such a cell is a SyntaxError.
 
-The thread that answers for this rank (``stacks``) takes the cells from its socket. ``stacks.over`` says that
-none is executed: then nothing raises here that is meant for one.
+The thread that answers for this rank (``stacks``) takes the cells from its socket. ``main_thread.over`` says
+that none is executed: then nothing raises here that is meant for one.
 
 ``nbdist.rejoin``: the ranks leave a process group that is broken, and join a new one. paddle has one store
 for each process, which ``init_parallel_env`` takes again, and a communicator for each number of a group: a
@@ -19,7 +19,7 @@ import sys
 from _queue import SimpleQueue
 from importlib import import_module
 
-from nbdist.worker import error_report, stacks
+from nbdist.worker import error_report, main_thread, stacks
 from nbdist.worker.bootstrap import show_open_figures, split_last, strip, take_out
 from nbdist.worker.display import display
 from nbdist.worker.order import BROKEN, CELL, GROUPED, RAISED, READY, REJOINED, WELL, Cell, Channel
@@ -43,7 +43,7 @@ def serve() -> None:
     """Execute what the supervisor gives, until it says that there will be no more."""
     cells: SimpleQueue[Cell | None] = SimpleQueue()
     channel = Channel()
-    stacks.over = True
+    main_thread.over = True
     signal.signal(signal.SIGINT, _interrupt)
     stacks.on_cell = lambda word: cells.put(Cell.receive() if word == CELL else None)
     channel.say(READY)
@@ -58,28 +58,28 @@ def serve() -> None:
         channel.say(WELL if error is None else RAISED)
         # with it would live what its frames hold
         del error
-    stacks.over = False
+    main_thread.over = False
 
 
 def _interrupt(_number: int, _frame: object) -> None:
-    if not stacks.over:
+    if not main_thread.over:
         raise KeyboardInterrupt
 
 
 def _executed(cell: Cell) -> BaseException | None:
-    """Execute it; what it has raised. An interrupt may come until ``stacks.over`` is true again."""
+    """Execute it; what it has raised. An interrupt may come until ``main_thread.over`` is true again."""
     global port
     namespace = sys.modules["__main__"].__dict__
     port = cell.port
     try:
         try:
-            stacks.over = False
+            main_thread.over = False
             _execute(cell, namespace)
         finally:
-            stacks.over = True
+            main_thread.over = True
     except BaseException as raised:  # noqa: BLE001 - SystemExit, too, ends the cell alone
         # an interrupt may have come in between
-        stacks.over = True
+        main_thread.over = True
         return raised
     return None
 
@@ -212,7 +212,7 @@ def _is_of_group(error: BaseException) -> bool:
         return False
     trace = error.__traceback__
     while trace is not None:
-        if stacks.is_distributed(trace.tb_frame.f_code):
+        if main_thread.is_distributed(trace.tb_frame.f_code):
             return True
         trace = trace.tb_next
     said = str(error).lower()

@@ -18,6 +18,7 @@ import struct
 import sys
 
 from nbdist.importing import import_lock
+from nbdist.worker import main_thread
 from nbdist.worker.order import CELL, CHANNEL, COLLECTIVES, END, FREE, INTERRUPT, NUMBERS
 
 TYPE_CHECKING = False
@@ -120,7 +121,7 @@ def _add_entries(groups: dict[str, Any], entries: Sequence[dict[str, Any]]) -> N
 def tell_history(directory: str) -> None:
     """Write down what this rank has called in torch's process groups, where it has called anything. What it
     calls once it was interrupted or freed (in a ``finally``) says nothing of the program."""
-    if obeyed or "torch._C._distributed_c10d" not in sys.modules:
+    if main_thread.obeyed or "torch._C._distributed_c10d" not in sys.modules:
         return
     try:
         with import_lock:
@@ -131,14 +132,6 @@ def tell_history(directory: str) -> None:
 
 
 _SHOWN = 160
-
-
-def handled(thread: int) -> BaseException | None:
-    """The exception in whose ``except`` or ``finally`` a thread is."""
-    found: Any = sys._current_exceptions().get(thread)
-    # until Python 3.11 it gives a triple
-    error: BaseException | None = found[1] if isinstance(found, tuple) else found
-    return error
 
 
 def _described(error: BaseException | None) -> dict[str, Any]:
@@ -168,10 +161,6 @@ def json_module() -> Any:
 # that is ignored by default
 SIGNAL = int(signal.SIGRTMIN) + 7 if hasattr(signal, "SIGRTMIN") else 29
 
-# no other process sends this one: the rank notes it for itself (_thread.interrupt_main), and its handler is
-# called as soon as the main thread executes Python again
-BEAT = SIGNAL + 1 if hasattr(signal, "SIGRTMIN") else 0
-
 # all but ours, and but those that a thread brings upon itself
 _OF_THE_PROGRAM = signal.valid_signals() - {
     SIGNAL,
@@ -193,26 +182,11 @@ repeat soon. Looks at one distance would meet the steps of a program always at t
 _IDLE = 1000  # the same, of a program that waits for no other rank
 _DISTRIBUTED = ("torch.distributed", "paddle.distributed")
 _DEPTH = 60
-_PACKAGES = (
-    f"{os.sep}torch{os.sep}distributed{os.sep}",
-    f"{os.sep}paddle{os.sep}distributed{os.sep}",
-)
 # where gradients are exchanged while they are computed: it waits when it does not compute
 _BACKWARD = "_engine_run_backward"
 
 # kept open for the handler, which has its number alone
 _file: int | None = None
-
-beats = 0
-
-on_beat: Callable[[], object] | None = None
-"""What the handler calls, which may raise (``freeing``)."""
-
-obeyed = False
-"""Whether the program was interrupted or freed."""
-
-over = False
-"""Whether the program has ended: what is left is the interpreter's end. In a session: no cell is executed."""
 
 on_cell: Callable[[bytes], object] | None = None
 """What takes CELL and END (``session``)."""
@@ -229,8 +203,8 @@ def listen(directory: str) -> None:
         return
     _introduce(_file, 0)
     _allow_forks()
-    if BEAT:
-        signal.signal(BEAT, beat)
+    if main_thread.BEAT:
+        signal.signal(main_thread.BEAT, main_thread.beat)
     listener = _Listener(directory, _file)
     # what the program holds back in its own threads is not to come in by this one, which inherits the mask
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _OF_THE_PROGRAM)
@@ -241,13 +215,6 @@ def listen(directory: str) -> None:
         return
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def beat(_number: int, _frame: FrameType | None) -> None:
-    global beats
-    beats += 1
-    if on_beat is not None:
-        on_beat()
 
 
 def _introduce(file: int, thread: int) -> None:
@@ -285,7 +252,6 @@ class _Listener:
         self._freeing: Freeing | None = None
 
     def run(self) -> None:
-        global on_beat, obeyed
         _introduce(self._file, _thread.get_native_id())
         poll, period, rests = select.poll(), 0, False
         poll.register(CHANNEL, select.POLLIN)
@@ -293,8 +259,9 @@ class _Listener:
             # a walk through all the numbers below 71
             period = (period * 7 + 11) % _SPREAD
             alone = not any(name in sys.modules for name in _DISTRIBUTED)
-            owes = self._freeing is not None and self._freeing.owes and not over
-            if poll.poll(_PERIOD if owes else _IDLE if alone or rests or over else _PERIOD + period):
+            owes = self._freeing is not None and self._freeing.owes and not main_thread.over
+            idle = alone or rests or main_thread.over
+            if poll.poll(_PERIOD if owes else _IDLE if idle else _PERIOD + period):
                 rests = True
                 try:
                     asked = os.read(CHANNEL, 1) if self._has_socket() else b""
@@ -305,8 +272,8 @@ class _Listener:
                     self._tell_collectives(names=asked == COLLECTIVES)
                 elif asked in (CELL, END) and on_cell is not None:
                     # what the one before was told is no matter of this one
-                    self._freeing = on_beat = None
-                    obeyed = False
+                    self._freeing = main_thread.on_beat = None
+                    main_thread.obeyed = False
                     on_cell(asked)
                 elif asked not in (INTERRUPT, FREE) or not self._obey(asked):
                     return
@@ -318,8 +285,7 @@ class _Listener:
 
     def _obey(self, asked: bytes) -> bool:
         """Interrupt the program, or get it back from its wait; whether that could be tried."""
-        global obeyed
-        obeyed = True
+        main_thread.obeyed = True
         try:
             if self._freeing is None:
                 with import_lock:
@@ -343,15 +309,19 @@ class _Listener:
         ``beats`` says at the next look whether the main thread has been in one call since this one.
         """
         # what a program that was interrupted handles since is our doing
-        error = handled(self._main) if self._freeing is None else self._freeing.before
-        numbers = {"groups": collectives(names=False), "beats": beats, "handling": _described(error)}
-        numbers["values"] = self._values() if names else []
+        error = main_thread.handled(self._main) if self._freeing is None else self._freeing.before
+        numbers = {
+            "groups": collectives(names=False),
+            "beats": main_thread.beats,
+            "handling": _described(error),
+            "values": self._values() if names else [],
+        }
         self._put(f"{self._answer}.numbers", numbers)
         if names:
             tell_history(os.path.dirname(self._answer))
             self._put(self._answer, collectives())
-        elif BEAT and signal.getsignal(BEAT) is beat:
-            _thread.interrupt_main(BEAT)  # type: ignore[arg-type]  # it has no name of its own
+        elif main_thread.takes_beats():
+            _thread.interrupt_main(main_thread.BEAT)  # type: ignore[arg-type]  # it has no name of its own
 
     def _values(self) -> list[tuple[str, int, str, str]]:
         """What the ifs and the loops that the main thread is in work with."""
@@ -417,9 +387,4 @@ class _Listener:
 
 def _kind(code: CodeType) -> int:
     """1 for code in which a rank waits when it sleeps, else 0."""
-    return int(code.co_name == _BACKWARD or is_distributed(code))
-
-
-def is_distributed(code: CodeType) -> bool:
-    """Whether it is of torch's or paddle's package for several processes."""
-    return any(package in code.co_filename for package in _PACKAGES)
+    return int(code.co_name == _BACKWARD or main_thread.is_distributed(code))

@@ -9,18 +9,18 @@ import traceback
 
 import pytest
 
-from nbdist.worker import stacks
+from nbdist.worker import main_thread
 from nbdist.worker.bootstrap import take_out
 
 # what a rank's listener asks for, and what happens when the main thread executes Python then
 RANK = """
 import _thread, os, signal
 os.dup2(os.open(os.devnull, os.O_RDWR), 3)
-from nbdist.worker import stacks
+from nbdist.worker import main_thread
 from nbdist.worker.freeing import Freeing
 freeing = Freeing(_thread.get_ident(), lambda: True)
 def beat():
-    stacks.beat(stacks.BEAT, None)
+    main_thread.beat(main_thread.BEAT, None)
 def owe():
     freeing._owe()
 {program}
@@ -123,9 +123,9 @@ def test_what_the_handler_raises_is_raised_by_the_line_that_it_interrupted(monke
         raise KeyboardInterrupt
 
     def program() -> None:
-        stacks.beat(10, None)
+        main_thread.beat(10, None)
 
-    monkeypatch.setattr(stacks, "on_beat", interrupts)
+    monkeypatch.setattr(main_thread, "on_beat", interrupts)
     with pytest.raises(KeyboardInterrupt) as caught:
         program()
 

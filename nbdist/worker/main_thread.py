@@ -1,0 +1,62 @@
+"""The main thread of a rank, as the thread beside it sees it (``stacks``, ``freeing``): whether it executes
+Python, which exception it handles, whether its program is over."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal
+    from collections.abc import Callable
+    from types import CodeType, FrameType
+    from typing import Any
+else:
+    import _signal as signal
+
+# no other process sends this one: the rank notes it for itself (_thread.interrupt_main), and its handler is
+# called as soon as the main thread executes Python again
+BEAT = int(signal.SIGRTMIN) + 8 if hasattr(signal, "SIGRTMIN") else 0
+
+_PACKAGES = (
+    f"{os.sep}torch{os.sep}distributed{os.sep}",
+    f"{os.sep}paddle{os.sep}distributed{os.sep}",
+)
+
+beats = 0
+"""How often the handler was called."""
+
+on_beat: Callable[[], object] | None = None
+"""What the handler calls, which may raise (``freeing``)."""
+
+obeyed = False
+"""Whether the program was interrupted or freed."""
+
+over = False
+"""Whether the program has ended: what is left is the interpreter's end. In a session: no cell is executed."""
+
+
+def beat(_number: int, _frame: FrameType | None) -> None:
+    global beats
+    beats += 1
+    if on_beat is not None:
+        on_beat()
+
+
+def takes_beats() -> bool:
+    """Whether the signal reaches the handler: a program may have set another one."""
+    return bool(BEAT) and signal.getsignal(BEAT) is beat
+
+
+def handled(thread: int) -> BaseException | None:
+    """The exception in whose ``except`` or ``finally`` a thread is."""
+    found: Any = sys._current_exceptions().get(thread)
+    # until Python 3.11 it gives a triple
+    error: BaseException | None = found[1] if isinstance(found, tuple) else found
+    return error
+
+
+def is_distributed(code: CodeType) -> bool:
+    """Whether it is of torch's or paddle's package for several processes."""
+    return any(package in code.co_filename for package in _PACKAGES)
