@@ -315,8 +315,9 @@ class _Packer(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
         title = self._title(code.co_filename)
         if title != code.co_filename:
             self._sources.setdefault(title, "".join(linecache.getlines(code.co_filename)))
-            code = code.replace(co_filename=title)
-        return self.dispatch_table[types.CodeType](code)
+        make, arguments = self.dispatch_table[types.CodeType](code)
+        # cloudpickle 3.1.3 and newer have no file name there
+        return make, (*arguments[:_FILE_NAME], title, *arguments[_FILE_NAME + 1 :])
 
     def _same_namespace(self, _: _Namespace) -> Any:
         return box.same_namespace, ()
@@ -370,6 +371,9 @@ _OF_TYPED_DICTS = ("__total__", "__required_keys__", "__optional_keys__")
 _OF_PARAMETERS = ("name", "optimize_attr", "regularizer", "do_model_average", "need_clip", "is_distributed")
 _WITH_SETTER = 6
 """The length of what makes a class, where its last part fills in the members (``object.__reduce__``)."""
+
+_FILE_NAME = 10
+"""The place of ``co_filename`` among the arguments of ``types.CodeType``."""
 
 _REDUCERS: dict[str, Callable[[_Packer, Any], Any]] = {
     "builtins.code": _Packer._code,
