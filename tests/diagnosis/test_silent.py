@@ -25,13 +25,10 @@ from tests.fakes.runs import STARTED, a_spec, attempt_failed, attempt_started
 ALWAYS = {
     "paddle_changes_weights_on_one_rank",
     "paddle_no_sampler",
-    "paddle_sampler_that_counts_epochs_itself",
     "torch_calls_the_inner_model",
     "torch_evaluates_everything_on_each_rank",
-    "torch_global_batch_cut_in_the_loop",
     "torch_never_sets_the_epoch",
     "torch_no_sampler",
-    "torch_sharded_optimizer",
 }
 
 

@@ -162,6 +162,7 @@ def until_stalled(handle: runner.RunHandle, limit: float = 45.0) -> StackReport:
             "rank 0 waits for its DataLoader at line 18; rank 1 waits in all_reduce #5 at line 19",
             "rank 0 has begun 4 collectives, rank 1 waits in number 5",
             id="torch: a DataLoader's worker",
+            marks=pytest.mark.more,
         ),
         pytest.param(
             OTHER_COLLECTIVE,
@@ -169,6 +170,7 @@ def until_stalled(handle: runner.RunHandle, limit: float = 45.0) -> StackReport:
             "cause: different collectives: rank 0 alone went into  if rank == 0:  (line 8), and called"
             " barrier there",
             id="torch: other collectives",
+            marks=pytest.mark.more,
         ),
         pytest.param(
             ONE_CALL_MORE,

@@ -82,6 +82,8 @@ def test_torch_trains_on_two_nodes_and_all_logs_are_here(login: Login) -> None:
     assert {rank.state.value for rank in handle.run.ranks} == {"succeeded"}
 
 
+# as on two machines without Slurm, in tests/nodes
+@pytest.mark.more
 @pytest.mark.skipif(importlib.util.find_spec("paddle") is None, reason="paddle is not installed")
 def test_paddle_trains_on_two_nodes(login: Login) -> None:
     login.script(PADDLE)

@@ -212,7 +212,11 @@ for _ in batches:
     [
         pytest.param("", id="torch is told of it"),
         # as where the closed connection is seen before the end of the process
-        pytest.param("signal.signal(signal.SIGCHLD, signal.SIG_DFL)", id="torch sees its connection closed"),
+        pytest.param(
+            "signal.signal(signal.SIGCHLD, signal.SIG_DFL)",
+            id="torch sees its connection closed",
+            marks=pytest.mark.more,
+        ),
     ],
 )
 def test_a_data_loader_worker_that_is_killed_fails_its_rank_alone(start_cell, told: str) -> None:

@@ -86,6 +86,8 @@ def test_behind_a_web_server_that_forwards_one_port(one_port: Host) -> None:
     a_run_is_watched_and_stopped_while_its_kernel_is_busy(one_port)
 
 
+# what a page asks for is in the test above, and how it is used in a JupyterHub
+@pytest.mark.more
 @with_nginx
 def test_a_page_behind_a_web_server_that_forwards_one_port(
     one_port: Host, browser: Browser, pictures: Path

@@ -265,6 +265,7 @@ def test_a_run_without_names_imports_nothing_for_them(push: Push) -> None:
     assert handle.logs(0) == "[]\n"
 
 
+@pytest.mark.more
 def test_spawned_children_find_what_was_pushed(push: Push) -> None:
     source = (
         "import torch\n"

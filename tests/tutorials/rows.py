@@ -167,6 +167,7 @@ ROWS: tuple[Row, ...] = (
         line="-n 1",
         each=(rf"(?s){NEARLY}.*{NEARLY}",),
         swaps=(("nprocs=2)", "nprocs=2, gpus='4,5')"),),
+        more=True,
     ),
     Row(
         name="a single fluid program, ported",

@@ -1,6 +1,7 @@
 # line: -n 2
 # needs: jax
 # each: process \d of 2: loss \d+\.\d+ after 20 steps
+# more: tests/runner/test_jax.py joins the same way
 """JAX over processes: initialize() without arguments, a mesh over all devices, one jitted step."""
 
 import jax

@@ -1,5 +1,6 @@
 # line: -n 2
 # each: local rank \d of 2: loss \d
+# more: a rank has the variables of torchrun, as tests/runner/test_like_torchrun.py tells
 """A script for a launcher that used to pass --local_rank: it falls back to the environment."""
 
 import argparse

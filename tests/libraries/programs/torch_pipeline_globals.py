@@ -1,6 +1,7 @@
 # line: -n 2
 # each: stage \d of 2 is done
 # needs: torch.distributed.pipelining
+# more: its ranks meet as those of torch_collectives, in a cell whose globals are its own
 """A pipeline of two stages, with globals that the module itself declares, as tutorials write it."""
 
 import os

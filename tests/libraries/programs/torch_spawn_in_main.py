@@ -1,5 +1,6 @@
 # line: -n 1
 # first: rank 1 of 2 has 3.0
+# more: notebook 02 spawns the same way
 """A program that starts its ranks itself, under ``if __name__ == "__main__"``."""
 
 import os
