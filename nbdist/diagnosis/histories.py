@@ -36,12 +36,13 @@ History = Mapping[str, Sequence[Issued]]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parting:
     """The ranks at collective ``number``, by the lines that they came from, and what each gave to it.
-    ``latest``: no rank has called anything after it."""
+    ``latest``: no rank has called anything after it. ``one_call``: in libraries, too, they came one way."""
 
     number: int
     sides: tuple[Side, ...]
     given: Mapping[int, str]
     latest: bool
+    one_call: bool
 
 
 def histories_of(run: Run, directory: RunDirectory) -> dict[int, History]:
@@ -56,7 +57,7 @@ def of_histories(histories: Mapping[int, History], sources: Sources) -> Hint | N
     if parting is None:
         return None
     if len(parting.sides) == 1:
-        return _of_given(parting)
+        return _of_given(parting) if parting.one_call else None
     if parting.latest:
         return None
     found = of_parting(parting.sides, sources)
@@ -131,6 +132,7 @@ def _parting(ranks: Mapping[int, Mapping[int, _Made]], sources: Sources) -> Part
         sides=tuple(made[some[0]].side(some, sources) for some in by_way.values()),
         given={rank: one.call.given for rank, one in made.items()},
         latest=all(number == max(calls) for calls in ranks.values()),
+        one_call=len({one.call.way for one in made.values()}) == 1,
     )
 
 

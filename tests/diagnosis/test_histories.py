@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -124,6 +125,17 @@ def test_what_the_ranks_gave_to_one_call_is_told(
     other = history(BARRIER, IN_STEP, all_reduce=theirs)
 
     assert cause in said(sources, one, other)
+
+
+def test_what_two_calls_of_a_library_were_given_says_nothing(sources: Sources) -> None:
+    trainer = "/usr/lib/python3/site-packages/trainer.py"
+    one, other = (
+        [replace(call, way=(*call.way, Call(file=trainer, line=line, function="step")), given=given)]
+        for line, given in ((3, "float32 (1,)"), (9, "float32 (610,)"))
+        for call in history(IN_STEP)["0"]
+    )
+
+    assert said(sources, {"0": one}, {"0": other}) == ""
 
 
 def test_a_collective_to_which_each_gives_what_it_likes_parts_none(sources: Sources) -> None:
