@@ -10,7 +10,7 @@ from nbdist.diagnosis.exits import describe_exit, rank_names
 from nbdist.diagnosis.rank_failure import Failure, Group, absent_places, failure_of, last_line
 from nbdist.model import Rank, RankState, Run
 from nbdist.store import ErrorFrame, ErrorReport, RunDirectory, read_error
-from nbdist.text import Both, both, say
+from nbdist.text import Both, both
 
 _SHOWN_LINE, _FEW_RANKS = 120, 8
 # seconds by which the supervisor may learn of a rank's end later than the peer that complains of it
@@ -50,6 +50,8 @@ def first_failure(run: Run, directory: RunDirectory) -> Failure | None:
     from nbdist.diagnosis.failure_hint import hint_of
 
     hint = hint_of(first, failures, run, directory)
+    if hint is not None and hint.signature == "hang-joining":
+        first = replace(first, absent=())  # they came, and waited there for more
     return replace(first, hint=hint, groups=_groups(first, failures, run))
 
 
@@ -72,12 +74,7 @@ def _notes(failure: Failure, run: Run, directory: RunDirectory) -> list[Both]:
     notes = _operands(failure, run, directory)
     notes += [_did_not_come(rank, run, directory) for rank in failure.absent]
     notes += [
-        Both(
-            *(
-                say("diagnosis.absent-where", one, first=failure.rank, where=where.text(one))
-                for one in ("en", "zh")
-            )
-        )
+        both("diagnosis.absent-where", first=failure.rank, where=where)
         for where, _ in absent_places(failure, run, directory)
     ]
     if failure.full and (failure.hint is None or failure.hint.signature not in OF_DISKS):
@@ -87,11 +84,8 @@ def _notes(failure: Failure, run: Run, directory: RunDirectory) -> list[Both]:
         before = failure.time - (early.finished or early.exited or failure.time)
         code = "diagnosis.early-exit" if before >= 0.1 else "diagnosis.early-exit-now"
         line = last_line(rank, run, directory)
-        said = [
-            say(code, one, rank=rank_names([rank], one), seconds=before, last=line.text(one))
-            for one in ("en", "zh")
-        ]
-        notes.append(Both(*said))
+        who = Both(*(rank_names([rank], one) for one in ("en", "zh")))
+        notes.append(both(code, rank=who, seconds=before, last=line))
     return notes
 
 
@@ -123,8 +117,7 @@ def _did_not_come(rank: int, run: Run, directory: RunDirectory) -> Both:
     last = last_line(rank, run, directory)
     if not last.en:
         return both("diagnosis.absent-silent", rank=rank)
-    said = (say("diagnosis.absent-last", one, rank=rank, last=last.text(one)) for one in ("en", "zh"))
-    return Both(*said)
+    return both("diagnosis.absent-last", rank=rank, last=last)
 
 
 def _failed(rank: Rank) -> bool:

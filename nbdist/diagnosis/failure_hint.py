@@ -14,7 +14,7 @@ from nbdist.diagnosis.deadlocks import all_joining, why
 from nbdist.diagnosis.exits import exit_kind, rank_names
 from nbdist.diagnosis.histories import histories_of, of_histories
 from nbdist.diagnosis.missing import of_file, of_key
-from nbdist.diagnosis.parting import entered_alone, is_in_loop, way_out
+from nbdist.diagnosis.parting import entered_alone, is_in_loop, ways_past
 from nbdist.diagnosis.places import place_of
 from nbdist.diagnosis.rank_failure import (
     Failure,
@@ -32,7 +32,7 @@ from nbdist.diagnosis.statements import exits
 from nbdist.model import RankState, Run
 from nbdist.store import RunDirectory
 from nbdist.store.reports import Call
-from nbdist.text import Both, both, say
+from nbdist.text import Both, both
 
 # what these say does not name who is missing, or where
 _PLAIN_TIMEOUTS = frozenset(
@@ -112,11 +112,8 @@ def _met_another(
     found = why([*sides, *others], first.sources, {})
     if found is None or found.signature not in _OF_PARTING:
         return None
-    cause, fix = (
-        Both(*(say(f"diagnosis.{code}", language, said=said.text(language)) for language in ("en", "zh")))
-        for code, said in (("or-other-sizes", found.cause), ("and-same-sizes", found.fix))
-    )
-    return replace(found, cause=cause, fix=fix)
+    cause = both("diagnosis.or-other-sizes", said=found.cause)
+    return replace(found, cause=cause, fix=both("diagnosis.and-same-sizes", said=found.fix))
 
 
 def _hint(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
@@ -130,15 +127,15 @@ def _hint(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
         if any(run.ranks[rank].finished is None for rank in first.early_exits):
             known = "left-early"
         elif (alone := entered_alone(waiting_side(first), first.sources)) is not None:
-            return Hint.of(named("left-alone"), ranks | alone, ranks_zh | alone)
+            return hint("left-alone", late=(first.rank,), early=first.early_exits, **alone)
         elif (
             complaint is not None and complaint.signature is not None and complaint.signature.name == _MEETING
         ):
             known = "left-before-all-met"
         elif not is_in_loop(waiting_side(first), first.sources):
             return _left_before(first, run)
-        elif (out := way_out(waiting_side(first), first.sources)) is not None:
-            return Hint.of(named("uneven-steps-left"), ranks | out, ranks_zh | out)
+        elif (tests := ways_past(waiting_side(first), first.sources)) is not None:
+            return hint("uneven-steps-left", late=(first.rank,), early=first.early_exits, tests=tests)
         else:
             known = "uneven-steps"
         return Hint.of(named(known), ranks, ranks_zh)
@@ -153,7 +150,7 @@ def _hint(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
             complaint.signature.name == _SIZES
             and (alone := entered_alone(waiting_side(first), first.sources)) is not None
         ):
-            return Hint.of(named("met-another-call"), ranks | alone, ranks_zh | alone)
+            return hint("met-another-call", late=(first.rank,), **alone)
         if complaint.signature.name in _OF_FILES:
             made = of_file(first, run, complaint.found["path"])
             if made is not None:

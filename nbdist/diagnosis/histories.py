@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from nbdist.diagnosis.exits import rank_names
+from nbdist.diagnosis.hooks import of_hooks
 from nbdist.diagnosis.parting import of_parting
 from nbdist.diagnosis.places import Sources, place_of
 from nbdist.diagnosis.sides import Side, hint
@@ -36,13 +37,13 @@ History = Mapping[str, Sequence[Issued]]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parting:
     """The ranks at collective ``number``, by the lines that they came from, and what each gave to it.
-    ``latest``: no rank has called anything after it. ``one_call``: in libraries, too, they came one way."""
+    ``latest``: no rank has called anything after it. ``inside`` are they by their ways in libraries, too."""
 
     number: int
     sides: tuple[Side, ...]
     given: Mapping[int, str]
     latest: bool
-    one_call: bool
+    inside: tuple[Side, ...]
 
 
 def histories_of(run: Run, directory: RunDirectory) -> dict[int, History]:
@@ -57,7 +58,7 @@ def of_histories(histories: Mapping[int, History], sources: Sources) -> Hint | N
     if parting is None:
         return None
     if len(parting.sides) == 1:
-        return _of_given(parting) if parting.one_call else None
+        return _of_given(parting) if len(parting.inside) == 1 else of_hooks(parting.inside, sources)
     if parting.latest:
         return None
     found = of_parting(parting.sides, sources)
@@ -125,14 +126,19 @@ def _parting(ranks: Mapping[int, Mapping[int, _Made]], sources: Sources) -> Part
     number = min([first, *_added(list(ranks.values()), known[0])])
     made = {rank: calls[number] for rank, calls in ranks.items()}
     by_way: dict[tuple[Call, ...], list[int]] = {}
+    by_calls: dict[tuple[Call, ...], list[int]] = {}
     for rank, one in made.items():
         by_way.setdefault(one.way, []).append(rank)
+        by_calls.setdefault(one.call.way, []).append(rank)
+    sides, inside = (
+        tuple(made[some[0]].side(some, sources) for some in by.values()) for by in (by_way, by_calls)
+    )
     return Parting(
         number=number,
-        sides=tuple(made[some[0]].side(some, sources) for some in by_way.values()),
+        sides=sides,
         given={rank: one.call.given for rank, one in made.items()},
         latest=all(number == max(calls) for calls in ranks.values()),
-        one_call=len({one.call.way for one in made.values()}) == 1,
+        inside=inside,
     )
 
 
@@ -186,7 +192,7 @@ class _Made:
     def side(self, ranks: Sequence[int], sources: Sources) -> Side:
         place = replace(place_of(self.call.way[::-1], sources), waits=True)
         name = self.call.name.rpartition(":")[2]
-        return Side(ranks=tuple(ranks), way=self.way, place=place, name=name)
+        return Side(ranks=tuple(ranks), way=self.way, calls=self.call.way, place=place, name=name)
 
 
 def _own(call: Issued, sources: Sources) -> _Made:

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from nbdist.diagnosis.exits import rank_names
+from nbdist.diagnosis.hooks import of_hooks
 from nbdist.diagnosis.places import Sources
 from nbdist.diagnosis.sides import Side, hint
 from nbdist.diagnosis.signatures import Hint
@@ -30,13 +31,15 @@ from nbdist.diagnosis.statements import (
     holds_for,
     own_nodes,
     returns_before,
+    told,
     ways_out,
 )
 from nbdist.store.reports import Call
-from nbdist.text import Both, say
+from nbdist.text import Both, both, say
 
 # not `local_rank != -1`, which holds on every rank
 _PICKS = re.compile(r"== \d|^not \w|main|master|chief|primary|(?:global|process)_zero")
+_PICKS_OTHERS = re.compile(r"!= \d|> \d|^not \w|^[\w.]*rank(?:\(\))?$")
 _PLAIN = re.compile(r"None|True|False|nan|-?inf|-?\d[\d.e+-]*")
 _MOST = 3
 """Of what may have let ranks out of a loop, so many are named."""
@@ -86,6 +89,8 @@ def of_parting(sides: Sequence[Side], sources: Sources) -> Hint | None:
         for other in ordered[at + 1 :]:
             if (found := _parted(side, other, sources)) is not None:
                 return found
+    if (found := of_hooks(ordered, sources)) is not None:
+        return found
     calls = dict.fromkeys(f"{side.call} (line {side.place.line})" for side in sides)
     return hint("hang-apart", calls=", ".join(calls)) if len(calls) > 1 else None
 
@@ -150,11 +155,18 @@ def _by_loop(entries: Sequence[_Entry], sources: Sources) -> Hint | None:
     """A loop that one side has come past, in this function or, with the call of another, in that one."""
     for one in entries:
         here = [node for node, _ in one.steps if isinstance(node, LOOPS) and one.there.line > node.lineno]
-        deeper = (node for call in one.deeper for node, _ in around(call, sources) if isinstance(node, LOOPS))
-        loop = next(iter(here), None) or (next(deeper, None) if one.is_behind else None)
-        if loop is not None:
-            return _loop(loop, one, sources)
+        inner = [node for call in one.deeper for node, _ in around(call, sources) if isinstance(node, LOOPS)]
+        loops = here + inner if here or one.is_behind else []
+        if loops:
+            # epochs are as many on each rank, as a rule; batches may not be
+            over_data = [loop for loop in loops if not _counts(loop)]
+            return _loop((over_data or loops)[0], one, sources)
     return None
+
+
+def _counts(loop: ast.stmt) -> bool:
+    """Whether a loop is one over ``range(…)``."""
+    return isinstance(loop, ast.For) and ast.unparse(loop.iter).startswith(("range(", "trange("))
 
 
 def _loop(loop: ast.stmt, one: _Entry, sources: Sources) -> Hint:
@@ -170,10 +182,10 @@ def _loop(loop: ast.stmt, one: _Entry, sources: Sources) -> Hint:
         "line": loop.lineno,
     }
     if not 0 < len(ways) <= _MOST:
-        return hint("hang-loop", **values)
+        return hint("hang-while" if isinstance(loop, ast.While) else "hang-loop", **values)
     if len(ways) == 1 and isinstance(ways[0], ast.ExceptHandler):
         return hint("hang-loop-caught", **values, test=head(ways[0]), at=ways[0].lineno)
-    return hint("hang-loop-left", **values, tests=_told(ways))
+    return hint("hang-loop-left", **values, tests=told(ways))
 
 
 def _alone_in(loop: ast.stmt, here: Call, sources: Sources) -> list[ast.If]:
@@ -206,18 +218,8 @@ def _by_round(entries: Sequence[_Entry], common: Sequence[ast.stmt], sources: So
         if 0 < len(ways) <= _MOST:
             ranks = {"inside": one.inside.ranks, "outside": one.outside.ranks}
             line, other = one.inside.place.line, one.outside.call
-            return hint(
-                "hang-round", **ranks, call=one.inside.call, line=line, other=other, tests=_told(ways)
-            )
+            return hint("hang-round", **ranks, call=one.inside.call, line=line, other=other, tests=told(ways))
     return None
-
-
-def _told(ways: Sequence[ast.If | ast.ExceptHandler]) -> Both:
-    ordered = sorted({way.lineno: way for way in ways}.items())
-    return Both(
-        ", ".join(f"line {line}  {head(way)}" for line, way in ordered),
-        "，".join(f"第 {line} 行  {head(way)}" for line, way in ordered),
-    )
 
 
 def _decides_alike(node: ast.If, one: _Entry, call: Call) -> bool:
@@ -277,17 +279,23 @@ def passed_by(side: Side, waiting: Sequence[Side], sources: Sources) -> Hint | N
     return None
 
 
-def entered_alone(side: Side, sources: Sources) -> dict[str, str] | None:
-    """The innermost ``if`` for some ranks alone that these are in: its ``test``, its ``line``, and the
-    ``call`` that they made there."""
+def entered_alone(side: Side, sources: Sources) -> dict[str, object] | None:
+    """What some ranks alone come to where these are: the innermost ``if`` that they are in, or have come past
+    where it returns. ``went`` says which, with its ``test``; its ``line``, and the ``call`` made there."""
     called = side.place.what.rpartition(".")[2]
     for call in reversed(side.way):
-        for node, part in reversed(around(call, sources)):
-            picks = isinstance(node, ast.If) and part == "body" and _PICKS.search(ast.unparse(node.test))
-            if not isinstance(node, ast.If) or not picks or calls_too(node, part, called):
-                continue
+        inside = [
+            node
+            for node, part in reversed(around(call, sources))
+            if isinstance(node, ast.If) and part == "body" and not calls_too(node, part, called)
+        ]
+        picked = [("into", node) for node in inside if _PICKS.search(ast.unparse(node.test))]
+        passed = returns_before(call, sources)
+        picked += [("past", node) for node in passed if _PICKS_OTHERS.search(ast.unparse(node.test))]
+        for way, node in picked:
             if asks_for_rank(node.test, call, sources):
-                return {"test": head(node), "line": str(node.lineno), "call": side.call}
+                went = both(f"diagnosis.went-{way}", test=head(node))
+                return {"went": went, "line": node.lineno, "call": side.call}
     return None
 
 
@@ -298,11 +306,12 @@ def is_in_loop(side: Side, sources: Sources) -> bool:
     )
 
 
-def way_out(side: Side, sources: Sources) -> dict[str, str] | None:
-    """What leaves steps out of the loops that these ranks are in, from the innermost on that has such: its
-    ``test`` and its line ``at``; None where there are several."""
+def ways_past(side: Side, sources: Sources) -> Both | None:
+    """What can leave out the call that these ranks are in: returns before it, else what leaves the innermost
+    loop around it that has such; None where there is nothing, or too much to name."""
     for call in reversed(side.way):
-        for node, _ in reversed(around(call, sources)):
-            if isinstance(node, LOOPS) and (out := ways_out(node)):
-                return {"test": head(out[0]), "at": str(out[0].lineno)} if len(out) == 1 else None
+        loops = [node for node, _ in reversed(around(call, sources)) if isinstance(node, LOOPS)]
+        ways = [*returns_before(call, sources), *next(filter(None, map(ways_out, loops)), [])]
+        if ways:
+            return told(ways) if len(ways) <= _MOST else None
     return None

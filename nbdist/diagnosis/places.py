@@ -124,7 +124,7 @@ _DISPATCHERS = (f"{_SEP}torch{_SEP}_ops.py", f"{_SEP}torch{_SEP}_library{_SEP}")
 _BACKWARD = frozenset({"_engine_run_backward"})
 _PADDLE_BACKWARD = (f"{_SEP}paddle{_SEP}base{_SEP}dygraph{_SEP}", f"{_SEP}paddle{_SEP}autograd{_SEP}")
 # decorators and dispatchers, which no program calls by name
-_WRAPPERS = frozenset({"wrapper", "_wrapper", "inner", "__impl__", "_fn", "decorate_context", "__call__"}) | {
+WRAPPERS = frozenset({"wrapper", "_wrapper", "inner", "__impl__", "_fn", "decorate_context", "__call__"}) | {
     "_wrapped_call_impl",
     "_call_impl",
 }
@@ -181,20 +181,20 @@ def _within(inside: Sequence[Call], sources: Sources, text: str, line: int | Non
     if any(loader in call.file for loader in _LOADERS for call in inside):
         return CodeLocation(line=line, what="DataLoader", loads=True)
     if _in_package(inside[0]):
-        named = (call for call in reversed(inside) if _in_package(call) and call.function not in _WRAPPERS)
+        named = (call for call in reversed(inside) if _in_package(call) and call.function not in WRAPPERS)
         function = next(named, entry).function
         if function == "__init__" and line is not None:
             function = next(iter(_calls_on(text, line)), function)  # the outermost: the class
         return CodeLocation(line=line, what=function, waits=True)
     if inside[0].function in _BACKWARD or _is_paddle_backward(inside[0]):
         return CodeLocation(line=line, what="backward", waits=True)
-    what, network = _as_written(entry.function, line, text), inside[0].file.endswith(_NETWORK)
+    what, network = as_written(entry.function, line, text), inside[0].file.endswith(_NETWORK)
     return CodeLocation(line=line, what=what, on_network=network, within=os.path.basename(entry.file))
 
 
 def entry_of(calls: Sequence[Call]) -> Call:
     """Of calls within libraries, innermost first, the one that the user's code has made."""
-    named = (call for call in reversed(calls) if call.function not in _WRAPPERS)
+    named = (call for call in reversed(calls) if call.function not in WRAPPERS)
     return next(named, calls[-1])
 
 
@@ -221,7 +221,7 @@ def _is_paddle_backward(call: Call) -> bool:
     return "backward" in call.function and any(part in call.file for part in _PADDLE_BACKWARD)
 
 
-def _as_written(function: str, line: int | None, text: str) -> str:
+def as_written(function: str, line: int | None, text: str) -> str:
     """The name of a function of a library as the user has it: ``thread.join`` for ``join``."""
     if line is None:
         return function

@@ -146,8 +146,17 @@ def end_of_log(rank: int, run: Run, directory: RunDirectory) -> list[str]:
 
 def last_line(rank: int, run: Run, directory: RunDirectory) -> Both:
     """``; its last line: …``; empty of a rank that printed nothing."""
-    lines = [line for line in end_of_log(rank, run, directory) if line.strip() and not _OF_NATIVE.match(line)]
+    lines = _before_interrupt(end_of_log(rank, run, directory))
+    lines = [line for line in lines if line.strip() and not _OF_NATIVE.match(line)]
     return both("diagnosis.its-last-line", line=lines[-1][:_SHOWN_LAST]) if lines else Both("", "")
+
+
+def _before_interrupt(lines: list[str]) -> list[str]:
+    """Without the traceback of the interrupt by which the rank was ended."""
+    if not lines or not lines[-1].startswith("KeyboardInterrupt"):
+        return lines
+    begin = max((at for at, line in enumerate(lines) if line.startswith("Traceback (most")), default=-1)
+    return lines[:begin]
 
 
 def absent_places(failure: Failure, run: Run, directory: RunDirectory) -> list[tuple[Both, bool]]:
@@ -186,6 +195,7 @@ def waiting_side(*alike: Failure) -> Side:
     return Side(
         ranks=tuple(one.rank for one in alike),
         way=tuple(call for call in calls if first.sources.is_own(call.file)),
+        calls=calls,
         place=replace(place_of(calls[::-1], first.sources), waits=True),
         values=first.report.values if first.report is not None else (),
     )

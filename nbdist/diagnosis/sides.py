@@ -14,14 +14,15 @@ from nbdist.text import Both
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """``way`` are the calls in the user's files, outermost first, ``name`` the collective that the ranks wait
-    in, as torch calls it ("" where that is not known). ``handled`` is the exception that they handle,
-    ``beside`` the ways of their other threads, ``values`` what the ifs and the loops on their way asked for.
-    """
+    """``way`` are the calls in the user's files, outermost first, ``calls`` those in libraries, too, ``name``
+    the collective that the ranks wait in, as torch calls it ("" where that is not known). ``handled`` is the
+    exception that they handle, ``beside`` the ways of their other threads, ``values`` what the ifs and the
+    loops on their way asked for."""
 
     ranks: tuple[int, ...]
     way: tuple[Call, ...]
     place: CodeLocation
+    calls: tuple[Call, ...] = ()
     name: str = ""
     handled: str = ""
     beside: tuple[tuple[Call, ...], ...] = ()

@@ -18,7 +18,7 @@ from nbdist.model import Run
 from nbdist.model.decoding import MALFORMED, as_int
 from nbdist.store import RunDirectory
 from nbdist.store.metrics import LineReader, decoded
-from nbdist.text import Both, both, say
+from nbdist.text import Both, both
 
 _PERIOD = 1.0
 _BATCHES = 3
@@ -157,8 +157,7 @@ class MistakeReader:
         else:
             name = self._sources.name(at[0])
             place = both(f"diagnosis.{'line' if name else 'cell-line'}", file=name, line=at[1])
-        texts = [say(f"diagnosis.{why}", one, place=place.text(one), **fields) for one in ("en", "zh")]
-        self._found[kind or why] = Both(*texts)
+        self._found[kind or why] = both(f"diagnosis.{why}", place=place, **fields)
 
 
 def _at(note: Mapping[str, Any]) -> tuple[str, int] | None:

@@ -188,6 +188,7 @@ def sides_of(taken: TakenStacks, sources: Sources) -> tuple[Side, ...]:
         Side(
             ranks=group.ranks,
             way=ways[group.ranks[0]][0],
+            calls=_calls(answers[group.ranks[0]]),
             beside=tuple(way for way in ways[group.ranks[0]][1:] if way),
             values=answers[group.ranks[0]].values,
             place=group.place,
@@ -197,6 +198,12 @@ def sides_of(taken: TakenStacks, sources: Sources) -> tuple[Side, ...]:
         for group in groups_of(taken, sources)
         if not group.problem
     )
+
+
+def _calls(answer: RankAnswer) -> tuple[Call, ...]:
+    """The calls of the main thread, outermost first."""
+    threads = answer.threads
+    return threads[0].calls[::-1] if threads else ()
 
 
 def _own_ways(answer: RankAnswer, sources: Sources) -> list[tuple[Call, ...]]:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from nbdist.diagnosis.places import Sources, parsed
 from nbdist.store.reports import Call
+from nbdist.text import Both
 
 _OF_RANKS = re.compile(
     r"(?<!lora_)(?<!low_)(?<!matrix_)rank(?!ing|ed|er|_loss)|main_process|is_(?:main|master|chief|primary)"
@@ -26,7 +27,7 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _OPERATORS = (ast.cmpop, ast.boolop, ast.unaryop, ast.operator, ast.expr_context)
 _VALUES = (ast.Compare, ast.BoolOp, ast.UnaryOp, ast.BinOp, ast.Constant, ast.Tuple, ast.List, ast.Set)
 _INNER = (*_FUNCTIONS, ast.ClassDef, ast.Lambda)
-_LEAVING = (ast.Break, ast.Continue, ast.Return, ast.Raise)
+LEAVING = (ast.Break, ast.Continue, ast.Return, ast.Raise)
 _BLOCKS = ("body", "orelse", "handlers", "finalbody")
 _SHOWN = 60
 _EXITS = frozenset(
@@ -79,7 +80,7 @@ def ways_out(loop: ast.stmt) -> list[ast.If | ast.ExceptHandler]:
     not raise again."""
     found = []
     for node in own_nodes(loop):
-        leaves = isinstance(node, ast.If) and isinstance(node.body[-1], _LEAVING)
+        leaves = isinstance(node, ast.If) and isinstance(node.body[-1], LEAVING)
         if leaves or (isinstance(node, ast.ExceptHandler) and not isinstance(node.body[-1], ast.Raise)):
             found.append(node)
     return found  # type: ignore[return-value]
@@ -207,6 +208,15 @@ def entered(call: Call, sources: Sources) -> str:
         if isinstance(node, ast.With) and node.lineno <= call.line < node.body[0].lineno:
             return ast.unparse(node.items[0].context_expr)
     return ""
+
+
+def told(nodes: Sequence[ast.stmt | ast.ExceptHandler]) -> Both:
+    """``line 33  if hard:, line 40  for step in steps:``."""
+    ordered = sorted({node.lineno: node for node in nodes}.items())
+    return Both(
+        ", ".join(f"line {line}  {head(node)}" for line, node in ordered),
+        "，".join(f"第 {line} 行  {head(node)}" for line, node in ordered),
+    )
 
 
 def head(node: ast.AST) -> str:

@@ -40,8 +40,13 @@ def say(key: str, language: str, /, **fields: object) -> str:
 
 
 def both(key: str, /, **fields: object) -> Both:
-    """The message ``key`` in both languages."""
-    return Both(say(key, "en", **fields), say(key, "zh", **fields))
+    """The message ``key`` in both languages; a field may be a text in both."""
+    return Both(*(say(key, one, **in_language(fields, one)) for one in ("en", "zh")))
+
+
+def in_language(fields: Mapping[str, object], language: str) -> dict[str, object]:
+    """The fields of a message, those in both languages as they are in one."""
+    return {key: one.text(language) if isinstance(one, Both) else one for key, one in fields.items()}
 
 
 def reason_text(reason: Reason, language: str = "en") -> str:

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from nbdist.diagnosis.deadlocks import all_joining, concerned, crossed, fewest, unlike, why
-from nbdist.diagnosis.parting import entered_alone
+from nbdist.diagnosis.parting import entered_alone, ways_past
 from nbdist.diagnosis.places import CodeLocation, Sources
 from nbdist.diagnosis.sides import Side
 from nbdist.diagnosis.signatures import Hint
 from nbdist.store.reports import Call, Collective, Operand, RankAnswer
+from nbdist.text import Both, both
 from tests.fakes.directories import WrittenRun
 from tests.fakes.runs import a_spec
 
@@ -61,6 +62,16 @@ for attempt in range(99):
     sleep(1)
 if trainer.is_global_zero:
     all_gather(losses)
+barrier()
+"""
+NESTED = """\
+def epoch():
+    for batch in loader:
+        backward(batch)
+    return 0
+
+for _ in range(3):
+    epoch()
 barrier()
 """
 MORE = """\
@@ -117,13 +128,16 @@ for step in range(3):
 
 @pytest.fixture
 def sources(tmp_path: Path) -> Sources:
-    written = WrittenRun(tmp_path / "home", cell=LINES)
-    return Sources.of(written.run, written.directory)
+    return a_program(tmp_path, LINES)
 
 
 @pytest.fixture
 def more(tmp_path: Path) -> Sources:
-    written = WrittenRun(tmp_path / "home", cell=MORE)
+    return a_program(tmp_path, MORE)
+
+
+def a_program(folder: Path, text: str) -> Sources:
+    written = WrittenRun(folder / "home", cell=text)
     return Sources.of(written.run, written.directory)
 
 
@@ -313,7 +327,54 @@ def test_ranks_in_one_collective_have_no_reason_to_wait(sources: Sources) -> Non
 def test_a_branch_of_the_first_rank_is_known_from_that_rank_alone(sources: Sources) -> None:
     alone = entered_alone(a_side((0,), "all_gather", 44), sources)
 
-    assert alone == {"test": "if trainer.is_global_zero:", "line": "43", "call": "all_gather"}
+    assert alone is not None
+    assert alone["went"] == Both(
+        "went into  if trainer.is_global_zero: ", "进入了  if trainer.is_global_zero:  "
+    )
+    assert (alone["line"], alone["call"]) == (43, "all_gather")
+
+
+def test_a_return_of_the_other_ranks_is_known_from_the_rank_that_came_past_it(sources: Sources) -> None:
+    alone = entered_alone(at((0,), "gather", (11, "<module>"), (4, "validate")), sources)
+
+    assert alone is not None
+    assert alone["went"] == both("diagnosis.went-past", test="if rank != 0:")
+    assert alone["line"] == 2
+
+
+def test_what_can_leave_out_a_call_is_a_return_before_it(more: Sources) -> None:
+    left = ways_past(at((1,), "all_reduce", (30, "<module>"), (22, "share")), more)
+
+    assert left is not None
+    assert left.en == "line 20  if not hard:"
+
+
+def test_what_can_leave_out_a_call_is_a_way_out_of_its_loop(sources: Sources) -> None:
+    left = ways_past(a_side((1,), "backward", 14), sources)
+
+    assert left is not None
+    assert left.en == "line 8  if loss > 9:"
+    assert ways_past(a_side((0,), "barrier", 20), sources) is None
+
+
+def test_of_two_loops_the_one_over_data_is_the_one_that_was_left(tmp_path: Path) -> None:
+    nested = a_program(tmp_path, NESTED)
+
+    hint = reason(
+        nested, at((0,), "backward", (7, "<module>"), (3, "epoch")), at((1,), "barrier", (8, "<module>"))
+    )
+
+    assert hint.signature == "hang-loop"
+    assert "rank 1 left the loop of line 2, rank 0 did not" in hint.cause.en
+
+
+def test_a_loop_without_end_is_left_by_what_ends_it(tmp_path: Path) -> None:
+    budget = a_program(tmp_path, "while True:\n    backward(step())\nbarrier()\n")
+
+    hint = reason(budget, at((0,), "backward", (2, "<module>")), at((1,), "barrier", (3, "<module>")))
+
+    assert hint.signature == "hang-while"
+    assert "all_reduce what ends the loop" in hint.fix.en
 
 
 def test_those_elsewhere_than_most_are_fewest(sources: Sources) -> None:

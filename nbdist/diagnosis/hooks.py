@@ -1,0 +1,113 @@
+"""Ranks that are in one call of a library, and went different ways in it.
+
+The loop of a library (``trainer.fit()``) calls the program back. Where a callback stops, skips or logs by
+what its rank alone knows, the ranks part inside of the library, and the line of the program says nothing.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+
+from nbdist.diagnosis.exits import rank_names
+from nbdist.diagnosis.places import WRAPPERS, Sources, as_written, parsed
+from nbdist.diagnosis.sides import Side, hint
+from nbdist.diagnosis.signatures import Hint
+from nbdist.diagnosis.statements import LEAVING, exchanges, own_nodes, told
+from nbdist.text import Both, both
+
+_MOST = 3
+"""Of what may have parted the ranks, so many are named."""
+
+_LOGS = re.compile(r"log(?:_dict|_metrics)?|manual_backward|gather_for_metrics")
+# what all ranks decide alike
+_ALIKE = re.compile(r"(?:\w+\.)*\w*(?:step|epoch|idx|index|iteration)s?\b[\s\d%=<>!\w.]*|.* is (?:not )?None")
+
+Deciding = ast.If | ast.For | ast.While
+
+
+def of_hooks(sides: Sequence[Side], sources: Sources) -> Hint | None:
+    """Of ranks that all wait, where the way to it parts in the code of a library."""
+    depth = _parted_at(sides)
+    calls = sides[0].calls
+    own = [at for at, call in enumerate(calls[:depth]) if sources.is_own(call.file)]
+    if depth is None or not own or any(len({side.calls[at] for side in sides}) > 1 for at in own):
+        return None
+    ways = [_function(side, depth) for side in sides]
+    if len(set(ways)) < 2:
+        return None
+    last, entered = calls[own[-1]], calls[own[-1] + 1]
+    tests = _deciding(last.file, sources)
+    return hint(
+        "hang-hooks",
+        call=as_written(entered.function, last.line, sources.text(last.file)),
+        line=last.line,
+        ways=_each(sides, ways),
+        tests=both("diagnosis.called-back", tests=told(tests)) if 0 < len(tests) <= _MOST else Both("", ""),
+    )
+
+
+def _parted_at(sides: Sequence[Side]) -> int | None:
+    """How many calls the ways have in common, and those of one function at different lines; None where one
+    ends there."""
+    for depth, calls in enumerate(zip(*(side.calls for side in sides), strict=False)):
+        if len({(call.file, call.function) for call in calls}) > 1:
+            return depth
+    return None
+
+
+def _function(side: Side, depth: int) -> str:
+    named = (call.function for call in side.calls[depth:] if call.function not in WRAPPERS)
+    return next(named, side.call)
+
+
+def _each(sides: Sequence[Side], ways: Sequence[str]) -> Both:
+    """``rank 0: training_step, rank 1: _finalize_training``."""
+    pairs = list(zip(sides, ways, strict=True))
+    said = (
+        ", ".join(f"{rank_names(side.ranks, language)}: {way}" for side, way in pairs)
+        for language in ("en", "zh")
+    )
+    return Both(*said)
+
+
+def _deciding(file: str, sources: Sources) -> list[Deciding]:
+    """In the methods by which a file extends the classes of others: the ifs that stop, skip or exchange
+    something, and the loops that log."""
+    methods = [
+        method
+        for node in ast.walk(parsed(sources.text(file)) or ast.Module([], []))
+        if isinstance(node, ast.ClassDef) and node.bases
+        for method in node.body
+        if isinstance(method, ast.FunctionDef) and method.name != "forward" and method.name[:2] != "__"
+    ]
+    return [node for method in methods for node in _own_decisions(method)]
+
+
+def _own_decisions(method: ast.FunctionDef) -> Iterator[Deciding]:
+    given = {one.arg for one in method.args.args}
+    for node in (node for each in method.body for node in own_nodes(each)):
+        if isinstance(node, ast.For | ast.While):
+            if _logs(node):
+                yield node
+        elif isinstance(node, ast.If) and not _ALIKE.fullmatch(test := ast.unparse(node.test)):
+            leaves = isinstance(node.body[-1], LEAVING) and test not in given
+            if leaves or _logs(node) or exchanges(node) or _sets(node):
+                yield node
+
+
+def _logs(node: Deciding) -> bool:
+    calls = (one for each in node.body for one in own_nodes(each) if isinstance(one, ast.Call))
+    return any(_LOGS.fullmatch(ast.unparse(call.func).rpartition(".")[2]) for call in calls)
+
+
+def _sets(node: ast.If) -> bool:
+    """Whether the body sets a flag: ``control.should_training_stop = True``."""
+    assigned = (one for each in node.body for one in own_nodes(each) if isinstance(one, ast.Assign))
+    return any(
+        isinstance(one.targets[0], ast.Attribute)
+        and isinstance(one.value, ast.Constant)
+        and isinstance(one.value.value, bool)
+        for one in assigned
+    )

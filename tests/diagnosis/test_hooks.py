@@ -1,0 +1,94 @@
+"""Ranks that part inside of a library, which calls the program back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nbdist.diagnosis.hooks import of_hooks
+from nbdist.diagnosis.places import CodeLocation, Sources
+from nbdist.diagnosis.sides import Side
+from nbdist.store.reports import Call
+from tests.fakes.directories import WrittenRun
+from tests.fakes.runs import a_spec
+
+STOPS = """\
+class StopBelow(TrainerCallback):
+    def on_step_end(self, args, state, control, **kwargs):
+        if state.global_step % 10 == 0:
+            return control
+        if state.loss < self.target:
+            control.should_training_stop = True
+        return control
+
+class Model(nn.Module):
+    def forward(self, x, labels=None):
+        if labels.any():
+            return self.loss(x, labels)
+        return x
+
+trainer.train()
+"""
+LOGS = """\
+class Shapes(LightningModule):
+    def validation_step(self, batch, _):
+        for label in batch.unique():
+            self.log(f"loss/{label}", batch.mean(), sync_dist=True)
+
+trainer.fit(Shapes())
+"""
+LIBRARY = "/usr/lib/python3/dist-packages/trainer/loops.py"
+
+
+def a_program(folder: Path, text: str) -> Sources:
+    written = WrittenRun(folder / "home", cell=text)
+    return Sources.of(written.run, written.directory)
+
+
+def inside(rank: int, line: int, *calls: tuple[str, int]) -> Side:
+    """A rank that has come from a line of the program into these functions of a library."""
+    own = Call(file=a_spec().program, line=line, function="<module>")
+    rest = (Call(file=LIBRARY, line=at, function=function) for function, at in calls)
+    place = CodeLocation(line=line, what="barrier", waits=True)
+    return Side(ranks=(rank,), way=(own,), calls=(own, *rest), place=place)
+
+
+@pytest.mark.parametrize(
+    ("program", "line", "said"),
+    [
+        pytest.param(STOPS, 15, "trainer.train (line 15)|line 5  if state.loss < self.target:", id="a flag"),
+        pytest.param(LOGS, 6, "trainer.fit (line 6)|line 3  for label in batch.unique():", id="a log"),
+        pytest.param(
+            "trainer.train()", 1, "trainer.train (line 1)|rank 1: finalize", id="nothing of its own"
+        ),
+    ],
+)
+def test_where_the_library_parts_them_is_told_with_what_it_calls_back(
+    tmp_path: Path, program: str, line: int, said: str
+) -> None:
+    function = "fit" if ".fit" in program else "train"
+    sides = [
+        inside(0, line, (function, 10), ("loop", 40), ("training_step", 71)),
+        inside(1, line, (function, 10), ("loop", 55), ("finalize", 90)),
+    ]
+
+    hint = of_hooks(sides, a_program(tmp_path, program))
+
+    assert hint is not None
+    assert "rank 0: training_step, rank 1: finalize" in hint.cause.en
+    call, _, last = said.partition("|")
+    assert call in hint.cause.en
+    assert hint.cause.en.endswith(last)
+
+
+def test_ranks_that_part_in_the_program_are_no_matter_of_a_library(tmp_path: Path) -> None:
+    sides = [inside(0, 1, ("barrier", 10)), inside(1, 2, ("all_reduce", 20))]
+
+    assert of_hooks(sides, a_program(tmp_path, "barrier()\nall_reduce()\n")) is None
+
+
+def test_ranks_that_are_in_one_function_have_gone_one_way(tmp_path: Path) -> None:
+    sides = [inside(0, 1, ("train", 10), ("wait", 5)), inside(1, 1, ("train", 12), ("wait", 5))]
+
+    assert of_hooks(sides, a_program(tmp_path, "train()\n")) is None
