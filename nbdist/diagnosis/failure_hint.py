@@ -43,7 +43,7 @@ _SIZES = "collective-sizes"
 _UNLIKE = _PLAIN_TIMEOUTS | {_SIZES, "collective-mismatch"}
 _FEW = 2
 _OF_FILES = frozenset({"file-missing", "paddle-load-missing"})
-_MEETING = "gloo-connect"
+_MEETING, _CLIENTS = "gloo-connect", "store-clients-missing"
 _WITHOUT_A_WORD = "exit-without-error"
 # with the last line of the rank
 _AFTER_WORDS = {"exit-called": "exit-after-words", "arguments": "arguments-named"}
@@ -151,6 +151,8 @@ def _hint(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
             and (alone := entered_alone(waiting_side(first), first.sources)) is not None
         ):
             return hint("met-another-call", late=(first.rank,), **alone)
+        if complaint.signature.name == _CLIENTS and complaint.found["all"] != str(run.spec.world_size):
+            return hint("hang-joining", who=tuple(range(run.spec.world_size)), count=run.spec.world_size)
         if complaint.signature.name in _OF_FILES:
             made = of_file(first, run, complaint.found["path"])
             if made is not None:

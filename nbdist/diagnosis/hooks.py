@@ -91,7 +91,10 @@ def _own_decisions(method: ast.FunctionDef) -> Iterator[Deciding]:
         if isinstance(node, ast.For | ast.While):
             if _logs(node):
                 yield node
-        elif isinstance(node, ast.If) and not _ALIKE.fullmatch(test := ast.unparse(node.test)):
+        elif isinstance(node, ast.If):
+            test = ast.unparse(node.test)
+            if all(map(_ALIKE.fullmatch, re.split(r" and | or ", test))):
+                continue
             leaves = isinstance(node.body[-1], LEAVING) and test not in given
             if leaves or _logs(node) or exchanges(node) or _sets(node):
                 yield node

@@ -295,7 +295,8 @@ def entered_alone(side: Side, sources: Sources) -> dict[str, object] | None:
         for way, node in picked:
             if asks_for_rank(node.test, call, sources):
                 went = both(f"diagnosis.went-{way}", test=head(node))
-                return {"went": went, "line": node.lineno, "call": side.call}
+                mend = both(f"diagnosis.instead-of-{way}")
+                return {"went": went, "line": node.lineno, "call": side.call, "mend": mend}
     return None
 
 

@@ -184,7 +184,8 @@ class Explanation:
         if self.failure is not None:
             lines += _failure_lines(self.failure, self.language)
         if self.stall is not None:
-            lines += _stall_lines(self.stall, live=self.live, language=self.language)
+            known = self.failure.cause if self.failure is not None else ""
+            lines += _stall_lines(self.stall, known, live=self.live, language=self.language)
         lines += [self.slow.text] if self.slow is not None else []
         lines += self.warnings
         lines += filter(None, [_time_line(self.time, self.language)])
@@ -359,11 +360,13 @@ def _reasons(known: FirstFailure | Stall, language: str) -> list[str]:
     ]
 
 
-def _stall_lines(stall: Stall, *, live: bool, language: str) -> list[str]:
+def _stall_lines(stall: Stall, known: str, *, live: bool, language: str) -> list[str]:
+    """With its cause, where that is not the one already ``known`` of the failure."""
     quiet = say("panel.no-progress", language, seconds=f"{stall.seconds:.0f}")
     said = quiet if live else say("panel.hung", language)
     where = f"{say('diagnosis.colon', language)}{stall.where}" if stall.where else ""
-    return [said + where, *filter(None, [stall.behind]), *_reasons(stall, language)]
+    reasons = [] if stall.cause == known else _reasons(stall, language)
+    return [said + where, *filter(None, [stall.behind]), *reasons]
 
 
 def _time_line(spent: TimeSpent, language: str) -> str:

@@ -18,7 +18,7 @@ class StopBelow(TrainerCallback):
     def on_step_end(self, args, state, control, **kwargs):
         if state.global_step % 10 == 0:
             return control
-        if state.loss < self.target:
+        if state.global_step > 3 and state.loss < self.target:
             control.should_training_stop = True
         return control
 
@@ -57,7 +57,12 @@ def inside(rank: int, line: int, *calls: tuple[str, int]) -> Side:
 @pytest.mark.parametrize(
     ("program", "line", "said"),
     [
-        pytest.param(STOPS, 15, "trainer.train (line 15)|line 5  if state.loss < self.target:", id="a flag"),
+        pytest.param(
+            STOPS,
+            15,
+            "trainer.train (line 15)|line 5  if state.global_step > 3 and state.loss < self.target:",
+            id="a flag",
+        ),
         pytest.param(LOGS, 6, "trainer.fit (line 6)|line 3  for label in batch.unique():", id="a log"),
         pytest.param(
             "trainer.train()", 1, "trainer.train (line 1)|rank 1: finalize", id="nothing of its own"
