@@ -20,7 +20,7 @@ from nbdist.store import RunDirectory, read_error, snapshot
 from nbdist.store.control import request_stacks
 from nbdist.store.logs import last_lines
 from nbdist.store.reports import Call, ErrorFrame, RankAnswer, TakenStacks, ThreadStack, read_stacks
-from nbdist.text import say
+from nbdist.text import Both, both, say
 
 _POLL = 0.01
 _FARTHER = 6.0
@@ -36,6 +36,9 @@ _LONG = 10.0
 
 _FEW_RANKS, _LOG_ROOM, _SHOWN = 4, 32_768, 160
 """Of how many ranks the logs are searched for a traceback, how many bytes of each, and how much is shown."""
+
+_FEW_LINES = 2
+"""So many lines that hold ranks are shown with what they work with."""
 
 
 _STARTERS = re.compile(r"/(?:threading|multiprocessing/\w+|concurrent/futures/\w+)\.py$|^<string>$")
@@ -59,7 +62,7 @@ class StackReport:
     start. ``behind`` are the ranks that the others wait for, as far as that can be told; ``hint`` says why
     they do not come. ``problem`` says why there are no stacks: ``none``, ``no answer``. ``raised`` are
     tracebacks in the logs of ranks that the others wait for: of a thread or another process of theirs, since
-    they go on."""
+    they go on. ``values`` say what the lines that hold such ranks work with."""
 
     label: str
     time: float = 0.0
@@ -68,6 +71,7 @@ class StackReport:
     behind: tuple[int, ...] = ()
     hint: Hint | None = None
     raised: tuple[Traceback, ...] = ()
+    values: tuple[Both, ...] = ()
     script: str = ""
     live: bool = True
     problem: str = ""
@@ -153,10 +157,21 @@ def _report(taken: TakenStacks | None, run: Run, directory: RunDirectory) -> Sta
         groups=groups,
         behind=behind,
         raised=raised,
+        values=tuple(_values(held_sides)) if hangs else (),
         hint=hint.in_paddle() if hint is not None and run.spec.framework == "paddle" else hint,
         script=sources.script,
         live=live,
     )
+
+
+def _values(held: Sequence[Side]) -> Iterator[Both]:
+    """What the lines work with that hold a few ranks."""
+    for side in (side for side in held[:_FEW_LINES] if side.way):
+        at = side.way[-1]
+        if had := side.had(at.file, at.line):
+            told = "; ".join(f"{name}: {what}" for name, what in had.items())
+            who = Both(*(rank_names(side.ranks, language) for language in ("en", "zh")))
+            yield both("diagnosis.operands-now", line=at.line, who=who, names=told)
 
 
 def _waits_long(taken: TakenStacks) -> bool:
@@ -332,7 +347,9 @@ def behind_text(report: StackReport, language: str = "en") -> str:
         code = "log-raised" if one.line is None else "log-raised-at"
         said.append(say(f"diagnosis.{code}", language, rank=one.rank, error=one.error, line=one.line))
     first = say("diagnosis.and", language).join(filter(None, said))
-    return "\n".join(filter(None, [first, report.hint.text(language) if report.hint is not None else ""]))
+    values = [one.text(language) for one in report.values]
+    why = report.hint.text(language) if report.hint is not None else ""
+    return "\n".join(filter(None, [first, *values, why]))
 
 
 def _distance(report: StackReport, language: str) -> str:

@@ -13,6 +13,7 @@ from nbdist.model import RankErrored, Reason, RunState
 from nbdist.store.reports import (
     Collective,
     Handled,
+    Operand,
     RankAnswer,
     TakenStacks,
     is_whole,
@@ -142,6 +143,18 @@ def test_a_traceback_that_the_program_printed_itself_is_no_reason(
     assert report.hint is not None
     assert (report.hint.signature == "hang-thread") is of_a_thread
     assert ("the log of rank 1 has KeyError: 'y'" in behind_text(report)) is not of_a_thread
+
+
+def test_what_the_line_works_with_that_holds_a_rank_is_said(tmp_path: Path) -> None:
+    written = WrittenRun(tmp_path / "home", cell=CELL).happened(*STARTED, stalled())
+    had = Operand(file=written.spec.program, line=4, name="delay", what="120")
+    taken(written, at(written, 0, ALL_REDUCE), at(written, 1, SLEEP, values=(had,)))
+
+    report = last_stacks(written.run, written.directory)
+
+    assert report is not None
+    assert behind_text(report).startswith("line 4 on rank 1 has delay: 120\ncause: ")
+    assert behind_text(report, "zh").startswith("进程 1 第 4 行的值：delay: 120\n")
 
 
 def begun(name: str, number: int) -> dict[str, Collective]:
