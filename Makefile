@@ -15,7 +15,7 @@ PADDLE := paddlepaddle==3.3.1
 MAKEFLAGS += --jobs=2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo lab test test-warm test-faults test-stuck test-hosts test-resume test-diagnosis test-more check check-python check-page bytecode format browser hosts slurm cluster-demo bench-launch bench-names bench-panel bench-diagnosis bench-faults bench-metrics bench-screen bench-server bench-startup bench-scale bench-sweep bench-compare fuzz-server dist test-dist course docs clean
+.PHONY: help demo lab test test-warm test-faults test-stuck test-live test-hosts test-resume test-diagnosis test-more check check-python check-page bytecode format browser hosts slurm cluster-demo bench-launch bench-names bench-panel bench-diagnosis bench-faults bench-metrics bench-screen bench-server bench-startup bench-scale bench-sweep bench-compare fuzz-server dist test-dist course docs clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -92,6 +92,11 @@ STUCK_ROUNDS ?= 100
 test-stuck: $(VENV)/.ready $(STATIC) bytecode  ## stop runs whose ranks wait, 100 times each with torch and with paddle: they save their work
 	NBDIST_STUCK_ROUNDS=$(STUCK_ROUNDS) $(BIN)/python -m pytest -n 2 --dist load -rP -p no:cacheprovider \
 	  tests/faults/test_stops_of_stuck_ranks.py $(PYTEST_ARGS)
+
+# Some 40 minutes, which is mostly that a kernel starts for each of the kills.
+test-live: $(VENV)/.ready $(STATIC) bytecode  ## live ranks: 200 kernels killed in mid-cell, 1,000 sessions started and ended, 1,000 cells of one
+	NBDIST_FAULT_ROUNDS=200 $(BIN)/python -m pytest -n 2 -rP -p no:cacheprovider tests/faults/test_live_ranks.py -k outlives $(PYTEST_ARGS)
+	NBDIST_LIVE_ROUNDS=1000 $(BIN)/python -m pytest -n 2 -rP -p no:cacheprovider tests/faults/test_live_ranks.py -k "leave" $(PYTEST_ARGS)
 
 test-resume: $(VENV)/.ready $(STATIC) bytecode  ## kill a rank of a run at random 50 times, with torch and with paddle: it goes on right
 	NBDIST_FAULT_ROUNDS=50 $(BIN)/python -m pytest tests/faults/test_resumes_are_right.py -p no:cacheprovider $(PYTEST_ARGS)

@@ -193,7 +193,7 @@ def _described(value: Any) -> str:
         return f"dict of {len(value)}" + (f" ({keys})" if keys else "")
     if kind in (list, tuple) and value and type(value[0]) not in _PLAIN:
         return f"{kind.__name__} of {len(value)} ({type(value[0]).__name__})"
-    if kind in (list, tuple, set, frozenset, bytes):
+    if kind in (list, tuple, set, frozenset, bytes, bytearray):
         return f"{kind.__name__} of {len(value)}"
     if isinstance(value, _NOT_VALUES):
         return ""

@@ -3,8 +3,10 @@ killed in the middle of a cell, and leave nothing when they end."""
 
 from __future__ import annotations
 
+import os
 import random
 import re
+import sys
 import time
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -20,7 +22,15 @@ from tests.programs import until
 WAITING = 0.5
 """Seconds in which ranks have come to where they wait."""
 
-SESSIONS = 3
+MANY = int(os.environ.get("NBDIST_LIVE_ROUNDS", "0"))
+"""Sessions that are started and ended, and cells of one (``make test-live``)."""
+
+SESSIONS, CELLS = MANY or 3, MANY or 100
+
+MOST_GROWN = 5_000_000
+"""Bytes of memory by which a rank may grow in its cells."""
+
+HELD = "%%ranks\nint(open('/proc/self/statm').read().split()[1]) * 4096"
 
 COUNTS = """%%ranks -n 2 --framework none --name live
 import time
@@ -103,6 +113,7 @@ def live(kernel: Kernel) -> RunDirectory:
     return RunStore(kernel.home).directories()[0]
 
 
+@pytest.mark.timeout(120 + 5 * MANY)
 def test_sessions_that_end_leave_nothing(kernel: Kernel) -> None:
     """What is left is what the kernel's fixture looks for."""
     for number in range(SESSIONS):
@@ -112,3 +123,20 @@ def test_sessions_that_end_leave_nothing(kernel: Kernel) -> None:
         assert by_rank(made.stdout) == {0: [str(number)], 1: [str(number)]}, made.stdout + made.error
         assert "has ended" in ended.stdout
     assert not any(directory.socket.exists() for directory in RunStore(kernel.home).directories())
+
+
+@pytest.mark.timeout(120 + MANY)
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_cells_leave_no_memory_behind(kernel: Kernel) -> None:
+    kernel.run("%%ranks -n 2 --framework none\ntotal = 0")
+    for number in range(CELLS // 10):
+        kernel.run(f"%%ranks\ntotal += {number}")
+    before = by_rank(kernel.run(HELD).stdout)
+    for number in range(CELLS):
+        kernel.run(f"%%ranks\ntotal += {number}\nrow = [total] * 1000\nprint(total)")
+    after = by_rank(kernel.run(HELD).stdout)
+    kernel.run("%dist_session end")
+
+    grown = [int(after[rank][0]) - int(before[rank][0]) for rank in (0, 1)]
+    print(f"a rank grew by {max(grown) / 1e6:.2f} MB in {CELLS} cells")
+    assert max(grown) < MOST_GROWN
