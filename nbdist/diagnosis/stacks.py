@@ -40,6 +40,9 @@ _FEW_RANKS, _LOG_ROOM, _SHOWN = 4, 32_768, 160
 _FEW_LINES = 2
 """So many lines that hold ranks are shown with what they work with."""
 
+_TELLS = re.compile(r"\d|^(?:None|True|False)$")
+"""A number, a size or a shape: a kind alone says nothing that the line does not."""
+
 
 _STARTERS = re.compile(r"/(?:threading|multiprocessing/\w+|concurrent/futures/\w+)\.py$|^<string>$")
 """Where the stack of a thread or a process begins."""
@@ -168,8 +171,9 @@ def _values(held: Sequence[Side]) -> Iterator[Both]:
     """What the lines work with that hold a few ranks."""
     for side in (side for side in held[:_FEW_LINES] if side.way):
         at = side.way[-1]
-        if had := side.had(at.file, at.line):
-            told = "; ".join(f"{name}: {what}" for name, what in had.items())
+        had = [f"{name}: {what}" for name, what in side.had(at.file, at.line).items() if _TELLS.search(what)]
+        if had:
+            told = "; ".join(had)
             who = Both(*(rank_names(side.ranks, language) for language in ("en", "zh")))
             yield both("diagnosis.operands-now", line=at.line, who=who, names=told)
 

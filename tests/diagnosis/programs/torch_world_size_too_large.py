@@ -1,4 +1,4 @@
-# expect: rank 1, line 14, signature hang-joining, absent 0
+# expect: rank 1, line 14, signature hang-joining
 import os
 from datetime import timedelta
 
