@@ -77,7 +77,7 @@ test: $(VENV)/.ready $(STATIC) browser hosts slurm check bytecode  ## check and 
 
 # Every run of these on ranks that have waited. What they test is the program's view, and how ranks end.
 WARM_ROUND := tests/runner/test_cells.py tests/runner/test_torch.py tests/faults/test_a_rank_dies.py \
-  -k 'not test_torch or nothing_but or fork'
+  -k 'not (test_torch or loader) or nothing_but or fork or loader_workers_of'
 WARM_TESTS := tests/runner tests/worker tests/magics tests/launch tests/diagnosis tests/faults tests/feed tests/panel tests/tutorials tests/libraries
 
 test-warm: $(VENV)/.ready $(STATIC) bytecode  ## test every kind of run on ranks that have waited

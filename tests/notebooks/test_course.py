@@ -119,6 +119,7 @@ def test_a_run_that_hangs_says_who_is_behind(executed: Executing) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.more
 @pytest.mark.timeout(PATIENCE)
 def test_a_machine_that_does_not_come_is_named(executed: Executing) -> None:
     result = executed("07-several-machines")
@@ -130,6 +131,7 @@ def test_a_machine_that_does_not_come_is_named(executed: Executing) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.more
 @pytest.mark.timeout(PATIENCE)
 def test_the_first_machine_prints_what_one_with_another_home_needs(executed: Executing) -> None:
     result = executed("07-several-machines")

@@ -12,6 +12,7 @@ import pytest
 
 from nbdist import options, processes, runner
 from nbdist.model.plan import Plan
+from nbdist.warm.match import PRELOADED
 from nbdist.warm.pool import Standby
 from tests.programs import until
 
@@ -25,6 +26,25 @@ class Slow:
 sys.meta_path.insert(0, Slow())
 """
 MakePlan = Callable[..., Plan]
+
+# what a rank asks of torch itself
+_ASKED = {
+    "torch": "class default_generator:\n    manual_seed = int\n",
+    "torch.distributed": "def is_available(): return False\n",
+}
+
+
+@pytest.fixture
+def light_torch(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A torch without anything in it, found before the other one: that takes each rank 5 s of a core, and
+    most tests are about the processes that wait."""
+    folder = tmp_path_factory.mktemp("light")
+    for name in PRELOADED["torch"]:
+        package = folder.joinpath(*name.split("."))
+        package.mkdir(parents=True, exist_ok=True)
+        (package / "__init__.py").write_text(_ASKED.get(name, ""))
+    monkeypatch.syspath_prepend(folder)
+    return folder
 
 
 @pytest.fixture

@@ -71,15 +71,12 @@ os.waitpid(child, 0)
             [f"{AGAIN}OMP_NUM_THREADS was set before the program imports torch"],
             id="a module of the user's sets a variable, in a thread",
         ),
-        pytest.param(HAS_ITS_OWN, [f"{AGAIN}torch is found elsewhere than before"], id="another torch"),
     ],
 )
 def test_a_program_gets_what_it_would_import(
     make_plan, stand_by, run_on, tmp_path, cell: str, again: list[str]
 ) -> None:
     (tmp_path / "settings.py").write_text("import os\nos.environ['OMP_NUM_THREADS'] = '2'\n")
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "torch.py").write_text("MINE = 'my own torch'\n")
 
     warm = run_on(stand_by(make_plan("-n 1")), make_plan("-n 1", cell))
     cold = runner.start(make_plan("-n 1", cell), warm=False)
@@ -88,6 +85,19 @@ def test_a_program_gets_what_it_would_import(
     assert warm.logs(0).splitlines() == [*again, *cold.logs(0).splitlines()]
 
 
+@pytest.mark.usefixtures("light_torch")
+def test_a_program_that_finds_another_torch_gets_that(make_plan, stand_by, run_on, tmp_path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "torch.py").write_text("MINE = 'my own torch'\n")
+
+    handle = run_on(stand_by(make_plan("-n 1")), make_plan("-n 1", HAS_ITS_OWN))
+
+    assert handle.wait(60) == "succeeded", handle.logs(0)
+    again = f"{AGAIN}torch is found elsewhere than before"
+    assert handle.logs(0).splitlines() == [again, "my own torch"]
+
+
+@pytest.mark.usefixtures("light_torch")
 def test_a_rank_that_begins_again_is_the_same_process_with_the_same_end(make_plan, stand_by, run_on) -> None:
     plan = make_plan("-n 1 --env LEARNING=1 --args '--lr 1'", ENDS)
 

@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -23,6 +24,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="ranks wait on L
 # the program cannot tell, but the system can
 CELL = "{}\nprint('waited', '--wait' in open('/proc/self/cmdline').read())\nimport torch"
 
+FIRST = "import sys; sys.path.insert(0, {!r})"
 UNTIL = """%%distributed -n 1 --no-panel
 import os, time, torch
 while not os.path.exists({!r}):
@@ -48,7 +50,8 @@ def until_ready(kernel: Kernel) -> str:
     return said
 
 
-def test_after_the_first_run_the_next_one_finds_its_ranks_ready(kernel: Kernel) -> None:
+def test_after_the_first_run_the_next_one_finds_its_ranks_ready(kernel: Kernel, light_torch: Path) -> None:
+    kernel.run(FIRST.format(str(light_torch)))
     assert "no ranks wait" in kernel.run("%dist_warm auto").stdout
     go_on = kernel.home.parent / "go on"
     asked = kernel.submit(UNTIL.format(str(go_on)))
@@ -116,7 +119,8 @@ def test_a_cell_whose_ranks_still_import_shows_its_panel_and_is_stopped_by_an_in
     leaves_nothing_in(kernel.home)
 
 
-def test_ranks_that_do_not_answer_are_not_waited_for(kernel: Kernel) -> None:
+def test_ranks_that_do_not_answer_are_not_waited_for(kernel: Kernel, light_torch: Path) -> None:
+    kernel.run(FIRST.format(str(light_torch)))
     kernel.run(IMPORTING)
     supervisor = int(kernel.run("import os; print(standby.supervisor.process.pid)").stdout)
     os.killpg(supervisor, signal.SIGSTOP)
@@ -134,7 +138,9 @@ def waiting_in(kernel: Kernel) -> set[int]:
     return {one.pid for one in children if b"\0--wait\0" in read_at_once(f"/proc/{one.pid}/cmdline")}
 
 
-def test_every_process_that_the_kernel_has_started_is_waited_for(kernel: Kernel) -> None:
+def test_every_process_that_the_kernel_has_started_is_waited_for(kernel: Kernel, light_torch: Path) -> None:
+    kernel.run(FIRST.format(str(light_torch)))
+
     def children() -> list[int]:
         """Zombies, too."""
         rows = processes.process_table()
