@@ -40,7 +40,8 @@ _PLAIN_TIMEOUTS = frozenset(
 )
 # ranks that are in different collectives say this, too
 _SIZES = "collective-sizes"
-_UNLIKE = _PLAIN_TIMEOUTS | {_SIZES, "collective-mismatch"}
+_NOT_REACHED = "store-not-reached"
+_UNLIKE = _PLAIN_TIMEOUTS | {_SIZES, _NOT_REACHED, "collective-mismatch"}
 _FEW = 2
 _OF_FILES = frozenset({"file-missing", "paddle-load-missing"})
 _MEETING, _CLIENTS = "gloo-connect", "store-clients-missing"
@@ -49,6 +50,8 @@ _WITHOUT_A_WORD = "exit-without-error"
 _AFTER_WORDS = {"exit-called": "exit-after-words", "arguments": "arguments-named"}
 _HELD_UP = "hang-busy"
 _OF_PARTING = frozenset({"hang-loop", "hang-loop-left", "hang-loop-caught", "hang-return", "hang-branch"})
+_COLLATES = "/utils/data/"
+"""Where torch puts together what a dataset gave, in this process or in a worker."""
 _NONE, _NONE_OF_CALL = "none-on-other-ranks", "none-of-collective"
 _OF_SHARED_MEMORY = frozenset(
     {"shared-memory-full", "loader-worker-shm", "paddle-loader-shm", "exit-bus-error"}
@@ -87,6 +90,8 @@ def _apart(first: Failure, failures: Sequence[Failure], run: Run, directory: Run
     absent = [rank for side in sides for rank in side.ranks if rank not in failed]
     raised = ended_by(raised_in_logs(absent, run, directory))
     histories = histories_of(run, directory)
+    if known == _NOT_REACHED:
+        return all_joining(sides, run.spec.world_size)
     found = all_joining(sides, run.spec.world_size) or why(sides, first.sources, raised, histories)
     if known == _SIZES:
         found = of_histories(histories, first.sources) or found
@@ -169,7 +174,8 @@ def _hint(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
         return key
     if suits(_NONE_OF_CALL, text, program := _program(first, run)):
         return Hint.of(named(_NONE_OF_CALL), {})
-    if suits(_NONE, text, program) and first.rank > 0 and _is_past(0, run, directory):
+    handed_out = any(_COLLATES in frame.file for frame in first.frames)
+    if suits(_NONE, text, program) and not handed_out and first.rank > 0 and _is_past(0, run, directory):
         return Hint.of(named(_NONE), ranks, ranks_zh)
     if first.code is None or (complaint is not None and complaint.root.text):
         return None

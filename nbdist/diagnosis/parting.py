@@ -28,6 +28,7 @@ from nbdist.diagnosis.statements import (
     does_more,
     exchanges,
     head,
+    holds,
     holds_for,
     own_nodes,
     returns_before,
@@ -41,6 +42,9 @@ from nbdist.text import Both, both, say
 _PICKS = re.compile(r"== \d|^not \w|main|master|chief|primary|(?:global|process)_zero")
 _PICKS_OTHERS = re.compile(r"!= \d|> \d|^not \w|^[\w.]*rank(?:\(\))?$")
 _PLAIN = re.compile(r"None|True|False|nan|-?inf|-?\d[\d.e+-]*")
+_ALIKE = re.compile(
+    r"^t?range\(|\b(?:\w*parameters|\w*modules|children|buffers|\w*layers|state_dict|param_groups)\b"
+)
 _MOST = 3
 """Of what may have let ranks out of a loop, so many are named."""
 
@@ -138,16 +142,16 @@ def _by_rank(entries: Sequence[_Entry], sources: Sources) -> Hint | None:
     for one in entries:
         for node, part, call in one.ifs(sources):
             if call is one.here and asks_for_rank(node.test, call, sources):
-                return _branch("hang-rank-branch", node, part, one)
+                return _branch("hang-rank-branch", node, part, one, _line(node, call, sources))
     for one in entries:
         for call in one.deeper:
             for left in returns_before(call, sources):
                 if asks_for_rank(left.test, call, sources):
-                    return _branch("hang-rank-return", left, "body", one)
+                    return _branch("hang-rank-return", left, "body", one, _line(left, call, sources))
         # both may have been in the if around the call, and parted in the function
         for node, part, call in one.ifs(sources):
             if asks_for_rank(node.test, call, sources):
-                return _branch("hang-rank-branch", node, part, one)
+                return _branch("hang-rank-branch", node, part, one, _line(node, call, sources))
     return None
 
 
@@ -159,19 +163,29 @@ def _by_loop(entries: Sequence[_Entry], sources: Sources) -> Hint | None:
         loops = here + inner if here or one.is_behind else []
         if loops:
             # epochs are as many on each rank, as a rule; batches may not be
-            over_data = [loop for loop in loops if not _counts(loop)]
+            over_data = [loop for loop in loops if not _is_alike(loop)]
             return _loop((over_data or loops)[0], one, sources)
     return None
 
 
-def _counts(loop: ast.stmt) -> bool:
-    """Whether a loop is one over ``range(…)``."""
-    return isinstance(loop, ast.For) and ast.unparse(loop.iter).startswith(("range(", "trange("))
+def _is_alike(loop: ast.stmt) -> bool:
+    """Whether a loop has as many rounds on each rank, as a rule: over a range, or over what a model has."""
+    return isinstance(loop, ast.For) and _ALIKE.search(ast.unparse(loop.iter)) is not None
 
 
 def _loop(loop: ast.stmt, one: _Entry, sources: Sources) -> Hint:
-    """With what may have let ranks out of it: ways out, and the ifs around the call."""
+    """With what may have let ranks out of it: ways out, of the loops within, too, the ifs around the call,
+    and, where both may come round to the call of the other side, what returns before that."""
     ways: list[ast.If | ast.ExceptHandler] = list(ways_out(loop))
+    for call in one.deeper:
+        ways += [
+            way for node, _ in around(call, sources) if isinstance(node, LOOPS) for way in ways_out(node)
+        ]
+    around_both = (node for node, _ in around(one.there, sources) if isinstance(node, LOOPS))
+    if any(holds(node, one.here.line) for node in around_both):
+        after = one.outside.way[one.outside.way.index(one.there) + 1 :]
+        ways += [left for call in after for left in returns_before(call, sources)]
+    ways = list(dict.fromkeys(ways))
     for node, _, call in one.ifs(sources):
         if node not in ways and not _decides_alike(node, one, call):
             ways.append(node)
@@ -202,10 +216,11 @@ def _by_data(entries: Sequence[_Entry], sources: Sources) -> Hint | None:
     for one in entries:
         for node, part, call in one.ifs(sources):
             if (call is one.here or one.is_behind) and not _decides_alike(node, one, call):
-                return _branch("hang-branch", node, part, one, values=_differences(node, one, call))
+                at = _line(node, call, sources)
+                return _branch("hang-branch", node, part, one, at, values=_differences(node, one, call))
         for call in one.deeper if one.is_behind else ():
             for left in returns_before(call, sources):
-                return _branch("hang-return", left, "body", one)
+                return _branch("hang-return", left, "body", one, _line(left, call, sources))
     return None
 
 
@@ -252,13 +267,18 @@ def _differences(node: ast.If, one: _Entry, call: Call) -> Both:
     )
 
 
-def _branch(name: str, node: ast.If, part: str, one: _Entry, **more: object) -> Hint:
+def _line(node: ast.stmt, call: Call, sources: Sources) -> str:
+    """``18``, or ``runtime.py:18`` of a module beside the program."""
+    return str(node.lineno) if sources.is_program(call.file) else f"{sources.name(call.file)}:{node.lineno}"
+
+
+def _branch(name: str, node: ast.If, part: str, one: _Entry, line: str, **more: object) -> Hint:
     return hint(
         name,
         inside=one.inside.ranks,
         outside=one.outside.ranks,
         test=head(node) if part == "body" else f"else of {head(node)}",
-        line=node.lineno,
+        line=line,
         call=one.inside.call,
         **more,
     )
@@ -275,7 +295,7 @@ def passed_by(side: Side, waiting: Sequence[Side], sources: Sources) -> Hint | N
                 if isinstance(node, ast.If) and behind and asks_for_rank(node.test, there, sources):
                     steps = [(node, part)]
                     one = _Entry(inside=other, outside=side, here=there, there=here, steps=steps, deeper=())
-                    return _branch("hang-rank-passed", node, part, one)
+                    return _branch("hang-rank-passed", node, part, one, _line(node, there, sources))
     return None
 
 

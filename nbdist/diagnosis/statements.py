@@ -95,7 +95,8 @@ def returns_before(call: Call, sources: Sources) -> list[ast.If]:
         node
         for function in own
         for node in function.body
-        if isinstance(node, ast.If) and node.lineno < call.line and isinstance(node.body[-1], ast.Return)
+        if isinstance(node, ast.If) and (node.end_lineno or node.lineno) < call.line
+        if isinstance(node.body[-1], ast.Return)
     ]
 
 
@@ -131,12 +132,20 @@ def asks_for_rank(test: ast.expr, call: Call, sources: Sources) -> bool:
         return True
     names = {ast.unparse(node) for node in ast.walk(test) if isinstance(node, ast.Name | ast.Attribute)}
     return any(
-        ast.unparse(target) in names and _OF_RANKS.search(ast.unparse(node.value))
+        ast.unparse(target) in names and _OF_RANKS.search(_asked(node.value))
         for node in ast.walk(parsed(sources.text(call.file)) or ast.Module([], []))
         if isinstance(node, ast.Assign)
         for target in node.targets
         if isinstance(target, ast.Name | ast.Attribute)
     )
+
+
+def _asked(value: ast.expr) -> str:
+    """A value without what its calls are given: ``mean(run_epoch(model, rank))`` is none of the rank's."""
+    bare = copy.deepcopy(value)
+    for call in (node for node in ast.walk(bare) if isinstance(node, ast.Call)):
+        call.args, call.keywords = [], []
+    return ast.unparse(bare)
 
 
 def holds_for(test: ast.expr, rank: int, had: Mapping[str, str]) -> bool | None:

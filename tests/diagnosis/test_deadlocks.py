@@ -368,6 +368,84 @@ def test_of_two_loops_the_one_over_data_is_the_one_that_was_left(tmp_path: Path)
     assert "rank 1 left the loop of line 2, rank 0 did not" in hint.cause.en
 
 
+RETRIES = """\
+def wrapper(step):
+    for attempt in range(3):
+        try:
+            return step()
+        except OSError:
+            pass
+
+def step():
+    for p in model.parameters():
+        all_reduce(p.grad)
+
+for index in range(25):
+    wrapper(step)
+barrier()
+"""
+KEEPS = """\
+def update(value):
+    if value >= best:
+        return False
+    barrier()
+    return True
+
+for epoch in range(8):
+    for batch in batches:
+        backward(batch)
+    update(validate())
+"""
+ON_MAIN = """\
+def wrapper(save):
+    if dist.get_rank() == 0:
+        return save()
+
+def save():
+    barrier()
+
+for epoch in range(6):
+    loss = average(run_epoch(model, rank))
+    if loss < best:
+        wrapper(save)
+    backward(loss)
+"""
+
+
+def test_a_step_that_is_tried_again_is_cut_short_by_what_catches(tmp_path: Path) -> None:
+    way = ((13, "<module>"), (4, "wrapper"), (10, "step"))
+
+    hint = reason(
+        a_program(tmp_path, RETRIES), at((1,), "all_reduce", *way), at((0,), "barrier", (14, "<module>"))
+    )
+
+    assert hint.signature == "hang-loop-caught"
+    assert "rank 0 left the loop of line 12, rank 1 not" in hint.cause.en
+    assert "except OSError:  (line 5)" in hint.cause.en
+
+
+def test_a_return_before_the_call_of_those_that_left_a_loop_may_have_parted_them(tmp_path: Path) -> None:
+    hint = reason(
+        a_program(tmp_path, KEEPS),
+        at((0,), "barrier", (10, "<module>"), (4, "update")),
+        at((1,), "backward", (9, "<module>")),
+    )
+
+    assert hint.signature == "hang-loop-left"
+    assert hint.cause.en.endswith("one left out or added at line 2  if value >= best:")
+
+
+def test_a_value_of_a_call_that_was_given_the_rank_is_none_of_the_ranks(tmp_path: Path) -> None:
+    hint = reason(
+        a_program(tmp_path, ON_MAIN),
+        at((0,), "barrier", (11, "<module>"), (3, "wrapper"), (6, "save")),
+        at((1,), "backward", (12, "<module>")),
+    )
+
+    assert hint.signature == "hang-rank-branch"
+    assert "rank 0 alone went into  if dist.get_rank() == 0:  (line 2)" in hint.cause.en
+
+
 def test_a_loop_without_end_is_left_by_what_ends_it(tmp_path: Path) -> None:
     budget = a_program(tmp_path, "while True:\n    backward(step())\nbarrier()\n")
 
