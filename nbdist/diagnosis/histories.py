@@ -15,7 +15,7 @@ from nbdist.diagnosis.exits import rank_names
 from nbdist.diagnosis.hooks import of_hooks
 from nbdist.diagnosis.parting import of_parting
 from nbdist.diagnosis.places import Sources, place_of
-from nbdist.diagnosis.sides import Side, hint
+from nbdist.diagnosis.sides import Side, by_ranks, hint
 from nbdist.diagnosis.signatures import Hint
 from nbdist.model import Run
 from nbdist.store import RunDirectory
@@ -64,10 +64,10 @@ def of_histories(histories: Mapping[int, History], sources: Sources) -> Hint | N
     found = of_parting(parting.sides, sources)
     if found is not None and found.signature != _APART:
         return found
-    return hint("hang-parted", number=parting.number, calls=each(parting.sides))
+    return hint("hang-parted", number=parting.number, calls=places(parting.sides))
 
 
-def each(sides: Sequence[Side]) -> Both:
+def places(sides: Sequence[Side]) -> Both:
     """``rank 0: all_reduce (line 28), rank 1: barrier (line 47)``."""
     said = (
         ", ".join(
@@ -90,10 +90,6 @@ def _of_given(parting: Parting) -> Hint | None:
         by_given.setdefault(given, []).append(rank)
     if len(by_given) < 2 or not all(by_given):
         return None
-    said = (
-        ", ".join(f"{rank_names(ranks, language)}: {what}" for what, ranks in by_given.items())
-        for language in ("en", "zh")
-    )
     sizes = {re.sub(r"\b[a-z]+\d*\b", "", what) for what in by_given}
     (side,) = parting.sides
     return hint(
@@ -101,7 +97,7 @@ def _of_given(parting: Parting) -> Hint | None:
         number=parting.number,
         call=side.call,
         line=side.place.line,
-        given=Both(*said),
+        given=by_ranks((ranks, what) for what, ranks in by_given.items()),
     )
 
 

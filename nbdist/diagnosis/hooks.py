@@ -10,9 +10,8 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 
-from nbdist.diagnosis.exits import rank_names
 from nbdist.diagnosis.places import WRAPPERS, Sources, as_written, parsed
-from nbdist.diagnosis.sides import Side, hint
+from nbdist.diagnosis.sides import Side, by_ranks, hint
 from nbdist.diagnosis.signatures import Hint
 from nbdist.diagnosis.statements import LEAVING, exchanges, own_nodes, told
 from nbdist.text import Both, both
@@ -43,7 +42,7 @@ def of_hooks(sides: Sequence[Side], sources: Sources) -> Hint | None:
         "hang-hooks",
         call=as_written(entered.function, last.line, sources.text(last.file)),
         line=last.line,
-        ways=_each(sides, ways),
+        ways=by_ranks((side.ranks, way) for side, way in zip(sides, ways, strict=True)),
         tests=both("diagnosis.called-back", tests=told(tests)) if 0 < len(tests) <= _MOST else Both("", ""),
     )
 
@@ -60,16 +59,6 @@ def _parted_at(sides: Sequence[Side]) -> int | None:
 def _function(side: Side, depth: int) -> str:
     named = (call.function for call in side.calls[depth:] if call.function not in WRAPPERS)
     return next(named, side.call)
-
-
-def _each(sides: Sequence[Side], ways: Sequence[str]) -> Both:
-    """``rank 0: training_step, rank 1: _finalize_training``."""
-    pairs = list(zip(sides, ways, strict=True))
-    said = (
-        ", ".join(f"{rank_names(side.ranks, language)}: {way}" for side, way in pairs)
-        for language in ("en", "zh")
-    )
-    return Both(*said)
 
 
 def _deciding(file: str, sources: Sources) -> list[Deciding]:

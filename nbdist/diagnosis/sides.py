@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from nbdist.diagnosis.exits import rank_names
@@ -43,6 +44,16 @@ class Side:
     def had(self, file: str, line: int) -> dict[str, str]:
         """The names in a line, and what they stood for."""
         return {one.name: one.what for one in self.values if (one.file, one.line) == (file, line)}
+
+
+def by_ranks(pairs: Iterable[tuple[Sequence[int], str]]) -> Both:
+    """``rank 0: training_step, rank 1: _finalize_training``."""
+    known = list(pairs)
+    said = (
+        ", ".join(f"{rank_names(ranks, language)}: {what}" for ranks, what in known)
+        for language in ("en", "zh")
+    )
+    return Both(*said)
 
 
 def hint(name: str, /, **values: object) -> Hint:

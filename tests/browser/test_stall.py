@@ -16,9 +16,10 @@ import torch
 import torch.distributed as dist
 
 dist.init_process_group()
+seconds = 1000
 for step in range(4):
     if dist.get_rank() == 1 and step == 3:
-        time.sleep(1000)
+        time.sleep(seconds)
     dist.all_reduce(torch.ones(1))
     print("step", step)
 """
@@ -42,8 +43,9 @@ def test_a_run_that_hangs_says_who_waits_for_whom(
         alert = panel.get_by_role("alert")
         expect(alert).to_contain_text("time.sleep", timeout=60_000)
         expect(alert).to_contain_text("all_reduce #4")
+        expect(alert).to_contain_text("seconds: 1000")
         expect(panel.locator(".nbdist-stack")).to_have_count(2)
-        expect(panel.locator(".nbdist-stack").first).to_contain_text("time.sleep(1000)")
+        expect(panel.locator(".nbdist-stack").first).to_contain_text("time.sleep(seconds)")
         page.screenshot(path=pictures / f"stalled-{look}.png")
 
         panel.get_by_role("button", name="停止" if look == "dark-zh" else "Stop", exact=True).click()
