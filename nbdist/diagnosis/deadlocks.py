@@ -15,7 +15,7 @@ from nbdist.diagnosis.parting import of_groups, of_parting
 from nbdist.diagnosis.places import Sources
 from nbdist.diagnosis.sides import Side, hint
 from nbdist.diagnosis.signatures import Hint, Role, match
-from nbdist.diagnosis.statements import root_by_rank
+from nbdist.diagnosis.statements import group_left_out, root_by_rank
 from nbdist.store.reports import RankAnswer
 from nbdist.text import Both, say
 
@@ -80,6 +80,19 @@ def crossed(answers: Sequence[RankAnswer]) -> Hint | None:
     return None
 
 
+def ungrouped(sides: Sequence[Side], answers: Sequence[RankAnswer], sources: Sources) -> Hint | None:
+    """Of ranks that wait in a collective of more than themselves, and have a group of just themselves: the
+    function names that group for another call."""
+    for side in (side for side in sides if side.place.waits and side.way and len(side.ranks) > 1):
+        theirs = [one for one in answers if one.rank in side.ranks]
+        has_own = all(side.ranks in {one.members for one in answer.collectives.values()} for answer in theirs)
+        if has_own and (left := group_left_out(side.way[-1], sources)) is not None:
+            at, group = left
+            line = side.way[-1].line
+            return hint("hang-ungrouped", who=side.ranks, call=side.call, line=line, at=at, group=group)
+    return None
+
+
 def unlike(side: Side, answers: Sequence[RankAnswer]) -> Hint | None:
     """Of ranks that are all in one call: a tensor or a list in its line that has another shape on some."""
     line = (side.way[-1].file, side.way[-1].line) if side.way else None
@@ -123,7 +136,9 @@ def _awaited(answer: RankAnswer) -> tuple[str, tuple[int, ...]]:
 def all_joining(sides: Sequence[Side], world_size: int) -> Hint | None:
     """Of ranks that wait in init_process_group: where all of the run do, it waits for more than there are."""
     ranks = tuple(sorted(rank for side in sides for rank in side.ranks))
-    if len(ranks) < world_size or any(side.place.what != "init_process_group" for side in sides):
+    if len(ranks) < world_size or any(
+        side.place.what.rpartition(".")[2] != "init_process_group" for side in sides
+    ):
         return None
     return hint("hang-joining", who=ranks, count=world_size)
 

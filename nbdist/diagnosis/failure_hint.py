@@ -13,7 +13,7 @@ from nbdist.diagnosis.checks.names import removed_name
 from nbdist.diagnosis.deadlocks import all_joining, why
 from nbdist.diagnosis.exits import exit_kind, rank_names
 from nbdist.diagnosis.histories import histories_of, of_histories
-from nbdist.diagnosis.missing import of_file, of_key
+from nbdist.diagnosis.missing import of_file, of_key, of_sample
 from nbdist.diagnosis.parting import entered_alone, is_in_loop, ways_past
 from nbdist.diagnosis.places import place_of
 from nbdist.diagnosis.rank_failure import (
@@ -40,18 +40,17 @@ _PLAIN_TIMEOUTS = frozenset(
 )
 # ranks that are in different collectives say this, too
 _SIZES = "collective-sizes"
-_NOT_REACHED = "store-not-reached"
-_UNLIKE = _PLAIN_TIMEOUTS | {_SIZES, _NOT_REACHED, "collective-mismatch"}
+_CLIENTS = "store-clients-missing"
+_JOINING = frozenset({"store-not-reached", _CLIENTS})
+_UNLIKE = _PLAIN_TIMEOUTS | _JOINING | {_SIZES, "collective-mismatch"}
 _FEW = 2
 _OF_FILES = frozenset({"file-missing", "paddle-load-missing"})
-_MEETING, _CLIENTS = "gloo-connect", "store-clients-missing"
+_MEETING = "gloo-connect"
 _WITHOUT_A_WORD = "exit-without-error"
 # with the last line of the rank
 _AFTER_WORDS = {"exit-called": "exit-after-words", "arguments": "arguments-named"}
 _HELD_UP = "hang-busy"
 _OF_PARTING = frozenset({"hang-loop", "hang-loop-left", "hang-loop-caught", "hang-return", "hang-branch"})
-_COLLATES = "/utils/data/"
-"""Where torch puts together what a dataset gave, in this process or in a worker."""
 _NONE, _NONE_OF_CALL = "none-on-other-ranks", "none-of-collective"
 _OF_SHARED_MEMORY = frozenset(
     {"shared-memory-full", "loader-worker-shm", "paddle-loader-shm", "exit-bus-error"}
@@ -90,7 +89,7 @@ def _apart(first: Failure, failures: Sequence[Failure], run: Run, directory: Run
     absent = [rank for side in sides for rank in side.ranks if rank not in failed]
     raised = ended_by(raised_in_logs(absent, run, directory))
     histories = histories_of(run, directory)
-    if known == _NOT_REACHED:
+    if known in _JOINING:
         return all_joining(sides, run.spec.world_size)
     found = all_joining(sides, run.spec.world_size) or why(sides, first.sources, raised, histories)
     if known == _SIZES:
@@ -146,6 +145,8 @@ def _hint(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
         return Hint.of(named(known), ranks, ranks_zh)
     if complaint is not None and (removed := removed_name(complaint.root.text)) is not None:
         return Hint.of(named("removed-name"), removed)
+    if (sample := of_sample(first)) is not None:
+        return sample
     if complaint is not None and complaint.signature is not None and complaint.found is not None:
         if first.absent and complaint.signature.name in _PLAIN_TIMEOUTS:
             places = absent_places(first, run, directory)
@@ -174,8 +175,7 @@ def _hint(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
         return key
     if suits(_NONE_OF_CALL, text, program := _program(first, run)):
         return Hint.of(named(_NONE_OF_CALL), {})
-    handed_out = any(_COLLATES in frame.file for frame in first.frames)
-    if suits(_NONE, text, program) and not handed_out and first.rank > 0 and _is_past(0, run, directory):
+    if suits(_NONE, text, program) and first.rank > 0 and _is_past(0, run, directory):
         return Hint.of(named(_NONE), ranks, ranks_zh)
     if first.code is None or (complaint is not None and complaint.root.text):
         return None

@@ -13,7 +13,8 @@ from collections.abc import Iterator, Sequence
 from nbdist.diagnosis.places import WRAPPERS, Sources, as_written, parsed
 from nbdist.diagnosis.sides import Side, by_ranks, hint
 from nbdist.diagnosis.signatures import Hint
-from nbdist.diagnosis.statements import LEAVING, exchanges, own_nodes, told
+from nbdist.diagnosis.statements import LEAVING, asks_for_rank, exchanges, own_nodes, told
+from nbdist.store.reports import Call
 from nbdist.text import Both, both
 
 _MOST = 3
@@ -22,6 +23,9 @@ _MOST = 3
 _LOGS = re.compile(r"log(?:_dict|_metrics)?|manual_backward|gather_for_metrics")
 # what all ranks decide alike
 _ALIKE = re.compile(r"(?:\w+\.)*\w*(?:step|epoch|idx|index|iteration)s?\b[\s\d%=<>!\w.]*|.* is (?:not )?None")
+
+# their functions call no program back, but for those that train it
+_FRAMEWORKS = re.compile(r"/site-packages/(?:torch/|paddle/(?!hapi/))")
 
 Deciding = ast.If | ast.For | ast.While
 
@@ -36,15 +40,36 @@ def of_hooks(sides: Sequence[Side], sources: Sources) -> Hint | None:
     ways = [_function(side, depth) for side in sides]
     if len(set(ways)) < 2:
         return None
-    last, entered = calls[own[-1]], calls[own[-1] + 1]
-    tests = _deciding(last.file, sources)
+    last, tests = calls[own[-1]], _deciding(calls[own[-1]].file, sources)
+    ifs = [node.test for node in tests if isinstance(node, ast.If)]
+    of_rank = bool(tests) and len(ifs) == len(tests) and all(asks_for_rank(one, last, sources) for one in ifs)
     return hint(
-        "hang-hooks",
-        call=as_written(entered.function, last.line, sources.text(last.file)),
+        "hang-hooks-of-rank" if of_rank else "hang-hooks",
+        call=_entered(calls, last, sources),
         line=last.line,
         ways=by_ranks((side.ranks, way) for side, way in zip(sides, ways, strict=True)),
-        tests=both("diagnosis.called-back", tests=told(tests)) if 0 < len(tests) <= _MOST else Both("", ""),
+        tests=_told(tests),
     )
+
+
+def of_library(inside: Side, outside: Side, here: Call, sources: Sources) -> Hint | None:
+    """Of ranks in the loop of a library that is entered ``here``, which others have come past."""
+    after = inside.calls[inside.calls.index(here) + 1 :] if here in inside.calls else ()
+    if not after or sources.is_own(after[0].file) or _FRAMEWORKS.search(after[0].file):
+        return None
+    call, tests = _entered(inside.calls, here, sources), _told(_deciding(here.file, sources))
+    ranks = {"inside": inside.ranks, "outside": outside.ranks}
+    return hint("hang-in-library", **ranks, call=call, line=here.line, tests=tests)
+
+
+def _entered(calls: Sequence[Call], own: Call, sources: Sources) -> str:
+    """The function of a library that is called there, as it is written."""
+    function = calls[calls.index(own) + 1].function
+    return as_written(function, own.line, sources.text(own.file))
+
+
+def _told(tests: Sequence[Deciding]) -> Both:
+    return both("diagnosis.called-back", tests=told(tests)) if 0 < len(tests) <= _MOST else Both("", "")
 
 
 def _parted_at(sides: Sequence[Side]) -> int | None:

@@ -1,4 +1,5 @@
-"""What was missing, where the program tells more: a key that it spells otherwise, a file of its rank 0."""
+"""What was missing, where the program tells more: a key that it spells otherwise, a file of its rank 0, a
+sample that a dataset left out."""
 
 from __future__ import annotations
 
@@ -12,9 +13,11 @@ from nbdist.diagnosis.signatures import Hint
 from nbdist.diagnosis.statements import around, asks_for_rank, calls_of_function, node_at
 from nbdist.model import RankState, Run
 from nbdist.store.reports import Operand
+from nbdist.text import Both, both
 
 _KEY = re.compile(r"^KeyError: '(?P<key>[^']+)'$")
 _KEYS = re.compile(r"dict of \d+ \((?P<keys>.+)\)$")
+_COLLATE = re.compile(r"/(?:_utils|dataloader)/collate\.py$")
 _LEAST = 5
 """Letters of a word in which a slip can be told from another word."""
 
@@ -66,6 +69,29 @@ def of_file(failure: Failure, run: Run, path: str) -> Hint | None:
             if alone and _names(node_at(call, failure.sources), names, path):
                 return hint("file-not-made-yet", path=path, line=call.line, late=(failure.rank,))
     return None
+
+
+def of_sample(failure: Failure) -> Hint | None:
+    """Of a batch that a DataLoader could not make since a sample was None."""
+    said = failure.complaint.root.text if failure.complaint is not None else ""
+    if "NoneType" not in said or not failure.frames or _COLLATE.search(failure.frames[-1].file) is None:
+        return None
+    own = [frame for frame in failure.frames if failure.sources.is_own(frame.file)]
+    at = own[-1] if own else failure.place
+    lines = _nothing_given(failure.sources.text(at.file)) if at is not None else []
+    told = both("diagnosis.gives-none", lines=", ".join(map(str, lines))) if lines else Both("", "")
+    return hint("sample-none", late=(failure.rank,), lines=told)
+
+
+def _nothing_given(text: str) -> list[int]:
+    """The lines of the datasets in a program that return None for a sample."""
+    return [
+        node.lineno
+        for method in ast.walk(parsed(text) or ast.Module([], []))
+        if isinstance(method, ast.FunctionDef) and method.name in ("__getitem__", "__iter__")
+        for node in ast.walk(method)
+        if isinstance(node, ast.Return) and (node.value is None or ast.unparse(node.value) == "None")
+    ]
 
 
 def _names(statement: ast.stmt | None, names: set[str], path: str) -> bool:

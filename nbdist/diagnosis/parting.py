@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from nbdist.diagnosis.exits import rank_names
-from nbdist.diagnosis.hooks import of_hooks
+from nbdist.diagnosis.hooks import of_hooks, of_library
 from nbdist.diagnosis.places import Sources
 from nbdist.diagnosis.sides import Side, hint
 from nbdist.diagnosis.signatures import Hint
@@ -135,6 +135,7 @@ def _parted(side: Side, other: Side, sources: Sources) -> Hint | None:
         or _by_loop(entries, sources)
         or _by_data(entries, sources)
         or _by_round(entries, common, sources)
+        or _by_library(entries, sources)
     )
 
 
@@ -235,6 +236,11 @@ def _by_round(entries: Sequence[_Entry], common: Sequence[ast.stmt], sources: So
             line, other = one.inside.place.line, one.outside.call
             return hint("hang-round", **ranks, call=one.inside.call, line=line, other=other, tests=told(ways))
     return None
+
+
+def _by_library(entries: Sequence[_Entry], sources: Sources) -> Hint | None:
+    found = (of_library(one.inside, one.outside, one.here, sources) for one in entries if one.is_behind)
+    return next(filter(None, found), None)
 
 
 def _decides_alike(node: ast.If, one: _Entry, call: Call) -> bool:

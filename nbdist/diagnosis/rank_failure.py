@@ -27,7 +27,8 @@ _SHOWN_LAST = 160
 # what paddle's native code notes beside the program (severity, month and day, time), and says of a signal
 _OF_NATIVE = re.compile(
     r"^(?:[IW]\d{4} \d\d:\d\d:|[-=]{10,}|FLAGS\(|C\+\+ Traceback|\d+ {3}\S+.*[(:]|No stack trace in paddle"
-    r"|Error Message Summary|FatalError: .+ is detected by| +\[\w+Info: \*\*\*| +warnings\.warn\()"
+    r"|frame #\d+: |Error Message Summary|FatalError: .+ is detected by| +\[\w+Info: \*\*\*"
+    r"| +warnings\.warn\()"
 )
 
 

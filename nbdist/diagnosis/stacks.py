@@ -8,7 +8,16 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from nbdist.diagnosis.deadlocks import all_joining, concerned, crossed, fewest, of_threads, unlike, why
+from nbdist.diagnosis.deadlocks import (
+    all_joining,
+    concerned,
+    crossed,
+    fewest,
+    of_threads,
+    ungrouped,
+    unlike,
+    why,
+)
 from nbdist.diagnosis.exits import rank_names
 from nbdist.diagnosis.histories import histories_of, parting_of
 from nbdist.diagnosis.places import Sources
@@ -50,13 +59,19 @@ _STARTERS = re.compile(r"/(?:threading|multiprocessing/\w+|concurrent/futures/\w
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traceback:
-    """The last traceback in the log of a rank: its error in a line, and the line of the program, if any.
-    ``ended``: it is that of a thread or a process that has ended."""
+    """The last traceback in the log of a rank: its error in a line, and the innermost line of the user's, if
+    any, with its ``file`` ("" for the program). ``ended``: a thread or a process has ended with it."""
 
     rank: int
     error: str
     line: int | None = None
+    file: str = ""
     ended: bool = True
+
+    @property
+    def where(self) -> str:
+        """``22``, or ``prefetch.py:22`` of a module beside the program; empty where that is not known."""
+        return f"{self.file}:{self.line}" if self.file else str(self.line or "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,7 +162,11 @@ def _report(taken: TakenStacks | None, run: Run, directory: RunDirectory) -> Sta
     going = [rank for rank in held if (run.ranks[rank].errored or taken.time) >= taken.time]
     raised = raised_in_logs(going, run, directory)
     if hangs:
-        hint = all_joining(sides, run.spec.world_size) or why(sides, sources, ended_by(raised), histories)
+        hint = (
+            all_joining(sides, run.spec.world_size)
+            or ungrouped(sides, taken.ranks, sources)
+            or why(sides, sources, ended_by(raised), histories)
+        )
     else:
         hint = of_threads(held_sides, ended_by(raised))
     # of ranks in the same call, the group parts them first of all
@@ -193,7 +212,7 @@ def raised_in_logs(ranks: Sequence[int], run: Run, directory: RunDirectory) -> t
 def ended_by(tracebacks: Sequence[Traceback]) -> dict[int, str]:
     """By rank the error with which a thread or a process of its has ended."""
     return {
-        one.rank: one.error if one.line is None else f"{one.error} (line {one.line})"
+        one.rank: f"{one.error} (line {one.where})" if one.where else one.error
         for one in tracebacks
         if one.ended
     }
@@ -248,11 +267,12 @@ def _last_traceback(rank: int, run: Run, directory: RunDirectory) -> Traceback |
     if not chains:
         return None
     first, sources = root(chains[-1]), Sources.of(run, directory)
-    own = [frame.line for frame in first.frames if sources.is_program(frame.file)]
+    own = [frame for frame in first.frames if sources.is_own(frame.file)]
     return Traceback(
         rank=rank,
         error=" ".join(first.text.split())[:_SHOWN],
-        line=own[-1] if own else None,
+        line=own[-1].line if own else None,
+        file="" if not own or sources.is_program(own[-1].file) else sources.name(own[-1].file),
         ended=bool(first.frames) and _ends_another(first.frames[0], sources),
     )
 
@@ -348,8 +368,8 @@ def behind_text(report: StackReport, language: str = "en") -> str:
     said = [_distance(report, language)]
     told = report.hint.cause.en if report.hint is not None else ""
     for one in (one for one in report.raised if one.error not in told):
-        code = "log-raised" if one.line is None else "log-raised-at"
-        said.append(say(f"diagnosis.{code}", language, rank=one.rank, error=one.error, line=one.line))
+        code = "log-raised-at" if one.where else "log-raised"
+        said.append(say(f"diagnosis.{code}", language, rank=one.rank, error=one.error, line=one.where))
     first = say("diagnosis.and", language).join(filter(None, said))
     values = [one.text(language) for one in report.values]
     why = report.hint.text(language) if report.hint is not None else ""

@@ -87,17 +87,33 @@ def ways_out(loop: ast.stmt) -> list[ast.If | ast.ExceptHandler]:
 
 
 def returns_before(call: Call, sources: Sources) -> list[ast.If]:
-    """In the function of this call, the ifs before it that return."""
-    tree = parsed(sources.text(call.file))
-    functions = [node for node in ast.walk(tree) if isinstance(node, _FUNCTIONS)] if tree is not None else []
-    own = [node for node in functions if node.name == call.function and holds(node, call.line)]
+    """In the function of this call, the ifs before it that return, or end the process."""
+    own = functions_of(call, sources)
     return [
-        node
-        for function in own
-        for node in function.body
-        if isinstance(node, ast.If) and (node.end_lineno or node.lineno) < call.line
-        if isinstance(node.body[-1], ast.Return)
+        node for function in own for node in _ifs_before(function.body, call.line) if _ends(node.body[-1])
     ]
+
+
+def functions_of(call: Call, sources: Sources) -> list[ast.Module | ast.FunctionDef | ast.AsyncFunctionDef]:
+    """The function that a call is made in, or the module."""
+    tree = parsed(sources.text(call.file))
+    if tree is None or call.function == "<module>":
+        return [] if tree is None else [tree]
+    functions = [node for node in ast.walk(tree) if isinstance(node, _FUNCTIONS)]
+    return [node for node in functions if node.name == call.function and holds(node, call.line)]
+
+
+def _ifs_before(statements: Sequence[ast.stmt], line: int) -> Iterator[ast.If]:
+    for node in statements:
+        if isinstance(node, ast.If) and (node.end_lineno or node.lineno) < line:
+            yield node
+        elif isinstance(node, ast.With | ast.Try) and holds(node, line):
+            yield from _ifs_before(node.body, line)
+
+
+def _ends(last: ast.stmt) -> bool:
+    """Whether a statement returns, or ends the process as if all were well."""
+    return isinstance(last, ast.Return) or (isinstance(last, ast.Expr) and ast.unparse(last) in _EXITS)
 
 
 def calls_of_function(name: str, file: str, sources: Sources) -> list[Call]:
@@ -187,6 +203,26 @@ def root_by_rank(call: Call, sources: Sources) -> str | None:
             if given.arg in ("src", "dst", "root") and _OWN_RANK.fullmatch(ast.unparse(given.value)):
                 return ast.unparse(given)
     return None
+
+
+def group_left_out(call: Call, sources: Sources) -> tuple[int, str] | None:
+    """Of a collective in this line without ``group=``, the line of another one in its function that has it,
+    and what that one was given."""
+    found = [
+        node
+        for function in functions_of(call, sources)
+        for child in function.body
+        for node in own_nodes(child)
+        if isinstance(node, ast.Call) and _COLLECTIVE.search(ast.unparse(node.func))
+    ]
+    if not any(holds(node, call.line) for node in found) or any(
+        "group" in ast.unparse(node) for node in found if holds(node, call.line)
+    ):
+        return None
+    given = (
+        (node.lineno, ast.unparse(one.value)) for node in found for one in node.keywords if one.arg == "group"
+    )
+    return next(given, None)
 
 
 def calls_too(node: ast.If, part: str, name: str) -> bool:

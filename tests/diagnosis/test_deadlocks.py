@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.diagnosis.deadlocks import all_joining, concerned, crossed, fewest, unlike, why
+from nbdist.diagnosis.deadlocks import all_joining, concerned, crossed, fewest, ungrouped, unlike, why
 from nbdist.diagnosis.parting import entered_alone, ways_past
 from nbdist.diagnosis.places import CodeLocation, Sources
 from nbdist.diagnosis.sides import Side
@@ -357,6 +357,15 @@ def test_what_can_leave_out_a_call_is_a_way_out_of_its_loop(sources: Sources) ->
     assert ways_past(a_side((0,), "barrier", 20), sources) is None
 
 
+def test_what_can_leave_out_a_call_is_an_end_of_the_program_before_it(tmp_path: Path) -> None:
+    text = "if not rows:\n    print('none')\n    sys.exit(0)\nfor row in rows:\n    all_reduce(row)\n"
+
+    left = ways_past(a_side((0,), "all_reduce", 5), a_program(tmp_path, text))
+
+    assert left is not None
+    assert left.en == "line 1  if not rows:"
+
+
 def test_of_two_loops_the_one_over_data_is_the_one_that_was_left(tmp_path: Path) -> None:
     nested = a_program(tmp_path, NESTED)
 
@@ -589,6 +598,43 @@ def test_two_ranks_that_wait_for_each_other_in_different_groups_have_crossed() -
     assert hint is not None
     assert "rank 0 went into one process group and rank 1 into another" in hint.cause.en
     assert crossed([waiting(0, "1", 5.0, 0, 3), *answers[1:]]) is None
+
+
+AVERAGES = """\
+def average(value, group):
+    barrier(group=group)
+    all_reduce(value)
+
+average(loss, learners)
+broadcast(weights)
+"""
+
+
+@pytest.mark.parametrize(
+    ("members", "text", "named"),
+    [
+        pytest.param((0, 1), AVERAGES, True, id="their own group"),
+        pytest.param((0, 2), AVERAGES, False, id="another group"),
+        pytest.param((0, 1), AVERAGES.replace("(value)", "(value, group)"), False, id="given"),
+        pytest.param((0, 1), AVERAGES.replace("(group=group)", "()"), False, id="named nowhere"),
+    ],
+)
+def test_ranks_that_wait_for_all_and_have_a_group_are_told_to_name_it(
+    tmp_path: Path, members: tuple[int, ...], text: str, named: bool
+) -> None:
+    own = Collective(name="barrier", number=1, over=True, begun=4.0, members=members)
+    answers = [
+        replace(one, collectives={**one.collectives, "1": own})
+        for one in (waiting(rank, "0", 5.0, 0, 1, 2) for rank in (0, 1))
+    ]
+    sides = [at((0, 1), "all_reduce", (5, "<module>"), (3, "average")), a_side((2,), "broadcast", 6)]
+
+    hint = ungrouped(sides, answers, a_program(tmp_path, text))
+
+    assert (hint is not None) is named
+    if hint is not None:
+        assert "all_reduce at line 3 has no group=" in hint.cause.en
+        assert "have  group , as line 2 says" in hint.cause.en
 
 
 def test_ranks_in_one_call_with_other_shapes_are_told_by_these() -> None:

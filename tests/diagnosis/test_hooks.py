@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from nbdist.diagnosis.hooks import of_hooks
+from nbdist.diagnosis.hooks import of_hooks, of_library
+from nbdist.diagnosis.parting import of_parting
 from nbdist.diagnosis.places import CodeLocation, Sources
 from nbdist.diagnosis.sides import Side
 from nbdist.store.reports import Call
@@ -37,6 +39,16 @@ class Shapes(LightningModule):
             self.log(f"loss/{label}", batch.mean(), sync_dist=True)
 
 trainer.fit(Shapes())
+"""
+EVALUATES = """\
+class Shown(Callback):
+    def on_epoch_end(self, epoch):
+        if dist.get_rank() != 0:
+            return
+        self.model.evaluate(self.data)
+
+model.fit(data)
+model.evaluate(data)
 """
 LIBRARY = "/usr/lib/python3/dist-packages/trainer/loops.py"
 
@@ -97,3 +109,41 @@ def test_ranks_that_are_in_one_function_have_gone_one_way(tmp_path: Path) -> Non
     sides = [inside(0, 1, ("train", 10), ("wait", 5)), inside(1, 1, ("train", 12), ("wait", 5))]
 
     assert of_hooks(sides, a_program(tmp_path, "train()\n")) is None
+
+
+def test_what_the_rank_alone_decides_is_to_be_called_on_every_rank(tmp_path: Path) -> None:
+    sides = [
+        inside(0, 7, ("fit", 10), ("loop", 40), ("on_epoch_end", 71)),
+        inside(1, 7, ("fit", 10), ("loop", 55), ("run_epoch", 90)),
+    ]
+
+    hint = of_hooks(sides, a_program(tmp_path, EVALUATES))
+
+    assert hint is not None
+    assert hint.fix.en.startswith("what exchanges something is called on every rank")
+    assert hint.cause.en.endswith("line 3  if dist.get_rank() != 0:")
+
+
+def test_the_loop_of_a_library_that_one_rank_has_come_past_is_named(tmp_path: Path) -> None:
+    left, still = inside(0, 8, ("evaluate", 10)), inside(1, 7, ("fit", 10), ("run_epoch", 90))
+
+    hint = of_parting([left, still], a_program(tmp_path, EVALUATES))
+
+    assert hint is not None
+    assert hint.cause.en.startswith("rank 0 left model.fit (line 7), rank 1 is still in it")
+    assert hint.cause.en.endswith("line 3  if dist.get_rank() != 0:")
+
+
+def test_a_call_of_torch_is_no_loop_that_a_rank_leaves(tmp_path: Path) -> None:
+    still = inside(1, 7)
+    torch = Call(file="/v/lib/python3.11/site-packages/torch/_tensor.py", line=9, function="backward")
+
+    assert (
+        of_library(
+            replace(still, calls=(*still.calls, torch)),
+            inside(0, 8),
+            still.way[0],
+            a_program(tmp_path, EVALUATES),
+        )
+        is None
+    )

@@ -64,3 +64,42 @@ def test_a_file_that_rank_0_saves_later_is_told_by_the_line(tmp_path: Path, leng
     cause = cause_of(tmp_path, "FileNotFoundError", message, 5, ("best", f"str of {length} characters"))
 
     assert cause.startswith(said)
+
+
+DATASET = """\
+class Photos(Dataset):
+    def __getitem__(self, index):
+        if self.is_cut(index):
+            return None
+        return self.load(index)
+
+for photos in DataLoader(Photos()):
+    step(photos)
+"""
+
+
+@pytest.mark.parametrize(
+    ("collate", "message"),
+    [
+        pytest.param(
+            "torch/utils/data/_utils/collate.py", "object of type 'NoneType' has no len()", id="torch"
+        ),
+        pytest.param("paddle/io/dataloader/collate.py", "got <class 'NoneType'>", id="paddle"),
+    ],
+)
+def test_a_sample_that_is_none_is_told_with_the_line_that_gave_it(
+    tmp_path: Path, collate: str, message: str
+) -> None:
+    written = WrittenRun(tmp_path / "home", cell=DATASET).happened(*STARTED)
+    frames = [
+        (a_spec().program, 7, "<module>", ""),
+        (f"/v/lib/python3.11/site-packages/{collate}", 207, "default_collate", ""),
+    ]
+    written.raised(1, "TypeError", message, frames=frames, time=CREATED + 5)
+    written.happened(errored(1), exited(1, 1))
+
+    failure = diagnose(written.run, written.directory)
+
+    assert failure is not None
+    assert failure.hint is not None
+    assert failure.hint.cause.en.endswith("no batch can be made of that: it returns None at line 4")
