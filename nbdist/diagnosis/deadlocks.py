@@ -15,9 +15,9 @@ from nbdist.diagnosis.parting import of_groups, of_parting
 from nbdist.diagnosis.places import Sources
 from nbdist.diagnosis.sides import Side, hint
 from nbdist.diagnosis.signatures import Hint, Role, match
-from nbdist.diagnosis.statements import group_left_out, root_by_rank
+from nbdist.diagnosis.statements import LOOPS, around, given_group, group_left_out, holds, root_by_rank
 from nbdist.store.reports import RankAnswer
-from nbdist.text import Both, say
+from nbdist.text import Both, both, say
 
 _SHAPED = re.compile(r"\w+ \([^)]*\) \w+|(?:list|tuple) of \d+")
 
@@ -47,7 +47,7 @@ def why(
     if {side.direction for side in waiting} >= {"send", "recv"}:
         return _unmet(sides)
     return (
-        _of_messages(waiting)
+        _of_messages(waiting, sources)
         or _of_root(waiting, sources)
         or of_histories(histories, sources)
         or of_parting(waiting, sources)
@@ -90,6 +90,21 @@ def ungrouped(sides: Sequence[Side], answers: Sequence[RankAnswer], sources: Sou
             at, group = left
             line = side.way[-1].line
             return hint("hang-ungrouped", who=side.ranks, call=side.call, line=line, at=at, group=group)
+    return None
+
+
+def no_member(sides: Sequence[Side], answers: Sequence[RankAnswer], sources: Sources) -> Hint | None:
+    """Of ranks that gave None for a group of which they are no members, which means all ranks."""
+    for side in (side for side in sides if side.place.waits and side.way):
+        call = side.way[-1]
+        group = given_group(call, sources)
+        if side.had(call.file, call.line).get(group) != "None":
+            continue
+        groups = {one.members for answer in answers for one in answer.collectives.values() if one.members}
+        others = sorted(group for group in groups if not set(side.ranks) & set(group))
+        if others:
+            values = {"call": side.call, "line": call.line, "group": group}
+            return hint("hang-no-member", who=side.ranks, others=others[0], **values)
     return None
 
 
@@ -171,7 +186,7 @@ def _unmet(sides: Sequence[Side]) -> Hint | None:
     return hint("hang-unmet", who=of["send"], others=of["recv"])
 
 
-def _of_messages(sides: Sequence[Side]) -> Hint | None:
+def _of_messages(sides: Sequence[Side], sources: Sources) -> Hint | None:
     """Of ranks that wait for messages from one to another."""
     directions = {side.direction for side in sides}
     ranks = tuple(sorted(rank for side in sides if side.direction for rank in side.ranks))
@@ -181,4 +196,8 @@ def _of_messages(sides: Sequence[Side]) -> Hint | None:
     other = next((side for side in sides if not side.direction), None)
     if one is None or other is None:
         return None
-    return hint("hang-half", who=ranks, call=one.call, others=other.ranks, other=other.call)
+    inner = one.way[-1] if one.way else None
+    loops = [node for node, _ in around(inner, sources) if isinstance(node, LOOPS)] if inner else []
+    past = not any(holds(loop, call.line) for loop in loops for call in other.way)
+    loop = both("diagnosis.in-loop-of", line=loops[-1].lineno) if loops and past else Both("", "")
+    return hint("hang-half", who=ranks, call=one.call, others=other.ranks, other=other.call, loop=loop)

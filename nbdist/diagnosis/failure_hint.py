@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 from collections.abc import Sequence
@@ -10,10 +11,10 @@ from tempfile import gettempdir
 
 from nbdist.devices.usage import SHARED_MEMORY, disks
 from nbdist.diagnosis.checks.names import removed_name
+from nbdist.diagnosis.clues import of_broadcast, of_file, of_key, of_names, of_sample
 from nbdist.diagnosis.deadlocks import all_joining, why
 from nbdist.diagnosis.exits import exit_kind, rank_names
-from nbdist.diagnosis.histories import histories_of, of_histories
-from nbdist.diagnosis.missing import of_file, of_key, of_sample
+from nbdist.diagnosis.histories import histories_of, last_calls, of_histories
 from nbdist.diagnosis.parting import entered_alone, is_in_loop, ways_past
 from nbdist.diagnosis.places import place_of
 from nbdist.diagnosis.rank_failure import (
@@ -28,7 +29,7 @@ from nbdist.diagnosis.rank_failure import (
 from nbdist.diagnosis.sides import Side, hint
 from nbdist.diagnosis.signatures import Hint, Source, match, named, suits, variant
 from nbdist.diagnosis.stacks import ended_by, last_sides, raised_in_logs
-from nbdist.diagnosis.statements import exits
+from nbdist.diagnosis.statements import exits, told
 from nbdist.model import RankState, Run
 from nbdist.store import RunDirectory
 from nbdist.store.reports import Call
@@ -51,6 +52,7 @@ _WITHOUT_A_WORD = "exit-without-error"
 _AFTER_WORDS = {"exit-called": "exit-after-words", "arguments": "arguments-named"}
 _HELD_UP = "hang-busy"
 _OF_PARTING = frozenset({"hang-loop", "hang-loop-left", "hang-loop-caught", "hang-return", "hang-branch"})
+_EXCHANGES = "/torch/distributed/"
 _NONE, _NONE_OF_CALL = "none-on-other-ranks", "none-of-collective"
 _OF_SHARED_MEMORY = frozenset(
     {"shared-memory-full", "loader-worker-shm", "paddle-loader-shm", "exit-bus-error"}
@@ -138,25 +140,24 @@ def _hint(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
             known = "left-before-all-met"
         elif not is_in_loop(waiting_side(first), first.sources):
             return _left_before(first, run)
-        elif (tests := ways_past(waiting_side(first), first.sources)) is not None:
-            return hint("uneven-steps-left", late=(first.rank,), early=first.early_exits, tests=tests)
+        elif ways := ways_past(waiting_side(first), first.sources):
+            caught = all(isinstance(way, ast.ExceptHandler) for way in ways)
+            name = "uneven-steps-caught" if caught else "uneven-steps-left"
+            return hint(name, late=(first.rank,), early=first.early_exits, tests=told(ways))
         else:
             known = "uneven-steps"
         return Hint.of(named(known), ranks, ranks_zh)
     if complaint is not None and (removed := removed_name(complaint.root.text)) is not None:
         return Hint.of(named("removed-name"), removed)
-    if (sample := of_sample(first)) is not None:
-        return sample
+    if (clue := of_sample(first) or of_broadcast(first)) is not None:
+        return clue
     if complaint is not None and complaint.signature is not None and complaint.found is not None:
         if first.absent and complaint.signature.name in _PLAIN_TIMEOUTS:
             places = absent_places(first, run, directory)
             known = "rank-was-busy" if places and not places[0][1] else "rank-did-not-come"
             return Hint.of(named(known), ranks, ranks_zh)
-        if (
-            complaint.signature.name == _SIZES
-            and (alone := entered_alone(waiting_side(first), first.sources)) is not None
-        ):
-            return hint("met-another-call", late=(first.rank,), **alone)
+        if complaint.signature.name == _SIZES and (met := _alone(first, run, directory)) is not None:
+            return met
         if complaint.signature.name == _CLIENTS and complaint.found["all"] != str(run.spec.world_size):
             return hint("hang-joining", who=tuple(range(run.spec.world_size)), count=run.spec.world_size)
         if complaint.signature.name in _OF_FILES:
@@ -170,8 +171,10 @@ def _hint(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
         if after is not None and (last := last_line(first.rank, run, directory)).en:
             return Hint.of(named(after), values | {"last": last.en}, values | {"last": last.zh})
         return Hint.of(variant(complaint.signature, _program(first, run)), values)
+    if _others_wait(first, run, directory) and (met := _alone(first, run, directory)) is not None:
+        return met
     text = complaint.root.text if complaint is not None else ""
-    if (key := of_key(first)) is not None:
+    if (key := of_names(first) or of_key(first)) is not None:
         return key
     if suits(_NONE_OF_CALL, text, program := _program(first, run)):
         return Hint.of(named(_NONE_OF_CALL), {})
@@ -188,6 +191,26 @@ def _hint(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
         if run.ranks[first.rank].errored is not None:
             return Hint.of(named("exit-report-lost"), {})
     return Hint.of(variant(found[0], program), found[1].groupdict())
+
+
+def _alone(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
+    """What one rank alone has called: the first that failed, or another one, which may have come past it."""
+    sides = [waiting_side(first)]
+    if known_as(first) == _SIZES:
+        others = histories_of(run, directory)
+        others.pop(first.rank, None)
+        sides += last_calls(others, first.sources)
+    for side in sides:
+        if (alone := entered_alone(side, first.sources)) is not None:
+            return hint("met-another-call", late=side.ranks, **alone)
+    return None
+
+
+def _others_wait(first: Failure, run: Run, directory: RunDirectory) -> bool:
+    """Whether a rank failed within a library's collective, for which others waited."""
+    within = any(_EXCHANGES in frame.file for frame in first.frames)
+    sides = last_sides(run, directory) if within else ()
+    return any(side.place.waits and first.rank not in side.ranks for side in sides)
 
 
 def _left_before(first: Failure, run: Run) -> Hint:

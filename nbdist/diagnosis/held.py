@@ -10,7 +10,17 @@ from nbdist.diagnosis.parting import passed_by
 from nbdist.diagnosis.places import Sources
 from nbdist.diagnosis.sides import Side, hint
 from nbdist.diagnosis.signatures import Hint
-from nbdist.diagnosis.statements import LOOPS, around, entered, head, holds, own_nodes, ways_out
+from nbdist.diagnosis.statements import (
+    LOOPS,
+    around,
+    calls_of_function,
+    entered,
+    first_given,
+    head,
+    holds,
+    own_nodes,
+    ways_out,
+)
 from nbdist.store.reports import Call
 from nbdist.text import Both, both
 
@@ -24,6 +34,9 @@ _OF_ASYNCIO = frozenset({"runners.py", "base_events.py"})
 _OF_THREADS = frozenset({"", "threading.py", "queue.py", "_base.py", "thread.py"})
 # what the interpreter calls when the program has come to its end
 _AT_THE_END = frozenset({"_shutdown", "_exit_function", "_python_exit"})
+_FEW = 3
+"""Of the lines that set a key of the store, so many are named."""
+
 _LISTENS = frozenset({"accept", "handle_request", "serve_forever"})
 
 
@@ -35,13 +48,32 @@ def of_held(side: Side, waiting: Sequence[Side], sources: Sources) -> Hint | Non
     if call == "sleep" and (loop := _poll(side, waiting, sources)) is not None:
         return hint("hang-polls", who=side.ranks, test=head(loop), line=loop.lineno)
     if "store" in side.place.what.lower():
-        return hint("hang-store", who=side.ranks, call=side.place.what)
+        return hint("hang-store", who=side.ranks, call=side.place.what, keys=_keys(side, sources))
+    if side.place.within == "file_baton.py":
+        return hint("hang-file-baton", who=side.ranks, call=side.place.what)
     if not side.way and side.place.what in _AT_THE_END:
         return hint("hang-at-the-end", who=side.ranks, beside=_beside(side))
     found = (
         passed_by(side, waiting, sources) or _locked(side, waiting, sources) or _by_call(side, call, sources)
     )
     return found or _going_on(side, waiting, sources)
+
+
+def _keys(side: Side, sources: Sources) -> Both:
+    """The key that is waited for, and those that are set in the same file, as they are written."""
+    if not side.way:
+        return Both("", "")
+    asked = first_given(side.way[-1], side.place.what.rpartition(".")[2], sources)
+    sets = [
+        (call.line, key)
+        for call in calls_of_function("set", side.way[-1].file, sources)
+        if (key := first_given(call, "set", sources))
+    ]
+    if not asked or not 0 < len(sets) <= _FEW:
+        return Both("", "")
+    told = [both("diagnosis.sets", line=line, key=key) for line, key in sets]
+    places = Both(", ".join(one.en for one in told), "，".join(one.zh for one in told))
+    return both("diagnosis.asked-and-set", line=side.way[-1].line, asked=asked, places=places)
 
 
 def may_be_fed(side: Side) -> bool:

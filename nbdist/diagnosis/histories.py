@@ -28,6 +28,9 @@ _AS_EACH_LIKES = ("all_to_all", "alltoall", "gather", "scatter", "all_gather")
 _MOST_ADDED = 40
 """So many calls in a row may be one rank's alone: an average over the parameters of a small model."""
 
+_LATEST = 12
+"""So many calls of a rank may lie between its mistake and where another one met it."""
+
 _APART = "hang-apart"
 
 History = Mapping[str, Sequence[Issued]]
@@ -65,6 +68,13 @@ def of_histories(histories: Mapping[int, History], sources: Sources) -> Hint | N
     if found is not None and found.signature != _APART:
         return found
     return hint("hang-parted", number=parting.number, calls=places(parting.sides))
+
+
+def last_calls(histories: Mapping[int, History], sources: Sources) -> Iterator[Side]:
+    """The calls that each rank has made last, latest first."""
+    for rank, history in histories.items():
+        for calls in history.values():
+            yield from (_own(call, sources).side([rank], sources) for call in reversed(calls[-_LATEST:]))
 
 
 def places(sides: Sequence[Side]) -> Both:

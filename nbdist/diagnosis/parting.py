@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nbdist.diagnosis.exits import rank_names
 from nbdist.diagnosis.hooks import of_hooks, of_library
@@ -25,12 +25,15 @@ from nbdist.diagnosis.statements import (
     asks_for_rank,
     calls_of_function,
     calls_too,
+    caught_in_calls,
+    counters,
     does_more,
     exchanges,
     head,
     holds,
     holds_for,
     own_nodes,
+    rank_decorators,
     returns_before,
     told,
     ways_out,
@@ -45,6 +48,8 @@ _PLAIN = re.compile(r"None|True|False|nan|-?inf|-?\d[\d.e+-]*")
 _ALIKE = re.compile(
     r"^t?range\(|\b(?:\w*parameters|\w*modules|children|buffers|\w*layers|state_dict|param_groups)\b"
 )
+Way = ast.If | ast.ExceptHandler
+
 _MOST = 3
 """Of what may have let ranks out of a loop, so many are named."""
 
@@ -93,7 +98,7 @@ def of_parting(sides: Sequence[Side], sources: Sources) -> Hint | None:
         for other in ordered[at + 1 :]:
             if (found := _parted(side, other, sources)) is not None:
                 return found
-    if (found := of_hooks(ordered, sources)) is not None:
+    if (found := _by_deeper(ordered, sources) or of_hooks(ordered, sources)) is not None:
         return found
     calls = dict.fromkeys(f"{side.call} (line {side.place.line})" for side in sides)
     return hint("hang-apart", calls=", ".join(calls)) if len(calls) > 1 else None
@@ -149,6 +154,10 @@ def _by_rank(entries: Sequence[_Entry], sources: Sources) -> Hint | None:
             for left in returns_before(call, sources):
                 if asks_for_rank(left.test, call, sources):
                     return _branch("hang-rank-return", left, "body", one, _line(left, call, sources))
+            for only in rank_decorators(call, sources):
+                values = {"test": f"@{ast.unparse(only)}", "line": _line(only, call, sources)}
+                ranks = {"inside": one.inside.ranks, "outside": one.outside.ranks}
+                return hint("hang-rank-branch", **ranks, **values, call=one.inside.call)
         # both may have been in the if around the call, and parted in the function
         for node, part, call in one.ifs(sources):
             if asks_for_rank(node.test, call, sources):
@@ -177,7 +186,7 @@ def _is_alike(loop: ast.stmt) -> bool:
 def _loop(loop: ast.stmt, one: _Entry, sources: Sources) -> Hint:
     """With what may have let ranks out of it: ways out, of the loops within, too, the ifs around the call,
     and, where both may come round to the call of the other side, what returns before that."""
-    ways: list[ast.If | ast.ExceptHandler] = list(ways_out(loop))
+    ways: list[Way] = list(ways_out(loop))
     for call in one.deeper:
         ways += [
             way for node, _ in around(call, sources) if isinstance(node, LOOPS) for way in ways_out(node)
@@ -186,9 +195,10 @@ def _loop(loop: ast.stmt, one: _Entry, sources: Sources) -> Hint:
     if any(holds(node, one.here.line) for node in around_both):
         after = one.outside.way[one.outside.way.index(one.there) + 1 :]
         ways += [left for call in after for left in returns_before(call, sources)]
+    ways += caught_in_calls(loop, one.here.file, sources)
     ways = list(dict.fromkeys(ways))
     for node, _, call in one.ifs(sources):
-        if node not in ways and not _decides_alike(node, one, call):
+        if node not in ways and not _decides_alike(node, one, call, sources):
             ways.append(node)
     ways += [node for node in _alone_in(loop, one.here, sources) if node not in ways]
     values: dict[str, object] = {
@@ -216,7 +226,7 @@ def _alone_in(loop: ast.stmt, here: Call, sources: Sources) -> list[ast.If]:
 def _by_data(entries: Sequence[_Entry], sources: Sources) -> Hint | None:
     for one in entries:
         for node, part, call in one.ifs(sources):
-            if (call is one.here or one.is_behind) and not _decides_alike(node, one, call):
+            if (call is one.here or one.is_behind) and not _decides_alike(node, one, call, sources):
                 at = _line(node, call, sources)
                 return _branch("hang-branch", node, part, one, at, values=_differences(node, one, call))
         for call in one.deeper if one.is_behind else ():
@@ -243,10 +253,14 @@ def _by_library(entries: Sequence[_Entry], sources: Sources) -> Hint | None:
     return next(filter(None, found), None)
 
 
-def _decides_alike(node: ast.If, one: _Entry, call: Call) -> bool:
-    """Whether both sides had the same plain values in a condition, and it asks for nothing else."""
+def _decides_alike(node: ast.If, one: _Entry, call: Call, sources: Sources) -> bool:
+    """Whether a condition asks for nothing else than the number of the round, or than plain values that both
+    sides had alike."""
     mine, theirs = (side.had(call.file, node.lineno) for side in (one.inside, one.outside))
     calls = any(isinstance(inner, ast.Call) for inner in ast.walk(node.test))
+    names = {inner.id for inner in ast.walk(node.test) if isinstance(inner, ast.Name)}
+    if not calls and names and names <= counters(call, sources):
+        return True
     return not calls and bool(mine) and mine == theirs and all(map(_PLAIN.fullmatch, mine.values()))
 
 
@@ -273,7 +287,7 @@ def _differences(node: ast.If, one: _Entry, call: Call) -> Both:
     )
 
 
-def _line(node: ast.stmt, call: Call, sources: Sources) -> str:
+def _line(node: ast.stmt | ast.expr, call: Call, sources: Sources) -> str:
     """``18``, or ``runtime.py:18`` of a module beside the program."""
     return str(node.lineno) if sources.is_program(call.file) else f"{sources.name(call.file)}:{node.lineno}"
 
@@ -318,11 +332,22 @@ def entered_alone(side: Side, sources: Sources) -> dict[str, object] | None:
         picked = [("into", node) for node in inside if _PICKS.search(ast.unparse(node.test))]
         passed = returns_before(call, sources)
         picked += [("past", node) for node in passed if _PICKS_OTHERS.search(ast.unparse(node.test))]
-        for way, node in picked:
-            if asks_for_rank(node.test, call, sources):
-                went = both(f"diagnosis.went-{way}", test=head(node))
-                mend = both(f"diagnosis.instead-of-{way}")
-                return {"went": went, "line": node.lineno, "call": side.call, "mend": mend}
+        asked = [(way, node) for way, node in picked if asks_for_rank(node.test, call, sources)]
+        found = [(way, head(node), _line(node, call, sources)) for way, node in asked]
+        for only in rank_decorators(call, sources):
+            found.append(("into-function", f"@{ast.unparse(only)}", _line(only, call, sources)))
+        for way, test, line in found:
+            went, mend = both(f"diagnosis.went-{way}", test=test), both(f"diagnosis.instead-of-{way}")
+            return {"went": went, "line": line, "call": side.call, "mend": mend}
+    return None
+
+
+def _by_deeper(sides: Sequence[Side], sources: Sources) -> Hint | None:
+    """Of ranks in one call of a library, one that it has called back, and that is alone in what it calls."""
+    shared = min(len(side.way) for side in sides)
+    for side in (side for side in sides if len(side.way) > shared):
+        if (alone := entered_alone(replace(side, way=side.way[shared:]), sources)) is not None:
+            return hint("met-another-call", late=side.ranks, **alone)
     return None
 
 
@@ -333,12 +358,13 @@ def is_in_loop(side: Side, sources: Sources) -> bool:
     )
 
 
-def ways_past(side: Side, sources: Sources) -> Both | None:
+def ways_past(side: Side, sources: Sources) -> list[Way]:
     """What can leave out the call that these ranks are in: returns before it, else what leaves the innermost
-    loop around it that has such; None where there is nothing, or too much to name."""
+    loop around it that has such; none where there is nothing, or too much to name."""
     for call in reversed(side.way):
         loops = [node for node, _ in reversed(around(call, sources)) if isinstance(node, LOOPS)]
-        ways = [*returns_before(call, sources), *next(filter(None, map(ways_out, loops)), [])]
+        left = ([*ways_out(loop), *caught_in_calls(loop, call.file, sources)] for loop in loops)
+        ways = [*returns_before(call, sources), *next(filter(None, left), [])]
         if ways:
-            return told(ways) if len(ways) <= _MOST else None
-    return None
+            return ways if len(ways) <= _MOST else []
+    return []

@@ -14,7 +14,7 @@ from nbdist.text import say
 
 # torch's C++ stack, in the message of some exceptions
 _NATIVE_STACK = re.compile(r"\nException raised from .+", re.DOTALL)
-_SHOWN = 120
+_SHOWN = 400
 _LONGEST_END = 4_000
 """Characters of each end of an error's text: one may have a whole tensor in it."""
 # what many modules call their one exception

@@ -13,6 +13,7 @@ from nbdist.diagnosis.deadlocks import (
     concerned,
     crossed,
     fewest,
+    no_member,
     of_threads,
     ungrouped,
     unlike,
@@ -164,6 +165,7 @@ def _report(taken: TakenStacks | None, run: Run, directory: RunDirectory) -> Sta
     if hangs:
         hint = (
             all_joining(sides, run.spec.world_size)
+            or no_member(sides, taken.ranks, sources)
             or ungrouped(sides, taken.ranks, sources)
             or why(sides, sources, ended_by(raised), histories)
         )

@@ -16,6 +16,7 @@ _OF_RANKS = re.compile(
     r"|process_index|trainer_id|(?:global|process)_zero",
     re.IGNORECASE,
 )
+_ONE_RANK = re.compile(r"(?:rank_?(?:zero|0)|main_process|on_main|master)(?!_first)", re.IGNORECASE)
 _OWN_RANK = re.compile(r"(?:\w+\.)*(?:rank|local_rank|global_rank|get_rank\(\))")
 _QUIET = re.compile(
     r"print|log\w*|info|debug|warning|\w*save\w*|add_\w+|write\w*|append|update\w*|set_\w+|item|float|int|str|round|len"
@@ -86,6 +87,20 @@ def ways_out(loop: ast.stmt) -> list[ast.If | ast.ExceptHandler]:
     return found  # type: ignore[return-value]
 
 
+def caught_in_calls(loop: ast.stmt, file: str, sources: Sources) -> list[ast.ExceptHandler]:
+    """What catches in the functions of a file that a loop calls, and does not raise again."""
+    calls = (node for node in own_nodes(loop) if isinstance(node, ast.Call))
+    called = {ast.unparse(call.func).rpartition(".")[2] for call in calls}
+    return [
+        node
+        for function in ast.walk(parsed(sources.text(file)) or ast.Module([], []))
+        if isinstance(function, _FUNCTIONS) and function.name in called
+        for child in function.body
+        for node in own_nodes(child)
+        if isinstance(node, ast.ExceptHandler) and not isinstance(node.body[-1], ast.Raise)
+    ]
+
+
 def returns_before(call: Call, sources: Sources) -> list[ast.If]:
     """In the function of this call, the ifs before it that return, or end the process."""
     own = functions_of(call, sources)
@@ -101,6 +116,13 @@ def functions_of(call: Call, sources: Sources) -> list[ast.Module | ast.Function
         return [] if tree is None else [tree]
     functions = [node for node in ast.walk(tree) if isinstance(node, _FUNCTIONS)]
     return [node for node in functions if node.name == call.function and holds(node, call.line)]
+
+
+def rank_decorators(call: Call, sources: Sources) -> list[ast.expr]:
+    """The decorators by which the function of a call runs on one rank alone: ``rank_zero_only``."""
+    functions = [node for node in functions_of(call, sources) if not isinstance(node, ast.Module)]
+    decorators = [one for node in functions for one in node.decorator_list]
+    return [one for one in decorators if _ONE_RANK.search(ast.unparse(one))]
 
 
 def _ifs_before(statements: Sequence[ast.stmt], line: int) -> Iterator[ast.If]:
@@ -203,6 +225,53 @@ def root_by_rank(call: Call, sources: Sources) -> str | None:
             if given.arg in ("src", "dst", "root") and _OWN_RANK.fullmatch(ast.unparse(given.value)):
                 return ast.unparse(given)
     return None
+
+
+def given_group(call: Call, sources: Sources) -> str:
+    """What the collective in this line has as its ``group=``; empty where it has none."""
+    for node in ast.walk(parsed(sources.text(call.file)) or ast.Module([], [])):
+        if (
+            isinstance(node, ast.Call)
+            and holds(node, call.line)
+            and _COLLECTIVE.search(ast.unparse(node.func))
+        ):
+            for given in node.keywords:
+                if given.arg == "group":
+                    return ast.unparse(given.value)
+            if node.args and ast.unparse(node.func).endswith("barrier"):
+                return ast.unparse(node.args[0])
+    return ""
+
+
+def first_given(call: Call, name: str, sources: Sources) -> str:
+    """What a call of this function in a line is given first, as it is written; of a name, what that was set
+    to in the same function. Empty where there is none."""
+    for function in functions_of(call, sources):
+        calls = [one for one in ast.walk(function) if isinstance(one, ast.Call) and holds(one, call.line)]
+        named = (one for one in calls if ast.unparse(one.func).rpartition(".")[2] == name and one.args)
+        for one in named:
+            text = ast.unparse(one.args[0])
+            return next((ast.unparse(value) for value in _set_to(text, function)), text)
+    return ""
+
+
+def _set_to(name: str, function: ast.AST) -> Iterator[ast.expr]:
+    for node in ast.walk(function):
+        if isinstance(node, ast.Assign) and any(ast.unparse(target) == name for target in node.targets):
+            yield node.value
+
+
+def counters(call: Call, sources: Sources) -> set[str]:
+    """The names that count the rounds of the loops around a call, on all ranks alike."""
+    found = set()
+    for node, _ in around(call, sources):
+        if not isinstance(node, ast.For) or asks_for_rank(node.iter, call, sources):
+            continue
+        counted = re.match(r"t?range\(|enumerate\(", ast.unparse(node.iter))
+        if counted is not None:
+            target = node.target.elts[0] if isinstance(node.target, ast.Tuple) else node.target
+            found.add(ast.unparse(target))
+    return found
 
 
 def group_left_out(call: Call, sources: Sources) -> tuple[int, str] | None:

@@ -201,12 +201,16 @@ def _described(value: Any) -> str:
         return _array(value)
     weight = _attribute(value, "weight")
     if weight is not _MISSING and hasattr(weight, "shape"):
-        return f"{kind.__name__} with weight {_shape(weight)}"
+        return f"{kind.__name__} with weight {_shape(weight)} {_dtype(weight)}".rstrip()
     return kind.__qualname__
 
 
+def _dtype(value: Any) -> str:
+    return str(getattr(value, "dtype", "")).rpartition(".")[2]
+
+
 def _array(value: Any) -> str:
-    kind = str(value.dtype).rpartition(".")[2]
+    kind = _dtype(value)
     # torch's device, paddle's place
     device = str(getattr(value, "device", "") or getattr(value, "place", ""))
     where = re.search(r"(?:cuda|gpu|xpu|npu|meta)(?::\d+)?", device)

@@ -12,6 +12,7 @@ from nbdist.diagnosis.parting import entered_alone, ways_past
 from nbdist.diagnosis.places import CodeLocation, Sources
 from nbdist.diagnosis.sides import Side
 from nbdist.diagnosis.signatures import Hint
+from nbdist.diagnosis.statements import head
 from nbdist.store.reports import Call, Collective, Operand, RankAnswer
 from nbdist.text import Both, both
 from tests.fakes.directories import WrittenRun
@@ -331,7 +332,7 @@ def test_a_branch_of_the_first_rank_is_known_from_that_rank_alone(sources: Sourc
     assert alone["went"] == Both(
         "went into  if trainer.is_global_zero: ", "进入了  if trainer.is_global_zero:  "
     )
-    assert (alone["line"], alone["call"]) == (43, "all_gather")
+    assert (alone["line"], alone["call"]) == ("43", "all_gather")
 
 
 def test_a_return_of_the_other_ranks_is_known_from_the_rank_that_came_past_it(sources: Sources) -> None:
@@ -339,22 +340,20 @@ def test_a_return_of_the_other_ranks_is_known_from_the_rank_that_came_past_it(so
 
     assert alone is not None
     assert alone["went"] == both("diagnosis.went-past", test="if rank != 0:")
-    assert alone["line"] == 2
+    assert alone["line"] == "2"
 
 
 def test_what_can_leave_out_a_call_is_a_return_before_it(more: Sources) -> None:
     left = ways_past(at((1,), "all_reduce", (30, "<module>"), (22, "share")), more)
 
-    assert left is not None
-    assert left.en == "line 20  if not hard:"
+    assert [(node.lineno, head(node)) for node in left] == [(20, "if not hard:")]
 
 
 def test_what_can_leave_out_a_call_is_a_way_out_of_its_loop(sources: Sources) -> None:
     left = ways_past(a_side((1,), "backward", 14), sources)
 
-    assert left is not None
-    assert left.en == "line 8  if loss > 9:"
-    assert ways_past(a_side((0,), "barrier", 20), sources) is None
+    assert [(node.lineno, head(node)) for node in left] == [(8, "if loss > 9:")]
+    assert ways_past(a_side((0,), "barrier", 20), sources) == []
 
 
 def test_what_can_leave_out_a_call_is_an_end_of_the_program_before_it(tmp_path: Path) -> None:
@@ -362,8 +361,7 @@ def test_what_can_leave_out_a_call_is_an_end_of_the_program_before_it(tmp_path: 
 
     left = ways_past(a_side((0,), "all_reduce", 5), a_program(tmp_path, text))
 
-    assert left is not None
-    assert left.en == "line 1  if not rows:"
+    assert [(node.lineno, head(node)) for node in left] == [(1, "if not rows:")]
 
 
 def test_of_two_loops_the_one_over_data_is_the_one_that_was_left(tmp_path: Path) -> None:

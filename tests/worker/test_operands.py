@@ -141,7 +141,7 @@ def test_tensors_and_layers_have_shapes(tmp_path: Path) -> None:
         [sys.executable, "program.py"], cwd=tmp_path, capture_output=True, text=True, check=True
     )
 
-    assert '"linear", "Linear with weight (2, 4)"' in done.stdout
+    assert '"linear", "Linear with weight (2, 4) float32"' in done.stdout
     assert '"batch", "Tensor (3, 5) float32"' in done.stdout
     assert '"ids", "Tensor (7,) int64, 0 to 6"' in done.stdout
     assert '"pairs", "list of 1 (tuple)"' in done.stdout

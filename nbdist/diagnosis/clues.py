@@ -1,22 +1,33 @@
-"""What was missing, where the program tells more: a key that it spells otherwise, a file of its rank 0, a
-sample that a dataset left out."""
+"""What the program and the values in the failing line tell of an error: a key that is spelt otherwise, a file
+that rank 0 makes, a sample that a dataset left out, a column that was matched with a row."""
 
 from __future__ import annotations
 
 import ast
 import re
+from difflib import get_close_matches
 
-from nbdist.diagnosis.places import parsed
+from nbdist.diagnosis.places import Sources, parsed
 from nbdist.diagnosis.rank_failure import Failure
 from nbdist.diagnosis.sides import hint
 from nbdist.diagnosis.signatures import Hint
 from nbdist.diagnosis.statements import around, asks_for_rank, calls_of_function, node_at
 from nbdist.model import RankState, Run
-from nbdist.store.reports import Operand
+from nbdist.store.reports import Call, Operand
 from nbdist.text import Both, both
 
 _KEY = re.compile(r"^KeyError: '(?P<key>[^']+)'$")
 _KEYS = re.compile(r"dict of \d+ \((?P<keys>.+)\)$")
+_TOO_MUCH = re.compile(r"(?:Unable to|tried to) allocate ([\d.]+ (?:[KMGTPE]iB|bytes))")
+_SHAPE = re.compile(r"(?:Tensor|ndarray) \(([\d, ]+?),?\)")
+_MANY = 1_000
+_LISTED = re.compile(
+    r"(?:not (?:be )?f(?:ou|i)nd|not in|unknown|invalid|available|not a valid|must be one of|expected one of)"
+    r"[^\[\](){}]{0,200}[\[({](?P<names>'[^\])}]+')[\])}]",
+    re.IGNORECASE,
+)
+_QUOTED = re.compile(r"['`]([\w./:-]+)['`]")
+_SHOWN = 200
 _COLLATE = re.compile(r"/(?:_utils|dataloader)/collate\.py$")
 _LEAST = 5
 """Letters of a word in which a slip can be told from another word."""
@@ -54,6 +65,28 @@ def _is_slip(one: str, other: str) -> bool:
     )
 
 
+def of_names(failure: Failure) -> Hint | None:
+    """Of a name that is not among those that the error's own text lists, with the nearest of them."""
+    report = failure.report
+    said = report.message if report is not None else ""
+    listed = _LISTED.search(said)
+    if listed is None:
+        return None
+    names = _QUOTED.findall(listed["names"])
+    before = [name for name in _QUOTED.findall(said[: listed.start()]) if name not in names]
+    if not before or not names:
+        return None
+    near = next((one for one in names if _ends_alike(before[-1], one)), None)
+    near = near or next(iter(get_close_matches(before[-1], names, n=1)), None)
+    told = both("diagnosis.nearest", near=repr(near)) if near is not None else Both("", "")
+    return hint("name-not-listed", name=repr(before[-1]), names=", ".join(names)[:_SHOWN], near=told)
+
+
+def _ends_alike(one: str, other: str) -> bool:
+    """Whether the last words of two names are the same: ``val/snr``, ``snr``."""
+    return re.split(r"[/_.]", one)[-1] == re.split(r"[/_.]", other)[-1]
+
+
 def of_file(failure: Failure, run: Run, path: str) -> Hint | None:
     """Of a file that is missing on other ranks than 0, which saves it in the program, and has not failed."""
     first = run.ranks[0]
@@ -64,11 +97,27 @@ def of_file(failure: Failure, run: Run, path: str) -> Hint | None:
     names = {one.name for one in _operands(failure) if one.what == length}
     for name in _SAVES:
         for call in calls_of_function(name, run.spec.program, failure.sources):
-            ifs = [node for node, _ in around(call, failure.sources) if isinstance(node, ast.If)]
-            alone = any(asks_for_rank(node.test, call, failure.sources) for node in ifs)
-            if alone and _names(node_at(call, failure.sources), names, path):
+            called = [call, *calls_of_function(call.function, call.file, failure.sources)]
+            alone = any(_is_alone(one, failure.sources) for one in called)
+            statement = node_at(call, failure.sources)
+            if alone and (name != "open" or _writes(statement)) and _names(statement, names, path):
                 return hint("file-not-made-yet", path=path, line=call.line, late=(failure.rank,))
     return None
+
+
+def _writes(statement: ast.stmt | None) -> bool:
+    """Whether a statement opens a file to write it."""
+    calls = (node for node in ast.walk(statement) if isinstance(node, ast.Call)) if statement else ()
+    modes = (arg for call in calls for arg in [*call.args[:2], *(one.value for one in call.keywords)])
+    return any(
+        isinstance(one, ast.Constant) and re.fullmatch(r"[wxa][bt+]*", str(one.value)) for one in modes
+    )
+
+
+def _is_alone(call: Call, sources: Sources) -> bool:
+    """Whether a call is in an ``if`` for some ranks."""
+    ifs = (node for node, _ in around(call, sources) if isinstance(node, ast.If))
+    return any(asks_for_rank(node.test, call, sources) for node in ifs)
 
 
 def of_sample(failure: Failure) -> Hint | None:
@@ -81,6 +130,23 @@ def of_sample(failure: Failure) -> Hint | None:
     lines = _nothing_given(failure.sources.text(at.file)) if at is not None else []
     told = both("diagnosis.gives-none", lines=", ".join(map(str, lines))) if lines else Both("", "")
     return hint("sample-none", late=(failure.rank,), lines=told)
+
+
+def of_broadcast(failure: Failure) -> Hint | None:
+    """Of memory for each element of one value with each of another: one is a column, the other a row."""
+    said = failure.complaint.root.text if failure.complaint is not None else ""
+    size = _TOO_MUCH.search(said)
+    shapes = {
+        one.name: found[1].replace(",", "")
+        for one in _operands(failure)
+        if (found := _SHAPE.search(one.what))
+    }
+    for column, rows in shapes.items():
+        for row, count in shapes.items():
+            if size is not None and rows == f"{count} 1" and " " not in count and int(count) >= _MANY:
+                shape = f"({count}, {count})"
+                return hint("arrays-broadcast", size=size[1], column=column, row=row, shape=shape)
+    return None
 
 
 def _nothing_given(text: str) -> list[int]:
