@@ -73,7 +73,7 @@ def of_names(failure: Failure) -> Hint | None:
     if listed is None:
         return None
     names = _QUOTED.findall(listed["names"])
-    before = [name for name in _QUOTED.findall(said[: listed.start()]) if name not in names]
+    before = [name for name in _QUOTED.findall(said[: listed.start("names")]) if name not in names]
     if not before or not names:
         return None
     near = next((one for one in names if _ends_alike(before[-1], one)), None)

@@ -20,10 +20,12 @@ row = CLASSES[name]
 """
 
 
-def cause_of(tmp_path: Path, kind: str, message: str, line: int, operand: tuple[str, str]) -> str:
-    written = WrittenRun(tmp_path / "home", cell=CELL).happened(*STARTED)
+def cause_of(
+    tmp_path: Path, kind: str, message: str, line: int, *values: tuple[str, str], cell: str = CELL
+) -> str:
+    written = WrittenRun(tmp_path / "home", cell=cell).happened(*STARTED)
     program = a_spec().program
-    frames, operands = [(program, line, "<module>", "")], [(program, line, *operand)]
+    frames, operands = [(program, line, "<module>", "")], [(program, line, *one) for one in values]
     written.raised(1, kind, message, frames=frames, operands=operands, time=CREATED + 5)
     written.happened(errored(1), exited(1, 1))
     failure = diagnose(written.run, written.directory)
@@ -103,3 +105,79 @@ def test_a_sample_that_is_none_is_told_with_the_line_that_gave_it(
     assert failure is not None
     assert failure.hint is not None
     assert failure.hint.cause.en.endswith("no batch can be made of that: it returns None at line 4")
+
+
+SAVES = """\
+def keep(text, path):
+    with open(path + "/labels.txt", "w") as file:
+        file.write(text)
+
+if rank == 0:
+    keep(labels, folder)
+read(folder)
+"""
+
+
+@pytest.mark.parametrize(
+    ("cell", "said"),
+    [
+        pytest.param(SAVES, "/b/labels.txt was not there yet: rank 0 makes it (line 2)", id="written"),
+        pytest.param(SAVES.replace(', "w"', ""), "there is no /b/labels.txt", id="read"),
+        pytest.param(SAVES.replace("if rank == 0", "if verbose"), "there is no /b/labels.txt", id="by all"),
+    ],
+)
+def test_a_file_is_rank_0_s_where_it_calls_what_writes_it(tmp_path: Path, cell: str, said: str) -> None:
+    message = "[Errno 2] No such file or directory: '/b/labels.txt'"
+
+    assert cause_of(tmp_path, "FileNotFoundError", message, 7, cell=cell).startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("message", "said"),
+    [
+        pytest.param(
+            "`ModelCheckpoint(monitor='val/snr')` could not find the monitored key in the returned metrics:"
+            " ['train/loss', 'snr', 'epoch']. HINT: …",
+            "'val/snr' is asked for, and there are only: train/loss, snr, epoch, of which 'snr' is the near",
+            id="the last word",
+        ),
+        pytest.param(
+            "`metric_for_best_model` is set to 'eval_f1', which is not found in the evaluation metrics. The"
+            " available ones are: ['eval_loss', 'eval_macro_f1'].",
+            "'eval_f1' is asked for, and there are only: eval_loss, eval_macro_f1, of which 'eval_macro_f1'",
+            id="like letters",
+        ),
+        pytest.param(
+            "unknown mode 'q', must be one of ('train', 'test')",
+            "'q' is asked for, and there are only: train, test",
+            id="nothing like it",
+        ),
+        pytest.param("shapes do not fit: ['a', 'b']", "", id="a list of something else"),
+    ],
+)
+def test_a_name_that_an_error_lists_no_more_is_told_with_the_nearest(
+    tmp_path: Path, message: str, said: str
+) -> None:
+    assert cause_of(tmp_path, "ConfigurationException", message, 5).startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "said"),
+    [
+        pytest.param(
+            ("(3000000,)", "(3000000, 1)"),
+            "32.7 TiB are asked for:  guess , a column, and  target , a row, are matched each with each",
+            id="a row and a column",
+        ),
+        pytest.param(("(3000000,)", "(3000000,)"), "an array of 32.7 TiB is asked for", id="two rows"),
+    ],
+)
+def test_memory_for_a_column_against_a_row_is_told_by_their_names(
+    tmp_path: Path, shapes: tuple[str, str], said: str
+) -> None:
+    message = "Unable to allocate 32.7 TiB for an array with shape (3000000, 3000000) and data type float32"
+    row, column = (f"ndarray {shape} float32" for shape in shapes)
+
+    cause = cause_of(tmp_path, "MemoryError", message, 5, ("target", row), ("guess", column))
+
+    assert cause.startswith(said)

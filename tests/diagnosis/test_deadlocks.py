@@ -7,7 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.diagnosis.deadlocks import all_joining, concerned, crossed, fewest, ungrouped, unlike, why
+from nbdist.diagnosis.deadlocks import (
+    all_joining,
+    concerned,
+    crossed,
+    fewest,
+    no_member,
+    ungrouped,
+    unlike,
+    why,
+)
 from nbdist.diagnosis.parting import entered_alone, ways_past
 from nbdist.diagnosis.places import CodeLocation, Sources
 from nbdist.diagnosis.sides import Side
@@ -633,6 +642,112 @@ def test_ranks_that_wait_for_all_and_have_a_group_are_told_to_name_it(
     if hint is not None:
         assert "all_reduce at line 3 has no group=" in hint.cause.en
         assert "have  group , as line 2 says" in hint.cause.en
+
+
+@pytest.mark.parametrize(
+    ("value", "others", "named"),
+    [
+        pytest.param("None", (1, 2), True, id="of others"),
+        pytest.param("ProcessGroup", (1, 2), False, id="a group"),
+        pytest.param("None", (0, 1, 2), False, id="of all"),
+    ],
+)
+def test_a_rank_that_is_no_member_waits_for_all(
+    tmp_path: Path, value: str, others: tuple[int, ...], named: bool
+) -> None:
+    sources = a_program(tmp_path, "barrier(group=students)\nbroadcast(logits)\n")
+    alone = replace(a_side((0,), "barrier", 1), values=(the_value(1, "students", value),))
+    answers = [waiting(0, "0", 5.0, 0, 1, 2), waiting(1, "1", 5.0, *others)]
+
+    hint = no_member([alone, a_side((1, 2), "broadcast", 2)], answers[1:], sources)
+
+    assert (hint is not None) is named
+    if hint is not None:
+        assert hint.cause.en.startswith("barrier at line 1 has  students , which is None on rank 0")
+        assert hint.cause.en.endswith("ranks 1, 2 have a group without rank 0")
+
+
+STORES = """\
+def publish(store, epoch):
+    store.set(f"epoch-{epoch:03}", path)
+
+def fetch(store, epoch):
+    key = f"epoch-{epoch}"
+    return store.get(key)
+
+fetch(store, 0)
+all_reduce(loss)
+"""
+
+
+def test_a_key_of_the_store_is_told_as_it_is_asked_for_and_set(tmp_path: Path) -> None:
+    waits = at((1,), "store.get", (8, "<module>"), (6, "fetch"), waits=False)
+
+    hint = reason(a_program(tmp_path, STORES), waits, a_side((0,), "all_reduce", 9))
+
+    assert "line 6 asks for  f'epoch-{epoch}' , line 2 sets  f'epoch-{epoch:03}' " in hint.cause.en
+
+
+def test_a_build_that_waits_for_its_lock_file_is_told_to_delete_it(sources: Sources) -> None:
+    waits = at((0,), "baton.wait", (7, "<module>"), waits=False)
+    waits = replace(waits, place=replace(waits.place, within="file_baton.py"))
+
+    assert "delete the file named  lock " in reason(sources, waits, a_side((1,), "barrier", 20)).fix.en
+
+
+MESSAGES = "for step in range(12):\n    recv(x)\nfor batch in loader:\n    send(batch)\nbarrier()\n"
+
+
+def test_a_message_that_does_not_come_is_told_with_the_loop_that_has_more_rounds(tmp_path: Path) -> None:
+    sources = a_program(tmp_path, MESSAGES)
+
+    left = reason(sources, a_side((1,), "recv", 2), a_side((0,), "barrier", 5))
+    still = reason(sources, a_side((1,), "recv", 2), a_side((0,), "all_reduce", 1))
+
+    assert left.cause.en.endswith("in the loop of line 1, which has more rounds than there are messages")
+    assert still.cause.en.endswith("rank 0 called all_reduce")
+
+
+ROUNDS = """\
+def save(step):
+    barrier()
+
+for step in range(12):
+    if step % 4 == 3:
+        save(step)
+    broadcast(step)
+"""
+
+
+def test_an_if_that_asks_for_the_round_alone_has_not_parted_them(tmp_path: Path) -> None:
+    inside, ahead = at((0,), "barrier", (6, "<module>"), (2, "save")), a_side((1,), "broadcast", 7)
+    sides = [
+        replace(side, values=(the_value(5, "step", str(step)),)) for side, step in ((inside, 3), (ahead, 4))
+    ]
+
+    assert reason(a_program(tmp_path, ROUNDS), *sides).signature != "hang-branch"
+
+
+SWALLOWS = """\
+def fetch(batches):
+    try:
+        return next(batches)
+    except Exception:
+        return None
+
+while (batch := fetch(batches)) is not None:
+    backward(batch)
+barrier()
+"""
+
+
+def test_what_a_loop_calls_may_have_caught_what_ended_it(tmp_path: Path) -> None:
+    sources = a_program(tmp_path, SWALLOWS)
+
+    hint = reason(sources, a_side((0,), "backward", 8), a_side((1,), "barrier", 9))
+
+    assert "one cut short by  except Exception:  (line 4)" in hint.cause.en
+    assert [head(way) for way in ways_past(a_side((0,), "backward", 8), sources)] == ["except Exception:"]
 
 
 def test_ranks_in_one_call_with_other_shapes_are_told_by_these() -> None:

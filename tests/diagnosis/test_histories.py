@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.diagnosis.histories import History, of_histories, parting_of
+from nbdist.diagnosis.histories import History, last_calls, of_histories, parting_of
 from nbdist.diagnosis.places import Sources
 from nbdist.store.reports import Call, Issued
 from tests.fakes.directories import WrittenRun
@@ -150,3 +150,10 @@ def test_calls_without_an_if_or_a_loop_between_them_are_named(sources: Sources) 
 
     assert "collective number 2 was not the same call on all ranks" in said(sources, mine, theirs)
     assert "rank 0: gather (line 13), rank 1: barrier (line 8)" in said(sources, mine, theirs)
+
+
+def test_the_last_calls_of_a_rank_come_latest_first(sources: Sources) -> None:
+    sides = list(last_calls({1: history(*[IN_STEP] * 20, BARRIER)}, sources))
+
+    assert [side.ranks for side in sides] == [(1,)] * 12
+    assert [side.way[-1].line for side in sides[:2]] == [8, 2]

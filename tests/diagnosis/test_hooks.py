@@ -124,6 +124,29 @@ def test_what_the_rank_alone_decides_is_to_be_called_on_every_rank(tmp_path: Pat
     assert hint.cause.en.endswith("line 3  if dist.get_rank() != 0:")
 
 
+DECORATED = """\
+class Histogram(Callback):
+    @rank_zero_only
+    def on_batch_end(self, trainer):
+        torch.save(counts, trainer.log_dir)
+
+trainer.fit(model)
+"""
+
+
+def test_what_a_library_calls_back_on_one_rank_alone_is_named_by_its_decorator(tmp_path: Path) -> None:
+    sources, program = a_program(tmp_path, DECORATED), a_spec().program
+    back = Call(file=program, line=4, function="on_batch_end")
+    hook = inside(0, 6, ("fit", 10), ("call_hook", 40))
+    alone = replace(hook, way=(*hook.way, back), calls=(*hook.calls, back))
+
+    hint = of_parting([alone, inside(1, 6, ("fit", 10), ("run_batch", 55))], sources)
+
+    assert hint is not None
+    assert hint.cause.en.startswith("rank 0 alone was in a function under  @rank_zero_only  (line 2)")
+    assert "outside of that function" in hint.fix.en
+
+
 def test_the_loop_of_a_library_that_one_rank_has_come_past_is_named(tmp_path: Path) -> None:
     left, still = inside(0, 8, ("evaluate", 10)), inside(1, 7, ("fit", 10), ("run_epoch", 90))
 
