@@ -50,6 +50,9 @@ _ALIKE = re.compile(
 )
 Way = ast.If | ast.ExceptHandler
 
+_OF_MODEL = re.compile(r"forward|backward|^model\b")
+"""Calls of a wrapped model, in which all ranks exchange something."""
+
 _MOST = 3
 """Of what may have let ranks out of a loop, so many are named."""
 
@@ -155,9 +158,7 @@ def _by_rank(entries: Sequence[_Entry], sources: Sources) -> Hint | None:
                 if asks_for_rank(left.test, call, sources):
                     return _branch("hang-rank-return", left, "body", one, _line(left, call, sources))
             for only in rank_decorators(call, sources):
-                values = {"test": f"@{ast.unparse(only)}", "line": _line(only, call, sources)}
-                ranks = {"inside": one.inside.ranks, "outside": one.outside.ranks}
-                return hint("hang-rank-branch", **ranks, **values, call=one.inside.call)
+                return _told_of("hang-rank-branch", one, f"@{ast.unparse(only)}", _line(only, call, sources))
         # both may have been in the if around the call, and parted in the function
         for node, part, call in one.ifs(sources):
             if asks_for_rank(node.test, call, sources):
@@ -293,13 +294,19 @@ def _line(node: ast.stmt | ast.expr, call: Call, sources: Sources) -> str:
 
 
 def _branch(name: str, node: ast.If, part: str, one: _Entry, line: str, **more: object) -> Hint:
+    return _told_of(name, one, head(node) if part == "body" else f"else of {head(node)}", line, **more)
+
+
+def _told_of(name: str, one: _Entry, test: str, line: str, **more: object) -> Hint:
+    wrapped = _OF_MODEL.search(one.inside.place.what) is not None
     return hint(
         name,
         inside=one.inside.ranks,
         outside=one.outside.ranks,
-        test=head(node) if part == "body" else f"else of {head(node)}",
+        test=test,
         line=line,
         call=one.inside.call,
+        unwrapped=both("diagnosis.unwrapped") if wrapped else Both("", ""),
         **more,
     )
 
