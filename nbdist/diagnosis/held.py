@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from nbdist.diagnosis.parting import passed_by
-from nbdist.diagnosis.places import Sources
+from nbdist.diagnosis.places import Sources, place_of
 from nbdist.diagnosis.sides import Side, hint
 from nbdist.diagnosis.signatures import Hint
 from nbdist.diagnosis.statements import (
@@ -44,7 +44,7 @@ def of_held(side: Side, waiting: Sequence[Side], sources: Sources) -> Hint | Non
     """What holds these ranks; ``waiting`` are those that wait for others."""
     call = side.place.what.rpartition(".")[2]
     if side.place.loads:
-        return hint("hang-loader", who=side.ranks)
+        return _of_workers(side, sources) or hint("hang-loader", who=side.ranks)
     if call == "sleep" and (loop := _poll(side, waiting, sources)) is not None:
         return hint("hang-polls", who=side.ranks, test=head(loop), line=loop.lineno)
     if "store" in side.place.what.lower():
@@ -57,6 +57,15 @@ def of_held(side: Side, waiting: Sequence[Side], sources: Sources) -> Hint | Non
         passed_by(side, waiting, sources) or _locked(side, waiting, sources) or _by_call(side, call, sources)
     )
     return found or _going_on(side, waiting, sources)
+
+
+def _of_workers(side: Side, sources: Sources) -> Hint | None:
+    """Where in the program the DataLoader workers of these ranks are."""
+    for place in (place_of(calls, sources) for calls in side.workers):
+        if place.line is not None:
+            line = f"{place.file}:{place.line}" if place.file else place.line
+            return hint("hang-loader-at", who=side.ranks, call=place.what or "?", line=line)
+    return None
 
 
 def _keys(side: Side, sources: Sources) -> Both:

@@ -18,7 +18,7 @@ class Side:
     """``way`` are the calls in the user's files, outermost first, ``calls`` those in libraries, too, ``name``
     the collective that the ranks wait in, as torch calls it ("" where that is not known). ``handled`` is the
     exception that they handle, ``beside`` the ways of their other threads, ``values`` what the ifs and the
-    loops on their way asked for."""
+    loops on their way asked for, ``workers`` the calls of their DataLoader workers, innermost first."""
 
     ranks: tuple[int, ...]
     way: tuple[Call, ...]
@@ -28,6 +28,7 @@ class Side:
     handled: str = ""
     beside: tuple[tuple[Call, ...], ...] = ()
     values: tuple[Operand, ...] = ()
+    workers: tuple[tuple[Call, ...], ...] = ()
 
     @property
     def call(self) -> str:

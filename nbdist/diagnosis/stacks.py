@@ -29,7 +29,15 @@ from nbdist.model import Run
 from nbdist.store import RunDirectory, read_error, snapshot
 from nbdist.store.control import request_stacks
 from nbdist.store.logs import last_lines
-from nbdist.store.reports import Call, ErrorFrame, RankAnswer, TakenStacks, ThreadStack, read_stacks
+from nbdist.store.reports import (
+    Call,
+    ErrorFrame,
+    RankAnswer,
+    TakenStacks,
+    ThreadStack,
+    calls_of_worker,
+    read_stacks,
+)
 from nbdist.text import Both, both, say
 
 _POLL = 0.01
@@ -231,6 +239,7 @@ def sides_of(taken: TakenStacks, sources: Sources) -> tuple[Side, ...]:
             calls=_calls(answers[group.ranks[0]]),
             beside=tuple(way for way in ways[group.ranks[0]][1:] if way),
             values=answers[group.ranks[0]].values,
+            workers=tuple(map(calls_of_worker, answers[group.ranks[0]].workers)),
             place=group.place,
             name=group.collective.name if group.collective is not None and not group.collective.over else "",
             handled=group.handled,

@@ -139,7 +139,8 @@ class RankAnswer:
     ``blocked`` says that its main thread sits in an uninterruptible call of the kernel. ``beats``, which is
     not kept, grows between two glances when the main thread executes Python; None where that is not known.
     ``handling`` is the exception in whose ``except`` or ``finally`` the main thread is, ``values`` what the
-    ifs and the loops of its functions, and its innermost line, work with.
+    ifs and the loops of its functions, and its innermost line, work with, ``workers`` the words of
+    faulthandler in its DataLoader workers.
     """
 
     rank: int
@@ -150,6 +151,7 @@ class RankAnswer:
     beats: int | None = None
     handling: Handled | None = None
     values: tuple[Operand, ...] = ()
+    workers: tuple[str, ...] = ()
 
     @property
     def threads(self) -> tuple[ThreadStack, ...]:
@@ -191,6 +193,14 @@ def parse_dump(text: str) -> tuple[ThreadStack, ...]:
         own = tuple(call for call in calls if _WORKER not in call.file)
         found.append(ThreadStack(calls=own, main=at == main, name=head["name"] or ""))
     return tuple(sorted(found, key=lambda thread: not thread.main))
+
+
+def calls_of_worker(text: str) -> tuple[Call, ...]:
+    """The calls of a DataLoader worker in what faulthandler wrote there, innermost first, without those of
+    the rank that it was forked in."""
+    calls = next((thread.calls for thread in parse_dump(text)), ())
+    begin = next((at for at, call in enumerate(calls) if call.function == "_bootstrap"), 0)
+    return calls[:begin]
 
 
 def is_whole(text: str) -> bool:

@@ -18,7 +18,7 @@ import struct
 import sys
 
 from nbdist.importing import import_lock
-from nbdist.worker import main_thread
+from nbdist.worker import loader_workers, main_thread
 from nbdist.worker.order import CELL, CHANNEL, COLLECTIVES, END, FREE, INTERRUPT, NUMBERS
 
 TYPE_CHECKING = False
@@ -181,6 +181,7 @@ repeat soon. Looks at one distance would meet the steps of a program always at t
 
 _IDLE = 1000  # the same, of a program that waits for no other rank
 _DISTRIBUTED = ("torch.distributed", "paddle.distributed")
+_LOADERS = {"torch.utils.data.dataloader", "paddle.io.dataloader"}
 _DEPTH = 60
 # where gradients are exchanged while they are computed: it waits when it does not compute
 _BACKWARD = "_engine_run_backward"
@@ -199,6 +200,7 @@ def listen(directory: str) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC
         _file = os.open(os.path.join(directory, "stacks"), flags, 0o600)
         faulthandler.register(SIGNAL, file=_file, all_threads=True, chain=False)
+        loader_workers.prepare(directory, SIGNAL)
     except (OSError, ValueError, RuntimeError):
         return
     _introduce(_file, 0)
@@ -315,6 +317,7 @@ class _Listener:
             "beats": main_thread.beats,
             "handling": _described(error),
             "values": self._values() if names else [],
+            "workers": loader_workers.stacks() if names and _LOADERS & sys.modules.keys() else [],
         }
         self._put(f"{self._answer}.numbers", numbers)
         if names:

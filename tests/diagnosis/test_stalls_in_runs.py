@@ -220,6 +220,46 @@ def test_who_waits_for_whom_is_said_while_it_hangs(
     assert "slept" not in handle.logs(1)
 
 
+PADDLE_WORKER = (
+    PADDLE.partition("if ")[0]
+    + """
+from paddle.io import DataLoader, Dataset
+rank = dist.get_rank()
+
+class Images(Dataset):
+    def __len__(self):
+        return 8
+    def __getitem__(self, index):
+        if rank == 0 and index == 3:
+            time.sleep(600)
+        return tensor.numpy()
+
+for batch in DataLoader(Images(), num_workers=1):
+    dist.all_reduce(tensor)
+"""
+)
+
+
+@pytest.mark.parametrize(
+    ("framework", "cell"),
+    [
+        pytest.param("torch", WORKER, id="torch"),
+        pytest.param("paddle", PADDLE_WORKER, id="paddle", marks=pytest.mark.more),
+    ],
+)
+def test_a_worker_of_a_loader_that_hangs_is_told_with_its_line(
+    start_cell: RunCell, framework: str, cell: str
+) -> None:
+    if find_spec(framework) is None:
+        pytest.skip(f"{framework} is not installed")
+    line = next(at for at, text in enumerate(cell.splitlines(), 1) if "sleep(600)" in text)
+
+    report = until_stalled(start_cell("-n 2 --hang-after 2s", cell))
+
+    said = f"cause: a DataLoader worker of rank 0 is held by time.sleep at line {line},"
+    assert said in behind_text(report)
+
+
 def test_a_run_that_hangs_shows_it_and_can_go_on(start_cell: RunCell) -> None:
     cell = """
 import sys, time

@@ -359,6 +359,7 @@ def _answer(pending: _Pending) -> RankAnswer:
         answer = replace(answer, collectives=collectives_from(told["groups"]), beats=as_int(told["beats"]))
         answer = replace(answer, handling=build(Handled, told["handling"]) if told["handling"] else None)
         answer = replace(answer, values=tuple(build(Operand, one) for one in told["values"]))
+        answer = replace(answer, workers=tuple(map(str, told["workers"])))
     with contextlib.suppress(OSError, *MALFORMED):
         told = load_object(files.collectives)
         answer = replace(answer, collectives=collectives_from(told))
