@@ -9,7 +9,7 @@ from itertools import combinations
 from types import MappingProxyType
 
 from nbdist.diagnosis.exits import rank_names
-from nbdist.diagnosis.held import may_be_fed, of_held
+from nbdist.diagnosis.held import locked, may_be_fed, of_held
 from nbdist.diagnosis.histories import History, of_histories
 from nbdist.diagnosis.parting import of_groups, of_parting
 from nbdist.diagnosis.places import Sources
@@ -47,7 +47,8 @@ def why(
     if {side.direction for side in waiting} >= {"send", "recv"}:
         return _unmet(sides)
     return (
-        _of_messages(waiting, sources)
+        next(filter(None, (locked(side, waiting, sources) for side in waiting)), None)
+        or _of_messages(waiting, sources)
         or _of_root(waiting, sources)
         or of_histories(histories, sources)
         or of_parting(waiting, sources)
@@ -69,7 +70,7 @@ def _is_of_others(error: str) -> bool:
 
 
 def crossed(answers: Sequence[RankAnswer]) -> Hint | None:
-    """Of two ranks that each wait for the other, in different process groups."""
+    """Of ranks that wait for one another, in different process groups."""
     waits = {answer.rank: _awaited(answer) for answer in answers}
     for one, other in combinations(waits, 2):
         (group, members), (theirs, of_theirs) = waits[one], waits[other]
@@ -77,7 +78,29 @@ def crossed(answers: Sequence[RankAnswer]) -> Hint | None:
         meet = len(answers) == 2 or (other in members and one in of_theirs)
         if group and theirs and group != theirs and meet:
             return hint("hang-crossed", who=(one,), others=(other,))
+    return _crossed_in_a_ring(waits)
+
+
+def _crossed_in_a_ring(waits: Mapping[int, tuple[str, tuple[int, ...]]]) -> Hint | None:
+    """Of three ranks and more: each waits for a member of its group that waits in another one."""
+    for first in waits:
+        ring, at = [first], first
+        while (after := _missing(at, waits)) is not None and after not in ring:
+            ring.append(after)
+            at = after
+        if after == first and len(ring) > 2:
+            mine = waits[first][0]
+            who = tuple(sorted(rank for rank in ring if waits[rank][0] == mine))
+            others = tuple(sorted(set(ring) - set(who)))
+            return hint("hang-crossed", who=who, others=others)
     return None
+
+
+def _missing(rank: int, waits: Mapping[int, tuple[str, tuple[int, ...]]]) -> int | None:
+    """A member of the group that a rank waits in, which waits in another group."""
+    group, members = waits[rank]
+    away = (one for one in members if one in waits and waits[one][0] not in ("", group))
+    return next(away, None)
 
 
 def ungrouped(sides: Sequence[Side], answers: Sequence[RankAnswer], sources: Sources) -> Hint | None:

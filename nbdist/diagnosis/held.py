@@ -29,6 +29,7 @@ _OF_ITS_OWN = frozenset({"get", "put", "join", "acquire", "wait", "result", "com
 _OF_PROGRAMS = frozenset({"system", "waitpid", "wait4"})
 _OF_PIPES = re.compile(r"\bstd(?:out|err)\.(?:read|readline|readlines)$")
 _OF_SOCKETS = frozenset({"recv", "recv_into", "recvfrom", "accept", "connect"})
+_OF_SIGNALS = frozenset({"pause", "sigwait", "sigwaitinfo", "sigtimedwait"})
 _OF_FILES = frozenset({"flock", "lockf"})
 _OF_ASYNCIO = frozenset({"runners.py", "base_events.py"})
 _OF_THREADS = frozenset({"", "threading.py", "queue.py", "_base.py", "thread.py"})
@@ -54,7 +55,7 @@ def of_held(side: Side, waiting: Sequence[Side], sources: Sources) -> Hint | Non
     if not side.way and side.place.what in _AT_THE_END:
         return hint("hang-at-the-end", who=side.ranks, beside=_beside(side))
     found = (
-        passed_by(side, waiting, sources) or _locked(side, waiting, sources) or _by_call(side, call, sources)
+        passed_by(side, waiting, sources) or locked(side, waiting, sources) or _by_call(side, call, sources)
     )
     return found or _going_on(side, waiting, sources)
 
@@ -96,6 +97,8 @@ def _by_call(side: Side, call: str, sources: Sources) -> Hint | None:
     text = sources.text(side.way[-1].file) if side.way else ""
     if place.on_network or (place.built_in and call in _OF_SOCKETS and "socket" in text):
         return hint("hang-accepts" if call in _LISTENS else "hang-network", who=side.ranks, call=what)
+    if call in _OF_SIGNALS:
+        return hint("hang-signal", who=side.ranks, call=what)
     if call in _OF_FILES:
         return hint("hang-file-lock", who=side.ranks, call=what)
     if call == "wait" and place.within == "subprocess.py" and "PIPE" in text:
@@ -156,7 +159,7 @@ def _loop_of(
     return None
 
 
-def _locked(side: Side, waiting: Sequence[Side], sources: Sources) -> Hint | None:
+def locked(side: Side, waiting: Sequence[Side], sources: Sources) -> Hint | None:
     """The ``with`` that these ranks cannot enter, and what is in such a one at that moment: they themselves,
     another thread of theirs or, of a lock that is entered by code of Python's as those of files are, another
     rank."""

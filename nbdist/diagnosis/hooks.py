@@ -24,8 +24,8 @@ _LOGS = re.compile(r"log(?:_dict|_metrics)?|manual_backward|gather_for_metrics")
 # what all ranks decide alike
 _ALIKE = re.compile(r"(?:\w+\.)*\w*(?:step|epoch|idx|index|iteration)s?\b[\s\d%=<>!\w.]*|.* is (?:not )?None")
 
-# their functions call no program back, but for those that train it
-_FRAMEWORKS = re.compile(r"/site-packages/(?:torch/|paddle/(?!hapi/))")
+# functions of libraries that are a loop, and call the program back
+_TRAINS = re.compile(r"fit|train|eval|predict|test|valid|learn")
 
 Deciding = ast.If | ast.For | ast.While
 
@@ -55,7 +55,7 @@ def of_hooks(sides: Sequence[Side], sources: Sources) -> Hint | None:
 def of_library(inside: Side, outside: Side, here: Call, sources: Sources) -> Hint | None:
     """Of ranks in the loop of a library that is entered ``here``, which others have come past."""
     after = inside.calls[inside.calls.index(here) + 1 :] if here in inside.calls else ()
-    if not after or sources.is_own(after[0].file) or _FRAMEWORKS.search(after[0].file):
+    if not after or sources.is_own(after[0].file) or not _TRAINS.search(after[0].function):
         return None
     call, tests = _entered(inside.calls, here, sources), _told(_deciding(here.file, sources))
     ranks = {"inside": inside.ranks, "outside": outside.ranks}

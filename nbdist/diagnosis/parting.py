@@ -242,6 +242,10 @@ def _by_round(entries: Sequence[_Entry], common: Sequence[ast.stmt], sources: So
         loops = [node for node in common if isinstance(node, LOOPS)][-1:]
         ways = [way for loop in loops for way in ways_out(loop)] + returns_before(one.here, sources)
         ways = [way for way in ways if way.lineno < one.here.line]
+        # those who came round may have left it out in a function, too
+        for call in one.deeper:
+            ways += returns_before(call, sources)
+            ways += [node for node, _, at in one.ifs(sources) if at is call]
         if 0 < len(ways) <= _MOST:
             ranks = {"inside": one.inside.ranks, "outside": one.outside.ranks}
             line, other = one.inside.place.line, one.outside.call

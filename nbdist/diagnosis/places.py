@@ -132,8 +132,8 @@ _WAITS = frozenset({"wait", "barrier", "all_reduce", "allreduce", "all_gather", 
 _PENDING = frozenset({"dist", "distributed", "pg", "work", "works", "task", "handle", "req", "request"})
 # of several calls on one line, what most likely does not come back
 _BLOCKING = frozenset(
-    {"sleep", "acquire", "wait", "join", "get", "put", "recv", "accept", "select", "poll", "read"}
-) | {"item", "synchronize"}
+    {"sleep", "acquire", "wait", "join", "get", "put", "recv", "accept", "select", "poll", "read", "readline"}
+) | {"readlines", "result", "communicate", "pause", "item", "synchronize"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -750,6 +750,61 @@ def test_what_a_loop_calls_may_have_caught_what_ended_it(tmp_path: Path) -> None
     assert [head(way) for way in ways_past(a_side((0,), "backward", 8), sources)] == ["except Exception:"]
 
 
+def test_ranks_that_wait_in_a_ring_of_groups_have_crossed() -> None:
+    rows, columns = {0: (0, 1), 1: (0, 1), 2: (2, 3), 3: (2, 3)}, {0: (0, 2), 1: (1, 3), 2: (0, 2), 3: (1, 3)}
+    ring = [
+        waiting(rank, f"{kind}{members[rank]}", 5.0, *members[rank])
+        for rank, kind, members in ((0, "c", columns), (1, "r", rows), (2, "r", rows), (3, "c", columns))
+    ]
+
+    hint = crossed(ring)
+
+    assert hint is not None
+    assert hint.cause.en.startswith("rank 0 went into one process group and ranks 1, 2, 3 into another")
+    assert (
+        crossed([waiting(0, "a", 5.0, 0, 1), waiting(1, "b", 5.0, 1, 2), waiting(2, "b", 5.0, 1, 2)]) is None
+    )
+
+
+def test_a_rank_in_what_one_enters_at_a_time_keeps_out_those_it_waits_for(tmp_path: Path) -> None:
+    text = "with accelerator.main_process_first():\n    counts = count(words)\nfit(counts)\n"
+    first, others = a_side((0,), "all_reduce", 2), a_side((1,), "barrier", 1)
+
+    hint = reason(a_program(tmp_path, text), first, others)
+
+    assert hint.signature == "hang-locked-by-rank"
+    assert "rank 0 went into  with accelerator.main_process_first()  (line 1)" in hint.cause.en
+
+
+def test_a_wait_for_a_signal_is_told(sources: Sources) -> None:
+    waits = at((0,), "signal.pause", (7, "<module>"), waits=False)
+
+    assert reason(sources, waits, a_side((1,), "barrier", 20)).signature == "hang-signal"
+
+
+SKIPS = """\
+def maybe_save(saver):
+    if time.time() - saver.last < 60:
+        return
+    barrier()
+
+for step in range(400):
+    backward(step)
+    maybe_save(saver)
+"""
+
+
+def test_those_who_came_round_may_have_left_a_call_out_in_a_function(tmp_path: Path) -> None:
+    hint = reason(
+        a_program(tmp_path, SKIPS),
+        at((1,), "barrier", (8, "<module>"), (4, "maybe_save")),
+        at((0,), "backward", (7, "<module>")),
+    )
+
+    assert hint.signature == "hang-round"
+    assert hint.cause.en.endswith("line 2  if time.time() - saver.last < 60:")
+
+
 def test_ranks_in_one_call_with_other_shapes_are_told_by_these() -> None:
     def answer(rank: int, what: str) -> RankAnswer:
         return replace(

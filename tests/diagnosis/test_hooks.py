@@ -157,7 +157,7 @@ def test_the_loop_of_a_library_that_one_rank_has_come_past_is_named(tmp_path: Pa
     assert hint.cause.en.endswith("line 3  if dist.get_rank() != 0:")
 
 
-def test_a_call_of_torch_is_no_loop_that_a_rank_leaves(tmp_path: Path) -> None:
+def test_a_call_that_is_no_loop_is_not_left(tmp_path: Path) -> None:
     still = inside(1, 7)
     torch = Call(file="/v/lib/python3.11/site-packages/torch/_tensor.py", line=9, function="backward")
 

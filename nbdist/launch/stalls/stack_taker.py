@@ -342,7 +342,9 @@ def _collect(pending: _Pending, *, silent: bool) -> None:
     whole = is_whole(text.decode(errors="replace"))
     if whole or still:
         pending.say()
-    pending.done = (whole and (pending.told.exists() or still)) or (still and text.endswith(b"\n"))
+    # a thread that has written the stacks tells of collectives next; of a handler nothing follows
+    over = still and (pending.signalled or silent)
+    pending.done = (whole and (pending.told.exists() or over)) or (over and text.endswith(b"\n"))
 
 
 def _answer(pending: _Pending) -> RankAnswer:
