@@ -250,6 +250,14 @@ def test_runs_are_compared_and_visualdl_shows_them(
         expect(frame.get_by_text("loss").first).to_be_visible(timeout=40_000)
         page.screenshot(path=pictures / "dashboard-visualdl-light.png")
 
+        page.get_by_role("tab", name="pairs.ipynb").click()
+        panel = lab.cell(1).locator(".nbdist")
+        panel.get_by_role("tab", name="Metrics").click()
+        with page.context.expect_page() as opened:
+            panel.get_by_role("button", name="Open VisualDL").click()
+        expect(opened.value).to_have_url(re.compile("/scalar"), timeout=40_000)
+        opened.value.close()
+
 
 def test_options_are_completed_and_explained(lab_server: LabServer, browser: Browser, pictures: Path) -> None:
     notebook = lab_server.write_notebook("options.ipynb", "%load_ext nbdist", "%%distributed -n 2")
@@ -405,6 +413,8 @@ def notebook_7_page(browser: Browser) -> Iterator[Page]:
     assert not [error for error in errors if "extensions/nbdist" in error], errors
 
 
+# after the panel, in test_front_ends.py
+@pytest.mark.more
 def test_notebook_7_has_the_list_and_the_dashboard(
     lab_server: LabServer, browser: Browser, pictures: Path
 ) -> None:
@@ -426,6 +436,8 @@ def go(server: LabServer, page: Page) -> None:
     page.wait_for_function("() => window.jupyterapp?.shell.currentWidget", timeout=60_000)
 
 
+# of a server that has it not, in test_other_servers.py
+@pytest.mark.more
 def test_without_the_server_s_side_the_page_says_what_to_install(
     lab_server: LabServer, browser: Browser, pictures: Path
 ) -> None:
