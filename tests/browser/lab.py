@@ -332,6 +332,7 @@ def new_page(
     try:
         yield page
         with contextlib.suppress(Error):
+            page.unroute_all()
             cleared = keep and page.evaluate(_CLEAR)
     finally:
         if not cleared:

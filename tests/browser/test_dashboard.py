@@ -307,7 +307,7 @@ def test_the_form_in_the_cell_s_toolbar_writes_into_that_cell_and_runs_it_in_a_k
 ) -> None:
     notebook = lab_server.write_notebook("form.ipynb", "import os\nprint('rank', os.environ['RANK'])")
     lab_server.write_notebook("other.ipynb", "print('another')")
-    with new_page(browser, keep=False) as page:
+    with new_page(browser) as page:
         lab = LabPage(lab_server, page, notebook)
         page.route("**/nbdist/api/devices*", lambda route: route.fulfill(json=TWO_GPUS))
         lab.cell(0).locator(".cm-content").click()
@@ -355,7 +355,7 @@ def test_a_run_is_started_again_with_other_options_below_its_cell(
     name = f"again{time.time_ns() % 1_000_000}"
     cell = f"%%distributed -n 2 --retries 1 --name {name}\nimport os\nprint('rank', os.environ['RANK'])"
     notebook = lab_server.write_notebook("again.ipynb", "%load_ext nbdist", cell, "print('after')")
-    with new_page(browser, width=1400, keep=False) as page:
+    with new_page(browser, width=1400) as page:
         lab = LabPage(lab_server, page, notebook)
         lab.run_and_wait(0)
         lab.run_and_wait(1)
