@@ -173,7 +173,7 @@ def test_runs_are_compared_and_visualdl_shows_them(
     pair = f"pair{time.time_ns() % 1_000_000}"
     cells = [SHORT.replace("NAME", f"{pair}-{at}").replace("STEPS", str(20 * at)) for at in (1, 2)]
     notebook = lab_server.write_notebook("pairs.ipynb", "%load_ext nbdist", *cells)
-    with new_page(browser, width=1280, height=800, keep=False) as page:
+    with new_page(browser, width=1280, height=800) as page:
         lab = LabPage(lab_server, page, notebook)
         for index in range(3):
             lab.run_and_wait(index)
@@ -257,6 +257,12 @@ def test_runs_are_compared_and_visualdl_shows_them(
             panel.get_by_role("button", name="Open VisualDL").click()
         expect(opened.value).to_have_url(re.compile("/scalar"), timeout=40_000)
         opened.value.close()
+
+        # as the next test expects it
+        show_runs(page).get_by_label("Group by").select_option("day")
+        for name, _ in ticked:
+            run_named(sidebar, name).locator(".nbdist-check").click()
+        expect(sidebar.locator("[aria-checked=true]")).to_have_count(0)
 
 
 def test_options_are_completed_and_explained(lab_server: LabServer, browser: Browser, pictures: Path) -> None:
