@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -29,8 +30,9 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 RunCell = Callable[..., runner.RunHandle]
 
 
-# where several processes share the tests, a file that takes minutes is not to be the last: in this order
-_LONGEST = ("notebooks", "tutorials", "browser", "engines", "hosted", "warm", "faults", "libraries", "nodes")
+# where several processes share the tests, a file that takes minutes is not to be the last: in this order. The
+# browser's tests compute, those of Slurm wait: side by side they use the processors well
+_LONGEST = ("notebooks", "browser", "engines", "tutorials", "hosted", "warm", "faults", "libraries", "nodes")
 _LONGEST += ("diagnosis", "board", "test_packaging.py", "magics", "runner", "cli", "worker")
 
 
@@ -44,6 +46,25 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         foreign = any(item.get_closest_marker(name) for name in ("browser", "cluster"))
         if foreign or item.path.relative_to(root).parts[0] == "hosted":
             item.add_marker(pytest.mark.flaky(reruns=1))
+
+
+# files whose tests share what takes long to start: a JupyterLab and the page in which it is loaded, a Slurm
+_TOGETHER = re.compile(r"tests/(browser/|engines/test_(alloc|doctor|slurm|slurm_stalls)\.py)")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object | None:
+    """Give each process a file at a time, or all those that share what takes long to start."""
+    if config.getvalue("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class Sharing(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = super()._split_scope(nodeid)
+            return str(Path(file).parent) if _TOGETHER.match(file) else file
+
+    return Sharing(config, log)
 
 
 @pytest.fixture
@@ -108,8 +129,8 @@ def executed(tmp_path_factory: pytest.TempPathFactory) -> Executing:
     return lambda name: course.executed(name, root)
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
+@contextlib.contextmanager
+def a_browser() -> Iterator[Browser]:
     """A Chromium. Not for the whole session: Playwright keeps the thread's event loop as its own while it
     is open, and other tests need one, too."""
     from playwright.sync_api import expect, sync_playwright
@@ -128,6 +149,12 @@ def browser() -> Iterator[Browser]:
         browser = playwright.chromium.launch(executable_path=executable, args=CHROMIUM_FLAGS)
         yield browser
         browser.close()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with a_browser() as browser:
+        yield browser
 
 
 @pytest.fixture(scope="session")

@@ -90,7 +90,7 @@ def is_drawn(page: Page) -> None:
     ("view", "said"),
     [
         ("histogram", ["weights", "rank0.histogram"]),
-        ("pr-curve", ["precision", "rank0.pr_curve"]),
+        pytest.param("pr-curve", ["precision", "rank0.pr_curve"], marks=pytest.mark.more),
         pytest.param("roc-curve", ["roc", "rank0.roc_curve"], marks=pytest.mark.more),
         ("high-dimensional", ["Points: 60", "rank0.embeddings/points"]),
     ],
@@ -103,6 +103,8 @@ def test_a_view_draws_what_a_rank_showed(page: Page, board: str, view: str, said
     is_drawn(page)
 
 
+# in test_board_in_a_browser.py
+@pytest.mark.more
 def test_the_scalars_are_drawn(page: Page, board: str) -> None:
     page.goto(f"{board}/scalar")
 

@@ -1,4 +1,4 @@
-"""One JupyterLab for all browser tests."""
+"""One JupyterLab and one Chromium for the browser tests of a process."""
 
 from __future__ import annotations
 
@@ -7,16 +7,25 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import Browser
 
 from nbdist.runner import RunHandle
 from nbdist.store import RunStore
+from tests.conftest import a_browser
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 from lab import LabServer
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
+def browser() -> Iterator[Browser]:
+    """For all files: a page in which JupyterLab is loaded is kept for the next test, of another file, too."""
+    with a_browser() as browser:
+        yield browser
+
+
+@pytest.fixture(scope="package")
 def lab_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabServer]:
     server = LabServer(tmp_path_factory.mktemp("lab"))
     try:

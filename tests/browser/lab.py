@@ -213,6 +213,8 @@ class LabPage:
                 await widget.sessionContext.ready;
                 return widget.sessionContext.session?.kernel?.status === 'idle';
             }""",
+            # not at each frame, which the page would draw for it
+            polling=100,
             timeout=60_000,
         )
 
@@ -306,6 +308,8 @@ _kept: dict[tuple[Browser, str], _Kept] = {}
 
 _CANCELLED = "Canceled future for"
 """What JupyterLab says of a request to a kernel that has gone or was interrupted meanwhile."""
+_DISPOSED = "Cannot read properties of null (reading 'promise')"
+"""What its rate limiter says of a notebook that was closed before its turn, maybe by the test before."""
 
 
 @contextlib.contextmanager
@@ -328,14 +332,23 @@ def new_page(
     try:
         yield page
         with contextlib.suppress(Error):
+            page.unroute_all()
             cleared = keep and page.evaluate(_CLEAR)
     finally:
         if not cleared:
             page.context.close()
-    others = (_CANCELLED, known) if known else (_CANCELLED,)
+    others = (_CANCELLED, _DISPOSED, *([known] if known else []))
     assert not [one for one in errors if _is_ours(one) or not any(words in one for words in others)], errors
     if cleared:
+        # those that the test knew
+        errors.clear()
         _kept[browser, locale] = kept
+
+
+def close_kept_pages() -> None:
+    """For a server that is about to end: JupyterLab, loaded from it, would miss it in the next test."""
+    while _kept:
+        _kept.popitem()[1].page.context.close()
 
 
 def _load(browser: Browser, locale: str) -> _Kept:

@@ -173,7 +173,7 @@ def test_runs_are_compared_and_visualdl_shows_them(
     pair = f"pair{time.time_ns() % 1_000_000}"
     cells = [SHORT.replace("NAME", f"{pair}-{at}").replace("STEPS", str(20 * at)) for at in (1, 2)]
     notebook = lab_server.write_notebook("pairs.ipynb", "%load_ext nbdist", *cells)
-    with new_page(browser, width=1280, height=800, keep=False) as page:
+    with new_page(browser, width=1280, height=800) as page:
         lab = LabPage(lab_server, page, notebook)
         for index in range(3):
             lab.run_and_wait(index)
@@ -250,6 +250,20 @@ def test_runs_are_compared_and_visualdl_shows_them(
         expect(frame.get_by_text("loss").first).to_be_visible(timeout=40_000)
         page.screenshot(path=pictures / "dashboard-visualdl-light.png")
 
+        page.get_by_role("tab", name="pairs.ipynb").click()
+        panel = lab.cell(1).locator(".nbdist")
+        panel.get_by_role("tab", name="Metrics").click()
+        with page.context.expect_page() as opened:
+            panel.get_by_role("button", name="Open VisualDL").click()
+        expect(opened.value).to_have_url(re.compile("/scalar"), timeout=40_000)
+        opened.value.close()
+
+        # as the next test expects it
+        show_runs(page).get_by_label("Group by").select_option("day")
+        for name, _ in ticked:
+            run_named(sidebar, name).locator(".nbdist-check").click()
+        expect(sidebar.locator("[aria-checked=true]")).to_have_count(0)
+
 
 def test_options_are_completed_and_explained(lab_server: LabServer, browser: Browser, pictures: Path) -> None:
     notebook = lab_server.write_notebook("options.ipynb", "%load_ext nbdist", "%%distributed -n 2")
@@ -299,7 +313,7 @@ def test_the_form_in_the_cell_s_toolbar_writes_into_that_cell_and_runs_it_in_a_k
 ) -> None:
     notebook = lab_server.write_notebook("form.ipynb", "import os\nprint('rank', os.environ['RANK'])")
     lab_server.write_notebook("other.ipynb", "print('another')")
-    with new_page(browser, keep=False) as page:
+    with new_page(browser) as page:
         lab = LabPage(lab_server, page, notebook)
         page.route("**/nbdist/api/devices*", lambda route: route.fulfill(json=TWO_GPUS))
         lab.cell(0).locator(".cm-content").click()
@@ -347,7 +361,7 @@ def test_a_run_is_started_again_with_other_options_below_its_cell(
     name = f"again{time.time_ns() % 1_000_000}"
     cell = f"%%distributed -n 2 --retries 1 --name {name}\nimport os\nprint('rank', os.environ['RANK'])"
     notebook = lab_server.write_notebook("again.ipynb", "%load_ext nbdist", cell, "print('after')")
-    with new_page(browser, width=1400, keep=False) as page:
+    with new_page(browser, width=1400) as page:
         lab = LabPage(lab_server, page, notebook)
         lab.run_and_wait(0)
         lab.run_and_wait(1)
@@ -405,6 +419,8 @@ def notebook_7_page(browser: Browser) -> Iterator[Page]:
     assert not [error for error in errors if "extensions/nbdist" in error], errors
 
 
+# after the panel, in test_front_ends.py
+@pytest.mark.more
 def test_notebook_7_has_the_list_and_the_dashboard(
     lab_server: LabServer, browser: Browser, pictures: Path
 ) -> None:
@@ -426,6 +442,8 @@ def go(server: LabServer, page: Page) -> None:
     page.wait_for_function("() => window.jupyterapp?.shell.currentWidget", timeout=60_000)
 
 
+# of a server that has it not, in test_other_servers.py
+@pytest.mark.more
 def test_without_the_server_s_side_the_page_says_what_to_install(
     lab_server: LabServer, browser: Browser, pictures: Path
 ) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from dashboard import open_run
 from lab import ClassicPage, LabPage, LabServer, new_page
 from playwright.sync_api import Browser, Page, expect
 
@@ -53,3 +54,7 @@ def test_the_panel_lives_and_its_stop_works(
         expect(front.cell(len(first)).locator(".nbdist-summary")).to_be_hidden()
         expect(panel.locator(".nbdist-pill")).to_have_text("Stopped")
         expect(panel.get_by_role("log")).to_contain_text("of rank 1")
+        if opened is notebook_7:
+            dashboard = open_run(page, "lenet")
+            expect(dashboard.locator(".nbdist-pill")).to_have_text("Stopped", timeout=20_000)
+            expect(dashboard.get_by_role("log")).to_contain_text("of rank 1", timeout=20_000)

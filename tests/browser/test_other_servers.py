@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from dashboard import show_runs
-from lab import LabPage, LabServer, new_page
+from lab import LabPage, LabServer, close_kept_pages, new_page
 from playwright.sync_api import Browser, Page, expect
 
 import nbdist
@@ -53,7 +53,7 @@ def an_environment(folder: Path) -> str:
 
 
 @pytest.fixture(scope="module")
-def strange_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabServer]:
+def strange_server(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabServer]:
     root = tmp_path_factory.mktemp("strange")
     python = an_environment(root / "environment")
     for name, executable in ((KERNEL, sys.executable), (BARE, python)):
@@ -66,6 +66,7 @@ def strange_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabServ
         server.wait_until_up()
         yield server
     finally:
+        close_kept_pages()
         server.close()
 
 
@@ -73,6 +74,8 @@ def says_what_is_missing(page: Page) -> None:
     sidebar = show_runs(page)
     expect(sidebar).to_contain_text("The server’s side of nbdist is missing", timeout=10_000)
     expect(sidebar).to_contain_text("In the environment of the server")
+    expect(sidebar.get_by_role("searchbox")).to_have_count(0)
+    expect(page.locator(".nbdist-statusbar")).to_have_count(0)
 
 
 def test_the_doctor_brings_the_page_s_side_without_a_restart_of_the_server(
@@ -119,8 +122,9 @@ def test_without_the_server_s_side_cells_panels_stop_and_curves_work(
         panel = lab.cell(1).locator(".nbdist")
         expect(panel.get_by_role("log")).to_contain_text("of rank 1", timeout=20_000)
         panel.get_by_role("tab", name="Metrics").click()
-        chart = panel.locator(".nbdist-chart").filter(has_text="loss").locator("canvas")
-        expect(chart).to_be_visible(timeout=20_000)
+        charts = panel.locator(".nbdist-chart")
+        expect(charts.filter(has_text="loss").locator("canvas")).to_be_visible(timeout=20_000)
+        expect(charts.filter(has_text="CPU").first.locator("canvas")).to_be_visible(timeout=20_000)
         page.screenshot(path=pictures / "strange-server-panel.png")
 
         # by the kernel's interrupt, which every Jupyter server has

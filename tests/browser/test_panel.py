@@ -123,6 +123,8 @@ def test_the_panel_stays_while_page_and_kernel_live_and_the_saved_notebook_is_st
         )
 
 
+# as in a dark page, in test_status.py
+@pytest.mark.more
 def test_a_failure_shows_the_rank_and_the_line(
     lab_server: LabServer, browser: Browser, pictures: Path
 ) -> None:
@@ -202,6 +204,8 @@ def test_a_detached_run_is_shown_while_other_cells_run_and_its_stop_works(
         expect(lab.cell(1).locator(".nbdist-summary")).to_contain_text("stopped from the page")
 
 
+# a run goes on without its kernel, and is attached again, in test_dashboard.py
+@pytest.mark.more
 def test_a_run_is_shown_again_after_its_kernel_was_restarted(lab_server: LabServer, browser: Browser) -> None:
     cell = training(6000).replace("-n 2", "-n 2 -d")
     notebook = lab_server.write_notebook("attach.ipynb", "%load_ext nbdist", cell, "%dist_attach")

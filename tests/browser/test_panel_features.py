@@ -135,6 +135,8 @@ for step in range(6000):
         expect(marked).to_contain_text("1 / 0  # the culprit")
 
 
+# charts are in test_other_servers.py, VisualDL in test_dashboard.py
+@pytest.mark.more
 def test_logged_numbers_are_charts_and_visualdl_opens(
     lab_server: LabServer, browser: Browser, pictures: Path
 ) -> None:
@@ -204,15 +206,20 @@ def test_the_keyboard_is_enough(lab_server: LabServer, browser: Browser) -> None
         assert page.locator(".jp-Notebook .jp-Cell").count() == 2, "the notebook took a key for its own"
 
 
-LOOKS = [
-    ("JupyterLab Light", 1280),
-    ("JupyterLab Dark", 1280),
-    ("JupyterLab Dark High Contrast", 1280),
-    ("JupyterLab Light", 620),
-]
+LOOKS = [("JupyterLab Light", 1280), ("JupyterLab Dark", 1280), ("JupyterLab Light", 620)]
+CONTRAST = [("JupyterLab Dark High Contrast", 1280)]
 
 
-def test_everybody_can_read_and_use_it(lab_server: LabServer, browser: Browser, pictures: Path) -> None:
+@pytest.mark.parametrize(
+    "looks",
+    [
+        pytest.param(LOOKS, id="light and dark"),
+        pytest.param(CONTRAST, id="high contrast", marks=pytest.mark.more),
+    ],
+)
+def test_everybody_can_read_and_use_it(
+    lab_server: LabServer, browser: Browser, pictures: Path, looks: list[tuple[str, int]]
+) -> None:
     assert AXE.exists(), "labextension/node_modules is not installed: make check does it"
     notebook = lab_server.write_notebook("axe.ipynb", "%load_ext nbdist", TRAINING)
     with new_page(browser) as page:
@@ -223,7 +230,7 @@ def test_everybody_can_read_and_use_it(lab_server: LabServer, browser: Browser, 
         expect(panel.get_by_role("log")).to_contain_text("of rank 1", timeout=30_000)
         page.add_script_tag(path=AXE)
         found = {}
-        for theme, width in LOOKS:
+        for theme, width in looks:
             name = f"{theme.split(' ', 1)[1].lower().replace(' ', '-')}-{width}"
             lab.change_theme(theme)
             ground = "dark" if "Dark" in theme else "light"
@@ -242,7 +249,9 @@ def test_everybody_can_read_and_use_it(lab_server: LabServer, browser: Browser, 
 
 def violations(page: Page) -> list[str]:
     """What axe has to say against the panel, one line each."""
-    found = page.evaluate("async () => (await axe.run('.nbdist')).violations")
+    found = page.evaluate(
+        "async () => (await axe.run('.nbdist', { resultTypes: ['violations'] })).violations"
+    )
     return [
         f"{violation['id']}: {node['html'][:120]} {node['failureSummary']}"
         for violation in found
@@ -320,12 +329,11 @@ def closed_and_opened(page: Page) -> None:
     page.goto(url)
 
 
+# as of a cell that runs, and of a run that has ended, in test_panel.py
+@pytest.mark.more
 @pytest.mark.parametrize(
     "leave",
-    [
-        pytest.param(reloaded, id="reload"),
-        pytest.param(closed_and_opened, id="another page and back", marks=pytest.mark.more),
-    ],
+    [pytest.param(reloaded, id="reload"), pytest.param(closed_and_opened, id="another page and back")],
 )
 def test_after_a_reload_the_run_can_be_shown_again(
     lab_server: LabServer, browser: Browser, leave: Callable[[Page], None]

@@ -37,13 +37,13 @@ class Screen:
     stop: str
 
 
+# bars are in test_panel_features.py, a failure in test_status.py
+@pytest.mark.more
 @pytest.mark.parametrize(
     "screen",
     [
         Screen("light-en", 1280, "JupyterLab Light", "en-US", "Running", "Stop"),
-        pytest.param(
-            Screen("dark-zh", 600, "JupyterLab Dark", "zh-CN", "运行中", "停止"), marks=pytest.mark.more
-        ),
+        Screen("dark-zh", 600, "JupyterLab Dark", "zh-CN", "运行中", "停止"),
     ],
     ids=["light-en", "dark-zh"],
 )

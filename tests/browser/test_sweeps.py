@@ -47,7 +47,7 @@ def test_a_sweep_is_one_panel_and_a_click_opens_a_run(
     lab_server: LabServer, browser: Browser, pictures: Path
 ) -> None:
     notebook = lab_server.write_notebook("sweep.ipynb", "%load_ext nbdist", SWEEP)
-    with new_page(browser, keep=False) as page:
+    with new_page(browser) as page:
         lab = LabPage(lab_server, page, notebook)
         lab.run_and_wait(0)
         lab.run_and_wait(1)
@@ -87,7 +87,7 @@ def test_a_sweep_is_one_panel_and_a_click_opens_a_run(
 
 def test_the_sidebar_stops_a_sweep(lab_server: LabServer, browser: Browser, pictures: Path) -> None:
     notebook = lab_server.write_notebook("endless.ipynb", "%load_ext nbdist", ENDLESS)
-    with new_page(browser, keep=False) as page:
+    with new_page(browser) as page:
         lab = LabPage(lab_server, page, notebook)
         lab.run_and_wait(0)
         lab.run(1)

@@ -27,13 +27,11 @@ from tests.diagnosis.recordings import laid_out, record
 
 PROGRAMS = {path.stem: path for path in sorted((Path(__file__).parent / "programs").glob("*.py"))}
 ALWAYS = {
-    "healthy_torch_training",
     "healthy_words_of_failure",
     "paddle_fleet_with_one_rank",
     "paddle_peer_raises",
     "torch_only_rank_0_inits",
     "torch_rank_does_not_come",
-    "torch_segmentation_fault",
     "torch_spawned_child_raises",
     "torch_uneven_batches",
     "torch_worker_raises",

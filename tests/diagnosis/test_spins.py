@@ -27,7 +27,7 @@ libc.pthread_spin_lock(held)
 stream = SimpleNamespace(synchronize=libc.pthread_spin_lock)
 work = SimpleNamespace(wait=libc.sleep)
 print("ready")
-end = time.time() + 10
+end = time.time() + 7
 """
 
 HANGS = {
@@ -46,13 +46,13 @@ WORKS = {
 if rank == 1:
     while time.time() < end: sum(range(1_000))
 else:
-    work.wait(10)
+    work.wait(7)
 """,
     "a compiler works for it": """
 if rank == 1:
-    subprocess.run([sys.executable, "-c", "import time; e = time.time() + 10\\nwhile time.time() < e: 0"])
+    subprocess.run([sys.executable, "-c", "import time; e = time.time() + 7\\nwhile time.time() < e: 0"])
 else:
-    work.wait(10)
+    work.wait(7)
 """,
     "short waits at full speed": """
 def a_tenth(until):

@@ -191,6 +191,8 @@ def test_a_rank_that_fails_ends_the_other_after_another_attempt(login: RayLogin,
     assert [rank.state.value for rank in login.handle.run.ranks] == ["ended", "failed"]
 
 
+# by way of the run's directory, as on Slurm
+@pytest.mark.more
 def test_the_nodes_get_the_names_of_the_notebook(login: RayLogin) -> None:
     notebook = login.notebook(RAY_ADDRESS=login.ray.address)
     notebook.run("import numpy as np\na = np.arange(10_000)\ndef double(x): return 2 * x")

@@ -54,7 +54,7 @@ from tests.fakes.runs import (
 )
 from tests.fakes.wires import split_frame
 
-CASES = int(os.environ.get("NBDIST_FUZZ_FILES", "300"))
+CASES = int(os.environ.get("NBDIST_FUZZ_FILES", "200"))
 CHUNKS = 4
 NOW = CREATED + 100
 GOOD = "20261120-141600-good-zzzz"

@@ -1,6 +1,6 @@
 """The kernel is interrupted at any moment of a cell's first second: nothing of its run is left behind.
 
-A round are 48 interrupts; NBDIST_FAULT_ROUNDS=21 makes a thousand.
+A round are 24 interrupts; NBDIST_FAULT_ROUNDS=42 makes a thousand.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SHORT = "%%distributed -n 2\npass"
 PAGES = [{}, {"cellId": "a1"}]
 """What asks for text, and what asks for a panel."""
 
-TIMES = 12
+TIMES = 6
 DEAF = 6.0
 """Seconds after which a cell is interrupted again: between two cells a kernel ignores it."""
 

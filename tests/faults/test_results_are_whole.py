@@ -9,7 +9,7 @@ from pathlib import Path
 from nbdist.store.results import read_index, read_value
 from tests.worker.conftest import Rank
 
-KILLS = 50  # of a round
+KILLS = 20  # of a round
 
 
 def test_a_rank_that_is_killed_at_any_moment_leaves_one_value_whole(tmp_path: Path) -> None:

@@ -37,7 +37,8 @@ PROGRAMS = [
     pytest.param(SLEEP, id="sleeping"),
     pytest.param(STUBBORN, id="ignoring every signal"),
     pytest.param(BUSY_IN_C, id="busy in C"),
-    pytest.param(COLLECTIVE, id="stuck in a collective", marks=TORCH),
+    # in test_stuck_ranks.py
+    pytest.param(COLLECTIVE, id="stuck in a collective", marks=[TORCH, pytest.mark.more]),
 ]
 
 
@@ -119,7 +120,9 @@ def test_a_run_ends_at_its_time_limit(run_cell, cell: str) -> None:
     assert run.ended - run.started < 1.0 + 3.0 + 3.0 + 2.0
 
 
+# in test_stuck_ranks.py
 @TORCH
+@pytest.mark.more
 def test_a_run_stuck_in_a_collective_ends_at_its_time_limit(run_cell) -> None:
     handle = run_cell("-n 2 --timeout 6s", COLLECTIVE, limit=30)
 

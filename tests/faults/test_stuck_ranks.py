@@ -81,7 +81,7 @@ PADDLE = {
 FRAMEWORKS = {"": ("", PYTHON), "torch": (TORCH_JOIN, TORCH), "paddle": (PADDLE_JOIN, PADDLE)}
 # ``make test-faults`` has all; of these the system calls, and what frees a rank of them, are those of others
 MORE = {
-    "torch": ("a send of 16 MB", "new_group alone"),
+    "torch": ("a send of 16 MB", "backward of DDP alone", "new_group alone"),
     "paddle": ("all in recv of each other", "barrier", "store.get", "new_group alone"),
 }
 ENDS = ("a stop", "an interrupt", "the time limit", "a failure")

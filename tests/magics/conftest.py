@@ -6,7 +6,7 @@ import os
 import re
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -131,6 +131,45 @@ def same_kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernel]:
     kernel = Kernel(tmp_path_factory.mktemp("kernel") / "home")
     yield kernel
     kernel.close()
+
+
+_PASSED = pytest.StashKey[bool]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    item.stash[_PASSED] = report.passed
+    return report
+
+
+@pytest.fixture(scope="module")
+def _kernels_with_runs() -> Iterator[list[Kernel]]:
+    kernels: list[Kernel] = []
+    yield kernels
+    for kernel in kernels:
+        kernel.close()
+
+
+@pytest.fixture
+def used_kernel(
+    _kernels_with_runs: list[Kernel],
+    leaves_nothing_in: Callable[[Path], None],
+    tmp_path_factory: pytest.TempPathFactory,
+    request: pytest.FixtureRequest,
+) -> Iterator[Kernel]:
+    """One kernel for those tests of a module that may find the runs and the names of the others; of one that
+    failed no other test has it."""
+    kernels = _kernels_with_runs
+    kernel = kernels.pop() if kernels else Kernel(tmp_path_factory.mktemp("kernel") / "home")
+    yield kernel
+    if request.node.stash[_PASSED]:
+        kernels.append(kernel)
+    else:
+        kernel.close()
+    leaves_nothing_in(kernel.home)
 
 
 @pytest.fixture

@@ -84,18 +84,18 @@ def test_what_only_earlier_ranks_had_is_said_to_have_ended_with_them(kernel) -> 
     assert "which only the ranks of cell [2] of the notebook had: those processes have ended" in reply.stderr
 
 
-def test_a_warning_is_a_note_and_the_run_starts(kernel) -> None:
+def test_a_warning_is_a_note_and_the_run_starts(used_kernel) -> None:
     cell = "import os\nos.environ['CUDA_VISIABLE_DEVICES'] = '0'\nprint('ran')"
 
-    reply = kernel.run(f"%%distributed -n 1\n{cell}")
+    reply = used_kernel.run(f"%%distributed -n 1\n{cell}")
 
     assert reply.status == "ok"
     assert "[nbdist] line 3 of the cell sets CUDA_VISIABLE_DEVICES" in reply.stdout
     assert "ran" in reply.stdout
 
 
-def test_no_check_starts_whatever_is_there(kernel) -> None:
-    reply = kernel.run("%%distributed -n 1 --no-check\nprint('started')\nprint(nothing_of_the_kind)")
+def test_no_check_starts_whatever_is_there(used_kernel) -> None:
+    reply = used_kernel.run("%%distributed -n 1 --no-check\nprint('started')\nprint(nothing_of_the_kind)")
 
     assert "started" in reply.stdout
     assert "NameError" in reply.error

@@ -17,8 +17,8 @@ nbdist.log(step=1, loss=0.25)
 """
 
 
-def test_a_cell_shows_its_ranks_live_and_a_summary_and_returns_nothing(kernel) -> None:
-    reply = kernel.run(TRAINING)
+def test_a_cell_shows_its_ranks_live_and_a_summary_and_returns_nothing(used_kernel) -> None:
+    reply = used_kernel.run(TRAINING)
 
     assert reply.status == "ok"
     assert "[0] hello from 0\n" in reply.stdout
@@ -38,34 +38,34 @@ def test_advice_is_given_once_a_kernel_and_a_name_is_kept_with_its_dots(kernel) 
     assert found.startswith("sweep-0.02-")
 
 
-def test_lines_are_counted_as_the_editor_counts_them(kernel) -> None:
+def test_lines_are_counted_as_the_editor_counts_them(used_kernel) -> None:
     above = "\n%%time\n%%distributed -n 1 --name counted\n"
 
-    refused = kernel.run(f"{above}x = 1\nif x\n  y")
-    failed = kernel.run(f"{above}import inspect\nprint(inspect.currentframe().f_lineno)\n1 / 0")
-    called = kernel.run("get_ipython().run_cell_magic('distributed', '-n 1', '1 / 0')")
-    kernel.run("%dist_export counted --to exported")
+    refused = used_kernel.run(f"{above}x = 1\nif x\n  y")
+    failed = used_kernel.run(f"{above}import inspect\nprint(inspect.currentframe().f_lineno)\n1 / 0")
+    called = used_kernel.run("get_ipython().run_cell_magic('distributed', '-n 1', '1 / 0')")
+    used_kernel.run("%dist_export counted --to exported")
 
     assert "line 5 of the cell does not compile" in refused.stderr
     assert "[0] 5\n" in failed.stdout
     assert "at line 6 of the cell" in failed.error
     assert "cell line 6, in <module>" in failed.traceback
     assert "at line 2 of the cell" in called.error
-    assert (kernel.home.parent / "exported/counted.py").read_text().startswith("import inspect\n")
+    assert (used_kernel.home.parent / "exported/counted.py").read_text().startswith("import inspect\n")
 
 
-def test_lines_are_shown_while_the_cell_runs(kernel) -> None:
+def test_lines_are_shown_while_the_cell_runs(used_kernel) -> None:
     cell = "%%distributed -n 1\nimport time\nprint('early')\ntime.sleep(600)"
 
-    message = kernel.submit(cell)
-    reply = kernel.collect(message, until=lambda reply: "[0] early" in reply.stdout)
+    message = used_kernel.submit(cell)
+    reply = used_kernel.collect(message, until=lambda reply: "[0] early" in reply.stdout)
 
     assert reply.status == ""
-    kernel.interrupt()
-    assert kernel.collect(message).status == "error"
+    used_kernel.interrupt()
+    assert used_kernel.collect(message).status == "error"
 
 
-def test_a_failed_run_fails_its_cell_with_one_clear_error(kernel) -> None:
+def test_a_failed_run_fails_its_cell_with_one_clear_error(used_kernel) -> None:
     cell = """%%distributed -n 2
 import os, time
 def train():
@@ -75,7 +75,7 @@ def train():
 train()
 """
 
-    reply = kernel.run(cell)
+    reply = used_kernel.run(cell)
 
     assert reply.status == "error"
     assert reply.error.startswith("RunFailed: ")
@@ -86,13 +86,13 @@ train()
     assert "nbdist/magics" not in reply.traceback
 
 
-def test_an_interrupted_cell_stops_its_run_and_fails(kernel) -> None:
+def test_an_interrupted_cell_stops_its_run_and_fails(used_kernel) -> None:
     cell = "%%distributed -n 2\nimport time\nprint('ready')\ntime.sleep(600)"
-    message = kernel.submit(cell)
-    kernel.collect(message, until=lambda reply: reply.stdout.count("ready") == 2)
+    message = used_kernel.submit(cell)
+    used_kernel.collect(message, until=lambda reply: reply.stdout.count("ready") == 2)
 
-    kernel.interrupt()
-    reply = kernel.collect(message, limit=20)
+    used_kernel.interrupt()
+    reply = used_kernel.collect(message, limit=20)
 
     assert reply.status == "error"
     assert reply.error.startswith("RunCancelled: ")
@@ -101,8 +101,8 @@ def test_an_interrupted_cell_stops_its_run_and_fails(kernel) -> None:
     assert "ended early" not in reply.stdout, "the summary has said it"
 
 
-def test_below_a_panel_a_failure_is_one_line(kernel) -> None:
-    reply = kernel.run("%%distributed -n 2\nraise ValueError('no data')", metadata={"cellId": "a1"})
+def test_below_a_panel_a_failure_is_one_line(used_kernel) -> None:
+    reply = used_kernel.run("%%distributed -n 2\nraise ValueError('no data')", metadata={"cellId": "a1"})
 
     assert reply.error.startswith("RunFailed: ")
     assert "ValueError: no data" in reply.error, "who catches the exception has the whole report"
@@ -126,37 +126,37 @@ def test_below_a_panel_a_stop_that_was_asked_for_is_one_grey_line_and_fails_the_
     )
 
 
-def test_a_second_interrupt_hastens_the_end(kernel) -> None:
+def test_a_second_interrupt_hastens_the_end(used_kernel) -> None:
     cell = """%%distributed -n 1
 import signal, time
 signal.signal(signal.SIGINT, signal.SIG_IGN)
 print("ready")
 time.sleep(600)
 """
-    message = kernel.submit(cell)
-    kernel.collect(message, until=lambda reply: "ready" in reply.stdout)
+    message = used_kernel.submit(cell)
+    used_kernel.collect(message, until=lambda reply: "ready" in reply.stdout)
 
-    kernel.interrupt()
-    kernel.collect(message, until=lambda reply: "stopping" in reply.stdout)
-    kernel.interrupt()
-    reply = kernel.collect(message, limit=20)
+    used_kernel.interrupt()
+    used_kernel.collect(message, until=lambda reply: "stopping" in reply.stdout)
+    used_kernel.interrupt()
+    reply = used_kernel.collect(message, limit=20)
 
     assert reply.error.startswith("RunCancelled: ")
 
 
-def test_run_all_goes_on_after_success_and_the_kernel_keeps_its_variables(kernel) -> None:
-    kernel.run("kept = 41")
-    kernel.run(TRAINING)
+def test_run_all_goes_on_after_success_and_the_kernel_keeps_its_variables(used_kernel) -> None:
+    used_kernel.run("kept = 41")
+    used_kernel.run(TRAINING)
 
-    reply = kernel.run("print(kept + 1)")
+    reply = used_kernel.run("print(kept + 1)")
 
     assert reply.stdout == "42\n"
 
 
-def test_detached_a_handle_comes_back_at_once(kernel) -> None:
-    kernel.run("%%distributed -n 2 -d --name quick\nprint('hello')")
+def test_detached_a_handle_comes_back_at_once(used_kernel) -> None:
+    used_kernel.run("%%distributed -n 2 -d --name quick\nprint('hello')")
 
-    reply = kernel.run("run = _\nprint(run.wait(30), run.status, run.logs(1).strip(), run.stop())")
+    reply = used_kernel.run("run = _\nprint(run.wait(30), run.status, run.logs(1).strip(), run.stop())")
 
     assert reply.stdout == "succeeded succeeded hello succeeded\n", reply.traceback
 
@@ -239,15 +239,15 @@ def test_a_status_of_runs_that_have_ended_is_shown_once(kernel) -> None:
     assert kernel.displays == {}
 
 
-def test_logs_come_from_disk_by_rank_tail_and_pattern(kernel) -> None:
-    kernel.run("%%distributed -n 2 --name many\nfor i in range(5): print('line', i)")
+def test_logs_come_from_disk_by_rank_tail_and_pattern(used_kernel) -> None:
+    used_kernel.run("%%distributed -n 2 --name many\nfor i in range(5): print('line', i)")
 
-    assert kernel.run("%dist_logs many --rank 1 --tail 2").stdout == "[1] line 3\n[1] line 4\n"
-    assert kernel.run("%dist_logs --grep 'e 0'").stdout == "[0] line 0\n[1] line 0\n"
+    assert used_kernel.run("%dist_logs many --rank 1 --tail 2").stdout == "[1] line 3\n[1] line 4\n"
+    assert used_kernel.run("%dist_logs --grep 'e 0'").stdout == "[0] line 0\n[1] line 0\n"
 
 
-def test_a_page_with_widgets_gets_the_panel_and_then_a_static_summary(kernel) -> None:
-    reply = kernel.run(TRAINING, metadata={"cellId": "a1"})
+def test_a_page_with_widgets_gets_the_panel_and_then_a_static_summary(used_kernel) -> None:
+    reply = used_kernel.run(TRAINING, metadata={"cellId": "a1"})
 
     live, final = reply.data
     assert "application/vnd.jupyter.widget-view+json" in live
@@ -392,24 +392,24 @@ def test_several_watchers_see_everything_and_do_not_disturb_the_run(kernel) -> N
     assert kernel.run("import nbdist\nprint(nbdist.attach('watched').status)").stdout == "succeeded\n"
 
 
-def test_leaving_the_view_of_a_run_ends_nothing(kernel) -> None:
-    kernel.run("%%distributed -n 1 -d --name kept\nimport time\nprint('hello')\ntime.sleep(600)")
-    message = kernel.submit("%dist_attach kept")
-    kernel.collect(message, until=lambda reply: "[0] hello" in reply.stdout)
+def test_leaving_the_view_of_a_run_ends_nothing(used_kernel) -> None:
+    used_kernel.run("%%distributed -n 1 -d --name kept\nimport time\nprint('hello')\ntime.sleep(600)")
+    message = used_kernel.submit("%dist_attach kept")
+    used_kernel.collect(message, until=lambda reply: "[0] hello" in reply.stdout)
 
-    kernel.interrupt()
-    reply = kernel.collect(message, limit=20)
+    used_kernel.interrupt()
+    reply = used_kernel.collect(message, limit=20)
 
     assert reply.status == "ok"
     assert "goes on; %dist_attach" in reply.stdout
-    assert kernel.run("import nbdist\nprint(nbdist.attach('kept').status)").stdout == "running\n"
-    kernel.run("%dist_stop kept")
+    assert used_kernel.run("import nbdist\nprint(nbdist.attach('kept').status)").stdout == "running\n"
+    used_kernel.run("%dist_stop kept")
 
 
-def test_a_finished_run_is_shown_with_its_failure(kernel) -> None:
-    kernel.run("%%distributed -n 1 --name broken\nprint('before')\n1/0")
+def test_a_finished_run_is_shown_with_its_failure(used_kernel) -> None:
+    used_kernel.run("%%distributed -n 1 --name broken\nprint('before')\n1/0")
 
-    reply = kernel.run("%dist_attach broken")
+    reply = used_kernel.run("%dist_attach broken")
 
     assert reply.status == "ok"
     assert "[0] before\n" in reply.stdout

@@ -15,10 +15,10 @@ SCRIPT = "import os, sys\\nprint('rank', os.environ['RANK'], sys.argv[1:])\\n"
         pytest.param("python -m paddle.distributed.launch --nproc_per_node=2 train.py --lr 0.1", id="paddle"),
     ],
 )
-def test_a_script_runs_behind_the_line_magic_as_in_a_shell(kernel, line: str) -> None:
-    kernel.run(f'open("train.py", "w").write("{SCRIPT}")')
+def test_a_script_runs_behind_the_line_magic_as_in_a_shell(used_kernel, line: str) -> None:
+    used_kernel.run(f'open("train.py", "w").write("{SCRIPT}")')
 
-    reply = kernel.run(f"%distributed {line}  # as in the tutorial")
+    reply = used_kernel.run(f"%distributed {line}  # as in the tutorial")
 
     assert reply.status == "ok", reply.stderr
     assert {"[0] rank 0 ['--lr', '0.1']", "[1] rank 1 ['--lr', '0.1']"} <= set(reply.stdout.splitlines())
@@ -54,22 +54,22 @@ def test_a_script_runs_behind_the_line_magic_as_in_a_shell(kernel, line: str) ->
         ),
     ],
 )
-def test_what_cannot_run_so_is_told_what_to_type(kernel, cell: str, expected: str) -> None:
-    reply = kernel.run(cell)
+def test_what_cannot_run_so_is_told_what_to_type(same_kernel, cell: str, expected: str) -> None:
+    reply = same_kernel.run(cell)
 
     assert reply.status == "error"
     assert expected in reply.stderr
     assert reply.stderr.startswith("UsageError: ")
-    assert not (kernel.home / "runs").exists()
+    assert not (same_kernel.home / "runs").exists()
 
 
-def test_a_run_is_exported_with_its_command_lines(kernel) -> None:
-    kernel.run("%%distributed -n 1 --name lenet\nprint('hello')")
+def test_a_run_is_exported_with_its_command_lines(used_kernel) -> None:
+    used_kernel.run("%%distributed -n 1 --name lenet\nprint('hello')")
 
-    reply = kernel.run("%dist_export lenet --to out")
+    reply = used_kernel.run("%dist_export lenet --to out")
 
     assert "# torchrun\ncd " in reply.stdout, reply.stderr
     assert "--standalone --nproc-per-node=1 " in reply.stdout
     assert "# fleetrun\ncd " in reply.stdout
     assert "# sbatch\nsbatch " in reply.stdout
-    assert (kernel.home.parent / "out/lenet.py").read_text().strip() == "print('hello')"
+    assert (used_kernel.home.parent / "out/lenet.py").read_text().strip() == "print('hello')"

@@ -33,12 +33,12 @@ def boxes(home: Path) -> list[Path]:
     return [run.inputs for run in RunStore(home).directories() if run.inputs.exists()]
 
 
-def test_ranks_have_the_names_that_are_pushed_and_none_stays_behind(kernel) -> None:
-    kernel.run(DEFINED)
+def test_ranks_have_the_names_that_are_pushed_and_none_stays_behind(used_kernel) -> None:
+    used_kernel.run(DEFINED)
 
-    given = kernel.run(f"%%distributed -n 2 --push df,cfg,Net\n{USING}")
-    found = kernel.run(f"%%distributed -n 2 --push auto\n{USING}")
-    kept = kernel.run("%%distributed -n 1 --push cfg --keep-inputs --name kept\nprint(cfg)")
+    given = used_kernel.run(f"%%distributed -n 2 --push df,cfg,Net\n{USING}")
+    found = used_kernel.run(f"%%distributed -n 2 --push auto\n{USING}")
+    kept = used_kernel.run("%%distributed -n 1 --push cfg --keep-inputs --name kept\nprint(cfg)")
 
     assert given.status == "ok", given.stderr + given.error
     for rank in (0, 1):
@@ -49,17 +49,17 @@ def test_ranks_have_the_names_that_are_pushed_and_none_stays_behind(kernel) -> N
     assert "sum 4999950000.0 lr 0.1 net 6.5" in found.stdout
     assert said in found.stdout
     assert kept.status == "ok"
-    assert [path.parent.name.split("-")[2] for path in boxes(kernel.home)] == ["kept"]
+    assert [path.parent.name.split("-")[2] for path in boxes(used_kernel.home)] == ["kept"]
 
 
-def test_a_cell_that_lacks_names_is_refused_with_the_line_to_type(kernel) -> None:
-    kernel.run(DEFINED + "lr = 0.1")
+def test_a_cell_that_lacks_names_is_refused_with_the_line_to_type(used_kernel) -> None:
+    used_kernel.run(DEFINED + "lr = 0.1")
 
-    refused = kernel.run("%%distributed -n 2 --env TOKEN=abc\nprint(df, Net(), lr, np.pi)")
-    absent = kernel.run("%%distributed -n 2 --push dff\nprint(dff)")
-    own = kernel.run("%%distributed -n 2 --push get_ipython\nprint(1)")
-    several = kernel.run("%%distributed -n 2 --nodes 2 --master 10.0.0.1:29500 --push df\nprint(1)")
-    script = kernel.run("%distributed -n 2 --push df train.py")
+    refused = used_kernel.run("%%distributed -n 2 --env TOKEN=abc\nprint(df, Net(), lr, np.pi)")
+    absent = used_kernel.run("%%distributed -n 2 --push dff\nprint(dff)")
+    own = used_kernel.run("%%distributed -n 2 --push get_ipython\nprint(1)")
+    several = used_kernel.run("%%distributed -n 2 --nodes 2 --master 10.0.0.1:29500 --push df\nprint(1)")
+    script = used_kernel.run("%distributed -n 2 --push df train.py")
 
     first, *others = refused.stderr.splitlines()
     assert re.search(
@@ -86,11 +86,11 @@ def test_auto_may_be_what_every_cell_does(kernel) -> None:
     assert "pushed" not in without.stdout
 
 
-def test_an_error_in_a_pushed_function_names_its_cell_and_line(kernel) -> None:
-    kernel.run(DEFINED)
-    number = kernel.run("print(len(In) - 2)").stdout.strip()
+def test_an_error_in_a_pushed_function_names_its_cell_and_line(used_kernel) -> None:
+    used_kernel.run(DEFINED)
+    number = used_kernel.run("print(len(In) - 2)").stdout.strip()
 
-    failed = kernel.run("%%distributed -n 2 --push broken\nx = 1\nbroken(x)")
+    failed = used_kernel.run("%%distributed -n 2 --push broken\nx = 1\nbroken(x)")
 
     assert f"ZeroDivisionError at line 15 of In [{number}]" in failed.error
     assert "return y / 0" in failed.traceback

@@ -25,11 +25,11 @@ def train(config, steps=1):
 """
 
 
-def test_a_function_of_the_notebook_runs_in_ranks_and_returns(kernel: Kernel) -> None:
-    kernel.run(TRAIN)
+def test_a_function_of_the_notebook_runs_in_ranks_and_returns(used_kernel: Kernel) -> None:
+    used_kernel.run(TRAIN)
 
-    reply = kernel.run("run = nbdist.run(train, Config(0.5), steps=2, nproc=2)")
-    seen = kernel.run(
+    reply = used_kernel.run("run = nbdist.run(train, Config(0.5), steps=2, nproc=2)")
+    seen = used_kernel.run(
         "back = run.result()\n"
         "print(run.status, back.lr, type(back) is Config, run.result(1).lr, run.results.gather('rank'))"
     )
@@ -38,14 +38,14 @@ def test_a_function_of_the_notebook_runs_in_ranks_and_returns(kernel: Kernel) ->
     assert "Finished · 2 ranks" in reply.stdout
     assert reply.data == []
     assert seen.stdout == "succeeded 10.0 True 11.0 [0, 1]\n", seen
-    assert kernel.run("print(run.run.spec.name, list(run.results))").stdout == "train ['rank']\n"
+    assert used_kernel.run("print(run.run.spec.name, list(run.results))").stdout == "train ['rank']\n"
 
 
-def test_a_failure_is_shown_and_raised_when_the_value_is_asked_for(kernel: Kernel) -> None:
-    kernel.run("import nbdist\ndef train(x):\n    return 1 / x")
+def test_a_failure_is_shown_and_raised_when_the_value_is_asked_for(used_kernel: Kernel) -> None:
+    used_kernel.run("import nbdist\ndef train(x):\n    return 1 / x")
 
-    reply = kernel.run("run = nbdist.run(train, 0, nproc=1)")
-    asked = kernel.run("run.result()")
+    reply = used_kernel.run("run = nbdist.run(train, 0, nproc=1)")
+    asked = used_kernel.run("run.result()")
 
     assert reply.status == "ok"
     assert "Failed" in reply.stdout
@@ -54,29 +54,29 @@ def test_a_failure_is_shown_and_raised_when_the_value_is_asked_for(kernel: Kerne
     assert "return 1 / x" in asked.error
 
 
-def test_a_run_that_goes_on_returns_at_once_and_its_result_waits(kernel: Kernel) -> None:
-    kernel.run("import nbdist, time\ndef slow():\n    time.sleep(1)\n    return 'done'")
+def test_a_run_that_goes_on_returns_at_once_and_its_result_waits(used_kernel: Kernel) -> None:
+    used_kernel.run("import nbdist, time\ndef slow():\n    time.sleep(1)\n    return 'done'")
 
-    seen = kernel.run(
+    seen = used_kernel.run(
         "run = nbdist.run(slow, nproc=1, detach=True)\nprint(run.run.spec.detached, run.result())"
     )
 
     assert "True done\n" in seen.stdout
-    late = kernel.run("nbdist.run(slow, nproc=1, detach=True, name='late').result(timeout=0.01)")
+    late = used_kernel.run("nbdist.run(slow, nproc=1, detach=True, name='late').result(timeout=0.01)")
     assert late.error.startswith("TimeoutError: run late-")
-    kernel.run("%dist_stop late")
+    used_kernel.run("%dist_stop late")
 
 
-def test_scripts_and_cells_run_too(kernel: Kernel) -> None:
-    (kernel.home.parent / "train.py").write_text("import nbdist, sys\nnbdist.result(args=sys.argv[1:])")
-    kernel.run("import nbdist\nlr = 0.5")
+def test_scripts_and_cells_run_too(used_kernel: Kernel) -> None:
+    (used_kernel.home.parent / "train.py").write_text("import nbdist, sys\nnbdist.result(args=sys.argv[1:])")
+    used_kernel.run("import nbdist\nlr = 0.5")
 
-    script = kernel.run("print(nbdist.run('train.py', '--lr', 0.1, nproc=1).results['args'])")
-    cell = kernel.run(
+    script = used_kernel.run("print(nbdist.run('train.py', '--lr', 0.1, nproc=1).results['args'])")
+    cell = used_kernel.run(
         "run = nbdist.run('import nbdist\\nnbdist.result(lr=lr)\\n', nproc=1, push=['lr'], env={'A': 1})\n"
         "print(run.results['lr'], dict(run.run.spec.environment).keys())"
     )
-    asked = kernel.run("run.result()")
+    asked = used_kernel.run("run.result()")
 
     assert script.stdout.endswith("['--lr', '0.1']\n")
     assert cell.stdout.endswith("0.5 dict_keys(['A'])\n")

@@ -227,6 +227,7 @@ def test_a_wait_can_be_interrupted(cluster: Cluster) -> None:
     assert (code, until_waiting.status) == (128 + signal.SIGINT, "cancelled")
 
 
+# each of them, while a run goes on, in test_strangers.py
 @pytest.mark.parametrize(
     ("first", "second", "text"),
     [
@@ -238,8 +239,15 @@ def test_a_wait_can_be_interrupted(cluster: Cluster) -> None:
             {"NBDIST_TOKEN": "b"},
             "another program, or has another NBDIST_TOKEN",
             id="token",
+            marks=pytest.mark.more,
         ),
-        pytest.param({}, {"ranks": "2"}, "node 1 was asked for 2 nodes of 2 ranks, node 0", id="ranks"),
+        pytest.param(
+            {},
+            {"ranks": "2"},
+            "node 1 was asked for 2 nodes of 2 ranks, node 0",
+            id="ranks",
+            marks=pytest.mark.more,
+        ),
     ],
 )
 def test_machines_that_do_not_fit_together_say_so(

@@ -24,7 +24,12 @@ print(f"process {jax.process_index()} of {jax.process_count()}: {total}")
 
 
 @pytest.mark.parametrize(
-    "surroundings", [{}, {"SLURM_JOB_ID": "7", "SLURM_NTASKS": "1", "SLURM_PROCID": "0"}]
+    "surroundings",
+    [
+        pytest.param({}, id="none", marks=pytest.mark.more),
+        # jax would take the ranks from them
+        pytest.param({"SLURM_JOB_ID": "7", "SLURM_NTASKS": "1", "SLURM_PROCID": "0"}, id="a job of Slurm"),
+    ],
 )
 def test_initialize_without_arguments_joins_the_ranks(
     run_cell: RunCell, monkeypatch: pytest.MonkeyPatch, surroundings: dict[str, str]

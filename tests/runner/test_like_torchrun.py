@@ -95,27 +95,10 @@ def test_ranks_that_never_joined_are_asked_about(
     assert ("2 ranks ran, none joined a process group: did each do the whole work?" in text) is asked
 
 
-@pytest.mark.parametrize(
-    ("module", "cell"),
-    [
-        pytest.param(
-            "torch",
-            "import torch.distributed as d\nd.init_process_group()\nd.barrier()\nd.destroy_process_group()",
-            id="torch",
-        ),
-        pytest.param(
-            "paddle", "import paddle.distributed as d\nd.init_parallel_env()\nd.barrier()", id="paddle"
-        ),
-        pytest.param(
-            "accelerate",
-            "from accelerate import Accelerator\nassert Accelerator().num_processes == 2",
-            id="HF",
-        ),
-    ],
-)
-def test_ranks_that_met_are_known_to_have_joined(run_cell: RunCell, module: str, cell: str) -> None:
-    if find_spec(module) is None:
-        pytest.skip(f"{module} is not installed")
+# of torch and paddle test_torch and test_paddle tell it
+@pytest.mark.skipif(find_spec("accelerate") is None, reason="accelerate is not installed")
+def test_ranks_that_met_by_way_of_a_library_are_known_to_have_joined(run_cell: RunCell) -> None:
+    cell = "from accelerate import Accelerator\nassert Accelerator().num_processes == 2"
 
     handle = run_cell("-n 2", cell)
 

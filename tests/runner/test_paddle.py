@@ -26,6 +26,7 @@ print("sum", int(total.item()), "of", dist.get_world_size())
 
     assert handle.status == "succeeded", handle.logs(0)
     assert [handle.logs(rank).splitlines()[-1] for rank in (0, 1)] == ["sum 3 of 2", "sum 3 of 2"]
+    assert all(rank.joined for rank in handle.run.ranks)
 
 
 def test_rank_1_does_not_sleep_when_it_is_there_first(run_cell) -> None:

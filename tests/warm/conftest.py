@@ -27,9 +27,13 @@ sys.meta_path.insert(0, Slow())
 """
 MakePlan = Callable[..., Plan]
 
-# what a rank asks of torch itself
+# what a rank, or a test, asks of torch itself
 _ASKED = {
-    "torch": "class default_generator:\n    manual_seed = int\n",
+    "torch": """import os
+THREADS = os.environ.get("OMP_NUM_THREADS")
+class default_generator:
+    manual_seed = int
+""",
     "torch.distributed": "def is_available(): return False\n",
 }
 

@@ -91,22 +91,24 @@ def test_not_a_number_is_written_as_python_reads_it(rank: Rank) -> None:
 
 
 @pytest.mark.parametrize(
-    ("framework", "value"),
+    ("framework", "values"),
     [
-        ("torch", "torch.tensor(0.5)"),
-        ("torch", "torch.tensor([[0.5]], requires_grad=True)"),
-        ("torch", "torch.tensor(0.5, dtype=torch.bfloat16)"),
-        ("paddle", "paddle.to_tensor(0.5)"),
-        ("paddle", "paddle.to_tensor([[0.5]])"),
+        (
+            "torch",
+            "x=torch.tensor(0.5), y=torch.tensor([[0.25]], requires_grad=True),"
+            " z=torch.tensor(0.125, dtype=torch.bfloat16)",
+        ),
+        ("paddle", "x=paddle.to_tensor(0.5), y=paddle.to_tensor([[0.25]]), z=paddle.to_tensor(0.125)"),
     ],
+    ids=["torch", "paddle"],
 )
-def test_a_tensor_of_one_element_is_its_number(rank: Rank, framework: str, value: str) -> None:
+def test_a_tensor_of_one_element_is_its_number(rank: Rank, framework: str, values: str) -> None:
     if find_spec(framework) is None:
         pytest.skip(f"{framework} is not installed")
 
-    rank.does(f"import {framework}\nnbdist.log(step={framework}.ones([1]), x={value})")
+    rank.does(f"import {framework}\nnbdist.log(step={framework}.ones([1]), {values})")
 
-    assert rank.points() == [(1, {"x": 0.5})]
+    assert rank.points() == [(1, {"x": 0.5, "y": 0.25, "z": 0.125})]
 
 
 @pytest.mark.parametrize(

@@ -382,7 +382,7 @@ def test_the_check_of_a_cell_takes_no_more_than_its_length() -> None:
         return min(times)
 
     # with the square of the length it would be 64 times
-    assert spent(1_600) < 32 * spent(200)
+    assert spent(800) < 32 * spent(100)
 
 
 def test_a_module_of_the_user_s_may_choose_the_device(tmp_path: Path) -> None:

@@ -1,5 +1,5 @@
 """The checks over programs that were not written for them: every file of Python, torch and paddle that is
-installed. NBDIST_CHECKS=all looks at all of them, else at every twentieth.
+installed. NBDIST_CHECKS=all looks at all of them, else at every fiftieth.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pytest
 
 from nbdist.diagnosis.checks import Finding, Rule, Situation, check, guarded
 
-_ONE_OF = 1 if os.environ.get("NBDIST_CHECKS") == "all" else 20
+_ONE_OF = 1 if os.environ.get("NBDIST_CHECKS") == "all" else 50
 
 
 def sources(package: str) -> Iterator[Path]:
@@ -45,7 +45,7 @@ def test_no_check_fails_over_what_is_installed(package: str) -> None:
         looked_at += 1
         broken += [f"{path}: {found.text()}" for found in findings if found.rule.name == "check-broken"]
 
-    assert looked_at > 50
+    assert looked_at > 20
     assert not broken
 
 

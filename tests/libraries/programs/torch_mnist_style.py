@@ -1,6 +1,7 @@
 # line: -n 2
 # each: Train Epoch: 1 \[\s*64/128 \(\s*50%\)\]\tLoss: \d
 # first: Test set: Average loss: \d+\.\d+, Accuracy: \d+/64
+# more: notebooks 02 and 09 train the same way
 """A script of arguments, two loaders, a train and a test function, as small examples have it."""
 
 import argparse
