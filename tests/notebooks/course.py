@@ -41,7 +41,6 @@ MORE = (
     "03-from-paddle-launch",
     "04-fleet",
     "05-ddp-in-depth",
-    "06-when-it-goes-wrong",
     "07-several-machines",
     "08-beyond-data-parallel",
 )

@@ -95,7 +95,6 @@ REPORTS = [
 
 
 @pytest.mark.slow
-@pytest.mark.more
 @pytest.mark.timeout(PATIENCE)
 @pytest.mark.parametrize(("run", "expected"), REPORTS)
 def test_a_failing_cell_says_which_rank_which_line_and_what_to_change(run: str, expected: tuple[str, ...], executed: Executing) -> None:
@@ -109,7 +108,6 @@ def test_a_failing_cell_says_which_rank_which_line_and_what_to_change(run: str, 
 
 
 @pytest.mark.slow
-@pytest.mark.more
 @pytest.mark.timeout(PATIENCE)
 def test_a_run_that_hangs_says_who_is_behind(executed: Executing) -> None:
     result = executed(FAILING)
