@@ -27,7 +27,7 @@ from nbdist.diagnosis.rank_failure import (
     waiting_side,
 )
 from nbdist.diagnosis.sides import Side, hint
-from nbdist.diagnosis.signatures import Hint, Source, match, named, suits, variant
+from nbdist.diagnosis.signatures import Hint, Source, match, match_in, named, suits, variant
 from nbdist.diagnosis.stacks import ended_by, last_sides, raised_in_logs
 from nbdist.diagnosis.statements import exits, told
 from nbdist.model import RankState, Run
@@ -45,7 +45,7 @@ _CLIENTS = "store-clients-missing"
 _JOINING = frozenset({"store-not-reached", _CLIENTS})
 _UNLIKE = _PLAIN_TIMEOUTS | _JOINING | {_SIZES, "collective-mismatch"}
 _FEW = 2
-_OF_FILES = frozenset({"file-missing", "paddle-load-missing"})
+_OF_FILES = frozenset({"file-missing", "file-missing-there", "paddle-load-missing"})
 _MEETING = "gloo-connect"
 _WITHOUT_A_WORD = "exit-without-error"
 # with the last line of the rank
@@ -176,7 +176,10 @@ def _hint(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
     text = complaint.root.text if complaint is not None else ""
     if (key := of_names(first) or of_key(first)) is not None:
         return key
-    if suits(_NONE_OF_CALL, text, program := _program(first, run)):
+    program = _program(first, run)
+    if (of_program := match_in(text, program)) is not None:
+        return Hint.of(of_program[0], of_program[1].groupdict())
+    if suits(_NONE_OF_CALL, text, program):
         return Hint.of(named(_NONE_OF_CALL), {})
     if suits(_NONE, text, program) and first.rank > 0 and _is_past(0, run, directory):
         return Hint.of(named(_NONE), ranks, ranks_zh)

@@ -66,7 +66,15 @@ def _of_workers(side: Side, sources: Sources) -> Hint | None:
         if place.line is not None:
             line = f"{place.file}:{place.line}" if place.file else place.line
             return hint("hang-loader-at", who=side.ranks, call=place.what or "?", line=line)
+    # without workers, paddle's reads in a thread
+    for way in side.beside:
+        return hint("hang-loader-in-thread", who=side.ranks, line=_end(way, sources))
     return None
+
+
+def _end(way: Sequence[Call], sources: Sources) -> str:
+    call = way[-1]
+    return f"{'' if sources.is_program(call.file) else sources.name(call.file) + ':'}{call.line}"
 
 
 def _keys(side: Side, sources: Sources) -> Both:

@@ -76,12 +76,17 @@ def chains_in_log(lines: Sequence[str]) -> list[tuple[Raised, ...]]:
 
 
 def root(chain: Sequence[Raised]) -> Raised:
-    """What the others followed from: the innermost part, and there what it was raised from."""
+    """What the others followed from: the innermost part, and there what it was raised from, unless that says
+    the same and was raised by the library alone that raised it again."""
     start = max((index for index, raised in enumerate(chain) if raised.link == "inside"), default=0)
     at = len(chain) - 1
-    while at > start and chain[at].link == "cause" and chain[at - 1].type.rpartition(".")[2] not in _ENDINGS:
+    while at > start and chain[at].link == "cause" and _says_more(chain[at - 1], chain[at]):
         at -= 1
     return chain[at]
+
+
+def _says_more(before: Raised, after: Raised) -> bool:
+    return before.type.rpartition(".")[2] not in _ENDINGS and before.text != after.text
 
 
 def _plain(lines: list[str]) -> list[str]:

@@ -57,7 +57,7 @@ def test_a_key_that_is_missing_is_told_with_what_there_is(tmp_path: Path, key: s
     ("length", "said"),
     [
         pytest.param(7, "/b/best was not there yet: rank 0 makes it (line 4)", id="what rank 0 saves"),
-        pytest.param(9, "there is no /b/best;", id="another file"),
+        pytest.param(9, "there is no /b/best: it was not made", id="another file"),
     ],
 )
 def test_a_file_that_rank_0_saves_later_is_told_by_the_line(tmp_path: Path, length: int, said: str) -> None:
@@ -181,3 +181,42 @@ def test_memory_for_a_column_against_a_row_is_told_by_their_names(
     cause = cause_of(tmp_path, "MemoryError", message, 5, ("target", row), ("guess", column))
 
     assert cause.startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("program", "kind", "message", "said"),
+    [
+        pytest.param(
+            "import pandas as pd", "KeyError", "191", "a Series is looked up by its label", id="pandas"
+        ),
+        pytest.param("prices[191]", "KeyError", "191", "", id="a dict"),
+        pytest.param(
+            "Forecast.load_from_checkpoint(path)",
+            "TypeError",
+            "Forecast.__init__() missing 2 required positional arguments: 'history' and 'horizon'",
+            "the checkpoint does not have the arguments of the module: 'history' and 'horizon'",
+            id="a checkpoint",
+        ),
+        pytest.param(
+            "from transformers import BertModel",
+            "RuntimeError",
+            "The expanded size of the tensor (175) must match the existing size (128) at dimension 1",
+            "a text has 175 tokens, and the model has 128 positions",
+            id="tokens",
+        ),
+        pytest.param(
+            "model = paddle.Model(net)",
+            "TypeError",
+            "CrossEntropyLoss.forward() takes 3 positional arguments but 4 were given",
+            "what follows the input in a sample is given to the loss as labels",
+            id="fields",
+        ),
+    ],
+)
+def test_some_errors_are_known_in_some_programs_alone(
+    tmp_path: Path, program: str, kind: str, message: str, said: str
+) -> None:
+    cause = cause_of(tmp_path, kind, message, 1, cell=program)
+
+    assert cause.startswith(said)
+    assert bool(cause) is bool(said)

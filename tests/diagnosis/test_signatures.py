@@ -23,7 +23,7 @@ ORIGINS = (
     "# made up: ",
 )
 SIGNATURES = tuple(signatures().values())
-WITH_SAMPLES = [signature for signature in SIGNATURES if signature.source is not Source.SITUATION]
+WITH_SAMPLES = [one for one in SIGNATURES if one.source not in (Source.SITUATION, Source.PROGRAM)]
 
 
 def sample_of(signature: Signature) -> str:

@@ -151,6 +151,21 @@ def test_what_was_raised_while_handling_another_error_stands_for_itself() -> Non
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="there are exception groups from Python 3.11 on")
+def test_what_a_library_raises_again_in_the_same_words_is_told_where_the_program_called_it() -> None:
+    def look_up(key: int) -> None:
+        try:
+            {}[key]
+        except KeyError as error:
+            raise KeyError(key) from error
+
+    with pytest.raises(KeyError) as raised:
+        look_up(191)
+    found = root(parse("".join(traceback.format_exception(raised.value))))
+
+    assert found.text == "KeyError: 191"
+    assert [frame.function for frame in found.frames][-2:] == [raised.traceback[0].name, "look_up"]
+
+
 def test_the_cause_of_a_group_is_its_first_member() -> None:
     def group() -> None:
         errors = []

@@ -54,6 +54,8 @@ class Source(Enum):
     EXIT = "exit"
     SITUATION = "situation"
     """Nothing: it is seen from what all ranks did."""
+    PROGRAM = "program"
+    """``Type: message`` of an error that no other row knows, in a program with the text ``where``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +124,15 @@ def variant(known: Signature, program: str) -> Signature:
         if signature.of and re.fullmatch(signature.of, known.name) and re.search(signature.where, program):
             return signature
     return known
+
+
+def match_in(text: str, program: str) -> tuple[Signature, re.Match[str]] | None:
+    """What is known of an error's text in a program with this text, and of no other."""
+    rows = (row for row in signatures().values() if row.source is Source.PROGRAM)
+    for row in (row for row in rows if re.search(row.where, program)):
+        if (found := re.search(row.pattern, text)) is not None:
+            return row, found
+    return None
 
 
 def suits(name: str, error: str, program: str) -> bool:
