@@ -210,8 +210,10 @@ def _alone(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
 
 
 def _others_wait(first: Failure, run: Run, directory: RunDirectory) -> bool:
-    """Whether a rank failed within a library's collective, for which others waited."""
-    within = any(_EXCHANGES in frame.file for frame in first.frames)
+    """Whether a rank failed within a library's collective, for which others waited. What the collective was
+    given may be wrong with another error."""
+    kind = first.complaint.root.type if first.complaint is not None else ""
+    within = kind == "RuntimeError" and any(_EXCHANGES in frame.file for frame in first.frames)
     sides = last_sides(run, directory) if within else ()
     return any(side.place.waits and first.rank not in side.ranks for side in sides)
 

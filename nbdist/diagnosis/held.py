@@ -38,6 +38,7 @@ _AT_THE_END = frozenset({"_shutdown", "_exit_function", "_python_exit"})
 _FEW = 3
 """Of the lines that set a key of the store, so many are named."""
 
+_OF_DATASETS = frozenset({"__getitem__", "__iter__"})
 _LISTENS = frozenset({"accept", "handle_request", "serve_forever"})
 
 
@@ -66,8 +67,8 @@ def _of_workers(side: Side, sources: Sources) -> Hint | None:
         if place.line is not None:
             line = f"{place.file}:{place.line}" if place.file else place.line
             return hint("hang-loader-at", who=side.ranks, call=place.what or "?", line=line)
-    # without workers, paddle's reads in a thread
-    for way in side.beside:
+    # without workers, paddle reads in a thread
+    for way in (way for way in side.beside if any(call.function in _OF_DATASETS for call in way)):
         return hint("hang-loader-in-thread", who=side.ranks, line=_end(way, sources))
     return None
 

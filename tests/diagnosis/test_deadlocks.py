@@ -776,6 +776,23 @@ def test_a_rank_in_what_one_enters_at_a_time_keeps_out_those_it_waits_for(tmp_pa
     assert "rank 0 went into  with accelerator.main_process_first()  (line 1)" in hint.cause.en
 
 
+@pytest.mark.parametrize(
+    ("function", "name"),
+    [
+        pytest.param("__getitem__", "hang-loader-in-thread", id="it reads"),
+        pytest.param("write_logs", "hang-loader", id="it does not"),
+    ],
+)
+def test_a_thread_that_reads_a_dataset_is_told_by_its_line(
+    sources: Sources, function: str, name: str
+) -> None:
+    way = tuple(Call(file=a_spec().program, line=37, function=each) for each in (function, "crop"))
+    waits = at((1,), "DataLoader", (6, "<module>"), waits=False)
+    waits = replace(waits, place=replace(waits.place, loads=True), beside=(way,))
+
+    assert reason(sources, waits, a_side((0,), "backward", 14)).signature == name
+
+
 def test_a_wait_for_a_signal_is_told(sources: Sources) -> None:
     waits = at((0,), "signal.pause", (7, "<module>"), waits=False)
 
