@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from nbdist.diagnosis import diagnose
 from nbdist.diagnosis.places import call_on_line
 from nbdist.diagnosis.stacks import behind_text, last_stacks, sentence, stacks_text, take_stacks
 from nbdist.model import RankErrored, Reason, RunState
@@ -21,7 +22,7 @@ from nbdist.store.reports import (
     write_stacks,
 )
 from tests.fakes.directories import WrittenRun
-from tests.fakes.runs import CREATED, STARTED, a_spec, rank_started, run_ended, stalled
+from tests.fakes.runs import CREATED, STARTED, a_spec, errored, exited, rank_started, run_ended, stalled
 
 CELL = """\
 import time, torch.distributed as dist
@@ -348,3 +349,38 @@ def test_what_is_no_whole_dump_is_read_as_far_as_it_goes(text: str) -> None:
 
 def test_a_dump_that_ends_with_the_worker_is_whole() -> None:
     assert is_whole(dump(*SLEEP, program="/cell.py"))
+
+
+EXPORTS = """\
+for epoch in range(3):
+    train(model)
+    if rank == 0:
+        weights = model.state_dict()
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "known"),
+    [
+        pytest.param("RuntimeError", True, id="in the collective"),
+        pytest.param("TypeError", False, id="of what it was given"),
+    ],
+)
+def test_an_error_in_a_collective_that_others_do_not_make_is_told_by_what_led_there(
+    tmp_path: Path, kind: str, known: bool
+) -> None:
+    written = WrittenRun(tmp_path / "home", cell=EXPORTS).happened(*STARTED)
+    own = (written.spec.program, 4, "<module>", "")
+    sharded = (f"{SITE}/torch/distributed/fsdp/_flat_param.py", 1901, "unflat_views", "")
+    written.raised(0, kind, "storage of size 0 is out of bounds", time=CREATED + 69, frames=(own, sharded))
+    written.happened(errored(0), exited(0, 1))
+    waits = (
+        f'"{SITE}/torch/distributed/distributed_c10d.py", line 9 in all_gather',
+        '"CELL", line 2 in <module>',
+    )
+    taken(written, at(written, 1, waits))
+
+    failure = diagnose(written.run, written.directory)
+
+    assert failure is not None
+    assert (failure.hint is not None and failure.hint.signature == "met-another-call") is known
