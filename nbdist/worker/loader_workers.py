@@ -13,25 +13,27 @@ import time
 _MOST, _LIMIT, _POLL = 2, 0.25, 0.005
 """So many workers are asked, each for so many seconds, with so many between two looks at the file."""
 
-_file: int | None = None
+_path = ""
 _signal = 0
 
 
 def prepare(directory: str, signal: int) -> None:
-    """From now on a process that this one forks answers to the signal. Raises OSError."""
-    global _file, _signal
-    flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC
-    _file, _signal = os.open(os.path.join(directory, "workers"), flags, 0o600), signal
+    """From now on a process that this one forks answers to the signal."""
+    global _path, _signal
+    _path, _signal = os.path.join(directory, "workers"), signal
     os.register_at_fork(after_in_child=_listen)
 
 
 def _listen() -> None:
-    if _file is None:
-        return
     try:
-        faulthandler.register(_signal, file=_file, all_threads=True, chain=False)
+        file = _open(os.O_WRONLY | os.O_APPEND)
+        faulthandler.register(_signal, file=file, all_threads=True, chain=False)
     except (OSError, ValueError, RuntimeError):
         return
+
+
+def _open(flags: int) -> int:
+    return os.open(_path, flags | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
 def stacks() -> list[str]:
@@ -41,17 +43,19 @@ def stacks() -> list[str]:
 
 
 def _asked(pid: int) -> str:
-    if _file is None:
-        return ""
     text, until = b"", time.monotonic() + _LIMIT
     try:
-        os.ftruncate(_file, 0)
-        os.kill(pid, _signal)
-        while time.monotonic() < until:
-            time.sleep(_POLL)
-            before, text = text, os.pread(_file, 1 << 16, 0)
-            if text and text == before:
-                break
+        file = _open(os.O_RDWR)
+        try:
+            os.ftruncate(file, 0)
+            os.kill(pid, _signal)
+            while time.monotonic() < until:
+                time.sleep(_POLL)
+                before, text = text, os.pread(file, 1 << 16, 0)
+                if text and text == before:
+                    break
+        finally:
+            os.close(file)
     except OSError:
         return ""
     return text.decode(errors="replace")
