@@ -1,5 +1,6 @@
 """What the program and the values in the failing line tell of an error: a key that is spelt otherwise, a file
-that rank 0 makes, a sample that a dataset left out, a column that was matched with a row."""
+that rank 0 makes, a sample that a dataset left out, a column that was matched with a row, the first variable
+that is nan."""
 
 from __future__ import annotations
 
@@ -7,11 +8,12 @@ import ast
 import re
 from difflib import get_close_matches
 
+from nbdist.diagnosis.origins import Origin, origin_of
 from nbdist.diagnosis.places import Sources, parsed
 from nbdist.diagnosis.rank_failure import Failure
 from nbdist.diagnosis.sides import hint
 from nbdist.diagnosis.signatures import Hint
-from nbdist.diagnosis.statements import around, asks_for_rank, calls_of_function, node_at
+from nbdist.diagnosis.statements import around, asks_for_rank, calls_of_function, head, node_at
 from nbdist.model import RankState, Run
 from nbdist.store.reports import Call, Operand
 from nbdist.text import Both, both
@@ -28,11 +30,32 @@ _LISTED = re.compile(
 )
 _QUOTED = re.compile(r"['`]([\w./:-]+)['`]")
 _SHOWN = 200
+_VALUES = {
+    "None": re.compile(r"^(?:Type|Attribute)Error: .*\bNoneType\b"),
+    "0": re.compile(r"^ZeroDivisionError: "),
+}
+_NOT_FINITE = re.compile(r" (?:nan|inf)$")
 _COLLATE = re.compile(r"/(?:_utils|dataloader)/collate\.py$")
 _LEAST = 5
 """Letters of a word in which a slip can be told from another word."""
 
-_SAVES = ("save", "save_pretrained", "dump", "to_csv", "save_checkpoint", "write_text", "open")
+_SAVES = (
+    *(
+        "save",
+        "save_pretrained",
+        "dump",
+        "to_csv",
+        "to_parquet",
+        "save_checkpoint",
+        "write_text",
+        "write_bytes",
+    ),
+    *("savez", "savez_compressed", "savetxt", "save_file", "open"),
+)
+_REMOVES = ("rmtree", "remove", "unlink", "TemporaryDirectory", "rename", "replace", "move")
+_OF_FILES = re.compile(r"\b(?:os|shutil|tempfile)\.|rmtree\(|unlink\(|TemporaryDirectory\(")
+_FEW = 3
+"""Of the lines that make or remove files, so many are named."""
 
 
 def of_key(failure: Failure) -> Hint | None:
@@ -105,6 +128,51 @@ def of_file(failure: Failure, run: Run, path: str) -> Hint | None:
     return None
 
 
+def of_missing(failure: Failure, run: Run, path: str) -> Hint | None:
+    """Of a file that is missing: the lines of the program that make it, and those that remove files."""
+    if not path.startswith("/"):
+        return None
+    length = f"str of {len(path)} characters"
+    names = {one.name for one in _operands(failure) if one.what == length}
+    files = {run.spec.program} | ({failure.place.file} if failure.place is not None else set())
+    made, removed = (
+        {
+            call.line: (call, node)
+            for file in files
+            for name in each
+            for call in calls_of_function(name, file, failure.sources)
+            if (node := node_at(call, failure.sources)) is not None
+        }
+        for each in (_SAVES, _REMOVES)
+    )
+    mine = [
+        call
+        for call, node in made.values()
+        if _names(node, names, path) and (_writes(node) or "open" not in _called(node))
+    ]
+    told = [both("diagnosis.made-at", line=one.line, under=_under(one, failure.sources)) for one in mine]
+    told += [
+        both("diagnosis.removed-at", line=line, source=head(node))
+        for line, (_, node) in removed.items()
+        if _OF_FILES.search(ast.unparse(node))
+    ]
+    if not 0 < len(told) <= _FEW:
+        return None
+    lines = Both("; ".join(one.en for one in told), "；".join(one.zh for one in told))
+    return hint("file-missing-made", path=path, lines=lines)
+
+
+def _called(node: ast.stmt) -> set[str]:
+    calls = (one for one in ast.walk(node) if isinstance(one, ast.Call))
+    return {ast.unparse(one.func).rpartition(".")[2] for one in calls}
+
+
+def _under(call: Call, sources: Sources) -> Both:
+    """The innermost ``if`` that a call is in."""
+    ifs = [node for node, _ in around(call, sources) if isinstance(node, ast.If)]
+    return both("diagnosis.under", test=head(ifs[-1]), line=ifs[-1].lineno) if ifs else Both("", "")
+
+
 def _writes(statement: ast.stmt | None) -> bool:
     """Whether a statement opens a file to write it."""
     calls = (node for node in ast.walk(statement) if isinstance(node, ast.Call)) if statement else ()
@@ -147,6 +215,40 @@ def of_broadcast(failure: Failure) -> Hint | None:
                 shape = f"({count}, {count})"
                 return hint("arrays-broadcast", size=size[1], column=column, row=row, shape=shape)
     return None
+
+
+def of_nan(failure: Failure) -> Hint | None:
+    """Of a value that is not finite: the variable that was so first, in the innermost function with one."""
+    values = failure.report.values if failure.report is not None else ()
+    own = [frame for frame in failure.frames if failure.sources.is_own(frame.file)]
+    for depth in range(len(own), 0, -1):
+        at = own[depth - 1]
+        bad = {one.name: one.what for one in values if (one.file, one.line) == (at.file, at.line)}
+        bad = {name: what for name, what in bad.items() if _NOT_FINITE.search(what)}
+        set_at = (origin_of(name, own[:depth], failure) for name in bad)
+        if known := sorted(filter(None, set_at), key=lambda one: one.line):
+            return _nan(known[0], bad[known[0].name], failure)
+    return None
+
+
+def _nan(first: Origin, what: str, failure: Failure) -> Hint:
+    name = "nan-in-data" if first.source.startswith("for ") else "nan-first"
+    values = {"name": first.name, "what": what, "line": first.line, "source": first.source}
+    return hint(name, late=(failure.rank,), **values)
+
+
+def of_value(failure: Failure) -> Hint | None:
+    """Of the one value in the failing line that is None or 0, where the error is of such a one: with the line
+    that set it."""
+    said = failure.complaint.root.text if failure.complaint is not None else ""
+    found = next((what for what, pattern in _VALUES.items() if pattern.search(said)), None)
+    named = [one.name for one in _operands(failure) if one.what == found]
+    own = [frame for frame in failure.frames if failure.sources.is_own(frame.file)]
+    if found is None or len(named) != 1 or not own or failure.frames[-1] is not own[-1]:
+        return None
+    at = origin_of(named[0], own, failure)
+    name = "value-none" if found == "None" else "value-zero"
+    return None if at is None else hint(name, name=at.name, line=at.line, source=at.source)
 
 
 def _nothing_given(text: str) -> list[int]:

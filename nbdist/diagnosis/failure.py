@@ -71,7 +71,7 @@ def diagnose(run: Run, directory: RunDirectory) -> Failure | None:
 def _notes(failure: Failure, run: Run, directory: RunDirectory) -> list[Both]:
     from nbdist.diagnosis.failure_hint import OF_DISKS
 
-    notes = _operands(failure, run, directory)
+    notes = _operands(failure, run, directory) + _origins(failure)
     notes += [_did_not_come(rank, run, directory) for rank in failure.absent]
     notes += [
         both("diagnosis.absent-where", first=failure.rank, where=where)
@@ -102,6 +102,22 @@ def _operands(failure: Failure, run: Run, directory: RunDirectory) -> list[Both]
         if unlike:
             notes.append(both("diagnosis.operands-of", line=at.line, rank=rank, names=_told(unlike)))
     return notes
+
+
+def _origins(failure: Failure) -> list[Both]:
+    from nbdist.diagnosis.origins import origins
+
+    told = ((one, failure.sources.name(one.file)) for one in origins(failure))
+    return [
+        both(
+            "diagnosis.origin-file" if file != failure.sources.script else "diagnosis.origin",
+            name=one.name,
+            line=one.line,
+            source=one.source,
+            file=file,
+        )
+        for one, file in told
+    ]
 
 
 def _named(report: ErrorReport | None, at: ErrorFrame) -> dict[str, str]:

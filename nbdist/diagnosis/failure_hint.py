@@ -11,7 +11,16 @@ from tempfile import gettempdir
 
 from nbdist.devices.usage import SHARED_MEMORY, disks
 from nbdist.diagnosis.checks.names import removed_name
-from nbdist.diagnosis.clues import of_broadcast, of_file, of_key, of_names, of_sample
+from nbdist.diagnosis.clues import (
+    of_broadcast,
+    of_file,
+    of_key,
+    of_missing,
+    of_names,
+    of_nan,
+    of_sample,
+    of_value,
+)
 from nbdist.diagnosis.deadlocks import all_joining, why
 from nbdist.diagnosis.exits import exit_kind, rank_names
 from nbdist.diagnosis.histories import histories_of, last_calls, of_histories
@@ -46,6 +55,7 @@ _JOINING = frozenset({"store-not-reached", _CLIENTS})
 _UNLIKE = _PLAIN_TIMEOUTS | _JOINING | {_SIZES, "collective-mismatch"}
 _FEW = 2
 _OF_FILES = frozenset({"file-missing", "file-missing-there", "paddle-load-missing"})
+_NOT_FINITE = "not-finite"
 _MEETING = "gloo-connect"
 _WITHOUT_A_WORD = "exit-without-error"
 # with the last line of the rank
@@ -162,8 +172,11 @@ def _hint(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
             return hint("hang-joining", who=tuple(range(run.spec.world_size)), count=run.spec.world_size)
         if complaint.signature.name in _OF_FILES:
             made = of_file(first, run, complaint.found["path"])
+            made = made or of_missing(first, run, complaint.found["path"])
             if made is not None:
                 return made
+        if complaint.signature.name == _NOT_FINITE and (first_nan := of_nan(first)) is not None:
+            return first_nan
         if complaint.signature.name == _SIZES and _all_there(first, run, directory):
             return hint("collective-sizes-here", line=first.line)
         values = complaint.found.groupdict()
@@ -184,7 +197,7 @@ def _hint(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
     if suits(_NONE, text, program) and first.rank > 0 and _is_past(0, run, directory):
         return Hint.of(named(_NONE), ranks, ranks_zh)
     if first.code is None or (complaint is not None and complaint.root.text):
-        return None
+        return of_value(first)
     found = match(exit_kind(first.code, oom=first.oom, limit=first.limit), Source.EXIT)
     if found is None:
         return None

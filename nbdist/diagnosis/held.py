@@ -35,9 +35,12 @@ _OF_ASYNCIO = frozenset({"runners.py", "base_events.py"})
 _OF_THREADS = frozenset({"", "threading.py", "queue.py", "_base.py", "thread.py"})
 # what the interpreter calls when the program has come to its end
 _AT_THE_END = frozenset({"_shutdown", "_exit_function", "_python_exit"})
+# a process that has ended waits there until all that it put into a queue was read
+_HANDS_OVER = frozenset({"_finalize_join", "join_thread"})
 _FEW = 3
 """Of the lines that set a key of the store, so many are named."""
 
+_NUMBER = re.compile(r"None|True|False|-?\d[\d.e+-]*")
 _OF_DATASETS = frozenset({"__getitem__", "__iter__"})
 _LISTENS = frozenset({"accept", "handle_request", "serve_forever"})
 
@@ -48,7 +51,10 @@ def of_held(side: Side, waiting: Sequence[Side], sources: Sources) -> Hint | Non
     if side.place.loads:
         return _of_workers(side, sources) or hint("hang-loader", who=side.ranks)
     if call == "sleep" and (loop := _poll(side, waiting, sources)) is not None:
-        return hint("hang-polls", who=side.ranks, test=head(loop), line=loop.lineno)
+        asked = side.had(side.way[-1].file, loop.lineno)
+        plain = [f"{name} = {what}" for name, what in asked.items() if _NUMBER.fullmatch(what)]
+        now = both("diagnosis.now", values=", ".join(plain)) if plain else Both("", "")
+        return hint("hang-polls", who=side.ranks, test=head(loop), line=loop.lineno, now=now)
     if "store" in side.place.what.lower():
         return hint("hang-store", who=side.ranks, call=side.place.what, keys=_keys(side, sources))
     if side.place.within == "file_baton.py":
@@ -114,6 +120,8 @@ def _by_call(side: Side, call: str, sources: Sources) -> Hint | None:
         return hint("hang-pipe", who=side.ranks, call=what)
     if place.within == "subprocess.py" or call in _OF_PROGRAMS or _OF_PIPES.search(what):
         return hint("hang-program", who=side.ranks, call=what)
+    if call == "join" and any(one.function in _HANDS_OVER for calls in side.workers for one in calls):
+        return hint("hang-join-queue", who=side.ranks, call=what)
     if call == "join":
         return hint("hang-join", who=side.ranks, call=what, beside=_beside(side))
     if call in _OF_ITS_OWN or what.startswith("with ") or place.within in _OF_ASYNCIO:

@@ -140,6 +140,7 @@ def _parted(side: Side, other: Side, sources: Sources) -> Hint | None:
     )
     return (
         _by_rank(entries, sources)
+        or _by_order(entries, sources)
         or _by_loop(entries, sources)
         or _by_data(entries, sources)
         or _by_round(entries, common, sources)
@@ -164,6 +165,26 @@ def _by_rank(entries: Sequence[_Entry], sources: Sources) -> Hint | None:
             if asks_for_rank(node.test, call, sources):
                 return _branch("hang-rank-branch", node, part, one, _line(node, call, sources))
     return None
+
+
+def _by_order(entries: Sequence[_Entry], sources: Sources) -> Hint | None:
+    """Of ranks in the two parts of one ``if``, each of which calls what the other has called first."""
+    one, other = entries
+    if not one.steps or not other.steps or one.steps[0][0] is not other.steps[0][0]:
+        return None
+    node = one.steps[0][0]
+    if not isinstance(node, ast.If) or not all(_does_as(each, node) for each in entries):
+        return None
+    at = _line(node, one.here, sources)
+    return hint("hang-order", who=one.inside.ranks, others=other.inside.ranks, test=head(node), line=at)
+
+
+def _does_as(one: _Entry, node: ast.If) -> bool:
+    """Whether the other part of an ``if`` has the statement that these ranks are in, too."""
+    parts = {"body": node.body, "orelse": node.orelse}
+    mine = parts.pop(one.steps[0][1])
+    theirs = {ast.unparse(each) for part in parts.values() for each in part}
+    return any(holds(each, one.here.line) and ast.unparse(each) in theirs for each in mine)
 
 
 def _by_loop(entries: Sequence[_Entry], sources: Sources) -> Hint | None:

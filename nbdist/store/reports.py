@@ -45,7 +45,8 @@ class ErrorReport:
     """``type`` is the exception's class (with its module unless built in), ``text`` the traceback. ``full``
     are the disks that were full then, ``workers`` pid and exit code of DataLoader workers that had failed,
     ``operands`` what the innermost line of the user's worked with, ``values`` what the ifs and the loops
-    around asked for. ``log`` is where in its log the rank printed what left a cell of a session."""
+    around asked for, and the variables there that were not finite.
+    ``log`` is where in its log the rank printed what left a cell of a session."""
 
     type: str
     message: str

@@ -145,11 +145,12 @@ def _report(error: BaseException, trace: TracebackType | None) -> dict[str, Any]
 
 
 def _operands(trace: TracebackType | None) -> tuple[list[Told], list[Told]]:
-    """What stood in the failing line and in the conditions around, of which more is not worth a report."""
+    """What stood in the failing line, and in the conditions around with the variables that are not finite,
+    of which more is not worth a report."""
     try:
-        from nbdist.worker.operands import conditions_of, operands  # most ranks do not fail
+        from nbdist.worker.operands import conditions_of, not_finite, operands  # most ranks do not fail
 
-        return operands(trace), conditions_of(trace)
+        return operands(trace), [*conditions_of(trace), *not_finite(trace)]
     except Exception:  # noqa: BLE001 - objects of the program are looked at
         return [], []
 

@@ -1,5 +1,5 @@
 """What names of the program stand for, in a line that fails and in the ifs and loops around it: kinds, shapes
-and lengths, and small numbers as they are.
+and lengths, small numbers as they are, and how much of an array is nan.
 
 Nothing of the program runs for it, no property and no ``__repr__``, and no text of its is kept.
 """
@@ -12,6 +12,7 @@ import os
 import re
 import sys
 import types
+from collections import UserDict
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,7 +35,11 @@ _NOT_VALUES = (
     type,
     BaseException,
 )
-_INTEGERS, _MOST_VALUES = frozenset({"int64", "int32"}), 10_000
+_INTEGERS, _FLOATS, _MOST_VALUES = frozenset({"int64", "int32"}), frozenset({"float32", "float64"}), 10_000
+_MOST_LOOKED_AT = 1_000_000
+_OF_NUMBERS = ("Tensor", "Parameter", "ndarray", "EagerParamBase")
+"""Arrays of this process alone: what is asked of others may wait for other ranks."""
+
 _PLAIN = (bool, int, float, str, type(None))
 _ARRAYS = frozenset({"torch", "paddle", "numpy", "jaxlib"})
 _MEMBERS = ("_parameters", "_buffers", "_modules", "_sub_layers")
@@ -60,6 +65,17 @@ def conditions_of(trace: TracebackType | None) -> list[Told]:
     return [one for frame, line in reversed(_of_trace(trace)) for one in _conditions(frame, line)][
         :_MOST_ASKED
     ]
+
+
+def not_finite(trace: TracebackType | None) -> list[Told]:
+    """The same of the variables of these functions that are arrays with nan or infinity in them."""
+    return [
+        (frame.f_code.co_filename, line, name, what)
+        for frame, line in reversed(_of_trace(trace))
+        if not _is_library(frame.f_code.co_filename)
+        for name, value in list(frame.f_locals.items())
+        if (what := _array(value) if _is_array(value) else "").endswith(_MARKS)
+    ][:_MOST_ASKED]
 
 
 def conditions(frame: FrameType | None) -> list[Told]:
@@ -188,21 +204,32 @@ def _described(value: Any) -> str:
         return repr(value)
     if kind is str:
         return f"str of {len(value)} characters"
-    if kind is dict:
-        keys = ", ".join(repr(key) for key in value if type(key) in (str, int))
-        return f"dict of {len(value)}" + (f" ({keys})" if keys else "")
+    items = _attribute(value, "data") if isinstance(value, UserDict) else value
+    if type(items) is dict:
+        keys = ", ".join(f"{key!r}{_sized(one)}" for key, one in items.items() if type(key) in (str, int))
+        return f"{kind.__name__} of {len(items)}" + (f" ({keys})" if keys else "")
     if kind in (list, tuple) and value and type(value[0]) not in _PLAIN:
-        return f"{kind.__name__} of {len(value)} ({type(value[0]).__name__})"
+        return f"{kind.__name__} of {len(value)} ({type(value[0]).__name__}{_sized(value[0])})"
     if kind in (list, tuple, set, frozenset, bytes, bytearray):
         return f"{kind.__name__} of {len(value)}"
     if isinstance(value, _NOT_VALUES):
         return ""
-    if kind.__module__.partition(".")[0] in _ARRAYS and hasattr(value, "shape") and hasattr(value, "dtype"):
+    if _is_array(value):
         return _array(value)
     weight = _attribute(value, "weight")
     if weight is not _MISSING and hasattr(weight, "shape"):
         return f"{kind.__name__} with weight {_shape(weight)} {_dtype(weight)}".rstrip()
     return kind.__qualname__
+
+
+def _is_array(value: Any) -> bool:
+    family = type(value).__module__.partition(".")[0]
+    return family in _ARRAYS and hasattr(value, "shape") and hasattr(value, "dtype")
+
+
+def _sized(value: Any) -> str:
+    """The shape of an array in a dict or a list."""
+    return f" {_shape(value)}" if _is_array(value) else ""
 
 
 def _dtype(value: Any) -> str:
@@ -215,15 +242,39 @@ def _array(value: Any) -> str:
     device = str(getattr(value, "device", "") or getattr(value, "place", ""))
     where = re.search(r"(?:cuda|gpu|xpu|npu|meta)(?::\d+)?", device)
     said = f"{type(value).__name__} {_shape(value)} {kind}"
-    return said + (f" on {where[0]}" if where else _range(value) if kind in _INTEGERS else "")
+    if where:
+        return f"{said} on {where[0]}"
+    return said + (_range(value) if kind in _INTEGERS else _nans(value) if kind in _FLOATS else "")
 
 
 def _range(value: Any) -> str:
     """Of numbers in the memory of the CPU that may be indices: the least and the largest."""
-    size = value.numel() if hasattr(value, "numel") else value.size
+    size = _size(value)
     if type(value).__module__.partition(".")[0] not in ("torch", "numpy") or not 1 < size <= _MOST_VALUES:
         return ""
     return f", {int(value.min())} to {int(value.max())}"
+
+
+_MARKS = (" nan", " inf")
+
+
+def _nans(value: Any) -> str:
+    """``, 25% nan`` of numbers in the memory of the CPU."""
+    if type(value).__name__ not in _OF_NUMBERS or not 0 < _size(value) <= _MOST_LOOKED_AT:
+        return ""
+    try:
+        numbers = value if type(value).__name__ == "ndarray" else value.detach().numpy()
+    except (RuntimeError, TypeError, ValueError):  # sparse, or of a transformation of functions
+        return ""
+    nans, infinite = int((numbers != numbers).sum()), int((abs(numbers) == float("inf")).sum())
+    if not nans and not infinite:
+        return ""
+    part = 100 * (nans or infinite) / _size(value)
+    return f", {part:.0f}% {'nan' if nans else 'inf'}" if part >= 1 else f", some {'nan' if nans else 'inf'}"
+
+
+def _size(value: Any) -> int:
+    return int(value.numel() if callable(value.size) else value.size)
 
 
 def _shape(value: Any) -> str:

@@ -181,7 +181,7 @@ repeat soon. Looks at one distance would meet the steps of a program always at t
 
 _IDLE = 1000  # the same, of a program that waits for no other rank
 _DISTRIBUTED = ("torch.distributed", "paddle.distributed")
-_LOADERS = {"torch.utils.data.dataloader", "paddle.io.dataloader"}
+_FORKED = "multiprocessing.popen_fork"
 _DEPTH = 60
 # where gradients are exchanged while they are computed: it waits when it does not compute
 _BACKWARD = "_engine_run_backward"
@@ -317,7 +317,7 @@ class _Listener:
             "beats": main_thread.beats,
             "handling": _described(error),
             "values": self._values() if names else [],
-            "workers": loader_workers.stacks() if names and _LOADERS & sys.modules.keys() else [],
+            "workers": loader_workers.stacks() if names and _FORKED in sys.modules else [],
         }
         self._put(f"{self._answer}.numbers", numbers)
         if names:

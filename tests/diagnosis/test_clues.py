@@ -220,3 +220,117 @@ def test_some_errors_are_known_in_some_programs_alone(
 
     assert cause.startswith(said)
     assert bool(cause) is bool(said)
+
+
+SHARDS = """\
+def write(self):
+    if self.writes:
+        np.savez(os.path.join(folder, "shard.npz"), x=x)
+    self.names.remove("shard")
+
+def clear(self):
+    shutil.rmtree(folder)
+
+read(folder)
+"""
+
+
+def test_a_file_that_is_missing_is_told_with_the_lines_that_make_and_remove_it(tmp_path: Path) -> None:
+    message = "[Errno 2] No such file or directory: '/b/shard.npz'"
+
+    cause = cause_of(tmp_path, "FileNotFoundError", message, 9, cell=SHARDS)
+
+    assert cause == (
+        "there is no /b/shard.npz; line 3 makes it, under line 2  if self.writes:;"
+        " line 7 removes or moves files:  shutil.rmtree(folder)"
+    )
+
+
+TRAINS = """\
+def check(loss):
+    value = float(loss)
+    raise FloatingPointError
+
+def train():
+    for x, y in loader:
+        out = model(x)
+        loss = criterion(out, y)
+        check(loss)
+train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("bad", "said"),
+    [
+        pytest.param(
+            ("loss", "out", "x"),
+            "the data of rank 1 are not finite before the model gets them: x is Tensor (2,) float32, 50% nan",
+            id="the data",
+        ),
+        pytest.param(
+            ("loss", "out"),
+            "out is the first variable that is not finite on rank 1: Tensor (2,) float32, 50% nan, from",
+            id="the model's output",
+        ),
+        pytest.param((), "a value became nan or infinite", id="none that is known"),
+    ],
+)
+def test_the_first_variable_that_is_nan_is_told(tmp_path: Path, bad: tuple[str, ...], said: str) -> None:
+    written = WrittenRun(tmp_path / "home", cell=TRAINS).happened(*STARTED)
+    program = a_spec().program
+    frames = [(program, 10, "<module>", ""), (program, 9, "train", ""), (program, 3, "check", "")]
+    values = [(program, 9, name, "Tensor (2,) float32, 50% nan") for name in bad]
+    written.raised(1, "FloatingPointError", "loss is nan at step 0", frames=frames, values=values)
+    written.happened(errored(1), exited(1, 1))
+
+    failure = diagnose(written.run, written.directory)
+
+    assert failure is not None
+    assert failure.hint is not None
+    assert failure.hint.cause.en.startswith(said)
+
+
+READS = """\
+image = cv2.imread(folder + name)
+steps = len(dataset) // batch_size
+side = image.shape
+epochs = total / steps
+parsed(image)
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "kind", "message", "values", "said"),
+    [
+        pytest.param(
+            3,
+            "AttributeError",
+            "'NoneType' object has no attribute 'shape'",
+            [("image", "None")],
+            "image is None: line 1  image = cv2.imread(folder + name)",
+            id="None",
+        ),
+        pytest.param(
+            4,
+            "ZeroDivisionError",
+            "division by zero",
+            [("total", "9"), ("steps", "0")],
+            "steps is 0: line 2  steps = len(dataset) // batch_size",
+            id="0",
+        ),
+        pytest.param(
+            3,
+            "AttributeError",
+            "'NoneType' object has no attribute 'shape'",
+            [("image", "None"), ("side", "None")],
+            "",
+            id="which of two",
+        ),
+        pytest.param(4, "ValueError", "too many", [("image", "None")], "", id="another error"),
+    ],
+)
+def test_a_value_that_is_none_or_0_is_told_by_the_line_that_set_it(
+    tmp_path: Path, line: int, kind: str, message: str, values: list[tuple[str, str]], said: str
+) -> None:
+    assert cause_of(tmp_path, kind, message, line, *values, cell=READS) == said

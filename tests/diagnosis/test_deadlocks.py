@@ -837,3 +837,55 @@ def test_ranks_in_one_call_with_other_shapes_are_told_by_these() -> None:
     assert (
         unlike(both, [answer(0, "Tensor (4,) int64, 0 to 3"), answer(1, "Tensor (4,) int64, 0 to 9")]) is None
     )
+
+
+SWAPPED = """\
+def average():
+    for p in parameters:
+        all_reduce(p)
+
+def norm():
+    all_reduce(total)
+
+def update():
+    if (row + column) % 2:
+        average()
+        norm()
+    else:
+        norm()
+        average()
+
+update()
+"""
+
+
+def test_the_same_calls_in_another_order_are_told_by_the_if(tmp_path: Path) -> None:
+    up, start = (10, "update"), (16, "<module>")
+
+    hint = reason(
+        a_program(tmp_path, SWAPPED),
+        at((0, 3), "all_reduce", start, up, (3, "average")),
+        at((1, 2), "all_reduce", start, (13, "update"), (6, "norm")),
+    )
+
+    assert hint.signature == "hang-order"
+    assert "line 9  if (row + column) % 2:" in hint.cause.en
+
+
+def test_of_a_process_that_waits_for_its_queue_to_be_read_that_is_told(sources: Sources) -> None:
+    hands_over = Call(
+        file="/usr/lib/python3.11/multiprocessing/queues.py", line=199, function="_finalize_join"
+    )
+    side = a_side((0,), "worker.join", 22, waits=False)
+
+    assert reason(sources, replace(side, workers=((hands_over,),))).signature == "hang-join-queue"
+    assert reason(sources, side).signature == "hang-join"
+
+
+def test_a_loop_that_asks_is_told_with_the_numbers_that_it_compares(sources: Sources) -> None:
+    loop = a_side((0,), "time.sleep", 16, waits=False)
+    values = (the_value(15, "arrived", "4"), the_value(15, "folder", "str of 6 characters"))
+
+    hint = reason(sources, replace(loop, values=values))
+
+    assert hint.cause.en.endswith("does not change (now arrived = 4)")

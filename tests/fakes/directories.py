@@ -58,8 +58,9 @@ class WrittenRun:
         frames: Sequence[Frame] = (),
         full: Sequence[str] = (),
         operands: Sequence[Frame] = (),
+        values: Sequence[Frame] = (),
     ) -> WrittenRun:
         report = {"type": kind, "message": message, "frames": frames, "text": "", "time": time, "full": full}
-        report["operands"] = operands
+        report |= {"operands": operands, "values": values}
         self.directory.rank(rank).error.write_text(json.dumps(report))
         return self

@@ -125,9 +125,11 @@ SHAPES = """
 import json, sys
 from nbdist.worker.operands import operands
 import torch
-linear, batch, ids, pairs = torch.nn.Linear(4, 2), torch.ones(3, 5), torch.arange(7), [(1, 2)]
+linear, batch, ids = torch.nn.Linear(4, 2), torch.ones(3, 5), torch.arange(7)
+item = {"x": [batch]}
+sparse, endless = torch.eye(2).to_sparse(), torch.tensor([1.0, float("inf")], requires_grad=True)
 try:
-    linear(batch)[ids, pairs]
+    linear(batch)[ids], item["x"], sparse, endless
 except RuntimeError as error:
     print(json.dumps(operands(error.__traceback__)))
 """
@@ -144,4 +146,32 @@ def test_tensors_and_layers_have_shapes(tmp_path: Path) -> None:
     assert '"linear", "Linear with weight (2, 4) float32"' in done.stdout
     assert '"batch", "Tensor (3, 5) float32"' in done.stdout
     assert '"ids", "Tensor (7,) int64, 0 to 6"' in done.stdout
-    assert '"pairs", "list of 1 (tuple)"' in done.stdout
+    assert """"item['x']", "list of 1 (Tensor (3, 5))\"""" in done.stdout
+    assert '"sparse", "Tensor (2, 2) float32"' in done.stdout
+    assert '"endless", "Tensor (2,) float32, 50% inf"' in done.stdout
+
+
+NUMBERS = """
+import numpy
+from nbdist.worker.operands import not_finite, operands
+def check(loss, batch):
+    raise ValueError(loss, batch)
+def train(x, rows):
+    lowest = numpy.full(4, numpy.inf)
+    check(x.mean(), {"x": x, "y": 1})
+try:
+    train(numpy.array([1.0, 2.0, 3.0, numpy.nan]), numpy.ones(3))
+except ValueError as error:
+    found, had = not_finite(error.__traceback__), operands(error.__traceback__)
+"""
+
+
+def test_arrays_that_are_not_finite_are_found_in_all_functions_of_a_traceback(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    exec(compile(NUMBERS, str(program), "exec"), variables := {"__name__": "program"})
+
+    assert [(line, name, what) for _, line, name, what in variables["found"]] == [
+        (8, "x", "ndarray (4,) float64, 25% nan"),
+        (8, "lowest", "ndarray (4,) float64, 100% inf"),
+    ]
+    assert [what for *_, name, what in variables["had"] if name == "batch"] == ["dict of 2 ('x' (4,), 'y')"]

@@ -23,6 +23,7 @@ _TABLES = (
     "torch_data",
     "torch_tensors",
     "torch_training",
+    "torch_libraries",
     "cuda",
     "paddle",
     "python",

@@ -1,0 +1,194 @@
+"""Where what a failing line works with was set: a line of the program above it, or of a caller."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from nbdist.diagnosis.places import parsed
+from nbdist.diagnosis.rank_failure import Failure
+from nbdist.diagnosis.statements import functions_of, head, holds, own_nodes
+from nbdist.store import ErrorFrame
+from nbdist.store.reports import Call
+
+_MOST = 3
+_METHODS = ("__init__", "forward", "__call__")
+"""What is called by the name of an object or of a class."""
+
+_MODULES = ("F.", "nn.functional.", "torch.", "paddle.", "np.", "dist.")
+
+_Function = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """``name`` as the failing line has it, and the place that set it."""
+
+    name: str
+    file: str
+    line: int
+    source: str
+
+
+def origins(failure: Failure) -> list[Origin]:
+    """Of the names in the failing line, as far as they were set in lines that the traceback does not show."""
+    own = [frame for frame in failure.frames if failure.sources.is_own(frame.file)]
+    if not own:
+        return []
+    shown = {(frame.file, frame.line) for frame in own}
+    found = (origin_of(name, own, failure) for name in _names(own[-1], failure))
+    known = {(one.file, one.line): one for one in found if one is not None}
+    return [one for at, one in known.items() if at not in shown][:_MOST]
+
+
+def _names(at: ErrorFrame, failure: Failure) -> list[str]:
+    """What the line reads: arrays and plain values first, then modules and other objects."""
+    operands = failure.report.operands if failure.report is not None else ()
+    mine = [one for one in operands if (one.file, one.line) == (at.file, at.line)]
+    mine.sort(key=lambda one: one.what[:1].isupper() and not one.what.startswith(("Tensor", "None")))
+    return [one.name for one in mine]
+
+
+def origin_of(name: str, frames: Sequence[ErrorFrame], failure: Failure) -> Origin | None:
+    """Where a name of the innermost of these frames was set; of a parameter, what the caller gave for it."""
+    at = frames[-1]
+    call = Call(file=at.file, line=at.line, function=at.function)
+    root = ast.parse(name, mode="eval").body
+    for function in functions_of(call, failure.sources):
+        if (node := _bound(root, function, at.line)) is not None:
+            return _told(name, node, root, at.file)
+        first = ast.unparse(_first(root))
+        if not isinstance(function, ast.Module) and first in _parameters(function) and first != "self":
+            return _given(name, first, function, frames, failure)
+    tree = parsed(failure.sources.text(at.file))
+    if tree is None:
+        return None
+    scopes = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef) and holds(node, at.line)]
+    within: ast.AST = scopes[-1] if scopes and name.startswith("self.") else tree
+    nodes = ast.walk(within) if within is not tree else own_nodes(tree)
+    sets = [node for node in nodes if isinstance(node, ast.stmt) and _sets(node, root)]
+    return _told(name, sets[-1], root, at.file) if sets else None
+
+
+def _first(node: ast.expr) -> ast.expr:
+    """``batch`` of ``batch['labels'].shape``."""
+    while isinstance(node, ast.Attribute | ast.Subscript):
+        node = node.value
+    return node
+
+
+def _bound(root: ast.expr, function: _Function, line: int) -> ast.stmt | None:
+    """The statement of a function that set a name last before a line, or in an earlier round of a loop."""
+    nodes = (node for child in function.body for node in own_nodes(child))
+    sets = [node for node in nodes if isinstance(node, ast.stmt) and _sets(node, root)]
+    before = [node for node in sets if node.lineno < line]
+    return before[-1] if before else None
+
+
+def _sets(node: ast.stmt, root: ast.expr) -> bool:
+    """Whether a statement gives a value to this name or attribute, or to what it is an item of."""
+    targets = set(map(ast.unparse, _targets(node)))
+    part: ast.expr | None = root
+    while part is not None and not (isinstance(part, ast.Name) and part.id == "self"):
+        if ast.unparse(part) in targets:
+            return True
+        part = part.value if isinstance(part, ast.Attribute | ast.Subscript) else None
+    return False
+
+
+def _targets(node: ast.stmt) -> Iterator[ast.expr]:
+    if isinstance(node, ast.Assign):
+        given = node.targets
+    elif isinstance(node, ast.AnnAssign | ast.AugAssign | ast.For | ast.AsyncFor):
+        given = [node.target]
+    elif isinstance(node, ast.With | ast.AsyncWith):
+        given = [one.optional_vars for one in node.items if one.optional_vars is not None]
+    else:
+        given = []
+    for one in given:
+        yield from one.elts if isinstance(one, ast.Tuple | ast.List) else [one]
+
+
+def _told(name: str, node: ast.stmt, root: ast.expr, file: str) -> Origin:
+    """With the line of the item, where the statement is a dict that is written out."""
+    value = getattr(node, "value", None)
+    if isinstance(root, ast.Subscript) and isinstance(value, ast.Dict):
+        for key, item in zip(value.keys, value.values, strict=True):
+            if key is not None and ast.unparse(key) == ast.unparse(root.slice):
+                source = f"{ast.unparse(key)}: {head(item)}"
+                return Origin(name=name, file=file, line=key.lineno, source=source)
+    return Origin(name=name, file=file, line=node.lineno, source=head(node))
+
+
+def _parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
+    given = function.args
+    return [one.arg for one in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
+
+
+def _given(
+    name: str,
+    parameter: str,
+    function: ast.FunctionDef | ast.AsyncFunctionDef,
+    frames: Sequence[ErrorFrame],
+    failure: Failure,
+) -> Origin | None:
+    """Where the caller had a parameter from, or the default that it left."""
+    if len(frames) < 2:
+        return None
+    caller = frames[-2]
+    tree = parsed(failure.sources.text(caller.file)) or ast.Module([], [])
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and holds(node, caller.line)]
+    named = [one for one in calls if ast.unparse(one.func).rpartition(".")[2] == function.name]
+    if not named and function.name in _METHODS:
+        made = function.name == "__init__"
+        named = [one for one in calls if one.args and _is_class(one.func) is made]
+    if len(named) != 1:
+        return None
+    value = _argument(parameter, function, named[0])
+    if value is None:
+        return _default(name, parameter, function, frames[-1].file)
+    found = origin_of(ast.unparse(value), frames[:-1], failure) if _is_named(value) else None
+    return found and replace(found, name=name)
+
+
+def _is_class(called: ast.expr) -> bool | None:
+    """By its name; None of a function of a library's module, ``F.cross_entropy``."""
+    if isinstance(called, ast.Name | ast.Attribute):
+        name = ast.unparse(called)
+        if name.startswith(_MODULES):
+            return None
+        return name.rpartition(".")[2][:1].isupper()
+    return False
+
+
+def _is_named(value: ast.expr) -> bool:
+    return isinstance(value, ast.Name | ast.Attribute | ast.Subscript)
+
+
+def _argument(
+    parameter: str, function: ast.FunctionDef | ast.AsyncFunctionDef, call: ast.Call
+) -> ast.expr | None:
+    """What a call gives for a parameter."""
+    names = _parameters(function)
+    at = names.index(parameter) - (names[0] in ("self", "cls"))
+    if 0 <= at < len(call.args) and not any(isinstance(one, ast.Starred) for one in call.args[: at + 1]):
+        return call.args[at]
+    return next((one.value for one in call.keywords if one.arg == parameter), None)
+
+
+def _default(
+    name: str, parameter: str, function: ast.FunctionDef | ast.AsyncFunctionDef, file: str
+) -> Origin | None:
+    given = function.args
+    positional = [*given.posonlyargs, *given.args]
+    defaults = dict(zip([one.arg for one in positional][::-1], given.defaults[::-1], strict=False))
+    defaults |= {
+        one.arg: value
+        for one, value in zip(given.kwonlyargs, given.kw_defaults, strict=True)
+        if value is not None
+    }
+    value = defaults.get(parameter)
+    if value is None:
+        return None
+    return Origin(name=name, file=file, line=value.lineno, source=f"{parameter}={ast.unparse(value)}")

@@ -1,0 +1,104 @@
+"""Where a report says that the values of the failing line were set."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nbdist.diagnosis import diagnose
+from tests.fakes.directories import WrittenRun
+from tests.fakes.runs import CREATED, STARTED, a_spec, errored, exited
+
+CELL = """\
+TOP = {"width": 8,
+       "k": 5}
+
+class Net:
+    def __init__(self, width):
+        self.skip = width * 2
+    def forward(self, x, scale=0.5):
+        x = x + 1
+        for layer in self.layers:
+            x = layer(x)
+        return x / self.skip / scale / TOP["k"]
+
+def score(logits, k):
+    best = logits.topk(k)
+    return best
+
+def main():
+    pairs = []
+    for x, labels in pairs:
+        logits = Net(3)(x)
+        score(logits, TOP["k"])
+        score(k=x, logits=labels)
+"""
+
+
+def told(tmp_path: Path, frames: list[tuple[int, str]], *values: tuple[str, str]) -> list[str]:
+    """What is said of these values in the innermost of these lines and functions."""
+    written = WrittenRun(tmp_path / "home", cell=CELL).happened(*STARTED)
+    program = a_spec().program
+    stack = [(program, line, function, "") for line, function in frames]
+    operands = [(program, frames[-1][0], *one) for one in values]
+    written.raised(1, "ValueError", "no", frames=stack, operands=operands, time=CREATED + 5)
+    failure = diagnose(written.happened(errored(1), exited(1, 1)).run, written.directory)
+    assert failure is not None
+    return [note.en for note in failure.notes if " is from " in note.en]
+
+
+TENSOR = "Tensor (2, 3) float32"
+CASES = [
+    pytest.param([(20, "main")], ("x", TENSOR), "x is from line 19  for x, labels in pairs:", id="a loop"),
+    pytest.param(
+        [(20, "main"), (11, "forward")], ("x", TENSOR), "x is from line 10  x = layer(x)", id="the last"
+    ),
+    pytest.param(
+        [(20, "main"), (11, "forward")],
+        ("self.skip", "16"),
+        "self.skip is from line 6  self.skip = width * 2",
+        id="an attribute",
+    ),
+    pytest.param(
+        [(20, "main"), (11, "forward")], ("scale", "0.5"), "scale is from line 7  scale=0.5", id="a default"
+    ),
+    pytest.param([(11, "forward")], ("TOP['k']", "5"), "TOP['k'] is from line 2  'k': 5", id="in a dict"),
+    pytest.param(
+        [(21, "main"), (14, "score")], ("k", "5"), "k is from line 2  'k': 5", id="what the caller gave"
+    ),
+    pytest.param(
+        [(21, "main"), (14, "score")],
+        ("logits", TENSOR),
+        "logits is from line 20  logits = Net(3)(x)",
+        id="the caller's variable",
+    ),
+    pytest.param(
+        [(22, "main"), (14, "score")],
+        ("logits", TENSOR),
+        "logits is from line 19  for x, labels in pairs:",
+        id="by its keyword",
+    ),
+]
+
+
+@pytest.mark.parametrize(("frames", "value", "said"), CASES)
+def test_the_line_that_set_a_value_is_told(
+    frames: list[tuple[int, str]], value: tuple[str, str], said: str, tmp_path: Path
+) -> None:
+    assert told(tmp_path, frames, value) == [said]
+
+
+def test_arrays_come_before_modules_and_each_line_once(tmp_path: Path) -> None:
+    values = [("Net", "Net"), ("pairs", "list of 0"), ("labels", TENSOR), ("x", TENSOR)]
+
+    lines = told(tmp_path, [(22, "main")], *values)
+
+    assert lines == [
+        "pairs is from line 18  pairs = []",
+        "x is from line 19  for x, labels in pairs:",
+    ]
+
+
+def test_a_line_that_the_traceback_shows_is_not_told_again(tmp_path: Path) -> None:
+    assert told(tmp_path, [(20, "main"), (14, "score"), (15, "score")], ("best", TENSOR)) == []
