@@ -25,7 +25,7 @@ _SHAPE = re.compile(r"(?:Tensor|ndarray) \(([\d, ]+?),?\)")
 _MANY = 1_000
 _LISTED = re.compile(
     r"(?:not (?:be )?f(?:ou|i)nd|not in|unknown|invalid|available|not a valid|must be one of|expected one of)"
-    r"[^\[\](){}]{0,200}[\[({](?P<names>'[^\])}]+')[\])}]",
+    r"[^\[\](){}]{0,200}(?:[\[{]|\((?='[^']*',))(?P<names>'[^\])}]+')[\])}]",
     re.IGNORECASE,
 )
 _QUOTED = re.compile(r"['`]([\w./:-]+)['`]")

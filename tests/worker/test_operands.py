@@ -168,6 +168,7 @@ except ValueError as error:
 
 def test_arrays_that_are_not_finite_are_found_in_all_functions_of_a_traceback(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
+    program.write_text(NUMBERS)
     exec(compile(NUMBERS, str(program), "exec"), variables := {"__name__": "program"})
 
     assert [(line, name, what) for _, line, name, what in variables["found"]] == [
