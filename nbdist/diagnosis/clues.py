@@ -34,6 +34,7 @@ _VALUES = {
     "None": re.compile(r"^(?:Type|Attribute)Error: .*\bNoneType\b"),
     "0": re.compile(r"^ZeroDivisionError: "),
 }
+_MISSING = re.compile(r"(?:no attribute|^name) '(?P<name>\w+)'")
 _NOT_FINITE = re.compile(r" (?:nan|inf)$")
 _COLLATE = re.compile(r"/(?:_utils|dataloader)/collate\.py$")
 _LEAST = 5
@@ -235,6 +236,14 @@ def _nan(first: Origin, what: str, failure: Failure) -> Hint:
     name = "nan-in-data" if first.source.startswith("for ") else "nan-first"
     values = {"name": first.name, "what": what, "line": first.line, "source": first.source}
     return hint(name, late=(failure.rank,), **values)
+
+
+def of_near(failure: Failure) -> Hint | None:
+    """Of a name or an attribute that is missing, and nearly the same as one that there is."""
+    missing = _MISSING.search(failure.report.message) if failure.report is not None else None
+    if missing is None or failure.report is None or not failure.report.near:
+        return None
+    return hint("name-misspelt", name=missing["name"], near=failure.report.near)
 
 
 def of_value(failure: Failure) -> Hint | None:

@@ -18,6 +18,7 @@ from nbdist.diagnosis.clues import (
     of_missing,
     of_names,
     of_nan,
+    of_near,
     of_sample,
     of_value,
 )
@@ -197,7 +198,7 @@ def _hint(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
     if suits(_NONE, text, program) and first.rank > 0 and _is_past(0, run, directory):
         return Hint.of(named(_NONE), ranks, ranks_zh)
     if first.code is None or (complaint is not None and complaint.root.text):
-        return of_value(first)
+        return of_near(first) or of_value(first)
     found = match(exit_kind(first.code, oom=first.oom, limit=first.limit), Source.EXIT)
     if found is None:
         return None

@@ -45,8 +45,8 @@ class ErrorReport:
     """``type`` is the exception's class (with its module unless built in), ``text`` the traceback. ``full``
     are the disks that were full then, ``workers`` pid and exit code of DataLoader workers that had failed,
     ``operands`` what the innermost line of the user's worked with, ``values`` what the ifs and the loops
-    around asked for, and the variables there that were not finite.
-    ``log`` is where in its log the rank printed what left a cell of a session."""
+    around asked for, and the variables there that were not finite, ``near`` the name that is nearest to the
+    one that it misses. ``log`` is where in its log the rank printed what left a cell of a session."""
 
     type: str
     message: str
@@ -57,6 +57,7 @@ class ErrorReport:
     workers: tuple[tuple[int, int], ...] = ()
     operands: tuple[Operand, ...] = ()
     values: tuple[Operand, ...] = ()
+    near: str = ""
     log: int = 0
 
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any
 
-    from nbdist.worker.operands import Told
-
 ROOM = ".room"
 """What stands behind the name of the report in that of the file that keeps room for it."""
 
@@ -109,7 +107,7 @@ def _write(
     report = _report(error, trace) | about
     report["full"] = _full_disks(os.path.dirname(path), ".", "/dev/shm")
     report["workers"] = _failed_workers(error)
-    report["operands"], report["values"] = _operands(trace)
+    report |= _of_names(error, trace)
     data = _encoded(report)
     try:
         _write_new(path, data)
@@ -144,15 +142,19 @@ def _report(error: BaseException, trace: TracebackType | None) -> dict[str, Any]
     }
 
 
-def _operands(trace: TracebackType | None) -> tuple[list[Told], list[Told]]:
+def _of_names(error: BaseException, trace: TracebackType | None) -> dict[str, Any]:
     """What stood in the failing line, and in the conditions around with the variables that are not finite,
     of which more is not worth a report."""
     try:
-        from nbdist.worker.operands import conditions_of, not_finite, operands  # most ranks do not fail
+        from nbdist.worker import operands  # most ranks do not fail
 
-        return operands(trace), [*conditions_of(trace), *not_finite(trace)]
+        return {
+            "operands": operands.operands(trace),
+            "values": [*operands.conditions_of(trace), *operands.not_finite(trace)],
+            "near": operands.nearest(error, trace),
+        }
     except Exception:  # noqa: BLE001 - objects of the program are looked at
-        return [], []
+        return {}
 
 
 def _cut(text: str) -> str:

@@ -7,6 +7,7 @@ Nothing of the program runs for it, no property and no ``__repr__``, and no text
 from __future__ import annotations
 
 import ast
+import builtins
 import linecache
 import os
 import re
@@ -45,6 +46,9 @@ _ARRAYS = frozenset({"torch", "paddle", "numpy", "jaxlib"})
 _MEMBERS = ("_parameters", "_buffers", "_modules", "_sub_layers")
 """Where a module of torch or a layer of paddle keeps what its attributes seem to be."""
 
+_ALIKE = 0.75
+"""By ``difflib``'s measure, how much a name that is misspelt is like the right one."""
+
 _OF_FUNCTION = 1
 """``inspect.CO_OPTIMIZED``."""
 
@@ -76,6 +80,36 @@ def not_finite(trace: TracebackType | None) -> list[Told]:
         for name, value in list(frame.f_locals.items())
         if (what := _array(value) if _is_array(value) else "").endswith(_MARKS)
     ][:_MOST_ASKED]
+
+
+def nearest(error: BaseException, trace: TracebackType | None) -> str:
+    """The name that is nearest to the one that an error misses, of those that there are; empty for none."""
+    name = getattr(error, "name", None)
+    if not isinstance(name, str) or isinstance(error, UnboundLocalError):
+        return ""
+    if isinstance(error, AttributeError):
+        names = _names(getattr(error, "obj", None))
+    elif isinstance(error, NameError) and trace is not None:
+        frame = _of_trace(trace)[-1][0]
+        names = {*frame.f_locals, *frame.f_globals, *vars(builtins)}
+    else:
+        return ""
+    from difflib import get_close_matches  # few errors miss a name
+
+    return next(iter(get_close_matches(name, names - {name}, n=1, cutoff=_ALIKE)), "")
+
+
+def _names(of: Any) -> set[str]:
+    """The attributes of an object, a class or a module, as far as no code of theirs runs for it."""
+    classes = of.__mro__ if isinstance(of, type) else type(of).__mro__
+    found = {name for one in classes for name in vars(one)}
+    try:
+        own = object.__getattribute__(of, "__dict__")
+    except AttributeError:
+        return found
+    for members in (own, *(own.get(each) for each in _MEMBERS)):
+        found |= set(members) if isinstance(members, dict) else set()
+    return found
 
 
 def conditions(frame: FrameType | None) -> list[Told]:

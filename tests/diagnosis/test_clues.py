@@ -334,3 +334,30 @@ def test_a_value_that_is_none_or_0_is_told_by_the_line_that_set_it(
     tmp_path: Path, line: int, kind: str, message: str, values: list[tuple[str, str]], said: str
 ) -> None:
     assert cause_of(tmp_path, kind, message, line, *values, cell=READS) == said
+
+
+@pytest.mark.parametrize(
+    ("message", "near", "said"),
+    [
+        pytest.param(
+            "'Tensor' object has no attribute 'retain_grad'",
+            "retain_grads",
+            "there is no retain_grad, and there is retain_grads",
+            id="an attribute",
+        ),
+        pytest.param("name 'lables' is not defined", "labels", "there is no lables, and", id="a name"),
+        pytest.param("name 'device' is not defined", "", None, id="nothing like it"),
+    ],
+)
+def test_a_name_that_is_nearly_another_one_is_told_with_that(
+    tmp_path: Path, message: str, near: str, said: str | None
+) -> None:
+    written = WrittenRun(tmp_path / "home", cell=READS).happened(*STARTED)
+    frames = [(a_spec().program, 5, "<module>", "")]
+    written.raised(1, "AttributeError", message, frames=frames, near=near)
+
+    failure = diagnose(written.happened(errored(1), exited(1, 1)).run, written.directory)
+
+    assert failure is not None
+    assert (failure.hint is not None) is (said is not None)
+    assert said is None or (failure.hint is not None and failure.hint.cause.en.startswith(said))

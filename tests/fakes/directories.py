@@ -59,8 +59,9 @@ class WrittenRun:
         full: Sequence[str] = (),
         operands: Sequence[Frame] = (),
         values: Sequence[Frame] = (),
+        near: str = "",
     ) -> WrittenRun:
         report = {"type": kind, "message": message, "frames": frames, "text": "", "time": time, "full": full}
-        report |= {"operands": operands, "values": values}
+        report |= {"operands": operands, "values": values, "near": near}
         self.directory.rank(rank).error.write_text(json.dumps(report))
         return self
