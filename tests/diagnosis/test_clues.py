@@ -208,7 +208,7 @@ def test_memory_for_a_column_against_a_row_is_told_by_their_names(
             "model = paddle.Model(net)",
             "TypeError",
             "CrossEntropyLoss.forward() takes 3 positional arguments but 4 were given",
-            "what follows the input in a sample is given to the loss as labels",
+            "all outputs of the network, and all fields of a sample after the input, go to the loss",
             id="fields",
         ),
     ],
