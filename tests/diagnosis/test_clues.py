@@ -208,7 +208,7 @@ def test_memory_for_a_column_against_a_row_is_told_by_their_names(
             "model = paddle.Model(net)",
             "TypeError",
             "CrossEntropyLoss.forward() takes 3 positional arguments but 4 were given",
-            "all outputs of the network, and all fields of a sample after the input, go to the loss",
+            "the network's outputs and a sample's fields after the input all go to the loss",
             id="fields",
         ),
     ],
