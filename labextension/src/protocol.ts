@@ -68,6 +68,9 @@ const rankView = fields({
   lastLine: or(text, ''),
 });
 
+/** A sentence. */
+const noteView = fields({ text: said });
+
 /** The first failure, once it is known. `line` is a line of the cell (1 is the magic's), or null. Where the
  * traceback goes on into a module of the user's, `file`, `fileLine` and `source` are its innermost line.
  * `message` is the exception's type and text; `cause` and `fix` are empty where the error is not known. */
@@ -82,6 +85,8 @@ const failureView = fields({
   source: or(text, ''),
   cause: said,
   fix: said,
+  /** values in the failing line and where they were set, and what is known of other ranks */
+  notes: or(listOf(noteView), []),
 });
 
 /** One line of a stack. `own` are those of the user's files, `here` is the innermost of them. */
@@ -138,9 +143,6 @@ const given = fields({
 });
 const NOTHING: ReturnType<typeof given> = { values: [], more: 0 };
 
-/** A mistake of the program that fails no rank. */
-const warningView = fields({ text: said });
-
 export type RunView = ReturnType<typeof runView>;
 export const runView = fields({
   runId: text,
@@ -158,7 +160,8 @@ export const runView = fields({
   /** there while nothing happens; the state stays as it is */
   stall: or(stallView, null),
   slow: or(slowView, null),
-  warnings: or(listOf(warningView), []),
+  /** mistakes of the program that fail no rank */
+  warnings: or(listOf(noteView), []),
   /** the notes on a run that has ended, its warnings among them */
   notes: or(listOf(text), []),
   inputs: or(given, NOTHING),

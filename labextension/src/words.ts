@@ -144,6 +144,7 @@ export const WORDS = inBoth(say => ({
   failedFirst: say('Failed first', '最先失败'),
   cause: say('Cause', '原因'),
   fix: say('Fix', '解决方法'),
+  known: say('Known', '已知'),
   toCell: say('Line {0} of the cell', '单元格第 {0} 行'),
   toLog: say('Log of rank {0}', '进程 {0} 的日志'),
   heat: say('What the colours show', '颜色表示'),

@@ -19,6 +19,7 @@ const IN_CELL: FailureView = {
   source: '',
   cause: { en: '', zh: '' },
   fix: { en: '', zh: '' },
+  notes: [],
 };
 const IN_MODULE: FailureView = {
   ...IN_CELL,
@@ -78,4 +79,19 @@ test('the exception has its type, and a known error its cause and its fix', () =
   cleanup();
   shown(IN_CELL);
   expect(hint()).toEqual([]);
+});
+
+test('what is known beside the cause stands below it, a line each', () => {
+  const notes = [
+    { text: { en: 'line 2 had x: None', zh: '第 2 行的值：x: None' } },
+    { text: { en: 'x is from line 1  x = load()', zh: 'x 来自第 1 行  x = load()' } },
+  ];
+
+  const alert = shown({ ...IN_CELL, notes });
+
+  expect([...alert.querySelectorAll('dt')].map(one => one.textContent)).toEqual(['Known']);
+  expect([...alert.querySelectorAll('dd > div')].map(one => one.textContent)).toEqual([
+    'line 2 had x: None',
+    'x is from line 1  x = load()',
+  ]);
 });

@@ -35,6 +35,8 @@ _VALUES = {
     "0": re.compile(r"^ZeroDivisionError: "),
 }
 _MISSING = re.compile(r"(?:no attribute|^name) '(?P<name>\w+)'")
+# of masks and the best so far, infinity is meant
+_MEANT = re.compile(r"mask|bias|best|lowest|highest|min|max", re.IGNORECASE)
 _NOT_FINITE = re.compile(r" (?:nan|inf)$")
 _COLLATE = re.compile(r"/(?:_utils|dataloader)/collate\.py$")
 _LEAST = 5
@@ -219,13 +221,15 @@ def of_broadcast(failure: Failure) -> Hint | None:
 
 
 def of_nan(failure: Failure) -> Hint | None:
-    """Of a value that is not finite: the variable that was so first, in the innermost function with one."""
+    """Of a value that is not finite: the variable that was so first, in the outermost function with one."""
     values = failure.report.values if failure.report is not None else ()
     own = [frame for frame in failure.frames if failure.sources.is_own(frame.file)]
-    for depth in range(len(own), 0, -1):
+    for depth in range(1, len(own) + 1):
         at = own[depth - 1]
         bad = {one.name: one.what for one in values if (one.file, one.line) == (at.file, at.line)}
-        bad = {name: what for name, what in bad.items() if _NOT_FINITE.search(what)}
+        bad = {
+            name: what for name, what in bad.items() if _NOT_FINITE.search(what) and not _MEANT.search(name)
+        }
         set_at = (origin_of(name, own[:depth], failure) for name in bad)
         if known := sorted(filter(None, set_at), key=lambda one: one.line):
             return _nan(known[0], bad[known[0].name], failure)

@@ -11,14 +11,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nbdist.diagnosis import Failure, failure_headline, first_failure
+from nbdist.diagnosis import Failure, diagnose, failure_headline
 from nbdist.diagnosis.report import error_text
 from nbdist.diagnosis.stragglers import Paces
 from nbdist.feed.ansi import strip_ansi
 from nbdist.feed.charts import Charts
 from nbdist.feed.progress import Progress, RankProgress, furthest_behind
 from nbdist.feed.stalling import SlowView, slow_view
-from nbdist.feed.view import FailureView
+from nbdist.feed.view import FailureView, NoteView
 from nbdist.model import RankState, Run
 from nbdist.store import (
     LogStream,
@@ -40,6 +40,9 @@ _LOOK_BYTES = 1024 * 1024  # of all ranks, in one look
 _LEAST_BYTES = 16 * 1024
 _BACKLOG = 2_000  # points in one look, after which the next one looks again
 _MESSAGE = 500
+_NOTES = 6
+"""Lines beside a failure's cause, so many are shown."""
+
 
 _PRINTED_BYTES = 16 * 1024  # of a log, in one go
 _PRINTED_MOST = 512 * 1024  # of a log without numbers, in one go
@@ -285,7 +288,7 @@ class FailureWatch:
         )
         if failed != self._failed:
             self._failed = failed
-            failure = first_failure(run, self._directory) if failed else None
+            failure = diagnose(run, self._directory) if failed else None
             self._failure = None if failure is None else failure_view(failure)
         return self._failure
 
@@ -299,6 +302,7 @@ def failure_view(failure: Failure) -> FailureView:
         headline_zh=failure_headline(failure, "zh"),
         message=said[:_MESSAGE],
         line=failure.line,
+        notes=tuple(NoteView(text=one.en, text_zh=one.zh) for one in failure.notes[:_NOTES]),
     )
     if (hint := failure.hint) is not None:
         cause, fix = hint.cause, hint.fix

@@ -158,11 +158,23 @@ class RankView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NoteView:
+    """A sentence: of a warning what to write, of a failure what is known beside its cause."""
+
+    text: str
+    text_zh: str
+
+    def sentence(self, language: str) -> str:
+        return self.text_zh if language == "zh" else self.text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FailureView:
     """The first failure. ``message`` is the exception's type and text, or the last words of a rank that
     raised none. ``line`` is a line of the cell (1 is the magic's) where the traceback has one. Where
     it goes on into a module of the user's, ``file``, ``file_line`` and ``source`` are its innermost line.
-    ``cause`` and ``fix`` are empty where the error is not known."""
+    ``cause`` and ``fix`` are empty where the error is not known. ``notes`` are the values in the failing line
+    and where they were set, and what is known of other ranks."""
 
     rank: int
     headline: str
@@ -176,17 +188,7 @@ class FailureView:
     cause_zh: str = ""
     fix: str = ""
     fix_zh: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WarningView:
-    """A mistake of the program that fails no rank, as a sentence that says what to write."""
-
-    text: str
-    text_zh: str
-
-    def sentence(self, language: str) -> str:
-        return self.text_zh if language == "zh" else self.text
+    notes: tuple[NoteView, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,7 +215,7 @@ class RunView:
     failure: FailureView | None = None
     stall: StallView | None = None
     slow: SlowView | None = None
-    warnings: tuple[WarningView, ...] = ()
+    warnings: tuple[NoteView, ...] = ()
     notes: tuple[str, ...] = ()
     inputs: Given = NOTHING
     results: Given = NOTHING
@@ -278,7 +280,7 @@ def view_of(
         slow=slow,
         inputs=inputs_of(run),
         results=results,
-        warnings=tuple(WarningView(text=one.en, text_zh=one.zh) for one in mistakes),
+        warnings=tuple(NoteView(text=one.en, text_zh=one.zh) for one in mistakes),
     )
 
 

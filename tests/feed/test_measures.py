@@ -108,9 +108,14 @@ def test_a_run_that_has_ended_is_measured_on_the_whole(tmp_path: Path) -> None:
 
 
 def test_a_failure_comes_with_its_exception_its_cause_and_its_fix(tmp_path: Path) -> None:
-    frames = [("cell.py", 3, "<module>", "batch = iter(loader)")]
+    frames = [(a_spec().program, 3, "<module>", "batch = iter(loader)")]
+    values = [(a_spec().program, 3, "loader", "None")]
     run = WrittenRun(tmp_path).raised(
-        1, "torch.OutOfMemoryError", "CUDA out of memory. Tried to allocate 2.00 GiB.", frames=frames
+        1,
+        "torch.OutOfMemoryError",
+        "CUDA out of memory. Tried to allocate 2.00 GiB.",
+        frames=frames,
+        operands=values,
     )
 
     failure = FailureWatch(run.directory).look(run.happened(*STARTED, errored(1), exited(1, 1)).run)
@@ -120,3 +125,4 @@ def test_a_failure_comes_with_its_exception_its_cause_and_its_fix(tmp_path: Path
     assert failure.headline.startswith("rank 1 failed first: OutOfMemoryError")
     assert failure.headline_zh.startswith("进程 1 最先失败：OutOfMemoryError")
     assert all([failure.cause, failure.cause_zh, failure.fix, failure.fix_zh])
+    assert [note.text for note in failure.notes] == ["line 3 had loader: None"]

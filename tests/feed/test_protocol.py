@@ -17,7 +17,7 @@ from nbdist.feed.given import Given, GivenValue
 from nbdist.feed.progress import Progress
 from nbdist.feed.protocol import BoardAnswer, LogChunk, Update, encode, for_the_strip
 from nbdist.feed.rank_log import LogDelta
-from nbdist.feed.view import FailureView, WarningView, view_of
+from nbdist.feed.view import FailureView, NoteView, view_of
 from nbdist.model import Run
 from tests.fakes.runs import CREATED, STARTED, a_spec
 from tests.fakes.wires import decode
@@ -56,7 +56,7 @@ VIEW = view_of(
         pytest.param(Update(view=VIEW, cell="import torch\n"), id="a view and the cell"),
         pytest.param(Update(view=replace(VIEW, notes=("over",))), id="a run that is over"),
         pytest.param(
-            Update(view=replace(VIEW, warnings=(WarningView(text="same", text_zh="一样"),))), id="a warning"
+            Update(view=replace(VIEW, warnings=(NoteView(text="same", text_zh="一样"),))), id="a warning"
         ),
         pytest.param(
             Update(chunks=(LogChunk.of(a_delta("损失 0.5", "", "🏖️", first=7)),), complete_until=2.5),

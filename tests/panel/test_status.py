@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.feed.view import RunView, WarningView
+from nbdist.feed.view import NoteView, RunView
 from nbdist.model import RunState
 from nbdist.model.events import CellEnded, CellStarted
 from nbdist.panel import StatusReader, status_text, watch_status
@@ -344,7 +344,7 @@ def test_a_run_that_succeeded_needs_no_progress(tmp_path: Path) -> None:
 
 
 def test_a_mistake_of_the_program_stands_beside_its_run() -> None:
-    warning = WarningView(text="every epoch has the same order", text_zh="每个 epoch 的数据顺序都一样")
+    warning = NoteView(text="every epoch has the same order", text_zh="每个 epoch 的数据顺序都一样")
     views = [replace(VIEW, warnings=(warning,))]
 
     assert warning.text in status_text(views, "en").splitlines()[1]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from nbdist.feed.rank_log import LogDelta, RankFollower
-from nbdist.feed.view import RunView, WarningView, view_of
+from nbdist.feed.view import NoteView, RunView, view_of
 from nbdist.model import Device, Event, Run
 from nbdist.panel.text import LogSurface, TextSurface
 from tests.fakes.directories import WrittenRun
@@ -258,7 +258,7 @@ def test_where_the_rest_of_a_log_can_be_read_is_said_in_the_words_of_the_place()
 
 def test_a_warning_is_one_line_while_the_run_goes_on() -> None:
     page = Page()
-    same, order = (WarningView(text=text, text_zh="") for text in ("same batches", "same order"))
+    same, order = (NoteView(text=text, text_zh="") for text in ("same batches", "same order"))
 
     page.update(a_view())
     page.update(replace(a_view(), warnings=(same,)))

@@ -168,9 +168,11 @@ export const Failure = memo(function Failure(props: FailureProps): ReactElement 
   const words = pageWords();
   const headline = told(failure.headline);
   const hints = [
-    [words.cause, told(failure.cause)],
-    [words.fix, told(failure.fix)],
+    [words.cause, [told(failure.cause)]],
+    [words.fix, [told(failure.fix)]],
+    [words.known, failure.notes.map(({ text }) => told(text))],
   ] as const;
+  const given = hints.filter(([, lines]) => lines.some(line => line));
   return (
     <div className="nbdist-failure" role="alert">
       <div className="nbdist-row">
@@ -180,12 +182,16 @@ export const Failure = memo(function Failure(props: FailureProps): ReactElement 
       {source && fileLine !== null && <Code source={source} line={fileLine} first={fileLine} />}
       {!source && cell !== null && line !== null && <Code source={cell} line={line} around={2} />}
       {message && <p className="nbdist-error-line">{message}</p>}
-      {failure.cause.en && (
+      {given.length > 0 && (
         <dl className="nbdist-hint">
-          {hints.map(([name, text]) => (
+          {given.map(([name, lines]) => (
             <div key={name}>
               <dt className="nbdist-quiet">{name}</dt>
-              <dd>{text}</dd>
+              <dd>
+                {lines.map(line => (
+                  <div key={line}>{line}</div>
+                ))}
+              </dd>
             </div>
           ))}
         </dl>
