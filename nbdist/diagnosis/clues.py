@@ -13,7 +13,7 @@ from nbdist.diagnosis.places import Sources, parsed
 from nbdist.diagnosis.rank_failure import Failure
 from nbdist.diagnosis.sides import hint
 from nbdist.diagnosis.signatures import Hint
-from nbdist.diagnosis.statements import around, asks_for_rank, calls_of_function, head, node_at
+from nbdist.diagnosis.statements import around, asks_for_rank, calls_of_function, head, node_at, own_names
 from nbdist.model import RankState, Run
 from nbdist.store.reports import Call, Operand
 from nbdist.text import Both, both
@@ -154,6 +154,10 @@ def of_missing(failure: Failure, run: Run, path: str) -> Hint | None:
         if _names(node, names, path) and (_writes(node) or "open" not in _called(node))
     ]
     told = [both("diagnosis.made-at", line=one.line, under=_under(one, failure.sources)) for one in mine]
+    named = (own_names(file, failure.sources) for file in files)
+    told += [
+        both("diagnosis.names-at", line=one.lineno, source=head(one)) for one in named if one is not None
+    ]
     told += [
         both("diagnosis.removed-at", line=line, source=head(node))
         for line, (_, node) in removed.items()

@@ -19,6 +19,7 @@ from nbdist.diagnosis.statements import LOOPS, around, given_group, group_left_o
 from nbdist.store.reports import RankAnswer
 from nbdist.text import Both, both, say
 
+_LEFT_OUT = "hang-group-left-out"
 _SHAPED = re.compile(r"\w+ \([^)]*\) \w+|(?:list|tuple) of \d+")
 
 
@@ -37,8 +38,10 @@ def why(
         return hint(name, who=one.ranks, error=one.handled, call=one.call)
     waiting = [side for side in sides if side.place.waits]
     making = [side for side in waiting if side.place.what in ("new_group", "new_subgroups")]
-    if making and len(making) < len(sides):
-        return of_groups(making, sources)
+    if making:
+        found = of_groups(making, sources)
+        if len(making) < len(sides) or found.signature == _LEFT_OUT:
+            return found
     held = sorted((side for side in sides if not side.place.waits), key=lambda side: len(side.ranks))
     if (ended := of_threads(held, raised)) is not None:
         return ended

@@ -62,7 +62,10 @@ _WITHOUT_A_WORD = "exit-without-error"
 # with the last line of the rank
 _AFTER_WORDS = {"exit-called": "exit-after-words", "arguments": "arguments-named"}
 _HELD_UP = "hang-busy"
-_OF_PARTING = frozenset({"hang-loop", "hang-loop-left", "hang-loop-caught", "hang-return", "hang-branch"})
+_OF_PARTING = frozenset(
+    {"hang-loop", "hang-loop-left", "hang-loop-caught", "hang-return", "hang-branch"}
+    | {"hang-hooks", "hang-hooks-of-rank", "hang-in-library", "hang-logged"}
+)
 _EXCHANGES = "/torch/distributed/"
 _NONE, _NONE_OF_CALL = "none-on-other-ranks", "none-of-collective"
 _OF_SHARED_MEMORY = frozenset(

@@ -18,6 +18,7 @@ from nbdist.diagnosis.statements import (
     first_given,
     head,
     holds,
+    own_names,
     own_nodes,
     ways_out,
 )
@@ -41,6 +42,7 @@ _FEW = 3
 """Of the lines that set a key of the store, so many are named."""
 
 _NUMBER = re.compile(r"None|True|False|-?\d[\d.e+-]*")
+_ASKS_FOR_FILES = re.compile(r"(?!not )[\w.()'\" /+,]*\b(?:exists|is_?file|is_?dir|glob|listdir|iterdir)\(")
 _OF_DATASETS = frozenset({"__getitem__", "__iter__"})
 _LISTENS = frozenset({"accept", "handle_request", "serve_forever"})
 
@@ -53,6 +55,9 @@ def of_held(side: Side, waiting: Sequence[Side], sources: Sources) -> Hint | Non
     if call == "sleep" and (loop := _poll(side, waiting, sources)) is not None:
         asked = side.had(side.way[-1].file, loop.lineno)
         plain = [f"{name} = {what}" for name, what in asked.items() if _NUMBER.fullmatch(what)]
+        if _waits_for_file(loop):
+            values = {"test": head(loop), "line": loop.lineno}
+            return hint("hang-polls-file", who=side.ranks, **values, names=_own_names(side, sources))
         now = both("diagnosis.now", values=", ".join(plain)) if plain else Both("", "")
         return hint("hang-polls", who=side.ranks, test=head(loop), line=loop.lineno, now=now)
     if "store" in side.place.what.lower():
@@ -65,6 +70,23 @@ def of_held(side: Side, waiting: Sequence[Side], sources: Sources) -> Hint | Non
         passed_by(side, waiting, sources) or locked(side, waiting, sources) or _by_call(side, call, sources)
     )
     return found or _going_on(side, waiting, sources)
+
+
+def _waits_for_file(loop: ast.stmt) -> bool:
+    """Whether a loop goes on until there is a file: not one that waits for a lock file to be gone."""
+    if isinstance(loop, ast.While) and isinstance(loop.test, ast.UnaryOp):
+        return _ASKS_FOR_FILES.search(ast.unparse(loop.test.operand)) is not None
+    ways = (node for node in ways_out(loop) if isinstance(node, ast.If))
+    return any(_ASKS_FOR_FILES.match(ast.unparse(node.test)) for node in ways)
+
+
+def _own_names(side: Side, sources: Sources) -> Both:
+    """The line that makes names which differ by rank, in the files that these ranks are in."""
+    files = dict.fromkeys(call.file for call in reversed(side.way))
+    found = next((node for file in files if (node := own_names(file, sources)) is not None), None)
+    if found is None:
+        return Both("", "")
+    return both("diagnosis.own-names", line=found.lineno, source=head(found))
 
 
 def _of_workers(side: Side, sources: Sources) -> Hint | None:

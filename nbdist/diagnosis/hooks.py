@@ -27,6 +27,8 @@ _ALIKE = re.compile(r"(?:\w+\.)*\w*(?:step|epoch|idx|index|iteration)s?\b[\s\d%=
 # functions of libraries that are a loop, and call the program back
 _TRAINS = re.compile(r"fit|train|eval|predict|test|valid|learn")
 
+_ADDS_UP = re.compile(r"/logger_connector/result\.py$")
+
 Deciding = ast.If | ast.For | ast.While
 
 
@@ -40,6 +42,8 @@ def of_hooks(sides: Sequence[Side], sources: Sources) -> Hint | None:
     ways = [_function(side, depth) for side in sides]
     if len(set(ways)) < 2:
         return None
+    if (logged := _of_logged(sides, sources)) is not None:
+        return logged
     last, tests = calls[own[-1]], _deciding(calls[own[-1]].file, sources)
     ifs = [node.test for node in tests if isinstance(node, ast.If)]
     of_rank = bool(tests) and len(ifs) == len(tests) and all(asks_for_rank(one, last, sources) for one in ifs)
@@ -50,6 +54,23 @@ def of_hooks(sides: Sequence[Side], sources: Sources) -> Hint | None:
         ways=by_ranks((side.ranks, way) for side, way in zip(sides, ways, strict=True)),
         tests=_told(tests),
     )
+
+
+def _of_logged(sides: Sequence[Side], sources: Sources) -> Hint | None:
+    """Of ranks that add up what was logged, in lightning, where others do not."""
+    adding = [side for side in sides if any(_ADDS_UP.search(call.file) for call in side.calls)]
+    if not 0 < len(adding) < len(sides):
+        return None
+    others = tuple(rank for side in sides if side not in adding for rank in side.ranks)
+    tree = parsed(sources.text(adding[0].way[-1].file)) or ast.Module([], [])
+    lines = sorted(
+        node.lineno
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and any(one.arg == "sync_dist" for one in node.keywords)
+    )
+    told = both("diagnosis.logged-at", lines=", ".join(map(str, lines))) if 0 < len(lines) <= _MOST else None
+    who = tuple(rank for side in adding for rank in side.ranks)
+    return hint("hang-logged", who=who, others=others, lines=told or Both("", ""))
 
 
 def of_library(inside: Side, outside: Side, here: Call, sources: Sources) -> Hint | None:

@@ -23,6 +23,7 @@ _QUIET = re.compile(
     r"|time|format|join|dump|\w*state_dict|makedirs|mkdir|open|close|flush|step|cpu|detach|mean|sum|get|items|keys"
 )
 _COLLECTIVE = re.compile(r"broadcast|scatter|gather|reduce|barrier|all_to_all")
+_OF_PROCESS = re.compile(r"\b(?:now|strftime|uuid[14]|getpid|mkdtemp|mktemp|token_hex)\(")
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _OPERATORS = (ast.cmpop, ast.boolop, ast.unaryop, ast.operator, ast.expr_context)
@@ -155,6 +156,16 @@ def node_at(call: Call, sources: Sources) -> ast.stmt | None:
     nodes = ast.walk(parsed(sources.text(call.file)) or ast.Module([], []))
     found = [node for node in nodes if isinstance(node, ast.stmt) and holds(node, call.line)]
     return found[-1] if found else None
+
+
+def own_names(file: str, sources: Sources) -> ast.stmt | None:
+    """The first statement of a file that sets something which differs from process to process: the time, a
+    pid, a temporary folder."""
+    nodes = (one for one in ast.walk(parsed(sources.text(file)) or ast.Module([], [])))
+    found = [
+        one for one in nodes if isinstance(one, ast.Assign) and _OF_PROCESS.search(ast.unparse(one.value))
+    ]
+    return min(found, key=lambda node: node.lineno, default=None)
 
 
 def exits(file: str, sources: Sources) -> list[int]:

@@ -205,6 +205,14 @@ def test_memory_for_a_column_against_a_row_is_told_by_their_names(
             id="tokens",
         ),
         pytest.param(
+            "sys.exit(main())",
+            "SystemExit",
+            "/models/best.pt",
+            "sys.exit() was given a text",
+            id="a path that main returned",
+        ),
+        pytest.param("sys.exit('no data')", "SystemExit", "no data", "", id="a reason"),
+        pytest.param(
             "model = paddle.Model(net)",
             "TypeError",
             "CrossEntropyLoss.forward() takes 3 positional arguments but 4 were given",

@@ -269,8 +269,8 @@ def test_where_a_rank_waits_for_something_else_a_message_may_still_come(sources:
     ("what", "line", "name"),
     [
         pytest.param("queue.get", 22, "hang-inside", id="a queue"),
-        pytest.param("time.sleep", 16, "hang-polls", id="a loop that looks"),
-        pytest.param("time.sleep", 42, "hang-polls", id="a loop that looks some times"),
+        pytest.param("time.sleep", 16, "hang-polls-file", id="a loop that looks"),
+        pytest.param("time.sleep", 42, "hang-polls-file", id="a loop that looks some times"),
         pytest.param("time.sleep", 37, "hang-busy", id="a loop that comes to its end"),
         pytest.param("numpy.dot", 16, "hang-goes-round", id="a loop that does not end"),
         pytest.param("read", 7, "hang-busy", id="a call"),
@@ -882,10 +882,58 @@ def test_of_a_process_that_waits_for_its_queue_to_be_read_that_is_told(sources: 
     assert reason(sources, side).signature == "hang-join"
 
 
-def test_a_loop_that_asks_is_told_with_the_numbers_that_it_compares(sources: Sources) -> None:
-    loop = a_side((0,), "time.sleep", 16, waits=False)
-    values = (the_value(15, "arrived", "4"), the_value(15, "folder", "str of 6 characters"))
+@pytest.mark.parametrize("test", ["arrived != parties", "os.path.exists(lock)"])
+def test_a_loop_that_asks_is_told_with_the_numbers_that_it_compares(test: str, tmp_path: Path) -> None:
+    loop = a_side((0,), "time.sleep", 2, waits=False)
+    values = (the_value(1, "arrived", "4"), the_value(1, "folder", "str of 6 characters"))
 
-    hint = reason(sources, replace(loop, values=values))
+    hint = reason(a_program(tmp_path, f"while {test}:\n    time.sleep(1)\n"), replace(loop, values=values))
 
+    assert hint.signature == "hang-polls"
     assert hint.cause.en.endswith("does not change (now arrived = 4)")
+
+
+POLLS = """\
+folder = f"run_{datetime.now():%H-%M-%S}"
+
+def wait_for(name):
+    while not (folder / name).exists():
+        time.sleep(0.2)
+
+wait_for("vocabulary.json")
+"""
+
+
+def test_a_loop_that_looks_for_a_file_is_told_with_what_makes_its_name_differ(tmp_path: Path) -> None:
+    way = ((7, "<module>"), (5, "wait_for"))
+
+    named = reason(a_program(tmp_path, POLLS), at((1,), "time.sleep", *way, waits=False))
+    plain = reason(
+        a_program(tmp_path / "b", f"\n{POLLS[POLLS.index('def') - 1 :]}"),
+        at((1,), "time.sleep", *way, waits=False),
+    )
+
+    assert named.signature == plain.signature == "hang-polls-file"
+    assert named.cause.en.endswith(
+        "(line 1 makes names that differ by rank:  folder = f'run_{datetime.now():%H-%M-%S}')"
+    )
+    assert plain.cause.en.endswith("or under another name")
+
+
+LEADERS = """\
+def make(rank):
+    if rank in leaders:
+        heads = new_group(leaders)
+    return new_group(mates[rank])
+
+make(rank)
+"""
+
+
+def test_of_ranks_that_all_make_a_group_some_may_have_made_one_more(tmp_path: Path) -> None:
+    both = at((0, 1, 2, 3), "new_group", (6, "<module>"), (4, "make"))
+
+    hint = reason(a_program(tmp_path, LEADERS), both)
+
+    assert hint.signature == "hang-group-left-out"
+    assert "if rank in leaders:  (line 2)" in hint.cause.en

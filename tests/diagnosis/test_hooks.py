@@ -170,3 +170,15 @@ def test_a_call_that_is_no_loop_is_not_left(tmp_path: Path) -> None:
         )
         is None
     )
+
+
+def test_ranks_that_logged_other_names_are_told_by_the_lines_that_log(tmp_path: Path) -> None:
+    result = "/lib/python3/site-packages/lightning/pytorch/trainer/connectors/logger_connector/result.py"
+    adding = inside(0, 6, ("run", 154), ("on_advance_end", 406))
+    adding = replace(adding, calls=(*adding.calls, Call(file=result, line=248, function="compute")))
+
+    hint = of_hooks([adding, inside(1, 6, ("run", 153), ("advance", 300))], a_program(tmp_path, LOGS))
+
+    assert hint is not None
+    assert hint.signature == "hang-logged"
+    assert hint.cause.en.endswith("other names were logged there, or fewer: see line 4")
