@@ -113,10 +113,17 @@ def match(text: str, source: Source = Source.ERROR) -> tuple[Signature, re.Match
 # hundreds of ranks say the same
 @lru_cache(maxsize=64)
 def _match(text: str, source: Source) -> tuple[Signature, re.Match[str]] | None:
-    for signature in signatures().values():
-        if signature.source is source and (found := re.search(signature.pattern, text)) is not None:
+    for signature, pattern in _compiled(source):
+        if (found := pattern.search(text)) is not None:
             return signature, found
     return None
+
+
+# there are more rows than patterns that re keeps
+@cache
+def _compiled(source: Source) -> tuple[tuple[Signature, re.Pattern[str]], ...]:
+    rows = (row for row in signatures().values() if row.source is source)
+    return tuple((row, re.compile(row.pattern)) for row in rows)
 
 
 def variant(known: Signature, program: str) -> Signature:
@@ -129,9 +136,8 @@ def variant(known: Signature, program: str) -> Signature:
 
 def match_in(text: str, program: str) -> tuple[Signature, re.Match[str]] | None:
     """What is known of an error's text in a program with this text, and of no other."""
-    rows = (row for row in signatures().values() if row.source is Source.PROGRAM)
-    for row in (row for row in rows if re.search(row.where, program)):
-        if (found := re.search(row.pattern, text)) is not None:
+    for row, pattern in _compiled(Source.PROGRAM):
+        if (found := pattern.search(text)) is not None and re.search(row.where, program):
             return row, found
     return None
 
