@@ -43,17 +43,8 @@ _LEAST = 5
 """Letters of a word in which a slip can be told from another word."""
 
 _SAVES = (
-    *(
-        "save",
-        "save_pretrained",
-        "dump",
-        "to_csv",
-        "to_parquet",
-        "save_checkpoint",
-        "write_text",
-        "write_bytes",
-    ),
-    *("savez", "savez_compressed", "savetxt", "save_file", "open"),
+    *("save", "dump", "to_csv", "to_parquet", "save_pretrained", "save_checkpoint", "savez", "savetxt"),
+    *("savez_compressed", "save_file", "write_text", "write_bytes", "open"),
 )
 _REMOVES = ("rmtree", "remove", "unlink", "TemporaryDirectory", "rename", "replace", "move")
 _OF_FILES = re.compile(r"\b(?:os|shutil|tempfile)\.|rmtree\(|unlink\(|TemporaryDirectory\(")
@@ -230,9 +221,9 @@ def of_nan(failure: Failure) -> Hint | None:
     own = [frame for frame in failure.frames if failure.sources.is_own(frame.file)]
     for depth in range(1, len(own) + 1):
         at = own[depth - 1]
-        bad = {one.name: one.what for one in values if (one.file, one.line) == (at.file, at.line)}
+        here = [one for one in values if (one.file, one.line) == (at.file, at.line)]
         bad = {
-            name: what for name, what in bad.items() if _NOT_FINITE.search(what) and not _MEANT.search(name)
+            one.name: one.what for one in here if _NOT_FINITE.search(one.what) and not _MEANT.search(one.name)
         }
         set_at = (origin_of(name, own[:depth], failure) for name in bad)
         if known := sorted(filter(None, set_at), key=lambda one: one.line):

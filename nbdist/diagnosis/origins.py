@@ -54,7 +54,9 @@ def origin_of(name: str, frames: Sequence[ErrorFrame], failure: Failure) -> Orig
     """Where a name of the innermost of these frames was set; of a parameter, what the caller gave for it."""
     at = frames[-1]
     call = Call(file=at.file, line=at.line, function=at.function)
-    root = ast.parse(name, mode="eval").body
+    root = _expression(name)
+    if root is None:
+        return None
     for function in functions_of(call, failure.sources):
         if (node := _bound(root, function, at.line)) is not None:
             return _told(name, node, root, at.file)
@@ -71,6 +73,13 @@ def origin_of(name: str, frames: Sequence[ErrorFrame], failure: Failure) -> Orig
     return _told(name, sets[-1], root, at.file) if sets else None
 
 
+def _expression(name: str) -> ast.expr | None:
+    """None of a name that was cut."""
+    tree = parsed(name)
+    first = tree.body[0] if tree is not None and tree.body else None
+    return first.value if isinstance(first, ast.Expr) else None
+
+
 def _first(node: ast.expr) -> ast.expr:
     """``batch`` of ``batch['labels'].shape``."""
     while isinstance(node, ast.Attribute | ast.Subscript):
@@ -79,7 +88,7 @@ def _first(node: ast.expr) -> ast.expr:
 
 
 def _bound(root: ast.expr, function: _Function, line: int) -> ast.stmt | None:
-    """The statement of a function that set a name last before a line, or in an earlier round of a loop."""
+    """The statement of a function that set a name last before a line."""
     nodes = (node for child in function.body for node in own_nodes(child))
     sets = [node for node in nodes if isinstance(node, ast.stmt) and _sets(node, root)]
     before = [node for node in sets if node.lineno < line]

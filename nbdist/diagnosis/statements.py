@@ -23,7 +23,9 @@ _QUIET = re.compile(
     r"|time|format|join|dump|\w*state_dict|makedirs|mkdir|open|close|flush|step|cpu|detach|mean|sum|get|items|keys"
 )
 _COLLECTIVE = re.compile(r"broadcast|scatter|gather|reduce|barrier|all_to_all")
-_OF_PROCESS = re.compile(r"\b(?:now|strftime|uuid[14]|getpid|mkdtemp|mktemp|token_hex)\(")
+_OF_PROCESS = re.compile(
+    r"\b(?:strftime|isoformat|uuid[14]|mkdtemp|mktemp|token_hex)\(|\{[^}]*\b(?:now|time|getpid)\("
+)
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _OPERATORS = (ast.cmpop, ast.boolop, ast.unaryop, ast.operator, ast.expr_context)

@@ -100,5 +100,9 @@ def test_arrays_come_before_modules_and_each_line_once(tmp_path: Path) -> None:
     ]
 
 
+def test_of_a_name_that_was_cut_nothing_is_told(tmp_path: Path) -> None:
+    assert told(tmp_path, [(20, "main")], ("x[labels.index('a", TENSOR)) == []
+
+
 def test_a_line_that_the_traceback_shows_is_not_told_again(tmp_path: Path) -> None:
     assert told(tmp_path, [(20, "main"), (14, "score"), (15, "score")], ("best", TENSOR)) == []
