@@ -32,9 +32,11 @@ from nbdist.diagnosis.statements import (
     head,
     holds,
     holds_for,
+    iterables,
     own_nodes,
     rank_decorators,
     returns_before,
+    seeded_by_rank,
     told,
     ways_out,
 )
@@ -229,10 +231,24 @@ def _loop(loop: ast.stmt, one: _Entry, sources: Sources) -> Hint:
         "line": loop.lineno,
     }
     if not 0 < len(ways) <= _MOST:
-        return hint("hang-while" if isinstance(loop, ast.While) else "hang-loop", **values)
+        if isinstance(loop, ast.While):
+            return hint("hang-while", **values)
+        return hint("hang-loop", **values, batches=_batches(one.here.file, sources))
     if len(ways) == 1 and isinstance(ways[0], ast.ExceptHandler):
         return hint("hang-loop-caught", **values, test=head(ways[0]), at=ways[0].lineno)
     return hint("hang-loop-left", **values, tests=told(ways))
+
+
+def _batches(file: str, sources: Sources) -> Both:
+    """Which class of the program makes the batches, where one does, and whether each rank draws other numbers."""
+    made = iterables(file, sources)
+    if len(made) != 1:
+        return Both("", "")
+    seeds = seeded_by_rank(file, sources)
+    drawn = (
+        both("diagnosis.seeded", line=seeds.lineno, source=head(seeds)) if seeds is not None else Both("", "")
+    )
+    return both("diagnosis.batches-of", name=made[0].name, line=made[0].lineno, seeded=drawn)
 
 
 def _alone_in(loop: ast.stmt, here: Call, sources: Sources) -> list[ast.If]:

@@ -23,6 +23,7 @@ _QUIET = re.compile(
     r"|time|format|join|dump|\w*state_dict|makedirs|mkdir|open|close|flush|step|cpu|detach|mean|sum|get|items|keys"
 )
 _COLLECTIVE = re.compile(r"broadcast|scatter|gather|reduce|barrier|all_to_all")
+_SEEDS = re.compile(r"\b(?:\w*seed\w*|Random|default_rng|RandomState)\([^)]*\brank\b")
 _OF_PROCESS = re.compile(
     r"\b(?:strftime|isoformat|uuid[14]|mkdtemp|mktemp|token_hex)\(|\{[^}]*\b(?:now|time|getpid)\("
 )
@@ -158,6 +159,23 @@ def node_at(call: Call, sources: Sources) -> ast.stmt | None:
     nodes = ast.walk(parsed(sources.text(call.file)) or ast.Module([], []))
     found = [node for node in nodes if isinstance(node, ast.stmt) and holds(node, call.line)]
     return found[-1] if found else None
+
+
+def iterables(file: str, sources: Sources) -> list[ast.ClassDef]:
+    """The classes of a file that say themselves what a loop over them gets."""
+    classes = (
+        node
+        for node in ast.walk(parsed(sources.text(file)) or ast.Module([], []))
+        if isinstance(node, ast.ClassDef)
+    )
+    return [node for node in classes if any(getattr(one, "name", "") == "__iter__" for one in node.body)]
+
+
+def seeded_by_rank(file: str, sources: Sources) -> ast.stmt | None:
+    """The statement by which each rank draws random numbers of its own."""
+    nodes = ast.walk(parsed(sources.text(file)) or ast.Module([], []))
+    found = (node for node in nodes if isinstance(node, ast.Assign | ast.Expr | ast.Return))
+    return next((node for node in found if _SEEDS.search(ast.unparse(node))), None)
 
 
 def own_names(file: str, sources: Sources) -> ast.stmt | None:

@@ -937,3 +937,38 @@ def test_of_ranks_that_all_make_a_group_some_may_have_made_one_more(tmp_path: Pa
 
     assert hint.signature == "hang-group-left-out"
     assert "if rank in leaders:  (line 2)" in hint.cause.en
+
+
+PACKS = """\
+class Packed:
+    def __iter__(self):
+        yield from pack(shuffled(self.lengths))
+
+random.seed(7 + rank)
+for batch in Packed():
+    backward(batch)
+barrier()
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        pytest.param(
+            PACKS,
+            "; its batches come from Packed (line 1), and each rank draws other random numbers"
+            " (line 5  random.seed(7 + rank))",
+            id="by rank",
+        ),
+        pytest.param(
+            PACKS.replace("7 + rank", "7"), "; its batches come from Packed (line 1)", id="by one seed"
+        ),
+        pytest.param(PACKS.replace("__iter__", "__len__"), "did not", id="no batches of its own"),
+    ],
+)
+def test_a_loop_over_batches_of_the_program_is_told_with_what_makes_them(
+    text: str, said: str, tmp_path: Path
+) -> None:
+    sides = at((0,), "backward", (7, "<module>")), at((1,), "barrier", (8, "<module>"))
+
+    assert reason(a_program(tmp_path, text), *sides).cause.en.endswith(said)
