@@ -240,7 +240,7 @@ def _loop(loop: ast.stmt, one: _Entry, sources: Sources) -> Hint:
 
 
 def _batches(file: str, sources: Sources) -> Both:
-    """Which class of the program makes the batches, where one does, and whether each rank draws other numbers."""
+    """Which class of the program makes the batches, and whether each rank draws other random numbers."""
     made = iterables(file, sources)
     if len(made) != 1:
         return Both("", "")
