@@ -93,8 +93,8 @@ def of_names(failure: Failure) -> Hint | None:
     before = [name for name in _QUOTED.findall(said[: listed.start("names")]) if name not in names]
     if not before or not names:
         return None
-    near = next((one for one in names if _ends_alike(before[-1], one)), None)
-    near = near or next(iter(get_close_matches(before[-1], names, n=1)), None)
+    alike = [one for one in names if _ends_alike(before[-1], one)]
+    near = next(iter(get_close_matches(before[-1], alike or names, n=1, cutoff=0 if alike else 0.6)), None)
     told = both("diagnosis.nearest", near=repr(near)) if near is not None else Both("", "")
     return hint("name-not-listed", name=repr(before[-1]), names=", ".join(names)[:_SHOWN], near=told)
 

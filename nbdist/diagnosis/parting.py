@@ -48,7 +48,7 @@ _PICKS = re.compile(r"== \d|^not \w|main|master|chief|primary|(?:global|process)
 _PICKS_OTHERS = re.compile(r"!= \d|> \d|^not \w|^[\w.]*rank(?:\(\))?$")
 _PLAIN = re.compile(r"None|True|False|nan|-?inf|-?\d[\d.e+-]*")
 _ALIKE = re.compile(
-    r"^t?range\(|\b(?:\w*parameters|\w*modules|children|buffers|\w*layers|state_dict|param_groups)\b"
+    r"^t?range\(|\b(?:\w*parameters|\w*modules|children|buffers|\w*layers|\w*blocks|\w*stages|state_dict|param_groups)\b"
 )
 Way = ast.If | ast.ExceptHandler
 
@@ -154,18 +154,19 @@ def _by_rank(entries: Sequence[_Entry], sources: Sources) -> Hint | None:
     for one in entries:
         for node, part, call in one.ifs(sources):
             if call is one.here and asks_for_rank(node.test, call, sources):
-                return _branch("hang-rank-branch", node, part, one, _line(node, call, sources))
+                return _branch("hang-rank-branch", node, part, one, _line(node, call, sources), sources)
     for one in entries:
         for call in one.deeper:
             for left in returns_before(call, sources):
                 if asks_for_rank(left.test, call, sources):
-                    return _branch("hang-rank-return", left, "body", one, _line(left, call, sources))
+                    return _branch("hang-rank-return", left, "body", one, _line(left, call, sources), sources)
             for only in rank_decorators(call, sources):
-                return _told_of("hang-rank-branch", one, f"@{ast.unparse(only)}", _line(only, call, sources))
+                line = _line(only, call, sources)
+                return _told_of("hang-rank-branch", one, f"@{ast.unparse(only)}", line, sources)
         # both may have been in the if around the call, and parted in the function
         for node, part, call in one.ifs(sources):
             if asks_for_rank(node.test, call, sources):
-                return _branch("hang-rank-branch", node, part, one, _line(node, call, sources))
+                return _branch("hang-rank-branch", node, part, one, _line(node, call, sources), sources)
     return None
 
 
@@ -266,10 +267,12 @@ def _by_data(entries: Sequence[_Entry], sources: Sources) -> Hint | None:
         for node, part, call in one.ifs(sources):
             if (call is one.here or one.is_behind) and not _decides_alike(node, one, call, sources):
                 at = _line(node, call, sources)
-                return _branch("hang-branch", node, part, one, at, values=_differences(node, one, call))
+                return _branch(
+                    "hang-branch", node, part, one, at, sources, values=_differences(node, one, call)
+                )
         for call in one.deeper if one.is_behind else ():
             for left in returns_before(call, sources):
-                return _branch("hang-return", left, "body", one, _line(left, call, sources))
+                return _branch("hang-return", left, "body", one, _line(left, call, sources), sources)
     return None
 
 
@@ -334,12 +337,19 @@ def _line(node: ast.stmt | ast.expr, call: Call, sources: Sources) -> str:
     return str(node.lineno) if sources.is_program(call.file) else f"{sources.name(call.file)}:{node.lineno}"
 
 
-def _branch(name: str, node: ast.If, part: str, one: _Entry, line: str, **more: object) -> Hint:
-    return _told_of(name, one, head(node) if part == "body" else f"else of {head(node)}", line, **more)
+def _branch(
+    name: str, node: ast.If, part: str, one: _Entry, line: str, sources: Sources, **more: object
+) -> Hint:
+    test = head(node) if part == "body" else f"else of {head(node)}"
+    return _told_of(name, one, test, line, sources, **more)
 
 
-def _told_of(name: str, one: _Entry, test: str, line: str, **more: object) -> Hint:
-    wrapped = _OF_MODEL.search(one.inside.place.what) is not None
+def _told_of(name: str, one: _Entry, test: str, line: str, sources: Sources, **more: object) -> Hint:
+    alone = Both("", "")
+    if _OF_MODEL.search(one.inside.place.what) is not None:
+        alone = both("diagnosis.unwrapped")
+    elif "new_group" in sources.text(one.here.file):
+        alone = both("diagnosis.or-group", said=alone)
     return hint(
         name,
         inside=one.inside.ranks,
@@ -347,7 +357,7 @@ def _told_of(name: str, one: _Entry, test: str, line: str, **more: object) -> Hi
         test=test,
         line=line,
         call=one.inside.call,
-        unwrapped=both("diagnosis.unwrapped") if wrapped else Both("", ""),
+        unwrapped=alone,
         **more,
     )
 
@@ -363,7 +373,7 @@ def passed_by(side: Side, waiting: Sequence[Side], sources: Sources) -> Hint | N
                 if isinstance(node, ast.If) and behind and asks_for_rank(node.test, there, sources):
                     steps = [(node, part)]
                     one = _Entry(inside=other, outside=side, here=there, there=here, steps=steps, deeper=())
-                    return _branch("hang-rank-passed", node, part, one, _line(node, there, sources))
+                    return _branch("hang-rank-passed", node, part, one, _line(node, there, sources), sources)
     return None
 
 
@@ -386,6 +396,8 @@ def entered_alone(side: Side, sources: Sources) -> dict[str, object] | None:
             found.append(("into-function", f"@{ast.unparse(only)}", _line(only, call, sources)))
         for way, test, line in found:
             went, mend = both(f"diagnosis.went-{way}", test=test), both(f"diagnosis.instead-of-{way}")
+            if "new_group" in sources.text(call.file):
+                mend = both("diagnosis.or-group", said=mend)
             return {"went": went, "line": line, "call": side.call, "mend": mend}
     return None
 

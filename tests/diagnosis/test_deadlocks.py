@@ -972,3 +972,30 @@ def test_a_loop_over_batches_of_the_program_is_told_with_what_makes_them(
     sides = at((0,), "backward", (7, "<module>")), at((1,), "barrier", (8, "<module>"))
 
     assert reason(a_program(tmp_path, text), *sides).cause.en.endswith(said)
+
+
+STUDENTS = """\
+students = new_group([0, 1])
+if rank < 2:
+    all_reduce(mean)
+else:
+    broadcast(weights)
+"""
+
+
+def test_ranks_that_alone_call_a_collective_may_have_meant_their_group(tmp_path: Path) -> None:
+    sides = at((0, 1), "all_reduce", (3, "<module>")), at((2,), "broadcast", (5, "<module>"))
+
+    grouped = reason(a_program(tmp_path, STUDENTS), *sides)
+    plain = reason(a_program(tmp_path / "b", STUDENTS.replace("new_group", "sorted")), *sides)
+
+    assert grouped.fix.en.endswith("; or give it the group= of these ranks")
+    assert "group" not in plain.fix.en
+
+
+def test_a_child_that_is_held_is_told_by_its_line(sources: Sources) -> None:
+    child = (Call(file=a_spec().program, line=4, function="validate"),)
+    side = a_side((0,), "results.get", 22, waits=False)
+
+    assert "is held by gather at line 4" in reason(sources, replace(side, workers=(child,))).cause.en
+    assert reason(sources, side).signature == "hang-inside"
