@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from nbdist.diagnosis.parting import passed_by
-from nbdist.diagnosis.places import CodeLocation, Sources, place_of
+from nbdist.diagnosis.places import Sources, place_of
 from nbdist.diagnosis.sides import Side, hint
 from nbdist.diagnosis.signatures import Hint
 from nbdist.diagnosis.statements import (
@@ -91,19 +91,22 @@ def _own_names(side: Side, sources: Sources) -> Both:
 
 def _of_workers(side: Side, sources: Sources) -> Hint | None:
     """Where in the program the DataLoader workers of these ranks are."""
-    if (place := _child(side, sources)) is not None:
-        line = f"{place.file}:{place.line}" if place.file else place.line
-        return hint("hang-loader-at", who=side.ranks, call=place.what or "?", line=line)
+    if (child := _child(side, sources)) is not None:
+        return hint("hang-loader-at", who=side.ranks, call=child[0], line=child[1])
     # without workers, paddle reads in a thread
     for way in (way for way in side.beside if any(call.function in _OF_DATASETS for call in way)):
         return hint("hang-loader-in-thread", who=side.ranks, line=_end(way, sources))
     return None
 
 
-def _child(side: Side, sources: Sources) -> CodeLocation | None:
-    """Where in the program a forked process of these ranks is."""
-    places = (place_of(calls, sources) for calls in side.workers)
-    return next((place for place in places if place.line is not None), None)
+def _child(side: Side, sources: Sources) -> tuple[str, str] | None:
+    """The call, or else the line, of the program that a forked process of these ranks is in, and its number."""
+    for calls in side.workers:
+        own = next((call for call in calls if sources.is_own(call.file)), None)
+        if own is not None:
+            what = place_of(calls, sources).what or sources.line(own.file, own.line)
+            return what, _end((own,), sources)
+    return None
 
 
 def _end(way: Sequence[Call], sources: Sources) -> str:
@@ -152,8 +155,7 @@ def _by_call(side: Side, call: str, sources: Sources) -> Hint | None:
     if call == "join":
         return hint("hang-join", who=side.ranks, call=what, beside=_beside(side))
     if call in _OF_ITS_OWN and (child := _child(side, sources)) is not None:
-        line = f"{child.file}:{child.line}" if child.file else child.line
-        return hint("hang-child-at", who=side.ranks, call=what, child=child.what or "?", line=line)
+        return hint("hang-child-at", who=side.ranks, call=what, child=child[0], line=child[1])
     if call in _OF_ITS_OWN or what.startswith("with ") or place.within in _OF_ASYNCIO:
         return hint("hang-inside", who=side.ranks, call=what, beside=_beside(side))
     return None
