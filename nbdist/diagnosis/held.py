@@ -100,7 +100,7 @@ def _of_workers(side: Side, sources: Sources) -> Hint | None:
 
 
 def _child(side: Side, sources: Sources) -> tuple[str, str] | None:
-    """The call, or else the line, of the program that a forked process of these ranks is in, and its number."""
+    """The call, or else the source, of the line that a forked process is in, and its number."""
     for calls in side.workers:
         own = next((call for call in calls if sources.is_own(call.file)), None)
         if own is not None:
