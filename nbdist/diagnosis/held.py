@@ -63,7 +63,9 @@ def of_held(side: Side, waiting: Sequence[Side], sources: Sources) -> Hint | Non
     if "store" in side.place.what.lower():
         return hint("hang-store", who=side.ranks, call=side.place.what, keys=_keys(side, sources))
     if side.place.within == "file_baton.py":
-        return hint("hang-file-baton", who=side.ranks, call=side.place.what)
+        own = any("FileBaton(" in sources.text(call.file) for call in side.way)
+        name = "hang-file-baton-own" if own else "hang-file-baton"
+        return hint(name, who=side.ranks, call=side.place.what)
     if not side.way and side.place.what in _AT_THE_END:
         return hint("hang-at-the-end", who=side.ranks, beside=_beside(side))
     found = (

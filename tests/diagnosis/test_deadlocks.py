@@ -695,6 +695,14 @@ def test_a_build_that_waits_for_its_lock_file_is_told_to_delete_it(sources: Sour
     assert "delete the file named  lock " in reason(sources, waits, a_side((1,), "barrier", 20)).fix.en
 
 
+def test_a_lock_file_of_the_program_s_own_is_one_that_was_not_released(tmp_path: Path) -> None:
+    waits = at((0,), "baton.wait", (3, "<module>"), waits=False)
+    waits = replace(waits, place=replace(waits.place, within="file_baton.py"))
+    program = a_program(tmp_path, "baton = FileBaton(path)\nif not baton.try_acquire():\n    baton.wait()\n")
+
+    assert reason(program, waits).signature == "hang-file-baton-own"
+
+
 MESSAGES = "for step in range(12):\n    recv(x)\nfor batch in loader:\n    send(batch)\nbarrier()\n"
 
 
