@@ -269,9 +269,11 @@ def _is_past(rank: int, run: Run, directory: RunDirectory) -> bool:
 
 
 def _program(first: Failure, run: Run) -> str:
-    """The text of the program, and of the module in which it failed."""
+    """The text of the program, and of the module in which it failed, with the paths of the libraries that it
+    went through."""
     files = {run.spec.program} | ({first.place.file} if first.place is not None else set())
-    return "\n".join(map(first.sources.text, files))
+    libraries = [frame.file for frame in first.frames if not first.sources.is_own(frame.file)]
+    return "\n".join([*map(first.sources.text, files), *libraries])
 
 
 def _with_disks(found: Hint, first: Failure, run: Run, directory: RunDirectory) -> Hint:

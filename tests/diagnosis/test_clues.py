@@ -186,10 +186,7 @@ def test_memory_for_a_column_against_a_row_is_told_by_their_names(
 @pytest.mark.parametrize(
     ("program", "kind", "message", "said"),
     [
-        pytest.param(
-            "import pandas as pd", "KeyError", "191", "a Series is looked up by its label", id="pandas"
-        ),
-        pytest.param("prices[191]", "KeyError", "191", "", id="a dict"),
+        pytest.param("import pandas\nprices[191]", "KeyError", "191", "", id="a dict beside pandas"),
         pytest.param(
             "Forecast.load_from_checkpoint(path)",
             "TypeError",
@@ -369,3 +366,16 @@ def test_a_name_that_is_nearly_another_one_is_told_with_that(
     assert failure is not None
     assert (failure.hint is not None) is (said is not None)
     assert said is None or (failure.hint is not None and failure.hint.cause.en.startswith(said))
+
+
+def test_a_label_that_pandas_does_not_find_may_be_a_position(tmp_path: Path) -> None:
+    written = WrittenRun(tmp_path / "home", cell="row = prices.loc[191]").happened(*STARTED)
+    pandas = "/v/lib/python3.11/site-packages/pandas/core/indexes/base.py"
+    frames = [(a_spec().program, 1, "<module>", ""), (pandas, 3641, "get_loc", "raise KeyError(key)")]
+    written.raised(1, "KeyError", "191", frames=frames)
+
+    failure = diagnose(written.happened(errored(1), exited(1, 1)).run, written.directory)
+
+    assert failure is not None
+    assert failure.hint is not None
+    assert failure.hint.signature == "series-by-label"
