@@ -32,7 +32,6 @@ ALWAYS = {
     "paddle_peer_raises",
     "torch_only_rank_0_inits",
     "torch_rank_does_not_come",
-    "torch_spawned_child_raises",
     "torch_uneven_batches",
     "torch_worker_raises",
 } | {name for name in PROGRAMS if name.startswith("python_")}

@@ -302,6 +302,8 @@ def test_a_node_that_dies_ends_a_run_and_one_that_may_begins_again(login: RayLog
     assert again.status == "cancelled"
 
 
+# the patience with a controller that is gone is that of test_slurm.py
+@pytest.mark.more
 def test_runs_whose_head_is_gone_for_good_end_and_leave_nothing(login: RayLogin) -> None:
     """The last one: Ray has no head afterwards."""
     login.script(SAVES)

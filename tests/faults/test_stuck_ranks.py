@@ -82,7 +82,7 @@ FRAMEWORKS = {"": ("", PYTHON), "torch": (TORCH_JOIN, TORCH), "paddle": (PADDLE_
 # ``make test-faults`` has all; of these the system calls, and what frees a rank of them, are those of others
 MORE = {
     "torch": ("a send of 16 MB", "backward of DDP alone", "new_group alone"),
-    "paddle": ("all in recv of each other", "barrier", "store.get", "new_group alone"),
+    "paddle": ("all in recv of each other", "a send of 16 MB", "barrier", "store.get", "new_group alone"),
 }
 ENDS = ("a stop", "an interrupt", "the time limit", "a failure")
 LIMIT = 25

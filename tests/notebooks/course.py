@@ -38,6 +38,7 @@ COURSE = (
     "10-live-ranks",
 )
 MORE = (
+    "02-from-torchrun",
     "03-from-paddle-launch",
     "04-fleet",
     "05-ddp-in-depth",
