@@ -1,5 +1,5 @@
 # expect: rank any
-# cause: static (graph )?mode
+# cause: static (graph )?mode|static graphs
 # fix: enable_static
 """PaddlePaddle/Paddle#28493: a program for static graphs, under a paddle that begins in dynamic mode."""
 

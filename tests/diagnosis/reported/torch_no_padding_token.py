@@ -1,5 +1,5 @@
 # expect: rank any
-# cause: padding token
+# cause: padding token|token to pad with
 # fix: pad_token
 """huggingface/trl#466: a batch of texts, and a tokenizer that has no token to pad with."""
 
