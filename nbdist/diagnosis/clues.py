@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from difflib import get_close_matches
 
 from nbdist.diagnosis.origins import Origin, origin_of
@@ -110,59 +111,52 @@ def of_file(failure: Failure, run: Run, path: str) -> Hint | None:
     raised = first.errored is not None and first.freed is None
     if failure.rank == 0 or raised or first.state is RankState.FAILED:
         return None
+    for call in _saving(path, run.spec.program, failure):
+        called = [call, *calls_of_function(call.function, call.file, failure.sources)]
+        if any(_is_alone(one, failure.sources) for one in called):
+            return hint("file-not-made-yet", path=path, line=call.line, late=(failure.rank,))
+    return None
+
+
+def _saving(path: str, file: str, failure: Failure) -> Iterator[Call]:
+    """Where a file of the program's writes to a path."""
     length = f"str of {len(path)} characters"
     names = {one.name for one in _operands(failure) if one.what == length}
     for name in _SAVES:
-        for call in calls_of_function(name, run.spec.program, failure.sources):
-            called = [call, *calls_of_function(call.function, call.file, failure.sources)]
-            alone = any(_is_alone(one, failure.sources) for one in called)
+        for call in calls_of_function(name, file, failure.sources):
             statement = node_at(call, failure.sources)
-            if alone and (name != "open" or _writes(statement)) and _names(statement, names, path):
-                return hint("file-not-made-yet", path=path, line=call.line, late=(failure.rank,))
-    return None
+            if (name != "open" or _writes(statement)) and _names(statement, names, path):
+                yield call
 
 
 def of_missing(failure: Failure, run: Run, path: str) -> Hint | None:
     """Of a file that is missing: the lines of the program that make it, and those that remove files."""
     if not path.startswith("/"):
         return None
-    length = f"str of {len(path)} characters"
-    names = {one.name for one in _operands(failure) if one.what == length}
     files = {run.spec.program} | ({failure.place.file} if failure.place is not None else set())
-    made, removed = (
-        {
-            call.line: (call, node)
-            for file in files
-            for name in each
-            for call in calls_of_function(name, file, failure.sources)
-            if (node := node_at(call, failure.sources)) is not None
-        }
-        for each in (_SAVES, _REMOVES)
-    )
-    mine = [
-        call
-        for call, node in made.values()
-        if _names(node, names, path) and (_writes(node) or "open" not in _called(node))
+    made = {call.line: call for file in files for call in _saving(path, file, failure)}
+    told = [
+        both("diagnosis.made-at", line=at, under=_under(one, failure.sources)) for at, one in made.items()
     ]
-    told = [both("diagnosis.made-at", line=one.line, under=_under(one, failure.sources)) for one in mine]
     named = (own_names(file, failure.sources) for file in files)
     told += [
         both("diagnosis.names-at", line=one.lineno, source=head(one)) for one in named if one is not None
     ]
-    told += [
-        both("diagnosis.removed-at", line=line, source=head(node))
-        for line, (_, node) in removed.items()
-        if _OF_FILES.search(ast.unparse(node))
-    ]
+    removed = {node.lineno: node for file in files for node in _removing(file, failure.sources)}
+    told += [both("diagnosis.removed-at", line=at, source=head(node)) for at, node in removed.items()]
     if not 0 < len(told) <= _FEW:
         return None
     lines = Both("; ".join(one.en for one in told), "；".join(one.zh for one in told))
     return hint("file-missing-made", path=path, lines=lines)
 
 
-def _called(node: ast.stmt) -> set[str]:
-    calls = (one for one in ast.walk(node) if isinstance(one, ast.Call))
-    return {ast.unparse(one.func).rpartition(".")[2] for one in calls}
+def _removing(file: str, sources: Sources) -> Iterator[ast.stmt]:
+    """What removes or moves files: not an item of a list, or a part of a text."""
+    for name in _REMOVES:
+        for call in calls_of_function(name, file, sources):
+            statement = node_at(call, sources)
+            if statement is not None and _OF_FILES.search(ast.unparse(statement)):
+                yield statement
 
 
 def _under(call: Call, sources: Sources) -> Both:
