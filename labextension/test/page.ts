@@ -14,3 +14,8 @@ Object.assign(globalThis, {
   CSS: { escape: (text: string) => text },
   matchMedia: () => new EventTarget(),
 });
+
+// jsdom draws nothing, and says so at length for each canvas; some tests run without it
+if ('HTMLCanvasElement' in globalThis) {
+  HTMLCanvasElement.prototype.getContext = () => null;
+}
