@@ -72,6 +72,8 @@ def run(channel: Channel, order: Order, begin: Callable[[], None] = lambda: None
     after_import("torch.distributed.distributed_c10d", prefer_backend)
     after_import("torch.nn.parallel.distributed", free_groups_last)
     after_import("jax._src.clusters.cluster", join_cluster)
+    for name in ("torch._utils", "paddle.io.dataloader.worker"):
+        after_import(name, error_report.send_names)
     for name in _ADAPTED:
         after_import(name, _adapt)
     if os.environ.get("WORLD_SIZE", "1") != "1":

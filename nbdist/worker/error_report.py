@@ -7,11 +7,13 @@ taken beforehand.
 
 from __future__ import annotations
 
+import functools
 import os
+import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from types import TracebackType
+    from types import ModuleType, TracebackType
     from typing import Any
 
 ROOM = ".room"
@@ -20,11 +22,17 @@ ROOM = ".room"
 _LONGEST_TEXT = 200_000
 """Characters of a message or a traceback: one may have a whole tensor in it."""
 
+_sent: dict[str, Any] = {}
+"""What came with the last error of a worker that was raised again here."""
+
 _SIZE = 32 * 1024
 _LONGEST_MESSAGE, _LONGEST_LINE, _MOST_FRAMES = 2000, 100, 40
 """Bytes of disk that are taken, and what fits in them."""
 
 _LOADERS = ("torch/utils/data/dataloader.py", "paddle/io/dataloader/dataloader_iter.py")
+_OF_WORKERS = ("ExceptionWrapper", "_WorkerException")
+"""What a DataLoader worker's error comes in: torch's, paddle's. Both have a method ``reraise``."""
+
 _TRIES = 3
 """How often a report is begun: a handler of the program may raise in it, as torch's does for a dead worker.
 Another thread takes the signals that the main thread blocks, and their handlers run in the main thread."""
@@ -107,7 +115,9 @@ def _write(
     report = _report(error, trace) | about
     report["full"] = _full_disks(os.path.dirname(path), ".", "/dev/shm")
     report["workers"] = _failed_workers(error)
-    report |= _of_names(error, trace)
+    report |= _names(error, trace)
+    for kind, told in _sent.items():
+        report[kind] = told + report.get(kind, []) if isinstance(told, list) else report.get(kind) or told
     data = _encoded(report)
     try:
         _write_new(path, data)
@@ -142,7 +152,7 @@ def _report(error: BaseException, trace: TracebackType | None) -> dict[str, Any]
     }
 
 
-def _of_names(error: BaseException, trace: TracebackType | None) -> dict[str, Any]:
+def _names(error: BaseException, trace: TracebackType | None) -> dict[str, Any]:
     """What stood in the failing line, and in the conditions around with the variables that are not finite,
     of which more is not worth a report."""
     try:
@@ -155,6 +165,31 @@ def _of_names(error: BaseException, trace: TracebackType | None) -> dict[str, An
         }
     except Exception:  # noqa: BLE001 - objects of the program are looked at
         return {}
+
+
+def send_names(module: ModuleType) -> None:
+    """Let the error of a DataLoader worker, of which the rank has the text alone, bring what stood in its
+    lines. ``module`` is torch._utils or paddle.io.dataloader.worker."""
+    kind: Any = next((vars(module)[name] for name in _OF_WORKERS if name in vars(module)), None)
+    if kind is None:
+        return
+    make, reraise = kind.__init__, kind.reraise
+
+    @functools.wraps(make)
+    def make_with_names(sent: Any, *given: Any, **named: Any) -> None:
+        make(sent, *given, **named)
+        _, error, trace = sys.exc_info()
+        if error is not None:
+            sent.nbdist_names = _names(error, trace)
+
+    # paddle's loader does so in a thread, and the program sees another error
+    @functools.wraps(reraise)
+    def remember_and_reraise(sent: Any) -> None:
+        global _sent
+        _sent = getattr(sent, "nbdist_names", {})
+        reraise(sent)
+
+    kind.__init__, kind.reraise = make_with_names, remember_and_reraise
 
 
 def _cut(text: str) -> str:

@@ -9,8 +9,8 @@ import sys
 import time
 import traceback
 from pathlib import Path
-from types import FrameType
-from typing import Any
+from types import FrameType, ModuleType, SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -84,6 +84,40 @@ def test_a_worker_that_was_killed_is_known_where_its_loader_saw_a_closed_connect
     assert report is not None
     assert report.workers == ((worker.pid, -9),)
     worker.join()
+
+
+class _WorkerException:
+    """As paddle's, and torch's: the text of an error alone."""
+
+    def __init__(self) -> None:
+        self.text = traceback.format_exc()
+
+    def reraise(self) -> None:
+        raise KeyError(self.text)
+
+
+def test_of_an_error_in_a_worker_the_report_has_what_stood_in_its_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kind = type("_WorkerException", (_WorkerException,), {})
+    error_report.send_names(cast("ModuleType", SimpleNamespace(_WorkerException=kind)))
+    monkeypatch.setattr(error_report, "_sent", {})
+    dataset = tmp_path / "train.py"
+    dataset.write_text("def sample(row):\n    return row['image']\n")
+    namespace: dict[str, Any] = {}
+    exec(compile(dataset.read_text(), str(dataset), "exec"), namespace)
+    try:
+        namespace["sample"]({"picture": 3})
+    except KeyError:
+        sent = kind()
+
+    with pytest.raises(KeyError) as caught:
+        sent.reraise()
+    report = written(tmp_path, caught.value)
+
+    assert report is not None
+    told = [(one.line, one.name, one.what) for one in report.operands if one.file == str(dataset)]
+    assert told == [(2, "row", "dict of 1 ('picture')")]
 
 
 def test_a_fork_of_a_rank_leaves_its_room_alone(tmp_path: Path) -> None:
