@@ -46,6 +46,9 @@ _ARRAYS = frozenset({"torch", "paddle", "numpy", "jaxlib"})
 _MEMBERS = ("_parameters", "_buffers", "_modules", "_sub_layers")
 """Where a module of torch or a layer of paddle keeps what its attributes seem to be."""
 
+_MOST_LAYERS = 10_000
+"""Of a model, so many are looked through for the one that failed."""
+
 _ALIKE = 0.75
 """By ``difflib``'s measure, how much a name that is misspelt is like the right one."""
 
@@ -55,13 +58,54 @@ _OF_FUNCTION = 1
 _OURS_ALONE = 3
 """References to a dict: of its frame, of a name here, and of the call that counts them."""
 
+_READ = (ast.Name, ast.Attribute, ast.Subscript)
 _MISSING = object()
 
 
 def operands(trace: TracebackType | None) -> list[Told]:
-    """File and line of the innermost frame that is no library's, and each name there with what it was."""
-    frames = [(frame, line) for frame, line in _of_trace(trace) if not _is_library(frame.f_code.co_filename)]
-    return _told(*frames[-1])[:_MOST] if frames else []
+    """File and line of the innermost frame that is no library's, and each name there with what it was; last
+    the layer that failed, where it is one within a model of that line."""
+    frames = _of_trace(trace)
+    own = [at for at, (frame, _) in enumerate(frames) if not _is_library(frame.f_code.co_filename)]
+    if not own:
+        return []
+    return [*_told(*frames[own[-1]])[:_MOST], *_layer(frames[own[-1] :])]
+
+
+def _layer(frames: list[tuple[FrameType, int]]) -> Iterator[Told]:
+    """``self.net[3]: Linear with weight (10, 784) float32, got Tensor (32, 2352) float32``."""
+    (at, line), *below = frames
+    inner = [(frame, frame.f_locals.get("self")) for frame, _ in below]
+    layers = [(frame, one) for frame, one in inner if _children(one) is not None]
+    if not layers or layers[0][1] is layers[-1][1]:
+        return
+    outer, (frame, layer) = layers[0][1], layers[-1]
+    path = next((path for path, one in _layers_of(outer) if one is layer), "")
+    names = (node for node in ast.walk(_tree(at)) if isinstance(node, _READ) and node.lineno == line)
+    name = next((ast.unparse(node) for node in names if _value(node, at) is outer), "")
+    if name and path:
+        given = frame.f_locals.get(frame.f_code.co_varnames[1]) if frame.f_code.co_argcount > 1 else None
+        got = f", got {_array(given)}" if _is_array(given) else ""
+        yield at.f_code.co_filename, line, f"{name}{path}"[:_LONGEST], f"{_described(layer)}{got}"
+
+
+def _layers_of(model: Any) -> Iterator[tuple[str, Any]]:
+    """The layers within a model, each by the path that leads to it: ``.encoder.layers[3]``."""
+    waiting = [("", model)]
+    for _ in range(_MOST_LAYERS):
+        if not waiting:
+            return
+        path, one = waiting.pop(0)
+        yield path, one
+        for name, child in (_children(one) or {}).items():
+            waiting.append((f"{path}[{name}]" if name.isdecimal() else f"{path}.{name}", child))
+
+
+def _children(of: Any) -> dict[str, Any] | None:
+    """None of what is no module of torch and no layer of paddle."""
+    own = getattr(of, "__dict__", None)
+    found = own.get("_modules", own.get("_sub_layers")) if isinstance(own, dict) else None
+    return found if isinstance(found, dict) else None
 
 
 def conditions_of(trace: TracebackType | None) -> list[Told]:
@@ -192,7 +236,7 @@ def _operands(within: ast.AST, frame: FrameType) -> Iterator[ast.expr]:
     waiting: list[ast.AST] = [within]
     while waiting:
         node = waiting.pop(0)
-        is_one = isinstance(node, ast.Name | ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Load)
+        is_one = isinstance(node, _READ) and isinstance(node.ctx, ast.Load)
         if isinstance(node, ast.expr) and is_one and _value(node, frame) is not _MISSING:
             yield node
         else:
@@ -228,7 +272,9 @@ def _item(of: Any, key: Any) -> Any:
         return of[key]
     if type(of) in (list, tuple) and type(key) is int and -len(of) <= key < len(of):
         return of[key]
-    return _MISSING
+    # a list, a dict or a sequence of layers
+    layers = _children(of) if type(of).__module__.partition(".")[0] in _ARRAYS else None
+    return layers.get(str(key), _MISSING) if layers and type(key) in (str, int) else _MISSING
 
 
 def _described(value: Any) -> str:

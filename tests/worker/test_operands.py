@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import linecache
 import subprocess
 import sys
@@ -149,6 +150,41 @@ def test_tensors_and_layers_have_shapes(tmp_path: Path) -> None:
     assert """"item['x']", "list of 1 (Tensor (3, 5))\"""" in done.stdout
     assert '"sparse", "Tensor (2, 2) float32"' in done.stdout
     assert '"endless", "Tensor (2,) float32, 50% inf"' in done.stdout
+
+
+LAYERS = """
+import json
+from nbdist.worker.operands import operands
+import torch
+from torch import nn
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleDict({"head": nn.Sequential(nn.Flatten(), nn.Linear(4, 2))})
+    def forward(self, x):
+        return self.layers["head"](x)
+for model in (Net(), nn.Sequential(Net().layers["head"], nn.Identity()), nn.Linear(4, 2)):
+    try:
+        model(torch.ones(3, 5))
+    except RuntimeError as error:
+        print(json.dumps(operands(error.__traceback__)[-1][2:]))
+"""
+
+
+@pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
+def test_of_a_model_the_layer_that_failed_is_named(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(LAYERS)
+
+    done = subprocess.run(
+        [sys.executable, "program.py"], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+
+    failed = "Linear with weight (2, 4) float32, got Tensor (3, 5) float32"
+    assert [json.loads(line) for line in done.stdout.splitlines()] == [
+        ["self.layers['head'][1]", failed],
+        ["model[0][1]", failed],
+        ["model", "Linear with weight (2, 4) float32"],
+    ]
 
 
 NUMBERS = """
