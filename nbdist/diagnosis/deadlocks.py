@@ -15,10 +15,20 @@ from nbdist.diagnosis.parting import of_groups, of_parting
 from nbdist.diagnosis.places import Sources
 from nbdist.diagnosis.sides import Side, hint
 from nbdist.diagnosis.signatures import Hint, Role, match
-from nbdist.diagnosis.statements import LOOPS, around, given_group, group_left_out, holds, root_by_rank
+from nbdist.diagnosis.statements import (
+    LOOPS,
+    around,
+    given_group,
+    group_left_out,
+    holds,
+    is_collective,
+    is_default,
+    root_by_rank,
+)
 from nbdist.store.reports import RankAnswer
 from nbdist.text import Both, both, say
 
+_BATON = "file_baton.py"
 _LEFT_OUT = "hang-group-left-out"
 _SHAPED = re.compile(r"\w+ \([^)]*\) \w+|(?:list|tuple) of \d+")
 
@@ -40,9 +50,14 @@ def why(
     making = [side for side in waiting if side.place.what in ("new_group", "new_subgroups")]
     if making:
         found = of_groups(making, sources)
-        if len(making) < len(sides) or found.signature == _LEFT_OUT:
+        on_the_way = any(_is_before(side, making[0]) for side in sides if not side.place.waits)
+        if found.signature == _LEFT_OUT or (len(making) < len(sides) and not on_the_way):
             return found
-    held = sorted((side for side in sides if not side.place.waits), key=lambda side: len(side.ranks))
+    # what waits for a build waits for the rank that builds
+    held = sorted(
+        (side for side in sides if not side.place.waits),
+        key=lambda side: (side.place.within == _BATON, len(side.ranks)),
+    )
     if (ended := of_threads(held, raised)) is not None:
         return ended
     if held:
@@ -56,6 +71,15 @@ def why(
         or of_histories(histories, sources)
         or of_parting(waiting, sources)
     )
+
+
+def _is_before(side: Side, other: Side) -> bool:
+    """Whether ranks are in an earlier line of the function in which others wait."""
+    if not side.way or not other.way:
+        return False
+    here = other.way[-1]
+    same = (call for call in side.way if (call.file, call.function) == (here.file, here.function))
+    return any(call.line < here.line for call in same)
 
 
 def of_threads(held: Sequence[Side], raised: Mapping[int, str]) -> Hint | None:
@@ -109,7 +133,9 @@ def _missing(rank: int, waits: Mapping[int, tuple[str, tuple[int, ...]]]) -> int
 def ungrouped(sides: Sequence[Side], answers: Sequence[RankAnswer], sources: Sources) -> Hint | None:
     """Of ranks that wait in a collective of more than themselves, and have a group of just themselves: the
     function names that group for another call."""
-    for side in (side for side in sides if side.place.waits and side.way and len(side.ranks) > 1):
+    if not _all_wait(sides):
+        return None
+    for side in (side for side in sides if side.way and len(side.ranks) > 1):
         theirs = [one for one in answers if one.rank in side.ranks]
         has_own = all(side.ranks in {one.members for one in answer.collectives.values()} for answer in theirs)
         if has_own and (left := group_left_out(side.way[-1], sources)) is not None:
@@ -121,10 +147,10 @@ def ungrouped(sides: Sequence[Side], answers: Sequence[RankAnswer], sources: Sou
 
 def no_member(sides: Sequence[Side], answers: Sequence[RankAnswer], sources: Sources) -> Hint | None:
     """Of ranks that gave None for a group of which they are no members, which means all ranks."""
-    for side in (side for side in sides if side.place.waits and side.way):
+    for side in (side for side in sides if _all_wait(sides) and side.way):
         call = side.way[-1]
         group = given_group(call, sources)
-        if side.had(call.file, call.line).get(group) != "None":
+        if side.had(call.file, call.line).get(group) != "None" or is_default(group, call, sources):
             continue
         groups = {one.members for answer in answers for one in answer.collectives.values() if one.members}
         others = sorted(group for group in groups if not set(side.ranks) & set(group))
@@ -134,8 +160,15 @@ def no_member(sides: Sequence[Side], answers: Sequence[RankAnswer], sources: Sou
     return None
 
 
+def _all_wait(sides: Sequence[Side]) -> bool:
+    """Whether nothing else keeps some ranks away: they wait for no rank, or handle an error."""
+    return all(side.place.waits and not side.handled for side in sides)
+
+
 def unlike(side: Side, answers: Sequence[RankAnswer]) -> Hint | None:
-    """Of ranks that are all in one call: a tensor or a list in its line that has another shape on some."""
+    """Of ranks that are all in one collective: what in its line has another shape on some."""
+    if not is_collective(side.place.what):
+        return None
     line = (side.way[-1].file, side.way[-1].line) if side.way else None
     had: dict[str, dict[str, list[int]]] = {}
     for answer in answers:

@@ -12,6 +12,7 @@ from nbdist.diagnosis.sides import Side, hint
 from nbdist.diagnosis.signatures import Hint
 from nbdist.diagnosis.statements import (
     LOOPS,
+    acquired,
     around,
     calls_of_function,
     entered,
@@ -28,10 +29,12 @@ from nbdist.text import Both, both
 # calls that threads and processes of the rank itself end
 _OF_ITS_OWN = frozenset({"get", "put", "join", "acquire", "wait", "result", "communicate", "map", "recv"})
 _OF_PROGRAMS = frozenset({"system", "waitpid", "wait4"})
+_READS_PIPE = re.compile(r"\bstd(?:out|err)\s*=\s*(?:\w+\.)?PIPE")
 _OF_PIPES = re.compile(r"\bstd(?:out|err)\.(?:read|readline|readlines)$")
 _OF_SOCKETS = frozenset({"recv", "recv_into", "recvfrom", "accept", "connect"})
 _OF_SIGNALS = frozenset({"pause", "sigwait", "sigwaitinfo", "sigtimedwait"})
 _OF_FILES = frozenset({"flock", "lockf"})
+_QUEUES = frozenset({"queue.py", "queues.py"})
 _OF_ASYNCIO = frozenset({"runners.py", "base_events.py"})
 _OF_THREADS = frozenset({"", "threading.py", "queue.py", "_base.py", "thread.py"})
 # what the interpreter calls when the program has come to its end
@@ -41,6 +44,8 @@ _HANDS_OVER = frozenset({"_finalize_join", "join_thread"})
 _FEW = 3
 """Of the lines that set a key of the store, so many are named."""
 
+_OF_STORES = frozenset({"get", "wait", "multi_get", "barrier"})
+_STORE = re.compile(r"(?<!re)store", re.IGNORECASE)
 _NUMBER = re.compile(r"None|True|False|-?\d[\d.e+-]*")
 _ASKS_FOR_FILES = re.compile(r"(?!not )[\w.()'\" /+,]*\b(?:exists|is_?file|is_?dir|glob|listdir|iterdir)\(")
 _OF_DATASETS = frozenset({"__getitem__", "__iter__"})
@@ -60,13 +65,15 @@ def of_held(side: Side, waiting: Sequence[Side], sources: Sources) -> Hint | Non
             return hint("hang-polls-file", who=side.ranks, **values, names=_own_names(side, sources))
         now = both("diagnosis.now", values=", ".join(plain)) if plain else Both("", "")
         return hint("hang-polls", who=side.ranks, test=head(loop), line=loop.lineno, now=now)
-    if "store" in side.place.what.lower():
+    if side.place.built_in and call in _OF_STORES and _STORE.search(side.place.what):
         return hint("hang-store", who=side.ranks, call=side.place.what, keys=_keys(side, sources))
     if side.place.within == "file_baton.py":
         own = any("FileBaton(" in sources.text(call.file) for call in side.way)
         name = "hang-file-baton-own" if own else "hang-file-baton"
         return hint(name, who=side.ranks, call=side.place.what)
     if not side.way and side.place.what in _AT_THE_END:
+        if any(call.function in _HANDS_OVER for call in side.calls):
+            return hint("hang-queue-at-the-end", who=side.ranks)
         return hint("hang-at-the-end", who=side.ranks, beside=_beside(side))
     found = (
         passed_by(side, waiting, sources) or locked(side, waiting, sources) or _by_call(side, call, sources)
@@ -148,12 +155,14 @@ def _by_call(side: Side, call: str, sources: Sources) -> Hint | None:
         return hint("hang-signal", who=side.ranks, call=what)
     if call in _OF_FILES:
         return hint("hang-file-lock", who=side.ranks, call=what)
-    if call == "wait" and place.within == "subprocess.py" and "PIPE" in text:
+    if call == "wait" and place.within == "subprocess.py" and _READS_PIPE.search(text):
         return hint("hang-pipe", who=side.ranks, call=what)
     if place.within == "subprocess.py" or call in _OF_PROGRAMS or _OF_PIPES.search(what):
         return hint("hang-program", who=side.ranks, call=what)
     if call == "join" and any(one.function in _HANDS_OVER for calls in side.workers for one in calls):
         return hint("hang-join-queue", who=side.ranks, call=what)
+    if call == "join" and place.within in _QUEUES:
+        return hint("hang-join-tasks", who=side.ranks, call=what)
     if call == "join":
         return hint("hang-join", who=side.ranks, call=what, beside=_beside(side))
     if call in _OF_ITS_OWN and (child := _child(side, sources)) is not None:
@@ -229,7 +238,7 @@ def _holder(side: Side, at: int, lock: str, waiting: Sequence[Side], sources: So
     for way in side.beside:
         for theirs in _inside(way, lock, call.file, sources):
             return hint("hang-locked-by-thread", **values, at=theirs, where=way[-1].line)
-    if side.place.what == f"with {lock}":
+    if side.place.what == f"with {lock}" or side.place.built_in:
         return None
     for other in waiting:
         for theirs in _inside(other.way, lock, call.file, sources):
@@ -238,8 +247,10 @@ def _holder(side: Side, at: int, lock: str, waiting: Sequence[Side], sources: So
 
 
 def _inside(way: Sequence[Call], lock: str, file: str, sources: Sources) -> Iterator[int]:
-    """The lines of the ``with`` statements for this lock that a way is in."""
-    for call in way:
-        for node, _ in around(call, sources) if call.file == file else ():
+    """The lines of the ``with`` statements for this lock that a way is in, or that have acquired it."""
+    for call in (call for call in way if call.file == file):
+        for node, _ in around(call, sources):
             if isinstance(node, ast.With) and ast.unparse(node.items[0].context_expr) == lock:
                 yield node.lineno
+        if (at := acquired(call, lock, sources)) is not None:
+            yield at

@@ -27,6 +27,8 @@ _ALIKE = re.compile(r"(?:\w+\.)*\w*(?:step|epoch|idx|index|iteration)s?\b[\s\d%=
 # functions of libraries that are a loop, and call the program back
 _TRAINS = re.compile(r"fit|train|eval|predict|test|valid|learn")
 
+_ENDS = re.compile(r"epoch_end|update_\w+_epoch_metrics|on_advance_end|on_run_end")
+_OWN_BATCHES = re.compile(r"use_distributed_sampler=False|IterableDataset|def __iter__")
 _ADDS_UP = re.compile(r"/logger_connector/result\.py$")
 
 Deciding = ast.If | ast.For | ast.While
@@ -62,7 +64,8 @@ def _of_logged(sides: Sequence[Side], sources: Sources) -> Hint | None:
     if not 0 < len(adding) < len(sides):
         return None
     others = tuple(rank for side in sides if side not in adding for rank in side.ranks)
-    tree = parsed(sources.text(adding[0].way[-1].file)) or ast.Module([], [])
+    file = adding[0].way[-1].file
+    tree = parsed(sources.text(file)) or ast.Module([], [])
     lines = sorted(
         node.lineno
         for node in ast.walk(tree)
@@ -70,6 +73,10 @@ def _of_logged(sides: Sequence[Side], sources: Sources) -> Hint | None:
     )
     told = both("diagnosis.logged-at", lines=", ".join(map(str, lines))) if 0 < len(lines) <= _MOST else None
     who = tuple(rank for side in adding for rank in side.ranks)
+    if _OWN_BATCHES.search(sources.text(file)) and any(
+        _ENDS.search(call.function) for side in adding for call in side.calls
+    ):
+        return hint("hang-logged-at-the-end", who=who, others=others)
     return hint("hang-logged", who=who, others=others, lines=told or Both("", ""))
 
 

@@ -153,7 +153,8 @@ def _parted(side: Side, other: Side, sources: Sources) -> Hint | None:
 def _by_rank(entries: Sequence[_Entry], sources: Sources) -> Hint | None:
     for one in entries:
         for node, part, call in one.ifs(sources):
-            if call is one.here and asks_for_rank(node.test, call, sources):
+            alike = _decides_alike(node, one, call, sources)
+            if call is one.here and asks_for_rank(node.test, call, sources) and not alike:
                 return _branch("hang-rank-branch", node, part, one, _line(node, call, sources), sources)
     for one in entries:
         for call in one.deeper:
@@ -165,7 +166,7 @@ def _by_rank(entries: Sequence[_Entry], sources: Sources) -> Hint | None:
                 return _told_of("hang-rank-branch", one, f"@{ast.unparse(only)}", line, sources)
         # both may have been in the if around the call, and parted in the function
         for node, part, call in one.ifs(sources):
-            if asks_for_rank(node.test, call, sources):
+            if asks_for_rank(node.test, call, sources) and not _decides_alike(node, one, call, sources):
                 return _branch("hang-rank-branch", node, part, one, _line(node, call, sources), sources)
     return None
 

@@ -23,6 +23,12 @@ _QUIET = re.compile(
     r"|time|format|join|dump|\w*state_dict|makedirs|mkdir|open|close|flush|step|cpu|detach|mean|sum|get|items|keys"
 )
 _COLLECTIVE = re.compile(r"broadcast|scatter|gather|reduce|barrier|all_to_all")
+_OF_ALL = re.compile(
+    r"(?:not )?(?:[\w.]*\b(?:is_initialized|is_available|is_built)\(\)|[\w.]*\bdistributed)"
+    r"|[\w.]*\b(?:world_size|get_world_size\(\w*\)|num_processes|nranks)(?: [=!<>]+ \d+)?"
+)
+"""Conditions that hold on all ranks or on none."""
+
 _SEEDS = re.compile(r"\b(?:\w*seed\w*|Random|default_rng|RandomState)\([^)]*\brank\b")
 _OF_PROCESS = re.compile(
     r"\b(?:strftime|isoformat|uuid[14]|mkdtemp|mktemp|token_hex)\(|\{[^}]*\b(?:now|time|getpid)\("
@@ -107,10 +113,8 @@ def caught_in_calls(loop: ast.stmt, file: str, sources: Sources) -> list[ast.Exc
 
 def returns_before(call: Call, sources: Sources) -> list[ast.If]:
     """In the function of this call, the ifs before it that return, or end the process."""
-    own = functions_of(call, sources)
-    return [
-        node for function in own for node in _ifs_before(function.body, call.line) if _ends(node.body[-1])
-    ]
+    ifs = [node for function in functions_of(call, sources) for node in _ifs_before(function.body, call.line)]
+    return [node for node in ifs if _ends(node.body[-1]) and not _OF_ALL.fullmatch(ast.unparse(node.test))]
 
 
 def functions_of(call: Call, sources: Sources) -> list[ast.Module | ast.FunctionDef | ast.AsyncFunctionDef]:
@@ -247,15 +251,22 @@ class _Numbers(ast.NodeTransformer):
 
 def root_by_rank(call: Call, sources: Sources) -> str | None:
     """``src=rank`` of a collective in this line, which has to be the same on every rank."""
+    rounds = {ast.unparse(node.target) for node, _ in around(call, sources) if isinstance(node, ast.For)}
     for node in ast.walk(parsed(sources.text(call.file)) or ast.Module([], [])):
         if not isinstance(node, ast.Call) or not holds(node, call.line):
             continue
         if _COLLECTIVE.search(ast.unparse(node.func)) is None:
             continue
         for given in node.keywords:
-            if given.arg in ("src", "dst", "root") and _OWN_RANK.fullmatch(ast.unparse(given.value)):
+            root = ast.unparse(given.value)
+            if given.arg in ("src", "dst", "root") and _OWN_RANK.fullmatch(root) and root not in rounds:
                 return ast.unparse(given)
     return None
+
+
+def is_collective(called: str) -> bool:
+    """By its name."""
+    return _COLLECTIVE.search(called.rpartition(".")[2]) is not None
 
 
 def given_group(call: Call, sources: Sources) -> str:
@@ -348,11 +359,40 @@ def _called(node: ast.If) -> list[str]:
 
 
 def entered(call: Call, sources: Sources) -> str:
-    """What the ``with`` enters that begins in this line; empty where none does."""
+    """What the ``with`` enters that begins in this line, or what is acquired in it; empty for nothing."""
     for node in ast.walk(parsed(sources.text(call.file)) or ast.Module([], [])):
         if isinstance(node, ast.With) and node.lineno <= call.line < node.body[0].lineno:
             return ast.unparse(node.items[0].context_expr)
+        if isinstance(node, ast.Call) and holds(node, call.line) and _method(node) == "acquire":
+            return ast.unparse(node.func).rpartition(".")[0]
     return ""
+
+
+def acquired(call: Call, lock: str, sources: Sources) -> int | None:
+    """The line of the function of this call that has acquired a lock before it, and not released it."""
+    calls = [
+        (node.lineno, _method(node))
+        for function in functions_of(call, sources)
+        for child in function.body
+        for node in own_nodes(child)
+        if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[0] == lock
+    ]
+    before = sorted(one for one in calls if one[0] < call.line and one[1] in ("acquire", "release"))
+    return before[-1][0] if before and before[-1][1] == "acquire" else None
+
+
+def _method(node: ast.Call) -> str:
+    return ast.unparse(node.func).rpartition(".")[2]
+
+
+def is_default(name: str, call: Call, sources: Sources) -> bool:
+    """Whether a name is a parameter of the function of this call that has a default."""
+    functions = [one for one in functions_of(call, sources) if not isinstance(one, ast.Module)]
+    for given in (function.args for function in functions):
+        optional = [*given.posonlyargs, *given.args][::-1][: len(given.defaults)]
+        if name in {one.arg for one in (*optional, *given.kwonlyargs)}:
+            return True
+    return False
 
 
 def told(nodes: Sequence[ast.stmt | ast.ExceptHandler]) -> Both:

@@ -566,7 +566,7 @@ def test_a_lock_in_which_another_rank_waits_is_named_by_that_rank(more: Sources)
     hint = reason(more, held, at((0,), "barrier", (40, "<module>")))
 
     assert hint.signature == "hang-locked-by-rank"
-    assert "rank 0 went into  with cache_lock()  (line 39), and called barrier there" in hint.cause.en
+    assert "rank 0 went into  cache_lock()  (line 39), and called barrier there" in hint.cause.en
 
 
 def test_a_group_that_a_rank_did_not_make_is_named(more: Sources) -> None:
@@ -667,6 +667,14 @@ def test_a_rank_that_is_no_member_waits_for_all(
         assert hint.cause.en.endswith("ranks 1, 2 have a group without rank 0")
 
 
+def built_in(side: Side) -> Side:
+    return replace(side, place=replace(side.place, built_in=True))
+
+
+def within(side: Side, file: str) -> Side:
+    return replace(side, place=replace(side.place, within=file))
+
+
 STORES = """\
 def publish(store, epoch):
     store.set(f"epoch-{epoch:03}", path)
@@ -681,7 +689,7 @@ all_reduce(loss)
 
 
 def test_a_key_of_the_store_is_told_as_it_is_asked_for_and_set(tmp_path: Path) -> None:
-    waits = at((1,), "store.get", (8, "<module>"), (6, "fetch"), waits=False)
+    waits = built_in(at((1,), "store.get", (8, "<module>"), (6, "fetch"), waits=False))
 
     hint = reason(a_program(tmp_path, STORES), waits, a_side((0,), "all_reduce", 9))
 
@@ -692,7 +700,7 @@ def test_a_build_that_waits_for_its_lock_file_is_told_to_delete_it(sources: Sour
     waits = at((0,), "baton.wait", (7, "<module>"), waits=False)
     waits = replace(waits, place=replace(waits.place, within="file_baton.py"))
 
-    assert "delete the file named  lock " in reason(sources, waits, a_side((1,), "barrier", 20)).fix.en
+    assert "delete the file  lock " in reason(sources, waits, a_side((1,), "barrier", 20)).fix.en
 
 
 def test_a_lock_file_of_the_program_s_own_is_one_that_was_not_released(tmp_path: Path) -> None:
@@ -781,7 +789,7 @@ def test_a_rank_in_what_one_enters_at_a_time_keeps_out_those_it_waits_for(tmp_pa
     hint = reason(a_program(tmp_path, text), first, others)
 
     assert hint.signature == "hang-locked-by-rank"
-    assert "rank 0 went into  with accelerator.main_process_first()  (line 1)" in hint.cause.en
+    assert "rank 0 went into  accelerator.main_process_first()  (line 1)" in hint.cause.en
 
 
 @pytest.mark.parametrize(
@@ -1007,3 +1015,142 @@ def test_a_child_that_is_held_is_told_by_its_line(sources: Sources) -> None:
 
     assert "is held by gather at line 4" in reason(sources, replace(side, workers=(child,))).cause.en
     assert reason(sources, side).signature == "hang-inside"
+
+
+HELD = """\
+group = new_group([0, 1])
+for batch in loader:
+    total(step(batch), pair)
+total(seen)
+
+def total(value, group=None):
+    all_reduce(value, group=group)
+"""
+
+
+def test_ranks_that_are_held_elsewhere_are_no_matter_of_groups(tmp_path: Path) -> None:
+    sources = a_program(tmp_path, HELD)
+    whole = at((0, 1), "all_reduce", (4, "<module>"), (7, "total"))
+    whole = replace(whole, values=(the_value(7, "group", "None"),))
+    own = Collective(name="all_reduce", number=1, over=True, begun=4.0, members=(0, 1))
+    answers = [replace(waiting(rank, "0", 5.0, 0, 1, 2), collectives={"1": own}) for rank in (0, 1)]
+    held = at((2,), "queue.get", (2, "<module>"), waits=False)
+
+    assert ungrouped([whole, held], answers, sources) is None
+    assert no_member([whole, held], [waiting(2, "2", 5.0, 2)], sources) is None
+    # a default means all ranks
+    assert no_member([whole, a_side((2,), "barrier", 9)], [waiting(2, "2", 5.0, 2)], sources) is None
+
+
+def test_a_rank_on_its_way_to_a_group_is_told_by_what_holds_it(tmp_path: Path) -> None:
+    sources = a_program(tmp_path, "rows = get(url)\ngroup = new_group([0, 1])\nbarrier()\n")
+    makes = a_side((0,), "new_group", 2)
+    fetches = replace(a_side((1,), "get", 1, waits=False), place=CodeLocation(line=1, on_network=True))
+
+    assert reason(sources, makes, fetches).signature == "hang-network"
+    assert reason(sources, makes, a_side((1,), "barrier", 3)).signature == "hang-groups"
+
+
+def test_a_loop_over_the_ranks_gives_each_of_them_the_same_root(tmp_path: Path) -> None:
+    loop = "for rank in range(2):\n    broadcast(parts[rank], src=rank)\nbarrier()\n"
+
+    found = why(
+        [a_side((0,), "broadcast", 2), a_side((1,), "barrier", 3)], a_program(tmp_path / "loop", loop), {}
+    )
+
+    assert found is not None
+    assert found.signature == "hang-loop"
+    own = a_program(tmp_path / "own", "broadcast(parts, src=rank)\nbarrier()\n")
+    assert reason(own, a_side((0,), "broadcast", 1), a_side((1,), "barrier", 2)).signature == "hang-root"
+
+
+def test_a_condition_that_holds_on_all_ranks_has_not_parted_them(tmp_path: Path) -> None:
+    text = "if rank >= 0:\n    for batch in loader:\n        all_reduce(loss)\nbarrier()\n"
+    sides = [a_side((0,), "all_reduce", 3), a_side((1,), "barrier", 4)]
+
+    known = [replace(side, values=(the_value(1, "rank", str(side.ranks[0])),)) for side in sides]
+    assert reason(a_program(tmp_path / "asks", text), *known).signature == "hang-loop"
+    text = text.replace("rank >= 0", "distributed").replace("if", "distributed = rank >= 0\nif", 1)
+    sides = [
+        replace(side, values=(the_value(2, "distributed", "True"),), way=moved(side.way, 1)) for side in sides
+    ]
+    assert reason(a_program(tmp_path / "named", text), *sides).signature == "hang-loop"
+
+
+def moved(way: tuple[Call, ...], lines: int) -> tuple[Call, ...]:
+    return tuple(replace(call, line=call.line + lines) for call in way)
+
+
+def test_a_return_that_all_ranks_take_or_none_has_not_parted_them(tmp_path: Path) -> None:
+    text = """\
+def sums(value):
+    if not dist.is_initialized():
+        return value
+    if value is None:
+        return value
+    all_reduce(value)
+
+sums(loss)
+broadcast(flag)
+"""
+    sides = [at((0,), "all_reduce", (8, "<module>"), (6, "sums")), a_side((1,), "broadcast", 9)]
+
+    found = reason(a_program(tmp_path, text), *sides)
+
+    assert "if value is None:" in found.cause.en
+    assert "is_initialized" not in found.cause.en
+
+
+@pytest.mark.parametrize(
+    ("call", "file", "line", "name"),
+    [
+        pytest.param("jobs.join", "queue.py", 3, "hang-join-tasks", id="items that are not done"),
+        pytest.param("process.wait", "subprocess.py", 1, "hang-program", id="its input is open"),
+        pytest.param("process.wait", "subprocess.py", 2, "hang-pipe", id="its output is not read"),
+        pytest.param("checkpointer.restore", "", 3, "hang-busy", id="no store"),
+    ],
+)
+def test_what_is_alike_by_its_name_alone_is_told_apart(
+    call: str, file: str, line: int, name: str, tmp_path: Path
+) -> None:
+    pipes = {1: "stdin=PIPE", 2: "stdout=PIPE", 3: ""}[line]
+    sources = a_program(tmp_path, f"process = Popen(command, {pipes})\n{call}()\nbarrier()\n")
+    held = within(a_side((1,), call, 2, waits=False), file)
+
+    assert reason(sources, held, a_side((0,), "barrier", 3)).signature == name
+
+
+def test_the_end_of_a_program_may_wait_for_a_queue(sources: Sources) -> None:
+    handing = Call(file="/usr/lib/python3/multiprocessing/queues.py", line=9, function="_finalize_join")
+    ended = Side(ranks=(1,), way=(), place=CodeLocation(what="_exit_function"), calls=(handing,))
+
+    assert reason(sources, ended, a_side((0,), "barrier", 20)).signature == "hang-queue-at-the-end"
+
+
+ACQUIRED = """\
+lock.acquire()
+data = prepare()
+barrier()
+lock.release()
+"""
+
+
+def test_a_lock_file_that_another_rank_has_acquired_is_told(tmp_path: Path) -> None:
+    waits, holder = a_side((1,), "lock.acquire", 1, waits=False), a_side((0,), "barrier", 3)
+
+    sources = a_program(tmp_path, ACQUIRED)
+    found = reason(sources, within(waits, "_api.py"), holder)
+
+    assert found.signature == "hang-locked-by-rank"
+    assert "lock  (line 1), and called barrier there; line 1 holds rank 1" in found.cause.en
+    # a lock of threads is another one on each rank
+    assert reason(sources, built_in(waits), holder).signature == "hang-inside"
+
+
+def test_of_two_ranks_that_build_one_waits_for_the_other(sources: Sources) -> None:
+    waits = within(at((0,), "load", (7, "<module>"), waits=False), "file_baton.py")
+    builds = within(at((1,), "load", (7, "<module>"), waits=False), "subprocess.py")
+
+    assert reason(sources, waits, builds, a_side((2,), "barrier", 20)).cause.en.startswith(
+        "load holds rank 1"
+    )

@@ -83,7 +83,6 @@ def test_the_rank_that_raised_first_is_the_cause(written: WrittenRun) -> None:
         pytest.param("RuntimeError", PEER_CLOSED, id="torch: closed by peer"),
         pytest.param("RuntimeError", PEER_RESET, id="torch: reset by peer"),
         pytest.param("torch.distributed.DistNetworkError", STORE_GONE, id="torch: the store has gone"),
-        pytest.param("BrokenPipeError", "[Errno 32] Broken pipe", id="a pipe of the user's own"),
         pytest.param(
             "RuntimeError",
             "[/__w/pytorch/pytorch/third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:81] "

@@ -181,4 +181,9 @@ def test_ranks_that_logged_other_names_are_told_by_the_lines_that_log(tmp_path: 
 
     assert hint is not None
     assert hint.signature == "hang-logged"
+    own = f"class Rows(IterableDataset): ...\n{LOGS}"
+    sides = [adding, inside(1, 6, ("run", 153), ("advance", 300))]
+    at_the_end = of_hooks(sides, a_program(tmp_path / "own", own))
+    assert at_the_end is not None
+    assert at_the_end.signature == "hang-logged-at-the-end"
     assert hint.cause.en.endswith("other names were logged there, or fewer: see line 4")
