@@ -196,7 +196,7 @@ def until_stalled(handle: runner.RunHandle, limit: float = 45.0) -> StackReport:
         pytest.param(
             NATIVE,
             "rank 0 is in wait at line 7; rank 1 is in libc.sleep at line 6",
-            "cause: wait holds rank 0: no thread or process feeds or frees it;"
+            "cause: wait holds rank 0: no thread, process or other rank feeds or frees it;"
             " no other thread of the program runs in it",
             id="native code",
         ),
