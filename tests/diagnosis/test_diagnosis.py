@@ -66,8 +66,8 @@ def test_a_known_error_has_a_hint_in_both_languages(written: WrittenRun) -> None
     assert hint.signature == "target-out-of-range"
     assert hint.text().splitlines() == [
         "cause: the label 10 is not below the number of classes that the model puts out",
-        "fix: nn.Linear(width, classes), from_pretrained(…, num_labels=classes); or labels from 0: y - 1, one dict of labels"
-        " on all ranks",
+        "fix: nn.Linear(width, classes), from_pretrained(…, num_labels=classes); or labels from 0: y - 1, "
+        "one dict of labels on all ranks",
     ]
     assert [line.partition("：")[0] for line in hint.text("zh").splitlines()] == ["原因", "解决方法"]
     assert "10" in hint.text("zh")
@@ -87,8 +87,8 @@ def test_the_hint_stands_in_the_report(written: WrittenRun) -> None:
         "IndexError: Target 10 is out of bounds.",
         "",
         "cause: the label 10 is not below the number of classes that the model puts out",
-        "fix: nn.Linear(width, classes), from_pretrained(…, num_labels=classes); or labels from 0: y - 1, one dict of labels"
-        " on all ranks",
+        "fix: nn.Linear(width, classes), from_pretrained(…, num_labels=classes); or labels from 0: y - 1, "
+        "one dict of labels on all ranks",
     ]
 
 
