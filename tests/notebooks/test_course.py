@@ -143,6 +143,7 @@ def test_the_first_machine_prints_what_one_with_another_home_needs(executed: Exe
 
 
 @pytest.mark.slow
+@pytest.mark.more
 @pytest.mark.timeout(PATIENCE)
 def test_a_command_line_and_the_way_back_to_it(executed: Executing) -> None:
     result = executed("02-from-torchrun")
