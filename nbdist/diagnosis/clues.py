@@ -38,6 +38,14 @@ _VALUES = {
 _MISSING = re.compile(r"(?:no attribute|^name) '(?P<name>\w+)'")
 # of masks and the best so far, infinity is meant
 _MEANT = re.compile(r"mask|bias|best|lowest|highest|min|max", re.IGNORECASE)
+_IS_INFINITE = re.compile(r"""float\(['"][+-]?(?:inf|nan)|\b(?:math|np|numpy|torch|paddle)\.(?:inf|nan)\b""")
+"""What makes it on purpose."""
+
+_OF_RESULTS = re.compile(
+    r" in .*(?:\.(?:items|values|parameters|buffers|modules)\(|loss|metric|output|grad|result|score)"
+)
+"""A loop over what the model made, and not over data."""
+
 _NOT_FINITE = re.compile(r" (?:nan|inf)$")
 _COLLATE = re.compile(r"/(?:_utils|dataloader)/collate\.py$")
 _LEAST = 5
@@ -135,6 +143,8 @@ def of_missing(failure: Failure, run: Run, path: str) -> Hint | None:
         return None
     files = {run.spec.program} | ({failure.place.file} if failure.place is not None else set())
     made = {call.line: call for file in files for call in _saving(path, file, failure)}
+    if failure.line in made:
+        return hint("folder-of-file-missing", path=path)
     told = [
         both("diagnosis.made-at", line=at, under=_under(one, failure.sources)) for at, one in made.items()
     ]
@@ -220,13 +230,15 @@ def of_nan(failure: Failure) -> Hint | None:
             one.name: one.what for one in here if _NOT_FINITE.search(one.what) and not _MEANT.search(one.name)
         }
         set_at = (origin_of(name, own[:depth], failure) for name in bad)
-        if known := sorted(filter(None, set_at), key=lambda one: one.line):
+        found = (one for one in set_at if one is not None and not _IS_INFINITE.search(one.source))
+        if known := sorted(found, key=lambda one: one.line):
             return _nan(known[0], bad[known[0].name], failure)
     return None
 
 
 def _nan(first: Origin, what: str, failure: Failure) -> Hint:
-    name = "nan-in-data" if first.source.startswith("for ") else "nan-first"
+    of_data = first.source.startswith("for ") and not _OF_RESULTS.search(first.source)
+    name = "nan-in-data" if of_data else "nan-first"
     values = {"name": first.name, "what": what, "line": first.line, "source": first.source}
     return hint(name, late=(failure.rank,), **values)
 

@@ -56,7 +56,9 @@ _JOINING = frozenset({"store-not-reached", _CLIENTS})
 _UNLIKE = _PLAIN_TIMEOUTS | _JOINING | {_SIZES, "collective-mismatch"}
 _FEW = 2
 _OF_FILES = frozenset({"file-missing", "file-missing-there", "paddle-load-missing"})
-_NOT_FINITE = "not-finite"
+_NOT_FINITE = frozenset({"not-finite", "not-probabilities-drawn", "missing-values", "integer-of-nan"})
+_NO_SUCH_NAME = "module-attribute"
+_NEVER_SET = "never-set"
 _MEETING = "gloo-connect"
 _WITHOUT_A_WORD = "exit-without-error"
 # with the last line of the rank
@@ -174,20 +176,25 @@ def _hint(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
             return met
         if complaint.signature.name == _CLIENTS and complaint.found["all"] != str(run.spec.world_size):
             return hint("hang-joining", who=tuple(range(run.spec.world_size)), count=run.spec.world_size)
-        if complaint.signature.name in _OF_FILES:
+        row = variant(complaint.signature, _program(first, run))
+        if row.name in _OF_FILES:
             made = of_file(first, run, complaint.found["path"])
             made = made or of_missing(first, run, complaint.found["path"])
             if made is not None:
                 return made
-        if complaint.signature.name == _NOT_FINITE and (first_nan := of_nan(first)) is not None:
+        if complaint.signature.name in _NOT_FINITE and (first_nan := of_nan(first)) is not None:
             return first_nan
+        if complaint.signature.name == _NO_SUCH_NAME and (near := of_near(first)) is not None:
+            return near
+        if complaint.signature.name == _NEVER_SET and (value := of_value(first)) is not None:
+            return value
         if complaint.signature.name == _SIZES and _all_there(first, run, directory):
             return hint("collective-sizes-here", line=first.line)
         values = complaint.found.groupdict()
         after = _AFTER_WORDS.get(complaint.signature.name)
         if after is not None and (last := last_line(first.rank, run, directory)).en:
             return Hint.of(named(after), values | {"last": last.en}, values | {"last": last.zh})
-        return Hint.of(variant(complaint.signature, _program(first, run)), values)
+        return Hint.of(row, values)
     if _others_wait(first, run, directory) and (met := _alone(first, run, directory)) is not None:
         return met
     text = complaint.root.text if complaint is not None else ""

@@ -57,7 +57,7 @@ def test_a_key_that_is_missing_is_told_with_what_there_is(tmp_path: Path, key: s
     ("length", "said"),
     [
         pytest.param(7, "/b/best was not there yet: rank 0 makes it (line 4)", id="what rank 0 saves"),
-        pytest.param(9, "there is no /b/best: it was not made", id="another file"),
+        pytest.param(9, "there is no /b/best: not made, by another name", id="another file"),
     ],
 )
 def test_a_file_that_rank_0_saves_later_is_told_by_the_line(tmp_path: Path, length: int, said: str) -> None:
@@ -188,16 +188,17 @@ def test_memory_for_a_column_against_a_row_is_told_by_their_names(
     [
         pytest.param("import pandas\nprices[191]", "KeyError", "191", "", id="a dict beside pandas"),
         pytest.param(
-            "Forecast.load_from_checkpoint(path)",
+            "Forecast.load_from_checkpoint(path)  # through lightning/pytorch/core/saving.py",
             "TypeError",
             "Forecast.__init__() missing 2 required positional arguments: 'history' and 'horizon'",
             "the checkpoint does not have the arguments of the module: 'history' and 'horizon'",
             id="a checkpoint",
         ),
         pytest.param(
-            "from transformers import BertModel",
+            "bert(tokens)  # through /transformers/models/bert/modeling_bert.py",
             "RuntimeError",
-            "The expanded size of the tensor (175) must match the existing size (128) at dimension 1",
+            "The expanded size of the tensor (175) must match the existing size (128) at non-singleton dimension "
+            "1.  Target sizes: [8, 175].  Tensor sizes: [1, 128]",
             "a text has 175 tokens, and the model has 128 positions",
             id="tokens",
         ),
@@ -240,6 +241,14 @@ read(folder)
 """
 
 
+def test_a_file_that_was_to_be_written_is_told_by_its_folder(tmp_path: Path) -> None:
+    message = "[Errno 2] No such file or directory: '/b/shard.npz'"
+
+    cause = cause_of(tmp_path, "FileNotFoundError", message, 3, cell=SHARDS)
+
+    assert cause == "/b/shard.npz was to be written, and its folder is not there"
+
+
 def test_a_file_that_is_missing_is_told_with_the_lines_that_make_and_remove_it(tmp_path: Path) -> None:
     message = "[Errno 2] No such file or directory: '/b/shard.npz'"
 
@@ -256,10 +265,11 @@ def check(loss):
     value = float(loss)
     raise FloatingPointError
 
-def train():
+def train(before=float("inf")):
     for x, y in loader:
         out = model(x)
         loss = criterion(out, y)
+        for part in losses.values(): print(part)
         check(loss)
 train()
 """
@@ -279,13 +289,15 @@ train()
             id="the model's output",
         ),
         pytest.param((), "a value became nan or infinite", id="none that is known"),
+        pytest.param(("before",), "a value became nan or infinite", id="infinite on purpose"),
+        pytest.param(("part",), "part is the first variable that is not finite", id="a loop over results"),
     ],
 )
 def test_the_first_variable_that_is_nan_is_told(tmp_path: Path, bad: tuple[str, ...], said: str) -> None:
     written = WrittenRun(tmp_path / "home", cell=TRAINS).happened(*STARTED)
     program = a_spec().program
-    frames = [(program, 10, "<module>", ""), (program, 9, "train", ""), (program, 3, "check", "")]
-    values = [(program, 9, name, "Tensor (2,) float32, 50% nan") for name in bad]
+    frames = [(program, 11, "<module>", ""), (program, 10, "train", ""), (program, 3, "check", "")]
+    values = [(program, 10, name, "Tensor (2,) float32, 50% nan") for name in bad]
     written.raised(1, "FloatingPointError", "loss is nan at step 0", frames=frames, values=values)
     written.happened(errored(1), exited(1, 1))
 
@@ -333,6 +345,14 @@ parsed(image)
             id="which of two",
         ),
         pytest.param(4, "ValueError", "too many", [("image", "None")], "", id="another error"),
+        pytest.param(
+            5,
+            "TypeError",
+            "expected str, bytes or os.PathLike object, not NoneType",
+            [("image", "None")],
+            "image is None: line 1  image = cv2.imread(folder + name)",
+            id="of an error that is known",
+        ),
     ],
 )
 def test_a_value_that_is_none_or_0_is_told_by_the_line_that_set_it(
@@ -349,6 +369,9 @@ def test_a_value_that_is_none_or_0_is_told_by_the_line_that_set_it(
             "retain_grads",
             "there is no retain_grad, and there is retain_grads",
             id="an attribute",
+        ),
+        pytest.param(
+            "module 'torch' has no attribute 'zeroes'", "zeros", "there is no zeroes", id="of a module"
         ),
         pytest.param("name 'lables' is not defined", "labels", "there is no lables, and", id="a name"),
         pytest.param("name 'device' is not defined", "", None, id="nothing like it"),
@@ -370,8 +393,12 @@ def test_a_name_that_is_nearly_another_one_is_told_with_that(
 
 def test_a_label_that_pandas_does_not_find_may_be_a_position(tmp_path: Path) -> None:
     written = WrittenRun(tmp_path / "home", cell="row = prices.loc[191]").happened(*STARTED)
-    pandas = "/v/lib/python3.11/site-packages/pandas/core/indexes/base.py"
-    frames = [(a_spec().program, 1, "<module>", ""), (pandas, 3641, "get_loc", "raise KeyError(key)")]
+    pandas = "/v/lib/python3.11/site-packages/pandas/core"
+    frames = [
+        (a_spec().program, 1, "<module>", ""),
+        (f"{pandas}/indexing.py", 1191, "__getitem__", ""),
+        (f"{pandas}/indexes/base.py", 3641, "get_loc", "raise KeyError(key)"),
+    ]
     written.raised(1, "KeyError", "191", frames=frames)
 
     failure = diagnose(written.happened(errored(1), exited(1, 1)).run, written.directory)

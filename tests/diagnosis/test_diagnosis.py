@@ -161,7 +161,7 @@ def test_a_rank_that_ended_well_before_the_others_had_met_is_named(written: Writ
     assert diagnosis.hint is not None
     assert (diagnosis.early_exits, diagnosis.hint.signature) == ((1,), "left-before-all-met")
     assert diagnosis.hint.cause.en.startswith(
-        "rank 1 destroyed its process group before rank 0 had joined it"
+        "rank 1 ended, or destroyed its process group, before rank 0 had joined it"
     )
 
 
