@@ -197,8 +197,8 @@ def test_memory_for_a_column_against_a_row_is_told_by_their_names(
         pytest.param(
             "bert(tokens)  # through /transformers/models/bert/modeling_bert.py",
             "RuntimeError",
-            "The expanded size of the tensor (175) must match the existing size (128) at non-singleton dimension "
-            "1.  Target sizes: [8, 175].  Tensor sizes: [1, 128]",
+            "The expanded size of the tensor (175) must match the existing size (128) at non-singleton "
+            "dimension 1.  Target sizes: [8, 175].  Tensor sizes: [1, 128]",
             "a text has 175 tokens, and the model has 128 positions",
             id="tokens",
         ),
