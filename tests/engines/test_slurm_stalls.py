@@ -13,7 +13,7 @@ pytestmark = pytest.mark.cluster
 
 def test_a_run_that_hangs_on_both_nodes_says_where_all_ranks_are(login: Login) -> None:
     login.script(HANGS)
-    words = ("--nodes", "2", "-n", "1", "--framework", "none", "--hang-after", "3s")
+    words = ("--nodes", "2", "-n", "1", "--framework", "none", "--hang-after", "6s")
     login.begin(*words, "train.py")
     login.until_ready()
     handle = login.handle
