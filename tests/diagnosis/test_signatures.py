@@ -9,7 +9,16 @@ import pytest
 
 from nbdist.diagnosis.complaints import complaint_of
 from nbdist.diagnosis.exits import exit_kind
-from nbdist.diagnosis.signatures import Hint, Signature, Source, in_paddle, match, signatures
+from nbdist.diagnosis.signatures import (
+    Hint,
+    Signature,
+    Source,
+    in_paddle,
+    match,
+    match_in,
+    signatures,
+    variant,
+)
 from nbdist.diagnosis.tracebacks import last_words, parse
 from nbdist.store import ErrorReport
 
@@ -101,6 +110,18 @@ def test_no_signature_matches_the_log_of_a_healthy_run(log: Path) -> None:
     assert [(match(line), line) for line in lines if match(line) is not None] == []
     assert match("\n".join(lines)) is None
     assert last_words(lines) is None
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("part", ["x", "7", "[", " ", "a.b/", "1, ", "'a', ", "Error: ", "shape is [1, 2] "])
+def test_no_pattern_gets_lost_in_a_long_text(part: str) -> None:
+    text = part * 20_000
+
+    assert match(text) is None
+    assert match_in(text, text) is None
+    assert [
+        row.name for row in SIGNATURES if row.where and variant(row, text) is not row and not row.of
+    ] == []
 
 
 def test_there_are_logs_of_healthy_runs() -> None:

@@ -105,9 +105,12 @@ def match(text: str, source: Source = Source.ERROR) -> tuple[Signature, re.Match
 
     Of a long text only both ends are searched.
     """
-    if len(text) > _HEAD + _TAIL:
-        text = f"{text[:_HEAD]}\n{text[-_TAIL:]}"
-    return _match(text, source)
+    return _match(_ends(text), source)
+
+
+def _ends(text: str) -> str:
+    """Both ends of a text that is long."""
+    return text if len(text) <= _HEAD + _TAIL else f"{text[:_HEAD]}\n{text[-_TAIL:]}"
 
 
 # hundreds of ranks say the same
@@ -137,7 +140,7 @@ def variant(known: Signature, program: str) -> Signature:
 def match_in(text: str, program: str) -> tuple[Signature, re.Match[str]] | None:
     """What is known of an error's text in a program with this text, and of no other."""
     for row, pattern in _compiled(Source.PROGRAM):
-        if (found := pattern.search(text)) is not None and re.search(row.where, program):
+        if (found := pattern.search(_ends(text))) is not None and re.search(row.where, program):
             return row, found
     return None
 
@@ -145,7 +148,7 @@ def match_in(text: str, program: str) -> tuple[Signature, re.Match[str]] | None:
 def suits(name: str, error: str, program: str) -> bool:
     """Whether a signature that no pattern alone can see suits an error in a program with this text."""
     row = named(name)
-    return bool(re.search(row.pattern, error) and re.search(row.where, program))
+    return bool(re.search(row.pattern, _ends(error)) and re.search(row.where, program))
 
 
 def in_paddle(text: str) -> str:
