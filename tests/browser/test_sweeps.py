@@ -92,7 +92,7 @@ def test_the_sidebar_stops_a_sweep(lab_server: LabServer, browser: Browser, pict
         lab.run_and_wait(0)
         lab.run(1)
         sidebar = show_runs(page)
-        entry = sidebar.locator("[data-sweep]", has_text="endless")
+        entry = sidebar.locator("[data-sweep]", has_text="endless").first
         expect(entry).to_contain_text("0/3", timeout=20_000)
         entry.click()
         page.screenshot(path=pictures / "sweep-sidebar-running.png")
