@@ -129,6 +129,8 @@ def test_a_source_distribution_has_what_a_wheel_is_made_of(distributions: Path) 
     assert names == sources - tests | of_the_page() | {"labextension/page.cdx.json", "PKG-INFO"}
 
 
+# make dist builds twice, too, and compares
+@pytest.mark.more
 def test_two_builds_are_the_same_bytes(
     distributions: Path, tmp_path: Path, builder: Path, without_node: Mapping[str, str]
 ) -> None:

@@ -108,6 +108,7 @@ def test_an_allocation_that_is_kept_serves_another_kernel(login: Login) -> None:
     until(lambda: not login.jobs())
 
 
+@pytest.mark.more
 def test_nodes_that_a_terminal_keeps_serve_runs_and_cells(login: Login) -> None:
     login.script(WHERE)
     two = ("--nodes", "2", "-n", "1")

@@ -279,6 +279,7 @@ def test_a_token_that_ray_does_not_know_leaves_no_run(login: RayLogin) -> None:
     assert not RunStore(login.home).directories()
 
 
+@pytest.mark.more
 def test_a_node_that_dies_ends_a_run_and_one_that_may_begins_again(login: RayLogin) -> None:
     """From here on Ray has lost a node."""
     login.script(SAVES)

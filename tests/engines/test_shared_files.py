@@ -94,6 +94,7 @@ def test_what_other_machines_write_is_shown_soon(node: LoginNode) -> None:
     assert node.handle.metrics() == {"loss": 0.125}
 
 
+@pytest.mark.more
 def test_another_attempt_is_shown_as_soon(node: LoginNode) -> None:
     node.script(FAILS_ONCE)
 
@@ -119,6 +120,7 @@ def test_stacks_and_a_stop_arrive_soon(node: LoginNode) -> None:
     assert time.monotonic() - stopping < BELIEVES / 2
 
 
+@pytest.mark.more
 def test_nodes_are_kept_and_given_back_as_soon(node: LoginNode) -> None:
     node.script(SAYS_WHEN)
     nodes = ("--slurm", "nodelist=n[2-3]", "--nodes", "2", "-n", "1")

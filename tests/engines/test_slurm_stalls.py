@@ -8,7 +8,8 @@ from nbdist.diagnosis.stacks import last_stacks, sentence
 from tests.engines.conftest import Login, until
 from tests.engines.programs import HANGS, HANGS_AT
 
-pytestmark = pytest.mark.cluster
+# tests/nodes/test_stalls.py goes the same way without Slurm
+pytestmark = [pytest.mark.cluster, pytest.mark.more]
 
 
 def test_a_run_that_hangs_on_both_nodes_says_where_all_ranks_are(login: Login) -> None:

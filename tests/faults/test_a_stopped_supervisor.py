@@ -161,7 +161,13 @@ def hold() -> Iterator[Callable[[int], None]]:
         tracer.communicate()
 
 
-@pytest.mark.parametrize("cell", [WAITS, f"{FAMILY}\ndeaf()\ntime.sleep(600)"], ids=["willing", "unwilling"])
+@pytest.mark.parametrize(
+    "cell",
+    [
+        pytest.param(WAITS, id="willing"),
+        pytest.param(f"{FAMILY}\ndeaf()\ntime.sleep(600)", id="unwilling", marks=pytest.mark.more),
+    ],
+)
 def test_a_supervisor_that_cannot_be_let_go_on_is_replaced_by_its_reaper(
     start_cell, hold, cell: str, leaves_nothing
 ) -> None:

@@ -83,7 +83,9 @@ def reapers(home: Path) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("kind", ["cold", "warm", "again", "among old runs"])
+@pytest.mark.parametrize(
+    "kind", ["cold", "warm", "again", pytest.param("among old runs", marks=pytest.mark.more)]
+)
 @pytest.mark.timeout(600)
 def test_an_interrupt_in_the_first_second_leaves_nothing(
     kernel: Kernel, leaves_nothing_in, kind: str

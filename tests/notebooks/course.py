@@ -44,6 +44,7 @@ MORE = (
     "05-ddp-in-depth",
     "07-several-machines",
     "08-beyond-data-parallel",
+    "09-in-and-out",
 )
 """Of these, those whose cells start runs as the cells of others do: ``make test-more`` executes them."""
 LIMIT = 120.0

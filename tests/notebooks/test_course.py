@@ -174,6 +174,7 @@ def test_the_ranks_keep_parts_and_compute_as_one_would(executed: Executing) -> N
 
 
 @pytest.mark.slow
+@pytest.mark.more
 @pytest.mark.timeout(PATIENCE)
 def test_names_go_in_and_results_and_figures_come_out(executed: Executing) -> None:
     result = executed("09-in-and-out")
