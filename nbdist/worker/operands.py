@@ -103,9 +103,10 @@ def _layers_of(model: Any) -> Iterator[tuple[str, Any]]:
 
 def _children(of: Any) -> dict[str, Any] | None:
     """None of what is no module of torch and no layer of paddle."""
-    own = getattr(of, "__dict__", None)
-    found = own.get("_modules", own.get("_sub_layers")) if isinstance(own, dict) else None
-    return found if isinstance(found, dict) else None
+    for name in ("_modules", "_sub_layers"):
+        if isinstance(found := _attribute(of, name), dict):
+            return found
+    return None
 
 
 def conditions_of(trace: TracebackType | None) -> list[Told]:
