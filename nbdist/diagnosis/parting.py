@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from nbdist.diagnosis.exits import rank_names
 from nbdist.diagnosis.hooks import of_hooks, of_library
-from nbdist.diagnosis.places import Sources
+from nbdist.diagnosis.places import Sources, parsed
 from nbdist.diagnosis.sides import Side, hint
 from nbdist.diagnosis.signatures import Hint
 from nbdist.diagnosis.statements import (
@@ -32,6 +32,7 @@ from nbdist.diagnosis.statements import (
     head,
     holds,
     holds_for,
+    is_default,
     iterables,
     own_nodes,
     rank_decorators,
@@ -46,6 +47,7 @@ from nbdist.text import Both, both, say
 # not `local_rank != -1`, which holds on every rank
 _PICKS = re.compile(r"== \d|^not \w|main|master|chief|primary|(?:global|process)_zero")
 _PICKS_OTHERS = re.compile(r"!= \d|> \d|^not \w|^[\w.]*rank(?:\(\))?$")
+_IS_GIVEN = re.compile(r"\w+ is (?:not )?None")
 _PLAIN = re.compile(r"None|True|False|nan|-?inf|-?\d[\d.e+-]*")
 _ALIKE = re.compile(
     r"^t?range\(|\b(?:\w*parameters|\w*modules|children|buffers|\w*layers|\w*blocks|\w*stages|state_dict|param_groups)\b"
@@ -200,8 +202,14 @@ def _by_loop(entries: Sequence[_Entry], sources: Sources) -> Hint | None:
         if loops:
             # epochs are as many on each rank, as a rule; batches may not be
             over_data = [loop for loop in loops if not _is_alike(loop)]
-            return _loop((over_data or loops)[0], one, sources)
+            # a rank that is past the epochs has most likely broken off
+            broken = [loop for loop in here if _is_alike(loop) and any(map(_ends_loop, ways_out(loop)))]
+            return _loop((broken or over_data or loops)[0], one, sources)
     return None
+
+
+def _ends_loop(way: Way) -> bool:
+    return isinstance(way.body[-1], ast.Break | ast.Return)
 
 
 def _is_alike(loop: ast.stmt) -> bool:
@@ -222,7 +230,7 @@ def _loop(loop: ast.stmt, one: _Entry, sources: Sources) -> Hint:
         after = one.outside.way[one.outside.way.index(one.there) + 1 :]
         ways += [left for call in after for left in returns_before(call, sources)]
     ways += caught_in_calls(loop, one.here.file, sources)
-    ways = list(dict.fromkeys(ways))
+    ways = list(dict.fromkeys(_of_rank(way, one.here.file, sources) for way in ways))
     for node, _, call in one.ifs(sources):
         if node not in ways and not _decides_alike(node, one, call, sources):
             ways.append(node)
@@ -239,6 +247,17 @@ def _loop(loop: ast.stmt, one: _Entry, sources: Sources) -> Hint:
     if len(ways) == 1 and isinstance(ways[0], ast.ExceptHandler):
         return hint("hang-loop-caught", **values, test=head(ways[0]), at=ways[0].lineno)
     return hint("hang-loop-left", **values, tests=told(ways))
+
+
+def _of_rank(way: Way, file: str, sources: Sources) -> Way:
+    """The ``if`` for some ranks around a way out of a loop; itself where there is none."""
+    tree = parsed(sources.text(file)) or ast.Module([], [])
+    for node in (node for node in ast.walk(tree) if isinstance(node, ast.If) and node is not way):
+        within = any(way is inner for each in node.body for inner in own_nodes(each))
+        here = Call(file=file, line=node.lineno, function="")
+        if within and asks_for_rank(node.test, here, sources):
+            return node
+    return way
 
 
 def _batches(file: str, sources: Sources) -> Both:
@@ -282,7 +301,7 @@ def _by_round(entries: Sequence[_Entry], common: Sequence[ast.stmt], sources: So
     for one in (one for one in entries if not one.is_behind):
         loops = [node for node in common if isinstance(node, LOOPS)][-1:]
         ways = [way for loop in loops for way in ways_out(loop)] + returns_before(one.here, sources)
-        ways = [way for way in ways if way.lineno < one.here.line]
+        ways = [_of_rank(way, one.here.file, sources) for way in ways if way.lineno < one.here.line]
         # those who came round may have left it out in a function, too
         for call in one.deeper:
             ways += returns_before(call, sources)
@@ -305,6 +324,9 @@ def _decides_alike(node: ast.If, one: _Entry, call: Call, sources: Sources) -> b
     mine, theirs = (side.had(call.file, node.lineno) for side in (one.inside, one.outside))
     calls = any(isinstance(inner, ast.Call) for inner in ast.walk(node.test))
     names = {inner.id for inner in ast.walk(node.test) if isinstance(inner, ast.Name)}
+    # an argument that callers leave out
+    if _IS_GIVEN.fullmatch(ast.unparse(node.test)) and is_default(min(names), call, sources):
+        return True
     if not calls and names and names <= counters(call, sources):
         return True
     return not calls and bool(mine) and mine == theirs and all(map(_PLAIN.fullmatch, mine.values()))

@@ -1154,3 +1154,42 @@ def test_of_two_ranks_that_build_one_waits_for_the_other(sources: Sources) -> No
     assert reason(sources, waits, builds, a_side((2,), "barrier", 20)).cause.en.startswith(
         "load holds rank 1"
     )
+
+
+EPOCHS = """\
+def run(loader, optimizer=None):
+    for batch in loader:
+        if optimizer is not None:
+            backward(batch)
+
+for epoch in range(9):
+    run(loader, optimizer)
+    if stopper.step(loss):
+        break
+barrier()
+"""
+
+
+def test_of_epochs_and_batches_the_loop_that_a_rank_broke_off_is_told(tmp_path: Path) -> None:
+    trains = at((0,), "backward", (7, "<module>"), (4, "run"))
+
+    found = reason(a_program(tmp_path, EPOCHS), trains, a_side((1,), "barrier", 10))
+
+    assert "rank 1 left the loop of line 6, rank 0 not" in found.cause.en
+    assert found.cause.en.endswith("line 8  if stopper.step(loss):")
+
+
+CONTINUES = """\
+for name in names:
+    all_reduce(total)
+    if rank == 0:
+        if args.mode == "infer":
+            continue
+    barrier()
+"""
+
+
+def test_a_way_out_for_some_ranks_is_told_by_the_if_that_asks_for_them(tmp_path: Path) -> None:
+    sides = [a_side((0,), "all_reduce", 2), a_side((1,), "barrier", 6)]
+
+    assert reason(a_program(tmp_path, CONTINUES), *sides).cause.en.endswith("see line 3  if rank == 0:")
