@@ -14,7 +14,15 @@ from nbdist.diagnosis.places import Sources, parsed
 from nbdist.diagnosis.rank_failure import Failure
 from nbdist.diagnosis.sides import hint
 from nbdist.diagnosis.signatures import Hint
-from nbdist.diagnosis.statements import around, asks_for_rank, calls_of_function, head, node_at, own_names
+from nbdist.diagnosis.statements import (
+    around,
+    asks_for_rank,
+    calls_of_function,
+    head,
+    node_at,
+    own_names,
+    own_nodes,
+)
 from nbdist.model import RankState, Run
 from nbdist.store.reports import Call, Operand
 from nbdist.text import Both, both
@@ -261,8 +269,34 @@ def of_value(failure: Failure) -> Hint | None:
     if found is None or len(named) != 1 or not own or failure.frames[-1] is not own[-1]:
         return None
     at = origin_of(named[0], own, failure)
+    if at is None:
+        return None
+    if found == "None" and (given_back := _given_back(at, failure)) is not None:
+        return given_back
     name = "value-none" if found == "None" else "value-zero"
-    return None if at is None else hint(name, name=at.name, line=at.line, source=at.source)
+    return hint(name, name=at.name, line=at.line, source=at.source)
+
+
+def _given_back(at: Origin, failure: Failure) -> Hint | None:
+    """Of None from a function of the program: where that gives nothing back."""
+    statement = node_at(Call(file=at.file, line=at.line, function=""), failure.sources)
+    called = getattr(statement, "value", None)
+    name = ast.unparse(called.func).rpartition(".")[2] if isinstance(called, ast.Call) else ""
+    tree = parsed(failure.sources.text(at.file)) or ast.Module([], [])
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == name]
+    if len(functions) != 1:
+        return None
+    nodes = [node for each in functions[0].body for node in own_nodes(each)]
+    returns = [node for node in nodes if isinstance(node, ast.Return)]
+    nothing = [node for node in returns if node.value is None or ast.unparse(node.value) == "None"]
+    values = {"name": at.name, "line": at.line, "function": name}
+    if not returns:
+        return hint("value-none-no-return", **values, at=functions[0].lineno)
+    if len(nothing) != 1 or len(returns) == 1:
+        return None
+    back = nothing[0].lineno
+    under = _under(Call(file=at.file, line=back, function=name), failure.sources)
+    return hint("value-none-returned", **values, at=back, under=under)
 
 
 def _nothing_given(text: str) -> list[int]:

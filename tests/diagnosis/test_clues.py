@@ -361,6 +361,41 @@ def test_a_value_that_is_none_or_0_is_told_by_the_line_that_set_it(
     assert cause_of(tmp_path, kind, message, line, *values, cell=READS) == said
 
 
+MEASURES = """\
+def evaluate(model):
+    if rank != 0:
+        return
+    return {"accuracy": 0.5}
+
+def prepared(rows):
+    rows.sort()
+
+metrics = evaluate(model)
+rows = prepared(rows)
+print(metrics.items(), rows.items())
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        pytest.param(
+            "metrics",
+            "evaluate(), called in line 9, gives nothing back at line 3, under line 2  if rank != 0:",
+        ),
+        pytest.param("rows", "prepared(), called in line 10, has no return (line 6)"),
+    ],
+)
+def test_none_of_a_function_is_told_with_where_that_gives_nothing_back(
+    tmp_path: Path, name: str, said: str
+) -> None:
+    message = "'NoneType' object has no attribute 'items'"
+
+    cause = cause_of(tmp_path, "AttributeError", message, 11, (name, "None"), cell=MEASURES)
+
+    assert cause == f"{name} is None: {said}"
+
+
 @pytest.mark.parametrize(
     ("message", "near", "said"),
     [
