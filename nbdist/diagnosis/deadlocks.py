@@ -20,9 +20,11 @@ from nbdist.diagnosis.statements import (
     around,
     given_group,
     group_left_out,
+    head,
     holds,
     is_collective,
     is_default,
+    port_by_rank,
     root_by_rank,
 )
 from nbdist.store.reports import RankAnswer
@@ -207,13 +209,16 @@ def _awaited(answer: RankAnswer) -> tuple[str, tuple[int, ...]]:
     return begun[min(begun)] if begun else ("", ())
 
 
-def all_joining(sides: Sequence[Side], world_size: int) -> Hint | None:
+def all_joining(sides: Sequence[Side], world_size: int, sources: Sources) -> Hint | None:
     """Of ranks that wait in init_process_group: where all of the run do, it waits for more than there are."""
     ranks = tuple(sorted(rank for side in sides for rank in side.ranks))
     if len(ranks) < world_size or any(
         side.place.what.rpartition(".")[2] != "init_process_group" for side in sides
     ):
         return None
+    chosen = (port_by_rank(side.way[-1].file, sources) for side in sides if side.way)
+    if (port := next(filter(None, chosen), None)) is not None:
+        return hint("hang-port-by-rank", who=ranks, line=port.lineno, port=head(port))
     return hint("hang-joining", who=ranks, count=world_size)
 
 

@@ -108,8 +108,10 @@ def _apart(first: Failure, failures: Sequence[Failure], run: Run, directory: Run
     raised = ended_by(raised_in_logs(absent, run, directory))
     histories = histories_of(run, directory)
     if known in _JOINING:
-        return all_joining(sides, run.spec.world_size)
-    found = all_joining(sides, run.spec.world_size) or why(sides, first.sources, raised, histories)
+        return all_joining(sides, run.spec.world_size, first.sources)
+    found = all_joining(sides, run.spec.world_size, first.sources) or why(
+        sides, first.sources, raised, histories
+    )
     if known == _SIZES:
         found = of_histories(histories, first.sources) or found
     if found is None and known == _SIZES:

@@ -172,7 +172,7 @@ def _report(taken: TakenStacks | None, run: Run, directory: RunDirectory) -> Sta
     raised = raised_in_logs(going, run, directory)
     if hangs:
         hint = (
-            all_joining(sides, run.spec.world_size)
+            all_joining(sides, run.spec.world_size, sources)
             or no_member(sides, taken.ranks, sources)
             or ungrouped(sides, taken.ranks, sources)
             or why(sides, sources, ended_by(raised), histories)

@@ -33,6 +33,10 @@ _SEEDS = re.compile(r"\b(?:\w*seed\w*|Random|default_rng|RandomState)\([^)]*\bra
 _OF_PROCESS = re.compile(
     r"\b(?:strftime|isoformat|uuid[14]|mkdtemp|mktemp|token_hex)\(|\{[^}]*\b(?:now|time|getpid)\("
 )
+_MEETING = re.compile(r"\bMASTER_PORT\b|\btcp://")
+_OWN_PORT = re.compile(
+    r"\b\w*(?:free|unused|available|random)_?\w*port\w*\(|\b(?:getsockname|randint|randrange|getpid)\("
+)
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _OPERATORS = (ast.cmpop, ast.boolop, ast.unaryop, ast.operator, ast.expr_context)
@@ -190,6 +194,18 @@ def own_names(file: str, sources: Sources) -> ast.stmt | None:
         one for one in nodes if isinstance(one, ast.Assign) and _OF_PROCESS.search(ast.unparse(one.value))
     ]
     return min(found, key=lambda node: node.lineno, default=None)
+
+
+def port_by_rank(file: str, sources: Sources) -> ast.stmt | None:
+    """The statement by which each rank chooses by itself the port where it looks for the others."""
+    nodes = ast.walk(parsed(sources.text(file)) or ast.Module([], []))
+    found = [node for node in nodes if isinstance(node, ast.Assign | ast.Expr)]
+    meeting = [node for node in found if _MEETING.search(ast.unparse(node))]
+    names = {one.id for node in meeting for one in ast.walk(node) if isinstance(one, ast.Name)}
+    set_before = [
+        node for node in found if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in names
+    ]
+    return next((node for node in (*meeting, *set_before) if _OWN_PORT.search(ast.unparse(node))), None)
 
 
 def exits(file: str, sources: Sources) -> list[int]:

@@ -319,15 +319,15 @@ def test_a_thread_that_died_comes_before_what_waits_for_it(sources: Sources) -> 
     assert "KeyError: 'x'" in hint.cause.en
 
 
-def test_where_all_ranks_join_the_group_it_waits_for_ranks_that_there_are_not() -> None:
+def test_where_all_ranks_join_the_group_it_waits_for_ranks_that_there_are_not(sources: Sources) -> None:
     sides = [a_side((0,), "init_process_group", 22), a_side((1,), "init_process_group", 18)]
 
-    hint = all_joining(sides, 2)
+    hint = all_joining(sides, 2, sources)
 
     assert hint is not None
     assert hint.cause.en.startswith("ranks 0, 1 are in init_process_group, and it waits for more")
-    assert all_joining(sides, 3) is None
-    assert all_joining([*sides, a_side((2,), "barrier", 20)], 3) is None
+    assert all_joining(sides, 3, sources) is None
+    assert all_joining([*sides, a_side((2,), "barrier", 20)], 3, sources) is None
 
 
 def test_ranks_in_one_collective_have_no_reason_to_wait(sources: Sources) -> None:

@@ -142,6 +142,21 @@ def test_a_rank_that_works_while_another_waits_is_left_alone(
     assert not ranks.pass_time(1200, works)
 
 
+def test_a_rank_that_looks_for_a_store_reads_at_each_try_and_waits_all_the_same(ranks: Ranks) -> None:
+    ranks.program = ranks.path / "torch" / "distributed" / "rendezvous.py"
+    ranks.program.parent.mkdir(parents=True)
+    ranks.program.write_text("store = TCPStore(\n")
+    ranks.line[1] = 1
+
+    ranks.pending = set()
+
+    def tries(ranks: Ranks) -> None:
+        ranks.moved += 1_000_000
+        ranks.beats[1] += 1
+
+    assert ranks.pass_time(90, tries)
+
+
 def test_nobody_who_computes_is_stuck_while_nobody_waits(ranks: Ranks) -> None:
     ranks.line[0] = 2
     ranks.pending = set()

@@ -10,7 +10,7 @@ has been without a word for the limit, the stacks of its ranks are looked at now
 rank has moved for the limit again, and one of them waits: it is in a call that waits, and it is known that
 this has not come back. A line alone does not prove that, a loop comes back to it. The number of a collective
 that is not over does, or that the rank does not compute at all, or that its main thread spins and has
-executed no Python since.
+executed no Python since. A rank that looks for the others' store waits, too.
 
 A rank that computes elsewhere works: until it has been in one call, in all its threads, for several times
 the limit, without a new page of memory, a byte moved or a child that computes, while the others wait.
@@ -32,6 +32,7 @@ _COLLECTIVES = (
     f"{_SEP}paddle{_SEP}distributed{_SEP}",
     f"{_SEP}torch{_SEP}nn{_SEP}parallel{_SEP}distributed.py",
 )
+_RENDEZVOUS = f"{_SEP}torch{_SEP}distributed{_SEP}rendezvous.py"
 _DEVICES = (f"{_SEP}torch{_SEP}cuda{_SEP}", f"{_SEP}paddle{_SEP}device{_SEP}")
 _BACKWARD = re.compile("backward")
 _SYNCHRONISES = re.compile(
@@ -237,7 +238,7 @@ def _tracked(answer: RankAnswer, use: _Use, before: _Track | None, now: float) -
         seen=now,
         beats=answer.beats,
         awaits=waits(main),
-        pending=any(not one.over for one in answer.collectives.values()),
+        pending=_looks_for_others(main) or any(not one.over for one in answer.collectives.values()),
     )
     if before is None or not _is_where_it_was(before, track):
         return track
@@ -253,7 +254,15 @@ def _tracked(answer: RankAnswer, use: _Use, before: _Track | None, now: float) -
 def _is_where_it_was(before: _Track, after: _Track) -> bool:
     main = after.threads[0].calls if after.threads else ()
     here = bool(main) and main == before.threads[0].calls
-    return here and after.numbers == before.numbers and not _works(before.use, after.use)
+    if not here or after.numbers != before.numbers or _computes(before.use, after.use):
+        return False
+    # a rank that looks for a store where none is reads the table of hosts at each try
+    return _looks_for_others(main) or not _moves(before.use, after.use)
+
+
+def _looks_for_others(main: Sequence[Call]) -> bool:
+    """Whether a rank is in ``init_process_group``, before it has met the others."""
+    return bool(main) and main[0].file.endswith(_RENDEZVOUS)
 
 
 def _main_share(before: _Use, after: _Use) -> float:
@@ -261,11 +270,15 @@ def _main_share(before: _Use, after: _Use) -> float:
     return (after.main - before.main) / own if own > 0 else 1.0
 
 
-def _works(before: _Use, after: _Use) -> bool:
-    """Whether a child has computed, or something was moved."""
+def _computes(before: _Use, after: _Use) -> bool:
+    """Whether a child has computed."""
     seconds = max(0.0, after.time - before.time)
-    computed = after.others - before.others > _LEAST_CPU + _IDLE_CPU * seconds
-    return computed or abs(after.moved - before.moved) > _LEAST_BYTES + _IDLE_BYTES * seconds
+    return after.others - before.others > _LEAST_CPU + _IDLE_CPU * seconds
+
+
+def _moves(before: _Use, after: _Use) -> bool:
+    seconds = max(0.0, after.time - before.time)
+    return abs(after.moved - before.moved) > _LEAST_BYTES + _IDLE_BYTES * seconds
 
 
 def _allocates(before: _Use, after: _Use) -> bool:

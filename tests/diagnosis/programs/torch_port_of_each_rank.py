@@ -1,4 +1,4 @@
-# expect: rank 0, line 16, signature hang-joining
+# expect: rank 0, line 16, signature hang-port-by-rank
 import os
 import socket
 from datetime import timedelta
