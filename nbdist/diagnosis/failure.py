@@ -50,7 +50,7 @@ def first_failure(run: Run, directory: RunDirectory) -> Failure | None:
     from nbdist.diagnosis.failure_hint import hint_of
 
     hint = hint_of(first, failures, run, directory)
-    if hint is not None and hint.signature == "hang-joining":
+    if hint is not None and hint.signature in ("hang-joining", "hang-port-by-rank"):
         first = replace(first, absent=())  # they came, and waited there for more
     return replace(first, hint=hint, groups=_groups(first, failures, run))
 

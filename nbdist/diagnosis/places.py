@@ -142,7 +142,9 @@ class CodeLocation:
     ``what`` is called there ("" when that is not known). ``waits`` says that the rank waits for other ranks,
     ``loads`` for its own DataLoader. ``built_in``: the call is in native code, which has no frame.
     ``on_device``: it waits for its device, which waits for those of the others; ``on_network``: for the other
-    side of a connection. ``within`` is the file of the library that the user's code has called: ``queue.py``.
+    side of a connection. ``within`` is the file of the library that the user's code has called: ``queue.py``;
+    ``through`` the call by which a library that is built on a framework came to a collective:
+    ``metrics.compute``.
     """
 
     line: int | None = None
@@ -154,6 +156,7 @@ class CodeLocation:
     on_device: bool = False
     on_network: bool = False
     within: str = ""
+    through: str = ""
 
 
 def place_of(calls: Sequence[Call], sources: Sources) -> CodeLocation:
@@ -185,7 +188,8 @@ def _within(inside: Sequence[Call], sources: Sources, text: str, line: int | Non
         function = next(named, entry).function
         if function == "__init__" and line is not None:
             function = next(iter(_calls_on(text, line)), function)  # the outermost: the class
-        return CodeLocation(line=line, what=function, waits=True)
+        through = as_written(entry.function, line, text) if _is_built_on(entry) else ""
+        return CodeLocation(line=line, what=function, waits=True, through=through)
     if inside[0].function in _BACKWARD or _is_paddle_backward(inside[0]):
         return CodeLocation(line=line, what="backward", waits=True)
     what, network = as_written(entry.function, line, text), inside[0].file.endswith(_NETWORK)
@@ -215,6 +219,11 @@ def _is_wait(what: str) -> bool:
 
 def _in_package(call: Call) -> bool:
     return any(package in call.file for package in _COLLECTIVES)
+
+
+def _is_built_on(call: Call) -> bool:
+    """Whether a call is in a library that is no framework itself."""
+    return package_of(call.file).partition("/")[0] not in ("torch", "paddle") and "site-packages" in call.file
 
 
 def _is_paddle_backward(call: Call) -> bool:

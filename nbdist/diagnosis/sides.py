@@ -32,9 +32,12 @@ class Side:
 
     @property
     def call(self) -> str:
-        """What they are in: ``all_reduce in backward``."""
+        """What they are in: ``all_reduce in backward``, ``barrier in metrics.compute``."""
         what = self.place.what
-        return f"{self.name} in {what}" if what == "backward" and self.name else what or self.name or "?"
+        if what == "backward" and self.name:
+            return f"{self.name} in {what}"
+        through = self.place.through
+        return f"{what} in {through}" if through else what or self.name or "?"
 
     @property
     def direction(self) -> str:
