@@ -187,7 +187,12 @@ def freed_texts(run: Run, directory: RunDirectory) -> tuple[Both, ...]:
 
     report = last_stacks(run, directory)
     groups = () if report is None else report.groups
-    known = [(sorted(freed.intersection(group.ranks)), group.place) for group in groups if not group.problem]
+    # the last look may have met a rank before it came to its wait
+    known = [
+        (sorted(freed.intersection(group.ranks)), group.place)
+        for group in groups
+        if group.place.waits or group.place.on_device or group.place.built_in
+    ]
     script = "" if report is None else report.script
     said = [_freed(ranks, place, script) for ranks, place in known if ranks]
     rest = freed.difference(*(ranks for ranks, _ in known))

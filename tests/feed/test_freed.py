@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nbdist.feed.stalling import freed_texts
-from tests.diagnosis.test_stacks import ALL_REDUCE, SLEEP, at, taken, written
+from tests.diagnosis.test_stacks import ALL_REDUCE, SITE, SLEEP, at, taken, written
 from tests.fakes.directories import WrittenRun
 from tests.fakes.runs import freed
 
@@ -25,6 +25,16 @@ def test_where_they_were_may_be_unknown(written: WrittenRun) -> None:
 
     assert text.en == "rank 3 was waiting and was freed"
     assert text.zh == "进程 3 曾等待，已被解除等待"
+
+
+def test_where_a_rank_was_before_it_came_to_its_wait_is_not_said(written: WrittenRun) -> None:
+    written.happened(freed(3))
+    in_a_library = (f'"{SITE}/sklearn/metrics.py", line 3 in classification_report', SLEEP[1])
+    taken(written, at(written, 0, ALL_REDUCE), at(written, 3, in_a_library))
+
+    (text,) = freed_texts(written.run, written.directory)
+
+    assert text.en == "rank 3 was waiting and was freed"
 
 
 def test_most_runs_have_none(written: WrittenRun) -> None:
