@@ -57,8 +57,9 @@ _UNLIKE = _PLAIN_TIMEOUTS | _JOINING | {_SIZES, "collective-mismatch"}
 _FEW = 2
 _OF_FILES = frozenset({"file-missing", "file-missing-there", "paddle-load-missing"})
 _NOT_FINITE = frozenset({"not-finite", "not-probabilities-drawn", "missing-values", "integer-of-nan"})
-_NO_SUCH_NAME = "module-attribute"
-_NEVER_SET = "never-set"
+_NO_SUCH_NAME = frozenset({"module-attribute", "key-as-attribute", "option-not-defined"})
+_NO_SUCH_COLUMN = "columns-not-there"
+_NEVER_SET = frozenset({"never-set", "compared-with-none"})
 _MEETING = "gloo-connect"
 _WITHOUT_A_WORD = "exit-without-error"
 # with the last line of the rank
@@ -186,9 +187,14 @@ def _hint(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
                 return made
         if complaint.signature.name in _NOT_FINITE and (first_nan := of_nan(first)) is not None:
             return first_nan
-        if complaint.signature.name == _NO_SUCH_NAME and (near := of_near(first)) is not None:
+        if (
+            complaint.signature.name == _NO_SUCH_COLUMN
+            and (key := of_names(first) or of_key(first)) is not None
+        ):
+            return key
+        if complaint.signature.name in _NO_SUCH_NAME and (near := of_near(first)) is not None:
             return near
-        if complaint.signature.name == _NEVER_SET and (value := of_value(first)) is not None:
+        if complaint.signature.name in _NEVER_SET and (value := of_value(first)) is not None:
             return value
         if complaint.signature.name == _SIZES and _all_there(first, run, directory):
             return hint("collective-sizes-here", line=first.line)
