@@ -56,7 +56,9 @@ _JOINING = frozenset({"store-not-reached", _CLIENTS})
 _UNLIKE = _PLAIN_TIMEOUTS | _JOINING | {_SIZES, "collective-mismatch"}
 _FEW = 2
 _OF_FILES = frozenset({"file-missing", "file-missing-there", "paddle-load-missing"})
-_NOT_FINITE = frozenset({"not-finite", "not-probabilities-drawn", "missing-values", "integer-of-nan"})
+_NOT_FINITE = frozenset(
+    {"not-finite", "not-probabilities-drawn", "missing-values", "infinite-values", "integer-of-nan"}
+)
 _NO_SUCH_NAME = frozenset({"module-attribute", "key-as-attribute", "option-not-defined"})
 _NO_SUCH_COLUMN = "columns-not-there"
 _NEVER_SET = frozenset({"never-set", "compared-with-none"})

@@ -440,4 +440,4 @@ def test_a_label_that_pandas_does_not_find_may_be_a_position(tmp_path: Path) -> 
 
     assert failure is not None
     assert failure.hint is not None
-    assert failure.hint.signature == "series-by-label"
+    assert failure.hint.signature == "row-by-label"
