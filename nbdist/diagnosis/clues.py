@@ -40,9 +40,13 @@ _LISTED = re.compile(
 _QUOTED = re.compile(r"['`]([\w./:-]+)['`]")
 _SHOWN = 200
 _VALUES = {
-    "None": re.compile(r"^(?:Type|Attribute)Error: .*\bNoneType\b"),
+    "None": re.compile(r"^(?:Type|Attribute)Error: .*\bNoneType\b|\bmust be Tensor, but got None\b"),
     "0": re.compile(r"^ZeroDivisionError: "),
 }
+_OF_TENSORS = re.compile(r"must be Tensor, (?:but got|not) None")
+_LAYERS = re.compile(r"/(?:torch|paddle)/(?:nn|_tensor|tensor)\b")
+"""Where a layer or a function checks what the program's line gave it."""
+
 _MISSING = re.compile(r"(?:no attribute|^name) '(?P<name>\w+)'")
 # of masks and the best so far, infinity is meant
 _MEANT = re.compile(r"mask|bias|best|lowest|highest|min|max", re.IGNORECASE)
@@ -266,7 +270,10 @@ def of_value(failure: Failure) -> Hint | None:
     found = next((what for what, pattern in _VALUES.items() if pattern.search(said)), None)
     named = [one.name for one in _operands(failure) if one.what == found]
     own = [frame for frame in failure.frames if failure.sources.is_own(frame.file)]
-    if found is None or len(named) != 1 or not own or failure.frames[-1] is not own[-1]:
+    if found is None or len(named) != 1 or not own:
+        return None
+    within = failure.frames[failure.frames.index(own[-1]) + 1 :]
+    if within and not (_OF_TENSORS.search(said) and all(_LAYERS.search(frame.file) for frame in within)):
         return None
     at = origin_of(named[0], own, failure)
     if at is None:
@@ -284,6 +291,9 @@ def _given_back(at: Origin, failure: Failure) -> Hint | None:
     name = ast.unparse(called.func).rpartition(".")[2] if isinstance(called, ast.Call) else ""
     tree = parsed(failure.sources.text(at.file)) or ast.Module([], [])
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == name]
+    if not functions and isinstance(called, ast.Call):
+        functions = _forward_of(ast.unparse(called.func), tree)
+        name = "forward"
     if len(functions) != 1:
         return None
     nodes = [node for each in functions[0].body for node in own_nodes(each)]
@@ -297,6 +307,24 @@ def _given_back(at: Origin, failure: Failure) -> Hint | None:
     back = nothing[0].lineno
     under = _under(Call(file=at.file, line=back, function=name), failure.sources)
     return hint("value-none-returned", **values, at=back, under=under)
+
+
+def _forward_of(name: str, tree: ast.Module) -> list[ast.FunctionDef]:
+    """The forward() that a call of this name runs, where all that is assigned to the name in the file is made
+    of one class of the program's: a wrapper around it is called the same way."""
+    classes = {node.name: node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+    made: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and name in map(ast.unparse, node.targets):
+            used = [one for one in ast.walk(node.value) if isinstance(one, ast.Name | ast.Attribute)]
+            read = set(map(ast.unparse, used))
+            if not read & {name, *classes}:
+                return []
+            made |= read & classes.keys()
+    if len(made) != 1:
+        return []
+    body = classes[made.pop()].body
+    return [node for node in body if isinstance(node, ast.FunctionDef) and node.name == "forward"]
 
 
 def _nothing_given(text: str) -> list[int]:

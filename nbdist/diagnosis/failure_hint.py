@@ -62,6 +62,7 @@ _NOT_FINITE = frozenset(
 _NO_SUCH_NAME = frozenset({"module-attribute", "key-as-attribute", "option-not-defined"})
 _NO_SUCH_COLUMN = "columns-not-there"
 _NEVER_SET = frozenset({"never-set", "compared-with-none"})
+_NO_TENSOR = "none-for-tensor"
 _MEETING = "gloo-connect"
 _WITHOUT_A_WORD = "exit-without-error"
 # with the last line of the rank
@@ -212,6 +213,8 @@ def _hint(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
         return key
     program = _program(first, run)
     if (of_program := match_in(text, program)) is not None:
+        if of_program[0].name == _NO_TENSOR and (value := of_value(first)) is not None:
+            return value
         return Hint.of(of_program[0], of_program[1].groupdict())
     if suits(_NONE_OF_CALL, text, program):
         return Hint.of(named(_NONE_OF_CALL), {})

@@ -217,6 +217,43 @@ def test_memory_for_a_column_against_a_row_is_told_by_their_names(
             "the network's outputs and a sample's fields after the input all go to the loss",
             id="fields",
         ),
+        pytest.param(
+            "model = paddle.Model(net)  # through /paddle/hapi/model.py",
+            "TypeError",
+            "CrossEntropyLoss.forward() missing 1 required positional argument: 'label'",
+            "paddle.Model gave all that the dataset gives to the network's forward()",
+            id="labels to the network",
+        ),
+        pytest.param(
+            "Adam(lr).minimize(cost)  # through /paddle/base/executor.py",
+            "RuntimeError",
+            "PreconditionNotMetError: Tensor holds no memory. Call Tensor::mutable_data firstly.",
+            "a variable that exe.run() needs has no value",
+            id="startup before minimize",
+        ),
+        pytest.param(
+            "model = FSDP(model)  # through /torch/distributed/fsdp/_optim_utils.py",
+            "KeyError",
+            "Parameter containing:\ntensor([[-0.0009]], requires_grad=True)",
+            "the optimizer has a parameter that the sharded model has not",
+            id="an optimizer before FSDP",
+        ),
+        pytest.param(
+            "FullStateDictConfig(offload_to_cpu=True)  # /torch/distributed/fsdp/_state_dict_utils.py",
+            "RuntimeError",
+            "setStorage: sizes [8192], strides [1], storage offset 0, and itemsize 4 requiring a storage size"
+            " of 32768 are out of bounds for storage of size 0",
+            "offload_to_cpu=True of a model that is on the CPU",
+            id="offload from the CPU",
+        ),
+        pytest.param(
+            "model = FSDP(model); model.module.head(x)",
+            "RuntimeError",
+            "setStorage: sizes [8192], strides [1], storage offset 0, and itemsize 4 requiring a storage size"
+            " of 32768 are out of bounds for storage of size 0",
+            "a weight is used while FSDP has freed it",
+            id="a layer of its own",
+        ),
     ],
 )
 def test_some_errors_are_known_in_some_programs_alone(
@@ -394,6 +431,69 @@ def test_none_of_a_function_is_told_with_where_that_gives_nothing_back(
     cause = cause_of(tmp_path, "AttributeError", message, 11, (name, "None"), cell=MEASURES)
 
     assert cause == f"{name} is None: {said}"
+
+
+CALLS = """\
+class Net(nn.Layer):
+    def forward(self, x):
+        out = self.fc(x)
+
+net = paddle.DataParallel(Net())
+net = net.train() if train else net
+pred = net(x)
+loss = F.binary_cross_entropy(pred, y)
+"""
+OTHER = CALLS.replace("net = net.train() if train else net", "net = build(net, args)")
+ANOTHER = CALLS.replace("net = net.train() if train else net", "net = resnet18()")
+
+
+@pytest.mark.parametrize(
+    ("cell", "within", "said"),
+    [
+        pytest.param(
+            CALLS,
+            "/lib/site-packages/paddle/nn/functional/loss.py",
+            "pred is None: forward(), called in line 7, has no return (line 2)",
+            id="a forward",
+        ),
+        pytest.param(
+            OTHER,
+            "/lib/site-packages/paddle/nn/functional/loss.py",
+            "pred is None: forward(), called in line 7, has no return (line 2)",
+            id="of a wrapper",
+        ),
+        pytest.param(
+            ANOTHER,
+            "/lib/site-packages/paddle/nn/functional/loss.py",
+            "pred is None: line 7  pred = net(x)",
+            id="of one class or another",
+        ),
+        pytest.param(
+            CALLS,
+            "/lib/site-packages/paddlenlp/losses.py",
+            "None is given where a tensor belongs: mostly a forward() without return, or labels that the"
+            " batch does not have",
+            id="within another library",
+        ),
+    ],
+)
+def test_none_that_a_layer_was_given_is_told_with_the_forward_that_gave_it(
+    tmp_path: Path, cell: str, within: str, said: str
+) -> None:
+    message = "(InvalidArgument) bce_loss(): argument 'input' (position 0) must be Tensor, but got None"
+    written = WrittenRun(tmp_path / "home", cell=cell).happened(*STARTED)
+    program = a_spec().program
+    frames = [(program, 8, "<module>", ""), (within, 683, "binary_cross_entropy", "")]
+    frames.append(("/lib/site-packages/paddle/nn/functional/loss.py", 700, "check", ""))
+    operands = [(program, 8, "pred", "None"), (program, 8, "y", "Tensor (8, 1) float32")]
+    written.raised(1, "ValueError", message, frames=frames, operands=operands, time=CREATED + 5)
+    written.happened(errored(1), exited(1, 1))
+
+    failure = diagnose(written.run, written.directory)
+
+    assert failure is not None
+    assert failure.hint is not None
+    assert failure.hint.cause.en == said
 
 
 @pytest.mark.parametrize(
