@@ -17,6 +17,7 @@ _SHOWN_LINE, _FEW_RANKS = 120, 8
 _SEEN_LATE = 1.0
 # nbdist sends none of these: a rank that ends by one ended by itself, even after it was told to
 _OWN_SIGNALS = frozenset({-signal.SIGABRT, -signal.SIGSEGV, -signal.SIGBUS, -signal.SIGFPE, -signal.SIGILL})
+_OF_NBDIST = frozenset({-signal.SIGTERM, -signal.SIGKILL})
 _AFTER_AN_ERROR = frozenset({1, -signal.SIGTERM, -signal.SIGKILL})
 
 SAME_ERROR = "the same error"
@@ -39,7 +40,7 @@ def first_failure(run: Run, directory: RunDirectory) -> Failure | None:
         return None
     if all(failure.secondary for failure in failures):
         failures += _gave_up_as_well(failures, run, directory)
-    first = min(failures, key=lambda failure: (failure.secondary, failure.time))
+    first = min(failures, key=lambda one: (one.secondary, _cut_off(one, run), one.time))
     others = tuple(f.rank for f in failures if f is not first)
     first = replace(first, others=others)
     if first.secondary:
@@ -141,6 +142,12 @@ def _failed(rank: Rank) -> bool:
     return rank.state is RankState.FAILED or errs
 
 
+def _cut_off(failure: Failure, run: Run) -> bool:
+    """Whether a rank was sent a signal for the failure of a peer while it wrote what it had raised itself."""
+    rank = run.ranks[failure.rank]
+    return rank.errored is not None and failure.report is None and rank.code in _OF_NBDIST
+
+
 def _ended_by_itself(rank: Rank) -> bool:
     """Whether a rank that was told to end had a reason of its own: a crash, or an exit without a word."""
     if rank.state is not RankState.ENDED or rank.code is None:
@@ -179,7 +186,7 @@ def _groups(first: Failure, failures: Sequence[Failure], run: Run) -> tuple[Grou
         if failure is None and rank.state is not RankState.ENDED:
             continue
         kind = _kind(failure, first) if failure is not None else ""
-        ended = rank.state is RankState.ENDED
+        ended = rank.state is RankState.ENDED or (failure is not None and _cut_off(failure, run))
         how = how_zh = ""
         # after an exception, exit 1 says nothing new, nor does that nbdist did not wait for the exit
         if rank.code is not None and not (kind and rank.code in _AFTER_AN_ERROR):

@@ -140,6 +140,19 @@ def test_a_rank_that_was_told_to_end_has_not_failed(written: WrittenRun) -> None
     assert (failure.rank, failure.others) == (1, ())
 
 
+def test_of_ranks_that_raised_at_once_the_one_that_could_write_it_is_told(written: WrittenRun) -> None:
+    # rank 1 was sent SIGTERM for the failure of rank 0 while it wrote what it had raised itself
+    written.raised(0, "RuntimeError", "boom", time=CREATED + 7.2)
+    written.happened(errored(0, time=CREATED + 7), errored(1, time=CREATED + 7.1), escalated(1))
+    written.happened(exited(1, -15), exited(0, 1))
+
+    failure = diagnose(written.run, written.directory)
+
+    assert failure is not None
+    assert (failure.rank, failure.others) == (0, (1,))
+    assert [group.exit for group in failure.groups] == ["ended by nbdist (SIGTERM)"]
+
+
 @pytest.mark.parametrize("code", [None, 1, -6], ids=["on its way out", "exit 1", "abort"])
 def test_what_a_freed_rank_raises_is_never_the_cause(written: WrittenRun, code: int | None) -> None:
     # as where the rank that failed left without a word, and what this one says tells of no other
