@@ -36,6 +36,7 @@ _OF_SIGNALS = frozenset({"pause", "sigwait", "sigwaitinfo", "sigtimedwait"})
 _OF_FILES = frozenset({"flock", "lockf"})
 _QUEUES = frozenset({"queue.py", "queues.py"})
 _OF_ASYNCIO = frozenset({"runners.py", "base_events.py"})
+_OF_POOLS = frozenset({"map", "starmap", "imap", "apply", "get", "next", "wait"})
 _OF_THREADS = frozenset({"", "threading.py", "queue.py", "_base.py", "thread.py"})
 # what the interpreter calls when the program has come to its end
 _AT_THE_END = frozenset({"_shutdown", "_exit_function", "_python_exit"})
@@ -167,7 +168,11 @@ def _by_call(side: Side, call: str, sources: Sources) -> Hint | None:
         return hint("hang-join", who=side.ranks, call=what, beside=_beside(side))
     if call in _OF_ITS_OWN and (child := _child(side, sources)) is not None:
         return hint("hang-child-at", who=side.ranks, call=what, child=child[0], line=child[1])
-    if call in _OF_ITS_OWN or what.startswith("with ") or place.within in _OF_ASYNCIO:
+    if place.within == "pool.py" and call in _OF_POOLS:
+        return hint("hang-pool", who=side.ranks, call=what)
+    if place.within in _OF_ASYNCIO:
+        return hint("hang-await", who=side.ranks, call=what)
+    if call in _OF_ITS_OWN or what.startswith("with "):
         return hint("hang-inside", who=side.ranks, call=what, beside=_beside(side))
     return None
 

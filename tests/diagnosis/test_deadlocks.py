@@ -330,6 +330,41 @@ def test_where_all_ranks_join_the_group_it_waits_for_ranks_that_there_are_not(so
     assert all_joining([*sides, a_side((2,), "barrier", 20)], 3, sources) is None
 
 
+PORTS = """\
+port = find_free_port()
+os.environ["MASTER_PORT"] = str(port)
+init_process_group("gloo")
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "line"),
+    [
+        pytest.param(PORTS, 1, id="a name"),
+        pytest.param(PORTS.replace("str(port)", "str(random.randint(20000, 30000))"), 2, id="at once"),
+        pytest.param(PORTS.replace("find_free_port()", "29501"), None, id="one for all"),
+        pytest.param(PORTS.replace("MASTER_PORT", "DASHBOARD_PORT"), None, id="another port"),
+    ],
+)
+def test_ranks_that_choose_their_ports_by_themselves_look_at_different_places(
+    tmp_path: Path, program: str, line: int | None
+) -> None:
+    hint = all_joining([a_side((0, 1), "init_process_group", 3)], 2, a_program(tmp_path, program))
+
+    assert hint is not None
+    assert hint.signature == ("hang-joining" if line is None else "hang-port-by-rank")
+    assert line is None or f"(line {line}: " in hint.cause.en
+
+
+def test_a_collective_in_a_library_is_told_with_the_call_of_the_program() -> None:
+    side = a_side((0,), "barrier", 20)
+
+    assert (
+        replace(side, place=replace(side.place, through="metrics.compute")).call
+        == "barrier in metrics.compute"
+    )
+
+
 def test_ranks_in_one_collective_have_no_reason_to_wait(sources: Sources) -> None:
     assert why([a_side((0, 1), "all_gather", 22)], sources, {}) is None
 
@@ -675,6 +710,25 @@ def within(side: Side, file: str) -> Side:
     return replace(side, place=replace(side.place, within=file))
 
 
+@pytest.mark.parametrize(
+    ("what", "file", "name"),
+    [
+        ("pool.map", "pool.py", "hang-pool"),
+        ("asyncio.run", "runners.py", "hang-await"),
+        ("batches.get", "queue.py", "hang-inside"),
+    ],
+)
+def test_what_holds_a_rank_is_told_by_the_module_it_is_in(
+    tmp_path: Path, what: str, file: str, name: str
+) -> None:
+    held = within(a_side((1,), what, 1, waits=False), file)
+
+    hint = reason(a_program(tmp_path, "values = get()\nbarrier()\n"), held, a_side((0,), "barrier", 2))
+
+    assert hint.signature == name
+    assert f"{what} holds rank 1" in hint.cause.en
+
+
 STORES = """\
 def publish(store, epoch):
     store.set(f"epoch-{epoch:03}", path)
@@ -698,14 +752,14 @@ def test_a_key_of_the_store_is_told_as_it_is_asked_for_and_set(tmp_path: Path) -
 
 def test_a_build_that_waits_for_its_lock_file_is_told_to_delete_it(sources: Sources) -> None:
     waits = at((0,), "baton.wait", (7, "<module>"), waits=False)
-    waits = replace(waits, place=replace(waits.place, within="file_baton.py"))
+    waits = within(waits, "file_baton.py")
 
     assert "delete the file  lock " in reason(sources, waits, a_side((1,), "barrier", 20)).fix.en
 
 
 def test_a_lock_file_of_the_program_s_own_is_one_that_was_not_released(tmp_path: Path) -> None:
     waits = at((0,), "baton.wait", (3, "<module>"), waits=False)
-    waits = replace(waits, place=replace(waits.place, within="file_baton.py"))
+    waits = within(waits, "file_baton.py")
     program = a_program(tmp_path, "baton = FileBaton(path)\nif not baton.try_acquire():\n    baton.wait()\n")
 
     assert reason(program, waits).signature == "hang-file-baton-own"
