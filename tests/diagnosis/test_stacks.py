@@ -384,3 +384,19 @@ def test_an_error_in_a_collective_that_others_do_not_make_is_told_by_what_led_th
 
     assert failure is not None
     assert (failure.hint is not None and failure.hint.signature == "met-another-call") is known
+
+
+@pytest.mark.parametrize(
+    ("library", "through"), [("torchmetrics/metric.py", "compute"), ("torch/optim/zero.py", "")]
+)
+def test_a_library_s_call_that_came_to_a_collective_is_kept(
+    written: WrittenRun, library: str, through: str
+) -> None:
+    calls = (*ALL_REDUCE[:2], f'"{SITE}/{library}", line 700 in compute', '"CELL", line 8 in <module>')
+    taken(written, at(written, 0, calls))
+
+    report = last_stacks(written.run, written.directory)
+
+    assert report is not None
+    assert report.groups[0].place.what == "all_reduce"
+    assert report.groups[0].place.through == through
