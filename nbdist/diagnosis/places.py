@@ -188,6 +188,9 @@ def _within(inside: Sequence[Call], sources: Sources, text: str, line: int | Non
         function = next(named, entry).function
         if function == "__init__" and line is not None:
             function = next(iter(_calls_on(text, line)), function)  # the outermost: the class
+        elif function.startswith("_") and line is not None:
+            # a wrapper's own function, called when what it wraps had raised
+            function = call_on_line(text, line).rpartition(".")[2] or function
         through = as_written(entry.function, line, text) if _is_built_on(entry) else ""
         return CodeLocation(line=line, what=function, waits=True, through=through)
     if inside[0].function in _BACKWARD or _is_paddle_backward(inside[0]):

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from nbdist.diagnosis.exits import rank_names, rank_ranges
-from nbdist.diagnosis.places import CodeLocation
+from nbdist.diagnosis.places import CodeLocation, Sources, place_of
 from nbdist.model import RankState, Run
-from nbdist.store import RunDirectory
+from nbdist.store import RankDirectory, RunDirectory, read_error
 from nbdist.store.metrics import last_points
-from nbdist.store.reports import stacks_stamp
+from nbdist.store.reports import Call, stacks_stamp
 from nbdist.text import Both, say
 
 TYPE_CHECKING = False
@@ -180,23 +180,30 @@ def _row(row: StackRow) -> StackRowView:
 
 def freed_texts(run: Run, directory: RunDirectory) -> tuple[Both, ...]:
     """``rank 0 was waiting in recv at line 5 and was freed``, of the ranks whose waits nbdist ended."""
-    freed = {rank.rank for rank in run.ranks if rank.freed is not None}
+    freed = [rank.rank for rank in run.ranks if rank.freed is not None]
     if not freed:
         return ()
     from nbdist.diagnosis.stacks import last_stacks
 
-    report = last_stacks(run, directory)
-    groups = () if report is None else report.groups
-    # the last look may have met a rank before it came to its wait
-    known = [
-        (sorted(freed.intersection(group.ranks)), group.place)
-        for group in groups
-        if group.place.waits or group.place.on_device or group.place.built_in
-    ]
-    script = "" if report is None else report.script
-    said = [_freed(ranks, place, script) for ranks, place in known if ranks]
-    rest = freed.difference(*(ranks for ranks, _ in known))
-    return (*said, _freed(sorted(rest), CodeLocation(), script)) if rest else tuple(said)
+    sources, report = Sources.of(run, directory), last_stacks(run, directory)
+    seen = {rank: group.place for group in (report.groups if report else ()) for rank in group.ranks}
+    ranks: dict[CodeLocation, list[int]] = {}
+    for rank in freed:
+        place, left = seen.get(rank, CodeLocation()), _left_at(directory.rank(rank, run.attempt), sources)
+        # the look may have met the rank before it came to its wait
+        if left is not None and (left.file, left.line) != (place.file, place.line):
+            place = left
+        known = place.waits or place.on_device or place.built_in
+        ranks.setdefault(place if known else CodeLocation(), []).append(rank)
+    return tuple(_freed(those, place, sources.script) for place, those in ranks.items())
+
+
+def _left_at(rank: RankDirectory, sources: Sources) -> CodeLocation | None:
+    """The wait from which a rank raised; None where its traceback has none."""
+    report = read_error(rank.error)
+    frames = report.frames[::-1] if report is not None else ()
+    place = place_of([Call(file=at.file, line=at.line, function=at.function) for at in frames], sources)
+    return place if place.waits else None
 
 
 def _freed(ranks: Sequence[int], place: CodeLocation, script: str) -> Both:

@@ -37,5 +37,32 @@ def test_where_a_rank_was_before_it_came_to_its_wait_is_not_said(written: Writte
     assert text.en == "rank 3 was waiting and was freed"
 
 
+def test_the_wait_that_it_raised_from_counts_more_than_an_earlier_look(written: WrittenRun) -> None:
+    written.happened(freed(0), freed(1))
+    taken(written, at(written, 0, ALL_REDUCE), at(written, 1, ALL_REDUCE))
+    gather = (f"{SITE}/torch/distributed/distributed_c10d.py", 9, "all_gather", "work.wait()")
+    frames = ((written.run.spec.program, 12, "main", ""), gather)
+    written.raised(1, "KeyboardInterrupt", "", frames=frames)
+
+    first, second = freed_texts(written.run, written.directory)
+
+    assert first.en == "rank 0 was waiting in all_reduce at line 8 and was freed"
+    assert second.en == "rank 1 was waiting in all_gather at line 12 and was freed"
+
+
+def test_a_wait_whose_wrapper_raised_has_the_name_that_the_program_calls(written: WrittenRun) -> None:
+    logger = f"{SITE}/torch/distributed/c10d_logger.py"
+    frames = (
+        (written.run.spec.program, 8, "step", ""),
+        (logger, 85, "wrapper", ""),
+        (logger, 53, "_get_msg_dict", ""),
+    )
+    written.happened(freed(1)).raised(1, "KeyboardInterrupt", "", frames=frames)
+
+    (text,) = freed_texts(written.run, written.directory)
+
+    assert text.en == "rank 1 was waiting in all_reduce at line 8 and was freed"
+
+
 def test_most_runs_have_none(written: WrittenRun) -> None:
     assert freed_texts(written.run, written.directory) == ()
