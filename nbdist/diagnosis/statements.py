@@ -29,7 +29,10 @@ _OF_ALL = re.compile(
 )
 """Conditions that hold on all ranks or on none."""
 
-_SEEDS = re.compile(r"\b(?:\w*seed\w*|Random|default_rng|RandomState)\([^)]*\brank\b")
+_SEEDS = re.compile(
+    r"\b(?:\w*seed\w*|Random|default_rng|RandomState)\([^)]*\brank\b"
+    r"|\bseed=(?:[\w.]+ [+*] )*(?:\w+\.)*(?:get_)?rank\b"
+)
 _OF_PROCESS = re.compile(
     r"\b(?:strftime|isoformat|uuid[14]|mkdtemp|mktemp|token_hex)\(|\{[^}]*\b(?:now|time|getpid)\("
 )

@@ -1031,6 +1031,11 @@ barrier()
             id="by rank",
         ),
         pytest.param(
+            PACKS.replace("random.seed(7 + rank)", "packed = Packed(4, seed=rank)"),
+            ", and each rank draws other random numbers (line 5  packed = Packed(4, seed=rank))",
+            id="by what it is given",
+        ),
+        pytest.param(
             PACKS.replace("7 + rank", "7"), "; its batches come from Packed (line 1)", id="by one seed"
         ),
         pytest.param(PACKS.replace("__iter__", "__len__"), "did not", id="no batches of its own"),
