@@ -17,7 +17,7 @@ from collections import UserDict
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from types import FrameType, TracebackType
     from typing import Any
 
@@ -37,7 +37,7 @@ _NOT_VALUES = (
     BaseException,
 )
 _INTEGERS, _FLOATS, _MOST_VALUES = frozenset({"int64", "int32"}), frozenset({"float32", "float64"}), 10_000
-_MOST_LOOKED_AT = 1_000_000
+_MOST_LOOKED_AT, _MOST_ITEMS = 1_000_000, 1_000
 _OF_NUMBERS = ("Tensor", "Parameter", "ndarray", "EagerParamBase")
 """Arrays of this process alone: what is asked of others may wait for other ranks."""
 
@@ -290,7 +290,7 @@ def _described(value: Any) -> str:
         keys = ", ".join(f"{key!r}{_sized(one)}" for key, one in items.items() if type(key) in (str, int))
         return f"{kind.__name__} of {len(items)}" + (f" ({keys})" if keys else "")
     if kind in (list, tuple) and value and type(value[0]) not in _PLAIN:
-        return f"{kind.__name__} of {len(value)} ({type(value[0]).__name__}{_sized(value[0])})"
+        return f"{kind.__name__} of {len(value)} ({type(value[0]).__name__}{_sized(value[0])}{_unlike(value)})"
     if kind in (list, tuple, set, frozenset, bytes, bytearray):
         return f"{kind.__name__} of {len(value)}"
     if isinstance(value, _NOT_VALUES):
@@ -311,6 +311,14 @@ def _is_array(value: Any) -> bool:
 def _sized(value: Any) -> str:
     """The shape of an array in a dict or a list."""
     return f" {_shape(value)}" if _is_array(value) else ""
+
+
+def _unlike(values: Sequence[Any]) -> str:
+    """The first of the arrays in a list that has another shape than the one at its head: what stacks them
+    fails by that one."""
+    sizes = enumerate(map(_sized, values[:_MOST_ITEMS]))
+    first = _sized(values[0])
+    return next((f", at {at}:{size}" for at, size in sizes if first and size not in (first, "")), "")
 
 
 def _dtype(value: Any) -> str:

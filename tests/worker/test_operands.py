@@ -152,6 +152,22 @@ def test_tensors_and_layers_have_shapes(tmp_path: Path) -> None:
     assert '"endless", "Tensor (2,) float32, 50% inf"' in done.stdout
 
 
+BATCHES = """
+import numpy
+def score(parts, alike):
+    return numpy.asarray(parts) / numpy.asarray(alike) / None
+score([numpy.ones((8, 2)), numpy.ones((8, 2)), numpy.ones((3, 2))], [numpy.ones(3), numpy.ones(3)])
+"""
+
+
+@pytest.mark.skipif(find_spec("numpy") is None, reason="numpy is not installed")
+def test_a_list_of_arrays_is_told_with_the_first_that_has_another_shape(tmp_path: Path) -> None:
+    found = told(BATCHES, tmp_path)
+
+    assert found["parts"] == "list of 3 (ndarray (8, 2), at 2: (3, 2))"
+    assert found["alike"] == "list of 2 (ndarray (3,))"
+
+
 LAYERS = """
 import json
 from nbdist.worker.operands import operands
