@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from nbdist.diagnosis.places import WRAPPERS, Sources, as_written, parsed
 from nbdist.diagnosis.sides import Side, by_ranks, hint
 from nbdist.diagnosis.signatures import Hint
-from nbdist.diagnosis.statements import LEAVING, asks_for_rank, exchanges, own_nodes, told
+from nbdist.diagnosis.statements import LEAVING, around, asks_for_rank, exchanges, own_nodes, told
 from nbdist.store.reports import Call
 from nbdist.text import Both, both
 
@@ -47,7 +47,8 @@ def of_hooks(sides: Sequence[Side], sources: Sources) -> Hint | None:
     if (logged := _of_logged(sides, sources)) is not None:
         return logged
     last, tests = calls[own[-1]], _deciding(calls[own[-1]].file, sources)
-    ifs = [node.test for node in tests if isinstance(node, ast.If)]
+    # a flag is to be known to all ranks, and not to be set by each of them
+    ifs = [node.test for node in tests if isinstance(node, ast.If) and not _sets(node)]
     of_rank = bool(tests) and len(ifs) == len(tests) and all(asks_for_rank(one, last, sources) for one in ifs)
     return hint(
         "hang-hooks-of-rank" if of_rank else "hang-hooks",
@@ -71,13 +72,25 @@ def _of_logged(sides: Sequence[Side], sources: Sources) -> Hint | None:
         for node in ast.walk(tree)
         if isinstance(node, ast.Call) and any(one.arg == "sync_dist" for one in node.keywords)
     )
-    told = both("diagnosis.logged-at", lines=", ".join(map(str, lines))) if 0 < len(lines) <= _MOST else None
+    within = {node: None for line in lines for node in _depends_on(line, file, sources)}
+    # what is logged in each step is as much on all ranks, and a flag sends them different ways
+    if not within and any(isinstance(one, ast.If) and _sets(one) for one in _deciding(file, sources)):
+        return None
+    given = both("diagnosis.logged-at", lines=", ".join(map(str, lines))) if 0 < len(lines) <= _MOST else None
+    if given is not None and 0 < len(within) <= _MOST:
+        given = both("diagnosis.logged-within", said=given, tests=told(list(within)))
     who = tuple(rank for side in adding for rank in side.ranks)
     if _OWN_BATCHES.search(sources.text(file)) and any(
         _ENDS.search(call.function) for side in adding for call in side.calls
     ):
         return hint("hang-logged-at-the-end", who=who, others=others)
-    return hint("hang-logged", who=who, others=others, lines=told or Both("", ""))
+    return hint("hang-logged", who=who, others=others, lines=given or Both("", ""))
+
+
+def _depends_on(line: int, file: str, sources: Sources) -> list[Deciding]:
+    """The ifs and loops by which a line is executed or not, or more often."""
+    steps = around(Call(file=file, line=line, function=""), sources)
+    return [node for node, _ in steps if isinstance(node, Deciding)]
 
 
 def of_library(inside: Side, outside: Side, here: Call, sources: Sources) -> Hint | None:

@@ -186,4 +186,33 @@ def test_ranks_that_logged_other_names_are_told_by_the_lines_that_log(tmp_path: 
     at_the_end = of_hooks(sides, a_program(tmp_path / "own", own))
     assert at_the_end is not None
     assert at_the_end.signature == "hang-logged-at-the-end"
-    assert hint.cause.en.endswith("other names were logged there, or fewer: see line 4")
+    assert hint.cause.en.endswith(
+        "or fewer: see line 4, within line 3  for label in batch.unique():"
+    )
+
+
+STOPPED = """\
+class Console(Callback):
+    def on_train_batch_end(self, trainer, *_):
+        if trainer.is_global_zero and self.asked():
+            trainer.should_stop = True
+
+class Model(LightningModule):
+    def validation_step(self, batch, _):
+        self.log("loss", batch.mean(), sync_dist=True)
+
+trainer.fit(Model())
+"""
+
+
+def test_where_all_log_alike_a_flag_has_sent_them_different_ways(tmp_path: Path) -> None:
+    result = "/lib/python3/site-packages/lightning/pytorch/trainer/connectors/logger_connector/result.py"
+    adding = inside(0, 10, ("run", 154), ("on_advance_end", 406))
+    adding = replace(adding, calls=(*adding.calls, Call(file=result, line=248, function="compute")))
+    sides = [adding, inside(1, 10, ("run", 153), ("advance", 300))]
+
+    hint = of_hooks(sides, a_program(tmp_path, STOPPED))
+
+    assert hint is not None
+    assert hint.cause.en.endswith("line 3  if trainer.is_global_zero and self.asked():")
+    assert "broadcast a flag" in hint.fix.en
