@@ -150,6 +150,8 @@ def _ifs_before(statements: Sequence[ast.stmt], line: int) -> Iterator[ast.If]:
 
 def _ends(last: ast.stmt) -> bool:
     """Whether a statement returns, or ends the process as if all were well."""
+    if isinstance(last, ast.With):
+        return _ends(last.body[-1])
     return isinstance(last, ast.Return) or (isinstance(last, ast.Expr) and ast.unparse(last) in _EXITS)
 
 

@@ -531,6 +531,28 @@ def test_a_return_that_the_data_decides_may_have_parted_them(more: Sources) -> N
     assert "it may have returned at  if not hard:  (line 20)" in hint.cause.en
 
 
+CACHED = """\
+def index(root):
+    if exists(root):
+        with open(root) as file:
+            return load(file)
+    barrier()
+    return index(root)
+
+rows = index(root)
+all_reduce(rows)
+"""
+
+
+def test_a_return_within_a_file_that_is_opened_may_have_parted_them(tmp_path: Path) -> None:
+    waiting = at((0,), "barrier", (8, "<module>"), (5, "index"))
+
+    hint = reason(a_program(tmp_path, CACHED), waiting, at((1,), "all_reduce", (9, "<module>")))
+
+    assert hint.signature == "hang-return"
+    assert "it may have returned at  if exists(root):  (line 2)" in hint.cause.en
+
+
 def test_an_if_that_the_other_rank_goes_into_by_its_number_has_not_parted_them(more: Sources) -> None:
     other = replace(at((1,), "gather", (45, "<module>")), values=(the_value(32, "rank", "1"),))
 
