@@ -186,9 +186,7 @@ def test_ranks_that_logged_other_names_are_told_by_the_lines_that_log(tmp_path: 
     at_the_end = of_hooks(sides, a_program(tmp_path / "own", own))
     assert at_the_end is not None
     assert at_the_end.signature == "hang-logged-at-the-end"
-    assert hint.cause.en.endswith(
-        "or fewer: see line 4, within line 3  for label in batch.unique():"
-    )
+    assert hint.cause.en.endswith("or fewer: see line 4, within line 3  for label in batch.unique():")
 
 
 STOPPED = """\
