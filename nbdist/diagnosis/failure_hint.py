@@ -199,7 +199,7 @@ def _hint(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
             return near
         if complaint.signature.name in _NEVER_SET and (value := of_value(first)) is not None:
             return value
-        if complaint.signature.name == _SIZES and _all_there(first, run, directory):
+        if row.name == _SIZES and _all_there(first, run, directory):
             return hint("collective-sizes-here", line=first.line)
         values = complaint.found.groupdict()
         after = _AFTER_WORDS.get(complaint.signature.name)

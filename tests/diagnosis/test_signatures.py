@@ -149,3 +149,26 @@ def test_there_are_logs_of_healthy_runs() -> None:
 )
 def test_an_unknown_error_has_no_hint(text: str) -> None:
     assert match(text) is None
+
+
+GATHERED = "\n/v/site-packages/accelerate/utils/operations.py"
+
+
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [
+        pytest.param(
+            "Trainer(preprocess_logits_for_metrics=chosen)\n/v/site-packages/transformers/trainer.py" + GATHERED,
+            "collective-sizes-of-logits",
+            id="what the Trainer gathers",
+        ),
+        pytest.param(
+            "boxes = accelerator.gather_for_metrics(boxes)" + GATHERED,
+            "collective-sizes-of-metrics",
+            id="what the program gathers",
+        ),
+        pytest.param("loss = accelerator.gather(loss)" + GATHERED, "collective-sizes", id="something else"),
+    ],
+)
+def test_tensors_of_other_sizes_are_told_by_what_gathers_them(program: str, said: str) -> None:
+    assert variant(signatures()["collective-sizes"], program).name == said
