@@ -40,6 +40,7 @@ from nbdist.diagnosis.sides import Side, hint
 from nbdist.diagnosis.signatures import Hint, Source, match, match_in, named, suits, variant
 from nbdist.diagnosis.stacks import ended_by, last_sides, raised_in_logs
 from nbdist.diagnosis.statements import exits, told
+from nbdist.diagnosis.unset import of_unset
 from nbdist.model import RankState, Run
 from nbdist.store import RunDirectory
 from nbdist.store.reports import Call
@@ -63,6 +64,7 @@ _NO_SUCH_NAME = frozenset({"module-attribute", "key-as-attribute", "option-not-d
 _NO_SUCH_COLUMN = "columns-not-there"
 _NEVER_SET = frozenset({"never-set", "compared-with-none"})
 _NO_TENSOR = "none-for-tensor"
+_NOT_SET = "name-not-set-yet"
 _MEETING = "gloo-connect"
 _WITHOUT_A_WORD = "exit-without-error"
 # with the last line of the rank
@@ -188,6 +190,11 @@ def _hint(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
             made = made or of_missing(first, run, complaint.found["path"])
             if made is not None:
                 return made
+        if (
+            complaint.signature.name == _NOT_SET
+            and (unset := of_unset(first, complaint.found["name"])) is not None
+        ):
+            return unset
         if complaint.signature.name in _NOT_FINITE and (first_nan := of_nan(first)) is not None:
             return first_nan
         if (

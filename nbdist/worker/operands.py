@@ -290,9 +290,8 @@ def _described(value: Any) -> str:
         keys = ", ".join(f"{key!r}{_sized(one)}" for key, one in items.items() if type(key) in (str, int))
         return f"{kind.__name__} of {len(items)}" + (f" ({keys})" if keys else "")
     if kind in (list, tuple) and value and type(value[0]) not in _PLAIN:
-        return (
-            f"{kind.__name__} of {len(value)} ({type(value[0]).__name__}{_sized(value[0])}{_unlike(value)})"
-        )
+        items = f"{type(value[0]).__name__}{_sized(value[0])}{_unlike(value)}"
+        return f"{kind.__name__} of {len(value)} ({items})"
     if kind in (list, tuple, set, frozenset, bytes, bytearray):
         return f"{kind.__name__} of {len(value)}"
     if isinstance(value, _NOT_VALUES):

@@ -158,7 +158,8 @@ GATHERED = "\n/v/site-packages/accelerate/utils/operations.py"
     ("program", "said"),
     [
         pytest.param(
-            "Trainer(preprocess_logits_for_metrics=chosen)\n/v/site-packages/transformers/trainer.py" + GATHERED,
+            "Trainer(preprocess_logits_for_metrics=chosen)\n/v/site-packages/transformers/trainer.py"
+            + GATHERED,
             "collective-sizes-of-logits",
             id="what the Trainer gathers",
         ),

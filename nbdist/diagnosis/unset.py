@@ -1,0 +1,112 @@
+"""Of a name that has no value yet in a function: what sets it there, and did not come to it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+
+from nbdist.diagnosis.places import parsed
+from nbdist.diagnosis.rank_failure import Failure
+from nbdist.diagnosis.sides import hint
+from nbdist.diagnosis.signatures import Hint
+from nbdist.diagnosis.statements import around, functions_of, head, node_at, own_nodes
+from nbdist.store.reports import Call
+from nbdist.text import Both
+
+_MOST = 3
+"""Of the ifs and loops that set a name, so many are named."""
+
+_LOOPS = (ast.For, ast.AsyncFor)
+_WITH = (ast.With, ast.AsyncWith)
+_BLOCKS = (ast.If, *_LOOPS, ast.While, ast.Try, ast.ExceptHandler)
+_DEFINED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+
+
+def of_unset(failure: Failure, name: str) -> Hint | None:
+    """Of what sets the name alone: an if or a loop that the program did not come into, a try that an error
+    has left, or a line below, which makes it another one than that of the module."""
+    at = failure.place
+    if at is None:
+        return None
+    call = Call(file=at.file, line=at.line, function=at.function)
+    statement = node_at(call, failure.sources)
+    functions = functions_of(call, failure.sources)
+    if statement is None or not functions or isinstance(functions[-1], ast.Module):
+        return None
+    function = functions[-1]
+    if any(_binds_otherwise(node, name) for each in function.body for node in ast.walk(each)):
+        return None
+    nodes = (node for each in function.body for node in own_nodes(each))
+    sets = [node for node in nodes if isinstance(node, ast.stmt) and _sets(node, name)]
+    below = [node for node in sets if node.lineno >= statement.lineno]
+    if not sets or 0 < len(below) < len(sets):
+        return None
+    if below:
+        tree = parsed(failure.sources.text(at.file)) or ast.Module([], [])
+        known = name in _of_others(function, tree)
+        values = {"name": name, "line": min(node.lineno for node in below), "function": function.name}
+        return hint("name-local" if known else "name-set-below", **values)
+    return _within(name, sets, call, failure)
+
+
+def _within(name: str, sets: Sequence[ast.stmt], call: Call, failure: Failure) -> Hint | None:
+    """Of a name that is set in what the failing line is not in."""
+    mine = around(call, failure.sources)
+    ways = []
+    for node in sets:
+        steps = around(Call(file=call.file, line=node.lineno, function=""), failure.sources)
+        steps = [step for step in steps if step not in mine and not isinstance(step[0], _WITH)]
+        if not steps or not all(isinstance(one, _BLOCKS) for one, _ in steps):
+            return None
+        ways.append(steps)
+    last, part = ways[0][-1]
+    if len(ways) == 1 == len(ways[0]):
+        if last is sets[0] and isinstance(last, _LOOPS):
+            return hint("name-of-empty-loop", name=name, test=head(last), line=last.lineno)
+        if isinstance(last, ast.Try) and part == "body":
+            return hint("name-set-in-try", name=name, line=last.lineno)
+    told = dict.fromkeys(step for steps in ways for step in steps)
+    # what is in a try may have come to the very line that sets the name
+    if len(told) > _MOST or any(isinstance(one, ast.Try) and part == "body" for one, part in told):
+        return None
+    said = [(one.lineno, head(one) if part == "body" else f"else of {head(one)}") for one, part in told]
+    places = Both(
+        ", ".join(f"line {line}  {text}" for line, text in said),
+        "，".join(f"第 {line} 行  {text}" for line, text in said),
+    )
+    lines = ", ".join(str(node.lineno) for node in sets)
+    return hint("name-set-within", name=name, lines=lines, tests=places)
+
+
+def _sets(node: ast.stmt, name: str) -> bool:
+    if isinstance(node, ast.Assign):
+        given = node.targets
+    elif isinstance(node, ast.AnnAssign | ast.AugAssign | ast.For | ast.AsyncFor):
+        given = [] if isinstance(node, ast.AnnAssign) and node.value is None else [node.target]
+    elif isinstance(node, ast.With | ast.AsyncWith):
+        given = [one.optional_vars for one in node.items if one.optional_vars is not None]
+    else:
+        return False
+    names = (one for each in given for one in ast.walk(each) if isinstance(one, ast.Name))
+    return any(one.id == name and isinstance(one.ctx, ast.Store) for one in names)
+
+
+def _binds_otherwise(node: ast.AST, name: str) -> bool:
+    """Whether something else than an assignment gives a name a value, or takes it away."""
+    if isinstance(node, (ast.ExceptHandler, *_DEFINED)):
+        return node.name == name
+    if isinstance(node, ast.alias):
+        return (node.asname or node.name.partition(".")[0]) == name
+    if isinstance(node, ast.NamedExpr):
+        return node.target.id == name
+    if isinstance(node, ast.Delete):
+        return any(isinstance(one, ast.Name) and one.id == name for one in node.targets)
+    return isinstance(node, ast.MatchAs | ast.MatchStar) and node.name == name
+
+
+def _of_others(function: ast.AST, tree: ast.Module) -> Iterator[str]:
+    """The names that are set in a file outside of a function."""
+    mine = set(map(id, ast.walk(function)))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and id(node) not in mine:
+            yield node.id

@@ -1,0 +1,121 @@
+"""A name that has no value yet in a function is told by what sets it there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nbdist.diagnosis import diagnose
+from tests.fakes.directories import WrittenRun
+from tests.fakes.runs import CREATED, STARTED, a_spec, errored, exited
+
+GENERIC = "x is set in an if, a try or a loop of this function that did not run, or below this line"
+
+
+def cause_of(tmp_path: Path, body: str, line: int) -> str:
+    """What is said of ``x``, which has no value in this line of a function with this body."""
+    cell = f"total = 0\ndef train():\n{body}\ntrain()\n"
+    written = WrittenRun(tmp_path / "home", cell=cell).happened(*STARTED)
+    message = "cannot access local variable 'x' where it is not associated with a value"
+    frames = [(a_spec().program, line, "train", "")]
+    written.raised(1, "UnboundLocalError", message, frames=frames, time=CREATED + 5)
+    failure = diagnose(written.happened(errored(1), exited(1, 1)).run, written.directory)
+    assert failure is not None
+    assert failure.hint is not None
+    return failure.hint.cause.en
+
+
+CASES = [
+    pytest.param(
+        """\
+    for epoch in range(3):
+        if epoch % 10 == 0:
+            x, y = validate()
+        print(x)""",
+        6,
+        "x is set only at line 5, where the program has not come: within line 4  if epoch % 10 == 0:",
+        id="an if",
+    ),
+    pytest.param(
+        """\
+    if a:
+        x = 1
+    elif b:
+        x = 2
+    print(x)""",
+        7,
+        "x is set only at line 4, 6, where the program has not come: within line 3  if a:, line 3",
+        id="some of the cases",
+    ),
+    pytest.param(
+        """\
+    for x, (y, z) in enumerate(loader):
+        step(y, z)
+    print(x)""",
+        5,
+        "x is set by  for x, (y, z) in enumerate(loader):  (line 3), which had no round",
+        id="the loop itself",
+    ),
+    pytest.param(
+        """\
+    for batch in loader:
+        x = step(batch)
+    print(x)""",
+        5,
+        "x is set only at line 4, where the program has not come: within line 3  for batch in",
+        id="in a loop",
+    ),
+    pytest.param(
+        """\
+    try:
+        with lock:
+            x = load()
+    except OSError:
+        print("no")
+    print(x)""",
+        8,
+        "an error in the try of line 3 came before x was set there",
+        id="a try",
+    ),
+    pytest.param(
+        """\
+    print(x)
+    x = 3""",
+        3,
+        "x is set in train() only at line 4, which the program has not come to before this one",
+        id="below",
+    ),
+    pytest.param(
+        """\
+    for path in paths:
+        try:
+            x = load(path)
+        except OSError:
+            continue
+    print(x)""",
+        8,
+        GENERIC,
+        id="a try in a loop",
+    ),
+    pytest.param("    with lock:\n        x = 1\n    print(x)", 5, GENERIC, id="nothing around it"),
+    pytest.param("    if a:\n        x = 1\n    del x\n    print(x)", 6, GENERIC, id="taken away"),
+    pytest.param("    if a:\n        import x\n    print(x)", 5, GENERIC, id="a module"),
+    pytest.param(
+        "    for i in n:\n        if i:\n            x = 1\n        print(x)\n        x = 2",
+        6,
+        GENERIC,
+        id="both",
+    ),
+]
+
+
+@pytest.mark.parametrize(("body", "line", "said"), CASES)
+def test_what_sets_a_name_alone_is_told(tmp_path: Path, body: str, line: int, said: str) -> None:
+    assert cause_of(tmp_path, body, line).startswith(said)
+
+
+def test_a_name_of_the_module_that_a_function_sets_is_its_own(tmp_path: Path) -> None:
+    cause = cause_of(tmp_path, "    x += 1\nx = 0", 3)
+
+    assert cause.startswith("line 3 sets x, so all of train() takes it for a name of its own")
