@@ -275,7 +275,7 @@ def of_value(failure: Failure) -> Hint | None:
     within = failure.frames[failure.frames.index(own[-1]) + 1 :]
     if within and not (_OF_TENSORS.search(said) and all(_LAYERS.search(frame.file) for frame in within)):
         return None
-    at = origin_of(named[0], own, failure)
+    at = origin_of(named[0], own, failure, found)
     if at is None:
         return None
     if found == "None" and (given_back := _given_back(at, failure)) is not None:

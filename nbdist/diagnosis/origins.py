@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from nbdist.diagnosis.places import parsed
-from nbdist.diagnosis.rank_failure import Failure
-from nbdist.diagnosis.statements import functions_of, head, holds, own_nodes
+from nbdist.diagnosis.rank_failure import Failure, known_as
+from nbdist.diagnosis.statements import LOOPS, around, functions_of, head, holds, own_nodes
 from nbdist.store import ErrorFrame
 from nbdist.store.reports import Call
 
@@ -17,6 +17,10 @@ _METHODS = ("__init__", "forward", "__call__")
 """What is called by the name of an object or of a class."""
 
 _MODULES = ("F.", "nn.functional.", "torch.", "paddle.", "np.", "dist.")
+
+_NOT_SET = "name-not-set-yet"
+_MAY_NOT = (ast.If, ast.Try, ast.ExceptHandler)
+"""What may have been left out."""
 
 _Function = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -37,32 +41,39 @@ def origins(failure: Failure) -> list[Origin]:
     if not own:
         return []
     shown = {(frame.file, frame.line) for frame in own}
-    found = (origin_of(name, own, failure) for name in _names(own[-1], failure))
+    found = (origin_of(name, own, failure, what) for name, what in _names(own[-1], failure))
     known = {(one.file, one.line): one for one in found if one is not None}
     return [one for at, one in known.items() if at not in shown][:_MOST]
 
 
-def _names(at: ErrorFrame, failure: Failure) -> list[str]:
-    """What the line reads: arrays and plain values first, then modules and other objects."""
+def _names(at: ErrorFrame, failure: Failure) -> list[tuple[str, str]]:
+    """What the line reads, and what it was: arrays and plain values first, then modules and other objects."""
     operands = failure.report.operands if failure.report is not None else ()
     mine = [one for one in operands if (one.file, one.line) == (at.file, at.line)]
     mine.sort(key=lambda one: one.what[:1].isupper() and not one.what.startswith(("Tensor", "None")))
-    return [one.name for one in mine]
+    return [(one.name, one.what) for one in mine]
 
 
-def origin_of(name: str, frames: Sequence[ErrorFrame], failure: Failure) -> Origin | None:
-    """Where a name of the innermost of these frames was set; of a parameter, what the caller gave for it."""
+def origin_of(name: str, frames: Sequence[ErrorFrame], failure: Failure, what: str = "") -> Origin | None:
+    """Where a name of the innermost of these frames was set; of a parameter, what the caller gave for it.
+
+    ``what`` it was then tells which of several lines has set it, where one of them sets that very value."""
     at = frames[-1]
     call = Call(file=at.file, line=at.line, function=at.function)
     root = _expression(name)
     if root is None:
         return None
     for function in functions_of(call, failure.sources):
-        if (node := _bound(root, function, at.line)) is not None:
-            return _told(name, node, root, at.file)
         first = ast.unparse(_first(root))
-        if not isinstance(function, ast.Module) and first in _parameters(function) and first != "self":
-            return _given(name, first, function, frames, failure)
+        given = not isinstance(function, ast.Module) and first in _parameters(function)
+        if bound := _bound(root, function, call, failure):
+            # a variable of the function has no other value
+            alone = isinstance(root, ast.Name) and not given
+            if len(bound) > 1 or not (alone or _is_certain(bound[0], call, failure)):
+                bound = [node for node in bound if _is_given(node, what)]
+            return _told(name, bound[0], root, at.file) if len(bound) == 1 else None
+        if not isinstance(function, ast.Module) and given and first != "self":
+            return _given(name, first, function, frames, failure, what)
     tree = parsed(failure.sources.text(at.file))
     if tree is None:
         return None
@@ -87,12 +98,29 @@ def _first(node: ast.expr) -> ast.expr:
     return node
 
 
-def _bound(root: ast.expr, function: _Function, line: int) -> ast.stmt | None:
-    """The statement of a function that set a name last before a line."""
+def _bound(root: ast.expr, function: _Function, call: Call, failure: Failure) -> list[ast.stmt]:
+    """The statements of a function that may have set a name last before a line: the last of them, and, where
+    it may not have been executed, those before it."""
     nodes = (node for child in function.body for node in own_nodes(child))
     sets = [node for node in nodes if isinstance(node, ast.stmt) and _sets(node, root)]
-    before = [node for node in sets if node.lineno < line]
-    return before[-1] if before else None
+    before = [node for node in sets if node.lineno < call.line][::-1]
+    certain = next((at for at, node in enumerate(before) if _is_certain(node, call, failure)), len(before))
+    return before[: certain + 1]
+
+
+def _is_certain(node: ast.stmt, call: Call, failure: Failure) -> bool:
+    """Whether a statement was executed before a line: it is in no ``if`` and ``try`` that the line is not in,
+    and in no loop where one may have had no round."""
+    may_not = (*_MAY_NOT, *LOOPS) if known_as(failure) == _NOT_SET else _MAY_NOT
+    mine = around(call, failure.sources)
+    steps = around(Call(file=call.file, line=node.lineno, function=""), failure.sources)
+    return not any(step not in mine and isinstance(step[0], may_not) for step in steps)
+
+
+def _is_given(node: ast.stmt, what: str) -> bool:
+    """Whether a statement sets a plain value, as it is written."""
+    value = getattr(node, "value", None)
+    return isinstance(node, ast.Assign | ast.AnnAssign) and value is not None and ast.unparse(value) == what
 
 
 def _sets(node: ast.stmt, root: ast.expr) -> bool:
@@ -141,6 +169,7 @@ def _given(
     function: ast.FunctionDef | ast.AsyncFunctionDef,
     frames: Sequence[ErrorFrame],
     failure: Failure,
+    what: str,
 ) -> Origin | None:
     """Where the caller had a parameter from, or the default that it left."""
     if len(frames) < 2:
@@ -157,7 +186,7 @@ def _given(
     value = _argument(parameter, function, named[0])
     if value is None:
         return _default(name, parameter, function, frames[-1].file)
-    found = origin_of(ast.unparse(value), frames[:-1], failure) if _is_named(value) else None
+    found = origin_of(ast.unparse(value), frames[:-1], failure, what) if _is_named(value) else None
     return found and replace(found, name=name)
 
 

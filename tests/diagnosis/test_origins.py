@@ -106,3 +106,46 @@ def test_of_a_name_that_was_cut_nothing_is_told(tmp_path: Path) -> None:
 
 def test_a_line_that_the_traceback_shows_is_not_told_again(tmp_path: Path) -> None:
     assert told(tmp_path, [(20, "main"), (14, "score"), (15, "score")], ("best", TENSOR)) == []
+
+
+BRANCHES = """\
+def evaluate(best, rank):
+    score = None
+    for epoch in range(3):
+        if epoch == 2:
+            score = best = measure(epoch)
+        total = 0
+        for part in epoch:
+            total += part
+        report(best, score, total)
+
+evaluate(0.5, 0)
+"""
+
+
+def branches(
+    tmp_path: Path, *values: tuple[str, str], kind: str = "ValueError", message: str = "no"
+) -> list[str]:
+    """What is said of values in line 9."""
+    written = WrittenRun(tmp_path / "home", cell=BRANCHES).happened(*STARTED)
+    program = a_spec().program
+    stack = [(program, 11, "<module>", ""), (program, 9, "evaluate", "")]
+    operands = [(program, 9, *one) for one in values]
+    written.raised(1, kind, message, frames=stack, operands=operands, time=CREATED + 5)
+    failure = diagnose(written.happened(errored(1), exited(1, 1)).run, written.directory)
+    assert failure is not None
+    return [note.en for note in failure.notes if " is from " in note.en]
+
+
+def test_a_line_in_an_if_may_not_have_set_a_value(tmp_path: Path) -> None:
+    assert branches(tmp_path, ("best", "0.5"), ("score", "0.25")) == []
+    assert branches(tmp_path / "none", ("score", "None")) == ["score is from line 2  score = None"]
+    assert branches(tmp_path / "loop", ("total", "7")) == ["total is from line 8  total += part"]
+
+
+def test_where_a_name_was_not_set_a_loop_may_have_had_no_round(tmp_path: Path) -> None:
+    message = "cannot access local variable 'part' where it is not associated with a value"
+
+    assert branches(tmp_path, ("total", "0"), kind="UnboundLocalError", message=message) == [
+        "total is from line 6  total = 0"
+    ]
