@@ -19,6 +19,7 @@ from nbdist.diagnosis.statements import (
     asks_for_rank,
     calls_of_function,
     head,
+    holds,
     node_at,
     own_names,
     own_nodes,
@@ -59,6 +60,12 @@ _OF_RESULTS = re.compile(
 """A loop over what the model made, and not over data."""
 
 _NOT_FINITE = re.compile(r" (?:nan|inf)$")
+_OF_EMPTY = re.compile(r"^IndexError: (?:(?:list|tuple) index out of range|pop from empty list)$")
+_EMPTY = re.compile(r"(?:list|tuple) of 0")
+_LISTS_FILES = re.compile(r"\b(?:r?glob|listdir|iterdir|scandir)\(")
+_FETCHES = re.compile(r"/torch/utils/data/_utils/fetch\.py$")
+_TRAINER = re.compile(r"/transformers/trainer\.py$")
+_KEEPS_COLUMNS = re.compile(r"remove_unused_columns['\"]?\s*[=:]\s*False")
 _COLLATE = re.compile(r"/(?:_utils|dataloader)/collate\.py$")
 _LEAST = 5
 """Letters of a word in which a slip can be told from another word."""
@@ -253,6 +260,52 @@ def _nan(first: Origin, what: str, failure: Failure) -> Hint:
     name = "nan-in-data" if of_data else "nan-first"
     values = {"name": first.name, "what": what, "line": first.line, "source": first.source}
     return hint(name, late=(failure.rank,), **values)
+
+
+def of_empty(failure: Failure) -> Hint | None:
+    """Of a place in a list that has none: with the line that set it. In a library it may be another list."""
+    said = failure.complaint.root.text if failure.complaint is not None else ""
+    own = [frame for frame in failure.frames if failure.sources.is_own(frame.file)]
+    if not _OF_EMPTY.search(said) or not own or failure.frames[-1] is not own[-1]:
+        return None
+    here = Call(file=own[-1].file, line=own[-1].line, function=own[-1].function)
+    empty = {one.name for one in _operands(failure) if _EMPTY.fullmatch(one.what)} & set(
+        _lists(here, failure)
+    )
+    if len(empty) != 1:
+        return None
+    name = empty.pop()
+    at = origin_of(name, own, failure)
+    if at is None:
+        return hint("list-empty", name=name, set=Both("", ""))
+    row = "list-empty-files" if _LISTS_FILES.search(at.source) else "list-empty"
+    return hint(row, name=name, set=both("diagnosis.set-at", line=at.line, source=at.source))
+
+
+def _lists(call: Call, failure: Failure) -> Iterator[str]:
+    """What a place is asked of in a line, or an item taken from."""
+    for node in ast.walk(node_at(call, failure.sources) or ast.Module([], [])):
+        asked = isinstance(node, ast.Subscript) or (isinstance(node, ast.Attribute) and node.attr == "pop")
+        if asked and holds(node, call.line):
+            yield ast.unparse(node.value)  # type: ignore[attr-defined]
+
+
+def of_columns(failure: Failure) -> Hint | None:
+    """Of a key that a collator misses, which transformers' Trainer has called: it drops the columns that
+    forward() does not name, unless it is told to keep them."""
+    said = failure.complaint.root.text if failure.complaint is not None else ""
+    found = _KEY.match(said)
+    collates = any(
+        _FETCHES.search(frame.file) and frame.source.startswith("return self.collate_fn")
+        for frame in failure.frames
+    )
+    trains = any(_TRAINER.search(frame.file) for frame in failure.frames)
+    if found is None or not collates or not trains:
+        return None
+    files = {frame.file for frame in failure.frames if failure.sources.is_own(frame.file)}
+    if any(_KEEPS_COLUMNS.search(failure.sources.text(file)) for file in files):
+        return None
+    return hint("columns-dropped", key=repr(found["key"]))
 
 
 def of_near(failure: Failure) -> Hint | None:

@@ -13,6 +13,8 @@ from nbdist.devices.usage import SHARED_MEMORY, disks
 from nbdist.diagnosis.checks.names import removed_name
 from nbdist.diagnosis.clues import (
     of_broadcast,
+    of_columns,
+    of_empty,
     of_file,
     of_key,
     of_missing,
@@ -61,6 +63,8 @@ _NOT_FINITE = frozenset(
     {"not-finite", "not-probabilities-drawn", "missing-values", "infinite-values", "integer-of-nan"}
 )
 _NO_SUCH_NAME = frozenset({"module-attribute", "key-as-attribute", "option-not-defined"})
+_NOT_THERE = "key-not-there"
+_TOO_SHORT = "list-too-short"
 _NO_SUCH_COLUMN = "columns-not-there"
 _NEVER_SET = frozenset({"never-set", "compared-with-none"})
 _NO_TENSOR = "none-for-tensor"
@@ -195,6 +199,8 @@ def _hint(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
             and (unset := of_unset(first, complaint.found["name"])) is not None
         ):
             return unset
+        if complaint.signature.name == _TOO_SHORT and (empty := of_empty(first)) is not None:
+            return empty
         if complaint.signature.name in _NOT_FINITE and (first_nan := of_nan(first)) is not None:
             return first_nan
         if (
@@ -216,7 +222,10 @@ def _hint(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
     if _others_wait(first, run, directory) and (met := _alone(first, run, directory)) is not None:
         return met
     text = complaint.root.text if complaint is not None else ""
-    if (key := of_names(first) or of_key(first)) is not None:
+    key = of_names(first) or of_key(first)
+    if key is None or key.signature == _NOT_THERE:
+        key = of_columns(first) or key
+    if key is not None:
         return key
     program = _program(first, run)
     if (of_program := match_in(text, program)) is not None:

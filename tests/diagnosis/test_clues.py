@@ -541,3 +541,93 @@ def test_a_label_that_pandas_does_not_find_may_be_a_position(tmp_path: Path) -> 
     assert failure is not None
     assert failure.hint is not None
     assert failure.hint.signature == "row-by-label"
+
+
+SNAPSHOTS = """\
+import glob
+def newest(folder):
+    found = sorted(glob.glob(folder + "/*.pt"))
+    return found[-1]
+rows = []
+last = rows[0] + counts[0]
+rows.pop()
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "function", "name", "message", "said"),
+    [
+        pytest.param(
+            4,
+            "newest",
+            "found",
+            "list index out of range",
+            "found is empty, so no file was found: line 3  found = sorted(glob.glob(folder + '/*.pt'))",
+            id="no file",
+        ),
+        pytest.param(
+            6,
+            "<module>",
+            "rows",
+            "list index out of range",
+            "rows is empty, so it has no place to ask for: line 5  rows = []",
+            id="nothing was put in",
+        ),
+        pytest.param(
+            7, "<module>", "rows", "pop from empty list", "rows is empty, so it has no place to", id="taken"
+        ),
+        pytest.param(
+            6, "<module>", "other", "list index out of range", "a place is asked of a list", id="another one"
+        ),
+    ],
+)
+def test_a_list_that_is_empty_is_told_with_what_set_it(
+    tmp_path: Path, line: int, function: str, name: str, message: str, said: str
+) -> None:
+    written = WrittenRun(tmp_path / "home", cell=SNAPSHOTS).happened(*STARTED)
+    program = a_spec().program
+    frames, operands = [(program, line, function, "")], [(program, line, name, "list of 0")]
+    written.raised(1, "IndexError", message, frames=frames, operands=operands, time=CREATED + 5)
+    failure = diagnose(written.happened(errored(1), exited(1, 1)).run, written.directory)
+
+    assert failure is not None
+    assert failure.hint is not None
+    assert failure.hint.cause.en.startswith(said)
+
+
+COLLATOR = """\
+def collate(examples):
+    return [one["query"] for one in examples]
+Trainer(data_collator=collate, args=TrainingArguments("out")).train()
+"""
+PACKAGES = "/v/lib/python3.11/site-packages"
+STARTS = (a_spec().program, 3, "<module>", "")
+IN_TRAINER = (f"{PACKAGES}/transformers/trainer.py", 1800, "train", "for step, inputs in enumerate(epoch):")
+COLLATES = (f"{PACKAGES}/torch/utils/data/_utils/fetch.py", 57, "fetch", "return self.collate_fn(data)")
+FETCHES = (COLLATES[0], 54, "fetch", "data = [self.dataset[idx] for idx in possibly_batched_index]")
+
+
+@pytest.mark.parametrize(
+    ("cell", "through", "told"),
+    [
+        pytest.param(COLLATOR, (IN_TRAINER, COLLATES), True, id="a collator"),
+        pytest.param(COLLATOR, (COLLATES,), False, id="without Trainer"),
+        pytest.param(COLLATOR, (IN_TRAINER, FETCHES), False, id="a dataset"),
+        pytest.param(
+            COLLATOR.replace('"out"', '"out", remove_unused_columns=False'),
+            (IN_TRAINER, COLLATES),
+            False,
+            id="kept",
+        ),
+    ],
+)
+def test_a_column_that_the_trainer_drops_is_told(
+    tmp_path: Path, cell: str, through: tuple[tuple[str, int, str, str], ...], told: bool
+) -> None:
+    written = WrittenRun(tmp_path / "home", cell=cell).happened(*STARTED)
+    at = (a_spec().program, 2, "collate", "")
+    written.raised(1, "KeyError", "'query'", frames=[STARTS, *through, at], time=CREATED + 5)
+    failure = diagnose(written.happened(errored(1), exited(1, 1)).run, written.directory)
+
+    assert failure is not None
+    assert (failure.hint is not None and failure.hint.signature == "columns-dropped") is told
