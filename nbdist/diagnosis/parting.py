@@ -29,6 +29,7 @@ from nbdist.diagnosis.statements import (
     counters,
     does_more,
     exchanges,
+    functions_of,
     head,
     holds,
     holds_for,
@@ -162,7 +163,11 @@ def _by_rank(entries: Sequence[_Entry], sources: Sources) -> Hint | None:
         for call in one.deeper:
             for left in returns_before(call, sources):
                 if asks_for_rank(left.test, call, sources):
-                    return _branch("hang-rank-return", left, "body", one, _line(left, call, sources), sources)
+                    line = _line(left, call, sources)
+                    found = _branch("hang-rank-return", left, "body", one, line, sources)
+                    if _alone_gives_back(left, call, sources):
+                        return replace(found, fix=both("diagnosis.give-back-too", said=found.fix))
+                    return found
             for only in rank_decorators(call, sources):
                 line = _line(only, call, sources)
                 return _told_of("hang-rank-branch", one, f"@{ast.unparse(only)}", line, sources)
@@ -171,6 +176,15 @@ def _by_rank(entries: Sequence[_Entry], sources: Sources) -> Hint | None:
             if asks_for_rank(node.test, call, sources) and not _decides_alike(node, one, call, sources):
                 return _branch("hang-rank-branch", node, part, one, _line(node, call, sources), sources)
     return None
+
+
+def _alone_gives_back(left: ast.If, call: Call, sources: Sources) -> bool:
+    """Whether a function returns a value in an ``if``, and none below."""
+    functions = functions_of(call, sources)
+    nodes = [node for function in functions for each in function.body for node in own_nodes(each)]
+    given = [node for node in nodes if isinstance(node, ast.Return) and node.value is not None]
+    within = [node for node in given if holds(left, node.lineno) and ast.unparse(node) != "return None"]
+    return bool(within) and not any(node.lineno > (left.end_lineno or left.lineno) for node in given)
 
 
 def _by_order(entries: Sequence[_Entry], sources: Sources) -> Hint | None:

@@ -531,6 +531,29 @@ def test_a_return_that_the_data_decides_may_have_parted_them(more: Sources) -> N
     assert "it may have returned at  if not hard:  (line 20)" in hint.cause.en
 
 
+MAKES = """\
+def make(rank):
+    if rank == 0:
+        rows = load()
+        return rows
+    barrier()
+
+rows = make(rank)
+all_reduce(rows)
+"""
+
+
+def test_ranks_that_a_return_leaves_without_a_value_are_told(tmp_path: Path) -> None:
+    sides = at((1,), "barrier", (7, "<module>"), (5, "make")), at((0,), "all_reduce", (8, "<module>"))
+
+    hint = reason(a_program(tmp_path / "none", MAKES), *sides)
+    also = reason(a_program(tmp_path / "all", MAKES.replace("()\n\n", "()\n    return 1\n")), *sides)
+
+    assert hint.signature == also.signature == "hang-rank-return"
+    assert hint.fix.en.startswith(also.fix.en)
+    assert hint.fix.en.endswith("; and return a value on the other ranks, too, which go on with None")
+
+
 CACHED = """\
 def index(root):
     if exists(root):
