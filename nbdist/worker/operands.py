@@ -36,6 +36,7 @@ _NOT_VALUES = (
     type,
     BaseException,
 )
+_FUNCTIONS_OF_NUMPY = frozenset({"_ArrayFunctionDispatcher", "ufunc"})
 _INTEGERS, _FLOATS, _MOST_VALUES = frozenset({"int64", "int32"}), frozenset({"float32", "float64"}), 10_000
 _MOST_LOOKED_AT, _MOST_ITEMS = 1_000_000, 1_000
 _OF_NUMBERS = ("Tensor", "Parameter", "ndarray", "EagerParamBase")
@@ -294,7 +295,7 @@ def _described(value: Any) -> str:
         return f"{kind.__name__} of {len(value)} ({items})"
     if kind in (list, tuple, set, frozenset, bytes, bytearray):
         return f"{kind.__name__} of {len(value)}"
-    if isinstance(value, _NOT_VALUES):
+    if isinstance(value, _NOT_VALUES) or kind.__name__ in _FUNCTIONS_OF_NUMPY:
         return ""
     if _is_array(value):
         return _array(value)
