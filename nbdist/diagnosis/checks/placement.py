@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import difflib
 import re
+import sys
 from collections.abc import Iterator, Sequence
 
 from nbdist.diagnosis.checks.finding import Finding, Situation, found, words
@@ -18,6 +19,10 @@ from nbdist.diagnosis.checks.program import Call, Place, Program
 _HERE = frozenset({"localhost", "127.0.0.1", "::1", "0.0.0.0", ""})
 _NUMBERS = {"RANK": "rank", "WORLD_SIZE": "world_size", "LOCAL_RANK": "rank", "PADDLE_TRAINER_ID": "rank"}
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
+# functions and classes of libraries that may give each rank its device
+_SETS_UP = re.compile(
+    r"(?!\w*(?:log|seed|weight))(?:init|setup|set_up|launch)|\w*(?:Trainer|Runner|Strategy|Plugin|Engine|CLI)$"
+)
 _MISSPELT = re.compile(r"\bCUDA_VIS(?!IBLE_DEVICES\b)\w*DEV\w*")
 
 
@@ -99,9 +104,13 @@ def check_placement(program: Program, situation: Situation, path: Sequence[str] 
 
 def _chosen_elsewhere(program: Program, path: Sequence[str]) -> bool:
     """Whether a module of the user's that the program imports may choose the device of each rank, or a
-    function that sets the ranks up does."""
+    function or class that sets the ranks up does."""
+    imported = {name.partition(".")[0] for name, _ in program.imports()}
+    foreign = imported - sys.stdlib_module_names - {*words("known_libraries"), *words("trackers")}
     for call in program.calls:
         if "init_dist" in call.method.lower() or "setup_dist" in call.method.lower():
+            return True
+        if call.name.partition(".")[0] in foreign and _SETS_UP.match(call.method):
             return True
     chooses = re.compile(r"\b(?:" + "|".join(words("chooses_a_device")) + r")\b")
     return any(chooses.search(text) for text in own_modules(program, path))
@@ -131,6 +140,8 @@ def _gpu_fix(situation: Situation, *, paddle: bool) -> tuple[str, str]:
 
 def _needs_gpu(call: Call, program: Program) -> bool:
     """Whether a call fails without a GPU, or names one."""
+    if _moves_nothing(call, program):
+        return False
     if call.method == "cuda" and isinstance(call.node.func, ast.Attribute):
         return True
     if call.name in ("torch.cuda.set_device", "paddle.CUDAPlace"):
@@ -140,6 +151,15 @@ def _needs_gpu(call: Call, program: Program) -> bool:
     if call.method == "to" or call.name == "torch.device":
         return _text(call.argument("device", 0), program).startswith("cuda")
     return call.name.startswith("torch.") and _text(call.argument("device"), program).startswith("cuda")
+
+
+def _moves_nothing(call: Call, program: Program) -> bool:
+    """Whether this is ``nn.CrossEntropyLoss().cuda()``: without weights, it holds nothing to move."""
+    match call.node.func:
+        case ast.Attribute(value=ast.Call(func=function, args=[], keywords=[])):
+            name = program.dotted(function)
+            return name.startswith("torch.nn.") and name.endswith("Loss")
+    return False
 
 
 def _text(node: ast.expr | None, program: Program) -> str:
@@ -163,6 +183,8 @@ def _on_gpus(program: Program, situation: Situation, chosen: bool) -> Iterator[F
             return
     if count < 2 or chosen or program.mentions(*words("chooses_a_device")):
         return
+    if any(call.name in words("spawns") for call in program.calls):
+        return  # its own processes would have to choose, and what is said of those comes first
     for call in program.calls:
         index, what = _fixed_gpu(call, program)
         if what and call.place.plain:
@@ -177,11 +199,16 @@ def _on_gpus(program: Program, situation: Situation, chosen: bool) -> Iterator[F
 
 def _fixed_gpu(call: Call, program: Program) -> tuple[int | None, str]:
     """The index of the GPU that a call names, and the call in short; the default GPU has no index."""
+    if _moves_nothing(call, program):
+        return None, ""
     if call.method == "cuda" and isinstance(call.node.func, ast.Attribute):
         value = program.value(call.argument("device", 0))
         if call.node.args and not isinstance(value, int):
             return None, ""
         return (value, f".cuda({value})") if isinstance(value, int) else (None, ".cuda()")
+    if call.name == "torch.device" and (index := call.argument("index", 1)) is not None:
+        number = program.value(index)
+        return (number, f'"cuda:{number}"') if type(number) is int else (None, "")
     text = _text(call.argument("device", 0), program) if call.method in ("to", "device", "set_device") else ""
     if (match := re.fullmatch(r"(?:cuda|gpu)(?::(\d+))?", text)) is not None:
         return (int(match[1]) if match[1] else None), f'"{text}"'
@@ -225,7 +252,7 @@ def _group(call: Call, program: Program, situation: Situation) -> Iterator[Findi
         yield found("rank-fixed", call.line, said=fixed, count=count)
 
 
-def _counts_gpus(node: ast.expr | None, program: Program) -> bool:
+def _counts_gpus(node: ast.AST | None, program: Program) -> bool:
     return isinstance(node, ast.Call) and program.dotted(node.func) == "torch.cuda.device_count"
 
 
@@ -266,7 +293,7 @@ def _spawns(program: Program, situation: Situation) -> Iterator[Finding]:
                     )
                     option = "gpus" if near and near[0] == "selected_gpus" else (near or ["gpus"])[0]
                     yield found("spawn-option", call.line, said=keyword.arg, near=option)
-        if count > 1 and not _chosen_by_rank(call.place):
+        if count > 1 and not _chosen_by_rank(call.place) and not _if_several(call.place, program, situation):
             yield found("spawn-in-ranks", call.line, what=short, count=count)
         processes = program.value(call.argument("nprocs", 2))
         if count == 1 and situation.gpus and isinstance(processes, int) and processes > len(situation.gpus):
@@ -305,6 +332,36 @@ def _chosen_by_rank(place: Place) -> bool:
     return "rank" in text or "world_size" in text
 
 
+def _if_several(place: Place, program: Program, situation: Situation) -> bool:
+    """Whether it stands under ``if count > 1``, and the count is not that of the GPUs, which is known: an
+    option of the program's decides, and is mostly 1 where ranks come from elsewhere."""
+    for test in place.conditions:
+        match test:
+            case ast.UnaryOp(op=ast.Not(), operand=ast.Compare() as compared) | (ast.Compare() as compared):
+                pass
+            case _:
+                continue
+        of_gpus = len(situation.gpus) > 1 and _is_number_of_gpus(compared.left, program)
+        number = program.value(compared.comparators[0])
+        if type(number) is int and number in (0, 1, 2) and not of_gpus:
+            return True
+    return False
+
+
+def _is_number_of_gpus(node: ast.expr, program: Program) -> bool:
+    """Whether it is always that number: an option may only be kept below it."""
+    if _counts_gpus(node, program):
+        return True
+    text = ast.unparse(node)
+    return any(
+        isinstance(one, ast.Assign)
+        and place.plain
+        and text in map(ast.unparse, one.targets)
+        and any(_counts_gpus(part, program) for part in ast.walk(one.value))
+        for one, place in program.places.items()
+    )
+
+
 def _local_rank(program: Program, situation: Situation) -> Iterator[Finding]:
     if program.mentions("LOCAL_RANK") or any(arg.startswith("--local") for arg in situation.args):
         return
@@ -312,9 +369,25 @@ def _local_rank(program: Program, situation: Situation) -> Iterator[Finding]:
     # what is never read harms nobody, and what is overwritten is not what the command line gave
     if not uses or any(isinstance(use.ctx, ast.Store) for use in uses) or _set_up_elsewhere(program):
         return
+    if _replaced(program):
+        return
     for call in program.calls:
         if call.method == "add_argument" and program.flags(call) & {"--local_rank", "--local-rank"}:
             yield found("local-rank-argument", call.line)
+
+
+def _replaced(program: Program) -> bool:
+    """Whether what ``args.local_rank`` is assigned to gets another value, too: where none was passed."""
+    given: dict[str, list[ast.expr]] = {}
+    for node in program.places:
+        if isinstance(node, ast.Assign):
+            for target in node.targets:
+                given.setdefault(ast.unparse(target), []).append(node.value)
+    return any(
+        len(values) > 1
+        and any(isinstance(value, ast.Attribute) and value.attr == "local_rank" for value in values)
+        for values in given.values()
+    )
 
 
 def _set_up_elsewhere(program: Program) -> bool:

@@ -161,6 +161,13 @@ def _asked_for(program: Program) -> set[object]:
     }
 
 
+def _asks_for_python(test: ast.expr) -> bool:
+    """Whether a condition asks which Python runs: names of another one are right under it."""
+    names = {getattr(node, "attr", None) or getattr(node, "id", None) for node in ast.walk(test)}
+    text = "version" in names and "sys" in names
+    return text or not names.isdisjoint({"version_info", "PY2", "PY3", "hexversion", "python_version"})
+
+
 def _is_opaque(program: Program) -> bool:
     if any(call.name in _OPAQUE or (call.name == "vars" and not call.node.args) for call in program.calls):
         return True
@@ -311,7 +318,7 @@ class _Reader:
         if name in self._now or name in self._free:
             return
         place = self._program.places.get(node, Place(always=False))
-        if place.expected:
+        if place.expected or any(map(_asks_for_python, place.conditions)):
             return
         here = len(scopes) == 1 or all(scope.kind == "class" for scope in scopes[1:])
         later = self._lines.get(name)

@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Iterator
 
+from nbdist.diagnosis.checks.dealing import may_deal_data, rank_names
 from nbdist.diagnosis.checks.finding import Finding, Situation, found, words
 from nbdist.diagnosis.checks.names import at_least
 from nbdist.diagnosis.checks.program import Call, Program
@@ -126,7 +127,7 @@ def _on_one_rank(program: Program) -> Iterator[Finding]:
     """A collective, or the group's start, that stands nowhere but under a condition on the rank."""
     if program.mentions(*words("parts_of_the_group")):
         return
-    ranks = _rank_names(program)
+    ranks = rank_names(program)
     by_method: dict[str, list[Call]] = {}
     for call in program.calls:
         of_framework = call.name.startswith((_TORCH, "paddle.distributed."))
@@ -164,29 +165,19 @@ def _rank_condition(call: Call, ranks: set[str]) -> str:
     return f"if {ast.unparse(test)}" if named or text.endswith("get_rank()") else ""
 
 
-def _rank_names(program: Program) -> set[str]:
-    """Names that hold the global rank."""
-    found = {"rank", "global_rank"}
-    for node in program.places:
-        if isinstance(node, ast.Assign) and len(node.targets) == 1:
-            text, target = ast.unparse(node.value), node.targets[0]
-            holds = "get_rank()" in text or "'RANK'" in text or "PADDLE_TRAINER_ID" in text
-            if holds and isinstance(target, ast.Name) and "==" not in text:
-                found.add(target.id)
-    return found
-
-
 def _undivided(program: Program, situation: Situation) -> Iterator[Finding]:
     """A parallel model that is fed by a loader which shuffles everything on every rank."""
-    parallel = program.mentions("DistributedDataParallel", "DataParallel", "distributed_model", "fully_shard")
+    parallel = program.mentions("DistributedDataParallel", "distributed_model", "fully_shard")
+    # torch's DataParallel works in one process, which has no group to divide anything by
+    parallel = parallel or (program.uses("paddle") and program.mentions("DataParallel"))
     if not parallel or any(_DIVIDES.search(word) for word in program.words):
         return
-    if _rank_reaches_data(program) or _differs_by_chance(program):
+    if _differs_by_chance(program):
         return
     for call in program.calls:
         if call.method != "DataLoader" or not call.name.startswith(("torch.", "paddle.")):
             continue
-        if program.value(call.argument("shuffle")) is not True:
+        if program.value(call.argument("shuffle")) is not True or may_deal_data(program, call):
             continue
         if call.name.startswith("paddle."):
             fix = "batch_sampler=paddle.io.DistributedBatchSampler(dataset, batch_size, shuffle=True)"
@@ -203,27 +194,3 @@ def _differs_by_chance(program: Program) -> bool:
         call.method in ("manual_seed", "seed", "default_rng", "RandomState") for call in program.calls
     )
     return program.mentions(*words("draws_at_random")) and not seeded and not program.mentions("random_state")
-
-
-def _rank_reaches_data(program: Program) -> bool:
-    """Whether the rank is used for more than printing, choosing a device, or conditions."""
-    ranks = _rank_names(program) | {"local_rank"}
-    harmless: set[int] = set()
-    for node in program.places:
-        inside: list[ast.AST] = []
-        if isinstance(node, ast.Call):
-            name = node.func.attr if isinstance(node.func, ast.Attribute) else program.dotted(node.func)
-            inside = [node] if name.rpartition(".")[2] in words("harmless_with_a_rank") else []
-        elif isinstance(node, (ast.If, ast.IfExp)):
-            inside = [node.test]
-        elif isinstance(node, ast.JoinedStr):
-            inside = [node]
-        for part in inside:
-            harmless |= {id(inner) for inner in ast.walk(part)}
-    return any(
-        isinstance(node, ast.Name)
-        and isinstance(node.ctx, ast.Load)
-        and node.id in ranks
-        and id(node) not in harmless
-        for node in program.places
-    )

@@ -25,6 +25,7 @@ INIT = "dist.init_process_group()\n"
 GPUS = {"gpus": (0, 1)}
 
 
+ON_GPUS = {**GPUS, "build": lambda _: None}
 PARSER = "import argparse\np = argparse.ArgumentParser()\n"
 
 
@@ -134,6 +135,26 @@ def rules(cell: str, **situation: object) -> list[tuple[str, int | None]]:
         ),
         pytest.param(
             TORCH + INIT + "torch.ones(1).cuda()", GPUS, ("one-gpu-for-all", 5), id="one GPU for all"
+        ),
+        pytest.param(
+            TORCH + INIT + "torch.device('cuda', 0)",
+            GPUS,
+            ("one-gpu-for-all", 5),
+            id="torch.device('cuda', 0)",
+        ),
+        pytest.param(
+            "import torch, wandb\nfrom somelib import init_weights\nwandb.init()\n"
+            "init_weights(torch.nn.Linear(1, 1).cuda())",
+            GPUS,
+            ("one-gpu-for-all", 4),
+            id="one GPU for all, with a tracker",
+        ),
+        pytest.param(
+            "import torch\nimport torch.multiprocessing as mp\nn = torch.cuda.device_count()\n"
+            "if n > 1:\n    mp.spawn(print, nprocs=n)",
+            GPUS,
+            ("spawn-in-ranks", 5),
+            id="a spawn where there are several GPUs",
         ),
         pytest.param(TORCH + INIT + "torch.ones(1).cuda(2)", GPUS, ("gpu-beyond", 5), id="a GPU too many"),
         pytest.param(TORCH + "DistributedDataParallel(print)", {}, ("no-group", 4), id="no group"),
@@ -319,6 +340,51 @@ def test_what_goes_wrong_is_said_with_its_line(
             "import numpy as np\nnp.float(1)", {"version": {"numpy": "1.20"}.get}, id="an old numpy"
         ),
         pytest.param("pass", {**GPUS, "held": (Holding(gpu=1, memory=1, total=80),)}, id="a little is held"),
+        pytest.param(
+            TORCH + INIT + "d = torch.device('cuda', dist.get_rank())\ntorch.ones(1).to(d)",
+            ON_GPUS,
+            id="a device by the rank",
+        ),
+        pytest.param(
+            "import torch, somelib\nsomelib.launch_from_torch()\ntorch.nn.Linear(1, 1).cuda()",
+            ON_GPUS,
+            id="a library starts the ranks",
+        ),
+        pytest.param(
+            "import torch\nfrom somelib import LoopTrainer\nLoopTrainer().fit(torch.nn.Linear(1, 1).cuda())",
+            ON_GPUS,
+            id="a library's trainer",
+        ),
+        pytest.param("import torch\nloss = torch.nn.MSELoss().cuda()", {}, id="a loss has nothing to move"),
+        pytest.param("import torch\nloss = torch.nn.MSELoss().cuda()", ON_GPUS, id="nor on GPUs"),
+        pytest.param(
+            PARSER + "import torch.multiprocessing as mp\np.add_argument('--n', type=int, default=1)\n"
+            "n = p.parse_args().n\nif n == 1:\n    print()\nelse:\n    mp.spawn(print, nprocs=n)",
+            {},
+            id="a spawn if an option says several",
+        ),
+        pytest.param(
+            "import torch\nimport torch.multiprocessing as mp\nn = torch.cuda.device_count()\n"
+            "if n > 1:\n    mp.spawn(print, nprocs=n)",
+            {},
+            id="a spawn if there are several GPUs, on the CPU",
+        ),
+        pytest.param(
+            "import sys\ndef f(s):\n    if sys.version_info[0] < 3:\n        return unicode(s)\n    return s",
+            {},
+            id="a name of Python 2 for Python 2",
+        ),
+        pytest.param(
+            "import six\ndef text(s):\n    return str(s) if six.PY3 else unicode(s)",
+            {},
+            id="a name of Python 2, by six",
+        ),
+        pytest.param(
+            PARSER + "import torch.distributed as dist\np.add_argument('--local_rank', default=-1)\n"
+            "n = p.parse_args().local_rank\nif n == -1:\n    n = dist.get_rank()",
+            {},
+            id="--local_rank is replaced where it was not given",
+        ),
     ],
 )
 def test_what_is_right_gets_no_word(cell: str, situation: dict[str, object]) -> None:
