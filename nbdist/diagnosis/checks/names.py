@@ -116,11 +116,20 @@ def _uses(program: Program) -> list[tuple[str, int, Place]]:
     for node, place in program.places.items():
         if isinstance(node, (ast.Attribute, ast.Name)) and id(node) not in inner:
             name = program.dotted(node)
+            if _root(node) in program.several:
+                continue
             if "." in name and isinstance(node.ctx, ast.Load) and not place.attempted:
                 found.append((name, node.lineno, place))
     # a condition may ask for the version
     found = [use for use in found if use[2].plain]
     return sorted(found, key=lambda use: (use[1], use[0]))
+
+
+def _root(node: ast.expr) -> str:
+    """The name that a chain of attributes begins with."""
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else ""
 
 
 def _version(package: str, situation: Situation) -> str | None:

@@ -30,7 +30,7 @@ def check_environment(program: Program, situation: Situation) -> Iterator[Findin
     spawns = any(call.name in words("spawns") for call in program.calls)
     for key, value, node, place in assignments(program):
         line = node.lineno
-        if key == _VISIBLE and place.plain:
+        if key == _VISIBLE and place.plain and not _keeps(node, key, program):
             if value not in ("", "-1") or situation.gpus:
                 shown = value if value and re.fullmatch(r"[\d,]+", value) else "0,1"
                 yield found("visible-in-cell", line, said=shown)
@@ -56,6 +56,13 @@ def check_environment(program: Program, situation: Situation) -> Iterator[Findin
     for key in situation.environment:
         if _MISSPELT.fullmatch(key):
             yield found("visible-misspelt", said=f"{key} (environment)")
+
+
+def _keeps(assignment: ast.stmt, key: str, program: Program) -> bool:
+    """Whether ``os.environ[key] = os.environ.get(key, …)``: what the launcher has set stays."""
+    return isinstance(assignment, ast.Assign) and any(
+        program.value(node) == key for node in ast.walk(assignment.value) if isinstance(node, ast.expr)
+    )
 
 
 def _misspelt(program: Program) -> Iterator[Finding]:
@@ -178,7 +185,7 @@ def _on_gpus(program: Program, situation: Situation, chosen: bool) -> Iterator[F
     count = len(situation.gpus)
     for call in program.calls:
         index, what = _fixed_gpu(call, program)
-        if index is not None and index >= count:
+        if index is not None and index >= count and call.place.plain:
             yield found("gpu-beyond", call.line, index=index, last=count - 1)
             return
     if count < 2 or chosen or program.mentions(*words("chooses_a_device")):

@@ -62,6 +62,9 @@ class Program:
 
     tree: ast.Module
     aliases: dict[str, str] = field(default_factory=dict)
+    several: set[str] = field(default_factory=set)
+    """Names that imports give several things, of which a version or a ``try`` chooses one."""
+
     places: dict[ast.AST, Place] = field(default_factory=dict)
     calls: list[Call] = field(default_factory=list)
     constants: dict[str, object] = field(default_factory=dict)
@@ -137,6 +140,11 @@ class Program:
         callers = [call.place for call in self.calls if call.name == place.function]
         return bool(callers) and all(self.switched_off(caller, args, seen) for caller in callers)
 
+    def _import(self, name: str, whole: str) -> None:
+        if self.aliases.get(name, whole) != whole:
+            self.several.add(name)
+        self.aliases[name] = whole
+
     def _read_names(self) -> None:
         assigned: dict[str, int] = {}
         for node in ast.walk(self.tree):
@@ -145,11 +153,11 @@ class Program:
                     for alias in node.names:
                         self.words |= set(alias.name.split("."))
                         top = alias.name if alias.asname else alias.name.partition(".")[0]
-                        self.aliases[alias.asname or top] = top
+                        self._import(alias.asname or top, top)
                 case ast.ImportFrom(module=str(module), level=0):
                     for alias in node.names:
                         self.words |= {alias.name, *module.split(".")}
-                        self.aliases[alias.asname or alias.name] = f"{module}.{alias.name}"
+                        self._import(alias.asname or alias.name, f"{module}.{alias.name}")
                 case ast.Name():
                     self.words.add(node.id)
                     if not isinstance(node.ctx, ast.Load):

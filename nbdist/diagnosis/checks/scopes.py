@@ -119,6 +119,22 @@ GIVEN = (frozenset(dir(builtins)) - NOTEBOOK_BUILTINS) | {
     "__annotations__",
     "WindowsError",
 }
+_OF_PYTHON_2 = frozenset(
+    {
+        "basestring",
+        "buffer",
+        "cmp",
+        "file",
+        "long",
+        "raw_input",
+        "reduce",
+        "reload",
+        "unichr",
+        "unicode",
+        "xrange",
+    }
+)
+_PYTHONS = frozenset({"version_info", "PY2", "PY3", "hexversion", "python_version"})
 _OPAQUE = frozenset({"exec", "execfile", "globals", "locals", "runpy.run_path", "runpy.run_module"})
 
 
@@ -149,6 +165,9 @@ def missing_names(program: Program, stars: Iterable[str] | None = ()) -> list[Mi
         return []
     found = _Reader(program, set(stars)).read()
     asked = _asked_for(program)
+    attributes = (node for node in program.places if isinstance(node, ast.Attribute))
+    if program.words & _PYTHONS or any(program.dotted(node) == "sys.version" for node in attributes):
+        asked |= _OF_PYTHON_2
     return [missing for missing in found if missing.name not in asked]
 
 
@@ -164,8 +183,7 @@ def _asked_for(program: Program) -> set[object]:
 def _asks_for_python(test: ast.expr) -> bool:
     """Whether a condition asks which Python runs: names of another one are right under it."""
     names = {getattr(node, "attr", None) or getattr(node, "id", None) for node in ast.walk(test)}
-    text = "version" in names and "sys" in names
-    return text or not names.isdisjoint({"version_info", "PY2", "PY3", "hexversion", "python_version"})
+    return {"sys", "version"} <= names or not names.isdisjoint(_PYTHONS)
 
 
 def _is_opaque(program: Program) -> bool:

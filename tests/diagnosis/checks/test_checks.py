@@ -375,6 +375,31 @@ def test_what_goes_wrong_is_said_with_its_line(
             id="a name of Python 2 for Python 2",
         ),
         pytest.param(
+            "import sys\ndef whole(n):\n    if sys.version > '3':\n        return isinstance(n, int)\n"
+            "    return isinstance(n, (int, long))",
+            {},
+            id="a name of Python 2, after the other way out",
+        ),
+        pytest.param(
+            "try:\n    from collections.abc import Sequence\nexcept ImportError:\n"
+            "    from collections import Sequence\nprint(isinstance([], Sequence))",
+            {},
+            id="what an older Python has elsewhere",
+        ),
+        pytest.param(
+            "from torch._six import inf", {"version": {"torch": "1.13"}.get}, id="torch._six of torch 1.13"
+        ),
+        pytest.param(
+            TORCH + "os.environ['CUDA_VISIBLE_DEVICES'] = os.environ.get('CUDA_VISIBLE_DEVICES', '0')",
+            ON_GPUS,
+            id="what nbdist has set is kept",
+        ),
+        pytest.param(
+            TORCH + INIT + "def third(t, many=False):\n    return t.to('cuda:2') if many else t",
+            ON_GPUS,
+            id="a GPU that only more have",
+        ),
+        pytest.param(
             "import six\ndef text(s):\n    return str(s) if six.PY3 else unicode(s)",
             {},
             id="a name of Python 2, by six",
