@@ -76,6 +76,9 @@ _SAVES = (
 )
 _REMOVES = ("rmtree", "remove", "unlink", "TemporaryDirectory", "rename", "replace", "move")
 _OF_FILES = re.compile(r"\b(?:os|shutil|tempfile)\.|rmtree\(|unlink\(|TemporaryDirectory\(")
+_OF_MOMENT = re.compile(r"\d\d[-_:.hT]?\d\d[-_:.mT]?\d\d|[0-9a-f]{8}-?[0-9a-f]{4}|/tmp\w{8}(?:/|$)")
+"""What a path has of the time, a random name or a temporary folder."""
+
 _FEW = 3
 """Of the lines that make or remove files, so many are named."""
 
@@ -138,7 +141,12 @@ def of_file(failure: Failure, run: Run, path: str) -> Hint | None:
     raised = first.errored is not None and first.freed is None
     if failure.rank == 0 or raised or first.state is RankState.FAILED:
         return None
+    own = own_names(run.spec.program, failure.sources)
     for call in _saving(path, run.spec.program, failure):
+        if own is not None and _OF_MOMENT.search(path):
+            return hint(
+                "file-of-own-name", path=path, line=own.lineno, source=head(own), late=(failure.rank,)
+            )
         called = [call, *calls_of_function(call.function, call.file, failure.sources)]
         if any(_is_alone(one, failure.sources) for one in called):
             return hint("file-not-made-yet", path=path, line=call.line, late=(failure.rank,))

@@ -6,6 +6,7 @@ import ast
 import copy
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 
 from nbdist.diagnosis.places import Sources, parsed
 from nbdist.store.reports import Call
@@ -24,7 +25,7 @@ _QUIET = re.compile(
 )
 _COLLECTIVE = re.compile(r"broadcast|scatter|gather|reduce|barrier|all_to_all")
 _OF_ALL = re.compile(
-    r"(?:not )?(?:[\w.]*\b(?:is_initialized|is_available|is_built)\(\)|[\w.]*\bdistributed)"
+    r"(?:not )?(?:[\w.]*\b(?:is_initialized|is_available|is_built)\(\)|[\w.]*\bdistributed|[\w.]+\.training)"
     r"|[\w.]*\b(?:world_size|get_world_size\(\w*\)|num_processes|nranks)(?: [=!<>]+ \d+)?"
 )
 """Conditions that hold on all ranks or on none."""
@@ -41,6 +42,7 @@ _OWN_PORT = re.compile(
     r"\b\w*(?:free|unused|available|random)_?\w*port\w*\(|\b(?:getsockname|randint|randrange|getpid)\("
 )
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _OPERATORS = (ast.cmpop, ast.boolop, ast.unaryop, ast.operator, ast.expr_context)
 _VALUES = (ast.Compare, ast.BoolOp, ast.UnaryOp, ast.BinOp, ast.Constant, ast.Tuple, ast.List, ast.Set)
@@ -74,8 +76,27 @@ def _steps(statements: Sequence[ast.AST], line: int) -> list[Step]:
                     return rest
                 return [(node, part), *rest]  # type: ignore[list-item]
         # the head of a loop is executed in each round
-        return [(node, "body")] if isinstance(node, LOOPS) else []
+        loops = [node] if isinstance(node, LOOPS) else _comprehensions(node, line)
+        return [(loop, "body") for loop in loops]
     return []
+
+
+def _comprehensions(node: ast.AST, line: int) -> list[ast.For]:
+    """The comprehensions of a statement that go over a line and call something there, as loops."""
+    found = (one for one in own_nodes(node) if isinstance(one, _COMPREHENSIONS) and holds(one, line))
+    return [_as_loop(one) for one in found if any(isinstance(part, ast.Call) for part in ast.walk(one.elt))]
+
+
+# one loop for each, as the nodes of a tree are: they are told apart by identity
+@lru_cache(maxsize=256)
+def _as_loop(node: ast.ListComp | ast.SetComp | ast.GeneratorExp) -> ast.For:
+    body: list[ast.stmt] = [ast.copy_location(ast.Expr(node.elt), node.elt)]
+    for each in reversed(node.generators):
+        for test in reversed(each.ifs):
+            body = [ast.copy_location(ast.If(test=test, body=body, orelse=[]), node)]
+        loop = ast.copy_location(ast.For(target=each.target, iter=each.iter, body=body, orelse=[]), node)
+        body = [loop]
+    return loop
 
 
 def holds(node: ast.AST, line: int, last: ast.AST | None = None) -> bool:
