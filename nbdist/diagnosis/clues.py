@@ -1,18 +1,18 @@
 """What the program and the values in the failing line tell of an error: a key that is spelt otherwise, a file
-that rank 0 makes, a sample that a dataset left out, a column that was matched with a row, the first variable
-that is nan."""
+that rank 0 makes, or is still writing, a sample that a dataset left out, a column that was matched with a
+row, the first variable that is nan."""
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 
 from nbdist.diagnosis.origins import Origin, origin_of
 from nbdist.diagnosis.places import Sources, parsed
 from nbdist.diagnosis.rank_failure import Failure
-from nbdist.diagnosis.sides import hint
+from nbdist.diagnosis.sides import Side, hint
 from nbdist.diagnosis.signatures import Hint
 from nbdist.diagnosis.statements import (
     around,
@@ -74,6 +74,9 @@ _SAVES = (
     *("save", "dump", "to_csv", "to_parquet", "save_pretrained", "save_checkpoint", "savez", "savetxt"),
     *("savez_compressed", "save_file", "write_text", "write_bytes", "open"),
 )
+# what writes lines keeps its file open for long, and nobody waits for that one
+_WRITES = frozenset({*_SAVES, "dumps"}) - {"open"}
+_MODULES = frozenset({"json", "yaml", "pickle", "torch", "paddle", "np", "numpy"})
 _REMOVES = ("rmtree", "remove", "unlink", "TemporaryDirectory", "rename", "replace", "move")
 _OF_FILES = re.compile(r"\b(?:os|shutil|tempfile)\.|rmtree\(|unlink\(|TemporaryDirectory\(")
 _OF_MOMENT = re.compile(r"\d\d[-_:.hT]?\d\d[-_:.mT]?\d\d|[0-9a-f]{8}-?[0-9a-f]{4}|/tmp\w{8}(?:/|$)")
@@ -153,6 +156,53 @@ def of_file(failure: Failure, run: Run, path: str) -> Hint | None:
     return None
 
 
+def of_writing(failure: Failure, sides: Iterable[Side]) -> Hint | None:
+    """Of a file that ends too early, where another rank was then writing one: it is there, and empty, from
+    the moment on in which it is opened."""
+    at = failure.place
+    if at is None:
+        return None
+    read = _modules(node_at(Call(file=at.file, line=at.line, function=""), failure.sources))
+    for side in sides:
+        for call in reversed(side.way) if failure.rank not in side.ranks else ():
+            if (line := _being_written(call, read, failure.sources)) is not None:
+                return hint("file-being-written", writing=side.ranks, line=line, late=(failure.rank,))
+    return None
+
+
+def _being_written(call: Call, read: set[str], sources: Sources) -> int | None:
+    """The line of a call that saves, or of a ``with`` that opens a file to save into it, which is under way
+    and is no matter of another module than what was read by those of ``read``."""
+    statement = node_at(call, sources)
+    # one that holds others is stood in at its head, before all that is in it
+    under_way = [] if statement is None or hasattr(statement, "body") else [statement]
+    for node, _ in reversed(around(call, sources)):
+        if isinstance(node, ast.With | ast.AsyncWith) and any(
+            _writes(one.context_expr) for one in node.items
+        ):
+            under_way.append(node)
+    for one in under_way:
+        if _saves(one) and not (read and _modules(one) - read):
+            return one.lineno
+    return None
+
+
+def _saves(node: ast.AST) -> bool:
+    return any(name.rpartition(".")[2] in _WRITES for name in _called(node))
+
+
+def _modules(node: ast.AST | None) -> set[str]:
+    """The modules whose functions for files are called: ``json``, ``torch``."""
+    of_files = {*_WRITES, "load", "loads"}
+    names = (name.split(".") for name in _called(node) if "." in name)
+    return {first for first, *_, last in names if first in _MODULES and last in of_files}
+
+
+def _called(node: ast.AST | None) -> list[str]:
+    calls = (one for one in own_nodes(node) if isinstance(one, ast.Call)) if node is not None else ()
+    return [ast.unparse(one.func) for one in calls]
+
+
 def _saving(path: str, file: str, failure: Failure) -> Iterator[Call]:
     """Where a file of the program's writes to a path."""
     length = f"str of {len(path)} characters"
@@ -202,7 +252,7 @@ def _under(call: Call, sources: Sources) -> Both:
     return both("diagnosis.under", test=head(ifs[-1]), line=ifs[-1].lineno) if ifs else Both("", "")
 
 
-def _writes(statement: ast.stmt | None) -> bool:
+def _writes(statement: ast.AST | None) -> bool:
     """Whether a statement opens a file to write it."""
     calls = (node for node in ast.walk(statement) if isinstance(node, ast.Call)) if statement else ()
     modes = (arg for call in calls for arg in [*call.args[:2], *(one.value for one in call.keywords)])

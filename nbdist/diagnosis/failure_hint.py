@@ -23,6 +23,7 @@ from nbdist.diagnosis.clues import (
     of_near,
     of_sample,
     of_value,
+    of_writing,
 )
 from nbdist.diagnosis.deadlocks import all_joining, why
 from nbdist.diagnosis.exits import exit_kind, rank_names
@@ -59,6 +60,7 @@ _JOINING = frozenset({"store-not-reached", _CLIENTS})
 _UNLIKE = _PLAIN_TIMEOUTS | _JOINING | {_SIZES, "collective-mismatch"}
 _FEW = 2
 _OF_FILES = frozenset({"file-missing", "file-missing-there", "paddle-load-missing"})
+_CUT_SHORT = frozenset({"json-not-there", "file-half-written", "safetensors-damaged", "checkpoint-corrupt"})
 _NOT_FINITE = frozenset(
     {"not-finite", "not-probabilities-drawn", "missing-values", "infinite-values", "integer-of-nan"}
 )
@@ -201,6 +203,8 @@ def _hint(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
             return unset
         if complaint.signature.name == _TOO_SHORT and (empty := of_empty(first)) is not None:
             return empty
+        if row.name in _CUT_SHORT and (writing := of_writing(first, last_sides(run, directory))) is not None:
+            return writing
         if complaint.signature.name in _NOT_FINITE and (first_nan := of_nan(first)) is not None:
             return first_nan
         if (

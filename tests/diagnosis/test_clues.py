@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from nbdist.diagnosis import diagnose
+from nbdist.store.reports import RankAnswer, TakenStacks, write_stacks
 from tests.fakes.directories import WrittenRun
 from tests.fakes.runs import CREATED, STARTED, a_spec, errored, exited
 
@@ -130,6 +131,54 @@ def test_a_file_is_rank_0_s_where_it_calls_what_writes_it(tmp_path: Path, cell: 
     message = "[Errno 2] No such file or directory: '/b/labels.txt'"
 
     assert cause_of(tmp_path, "FileNotFoundError", message, 7, cell=cell).startswith(said)
+
+
+WRITES = """\
+import json
+if rank == 0:
+    with open(path, "w") as file:
+        words = count(texts)
+        json.dump(words, file)
+words = json.load(open(path))
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "cell", "said"),
+    [
+        pytest.param(
+            4, WRITES, "rank 0 was then writing a file (line 3), most likely that which", id="opened"
+        ),
+        pytest.param(
+            5, WRITES, "rank 0 was then writing a file (line 5), most likely that", id="in the call"
+        ),
+        pytest.param(6, WRITES, "no JSON at its start", id="past it"),
+        pytest.param(4, WRITES.replace(', "w"', ""), "no JSON at its start", id="opened to read"),
+        pytest.param(
+            4, WRITES.replace("json.dump(", "torch.save("), "no JSON at its start", id="a checkpoint"
+        ),
+        pytest.param(4, WRITES.replace("json.dump(words, file)", "train(file)"), "no JSON at", id="a log"),
+    ],
+)
+def test_a_file_is_read_too_early_where_another_rank_was_writing(
+    tmp_path: Path, line: int, cell: str, said: str
+) -> None:
+    written = WrittenRun(tmp_path / "home", cell=cell).happened(*STARTED)
+    program = a_spec().program
+    message = "Expecting value: line 1 column 1 (char 0)"
+    written.raised(
+        1, "json.decoder.JSONDecodeError", message, frames=[(program, 6, "<module>", "")], time=CREATED + 5
+    )
+    text = f'Current thread 0x1 (most recent call first):\n  File "{program}", line {line} in <module>\n'
+    answers = (RankAnswer(rank=0, text=text), RankAnswer(rank=1, problem="ended"))
+    write_stacks(written.directory, TakenStacks(time=CREATED + 5, attempt=1, ranks=answers))
+    written.happened(errored(1), exited(1, 1))
+
+    failure = diagnose(written.run, written.directory)
+
+    assert failure is not None
+    assert failure.hint is not None
+    assert failure.hint.cause.en.startswith(said)
 
 
 @pytest.mark.parametrize(
