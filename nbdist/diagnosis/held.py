@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from nbdist.diagnosis.parting import passed_by
-from nbdist.diagnosis.places import Sources, place_of
+from nbdist.diagnosis.places import Sources, call_on_line, place_of
 from nbdist.diagnosis.sides import Side, hint
 from nbdist.diagnosis.signatures import Hint
 from nbdist.diagnosis.statements import (
@@ -19,6 +19,7 @@ from nbdist.diagnosis.statements import (
     first_given,
     head,
     holds,
+    is_of_one_class,
     own_names,
     own_nodes,
     ways_out,
@@ -238,22 +239,32 @@ def locked(side: Side, waiting: Sequence[Side], sources: Sources) -> Hint | None
 def _holder(side: Side, at: int, lock: str, waiting: Sequence[Side], sources: Sources) -> Hint | None:
     call = side.way[at]
     values = {"who": side.ranks, "lock": lock, "line": call.line}
-    for mine in _inside(side.way[:at], lock, call.file, sources):
-        return hint("hang-locked-twice", **values, at=mine)
-    for way in side.beside:
-        for theirs in _inside(way, lock, call.file, sources):
+    # first the threads: where one is inside, what this one has taken itself is of another object
+    for way in (way for way in side.beside if not _gives_up(way, lock, sources)):
+        for theirs in _inside(way, lock, call, sources):
             return hint("hang-locked-by-thread", **values, at=theirs, where=way[-1].line)
+    for mine in _inside(side.way[:at], lock, call, sources):
+        return hint("hang-locked-twice", **values, at=mine)
     if side.place.what == f"with {lock}" or side.place.built_in:
         return None
     for other in waiting:
-        for theirs in _inside(other.way, lock, call.file, sources):
+        for theirs in _inside(other.way, lock, call, sources):
             return hint("hang-locked-by-rank", **values, at=theirs, others=other.ranks, call=other.call)
     return None
 
 
-def _inside(way: Sequence[Call], lock: str, file: str, sources: Sources) -> Iterator[int]:
+def _gives_up(way: Sequence[Call], lock: str, sources: Sources) -> bool:
+    """Whether a thread waits for a condition, which others may enter meanwhile."""
+    called = call_on_line(sources.text(way[-1].file), way[-1].line)
+    return called in (f"{lock}.wait", f"{lock}.wait_for")
+
+
+def _inside(way: Sequence[Call], lock: str, where: Call, sources: Sources) -> Iterator[int]:
     """The lines of the ``with`` statements for this lock that a way is in, or that have acquired it."""
-    for call in (call for call in way if call.file == file):
+    for call in (call for call in way if call.file == where.file):
+        # another class has a lock of its own by that name
+        if lock.startswith("self.") and not is_of_one_class(call, where, sources):
+            continue
         for node, _ in around(call, sources):
             if isinstance(node, ast.With) and ast.unparse(node.items[0].context_expr) == lock:
                 yield node.lineno

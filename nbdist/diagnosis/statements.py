@@ -427,6 +427,19 @@ def _method(node: ast.Call) -> str:
     return ast.unparse(node.func).rpartition(".")[2]
 
 
+def is_of_one_class(one: Call, other: Call, sources: Sources) -> bool:
+    """Whether two calls of a file are in methods of one class, or of one and a base of it."""
+    mine, theirs = (_class_of(call, sources) for call in (one, other))
+    return not mine or not theirs or bool(mine & theirs)
+
+
+def _class_of(call: Call, sources: Sources) -> set[str]:
+    """The innermost class that a line is in, and its bases, by their names."""
+    nodes = ast.walk(parsed(sources.text(call.file)) or ast.Module([], []))
+    found = [node for node in nodes if isinstance(node, ast.ClassDef) and holds(node, call.line)]
+    return {found[-1].name, *map(ast.unparse, found[-1].bases)} if found else set()
+
+
 def is_default(name: str, call: Call, sources: Sources) -> bool:
     """Whether a name is a parameter of the function of this call that has a default."""
     functions = [one for one in functions_of(call, sources) if not isinstance(one, ast.Module)]

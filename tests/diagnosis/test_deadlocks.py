@@ -640,6 +640,54 @@ def test_a_lock_that_another_thread_has_taken_is_named_with_where_that_is(more: 
     assert "another thread has taken  self.lock  at line 9, and keeps it at line 10" in hint.cause.en
 
 
+LOCKS = """\
+class Cache:
+    def put(self, key):
+        with self.lock:
+            self.rows.add(key)
+    def move(self, key, other):
+        with self.lock:
+            other.put(key)
+    def waits(self):
+        with self.lock:
+            self.lock.wait()
+
+class Writer:
+    def run(self):
+        with self.lock:
+            self.queue.get()
+
+cache.move(key, other)
+cache.put(key)
+"""
+
+
+def test_what_a_thread_is_in_cannot_be_taken_by_the_one_that_waits_for_it(tmp_path: Path) -> None:
+    held = at((0,), "with self.lock", (17, "<module>"), (7, "move"), (3, "put"), waits=False)
+    crossing = tuple(Call(file=a_spec().program, line=line, function="") for line in (7, 3))
+
+    found = reason(a_program(tmp_path, LOCKS), replace(held, beside=(crossing,)), BARRIER)
+
+    assert found.signature == "hang-locked-by-thread"
+    assert "another thread has taken  self.lock  at line 6, and keeps it at line 3" in found.cause.en
+
+
+@pytest.mark.parametrize(
+    ("line", "function"),
+    [
+        pytest.param(10, "waits", id="a thread that waits for a condition has given it up"),
+        pytest.param(15, "run", id="another class has a lock of its own by that name"),
+    ],
+)
+def test_a_thread_that_has_not_taken_the_lock_is_not_named(line: int, function: str, tmp_path: Path) -> None:
+    held = at((0,), "with self.lock", (18, "<module>"), (3, "put"), waits=False)
+    thread = (Call(file=a_spec().program, line=line, function=function),)
+
+    found = reason(a_program(tmp_path, LOCKS), replace(held, beside=(thread,)), BARRIER)
+
+    assert found.signature == "hang-inside"
+
+
 def test_a_lock_in_which_another_rank_waits_is_named_by_that_rank(more: Sources) -> None:
     held = at((1,), "fcntl.flock", (41, "<module>"), (3, "cache_lock"), waits=False)
 
