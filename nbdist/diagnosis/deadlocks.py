@@ -32,6 +32,9 @@ from nbdist.text import Both, both, say
 
 _BATON = "file_baton.py"
 _LEFT_OUT = "hang-group-left-out"
+_WITHOUT_REASON = frozenset({"hang-apart", "hang-parted"})
+"""Hints that say that ways have parted, and not where."""
+
 _SHAPED = re.compile(r"\w+ \([^)]*\) \w+|(?:list|tuple) of \d+")
 
 
@@ -108,6 +111,15 @@ def crossed(answers: Sequence[RankAnswer]) -> Hint | None:
         if group and theirs and group != theirs and meet:
             return hint("hang-crossed", who=(one,), others=(other,))
     return _crossed_in_a_ring(waits)
+
+
+def first_of(sides: Sequence[Side], found: Hint | None, answers: Sequence[RankAnswer]) -> Hint | None:
+    """Of ranks in calls of one name: in one line the group has parted them, in several the way to these has,
+    where that is known."""
+    lines = {side.way[-1:] for side in sides}
+    if found is not None and len(lines) > 1 and found.signature not in _WITHOUT_REASON:
+        return found
+    return crossed(answers) or found or unlike(sides[0], answers)
 
 
 def _crossed_in_a_ring(waits: Mapping[int, tuple[str, tuple[int, ...]]]) -> Hint | None:

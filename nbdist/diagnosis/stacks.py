@@ -11,12 +11,11 @@ from typing import Any
 from nbdist.diagnosis.deadlocks import (
     all_joining,
     concerned,
-    crossed,
     fewest,
+    first_of,
     no_member,
     of_threads,
     ungrouped,
-    unlike,
     why,
 )
 from nbdist.diagnosis.exits import rank_names
@@ -179,9 +178,8 @@ def _report(taken: TakenStacks | None, run: Run, directory: RunDirectory) -> Sta
         )
     else:
         hint = of_threads(held_sides, ended_by(raised))
-    # of ranks in the same call, the group parts them first of all
     if sides and (hint is None or len({side.call for side in sides}) == 1):
-        hint = crossed(taken.ranks) or hint or unlike(sides[0], taken.ranks)
+        hint = first_of(sides, hint, taken.ranks)
     return StackReport(
         label=run.label,
         time=taken.time,

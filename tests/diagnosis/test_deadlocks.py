@@ -12,6 +12,7 @@ from nbdist.diagnosis.deadlocks import (
     concerned,
     crossed,
     fewest,
+    first_of,
     no_member,
     ungrouped,
     unlike,
@@ -911,6 +912,20 @@ def test_what_a_loop_calls_may_have_caught_what_ended_it(tmp_path: Path) -> None
 
     assert "one cut short by  except Exception:  (line 4)" in hint.cause.en
     assert [head(way) for way in ways_past(a_side((0,), "backward", 8), sources)] == ["except Exception:"]
+
+
+def test_a_loop_that_was_left_comes_before_the_groups_in_which_ranks_wait_behind_it(tmp_path: Path) -> None:
+    text = "for batch in loader:\n    all_reduce(x, group=pair)\nall_reduce(total)\n"
+    sides = [a_side((0,), "all_reduce", 2), a_side((1,), "all_reduce", 3)]
+    answers = [waiting(0, "1", 5.0, 0, 1), waiting(1, "0", 4.0, 0, 1)]
+
+    found = first_of(sides, reason(a_program(tmp_path, text), *sides), answers)
+
+    assert found is not None
+    assert found.signature == "hang-loop"
+    # in one line, or where nothing parts the lines, it is the group
+    assert first_of([sides[0], replace(sides[0], ranks=(1,))], found, answers) == crossed(answers)
+    assert first_of(sides, None, answers) == crossed(answers)
 
 
 def test_ranks_that_wait_in_a_ring_of_groups_have_crossed() -> None:
