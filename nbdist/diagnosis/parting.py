@@ -408,10 +408,23 @@ def passed_by(side: Side, waiting: Sequence[Side], sources: Sources) -> Hint | N
             for node, part in around(there, sources):
                 behind = here.line > (node.end_lineno or node.lineno)
                 if isinstance(node, ast.If) and behind and asks_for_rank(node.test, there, sources):
+                    if other.direction or _has_half_below(other, there, node, sources):
+                        continue
                     steps = [(node, part)]
                     one = _Entry(inside=other, outside=side, here=there, there=here, steps=steps, deeper=())
                     return _branch("hang-rank-passed", node, part, one, _line(node, there, sources), sources)
     return None
+
+
+def _has_half_below(other: Side, there: Call, node: ast.If, sources: Sources) -> bool:
+    """Whether what ranks call in an ``if`` is called by the others in one of theirs, further below."""
+    name, end = other.place.what.rpartition(".")[2], node.end_lineno or node.lineno
+    for call in calls_of_function(name, there.file, sources):
+        if call.function == there.function and call.line > end:
+            ifs = [step for step, _ in around(call, sources) if isinstance(step, ast.If)]
+            if any(asks_for_rank(step.test, call, sources) for step in ifs):
+                return True
+    return False
 
 
 def entered_alone(side: Side, sources: Sources) -> dict[str, object] | None:

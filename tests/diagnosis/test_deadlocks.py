@@ -295,6 +295,29 @@ def test_a_rank_behind_the_branch_that_another_waits_in_never_comes_there(source
     assert "rank 0 alone went into  if dist.get_rank() == 0:  (line 17)" in hint.cause.en
 
 
+HALVES = """\
+if rank == 0:
+    {0}(data, 1)
+item = source.get()
+if rank == 1:
+    {1}(item, 0)
+barrier()
+"""
+
+
+@pytest.mark.parametrize(
+    "halves", [pytest.param(("recv", "send"), id="a message"), pytest.param(("broadcast",) * 2, id="one call")]
+)
+def test_a_rank_that_is_on_its_way_to_the_other_half_is_told_by_what_holds_it(
+    halves: tuple[str, str], tmp_path: Path
+) -> None:
+    held = a_side((1,), "source.get", 3, waits=False)
+
+    found = reason(a_program(tmp_path, HALVES.format(*halves)), a_side((0,), halves[0], 2), held)
+
+    assert found.signature == "hang-inside"
+
+
 def test_a_rank_before_the_branch_that_another_waits_in_may_still_come_there(sources: Sources) -> None:
     hint = reason(sources, a_side((0,), "save", 18), a_side((1,), "train", 7, waits=False))
 
