@@ -245,8 +245,13 @@ def fewest(sides: Sequence[Side]) -> tuple[int, ...]:
 
 def _of_root(sides: Sequence[Side], sources: Sources) -> Hint | None:
     """A collective from or to one rank, which each rank takes for another one."""
-    for call in (side.way[-1] for side in sides if side.way):
+    for side in (side for side in sides if side.way):
+        call = side.way[-1]
         if (root := root_by_rank(call, sources)) is not None:
+            given = side.had(call.file, call.line).get(root.partition("=")[2], "")
+            # a parameter that is called so may be the same on all
+            if given.isdecimal() and int(given) not in side.ranks:
+                continue
             return hint("hang-root", call=sides[0].call, root=root, line=call.line)
     return None
 

@@ -293,9 +293,16 @@ class _Numbers(ast.NodeTransformer):
 
 def root_by_rank(call: Call, sources: Sources) -> str | None:
     """``src=rank`` of a collective in this line, which has to be the same on every rank."""
-    rounds = {ast.unparse(node.target) for node, _ in around(call, sources) if isinstance(node, ast.For)}
-    for node in ast.walk(parsed(sources.text(call.file)) or ast.Module([], [])):
-        if not isinstance(node, ast.Call) or not holds(node, call.line):
+    nodes = [
+        node
+        for node in ast.walk(parsed(sources.text(call.file)) or ast.Module([], []))
+        if isinstance(node, ast.expr) and holds(node, call.line)
+    ]
+    loops = [node for node, _ in around(call, sources) if isinstance(node, ast.For)]
+    loops += [one for node in nodes for one in getattr(node, "generators", ())]
+    rounds = {ast.unparse(each) for one in loops for each in ast.walk(one.target)}
+    for node in nodes:
+        if not isinstance(node, ast.Call):
             continue
         if _COLLECTIVE.search(ast.unparse(node.func)) is None:
             continue

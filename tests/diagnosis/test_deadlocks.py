@@ -1241,8 +1241,15 @@ def test_a_rank_on_its_way_to_a_group_is_told_by_what_holds_it(tmp_path: Path) -
     assert reason(sources, makes, a_side((1,), "barrier", 3)).signature == "hang-groups"
 
 
-def test_a_loop_over_the_ranks_gives_each_of_them_the_same_root(tmp_path: Path) -> None:
-    loop = "for rank in range(2):\n    broadcast(parts[rank], src=rank)\nbarrier()\n"
+@pytest.mark.parametrize(
+    "loop",
+    [
+        "for rank in range(2):\n    broadcast(parts[rank], src=rank)\nbarrier()\n",
+        "for rank, part in enumerate(parts):\n    broadcast(part, src=rank)\nbarrier()\n",
+        "for _ in steps:\n    [broadcast(parts[rank], src=rank) for rank in range(2)]\nbarrier()\n",
+    ],
+)
+def test_a_loop_over_the_ranks_gives_each_of_them_the_same_root(loop: str, tmp_path: Path) -> None:
 
     found = why(
         [a_side((0,), "broadcast", 2), a_side((1,), "barrier", 3)], a_program(tmp_path / "loop", loop), {}
@@ -1252,6 +1259,16 @@ def test_a_loop_over_the_ranks_gives_each_of_them_the_same_root(tmp_path: Path) 
     assert found.signature == "hang-loop"
     own = a_program(tmp_path / "own", "broadcast(parts, src=rank)\nbarrier()\n")
     assert reason(own, a_side((0,), "broadcast", 1), a_side((1,), "barrier", 2)).signature == "hang-root"
+
+
+def test_a_parameter_that_is_the_same_on_all_ranks_is_no_rank_s_own_root(tmp_path: Path) -> None:
+    given = replace(a_side((1,), "broadcast", 1), values=(the_value(1, "rank", "0"),))
+
+    found = reason(
+        a_program(tmp_path, "broadcast(parts, src=rank)\nbarrier()\n"), given, a_side((0,), "barrier", 2)
+    )
+
+    assert found.signature == "hang-apart"
 
 
 def test_a_condition_that_holds_on_all_ranks_has_not_parted_them(tmp_path: Path) -> None:
