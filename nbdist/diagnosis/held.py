@@ -76,6 +76,10 @@ def of_held(side: Side, waiting: Sequence[Side], sources: Sources) -> Hint | Non
     if not side.way and side.place.what in _AT_THE_END:
         if any(call.function in _HANDS_OVER for call in side.calls):
             return hint("hang-queue-at-the-end", who=side.ranks)
+        if waiting:
+            others = tuple(sorted(rank for other in waiting for rank in other.ranks))
+            values = {"who": side.ranks, "others": others, "call": waiting[0].call}
+            return hint("hang-ended-early", **values, beside=_beside(side))
         return hint("hang-at-the-end", who=side.ranks, beside=_beside(side))
     found = (
         passed_by(side, waiting, sources) or locked(side, waiting, sources) or _by_call(side, call, sources)

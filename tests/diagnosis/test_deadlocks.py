@@ -306,7 +306,8 @@ barrier()
 
 
 @pytest.mark.parametrize(
-    "halves", [pytest.param(("recv", "send"), id="a message"), pytest.param(("broadcast",) * 2, id="one call")]
+    "halves",
+    [pytest.param(("recv", "send"), id="a message"), pytest.param(("broadcast",) * 2, id="one call")],
 )
 def test_a_rank_that_is_on_its_way_to_the_other_half_is_told_by_what_holds_it(
     halves: tuple[str, str], tmp_path: Path
@@ -1332,6 +1333,18 @@ def test_the_end_of_a_program_may_wait_for_a_queue(sources: Sources) -> None:
     ended = Side(ranks=(1,), way=(), place=CodeLocation(what="_exit_function"), calls=(handing,))
 
     assert reason(sources, ended, a_side((0,), "barrier", 20)).signature == "hang-queue-at-the-end"
+
+
+def test_a_rank_at_the_end_while_others_wait_has_made_fewer_calls(sources: Sources) -> None:
+    ended = Side(ranks=(1,), way=(), place=CodeLocation(what="_shutdown"))
+
+    found = reason(sources, ended, a_side((0,), "backward", 14))
+
+    assert found.signature == "hang-ended-early"
+    assert found.cause.en.startswith(
+        "rank 1 came to the end of the program, and rank 0 still waits in backward"
+    )
+    assert reason(sources, ended).signature == "hang-at-the-end"
 
 
 ACQUIRED = """\
