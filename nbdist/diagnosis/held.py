@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from nbdist.diagnosis.parting import passed_by
-from nbdist.diagnosis.places import Sources, call_on_line, place_of
+from nbdist.diagnosis.places import Sources, call_on_line, parsed, place_of
 from nbdist.diagnosis.sides import Side, hint
 from nbdist.diagnosis.signatures import Hint
 from nbdist.diagnosis.statements import (
@@ -161,7 +161,7 @@ def _by_call(side: Side, call: str, sources: Sources) -> Hint | None:
         return hint("hang-signal", who=side.ranks, call=what)
     if call in _OF_FILES:
         return hint("hang-file-lock", who=side.ranks, call=what)
-    if call == "wait" and place.within == "subprocess.py" and _READS_PIPE.search(text):
+    if call == "wait" and place.within == "subprocess.py" and _reads_pipe(side, sources):
         return hint("hang-pipe", who=side.ranks, call=what)
     if place.within == "subprocess.py" or call in _OF_PROGRAMS or _OF_PIPES.search(what):
         return hint("hang-program", who=side.ranks, call=what)
@@ -180,6 +180,17 @@ def _by_call(side: Side, call: str, sources: Sources) -> Hint | None:
     if call in _OF_ITS_OWN or what.startswith("with "):
         return hint("hang-inside", who=side.ranks, call=what, beside=_beside(side))
     return None
+
+
+def _reads_pipe(side: Side, sources: Sources) -> bool:
+    """Whether the program that these ranks wait for writes into a pipe: by the lines that start it, where it
+    is known by a name, else by those of the file."""
+    file, owner = side.way[-1].file if side.way else "", side.place.what.rpartition(".")[0]
+    nodes = ast.walk(parsed(sources.text(file)) or ast.Module([], []))
+    sets = [ast.unparse(node) for node in nodes if isinstance(node, ast.Assign | ast.withitem)]
+    named = rf"^{re.escape(owner)} = |\bas {re.escape(owner)}$"
+    started = [one for one in sets if "Popen(" in one and owner and re.search(named, one)]
+    return any(map(_READS_PIPE.search, started or [sources.text(file)]))
 
 
 def _going_on(side: Side, waiting: Sequence[Side], sources: Sources) -> Hint | None:

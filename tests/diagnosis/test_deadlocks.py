@@ -1328,6 +1328,14 @@ def test_what_is_alike_by_its_name_alone_is_told_apart(
     assert reason(sources, held, a_side((0,), "barrier", 3)).signature == name
 
 
+@pytest.mark.parametrize("start", ["helper = Popen(run, stdin=PIPE)", "with Popen(run) as helper: pass"])
+def test_another_program_s_pipe_is_not_the_one_that_is_full(start: str, tmp_path: Path) -> None:
+    text = f"commit = Popen(git, stdout=PIPE).communicate()\n{start}\nhelper.wait()\nbarrier()\n"
+    held = within(a_side((1,), "helper.wait", 3, waits=False), "subprocess.py")
+
+    assert reason(a_program(tmp_path, text), held, a_side((0,), "barrier", 4)).signature == "hang-program"
+
+
 def test_the_end_of_a_program_may_wait_for_a_queue(sources: Sources) -> None:
     handing = Call(file="/usr/lib/python3/multiprocessing/queues.py", line=9, function="_finalize_join")
     ended = Side(ranks=(1,), way=(), place=CodeLocation(what="_exit_function"), calls=(handing,))
