@@ -27,7 +27,7 @@ from nbdist.diagnosis.statements import (
     port_by_rank,
     root_by_rank,
 )
-from nbdist.store.reports import RankAnswer
+from nbdist.store.reports import Call, RankAnswer
 from nbdist.text import Both, both, say
 
 _BATON = "file_baton.py"
@@ -144,19 +144,33 @@ def _missing(rank: int, waits: Mapping[int, tuple[str, tuple[int, ...]]]) -> int
     return next(away, None)
 
 
-def ungrouped(sides: Sequence[Side], answers: Sequence[RankAnswer], sources: Sources) -> Hint | None:
+def ungrouped(
+    sides: Sequence[Side],
+    answers: Sequence[RankAnswer],
+    sources: Sources,
+    histories: Mapping[int, History] = MappingProxyType({}),
+) -> Hint | None:
     """Of ranks that wait in a collective of more than themselves, and have a group of just themselves: the
-    function names that group for another call."""
+    function names that group for another call. Where others have made that call before, it is meant for
+    all."""
     if not _all_wait(sides):
         return None
     for side in (side for side in sides if side.way and len(side.ranks) > 1):
         theirs = [one for one in answers if one.rank in side.ranks]
         has_own = all(side.ranks in {one.members for one in answer.collectives.values()} for answer in theirs)
+        if any(_has_made(side.way[-1], histories[rank]) for rank in histories.keys() - set(side.ranks)):
+            continue
         if has_own and (left := group_left_out(side.way[-1], sources)) is not None:
             at, group = left
             line = side.way[-1].line
             return hint("hang-ungrouped", who=side.ranks, call=side.call, line=line, at=at, group=group)
     return None
+
+
+def _has_made(call: Call, history: History) -> bool:
+    """Whether a rank remembers a collective of this line."""
+    lines = ((one.file, one.line) for calls in history.values() for issued in calls for one in issued.way)
+    return (call.file, call.line) in lines
 
 
 def no_member(sides: Sequence[Side], answers: Sequence[RankAnswer], sources: Sources) -> Hint | None:

@@ -23,7 +23,7 @@ from nbdist.diagnosis.places import CodeLocation, Sources
 from nbdist.diagnosis.sides import Side
 from nbdist.diagnosis.signatures import Hint
 from nbdist.diagnosis.statements import head
-from nbdist.store.reports import Call, Collective, Operand, RankAnswer
+from nbdist.store.reports import Call, Collective, Issued, Operand, RankAnswer
 from nbdist.text import Both, both
 from tests.fakes.directories import WrittenRun
 from tests.fakes.runs import a_spec
@@ -789,12 +789,16 @@ def test_ranks_that_wait_for_all_and_have_a_group_are_told_to_name_it(
     ]
     sides = [at((0, 1), "all_reduce", (5, "<module>"), (3, "average")), a_side((2,), "broadcast", 6)]
 
-    hint = ungrouped(sides, answers, a_program(tmp_path, text))
+    sources = a_program(tmp_path, text)
+    hint = ungrouped(sides, answers, sources)
 
     assert (hint is not None) is named
     if hint is not None:
         assert "all_reduce at line 3 has no group=" in hint.cause.en
         assert "have  group , as line 2 says" in hint.cause.en
+    # the others have made it in an earlier step
+    made = Issued(number=1, name="gloo:all_reduce", given="float32 (1,)", way=sides[0].way)
+    assert ungrouped(sides, answers, sources, {2: {"0": [made]}}) is None
 
 
 @pytest.mark.parametrize(
