@@ -19,6 +19,7 @@ from nbdist.diagnosis.statements import (
     first_given,
     head,
     holds,
+    is_collective,
     is_of_one_class,
     own_names,
     own_nodes,
@@ -169,6 +170,8 @@ def _by_call(side: Side, call: str, sources: Sources) -> Hint | None:
         return hint("hang-join-queue", who=side.ranks, call=what)
     if call == "join" and place.within in _QUEUES:
         return hint("hang-join-tasks", who=side.ranks, call=what)
+    if call == "join" and (found := _of_thread(side, sources)) is not None:
+        return found
     if call == "join":
         return hint("hang-join", who=side.ranks, call=what, beside=_beside(side))
     if call in _OF_ITS_OWN and (child := _child(side, sources)) is not None:
@@ -177,8 +180,20 @@ def _by_call(side: Side, call: str, sources: Sources) -> Hint | None:
         return hint("hang-pool", who=side.ranks, call=what)
     if place.within in _OF_ASYNCIO:
         return hint("hang-await", who=side.ranks, call=what)
+    if call in _OF_ITS_OWN and (found := _of_thread(side, sources)) is not None:
+        return found
     if call in _OF_ITS_OWN or what.startswith("with "):
         return hint("hang-inside", who=side.ranks, call=what, beside=_beside(side))
+    return None
+
+
+def _of_thread(side: Side, sources: Sources) -> Hint | None:
+    """Of ranks one of whose threads waits for other ranks."""
+    for way in side.beside:
+        inner = call_on_line(sources.text(way[-1].file), way[-1].line)
+        if is_collective(inner):
+            values = {"call": side.place.what, "inner": inner, "line": _end(way, sources)}
+            return hint("hang-thread-waits", who=side.ranks, **values)
     return None
 
 

@@ -1340,6 +1340,18 @@ def test_another_program_s_pipe_is_not_the_one_that_is_full(start: str, tmp_path
     assert reason(a_program(tmp_path, text), held, a_side((0,), "barrier", 4)).signature == "hang-program"
 
 
+@pytest.mark.parametrize("call", ["pending.result", "saver.join"])
+def test_a_thread_that_waits_for_other_ranks_is_told_with_its_line(call: str, tmp_path: Path) -> None:
+    text = f"def save(shard):\n    dist.all_gather(shards, shard)\n{call}()\nbarrier()\n"
+    thread = (Call(file=a_spec().program, line=2, function="save"),)
+    held = replace(a_side((1,), call, 3, waits=False), beside=(thread,))
+
+    found = reason(a_program(tmp_path, text), held, a_side((0,), "barrier", 4))
+
+    assert found.signature == "hang-thread-waits"
+    assert f"{call} holds rank 1: a thread of it waits in dist.all_gather at line 2" in found.cause.en
+
+
 def test_the_end_of_a_program_may_wait_for_a_queue(sources: Sources) -> None:
     handing = Call(file="/usr/lib/python3/multiprocessing/queues.py", line=9, function="_finalize_join")
     ended = Side(ranks=(1,), way=(), place=CodeLocation(what="_exit_function"), calls=(handing,))
