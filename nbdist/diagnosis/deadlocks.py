@@ -50,6 +50,8 @@ def why(
     if handling and len(handling) < len(sides):
         one = handling[0]
         name = "hang-exception" if one.place.waits else "hang-retries"
+        if one.place.waits and one.handled.startswith("StopIteration"):
+            name = "hang-iterator-ended"
         return hint(name, who=one.ranks, error=one.handled, call=one.call)
     waiting = [side for side in sides if side.place.waits]
     making = [side for side in waiting if side.place.what in ("new_group", "new_subgroups")]

@@ -335,6 +335,18 @@ def test_a_rank_that_waits_for_the_network_is_told_by_it(sources: Sources) -> No
     assert "requests.get holds rank 0" in hint.cause.en
 
 
+@pytest.mark.parametrize(
+    ("error", "name"), [("StopIteration", "hang-iterator-ended"), ("KeyError: 'x'", "hang-exception")]
+)
+def test_the_end_of_the_data_is_no_error_to_mend(error: str, name: str, sources: Sources) -> None:
+    handles = replace(a_side((1,), "barrier", 20), handled=error)
+
+    found = reason(sources, handles, a_side((0,), "backward", 14))
+
+    assert found.signature == name
+    assert error in found.cause.en
+
+
 def test_a_thread_that_died_comes_before_what_waits_for_it(sources: Sources) -> None:
     held = a_side((1,), "queue.get", 22, waits=False)
 
