@@ -18,6 +18,7 @@ from nbdist.diagnosis.signatures import Hint, Role, match
 from nbdist.diagnosis.statements import (
     LOOPS,
     around,
+    calls_before,
     given_group,
     group_left_out,
     head,
@@ -288,6 +289,9 @@ def _of_messages(sides: Sequence[Side], sources: Sources) -> Hint | None:
     directions = {side.direction for side in sides}
     ranks = tuple(sorted(rank for side in sides if side.direction for rank in side.ranks))
     if len(directions) == 1 and len(ranks) > 1:
+        begun = "isend" if directions == {"recv"} else "irecv"
+        if all(calls_before(side.way[-1], begun, sources) for side in sides if side.way and side.direction):
+            return hint("hang-unmet-begun", who=ranks, begun=begun, call=sides[0].call)
         return hint("hang-receive" if directions == {"recv"} else "hang-send", who=ranks)
     one = next((side for side in sides if side.direction), None)
     other = next((side for side in sides if not side.direction), None)

@@ -385,6 +385,12 @@ def group_left_out(call: Call, sources: Sources) -> tuple[int, str] | None:
     return next(given, None)
 
 
+def calls_before(call: Call, name: str, sources: Sources) -> bool:
+    """Whether the function of a call calls this above it."""
+    found = calls_of_function(name, call.file, sources)
+    return any(one.function == call.function and one.line < call.line for one in found)
+
+
 def calls_too(node: ast.If, part: str, name: str) -> bool:
     """Whether the other part of an ``if`` calls this, too, as where one rank gives and the others get."""
     other = node.orelse if part == "body" else node.body

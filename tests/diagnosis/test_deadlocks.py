@@ -260,6 +260,15 @@ def test_messages_without_their_other_half_are_told(
     assert reason(sources, *sides).signature == name
 
 
+def test_ranks_that_have_begun_to_send_do_not_wait_for_one_to_begin(tmp_path: Path) -> None:
+    sources = a_program(tmp_path, "request = isend(data, peer, tag=rank)\nrecv(halo, peer, tag=rank)\n")
+
+    found = reason(sources, *(a_side((rank,), "recv", 2) for rank in (0, 1)))
+
+    assert found.signature == "hang-unmet-begun"
+    assert "each has called isend and waits in recv: their messages do not meet" in found.cause.en
+
+
 def test_where_a_rank_waits_for_something_else_a_message_may_still_come(sources: Sources) -> None:
     sides = [a_side((0,), "send", 14), a_side((1,), "recv", 14), a_side((2,), "barrier", 20)]
 
