@@ -9,7 +9,7 @@ from itertools import combinations
 from types import MappingProxyType
 
 from nbdist.diagnosis.exits import rank_names
-from nbdist.diagnosis.held import locked, may_be_fed, of_held
+from nbdist.diagnosis.held import locked, may_be_fed, of_held, waits_for_other_file
 from nbdist.diagnosis.histories import History, of_histories
 from nbdist.diagnosis.parting import of_groups, of_parting
 from nbdist.diagnosis.places import Sources
@@ -66,7 +66,8 @@ def why(
         (side for side in sides if not side.place.waits),
         key=lambda side: (side.place.within == _BATON, len(side.ranks)),
     )
-    if (ended := of_threads(held, raised)) is not None:
+    fed = [side for side in held if not waits_for_other_file(side, waiting, raised, sources)]
+    if (ended := of_threads(fed, raised)) is not None:
         return ended
     if held:
         return of_held(held[0], waiting, sources)
@@ -290,7 +291,8 @@ def _of_messages(sides: Sequence[Side], sources: Sources) -> Hint | None:
     ranks = tuple(sorted(rank for side in sides if side.direction for rank in side.ranks))
     if len(directions) == 1 and len(ranks) > 1:
         begun = "isend" if directions == {"recv"} else "irecv"
-        if all(calls_before(side.way[-1], begun, sources) for side in sides if side.way and side.direction):
+        mine = [side for side in sides if side.direction]
+        if all(side.way and calls_before(side.way[-1], begun, sources) for side in mine):
             return hint("hang-unmet-begun", who=ranks, begun=begun, call=sides[0].call)
         return hint("hang-receive" if directions == {"recv"} else "hang-send", who=ranks)
     one = next((side for side in sides if side.direction), None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from nbdist.diagnosis.parting import passed_by
 from nbdist.diagnosis.places import Sources, call_on_line, parsed, place_of
@@ -52,6 +52,7 @@ _STORE = re.compile(r"(?<!re)store", re.IGNORECASE)
 _NUMBER = re.compile(r"None|True|False|-?\d[\d.e+-]*")
 _ASKS_FOR_FILES = re.compile(r"(?!not )[\w.()'\" /+,]*\b(?:exists|is_?file|is_?dir|glob|listdir|iterdir)\(")
 _OF_DATASETS = frozenset({"__getitem__", "__iter__"})
+_RAISED_AT = re.compile(r"\(line (?P<line>\d+)\)$")
 _LISTENS = frozenset({"accept", "handle_request", "serve_forever"})
 
 
@@ -94,6 +95,41 @@ def _waits_for_file(loop: ast.stmt) -> bool:
         return _ASKS_FOR_FILES.search(ast.unparse(loop.test.operand)) is not None
     ways = (node for node in ways_out(loop) if isinstance(node, ast.If))
     return any(_ASKS_FOR_FILES.match(ast.unparse(node.test)) for node in ways)
+
+
+def waits_for_other_file(
+    side: Side, waiting: Sequence[Side], raised: Mapping[int, str], sources: Sources
+) -> bool:
+    """Whether ranks look for a file again and again that the function in which a thread of theirs has raised
+    knows nothing of."""
+    error = next((raised[rank] for rank in side.ranks if rank in raised), "")
+    at = _RAISED_AT.search(error)
+    loop = _poll(side, waiting, sources) if side.place.what.endswith("sleep") else None
+    if at is None or loop is None or not _waits_for_file(loop):
+        return False
+    tree = parsed(sources.text(side.way[-1].file)) or ast.Module([], [])
+    modules = {
+        (one.asname or one.name).partition(".")[0]
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for one in node.names
+    }
+    tests = [loop.test] if isinstance(loop, ast.While) else []
+    tests += [node.test for node in ways_out(loop) if isinstance(node, ast.If)]
+    asked = set().union(*map(_words, tests)) - modules
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    within = [node for node in functions if holds(node, int(at["line"]))]
+    return bool(within) and not asked & _words(within[0])
+
+
+def _words(within: ast.AST) -> set[str]:
+    """The names in a part of a program, but for the functions that it calls."""
+    nodes = list(ast.walk(within))
+    called = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
+    names = {node.id for node in nodes if isinstance(node, ast.Name) and id(node) not in called}
+    return names | {
+        node.attr for node in nodes if isinstance(node, ast.Attribute) and id(node) not in called
+    } - {"self"}
 
 
 def _own_names(side: Side, sources: Sources) -> Both:

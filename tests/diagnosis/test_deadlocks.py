@@ -365,6 +365,32 @@ def test_a_thread_that_died_comes_before_what_waits_for_it(sources: Sources) -> 
     assert "KeyError: 'x'" in hint.cause.en
 
 
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        pytest.param("port", "hang-polls-file", id="of something else"),
+        pytest.param("path", "hang-thread", id="of the file"),
+    ],
+)
+def test_a_thread_that_died_is_told_where_it_knows_of_the_file_that_is_looked_for(
+    given: str, name: str, tmp_path: Path
+) -> None:
+    text = f"""\
+import os
+def work({given}):
+    report({given})
+while not os.path.exists(path):
+    time.sleep(1)
+barrier()
+"""
+    held = a_side((1,), "time.sleep", 5, waits=False)
+    raised = {1: "ConnectionRefusedError: refused (line 3)"}
+
+    found = reason(a_program(tmp_path, text), held, a_side((0,), "barrier", 6), raised=raised)
+
+    assert found.signature == name
+
+
 def test_where_all_ranks_join_the_group_it_waits_for_ranks_that_there_are_not(sources: Sources) -> None:
     sides = [a_side((0,), "init_process_group", 22), a_side((1,), "init_process_group", 18)]
 
