@@ -70,7 +70,7 @@ def of_held(side: Side, waiting: Sequence[Side], sources: Sources) -> Hint | Non
         now = both("diagnosis.now", values=", ".join(plain)) if plain else Both("", "")
         return hint("hang-polls", who=side.ranks, test=head(loop), line=loop.lineno, now=now)
     if side.place.built_in and call in _OF_STORES and _STORE.search(side.place.what):
-        return hint("hang-store", who=side.ranks, call=side.place.what, keys=_keys(side, sources))
+        return _of_store(side, waiting, sources)
     if side.place.within == "file_baton.py":
         own = any("FileBaton(" in sources.text(call.file) for call in side.way)
         name = "hang-file-baton-own" if own else "hang-file-baton"
@@ -126,10 +126,9 @@ def _words(within: ast.AST) -> set[str]:
     """The names in a part of a program, but for the functions that it calls."""
     nodes = list(ast.walk(within))
     called = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
-    names = {node.id for node in nodes if isinstance(node, ast.Name) and id(node) not in called}
-    return names | {
-        node.attr for node in nodes if isinstance(node, ast.Attribute) and id(node) not in called
-    } - {"self"}
+    read = [node for node in nodes if id(node) not in called]
+    names = {node.id for node in read if isinstance(node, ast.Name)}
+    return (names | {node.attr for node in read if isinstance(node, ast.Attribute)}) - {"self"}
 
 
 def _own_names(side: Side, sources: Sources) -> Both:
@@ -164,6 +163,20 @@ def _child(side: Side, sources: Sources) -> tuple[str, str] | None:
 def _end(way: Sequence[Call], sources: Sources) -> str:
     call = way[-1]
     return f"{'' if sources.is_program(call.file) else sources.name(call.file) + ':'}{call.line}"
+
+
+def _of_store(side: Side, waiting: Sequence[Side], sources: Sources) -> Hint:
+    """Of ranks that wait for a key, which another one may set only behind where it waits for these."""
+    values = {"who": side.ranks, "call": side.place.what}
+    asked = first_given(side.way[-1], side.place.what.rpartition(".")[2], sources) if side.way else ""
+    for other in waiting:
+        for here in other.way:
+            for call in calls_of_function("set", here.file, sources):
+                behind = call.function == here.function and call.line > here.line
+                if behind and asked and first_given(call, "set", sources) == asked:
+                    told = {"others": other.ranks, "other": other.call, "line": call.line, "at": here.line}
+                    return hint("hang-store-behind", **values, **told)
+    return hint("hang-store", **values, keys=_keys(side, sources))
 
 
 def _keys(side: Side, sources: Sources) -> Both:

@@ -919,6 +919,20 @@ def test_a_key_of_the_store_is_told_as_it_is_asked_for_and_set(tmp_path: Path) -
     assert "line 6 asks for  f'epoch-{epoch}' , line 2 sets  f'epoch-{epoch:03}' " in hint.cause.en
 
 
+@pytest.mark.parametrize(
+    ("line", "name"), [(2, "hang-store-behind"), (5, "hang-store")], ids=["behind a call", "set before"]
+)
+def test_a_key_that_is_set_behind_a_call_for_all_is_told_with_both_lines(
+    line: int, name: str, tmp_path: Path
+) -> None:
+    text = "if rank == 0:\n    barrier()\n    store.set('run', run)\nrun = store.get('run')\nbarrier()\n"
+    held = built_in(a_side((1,), "store.get", 4, waits=False))
+
+    found = reason(a_program(tmp_path, text), held, a_side((0,), "barrier", line))
+
+    assert found.signature == name
+
+
 def test_a_build_that_waits_for_its_lock_file_is_told_to_delete_it(sources: Sources) -> None:
     waits = at((0,), "baton.wait", (7, "<module>"), waits=False)
     waits = within(waits, "file_baton.py")
