@@ -34,6 +34,7 @@ from nbdist.diagnosis.statements import (
     holds,
     holds_for,
     is_default,
+    is_of_all,
     iterables,
     own_nodes,
     rank_decorators,
@@ -288,7 +289,7 @@ def _batches(file: str, sources: Sources) -> Both:
 
 def _alone_in(loop: ast.stmt, here: Call, sources: Sources) -> list[ast.If]:
     """The ifs of a loop that call a collective, or in which some ranks do more than to print and to save."""
-    ifs = [node for node in own_nodes(loop) if isinstance(node, ast.If)]
+    ifs = [node for node in own_nodes(loop) if isinstance(node, ast.If) and not is_of_all(node.test)]
     return [
         node
         for node in ifs
@@ -338,6 +339,8 @@ def _decides_alike(node: ast.If, one: _Entry, call: Call, sources: Sources) -> b
     mine, theirs = (side.had(call.file, node.lineno) for side in (one.inside, one.outside))
     calls = any(isinstance(inner, ast.Call) for inner in ast.walk(node.test))
     names = {inner.id for inner in ast.walk(node.test) if isinstance(inner, ast.Name)}
+    if is_of_all(node.test):
+        return True
     # an argument that callers leave out
     if _IS_GIVEN.fullmatch(ast.unparse(node.test)) and is_default(min(names), call, sources):
         return True

@@ -25,8 +25,13 @@ _QUIET = re.compile(
 )
 _COLLECTIVE = re.compile(r"broadcast|scatter|gather|reduce|barrier|all_to_all")
 _OF_ALL = re.compile(
-    r"(?:not )?(?:[\w.]*\b(?:is_initialized|is_available|is_built)\(\)|[\w.]*\bdistributed|[\w.]+\.training)"
+    r"[\w.]*\b\w*(?:is_initialized|is_available|is_built|avail_and_initialized)\(\)"
+    r"|[\w.]*\b(?:is_|use_)?(?:distributed|ddp)(?:_\w+)?(?:\(\))?"
+    r"|[\w.]*\b(?:is_)?dist_(?:avail|init|enabled|is_)\w*(?:\(\))?"
+    r"|[\w.]+\.training"
     r"|[\w.]*\b(?:world_size|get_world_size\(\w*\)|num_processes|nranks)(?: [=!<>]+ \d+)?"
+    r"|'\w*(?:RANK|WORLD_SIZE)' (?:not )?in os\.environ"
+    r"|[\w.]*\b\w*rank (?:[=!]= -1|> -1|>= 0|< 0|is (?:not )?None)"
 )
 """Conditions that hold on all ranks or on none."""
 
@@ -142,7 +147,7 @@ def caught_in_calls(loop: ast.stmt, file: str, sources: Sources) -> list[ast.Exc
 def returns_before(call: Call, sources: Sources) -> list[ast.If]:
     """In the function of this call, the ifs before it that return, or end the process."""
     ifs = [node for function in functions_of(call, sources) for node in _ifs_before(function.body, call.line)]
-    return [node for node in ifs if _ends(node.body[-1]) and not _OF_ALL.fullmatch(ast.unparse(node.test))]
+    return [node for node in ifs if _ends(node.body[-1]) and not is_of_all(node.test)]
 
 
 def functions_of(call: Call, sources: Sources) -> list[ast.Module | ast.FunctionDef | ast.AsyncFunctionDef]:
@@ -241,13 +246,24 @@ def exits(file: str, sources: Sources) -> list[int]:
     return sorted(call.lineno for call in calls if ast.unparse(call) in _EXITS)
 
 
+def is_of_all(test: ast.expr) -> bool:
+    """Whether a condition holds on all ranks or on none: it asks whether there are several."""
+    if isinstance(test, ast.BoolOp):
+        return all(map(is_of_all, test.values))
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        return is_of_all(test.operand)
+    return _OF_ALL.fullmatch(ast.unparse(test)) is not None
+
+
 def asks_for_rank(test: ast.expr, call: Call, sources: Sources) -> bool:
     """Whether a condition is about the rank's number, itself or by a name that was given a value of it."""
+    if is_of_all(test):
+        return False
     if _OF_RANKS.search(ast.unparse(test)):
         return True
     names = {ast.unparse(node) for node in ast.walk(test) if isinstance(node, ast.Name | ast.Attribute)}
     return any(
-        ast.unparse(target) in names and _OF_RANKS.search(_asked(node.value))
+        ast.unparse(target) in names and _OF_RANKS.search(_asked(node.value)) and not is_of_all(node.value)
         for node in ast.walk(parsed(sources.text(call.file)) or ast.Module([], []))
         if isinstance(node, ast.Assign)
         for target in node.targets

@@ -1354,10 +1354,22 @@ def moved(way: tuple[Call, ...], lines: int) -> tuple[Call, ...]:
     return tuple(replace(call, line=call.line + lines) for call in way)
 
 
-def test_a_return_that_all_ranks_take_or_none_has_not_parted_them(tmp_path: Path) -> None:
-    text = """\
+@pytest.mark.parametrize(
+    "test",
+    [
+        "not dist.is_initialized()",
+        "not (dist.is_available() and dist.is_initialized())",
+        "not is_dist_avail_and_initialized()",
+        "args.local_rank == -1",
+        "rank is None or world_size < 2",
+        "'RANK' not in os.environ",
+        "not use_ddp",
+    ],
+)
+def test_a_return_that_all_ranks_take_or_none_has_not_parted_them(test: str, tmp_path: Path) -> None:
+    text = f"""\
 def sums(value):
-    if not dist.is_initialized():
+    if {test}:
         return value
     if value is None:
         return value
@@ -1370,8 +1382,21 @@ broadcast(flag)
 
     found = reason(a_program(tmp_path, text), *sides)
 
+    assert found.signature == "hang-return"
     assert "if value is None:" in found.cause.en
-    assert "is_initialized" not in found.cause.en
+
+
+def test_whether_there_are_several_ranks_is_no_question_of_one(tmp_path: Path) -> None:
+    text = """\
+args.distributed = "RANK" in os.environ and "WORLD_SIZE" in os.environ
+for batch in loader:
+    if args.distributed:
+        all_reduce(loss)
+barrier()
+"""
+    sides = [a_side((0,), "all_reduce", 4), a_side((1,), "barrier", 5)]
+
+    assert reason(a_program(tmp_path, text), *sides).signature == "hang-loop"
 
 
 @pytest.mark.parametrize(
