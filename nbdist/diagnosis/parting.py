@@ -26,6 +26,7 @@ from nbdist.diagnosis.statements import (
     calls_of_function,
     calls_too,
     caught_in_calls,
+    counted,
     counters,
     does_more,
     exchanges,
@@ -228,7 +229,12 @@ def _ends_loop(way: Way) -> bool:
 
 
 def _is_alike(loop: ast.stmt) -> bool:
-    """Whether a loop has as many rounds on each rank, as a rule: over a range, or over what a model has."""
+    """Whether a loop has as many rounds on each rank, as a rule: over a range, or over what a model has, or
+    by its own count."""
+    if isinstance(loop, ast.While):
+        nodes = list(ast.walk(loop.test))
+        asked = {ast.unparse(node) for node in nodes if isinstance(node, ast.Name | ast.Attribute)}
+        return not any(isinstance(node, ast.Call) for node in nodes) and bool(counted(loop) & asked)
     return isinstance(loop, ast.For) and _ALIKE.search(ast.unparse(loop.iter)) is not None
 
 
@@ -303,7 +309,7 @@ def _by_data(entries: Sequence[_Entry], sources: Sources) -> Hint | None:
             if (call is one.here or one.is_behind) and not _decides_alike(node, one, call, sources):
                 at = _line(node, call, sources)
                 return _branch(
-                    "hang-branch", node, part, one, at, sources, values=_differences(node, one, call)
+                    "hang-branch", node, part, one, at, sources, values=_differences(node, one, call, sources)
                 )
         for call in one.deeper if one.is_behind else ():
             for left in returns_before(call, sources):
@@ -334,8 +340,8 @@ def _by_library(entries: Sequence[_Entry], sources: Sources) -> Hint | None:
 
 
 def _decides_alike(node: ast.If, one: _Entry, call: Call, sources: Sources) -> bool:
-    """Whether a condition asks for nothing else than the number of the round, or than plain values that both
-    sides had alike."""
+    """Whether a condition asks for nothing else than the number of the round and plain values that both sides
+    had alike."""
     mine, theirs = (side.had(call.file, node.lineno) for side in (one.inside, one.outside))
     calls = any(isinstance(inner, ast.Call) for inner in ast.walk(node.test))
     names = {inner.id for inner in ast.walk(node.test) if isinstance(inner, ast.Name)}
@@ -344,15 +350,21 @@ def _decides_alike(node: ast.If, one: _Entry, call: Call, sources: Sources) -> b
     # an argument that callers leave out
     if _IS_GIVEN.fullmatch(ast.unparse(node.test)) and is_default(min(names), call, sources):
         return True
-    if not calls and names and names <= counters(call, sources):
+    rounds = counters(call, sources)
+    if not calls and names and names <= rounds:
         return True
+    # they may be in different rounds now
+    mine, theirs = (
+        {name: what for name, what in had.items() if name not in rounds} for had in (mine, theirs)
+    )
     return not calls and bool(mine) and mine == theirs and all(map(_PLAIN.fullmatch, mine.values()))
 
 
-def _differences(node: ast.If, one: _Entry, call: Call) -> Both:
+def _differences(node: ast.If, one: _Entry, call: Call, sources: Sources) -> Both:
     """``: loss is 9.1 on rank 1, 3.2 on rank 0``; empty where nothing is known to differ."""
     mine, theirs = (side.had(call.file, node.lineno) for side in (one.inside, one.outside))
-    unlike = [name for name in mine if name in theirs and mine[name] != theirs[name]]
+    rounds = counters(call, sources)
+    unlike = [name for name in mine if mine[name] != theirs.get(name, mine[name]) and name not in rounds]
     if not unlike:
         return Both("", "")
     name = unlike[0]

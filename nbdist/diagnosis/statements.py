@@ -26,7 +26,7 @@ _QUIET = re.compile(
 _COLLECTIVE = re.compile(r"broadcast|scatter|gather|reduce|barrier|all_to_all")
 _OF_ALL = re.compile(
     r"[\w.]*\b\w*(?:is_initialized|is_available|is_built|avail_and_initialized)\(\)"
-    r"|[\w.]*\b(?:is_|use_)?(?:distributed|ddp)(?:_\w+)?(?:\(\))?"
+    r"|[\w.]*\b(?:is_|use_)?(?:distributed|ddp)(?:_(?!\w*rank)\w+)?(?:\(\))?"
     r"|[\w.]*\b(?:is_)?dist_(?:avail|init|enabled|is_)\w*(?:\(\))?"
     r"|[\w.]+\.training"
     r"|[\w.]*\b(?:world_size|get_world_size\(\w*\)|num_processes|nranks)(?: [=!<>]+ \d+)?"
@@ -372,12 +372,23 @@ def counters(call: Call, sources: Sources) -> set[str]:
     """The names that count the rounds of the loops around a call, on all ranks alike."""
     found = set()
     for node, _ in around(call, sources):
+        found |= counted(node) if isinstance(node, LOOPS) else set()
         if not isinstance(node, ast.For) or asks_for_rank(node.iter, call, sources):
             continue
-        counted = re.match(r"t?range\(|enumerate\(", ast.unparse(node.iter))
-        if counted is not None:
+        if re.match(r"t?range\(|enumerate\(", ast.unparse(node.iter)):
             target = node.target.elts[0] if isinstance(node.target, ast.Tuple) else node.target
             found.add(ast.unparse(target))
+    return found
+
+
+def counted(loop: ast.stmt) -> set[str]:
+    """The names to which a loop adds the same in each round: before what may leave out the rest of one."""
+    found = set()
+    for node in getattr(loop, "body", ()):
+        if isinstance(node, ast.AugAssign) and isinstance(node.value, ast.Constant):
+            found.add(ast.unparse(node.target))
+        if any(isinstance(inner, ast.Continue) for inner in own_nodes(node)):
+            break
     return found
 
 

@@ -994,6 +994,46 @@ barrier()
 """
 
 
+COUNTS = """\
+for batch in loader:
+    step += 1
+    if nan(batch):
+        continue
+    critic_loss(batch)
+    if step % args.each == 0:
+        generator_loss(batch)
+while epoch < epochs:
+    for batch in loader:
+        backward(batch)
+    epoch += 1
+barrier()
+"""
+
+
+def test_an_if_that_asks_for_a_count_of_the_loop_has_not_parted_them(tmp_path: Path) -> None:
+    sides = [
+        replace(
+            a_side((rank,), "backward", line),
+            values=(the_value(6, "step", str(9 + rank)), the_value(6, "args.each", "2")),
+        )
+        for rank, line in enumerate((7, 5))
+    ]
+
+    found = reason(a_program(tmp_path, COUNTS), *sides)
+
+    assert found.signature == "hang-round"
+    assert found.cause.en.endswith("see line 3  if nan(batch):")
+
+
+def test_of_a_loop_that_counts_itself_and_one_over_data_the_latter_was_left(tmp_path: Path) -> None:
+    sides = [a_side((0,), "backward", 10), a_side((1,), "barrier", 12)]
+
+    found = reason(a_program(tmp_path, COUNTS), *sides)
+
+    assert found.signature == "hang-loop"
+    assert "rank 1 left the loop of line 9" in found.cause.en
+
+
 def test_what_a_loop_calls_may_have_caught_what_ended_it(tmp_path: Path) -> None:
     sources = a_program(tmp_path, SWALLOWS)
 
