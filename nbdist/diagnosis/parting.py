@@ -31,6 +31,7 @@ from nbdist.diagnosis.statements import (
     does_more,
     exchanges,
     functions_of,
+    goes_on,
     head,
     holds,
     holds_for,
@@ -148,7 +149,7 @@ def _parted(side: Side, other: Side, sources: Sources) -> Hint | None:
     return (
         _by_rank(entries, sources)
         or _by_order(entries, sources)
-        or _by_loop(entries, sources)
+        or _by_loop(entries, common, sources)
         or _by_data(entries, sources)
         or _by_round(entries, common, sources)
         or _by_library(entries, sources)
@@ -209,8 +210,9 @@ def _does_as(one: _Entry, node: ast.If) -> bool:
     return any(holds(each, one.here.line) and ast.unparse(each) in theirs for each in mine)
 
 
-def _by_loop(entries: Sequence[_Entry], sources: Sources) -> Hint | None:
-    """A loop that one side has come past, in this function or, with the call of another, in that one."""
+def _by_loop(entries: Sequence[_Entry], common: Sequence[ast.stmt], sources: Sources) -> Hint | None:
+    """A loop that one side has come past, in this function or, with the call of another, in that one. Of a
+    loop that has as many rounds on both the other has rather come round, and left out what is behind it."""
     for one in entries:
         here = [node for node, _ in one.steps if isinstance(node, LOOPS) and one.there.line > node.lineno]
         inner = [node for call in one.deeper for node, _ in around(call, sources) if isinstance(node, LOOPS)]
@@ -220,8 +222,36 @@ def _by_loop(entries: Sequence[_Entry], sources: Sources) -> Hint | None:
             over_data = [loop for loop in loops if not _is_alike(loop)]
             # a rank that is past the epochs has most likely broken off
             broken = [loop for loop in here if _is_alike(loop) and any(map(_ends_loop, ways_out(loop)))]
-            return _loop((broken or over_data or loops)[0], one, sources)
+            left = (broken or over_data or loops)[0]
+            if not broken and _has_as_many(left, one):
+                return _by_round(entries, common, sources) or _loop(left, one, sources)
+            return _loop(left, one, sources)
     return None
+
+
+def _has_as_many(loop: ast.stmt, one: _Entry) -> bool:
+    """Whether a loop is over a range that is the same on both sides."""
+    if not isinstance(loop, ast.For) or not isinstance(loop.iter, ast.Call) or not _is_alike(loop):
+        return False
+    if not ast.unparse(loop.iter.func).endswith("range"):
+        return False
+    asked = [node for given in loop.iter.args for node in ast.walk(given)]
+    if any(isinstance(node, ast.Call) for node in asked):
+        return False
+    mine, theirs = (side.had(one.here.file, loop.lineno) for side in (one.inside, one.outside))
+    plain = bool(mine) and mine == theirs and all(map(_PLAIN.fullmatch, mine.values()))
+    return plain or not any(isinstance(node, ast.Name | ast.Attribute) for node in asked)
+
+
+def _handlers(one: _Entry, sources: Sources) -> list[Way]:
+    """What catches errors around where the inside is, and lets a rank go on: the outside is not in it."""
+    steps = [
+        step
+        for call in (one.here, *one.deeper)
+        for step in (one.steps if call is one.here else around(call, sources))
+    ]
+    tries = [node for node, part in steps if isinstance(node, ast.Try) and part == "body"]
+    return [handler for node in tries for handler in node.handlers if goes_on(handler)]
 
 
 def _ends_loop(way: Way) -> bool:
@@ -307,14 +337,28 @@ def _by_data(entries: Sequence[_Entry], sources: Sources) -> Hint | None:
     for one in entries:
         for node, part, call in one.ifs(sources):
             if (call is one.here or one.is_behind) and not _decides_alike(node, one, call, sources):
-                at = _line(node, call, sources)
-                return _branch(
-                    "hang-branch", node, part, one, at, sources, values=_differences(node, one, call, sources)
-                )
+                at, values = _line(node, call, sources), _differences(node, one, call, sources)
+                if not values.en and (caught := _caught(one, [node], sources)) is not None:
+                    return caught
+                return _branch("hang-branch", node, part, one, at, sources, values=values)
+        if one.is_behind and (caught := _caught(one, [], sources)) is not None:
+            return caught
         for call in one.deeper if one.is_behind else ():
             for left in returns_before(call, sources):
                 return _branch("hang-return", left, "body", one, _line(left, call, sources), sources)
     return None
+
+
+def _caught(one: _Entry, ways: Sequence[Way], sources: Sources) -> Hint | None:
+    """Of ranks that are in a ``try``, where others may have come out of it by an error."""
+    handlers = _handlers(one, sources)
+    if not handlers:
+        return None
+    returns = [left for call in one.deeper if one.is_behind for left in returns_before(call, sources)]
+    shown = list(dict.fromkeys([*handlers, *ways, *returns]))
+    tests = told(shown if len(shown) <= _MOST else handlers[:_MOST])
+    ranks = {"inside": one.inside.ranks, "outside": one.outside.ranks}
+    return hint("hang-caught", **ranks, call=one.inside.call, tests=tests)
 
 
 def _by_round(entries: Sequence[_Entry], common: Sequence[ast.stmt], sources: Sources) -> Hint | None:
@@ -327,6 +371,9 @@ def _by_round(entries: Sequence[_Entry], common: Sequence[ast.stmt], sources: So
         for call in one.deeper:
             ways += returns_before(call, sources)
             ways += [node for node, _, at in one.ifs(sources) if at is call]
+        if not ways and (caught := _caught(one, [], sources)) is not None:
+            return caught
+        ways += _handlers(one, sources)
         if 0 < len(ways) <= _MOST:
             ranks = {"inside": one.inside.ranks, "outside": one.outside.ranks}
             line, other = one.inside.place.line, one.outside.call

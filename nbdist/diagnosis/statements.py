@@ -59,6 +59,9 @@ _EXITS = frozenset(
     f"{name}({code})" for name in ("exit", "quit", "sys.exit", "os._exit") for code in ("", "0")
 )
 
+_OF_NO_RANK = frozenset({"KeyboardInterrupt", "ImportError", "ModuleNotFoundError"})
+_EXIT = re.compile(r"(?:sys\.exit|os\._exit|os\.abort|exit|quit)\(")
+
 Step = tuple[ast.stmt, str]
 """A statement around a line, and the part of it that the line is in: ``body``, ``orelse``."""
 
@@ -125,9 +128,16 @@ def ways_out(loop: ast.stmt) -> list[ast.If | ast.ExceptHandler]:
     found = []
     for node in own_nodes(loop):
         leaves = isinstance(node, ast.If) and isinstance(node.body[-1], LEAVING)
-        if leaves or (isinstance(node, ast.ExceptHandler) and not isinstance(node.body[-1], ast.Raise)):
+        if leaves or (isinstance(node, ast.ExceptHandler) and goes_on(node)):
             found.append(node)
     return found  # type: ignore[return-value]
+
+
+def goes_on(handler: ast.ExceptHandler) -> bool:
+    """Whether what catches an error neither raises again nor ends the process: of errors that one rank may
+    have alone."""
+    last, error = handler.body[-1], ast.unparse(handler.type) if handler.type is not None else ""
+    return not isinstance(last, ast.Raise) and not _EXIT.match(ast.unparse(last)) and error not in _OF_NO_RANK
 
 
 def caught_in_calls(loop: ast.stmt, file: str, sources: Sources) -> list[ast.ExceptHandler]:
@@ -140,7 +150,7 @@ def caught_in_calls(loop: ast.stmt, file: str, sources: Sources) -> list[ast.Exc
         if isinstance(function, _FUNCTIONS) and function.name in called
         for child in function.body
         for node in own_nodes(child)
-        if isinstance(node, ast.ExceptHandler) and not isinstance(node.body[-1], ast.Raise)
+        if isinstance(node, ast.ExceptHandler) and goes_on(node)
     ]
 
 

@@ -994,6 +994,71 @@ barrier()
 """
 
 
+CAUGHT = """\
+def validate(epoch):
+    try:
+        score(epoch)
+        barrier()
+    except ValueError:
+        log(epoch)
+def reduced(loss):
+    if loss is None:
+        return loss
+    all_reduce(loss)
+for epoch in range(9):
+    for step in range(4):
+        backward(step)
+    if epoch % 2 == 0:
+        validate(epoch)
+for batch in loader:
+    try:
+        reduced(loss(batch))
+    except RuntimeError:
+        losses.append(0)
+    all_gather_object(losses)
+try:
+    reduced(loss(batch))
+except KeyboardInterrupt:
+    print("stopped")
+barrier()
+"""
+
+
+@pytest.mark.parametrize(
+    ("inside", "outside", "name", "tests"),
+    [
+        pytest.param(
+            at((0,), "barrier", (15, "<module>"), (4, "validate")),
+            a_side((1,), "backward", 13),
+            "hang-caught",
+            "line 5  except ValueError:",
+            id="came round",
+        ),
+        pytest.param(
+            at((0,), "all_reduce", (18, "<module>"), (10, "reduced")),
+            a_side((1,), "all_gather_object", 21),
+            "hang-caught",
+            "line 8  if loss is None:, line 19  except RuntimeError:",
+            id="is behind, or has returned",
+        ),
+        pytest.param(
+            at((0,), "all_reduce", (23, "<module>"), (10, "reduced")),
+            a_side((1,), "barrier", 26),
+            "hang-return",
+            "if loss is None:  (line 8)",
+            id="an interrupt is for all ranks",
+        ),
+    ],
+)
+def test_what_is_caught_around_a_call_may_have_left_it_out(
+    inside: Side, outside: Side, name: str, tests: str, tmp_path: Path
+) -> None:
+    found = reason(a_program(tmp_path, CAUGHT), inside, outside)
+
+    assert found.signature == name
+    assert tests in found.cause.en
+
+
 COUNTS = """\
 for batch in loader:
     step += 1
