@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from nbdist.diagnosis.places import WRAPPERS, Sources, as_written, parsed
 from nbdist.diagnosis.sides import Side, by_ranks, hint
 from nbdist.diagnosis.signatures import Hint
-from nbdist.diagnosis.statements import LEAVING, around, asks_for_rank, exchanges, own_nodes, told
+from nbdist.diagnosis.statements import LEAVING, around, asks_for_rank, exchanges, is_quiet, own_nodes, told
 from nbdist.store.reports import Call
 from nbdist.text import Both, both
 
@@ -31,7 +31,11 @@ _ENDS = re.compile(r"epoch_end|update_\w+_epoch_metrics|on_advance_end|on_run_en
 _OWN_BATCHES = re.compile(r"use_distributed_sampler=False|IterableDataset|def __iter__")
 _ADDS_UP = re.compile(r"/logger_connector/result\.py$")
 
-Deciding = ast.If | ast.For | ast.While
+# what a library, or the program, exchanges by; not a list or a file of theirs
+_EXCHANGING = re.compile(r"self|(?:.*\.)?(?:trainer|\w*module|model|strategy|accelerator|fabric|engine)")
+_FLAG = re.compile(r"should_\w*(?:stop|evaluate|save)\w*|stop_training")
+
+Deciding = ast.If | ast.For | ast.While | ast.Assign
 
 
 def of_hooks(sides: Sequence[Side], sources: Sources) -> Hint | None:
@@ -137,7 +141,28 @@ def _deciding(file: str, sources: Sources) -> list[Deciding]:
         for method in node.body
         if isinstance(method, ast.FunctionDef) and method.name != "forward" and method.name[:2] != "__"
     ]
-    return [node for method in methods for node in _own_decisions(method)]
+    return [
+        node
+        for method in methods
+        for node in _own_decisions(method)
+        if not isinstance(node, ast.If) or not _is_of_rank_and_quiet(node, method, file, sources)
+    ]
+
+
+def _is_of_rank_and_quiet(node: ast.If, method: ast.FunctionDef, file: str, sources: Sources) -> bool:
+    """Whether what one rank alone does by this ``if`` only prints, counts and writes, as it may."""
+    here = Call(file=file, line=node.lineno, function=method.name)
+    if not asks_for_rank(node.test, here, sources) or _sets(node):
+        return False
+    alone: list[ast.stmt] = node.body
+    if isinstance(node.body[-1], LEAVING):
+        alone = [*node.body, *(one for one in method.body if one.lineno > node.lineno)]
+    calls = [one for each in alone for one in own_nodes(each) if isinstance(one, ast.Call)]
+    return all(is_quiet(call) and not _EXCHANGING.fullmatch(_owner(call)) for call in calls)
+
+
+def _owner(call: ast.Call) -> str:
+    return ast.unparse(call.func).rpartition(".")[0]
 
 
 def _own_decisions(method: ast.FunctionDef) -> Iterator[Deciding]:
@@ -145,6 +170,9 @@ def _own_decisions(method: ast.FunctionDef) -> Iterator[Deciding]:
     for node in (node for each in method.body for node in own_nodes(each)):
         if isinstance(node, ast.For | ast.While):
             if _logs(node):
+                yield node
+        elif isinstance(node, ast.Assign):
+            if _is_flag(node) and not _ALIKE.fullmatch(ast.unparse(node.value)):
                 yield node
         elif isinstance(node, ast.If):
             test = ast.unparse(node.test)
@@ -155,7 +183,14 @@ def _own_decisions(method: ast.FunctionDef) -> Iterator[Deciding]:
                 yield node
 
 
-def _logs(node: Deciding) -> bool:
+def _is_flag(node: ast.Assign) -> bool:
+    """Whether a library is told to stop by a value that is worked out there."""
+    target = node.targets[0]
+    asked = isinstance(target, ast.Attribute) and _FLAG.fullmatch(target.attr) is not None
+    return asked and not isinstance(node.value, ast.Constant)
+
+
+def _logs(node: ast.If | ast.For | ast.While) -> bool:
     calls = (one for each in node.body for one in own_nodes(each) if isinstance(one, ast.Call))
     return any(_LOGS.fullmatch(ast.unparse(call.func).rpartition(".")[2]) for call in calls)
 

@@ -440,6 +440,11 @@ def does_more(node: ast.If) -> bool:
     return not all(map(_QUIET.fullmatch, _called(node)))
 
 
+def is_quiet(call: ast.Call) -> bool:
+    """By its name: prints, counts or saves."""
+    return _QUIET.fullmatch(_method(call)) is not None
+
+
 def exchanges(node: ast.If) -> bool:
     """Whether the body calls a collective."""
     return any(map(_COLLECTIVE.search, _called(node)))

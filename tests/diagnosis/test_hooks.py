@@ -134,6 +134,37 @@ trainer.fit(model)
 """
 
 
+WRITES = """\
+class Table(Callback):
+    def on_epoch_end(self, trainer, state):
+        if not trainer.is_global_zero:
+            return
+        self.rows.append({"epoch": trainer.current_epoch})
+        with open(self.path, "w") as file:
+            json.dump(self.rows, file)
+
+class Budget(Callback):
+    def on_step_end(self, trainer, state):
+        if trainer.is_global_zero:
+            print(state.step)
+        trainer.should_stop = time.monotonic() > self.end
+
+trainer.fit(model)
+"""
+
+
+def test_what_one_rank_alone_prints_and_writes_has_not_parted_them(tmp_path: Path) -> None:
+    sides = [inside(0, 15, ("finalize", 3)), inside(1, 15, ("run_epoch", 9))]
+
+    found = of_hooks(sides, a_program(tmp_path, WRITES))
+
+    assert found is not None
+    assert found.signature == "hang-hooks"
+    assert found.cause.en.endswith(
+        "this may differ: line 13  trainer.should_stop = time.monotonic() > self.end"
+    )
+
+
 def test_what_a_library_calls_back_on_one_rank_alone_is_named_by_its_decorator(tmp_path: Path) -> None:
     sources, program = a_program(tmp_path, DECORATED), a_spec().program
     back = Call(file=program, line=4, function="on_batch_end")
