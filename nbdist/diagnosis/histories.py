@@ -7,6 +7,7 @@ number up to the first that cannot meet, and then as two texts are: where has on
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,6 +18,7 @@ from nbdist.diagnosis.parting import of_parting
 from nbdist.diagnosis.places import Sources, place_of
 from nbdist.diagnosis.sides import Side, by_ranks, hint
 from nbdist.diagnosis.signatures import Hint
+from nbdist.diagnosis.statements import around, head
 from nbdist.model import Run
 from nbdist.store import RunDirectory
 from nbdist.store.reports import Call, Issued, read_history
@@ -61,7 +63,7 @@ def of_histories(histories: Mapping[int, History], sources: Sources) -> Hint | N
     if parting is None:
         return None
     if len(parting.sides) == 1:
-        return _of_given(parting) if len(parting.inside) == 1 else of_hooks(parting.inside, sources)
+        return _of_given(parting, sources) if len(parting.inside) == 1 else of_hooks(parting.inside, sources)
     if parting.latest:
         return None
     found = of_parting(parting.sides, sources)
@@ -93,8 +95,9 @@ def _line(side: Side, language: str) -> str:
     return f"{file}line {side.place.line}" if language == "en" else f"{file}第 {side.place.line} 行"
 
 
-def _of_given(parting: Parting) -> Hint | None:
-    """Of ranks in one line that gave different things to one collective."""
+def _of_given(parting: Parting, sources: Sources) -> Hint | None:
+    """Of ranks in one line that gave different things to one collective; in an ``if`` of a loop, such as one
+    for gradients that there are, a rank may rather have left one out."""
     by_given: dict[str, list[int]] = {}
     for rank, given in parting.given.items():
         by_given.setdefault(given, []).append(rank)
@@ -102,13 +105,27 @@ def _of_given(parting: Parting) -> Hint | None:
         return None
     sizes = {re.sub(r"\b[a-z]+\d*\b", "", what) for what in by_given}
     (side,) = parting.sides
-    return hint(
-        "hang-sizes" if len(sizes) > 1 else "hang-dtypes",
-        number=parting.number,
-        call=side.call,
-        line=side.place.line,
-        given=by_ranks((ranks, what) for what, ranks in by_given.items()),
-    )
+    values: dict[str, object] = {
+        "number": parting.number,
+        "call": side.call,
+        "line": side.place.line,
+        "given": by_ranks((ranks, what) for what, ranks in by_given.items()),
+    }
+    if len(sizes) > 1 and (left := _may_leave_out(side, sources)) is not None:
+        return hint("hang-sizes-left-out", **values, test=head(left), at=left.lineno)
+    return hint("hang-sizes" if len(sizes) > 1 else "hang-dtypes", **values)
+
+
+def _may_leave_out(side: Side, sources: Sources) -> ast.If | None:
+    """The innermost ``if`` around a call that asks for what the loop around it goes through."""
+    steps = [node for node, _ in around(side.way[-1], sources)] if side.way else []
+    loops = [node for node in steps if isinstance(node, ast.For)]
+    items = {node.id for loop in loops[-1:] for node in ast.walk(loop.target) if isinstance(node, ast.Name)}
+    for node in reversed(steps):
+        if isinstance(node, ast.If) and loops and node.lineno > loops[-1].lineno:
+            if items & {one.id for one in ast.walk(node.test) if isinstance(one, ast.Name)}:
+                return node
+    return None
 
 
 def parting_of(histories: Mapping[int, History], sources: Sources) -> Parting | None:

@@ -78,7 +78,8 @@ def _of_logged(sides: Sequence[Side], sources: Sources) -> Hint | None:
     )
     within = {node: None for line in lines for node in _depends_on(line, file, sources)}
     # what is logged in each step is as much on all ranks, and a flag sends them different ways
-    if not within and any(isinstance(one, ast.If) and _sets(one) for one in _deciding(file, sources)):
+    flags = (not isinstance(one, ast.If) or _sets(one) for one in _deciding(file, sources) if not _loops(one))
+    if not within and any(flags):
         return None
     given = both("diagnosis.logged-at", lines=", ".join(map(str, lines))) if 0 < len(lines) <= _MOST else None
     if given is not None and 0 < len(within) <= _MOST:
@@ -188,6 +189,10 @@ def _is_flag(node: ast.Assign) -> bool:
     target = node.targets[0]
     asked = isinstance(target, ast.Attribute) and _FLAG.fullmatch(target.attr) is not None
     return asked and not isinstance(node.value, ast.Constant)
+
+
+def _loops(node: Deciding) -> bool:
+    return isinstance(node, ast.For | ast.While)
 
 
 def _logs(node: ast.If | ast.For | ast.While) -> bool:

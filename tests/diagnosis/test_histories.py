@@ -41,7 +41,7 @@ def sources(tmp_path: Path) -> Sources:
 def history(*ways: tuple[int, ...], begin: int = 1, **given: str) -> History:
     """What a rank has called in one group: the lines that led to each call, the outermost first. ``given`` is
     by the name of the collective."""
-    names = {2: "all_reduce", 8: "barrier", 10: "broadcast", 12: "broadcast", 13: "gather"}
+    names = {2: "all_reduce", 3: "all_reduce", 8: "barrier", 10: "broadcast", 12: "broadcast", 13: "gather"}
     functions = ("<module>", "average")
     return {
         "0": [
@@ -125,6 +125,21 @@ def test_what_the_ranks_gave_to_one_call_is_told(
     other = history(BARRIER, IN_STEP, all_reduce=theirs)
 
     assert cause in said(sources, one, other)
+
+
+def test_a_gradient_that_one_rank_does_not_have_may_have_been_left_out(tmp_path: Path) -> None:
+    text = "for p in model.parameters():\n    if p.grad is not None:\n        all_reduce(p.grad)\n"
+    written = WrittenRun(tmp_path / "home", cell=text)
+    program = Sources.of(written.run, written.directory)
+    ways = [
+        {"0": [replace(history((3,))["0"][0], name="gloo:all_reduce", given=f"float32 ({n},)")]}
+        for n in (4, 9)
+    ]
+
+    told = said(program, *ways)
+
+    assert "all_reduce at line 3: rank 0: float32 (4,), rank 1: float32 (9,)" in told
+    assert told.endswith("or a rank left one out at  if p.grad is not None:  (line 2)")
 
 
 def test_what_two_calls_of_a_library_were_given_says_nothing(sources: Sources) -> None:
