@@ -15,6 +15,7 @@ from nbdist.diagnosis.statements import (
     acquired,
     around,
     calls_of_function,
+    counts_to_its_end,
     entered,
     first_given,
     head,
@@ -259,7 +260,8 @@ def _reads_pipe(side: Side, sources: Sources) -> bool:
 
 def _going_on(side: Side, waiting: Sequence[Side], sources: Sources) -> Hint | None:
     loop = _loop_of(side, waiting, sources, (ast.While,))
-    if loop is not None and waiting:
+    # what counts to its end is slow
+    if loop is not None and waiting and not counts_to_its_end(loop):
         end = loop.end_lineno or loop.lineno
         return hint("hang-goes-round", who=side.ranks, test=head(loop), line=loop.lineno, end=end)
     if waiting and side.place.what:

@@ -121,11 +121,9 @@ def _may_leave_out(side: Side, sources: Sources) -> ast.If | None:
     steps = [node for node, _ in around(side.way[-1], sources)] if side.way else []
     loops = [node for node in steps if isinstance(node, ast.For)]
     items = {node.id for loop in loops[-1:] for node in ast.walk(loop.target) if isinstance(node, ast.Name)}
-    for node in reversed(steps):
-        if isinstance(node, ast.If) and loops and node.lineno > loops[-1].lineno:
-            if items & {one.id for one in ast.walk(node.test) if isinstance(one, ast.Name)}:
-                return node
-    return None
+    ifs = (node for node in reversed(steps) if isinstance(node, ast.If) and loops)
+    asked = ((node, {one.id for one in ast.walk(node.test) if isinstance(one, ast.Name)}) for node in ifs)
+    return next((node for node, names in asked if names & items and node.lineno > loops[-1].lineno), None)
 
 
 def parting_of(histories: Mapping[int, History], sources: Sources) -> Parting | None:

@@ -26,8 +26,8 @@ from nbdist.diagnosis.statements import (
     calls_of_function,
     calls_too,
     caught_in_calls,
-    counted,
     counters,
+    counts_to_its_end,
     does_more,
     exchanges,
     functions_of,
@@ -261,11 +261,11 @@ def _ends_loop(way: Way) -> bool:
 def _is_alike(loop: ast.stmt) -> bool:
     """Whether a loop has as many rounds on each rank, as a rule: over a range, or over what a model has, or
     by its own count."""
-    if isinstance(loop, ast.While):
-        nodes = list(ast.walk(loop.test))
-        asked = {ast.unparse(node) for node in nodes if isinstance(node, ast.Name | ast.Attribute)}
-        return not any(isinstance(node, ast.Call) for node in nodes) and bool(counted(loop) & asked)
-    return isinstance(loop, ast.For) and _ALIKE.search(ast.unparse(loop.iter)) is not None
+    return (
+        counts_to_its_end(loop)
+        or isinstance(loop, ast.For)
+        and _ALIKE.search(ast.unparse(loop.iter)) is not None
+    )
 
 
 def _loop(loop: ast.stmt, one: _Entry, sources: Sources) -> Hint:

@@ -402,6 +402,15 @@ def counted(loop: ast.stmt) -> set[str]:
     return found
 
 
+def counts_to_its_end(loop: ast.stmt) -> bool:
+    """Whether a ``while`` asks for nothing else than what it counts in each round, and plain names."""
+    if not isinstance(loop, ast.While):
+        return False
+    nodes = list(ast.walk(loop.test))
+    asked = {ast.unparse(node) for node in nodes if isinstance(node, ast.Name | ast.Attribute)}
+    return not any(isinstance(node, ast.Call) for node in nodes) and bool(counted(loop) & asked)
+
+
 def group_left_out(call: Call, sources: Sources) -> tuple[int, str] | None:
     """Of a collective in this line without ``group=``, the line of another one in its function that has it,
     and what that one was given."""

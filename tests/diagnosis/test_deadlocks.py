@@ -297,6 +297,15 @@ def test_a_rank_that_does_not_come_is_told_by_what_it_is_in(
     assert "rank 1" in hint.cause.en
 
 
+def test_a_loop_that_counts_to_its_end_is_slow(tmp_path: Path) -> None:
+    text = "while n < most:\n    ids.append(model(ids))\n    n += 1\nbarrier()\n"
+    held, others = a_side((0,), "model", 2, waits=False), a_side((1,), "barrier", 4)
+
+    assert reason(a_program(tmp_path / "counts", text), held, others).signature == "hang-busy"
+    text = text.replace("n < most", "ids[-1] != end")
+    assert reason(a_program(tmp_path / "asks", text), held, others).signature == "hang-goes-round"
+
+
 def test_a_rank_behind_the_branch_that_another_waits_in_never_comes_there(sources: Sources) -> None:
     hint = reason(sources, a_side((0,), "save", 18), a_side((1,), "time.sleep", 22, waits=False))
 
