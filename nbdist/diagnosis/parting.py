@@ -261,11 +261,9 @@ def _ends_loop(way: Way) -> bool:
 def _is_alike(loop: ast.stmt) -> bool:
     """Whether a loop has as many rounds on each rank, as a rule: over a range, or over what a model has, or
     by its own count."""
-    return (
-        counts_to_its_end(loop)
-        or isinstance(loop, ast.For)
-        and _ALIKE.search(ast.unparse(loop.iter)) is not None
-    )
+    if isinstance(loop, ast.While):
+        return counts_to_its_end(loop)
+    return isinstance(loop, ast.For) and _ALIKE.search(ast.unparse(loop.iter)) is not None
 
 
 def _loop(loop: ast.stmt, one: _Entry, sources: Sources) -> Hint:
@@ -281,6 +279,7 @@ def _loop(loop: ast.stmt, one: _Entry, sources: Sources) -> Hint:
         after = one.outside.way[one.outside.way.index(one.there) + 1 :]
         ways += [left for call in after for left in returns_before(call, sources)]
     ways += caught_in_calls(loop, one.here.file, sources)
+    ways = [way for way in ways if not _counts_alike(way, loop, one, sources)]
     ways = list(dict.fromkeys(_of_rank(way, one.here.file, sources) for way in ways))
     for node, _, call in one.ifs(sources):
         if node not in ways and not _decides_alike(node, one, call, sources):
@@ -298,6 +297,20 @@ def _loop(loop: ast.stmt, one: _Entry, sources: Sources) -> Hint:
     if len(ways) == 1 and isinstance(ways[0], ast.ExceptHandler):
         return hint("hang-loop-caught", **values, test=head(ways[0]), at=ways[0].lineno)
     return hint("hang-loop-left", **values, tests=told(ways))
+
+
+def _counts_alike(way: Way, loop: ast.stmt, one: _Entry, sources: Sources) -> bool:
+    """Whether a way out of a loop asks for nothing else than the number of the round, and for limits that both
+    sides have alike and the loop does not set: ``if step >= args.max_steps``."""
+    if not isinstance(way, ast.If):
+        return False
+    at = Call(file=one.here.file, line=way.lineno, function=one.here.function)
+    names = {node.id for node in ast.walk(way.test) if isinstance(node, ast.Name)}
+    sets = {
+        node.id for node in own_nodes(loop) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    }
+    rounds = counters(at, sources)
+    return bool(names & rounds) and not (names - rounds) & sets and _decides_alike(way, one, at, sources)
 
 
 def _of_rank(way: Way, file: str, sources: Sources) -> Way:

@@ -408,7 +408,10 @@ def counts_to_its_end(loop: ast.stmt) -> bool:
         return False
     nodes = list(ast.walk(loop.test))
     asked = {ast.unparse(node) for node in nodes if isinstance(node, ast.Name | ast.Attribute)}
-    return not any(isinstance(node, ast.Call) for node in nodes) and bool(counted(loop) & asked)
+    # it may go past what it is to be equal to
+    below = any(isinstance(node, ast.Lt | ast.LtE | ast.Gt | ast.GtE) for node in nodes)
+    calls = any(isinstance(node, ast.Call) for node in nodes)
+    return below and not calls and bool(counted(loop) & asked)
 
 
 def group_left_out(call: Call, sources: Sources) -> tuple[int, str] | None:

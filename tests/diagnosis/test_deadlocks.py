@@ -1099,6 +1099,41 @@ def test_an_if_that_asks_for_a_count_of_the_loop_has_not_parted_them(tmp_path: P
     assert found.cause.en.endswith("see line 3  if nan(batch):")
 
 
+LIMITS = """\
+for step, batch in enumerate(loader):
+    if step >= args.most:
+        break
+    if stop:
+        break
+    backward(batch)
+barrier()
+"""
+
+
+@pytest.mark.parametrize(
+    ("theirs", "said"),
+    [
+        pytest.param("500", "added at line 4  if stop:", id="alike"),
+        pytest.param("40", "added at line 2  if step >= args.most:, line 4  if stop:", id="unlike"),
+    ],
+)
+def test_a_limit_of_rounds_that_all_have_alike_lets_no_rank_out(
+    theirs: str, said: str, tmp_path: Path
+) -> None:
+    sides = [
+        replace(side, values=(the_value(2, "step", step), the_value(2, "args.most", most)))
+        for side, step, most in (
+            (a_side((0,), "backward", 6), "41", "500"),
+            (a_side((1,), "barrier", 7), "40", theirs),
+        )
+    ]
+
+    found = reason(a_program(tmp_path, LIMITS), *sides)
+
+    assert found.signature == "hang-loop-left"
+    assert found.cause.en.endswith(said)
+
+
 def test_of_a_loop_that_counts_itself_and_one_over_data_the_latter_was_left(tmp_path: Path) -> None:
     sides = [a_side((0,), "backward", 10), a_side((1,), "barrier", 12)]
 
