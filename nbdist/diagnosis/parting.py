@@ -300,8 +300,8 @@ def _loop(loop: ast.stmt, one: _Entry, sources: Sources) -> Hint:
 
 
 def _counts_alike(way: Way, loop: ast.stmt, one: _Entry, sources: Sources) -> bool:
-    """Whether a way out of a loop asks for nothing else than the number of the round, and for limits that both
-    sides have alike and the loop does not set: ``if step >= args.max_steps``."""
+    """Whether a way out of a loop asks for nothing else than the number of the round, and for limits that
+    both sides have alike and the loop does not set: ``if step >= args.max_steps``."""
     if not isinstance(way, ast.If):
         return False
     at = Call(file=one.here.file, line=way.lineno, function=one.here.function)
