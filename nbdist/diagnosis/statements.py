@@ -31,7 +31,7 @@ _OF_ALL = re.compile(
     r"|[\w.]+\.training"
     r"|[\w.]*\b(?:world_size|get_world_size\(\w*\)|num_processes|nranks)(?: [=!<>]+ \d+)?"
     r"|'\w*(?:RANK|WORLD_SIZE)' (?:not )?in os\.environ"
-    r"|[\w.]*\b\w*rank (?:[=!]= -1|> -1|>= 0|< 0|is (?:not )?None)"
+    r"|(?:\w+\.)*(?:local_|global_)?rank (?:[=!]= -1|> -1|>= 0|< 0|is (?:not )?None)"
 )
 """Conditions that hold on all ranks or on none."""
 

@@ -1535,6 +1535,17 @@ broadcast(flag)
     assert "if value is None:" in found.cause.en
 
 
+@pytest.mark.parametrize("test", ["pair_rank == -1", "group_rank is None", "not ddp_rank"])
+def test_whether_a_rank_is_in_a_group_is_its_own_question(test: str, tmp_path: Path) -> None:
+    text = f"def sums(value):\n    if {test}:\n        return\n    all_reduce(value)\nsums(loss)\nbarrier()\n"
+    sides = [at((0,), "all_reduce", (5, "<module>"), (4, "sums")), a_side((1,), "barrier", 6)]
+
+    found = reason(a_program(tmp_path, text), *sides)
+
+    assert found.signature == "hang-rank-return"
+    assert f"if {test}:" in found.cause.en
+
+
 def test_whether_there_are_several_ranks_is_no_question_of_one(tmp_path: Path) -> None:
     text = """\
 args.distributed = "RANK" in os.environ and "WORLD_SIZE" in os.environ
