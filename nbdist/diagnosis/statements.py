@@ -282,10 +282,16 @@ def asks_for_rank(test: ast.expr, call: Call, sources: Sources) -> bool:
 
 
 def _asked(value: ast.expr) -> str:
-    """A value without what its calls are given: ``mean(run_epoch(model, rank))`` is none of the rank's."""
+    """A value without what its calls are given, its texts and its slices have in them: neither
+    ``mean(run_epoch(model, rank))``, nor ``f"cuda:{rank}"``, nor ``files[rank::2]`` is about the number."""
     bare = copy.deepcopy(value)
-    for call in (node for node in ast.walk(bare) if isinstance(node, ast.Call)):
-        call.args, call.keywords = [], []
+    for node in ast.walk(bare):
+        if isinstance(node, ast.Call):
+            node.args, node.keywords = [], []
+        elif isinstance(node, ast.JoinedStr):
+            node.values = []
+        elif isinstance(node, ast.Slice):
+            node.lower = node.upper = node.step = None
     return ast.unparse(bare)
 
 

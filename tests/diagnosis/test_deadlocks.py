@@ -1546,6 +1546,22 @@ def test_whether_a_rank_is_in_a_group_is_its_own_question(test: str, tmp_path: P
     assert f"if {test}:" in found.cause.en
 
 
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        ("f'cuda:{rank}' if cuda else 'cpu'", "hang-loop-left"),
+        ("files[rank::2]", "hang-loop-left"),
+        ("rank == 0", "hang-rank-branch"),
+        ("os.environ['RANK']", "hang-rank-branch"),
+    ],
+)
+def test_what_is_named_or_dealt_by_the_rank_is_not_its_number(given: str, name: str, tmp_path: Path) -> None:
+    text = f"mine = {given}\nif mine:\n    for batch in loader:\n        all_reduce(loss)\nbarrier()\n"
+    sides = [a_side((0,), "all_reduce", 4), a_side((1,), "barrier", 5)]
+
+    assert reason(a_program(tmp_path, text), *sides).signature == name
+
+
 def test_whether_there_are_several_ranks_is_no_question_of_one(tmp_path: Path) -> None:
     text = """\
 args.distributed = "RANK" in os.environ and "WORLD_SIZE" in os.environ
