@@ -9,12 +9,13 @@ import re
 from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 
-from nbdist.diagnosis.origins import Origin, origin_of
+from nbdist.diagnosis.origins import ZEROS, Origin, origin_of
 from nbdist.diagnosis.places import Sources, parsed
 from nbdist.diagnosis.rank_failure import Failure
 from nbdist.diagnosis.sides import Side, hint
 from nbdist.diagnosis.signatures import Hint
 from nbdist.diagnosis.statements import (
+    LOOPS,
     around,
     asks_for_rank,
     calls_of_function,
@@ -41,8 +42,8 @@ _LISTED = re.compile(
 _QUOTED = re.compile(r"['`]([\w./:-]+)['`]")
 _SHOWN = 200
 _VALUES = {
-    "None": re.compile(r"^(?:Type|Attribute)Error: .*\bNoneType\b|\bmust be Tensor, but got None\b"),
-    "0": re.compile(r"^ZeroDivisionError: "),
+    ("None",): re.compile(r"^(?:Type|Attribute)Error: .*\bNoneType\b|\bmust be Tensor, but got None\b"),
+    ZEROS: re.compile(r"^ZeroDivisionError: "),
 }
 _OF_TENSORS = re.compile(r"must be Tensor, (?:but got|not) None")
 _LAYERS = re.compile(r"/(?:torch|paddle)/(?:nn|_tensor|tensor)\b")
@@ -96,6 +97,8 @@ def of_key(failure: Failure) -> Hint | None:
     for node in ast.walk(parsed(failure.sources.text(at.file)) or ast.Module([], [])):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and _is_slip(key, node.value):
             return hint("key-misspelt", key=repr(key), near=repr(node.value), line=node.lineno)
+    if failure.report is not None and failure.report.near:
+        return hint("key-nearly", key=repr(key), near=repr(failure.report.near))
     for one in _operands(failure):
         if (keys := _KEYS.search(one.what)) is not None:
             return hint("key-not-there", name=one.name, key=repr(key), keys=keys["keys"])
@@ -378,21 +381,57 @@ def of_value(failure: Failure) -> Hint | None:
     """Of the one value in the failing line that is None or 0, where the error is of such a one: with the line
     that set it."""
     said = failure.complaint.root.text if failure.complaint is not None else ""
-    found = next((what for what, pattern in _VALUES.items() if pattern.search(said)), None)
-    named = [one.name for one in _operands(failure) if one.what == found]
+    found = next((what for what, pattern in _VALUES.items() if pattern.search(said)), ())
+    named = [one for one in _operands(failure) if one.what in found]
+    if found is ZEROS and (divisors := _divisors(failure)):
+        named = [one for one in named if one.name in divisors]
     own = [frame for frame in failure.frames if failure.sources.is_own(frame.file)]
-    if found is None or len(named) != 1 or not own:
+    if len(named) != 1 or not own:
         return None
     within = failure.frames[failure.frames.index(own[-1]) + 1 :]
     if within and not (_OF_TENSORS.search(said) and all(_LAYERS.search(frame.file) for frame in within)):
         return None
-    at = origin_of(named[0], own, failure, found)
+    at = origin_of(named[0].name, own, failure, named[0].what)
     if at is None:
         return None
-    if found == "None" and (given_back := _given_back(at, failure)) is not None:
+    if found is ZEROS:
+        return _never_added(at, failure) or hint("value-zero", name=at.name, line=at.line, source=at.source)
+    if (given_back := _given_back(at, failure)) is not None:
         return given_back
-    name = "value-none" if found == "None" else "value-zero"
-    return hint(name, name=at.name, line=at.line, source=at.source)
+    return hint("value-none", name=at.name, line=at.line, source=at.source)
+
+
+def _divisors(failure: Failure) -> set[str]:
+    """What the failing statement divides by, as it is written."""
+    at = failure.place
+    statement = node_at(Call(file=at.file, line=at.line, function=""), failure.sources) if at else None
+    found: set[str] = set()
+    for node in own_nodes(statement) if statement is not None else ():
+        by = node.right if isinstance(node, ast.BinOp) else None
+        by = node.value if isinstance(node, ast.AugAssign) else by
+        if by is not None and isinstance(node.op, ast.Div | ast.FloorDiv | ast.Mod):  # type: ignore[attr-defined]
+            found |= {ast.unparse(one) for one in ast.walk(by) if isinstance(one, ast.Name | ast.Attribute)}
+    return found
+
+
+def _never_added(at: Origin, failure: Failure) -> Hint | None:
+    """Of a sum or a count that is 0 still: with the loop of the failing function that would have added to it,
+    and is over."""
+    place = failure.place
+    tree = parsed(failure.sources.text(at.file))
+    if place is None or place.file != at.file or tree is None:
+        return None
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.AugAssign) or ast.unparse(node.target) != at.name:
+            continue
+        here = Call(file=at.file, line=node.lineno, function="")
+        loops = [step for step, _ in around(here, failure.sources) if isinstance(step, LOOPS)]
+        over = [loop for loop in loops if at.line < loop.lineno and (loop.end_lineno or 0) < place.line]
+        if over:
+            loop = over[-1]
+            values = {"name": at.name, "line": loop.lineno, "loop": head(loop)}
+            return hint("value-zero-never-added", late=(failure.rank,), **values)
+    return None
 
 
 def _given_back(at: Origin, failure: Failure) -> Hint | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from nbdist.diagnosis.places import parsed
@@ -15,6 +15,9 @@ from nbdist.store.reports import Call
 _MOST = 3
 _METHODS = ("__init__", "forward", "__call__")
 """What is called by the name of an object or of a class."""
+
+ZEROS = ("0", "0.0")
+"""What a sum or a count is before anything was added to it."""
 
 _MODULES = ("F.", "nn.functional.", "torch.", "paddle.", "np.", "dist.")
 
@@ -66,7 +69,7 @@ def origin_of(name: str, frames: Sequence[ErrorFrame], failure: Failure, what: s
     for function in functions_of(call, failure.sources):
         first = ast.unparse(_first(root))
         given = not isinstance(function, ast.Module) and first in _parameters(function)
-        if bound := _bound(root, function, call, failure):
+        if bound := _bound(root, function, call, failure, what):
             # a variable of the function has no other value
             alone = isinstance(root, ast.Name) and not given
             if len(bound) > 1 or not (alone or _is_certain(bound[0], call, failure)):
@@ -80,7 +83,7 @@ def origin_of(name: str, frames: Sequence[ErrorFrame], failure: Failure, what: s
     scopes = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef) and holds(node, at.line)]
     within: ast.AST = scopes[-1] if scopes and name.startswith("self.") else tree
     nodes = ast.walk(within) if within is not tree else own_nodes(tree)
-    sets = [node for node in nodes if isinstance(node, ast.stmt) and _sets(node, root)]
+    sets = _setting(nodes, root, what)
     return _told(name, sets[-1], root, at.file) if sets else None
 
 
@@ -98,12 +101,11 @@ def _first(node: ast.expr) -> ast.expr:
     return node
 
 
-def _bound(root: ast.expr, function: _Function, call: Call, failure: Failure) -> list[ast.stmt]:
+def _bound(root: ast.expr, function: _Function, call: Call, failure: Failure, what: str) -> list[ast.stmt]:
     """The statements of a function that may have set a name last before a line: the last of them, and, where
     it may not have been executed, those before it."""
     nodes = (node for child in function.body for node in own_nodes(child))
-    sets = [node for node in nodes if isinstance(node, ast.stmt) and _sets(node, root)]
-    before = [node for node in sets if node.lineno < call.line][::-1]
+    before = [node for node in _setting(nodes, root, what) if node.lineno < call.line][::-1]
     certain = next((at for at, node in enumerate(before) if _is_certain(node, call, failure)), len(before))
     return before[: certain + 1]
 
@@ -121,6 +123,13 @@ def _is_given(node: ast.stmt, what: str) -> bool:
     """Whether a statement sets a plain value, as it is written."""
     value = getattr(node, "value", None)
     return isinstance(node, ast.Assign | ast.AnnAssign) and value is not None and ast.unparse(value) == what
+
+
+def _setting(nodes: Iterable[ast.AST], root: ast.expr, what: str) -> list[ast.stmt]:
+    """What sets a name; of one that is 0 still, what only adds to it has added nothing."""
+    sets = [node for node in nodes if isinstance(node, ast.stmt) and _sets(node, root)]
+    at_first = [node for node in sets if not isinstance(node, ast.AugAssign)]
+    return at_first if what in ZEROS and at_first else sets
 
 
 def _sets(node: ast.stmt, root: ast.expr) -> bool:

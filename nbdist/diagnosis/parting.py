@@ -213,7 +213,7 @@ def _does_as(one: _Entry, node: ast.If) -> bool:
 def _by_loop(entries: Sequence[_Entry], common: Sequence[ast.stmt], sources: Sources) -> Hint | None:
     """A loop that one side has come past, in this function or, with the call of another, in that one. Of a
     loop that has as many rounds on both the other has rather come round, and left out what is behind it."""
-    for one in entries:
+    for one, other in (entries, entries[::-1]):
         here = [node for node, _ in one.steps if isinstance(node, LOOPS) and one.there.line > node.lineno]
         inner = [node for call in one.deeper for node, _ in around(call, sources) if isinstance(node, LOOPS)]
         loops = here + inner if here or one.is_behind else []
@@ -224,8 +224,8 @@ def _by_loop(entries: Sequence[_Entry], common: Sequence[ast.stmt], sources: Sou
             broken = [loop for loop in here if _is_alike(loop) and any(map(_ends_loop, ways_out(loop)))]
             left = (broken or over_data or loops)[0]
             if not broken and _has_as_many(left, one):
-                return _by_round(entries, common, sources) or _loop(left, one, sources)
-            return _loop(left, one, sources)
+                return _by_round(entries, common, sources) or _loop(left, one, other, sources)
+            return _loop(left, one, other, sources)
     return None
 
 
@@ -266,9 +266,10 @@ def _is_alike(loop: ast.stmt) -> bool:
     return isinstance(loop, ast.For) and _ALIKE.search(ast.unparse(loop.iter)) is not None
 
 
-def _loop(loop: ast.stmt, one: _Entry, sources: Sources) -> Hint:
+def _loop(loop: ast.stmt, one: _Entry, other: _Entry, sources: Sources) -> Hint:
     """With what may have let ranks out of it: ways out, of the loops within, too, the ifs around the call,
-    and, where both may come round to the call of the other side, what returns before that."""
+    and, where both may come round to the call of the ``other`` side, what returns before that, and the ifs
+    around it."""
     ways: list[Way] = list(ways_out(loop))
     for call in one.deeper:
         ways += [
@@ -278,6 +279,9 @@ def _loop(loop: ast.stmt, one: _Entry, sources: Sources) -> Hint:
     if any(holds(node, one.here.line) for node in around_both):
         after = one.outside.way[one.outside.way.index(one.there) + 1 :]
         ways += [left for call in after for left in returns_before(call, sources)]
+        # those in the loop may have left that call out, and begun the next round
+        asked = other.ifs(sources)
+        ways += [node for node, _, call in asked if not _decides_alike(node, other, call, sources)]
     ways += caught_in_calls(loop, one.here.file, sources)
     ways = [way for way in ways if not _counts_alike(way, loop, one, sources)]
     ways = list(dict.fromkeys(_of_rank(way, one.here.file, sources) for way in ways))
@@ -417,7 +421,15 @@ def _decides_alike(node: ast.If, one: _Entry, call: Call, sources: Sources) -> b
     mine, theirs = (
         {name: what for name, what in had.items() if name not in rounds} for had in (mine, theirs)
     )
-    return not calls and bool(mine) and mine == theirs and all(map(_PLAIN.fullmatch, mine.values()))
+    # not `best`, which  if loss < best:  has set to the loss by now
+    changed = {
+        ast.unparse(inner)
+        for inner in own_nodes(node)
+        if isinstance(inner, ast.Name | ast.Attribute) and isinstance(inner.ctx, ast.Store)
+    }
+    if calls or not mine or changed & mine.keys():
+        return False
+    return mine == theirs and all(map(_PLAIN.fullmatch, mine.values()))
 
 
 def _differences(node: ast.If, one: _Entry, call: Call, sources: Sources) -> Both:

@@ -12,6 +12,7 @@ line of the program says which it is.
 from __future__ import annotations
 
 import ast
+import builtins
 import os
 import re
 import warnings
@@ -128,6 +129,7 @@ WRAPPERS = frozenset({"wrapper", "_wrapper", "inner", "__impl__", "_fn", "decora
     "_wrapped_call_impl",
     "_call_impl",
 }
+_BUILT_IN = frozenset(vars(builtins))
 _WAITS = frozenset({"wait", "barrier", "all_reduce", "allreduce", "all_gather", "broadcast", "reduce"})
 _PENDING = frozenset({"dist", "distributed", "pg", "work", "works", "task", "handle", "req", "request"})
 # of several calls on one line, what most likely does not come back
@@ -191,7 +193,7 @@ def _within(inside: Sequence[Call], sources: Sources, text: str, line: int | Non
         elif function.startswith("_") and line is not None:
             # a wrapper's own function, called when what it wraps had raised
             function = call_on_line(text, line).rpartition(".")[2] or function
-        through = as_written(entry.function, line, text) if _is_built_on(entry) else ""
+        through = _entered(entry.function, line, text) if _is_built_on(entry) else ""
         return CodeLocation(line=line, what=function, waits=True, through=through)
     if inside[0].function in _BACKWARD or _is_paddle_backward(inside[0]):
         return CodeLocation(line=line, what="backward", waits=True)
@@ -239,6 +241,20 @@ def as_written(function: str, line: int | None, text: str) -> str:
         return function
     written = [name for name in _calls_on(text, line) if name.rpartition(".")[2] == function]
     return written[0] if len(set(written)) == 1 else function
+
+
+def _entered(function: str, line: int | None, text: str) -> str:
+    """The same of the function of a library that a line has come to: where a decorator gave it another name
+    (``wrapped_func`` of ``metric.compute``), the one call of the line."""
+    here = text.split("\n")[line - 1 : line] if line else []
+    calls = {
+        name
+        for name in _calls_on(text, line or 0)
+        if name not in _BUILT_IN and name.rpartition(".")[2] not in _WAITS
+    }
+    # a property is there by its name, too
+    is_renamed = not any(re.search(rf"\b{function}\b", source) for source in here)
+    return calls.pop() if is_renamed and len(calls) == 1 else as_written(function, line, text)
 
 
 @lru_cache(maxsize=256)

@@ -50,6 +50,8 @@ _MEMBERS = ("_parameters", "_buffers", "_modules", "_sub_layers")
 _MOST_LAYERS = 10_000
 """Of a model, so many are looked through for the one that failed."""
 
+_MOST_LABELS = 1_000
+
 _ALIKE = 0.75
 """By ``difflib``'s measure, how much a name that is misspelt is like the right one."""
 
@@ -130,10 +132,15 @@ def not_finite(trace: TracebackType | None) -> list[Told]:
 
 def nearest(error: BaseException, trace: TracebackType | None) -> str:
     """The name that is nearest to the one that an error misses, of those that there are; empty for none."""
-    name = getattr(error, "name", None)
+    name = error.args[0] if isinstance(error, KeyError) and error.args else getattr(error, "name", None)
     if not isinstance(name, str) or isinstance(error, UnboundLocalError):
         return ""
-    if isinstance(error, AttributeError):
+    if isinstance(error, KeyError) and trace is not None:
+        names = _labels(_of_trace(trace)[-1][0].f_locals.get("self"))
+        same = [one for one in names if one.strip().lower() == name.strip().lower()]
+        if same:
+            return min(same)
+    elif isinstance(error, AttributeError):
         names = _names(getattr(error, "obj", None))
     elif isinstance(error, NameError) and trace is not None:
         frame = _of_trace(trace)[-1][0]
@@ -156,6 +163,14 @@ def _names(of: Any) -> set[str]:
     for members in (own, *(own.get(each) for each in _MEMBERS)):
         found |= set(members) if isinstance(members, dict) else set()
     return found
+
+
+def _labels(of: Any) -> set[str]:
+    """The names of columns or rows in an index of pandas, which has looked for one of them."""
+    is_index = type(of).__module__.partition(".")[0] == "pandas" and hasattr(type(of), "get_loc")
+    if not is_index or of.size > _MOST_LABELS:
+        return set()
+    return {one for one in of.tolist() if type(one) is str}
 
 
 def conditions(frame: FrameType | None) -> list[Told]:

@@ -54,6 +54,18 @@ def test_a_key_that_is_missing_is_told_with_what_there_is(tmp_path: Path, key: s
     assert cause_of(tmp_path, "KeyError", f"'{key}'", 6, keys).startswith(said)
 
 
+def test_a_column_that_is_missing_is_told_with_the_nearest(tmp_path: Path) -> None:
+    written = WrittenRun(tmp_path / "home", cell=CELL).happened(*STARTED)
+    frames = [(a_spec().program, 6, "<module>", "")]
+    written.raised(1, "KeyError", "'label'", frames=frames, near=" label", time=CREATED + 5)
+
+    failure = diagnose(written.happened(errored(1), exited(1, 1)).run, written.directory)
+
+    assert failure is not None
+    assert failure.hint is not None
+    assert failure.hint.cause.en.startswith("the table has no 'label', but ' label'")
+
+
 @pytest.mark.parametrize(
     ("length", "said"),
     [
@@ -236,6 +248,41 @@ def test_memory_for_a_column_against_a_row_is_told_by_their_names(
     ("program", "kind", "message", "said"),
     [
         pytest.param("import pandas\nprices[191]", "KeyError", "191", "", id="a dict beside pandas"),
+        pytest.param(
+            "table['label']  # through /pandas/core/frame.py",
+            "KeyError",
+            "'label'",
+            "the table has no column 'label'",
+            id="a column",
+        ),
+        pytest.param(
+            "table.loc['label']  # through /pandas/core/indexing.py and /pandas/core/frame.py",
+            "KeyError",
+            "'label'",
+            "",
+            id="a row",
+        ),
+        pytest.param(
+            "DistributedSampler(lines)  # through /torch/utils/data/distributed.py",
+            "TypeError",
+            "object of type 'Lines' has no len()",
+            "a sampler asks the dataset for its length, and Lines has no __len__",
+            id="a sampler of a stream",
+        ),
+        pytest.param(
+            "len(loader)  # through /torch/utils/data/dataloader.py",
+            "TypeError",
+            "object of type 'Lines' has no len()",
+            "len() of a DataLoader needs the length of its dataset, and Lines has no __len__",
+            id="the length of a stream",
+        ),
+        pytest.param(
+            "model.fit(data)  # through /paddle/hapi/callbacks.py",
+            "TypeError",
+            "ReduceOnPlateau.step() missing 1 required positional argument: 'metrics'",
+            "Model.fit() calls the scheduler's step() itself",
+            id="a scheduler in fit",
+        ),
         pytest.param(
             "Forecast.load_from_checkpoint(path)  # through lightning/pytorch/core/saving.py",
             "TypeError",
@@ -445,6 +492,37 @@ def test_a_value_that_is_none_or_0_is_told_by_the_line_that_set_it(
     tmp_path: Path, line: int, kind: str, message: str, values: list[tuple[str, str]], said: str
 ) -> None:
     assert cause_of(tmp_path, kind, message, line, *values, cell=READS) == said
+
+
+COUNTS = """\
+loss, count, seen, part = 0.0, 0, 0, 0
+for batch in batches(rows, 32):
+    loss += step(batch)
+    count += len(batch)
+    rate = part / count
+print(part, loss / count)
+mean = loss / seen
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        pytest.param(
+            6,
+            "count is still 0 on rank 1: the loop of line 2  for batch in batches(rows, 32):  added nothing",
+            id="a loop that is over",
+        ),
+        pytest.param(5, "count is 0: line 1  loss, count, seen, part = (0.0, 0, 0, 0)", id="within the loop"),
+        pytest.param(7, "seen is 0: line 1  loss, count, seen, part = (0.0, 0, 0, 0)", id="no loop"),
+    ],
+)
+def test_a_count_of_nothing_is_told_with_the_loop_that_counts(tmp_path: Path, line: int, said: str) -> None:
+    zeros = [("part", "0"), ("loss", "0.0"), ("seen" if line == 7 else "count", "0")]
+
+    cause = cause_of(tmp_path, "ZeroDivisionError", "float division by zero", line, *zeros, cell=COUNTS)
+
+    assert cause.startswith(said)
 
 
 MEASURES = """\

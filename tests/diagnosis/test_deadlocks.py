@@ -19,7 +19,7 @@ from nbdist.diagnosis.deadlocks import (
     why,
 )
 from nbdist.diagnosis.parting import entered_alone, ways_past
-from nbdist.diagnosis.places import CodeLocation, Sources
+from nbdist.diagnosis.places import CodeLocation, Sources, place_of
 from nbdist.diagnosis.sides import Side
 from nbdist.diagnosis.signatures import Hint
 from nbdist.diagnosis.statements import head
@@ -446,6 +446,28 @@ def test_a_collective_in_a_library_is_told_with_the_call_of_the_program() -> Non
     )
 
 
+@pytest.mark.parametrize(
+    ("line", "function", "through"),
+    [
+        pytest.param("print(float(roc.compute()))", "wrapped_func", "roc.compute", id="renamed"),
+        pytest.param("print(roc.compute())", "compute", "roc.compute", id="by its name"),
+        pytest.param("log(trainer.metrics)", "metrics", "metrics", id="a property"),
+        pytest.param("log(roc.compute())", "wrapped_func", "wrapped_func", id="one of two"),
+    ],
+)
+def test_a_call_that_a_decorator_has_renamed_is_told_as_it_is_written(
+    tmp_path: Path, line: str, function: str, through: str
+) -> None:
+    site = "/v/lib/python3.11/site-packages"
+    calls = [
+        Call(file=f"{site}/torch/distributed/distributed_c10d.py", line=5000, function="barrier"),
+        Call(file=f"{site}/torchmetrics/metric.py", line=700, function=function),
+        Call(file=a_spec().program, line=1, function="<module>"),
+    ]
+
+    assert place_of(calls, a_program(tmp_path, line)).through == through
+
+
 def test_ranks_in_one_collective_have_no_reason_to_wait(sources: Sources) -> None:
     assert why([a_side((0, 1), "all_gather", 22)], sources, {}) is None
 
@@ -565,6 +587,43 @@ def test_a_return_before_the_call_of_those_that_left_a_loop_may_have_parted_them
 
     assert hint.signature == "hang-loop-left"
     assert hint.cause.en.endswith("one left out or added at line 2  if value >= best:")
+
+
+SAVES_BEST = """\
+def save(model):
+    barrier()
+
+for epoch in range(6):
+    for batch in loader:
+        backward(batch)
+    for name in splits:
+        accuracy = evaluate(name)
+        if accuracy > best:
+            save(model)
+"""
+
+
+def test_an_if_around_the_call_of_those_that_left_a_loop_may_have_parted_them(tmp_path: Path) -> None:
+    hint = reason(
+        a_program(tmp_path, SAVES_BEST),
+        at((0,), "barrier", (10, "<module>"), (2, "save")),
+        at((1,), "backward", (6, "<module>")),
+    )
+
+    assert hint.signature == "hang-loop-left"
+    assert hint.cause.en.endswith("one left out or added at line 9  if accuracy > best:")
+
+
+def test_values_that_an_if_has_changed_since_do_not_say_that_it_was_alike(tmp_path: Path) -> None:
+    text = SAVES_BEST.replace("            save(model)", "            best = accuracy; save(model)")
+    values = (the_value(9, "accuracy", "0.9"), the_value(9, "best", "0.9"))
+    saves = replace(at((0,), "barrier", (10, "<module>"), (2, "save")), values=values)
+
+    hint = reason(
+        a_program(tmp_path, text), saves, replace(at((1,), "backward", (6, "<module>")), values=values)
+    )
+
+    assert hint.cause.en.endswith("one left out or added at line 9  if accuracy > best:")
 
 
 def test_a_value_of_a_call_that_was_given_the_rank_is_none_of_the_ranks(tmp_path: Path) -> None:

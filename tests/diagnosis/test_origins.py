@@ -33,6 +33,10 @@ def main():
         logits = Net(3)(x)
         score(logits, TOP["k"])
         score(k=x, logits=labels)
+    total, rounds = 0.0, 0
+    for pair in pairs:
+        total += pair.loss
+    print(total / rounds)
 """
 
 
@@ -78,6 +82,13 @@ CASES = [
         ("logits", TENSOR),
         "logits is from line 19  for x, labels in pairs:",
         id="by its keyword",
+    ),
+    pytest.param([(26, "main")], ("total", "1.5"), "total is from line 25  total += pair.loss", id="a sum"),
+    pytest.param(
+        [(26, "main")],
+        ("total", "0.0"),
+        "total is from line 23  total, rounds = (0.0, 0)",
+        id="a sum of nothing",
     ),
 ]
 

@@ -264,3 +264,22 @@ def test_the_nearest_name_is_found(line: str, near: str) -> None:
         exec(compile(MISSES.replace("LINE", line), "program.py", "exec"), {"__name__": "program"})
 
     assert nearest(raised.value, raised.value.__traceback__) == near
+
+
+@pytest.mark.parametrize(
+    ("line", "near"),
+    [
+        pytest.param("table['label']", " label", id="a blank"),
+        pytest.param("table['Label']", " label", id="a capital, too"),
+        pytest.param("table.loc['row_one']", "row one", id="a row"),
+        pytest.param("table['weight']", "", id="nothing like it"),
+        pytest.param("{'label': 1}['labels']", "", id="no table"),
+    ],
+)
+def test_the_nearest_name_in_a_table_is_found(line: str, near: str) -> None:
+    pandas = pytest.importorskip("pandas")
+    table = pandas.DataFrame({"id": [1, 2], " label": [0, 1]}, index=["row one", "other"])
+    with pytest.raises(KeyError) as raised:
+        exec(compile(line, "program.py", "exec"), {"__name__": "program", "table": table})
+
+    assert nearest(raised.value, raised.value.__traceback__) == near
