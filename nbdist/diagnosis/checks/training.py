@@ -167,9 +167,10 @@ def _rank_condition(call: Call, ranks: set[str]) -> str:
 
 def _undivided(program: Program, situation: Situation) -> Iterator[Finding]:
     """A parallel model that is fed by a loader which shuffles everything on every rank."""
-    parallel = program.mentions("DistributedDataParallel", "distributed_model", "fully_shard")
+    called = {call.method for call in program.calls}
+    parallel = not called.isdisjoint({"DistributedDataParallel", "distributed_model", "fully_shard"})
     # torch's DataParallel works in one process, which has no group to divide anything by
-    parallel = parallel or (program.uses("paddle") and program.mentions("DataParallel"))
+    parallel = parallel or (program.uses("paddle") and "DataParallel" in called)
     if not parallel or any(_DIVIDES.search(word) for word in program.words):
         return
     if _differs_by_chance(program):

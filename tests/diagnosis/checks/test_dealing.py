@@ -153,3 +153,11 @@ def test_a_model_on_several_gpus_of_one_process_has_no_group_to_divide_by() -> N
     )
 
     assert check(cell, Situation()) == []
+
+
+def test_a_parallel_model_that_is_only_imported_says_nothing() -> None:
+    cell = TORCH.format(deal="", dataset="files").replace(
+        "DDP(torch.nn.Linear(4, 1))", "torch.nn.Linear(4, 1)"
+    )
+
+    assert check(cell, Situation()) == []
