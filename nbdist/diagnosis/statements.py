@@ -229,12 +229,26 @@ def seeded_by_rank(file: str, sources: Sources) -> ast.stmt | None:
 
 def own_names(file: str, sources: Sources) -> ast.stmt | None:
     """The first statement of a file that sets something which differs from process to process: the time, a
-    pid, a temporary folder."""
+    pid, a temporary folder. Not what one rank alone makes, and gives to the others."""
     nodes = (one for one in ast.walk(parsed(sources.text(file)) or ast.Module([], [])))
     found = [
-        one for one in nodes if isinstance(one, ast.Assign) and _OF_PROCESS.search(ast.unparse(one.value))
+        one
+        for one in nodes
+        if isinstance(one, ast.Assign)
+        and _OF_PROCESS.search(ast.unparse(one.value))
+        and not _is_given_to_all(one, file, sources)
     ]
     return min(found, key=lambda node: node.lineno, default=None)
+
+
+def _is_given_to_all(node: ast.Assign, file: str, sources: Sources) -> bool:
+    """Whether a statement is in an ``if`` for some ranks, in a function (or a module) that broadcasts."""
+    tree = parsed(sources.text(file)) or ast.Module([], [])
+    here = Call(file=file, line=node.lineno, function="")
+    ifs = [one for one, _ in around(here, sources) if isinstance(one, ast.If)]
+    functions = [one for one in ast.walk(tree) if isinstance(one, _FUNCTIONS) and holds(one, node.lineno)]
+    within = ast.unparse(functions[-1] if functions else tree)
+    return "broadcast" in within and any(asks_for_rank(one.test, here, sources) for one in ifs)
 
 
 def port_by_rank(file: str, sources: Sources) -> ast.stmt | None:

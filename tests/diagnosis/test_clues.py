@@ -145,6 +145,40 @@ def test_a_file_is_rank_0_s_where_it_calls_what_writes_it(tmp_path: Path, cell: 
     assert cause_of(tmp_path, "FileNotFoundError", message, 7, cell=cell).startswith(said)
 
 
+BY_THE_CLOCK = """\
+folder = "/b/" + now.strftime("%H-%M-%S")
+path = folder + "/best.pt"
+if rank == 0:
+    save(model, path)
+barrier()
+load(path)
+"""
+OF_RANK_0 = """\
+names = [None]
+if rank == 0:
+    names[0] = now.strftime("/b/%H-%M-%S")
+broadcast_object_list(names)
+load(names[0] + "/best.pt")
+"""
+
+
+@pytest.mark.parametrize(
+    ("cell", "line", "said"),
+    [
+        pytest.param(BY_THE_CLOCK, 6, "each rank makes this name by itself (line 1  folder = ", id="each"),
+        pytest.param(OF_RANK_0, 5, "there is no /b/10-11-12/best.pt: not made", id="one, for all"),
+    ],
+)
+def test_a_name_by_the_clock_is_another_one_on_each_rank(
+    tmp_path: Path, cell: str, line: int, said: str
+) -> None:
+    path = "/b/10-11-12/best.pt"
+    value = ("path", f"str of {len(path)} characters")
+    message = f"[Errno 2] No such file or directory: '{path}'"
+
+    assert cause_of(tmp_path, "FileNotFoundError", message, line, value, cell=cell).startswith(said)
+
+
 WRITES = """\
 import json
 if rank == 0:
