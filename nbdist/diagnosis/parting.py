@@ -54,7 +54,8 @@ _PICKS_OTHERS = re.compile(r"!= \d|> \d|^not \w|^[\w.]*rank(?:\(\))?$")
 _IS_GIVEN = re.compile(r"\w+ is (?:not )?None")
 _PLAIN = re.compile(r"None|True|False|nan|-?inf|-?\d[\d.e+-]*")
 _ALIKE = re.compile(
-    r"^t?range\(|\b(?:\w*parameters|\w*modules|children|buffers|\w*layers|\w*blocks|\w*stages|state_dict|param_groups)\b"
+    r"^t?range\(|\b(?:\w*parameters|\w*modules|\w*layers|\w*blocks|\w*stages|state_dict|param_groups)\b"
+    r"|\b(?:children|buffers)\("
 )
 Way = ast.If | ast.ExceptHandler
 

@@ -1193,6 +1193,18 @@ def test_a_limit_of_rounds_that_all_have_alike_lets_no_rank_out(
     assert found.cause.en.endswith(said)
 
 
+@pytest.mark.parametrize(("over", "line"), [("enumerate(buffers)", 2), ("model.buffers()", 1)])
+def test_buffers_of_a_model_are_as_many_on_each_rank_and_a_list_of_that_name_may_not_be(
+    over: str, line: int, tmp_path: Path
+) -> None:
+    text = "for step in range(3):\n    for one in OVER:\n        broadcast(one)\nbarrier()\n"
+    sides = [a_side((0,), "broadcast", 3), a_side((1,), "barrier", 4)]
+
+    found = reason(a_program(tmp_path, text.replace("OVER", over)), *sides)
+
+    assert f"rank 1 left the loop of line {line}" in found.cause.en
+
+
 def test_of_a_loop_that_counts_itself_and_one_over_data_the_latter_was_left(tmp_path: Path) -> None:
     sides = [a_side((0,), "backward", 10), a_side((1,), "barrier", 12)]
 
