@@ -1,32 +1,20 @@
-"""What the program and the values in the failing line tell of an error: a key that is spelt otherwise, a file
-that rank 0 makes, or is still writing, a sample that a dataset left out, a column that was matched with a
-row, the first variable that is nan."""
+"""What the program and the values in the failing line tell of an error: a key that is spelt otherwise, a
+sample that a dataset left out, a column that was matched with a row, the first variable that is nan."""
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from difflib import get_close_matches
 
 from nbdist.diagnosis.origins import ZEROS, Origin, origin_of
-from nbdist.diagnosis.places import Sources, parsed
+from nbdist.diagnosis.places import parsed
 from nbdist.diagnosis.rank_failure import Failure
-from nbdist.diagnosis.sides import Side, hint
+from nbdist.diagnosis.sides import hint
 from nbdist.diagnosis.signatures import Hint
-from nbdist.diagnosis.statements import (
-    LOOPS,
-    around,
-    asks_for_rank,
-    calls_of_function,
-    head,
-    holds,
-    node_at,
-    own_names,
-    own_nodes,
-)
-from nbdist.model import RankState, Run
-from nbdist.store.reports import Call, Operand
+from nbdist.diagnosis.statements import LOOPS, around, head, holds, node_at, own_nodes, under
+from nbdist.store.reports import Call
 from nbdist.text import Both, both
 
 _KEY = re.compile(r"^KeyError: '(?P<key>[^']+)'$")
@@ -71,21 +59,6 @@ _COLLATE = re.compile(r"/(?:_utils|dataloader)/collate\.py$")
 _LEAST = 5
 """Letters of a word in which a slip can be told from another word."""
 
-_SAVES = (
-    *("save", "dump", "to_csv", "to_parquet", "save_pretrained", "save_checkpoint", "savez", "savetxt"),
-    *("savez_compressed", "save_file", "write_text", "write_bytes", "open"),
-)
-# what writes lines keeps its file open for long, and nobody waits for that one
-_WRITES = frozenset({*_SAVES, "dumps"}) - {"open"}
-_MODULES = frozenset({"json", "yaml", "pickle", "torch", "paddle", "np", "numpy"})
-_REMOVES = ("rmtree", "remove", "unlink", "TemporaryDirectory", "rename", "replace", "move")
-_OF_FILES = re.compile(r"\b(?:os|shutil|tempfile)\.|rmtree\(|unlink\(|TemporaryDirectory\(")
-_OF_MOMENT = re.compile(r"\d\d[-_:.hT]?\d\d[-_:.mT]?\d\d|[0-9a-f]{8}-?[0-9a-f]{4}|/tmp\w{8}(?:/|$)")
-"""What a path has of the time, a random name or a temporary folder."""
-
-_FEW = 3
-"""Of the lines that make or remove files, so many are named."""
-
 
 def of_key(failure: Failure) -> Hint | None:
     """Of a key that is missing: one that is nearly the same in the program, or those that there are."""
@@ -99,7 +72,7 @@ def of_key(failure: Failure) -> Hint | None:
             return hint("key-misspelt", key=repr(key), near=repr(node.value), line=node.lineno)
     if failure.report is not None and failure.report.near:
         return hint("key-nearly", key=repr(key), near=repr(failure.report.near))
-    for one in _operands(failure):
+    for one in failure.operands:
         if (keys := _KEYS.search(one.what)) is not None:
             return hint("key-not-there", name=one.name, key=repr(key), keys=keys["keys"])
     return None
@@ -141,135 +114,6 @@ def _ends_alike(one: str, other: str) -> bool:
     return re.split(r"[/_.]", one)[-1] == re.split(r"[/_.]", other)[-1]
 
 
-def of_file(failure: Failure, run: Run, path: str) -> Hint | None:
-    """Of a file that is missing on other ranks than 0, which saves it in the program, and has not failed."""
-    first = run.ranks[0]
-    raised = first.errored is not None and first.freed is None
-    if failure.rank == 0 or raised or first.state is RankState.FAILED:
-        return None
-    own = own_names(run.spec.program, failure.sources)
-    for call in _saving(path, run.spec.program, failure):
-        if own is not None and _OF_MOMENT.search(path):
-            return hint(
-                "file-of-own-name", path=path, line=own.lineno, source=head(own), late=(failure.rank,)
-            )
-        called = [call, *calls_of_function(call.function, call.file, failure.sources)]
-        if any(_is_alone(one, failure.sources) for one in called):
-            return hint("file-not-made-yet", path=path, line=call.line, late=(failure.rank,))
-    return None
-
-
-def of_writing(failure: Failure, sides: Iterable[Side]) -> Hint | None:
-    """Of a file that ends too early, where another rank was then writing one: it is there, and empty, from
-    the moment on in which it is opened."""
-    at = failure.place
-    if at is None:
-        return None
-    read = _modules(node_at(Call(file=at.file, line=at.line, function=""), failure.sources))
-    for side in sides:
-        for call in reversed(side.way) if failure.rank not in side.ranks else ():
-            if (line := _being_written(call, read, failure.sources)) is not None:
-                return hint("file-being-written", writing=side.ranks, line=line, late=(failure.rank,))
-    return None
-
-
-def _being_written(call: Call, read: set[str], sources: Sources) -> int | None:
-    """The line of a call that saves, or of a ``with`` that opens a file to save into it, which is under way
-    and is no matter of another module than what was read by those of ``read``."""
-    statement = node_at(call, sources)
-    # one that holds others is stood in at its head, before all that is in it
-    under_way = [] if statement is None or hasattr(statement, "body") else [statement]
-    for node, _ in reversed(around(call, sources)):
-        if isinstance(node, ast.With | ast.AsyncWith) and any(
-            _writes(one.context_expr) for one in node.items
-        ):
-            under_way.append(node)
-    for one in under_way:
-        if _saves(one) and not (read and _modules(one) - read):
-            return one.lineno
-    return None
-
-
-def _saves(node: ast.AST) -> bool:
-    return any(name.rpartition(".")[2] in _WRITES for name in _called(node))
-
-
-def _modules(node: ast.AST | None) -> set[str]:
-    """The modules whose functions for files are called: ``json``, ``torch``."""
-    of_files = {*_WRITES, "load", "loads"}
-    names = (name.split(".") for name in _called(node) if "." in name)
-    return {first for first, *_, last in names if first in _MODULES and last in of_files}
-
-
-def _called(node: ast.AST | None) -> list[str]:
-    calls = (one for one in own_nodes(node) if isinstance(one, ast.Call)) if node is not None else ()
-    return [ast.unparse(one.func) for one in calls]
-
-
-def _saving(path: str, file: str, failure: Failure) -> Iterator[Call]:
-    """Where a file of the program's writes to a path."""
-    length = f"str of {len(path)} characters"
-    names = {one.name for one in _operands(failure) if one.what == length}
-    for name in _SAVES:
-        for call in calls_of_function(name, file, failure.sources):
-            statement = node_at(call, failure.sources)
-            if (name != "open" or _writes(statement)) and _names(statement, names, path):
-                yield call
-
-
-def of_missing(failure: Failure, run: Run, path: str) -> Hint | None:
-    """Of a file that is missing: the lines of the program that make it, and those that remove files."""
-    if not path.startswith("/"):
-        return None
-    files = {run.spec.program} | ({failure.place.file} if failure.place is not None else set())
-    made = {call.line: call for file in files for call in _saving(path, file, failure)}
-    if failure.line in made:
-        return hint("folder-of-file-missing", path=path)
-    told = [
-        both("diagnosis.made-at", line=at, under=_under(one, failure.sources)) for at, one in made.items()
-    ]
-    named = (own_names(file, failure.sources) for file in files)
-    told += [
-        both("diagnosis.names-at", line=one.lineno, source=head(one)) for one in named if one is not None
-    ]
-    removed = {node.lineno: node for file in files for node in _removing(file, failure.sources)}
-    told += [both("diagnosis.removed-at", line=at, source=head(node)) for at, node in removed.items()]
-    if not 0 < len(told) <= _FEW:
-        return None
-    lines = Both("; ".join(one.en for one in told), "；".join(one.zh for one in told))
-    return hint("file-missing-made", path=path, lines=lines)
-
-
-def _removing(file: str, sources: Sources) -> Iterator[ast.stmt]:
-    """What removes or moves files: not an item of a list, or a part of a text."""
-    for name in _REMOVES:
-        for call in calls_of_function(name, file, sources):
-            statement = node_at(call, sources)
-            if statement is not None and _OF_FILES.search(ast.unparse(statement)):
-                yield statement
-
-
-def _under(call: Call, sources: Sources) -> Both:
-    """The innermost ``if`` that a call is in."""
-    ifs = [node for node, _ in around(call, sources) if isinstance(node, ast.If)]
-    return both("diagnosis.under", test=head(ifs[-1]), line=ifs[-1].lineno) if ifs else Both("", "")
-
-
-def _writes(statement: ast.AST | None) -> bool:
-    """Whether a statement opens a file to write it."""
-    calls = (node for node in ast.walk(statement) if isinstance(node, ast.Call)) if statement else ()
-    modes = (arg for call in calls for arg in [*call.args[:2], *(one.value for one in call.keywords)])
-    return any(
-        isinstance(one, ast.Constant) and re.fullmatch(r"[wxa][bt+]*", str(one.value)) for one in modes
-    )
-
-
-def _is_alone(call: Call, sources: Sources) -> bool:
-    """Whether a call is in an ``if`` for some ranks."""
-    ifs = (node for node, _ in around(call, sources) if isinstance(node, ast.If))
-    return any(asks_for_rank(node.test, call, sources) for node in ifs)
-
-
 def of_sample(failure: Failure) -> Hint | None:
     """Of a batch that a DataLoader could not make since a sample was None."""
     said = failure.complaint.root.text if failure.complaint is not None else ""
@@ -287,9 +131,7 @@ def of_broadcast(failure: Failure) -> Hint | None:
     said = failure.complaint.root.text if failure.complaint is not None else ""
     size = _TOO_MUCH.search(said)
     shapes = {
-        one.name: found[1].replace(",", "")
-        for one in _operands(failure)
-        if (found := _SHAPE.search(one.what))
+        one.name: found[1].replace(",", "") for one in failure.operands if (found := _SHAPE.search(one.what))
     }
     for column, rows in shapes.items():
         for row, count in shapes.items():
@@ -330,9 +172,7 @@ def of_empty(failure: Failure) -> Hint | None:
     if not _OF_EMPTY.search(said) or not own or failure.frames[-1] is not own[-1]:
         return None
     here = Call(file=own[-1].file, line=own[-1].line, function=own[-1].function)
-    empty = {one.name for one in _operands(failure) if _EMPTY.fullmatch(one.what)} & set(
-        _lists(here, failure)
-    )
+    empty = {one.name for one in failure.operands if _EMPTY.fullmatch(one.what)} & set(_lists(here, failure))
     if len(empty) != 1:
         return None
     name = empty.pop()
@@ -382,7 +222,7 @@ def of_value(failure: Failure) -> Hint | None:
     that set it."""
     said = failure.complaint.root.text if failure.complaint is not None else ""
     found = next((what for what, pattern in _VALUES.items() if pattern.search(said)), ())
-    named = [one for one in _operands(failure) if one.what in found]
+    named = [one for one in failure.operands if one.what in found]
     if found is ZEROS and (divisors := _divisors(failure)):
         named = [one for one in named if one.name in divisors]
     own = [frame for frame in failure.frames if failure.sources.is_own(frame.file)]
@@ -455,8 +295,8 @@ def _given_back(at: Origin, failure: Failure) -> Hint | None:
     if len(nothing) != 1 or len(returns) == 1:
         return None
     back = nothing[0].lineno
-    under = _under(Call(file=at.file, line=back, function=name), failure.sources)
-    return hint("value-none-returned", **values, at=back, under=under)
+    where = under(Call(file=at.file, line=back, function=name), failure.sources)
+    return hint("value-none-returned", **values, at=back, under=where)
 
 
 def _forward_of(name: str, tree: ast.Module) -> list[ast.FunctionDef]:
@@ -486,22 +326,3 @@ def _nothing_given(text: str) -> list[int]:
         for node in ast.walk(method)
         if isinstance(node, ast.Return) and (node.value is None or ast.unparse(node.value) == "None")
     ]
-
-
-def _names(statement: ast.stmt | None, names: set[str], path: str) -> bool:
-    """Whether a statement has the path, by one of these names or by a part that it writes."""
-    for node in ast.walk(statement) if statement is not None else ():
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            if len(node.value) >= _LEAST and path.endswith(node.value):
-                return True
-        elif isinstance(node, ast.Name | ast.Attribute) and ast.unparse(node) in names:
-            return True
-    return False
-
-
-def _operands(failure: Failure) -> list[Operand]:
-    """What stood in the failing line."""
-    at, report = failure.place, failure.report
-    if at is None or report is None:
-        return []
-    return [one for one in report.operands if (one.file, one.line) == (at.file, at.line)]

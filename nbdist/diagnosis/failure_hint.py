@@ -15,19 +15,17 @@ from nbdist.diagnosis.clues import (
     of_broadcast,
     of_columns,
     of_empty,
-    of_file,
     of_key,
-    of_missing,
     of_names,
     of_nan,
     of_near,
     of_sample,
     of_value,
-    of_writing,
 )
 from nbdist.diagnosis.deadlocks import all_joining, why
 from nbdist.diagnosis.exits import exit_kind, rank_names
 from nbdist.diagnosis.histories import histories_of, last_calls, of_histories
+from nbdist.diagnosis.missing_files import of_file, of_missing, of_writing
 from nbdist.diagnosis.parting import entered_alone, is_in_loop, ways_past
 from nbdist.diagnosis.places import place_of
 from nbdist.diagnosis.rank_failure import (

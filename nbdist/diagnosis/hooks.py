@@ -10,10 +10,11 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 
+from nbdist.diagnosis.conditions import asks_for_rank
 from nbdist.diagnosis.places import WRAPPERS, Sources, as_written, parsed
 from nbdist.diagnosis.sides import Side, by_ranks, hint
 from nbdist.diagnosis.signatures import Hint
-from nbdist.diagnosis.statements import LEAVING, around, asks_for_rank, exchanges, is_quiet, own_nodes, told
+from nbdist.diagnosis.statements import LEAVING, around, exchanges, is_quiet, own_nodes, told
 from nbdist.store.reports import Call
 from nbdist.text import Both, both
 

@@ -10,19 +10,18 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 
-from nbdist.diagnosis.exits import rank_names
+from nbdist.diagnosis.conditions import asks_for_rank, is_of_all
+from nbdist.diagnosis.entries import PLAIN, Entry, Way, decides_alike, differences, handlers_of
 from nbdist.diagnosis.hooks import of_hooks, of_library
 from nbdist.diagnosis.places import Sources, parsed
 from nbdist.diagnosis.sides import Side, hint
 from nbdist.diagnosis.signatures import Hint
 from nbdist.diagnosis.statements import (
     LOOPS,
-    Step,
     around,
-    asks_for_rank,
     calls_of_function,
     calls_too,
     caught_in_calls,
@@ -31,12 +30,8 @@ from nbdist.diagnosis.statements import (
     does_more,
     exchanges,
     functions_of,
-    goes_on,
     head,
     holds,
-    holds_for,
-    is_default,
-    is_of_all,
     iterables,
     own_nodes,
     rank_decorators,
@@ -46,61 +41,21 @@ from nbdist.diagnosis.statements import (
     ways_out,
 )
 from nbdist.store.reports import Call
-from nbdist.text import Both, both, say
+from nbdist.text import Both, both
 
 # not `local_rank != -1`, which holds on every rank
 _PICKS = re.compile(r"== \d|^not \w|main|master|chief|primary|(?:global|process)_zero")
 _PICKS_OTHERS = re.compile(r"!= \d|> \d|^not \w|^[\w.]*rank(?:\(\))?$")
-_IS_GIVEN = re.compile(r"\w+ is (?:not )?None")
-_PLAIN = re.compile(r"None|True|False|nan|-?inf|-?\d[\d.e+-]*")
 _ALIKE = re.compile(
     r"^t?range\(|\b(?:\w*parameters|\w*modules|\w*layers|\w*blocks|\w*stages|state_dict|param_groups)\b"
     r"|\b(?:children|buffers)\("
 )
-Way = ast.If | ast.ExceptHandler
 
 _OF_MODEL = re.compile(r"forward|backward|^model\b")
 """Calls of a wrapped model, in which all ranks exchange something."""
 
 _MOST = 3
 """Of what may have let ranks out of a loop, so many are named."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Entry:
-    """``inside`` is in all of ``steps``, which begin at the call ``here``, and of the ``deeper`` calls, and
-    ``outside`` in none of them: it is at ``there`` in the same function."""
-
-    inside: Side
-    outside: Side
-    here: Call
-    there: Call
-    steps: Sequence[Step]
-    deeper: Sequence[Call]
-
-    @property
-    def is_behind(self) -> bool:
-        """Whether ``outside`` has come past the call ``here``."""
-        return self.there.line > self.here.line
-
-    def ifs(self, sources: Sources) -> Iterator[tuple[ast.If, str, Call]]:
-        """The ifs that the inside is in, and the outside may not be."""
-        for call in (self.here, *self.deeper):
-            for node, part in self.steps if call is self.here else around(call, sources):
-                if not isinstance(node, ast.If) or calls_too(node, part, self._called):
-                    continue
-                if not self._goes_in_too(node, part, call):
-                    yield node, part, call
-
-    def _goes_in_too(self, node: ast.If, part: str, call: Call) -> bool:
-        """Whether the outside, too, goes into that part, by its rank's number alone."""
-        had = self.outside.had(call.file, node.lineno) if call is self.here else {}
-        held = [holds_for(node.test, rank, had) for rank in self.outside.ranks]
-        return all(one is not None and one is (part == "body") for one in held)
-
-    @property
-    def _called(self) -> str:
-        return self.inside.place.what.rpartition(".")[2]
 
 
 def of_parting(sides: Sequence[Side], sources: Sources) -> Hint | None:
@@ -142,8 +97,8 @@ def _parted(side: Side, other: Side, sources: Sources) -> Hint | None:
         common.append(mine.pop(0)[0])
         del theirs[0]
     entries = (
-        _Entry(inside=side, outside=other, here=here, there=there, steps=mine, deeper=side.way[depth + 1 :]),
-        _Entry(
+        Entry(inside=side, outside=other, here=here, there=there, steps=mine, deeper=side.way[depth + 1 :]),
+        Entry(
             inside=other, outside=side, here=there, there=here, steps=theirs, deeper=other.way[depth + 1 :]
         ),
     )
@@ -157,10 +112,10 @@ def _parted(side: Side, other: Side, sources: Sources) -> Hint | None:
     )
 
 
-def _by_rank(entries: Sequence[_Entry], sources: Sources) -> Hint | None:
+def _by_rank(entries: Sequence[Entry], sources: Sources) -> Hint | None:
     for one in entries:
         for node, part, call in one.ifs(sources):
-            alike = _decides_alike(node, one, call, sources)
+            alike = decides_alike(node, one, call, sources)
             if call is one.here and asks_for_rank(node.test, call, sources) and not alike:
                 return _branch("hang-rank-branch", node, part, one, _line(node, call, sources), sources)
     for one in entries:
@@ -177,7 +132,7 @@ def _by_rank(entries: Sequence[_Entry], sources: Sources) -> Hint | None:
                 return _told_of("hang-rank-branch", one, f"@{ast.unparse(only)}", line, sources)
         # both may have been in the if around the call, and parted in the function
         for node, part, call in one.ifs(sources):
-            if asks_for_rank(node.test, call, sources) and not _decides_alike(node, one, call, sources):
+            if asks_for_rank(node.test, call, sources) and not decides_alike(node, one, call, sources):
                 return _branch("hang-rank-branch", node, part, one, _line(node, call, sources), sources)
     return None
 
@@ -191,7 +146,7 @@ def _alone_gives_back(left: ast.If, call: Call, sources: Sources) -> bool:
     return bool(within) and not any(node.lineno > (left.end_lineno or left.lineno) for node in given)
 
 
-def _by_order(entries: Sequence[_Entry], sources: Sources) -> Hint | None:
+def _by_order(entries: Sequence[Entry], sources: Sources) -> Hint | None:
     """Of ranks in the two parts of one ``if``, each of which calls what the other has called first."""
     one, other = entries
     if not one.steps or not other.steps or one.steps[0][0] is not other.steps[0][0]:
@@ -203,7 +158,7 @@ def _by_order(entries: Sequence[_Entry], sources: Sources) -> Hint | None:
     return hint("hang-order", who=one.inside.ranks, others=other.inside.ranks, test=head(node), line=at)
 
 
-def _does_as(one: _Entry, node: ast.If) -> bool:
+def _does_as(one: Entry, node: ast.If) -> bool:
     """Whether the other part of an ``if`` has the statement that these ranks are in, too."""
     parts = {"body": node.body, "orelse": node.orelse}
     mine = parts.pop(one.steps[0][1])
@@ -211,7 +166,7 @@ def _does_as(one: _Entry, node: ast.If) -> bool:
     return any(holds(each, one.here.line) and ast.unparse(each) in theirs for each in mine)
 
 
-def _by_loop(entries: Sequence[_Entry], common: Sequence[ast.stmt], sources: Sources) -> Hint | None:
+def _by_loop(entries: Sequence[Entry], common: Sequence[ast.stmt], sources: Sources) -> Hint | None:
     """A loop that one side has come past, in this function or, with the call of another, in that one. Of a
     loop that has as many rounds on both the other has rather come round, and left out what is behind it."""
     for one, other in (entries, entries[::-1]):
@@ -230,7 +185,7 @@ def _by_loop(entries: Sequence[_Entry], common: Sequence[ast.stmt], sources: Sou
     return None
 
 
-def _has_as_many(loop: ast.stmt, one: _Entry) -> bool:
+def _has_as_many(loop: ast.stmt, one: Entry) -> bool:
     """Whether a loop is over a range that is the same on both sides."""
     if not isinstance(loop, ast.For) or not isinstance(loop.iter, ast.Call) or not _is_alike(loop):
         return False
@@ -240,19 +195,8 @@ def _has_as_many(loop: ast.stmt, one: _Entry) -> bool:
     if any(isinstance(node, ast.Call) for node in asked):
         return False
     mine, theirs = (side.had(one.here.file, loop.lineno) for side in (one.inside, one.outside))
-    plain = bool(mine) and mine == theirs and all(map(_PLAIN.fullmatch, mine.values()))
+    plain = bool(mine) and mine == theirs and all(map(PLAIN.fullmatch, mine.values()))
     return plain or not any(isinstance(node, ast.Name | ast.Attribute) for node in asked)
-
-
-def _handlers(one: _Entry, sources: Sources) -> list[Way]:
-    """What catches errors around where the inside is, and lets a rank go on: the outside is not in it."""
-    steps = [
-        step
-        for call in (one.here, *one.deeper)
-        for step in (one.steps if call is one.here else around(call, sources))
-    ]
-    tries = [node for node, part in steps if isinstance(node, ast.Try) and part == "body"]
-    return [handler for node in tries for handler in node.handlers if goes_on(handler)]
 
 
 def _ends_loop(way: Way) -> bool:
@@ -267,7 +211,7 @@ def _is_alike(loop: ast.stmt) -> bool:
     return isinstance(loop, ast.For) and _ALIKE.search(ast.unparse(loop.iter)) is not None
 
 
-def _loop(loop: ast.stmt, one: _Entry, other: _Entry, sources: Sources) -> Hint:
+def _loop(loop: ast.stmt, one: Entry, other: Entry, sources: Sources) -> Hint:
     """With what may have let ranks out of it: ways out, of the loops within, too, the ifs around the call,
     and, where both may come round to the call of the ``other`` side, what returns before that, and the ifs
     around it."""
@@ -282,12 +226,12 @@ def _loop(loop: ast.stmt, one: _Entry, other: _Entry, sources: Sources) -> Hint:
         ways += [left for call in after for left in returns_before(call, sources)]
         # those in the loop may have left that call out, and begun the next round
         asked = other.ifs(sources)
-        ways += [node for node, _, call in asked if not _decides_alike(node, other, call, sources)]
+        ways += [node for node, _, call in asked if not decides_alike(node, other, call, sources)]
     ways += caught_in_calls(loop, one.here.file, sources)
     ways = [way for way in ways if not _counts_alike(way, loop, one, sources)]
     ways = list(dict.fromkeys(_of_rank(way, one.here.file, sources) for way in ways))
     for node, _, call in one.ifs(sources):
-        if node not in ways and not _decides_alike(node, one, call, sources):
+        if node not in ways and not decides_alike(node, one, call, sources):
             ways.append(node)
     ways += [node for node in _alone_in(loop, one.here, sources) if node not in ways]
     values: dict[str, object] = {
@@ -304,7 +248,7 @@ def _loop(loop: ast.stmt, one: _Entry, other: _Entry, sources: Sources) -> Hint:
     return hint("hang-loop-left", **values, tests=told(ways))
 
 
-def _counts_alike(way: Way, loop: ast.stmt, one: _Entry, sources: Sources) -> bool:
+def _counts_alike(way: Way, loop: ast.stmt, one: Entry, sources: Sources) -> bool:
     """Whether a way out of a loop asks for nothing else than the number of the round, and for limits that
     both sides have alike and the loop does not set: ``if step >= args.max_steps``."""
     if not isinstance(way, ast.If):
@@ -315,7 +259,7 @@ def _counts_alike(way: Way, loop: ast.stmt, one: _Entry, sources: Sources) -> bo
         node.id for node in own_nodes(loop) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
     }
     rounds = counters(at, sources)
-    return bool(names & rounds) and not (names - rounds) & sets and _decides_alike(way, one, at, sources)
+    return bool(names & rounds) and not (names - rounds) & sets and decides_alike(way, one, at, sources)
 
 
 def _of_rank(way: Way, file: str, sources: Sources) -> Way:
@@ -351,11 +295,11 @@ def _alone_in(loop: ast.stmt, here: Call, sources: Sources) -> list[ast.If]:
     ]
 
 
-def _by_data(entries: Sequence[_Entry], sources: Sources) -> Hint | None:
+def _by_data(entries: Sequence[Entry], sources: Sources) -> Hint | None:
     for one in entries:
         for node, part, call in one.ifs(sources):
-            if (call is one.here or one.is_behind) and not _decides_alike(node, one, call, sources):
-                at, values = _line(node, call, sources), _differences(node, one, call, sources)
+            if (call is one.here or one.is_behind) and not decides_alike(node, one, call, sources):
+                at, values = _line(node, call, sources), differences(node, one, call, sources)
                 if not values.en and (caught := _caught(one, [node], sources)) is not None:
                     return caught
                 return _branch("hang-branch", node, part, one, at, sources, values=values)
@@ -367,9 +311,9 @@ def _by_data(entries: Sequence[_Entry], sources: Sources) -> Hint | None:
     return None
 
 
-def _caught(one: _Entry, ways: Sequence[Way], sources: Sources) -> Hint | None:
+def _caught(one: Entry, ways: Sequence[Way], sources: Sources) -> Hint | None:
     """Of ranks that are in a ``try``, where others may have come out of it by an error."""
-    handlers = _handlers(one, sources)
+    handlers = handlers_of(one, sources)
     if not handlers:
         return None
     returns = [left for call in one.deeper if one.is_behind for left in returns_before(call, sources)]
@@ -379,7 +323,7 @@ def _caught(one: _Entry, ways: Sequence[Way], sources: Sources) -> Hint | None:
     return hint("hang-caught", **ranks, call=one.inside.call, tests=tests)
 
 
-def _by_round(entries: Sequence[_Entry], common: Sequence[ast.stmt], sources: Sources) -> Hint | None:
+def _by_round(entries: Sequence[Entry], common: Sequence[ast.stmt], sources: Sources) -> Hint | None:
     """Of ranks that have come round to an earlier line: what let them leave out the rest."""
     for one in (one for one in entries if not one.is_behind):
         loops = [node for node in common if isinstance(node, LOOPS)][-1:]
@@ -391,7 +335,7 @@ def _by_round(entries: Sequence[_Entry], common: Sequence[ast.stmt], sources: So
             ways += [node for node, _, at in one.ifs(sources) if at is call]
         if not ways and (caught := _caught(one, [], sources)) is not None:
             return caught
-        ways += _handlers(one, sources)
+        ways += handlers_of(one, sources)
         if 0 < len(ways) <= _MOST:
             ranks = {"inside": one.inside.ranks, "outside": one.outside.ranks}
             line, other = one.inside.place.line, one.outside.call
@@ -399,62 +343,9 @@ def _by_round(entries: Sequence[_Entry], common: Sequence[ast.stmt], sources: So
     return None
 
 
-def _by_library(entries: Sequence[_Entry], sources: Sources) -> Hint | None:
+def _by_library(entries: Sequence[Entry], sources: Sources) -> Hint | None:
     found = (of_library(one.inside, one.outside, one.here, sources) for one in entries if one.is_behind)
     return next(filter(None, found), None)
-
-
-def _decides_alike(node: ast.If, one: _Entry, call: Call, sources: Sources) -> bool:
-    """Whether a condition asks for nothing else than the number of the round and plain values that both sides
-    had alike."""
-    mine, theirs = (side.had(call.file, node.lineno) for side in (one.inside, one.outside))
-    calls = any(isinstance(inner, ast.Call) for inner in ast.walk(node.test))
-    names = {inner.id for inner in ast.walk(node.test) if isinstance(inner, ast.Name)}
-    if is_of_all(node.test):
-        return True
-    # an argument that callers leave out
-    if _IS_GIVEN.fullmatch(ast.unparse(node.test)) and is_default(min(names), call, sources):
-        return True
-    rounds = counters(call, sources)
-    if not calls and names and names <= rounds:
-        return True
-    # they may be in different rounds now
-    mine, theirs = (
-        {name: what for name, what in had.items() if name not in rounds} for had in (mine, theirs)
-    )
-    # not `best`, which  if loss < best:  has set to the loss by now
-    changed = {
-        ast.unparse(inner)
-        for inner in own_nodes(node)
-        if isinstance(inner, ast.Name | ast.Attribute) and isinstance(inner.ctx, ast.Store)
-    }
-    if calls or not mine or changed & mine.keys():
-        return False
-    return mine == theirs and all(map(_PLAIN.fullmatch, mine.values()))
-
-
-def _differences(node: ast.If, one: _Entry, call: Call, sources: Sources) -> Both:
-    """``: loss is 9.1 on rank 1, 3.2 on rank 0``; empty where nothing is known to differ."""
-    mine, theirs = (side.had(call.file, node.lineno) for side in (one.inside, one.outside))
-    rounds = counters(call, sources)
-    unlike = [name for name in mine if mine[name] != theirs.get(name, mine[name]) and name not in rounds]
-    if not unlike:
-        return Both("", "")
-    name = unlike[0]
-    return Both(
-        *(
-            say(
-                "diagnosis.its-value",
-                language,
-                name=name,
-                mine=mine[name],
-                inside=rank_names(one.inside.ranks, language),
-                theirs=theirs[name],
-                outside=rank_names(one.outside.ranks, language),
-            )
-            for language in ("en", "zh")
-        )
-    )
 
 
 def _line(node: ast.stmt | ast.expr, call: Call, sources: Sources) -> str:
@@ -463,13 +354,13 @@ def _line(node: ast.stmt | ast.expr, call: Call, sources: Sources) -> str:
 
 
 def _branch(
-    name: str, node: ast.If, part: str, one: _Entry, line: str, sources: Sources, **more: object
+    name: str, node: ast.If, part: str, one: Entry, line: str, sources: Sources, **more: object
 ) -> Hint:
     test = head(node) if part == "body" else f"else of {head(node)}"
     return _told_of(name, one, test, line, sources, **more)
 
 
-def _told_of(name: str, one: _Entry, test: str, line: str, sources: Sources, **more: object) -> Hint:
+def _told_of(name: str, one: Entry, test: str, line: str, sources: Sources, **more: object) -> Hint:
     alone = Both("", "")
     if _OF_MODEL.search(one.inside.place.what) is not None:
         alone = both("diagnosis.unwrapped")
@@ -499,7 +390,7 @@ def passed_by(side: Side, waiting: Sequence[Side], sources: Sources) -> Hint | N
                     if other.direction or _has_half_below(other, there, node, sources):
                         continue
                     steps = [(node, part)]
-                    one = _Entry(inside=other, outside=side, here=there, there=here, steps=steps, deeper=())
+                    one = Entry(inside=other, outside=side, here=there, there=here, steps=steps, deeper=())
                     return _branch("hang-rank-passed", node, part, one, _line(node, there, sources), sources)
     return None
 

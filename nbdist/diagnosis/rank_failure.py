@@ -10,6 +10,7 @@ from nbdist.diagnosis.places import Sources
 from nbdist.model import Rank, Run
 from nbdist.store import ErrorFrame, ErrorReport, RunDirectory, read_error
 from nbdist.store.logs import last_lines
+from nbdist.store.reports import Operand
 from nbdist.text import Both, both
 
 TYPE_CHECKING = False
@@ -89,6 +90,14 @@ class Failure:
     def place(self) -> ErrorFrame | None:
         """The innermost frame in the program or in a module of the user's, of the same tracebacks."""
         return self._innermost(self.sources.is_own)
+
+    @property
+    def operands(self) -> tuple[Operand, ...]:
+        """What stood in the line of that frame."""
+        at, report = self.place, self.report
+        if at is None or report is None:
+            return ()
+        return tuple(one for one in report.operands if (one.file, one.line) == (at.file, at.line))
 
     def _innermost(self, wanted: Callable[[str], bool]) -> ErrorFrame | None:
         outer = self.report.frames if self.report is not None else ()

@@ -3,37 +3,21 @@
 from __future__ import annotations
 
 import ast
-import copy
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
+from nbdist.diagnosis.conditions import OWN_RANK, asks_for_rank, is_of_all
 from nbdist.diagnosis.places import Sources, parsed
 from nbdist.store.reports import Call
-from nbdist.text import Both
+from nbdist.text import Both, both
 
-_OF_RANKS = re.compile(
-    r"(?<!lora_)(?<!low_)(?<!matrix_)rank(?!ing|ed|er|_loss)|main_process|is_(?:main|master|chief|primary)"
-    r"|process_index|trainer_id|(?:global|process)_zero",
-    re.IGNORECASE,
-)
 _ONE_RANK = re.compile(r"(?:rank_?(?:zero|0)|main_process|on_main|master)(?!_first)", re.IGNORECASE)
-_OWN_RANK = re.compile(r"(?:\w+\.)*(?:rank|local_rank|global_rank|get_rank\(\))")
 _QUIET = re.compile(
     r"print|log\w*|info|debug|warning|\w*save\w*|add_\w+|write\w*|append|update\w*|set_\w+|item|float|int|str|round|len"
     r"|time|format|join|dump|\w*state_dict|makedirs|mkdir|open|close|flush|step|cpu|detach|mean|sum|get|items|keys"
 )
 _COLLECTIVE = re.compile(r"broadcast|scatter|gather|reduce|barrier|all_to_all")
-_OF_ALL = re.compile(
-    r"[\w.]*\b\w*(?:is_initialized|is_available|is_built|avail_and_initialized)\(\)"
-    r"|[\w.]*\b(?:is_|use_)?(?:distributed|ddp)(?:_(?!\w*rank)\w+)?(?:\(\))?"
-    r"|[\w.]*\b(?:is_)?dist_(?:avail|init|enabled|is_)\w*(?:\(\))?"
-    r"|[\w.]+\.training"
-    r"|[\w.]*\b(?:world_size|get_world_size\(\w*\)|num_processes|nranks)(?: [=!<>]+ \d+)?"
-    r"|'\w*(?:RANK|WORLD_SIZE)' (?:not )?in os\.environ"
-    r"|(?:\w+\.)*(?:local_|global_)?rank (?:[=!]= -1|> -1|>= 0|< 0|is (?:not )?None)"
-)
-"""Conditions that hold on all ranks or on none."""
 
 _SEEDS = re.compile(
     r"\b(?:\w*seed\w*|Random|default_rng|RandomState)\([^)]*\brank\b"
@@ -49,8 +33,6 @@ _OWN_PORT = re.compile(
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-_OPERATORS = (ast.cmpop, ast.boolop, ast.unaryop, ast.operator, ast.expr_context)
-_VALUES = (ast.Compare, ast.BoolOp, ast.UnaryOp, ast.BinOp, ast.Constant, ast.Tuple, ast.List, ast.Set)
 _INNER = (*_FUNCTIONS, ast.ClassDef, ast.Lambda)
 LEAVING = (ast.Break, ast.Continue, ast.Return, ast.Raise)
 _BLOCKS = ("body", "orelse", "handlers", "finalbody")
@@ -270,73 +252,6 @@ def exits(file: str, sources: Sources) -> list[int]:
     return sorted(call.lineno for call in calls if ast.unparse(call) in _EXITS)
 
 
-def is_of_all(test: ast.expr) -> bool:
-    """Whether a condition holds on all ranks or on none: it asks whether there are several."""
-    if isinstance(test, ast.BoolOp):
-        return all(map(is_of_all, test.values))
-    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        return is_of_all(test.operand)
-    return _OF_ALL.fullmatch(ast.unparse(test)) is not None
-
-
-def asks_for_rank(test: ast.expr, call: Call, sources: Sources) -> bool:
-    """Whether a condition is about the rank's number, itself or by a name that was given a value of it."""
-    if is_of_all(test):
-        return False
-    if _OF_RANKS.search(ast.unparse(test)):
-        return True
-    names = {ast.unparse(node) for node in ast.walk(test) if isinstance(node, ast.Name | ast.Attribute)}
-    return any(
-        ast.unparse(target) in names and _OF_RANKS.search(_asked(node.value)) and not is_of_all(node.value)
-        for node in ast.walk(parsed(sources.text(call.file)) or ast.Module([], []))
-        if isinstance(node, ast.Assign)
-        for target in node.targets
-        if isinstance(target, ast.Name | ast.Attribute)
-    )
-
-
-def _asked(value: ast.expr) -> str:
-    """A value without what its calls are given, its texts and its slices have in them: neither
-    ``mean(run_epoch(model, rank))``, nor ``f"cuda:{rank}"``, nor ``files[rank::2]`` is about the number."""
-    bare = copy.deepcopy(value)
-    for node in ast.walk(bare):
-        if isinstance(node, ast.Call):
-            node.args, node.keywords = [], []
-        elif isinstance(node, ast.JoinedStr):
-            node.values = []
-        elif isinstance(node, ast.Slice):
-            node.lower = node.upper = node.step = None
-    return ast.unparse(bare)
-
-
-def holds_for(test: ast.expr, rank: int, had: Mapping[str, str]) -> bool | None:
-    """Whether a condition holds on a rank, whose names ``had`` these values; None where it asks for more than
-    the rank's number."""
-    names = _Numbers(rank, {name for name, what in had.items() if what == str(rank)})
-    asked = names.visit(copy.deepcopy(test))
-    if not all(isinstance(node, (*_OPERATORS, *_VALUES)) for node in ast.walk(asked)):
-        return None
-    try:
-        code = compile(ast.fix_missing_locations(ast.Expression(asked)), "<condition>", "eval")
-        return bool(eval(code, {"__builtins__": {}}))
-    except (TypeError, ValueError, ArithmeticError):
-        return None
-
-
-class _Numbers(ast.NodeTransformer):
-    """Puts the rank's number in the place of what stands for it."""
-
-    def __init__(self, rank: int, names: set[str]) -> None:
-        self._rank, self._names = rank, names
-
-    def generic_visit(self, node: ast.AST) -> ast.AST:
-        if isinstance(node, ast.Name | ast.Attribute | ast.Call):
-            text = ast.unparse(node)
-            if _OWN_RANK.fullmatch(text) and (isinstance(node, ast.Call) or text in self._names):
-                return ast.Constant(self._rank)
-        return super().generic_visit(node)
-
-
 def root_by_rank(call: Call, sources: Sources) -> str | None:
     """``src=rank`` of a collective in this line, which has to be the same on every rank."""
     nodes = [
@@ -354,7 +269,7 @@ def root_by_rank(call: Call, sources: Sources) -> str | None:
             continue
         for given in node.keywords:
             root = ast.unparse(given.value)
-            if given.arg in ("src", "dst", "root") and _OWN_RANK.fullmatch(root) and root not in rounds:
+            if given.arg in ("src", "dst", "root") and OWN_RANK.fullmatch(root) and root not in rounds:
                 return ast.unparse(given)
     return None
 
@@ -535,6 +450,12 @@ def is_default(name: str, call: Call, sources: Sources) -> bool:
         if name in {one.arg for one in (*optional, *given.kwonlyargs)}:
             return True
     return False
+
+
+def under(call: Call, sources: Sources) -> Both:
+    """The innermost ``if`` that a call is in."""
+    ifs = [node for node, _ in around(call, sources) if isinstance(node, ast.If)]
+    return both("diagnosis.under", test=head(ifs[-1]), line=ifs[-1].lineno) if ifs else Both("", "")
 
 
 def told(nodes: Sequence[ast.stmt | ast.ExceptHandler]) -> Both:

@@ -41,7 +41,7 @@ def main():
 
 
 def told(tmp_path: Path, frames: list[tuple[int, str]], *values: tuple[str, str]) -> list[str]:
-    """What is said of these values in the innermost of these lines and functions."""
+    """What nbdist says of these values in the innermost of these lines and functions."""
     written = WrittenRun(tmp_path / "home", cell=CELL).happened(*STARTED)
     program = a_spec().program
     stack = [(program, line, function, "") for line, function in frames]
@@ -137,7 +137,7 @@ evaluate(0.5, 0)
 def branches(
     tmp_path: Path, *values: tuple[str, str], kind: str = "ValueError", message: str = "no"
 ) -> list[str]:
-    """What is said of values in line 9."""
+    """What nbdist says of values in line 9."""
     written = WrittenRun(tmp_path / "home", cell=BRANCHES).happened(*STARTED)
     program = a_spec().program
     stack = [(program, 11, "<module>", ""), (program, 9, "evaluate", "")]

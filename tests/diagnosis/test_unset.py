@@ -14,7 +14,7 @@ GENERIC = "x is set in an if, a try or a loop of this function that did not run,
 
 
 def cause_of(tmp_path: Path, body: str, line: int) -> str:
-    """What is said of ``x``, which has no value in this line of a function with this body."""
+    """What nbdist says of ``x``, which has no value in this line of a function with this body."""
     cell = f"total = 0\ndef train():\n{body}\ntrain()\n"
     written = WrittenRun(tmp_path / "home", cell=cell).happened(*STARTED)
     message = "cannot access local variable 'x' where it is not associated with a value"

@@ -1,4 +1,4 @@
-"""What is said of ranks whose waits nbdist ended."""
+"""What nbdist says of ranks whose waits nbdist ended."""
 
 from __future__ import annotations
 

@@ -191,7 +191,7 @@ def _on_gpus(program: Program, situation: Situation, chosen: bool) -> Iterator[F
     if count < 2 or chosen or program.mentions(*words("chooses_a_device")):
         return
     if any(call.name in words("spawns") for call in program.calls):
-        return  # its own processes would have to choose, and what is said of those comes first
+        return  # its own processes would have to choose; the warning about those comes first
     for call in program.calls:
         index, what = _fixed_gpu(call, program)
         if what and call.place.plain:

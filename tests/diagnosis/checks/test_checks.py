@@ -1,4 +1,4 @@
-"""What is said of programs before they start: each rule where it applies, and silence elsewhere."""
+"""What nbdist says of programs before they start: each rule where it applies, and silence elsewhere."""
 
 from __future__ import annotations
 

@@ -1,0 +1,166 @@
+"""What a program tells of a file that is missing or ends too early: what saves, removes and names it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+
+from nbdist.diagnosis.conditions import asks_for_rank
+from nbdist.diagnosis.places import Sources
+from nbdist.diagnosis.rank_failure import Failure
+from nbdist.diagnosis.sides import Side, hint
+from nbdist.diagnosis.signatures import Hint
+from nbdist.diagnosis.statements import around, calls_of_function, head, node_at, own_names, own_nodes, under
+from nbdist.model import RankState, Run
+from nbdist.store.reports import Call
+from nbdist.text import Both, both
+
+_LONG_ENOUGH = 5
+"""Letters of the end of a path by which a text of the program is known as a part of it."""
+
+_SAVES = (
+    *("save", "dump", "to_csv", "to_parquet", "save_pretrained", "save_checkpoint", "savez", "savetxt"),
+    *("savez_compressed", "save_file", "write_text", "write_bytes", "open"),
+)
+# what writes lines keeps its file open for long, and no rank waits for that one
+_WRITES = frozenset({*_SAVES, "dumps"}) - {"open"}
+_MODULES = frozenset({"json", "yaml", "pickle", "torch", "paddle", "np", "numpy"})
+_REMOVES = ("rmtree", "remove", "unlink", "TemporaryDirectory", "rename", "replace", "move")
+_OF_FILES = re.compile(r"\b(?:os|shutil|tempfile)\.|rmtree\(|unlink\(|TemporaryDirectory\(")
+_OF_MOMENT = re.compile(r"\d\d[-_:.hT]?\d\d[-_:.mT]?\d\d|[0-9a-f]{8}-?[0-9a-f]{4}|/tmp\w{8}(?:/|$)")
+"""What a path has of the time, a random name or a temporary folder."""
+_FEW = 3
+"""Of the lines that make or remove files, so many are named."""
+
+
+def of_file(failure: Failure, run: Run, path: str) -> Hint | None:
+    """Of a file that is missing on other ranks than 0, which saves it in the program, and has not failed."""
+    first = run.ranks[0]
+    raised = first.errored is not None and first.freed is None
+    if failure.rank == 0 or raised or first.state is RankState.FAILED:
+        return None
+    own = own_names(run.spec.program, failure.sources)
+    for call in _saving(path, run.spec.program, failure):
+        if own is not None and _OF_MOMENT.search(path):
+            return hint(
+                "file-of-own-name", path=path, line=own.lineno, source=head(own), late=(failure.rank,)
+            )
+        called = [call, *calls_of_function(call.function, call.file, failure.sources)]
+        if any(_is_alone(one, failure.sources) for one in called):
+            return hint("file-not-made-yet", path=path, line=call.line, late=(failure.rank,))
+    return None
+
+
+def of_writing(failure: Failure, sides: Iterable[Side]) -> Hint | None:
+    """Of a file that ends too early, where another rank was then writing one: it is there, and empty, from
+    the moment on in which it is opened."""
+    at = failure.place
+    if at is None:
+        return None
+    read = _modules(node_at(Call(file=at.file, line=at.line, function=""), failure.sources))
+    for side in sides:
+        for call in reversed(side.way) if failure.rank not in side.ranks else ():
+            if (line := _being_written(call, read, failure.sources)) is not None:
+                return hint("file-being-written", writing=side.ranks, line=line, late=(failure.rank,))
+    return None
+
+
+def _being_written(call: Call, read: set[str], sources: Sources) -> int | None:
+    """The line of a call that saves, or of a ``with`` that opens a file to save into it, which is under way
+    and is no matter of another module than what was read by those of ``read``."""
+    statement = node_at(call, sources)
+    # one that holds others is stood in at its head, before all that is in it
+    under_way = [] if statement is None or hasattr(statement, "body") else [statement]
+    for node, _ in reversed(around(call, sources)):
+        if isinstance(node, ast.With | ast.AsyncWith) and any(
+            _writes(one.context_expr) for one in node.items
+        ):
+            under_way.append(node)
+    for one in under_way:
+        if _saves(one) and not (read and _modules(one) - read):
+            return one.lineno
+    return None
+
+
+def _saves(node: ast.AST) -> bool:
+    return any(name.rpartition(".")[2] in _WRITES for name in _called(node))
+
+
+def _modules(node: ast.AST | None) -> set[str]:
+    """The modules whose functions for files are called: ``json``, ``torch``."""
+    of_files = {*_WRITES, "load", "loads"}
+    names = (name.split(".") for name in _called(node) if "." in name)
+    return {first for first, *_, last in names if first in _MODULES and last in of_files}
+
+
+def _called(node: ast.AST | None) -> list[str]:
+    calls = (one for one in own_nodes(node) if isinstance(one, ast.Call)) if node is not None else ()
+    return [ast.unparse(one.func) for one in calls]
+
+
+def _saving(path: str, file: str, failure: Failure) -> Iterator[Call]:
+    """Where a file of the program's writes to a path."""
+    length = f"str of {len(path)} characters"
+    names = {one.name for one in failure.operands if one.what == length}
+    for name in _SAVES:
+        for call in calls_of_function(name, file, failure.sources):
+            statement = node_at(call, failure.sources)
+            if (name != "open" or _writes(statement)) and _names(statement, names, path):
+                yield call
+
+
+def of_missing(failure: Failure, run: Run, path: str) -> Hint | None:
+    """Of a file that is missing: the lines of the program that make it, and those that remove files."""
+    if not path.startswith("/"):
+        return None
+    files = {run.spec.program} | ({failure.place.file} if failure.place is not None else set())
+    made = {call.line: call for file in files for call in _saving(path, file, failure)}
+    if failure.line in made:
+        return hint("folder-of-file-missing", path=path)
+    told = [both("diagnosis.made-at", line=at, under=under(one, failure.sources)) for at, one in made.items()]
+    named = (own_names(file, failure.sources) for file in files)
+    told += [
+        both("diagnosis.names-at", line=one.lineno, source=head(one)) for one in named if one is not None
+    ]
+    removed = {node.lineno: node for file in files for node in _removing(file, failure.sources)}
+    told += [both("diagnosis.removed-at", line=at, source=head(node)) for at, node in removed.items()]
+    if not 0 < len(told) <= _FEW:
+        return None
+    lines = Both("; ".join(one.en for one in told), "；".join(one.zh for one in told))
+    return hint("file-missing-made", path=path, lines=lines)
+
+
+def _removing(file: str, sources: Sources) -> Iterator[ast.stmt]:
+    """What removes or moves files: not an item of a list, or a part of a text."""
+    for name in _REMOVES:
+        for call in calls_of_function(name, file, sources):
+            statement = node_at(call, sources)
+            if statement is not None and _OF_FILES.search(ast.unparse(statement)):
+                yield statement
+
+
+def _writes(statement: ast.AST | None) -> bool:
+    """Whether a statement opens a file to write it."""
+    calls = (node for node in ast.walk(statement) if isinstance(node, ast.Call)) if statement else ()
+    modes = (arg for call in calls for arg in [*call.args[:2], *(one.value for one in call.keywords)])
+    return any(
+        isinstance(one, ast.Constant) and re.fullmatch(r"[wxa][bt+]*", str(one.value)) for one in modes
+    )
+
+
+def _is_alone(call: Call, sources: Sources) -> bool:
+    """Whether a call is in an ``if`` for some ranks."""
+    ifs = (node for node, _ in around(call, sources) if isinstance(node, ast.If))
+    return any(asks_for_rank(node.test, call, sources) for node in ifs)
+
+
+def _names(statement: ast.stmt | None, names: set[str], path: str) -> bool:
+    """Whether a statement has the path, by one of these names or by a part that it writes."""
+    for node in ast.walk(statement) if statement is not None else ():
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            if len(node.value) >= _LONG_ENOUGH and path.endswith(node.value):
+                return True
+        elif isinstance(node, ast.Name | ast.Attribute) and ast.unparse(node) in names:
+            return True
+    return False
