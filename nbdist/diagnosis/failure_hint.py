@@ -25,6 +25,7 @@ from nbdist.diagnosis.clues import (
 from nbdist.diagnosis.deadlocks import all_joining, why
 from nbdist.diagnosis.exits import exit_kind, rank_names
 from nbdist.diagnosis.histories import histories_of, last_calls, of_histories
+from nbdist.diagnosis.log_tracebacks import ended_by, raised_in_logs
 from nbdist.diagnosis.missing_files import of_file, of_missing, of_writing
 from nbdist.diagnosis.parting import entered_alone, is_in_loop, ways_past
 from nbdist.diagnosis.places import place_of
@@ -39,7 +40,7 @@ from nbdist.diagnosis.rank_failure import (
 )
 from nbdist.diagnosis.sides import Side, hint
 from nbdist.diagnosis.signatures import Hint, Source, match, match_in, named, suits, variant
-from nbdist.diagnosis.stacks import ended_by, last_sides, raised_in_logs
+from nbdist.diagnosis.stacks import last_sides
 from nbdist.diagnosis.statements import exits, told
 from nbdist.diagnosis.unset import of_unset
 from nbdist.model import RankState, Run

@@ -263,7 +263,11 @@ def _going_on(side: Side, waiting: Sequence[Side], sources: Sources) -> Hint | N
     # what counts to its end is slow
     if loop is not None and waiting and not counts_to_its_end(loop):
         end = loop.end_lineno or loop.lineno
-        return hint("hang-goes-round", who=side.ranks, test=head(loop), line=loop.lineno, end=end)
+        values = {"who": side.ranks, "test": head(loop), "line": loop.lineno, "end": end}
+        yields = [node.lineno for node in own_nodes(loop) if isinstance(node, ast.Yield | ast.YieldFrom)]
+        if yields and not any(call.line in yields for call in side.way):
+            return hint("hang-yields-nothing", **values, at=yields[0])
+        return hint("hang-goes-round", **values)
     if waiting and side.place.what:
         others = tuple(sorted(rank for other in waiting for rank in other.ranks))
         return hint("hang-busy", who=side.ranks, others=others, call=side.place.what)

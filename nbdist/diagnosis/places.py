@@ -198,6 +198,9 @@ def _within(inside: Sequence[Call], sources: Sources, text: str, line: int | Non
     if inside[0].function in _BACKWARD or _is_paddle_backward(inside[0]):
         return CodeLocation(line=line, what="backward", waits=True)
     what, network = as_written(entry.function, line, text), inside[0].file.endswith(_NETWORK)
+    if what == "__del__" and line is not None:
+        # what the line had before is freed there
+        what = call_on_line(text, line) or what
     return CodeLocation(line=line, what=what, on_network=network, within=os.path.basename(entry.file))
 
 

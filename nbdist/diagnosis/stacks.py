@@ -20,17 +20,18 @@ from nbdist.diagnosis.deadlocks import (
 )
 from nbdist.diagnosis.exits import rank_names
 from nbdist.diagnosis.histories import histories_of, parting_of
+from nbdist.diagnosis.log_tracebacks import Traceback, ended_by, raised_in_logs
 from nbdist.diagnosis.places import Sources
 from nbdist.diagnosis.sides import Side
 from nbdist.diagnosis.signatures import Hint
 from nbdist.diagnosis.stack_groups import StackGroup, StackRow, groups_of
+from nbdist.diagnosis.stragglers import Paces
 from nbdist.model import Run
-from nbdist.store import RunDirectory, read_error, snapshot
+from nbdist.store import RunDirectory, snapshot
 from nbdist.store.control import request_stacks
-from nbdist.store.logs import last_lines
+from nbdist.store.metrics import last_points
 from nbdist.store.reports import (
     Call,
-    ErrorFrame,
     RankAnswer,
     TakenStacks,
     ThreadStack,
@@ -43,43 +44,17 @@ _POLL = 0.01
 _FARTHER = 6.0
 """More seconds for an answer that comes from other machines, by the files that they share."""
 
-_EFFECTS = frozenset(
-    {"KeyboardInterrupt", "BrokenPipeError", "EOFError", "ConnectionResetError", "SystemExit"}
-)
-"""What threads and processes raise when their rank is ended."""
-
 _LONG = 10.0
 """Seconds."""
 
-_FEW_RANKS, _LOG_ROOM, _SHOWN = 4, 32_768, 160
-"""Of how many ranks the logs are searched for a traceback, how many bytes of each, and how much is shown."""
+_STANDS, _POINTS_ROOM = 0.97, 4096
+"""The share of its time that a rank waits which hangs, and bytes of what was measured of it."""
 
 _FEW_LINES = 2
 """So many lines that hold ranks are shown with what they work with."""
 
 _TELLS = re.compile(r"\d|^(?:None|True|False)$")
 """A number, a size or a shape: a kind alone says nothing that the line does not."""
-
-
-_STARTERS = re.compile(r"/(?:threading|multiprocessing/\w+|concurrent/futures/\w+)\.py$|^<string>$")
-"""Where the stack of a thread or a process begins."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Traceback:
-    """The last traceback in the log of a rank: its error in a line, and the innermost line of the user's, if
-    any, with its ``file`` ("" for the program). ``ended``: a thread or a process has ended with it."""
-
-    rank: int
-    error: str
-    line: int | None = None
-    file: str = ""
-    ended: bool = True
-
-    @property
-    def where(self) -> str:
-        """``22``, or ``prefetch.py:22`` of a module beside the program; empty where that is not known."""
-        return f"{self.file}:{self.line}" if self.file else str(self.line or "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,7 +133,9 @@ def _report(taken: TakenStacks | None, run: Run, directory: RunDirectory) -> Sta
     groups = groups_of(taken, sources)
     histories = histories_of(run, directory) if run.stalled is not None or run.timed_out else {}
     # a run that goes on waits here and there, and means nothing by it; unlike calls never meet
+    waiting = [rank for group in groups if group.place.waits for rank in group.ranks]
     will_not_meet = _waits_long(taken) or parting_of(histories, sources) is not None
+    will_not_meet = will_not_meet or (run.timed_out and _stand(waiting, run, directory))
     hangs = run.stalled is not None or (run.timed_out and will_not_meet)
     sides = concerned(sides_of(taken, sources), taken.ranks) if hangs else []
     behind = _behind(groups, sides)
@@ -211,19 +188,16 @@ def _waits_long(taken: TakenStacks) -> bool:
     return any(one.begun and taken.time - one.begun > _LONG for one in pending)
 
 
-def raised_in_logs(ranks: Sequence[int], run: Run, directory: RunDirectory) -> tuple[Traceback, ...]:
-    """The last traceback of a few of these ranks, but for what left their programs."""
-    found = (_last_traceback(rank, run, directory) for rank in ranks[:_FEW_RANKS])
-    return tuple(one for one in found if one is not None)
-
-
-def ended_by(tracebacks: Sequence[Traceback]) -> dict[int, str]:
-    """By rank the error with which a thread or a process of its has ended."""
-    return {
-        one.rank: f"{one.error} (line {one.where})" if one.where else one.error
-        for one in tracebacks
-        if one.ended
-    }
+def _stand(ranks: Sequence[int], run: Run, directory: RunDirectory) -> bool:
+    """Whether these ranks have hardly done anything else than to wait, for longer than a step takes."""
+    paces = Paces()
+    for rank in ranks:
+        points = last_points(directory.rank(rank, run.attempt).system, _POINTS_ROOM)
+        paces.take(rank, points)
+        pace = paces.pace(rank, points[-1].time) if points else None
+        if pace is None or pace.waited < _STANDS:
+            return False
+    return bool(ranks)
 
 
 def sides_of(taken: TakenStacks, sources: Sources) -> tuple[Side, ...]:
@@ -257,45 +231,6 @@ def _own_ways(answer: RankAnswer, sources: Sources) -> list[tuple[Call, ...]]:
     """The calls of each thread in the user's files, outermost first; the main thread first."""
     threads = answer.threads or (ThreadStack(calls=(), main=True),)
     return [tuple(call for call in reversed(one.calls) if sources.is_own(call.file)) for one in threads]
-
-
-def _last_traceback(rank: int, run: Run, directory: RunDirectory) -> Traceback | None:
-    from nbdist.diagnosis.tracebacks import chains_in_log, root  # most runs hang without one
-
-    lines = last_lines(directory.rank(rank, run.attempt).log, _LOG_ROOM)
-    if not any(line.endswith("Traceback (most recent call last):") for line in lines):
-        return None
-    left = read_error(directory.rank(rank, run.attempt).error)
-    own_end = (left.type, left.message.partition("\n")[0]) if left is not None else None
-    chains = [
-        chain
-        for chain in chains_in_log(lines)
-        if chain[-1].type not in _EFFECTS
-        and (chain[-1].type, chain[-1].message.partition("\n")[0]) != own_end
-    ]
-    if not chains:
-        return None
-    first, sources = root(chains[-1]), Sources.of(run, directory)
-    own = [frame for frame in first.frames if sources.is_own(frame.file)]
-    return Traceback(
-        rank=rank,
-        error=" ".join(first.text.split())[:_SHOWN],
-        line=own[-1].line if own else None,
-        file="" if not own or sources.is_program(own[-1].file) else sources.name(own[-1].file),
-        ended=bool(first.frames) and _ends_another(first.frames[0], sources),
-    )
-
-
-def _ends_another(outermost: ErrorFrame, sources: Sources) -> bool:
-    """Whether a traceback that begins so is that of a thread or a process, and not of what the program has
-    caught and printed."""
-    begins = rf"(?:target=|submit\(|map\(|apply_async\()\s*[\w.]*\b{re.escape(outermost.function)}\b"
-    return (
-        _STARTERS.search(outermost.file) is not None
-        or (outermost.function == "<module>" and not sources.is_program(outermost.file))
-        or outermost.function == "run"
-        or re.search(begins, sources.text(outermost.file)) is not None
-    )
 
 
 def _behind(groups: Sequence[StackGroup], sides: Sequence[Side]) -> tuple[int, ...]:

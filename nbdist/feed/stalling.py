@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from nbdist.diagnosis.exits import rank_names, rank_ranges
 from nbdist.diagnosis.places import CodeLocation, Sources, place_of
-from nbdist.model import RankState, Run
+from nbdist.model import RankState, Run, RunState
 from nbdist.store import RankDirectory, RunDirectory, read_error
 from nbdist.store.metrics import last_points
 from nbdist.store.reports import Call, stacks_stamp
@@ -222,6 +222,8 @@ def _freed(ranks: Sequence[int], place: CodeLocation, script: str) -> Both:
 
 
 _POINTS_ROOM = 4096
+_ONLY_WAITED = 30
+"""From so many times the others' own time on, these have done nothing at all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -245,8 +247,10 @@ def slow_view(paces: Paces, run: Run, rates: Mapping[int, float | None], now: fl
 
 
 def ended_slow(run: Run, directory: RunDirectory) -> SlowView | None:
-    """The rank that held the others up towards the end of a run; None where none did, or it hung."""
-    if run.stalled is not None or len(run.ranks) < 2:
+    """The rank that held the others up towards the end of a run; None where none did, where the others have
+    only waited for it, or where a rank has failed: what was told of that is the reason."""
+    failed = run.state is RunState.FAILED and not run.timed_out
+    if run.stalled is not None or failed or len(run.ranks) < 2:
         return None
     from nbdist.diagnosis.stragglers import Paces
 
@@ -255,7 +259,8 @@ def ended_slow(run: Run, directory: RunDirectory) -> SlowView | None:
         points = last_points(directory.rank(rank.rank, run.attempt).system, _POINTS_ROOM)
         paces.take(rank.rank, points)
         last = max([last, *(point.time for point in points)])
-    return _view(paces.slowest([rank.rank for rank in run.ranks], {}, last))
+    found = paces.slowest([rank.rank for rank in run.ranks], {}, last)
+    return _view(found) if found is None or found.factor < _ONLY_WAITED else None
 
 
 def _view(found: Slow | None) -> SlowView | None:

@@ -306,6 +306,19 @@ def test_a_loop_that_counts_to_its_end_is_slow(tmp_path: Path) -> None:
     assert reason(a_program(tmp_path / "asks", text), held, others).signature == "hang-goes-round"
 
 
+def test_a_loop_that_comes_to_no_yield_has_no_data(tmp_path: Path) -> None:
+    text = "def batches():\n    while True:\n        for shard in mine:\n            yield load(shard)\nbarrier()\n"
+    sources = a_program(tmp_path, text)
+    within = a_side((1,), "load", 3, waits=False)
+
+    hint = reason(sources, within, a_side((0,), "barrier", 5))
+
+    assert hint.signature == "hang-yields-nothing"
+    assert "lines 2 to 4,  while True: , hold rank 1, which comes to no yield (line 4)" in hint.cause.en
+    at_the_yield = a_side((1,), "load", 4, waits=False)
+    assert reason(sources, at_the_yield, a_side((0,), "barrier", 5)).signature == "hang-goes-round"
+
+
 def test_a_rank_behind_the_branch_that_another_waits_in_never_comes_there(sources: Sources) -> None:
     hint = reason(sources, a_side((0,), "save", 18), a_side((1,), "time.sleep", 22, waits=False))
 
@@ -466,6 +479,15 @@ def test_a_call_that_a_decorator_has_renamed_is_told_as_it_is_written(
     ]
 
     assert place_of(calls, a_program(tmp_path, line)).through == through
+
+
+def test_what_is_freed_while_a_line_calls_is_not_what_it_calls(tmp_path: Path) -> None:
+    calls = [
+        Call(file="/v/lib/python3.11/site-packages/numpy/lib/_npyio_impl.py", line=200, function="__del__"),
+        Call(file=a_spec().program, line=1, function="<module>"),
+    ]
+
+    assert place_of(calls, a_program(tmp_path, "shard = np.load(path)\n")).what == "np.load"
 
 
 def test_ranks_in_one_collective_have_no_reason_to_wait(sources: Sources) -> None:

@@ -10,6 +10,7 @@ import pytest
 from nbdist.diagnosis import diagnose
 from nbdist.diagnosis.places import call_on_line
 from nbdist.diagnosis.stacks import behind_text, last_stacks, sentence, stacks_text, take_stacks
+from nbdist.feed.stalling import ended_slow
 from nbdist.model import RankErrored, Reason, RunState
 from nbdist.store.reports import (
     Collective,
@@ -213,6 +214,23 @@ def test_at_the_time_limit_what_held_up_ranks_that_had_waited_long_is_the_cause(
 
     assert report is not None
     assert (report.hint.cause.text("en") if report.hint else "") == cause
+
+
+@pytest.mark.parametrize(("waited", "held"), [(100, True), (80, False)], ids=["all the time", "mostly"])
+def test_at_the_time_limit_ranks_that_have_done_nothing_but_wait_hang(
+    written: WrittenRun, waited: int, held: bool
+) -> None:
+    for rank in range(4):
+        points = [{"t": CREATED + 2 * at, "v": {"wait": waited if rank != 1 else 0}} for at in range(35)]
+        written.directory.rank(rank).system.write_text("".join(json.dumps(one) + "\n" for one in points))
+    taken(written, *(at(written, rank, SLEEP if rank == 1 else ALL_REDUCE) for rank in range(4)))
+    written.happened(run_ended(RunState.FAILED, Reason("time-limit", seconds=70.0)))
+
+    report, slow = last_stacks(written.run, written.directory), ended_slow(written.run, written.directory)
+
+    assert report is not None
+    assert (report.hint is not None and report.hint.signature == "hang-busy") is held
+    assert (slow is None) is held
 
 
 def test_at_the_time_limit_unlike_calls_are_the_cause_however_short_the_wait(written: WrittenRun) -> None:
