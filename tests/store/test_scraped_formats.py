@@ -553,6 +553,11 @@ FORMATS: dict[str, tuple[str, dict[str, Any]]] = {
         "E       assert 0.25 == 0.5 +- 0.1\n============ 1 failed, 3 passed in 2.31s =============\n",
         {},
     ),
+    "a table of a model's layers": (
+        "│ 0 │ head      │ Linear           │     50 │ train │     0 │\n"
+        "│ 1 │ criterion │ CrossEntropyLoss │      0 │ train │     0 │\n",
+        {},
+    ),
     "torch's profiler": (
         "aten::nll_loss         0.10%      10.000us         0.20%      20.000us      20.000us             1\n"
         "Self CPU time total: 10.123ms\n",

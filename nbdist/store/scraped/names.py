@@ -156,6 +156,9 @@ def metrics_in(
     end, passed_on = 0, ""
     for found in PAIR.finditer(text):
         name, before, end = found["name"], text[end : found.start()], found.end()
+        # in a table the first column has the names; that of layers has them by kind: CrossEntropyLoss
+        if "│" in found["by"] and text.count("│", 0, found.start()) > 1:
+            continue
         if not listed and not may_be_named(name):
             continue
         value = number(found)
