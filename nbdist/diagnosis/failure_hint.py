@@ -189,7 +189,7 @@ def _hint(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
             return met
         if complaint.signature.name == _CLIENTS and complaint.found["all"] != str(run.spec.world_size):
             return hint("hang-joining", who=tuple(range(run.spec.world_size)), count=run.spec.world_size)
-        row = variant(complaint.signature, _program(first, run))
+        row = variant(complaint.signature, _program(first, run), complaint.found.groupdict())
         if row.name in _OF_FILES:
             made = of_file(first, run, complaint.found["path"])
             made = made or of_missing(first, run, complaint.found["path"])
@@ -249,7 +249,7 @@ def _hint(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
             return Hint.of(named("exit-disk-full"), {"disk": first.full})
         if run.ranks[first.rank].errored is not None:
             return Hint.of(named("exit-report-lost"), {})
-    return Hint.of(variant(found[0], program), found[1].groupdict())
+    return Hint.of(variant(found[0], program, found[1].groupdict()), found[1].groupdict())
 
 
 def _alone(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:

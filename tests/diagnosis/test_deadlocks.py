@@ -307,7 +307,9 @@ def test_a_loop_that_counts_to_its_end_is_slow(tmp_path: Path) -> None:
 
 
 def test_a_loop_that_comes_to_no_yield_has_no_data(tmp_path: Path) -> None:
-    text = "def batches():\n    while True:\n        for one in mine:\n            yield load(one)\nbarrier()\n"
+    text = (
+        "def batches():\n    while True:\n        for one in mine:\n            yield load(one)\nbarrier()\n"
+    )
     sources = a_program(tmp_path, text)
     within = a_side((1,), "load", 3, waits=False)
 

@@ -173,3 +173,20 @@ GATHERED = "\n/v/site-packages/accelerate/utils/operations.py"
 )
 def test_tensors_of_other_sizes_are_told_by_what_gathers_them(program: str, said: str) -> None:
     assert variant(signatures()["collective-sizes"], program).name == said
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        pytest.param("Options.__init__()", "argument-unknown-of-program", id="a class of the program"),
+        pytest.param("Option.__init__()", "argument-unknown", id="another class"),
+        pytest.param("train()", "argument-unknown-of-program", id="a function of the program"),
+        pytest.param("main.<locals>.Options.scaled()", "argument-unknown-of-program", id="a method"),
+    ],
+)
+def test_what_the_program_defines_needs_no_other_version_of_a_library(error: str, said: str) -> None:
+    known = match(f"TypeError: {error} got an unexpected keyword argument 'dropout'")
+    assert known is not None
+
+    program = "@dataclass\nclass Options:\n    lr: float\n\ndef train(model):\n    pass\n"
+    assert variant(known[0], program, known[1].groupdict()).name == said

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cache, lru_cache
+from types import MappingProxyType
 
 from nbdist.tables import read_table
 from nbdist.text import Both, say
@@ -33,6 +34,8 @@ _TABLES = (
 
 # the type and message are at the head, what they pass on at the tail; between them native stacks take 45 KB
 _HEAD, _TAIL = 4_096, 1_024
+
+_GROUP, _NEVER = re.compile(r"\\g<(\w+)>"), "(?!)"
 
 
 class Role(Enum):
@@ -64,7 +67,8 @@ class Signature:
     """An error that is known. Named groups of ``pattern`` can be used in the texts as ``{group}``.
 
     ``framework`` is whose words the pattern has: "torch", "paddle" or "any". ``of`` is a pattern of the names
-    of other signatures, for which this one speaks where the program's text has the pattern ``where``.
+    of other signatures, for which this one speaks where the program's text has the pattern ``where``; there,
+    ``\\g<name>`` stands for what the other's pattern has found by that name.
     """
 
     name: str
@@ -129,12 +133,16 @@ def _compiled(source: Source) -> tuple[tuple[Signature, re.Pattern[str]], ...]:
     return tuple((row, re.compile(row.pattern)) for row in rows)
 
 
-def variant(known: Signature, program: str) -> Signature:
-    """What says best what ``known`` knows, in a program with this text."""
-    for signature in signatures().values():
-        if signature.of and re.fullmatch(signature.of, known.name) and re.search(signature.where, program):
-            return signature
-    return known
+def variant(
+    known: Signature, program: str, found: Mapping[str, str | None] = MappingProxyType({})
+) -> Signature:
+    """What says best what ``known`` knows, in a program with this text; ``found`` are the named groups."""
+
+    def group(mark: re.Match[str]) -> str:
+        return re.escape(found.get(mark[1]) or "") or _NEVER
+
+    rows = (row for row in signatures().values() if row.of and re.fullmatch(row.of, known.name))
+    return next((row for row in rows if re.search(_GROUP.sub(group, row.where), program)), known)
 
 
 def match_in(text: str, program: str) -> tuple[Signature, re.Match[str]] | None:
