@@ -29,7 +29,14 @@ _SHARES = {
         "DataLoader(…, batch_sampler=paddle.io.DistributedBatchSampler(dataset, batch_size, shuffle=True))",
     ),
 }
+_PLAIN = frozenset(
+    {"SequentialSampler", "RandomSampler", "SubsetRandomSampler", "SequenceSampler", "BatchSampler"}
+)
+"""Samplers that those of ``_SHARES`` can take the place of."""
+
+_WEIGHTED = {"WeightedRandomSampler": "generator=torch.Generator().manual_seed(seed + rank)"}
 _SHARE_OF_STREAM = "itertools.islice(data, rank, None, world_size)"
+_SHARE_OF_BATCHES = "itertools.islice(batches, rank, None, world_size)"
 _WRAPPERS = {
     "torch": {"wrapper": "DistributedDataParallel", "inner": "model.module"},
     "paddle": {"wrapper": "paddle.DataParallel", "inner": "model._layers"},
@@ -124,6 +131,10 @@ class MistakeReader:
                 self._say("same-stream", batch.at, fix=_SHARE_OF_STREAM)
             elif batch.sampler == sampler:
                 self._say("same-share", batch.at, fix=f"{sampler}(dataset, …)")
+            elif batch.sampler in _WEIGHTED:
+                self._say("same-draws", batch.at, sampler=batch.sampler, fix=_WEIGHTED[batch.sampler])
+            elif batch.sampler not in _PLAIN:
+                self._say("same-own-share", batch.at, sampler=batch.sampler, fix=_SHARE_OF_BATCHES)
             else:
                 self._say("same-batches", batch.at, sampler=sampler, fix=fix)
 

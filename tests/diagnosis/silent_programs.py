@@ -106,6 +106,22 @@ train(DDP(net()), loader)
 loader = DataLoader(data, batch_size=4, sampler=DistributedSampler(data, num_replicas=1, rank=0))  # here
 train(DDP(net()), loader)
 """,
+    "torch_own_sampler_of_batches": """
+# expect: every rank reads the same batches (DataLoader, {here}): let ByLength give each its share
+class ByLength:
+    def __iter__(self):
+        return iter([list(range(at, at + 4)) for at in range(0, 64, 4)])
+    def __len__(self):
+        return 16
+loader = DataLoader(data, batch_sampler=ByLength())  # here
+train(DDP(net()), loader)
+""",
+    "torch_draws_alike_by_weight": """
+# expect: every rank reads the same batches (DataLoader, {here}): let each draw others: WeightedRandomSampler(
+from torch.utils.data import WeightedRandomSampler
+loader = DataLoader(data, batch_size=4, sampler=WeightedRandomSampler([1.0] * 64, 64))  # here
+train(DDP(net()), loader)
+""",
     "torch_never_sets_the_epoch": """
 # expect: every epoch has the same order (DataLoader, {here}): write  sampler.set_epoch(epoch)
 loader = DataLoader(data, batch_size=4, sampler=DistributedSampler(data))  # here

@@ -115,7 +115,7 @@ def a_batch(digest: int, **changes: Any) -> dict[str, Any]:
         "digest": digest,
         "place": ["/home/ada/data.py", 7],
         "library": "torch",
-        "sampler": "X",
+        "sampler": "RandomSampler",
     }
     return note | changes
 
