@@ -22,6 +22,7 @@ from nbdist.diagnosis.statements import (
     holds,
     is_collective,
     is_of_one_class,
+    left_acquired,
     own_names,
     own_nodes,
     ways_out,
@@ -330,6 +331,8 @@ def _holder(side: Side, at: int, lock: str, waiting: Sequence[Side], sources: So
             return hint("hang-locked-by-thread", **values, at=theirs, where=way[-1].line)
     for mine in _inside(side.way[:at], lock, call, sources):
         return hint("hang-locked-twice", **values, at=mine)
+    if (left := left_acquired(call, lock, sources)) is not None:
+        return hint("hang-never-released", **values, at=left)
     if side.place.what == f"with {lock}" or side.place.built_in:
         return None
     for other in waiting:

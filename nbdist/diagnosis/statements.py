@@ -425,6 +425,23 @@ def acquired(call: Call, lock: str, sources: Sources) -> int | None:
     return before[-1][0] if before and before[-1][1] == "acquire" else None
 
 
+def left_acquired(call: Call, lock: str, sources: Sources) -> int | None:
+    """Where another function of the file acquires a lock and leaves the release to a third one."""
+    for one in calls_of_function("acquire", call.file, sources):
+        if one.function == call.function or not (is_of_one_class(one, call, sources) or "." not in lock):
+            continue
+        if lock in _owners(one, "acquire", sources) and lock not in _owners(one, "release", sources):
+            return one.line
+    return None
+
+
+def _owners(call: Call, method: str, sources: Sources) -> set[str]:
+    """The objects whose method of this name is called in the function of a call."""
+    nodes = (node for function in functions_of(call, sources) for node in ast.walk(function))
+    calls = (node for node in nodes if isinstance(node, ast.Call) and _method(node) == method)
+    return {ast.unparse(node.func).rpartition(".")[0] for node in calls}
+
+
 def _method(node: ast.Call) -> str:
     return ast.unparse(node.func).rpartition(".")[2]
 

@@ -852,6 +852,32 @@ def test_a_thread_that_has_not_taken_the_lock_is_not_named(line: int, function: 
     assert found.signature == "hang-inside"
 
 
+def test_a_lock_that_a_function_left_taken_is_named_with_its_line(tmp_path: Path) -> None:
+    text = """\
+class Index:
+    def begin(self):
+        self.lock.acquire()
+    def end(self):
+        self.lock.release()
+    def add(self):
+        with self.lock:
+            pass
+class Cache:
+    def add(self):
+        with self.lock:
+            pass
+index.add()
+"""
+    sources = a_program(tmp_path, text)
+    held = at((0,), "with self.lock", (13, "<module>"), (7, "add"), waits=False)
+    hint = reason(sources, held, a_side((1,), "barrier", 13))
+
+    assert hint.signature == "hang-never-released"
+    assert "line 7 holds rank 0:  self.lock  was taken at line 3" in hint.cause.en
+    held = at((0,), "with self.lock", (13, "<module>"), (11, "add"), waits=False)
+    assert reason(sources, held, a_side((1,), "barrier", 13)).signature == "hang-inside"
+
+
 def test_a_lock_in_which_another_rank_waits_is_named_by_that_rank(more: Sources) -> None:
     held = at((1,), "fcntl.flock", (41, "<module>"), (3, "cache_lock"), waits=False)
 
