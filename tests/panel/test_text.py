@@ -129,7 +129,7 @@ def test_a_flood_of_lines_ends_with_a_note_and_the_notebook_stays_small() -> Non
 
 
 def progress_lines(*looks: tuple[float, float], language: str = "en", **more: object) -> list[str]:
-    """What is said of the progress when it is looked at so: seconds since the start, and how far it is."""
+    """The lines about the progress, from looks at it: seconds since the start, and how far it was."""
     writes: list[str] = []
     surface = TextSurface(writes.append, language=language)
     for elapsed, fraction in looks:
