@@ -54,6 +54,12 @@ _STORE = re.compile(r"(?<!re)store", re.IGNORECASE)
 _NUMBER = re.compile(r"None|True|False|-?\d[\d.e+-]*")
 _ASKS_FOR_FILES = re.compile(r"(?!not )[\w.()'\" /+,]*\b(?:exists|is_?file|is_?dir|glob|listdir|iterdir)\(")
 _OF_DATASETS = frozenset({"__getitem__", "__iter__"})
+_OF_LOADERS = "/torch/utils/data/"
+_OF_WORKERS = re.compile(
+    r"/(?:multiprocessing|queue)\b|:_(?:try_)?get_data$|:_shutdown_workers$|/pin_memory\b"
+)
+# where torch's loader takes a sample, or the numbers of those that come next
+_READS = re.compile(r"/torch/utils/data/(?:_utils/|sampler\b)")
 _RAISED_AT = re.compile(r"\(line (?P<line>\d+)\)$")
 _LISTENS = frozenset({"accept", "handle_request", "serve_forever"})
 
@@ -62,7 +68,8 @@ def of_held(side: Side, waiting: Sequence[Side], sources: Sources) -> Hint | Non
     """What holds these ranks; ``waiting`` are those that wait for others."""
     call = side.place.what.rpartition(".")[2]
     if side.place.loads:
-        return _of_workers(side, sources) or hint("hang-loader", who=side.ranks)
+        without = _of_reading(side, waiting, sources) if _has_no_workers(side) else None
+        return _of_workers(side, sources) or without or hint("hang-loader", who=side.ranks)
     if call == "sleep" and (loop := _poll(side, waiting, sources)) is not None:
         asked = side.had(side.way[-1].file, loop.lineno)
         plain = [f"{name} = {what}" for name, what in asked.items() if _NUMBER.fullmatch(what)]
@@ -150,6 +157,26 @@ def _of_workers(side: Side, sources: Sources) -> Hint | None:
     for way in (way for way in side.beside if any(call.function in _OF_DATASETS for call in way)):
         return hint("hang-loader-in-thread", who=side.ranks, line=_end(way, sources))
     return None
+
+
+def _has_no_workers(side: Side) -> bool:
+    """Whether these ranks are in torch's loader, and in nothing that waits for its workers or starts them."""
+    calls = [call for call in side.calls if not _OF_WORKERS.search(f"{call.file}:{call.function}")]
+    return len(calls) == len(side.calls) and any(_OF_LOADERS in call.file for call in calls)
+
+
+def _of_reading(side: Side, waiting: Sequence[Side], sources: Sources) -> Hint | None:
+    """Of ranks that read by themselves. One that is about to ask for a batch, in a loop over a loader that
+    another loop repeats for ever, was hardly met there in its only round: it goes round without a batch."""
+    call = side.way[-1] if side.way else None
+    loops = [node for node, _ in around(call, sources) if isinstance(node, LOOPS)] if call else []
+    asks = not any(_READS.search(f"{one.file}:{one.function}") for one in side.calls)
+    if call is not None and asks and len(loops) > 1 and loops[-1].lineno == call.line:
+        outer, inner = loops[-2:]
+        if isinstance(outer, ast.While) and isinstance(inner, ast.For):
+            values = {"test": head(outer), "line": outer.lineno, "at": inner.lineno}
+            return hint("hang-no-batches", who=side.ranks, **values)
+    return _going_on(side, waiting, sources)
 
 
 def _child(side: Side, sources: Sources) -> tuple[str, str] | None:

@@ -1330,6 +1330,40 @@ def test_a_thread_that_reads_a_dataset_is_told_by_its_line(
     assert reason(sources, waits, a_side((0,), "backward", 14)).signature == name
 
 
+ENDLESS = """\
+def forever(loader):
+    while True:
+        for batch in loader:
+            yield batch
+
+batches = forever(loader)
+backward(next(batches))
+"""
+TORCH_LOADER = "/site-packages/torch/utils/data"
+
+
+@pytest.mark.parametrize(
+    ("file", "function", "name"),
+    [
+        pytest.param("dataloader.py", "__iter__", "hang-no-batches", id="it begins anew"),
+        pytest.param("_utils/fetch.py", "fetch", "hang-goes-round", id="it reads a sample"),
+        pytest.param("dataloader.py", "_try_get_data", "hang-loader", id="it waits for a worker"),
+    ],
+)
+def test_a_loader_that_is_asked_for_ever_gives_nothing(
+    tmp_path: Path, file: str, function: str, name: str
+) -> None:
+    asks = at((1,), "DataLoader", (7, "<module>"), (3, "forever"), waits=False)
+    inside = Call(file=f"{TORCH_LOADER}/{file}", line=9, function=function)
+    asks = replace(asks, place=replace(asks.place, loads=True), calls=(*asks.way, inside))
+
+    hint = reason(a_program(tmp_path, ENDLESS), asks, a_side((0,), "backward", 7))
+
+    assert hint.signature == name
+    if name == "hang-no-batches":
+        assert "rank 1 gets no batch from the loader of line 3, and  while True:  (line 2)" in hint.cause.en
+
+
 def test_a_wait_for_a_signal_is_told(sources: Sources) -> None:
     waits = at((0,), "signal.pause", (7, "<module>"), waits=False)
 
