@@ -337,7 +337,8 @@ def _distance(report: StackReport, language: str) -> str:
     who, others = rank_names(behind, language), rank_names(waiting, language)
     if len(waiting) > 1 and len(behind) + len(waiting) == sum(len(group.ranks) for group in report.groups):
         others = say("diagnosis.the-others", language)
-    if any(group.place.waits for group, _ in last):
+    # what they wait in is not counted where their last collective is over: new_group, a message
+    if any(group.place.waits and not one.over for group, one in last):
         return say(
             "diagnosis.behind-waiting",
             language,

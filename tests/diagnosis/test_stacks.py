@@ -261,6 +261,12 @@ def test_at_the_time_limit_unlike_calls_are_the_cause_however_short_the_wait(wri
             id="each in another number",
         ),
         pytest.param(
+            {"0": Collective(name="all_reduce", number=5, over=True)},
+            begun("all_reduce", 7),
+            "rank 0 has begun 5 collectives, the others wait in number 7",
+            id="one in what is not counted",
+        ),
+        pytest.param(
             begun("broadcast", 7),
             begun("all_reduce", 7),
             "",
