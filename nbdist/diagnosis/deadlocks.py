@@ -33,6 +33,7 @@ from nbdist.text import Both, both, say
 
 _BATON = "file_baton.py"
 _LEFT_OUT = "hang-group-left-out"
+_OF_RANKS = frozenset({"hang-rank-branch", "hang-rank-return"})
 _WITHOUT_REASON = frozenset({"hang-apart", "hang-parted"})
 """Hints that say that ways have parted, and not where."""
 
@@ -59,8 +60,12 @@ def why(
     if making:
         found = of_groups(making, sources)
         on_the_way = any(_is_before(side, making[0]) for side in sides if not side.place.waits)
-        if found.signature == _LEFT_OUT or (len(making) < len(sides) and not on_the_way):
+        if found.signature == _LEFT_OUT:
             return found
+        if len(making) < len(sides) and not on_the_way:
+            # an if for some ranks may be further out than where the group is made
+            parted = of_parting(waiting, sources) if len(waiting) == len(sides) else None
+            return parted if parted is not None and parted.signature in _OF_RANKS else found
     # what waits for a build waits for the rank that builds
     held = sorted(
         (side for side in sides if not side.place.waits),

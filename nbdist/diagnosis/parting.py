@@ -364,7 +364,7 @@ def _told_of(name: str, one: Entry, test: str, line: str, sources: Sources, **mo
     alone = Both("", "")
     if _OF_MODEL.search(one.inside.place.what) is not None:
         alone = both("diagnosis.unwrapped")
-    elif "new_group" in sources.text(one.here.file):
+    elif "new_group" in sources.text(one.here.file) and "new_group" not in one.inside.place.what:
         alone = both("diagnosis.or-group", said=alone)
     return hint(
         name,

@@ -1364,6 +1364,28 @@ def test_a_loader_that_is_asked_for_ever_gives_nothing(
         assert "rank 1 gets no batch from the loader of line 3, and  while True:  (line 2)" in hint.cause.en
 
 
+PUBLISH = """\
+def publish(result):
+    group = new_group(backend="gloo")
+    broadcast_object_list(result, group=group)
+
+for epoch in range(3):
+    backward(epoch)
+    if rank == 0:
+        publish(evaluate())
+"""
+
+
+def test_the_if_for_some_ranks_in_which_a_group_is_made_at_first_use_is_named(tmp_path: Path) -> None:
+    makes, other = at((0,), "new_group", (8, "<module>"), (2, "publish")), a_side((1,), "backward", 6)
+
+    hint = reason(a_program(tmp_path, PUBLISH), makes, other)
+
+    assert hint.signature == "hang-rank-branch"
+    assert "rank 0 alone went into  if rank == 0:  (line 7), and called new_group there" in hint.cause.en
+    assert "group=" not in hint.fix.en
+
+
 def test_a_wait_for_a_signal_is_told(sources: Sources) -> None:
     waits = at((0,), "signal.pause", (7, "<module>"), waits=False)
 
