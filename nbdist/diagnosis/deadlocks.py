@@ -9,7 +9,7 @@ from itertools import combinations
 from types import MappingProxyType
 
 from nbdist.diagnosis.exits import rank_names
-from nbdist.diagnosis.held import locked, may_be_fed, of_held, waits_for_other_file
+from nbdist.diagnosis.held import locked, may_be_fed, of_held, of_lock_file, waits_for_other_file
 from nbdist.diagnosis.histories import History, of_histories
 from nbdist.diagnosis.parting import of_groups, of_parting
 from nbdist.diagnosis.places import Sources
@@ -51,6 +51,8 @@ def why(
     handling = [side for side in sides if side.handled and not _is_of_others(side.handled)]
     if handling and len(handling) < len(sides):
         one = handling[0]
+        if (there := of_lock_file(one, sources)) is not None:
+            return there
         name = "hang-exception" if one.place.waits else "hang-retries"
         if one.place.waits and one.handled.startswith("StopIteration"):
             name = "hang-iterator-ended"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -60,6 +61,7 @@ _OF_WORKERS = re.compile(
 )
 # where torch's loader takes a sample, or the numbers of those that come next
 _READS = re.compile(r"/torch/utils/data/(?:_utils/|sampler\b)")
+_IS_THERE = re.compile(r"FileExistsError: \[Errno 17\] [^:]*: '(?P<path>/[^']*)'$")
 _RAISED_AT = re.compile(r"\(line (?P<line>\d+)\)$")
 _LISTENS = frozenset({"accept", "handle_request", "serve_forever"})
 
@@ -70,6 +72,8 @@ def of_held(side: Side, waiting: Sequence[Side], sources: Sources) -> Hint | Non
     if side.place.loads:
         without = _of_reading(side, waiting, sources) if _has_no_workers(side) else None
         return _of_workers(side, sources) or without or hint("hang-loader", who=side.ranks)
+    if (there := of_lock_file(side, sources)) is not None:
+        return there
     if call == "sleep" and (loop := _poll(side, waiting, sources)) is not None:
         asked = side.had(side.way[-1].file, loop.lineno)
         plain = [f"{name} = {what}" for name, what in asked.items() if _NUMBER.fullmatch(what)]
@@ -96,6 +100,20 @@ def of_held(side: Side, waiting: Sequence[Side], sources: Sources) -> Hint | Non
         passed_by(side, waiting, sources) or locked(side, waiting, sources) or _by_call(side, call, sources)
     )
     return found or _going_on(side, waiting, sources)
+
+
+def of_lock_file(side: Side, sources: Sources) -> Hint | None:
+    """Of ranks that could not make a file which is there already, and sleep until it is gone."""
+    there = _IS_THERE.match(side.handled) if side.place.what.endswith("sleep") else None
+    if there is None:
+        return None
+    try:
+        made = os.stat(there["path"]).st_mtime
+    except OSError:
+        return None
+    is_old = sources.begun is not None and made < sources.begun
+    name = "hang-lock-file-old" if is_old else "hang-lock-file"
+    return hint(name, who=side.ranks, file=sources.name(there["path"]))
 
 
 def _waits_for_file(loop: ast.stmt) -> bool:

@@ -37,18 +37,22 @@ _CELL = re.compile(r"In \[\d+\]")
 
 
 class Sources:
-    """``program`` is the path that every rank runs, as its frames name it; ``cwd`` the ranks' folder."""
+    """``program`` is the path that every rank runs, as its frames name it; ``cwd`` the ranks' folder;
+    ``begun`` when the run was started, where that is known."""
 
-    def __init__(self, program: str, directory: RunDirectory, cwd: str = "") -> None:
+    def __init__(
+        self, program: str, directory: RunDirectory, cwd: str = "", begun: float | None = None
+    ) -> None:
         self._program = program
         self._path = directory.program(program)
         self._cwd = cwd
+        self.begun = begun
         self.script = "" if directory.is_cell(program) else os.path.basename(program)
         """The program's name where it is a file and no cell."""
 
     @classmethod
     def of(cls, run: Run, directory: RunDirectory) -> Sources:
-        return cls(run.spec.program, directory, run.spec.cwd)
+        return cls(run.spec.program, directory, run.spec.cwd, run.started)
 
     def is_program(self, file: str) -> bool:
         return file == self._program

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -1384,6 +1385,34 @@ def test_the_if_for_some_ranks_in_which_a_group_is_made_at_first_use_is_named(tm
     assert hint.signature == "hang-rank-branch"
     assert "rank 0 alone went into  if rank == 0:  (line 7), and called new_group there" in hint.cause.en
     assert "group=" not in hint.fix.en
+
+
+@pytest.mark.parametrize("alone", [True, False], ids=["one rank", "all ranks"])
+@pytest.mark.parametrize(
+    ("made", "name"),
+    [
+        pytest.param(9.0, "hang-lock-file-old", id="before the run"),
+        pytest.param(11.0, "hang-lock-file", id="in the run"),
+    ],
+)
+def test_a_lock_file_that_nobody_removes_is_named(
+    tmp_path: Path, made: float, name: str, alone: bool
+) -> None:
+    lock = tmp_path / "cache.lock"
+    lock.touch()
+    os.utime(lock, (made, made))
+    written = WrittenRun(tmp_path / "home", cell="while True:\n    sleep(1)\nbarrier()\n")
+    sources = Sources(written.spec.program, written.directory, str(tmp_path), begun=10.0)
+    sleeps = a_side((0,) if alone else (0, 1), "time.sleep", 2, waits=False)
+    sleeps = replace(sleeps, handled=f"FileExistsError: [Errno 17] File exists: '{lock}'")
+
+    hint = reason(sources, sleeps, *([a_side((1,), "barrier", 3)] if alone else []))
+
+    assert hint.signature == name
+    assert "the lock file cache.lock holds rank" in hint.cause.en
+    # one that is gone meanwhile holds nobody
+    lock.unlink()
+    assert reason(sources, sleeps).signature == "hang-polls"
 
 
 def test_a_wait_for_a_signal_is_told(sources: Sources) -> None:
