@@ -13,7 +13,7 @@ from nbdist.diagnosis.places import parsed
 from nbdist.diagnosis.rank_failure import Failure
 from nbdist.diagnosis.sides import hint
 from nbdist.diagnosis.signatures import Hint
-from nbdist.diagnosis.statements import LOOPS, around, head, holds, node_at, own_nodes, under
+from nbdist.diagnosis.statements import LOOPS, around, functions_of, head, holds, node_at, own_nodes, under
 from nbdist.store.reports import Call
 from nbdist.text import Both, both
 
@@ -56,6 +56,11 @@ _FETCHES = re.compile(r"/torch/utils/data/_utils/fetch\.py$")
 _TRAINER = re.compile(r"/transformers/trainer\.py$")
 _KEEPS_COLUMNS = re.compile(r"remove_unused_columns['\"]?\s*[=:]\s*False")
 _COLLATE = re.compile(r"/(?:_utils|dataloader)/collate\.py$")
+_OF_PLAIN = re.compile(r"\b(?:item|tolist|float|int|len)\(|^[\d.]+$")
+"""What adds a plain number."""
+
+_REPEATED = 2
+_OF_MODULES = frozenset({"Module", "Layer", "LightningModule"})
 _LEAST = 5
 """Letters of a word in which a slip can be told from another word."""
 
@@ -235,7 +240,8 @@ def of_value(failure: Failure) -> Hint | None:
     if at is None:
         return None
     if found is ZEROS:
-        return _never_added(at, failure) or hint("value-zero", name=at.name, line=at.line, source=at.source)
+        never = _never_added(at, failure) or _never_counted(at, failure)
+        return never or hint("value-zero", name=at.name, line=at.line, source=at.source)
     if (given_back := _given_back(at, failure)) is not None:
         return given_back
     return hint("value-none", name=at.name, line=at.line, source=at.source)
@@ -257,6 +263,14 @@ def _divisors(failure: Failure) -> set[str]:
 def _never_added(at: Origin, failure: Failure) -> Hint | None:
     """Of a sum or a count that is 0 still: with the loop of the failing function that would have added to it,
     and is over."""
+    loop = _adding_loop(at, failure)
+    if loop is None:
+        return None
+    values = {"name": at.name, "line": loop.lineno, "loop": head(loop)}
+    return hint("value-zero-never-added", late=(failure.rank,), **values)
+
+
+def _adding_loop(at: Origin, failure: Failure) -> ast.stmt | None:
     place = failure.place
     tree = parsed(failure.sources.text(at.file))
     if place is None or place.file != at.file or tree is None:
@@ -268,10 +282,95 @@ def _never_added(at: Origin, failure: Failure) -> Hint | None:
         loops = [step for step, _ in around(here, failure.sources) if isinstance(step, LOOPS)]
         over = [loop for loop in loops if at.line < loop.lineno and (loop.end_lineno or 0) < place.line]
         if over:
-            loop = over[-1]
-            values = {"name": at.name, "line": loop.lineno, "loop": head(loop)}
+            return over[-1]
+    return None
+
+
+def _never_counted(at: Origin, failure: Failure) -> Hint | None:
+    """Of a sum or a count of an object, as a meter has it: with the loop of a caller that would have called
+    the method which adds to it, and is over."""
+    tree = parsed(failure.sources.text(at.file)) or ast.Module([], [])
+    classes = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef) and holds(node, at.line)]
+    adds = {
+        method.name
+        for one in classes[-1:]
+        for method in one.body
+        if isinstance(method, ast.FunctionDef)
+        for node in ast.walk(method)
+        if isinstance(node, ast.AugAssign) and ast.unparse(node.target) == at.name
+    }
+    own = [frame for frame in failure.frames if failure.sources.is_own(frame.file)]
+    for frame in reversed(own[:-1]):
+        # the line is told without its file
+        if not failure.sources.is_program(frame.file):
+            continue
+        here = Call(file=frame.file, line=frame.line, function=frame.function)
+        asked = ast.walk(node_at(here, failure.sources) or ast.Pass())
+        added = {
+            f"{ast.unparse(one.value)}.{add}"
+            for one in asked
+            if isinstance(one, ast.Attribute)
+            for add in adds
+        }
+        over = [
+            loop
+            for function in functions_of(here, failure.sources)
+            for child in function.body
+            for loop in own_nodes(child)
+            if isinstance(loop, LOOPS) and (loop.end_lineno or 0) < frame.line and _calls(loop, added)
+        ]
+        if over:
+            values = {"name": at.name, "line": over[0].lineno, "loop": head(over[0])}
             return hint("value-zero-never-added", late=(failure.rank,), **values)
     return None
+
+
+def _calls(loop: ast.stmt, methods: set[str]) -> bool:
+    return any(isinstance(node, ast.Call) and ast.unparse(node.func) in methods for node in own_nodes(loop))
+
+
+def of_number(failure: Failure) -> Hint | None:
+    """Of a collective that is given the 0 which a sum began with: with the loop that would have made a tensor
+    of it. What adds numbers leaves a number."""
+    place = failure.place
+    named = [one for one in failure.operands if one.what in ZEROS]
+    own = [frame for frame in failure.frames if failure.sources.is_own(frame.file)]
+    if place is None or len(named) != 1:
+        return None
+    at = origin_of(named[0].name, own, failure, named[0].what)
+    loop = _adding_loop(at, failure) if at is not None else None
+    sums = [
+        ast.unparse(node.value)
+        for node in ast.walk(parsed(failure.sources.text(place.file)) or ast.Module([], []))
+        if isinstance(node, ast.AugAssign) and ast.unparse(node.target) == named[0].name
+    ]
+    if at is None or loop is None or any(map(_OF_PLAIN.search, sums)):
+        return None
+    values = {"name": at.name, "set": at.line, "line": loop.lineno, "loop": head(loop)}
+    return hint("number-never-added", late=(failure.rank,), **values)
+
+
+def of_recursion(failure: Failure) -> Hint | None:
+    """Of a ``__getattr__`` that calls itself: with the attribute that it asks for and does not have."""
+    place = failure.place
+    own = [frame for frame in failure.frames if failure.sources.is_own(frame.file)]
+    if place is None or {frame.function for frame in own[-_REPEATED:]} != {"__getattr__"}:
+        return None
+    if len({frame.line for frame in own[-_REPEATED:]}) > 1:
+        return None
+    here = Call(file=place.file, line=place.line, function=place.function)
+    statement = node_at(here, failure.sources)
+    asked = {
+        node.attr
+        for node in ast.walk(statement or ast.Pass())
+        if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "self" and node.attr[:2] != "__"
+    }
+    if len(asked) != 1:
+        return None
+    tree = parsed(failure.sources.text(place.file)) or ast.Module([], [])
+    classes = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef) and holds(node, place.line)]
+    bases = {ast.unparse(base).rpartition(".")[2] for one in classes[-1:] for base in one.bases}
+    return hint("getattr-of-module" if bases & _OF_MODULES else "getattr-of-itself", name=asked.pop())
 
 
 def _given_back(at: Origin, failure: Failure) -> Hint | None:

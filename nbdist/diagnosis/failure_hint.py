@@ -19,6 +19,8 @@ from nbdist.diagnosis.clues import (
     of_names,
     of_nan,
     of_near,
+    of_number,
+    of_recursion,
     of_sample,
     of_value,
 )
@@ -27,7 +29,7 @@ from nbdist.diagnosis.exits import exit_kind, rank_names
 from nbdist.diagnosis.histories import histories_of, last_calls, of_histories
 from nbdist.diagnosis.log_tracebacks import ended_by, raised_in_logs
 from nbdist.diagnosis.missing_files import of_file, of_missing, of_writing
-from nbdist.diagnosis.parting import entered_alone, is_in_loop, ways_past
+from nbdist.diagnosis.parting import entered_alone, exits_of_rank, is_in_loop, ways_past
 from nbdist.diagnosis.places import place_of
 from nbdist.diagnosis.rank_failure import (
     Failure,
@@ -42,6 +44,7 @@ from nbdist.diagnosis.sides import Side, hint
 from nbdist.diagnosis.signatures import Hint, Source, match, match_in, named, suits, variant
 from nbdist.diagnosis.stacks import last_sides
 from nbdist.diagnosis.statements import exits, told
+from nbdist.diagnosis.training import of_replaced, of_squeezed, of_twice
 from nbdist.diagnosis.unset import of_unset
 from nbdist.model import RankState, Run
 from nbdist.store import RunDirectory
@@ -64,6 +67,21 @@ _NOT_FINITE = frozenset(
     {"not-finite", "not-probabilities-drawn", "missing-values", "infinite-values", "integer-of-nan"}
 )
 _NO_SUCH_NAME = frozenset({"module-attribute", "key-as-attribute", "option-not-defined"})
+_OF_ROWS = {
+    "argument-of-collective": of_number,
+    "recursion": of_recursion,
+    "backward-twice": of_twice,
+    "paddle-backward-twice": of_twice,
+    "scaler-no-gradients": of_replaced,
+    "one-dimension-less": of_squeezed,
+    "dimension-missing": of_squeezed,
+    "number-without-dimensions": of_squeezed,
+    "number-looped-over": of_squeezed,
+    "indices-of-tensor": of_squeezed,
+    "scalar-indexed": of_squeezed,
+}
+"""What looks closer at the program for an error that a row knows."""
+
 _NOT_THERE = "key-not-there"
 _TOO_SHORT = "list-too-short"
 _NO_SUCH_COLUMN = "columns-not-there"
@@ -169,6 +187,8 @@ def _hint(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
             known = "left-before-all-met"
         elif not is_in_loop(waiting_side(first), first.sources):
             return _left_before(first, run)
+        elif left := exits_of_rank(waiting_side(first), first.sources):
+            return hint("uneven-steps-exit", late=(first.rank,), early=first.early_exits, tests=told(left))
         elif ways := ways_past(waiting_side(first), first.sources):
             caught = all(isinstance(way, ast.ExceptHandler) for way in ways)
             name = "uneven-steps-caught" if caught else "uneven-steps-left"
@@ -215,6 +235,9 @@ def _hint(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
             return near
         if complaint.signature.name in _NEVER_SET and (value := of_value(first)) is not None:
             return value
+        of_row = _OF_ROWS.get(complaint.signature.name)
+        if of_row is not None and (told_more := of_row(first)) is not None:
+            return told_more
         if row.name == _SIZES and _all_there(first, run, directory):
             return hint("collective-sizes-here", line=first.line)
         values = complaint.found.groupdict()

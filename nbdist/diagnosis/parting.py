@@ -29,6 +29,7 @@ from nbdist.diagnosis.statements import (
     counts_to_its_end,
     does_more,
     exchanges,
+    exits_of,
     functions_of,
     head,
     holds,
@@ -452,8 +453,27 @@ def ways_past(side: Side, sources: Sources) -> list[Way]:
     loop around it that has such; none where there is nothing, or too much to name."""
     for call in reversed(side.way):
         loops = [node for node, _ in reversed(around(call, sources)) if isinstance(node, LOOPS)]
-        left = ([*ways_out(loop), *caught_in_calls(loop, call.file, sources)] for loop in loops)
+        left = (
+            [*ways_out(loop), *exits_of(loop), *caught_in_calls(loop, call.file, sources)] for loop in loops
+        )
         ways = [*returns_before(call, sources), *next(filter(None, left), [])]
         if ways:
             return ways if len(ways) <= _MOST else []
     return []
+
+
+def exits_of_rank(side: Side, sources: Sources) -> list[ast.If]:
+    """What ends the process of some ranks, as if all were well, in a loop that these ranks are in: an ``if``
+    that asks for the rank, or is in one that does."""
+    for call in reversed(side.way):
+        for loop in (node for node, _ in reversed(around(call, sources)) if isinstance(node, LOOPS)):
+            found = [node for node in exits_of(loop) if _is_of_rank(node, call, sources)]
+            if found:
+                return found if len(found) <= _MOST else []
+    return []
+
+
+def _is_of_rank(node: ast.If, call: Call, sources: Sources) -> bool:
+    here = replace(call, line=node.body[0].lineno)
+    ifs = (step for step, _ in around(here, sources) if isinstance(step, ast.If))
+    return any(asks_for_rank(one.test, call, sources) for one in ifs)

@@ -115,6 +115,12 @@ def ways_out(loop: ast.stmt) -> list[ast.If | ast.ExceptHandler]:
     return found  # type: ignore[return-value]
 
 
+def exits_of(loop: ast.stmt) -> list[ast.If]:
+    """What ends the process in a loop, as if all were well."""
+    ifs = (node for node in own_nodes(loop) if isinstance(node, ast.If))
+    return [node for node in ifs if _ends(node.body[-1]) and not isinstance(node.body[-1], ast.Return)]
+
+
 def goes_on(handler: ast.ExceptHandler) -> bool:
     """Whether what catches an error neither raises again nor ends the process: of errors that one rank may
     have alone."""

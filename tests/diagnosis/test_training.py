@@ -1,0 +1,318 @@
+"""What a program tells of an error in a training step."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nbdist.diagnosis import diagnose
+from tests.fakes.directories import WrittenRun
+from tests.fakes.runs import CREATED, STARTED, a_spec, errored, exited, finished
+
+TWICE = "Trying to backward through the graph a second time (or directly access saved tensors …)"
+
+
+def cause_of(
+    tmp_path: Path,
+    kind: str,
+    message: str,
+    cell: str,
+    frames: list[tuple[int, str]],
+    *values: tuple[str, str],
+) -> str:
+    written = WrittenRun(tmp_path / "home", cell=cell).happened(*STARTED)
+    program, last = a_spec().program, frames[-1][0]
+    places = [(program, line, function, "") for line, function in frames]
+    operands = [(program, last, *one) for one in values]
+    written.raised(1, kind, message, frames=places, operands=operands, time=CREATED + 5)
+    written.happened(errored(1), exited(1, 1))
+    failure = diagnose(written.run, written.directory)
+    assert failure is not None
+    assert failure.hint is not None
+    return failure.hint.cause.en
+
+
+SHARPNESS = """\
+for images, target in loader:
+    images = images.to(device)
+    output = model(images)
+    loss = criterion(output, target)
+    loss.backward()
+    optimizer.first_step()
+    criterion(output, target).backward()
+    optimizer.second_step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("cell", "said"),
+    [
+        pytest.param(
+            SHARPNESS, "line 5 went backward through output (line 3) already, and freed its graph", id="one"
+        ),
+        pytest.param(
+            SHARPNESS.replace("criterion(output, target).b", "criterion(model(images), target).b"),
+            "backward() ran again over the same graph: a loss or hidden",
+            id="the data alone",
+        ),
+        pytest.param(
+            SHARPNESS.replace("loss = criterion(output,", "loss = criterion(output.detach(),"),
+            "backward() ran again over the same graph: a loss or hidden",
+            id="without its graph",
+        ),
+        pytest.param(
+            SHARPNESS.replace("loss.backward()", "loss.backward(retain_graph=True)"),
+            "backward() ran again over the same graph: a loss or hidden",
+            id="kept",
+        ),
+        pytest.param(
+            SHARPNESS.replace("    output =", "    with torch.no_grad(): output ="),
+            "backward() ran again over the same graph: a loss or hidden",
+            id="no graph",
+        ),
+        pytest.param(
+            SHARPNESS.replace("    loss.backward()", "    if warm: loss.backward()"),
+            "backward() ran again over the same graph: a loss or hidden",
+            id="not in each round",
+        ),
+        pytest.param(
+            SHARPNESS.replace("    output = model(images)\n", "").replace(
+                "for ", "output = model(all)\nfor "
+            ),
+            "backward() ran again over the same graph: a loss or hidden",
+            id="made before the loop",
+        ),
+    ],
+)
+def test_a_graph_that_a_line_above_has_freed_is_told_with_that(tmp_path: Path, cell: str, said: str) -> None:
+    cause = cause_of(tmp_path, "RuntimeError", TWICE, cell, [(7, "<module>")])
+
+    assert cause.startswith(said)
+
+
+REPLACED = """\
+model = build()
+optimizer = AdamW(grouped(model), lr=1e-3)
+model = load_pretrained(path)
+model = DDP(model)
+scaler.step(optimizer)
+"""
+
+
+@pytest.mark.parametrize(
+    ("cell", "said"),
+    [
+        pytest.param(
+            REPLACED, "optimizer (line 2) has the parameters of a model that line 3 has replaced", id="new"
+        ),
+        pytest.param(
+            REPLACED.replace("load_pretrained(path)", "compile(model)"),
+            "no parameter of this optimizer has a gradient",
+            id="wrapped",
+        ),
+        pytest.param(
+            REPLACED.replace("model = load", "if resume: model = load"),
+            "no parameter of this optimizer has a gradient",
+            id="perhaps",
+        ),
+        pytest.param(
+            REPLACED.replace("lr=1e-3", "lr=lr").replace("model = load_pretrained(path)", "lr = read(path)"),
+            "no parameter of this optimizer has a gradient",
+            id="another argument",
+        ),
+        pytest.param(
+            REPLACED.replace("model = load", "other = load"),
+            "no parameter of this optimizer has a gradient",
+            id="another name",
+        ),
+    ],
+)
+def test_an_optimizer_of_a_model_that_was_replaced_is_told(tmp_path: Path, cell: str, said: str) -> None:
+    message = "No inf checks were recorded for this optimizer."
+
+    assert cause_of(tmp_path, "AssertionError", message, cell, [(5, "<module>")]).startswith(said)
+
+
+SQUEEZES = """\
+def forward(x):
+    return head(pool(x).squeeze())
+
+for x, y in loader:
+    out = forward(x)
+    right = (out.argmax(1) == y).sum()
+"""
+
+
+@pytest.mark.parametrize(
+    ("cell", "rows", "said"),
+    [
+        pytest.param(SQUEEZES, 1, "y is a batch of one sample, mostly the last batch, and squ", id="one"),
+        pytest.param(SQUEEZES, 2, "a tensor of one dimension is asked for a second", id="more samples"),
+        pytest.param(
+            SQUEEZES.replace("squeeze()", "squeeze(-1)"),
+            1,
+            "a tensor of one dimension is asked for a second",
+            id="one dimension alone",
+        ),
+        pytest.param(
+            SQUEEZES.replace("for x, y in loader:", "if (y := target) is not None:"),
+            1,
+            "a tensor of one dimension is asked for a second",
+            id="no loader",
+        ),
+    ],
+)
+def test_a_batch_of_one_that_squeeze_took_apart_is_told(
+    tmp_path: Path, cell: str, rows: int, said: str
+) -> None:
+    message = "Dimension out of range (expected to be in range of [-1, 0], but got 1)"
+    values = [("out", "Tensor (10,) float32"), ("y", f"Tensor ({rows},) int64")]
+
+    assert cause_of(tmp_path, "IndexError", message, cell, [(6, "<module>")], *values).startswith(said)
+
+
+WRAPS = """\
+class Timed(nn.Module):
+    def __getattr__(self, name):
+        return getattr(self.model, name)
+"""
+
+
+@pytest.mark.parametrize(
+    ("base", "functions", "said"),
+    [
+        pytest.param(
+            "", ("copy", "__getattr__", "__getattr__"), "__getattr__ asks self.model, which is not set (yet)"
+        ),
+        pytest.param(
+            "(nn.Module)",
+            ("<module>", "__getattr__", "__getattr__"),
+            "__getattr__ asks self.model, which a module finds by its own __getattr__ alone",
+        ),
+        pytest.param("", ("<module>", "fit", "fit"), "a function calls itself without end"),
+    ],
+)
+def test_a_getattr_that_calls_itself_is_told_with_what_it_asks_for(
+    tmp_path: Path, base: str, functions: tuple[str, ...], said: str
+) -> None:
+    frames = [(3, function) for function in functions]
+    cell = WRAPS.replace("(nn.Module)", base)
+
+    cause = cause_of(tmp_path, "RecursionError", "maximum recursion depth exceeded", cell, frames)
+
+    assert cause.startswith(said)
+
+
+METER = """\
+class Meter:
+    def __init__(self):
+        self.sum, self.count = 0.0, 0
+    def update(self, value):
+        self.sum += value
+        self.count += 1
+    def mean(self):
+        return self.sum / self.count
+
+def epoch(loader):
+    meter = Meter()
+    for batch in loader:
+        meter.update(step(batch))
+    return meter.mean()
+
+epoch(loader)
+"""
+
+
+@pytest.mark.parametrize(
+    ("cell", "said"),
+    [
+        pytest.param(
+            METER, "self.count is still 0 on rank 1: the loop of line 12  for batch in loader:", id="a loop"
+        ),
+        pytest.param(
+            METER.replace("meter.update(", "bar.update("), "self.count is 0: line 3  self.sum", id="not"
+        ),
+    ],
+)
+def test_a_meter_that_counted_nothing_is_told_with_the_caller_s_loop(
+    tmp_path: Path, cell: str, said: str
+) -> None:
+    frames = [(16, "<module>"), (14, "epoch"), (8, "mean")]
+    values = [("self.sum", "0.0"), ("self.count", "0")]
+
+    cause = cause_of(tmp_path, "ZeroDivisionError", "float division by zero", cell, frames, *values)
+
+    assert cause.startswith(said)
+
+
+SUMS = """\
+total = 0.0
+for x, y in loader:
+    loss = criterion(model(x), y)
+    total += loss.detach()
+dist.all_reduce(total)
+"""
+
+
+@pytest.mark.parametrize(
+    ("cell", "said"),
+    [
+        pytest.param(
+            SUMS, "total is the 0 of line 1 still on rank 1, and no tensor: the loop of", id="tensors"
+        ),
+        pytest.param(
+            SUMS.replace("detach", "item"),
+            "a collective got something else than a torch.Tensor",
+            id="numbers",
+        ),
+    ],
+)
+def test_a_sum_that_no_loop_made_a_tensor_is_told(tmp_path: Path, cell: str, said: str) -> None:
+    message = "Invalid function argument. Expected parameter `tensor` of type torch.Tensor\n but got a float"
+
+    cause = cause_of(tmp_path, "TypeError", message, cell, [(5, "<module>")], ("total", "0.0"))
+
+    assert cause.startswith(said)
+
+
+STOPS = """\
+for epoch in range(30):
+    for x, y in loader:
+        loss_of(model(x), y).backward()
+    if rank == 0:
+        if stopper.step(evaluate(model)):
+            print("early stopping")
+            sys.exit(0)
+"""
+
+
+@pytest.mark.parametrize(
+    ("cell", "said"),
+    [
+        pytest.param(
+            STOPS, "most likely it left the program by line 5  if stopper.step(evaluate(model)):", id="rank 0"
+        ),
+        pytest.param(
+            STOPS.replace("rank == 0", "validates"),
+            "or an end before it: see line 5  if stopper.step(evaluate(model)):",
+            id="any",
+        ),
+        pytest.param(
+            STOPS.replace("sys.exit(0)", "sys.exit(1)"), "or left before the others", id="a failure"
+        ),
+    ],
+)
+def test_a_rank_that_ended_in_a_loop_is_told_with_what_ends_it(tmp_path: Path, cell: str, said: str) -> None:
+    written = WrittenRun(tmp_path / "home", cell=cell).happened(*STARTED)
+    message = "[gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:17799"
+    frames = [(a_spec().program, 3, "<module>", "")]
+    written.raised(1, "RuntimeError", message, frames=frames, time=CREATED + 9)
+    written.happened(finished(0, time=CREATED + 7), exited(0, 0, time=CREATED + 7.5))
+    written.happened(errored(1), exited(1, 1))
+
+    failure = diagnose(written.run, written.directory)
+
+    assert failure is not None
+    assert failure.hint is not None
+    assert said in failure.hint.cause.en
