@@ -40,6 +40,7 @@ from nbdist.diagnosis.rank_failure import (
     last_line,
     waiting_side,
 )
+from nbdist.diagnosis.samples import of_shapes
 from nbdist.diagnosis.sides import Side, hint
 from nbdist.diagnosis.signatures import Hint, Source, match, match_in, named, suits, variant
 from nbdist.diagnosis.stacks import last_sides
@@ -79,6 +80,9 @@ _OF_ROWS = {
     "number-looped-over": of_squeezed,
     "indices-of-tensor": of_squeezed,
     "scalar-indexed": of_squeezed,
+    "collate-sizes": of_shapes,
+    "collate-rows": of_shapes,
+    "paddle-collate-shapes": of_shapes,
 }
 """What looks closer at the program for an error that a row knows."""
 

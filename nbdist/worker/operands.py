@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _MOST, _MOST_ASKED, _LONGEST = 6, 60, 80
 _LIBRARIES = re.compile(r"/(?:site|dist)-packages/|^<")
+_COLLATES = re.compile(r"/(?:torch/utils/data/_utils|paddle/io/dataloader)/collate\.py$")
 _STANDARD = os.path.dirname(os.__file__) + os.sep
 _OURS = os.path.dirname(__file__) + os.sep
 _NOT_VALUES = (
@@ -67,12 +68,21 @@ _MISSING = object()
 
 def operands(trace: TracebackType | None) -> list[Told]:
     """File and line of the innermost frame that is no library's, and each name there with what it was; last
-    the layer that failed, where it is one within a model of that line."""
+    the layer that failed, where it is one within a model of that line, or the samples of a batch."""
     frames = _of_trace(trace)
     own = [at for at, (frame, _) in enumerate(frames) if not _is_library(frame.f_code.co_filename)]
     if not own:
-        return []
-    return [*_told(*frames[own[-1]])[:_MOST], *_layer(frames[own[-1] :])]
+        return _batch(frames)
+    return [*_told(*frames[own[-1]])[:_MOST], *_layer(frames[own[-1] :]), *_batch(frames)]
+
+
+def _batch(frames: list[tuple[FrameType, int]]) -> list[Told]:
+    """What a loader could not make a batch of: its error may not name the shapes, nor the sample."""
+    for frame, line in reversed(frames):
+        batch = frame.f_locals.get("batch") if _COLLATES.search(frame.f_code.co_filename) else None
+        if type(batch) in (list, tuple) and batch and _is_array(batch[0]):
+            return [(frame.f_code.co_filename, line, "batch", _described(batch))]
+    return []
 
 
 def _layer(frames: list[tuple[FrameType, int]]) -> Iterator[Told]:

@@ -316,3 +316,47 @@ def test_a_rank_that_ended_in_a_loop_is_told_with_what_ends_it(tmp_path: Path, c
     assert failure is not None
     assert failure.hint is not None
     assert said in failure.hint.cause.en
+
+
+LOADER = "/v/lib/python3.11/site-packages/torch/utils/data"
+
+
+@pytest.mark.parametrize(
+    ("batch", "message", "said"),
+    [
+        pytest.param("(1, 5), at 1: (3, 5)", "", "samples of 1 and of 3 rows of 5 numbers", id="boxes"),
+        pytest.param("(7,), at 2: (9,)", "", "samples of other lengths", id="texts"),
+        pytest.param("(3, 64, 64), at 2: (1, 64, 64)", "", "pictures of other channels", id="a grey one"),
+        pytest.param("(64, 64), at 2: (3, 64, 64)", "", "pictures of other channels", id="no channels"),
+        pytest.param("(3, 64, 64), at 2: (3, 64, 60)", "", "pictures of other sizes", id="sizes"),
+        pytest.param("(64, 64, 3), at 2: (60, 64, 3)", "", "pictures of other sizes", id="channels last"),
+        pytest.param("(1, 17, 3), at 2: (3, 17, 3)", "", "samples of different shapes", id="persons"),
+        pytest.param("(2, 17, 3), at 2: (5, 17, 3)", "", "samples of different shapes", id="more persons"),
+        pytest.param("(8, 64, 64), at 2: (9, 64, 64)", "", "samples of different shapes", id="of what"),
+        pytest.param("(80, 120), at 2: (80, 98)", "", "samples of different shapes", id="time last"),
+        pytest.param(
+            "",
+            "stack expects each tensor to be equal size, but got [4, 32, 32] at entry 0 and [3, 32, 32] at "
+            "entry 5",
+            "pictures of other channels cannot become one batch: [4, 32, 32] and, as number 5 of it, [3, 32,",
+            id="as the error says",
+        ),
+    ],
+)
+def test_samples_that_make_no_batch_are_told_by_their_shapes(
+    tmp_path: Path, batch: str, message: str, said: str
+) -> None:
+    written = WrittenRun(tmp_path / "home", cell="for x in loader:\n    pass\n").happened(*STARTED)
+    frames = [(a_spec().program, 1, "<module>", ""), (f"{LOADER}/_utils/collate.py", 275, "collate", "")]
+    operands = (
+        [(f"{LOADER}/_utils/collate.py", 275, "batch", f"tuple of 8 (Tensor {batch})")] if batch else []
+    )
+    message = message or "Trying to resize storage that is not resizable"
+    written.raised(1, "RuntimeError", message, frames=frames, operands=operands, time=CREATED + 5)
+    written.happened(errored(1), exited(1, 1))
+
+    failure = diagnose(written.run, written.directory)
+
+    assert failure is not None
+    assert failure.hint is not None
+    assert failure.hint.cause.en.startswith(said)

@@ -152,6 +152,20 @@ def test_tensors_and_layers_have_shapes(tmp_path: Path) -> None:
     assert '"endless", "Tensor (2,) float32, 50% inf"' in done.stdout
 
 
+def test_of_a_batch_that_cannot_be_made_the_shapes_are_told(tmp_path: Path) -> None:
+    np = pytest.importorskip("numpy")
+    path = tmp_path / "torch/utils/data/_utils/collate.py"
+    exec(
+        compile("def collate(batch):\n    stack(batch)", str(path), "exec"), namespace := {"stack": np.stack}
+    )
+    with pytest.raises(ValueError, match="same shape") as raised:
+        namespace["collate"]([np.ones((1, 5)), np.ones((3, 5))])
+
+    told = [one for one in operands(raised.value.__traceback__) if one[0] == str(path)]
+
+    assert told[-1] == (str(path), 2, "batch", "list of 2 (ndarray (1, 5), at 1: (3, 5))")
+
+
 BATCHES = """
 import numpy
 def score(parts, alike):

@@ -1,0 +1,62 @@
+"""Samples of other shapes, of which a DataLoader cannot make a batch: what differs, and so what they are."""
+
+from __future__ import annotations
+
+import re
+
+from nbdist.diagnosis.rank_failure import Failure
+from nbdist.diagnosis.sides import hint
+from nbdist.diagnosis.signatures import Hint
+
+_OF_LOADER = re.compile(r"/(?:torch/utils/data|paddle/io/dataloader)/")
+_COLLATE = re.compile(r"/(?:_utils|dataloader)/collate\.py$")
+_STACKED = re.compile(
+    r"(?:list|tuple) of \d+ \(\w+ \((?P<one>[\d, ]+)\), at (?P<at>\d+): \((?P<other>[\d, ]+)\)\)$"
+)
+_SAID = re.compile(
+    r"equal size, but got \[(?P<one>[\d, ]+)\] at entry 0 and \[(?P<other>[\d, ]+)\] at entry (?P<at>\d+)"
+)
+_CHANNELS = frozenset({1, 3, 4})
+_FLAT, _ROWS, _PICTURE = 1, 2, 3
+_MOST_NUMBERS = 100
+"""What stands for one row of a table, and not of a picture."""
+
+_LEAST_SIDE = 16
+"""Of a picture: what is smaller counts persons, boxes or points."""
+
+
+def of_shapes(failure: Failure) -> Hint | None:
+    """Of samples that a loader could not stack: by their shapes, which the error or the failing call has."""
+    if not any(_OF_LOADER.search(frame.file) for frame in failure.frames):
+        return None
+    operands = failure.report.operands if failure.report is not None else ()
+    said = [one.what for one in operands if one.name == "batch" and _COLLATE.search(one.file)]
+    message = failure.complaint.root.text if failure.complaint is not None else ""
+    found = next(filter(None, map(_STACKED.match, said)), None) or _SAID.search(message)
+    if found is None:
+        return None
+    one, other = (tuple(map(int, re.findall(r"\d+", found[name]))) for name in ("one", "other"))
+    values = {"one": str(list(one)), "other": str(list(other)), "at": found["at"]}
+    if len(one) == len(other) == _FLAT:
+        return hint("collate-lengths", **values)
+    if len(one) == len(other) == _ROWS and one[1] == other[1] < _MOST_NUMBERS:
+        return hint("collate-rows", one=one[0], other=other[0], numbers=one[1])
+    if {len(one), len(other)} == {_ROWS, _PICTURE} or _differ_in_channels(one, other):
+        return hint("collate-channels", **values)
+    if len(one) == len(other) == _PICTURE and _channels(one) & _channels(other):
+        return hint("collate-pictures", **values)
+    return None
+
+
+def _differ_in_channels(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
+    if not len(one) == len(other) == _PICTURE:
+        return False
+    unlike = [(a, b) for a, b in zip(one, other, strict=True) if a != b]
+    alike = [a for a, b in zip(one, other, strict=True) if a == b]
+    return len(unlike) == 1 and {*unlike[0]} <= _CHANNELS and min(alike) >= _LEAST_SIDE
+
+
+def _channels(shape: tuple[int, ...]) -> set[tuple[int, int]]:
+    """The first or the last size, where it may be that of the channels of a picture."""
+    sides = {0: shape[1:], -1: shape[:-1]}
+    return {(at, shape[at]) for at in sides if shape[at] in _CHANNELS and min(sides[at]) >= _LEAST_SIDE}
