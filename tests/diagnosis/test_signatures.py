@@ -190,3 +190,54 @@ def test_what_the_program_defines_needs_no_other_version_of_a_library(error: str
 
     program = "@dataclass\nclass Options:\n    lr: float\n\ndef train(model):\n    pass\n"
     assert variant(known[0], program, known[1].groupdict()).name == said
+
+
+@pytest.mark.parametrize(
+    ("known", "program", "said"),
+    [
+        pytest.param(
+            "paddle-label-out-of-range",
+            "        mask = T.resize(self.masks[i], SIZE)\n",
+            "paddle-mask-resized",
+            id="masks mixed",
+        ),
+        pytest.param(
+            "paddle-label-out-of-range",
+            "label = cv2.resize(label, (64, 64), interpolation=cv2.INTER_LINEAR)\n",
+            "paddle-mask-resized",
+            id="masks mixed as is written",
+        ),
+        pytest.param(
+            "paddle-label-out-of-range",
+            "mask = cv2.resize(\n    mask, size(image),\n    interpolation=cv2.INTER_NEAREST)\n",
+            "paddle-label-out-of-range",
+            id="masks of the nearest",
+        ),
+        pytest.param(
+            "paddle-label-out-of-range",
+            "mask = cv2.resize(mask, size, interpolation=how)\n",
+            "paddle-label-out-of-range",
+            id="masks somehow",
+        ),
+        pytest.param(
+            "paddle-label-out-of-range",
+            "image = T.resize(image, SIZE)\nmask = load(path)\n",
+            "paddle-label-out-of-range",
+            id="images alone",
+        ),
+        pytest.param(
+            "truth-of-array",
+            "/v/site-packages/paddle/metric/metrics.py",
+            "truth-in-paddle-metric",
+            id="a metric of paddle",
+        ),
+        pytest.param(
+            "image-array-shape",
+            "from visualdl import LogWriter",
+            "image-array-shape-of-visualdl",
+            id="VisualDL",
+        ),
+    ],
+)
+def test_a_situation_is_told_by_the_program(known: str, program: str, said: str) -> None:
+    assert variant(signatures()[known], program).name == said
