@@ -41,6 +41,7 @@ from nbdist.diagnosis.rank_failure import (
     waiting_side,
 )
 from nbdist.diagnosis.samples import of_shapes
+from nbdist.diagnosis.shapes import of_rows, of_state
 from nbdist.diagnosis.sides import Side, hint
 from nbdist.diagnosis.signatures import Hint, Source, match, match_in, named, suits, variant
 from nbdist.diagnosis.stacks import last_sides
@@ -202,7 +203,7 @@ def _hint(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
         return Hint.of(named(known), ranks, ranks_zh)
     if complaint is not None and (removed := removed_name(complaint.root.text)) is not None:
         return Hint.of(named("removed-name"), removed)
-    if (clue := of_sample(first) or of_broadcast(first)) is not None:
+    if (clue := of_sample(first) or of_broadcast(first) or of_rows(first) or of_state(first)) is not None:
         return clue
     if complaint is not None and complaint.signature is not None and complaint.found is not None:
         if first.absent and complaint.signature.name in _PLAIN_TIMEOUTS:

@@ -1,0 +1,129 @@
+"""What a program tells of tensors that do not fit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nbdist.diagnosis import diagnose
+from tests.fakes.directories import WrittenRun
+from tests.fakes.runs import CREATED, STARTED, a_spec, errored, exited
+
+PADDLE_ROWS = (
+    "(InvalidArgument) Broadcast dimension mismatch. Operands could not be broadcast together with the"
+    " shape of X = [22, 24] and the shape of Y = [32, 24]."
+    " Received [22] in X is not equal to [32] in Y at i:0."
+)
+TORCH_ROWS = "The size of tensor a (22) must match the size of tensor b (32) at non-singleton dimension 0"
+COLUMNS = "The size of tensor a (22) must match the size of tensor b (32) at non-singleton dimension 1"
+TORCH_FEATURES = "mat1 and mat2 shapes cannot be multiplied (1x1024 and 64x32)"
+PADDLE_FEATURES = (
+    "(InvalidArgument) In operator matmul, the [1] dimension of Input(X) must be equal to the [0] dimension"
+    " of Input(Y). But receiving the [1]dimension of Input(X) is [1024],"
+    " and the [0] dimension of Input(Y) is [64]."
+)
+
+
+def cause_of(tmp_path: Path, cell: str, message: str, at: tuple[int, str], *values: tuple[str, str]) -> str:
+    written = WrittenRun(tmp_path / "home", cell=cell).happened(*STARTED)
+    program = a_spec().program
+    frames = [(program, *at, "")]
+    operands = [(program, at[0], *one) for one in values]
+    written.raised(1, "RuntimeError", message, frames=frames, operands=operands, time=CREATED + 5)
+    failure = diagnose(written.happened(errored(1), exited(1, 1)).run, written.directory)
+    assert failure is not None
+    return failure.hint.cause.en if failure.hint is not None else ""
+
+
+def step(h: str, count: str = "BATCH = 32") -> str:
+    return f"{count}\ndef step(x):\n    h = {h}\n    return mix(x, h)\n"
+
+
+@pytest.mark.parametrize(
+    ("cell", "message", "told"),
+    [
+        pytest.param(step("paddle.zeros([BATCH, 24])"), PADDLE_ROWS, True, id="a fixed number, paddle"),
+        pytest.param(step("torch.zeros(BATCH, 24)"), TORCH_ROWS, True, id="a fixed number, torch"),
+        pytest.param(step("torch.zeros(BATCH, 24)"), COLUMNS, False, id="of columns"),
+        pytest.param(step("torch.zeros(x.shape[0], 24)"), TORCH_ROWS, False, id="of the batch"),
+        pytest.param(
+            step("torch.zeros(BATCH, 24)", "BATCH = first.size(0)"), TORCH_ROWS, False, id="of another batch"
+        ),
+        pytest.param(step("torch.load(path)"), TORCH_ROWS, False, id="not made"),
+    ],
+)
+def test_rows_that_the_program_fixes_are_told_by_their_line(
+    tmp_path: Path, cell: str, message: str, told: bool
+) -> None:
+    values = (("x", "Tensor (22, 10, 6) float32"), ("h", "Tensor (32, 24) float32"))
+
+    cause = cause_of(tmp_path, cell, message, (4, "step"), *values)
+
+    assert cause.startswith("h has 32 rows, which line 3 gives it") is told
+    assert not told or cause.endswith("and x has 22")
+
+
+def net(*lines: str, layer: str = "nn.LSTM(2, 64)") -> str:
+    body = "".join(f"        {line}\n" for line in lines)
+    return (
+        f"class Net(nn.Module):\n    def __init__(self):\n        self.lstm = {layer}\n"
+        f"    def forward(self, x):\n{body}"
+    )
+
+
+@pytest.mark.parametrize("message", [TORCH_FEATURES, PADDLE_FEATURES])
+@pytest.mark.parametrize(
+    "cell",
+    [
+        pytest.param(
+            net("_, (x, _) = self.lstm(x)", "x = self.flatten(x)", "return self.fc(x)"), id="by a layer"
+        ),
+        pytest.param(net("out, h = self.lstm(x)", "", "return self.fc(h.flatten(1))"), id="in the line"),
+    ],
+)
+def test_a_state_that_was_flattened_is_told_by_its_layer(tmp_path: Path, cell: str, message: str) -> None:
+    cause = cause_of(tmp_path, cell, message, (7, "forward"))
+
+    assert cause.startswith("the last state of self.lstm (line 5) is (layers, batch, hidden)")
+
+
+@pytest.mark.parametrize(
+    ("cell", "message"),
+    [
+        pytest.param(
+            net("out, (h, _) = self.lstm(x)", "x = self.flatten(out)", "return self.fc(x)"),
+            TORCH_FEATURES,
+            id="the outputs",
+        ),
+        pytest.param(
+            net("_, (h, _) = self.lstm(x)", "x = self.flatten(h[-1])", "return self.fc(x)"),
+            TORCH_FEATURES,
+            id="of the last layer",
+        ),
+        pytest.param(
+            net("_, (h, _) = self.lstm(x)", "x = h.flatten(0, 1)", "return self.fc(x)"),
+            TORCH_FEATURES,
+            id="layers and batch",
+        ),
+        pytest.param(
+            net("_, (h, _) = self.lstm(x)", "h = h.transpose(0, 1)", "return self.fc(self.flatten(h))"),
+            TORCH_FEATURES,
+            id="turned first",
+        ),
+        pytest.param(
+            net("_, (h, _) = self.lstm(x)", "x = self.flatten(h)", "return self.fc(x)", layer="Encoder()"),
+            TORCH_FEATURES,
+            id="another layer",
+        ),
+        pytest.param(
+            net("_, (h, _) = self.lstm(x)", "x = self.flatten(h)", "return self.fc(x)"),
+            TORCH_FEATURES.replace("1024", "100"),
+            id="no multiple",
+        ),
+    ],
+)
+def test_other_features_than_a_flattened_state_have_no_such_cause(
+    tmp_path: Path, cell: str, message: str
+) -> None:
+    assert "(layers, batch, hidden)" not in cause_of(tmp_path, cell, message, (7, "forward"))
