@@ -28,7 +28,7 @@ from nbdist.diagnosis.deadlocks import all_joining, why
 from nbdist.diagnosis.exits import exit_kind, rank_names
 from nbdist.diagnosis.histories import histories_of, last_calls, of_histories
 from nbdist.diagnosis.log_tracebacks import ended_by, raised_in_logs
-from nbdist.diagnosis.missing_files import of_file, of_missing, of_writing
+from nbdist.diagnosis.missing_files import of_ending, of_file, of_missing, of_writing
 from nbdist.diagnosis.parting import entered_alone, exits_of_rank, is_in_loop, ways_past
 from nbdist.diagnosis.places import place_of
 from nbdist.diagnosis.rank_failure import (
@@ -216,8 +216,8 @@ def _hint(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
             return hint("hang-joining", who=tuple(range(run.spec.world_size)), count=run.spec.world_size)
         row = variant(complaint.signature, _program(first, run), complaint.found.groupdict())
         if row.name in _OF_FILES:
-            made = of_file(first, run, complaint.found["path"])
-            made = made or of_missing(first, run, complaint.found["path"])
+            path = complaint.found["path"]
+            made = of_ending(first, run, path) or of_file(first, run, path) or of_missing(first, run, path)
             if made is not None:
                 return made
         if (

@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from nbdist.diagnosis.missing_files import longer_name
 from nbdist.diagnosis.parting import passed_by
 from nbdist.diagnosis.places import Sources, call_on_line, parsed, place_of
 from nbdist.diagnosis.sides import Side, hint
@@ -78,7 +79,10 @@ def of_held(side: Side, waiting: Sequence[Side], sources: Sources) -> Hint | Non
         asked = side.had(side.way[-1].file, loop.lineno)
         plain = [f"{name} = {what}" for name, what in asked.items() if _NUMBER.fullmatch(what)]
         if _waits_for_file(loop):
-            values = {"test": head(loop), "line": loop.lineno}
+            values: dict[str, object] = {"test": head(loop), "line": loop.lineno}
+            asked_for = {ast.unparse(one) for test in _tests(loop) for one in ast.walk(test)}
+            if longer := longer_name(asked_for, side.way[-1], sources):
+                return hint("hang-polls-longer", who=side.ranks, **values, **longer)
             return hint("hang-polls-file", who=side.ranks, **values, names=_own_names(side, sources))
         now = both("diagnosis.now", values=", ".join(plain)) if plain else Both("", "")
         return hint("hang-polls", who=side.ranks, test=head(loop), line=loop.lineno, now=now)
@@ -116,6 +120,12 @@ def of_lock_file(side: Side, sources: Sources) -> Hint | None:
     return hint(name, who=side.ranks, file=sources.name(there["path"]))
 
 
+def _tests(loop: ast.stmt) -> list[ast.expr]:
+    """What a loop asks for, to go on or to end."""
+    tests = [loop.test] if isinstance(loop, ast.While) else []
+    return tests + [node.test for node in ways_out(loop) if isinstance(node, ast.If)]
+
+
 def _waits_for_file(loop: ast.stmt) -> bool:
     """Whether a loop goes on until there is a file: not one that waits for a lock file to be gone."""
     if isinstance(loop, ast.While) and isinstance(loop.test, ast.UnaryOp):
@@ -141,9 +151,7 @@ def waits_for_other_file(
         if isinstance(node, ast.Import | ast.ImportFrom)
         for one in node.names
     }
-    tests = [loop.test] if isinstance(loop, ast.While) else []
-    tests += [node.test for node in ways_out(loop) if isinstance(node, ast.If)]
-    asked = set().union(*map(_words, tests)) - modules
+    asked = set().union(*map(_words, _tests(loop))) - modules
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
     within = [node for node in functions if holds(node, int(at["line"]))]
     return bool(within) and not asked & _words(within[0])

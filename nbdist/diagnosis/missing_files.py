@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 from collections.abc import Iterable, Iterator
 
 from nbdist.diagnosis.conditions import asks_for_rank
-from nbdist.diagnosis.places import Sources
+from nbdist.diagnosis.places import Sources, parsed
 from nbdist.diagnosis.rank_failure import Failure
 from nbdist.diagnosis.sides import Side, hint
 from nbdist.diagnosis.signatures import Hint
@@ -28,6 +29,12 @@ _WRITES = frozenset({*_SAVES, "dumps"}) - {"open"}
 _MODULES = frozenset({"json", "yaml", "pickle", "torch", "paddle", "np", "numpy"})
 _REMOVES = ("rmtree", "remove", "unlink", "TemporaryDirectory", "rename", "replace", "move")
 _OF_FILES = re.compile(r"\b(?:os|shutil|tempfile)\.|rmtree\(|unlink\(|TemporaryDirectory\(")
+_ADDED = {"save": ".npy", "savez": ".npz", "savez_compressed": ".npz"}
+"""What numpy puts behind the name of a file that does not end so."""
+
+_WRITTEN_OUT = re.compile(r"(?P<end>[^{}'\"]+)['\"]\)*$")
+"""The end of a path that is told in the program."""
+
 _OF_MOMENT = re.compile(r"\d\d[-_:.hT]?\d\d[-_:.mT]?\d\d|[0-9a-f]{8}-?[0-9a-f]{4}|/tmp\w{8}(?:/|$)")
 """What a path has of the time, a random name or a temporary folder."""
 _FEW = 3
@@ -50,6 +57,57 @@ def of_file(failure: Failure, run: Run, path: str) -> Hint | None:
         if any(_is_alone(one, failure.sources) for one in called):
             return hint("file-not-made-yet", path=path, line=call.line, late=(failure.rank,))
     return None
+
+
+def of_ending(failure: Failure, run: Run, path: str) -> Hint | None:
+    """Of a file that is there under a longer name, which numpy gave it in this program."""
+    files = {run.spec.program} | ({failure.place.file} if failure.place is not None else set())
+    for call, saved in _saved_by_numpy(files, failure.sources):
+        function, ending = _named_by(saved)
+        if os.path.exists(os.path.join(run.spec.cwd, path + ending)):
+            return hint("file-named-longer", path=path, call=function, line=call.line, ending=ending)
+    return None
+
+
+def longer_name(asked: Iterable[str], here: Call, sources: Sources) -> dict[str, object]:
+    """What numpy writes under a longer name than a loop looks for: to a path that is one of these expressions
+    and ends, wherever it is set, with letters that the program has. Empty where there is none."""
+    tree = parsed(sources.text(here.file)) or ast.Module([], [])
+    sets = [node for node in ast.walk(tree) if isinstance(node, ast.Assign)]
+    moved = [ast.unparse(node) for node in _removing(here.file, sources)]
+    for call, saved in _saved_by_numpy((here.file,), sources):
+        path = ast.unparse(saved.args[0])
+        mine = [node for node in sets if path in map(ast.unparse, node.targets)]
+        # a name in another function may be that of another path
+        alike = call.function == here.function or "." in path or all(one in tree.body for one in mine)
+        function, ending = _named_by(saved)
+        ends = [_WRITTEN_OUT.search(ast.unparse(one.value)) for one in mine]
+        ends += [] if mine else [_WRITTEN_OUT.search(path)]
+        # what is moved may get the shorter name after all
+        alike = alike and not any(path in one for one in moved)
+        if path in asked and alike and all(one and one["end"][-len(ending) :] != ending for one in ends):
+            return {"call": function, "at": call.line, "path": path, "ending": ending}
+    return {}
+
+
+def _named_by(saved: ast.Call) -> tuple[str, str]:
+    """The function of numpy, and what it puts behind the name of a file."""
+    function = ast.unparse(saved.func)
+    return function, _ADDED[function.rpartition(".")[2]]
+
+
+def _saved_by_numpy(files: Iterable[str], sources: Sources) -> Iterator[tuple[Call, ast.Call]]:
+    for file in files:
+        for name in _ADDED:
+            for call in calls_of_function(name, file, sources):
+                statement = node_at(call, sources)
+                for one in own_nodes(statement) if statement is not None else ():
+                    saves = isinstance(one, ast.Call) and ast.unparse(one.func) in (
+                        f"np.{name}",
+                        f"numpy.{name}",
+                    )
+                    if isinstance(one, ast.Call) and saves and one.args:
+                        yield call, one
 
 
 def of_writing(failure: Failure, sides: Iterable[Side]) -> Hint | None:
@@ -155,7 +213,7 @@ def _is_alone(call: Call, sources: Sources) -> bool:
     return any(asks_for_rank(node.test, call, sources) for node in ifs)
 
 
-def _names(statement: ast.stmt | None, names: set[str], path: str) -> bool:
+def _names(statement: ast.AST | None, names: set[str], path: str) -> bool:
     """Whether a statement has the path, by one of these names or by a part that it writes."""
     for node in ast.walk(statement) if statement is not None else ():
         if isinstance(node, ast.Constant) and isinstance(node.value, str):

@@ -145,7 +145,7 @@ def _names(node: ast.AST) -> Iterator[str]:
 
 def _recurrent(tree: ast.Module) -> Iterator[str]:
     """What a file makes recurrent layers of: ``self.lstm``."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
-            if ast.unparse(node.value.func).rpartition(".")[2] in _RECURRENT:
-                yield from map(ast.unparse, node.targets)
+    for node in (one for one in ast.walk(tree) if isinstance(one, ast.Assign)):
+        called = node.value.func if isinstance(node.value, ast.Call) else None
+        if called is not None and ast.unparse(called).rpartition(".")[2] in _RECURRENT:
+            yield from map(ast.unparse, node.targets)

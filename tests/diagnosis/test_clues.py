@@ -81,6 +81,25 @@ def test_a_file_that_rank_0_saves_later_is_told_by_the_line(tmp_path: Path, leng
     assert cause.startswith(said)
 
 
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        pytest.param("best.npz", "adds .npz to a name that does not end so", id="there"),
+        pytest.param("other.npz", "there is no ", id="not there"),
+    ],
+)
+def test_a_file_that_numpy_has_named_otherwise_is_told_by_its_ending(
+    tmp_path: Path, made: str, said: str
+) -> None:
+    (tmp_path / made).touch()
+    message = f"[Errno 2] No such file or directory: '{tmp_path}/best'"
+
+    cause = cause_of(tmp_path, "FileNotFoundError", message, 2, cell="np.savez(path, x=x)\nnp.load(path)\n")
+
+    assert said in cause
+    assert ("np.savez (line 1)" in cause) is (made == "best.npz")
+
+
 DATASET = """\
 class Photos(Dataset):
     def __getitem__(self, index):

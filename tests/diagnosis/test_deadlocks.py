@@ -1542,6 +1542,46 @@ def test_a_loop_that_looks_for_a_file_is_told_with_what_makes_its_name_differ(tm
     assert plain.cause.en.endswith("or under another name")
 
 
+SAVES = """\
+def prepare(rank):
+    path = os.path.join(folder, f"features_v{version}.npy")
+    if rank == 0:
+        np.savez(path, x=x)
+        return x
+    while not os.path.exists(path):
+        time.sleep(0.5)
+
+prepare(rank)
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        pytest.param(SAVES, "hang-polls-longer", id="another ending"),
+        pytest.param(SAVES.replace(".npy", ""), "hang-polls-file", id="an ending not known"),
+        pytest.param(SAVES.replace(".npy", ".npz"), "hang-polls-file", id="the same ending"),
+        pytest.param(SAVES.replace("savez(path", "savez(other"), "hang-polls-file", id="another file"),
+        pytest.param(SAVES.replace("np.savez", "torch.save"), "hang-polls-file", id="not by numpy"),
+        pytest.param(
+            SAVES.replace("return x", "os.replace(path + '.npz', path)"), "hang-polls-file", id="moved then"
+        ),
+        pytest.param(
+            "def save(path):\n    np.savez(path, x)\n\n" + SAVES.replace("np.savez(path, x=x)", "save(raw)"),
+            "hang-polls-file",
+            id="of another function",
+        ),
+    ],
+)
+def test_a_loop_that_looks_for_what_numpy_names_otherwise_is_told_so(
+    text: str, name: str, tmp_path: Path
+) -> None:
+    shift = text.index("def prepare") and 3
+    way = ((9 + shift, "<module>"), (7 + shift, "prepare"))
+
+    assert reason(a_program(tmp_path, text), at((1,), "time.sleep", *way, waits=False)).signature == name
+
+
 LEADERS = """\
 def make(rank):
     if rank in leaders:
