@@ -55,6 +55,29 @@ _LISTS_FILES = re.compile(r"\b(?:r?glob|listdir|iterdir|scandir)\(")
 _FETCHES = re.compile(r"/torch/utils/data/_utils/fetch\.py$")
 _TRAINER = re.compile(r"/transformers/trainer\.py$")
 _KEEPS_COLUMNS = re.compile(r"remove_unused_columns['\"]?\s*[=:]\s*False")
+_LABELS = frozenset({"label", "labels", "label_ids"})
+"""Columns that the Trainer keeps, whatever forward() names."""
+
+_TIMES = re.compile(
+    r"'(?:eval_(?:\w+_)?(?:runtime|samples_per_second|steps_per_second|model_preparation_time|jit_compilation_time)"
+    r"|epoch)'"
+)
+"""What the Trainer adds to an evaluation, whatever came of it."""
+
+_BEST = re.compile(r"`metric_for_best_model` training argument is set to '[^']+'[^\[]*\[(?P<names>[^\]]*)\]")
+_EVALUATES = re.compile(r"def (?:prediction_step|evaluation_loop|evaluate)\b.*\bself\b")
+"""What a Trainer of the program's own may do instead."""
+
+_GOT_IDS = re.compile(
+    r"Embedding with weight \((?P<rows>\d+),.*, got Tensor .*\bint\d+, (?P<low>-?\d+)(?: to (?P<high>-?\d+))?$"
+)
+_OF_POSITIONS = re.compile(r"(?<!\.[xyhw])[._](?:wpe|positions?)(?:_\w+)?$")
+"""Of places in a text: coordinates of a page are x, y, height and width."""
+
+_OF_TYPES = re.compile(r"\.token_type_embeddings?$")
+_CUT = 80
+"""Names as long as this may have lost their end."""
+
 _COLLATE = re.compile(r"/(?:_utils|dataloader)/collate\.py$")
 _OF_PLAIN = re.compile(r"\b(?:item|tolist|float|int|len)\(|^[\d.]+$")
 """What adds a plain number."""
@@ -196,9 +219,43 @@ def _lists(call: Call, failure: Failure) -> Iterator[str]:
             yield ast.unparse(node.value)  # type: ignore[attr-defined]
 
 
+def of_ids(failure: Failure) -> Hint | None:
+    """Of an id that an embedding within a model does not have: of its positions, its kinds of token or its
+    vocabulary, as the name of the layer tells."""
+    for one in failure.operands:
+        found = _GOT_IDS.match(one.what)
+        if found is None or len(one.name) >= _CUT:
+            continue
+        rows, low, high = int(found["rows"]), int(found["low"]), int(found["high"] or found["low"])
+        if low < 0:
+            return hint("ids-negative", name=one.name, low=low)
+        if high >= rows:
+            row = "ids-past-vocabulary"
+            if _OF_POSITIONS.search(one.name):
+                row = "ids-past-positions"
+            elif _OF_TYPES.search(one.name):
+                row = "ids-past-types"
+            return hint(row, name=one.name, rows=rows, last=rows - 1, high=high, count=high + 1)
+    return None
+
+
+def of_best(failure: Failure) -> Hint | None:
+    """Of a metric by which transformers' Trainer looks for the best model, where an evaluation gave nothing
+    but times: without labels in its batches there is neither a loss nor a call of compute_metrics()."""
+    if failure.report is None:
+        return None
+    found = _BEST.search(failure.report.message)
+    if found is None or not found["names"] or _TIMES.sub("", found["names"]).strip(", "):
+        return None
+    files = {frame.file for frame in failure.report.frames if failure.sources.is_own(frame.file)}
+    if any(_EVALUATES.search(failure.sources.text(file)) for file in files):
+        return None
+    return hint("no-labels-evaluated")
+
+
 def of_columns(failure: Failure) -> Hint | None:
-    """Of a key that a collator misses, which transformers' Trainer has called: it drops the columns that
-    forward() does not name, unless it is told to keep them."""
+    """Of a key that a collator or a compute_loss() misses, which transformers' Trainer has called: it drops
+    the columns that forward() does not name, unless it is told to keep them."""
     said = failure.complaint.root.text if failure.complaint is not None else ""
     found = _KEY.match(said)
     collates = any(
@@ -206,12 +263,39 @@ def of_columns(failure: Failure) -> Hint | None:
         for frame in failure.frames
     )
     trains = any(_TRAINER.search(frame.file) for frame in failure.frames)
-    if found is None or not collates or not trains:
+    if found is None or not trains or not (collates or _is_of_batch(found["key"], failure)):
         return None
     files = {frame.file for frame in failure.frames if failure.sources.is_own(frame.file)}
     if any(_KEEPS_COLUMNS.search(failure.sources.text(file)) for file in files):
         return None
     return hint("columns-dropped", key=repr(found["key"]))
+
+
+def _is_of_batch(key: str, failure: Failure) -> bool:
+    """Whether a compute_loss() that the Trainer has called was the first to ask its batch for a key."""
+    at = failure.place
+    if at is None or at.function != "compute_loss" or key in _LABELS or failure.frames[-1] != at:
+        return False
+    callers = [frame for frame in failure.frames[:-1] if not failure.sources.is_own(frame.file)]
+    tree = parsed(failure.sources.text(at.file)) or ast.Module([], [])
+    functions = [
+        node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and holds(node, at.line)
+    ]
+    if not callers or _TRAINER.search(callers[-1].file) is None or not functions:
+        return False
+    names = {one.arg for one in functions[-1].args.args}
+    asked = [line for name, line in _asked_of(functions[-1], key) if name in names]
+    return asked != [] and min(asked) == at.line
+
+
+def _asked_of(function: ast.FunctionDef, key: str) -> Iterator[tuple[str, int]]:
+    """What a key is taken from in a function,  inputs["weight"]  or  inputs.pop("weight") , and the lines."""
+    for node in ast.walk(function):
+        of, by = (node.value, node.slice) if isinstance(node, ast.Subscript) else (None, None)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "pop":
+            of, by = node.func.value, next(iter(node.args), None)
+        if isinstance(of, ast.Name) and isinstance(by, ast.Constant) and by.value == key:
+            yield of.id, of.lineno
 
 
 def of_near(failure: Failure) -> Hint | None:

@@ -12,9 +12,11 @@ from tempfile import gettempdir
 from nbdist.devices.usage import SHARED_MEMORY, disks
 from nbdist.diagnosis.checks.names import removed_name
 from nbdist.diagnosis.clues import (
+    of_best,
     of_broadcast,
     of_columns,
     of_empty,
+    of_ids,
     of_key,
     of_names,
     of_nan,
@@ -93,6 +95,7 @@ _NO_SUCH_COLUMN = "columns-not-there"
 _NEVER_SET = frozenset({"never-set", "compared-with-none"})
 _NO_TENSOR = "none-for-tensor"
 _NOT_SET = "name-not-set-yet"
+_NO_SUCH_ID = "index-out-of-range"
 _MEETING = "gloo-connect"
 _WITHOUT_A_WORD = "exit-without-error"
 # with the last line of the rank
@@ -227,6 +230,8 @@ def _hint(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
             return unset
         if complaint.signature.name == _TOO_SHORT and (empty := of_empty(first)) is not None:
             return empty
+        if complaint.signature.name == _NO_SUCH_ID and (ids := of_ids(first)) is not None:
+            return ids
         if row.name in _CUT_SHORT and (writing := of_writing(first, last_sides(run, directory))) is not None:
             return writing
         if complaint.signature.name in _NOT_FINITE and (first_nan := of_nan(first)) is not None:
@@ -253,7 +258,7 @@ def _hint(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
     if _others_wait(first, run, directory) and (met := _alone(first, run, directory)) is not None:
         return met
     text = complaint.root.text if complaint is not None else ""
-    key = of_names(first) or of_key(first)
+    key = of_best(first) or of_names(first) or of_key(first)
     if key is None or key.signature == _NOT_THERE:
         key = of_columns(first) or key
     if key is not None:

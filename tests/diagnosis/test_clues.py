@@ -811,3 +811,98 @@ def test_a_column_that_the_trainer_drops_is_told(
 
     assert failure is not None
     assert (failure.hint is not None and failure.hint.signature == "columns-dropped") is told
+
+
+LOSS = """\
+class Weighted(Trainer):
+    def compute_loss(self, model, inputs, **kwargs):
+        weight = inputs.pop("weight")
+        labels = inputs.pop("labels")
+Weighted(args=TrainingArguments("out")).train()
+"""
+TAKEN = LOSS.replace("labels = inputs.pop", "weight = weight * inputs.pop").replace("labels", "weight")
+
+
+@pytest.mark.parametrize(
+    ("cell", "line", "key", "told"),
+    [
+        pytest.param(LOSS, 3, "weight", True, id="a column of its own"),
+        pytest.param(LOSS, 4, "labels", False, id="labels are kept"),
+        pytest.param(TAKEN, 4, "weight", False, id="taken out before"),
+        pytest.param(LOSS.replace("inputs.pop", "WEIGHTS.pop"), 3, "weight", False, id="not of the batch"),
+    ],
+)
+def test_a_column_that_the_trainer_drops_is_told_of_a_loss(
+    tmp_path: Path, cell: str, line: int, key: str, told: bool
+) -> None:
+    written = WrittenRun(tmp_path / "home", cell=cell).happened(*STARTED)
+    program = a_spec().program
+    calls = (IN_TRAINER[0], 2090, "training_step", "loss = self.compute_loss(model, inputs)")
+    frames = [(program, 5, "<module>", ""), calls, (program, line, "compute_loss", "")]
+    written.raised(1, "KeyError", f"'{key}'", frames=frames, time=CREATED + 5)
+    failure = diagnose(written.happened(errored(1), exited(1, 1)).run, written.directory)
+
+    assert failure is not None
+    assert (failure.hint is not None and failure.hint.signature == "columns-dropped") is told
+
+
+@pytest.mark.parametrize(
+    ("name", "got", "signature"),
+    [
+        pytest.param("model.transformer.wpe", "Tensor (1, 80) int64, 0 to 79", "ids-past-positions"),
+        pytest.param("net.embed_positions", "Tensor (1, 1) int64, 64", "ids-past-positions"),
+        pytest.param("net.token_type_embeddings", "Tensor (2, 9) int64, 0 to 64", "ids-past-types"),
+        pytest.param("net.x_position_embeddings", "Tensor (2, 9) int64, 0 to 900", "ids-past-vocabulary"),
+        pytest.param("model.transformer.wte", "Tensor (2, 9) int64, 3 to 64", "ids-past-vocabulary"),
+        pytest.param("model.transformer.wte", "Tensor (2, 9) int64, -100 to 5", "ids-negative"),
+        pytest.param("model.transformer.wte", "Tensor (2, 9) int64", "index-out-of-range", id="not known"),
+        pytest.param("a" * 80, "Tensor (2, 9) int64, 3 to 64", "index-out-of-range", id="a name that is cut"),
+    ],
+)
+def test_an_id_that_an_embedding_does_not_have_is_told_by_its_layer(
+    tmp_path: Path, name: str, got: str, signature: str
+) -> None:
+    written = WrittenRun(tmp_path / "home", cell="loss = model(ids)").happened(*STARTED)
+    program = a_spec().program
+    what = f"Embedding with weight (64, 32) float32, got {got}"
+    frames = [(program, 1, "<module>", ""), (f"{PACKAGES}/torch/nn/functional.py", 2615, "embedding", "")]
+    operands = [(program, 1, name, what)]
+    written.raised(
+        1, "IndexError", "index out of range in self", frames=frames, operands=operands, time=CREATED + 5
+    )
+    failure = diagnose(written.happened(errored(1), exited(1, 1)).run, written.directory)
+
+    assert failure is not None
+    assert failure.hint is not None
+    assert failure.hint.signature == signature
+
+
+@pytest.mark.parametrize(
+    ("cell", "names", "signature"),
+    [
+        pytest.param("trainer.train()", "'eval_runtime', 'epoch'", "no-labels-evaluated"),
+        pytest.param("trainer.train()", "'eval_loss', 'eval_runtime', 'epoch'", "name-not-listed"),
+        pytest.param("trainer.train()", "'eval_acc', 'eval_runtime', 'epoch'", "name-not-listed"),
+        pytest.param(
+            "class Own(Trainer):\n    def prediction_step(self, *args): ...\nOwn().train()",
+            "'eval_runtime', 'epoch'",
+            "name-not-listed",
+            id="evaluates itself",
+        ),
+    ],
+)
+def test_an_evaluation_without_labels_is_told_of_the_metric_that_it_lacks(
+    tmp_path: Path, cell: str, names: str, signature: str
+) -> None:
+    written = WrittenRun(tmp_path / "home", cell=cell).happened(*STARTED)
+    message = (
+        "\"The `metric_for_best_model` training argument is set to 'eval_f1', which is not found in the"
+        f' evaluation metrics. The available evaluation metrics are: [{names}]."'
+    )
+    frames = [(a_spec().program, len(cell.splitlines()), "<module>", ""), IN_TRAINER]
+    written.raised(1, "KeyError", message, frames=frames, time=CREATED + 5)
+    failure = diagnose(written.happened(errored(1), exited(1, 1)).run, written.directory)
+
+    assert failure is not None
+    assert failure.hint is not None
+    assert failure.hint.signature == signature
