@@ -69,7 +69,7 @@ _EVALUATES = re.compile(r"def (?:prediction_step|evaluation_loop|evaluate)\b.*\b
 """What a Trainer of the program's own may do instead."""
 
 _GOT_IDS = re.compile(
-    r"Embedding with weight \((?P<rows>\d+),.*, got Tensor .*\bint\d+, (?P<low>-?\d+)(?: to (?P<high>-?\d+))?$"
+    r"Embedding with weight \((?P<rows>\d+),.*, got Tensor .*\bint\d+, (?P<low>-?\d+) to (?P<high>-?\d+)$"
 )
 _OF_POSITIONS = re.compile(r"(?<!\.[xyhw])[._](?:wpe|positions?)(?:_\w+)?$")
 """Of places in a text: coordinates of a page are x, y, height and width."""
@@ -226,7 +226,7 @@ def of_ids(failure: Failure) -> Hint | None:
         found = _GOT_IDS.match(one.what)
         if found is None or len(one.name) >= _CUT:
             continue
-        rows, low, high = int(found["rows"]), int(found["low"]), int(found["high"] or found["low"])
+        rows, low, high = int(found["rows"]), int(found["low"]), int(found["high"])
         if low < 0:
             return hint("ids-negative", name=one.name, low=low)
         if high >= rows:

@@ -850,7 +850,7 @@ def test_a_column_that_the_trainer_drops_is_told_of_a_loss(
     ("name", "got", "signature"),
     [
         pytest.param("model.transformer.wpe", "Tensor (1, 80) int64, 0 to 79", "ids-past-positions"),
-        pytest.param("net.embed_positions", "Tensor (1, 1) int64, 64", "ids-past-positions"),
+        pytest.param("net.embed_positions", "Tensor (2, 1) int64, 64 to 64", "ids-past-positions"),
         pytest.param("net.token_type_embeddings", "Tensor (2, 9) int64, 0 to 64", "ids-past-types"),
         pytest.param("net.x_position_embeddings", "Tensor (2, 9) int64, 0 to 900", "ids-past-vocabulary"),
         pytest.param("model.transformer.wte", "Tensor (2, 9) int64, 3 to 64", "ids-past-vocabulary"),
