@@ -433,8 +433,11 @@ def entered_alone(side: Side, sources: Sources) -> dict[str, object] | None:
 
 
 def _by_deeper(sides: Sequence[Side], sources: Sources) -> Hint | None:
-    """Of ranks in one call of a library, one that it has called back, and that is alone in what it calls."""
-    shared = min(len(side.way) for side in sides)
+    """Of ranks in one call of a library, one that it has called back, and that is alone in what it calls:
+    others may be in another function that it calls back."""
+    steps = zip(*(side.way for side in sides), strict=False)
+    shared = next((depth for depth, calls in enumerate(steps) if len(set(calls)) > 1), None)
+    shared = min(len(side.way) for side in sides) if shared is None else shared
     for side in (side for side in sides if len(side.way) > shared):
         if (alone := entered_alone(replace(side, way=side.way[shared:]), sources)) is not None:
             return hint("met-another-call", late=side.ranks, **alone)

@@ -178,6 +178,32 @@ def test_what_a_library_calls_back_on_one_rank_alone_is_named_by_its_decorator(t
     assert "outside of that function" in hint.fix.en
 
 
+ENGINE = """\
+def step(engine, batch):
+    loss.backward()
+
+def validate(engine):
+    if idist.get_rank() == 0:
+        evaluator.run(loader)
+
+trainer.run(loader)
+"""
+
+
+def test_what_one_rank_alone_does_is_named_where_others_are_called_back_too(tmp_path: Path) -> None:
+    sources, program = a_program(tmp_path, ENGINE), a_spec().program
+    sides = []
+    for rank, line, function in ((0, 6, "validate"), (1, 2, "step")):
+        back = Call(file=program, line=line, function=function)
+        hook = inside(rank, 8, ("run", 10), ("fire", 40 + rank))
+        sides.append(replace(hook, way=(*hook.way, back), calls=(*hook.calls, back)))
+
+    hint = of_parting(sides, sources)
+
+    assert hint is not None
+    assert hint.cause.en.startswith("rank 0 alone went into  if idist.get_rank() == 0:  (line 5)")
+
+
 def test_the_loop_of_a_library_that_one_rank_has_come_past_is_named(tmp_path: Path) -> None:
     left, still = inside(0, 8, ("evaluate", 10)), inside(1, 7, ("fit", 10), ("run_epoch", 90))
 
