@@ -1,4 +1,4 @@
-"""Names of a notebook that its ranks get (``--push``): which, how much that may be, and the messages about them."""
+"""Names of a notebook that its ranks get (``--push``): which, how much that may be, and how they are told."""
 
 from __future__ import annotations
 

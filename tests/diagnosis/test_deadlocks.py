@@ -1347,7 +1347,7 @@ TORCH_LOADER = "/site-packages/torch/utils/data"
     ("file", "function", "name"),
     [
         pytest.param("dataloader.py", "__iter__", "hang-no-batches", id="it begins anew"),
-        pytest.param("_utils/fetch.py", "fetch", "hang-goes-round", id="it reads a sample"),
+        pytest.param("_utils/fetch.py", "fetch", "hang-yields-nothing", id="it reads a sample"),
         pytest.param("dataloader.py", "_try_get_data", "hang-loader", id="it waits for a worker"),
     ],
 )
