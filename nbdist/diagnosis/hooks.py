@@ -14,7 +14,15 @@ from nbdist.diagnosis.conditions import asks_for_rank
 from nbdist.diagnosis.places import WRAPPERS, Sources, as_written, parsed
 from nbdist.diagnosis.sides import Side, by_ranks, hint
 from nbdist.diagnosis.signatures import Hint
-from nbdist.diagnosis.statements import LEAVING, around, exchanges, is_quiet, own_nodes, told
+from nbdist.diagnosis.statements import (
+    LEAVING,
+    around,
+    calls_of_function,
+    exchanges,
+    is_quiet,
+    own_nodes,
+    told,
+)
 from nbdist.store.reports import Call
 from nbdist.text import Both, both
 
@@ -30,6 +38,8 @@ _TRAINS = re.compile(r"fit|train|eval|predict|test|valid|learn")
 
 _ENDS = re.compile(r"epoch_end|update_\w+_epoch_metrics|on_advance_end|on_run_end")
 _OWN_BATCHES = re.compile(r"use_distributed_sampler=False|IterableDataset|def __iter__")
+_TRAINED = re.compile(r"_finalize_training|on_train_end")
+_METRIC = "compute_metrics"
 _ADDS_UP = re.compile(r"/logger_connector/result\.py$")
 
 # what a library, or the program, exchanges by; not a list or a file of theirs
@@ -55,13 +65,28 @@ def of_hooks(sides: Sequence[Side], sources: Sources) -> Hint | None:
     # a flag is to be known to all ranks, and not to be set by each of them
     ifs = [node.test for node in tests if isinstance(node, ast.If) and not _sets(node)]
     of_rank = bool(tests) and len(ifs) == len(tests) and all(asks_for_rank(one, last, sources) for one in ifs)
-    return hint(
-        "hang-hooks-of-rank" if of_rank else "hang-hooks",
-        call=_entered(calls, last, sources),
-        line=last.line,
-        ways=by_ranks((side.ranks, way) for side, way in zip(sides, ways, strict=True)),
-        tests=_told(tests),
-    )
+    values = {
+        "call": _entered(calls, last, sources),
+        "line": last.line,
+        "ways": by_ranks((side.ranks, way) for side, way in zip(sides, ways, strict=True)),
+    }
+    if not tests and (at := _stopped_early(sides, ways, last.file, sources)) is not None:
+        return hint("hang-hooks-early", **values, at=at)
+    return hint("hang-hooks-of-rank" if of_rank else "hang-hooks", **values, tests=_told(tests))
+
+
+def _stopped_early(sides: Sequence[Side], ways: Sequence[str], file: str, sources: Sources) -> int | None:
+    """The line of transformers' EarlyStoppingCallback, which asks for the metrics of its own rank, where some
+    ranks have ended their training and others have not; None where their batches may be fewer, or the metric
+    is the loss, which is the mean of all ranks."""
+    ended = {way for way in ways if _TRAINED.fullmatch(way)}
+    text = sources.text(file)
+    if not ended or len(ended) == len(set(ways)) or _OWN_BATCHES.search(text) or _METRIC not in text:
+        return None
+    if not any("/transformers/" in call.file for side in sides for call in side.calls):
+        return None
+    made = calls_of_function("EarlyStoppingCallback", file, sources)
+    return made[0].line if made else None
 
 
 def _of_logged(sides: Sequence[Side], sources: Sources) -> Hint | None:

@@ -99,6 +99,45 @@ def test_where_the_library_parts_them_is_told_with_what_it_calls_back(
     assert hint.cause.en.endswith(last)
 
 
+EARLY = """\
+trainer = Trainer(model, args, compute_metrics=accuracy,
+                  callbacks=[EarlyStoppingCallback(2)])
+trainer.train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "end", "name"),
+    [
+        pytest.param(EARLY, "_finalize_training", "hang-hooks-early", id="by its metric"),
+        pytest.param(EARLY, "evaluate", "hang-hooks", id="not at the end"),
+        pytest.param(EARLY.replace("compute_metrics", "x"), "_finalize_training", "hang-hooks", id="a loss"),
+        pytest.param(
+            f"data: IterableDataset\n{EARLY}", "_finalize_training", "hang-hooks", id="fewer batches"
+        ),
+    ],
+)
+def test_early_stopping_by_the_metric_of_each_rank_is_named(
+    tmp_path: Path, program: str, end: str, name: str
+) -> None:
+    library = LIBRARY.replace("trainer", "transformers")
+    line = program.count("\n")
+    sides = [
+        inside(0, line, ("train", 10), ("_inner", 40), (end, 71)),
+        inside(1, line, ("train", 10), ("_inner", 55), ("_run_epoch", 90)),
+    ]
+    sides = [
+        replace(side, calls=(side.calls[0], *(replace(one, file=library) for one in side.calls[1:])))
+        for side in sides
+    ]
+
+    hint = of_hooks(sides, a_program(tmp_path, program))
+
+    assert hint is not None
+    assert hint.signature == name
+    assert ("EarlyStoppingCallback (line 2)" in hint.cause.en) is (name == "hang-hooks-early")
+
+
 def test_ranks_that_part_in_the_program_are_no_matter_of_a_library(tmp_path: Path) -> None:
     sides = [inside(0, 1, ("barrier", 10)), inside(1, 2, ("all_reduce", 20))]
 
