@@ -9,15 +9,30 @@ from dataclasses import dataclass
 
 from nbdist.diagnosis.conditions import holds_for, is_of_all
 from nbdist.diagnosis.exits import rank_names
-from nbdist.diagnosis.places import Sources
+from nbdist.diagnosis.places import Sources, parsed
 from nbdist.diagnosis.sides import Side
-from nbdist.diagnosis.statements import Step, around, calls_too, counters, goes_on, is_default, own_nodes
+from nbdist.diagnosis.statements import (
+    Step,
+    around,
+    calls_too,
+    counters,
+    goes_on,
+    holds,
+    is_default,
+    own_nodes,
+    seeded_by_rank,
+)
 from nbdist.store.reports import Call
 from nbdist.text import Both, say
 
 _IS_GIVEN = re.compile(r"\w+ is (?:not )?None")
 PLAIN = re.compile(r"None|True|False|nan|-?inf|-?\d[\d.e+-]*")
 Way = ast.If | ast.ExceptHandler
+
+# a whole number that is drawn, and what makes it the same in each run
+_DRAWS = re.compile(r"\b(?:randint|randrange|integers|poisson|geometric|binomial)\(")
+_OF_FRAMEWORKS = re.compile(r"\b(?:torch|paddle)\.")
+_SEEDED = re.compile(r"seed|\b(?:Random|default_rng|RandomState)\((?!\))")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +123,32 @@ def differences(node: ast.If, one: Entry, call: Call, sources: Sources) -> Both:
             for language in ("en", "zh")
         )
     )
+
+
+def drawn_rounds(loop: ast.stmt, file: str, sources: Sources) -> ast.Assign | ast.For | None:
+    """The statement that draws at random how many rounds a loop over a range has, where each rank draws its
+    own: by a seed of its rank or, of what frameworks do not begin alike on all of them, by none."""
+    if not isinstance(loop, ast.For) or not ast.unparse(loop.iter).startswith(("range(", "trange(")):
+        return None
+    names = {node.id for node in ast.walk(loop.iter) if isinstance(node, ast.Name)}
+    tree = parsed(sources.text(file)) or ast.Module([], [])
+    functions = [
+        one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef) and holds(one, loop.lineno)
+    ]
+    before = [
+        node
+        for each in (functions[-1] if functions else tree).body
+        for node in own_nodes(each)
+        if isinstance(node, ast.Assign)
+        and node.lineno < loop.lineno
+        and any(isinstance(one, ast.Name) and one.id in names for one in node.targets)
+    ]
+    drawn = max(before, key=lambda node: node.lineno, default=loop)
+    said = ast.unparse(drawn.value if isinstance(drawn, ast.Assign) else loop.iter)
+    is_own = not _SEEDED.search(ast.unparse(tree)) and not _OF_FRAMEWORKS.search(said)
+    if not is_own and seeded_by_rank(file, sources) is None:
+        return None
+    return drawn if _DRAWS.search(said) else None
 
 
 def handlers_of(one: Entry, sources: Sources) -> list[Way]:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from nbdist.diagnosis.conditions import asks_for_rank, is_of_all
-from nbdist.diagnosis.entries import PLAIN, Entry, Way, decides_alike, differences, handlers_of
+from nbdist.diagnosis.entries import PLAIN, Entry, Way, decides_alike, differences, drawn_rounds, handlers_of
 from nbdist.diagnosis.hooks import of_hooks, of_library
 from nbdist.diagnosis.places import Sources, parsed
 from nbdist.diagnosis.sides import Side, hint
@@ -240,6 +240,8 @@ def _loop(loop: ast.stmt, one: Entry, other: Entry, sources: Sources) -> Hint:
         "outside": one.outside.ranks,
         "line": loop.lineno,
     }
+    if not ways and (drawn := drawn_rounds(loop, one.here.file, sources)) is not None:
+        return hint("hang-loop-drawn", **values, drawn=head(drawn), at=drawn.lineno)
     if not 0 < len(ways) <= _MOST:
         if isinstance(loop, ast.While):
             return hint("hang-while", **values)

@@ -1415,6 +1415,40 @@ def test_a_lock_file_that_nobody_removes_is_named(
     assert reason(sources, sleeps).signature == "hang-polls"
 
 
+ROLLOUT = """\
+set_seed(42 + rank)
+for update in range(9):
+    steps = random.randint(1, 6)
+    for _ in range(steps):
+        all_gather(state)
+    all_reduce(grad)
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "name"),
+    [
+        pytest.param(ROLLOUT, "hang-loop-drawn", id="by the seed of its rank"),
+        pytest.param(ROLLOUT.replace("42 + rank", "42"), "hang-loop", id="by one seed"),
+        pytest.param(ROLLOUT.replace("set_seed(42 + rank)", "pass"), "hang-loop-drawn", id="by none"),
+        pytest.param(
+            ROLLOUT.replace("set_seed(42 + rank)", "pass").replace("random.", "torch."),
+            "hang-loop",
+            id="by torch, which begins alike",
+        ),
+        pytest.param(ROLLOUT.replace("random.randint(1, 6)", "len(mine)"), "hang-loop", id="not drawn"),
+    ],
+)
+def test_a_number_of_rounds_that_each_rank_draws_is_named(tmp_path: Path, program: str, name: str) -> None:
+    sides = a_side((0,), "all_gather", 5), a_side((1,), "all_reduce", 6)
+
+    hint = reason(a_program(tmp_path, program), *sides)
+
+    assert hint.signature == name
+    if name == "hang-loop-drawn":
+        assert hint.cause.en.endswith("draws its own number:  steps = random.randint(1, 6)  (line 3)")
+
+
 def test_a_wait_for_a_signal_is_told(sources: Sources) -> None:
     waits = at((0,), "signal.pause", (7, "<module>"), waits=False)
 
