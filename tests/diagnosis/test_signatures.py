@@ -168,6 +168,11 @@ GATHERED = "\n/v/site-packages/accelerate/utils/operations.py"
             "collective-sizes-of-metrics",
             id="what the program gathers",
         ),
+        pytest.param(
+            "preds.append(accelerator.gather(logits.argmax(-1)))" + GATHERED,
+            "collective-sizes-of-gather",
+            id="what the program gathers as it is",
+        ),
         pytest.param("loss = accelerator.gather(loss)" + GATHERED, "collective-sizes", id="something else"),
     ],
 )
