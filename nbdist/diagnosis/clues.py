@@ -384,29 +384,31 @@ def _never_counted(at: Origin, failure: Failure) -> Hint | None:
         if isinstance(node, ast.AugAssign) and ast.unparse(node.target) == at.name
     }
     own = [frame for frame in failure.frames if failure.sources.is_own(frame.file)]
-    for frame in reversed(own[:-1]):
+    for frame, inner in zip(own[-2::-1], own[:0:-1], strict=True):
         # the line is told without its file
         if not failure.sources.is_program(frame.file):
             continue
         here = Call(file=frame.file, line=frame.line, function=frame.function)
-        asked = ast.walk(node_at(here, failure.sources) or ast.Pass())
-        added = {
-            f"{ast.unparse(one.value)}.{add}"
+        nodes = ast.walk(node_at(here, failure.sources) or ast.Pass())
+        asked = [one for one in nodes if isinstance(one, ast.Attribute) and one.attr == inner.function]
+        # of two meters, one may be of another loop
+        found = [
+            next(_over(here, {f"{ast.unparse(one.value)}.{add}" for add in adds}, failure), None)
             for one in asked
-            if isinstance(one, ast.Attribute)
-            for add in adds
-        }
-        over = [
-            loop
-            for function in functions_of(here, failure.sources)
-            for child in function.body
-            for loop in own_nodes(child)
-            if isinstance(loop, LOOPS) and (loop.end_lineno or 0) < frame.line and _calls(loop, added)
         ]
-        if over:
-            values = {"name": at.name, "line": over[0].lineno, "loop": head(over[0])}
+        loops = [loop for loop in found if loop is not None]
+        if loops and len(loops) == len(asked):
+            values = {"name": at.name, "line": loops[0].lineno, "loop": head(loops[0])}
             return hint("value-zero-never-added", late=(failure.rank,), **values)
     return None
+
+
+def _over(here: Call, called: set[str], failure: Failure) -> Iterator[ast.stmt]:
+    """The loops above a line of its function that call one of these."""
+    for function in functions_of(here, failure.sources):
+        for loop in (node for child in function.body for node in own_nodes(child)):
+            if isinstance(loop, LOOPS) and (loop.end_lineno or 0) < here.line and _calls(loop, called):
+                yield loop
 
 
 def _calls(loop: ast.stmt, methods: set[str]) -> bool:

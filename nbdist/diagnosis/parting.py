@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from nbdist.diagnosis.conditions import asks_for_rank, is_of_all
@@ -458,13 +458,24 @@ def ways_past(side: Side, sources: Sources) -> list[Way]:
     loop around it that has such; none where there is nothing, or too much to name."""
     for call in reversed(side.way):
         loops = [node for node, _ in reversed(around(call, sources)) if isinstance(node, LOOPS)]
+        counts = counters(call, sources)
         left = (
-            [*ways_out(loop), *exits_of(loop), *caught_in_calls(loop, call.file, sources)] for loop in loops
+            [
+                *ways_out(loop),
+                # what counts the rounds ends all ranks alike
+                *(node for node in exits_of(loop) if not counts & set(_names(node.test))),
+                *caught_in_calls(loop, call.file, sources),
+            ]
+            for loop in loops
         )
         ways = [*returns_before(call, sources), *next(filter(None, left), [])]
         if ways:
             return ways if len(ways) <= _MOST else []
     return []
+
+
+def _names(test: ast.expr) -> Iterator[str]:
+    return (node.id for node in ast.walk(test) if isinstance(node, ast.Name))
 
 
 def exits_of_rank(side: Side, sources: Sources) -> list[ast.If]:
