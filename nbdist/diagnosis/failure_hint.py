@@ -48,7 +48,7 @@ from nbdist.diagnosis.sides import Side, hint
 from nbdist.diagnosis.signatures import Hint, Source, match, match_in, named, suits, variant
 from nbdist.diagnosis.stacks import last_sides
 from nbdist.diagnosis.statements import exits, told
-from nbdist.diagnosis.training import of_replaced, of_squeezed, of_twice
+from nbdist.diagnosis.training import of_replaced, of_squeezed, of_twice, of_used_up
 from nbdist.diagnosis.unset import of_unset
 from nbdist.model import RankState, Run
 from nbdist.store import RunDirectory
@@ -77,6 +77,7 @@ _OF_ROWS = {
     "backward-twice": of_twice,
     "paddle-backward-twice": of_twice,
     "scaler-no-gradients": of_replaced,
+    "optimizer-empty": of_used_up,
     "one-dimension-less": of_squeezed,
     "dimension-missing": of_squeezed,
     "number-without-dimensions": of_squeezed,

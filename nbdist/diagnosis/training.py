@@ -33,6 +33,8 @@ _MAY_NOT = (ast.If, ast.Try, ast.ExceptHandler, *LOOPS)
 _ARRAY = re.compile(r"(?:Tensor|ndarray) \(")
 _OF_ONE = re.compile(r"(?:Tensor|ndarray) \(1,")
 _MOST_LINES = 2
+_ITERATORS = frozenset({"filter", "map", "zip", "generator", "chain", "islice"})
+"""What gives its items once."""
 
 
 def of_twice(failure: Failure) -> Hint | None:
@@ -198,6 +200,31 @@ def _models(made: ast.Call) -> Iterator[str]:
         yield ast.unparse(made.args[0])
         # grouped(model)
         yield from (ast.unparse(one) for one in getattr(made.args[0], "args", ())[:1])
+
+
+def of_used_up(failure: Failure) -> Hint | None:
+    """Of parameters that an optimizer has none of: where they come from an iterator that another line has
+    gone through."""
+    place = failure.place
+    own = [frame for frame in failure.frames if failure.sources.is_own(frame.file)]
+    once = [one for one in failure.operands if one.what in _ITERATORS and one.name.isidentifier()]
+    if place is None or len(once) != 1:
+        return None
+    at = origin_of(once[0].name, own, failure, once[0].what)
+    if at is None or at.file != place.file:
+        return None
+    here = Call(file=place.file, line=place.line, function=place.function)
+    used = [
+        node.lineno
+        for function in functions_of(here, failure.sources)[-1:]
+        for child in function.body
+        for node in own_nodes(child)
+        if isinstance(node, ast.Name)
+        and isinstance(node.ctx, ast.Load)
+        and node.id == at.name
+        and at.line < node.lineno < here.line
+    ]
+    return hint("parameters-used-up", name=at.name, line=at.line, used=used[0]) if used else None
 
 
 def of_squeezed(failure: Failure) -> Hint | None:

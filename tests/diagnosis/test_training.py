@@ -360,3 +360,35 @@ def test_samples_that_make_no_batch_are_told_by_their_shapes(
     assert failure is not None
     assert failure.hint is not None
     assert failure.hint.cause.en.startswith(said)
+
+
+ONCE = """\
+trained = filter(lambda one: one.requires_grad, model.parameters())
+print(sum(one.numel() for one in trained))
+optimizer = AdamW(trained, lr=1e-3)
+"""
+
+
+@pytest.mark.parametrize(
+    ("cell", "what", "said"),
+    [
+        pytest.param(
+            ONCE, "filter", "trained (line 1) gives its parameters only once, and line 2", id="once"
+        ),
+        pytest.param(ONCE, "list of 0", "the optimizer was given no parameters", id="a list"),
+        pytest.param(
+            ONCE.replace("for one in trained", "for one in all"),
+            "filter",
+            "the optimizer was given",
+            id="not",
+        ),
+    ],
+)
+def test_parameters_that_were_gone_through_before_are_told(
+    tmp_path: Path, cell: str, what: str, said: str
+) -> None:
+    message = "optimizer got an empty parameter list"
+
+    cause = cause_of(tmp_path, "ValueError", message, cell, [(3, "<module>")], ("trained", what))
+
+    assert cause.startswith(said)
