@@ -74,7 +74,8 @@ def longer_name(asked: Iterable[str], here: Call, sources: Sources) -> dict[str,
     and ends, wherever it is set, with letters that the program has. Empty where there is none."""
     tree = parsed(sources.text(here.file)) or ast.Module([], [])
     sets = [node for node in ast.walk(tree) if isinstance(node, ast.Assign)]
-    moved = [ast.unparse(node) for node in _removing(here.file, sources)]
+    read = (getattr(node, "value", None) or node for node in _removing(here.file, sources))
+    moved = {ast.unparse(one) for node in read for one in own_nodes(node)}
     for call, saved in _saved_by_numpy((here.file,), sources):
         path = ast.unparse(saved.args[0])
         mine = [node for node in sets if path in map(ast.unparse, node.targets)]
@@ -84,7 +85,7 @@ def longer_name(asked: Iterable[str], here: Call, sources: Sources) -> dict[str,
         ends = [_WRITTEN_OUT.search(ast.unparse(one.value)) for one in mine]
         ends += [] if mine else [_WRITTEN_OUT.search(path)]
         # what is moved may get the shorter name after all
-        alike = alike and not any(path in one for one in moved)
+        alike = alike and path not in moved
         if path in asked and alike and all(one and one["end"][-len(ending) :] != ending for one in ends):
             return {"call": function, "at": call.line, "path": path, "ending": ending}
     return {}

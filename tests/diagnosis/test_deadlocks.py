@@ -1578,7 +1578,7 @@ def test_a_loop_that_looks_for_a_file_is_told_with_what_makes_its_name_differ(tm
 
 SAVES = """\
 def prepare(rank):
-    path = os.path.join(folder, f"features_v{version}.npy")
+    path = os.path.join(os.getcwd().replace(" ", "_"), f"features_v{version}.npy")
     if rank == 0:
         np.savez(path, x=x)
         return x
