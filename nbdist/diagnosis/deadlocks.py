@@ -100,9 +100,12 @@ def _is_before(side: Side, other: Side) -> bool:
 
 def of_threads(held: Sequence[Side], raised: Mapping[int, str]) -> Hint | None:
     """The error of the thread or the process that a rank waits for, and how to mend it."""
-    for rank in (rank for side in held if may_be_fed(side) for rank in side.ranks if rank in raised):
-        found, known = hint("hang-thread", who=(rank,), error=raised[rank]), match(raised[rank])
-        return found if known is None else found.mended_by(Hint.of(known[0], known[1].groupdict()))
+    for side in filter(may_be_fed, held):
+        for rank in (rank for rank in side.ranks if rank in raised):
+            # without workers, paddle reads in a thread, which no program has made itself
+            name = "hang-thread-of-loader" if side.place.loads else "hang-thread"
+            found, known = hint(name, who=(rank,), error=raised[rank]), match(raised[rank])
+            return found if known is None else found.mended_by(Hint.of(known[0], known[1].groupdict()))
     return None
 
 

@@ -390,6 +390,19 @@ def test_a_thread_that_died_comes_before_what_waits_for_it(sources: Sources) -> 
     assert "KeyError: 'x'" in hint.cause.en
 
 
+def test_the_thread_of_a_loader_is_not_one_that_the_program_could_ask(sources: Sources) -> None:
+    held = a_side((1,), "DataLoader", 22, waits=False)
+    held = replace(held, place=replace(held.place, loads=True))
+    waiting = a_side((0,), "backward", 14)
+
+    unknown = reason(sources, held, waiting, raised={1: "KeyError: 'x'"})
+    known = reason(sources, held, waiting, raised={1: "MemoryError: "})
+
+    assert unknown.signature == known.signature == "hang-thread-of-loader"
+    assert "num_workers=1 in place of 0" in unknown.fix.en
+    assert "num_workers=1 in place of 0" not in known.fix.en
+
+
 @pytest.mark.parametrize(
     ("given", "name"),
     [
