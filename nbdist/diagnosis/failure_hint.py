@@ -29,6 +29,7 @@ from nbdist.diagnosis.clues import (
 from nbdist.diagnosis.deadlocks import all_joining, why
 from nbdist.diagnosis.exits import exit_kind, rank_names
 from nbdist.diagnosis.histories import histories_of, last_calls, of_histories
+from nbdist.diagnosis.hooks import is_in_loop_of_library
 from nbdist.diagnosis.log_tracebacks import ended_by, raised_in_logs
 from nbdist.diagnosis.missing_files import of_ending, of_file, of_missing, of_writing
 from nbdist.diagnosis.parting import entered_alone, exits_of_rank, is_in_loop, ways_past
@@ -194,7 +195,7 @@ def _hint(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
             complaint is not None and complaint.signature is not None and complaint.signature.name == _MEETING
         ):
             known = "left-before-all-met"
-        elif not is_in_loop(waiting_side(first), first.sources):
+        elif not is_in_loop(waiting_side(first), first.sources) and not _is_in_library(first, run):
             return _left_before(first, run)
         elif left := exits_of_rank(waiting_side(first), first.sources):
             return hint("uneven-steps-exit", late=(first.rank,), early=first.early_exits, tests=told(left))
@@ -319,6 +320,12 @@ def _left_before(first: Failure, run: Run) -> Hint:
         call=waiting_side(first).call,
         lines=told or Both("", ""),
     )
+
+
+def _is_in_library(first: Failure, run: Run) -> bool:
+    """Whether others may have had fewer batches in the loop of a library: no line of the program ends it."""
+    side = waiting_side(first)
+    return is_in_loop_of_library(side, first.sources) and not exits(run.spec.program, first.sources)
 
 
 def _all_there(first: Failure, run: Run, directory: RunDirectory) -> bool:

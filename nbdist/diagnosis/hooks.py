@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 from nbdist.diagnosis.conditions import asks_for_rank
 from nbdist.diagnosis.places import WRAPPERS, Sources, as_written, parsed
@@ -132,6 +133,14 @@ def of_library(inside: Side, outside: Side, here: Call, sources: Sources) -> Hin
     call, tests = _entered(inside.calls, here, sources), _told(_deciding(here.file, sources))
     ranks = {"inside": inside.ranks, "outside": outside.ranks}
     return hint("hang-in-library", **ranks, call=call, line=here.line, tests=tests)
+
+
+def is_in_loop_of_library(side: Side, sources: Sources) -> bool:
+    """Whether ranks are in a loop of a library over the batches, as that of  trainer.fit() ."""
+    return any(
+        sources.is_own(call.file) and not sources.is_own(after.file) and _TRAINS.search(after.function)
+        for call, after in pairwise(side.calls)
+    )
 
 
 def _entered(calls: Sequence[Call], own: Call, sources: Sources) -> str:

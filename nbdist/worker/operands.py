@@ -48,6 +48,9 @@ _ARRAYS = frozenset({"torch", "paddle", "numpy", "jaxlib"})
 _MEMBERS = ("_parameters", "_buffers", "_modules", "_sub_layers")
 """Where a module of torch or a layer of paddle keeps what its attributes seem to be."""
 
+_WRAPPED = re.compile(r"\.(module|_layers)(?=[.\[])")
+"""What is within DistributedDataParallel and DataParallel, whose own names say nothing."""
+
 _MOST_LAYERS = 10_000
 """Of a model, so many are looked through for the one that failed."""
 
@@ -86,7 +89,8 @@ def _batch(frames: list[tuple[FrameType, int]]) -> list[Told]:
 
 
 def _layer(frames: list[tuple[FrameType, int]]) -> Iterator[Told]:
-    """``self.net[3]: Linear with weight (10, 784) float32, got Tensor (32, 2352) float32``."""
+    """``self.net[3]: Linear with weight (10, 784) float32, got Tensor (32, 2352) float32``. A model that a
+    library calls (``trainer.train()``) has no name in the line, and is named by its class."""
     (at, line), *below = frames
     inner = [(frame, frame.f_locals.get("self")) for frame, _ in below]
     layers = [(frame, one) for frame, one in inner if _children(one) is not None]
@@ -96,7 +100,10 @@ def _layer(frames: list[tuple[FrameType, int]]) -> Iterator[Told]:
     path = next((path for path, one in _layers_of(outer) if one is layer), "")
     names = (node for node in ast.walk(_tree(at)) if isinstance(node, _READ) and node.lineno == line)
     name = next((ast.unparse(node) for node in names if _value(node, at) is outer), "")
-    if name and path:
+    if not name and (wrapped := _WRAPPED.match(path)) is not None:
+        outer, path = (_children(outer) or {})[wrapped[1]], path[wrapped.end() :]
+    name = name or type(outer).__name__
+    if path:
         given = frame.f_locals.get(frame.f_code.co_varnames[1]) if frame.f_code.co_argcount > 1 else None
         got = f", got {_array(given)}" if _is_array(given) else ""
         yield at.f_code.co_filename, line, f"{name}{path}"[:_LONGEST], f"{_described(layer)}{got}"

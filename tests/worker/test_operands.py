@@ -217,6 +217,53 @@ def test_of_a_model_the_layer_that_failed_is_named(tmp_path: Path) -> None:
     ]
 
 
+TRAINS = """
+import json, sys
+from nbdist.worker.operands import operands
+import torch
+from torch import nn
+sys.path.insert(0, "site-packages")
+from trains import Trainer
+class Parallel(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.module = nn.Sequential(nn.Sequential(nn.Embedding(4, 2)))
+    forward = Trainer.forward
+for model in (nn.Sequential(nn.Embedding(4, 2)), Parallel()):
+    trainer = Trainer(model)
+    try:
+        trainer.train(torch.tensor([1, 9]))
+    except IndexError as error:
+        print(json.dumps(operands(error.__traceback__)[-1][2:]))
+"""
+TRAINER = """
+class Trainer:
+    def __init__(self, model):
+        self.model = model
+    def train(self, x):
+        return self.model(x)
+    def forward(self, x):
+        return self.module(x)
+"""
+
+
+@pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
+def test_a_model_that_a_library_calls_is_named_by_its_class(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(TRAINS)
+    (tmp_path / "site-packages").mkdir()
+    (tmp_path / "site-packages" / "trains.py").write_text(TRAINER)
+
+    done = subprocess.run(
+        [sys.executable, "program.py"], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+
+    failed = "Embedding with weight (4, 2) float32, got Tensor (2,) int64, 1 to 9"
+    assert [json.loads(line) for line in done.stdout.splitlines()] == [
+        ["Sequential[0]", failed],
+        ["Sequential[0][0]", failed],
+    ]
+
+
 NUMBERS = """
 import numpy
 from nbdist.worker.operands import not_finite, operands
