@@ -71,6 +71,8 @@ _CUT_SHORT = frozenset({"json-not-there", "file-half-written", "safetensors-dama
 _NOT_FINITE = frozenset(
     {"not-finite", "not-probabilities-drawn", "missing-values", "infinite-values", "integer-of-nan"}
 )
+# nan is neither below 0 nor above 1, and so no probability
+_OF_PROBABILITIES = frozenset({"not-probabilities", "labels-beyond-one", "paddle-not-probabilities"})
 _NO_SUCH_NAME = frozenset({"module-attribute", "key-as-attribute", "option-not-defined"})
 _OF_ROWS = {
     "argument-of-collective": of_number,
@@ -236,8 +238,9 @@ def _hint(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
             return ids
         if row.name in _CUT_SHORT and (writing := of_writing(first, last_sides(run, directory))) is not None:
             return writing
-        if complaint.signature.name in _NOT_FINITE and (first_nan := of_nan(first)) is not None:
-            return first_nan
+        given_nan = complaint.signature.name in _OF_PROBABILITIES and _is_nan(first)
+        if (given_nan or complaint.signature.name in _NOT_FINITE) and (nan := of_nan(first)) is not None:
+            return nan
         if (
             complaint.signature.name == _NO_SUCH_COLUMN
             and (key := of_names(first) or of_key(first)) is not None
@@ -285,6 +288,11 @@ def _hint(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
         if run.ranks[first.rank].errored is not None:
             return Hint.of(named("exit-report-lost"), {})
     return Hint.of(variant(found[0], program, found[1].groupdict()), found[1].groupdict())
+
+
+def _is_nan(first: Failure) -> bool:
+    """Whether something in the failing line has nan."""
+    return any(one.what.endswith(" nan") for one in first.operands)
 
 
 def _alone(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:

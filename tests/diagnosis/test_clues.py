@@ -494,6 +494,33 @@ def test_the_first_variable_that_is_nan_is_told(tmp_path: Path, bad: tuple[str, 
     assert failure.hint.cause.en.startswith(said)
 
 
+@pytest.mark.parametrize(
+    ("what", "said"),
+    [
+        pytest.param("10% nan", "the data of rank 1 are not finite before the model gets them", id="nan"),
+        pytest.param("", "BCELoss takes probabilities from 0 to 1", id="no sigmoid"),
+    ],
+)
+def test_probabilities_that_are_nan_are_told_with_what_was_so_first(
+    tmp_path: Path, what: str, said: str
+) -> None:
+    written = WrittenRun(tmp_path / "home", cell=TRAINS).happened(*STARTED)
+    program = a_spec().program
+    frames = [(program, 11, "<module>", ""), (program, 8, "train", "")]
+    shown = f"Tensor (2,) float32, {what}".rstrip(", ")
+    values = [(program, 8, name, shown) for name in ("x", "out") if what]
+    operands = [(program, 8, "out", shown), (program, 8, "y", "Tensor (2,) float32")]
+    message = "all elements of input should be between 0 and 1"
+    written.raised(1, "RuntimeError", message, frames=frames, values=values, operands=operands)
+    written.happened(errored(1), exited(1, 1))
+
+    failure = diagnose(written.run, written.directory)
+
+    assert failure is not None
+    assert failure.hint is not None
+    assert failure.hint.cause.en.startswith(said)
+
+
 READS = """\
 image = cv2.imread(folder + name)
 steps = len(dataset) // batch_size
