@@ -10,6 +10,7 @@ from dataclasses import replace
 from tempfile import gettempdir
 
 from nbdist.devices.usage import SHARED_MEMORY, disks
+from nbdist.diagnosis.attributes import of_attribute, of_constructor
 from nbdist.diagnosis.checks.names import removed_name
 from nbdist.diagnosis.clues import (
     of_best,
@@ -96,6 +97,7 @@ _OF_ROWS = {
 _NOT_THERE = "key-not-there"
 _TOO_SHORT = "list-too-short"
 _NO_SUCH_COLUMN = "columns-not-there"
+_OF_CALLS = frozenset({"method-without-self", "argument-unknown", "class-without-init"})
 _NEVER_SET = frozenset({"never-set", "compared-with-none"})
 _NO_TENSOR = "none-for-tensor"
 _NOT_SET = "name-not-set-yet"
@@ -248,6 +250,8 @@ def _hint(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
             return key
         if complaint.signature.name in _NO_SUCH_NAME and (near := of_near(first)) is not None:
             return near
+        if complaint.signature.name in _OF_CALLS and (made := of_constructor(first)) is not None:
+            return made
         if complaint.signature.name in _NEVER_SET and (value := of_value(first)) is not None:
             return value
         of_row = _OF_ROWS.get(complaint.signature.name)
@@ -266,7 +270,7 @@ def _hint(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
     key = of_best(first) or of_names(first) or of_key(first)
     if key is None or key.signature == _NOT_THERE:
         key = of_columns(first) or key
-    if key is not None:
+    if (key := key or of_attribute(first)) is not None:
         return key
     program = _program(first, run)
     if (of_program := match_in(text, program)) is not None:

@@ -1,0 +1,117 @@
+"""Of an attribute that an object of a class of the program has not: what sets it there, and has not run."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from nbdist.diagnosis.places import parsed
+from nbdist.diagnosis.rank_failure import Failure
+from nbdist.diagnosis.sides import hint
+from nbdist.diagnosis.signatures import Hint
+from nbdist.diagnosis.statements import holds
+
+_Method = ast.FunctionDef | ast.AsyncFunctionDef
+_MISSING = re.compile(r"^AttributeError: '(?P<kind>\w+)' object has no attribute '(?P<name>\w+)'")
+_OF_CALL = re.compile(r"^TypeError: (?P<kind>\w+)(?:\.__init__)?\(\) (?:takes |got an unexpected keyword)")
+_CONSTRUCTOR = "__init__"
+# without its underscores, as it is written by mistake
+_NEARLY = re.compile(r"i(?:ni?t|nti|tin|nii?t|nitt)", re.IGNORECASE)
+_REGISTERS = frozenset({"register_buffer", "register_parameter", "add_module", "register_module"})
+
+
+def of_attribute(failure: Failure) -> Hint | None:
+    """Of an attribute that a method sets which is no constructor, or one that was not called, or later."""
+    found = _MISSING.match(_said(failure))
+    classes = _classes(failure)
+    own = classes.get(found["kind"]) if found is not None else None
+    if found is None or own is None:
+        return None
+    file, node = own
+    bases = [classes[name] for name in map(ast.unparse, node.bases) if name in classes]
+    sets = [
+        (where, at, method, one)
+        for where, at in [own, *bases]
+        for method in _methods(at)
+        for one in _setting(method, found["name"])
+    ]
+    methods = {method.name for _, _, method, _ in sets}
+    if len(methods) != 1 or len({where for where, *_ in sets}) != 1:
+        return None
+    where, of, method, first = sets[0]
+    values = {"kind": node.name, "name": found["name"], "line": _line(where, first.lineno, failure)}
+    if method.name != _CONSTRUCTOR:
+        misspelt = of is node and _misspelt(node) is method
+        row = "constructor-misspelt" if misspelt else "attribute-set-elsewhere"
+        line = _line(where, method.lineno, failure) if misspelt else values["line"]
+        return hint(row, **{**values, "line": line}, method=method.name)
+    if of is not node:
+        mine = next((one for one in _methods(node) if one.name == _CONSTRUCTOR), None)
+        calls_none = mine is not None and _CONSTRUCTOR not in _attributes(mine)
+        return hint("attribute-of-base", **values, base=of.name) if calls_none else None
+    within = [one.line for one in failure.frames if one.file == file and holds(method, one.line)]
+    if within and all(one.lineno > within[-1] for *_, one in sets):
+        return hint("attribute-set-below", **values)
+    return None
+
+
+def of_constructor(failure: Failure) -> Hint | None:
+    """Of a class that was called with more than it takes, as its constructor has another name."""
+    found = _OF_CALL.match(_said(failure))
+    file, node = _classes(failure).get(found["kind"], ("", None)) if found is not None else ("", None)
+    method = _misspelt(node) if node is not None else None
+    if node is None or method is None:
+        return None
+    line = _line(file, method.lineno, failure)
+    return hint("constructor-misspelt", kind=node.name, method=method.name, line=line)
+
+
+def _said(failure: Failure) -> str:
+    return failure.complaint.root.text if failure.complaint is not None else ""
+
+
+def _classes(failure: Failure) -> dict[str, tuple[str, ast.ClassDef]]:
+    """The classes in the files of the program that a failure went through, but those that are there twice."""
+    files = dict.fromkeys(one.file for one in failure.frames if failure.sources.is_own(one.file))
+    found = [
+        (file, node)
+        for file in files
+        for node in ast.walk(parsed(failure.sources.text(file)) or ast.Module([], []))
+        if isinstance(node, ast.ClassDef)
+    ]
+    names = [node.name for _, node in found]
+    return {node.name: (file, node) for file, node in found if names.count(node.name) == 1}
+
+
+def _methods(node: ast.ClassDef) -> list[_Method]:
+    return [one for one in node.body if isinstance(one, _Method) and one.args.args]
+
+
+def _misspelt(node: ast.ClassDef) -> _Method | None:
+    """The method that was to be the constructor of a class that has none."""
+    if any(isinstance(one, _Method) and one.name == _CONSTRUCTOR for one in node.body):
+        return None
+    nearly = [one for one in _methods(node) if _NEARLY.fullmatch(one.name.replace("_", ""))]
+    return nearly[0] if len(nearly) == 1 else None
+
+
+def _setting(method: _Method, name: str) -> Iterator[ast.stmt | ast.expr]:
+    """What sets an attribute of the object that a method is called of."""
+    mine = method.args.args[0].arg
+    for node in ast.walk(method):
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            if node.attr == name and ast.unparse(node.value) == mine:
+                yield node
+        elif isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
+            called = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+            if called in _REGISTERS and node.args[0].value == name:
+                yield node
+
+
+def _attributes(method: _Method) -> set[str]:
+    return {node.attr for node in ast.walk(method) if isinstance(node, ast.Attribute)}
+
+
+def _line(file: str, line: int, failure: Failure) -> str:
+    return str(line) if failure.sources.is_program(file) else f"{line} of {failure.sources.name(file)}"

@@ -1,0 +1,114 @@
+"""What sets an attribute that an object has not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nbdist.diagnosis import diagnose
+from tests.fakes.directories import WrittenRun
+from tests.fakes.runs import STARTED, a_spec, errored, exited
+
+CELL = """\
+class Base(nn.Module):
+    def __init__(self):
+        self.width = 8
+
+class Net(Base):
+    def {constructor}(self, depth):
+        self.build()
+        self.pool = nn.MaxPool2d(2)
+
+    def prepare(self):
+        self.scaler = Scaler()
+
+    def build(self):
+        self.norm(self.pool)
+
+    def forward(self, x):
+        return self.pool(x)
+
+net = Net(3)
+net(x)
+"""
+IN_FORWARD = ((20, "<module>"), (17, "forward"))
+IN_INIT = ((19, "<module>"), (7, "__init__"), (14, "build"))
+
+
+@pytest.mark.parametrize(
+    ("constructor", "said", "frames", "cause"),
+    [
+        pytest.param(
+            "_init_",
+            "AttributeError: 'Net' object has no attribute 'pool'",
+            IN_FORWARD,
+            "line 6 defines _init_() in Net, and Python calls __init__ alone",
+            id="no constructor",
+        ),
+        pytest.param(
+            "__int__",
+            "TypeError: Net.__init__() takes 1 positional argument but 2 were given",
+            ((19, "<module>"),),
+            "line 6 defines __int__() in Net",
+            id="called with more",
+        ),
+        pytest.param(
+            "__init__",
+            "TypeError: Net.__init__() takes 1 positional argument but 2 were given",
+            ((19, "<module>"),),
+            "Net.__init__() is called with more than it takes",
+            id="a constructor",
+        ),
+        pytest.param(
+            "_init_hooks",
+            "AttributeError: 'Net' object has no attribute 'pool'",
+            IN_FORWARD,
+            ".pool of Net is set in line 8, in _init_hooks(), and that line has not run",
+            id="another method",
+        ),
+        pytest.param(
+            "__init__",
+            "AttributeError: 'Net' object has no attribute 'scaler'",
+            IN_FORWARD,
+            ".scaler of Net is set in line 11, in prepare()",
+            id="not called",
+        ),
+        pytest.param(
+            "__init__",
+            "AttributeError: 'Net' object has no attribute 'width'",
+            IN_FORWARD,
+            ".width is set by Base.__init__ (line 3), which Net.__init__ does not call",
+            id="of the base",
+        ),
+        pytest.param(
+            "__init__",
+            "AttributeError: 'Net' object has no attribute 'pool'",
+            IN_INIT,
+            "self.pool is used in __init__ of Net before line 8 sets it",
+            id="too early",
+        ),
+        # an object that was loaded has not been through its constructor
+        pytest.param(
+            "__init__", "AttributeError: 'Net' object has no attribute 'pool'", IN_FORWARD, "", id="loaded"
+        ),
+        pytest.param(
+            "__init__", "AttributeError: 'Net' object has no attribute 'head'", IN_FORWARD, "", id="nowhere"
+        ),
+    ],
+)
+def test_what_sets_a_missing_attribute_is_told(
+    tmp_path: Path, constructor: str, said: str, frames: tuple[tuple[int, str], ...], cause: str
+) -> None:
+    cell = CELL.replace("{constructor}", constructor)
+    written = WrittenRun(tmp_path / "home", cell=cell).happened(*STARTED)
+    kind, _, message = said.partition(": ")
+    written.raised(1, kind, message, frames=[(a_spec().program, *frame, "") for frame in frames])
+    written.happened(errored(1), exited(1, 1))
+
+    failure = diagnose(written.run, written.directory)
+
+    assert failure is not None
+    told = failure.hint.cause.en if failure.hint is not None else ""
+    assert told.startswith(cause)
+    assert bool(told) is bool(cause)
