@@ -32,7 +32,7 @@ from nbdist.diagnosis.exits import exit_kind, rank_names
 from nbdist.diagnosis.histories import histories_of, last_calls, of_histories
 from nbdist.diagnosis.hooks import is_in_loop_of_library
 from nbdist.diagnosis.log_tracebacks import ended_by, raised_in_logs
-from nbdist.diagnosis.missing_files import of_ending, of_file, of_missing, of_writing
+from nbdist.diagnosis.missing_files import of_ending, of_file, of_missing, of_never, of_writing
 from nbdist.diagnosis.parting import entered_alone, exits_of_rank, is_in_loop, ways_past
 from nbdist.diagnosis.places import place_of
 from nbdist.diagnosis.rank_failure import (
@@ -226,7 +226,8 @@ def _hint(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
         row = variant(complaint.signature, _program(first, run), complaint.found.groupdict())
         if row.name in _OF_FILES:
             path = complaint.found["path"]
-            made = of_ending(first, run, path) or of_file(first, run, path) or of_missing(first, run, path)
+            made = of_never(first, run, path) or of_ending(first, run, path) or of_file(first, run, path)
+            made = made or of_missing(first, run, path)
             if made is not None:
                 return made
         if (

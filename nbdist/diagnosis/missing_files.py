@@ -5,8 +5,10 @@ from __future__ import annotations
 import ast
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
+from nbdist.diagnosis.checks.program import Program
+from nbdist.diagnosis.checks.texts import Compared, compared_texts
 from nbdist.diagnosis.conditions import asks_for_rank
 from nbdist.diagnosis.places import Sources, parsed
 from nbdist.diagnosis.rank_failure import Failure
@@ -109,6 +111,34 @@ def _saved_by_numpy(files: Iterable[str], sources: Sources) -> Iterator[tuple[Ca
                     )
                     if isinstance(one, ast.Call) and saves and one.args:
                         yield call, one
+
+
+def of_never(failure: Failure, run: Run, path: str) -> Hint | None:
+    """Of a file that is made where no rank comes: under an ``if`` that asks whether a rank's number is one,
+    where it is a text of the environment."""
+    files = dict.fromkeys([run.spec.program, *([failure.place.file] if failure.place is not None else ())])
+    for file in files:
+        compared = {(one.line, one.test): one for one in _compared(file, failure.sources)}
+        for call in _saving(path, file, failure) if compared else ():
+            for node, part in around(call, failure.sources):
+                tests = _needed(node.test) if isinstance(node, ast.If) and part == "body" else ()
+                for test in tests:
+                    if (one := compared.get((node.lineno, ast.unparse(test)))) is not None:
+                        values = {"name": one.name, "key": one.key, "line": node.lineno, "test": head(node)}
+                        return hint("file-made-by-none", path=path, at=call.line, **values)
+    return None
+
+
+def _compared(file: str, sources: Sources) -> list[Compared]:
+    try:
+        return compared_texts(Program.of(sources.text(file)))
+    except (SyntaxError, ValueError, RecursionError):
+        return []
+
+
+def _needed(test: ast.expr) -> Sequence[ast.expr]:
+    """What has to hold, each for itself."""
+    return test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else (test,)
 
 
 def of_writing(failure: Failure, sides: Iterable[Side]) -> Hint | None:

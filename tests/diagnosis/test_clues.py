@@ -446,6 +446,40 @@ def test_a_file_that_is_missing_is_told_with_the_lines_that_make_and_remove_it(t
     )
 
 
+SAVED = """\
+import os
+rank = {rank}
+def save(best):
+    if best and rank == 0:
+        torch.save(model.state_dict(), "/b/best.pt")
+save(True)
+torch.load("/b/best.pt")
+"""
+
+
+@pytest.mark.parametrize(
+    ("rank", "said"),
+    [
+        pytest.param(
+            "os.environ['RANK']",
+            "there is no /b/best.pt: line 5 makes it, and no rank comes there: in line 4  if best",
+            id="a text",
+        ),
+        pytest.param(
+            "int(os.environ['RANK'])",
+            "/b/best.pt was not there yet: rank 0 makes it (line 5)",
+            id="a number",
+        ),
+    ],
+)
+def test_a_file_that_no_rank_makes_is_told_by_the_text(tmp_path: Path, rank: str, said: str) -> None:
+    message = "[Errno 2] No such file or directory: '/b/best.pt'"
+
+    cause = cause_of(tmp_path, "FileNotFoundError", message, 7, cell=SAVED.replace("{rank}", rank))
+
+    assert cause.startswith(said)
+
+
 TRAINS = """\
 def check(loss):
     value = float(loss)

@@ -17,6 +17,7 @@ from nbdist.diagnosis.checks.machine import check_machine, missing_modules
 from nbdist.diagnosis.checks.names import check_names, check_removed, origin_of, undefined_names
 from nbdist.diagnosis.checks.placement import assignments, check_environment, check_placement
 from nbdist.diagnosis.checks.program import Program
+from nbdist.diagnosis.checks.texts import check_texts
 from nbdist.diagnosis.checks.training import check_training
 
 __all__ = [
@@ -58,6 +59,7 @@ def check(source: str | ast.Module, situation: Situation, path: Sequence[str] = 
         "modules": lambda: missing_modules(program, situation, _SAID_ELSEWHERE),
         "the environment": lambda: check_environment(program, situation),
         "devices and ranks": lambda: check_placement(program, situation, path),
+        "texts for numbers": lambda: check_texts(program),
         "the training loop": lambda: check_training(program, situation),
         "the machine": lambda: check_machine(program, situation),
     }
