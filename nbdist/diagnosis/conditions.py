@@ -45,14 +45,52 @@ def asks_for_rank(test: ast.expr, call: Call, sources: Sources) -> bool:
         return False
     if _OF_RANKS.search(ast.unparse(test)):
         return True
+    tree = parsed(sources.text(call.file)) or ast.Module([], [])
     names = {ast.unparse(node) for node in ast.walk(test) if isinstance(node, ast.Name | ast.Attribute)}
-    return any(
+    return spelt_out(test, call, sources) != ast.unparse(test) or any(
         ast.unparse(target) in names and _OF_RANKS.search(_asked(node.value)) and not is_of_all(node.value)
-        for node in ast.walk(parsed(sources.text(call.file)) or ast.Module([], []))
+        for node in ast.walk(tree)
         if isinstance(node, ast.Assign)
         for target in node.targets
         if isinstance(target, ast.Name | ast.Attribute)
     )
+
+
+def spelt_out(test: ast.expr, call: Call, sources: Sources) -> str:
+    """A condition with what the functions and properties of the program in it say of the rank, where that is
+    all that they do: ``dist.get_rank() == 0`` for ``ckpt.is_writer()``. Of several with one name all have
+    to."""
+    asked = {node.id for node in ast.walk(test) if isinstance(node, ast.Name)}
+    asked |= {node.attr for node in ast.walk(test) if isinstance(node, ast.Attribute)}
+    told: dict[str, list[ast.expr | None]] = {}
+    for node in ast.walk(parsed(sources.text(call.file)) or ast.Module([], [])):
+        if isinstance(node, ast.FunctionDef) and node.name in asked:
+            told.setdefault(node.name, []).append(_told_of_rank(node))
+    known = {name: values[0] for name, values in told.items() if values[0] is not None and all(values)}
+    return ast.unparse(_SpeltOut(known).visit(copy.deepcopy(test)))
+
+
+def _told_of_rank(function: ast.FunctionDef) -> ast.expr | None:
+    """What a function returns that does nothing else, where that is about the rank's number."""
+    documented = isinstance(function.body[0], ast.Expr) and isinstance(function.body[0].value, ast.Constant)
+    rest = function.body[1:] if documented else function.body
+    value = rest[0].value if len(rest) == 1 and isinstance(rest[0], ast.Return) else None
+    of_rank = value is not None and _OF_RANKS.search(_asked(value)) and not is_of_all(value)
+    return value if of_rank else None
+
+
+class _SpeltOut(ast.NodeTransformer):
+    """Puts what functions return in the place of their calls."""
+
+    def __init__(self, known: Mapping[str, ast.expr]) -> None:
+        self._known = known
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        name = ast.unparse(node.func).rpartition(".")[2]
+        return self._known[name] if name in self._known else self.generic_visit(node)
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        return self._known[node.attr] if node.attr in self._known else self.generic_visit(node)
 
 
 def _asked(value: ast.expr) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -12,19 +13,21 @@ from nbdist.diagnosis.exits import rank_names
 from nbdist.diagnosis.held import locked, may_be_fed, of_held, of_lock_file, waits_for_other_file
 from nbdist.diagnosis.histories import History, of_histories
 from nbdist.diagnosis.parting import of_groups, of_parting
-from nbdist.diagnosis.places import Sources
+from nbdist.diagnosis.places import Sources, parsed
 from nbdist.diagnosis.sides import Side, hint
 from nbdist.diagnosis.signatures import Hint, Role, match
 from nbdist.diagnosis.statements import (
     LOOPS,
     around,
     calls_before,
+    functions_of,
     given_group,
     group_left_out,
     head,
     holds,
     is_collective,
     is_default,
+    own_nodes,
     port_by_rank,
     root_by_rank,
 )
@@ -37,6 +40,7 @@ _OF_RANKS = frozenset({"hang-rank-branch", "hang-rank-return"})
 _WITHOUT_REASON = frozenset({"hang-apart", "hang-parted"})
 """Hints that say that ways have parted, and not where."""
 
+_JOIN = re.compile(r"/torch/distributed/algorithms/join\.py$")
 _SHAPED = re.compile(r"\w+ \([^)]*\) \w+|(?:list|tuple) of \d+")
 
 
@@ -82,6 +86,7 @@ def why(
         return _unmet(sides)
     return (
         next(filter(None, (locked(side, waiting, sources) for side in waiting)), None)
+        or _of_uneven(waiting, sources)
         or _of_messages(waiting, sources)
         or _of_root(waiting, sources)
         or of_histories(histories, sources)
@@ -284,6 +289,26 @@ def _of_root(sides: Sequence[Side], sources: Sources) -> Hint | None:
     return None
 
 
+def _of_uneven(sides: Sequence[Side], sources: Sources) -> Hint | None:
+    """Of ranks that have come to the end of torch's ``join()``, where they answer what the model exchanges on
+    those that have batches still: a collective of the program's own in it is not answered."""
+    for side in (side for side in sides if any(_JOIN.search(call.file) for call in side.calls)):
+        for here in reversed(side.way):
+            tree = parsed(sources.text(here.file)) or ast.Module([], [])
+            for node in (node for node in ast.walk(tree) if isinstance(node, ast.With)):
+                if not node.lineno <= here.line < node.body[0].lineno:
+                    continue
+                for other in (other for other in sides if is_collective(other.place.what)):
+                    if any(
+                        one.file == here.file and holds(node.body[0], one.line, node) for one in other.way
+                    ):
+                        values = {"join": ast.unparse(node.items[0].context_expr), "line": node.lineno}
+                        return hint(
+                            "hang-join-answers", who=side.ranks, others=other.ranks, call=other.call, **values
+                        )
+    return None
+
+
 def _unmet(sides: Sequence[Side]) -> Hint | None:
     """Of ranks that send and ranks that receive: where all do, no message is still to come."""
     if not all(side.direction for side in sides):
@@ -304,6 +329,8 @@ def _of_messages(sides: Sequence[Side], sources: Sources) -> Hint | None:
         mine = [side for side in sides if side.direction]
         if all(side.way and calls_before(side.way[-1], begun, sources) for side in mine):
             return hint("hang-unmet-begun", who=ranks, begun=begun, call=sides[0].call)
+        if directions == {"recv"} and (found := _of_rounds(mine, sources)) is not None:
+            return found
         return hint("hang-receive" if directions == {"recv"} else "hang-send", who=ranks)
     one = next((side for side in sides if side.direction), None)
     other = next((side for side in sides if not side.direction), None)
@@ -314,3 +341,32 @@ def _of_messages(sides: Sequence[Side], sources: Sources) -> Hint | None:
     past = not any(holds(loop, call.line) for loop in loops for call in other.way)
     loop = both("diagnosis.in-loop-of", line=loops[-1].lineno) if loops and past else Both("", "")
     return hint("hang-half", who=ranks, call=one.call, others=other.ranks, other=other.call, loop=loop)
+
+
+def _of_rounds(sides: Sequence[Side], sources: Sources) -> Hint | None:
+    """Of ranks that all wait to receive, some in a loop that only receives, and one that is past a loop that
+    only sends: what that had to send was received, and the others wait for more."""
+    if len(sides) != 2:
+        return None
+    for one, other in (sides, sides[::-1]):
+        inside = (node for call in reversed(one.way) for node, _ in reversed(around(call, sources)))
+        gets = next(
+            (node for node in inside if isinstance(node, LOOPS) and _messages(node) == {"recv"}), None
+        )
+        if gets is None or len(other.ranks) > 1:
+            continue
+        for call in reversed(other.way):
+            body = (child for function in functions_of(call, sources) for child in function.body)
+            nodes = (node for child in body for node in own_nodes(child))
+            over = [node for node in nodes if isinstance(node, LOOPS) and (node.end_lineno or 0) < call.line]
+            for node in reversed([node for node in over if _messages(node) == {"send"}]):
+                values = {"line": gets.lineno, "at": node.lineno}
+                return hint("hang-receive-rounds", who=one.ranks, others=other.ranks, **values)
+    return None
+
+
+def _messages(loop: ast.stmt) -> set[str]:
+    """Whether a loop sends, or receives, or both: by the names of what it calls."""
+    called = (ast.unparse(node.func) for node in own_nodes(loop) if isinstance(node, ast.Call))
+    names = [name.rpartition(".")[2] for name in called]
+    return {way for way in ("send", "recv") if any(way in name for name in names)}

@@ -369,10 +369,17 @@ def locked(side: Side, waiting: Sequence[Side], sources: Sources) -> Hint | None
     another thread of theirs or, of a lock that is entered by code of Python's as those of files are, another
     rank."""
     for at in reversed(range(len(side.way))):
-        lock = entered(side.way[at], sources)
+        lock = "" if _leaves(side, at) else entered(side.way[at], sources)
         if lock and (found := _holder(side, at, lock, waiting, sources)) is not None:
             return found
     return None
+
+
+def _leaves(side: Side, at: int) -> bool:
+    """Whether what these ranks are in there is the end of a ``with``: they need not get into it any more."""
+    calls = list(side.calls)
+    behind = calls[calls.index(side.way[at]) + 1 :] if side.way[at] in calls else []
+    return bool(behind) and behind[0].function in ("__exit__", "__aexit__")
 
 
 def _holder(side: Side, at: int, lock: str, waiting: Sequence[Side], sources: Sources) -> Hint | None:

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from nbdist.diagnosis.conditions import asks_for_rank, is_of_all
+from nbdist.diagnosis.conditions import asks_for_rank, is_of_all, spelt_out
 from nbdist.diagnosis.entries import PLAIN, Entry, Way, decides_alike, differences, drawn_rounds, handlers_of
 from nbdist.diagnosis.hooks import of_hooks, of_library
 from nbdist.diagnosis.places import Sources, parsed
@@ -419,9 +419,11 @@ def entered_alone(side: Side, sources: Sources) -> dict[str, object] | None:
             for node, part in reversed(around(call, sources))
             if isinstance(node, ast.If) and part == "body" and not calls_too(node, part, called)
         ]
-        picked = [("into", node) for node in inside if _PICKS.search(ast.unparse(node.test))]
+        picked = [("into", node) for node in inside if _PICKS.search(spelt_out(node.test, call, sources))]
         passed = returns_before(call, sources)
-        picked += [("past", node) for node in passed if _PICKS_OTHERS.search(ast.unparse(node.test))]
+        picked += [
+            ("past", node) for node in passed if _PICKS_OTHERS.search(spelt_out(node.test, call, sources))
+        ]
         asked = [(way, node) for way, node in picked if asks_for_rank(node.test, call, sources)]
         found = [(way, head(node), _line(node, call, sources)) for way, node in asked]
         for only in rank_decorators(call, sources):
