@@ -15,6 +15,7 @@ from dataclasses import replace
 
 from nbdist.diagnosis.conditions import asks_for_rank, is_of_all, spelt_out
 from nbdist.diagnosis.entries import PLAIN, Entry, Way, decides_alike, differences, drawn_rounds, handlers_of
+from nbdist.diagnosis.halves import half_below, of_half
 from nbdist.diagnosis.hooks import of_hooks, of_library
 from nbdist.diagnosis.places import Sources, parsed
 from nbdist.diagnosis.sides import Side, hint
@@ -116,9 +117,8 @@ def _parted(side: Side, other: Side, sources: Sources) -> Hint | None:
 def _by_rank(entries: Sequence[Entry], sources: Sources) -> Hint | None:
     for one in entries:
         for node, part, call in one.ifs(sources):
-            alike = decides_alike(node, one, call, sources)
-            if call is one.here and asks_for_rank(node.test, call, sources) and not alike:
-                return _branch("hang-rank-branch", node, part, one, _line(node, call, sources), sources)
+            if call is one.here and (found := _of_rank_if((node, part), one, call, sources)) is not None:
+                return found
     for one in entries:
         for call in one.deeper:
             for left in returns_before(call, sources):
@@ -133,9 +133,19 @@ def _by_rank(entries: Sequence[Entry], sources: Sources) -> Hint | None:
                 return _told_of("hang-rank-branch", one, f"@{ast.unparse(only)}", line, sources)
         # both may have been in the if around the call, and parted in the function
         for node, part, call in one.ifs(sources):
-            if asks_for_rank(node.test, call, sources) and not decides_alike(node, one, call, sources):
-                return _branch("hang-rank-branch", node, part, one, _line(node, call, sources), sources)
+            if (found := _of_rank_if((node, part), one, call, sources)) is not None:
+                return found
     return None
+
+
+def _of_rank_if(step: tuple[ast.If, str], one: Entry, call: Call, sources: Sources) -> Hint | None:
+    """Of ranks in an ``if`` for them alone. Where the others have one of their own below with the same call,
+    it is known only by what they may have missed that."""
+    if not asks_for_rank(step[0].test, call, sources) or decides_alike(step[0], one, call, sources):
+        return None
+    if (half := half_below(one.inside, call, step, sources)) is not None:
+        return of_half(one, step[0], call, half, sources)
+    return _branch("hang-rank-branch", *step, one, _line(step[0], call, sources), sources)
 
 
 def _alone_gives_back(left: ast.If, call: Call, sources: Sources) -> bool:
@@ -390,23 +400,12 @@ def passed_by(side: Side, waiting: Sequence[Side], sources: Sources) -> Hint | N
             for node, part in around(there, sources):
                 behind = here.line > (node.end_lineno or node.lineno)
                 if isinstance(node, ast.If) and behind and asks_for_rank(node.test, there, sources):
-                    if other.direction or _has_half_below(other, there, node, sources):
+                    if other.direction or half_below(other, there, (node, part), sources):
                         continue
                     steps = [(node, part)]
                     one = Entry(inside=other, outside=side, here=there, there=here, steps=steps, deeper=())
                     return _branch("hang-rank-passed", node, part, one, _line(node, there, sources), sources)
     return None
-
-
-def _has_half_below(other: Side, there: Call, node: ast.If, sources: Sources) -> bool:
-    """Whether what ranks call in an ``if`` is called by the others in one of theirs, further below."""
-    name, end = other.place.what.rpartition(".")[2], node.end_lineno or node.lineno
-    for call in calls_of_function(name, there.file, sources):
-        if call.function == there.function and call.line > end:
-            ifs = [step for step, _ in around(call, sources) if isinstance(step, ast.If)]
-            if any(asks_for_rank(step.test, call, sources) for step in ifs):
-                return True
-    return False
 
 
 def entered_alone(side: Side, sources: Sources) -> dict[str, object] | None:

@@ -353,6 +353,59 @@ def test_a_rank_that_is_on_its_way_to_the_other_half_is_told_by_what_holds_it(
     assert found.signature == "hang-inside"
 
 
+FIRST = """\
+def main_first():
+    if get_rank() != 0:
+        barrier()
+    yield
+    if {test}:
+        barrier()
+def load():
+    with main_first():
+        write(cache)
+try:
+    load()
+except OSError:
+    print("no cache")
+model = DDP(net)
+"""
+
+
+def test_ranks_that_an_error_took_past_the_other_half_of_a_call_are_told_so(tmp_path: Path) -> None:
+    waiting = at((1,), "barrier", (11, "<module>"), (8, "load"), (3, "main_first"))
+    gone = at((0,), "DDP", (14, "<module>"))
+    sources = a_program(tmp_path / "halves", FIRST.format(test="get_rank() == 0"))
+
+    hint = reason(sources, waiting, gone)
+
+    assert hint.signature == "hang-half-left"
+    assert "rank 1 waits in barrier (line 3) for its other half, line 6" in hint.cause.en
+    assert "line 12  except OSError:" in hint.cause.en
+    # the same condition once more is no other half
+    again = a_program(tmp_path / "again", FIRST.format(test="get_rank() != 0"))
+    assert reason(again, waiting, gone).signature == "hang-rank-branch"
+
+
+def test_a_return_between_the_halves_of_a_call_is_named(tmp_path: Path) -> None:
+    text = """\
+def load(rank):
+    if rank > 0:
+        barrier()
+    if cached(data):
+        return data
+    if rank == 0:
+        barrier()
+load(rank)
+all_gather(data)
+"""
+    waiting = at((1,), "barrier", (8, "<module>"), (3, "load"))
+
+    hint = reason(a_program(tmp_path, text), waiting, at((0,), "all_gather", (9, "<module>")))
+
+    assert hint.signature == "hang-half-left"
+    assert "line 4  if cached(data):" in hint.cause.en
+
+
 def test_a_rank_before_the_branch_that_another_waits_in_may_still_come_there(sources: Sources) -> None:
     hint = reason(sources, a_side((0,), "save", 18), a_side((1,), "train", 7, waits=False))
 

@@ -1,0 +1,72 @@
+"""A call that some ranks make in one ``if`` and the others in another one, further below in the function.
+
+That is right as it is: one rank goes first and lets the others in by its half. Where these have left the
+function in between, by an error that was caught or by a ``return``, the first half waits for ever.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from nbdist.diagnosis.conditions import asks_for_rank, holds_for
+from nbdist.diagnosis.entries import Entry, Way, handlers_of
+from nbdist.diagnosis.places import Sources
+from nbdist.diagnosis.sides import Side, hint
+from nbdist.diagnosis.signatures import Hint
+from nbdist.diagnosis.statements import Step, around, calls_of_function, functions_of, own_nodes, told
+from nbdist.store.reports import Call
+
+_MOST = 3
+
+
+def half_below(side: Side, here: Call, step: tuple[ast.If, str], sources: Sources) -> Call | None:
+    """Where what ranks call in an ``if`` is called in another one for other ranks, further below."""
+    node, part = step
+    name, end = side.place.what.rpartition(".")[2], node.end_lineno or node.lineno
+    for call in calls_of_function(name, here.file, sources):
+        if call.function == here.function and call.line > end:
+            ifs = [one for one in around(call, sources) if isinstance(one[0], ast.If)]
+            # the same condition once more is for the same ranks
+            if any(_is_for_others(one, (node, part), side, call, sources) for one in ifs):
+                return call
+    return None
+
+
+def _is_for_others(step: Step, first: Step, side: Side, call: Call, sources: Sources) -> bool:
+    (node, part), (other, its_part) = step, first
+    if not isinstance(node, ast.If) or not isinstance(other, ast.If):
+        return False
+    if not asks_for_rank(node.test, call, sources):
+        return False
+    if ast.unparse(node.test) == ast.unparse(other.test):
+        return part != its_part
+    return not any(holds_for(node.test, rank, {}) is (part == "body") for rank in side.ranks)
+
+
+def of_half(one: Entry, node: ast.If, call: Call, half: Call, sources: Sources) -> Hint | None:
+    """Of ranks in the first half, where the others are past the function that has both: what may have let
+    these leave it before theirs; None where nothing is known."""
+    if not one.is_behind:
+        return None
+    end = node.end_lineno or node.lineno
+    within = [each for function in functions_of(call, sources) for each in function.body]
+    ways: list[Way] = [
+        inner
+        for each in within
+        for inner in own_nodes(each)
+        if isinstance(inner, ast.If)
+        and end < inner.lineno < half.line
+        and isinstance(inner.body[-1], ast.Return)
+    ]
+    ways += handlers_of(one, sources)
+    if not 0 < len(ways) <= _MOST:
+        return None
+    return hint(
+        "hang-half-left",
+        inside=one.inside.ranks,
+        outside=one.outside.ranks,
+        call=one.inside.call,
+        line=call.line,
+        half=half.line,
+        tests=told(ways),
+    )
