@@ -62,6 +62,8 @@ _PLAIN_TIMEOUTS = frozenset(
     {"gloo-timeout", "paddle-gloo-timeout", "nccl-timeout", "nccl-heartbeat", "store-wait-timeout"}
 )
 # ranks that are in different collectives say this, too
+# these tell the others the sizes of their objects first, one for each place of the list
+_OF_LISTS = frozenset({"broadcast_object_list"})
 _SIZES = "collective-sizes"
 _CLIENTS = "store-clients-missing"
 _JOINING = frozenset({"store-not-reached", _CLIENTS})
@@ -258,7 +260,10 @@ def _hint(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
         of_row = _OF_ROWS.get(complaint.signature.name)
         if of_row is not None and (told_more := of_row(first)) is not None:
             return told_more
-        if row.name == _SIZES and _all_there(first, run, directory):
+        at = place_of(calls_of(first)[::-1], first.sources)
+        if row.name == _SIZES and at.what in _OF_LISTS:
+            return hint("collective-object-lists", call=at.what, line=first.line)
+        if row.name == _SIZES and at.waits and _all_there(first, run, directory):
             return hint("collective-sizes-here", line=first.line)
         values = complaint.found.groupdict()
         after = _AFTER_WORDS.get(complaint.signature.name)
@@ -308,8 +313,15 @@ def _alone(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
         others.pop(first.rank, None)
         sides += last_calls(others, first.sources)
     for side in sides:
-        if (alone := entered_alone(side, first.sources)) is not None:
-            return hint("met-another-call", late=side.ranks, **alone)
+        alone = entered_alone(side, first.sources)
+        if alone is None:
+            continue
+        if side is sides[0] and not place_of(side.calls[::-1], first.sources).waits:
+            # where it was in no collective itself, it has begun one that goes on beside it
+            if not any("async_op=True" in first.sources.text(call.file) for call in side.way):
+                continue
+            alone["call"] = both("diagnosis.begun-there")
+        return hint("met-another-call", late=side.ranks, **alone)
     return None
 
 

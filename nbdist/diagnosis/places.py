@@ -132,6 +132,7 @@ _PADDLE_BACKWARD = (f"{_SEP}paddle{_SEP}base{_SEP}dygraph{_SEP}", f"{_SEP}paddle
 WRAPPERS = frozenset({"wrapper", "_wrapper", "inner", "__impl__", "_fn", "decorate_context", "__call__"}) | {
     "_wrapped_call_impl",
     "_call_impl",
+    "inner_func",
 }
 _BUILT_IN = frozenset(vars(builtins))
 _WAITS = frozenset({"wait", "barrier", "all_reduce", "allreduce", "all_gather", "broadcast", "reduce"})

@@ -559,6 +559,17 @@ def test_what_is_freed_while_a_line_calls_is_not_what_it_calls(tmp_path: Path) -
     assert place_of(calls, a_program(tmp_path, "shard = np.load(path)\n")).what == "np.load"
 
 
+def test_a_save_in_a_distributed_checkpoint_has_its_own_name(tmp_path: Path) -> None:
+    folder = "/v/lib/python3.11/site-packages/torch/distributed/checkpoint"
+    calls = [
+        Call(file=f"{folder}/state_dict_saver.py", line=190, function="save"),
+        Call(file=f"{folder}/utils.py", line=470, function="inner_func"),
+        Call(file=a_spec().program, line=1, function="<module>"),
+    ]
+
+    assert place_of(calls, a_program(tmp_path, "dcp.save(state)")).what == "save"
+
+
 def test_ranks_in_one_collective_have_no_reason_to_wait(sources: Sources) -> None:
     assert why([a_side((0, 1), "all_gather", 22)], sources, {}) is None
 

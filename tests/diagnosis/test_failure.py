@@ -340,3 +340,47 @@ def test_ranks_that_gave_up_in_different_places_are_told_where_their_ways_parted
     assert failure.hint.signature == "hang-rank-branch"
     assert "rank 0 alone went into  if dist.get_rank() == 0:  (line 2)" in failure.hint.cause.en
     assert failure.groups[0].kind.endswith("(line 4)")
+
+
+POLLS = """\
+if dist.get_rank() == 0:
+    work = dist.all_reduce(value, async_op=True)
+    time.sleep(1)
+backward(loss)
+"""
+OTHER_SIZE = (
+    "pair.cc:456] op.preamble.length <= op.nbytes. 12 vs 4. Received data size doesn't match expected size"
+)
+
+
+@pytest.mark.parametrize(
+    ("program", "name", "said"),
+    [
+        pytest.param(POLLS, "met-another-call", "a collective with async_op=True, met", id="has begun one"),
+        pytest.param(POLLS.replace(", async_op=True", ""), "collective-sizes", "", id="has begun none"),
+    ],
+)
+def test_a_rank_that_sleeps_has_not_called_what_met_another_call(
+    tmp_path: Path, program: str, name: str, said: str
+) -> None:
+    written = WrittenRun(tmp_path / "home", cell=program).happened(*STARTED)
+    own = (written.spec.program, 3, "<module>", "")
+    written.raised(0, "RuntimeError", OTHER_SIZE, frames=(own,)).happened(errored(0), exited(0, 1))
+
+    hint = failure_of(written).hint
+
+    assert hint is not None
+    assert hint.signature == name
+    assert said in hint.cause.en
+
+
+def test_lists_of_objects_that_are_of_another_length_are_told(written: WrittenRun) -> None:
+    library = ("/v/site-packages/torch/distributed/distributed_c10d.py", 3900, "broadcast_object_list", "")
+    own = (written.spec.program, 1, "<module>", "")
+    written.raised(0, "RuntimeError", OTHER_SIZE, frames=(own, library)).happened(errored(0), exited(0, 1))
+
+    hint = failure_of(written).hint
+
+    assert hint is not None
+    assert hint.signature == "collective-object-lists"
+    assert "broadcast_object_list at line 1" in hint.cause.en
