@@ -19,6 +19,9 @@ from nbdist.text import Both, both
 
 _KEY = re.compile(r"^KeyError: '(?P<key>[^']+)'$")
 _KEYS = re.compile(r"dict of \d+ \((?P<keys>.+)\)$")
+_NUMBER_KEY = re.compile(r"^KeyError: (?P<key>-?\d+)$")
+_ADDS = re.compile(r"operand type\(s\) for \+=?: ")
+_TEXT = re.compile(r"str of \d+ characters$")
 _TOO_MUCH = re.compile(r"(?:Unable to|tried to) allocate ([\d.]+ (?:[KMGTPE]iB|bytes))")
 _SHAPE = re.compile(r"(?:Tensor|ndarray) \(([\d, ]+?),?\)")
 _MANY = 1_000
@@ -103,6 +106,43 @@ def of_key(failure: Failure) -> Hint | None:
     for one in failure.operands:
         if (keys := _KEYS.search(one.what)) is not None:
             return hint("key-not-there", name=one.name, key=repr(key), keys=keys["keys"])
+    return None
+
+
+def of_number_key(failure: Failure) -> Hint | None:
+    """Of a number that is missing in a dict which has it as a text."""
+    said = failure.complaint.root.text if failure.complaint is not None else ""
+    found = _NUMBER_KEY.match(said)
+    for one in failure.operands if found is not None else ():
+        keys = _KEYS.search(one.what)
+        if found is not None and keys is not None and f"'{found['key']}'" in keys["keys"].split(", "):
+            return hint("key-of-other-type", name=one.name, key=found["key"], near=repr(found["key"]))
+    return None
+
+
+def of_text(failure: Failure) -> Hint | None:
+    """Of a text where a number is wanted: by its name, where it is the one in the failing line, and what is
+    below that speaks of it, too."""
+    place = failure.place
+    texts = [one for one in failure.operands if _TEXT.match(one.what)]
+    own = [frame for frame in failure.frames if failure.sources.is_own(frame.file)]
+    said = failure.complaint.root.text if failure.complaint is not None else ""
+    # what is added may be meant to be a text
+    if place is None or not own or _ADDS.search(said):
+        return None
+    if failure.frames[-1] is own[-1]:
+        return hint("text-for-number", name=texts[0].name) if len(texts) == 1 else None
+    call = Call(file=place.file, line=place.line, function=place.function)
+    inner = failure.frames[-1].source
+    for node in ast.walk(node_at(call, failure.sources) or ast.Pass()):
+        name = ast.unparse(node.value) if isinstance(node, ast.keyword) else ""
+        asked = (
+            re.search(rf"\b{node.arg}\b(\[\d)?", inner)
+            if isinstance(node, ast.keyword) and node.arg
+            else None
+        )
+        if asked is not None and name in {one.name for one in texts}:
+            return hint("text-for-numbers" if asked[1] else "text-for-number", name=name)
     return None
 
 
@@ -355,6 +395,7 @@ def _never_added(at: Origin, failure: Failure) -> Hint | None:
 
 
 def _adding_loop(at: Origin, failure: Failure) -> ast.stmt | None:
+    """The loop of the failing function that adds to a name, and is over."""
     place = failure.place
     tree = parsed(failure.sources.text(at.file))
     if place is None or place.file != at.file or tree is None:

@@ -23,8 +23,10 @@ from nbdist.diagnosis.clues import (
     of_nan,
     of_near,
     of_number,
+    of_number_key,
     of_recursion,
     of_sample,
+    of_text,
     of_value,
 )
 from nbdist.diagnosis.deadlocks import all_joining, why
@@ -84,6 +86,7 @@ _OF_ROWS = {
     "paddle-backward-twice": of_twice,
     "scaler-no-gradients": of_replaced,
     "optimizer-empty": of_used_up,
+    "number-is-text": of_text,
     "one-dimension-less": of_squeezed,
     "dimension-missing": of_squeezed,
     "number-without-dimensions": of_squeezed,
@@ -273,7 +276,7 @@ def _hint(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
     if _others_wait(first, run, directory) and (met := _alone(first, run, directory)) is not None:
         return met
     text = complaint.root.text if complaint is not None else ""
-    key = of_best(first) or of_names(first) or of_key(first)
+    key = of_best(first) or of_number_key(first) or of_names(first) or of_key(first)
     if key is None or key.signature == _NOT_THERE:
         key = of_columns(first) or key
     if (key := key or of_attribute(first)) is not None:

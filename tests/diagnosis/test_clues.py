@@ -67,6 +67,67 @@ def test_a_column_that_is_missing_is_told_with_the_nearest(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        pytest.param("'0', '1'", "CLASSES has no 1 (a number), but '1' (a text): the keys of a", id="a text"),
+        pytest.param("'10', '11'", "", id="others"),
+        pytest.param("0, 2", "", id="numbers"),
+    ],
+)
+def test_a_number_that_a_dict_has_as_a_text_is_told(tmp_path: Path, keys: str, said: str) -> None:
+    cause = cause_of(tmp_path, "KeyError", "1", 6, ("CLASSES", f"dict of 2 ({keys})"), ("name", "1"))
+
+    assert cause.startswith(said)
+    assert bool(cause) is bool(said)
+
+
+SETTINGS = """\
+optimizer = AdamW(net, lr=config["lr"], betas=config["betas"])
+rate = config["lr"] * steps
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "inner", "texts", "said"),
+    [
+        pytest.param(
+            1, "if not 0.0 <= lr:", ("lr",), "config['lr'] is a text, and a number is wanted", id="one"
+        ),
+        pytest.param(
+            1,
+            "if not 0.0 <= betas[0] < 1.0:",
+            ("betas",),
+            "config['betas'] is a text, and several numbers are wanted",
+            id="several",
+        ),
+        pytest.param(
+            1, "if not 0.0 <= weight_decay:", ("lr",), "a number meets a text: YAML", id="another setting"
+        ),
+        pytest.param(2, "", ("lr",), "config['lr'] is a text, and a number is wanted", id="in the program"),
+        pytest.param(2, "", ("lr", "betas"), "a number meets a text: YAML", id="which of two"),
+    ],
+)
+def test_a_setting_that_is_a_text_is_told_by_its_name(
+    tmp_path: Path, line: int, inner: str, texts: tuple[str, ...], said: str
+) -> None:
+    written = WrittenRun(tmp_path / "home", cell=SETTINGS).happened(*STARTED)
+    program = a_spec().program
+    frames = [(program, line, "<module>", "")]
+    frames += (
+        [("/v/lib/python3.11/site-packages/torch/optim/adam.py", 62, "__init__", inner)] if inner else []
+    )
+    operands = [(program, line, f"config['{name}']", "str of 4 characters") for name in texts]
+    message = "'<=' not supported between instances of 'float' and 'str'"
+    written.raised(1, "TypeError", message, frames=frames, operands=operands, time=CREATED + 5)
+
+    failure = diagnose(written.happened(errored(1), exited(1, 1)).run, written.directory)
+
+    assert failure is not None
+    assert failure.hint is not None
+    assert failure.hint.cause.en.startswith(said)
+
+
+@pytest.mark.parametrize(
     ("length", "said"),
     [
         pytest.param(7, "/b/best was not there yet: rank 0 makes it (line 4)", id="what rank 0 saves"),
