@@ -279,6 +279,13 @@ def of_ids(failure: Failure) -> Hint | None:
     return None
 
 
+def of_labels(label: str, failure: Failure) -> Hint | None:
+    """Of a negative label that all samples of the batch have: they may never have been set."""
+    alike = re.compile(rf"(?:Tensor|ndarray) .*\bint\d+, {re.escape(label)} to {re.escape(label)}$")
+    named = [one.name for one in failure.operands if alike.match(one.what)]
+    return hint("target-negative-all", name=named[0], label=label) if len(named) == 1 else None
+
+
 def of_best(failure: Failure) -> Hint | None:
     """Of a metric by which transformers' Trainer looks for the best model, where an evaluation gave nothing
     but times: without labels in its batches there is neither a loss nor a call of compute_metrics()."""

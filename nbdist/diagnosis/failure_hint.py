@@ -19,6 +19,7 @@ from nbdist.diagnosis.clues import (
     of_empty,
     of_ids,
     of_key,
+    of_labels,
     of_names,
     of_nan,
     of_near,
@@ -107,6 +108,7 @@ _NEVER_SET = frozenset({"never-set", "compared-with-none"})
 _NO_TENSOR = "none-for-tensor"
 _NOT_SET = "name-not-set-yet"
 _NO_SUCH_ID = "index-out-of-range"
+_NO_SUCH_LABEL = "target-negative"
 _MEETING = "gloo-connect"
 _WITHOUT_A_WORD = "exit-without-error"
 # with the last line of the rank
@@ -244,6 +246,11 @@ def _hint(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
             return empty
         if complaint.signature.name == _NO_SUCH_ID and (ids := of_ids(first)) is not None:
             return ids
+        if (
+            complaint.signature.name == _NO_SUCH_LABEL
+            and (labels := of_labels(complaint.found["label"], first)) is not None
+        ):
+            return labels
         if row.name in _CUT_SHORT and (writing := of_writing(first, last_sides(run, directory))) is not None:
             return writing
         given_nan = complaint.signature.name in _OF_PROBABILITIES and _is_nan(first)

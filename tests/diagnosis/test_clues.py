@@ -969,6 +969,29 @@ def test_a_column_that_the_trainer_drops_is_told_of_a_loss(
 
 
 @pytest.mark.parametrize(
+    ("what", "signature"),
+    [
+        pytest.param("Tensor (8,) int64, -1 to -1", "target-negative-all"),
+        pytest.param("Tensor (8,) int64, -1 to 2", "target-negative"),
+        pytest.param("Tensor (8,) float32", "target-negative"),
+    ],
+)
+def test_labels_of_a_batch_that_are_all_one_negative_number_were_not_set(
+    tmp_path: Path, what: str, signature: str
+) -> None:
+    written = WrittenRun(tmp_path / "home", cell="loss = loss_fn(model(x), y)").happened(*STARTED)
+    program = a_spec().program
+    frames, operands = [(program, 1, "<module>", "")], [(program, 1, "y", what)]
+    message = "Target -1 is out of bounds."
+    written.raised(1, "IndexError", message, frames=frames, operands=operands, time=CREATED + 5)
+    failure = diagnose(written.happened(errored(1), exited(1, 1)).run, written.directory)
+
+    assert failure is not None
+    assert failure.hint is not None
+    assert failure.hint.signature == signature
+
+
+@pytest.mark.parametrize(
     ("name", "got", "signature"),
     [
         pytest.param("model.transformer.wpe", "Tensor (1, 80) int64, 0 to 79", "ids-past-positions"),
