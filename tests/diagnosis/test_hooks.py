@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.diagnosis.hooks import of_hooks, of_library
+from nbdist.diagnosis.hooks import is_in_loop_of_library, of_hooks, of_library
 from nbdist.diagnosis.parting import of_parting
 from nbdist.diagnosis.places import CodeLocation, Sources
 from nbdist.diagnosis.sides import Side
@@ -241,6 +241,15 @@ def test_what_one_rank_alone_does_is_named_where_others_are_called_back_too(tmp_
 
     assert hint is not None
     assert hint.cause.en.startswith("rank 0 alone went into  if idist.get_rank() == 0:  (line 5)")
+
+
+@pytest.mark.parametrize(
+    ("function", "loops"), [("fit", True), ("train", True), ("backward", False), ("barrier", False)]
+)
+def test_ranks_that_a_library_trains_are_in_its_loop(tmp_path: Path, function: str, loops: bool) -> None:
+    side = inside(0, 1, (function, 10), ("all_reduce", 40))
+
+    assert is_in_loop_of_library(side, a_program(tmp_path, "trainer.fit()\n")) is loops
 
 
 def test_the_loop_of_a_library_that_one_rank_has_come_past_is_named(tmp_path: Path) -> None:
