@@ -17,6 +17,7 @@ from nbdist.diagnosis.clues import (
     of_broadcast,
     of_columns,
     of_empty,
+    of_hook,
     of_ids,
     of_key,
     of_labels,
@@ -219,7 +220,8 @@ def _hint(first: Failure, run: Run, directory: RunDirectory) -> Hint | None:
         return Hint.of(named(known), ranks, ranks_zh)
     if complaint is not None and (removed := removed_name(complaint.root.text)) is not None:
         return Hint.of(named("removed-name"), removed)
-    if (clue := of_sample(first) or of_broadcast(first) or of_rows(first) or of_state(first)) is not None:
+    shaped = of_sample(first) or of_broadcast(first) or of_rows(first) or of_state(first)
+    if (clue := shaped or of_hook(first)) is not None:
         return clue
     if complaint is not None and complaint.signature is not None and complaint.found is not None:
         if first.absent and complaint.signature.name in _PLAIN_TIMEOUTS:

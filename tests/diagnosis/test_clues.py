@@ -1051,3 +1051,51 @@ def test_an_evaluation_without_labels_is_told_of_the_metric_that_it_lacks(
     assert failure is not None
     assert failure.hint is not None
     assert failure.hint.signature == signature
+
+
+HOOKED = """\
+import torch
+class Stats:
+    def make(self, name):
+        def hook(module, inputs, output):
+            return {given}
+        return hook
+    def record(self, name, output):
+        std = output.std().item()
+        self.values.append(std)
+        return std
+    def note(self, name, output):
+        self.values.append(output)
+for name, layer in model.named_modules():
+    layer.register_forward_hook({hook})
+model(x)
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "hook", "line"),
+    [
+        pytest.param("self.record(name, output)", "stats.make(name)", 5, id="what a method gives"),
+        pytest.param("output.mean().item()", "stats.make(name)", 5, id="a number"),
+        pytest.param("None", "lambda m, i, o: [o]", 14, id="a lambda"),
+        pytest.param("self.note(name, output)", "stats.make(name)", None, id="a method that gives nothing"),
+        pytest.param("output * 2", "stats.make(name)", None, id="another tensor"),
+        pytest.param("self.values.append(output)", "stats.make(name)", None, id="nothing"),
+        pytest.param("None", "lambda m, i, o: kept.append(o)", None, id="a lambda that keeps"),
+    ],
+)
+def test_what_a_hook_gives_back_is_told_where_a_layer_gave_no_tensor(
+    tmp_path: Path, given: str, hook: str, line: int | None
+) -> None:
+    written = WrittenRun(tmp_path / "home", cell=HOOKED.replace("{given}", given).replace("{hook}", hook))
+    written.happened(*STARTED)
+    frames = [(a_spec().program, 15, "<module>", ""), ("/v/torch/nn/modules/module.py", 1, "_call_impl", "")]
+    message = "relu(): argument 'input' (position 1) must be Tensor, not float"
+    written.raised(1, "TypeError", message, frames=frames, time=CREATED + 5)
+
+    failure = diagnose(written.happened(errored(1), exited(1, 1)).run, written.directory)
+
+    assert failure is not None
+    assert failure.hint is not None
+    assert failure.hint.signature == ("number-for-tensor" if line is None else "hook-gives-back")
+    assert line is None or f"line {line}, " in failure.hint.cause.en

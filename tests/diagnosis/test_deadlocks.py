@@ -965,6 +965,100 @@ def test_a_lock_in_which_another_rank_waits_is_named_by_that_rank(more: Sources)
     assert "rank 0 went into  cache_lock()  (line 39), and called barrier there" in hint.cause.en
 
 
+def test_a_rank_that_ends_a_with_is_not_kept_out_of_it(tmp_path: Path) -> None:
+    text = (
+        "with model.join():\n    for x in shard:\n        backward(x)\n        all_reduce(total)\nbarrier()\n"
+    )
+    sources = a_program(tmp_path, text)
+    ended = at((0,), "with model.join()", (1, "<module>"))
+    library = Call(file="/v/torch/distributed/algorithms/join.py", line=265, function="__exit__")
+    ended = replace(ended, calls=(*ended.way, library))
+
+    hint = reason(sources, ended, at((1,), "all_reduce", (4, "<module>")))
+
+    assert hint.signature == "hang-join-answers"
+    assert (
+        "no batch is left on rank 0: in  model.join()  (line 1) it answers what the model exchanges"
+        in hint.cause.en
+    )
+    assert "not all_reduce, which rank 1 called in it" in hint.cause.en
+    found = why([ended, at((1,), "backward", (3, "<module>"))], sources, {})
+    assert found is None or found.signature not in ("hang-join-answers", "hang-locked-by-rank")
+
+
+PIPE = """\
+def first(x):
+    for part in chunk(x, 8):
+        send(net(part), 1)
+    for part in parts:
+        recv(grad, 1)
+def last():
+    for _ in range(8):
+        recv(part, 0)
+    for part in parts:
+        send(grad, 0)
+def swap():
+    recv(part, peer)
+    send(grad, peer)
+if rank == 0:
+    first(x)
+else:
+    last()
+swap()
+"""
+
+
+def test_a_loop_that_waits_for_more_messages_than_were_sent_is_named(tmp_path: Path) -> None:
+    sources = a_program(tmp_path, PIPE)
+    sender = at((0,), "recv", (15, "<module>"), (5, "first"))
+    receiver = at((1, 2), "recv", (17, "<module>"), (8, "last"))
+
+    hint = reason(sources, sender, receiver)
+
+    assert hint.signature == "hang-receive-rounds"
+    assert hint.cause.en.startswith("the loop of line 7 holds ranks 1, 2: it waits for one more message")
+    assert "than rank 0 sent, which is past its loop of line 2" in hint.cause.en
+    both_receive = [at((rank,), "recv", (18, "<module>"), (12, "swap")) for rank in (0, 1)]
+    assert reason(sources, *both_receive).signature == "hang-receive"
+
+
+TELLS = """\
+class Saver:
+    def is_writer(self):
+        \"\"\"Whether this rank writes.\"\"\"
+        return dist.get_rank() == 0
+    @property
+    def writes(self):
+        return self.rank == 0
+    def is_due(self, step):
+        return step % 3 == 0 and self.best > 0
+for step in range(9):
+    backward(step)
+    if saver.{test}:
+        gather(state)
+"""
+
+
+@pytest.mark.parametrize(
+    ("test", "alone"),
+    [
+        pytest.param("is_writer()", True, id="a method that tells of the rank"),
+        pytest.param("writes", True, id="a property"),
+        pytest.param("is_due(step)", False, id="a method that does not"),
+    ],
+)
+def test_a_function_that_tells_of_the_rank_is_an_if_for_some_ranks(
+    tmp_path: Path, test: str, alone: bool
+) -> None:
+    sources = a_program(tmp_path, TELLS.replace("{test}", test))
+    saver = at((0,), "gather", (13, "<module>"))
+
+    hint = reason(sources, saver, at((1,), "backward", (11, "<module>")))
+
+    assert (hint.signature == "hang-rank-branch") is alone
+    assert (entered_alone(saver, sources) is not None) is alone
+
+
 def test_a_group_that_a_rank_did_not_make_is_named(more: Sources) -> None:
     hint = reason(
         more, at((0, 1), "new_group", (27, "make_groups")), at((2,), "all_reduce", (34, "<module>"))
