@@ -20,6 +20,7 @@ from nbdist.diagnosis.statements import (
     LOOPS,
     around,
     calls_before,
+    calls_of_function,
     functions_of,
     given_group,
     group_left_out,
@@ -320,6 +321,41 @@ def _unmet(sides: Sequence[Side]) -> Hint | None:
     return hint("hang-unmet", who=of["send"], others=of["recv"])
 
 
+def _of_more_received(sides: Sequence[Side], sources: Sources) -> Hint | None:
+    """Of ranks that all receive, of which some have sent before: none of them is to begin, then."""
+    sent = [(side, _sent_before(side, sources)) for side in sides]
+    before = [(side, line) for side, line in sent if line is not None]
+    others = tuple(sorted(rank for side, line in sent if line is None for rank in side.ranks))
+    if not before:
+        return None
+    if not others:
+        ranks = tuple(sorted(rank for side in sides for rank in side.ranks))
+        return hint("hang-unmet-begun", who=ranks, begun="send", call=sides[0].call)
+    who = tuple(sorted(rank for side, _ in before for rank in side.ranks))
+    return hint("hang-received-more", who=who, others=others, line=before[0][1])
+
+
+def _sent_before(side: Side, sources: Sources) -> int | None:
+    """The line in which ranks that receive have sent, on the way to where they are; None where they may yet
+    send in the same function, or go another way to do so."""
+    for call in reversed(side.way):
+        mine = {(id(node), part) for node, part in around(call, sources) if isinstance(node, ast.If)}
+        sends = [
+            one
+            for name in ("send", "isend")
+            for one in calls_of_function(name, call.file, sources)
+            # of one class: others may have a method of that name
+            if any(holds(function, one.line) for function in functions_of(call, sources))
+        ]
+        if any(one.line > call.line for one in sends):
+            return None
+        for one in reversed(sends):
+            ifs = ((id(node), part) for node, part in around(one, sources) if isinstance(node, ast.If))
+            if one.line < call.line and all(step in mine for step in ifs):
+                return one.line
+    return None
+
+
 def _of_messages(sides: Sequence[Side], sources: Sources) -> Hint | None:
     """Of ranks that wait for messages from one to another."""
     directions = {side.direction for side in sides}
@@ -329,9 +365,10 @@ def _of_messages(sides: Sequence[Side], sources: Sources) -> Hint | None:
         mine = [side for side in sides if side.direction]
         if all(side.way and calls_before(side.way[-1], begun, sources) for side in mine):
             return hint("hang-unmet-begun", who=ranks, begun=begun, call=sides[0].call)
-        if directions == {"recv"} and (found := _of_rounds(mine, sources)) is not None:
-            return found
-        return hint("hang-receive" if directions == {"recv"} else "hang-send", who=ranks)
+        if directions == {"recv"}:
+            found = _of_rounds(mine, sources) or _of_more_received(mine, sources)
+            return found or hint("hang-receive", who=ranks)
+        return hint("hang-send", who=ranks)
     one = next((side for side in sides if side.direction), None)
     other = next((side for side in sides if not side.direction), None)
     if one is None or other is None:

@@ -270,6 +270,43 @@ def test_ranks_that_have_begun_to_send_do_not_wait_for_one_to_begin(tmp_path: Pa
     assert "each has called isend and waits in recv: their messages do not meet" in found.cause.en
 
 
+PIPE = """\
+def run(parts):
+    for part in parts:
+        send(part, 1)
+    for part in parts:
+        recv(grad, 1)
+def run(count):
+    for _ in range(count):
+        recv(part, 0)
+    for _ in range(count):
+        send(grad, 0)
+def turn(rank):
+    if rank == 0:
+        send(part, 1)
+    else:
+        recv(part, 0)
+def both(count):
+    send(mine, peer)
+    recv(theirs, peer)
+"""
+
+
+def test_a_rank_that_waits_for_an_answer_is_not_to_send_first(tmp_path: Path) -> None:
+    sources = a_program(tmp_path, PIPE)
+    one, other = at((0,), "recv", (5, "run")), at((1,), "recv", (8, "run"))
+
+    found = reason(sources, one, other)
+
+    assert found.signature == "hang-received-more"
+    assert "rank 0 has sent (line 3) and waits for an answer, rank 1 waits to receive" in found.cause.en
+    # what the other part of the if sends, these have not
+    turns = at((0,), "recv", (15, "turn"))
+    assert reason(sources, turns, other).signature == "hang-receive"
+    each = [at((rank,), "recv", (18, "both")) for rank in (0, 1)]
+    assert reason(sources, *each).signature == "hang-unmet-begun"
+
+
 def test_where_a_rank_waits_for_something_else_a_message_may_still_come(sources: Sources) -> None:
     sides = [a_side((0,), "send", 14), a_side((1,), "recv", 14), a_side((2,), "barrier", 20)]
 
